@@ -1,5 +1,5 @@
-//! The options that every benchmark has. Everything that can be said about one value
-//! alone is checked here, before anything runs; what depends on several of them is checked by the harness.
+//! The options that every benchmark has. A check of one value alone happens here, before anything runs. The harness
+//! checks what depends on several options.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use weft_options::values::{
 
 use crate::harness::timeline;
 
-/// The most threads: as many as a database has places for, less the one that loads and verifies.
+/// The most threads: as many as a database has slots for workers, less one for the thread that loads and verifies.
 const THREADS_MAX: u64 = weft::WORKERS_MAX_DEFAULT as u64 - 1;
 
-/// The most conflicts that a region survives.
+/// The largest value of `--conflict-retries`.
 const CONFLICT_RETRIES_MAX: u64 = 1_000_000;
 
 /// The options that every benchmark has.
@@ -25,10 +25,9 @@ const CONFLICT_RETRIES_MAX: u64 = 1_000_000;
 pub struct BenchArguments {
     /// Protocols to measure, separated by commas
     ///
-    /// Several take turns, round by round (A B A B …), so that whatever else the machine does hits
-    /// all of them alike. Each keeps a database of its own for the whole call, loaded once, so all
-    /// of them must fit in memory together. Name a protocol twice to see how far two measurements
-    /// of the very same thing lie apart.
+    /// Several protocols take turns, round by round (A B A B …), so that other load on the machine affects all of
+    /// them equally. Each protocol has a database of its own for the whole run, loaded once, so all databases must
+    /// fit in memory together. Name a protocol twice to see how much two measurements of the same thing differ.
     #[arg(long, short, value_name = "NAME,…", value_delimiter = ',', default_value = "dbx",
           value_parser = protocol_names())]
     pub protocol: Vec<String>,
@@ -37,17 +36,17 @@ pub struct BenchArguments {
     #[arg(long, value_name = "TABLE,…", value_delimiter = ',')]
     pub hot_tables: Vec<String>,
 
-    /// Threads that run transactions, each pinned to a core where there are enough
+    /// Threads that run transactions, each pinned to a core if there are enough cores
     #[arg(long, short, value_name = "N", default_value_t = 1, value_parser = whole_number::<usize>(1..=THREADS_MAX))]
     #[arg(allow_negative_numbers = true)]
     pub threads: usize,
 
-    /// Length of one measured round of one protocol
+    /// Length of one measured round of one protocol, in seconds
     #[arg(long, value_name = "S", default_value = "4", value_parser = seconds_positive)]
     #[arg(allow_negative_numbers = true)]
     pub seconds: f64,
 
-    /// Unmeasured time before every round, in which caches warm up; may be 0
+    /// Unmeasured time before every round, in seconds, for caches to warm up; may be 0
     #[arg(long, value_name = "S", default_value = "1", value_parser = seconds_or_zero())]
     #[arg(allow_negative_numbers = true)]
     pub warmup: f64,
@@ -62,52 +61,52 @@ pub struct BenchArguments {
     #[arg(allow_negative_numbers = true)]
     pub seed: u64,
 
-    /// Hardware transactional memory: where it works, insist on it, or its software twins
+    /// Hardware transactional memory: use it if it works, require it, or use the software twins
     ///
-    /// `auto` uses it where it works, `rtm` refuses to run where it does not, and `software` runs
-    /// the software twins everywhere. Without the option the environment variable WEFT_HTM says it,
-    /// else it is auto.
+    /// `auto` uses hardware regions if they work. `rtm` refuses to run if they do not. `software` always runs the
+    /// software twins. Without this option the environment variable WEFT_HTM decides; without both, the choice is
+    /// auto.
     #[arg(long, value_name = "auto|rtm|software", value_parser = htm_choices())]
     pub htm: Option<weft::htm::Choice>,
 
-    /// At which conflict a hardware region gives up, and its software twin takes over [default: 8]
+    /// Number of conflicts after which a hardware region gives up and its software twin runs [default: 8]
     ///
-    /// It is the papers' restart threshold. Software twins have none.
+    /// This is the papers' restart threshold. Software twins have no such limit.
     #[arg(long, value_name = "N", value_parser = whole_number::<u32>(0..=CONFLICT_RETRIES_MAX))]
     #[arg(allow_negative_numbers = true)]
     pub conflict_retries: Option<u32>,
 
-    /// Memory that every database takes and touches before it is loaded, in MiB
+    /// Memory that every database allocates and touches before it is loaded, in MiB
     ///
-    /// A page's first use is the operating system's work, and in a virtual machine can take longer
-    /// than the transaction that needs it. With a reserve that covers the growth (a kilobyte per
-    /// transaction of TPC-C's standard mix) it falls outside of the measured rounds.
+    /// The operating system does work at the first use of a page; in a virtual machine this can take longer than
+    /// the transaction that needs the page. A reserve that covers the growth (a kilobyte per transaction of TPC-C's
+    /// standard mix) moves this work out of the measured rounds.
     #[arg(long, value_name = "MIB", default_value_t = 0, value_parser = whole_number::<usize>(0..=1 << 24))]
     #[arg(allow_negative_numbers = true)]
     pub reserve_mib: usize,
 
-    /// How long the phases of `doppel` and `doppel-2pl` last [default: 20]
+    /// Length of the phases of `doppel` and `doppel-2pl`, in milliseconds [default: 20]
     ///
-    /// What is read of a split record waits until the phase ends. So short phases keep latencies low,
-    /// and long ones have fewer changes in which nothing runs. Other protocols have no phases.
+    /// A transaction that reads a split record waits until the phase ends. So short phases keep latencies low. Long
+    /// phases have fewer phase changes, in which nothing runs. Other protocols have no phases.
     #[arg(long, value_name = "MS", value_parser = milliseconds())]
     #[arg(allow_negative_numbers = true)]
     pub phase_length: Option<f64>,
 
     /// Check the workload's invariants on every database after the last round
     ///
-    /// If one does not hold, it is named with both its sides, and the exit code is 1.
+    /// If an invariant does not hold, both its sides are printed, and the exit code is 1.
     #[arg(long)]
     pub verify: bool,
 
-    /// Keep the databases in DIR, with a log, instead of in memory alone
+    /// Keep the databases in DIR, with a log, instead of only in memory
     ///
-    /// Each has a subdirectory of its own, which is removed at the end. The load ends with a
-    /// checkpoint; none is written after that, so the log takes space as long as the call runs.
+    /// Each database has a subdirectory of its own, which is removed at the end. The load ends with a checkpoint.
+    /// No checkpoint is written after that, so the log takes space until the end of the run.
     #[arg(long, value_name = "DIR")]
     pub directory: Option<PathBuf>,
 
-    /// When commits return; several values take turns, and `memory` among them has no directory
+    /// When commits return; several values take turns, and `memory` does not use the directory
     #[arg(
         long,
         value_name = "WHEN,…",
@@ -123,39 +122,39 @@ pub struct BenchArguments {
     #[arg(allow_negative_numbers = true)]
     pub loggers: usize,
 
-    /// The longest time from one epoch to the next; each that has written something costs a sync
+    /// The longest time between two epochs; each epoch in which something was written costs a sync
     #[arg(long, value_name = "MS", default_value_t = 10, value_parser = whole_number::<u64>(1..=10_000),
           requires = "directory")]
     #[arg(allow_negative_numbers = true)]
     pub epoch_interval_ms: u64,
 
-    /// Write the results as JSON too; `-`: to standard output, in place of the report
+    /// Write the results as JSON to this file; `-` prints JSON instead of the report
     ///
-    /// An array with one object per database. A path that cannot be written is refused before the
-    /// run, and an existing file keeps its content until the results are there.
+    /// The JSON is an array with one object per database. A path that cannot be written is rejected before the run.
+    /// An existing file keeps its content until the results are there.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 
     /// Write throughput over time, ten times a second: as JSON, or as a picture if FILE ends in `.svg`
     ///
-    /// The picture has a panel for each database, in which its rounds stand side by side. The option
-    /// may be given twice, once for each.
+    /// The picture has a panel for each database, which shows its rounds side by side. Give the option twice to get
+    /// both.
     #[arg(long, value_name = "FILE", value_parser = timeline::file)]
     pub timeline: Vec<PathBuf>,
 }
 
 impl BenchArguments {
-    /// How long phases last, if that was said.
+    /// Returns the length of phases, if `--phase-length` was given.
     pub fn phase_length(&self) -> Option<Duration> {
         self.phase_length.map(|milliseconds| Duration::from_secs_f64(milliseconds / 1e3))
     }
 
-    /// By what the databases acknowledge commits, in turns.
+    /// Returns when the databases acknowledge commits, in turns.
     pub fn acknowledges(&self) -> &[AcknowledgeName] {
         if self.directory.is_some() { &self.acknowledge } else { &[AcknowledgeName::Memory] }
     }
 
-    /// How a database keeps its data that has a directory.
+    /// Returns the durability options of a database with a directory.
     pub fn durability(&self, acknowledge: Acknowledge) -> DurabilityOptions {
         DurabilityOptions::new()
             .acknowledge(acknowledge)
@@ -169,16 +168,16 @@ impl BenchArguments {
 /// When a commit returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum AcknowledgeName {
-    /// When it survives any crash
+    /// When it is durable, so that it survives any crash
     Durable,
     /// When it has committed in memory; it becomes durable soon after
     Committed,
-    /// Likewise, and it never becomes durable: without a log
+    /// When it has committed in memory; there is no log, so it never becomes durable
     Memory,
 }
 
 impl AcknowledgeName {
-    /// As on the command line and in the JSON.
+    /// Returns the name on the command line and in the JSON.
     pub fn name(self) -> &'static str {
         match self {
             AcknowledgeName::Durable => "durable",
@@ -187,7 +186,7 @@ impl AcknowledgeName {
         }
     }
 
-    /// The engine's name for it; `None` without a log.
+    /// Returns the engine's name for it; `None` without a log.
     pub fn mode(self) -> Option<Acknowledge> {
         match self {
             AcknowledgeName::Durable => Some(Acknowledge::Durable),
@@ -197,7 +196,7 @@ impl AcknowledgeName {
     }
 }
 
-/// Accepts the ways to choose a backend.
+/// Returns a parser of the choices of an HTM backend.
 fn htm_choices() -> impl TypedValueParser<Value = weft::htm::Choice> {
     PossibleValuesParser::new(["auto", "rtm", "software"])
         .try_map(|text| text.parse::<weft::htm::Choice>())

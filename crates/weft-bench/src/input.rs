@@ -1,4 +1,4 @@
-//! Text files that a command reads as a whole. They may be pipes, and are bounded in length.
+//! Text files that a command reads as a whole. They may be pipes, and their length is limited.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -10,7 +10,7 @@ use std::path::Path;
 /// The file cannot be read, is longer, or is not UTF-8. The error does not name the file.
 pub fn read_text(path: &Path, bytes_max: usize) -> io::Result<String> {
     let mut text = Vec::new();
-    // One byte more than the limit, which tells whether there is more.
+    // One byte more than the limit shows whether the file is longer.
     File::open(path)?.take(bytes_max as u64 + 1).read_to_end(&mut text)?;
     if text.len() > bytes_max {
         let message = format!("it is longer than {bytes_max} bytes, which is the limit");

@@ -1,14 +1,14 @@
 //! The harness of Weft's benchmarks.
 //!
-//! [`harness`] runs a workload under several protocols in turns, and reports what came of it. It knows neither which
-//! protocols nor which workloads there are: a command brings both, as a [`harness::contender::Benchmark`]. So the
-//! product's command compiles TPC-C under three protocols, and the laboratory's all workloads under all of them.
-//! [`tpcc`] measures TPC-C, which both commands do.
+//! [`harness`] runs a workload under several protocols in turns, and reports the results. It does not know which
+//! protocols and workloads exist: a command provides both, as a [`harness::contender::Benchmark`]. So the command
+//! `weft` compiles only TPC-C under three protocols, and `weft-lab` all workloads under all protocols. [`tpcc`] is
+//! the benchmark of TPC-C, which both commands have.
 //!
-//! The options of the workloads themselves are in `weft_options`, which `cargo simulate` has, too.
+//! The options of the workloads are in `weft_options`, which `cargo simulate` uses, too.
 //!
-//! The rest is what commands have in common: [`arguments`], the options of every benchmark;
-//! [`stop`], how a command ends early; [`progress`], [`numbers`], [`plot`], [`svg`], [`input`].
+//! The other modules are shared by the commands: [`arguments`], the options of every benchmark; [`stop`], the early
+//! end of a command; [`progress`], [`numbers`], [`plot`], [`svg`], [`input`].
 
 pub mod arguments;
 pub mod harness;

@@ -1,16 +1,16 @@
-//! How much memory the process has, and how much the machine has left.
+//! The memory of the process, and the memory that is available on the machine.
 
-/// The resident memory of this process in bytes; `None` where the system does not say.
+/// Returns the resident memory of this process in bytes; `None` if the system does not report it.
 pub fn resident_bytes() -> Option<u64> {
     kibibytes(&std::fs::read_to_string("/proc/self/status").ok()?, "VmRSS:")
 }
 
-/// The memory in bytes that could be had without swapping; `None` where the system does not say.
+/// Returns the memory in bytes that is available without swapping; `None` if the system does not report it.
 pub fn available_bytes() -> Option<u64> {
     kibibytes(&std::fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable:")
 }
 
-/// The value in bytes of a line such as `VmRSS:     1234 kB`.
+/// Returns the value in bytes of a line such as `VmRSS:     1234 kB`.
 fn kibibytes(lines: &str, label: &str) -> Option<u64> {
     let value = lines.lines().find_map(|line| line.strip_prefix(label))?;
     value

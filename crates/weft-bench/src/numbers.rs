@@ -1,6 +1,6 @@
-//! Numbers as people read them: grouped digits, and no more of them than mean something.
+//! Numbers as text: with grouped digits, and only as many digits as are significant.
 
-/// `1234567` as `1,234,567`.
+/// Formats `1234567` as `1,234,567`.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -13,13 +13,13 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
-/// A rate, without decimals: nobody compares them, and the rounds differ by more.
+/// Formats a rate without decimals, because rounds differ by more than that.
 pub fn rate(per_second: f64) -> String {
-    // The cast saturates, and a rate is a finite number of at least 0.
+    // The cast saturates. A rate is finite and not negative.
     grouped(per_second.round() as u64)
 }
 
-/// A duration in microseconds: two decimals below ten, one below a millisecond, else none.
+/// Formats a duration in microseconds: two decimals below ten, one below a millisecond, else no decimals.
 pub fn microseconds(us: f64) -> String {
     match us {
         _ if us < 9.995 => format!("{us:.2}"),
@@ -28,7 +28,7 @@ pub fn microseconds(us: f64) -> String {
     }
 }
 
-/// A size in MiB or GiB.
+/// Formats a size in MiB or GiB.
 pub fn size(bytes: u64) -> String {
     let mebibytes = bytes as f64 / f64::from(1 << 20);
     if mebibytes < 1024.0 {
@@ -38,16 +38,16 @@ pub fn size(bytes: u64) -> String {
     }
 }
 
-/// `1 thread`, `2 threads`.
+/// Formats a number with its noun: `1 thread`, `2 threads`.
 pub fn counted(number: u64, noun: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{} {noun}{plural}", grouped(number))
 }
 
-/// A span of time: seconds below two minutes, else minutes and seconds.
+/// Formats a span of time: seconds below two minutes, else minutes and seconds.
 pub fn span(seconds: f64) -> String {
     if seconds < 120.0 {
-        // At most three decimals, and no zeros at their end.
+        // At most three decimals, without trailing zeros.
         let text = format!("{seconds:.3}");
         format!("{} s", text.trim_end_matches('0').trim_end_matches('.'))
     } else {

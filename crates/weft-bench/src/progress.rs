@@ -1,24 +1,23 @@
-//! What is going on, for a person who waits at a terminal; nothing anywhere else.
+//! The progress line at a terminal. If standard error is not a terminal, nothing is shown.
 
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Time between two redraws: rarely enough to cost the measured threads nothing (one redraw takes
-/// tens of microseconds of one core), often enough to look alive.
+/// The time between two redraws. A redraw takes tens of microseconds of one core, so this is rare enough not to
+/// affect the measured threads.
 pub const REDRAW_INTERVAL: Duration = Duration::from_millis(250);
 
-/// One line on standard error that is redrawn in place and vanishes in the end.
+/// A line on standard error that is redrawn in place and removed at the end.
 ///
-/// It is drawn by the calls of the thread that owns it, and has no thread of its own that would
-/// compete with the measured ones.
+/// The thread that owns it draws it. There is no additional thread that would compete with the measured ones.
 pub struct Progress {
     bar: ProgressBar,
 }
 
 impl Progress {
-    /// A line that begins with `label`; silent where standard error is not a terminal.
+    /// Creates a line that begins with `label`. If standard error is not a terminal, the line is not shown.
     pub fn new(label: &str) -> Self {
         let target = if io::stderr().is_terminal() {
             ProgressDrawTarget::stderr_with_hz(4)
@@ -32,19 +31,19 @@ impl Progress {
         Progress { bar }
     }
 
-    /// Whether anybody sees it, so that needless wake-ups can be saved.
+    /// Returns whether the line is shown. If not, its owner need not wake up for it.
     pub fn is_shown(&self) -> bool {
         !self.bar.is_hidden()
     }
 
-    /// Gives the line another label.
+    /// Changes the label.
     pub fn set_label(&self, label: &str) {
         if self.bar.message() != label {
             self.bar.set_message(label.to_owned());
         }
     }
 
-    /// `done` of `total` units are done.
+    /// Shows that `done` of `total` units are done.
     pub fn set(&self, done: u64, total: u64) {
         self.bar.set_length(total);
         self.bar.set_position(done);

@@ -1,37 +1,37 @@
-//! Why a command ends early, and with which exit code.
+//! The reasons for which a command ends early, and their exit codes.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 use weft::durability::StorageError;
 
-/// What ended a command before it was done, or made its result a failure.
+/// The reason for which a command ended early, or for which its result is a failure.
 #[derive(Debug)]
 pub enum Stop {
-    /// The arguments ask for something that cannot be had: exit code 2, the one that clap uses for
-    /// the errors that it finds itself. The text says what is allowed.
+    /// The arguments ask for something impossible. The exit code is 2, as for the errors that clap finds. The text
+    /// says what is allowed.
     Usage(String),
-    /// The command ran and failed: exit code 1.
+    /// The command ran and failed. The exit code is 1.
     Failed(String),
-    /// The reader of standard output went away, as `head` does: nothing more to say, exit code 0.
+    /// The reader of standard output closed it, as `head` does. There is no message, and the exit code is 0.
     ReaderGone,
 }
 
 impl Stop {
-    /// Tells the user, and returns the exit code of the process.
+    /// Prints the message, and returns the exit code of the process.
     pub fn report(self) -> ExitCode {
         let (message, hint, code) = match self {
             Stop::Usage(message) => (message, "\n\nFor more information, try '--help'.", 2),
             Stop::Failed(message) => (message, "", 1),
             Stop::ReaderGone => return ExitCode::SUCCESS,
         };
-        // Standard error may be closed too. The exit code still tells.
+        // Standard error may be closed, too; the exit code remains.
         let _ = writeln!(io::stderr(), "error: {message}{hint}");
         ExitCode::from(code)
     }
 }
 
-/// An error of writing to standard output.
+/// Converts an error in writing to standard output.
 impl From<io::Error> for Stop {
     fn from(error: io::Error) -> Self {
         match error.kind() {
@@ -41,8 +41,8 @@ impl From<io::Error> for Stop {
     }
 }
 
-/// An error of the database's files, as what ends a command: what could be had from another
-/// directory, or at another time, is an argument's fault; what is wrong with the files is not.
+/// Converts an error of the database's files. If another directory, epoch or time could succeed, the arguments are
+/// wrong; if the files are damaged, the command has failed.
 impl From<StorageError> for Stop {
     fn from(error: StorageError) -> Stop {
         let message = error.to_string();

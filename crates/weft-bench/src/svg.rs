@@ -2,11 +2,11 @@
 
 use std::fmt::{self, Write};
 
-/// An SVG file that is being written.
+/// An SVG file under construction.
 pub struct Svg(String);
 
 impl Svg {
-    /// Begins a white picture of this size, in pixels, with letters of this size.
+    /// Begins a white picture of this size, in pixels, with this font size.
     pub fn new((width, height): (f64, f64), font_size: u32) -> Svg {
         Svg(format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" \
@@ -15,13 +15,13 @@ impl Svg {
         ))
     }
 
-    /// Adds a line of text that begins at a point, or as `attributes` say.
+    /// Adds a line of text that begins at a point, unless `attributes` align it otherwise.
     pub fn text(&mut self, (x, y): (f64, f64), attributes: &str, text: &str) {
         let text = Escaped(text);
         self.add(format_args!("<text x=\"{x:.1}\" y=\"{y:.1}\" {attributes}>{text}</text>"));
     }
 
-    /// Adds a shape, such as a `path`. A `title` that is not empty is shown where the pointer rests on it.
+    /// Adds a shape, such as a `path`. If `title` is not empty, it is shown when the pointer rests on the shape.
     pub fn shape(&mut self, name: &str, attributes: fmt::Arguments<'_>, title: &str) {
         match Escaped(title) {
             Escaped("") => self.add(format_args!("<{name} {attributes}/>")),
@@ -29,19 +29,19 @@ impl Svg {
         }
     }
 
-    /// Adds what is an element already.
+    /// Adds a complete element.
     pub fn add(&mut self, element: fmt::Arguments<'_>) {
-        writeln!(self.0, "{element}").expect("strings take everything");
+        writeln!(self.0, "{element}").expect("writing to a string cannot fail");
     }
 
-    /// The whole file.
+    /// Returns the complete file.
     pub fn finish(mut self) -> String {
         self.add(format_args!("</svg>"));
         self.0
     }
 }
 
-/// Text in which nothing is taken for markup.
+/// Text in which markup is escaped.
 struct Escaped<'a>(&'a str);
 
 impl fmt::Display for Escaped<'_> {
@@ -59,10 +59,10 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-/// Checks that every tag of a picture is closed, and every number is one: for tests.
+/// Checks in tests that every tag of a picture is closed, and that all numbers are finite.
 ///
 /// # Panics
-/// If not.
+/// A tag is not closed, or a number is not finite.
 pub fn assert_is_sound(svg: &str) {
     assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"), "{svg}");
     let closed = 2 * svg.matches("</").count() + svg.matches("/>").count();

@@ -1,4 +1,4 @@
-//! `bench tpcc`: what is TPC-C's alone. Which protocols it runs under is the command's.
+//! `bench tpcc`: the options and the help of TPC-C. The command provides the protocols.
 
 use std::io;
 
@@ -15,38 +15,38 @@ use crate::stop::Stop;
 use weft_options::several;
 use weft_options::tpcc::{ScaleName, TpccOptions};
 
-/// About what one warehouse takes once loaded: measured, 140 MiB.
+/// Approximate bytes of one loaded warehouse (measured: 140 MiB).
 const WAREHOUSE_BYTES: u64 = 150 << 20;
 
-/// About what one transaction of each type leaves behind, in the order of a mix's weights:
-/// measured, 1,940 bytes for New-Order and 170 for Payment.
+/// Approximate bytes that one transaction of each type adds, in the order of a mix's weights (measured: 1,940 bytes
+/// for New-Order and 170 for Payment).
 const GROWTH_BYTES: [u64; 5] = [2_000, 200, 0, 0, 0];
 
-/// More transactions of the standard mix than one thread runs in a second.
+/// An upper bound of the transactions of the standard mix that one thread runs in a second.
 const TRANSACTIONS_PER_SECOND_MAX: u64 = 250_000;
 
 const HELP: &str = "\
 What is measured: TPC-C without think times. Each thread is a terminal that sends its next
-transaction as soon as the one before has ended. The report shows, for every protocol, committed
-transactions per second of all types together (median, least and most of the rounds), how often
-attempts were aborted and why, and for every type of transaction how long it took, retries included.
+transaction as soon as the previous one has ended. For every protocol the report shows committed
+transactions per second of all types together (median, minimum and maximum of the rounds), aborts
+and their reasons, and the latency of every transaction type, retries included.
 
 Examples:
   cargo weft bench tpcc
-      DBX, one thread, one warehouse: a quarter of a minute, and a few GiB of new orders
+      DBX, one thread, one warehouse; takes a quarter of a minute, and a few GiB for new orders
   cargo lab bench tpcc --protocol none,dbx --verify
-      what concurrency control costs: DBX against none at all, in turns; checks both databases
+      what concurrency control costs: DBX against no control, in turns; checks both databases
   cargo weft bench tpcc --threads 4 --warehouses 1 --mix payment
-      four threads fight for the rows of one warehouse
+      four threads contend for the rows of one warehouse
   cargo weft bench tpcc --threads 2 --warehouses 1 --mix 50,0,0,0,50 --snapshots off,on
-      what it is worth that large reads run on snapshots
+      what it gains to run large reads on snapshots
   cargo weft bench tpcc --directory /var/tmp --acknowledge memory,committed
       what the log costs; with `durable`, how long a commit waits for the disk
   cargo weft bench tpcc --seconds 60 --rounds 5 --json results.json
-      longer rounds, all numbers for a program
+      longer rounds; writes all numbers as JSON
 
-`cargo lab protocols` says what each protocol is and where it is from.
-Exit code: 0 done; 1 the engine failed or a verified condition does not hold; 2 wrong arguments.";
+`cargo lab protocols` describes each protocol and its source.
+Exit code: 0 success; 1 the engine failed or a verified condition does not hold; 2 wrong arguments.";
 
 /// Measure TPC-C: orders, payments and deliveries of a wholesaler with W warehouses
 #[derive(Args, Debug)]
@@ -60,7 +60,7 @@ pub struct TpccArguments {
     bench: BenchArguments,
 }
 
-/// About the memory of one warehouse.
+/// Returns the approximate bytes of one warehouse.
 fn warehouse_bytes(scale: ScaleName) -> u64 {
     match scale {
         ScaleName::Specification => WAREHOUSE_BYTES,
@@ -68,10 +68,10 @@ fn warehouse_bytes(scale: ScaleName) -> u64 {
     }
 }
 
-/// Loads TPC-C under the protocol of this name; `None` if the command has not got that.
+/// Loads TPC-C under the protocol of this name; returns `None` if the command does not have this protocol.
 pub type Load = fn(&str, &Parameters, &LoadOptions<'_>) -> Option<Result<Box<dyn Contender>, Stop>>;
 
-/// TPC-C under whatever protocol.
+/// TPC-C, for the protocols of the command.
 struct TpccBenchmark {
     parameters: Parameters,
     load: Load,
@@ -85,11 +85,11 @@ impl Benchmark for TpccBenchmark {
     ) -> Result<Box<dyn Contender>, Stop> {
         let parameters = Parameters { snapshots: variant.snapshots, ..self.parameters.clone() };
         (self.load)(variant.protocol(), &parameters, options)
-            .expect("the parser lets only names of the list through")
+            .expect("the parser accepts only names of the list")
     }
 }
 
-/// Runs the command; `load` loads a database under a protocol.
+/// Runs the command. `load` loads a database under a protocol.
 ///
 /// # Errors
 /// See [`harness::run`].
@@ -98,7 +98,7 @@ pub fn run(arguments: &TpccArguments, load: Load) -> Result<(), Stop> {
     let &TpccOptions { mix, scale, storage, .. } = options;
     let parameters = options
         .parameters(bench.threads, Snapshots::Off)
-        .ok_or_else(|| Stop::Usage("so many threads need --warehouses".to_owned()))?;
+        .ok_or_else(|| Stop::Usage("with this many threads, give --warehouses".to_owned()))?;
     let warehouses = u64::from(parameters.warehouses);
     let size = numbers::counted(warehouses, "warehouse");
     let of_scale = match scale {
@@ -123,7 +123,7 @@ pub fn run(arguments: &TpccArguments, load: Load) -> Result<(), Stop> {
     harness::run(bench, &TpccBenchmark { parameters, load }, subject, &mut io::stdout())
 }
 
-/// What one thread adds to a database in a second, at most.
+/// Returns an upper bound of the bytes that one thread adds to a database in a second.
 fn growth_bytes_per_second(mix: &Mix) -> u64 {
     let weights = mix.weights().map(u64::from);
     let weighted: u64 =

@@ -1,14 +1,13 @@
-//! How long a check of a million transactions takes, and how much memory.
+//! Measures how long a check of a million transactions takes, and how much memory it needs.
 //!
 //! ```text
 //! cargo run --release -p weft-checker --example million -- [TRANSACTIONS] [FILE]
 //! ```
 //!
-//! Makes up a strictly serializable history: 10 operations a transaction on 100,000 keys of mixed
-//! reads and writes, some deletes and some scans of ten keys, with sixteen transactions under way
-//! at any time. With a file, the history is written to it and read from it, and not checked in the
-//! process that made it up, so that the peak of memory is that of reading and checking; the file
-//! is made by a first call and used by the next.
+//! It makes up a strictly serializable history: 10 operations in each transaction on 100,000 keys, with mixed
+//! reads and writes, some deletes and some scans of ten keys. Sixteen transactions are in progress at any time.
+//! With a file, a first call makes the file and the next call reads and checks it. The history is not checked
+//! in the process that made it up, so that the peak of memory is that of reading and checking.
 
 use std::error::Error;
 use std::fs::File;
@@ -21,11 +20,11 @@ use weft_checker::{History, HistoryBuilder, Key, Observed, Options, check};
 const KEYS: u64 = 100_000;
 const OPERATIONS: u64 = 10;
 const SCAN_KEYS: u64 = 10;
-/// Nanoseconds between two points of serialization, and how far a transaction reaches around its.
+/// Nanoseconds between two points of serialization, and how far a transaction extends around its own.
 const PACE_NS: u64 = 1_000;
 const REACH_NS: u64 = 8_000;
 
-/// SplitMix64.
+/// The random numbers of SplitMix64.
 struct Random(u64);
 
 impl Random {
@@ -42,12 +41,12 @@ impl Random {
     }
 }
 
-/// A history of this many transactions.
+/// Makes up a history of this many transactions.
 fn make_up(transactions: u64) -> History {
     let mut random = Random(1);
     let mut builder = HistoryBuilder::new();
     let table = builder.table("records");
-    // The version of each key, and whether it is a row: two of three are at first.
+    // The version of each key, and whether it is a row. At first two of three are.
     let mut state: Vec<(u64, bool)> = (0..KEYS).map(|key| (0, key % 3 != 0)).collect();
     for number in 1..=transactions {
         let point_ns = REACH_NS + number * PACE_NS;
@@ -85,7 +84,7 @@ fn make_up(transactions: u64) -> History {
     builder.build()
 }
 
-/// The most memory that the process has used, in MiB, where the system tells.
+/// Returns the peak memory use of the process in MiB, if the system tells it.
 fn peak_mib() -> String {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

@@ -1,8 +1,8 @@
 //! Reads that found no row.
 //!
-//! An absence does not say which of a key's absent states it is: the initial one, or that after
-//! one of its deletes. All of them are candidates, those of unknown outcome too. So only what
-//! follows from each of them is an edge:
+//! An absence does not say which of a key's absent states it saw: the initial one, or one after a delete. All
+//! of them are candidates, including those of unknown outcome. So an edge is added only if it follows from
+//! every candidate:
 //!
 //! ```text
 //! absent   insert 3   delete 4   insert 7   delete 8   insert 9
@@ -10,12 +10,12 @@
 //! earliest candidate  another               latest     its overwriter
 //! ```
 //!
-//! The reader follows the writer of the earliest candidate, and precedes the transaction that
-//! overwrote the latest. A transaction that went on to write the key itself can only have seen
-//! candidates from before that write. Under strict serializability two more are out: a delete that
-//! was invoked after the reader was complete, and a state that had been overwritten, completely,
-//! before the reader was invoked. Both ends are found by binary search, over the least invocation
-//! of any candidate from here on, and the greatest completion of an overwriter up to here.
+//! The reader follows the writer of the earliest candidate, and precedes the transaction that overwrote the
+//! latest. A transaction that later wrote the key itself can only have seen candidates from before that write.
+//! Strict serializability excludes two more kinds of candidates: a delete that was invoked after the reader was
+//! complete, and a state whose overwriter was complete before the reader was invoked. Binary search finds both
+//! ends. It searches the least invocation of any candidate from here on, and the greatest completion of an
+//! overwriter up to here.
 
 use crate::history::{History, OperationKind, Status};
 use crate::versions::{NONE, Versions};
@@ -32,19 +32,19 @@ struct Candidate {
 
 /// The candidates of all keys.
 pub(crate) struct Absences {
-    /// Where each key's begin; one more at the end.
+    /// Where the candidates of each key begin, with one more entry for the end.
     starts: Vec<u32>,
     candidates: Vec<Candidate>,
 }
 
-/// What follows from an absence.
+/// The edges that follow from an absence.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Consequences {
     /// The slot whose writer the reader follows.
     pub(crate) after: Option<u32>,
     /// The slot whose writer the reader precedes.
     pub(crate) before: Option<u32>,
-    /// The same two in the real-time order, where that says more.
+    /// The same two for the real-time order, if it implies more.
     pub(crate) strict_after: Option<u32>,
     pub(crate) strict_before: Option<u32>,
 }
@@ -65,6 +65,7 @@ impl Absences {
                     absences.candidates.push(candidate(history, versions, slot));
                 }
             }
+            // Running minimum from the end, and running maximum from the start.
             let of_key = &mut absences.candidates[first..];
             for index in (1..of_key.len()).rev() {
                 let later_ns = of_key[index].invoke_ns_min;
@@ -85,18 +86,19 @@ impl Absences {
         &self.candidates[range]
     }
 
-    /// How many absent states the key had, or may have had.
+    /// Returns how many absent states the key had, or may have had.
     pub(crate) fn count(&self, key: u32) -> usize {
         self.of_key(key).len()
     }
 
-    /// The latest absent state of the key.
+    /// Returns the slot of the latest absent state of the key.
     pub(crate) fn latest(&self, key: u32) -> Option<u32> {
         self.of_key(key).last().map(|candidate| candidate.slot)
     }
 
-    /// What follows if a transaction that ran from `invoke_ns` to `complete_ns`, and whose own
-    /// write of the key is `own` (or [`NONE`]), found the key absent; `None`: it cannot have.
+    /// Returns what follows if a transaction found the key absent. It ran from `invoke_ns` to `complete_ns`,
+    /// and its own write of the key is `own` (or [`NONE`]). Returns `None` if it cannot have found the key
+    /// absent.
     pub(crate) fn consequences(
         &self,
         versions: &Versions,
@@ -106,6 +108,7 @@ impl Absences {
     ) -> Option<Consequences> {
         let mut candidates = self.of_key(key);
         if own != NONE {
+            // It can only have seen states from before its own write.
             candidates = &candidates[..candidates.partition_point(|other| other.slot < own)];
         }
         let (first, last) = (candidates.first()?, candidates.last()?);
@@ -117,13 +120,13 @@ impl Absences {
             before: overwriter(last),
             ..Consequences::default()
         };
-        // Candidates from here on were all invoked too late.
+        // The candidates from `end` on were all invoked too late.
         let end = candidates.partition_point(|other| other.invoke_ns_min <= complete_ns);
         let Some(latest) = end.checked_sub(1) else { return Some(result) };
         if end < candidates.len() {
             result.strict_before = overwriter(&candidates[latest]);
         }
-        // Candidates before this one had all been overwritten.
+        // The candidates before `earliest` had all been overwritten.
         let earliest = candidates.partition_point(|other| other.overwritten_ns_max < invoke_ns);
         if 0 < earliest && earliest <= latest {
             result.strict_after = certain_writer(versions, candidates[earliest].slot);
@@ -132,7 +135,7 @@ impl Absences {
     }
 }
 
-/// The slot, if it was certainly installed, by a transaction.
+/// Returns the slot, if a transaction wrote it and it was certainly installed.
 fn certain_writer(versions: &Versions, slot: u32) -> Option<u32> {
     (versions.slot(slot).writer != NONE && versions.is_installed(slot)).then_some(slot)
 }

@@ -1,16 +1,15 @@
-//! From a history to a verdict.
+//! The check itself: from a history to a verdict.
 //!
 //! 1. `versions`: every version, its writer, and what overwrote it.
-//! 2. `absence`, `ranges`: what reads of nothing may have seen,
-//!    and the keys in order.
-//! 3. `resolve`: each transaction's edges, and what is wrong on the spot.
+//! 2. `absence`, `ranges`: what reads that found no row may have seen, and the keys in order.
+//! 3. `resolve`: each transaction's edges, and the faults of single operations.
 //! 4. `real_time`: under strict serializability, the order of time.
-//! 5. `graph`: strongly connected components. None: serializable.
-//! 6. `witness`, `naming`, `words`: one cycle of
-//!    each, its name, and why each of its edges is there.
+//! 5. `graph`: strongly connected components. Without any, the history is serializable.
+//! 6. `witness`, `naming`, `words`: one cycle of each component, its name, and the reason for each of its
+//!    edges.
 //!
-//! Cycles that need the real-time order are looked for only if there are no others: a history that
-//! is not serializable at all is not made clearer by its clocks.
+//! Cycles that need the real-time order are searched only if there are no others: for a history that is not
+//! serializable at all, the clocks explain nothing.
 
 use rustc_hash::FxHashMap;
 
@@ -27,16 +26,16 @@ use crate::versions::{NONE, Versions};
 use crate::witness::{CycleEdge, Search};
 use crate::words::Words;
 
-/// What the checker is doing, for those who wait.
+/// What the checker is doing, for showing progress.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Phase {
     /// Finding every version of every key.
     Versions,
-    /// Finding the edges of so many transactions, of so many.
+    /// Finding the edges of the transactions.
     Edges {
-        /// Transactions done.
+        /// How many transactions are done.
         done: usize,
-        /// All transactions.
+        /// How many transactions there are.
         total: usize,
     },
     /// Looking for cycles.
@@ -45,26 +44,26 @@ pub enum Phase {
     Witness,
 }
 
-/// The number of transactions between two reports of progress.
+/// How many transactions pass between two reports of progress.
 const PROGRESS_INTERVAL: usize = 1 << 14;
 
 /// Checks a history.
 ///
-/// Takes time and memory in proportion to the operations and the rows of scans (each scan also
-/// O(log keys) for each gap between its rows, see `ranges.rs`), and sorts each key's versions.
+/// Takes time and memory in proportion to the operations and the rows of scans, and sorts each key's versions.
+/// (Each scan also takes O(log keys) for each gap between its rows, see `ranges.rs`.)
 ///
 /// # Panics
 ///
-/// Panics if the history has 2³² versions or edges, or more.
+/// If the history has 2³² or more versions or edges.
 pub fn check(history: &History, options: &Options) -> Report {
     check_with_progress(history, options, &mut |_| {})
 }
 
-/// [`check`], and tells now and then what it is doing.
+/// Does the same as [`check`], and reports its progress now and then.
 ///
 /// # Panics
 ///
-/// As [`check`].
+/// As for [`check`].
 pub fn check_with_progress(
     history: &History,
     options: &Options,
@@ -113,7 +112,7 @@ impl<'a> Checker<'a> {
         self.options.level == Level::Strict
     }
 
-    /// All edges of the graph, and all faults.
+    /// Finds all edges of the graph, and all faults.
     fn edges(&self, progress: &mut dyn FnMut(Phase)) -> GraphSink<'a> {
         let total = self.history.transaction_count();
         let count = u32::try_from(total).expect("fewer than 2^32 transactions");
@@ -166,7 +165,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Counts an anomaly, and tells it if there is room.
+    /// Counts an anomaly, and adds it to the report if there is room.
     fn tell(&self, report: &mut Report, anomaly: impl FnOnce() -> Anomaly) {
         report.anomaly_count += 1;
         if report.anomalies.len() < self.options.anomalies_max {
@@ -218,6 +217,7 @@ impl<'a> Checker<'a> {
         let mut strict = self.is_strict();
         let mut components = graph.components(0..nodes, |_, _, tag| strict || !tag.is_strict());
         if strict && !components.is_empty() {
+            // Prefer components that need no real-time edges.
             let without_time = graph.components(0..nodes, |_, _, tag| !tag.is_strict());
             if !without_time.is_empty() {
                 components = without_time;
@@ -228,7 +228,7 @@ impl<'a> Checker<'a> {
             return;
         }
         progress(Phase::Witness);
-        // The smallest first: they are the clearest.
+        // Show the smallest components first: they are the clearest.
         components.sort_by_key(|component| (component.len(), component.iter().min().copied()));
         let transactions = self.history.transaction_count() as u32;
         let mut search = Search::new(graph, transactions, strict);
@@ -241,9 +241,9 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Names a cycle and says why each edge is there.
+    /// Names a cycle, and gives the reason for each of its edges.
     fn explain(&self, mut cycle: Vec<CycleEdge>, resolver: &mut Resolver<'a>) -> Anomaly {
-        // An anti-dependency first, of the earliest transaction that has one.
+        // Begin with an anti-dependency, that of the earliest transaction that has one.
         let is_late = |edge: &CycleEdge| (!edge.tag.kind().is_anti_dependency(), edge.from);
         let start = (0..cycle.len()).min_by_key(|&position| is_late(&cycle[position]));
         cycle.rotate_left(start.expect("a cycle has edges"));
@@ -258,7 +258,7 @@ impl<'a> Checker<'a> {
         let (kind, class) = naming::name(&edges, &members);
         let id = |position: u32| self.history.transactions[position as usize].id;
         let steps = cycle.iter().zip(&edges).enumerate().map(|(position, (ends, edge))| {
-            // A key that the transaction goes on to write tells more than another.
+            // Prefer a key that the transaction also writes: it explains more.
             let telling = |reason: &&Reason| members.writes(position, reason.key);
             let reason = edge.reasons.iter().find(telling).or(edge.reasons.first());
             let strict = edge.strict && edge.kind != EdgeKind::RealTime;
@@ -299,7 +299,7 @@ impl Participants for Members<'_> {
     }
 }
 
-/// Every reason for an edge between two transactions.
+/// Returns every reason for an edge between two transactions.
 fn reasons(edge: &CycleEdge, resolver: &mut Resolver<'_>) -> Vec<Reason> {
     let mut sink = ReasonSink { edge: *edge, reasons: Vec::new() };
     resolver.transaction(edge.from, &mut sink);
@@ -307,7 +307,7 @@ fn reasons(edge: &CycleEdge, resolver: &mut Resolver<'_>) -> Vec<Reason> {
     sink.reasons
 }
 
-/// Keeps the reasons of one edge.
+/// Collects the reasons of one edge.
 struct ReasonSink {
     edge: CycleEdge,
     reasons: Vec<Reason>,
@@ -328,14 +328,14 @@ impl Sink for ReasonSink {
     fn fault(&mut self, _fault: Fault) {}
 }
 
-/// Builds the graph.
+/// Collects the edges of the graph.
 struct GraphSink<'a> {
     checker: Checker<'a>,
     edges: EdgeList,
     counts: EdgeCounts,
-    /// Which nodes of the tree of keys have their own edges already.
+    /// Whether a node of the tree of keys has its own edges already.
     tree_nodes_told: Vec<bool>,
-    /// The nodes that stand for all successors of a slot.
+    /// The nodes that represent all successors of a slot.
     forks: FxHashMap<(u32, bool), u32>,
     tree_base: u32,
     next_node: u32,
@@ -377,6 +377,7 @@ impl Sink for GraphSink<'_> {
                         pending.push(child);
                     }
                 }
+                // A leaf leads to the transaction that inserted its key.
                 Err(key) => {
                     let versions = self.checker.versions;
                     let inserted = versions.next(versions.of_key(key).start);

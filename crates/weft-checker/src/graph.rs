@@ -1,24 +1,24 @@
-//! The graph's edges in an array, and Tarjan's algorithm (*Depth-First Search and Linear Graph
+//! The graph, with its edges in arrays, and Tarjan's algorithm (*Depth-First Search and Linear Graph
 //! Algorithms*, SIAM Journal on Computing 1972) without recursion.
 //!
-//! Node numbers: the transactions by position, then whatever stands for many edges at once: nodes
-//! of the [tree of keys](crate::ranges), forks of versions with several successors, and the
-//! barriers of the real-time order. These have a step of the cycle only on their way in, so that a
-//! path's length is its number of edges between transactions.
+//! Node numbers: first the transactions by position, then the nodes that represent many edges at once. These
+//! are nodes of the [tree of keys](crate::ranges), forks of versions with several successors, and the barriers
+//! of the real-time order. Only the edge into such a node counts as a step of a cycle. So a path's length is
+//! its number of edges between transactions.
 
 use crate::report::EdgeKind;
 use crate::versions::NONE;
 
 /// The tag's bits that hold the kind.
 const KIND_MASK: u8 = 0x0F;
-/// The tag's bit of an edge that takes the real-time order.
+/// The tag's bit of an edge that depends on the real-time order.
 const STRICT: u8 = 0x80;
 
-/// What an edge is, in a byte.
+/// The properties of an edge, in a byte.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Tag(u8);
 
-/// The kinds by their number in a tag.
+/// The kinds, indexed by their number in a tag.
 const KINDS: [EdgeKind; 5] = [
     EdgeKind::WriteWrite,
     EdgeKind::WriteRead,
@@ -36,13 +36,13 @@ impl Tag {
         KINDS[usize::from(self.0 & KIND_MASK)]
     }
 
-    /// Whether the edge takes the real-time order.
+    /// Returns whether the edge depends on the real-time order.
     pub(crate) fn is_strict(self) -> bool {
         self.0 & STRICT != 0
     }
 }
 
-/// Edges as they come.
+/// Edges in the order in which they were added.
 #[derive(Default)]
 pub(crate) struct EdgeList {
     from: Vec<u32>,
@@ -62,7 +62,7 @@ impl EdgeList {
     }
 }
 
-/// Edges by the node that they leave.
+/// Edges, grouped by the node that they leave.
 pub(crate) struct Graph {
     starts: Vec<u32>,
     to: Vec<u32>,
@@ -79,6 +79,7 @@ impl Graph {
             let sum = starts[node].checked_add(starts[node + 1]);
             starts[node + 1] = sum.expect("fewer than 2^32 edges");
         }
+        // Counting sort: `starts` now holds the prefix sums, and `ends` the next free place of each node.
         let mut ends = starts.clone();
         let mut to = vec![0; edges.from.len()];
         let mut tags = vec![Tag(0); edges.from.len()];
@@ -95,7 +96,7 @@ impl Graph {
         self.starts.len() - 1
     }
 
-    /// The edges that leave a node.
+    /// Returns the edges that leave a node.
     pub(crate) fn edges(&self, node: u32) -> impl Iterator<Item = (u32, Tag)> + '_ {
         self.edge_range(node).map(|edge| (self.to[edge], self.tags[edge]))
     }
@@ -104,8 +105,8 @@ impl Graph {
         self.starts[node as usize] as usize..self.starts[node as usize + 1] as usize
     }
 
-    /// The strongly connected components of more than one node, over the edges (from, to, tag) that
-    /// `keep` keeps, among `nodes`, which no such edge may leave.
+    /// Returns the strongly connected components of more than one node. Considers only the edges (from, to,
+    /// tag) that `keep` accepts, among `nodes`. No accepted edge may leave `nodes`.
     pub(crate) fn components(
         &self,
         nodes: impl Iterator<Item = u32>,
@@ -129,14 +130,14 @@ impl Graph {
 
 struct Tarjan<'a> {
     graph: &'a Graph,
-    /// When each node was first met.
+    /// The position of each node in the order of first visits.
     order: Vec<u32>,
-    /// The earliest node known to be reachable; [`NONE`] once the node's component is complete.
+    /// The earliest node known to be reachable; [`NONE`] after the node's component is complete.
     low: Vec<u32>,
     visited: u32,
     /// Nodes whose component is not complete.
     path: Vec<u32>,
-    /// Nodes whose edges are being followed, and how far.
+    /// Nodes whose edges are being followed, with the next edge to follow.
     calls: Vec<(u32, usize)>,
     components: Vec<Vec<u32>>,
 }
@@ -148,6 +149,7 @@ impl Tarjan<'_> {
         }
         self.enter(root);
         while let Some(&(node, edge)) = self.calls.last() {
+            // All edges of the node are followed: return to its caller.
             if edge == self.graph.edge_range(node).end {
                 self.leave(node);
                 continue;
@@ -160,6 +162,7 @@ impl Tarjan<'_> {
             }
             if self.order[to as usize] == NONE {
                 self.enter(to);
+            // The target is on the path, so the node belongs to the same component.
             } else if self.low[to as usize] != NONE {
                 let low = &mut self.low[node as usize];
                 *low = (*low).min(self.order[to as usize]);
@@ -182,9 +185,11 @@ impl Tarjan<'_> {
             let caller_low = &mut self.low[caller as usize];
             *caller_low = (*caller_low).min(low);
         }
+        // Only the first node of a component completes it.
         if low != self.order[node as usize] {
             return;
         }
+        // The component is the rest of the path, from this node on.
         let start = self.path.iter().rposition(|&other| other == node).expect("it is on the path");
         for &member in &self.path[start..] {
             self.low[member as usize] = NONE;

@@ -1,28 +1,28 @@
 //! The history: what every transaction did, when, and how it ended.
 //!
-//! A recorder (or a reader of a file, see [`format`](crate::format)) tells a [`HistoryBuilder`] of
-//! each transaction; [`check`](crate::check()) reads the [`History`] that it builds.
+//! A recorder (or a reader of a file, see [`format`](crate::format)) tells a [`HistoryBuilder`] of each
+//! transaction. [`check`](crate::check()) reads the [`History`] that it builds.
 //!
 //! # What to record
 //!
-//! - **Versions** are numbers, chosen by the recorder. Those of one key are ordered by number, and
-//!   no two writes of a key, by whichever transaction, have the same. [`INITIAL`] is the state from
-//!   before the recording: a row, or no row. Transactions cannot write it.
-//! - **Reads**: the version that was seen, or [`Observed::Absent`] where no row was visible. An
-//!   absence may name the tombstone that was seen, by that version; a plain `Absent` may be any
-//!   state without a row, and then the checker finds no more than what follows from all of them.
-//! - **Writes and deletes**: the version that was made, those of aborted transactions and all those
-//!   of one transaction to one key included. A delete's version is its tombstone. The last one of a
-//!   transaction to a key is the one that a commit installs.
-//! - **Scans**: the range that was covered, and the rows that came back. All other keys of the
-//!   range were seen absent. Where a scan stopped early, the range ends at the last row, inclusive.
-//! - **Times**: when the transaction was invoked and when it was known to be complete, by one
-//!   clock, the first read before anything began, the second after everything was done.
+//! - **Versions** are numbers that the recorder chooses. The versions of one key are ordered by number, and no
+//!   two writes of a key, by any transactions, have the same number. [`INITIAL`] is the state from before the
+//!   recording: a row, or no row. Transactions cannot write it.
+//! - **Reads**: the version that was seen, or [`Observed::Absent`] if no row was visible. An absence may name
+//!   the tombstone that was seen, by that version. A plain `Absent` may be any state without a row. Then the
+//!   checker finds only what follows from all of these states.
+//! - **Writes and deletes**: the version that was made. This includes the versions of aborted transactions, and
+//!   all versions that one transaction made of one key. A delete's version is its tombstone. A commit installs
+//!   a transaction's last version of each key.
+//! - **Scans**: the range that was covered, and the rows that were returned. All other keys of the range were
+//!   seen absent. If a scan stopped early, the range ends at the last row, inclusive.
+//! - **Times**: when the transaction was invoked and when it was known to be complete, by one clock. The first
+//!   time was read before anything began, the second after everything was done.
 //!
 //! # Its shape in memory
 //!
-//! Flat arrays, so that millions of operations fit: 40 bytes a transaction, 16 an operation, 12 a
-//! row of a scan, and each key once.
+//! Flat arrays, so that millions of operations fit: 40 bytes for a transaction, 16 for an operation, 12 for a
+//! row of a scan. Each key is stored once.
 
 use std::ops::{Bound, RangeBounds};
 
@@ -48,16 +48,17 @@ pub enum Status {
     Committed,
     /// None of its writes may ever be visible.
     Aborted,
-    /// It may have committed, or may yet: it counts as committed if someone saw its writes.
+    /// It may have committed, or may still commit. It counts as committed if another transaction saw its
+    /// writes.
     Unknown,
 }
 
 /// What a read saw.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Observed {
-    /// This version: a row, or a tombstone that the reader can tell apart from others.
+    /// This version: a row, or a tombstone that the reader can distinguish from others.
     Version(u64),
-    /// No row, and nothing that says since when.
+    /// No row, and no information since when.
     Absent,
 }
 
@@ -68,7 +69,7 @@ pub enum Operation<'a> {
     Read(KeyId, Observed),
     /// A new version of a row.
     Write(KeyId, u64),
-    /// A row's end, and the version of its tombstone.
+    /// The deletion of a row, with the version of its tombstone.
     Delete(KeyId, u64),
     /// A read of every key in a range.
     Scan(Scan<'a>),
@@ -94,9 +95,9 @@ pub(crate) struct TransactionRecord {
     pub(crate) session: u32,
     pub(crate) status: Status,
     pub(crate) invoke_ns: u64,
-    /// `u64::MAX`: not known.
+    /// `u64::MAX` if it is not known.
     pub(crate) complete_ns: u64,
-    /// Where its operations end; they begin where those of the transaction before it end.
+    /// Where its operations end. They begin where those of the previous transaction end.
     pub(crate) operations_end: usize,
 }
 
@@ -104,7 +105,7 @@ pub(crate) struct TransactionRecord {
 #[derive(Clone, Copy)]
 pub(crate) struct OperationRecord {
     pub(crate) kind: OperationKind,
-    /// The key's number; a scan's own number for a scan.
+    /// The key's number, or for a scan the scan's number.
     pub(crate) target: u32,
     pub(crate) version: u64,
 }
@@ -121,33 +122,33 @@ pub(crate) enum OperationKind {
 #[derive(Clone)]
 pub(crate) struct ScanRecord {
     pub(crate) table: u32,
-    /// Bounds as key bytes, without the table's.
+    /// The bounds as key bytes, without the table's bytes.
     pub(crate) from: Bound<Box<[u8]>>,
     pub(crate) to: Bound<Box<[u8]>>,
-    /// Where its rows end; they begin where those of the scan before it end.
+    /// Where its rows end. They begin where those of the previous scan end.
     pub(crate) rows_end: usize,
 }
 
-/// In which order the versions of a key were installed, where the numbers do not say it.
+/// The order in which two versions of a key were installed, if their numbers do not say it.
 #[derive(Clone, Copy)]
 pub(crate) struct OrderedPair {
     pub(crate) key: u32,
     pub(crate) before: u64,
     pub(crate) after: u64,
-    /// Follows only if transactions take effect between their invocation and completion.
+    /// Whether this follows only if transactions take effect between their invocation and completion.
     pub(crate) by_real_time: bool,
 }
 
-/// Something wrong that shows while a foreign format is understood, before any graph.
+/// An anomaly found while a foreign format was read, before any graph.
 #[derive(Clone)]
 pub(crate) struct Finding {
     pub(crate) kind: crate::report::AnomalyKind,
-    /// Positions of the transactions that it concerns.
+    /// Positions of the transactions that take part.
     pub(crate) transactions: Vec<u32>,
     pub(crate) explanation: String,
 }
 
-/// What the versions of a history are called in messages.
+/// How messages name the versions of a history.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) enum Vocabulary {
     /// Numbered versions.
@@ -159,7 +160,7 @@ pub(crate) enum Vocabulary {
     Registers,
 }
 
-/// A recorded history. Built by a [`HistoryBuilder`].
+/// A recorded history, built by a [`HistoryBuilder`].
 #[derive(Clone, Default)]
 pub struct History {
     pub(crate) tables: Vec<String>,
@@ -169,13 +170,13 @@ pub struct History {
     pub(crate) scans: Vec<ScanRecord>,
     pub(crate) row_keys: Vec<u32>,
     pub(crate) row_versions: Vec<u64>,
-    /// `None`: the versions of a key are ordered by number.
+    /// `None` if the versions of a key are ordered by number.
     pub(crate) order: Option<Vec<OrderedPair>>,
     pub(crate) vocabulary: Vocabulary,
-    /// What the versions stand for, by number, where they do not speak for themselves.
+    /// The values that the versions stand for, by version number, if versions are only numbers of values.
     pub(crate) values: Vec<String>,
     pub(crate) findings: Vec<Finding>,
-    /// Whether times are positions in a file that has no times.
+    /// Whether times are positions in the file, because the file has no times.
     pub(crate) timed_by_position: bool,
 }
 
@@ -190,49 +191,49 @@ impl std::fmt::Debug for History {
 }
 
 impl History {
-    /// How many transactions there are, however they ended.
+    /// Returns the number of transactions, however they ended.
     pub fn transaction_count(&self) -> usize {
         self.transactions.len()
     }
 
-    /// How many operations they have altogether.
+    /// Returns the number of operations of all transactions.
     pub fn operation_count(&self) -> usize {
         self.operations.len()
     }
 
-    /// How many different keys are named.
+    /// Returns the number of different keys.
     pub fn key_count(&self) -> usize {
         self.keys.len()
     }
 
-    /// The transactions in the order of recording.
+    /// Returns the transactions in the order of recording.
     pub fn transactions(&self) -> impl ExactSizeIterator<Item = Transaction<'_>> {
         (0..self.transactions.len()).map(|index| Transaction { history: self, index })
     }
 
-    /// A key that an operation names.
+    /// Returns a key that an operation names.
     pub fn key(&self, key: KeyId) -> Key {
         self.keys.key(key.0)
     }
 
-    /// The name of the table of a key.
+    /// Returns the name of a key's table.
     pub fn table_of(&self, key: KeyId) -> &str {
         &self.tables[self.keys.table(key.0) as usize]
     }
 
-    /// Whether the order of every key's versions is known, as it is where versions are numbered.
-    /// If not, the checker finds what contradicts every order that is possible.
+    /// Returns whether the order of every key's versions is known, as for numbered versions. If it is not, the
+    /// checker finds what contradicts every possible order.
     pub fn is_order_known(&self) -> bool {
         self.order.is_none()
     }
 
-    /// The positions of the operations of transaction `index`.
+    /// Returns the positions of the operations of transaction `index`.
     pub(crate) fn operation_range(&self, index: usize) -> std::ops::Range<usize> {
         let start = index.checked_sub(1).map_or(0, |last| self.transactions[last].operations_end);
         start..self.transactions[index].operations_end
     }
 
-    /// The positions of the rows of scan `index`.
+    /// Returns the positions of the rows of scan `index`.
     pub(crate) fn row_range(&self, index: usize) -> std::ops::Range<usize> {
         let start = index.checked_sub(1).map_or(0, |last| self.scans[last].rows_end);
         start..self.scans[index].rows_end
@@ -244,32 +245,32 @@ impl<'a> Transaction<'a> {
         &self.history.transactions[self.index]
     }
 
-    /// The number that the recorder gave it.
+    /// Returns the number that the recorder gave it.
     pub fn id(&self) -> u64 {
         self.record().id
     }
 
-    /// The session, thread or process that ran it.
+    /// Returns the session, thread or process that ran it.
     pub fn session(&self) -> u32 {
         self.record().session
     }
 
-    /// When it was invoked, in nanoseconds.
+    /// Returns when it was invoked, in nanoseconds.
     pub fn invoke_ns(&self) -> u64 {
         self.record().invoke_ns
     }
 
-    /// When it was complete, if that is known.
+    /// Returns when it was complete, in nanoseconds, if that is known.
     pub fn complete_ns(&self) -> Option<u64> {
         Some(self.record().complete_ns).filter(|&complete_ns| complete_ns != u64::MAX)
     }
 
-    /// How it ended.
+    /// Returns how it ended.
     pub fn status(&self) -> Status {
         self.record().status
     }
 
-    /// What it did, in order.
+    /// Returns its operations, in order.
     pub fn operations(&self) -> impl ExactSizeIterator<Item = Operation<'a>> {
         let history = self.history;
         history.operations[history.operation_range(self.index)].iter().map(move |operation| {
@@ -288,19 +289,19 @@ impl<'a> Transaction<'a> {
 }
 
 impl<'a> Scan<'a> {
-    /// The name of the table.
+    /// Returns the name of the table.
     pub fn table(&self) -> &'a str {
         &self.history.tables[self.history.scans[self.index].table as usize]
     }
 
-    /// The range that it covered.
+    /// Returns the range that it covered.
     pub fn range(&self) -> (Bound<Key>, Bound<Key>) {
         let scan = &self.history.scans[self.index];
         let decode = |end: &Bound<Box<[u8]>>| end.as_ref().map(|bytes| key::decode_bare(bytes));
         (decode(&scan.from), decode(&scan.to))
     }
 
-    /// The rows that came back, each with the version that was seen, in the order of recording.
+    /// Returns the rows that it returned, each with the version that was seen, in the order of recording.
     pub fn rows(&self) -> impl ExactSizeIterator<Item = (KeyId, u64)> + 'a {
         let range = self.history.row_range(self.index);
         let keys = &self.history.row_keys[range.clone()];
@@ -333,12 +334,12 @@ pub struct HistoryBuilder {
 }
 
 impl HistoryBuilder {
-    /// A builder of a history without transactions.
+    /// Makes a builder of a history without transactions.
     pub fn new() -> Self {
         HistoryBuilder::default()
     }
 
-    /// The number of the table of this name, a new one if it is new.
+    /// Returns the number of the table of this name. A new name gets a new number.
     pub fn table(&mut self, name: &str) -> TableId {
         if let Some(&table) = self.tables.get(name) {
             return TableId(table);
@@ -349,8 +350,8 @@ impl HistoryBuilder {
         TableId(table)
     }
 
-    /// The number of a key, a new one if it is new. Operations take keys directly; this is for
-    /// those who use the same key often.
+    /// Returns the number of a key. A new key gets a new number. Operations take keys directly; this is for
+    /// callers that use the same key often.
     pub fn key(&mut self, table: TableId, key: &Key) -> KeyId {
         self.buffer.clear();
         key::encode_table(table.0, &mut self.buffer);
@@ -358,21 +359,21 @@ impl HistoryBuilder {
         KeyId(self.history.keys.intern(&self.buffer))
     }
 
-    /// Begins the next transaction. `id` is what messages call it; `session` is the thread or
-    /// process that ran it. Transactions may be added in any order.
+    /// Begins the next transaction. `id` is its number in messages. `session` is the thread or process that ran
+    /// it. Transactions may be added in any order.
     ///
-    /// Where no times are known, 0 and no time of completion say so: such a transaction is ordered
-    /// by nothing but what it read and wrote.
+    /// If times are not known, use 0 for `invoke_ns` and no time of completion. Then only what the transaction
+    /// read and wrote orders it.
     pub fn transaction(&mut self, id: u64, session: u32, invoke_ns: u64) -> TransactionBuilder<'_> {
         TransactionBuilder { builder: self, id, session, invoke_ns, ended: false }
     }
 
-    /// The history.
+    /// Returns the history.
     pub fn build(self) -> History {
         self.history
     }
 
-    /// A key by its number.
+    /// Returns a key by its number.
     pub(crate) fn key_of(&self, key: u32) -> Key {
         self.history.keys.key(key)
     }
@@ -386,7 +387,7 @@ impl HistoryBuilder {
         self.history.row_versions.push(version);
     }
 
-    /// Adds a scan whose rows were pushed before.
+    /// Adds a scan whose rows were already pushed.
     pub(crate) fn push_scan(&mut self, table: TableId, from: Bound<&Key>, to: Bound<&Key>) {
         let scan = ScanRecord {
             table: table.0,
@@ -399,7 +400,7 @@ impl HistoryBuilder {
         self.push(OperationKind::Scan, index, 0);
     }
 
-    /// Adds a transaction whose operations were pushed before.
+    /// Adds a transaction whose operations were already pushed.
     pub(crate) fn push_transaction(
         &mut self,
         id: u64,
@@ -419,8 +420,8 @@ impl HistoryBuilder {
     }
 }
 
-/// Collects the operations of one transaction. If it is dropped before its end is told, the
-/// outcome counts as [unknown](Status::Unknown).
+/// Collects the operations of one transaction. If it is dropped before one of the methods that end the
+/// transaction is called, the outcome counts as [unknown](Status::Unknown).
 #[derive(Debug)]
 pub struct TransactionBuilder<'a> {
     builder: &'a mut HistoryBuilder,
@@ -431,7 +432,7 @@ pub struct TransactionBuilder<'a> {
 }
 
 impl TransactionBuilder<'_> {
-    /// It read `key`.
+    /// Records a read of `key`.
     pub fn read(&mut self, table: TableId, key: impl Into<Key>, observed: Observed) -> &mut Self {
         let key = self.builder.key(table, &key.into());
         match observed {
@@ -443,20 +444,20 @@ impl TransactionBuilder<'_> {
         self
     }
 
-    /// It inserted or replaced the row at `key`.
+    /// Records that the transaction inserted or replaced the row at `key`.
     ///
     /// # Panics
     ///
-    /// Panics if `version` is [`INITIAL`].
+    /// If `version` is [`INITIAL`].
     pub fn write(&mut self, table: TableId, key: impl Into<Key>, version: u64) -> &mut Self {
         self.change(OperationKind::Write, table, key.into(), version)
     }
 
-    /// It deleted the row at `key`, and `version` is the tombstone's.
+    /// Records that the transaction deleted the row at `key`. `version` is the tombstone's.
     ///
     /// # Panics
     ///
-    /// Panics if `version` is [`INITIAL`].
+    /// If `version` is [`INITIAL`].
     pub fn delete(&mut self, table: TableId, key: impl Into<Key>, version: u64) -> &mut Self {
         self.change(OperationKind::Delete, table, key.into(), version)
     }
@@ -468,9 +469,9 @@ impl TransactionBuilder<'_> {
         self
     }
 
-    /// It read all of `range`, and found these rows: key and version, in either direction. A range
-    /// is `Key::from(1)..Key::from(5)`, `..`, a pair of [`Bound`]s, and the like. A row outside of
-    /// the range counts as a read of that row.
+    /// Records that the transaction read all of `range`, and found these rows: key and version, in either
+    /// direction. A range is `Key::from(1)..Key::from(5)`, `..`, a pair of [`Bound`]s, and the like. A row
+    /// outside of the range counts as a read of that row.
     pub fn scan<R: Into<Key>>(
         &mut self,
         table: TableId,
@@ -485,23 +486,23 @@ impl TransactionBuilder<'_> {
         self
     }
 
-    /// It committed, and that was known at this time.
+    /// Ends the transaction: it committed, and this was known at `complete_ns`.
     pub fn committed(self, complete_ns: u64) {
         self.end(Status::Committed, Some(complete_ns));
     }
 
-    /// It aborted, and that was known at this time.
+    /// Ends the transaction: it aborted, and this was known at `complete_ns`.
     pub fn aborted(self, complete_ns: u64) {
         self.end(Status::Aborted, Some(complete_ns));
     }
 
-    /// Nobody knows whether it committed.
+    /// Ends the transaction: it is not known whether it committed.
     pub fn unknown(self) {
         self.end(Status::Unknown, None);
     }
 
-    /// It ended so, at a time that may not be known. A time before the invocation is taken for the
-    /// time of the invocation.
+    /// Ends the transaction with this status, at a time that may not be known. A time before the invocation is
+    /// replaced by the time of the invocation.
     pub fn end(mut self, status: Status, complete_ns: Option<u64>) {
         self.finish(status, complete_ns);
     }

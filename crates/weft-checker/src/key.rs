@@ -1,12 +1,12 @@
 //! Keys: what they are, how they are ordered, and how a history stores each of them once.
 //!
-//! A key is an integer, a text, or a tuple of keys. Integers come before texts, texts before
-//! tuples; integers by value, texts by their bytes, and tuples by their first differing element, a
-//! prefix before whatever continues it. Scans rest on this order, so it has to be the order of the
-//! system that recorded the history.
+//! A key is an integer, a text, or a tuple of keys. Integers come before texts, and texts before tuples.
+//! Integers are ordered by value, texts by their bytes, and tuples by their first differing element; a prefix
+//! comes before its continuations. Scans depend on this order, so it must be the order of the system that
+//! recorded the history.
 //!
-//! A history stores a key as bytes whose order *is* that order, so that comparing is `memcmp` and
-//! a small integer takes two or three bytes:
+//! A history stores a key as bytes that have the same order. So a comparison is a `memcmp`, and a small integer
+//! takes two or three bytes:
 //!
 //! ```text
 //! table        four bytes, big-endian
@@ -22,7 +22,7 @@ use std::hash::Hasher;
 use hashbrown::HashTable;
 use rustc_hash::FxHasher;
 
-/// The tag of the integer zero; that of another integer is as far from it as it has bytes.
+/// The tag of the integer zero. The tag of another integer differs from it by the number of its bytes.
 const TAG_ZERO: u8 = 0x20;
 /// The tag of a text.
 const TAG_TEXT: u8 = 0x40;
@@ -32,7 +32,7 @@ const TAG_TUPLE: u8 = 0x50;
 const END: u8 = 0x00;
 /// Follows a zero byte of a text.
 const ESCAPED: u8 = 0xFF;
-/// The bytes that the table takes in front of a key.
+/// The number of bytes of the table in front of a key.
 pub(crate) const TABLE_BYTES: usize = 4;
 
 /// The key of a row within its table.
@@ -116,7 +116,7 @@ pub(crate) fn encode_table(table: u32, bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(&table.to_be_bytes());
 }
 
-/// Appends the bytes of `key`, the table's not included.
+/// Appends the bytes of `key`, without those of the table.
 pub(crate) fn encode(key: &Key, bytes: &mut Vec<u8>) {
     match key {
         Key::Integer(value) => encode_integer(*value, bytes),
@@ -154,7 +154,7 @@ fn encode_integer(value: i128, bytes: &mut Vec<u8>) {
     }
 }
 
-/// Reads one key from the front of `bytes`, which `encode` wrote, and moves past it.
+/// Reads one key, which `encode` wrote, from the front of `bytes`, and moves past it.
 fn decode(bytes: &mut &[u8]) -> Key {
     let tag = bytes[0];
     *bytes = &bytes[1..];
@@ -212,32 +212,32 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    /// How many keys there are.
+    /// Returns the number of keys.
     pub(crate) fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// The bytes of key number `id`.
+    /// Returns the bytes of key number `id`.
     pub(crate) fn bytes(&self, id: u32) -> &[u8] {
         slice(&self.bytes, &self.ends, id)
     }
 
-    /// The number of the table of key number `id`.
+    /// Returns the number of the table of key number `id`.
     pub(crate) fn table(&self, id: u32) -> u32 {
         let bytes = self.bytes(id);
         u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
     }
 
-    /// Key number `id`.
+    /// Returns key number `id`.
     pub(crate) fn key(&self, id: u32) -> Key {
         decode_bare(&self.bytes(id)[TABLE_BYTES..])
     }
 
-    /// The number of the key with these bytes, a new one if it is new.
+    /// Returns the number of the key with these bytes. A new key gets a new number.
     ///
     /// # Panics
     ///
-    /// Panics at the 2³²nd key.
+    /// At the 2³²nd key.
     pub(crate) fn intern(&mut self, key: &[u8]) -> u32 {
         let Keys { bytes, ends, index } = self;
         let found = index.entry(
@@ -270,14 +270,14 @@ fn hash(bytes: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// The bytes of `key` alone.
+/// Returns the bytes of `key`, without a table.
 pub(crate) fn encode_bare(key: &Key) -> Box<[u8]> {
     let mut bytes = Vec::new();
     encode(key, &mut bytes);
     bytes.into_boxed_slice()
 }
 
-/// The key in bytes that have no table in front.
+/// Returns the key of bytes that have no table in front.
 pub(crate) fn decode_bare(mut bytes: &[u8]) -> Key {
     decode(&mut bytes)
 }

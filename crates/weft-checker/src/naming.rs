@@ -1,7 +1,6 @@
-//! Which anomaly a cycle is.
+//! Names of anomalies: which anomaly a cycle is.
 //!
-//! The class follows from the kinds of the edges alone. The special names are shapes within a
-//! class:
+//! The class follows from the kinds of the edges alone. The special names are shapes within a class:
 //!
 //! | name | shape |
 //! | --- | --- |
@@ -9,8 +8,8 @@
 //! | phantom | one anti-dependency and it is a scan's; or two transactions and a scan |
 //! | read skew | one anti-dependency, and the reader also saw something of the other |
 //! | write skew | two transactions, each overwrites what the other read |
-//! | long fork | reads-from and anti-dependencies in turn; two or more who only read |
-//! | read-only anomaly | one who only reads, then two anti-dependencies in a row |
+//! | long fork | reads-from and anti-dependencies in turn; two or more transactions only read |
+//! | read-only anomaly | a transaction that only reads, then two anti-dependencies in a row |
 //! | stale read | one anti-dependency, and the real-time order |
 //! | future read | reads-from, and the real-time order |
 
@@ -24,16 +23,16 @@ pub(crate) struct NamedEdge {
     pub(crate) reasons: Vec<Reason>,
 }
 
-/// What a cycle's transactions did, as far as names depend on it: both by the position of the edge
-/// that leaves the transaction.
+/// What a cycle's transactions did, as far as names depend on it. `position` is that of the edge that leaves
+/// the transaction.
 pub(crate) trait Participants {
-    /// Whether it wrote nothing.
+    /// Returns whether the transaction wrote nothing.
     fn is_read_only(&self, position: usize) -> bool;
-    /// Whether it installed a version of the key.
+    /// Returns whether the transaction installed a version of the key.
     fn writes(&self, position: usize, key: u32) -> bool;
 }
 
-/// The name and the class of a cycle.
+/// Returns the name and the class of a cycle.
 pub(crate) fn name(edges: &[NamedEdge], who: &impl Participants) -> (AnomalyKind, Class) {
     let count = |wanted: fn(EdgeKind) -> bool| edges.iter().filter(|e| wanted(e.kind)).count();
     let anti_dependencies = count(EdgeKind::is_anti_dependency);
@@ -66,6 +65,7 @@ pub(crate) fn name(edges: &[NamedEdge], who: &impl Participants) -> (AnomalyKind
 fn name_single(edges: &[NamedEdge], who: &impl Participants) -> AnomalyKind {
     let position = edges.iter().position(|edge| edge.kind.is_anti_dependency());
     let position = position.expect("there is exactly one");
+    // The edge into the transaction that the anti-dependency leaves.
     let before = &edges[(position + edges.len() - 1) % edges.len()];
     if overwrites_what_it_read(edges, who, position) {
         AnomalyKind::LostUpdate
@@ -84,7 +84,7 @@ fn name_several(edges: &[NamedEdge], who: &impl Participants) -> AnomalyKind {
         let is_lost = overwrites_what_it_read(edges, who, 0);
         return if is_lost { AnomalyKind::LostUpdate } else { AnomalyKind::WriteSkew };
     }
-    // Those who only read, between a writer they saw and one they missed.
+    // The transactions that only read, each between a writer that it saw and a writer that it missed.
     let readers: Vec<usize> = (0..length)
         .filter(|&position| {
             who.is_read_only(position) && is_anti(position) && is_read(position + length - 1)
@@ -100,12 +100,12 @@ fn name_several(edges: &[NamedEdge], who: &impl Participants) -> AnomalyKind {
     }
 }
 
-/// Whether the transaction that an anti-dependency leaves wrote the key that it had read.
+/// Returns whether the transaction that an anti-dependency leaves wrote the key that it had read.
 fn overwrites_what_it_read(edges: &[NamedEdge], who: &impl Participants, position: usize) -> bool {
     edges[position].reasons.iter().any(|reason| who.writes(position, reason.key))
 }
 
-/// What such a cycle means, in a sentence.
+/// Returns the meaning of such a cycle, in a sentence.
 pub(crate) fn meaning(kind: AnomalyKind) -> &'static str {
     match kind {
         AnomalyKind::DirtyWrite => {
@@ -128,8 +128,8 @@ pub(crate) fn meaning(kind: AnomalyKind) -> &'static str {
             "Two transactions read what the other one overwrote, and neither saw the other's write."
         }
         AnomalyKind::ReadOnlyAnomaly => {
-            "Without the transaction that only reads there would be a serial order; what it saw \
-             fits none."
+            "Without the transaction that only reads there would be a serial order, but what it \
+             read fits no serial order."
         }
         AnomalyKind::LongFork => {
             "Transactions that only read saw independent writes in opposite orders."

@@ -1,7 +1,7 @@
-//! Scans of many keys in few edges.
+//! A tree of keys that represents scans of many keys with few edges.
 //!
-//! A scan saw every key of its range, and most of them absent. An edge for each would be a
-//! multiple of the history's size, so keys are put in order, and a binary tree is built over them:
+//! A scan saw every key of its range, and most of them absent. An edge for each would be a multiple of the
+//! history's size. So the keys are sorted, and a binary tree is built over them:
 //!
 //! ```text
 //!                 1                    a node's edges lead to its children, a leaf's edge to the
@@ -10,19 +10,18 @@
 //!    k0  k1  k2  k3  k4  k5  k6  k7    heap order; leaf of rank r is node `width + r`
 //! ```
 //!
-//! A scan has one edge to each of the O(log keys) nodes that cover a gap between its rows. That is
-//! right for *plain* keys: absent at first, then inserted, and never deleted, so that every
-//! transaction that finds them absent precedes the one that inserted them. Two other sorts of keys
-//! remain:
+//! A scan has one edge to each of the O(log keys) nodes that cover a gap between its rows. That is correct for
+//! *plain* keys. These were absent at first, then inserted, and never deleted. So every transaction that finds
+//! them absent precedes the one that inserted them. There are two other sorts of keys:
 //!
-//! - *quiet* keys, absent at first and at the end (or never there): from their absence alone
-//!   nothing follows. With the real-time order something may, so each node knows when the first
-//!   writer of its quiet keys was invoked and when the last was complete: a scan descends only to
-//!   those that something happened to while it ran. For all others the real-time edges say it.
-//! - *restless* keys, all others: they were rows at first, or came back after a delete. A scan
-//!   looks at each one in its range that it did not return.
+//! - *quiet* keys were absent at first and at the end (or always). From their absence alone nothing follows,
+//!   but with the real-time order something may. So each node knows when the first writer of its quiet keys was
+//!   invoked and when the last was complete. A scan descends only to the keys that were written while it ran.
+//!   For all others the real-time edges are enough.
+//! - *restless* keys are all others: they were rows at first, or came back after a delete. A scan looks at each
+//!   one in its range that it did not return.
 //!
-//! So a scan costs O((rows + own writes + 1) log keys), and the restless keys it missed.
+//! So a scan costs O((rows + own writes + 1) log keys), plus the restless keys that it did not return.
 
 use std::cmp::Ordering;
 use std::ops::{Bound, Range};
@@ -32,12 +31,12 @@ use crate::history::{History, ScanRecord};
 use crate::key::{Keys, TABLE_BYTES};
 use crate::versions::{NONE, Versions};
 
-/// What a node knows of the keys below it.
+/// A node's summary of the keys below it.
 #[derive(Clone, Copy)]
 struct Summary {
     any_plain: bool,
     any_restless: bool,
-    /// When the first writer of a quiet key was invoked, and the last was complete.
+    /// When the first writer of a quiet key was invoked. The next field: when the last was complete.
     quiet_from_ns: u64,
     quiet_to_ns: u64,
 }
@@ -55,20 +54,20 @@ impl Summary {
         }
     }
 
-    /// Whether something happened to a quiet key between the two times.
+    /// Returns whether a quiet key was written between the two times.
     fn stirs(&self, (invoke_ns, complete_ns): (u64, u64)) -> bool {
         self.quiet_from_ns <= complete_ns && self.quiet_to_ns >= invoke_ns
     }
 }
 
-/// What a gap of a scan consists of, as [`KeyTree::cover`] finds it.
+/// The parts of a gap of a scan, as [`KeyTree::cover`] finds them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Cover {
     /// A node of the tree, without restless keys below it.
     Node(u32),
-    /// A key that must be looked at by itself.
+    /// A key that must be looked at alone.
     Key(u32),
-    /// A quiet key that something happened to meanwhile.
+    /// A quiet key that was written while the scan ran.
     Quiet(u32),
 }
 
@@ -76,11 +75,11 @@ pub(crate) enum Cover {
 pub(crate) struct KeyTree {
     /// The keys' numbers in the order of the keys.
     sorted: Vec<u32>,
-    /// Where a key is in `sorted`.
+    /// The position of each key in `sorted`.
     ranks: Vec<u32>,
-    /// How many leaves there are: a power of two.
+    /// The number of leaves: a power of two.
     width: usize,
-    /// By node, the root being number 1.
+    /// The summary of each node. The root is number 1.
     summaries: Vec<Summary>,
 }
 
@@ -104,7 +103,7 @@ impl KeyTree {
         KeyTree { sorted, ranks, width, summaries }
     }
 
-    /// How many numbers its nodes take.
+    /// Returns how many numbers its nodes take.
     pub(crate) fn node_count(&self) -> usize {
         2 * self.width
     }
@@ -113,7 +112,7 @@ impl KeyTree {
         self.ranks[key as usize]
     }
 
-    /// The two children of a node, or the key of a leaf.
+    /// Returns the two children of a node, or `Err` with the key of a leaf.
     pub(crate) fn below(&self, node: u32) -> Result<[u32; 2], u32> {
         match (node as usize).checked_sub(self.width) {
             None => Ok([2 * node, 2 * node + 1]),
@@ -121,12 +120,12 @@ impl KeyTree {
         }
     }
 
-    /// Whether there is a plain key below the node.
+    /// Returns whether there is a plain key below the node.
     pub(crate) fn any_plain(&self, node: u32) -> bool {
         self.summaries[node as usize].any_plain
     }
 
-    /// The ranks of the keys in the range of a scan.
+    /// Returns the ranks of the keys in the range of a scan.
     pub(crate) fn ranks_of(&self, keys: &Keys, scan: &ScanRecord) -> Range<u32> {
         let before = |bound: &Bound<Box<[u8]>>, below_equal: bool| {
             self.sorted.partition_point(|&key| {
@@ -154,8 +153,8 @@ impl KeyTree {
         self.sorted.partition_point(|&key| keys.table(key) < table) as u32
     }
 
-    /// Splits the ranks from `from` up to `to` into what a transaction that ran at `times` has to
-    /// do about them. With `single`, plain keys come one by one.
+    /// Splits a range of ranks into the parts that matter to a transaction that ran at `times`. With `single`,
+    /// plain keys are visited one by one.
     pub(crate) fn cover(
         &self,
         ranks: Range<u32>,
@@ -165,6 +164,8 @@ impl KeyTree {
     ) {
         let (mut low, mut high) =
             (ranks.start as usize + self.width, ranks.end as usize + self.width);
+        // Climb from the leaves at both ends. A node that is a right child on the left side, or a left child on
+        // the right side, is covered whole.
         while low < high {
             if low & 1 == 1 {
                 self.visit_node(low, times, single, visit);
@@ -207,7 +208,7 @@ impl KeyTree {
         }
     }
 
-    /// Visits the quiet keys below a node that something happened to, and nothing else.
+    /// Visits only the quiet keys below a node that were written between the two times.
     fn visit_stirring(&self, node: usize, times: (u64, u64), visit: &mut impl FnMut(Cover)) {
         if !self.summaries[node].stirs(times) {
             return;
@@ -229,7 +230,7 @@ fn compare(bytes: &[u8], table: u32, bound: &Bound<Box<[u8]>>) -> Ordering {
     })
 }
 
-/// What a leaf knows of its key.
+/// Returns a leaf's summary of its key.
 fn summary(history: &History, versions: &Versions, absences: &Absences, key: u32) -> Summary {
     let initial = versions.of_key(key).start;
     let first = versions.next(initial);

@@ -1,7 +1,7 @@
 //! The real-time order in O(n) edges.
 //!
-//! A transaction that was complete before another was invoked precedes it. There are n² such
-//! pairs, so a chain of barriers stands for them:
+//! A transaction that was complete before another was invoked precedes it. There are n² such pairs, so a chain
+//! of barriers represents them:
 //!
 //! ```text
 //!   T1        T2   T3
@@ -11,15 +11,15 @@
 //!       T4         T5         out: transactions that are invoked later
 //! ```
 //!
-//! A new barrier is made only where something was completed since the last one and something is
-//! invoked, so that there are at most as many barriers as transactions.
+//! A new barrier is made only if a transaction was completed since the last barrier and another is invoked. So
+//! there are at most as many barriers as transactions.
 
 use crate::graph::{EdgeList, Tag};
 use crate::history::History;
 use crate::report::EdgeKind;
 
-/// Adds the edges of the real-time order among the transactions that are `live`, with barriers
-/// numbered from `first_node`, and returns the number of barriers.
+/// Adds the edges of the real-time order among the transactions that are `live`. Barriers are numbered from
+/// `first_node`. Returns the number of barriers.
 pub(crate) fn add_edges(
     history: &History,
     live: &[bool],
@@ -41,16 +41,19 @@ pub(crate) fn add_edges(
         let invoke_ns = record(&transaction).invoke_ns;
         let barrier = first_node + barriers;
         let mut is_new = false;
+        // Lead all transactions that were complete before this invocation into one new barrier.
         while let Some(before) = done.next_if(|before| record(before).complete_ns < invoke_ns) {
             edges.push(before, barrier, tag);
             is_new = true;
         }
         if is_new {
+            // Link the new barrier to the chain.
             if barriers > 0 {
                 edges.push(barrier - 1, barrier, tag);
             }
             barriers += 1;
         }
+        // The latest barrier precedes this transaction.
         if barriers > 0 {
             edges.push(first_node + barriers - 1, transaction, tag);
         }

@@ -1,31 +1,31 @@
-//! The verdict, and what is wrong in words.
+//! The verdict, and the anomalies in words.
 //!
-//! Names are those of the field: phenomena G0 to G2 of Adya (*Weak Consistency*, PhD thesis, MIT
-//! 1999; Adya, Liskov, O'Neil, *Generalized Isolation Level Definitions*, ICDE 2000), G-single of
-//! Elle (Kingsbury, Alvaro, VLDB 2020), the read-only anomaly of Fekete, O'Neil, O'Neil (SIGMOD
-//! Record 2004), lost update, write skew and phantom of everybody.
+//! Names are those of the field: phenomena G0 to G2 of Adya (*Weak Consistency*, PhD thesis, MIT 1999; Adya,
+//! Liskov, O'Neil, *Generalized Isolation Level Definitions*, ICDE 2000), G-single of Elle (Kingsbury, Alvaro,
+//! VLDB 2020), the read-only anomaly of Fekete, O'Neil, O'Neil (SIGMOD Record 2004), and the usual lost update,
+//! write skew and phantom.
 
 use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-/// How much is asked of a history.
+/// The consistency level that a history is checked against.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
     /// Some serial order of the transactions explains everything that they read.
     Serializable,
-    /// Also, a transaction that was complete before another was invoked precedes it in that order.
+    /// In addition, a transaction that was complete before another was invoked precedes it in that order.
     #[default]
     Strict,
 }
 
-/// What to check for, and how much to say.
+/// The level to check for, and the length of the report.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// The level.
     pub level: Level,
-    /// The most anomalies that are told; the others are only counted.
+    /// How many anomalies are reported at most. Further ones are only counted.
     pub anomalies_max: usize,
 }
 
@@ -36,39 +36,41 @@ impl Default for Options {
     }
 }
 
-/// What is wrong, most specific name first where one anomaly is a case of another.
+/// The kinds of anomalies. If one kind is a special case of another, the special name is used.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum AnomalyKind {
-    /// Two writes made the same version of a key: the history itself is at fault, or the lists of
-    /// a list-append history hold an element twice.
+    /// Two writes made the same version of a key. Either the history itself is faulty, or the lists of a
+    /// list-append history hold an element twice.
     DuplicateVersion,
-    /// Two lists that were read of one key are no prefixes of each other.
+    /// Of two lists that were read from one key, neither is a prefix of the other.
     IncompatibleOrder,
     /// A read saw a version that no transaction wrote.
     GarbageRead,
     /// A transaction did not see what it had written itself.
     OwnWriteNotSeen,
-    /// A read found no row, though there was one from the beginning to the end of the history.
+    /// A read found no row, although there was one during the whole history.
     ImpossibleAbsence,
     /// A read saw a version that an aborted transaction wrote (G1a).
     AbortedRead,
     /// A read saw a version that its writer replaced before it committed (G1b).
     IntermediateRead,
-    /// A transaction read two different versions of one key, neither its own.
+    /// A transaction read two different versions of one key, neither of which was its own.
     NonRepeatableRead,
-    /// A cycle of overwritings alone: dirty write (G0).
+    /// A cycle of overwrites alone: dirty write (G0).
     DirtyWrite,
-    /// A cycle of overwritings and reads-from: circular information flow (G1c).
+    /// A cycle of overwrites and reads-from: circular information flow (G1c).
     CircularInformationFlow,
-    /// A transaction overwrote what it had not seen, after reading its predecessor (G-single).
+    /// A transaction overwrote a version that it had not seen, after reading that version's predecessor
+    /// (G-single).
     LostUpdate,
-    /// A scan missed, or should not have seen, a row that came or went meanwhile (G-single or G2).
+    /// A scan missed, or should not have seen, a row that was inserted or deleted while it ran (G-single or
+    /// G2).
     Phantom,
     /// A transaction saw one effect of another and missed another effect of it (G-single).
     ReadSkew,
-    /// Two transactions read what the other overwrites, of different keys (G2-item).
+    /// Two transactions each read what the other overwrites, of different keys (G2-item).
     WriteSkew,
-    /// Serializable but for a transaction that only reads (G2-item).
+    /// The history would be serializable without a transaction that only reads (G2-item).
     ReadOnlyAnomaly,
     /// Two transactions that only read saw two writes in opposite orders (G2-item).
     LongFork,
@@ -87,7 +89,7 @@ pub enum AnomalyKind {
 /// Adya's class of an anomaly, worst first.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Class {
-    /// No phenomenon of its own in Adya's list: the values themselves make no sense.
+    /// Not in Adya's list: the values themselves make no sense.
     Inconsistent,
     /// Write cycle.
     G0,
@@ -108,7 +110,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// The class as papers write it.
+    /// Returns the class as papers write it.
     pub fn name(self) -> &'static str {
         match self {
             Class::Inconsistent => "inconsistent",
@@ -125,7 +127,7 @@ impl Class {
 }
 
 impl AnomalyKind {
-    /// The anomaly's usual name.
+    /// Returns the anomaly's usual name.
     pub fn name(self) -> &'static str {
         match self {
             AnomalyKind::DuplicateVersion => "duplicate version",
@@ -169,7 +171,7 @@ pub enum EdgeKind {
 }
 
 impl EdgeKind {
-    /// The edge's short name.
+    /// Returns the edge's short name.
     pub fn name(self) -> &'static str {
         match self {
             EdgeKind::WriteWrite => "ww",
@@ -180,7 +182,7 @@ impl EdgeKind {
         }
     }
 
-    /// Whether it is an anti-dependency.
+    /// Returns whether it is an anti-dependency.
     pub fn is_anti_dependency(self) -> bool {
         matches!(self, EdgeKind::ReadWrite | EdgeKind::PredicateReadWrite)
     }
@@ -209,7 +211,7 @@ pub struct Step {
     pub from: u64,
     /// The number of the transaction that must come second.
     pub to: u64,
-    /// Of which kind the reason is.
+    /// The kind of the reason.
     pub edge: EdgeKind,
     /// The reason as a sentence.
     pub why: String,
@@ -224,9 +226,9 @@ pub struct Anomaly {
     pub class: Class,
     /// The numbers of the transactions that take part.
     pub transactions: Vec<u64>,
-    /// A cycle of edges, where the anomaly is a cycle: each step begins where the last one ended.
+    /// A cycle of edges, if the anomaly is a cycle: each step begins where the last one ended.
     pub steps: Vec<Step>,
-    /// What happened, where the anomaly is not a cycle; else what such a cycle means.
+    /// What happened, if the anomaly is not a cycle; otherwise what such a cycle means.
     pub explanation: String,
 }
 
@@ -251,20 +253,20 @@ impl fmt::Display for Anomaly {
 /// How many edges of each kind the graph has. Scans of many keys share edges.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct EdgeCounts {
-    /// Overwritings.
+    /// Edges because the second transaction overwrote what the first wrote.
     pub write_write: u64,
-    /// Reads from a writer.
+    /// Edges because the second transaction read what the first wrote.
     pub write_read: u64,
-    /// Overwritings of what was read.
+    /// Edges because the second transaction overwrote what the first read.
     pub read_write: u64,
-    /// Insertions of what was scanned for.
+    /// Edges because the second transaction inserted a row that the first had scanned for.
     pub predicate_read_write: u64,
-    /// Real-time order, in a chain through the completions.
+    /// Edges of the real-time order, in a chain through the completions.
     pub real_time: u64,
 }
 
 impl EdgeCounts {
-    /// All of them.
+    /// Returns the number of all edges.
     pub fn total(&self) -> u64 {
         self.write_write
             + self.write_read
@@ -274,44 +276,44 @@ impl EdgeCounts {
     }
 }
 
-/// What [`check`](crate::check()) found out.
+/// The result of [`check`](crate::check()).
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// The level that was asked for.
+    /// The level that was checked.
     pub level: Level,
     /// Transactions in the history.
     pub transactions: u64,
-    /// Those that count as committed: with that status, or with an unknown outcome and visible
-    /// writes.
+    /// Transactions that count as committed: they have that status, or an unknown outcome and visible writes.
     pub committed: u64,
-    /// Those that are known to have aborted.
+    /// Transactions that are known to have aborted.
     pub aborted: u64,
-    /// Those of unknown outcome whose writes nobody saw.
+    /// Transactions of unknown outcome whose writes no transaction saw.
     pub unknown: u64,
     /// Operations in the history.
     pub operations: u64,
-    /// Whether the versions' order was known; if not, only what contradicts all orders was found.
+    /// Whether the versions' order was known. If not, only what contradicts all orders was found.
     pub order_known: bool,
     /// The graph's edges.
     pub edges: EdgeCounts,
-    /// How many anomalies there are: single ones, and at least one of every knot of cycles.
+    /// How many anomalies there are: faults of single operations, and one for every strongly connected
+    /// component.
     pub anomaly_count: u64,
-    /// The first of them, worst class first.
+    /// The first anomalies, worst class first.
     pub anomalies: Vec<Anomaly>,
 }
 
 impl Report {
-    /// Whether the history is what the level asks for.
+    /// Returns whether the history has no anomaly at the level that was checked.
     pub fn is_ok(&self) -> bool {
         self.anomaly_count == 0
     }
 
-    /// Whether an anomaly of this kind is among those told.
+    /// Returns whether the reported anomalies include one of this kind.
     pub fn has(&self, kind: AnomalyKind) -> bool {
         self.anomalies.iter().any(|anomaly| anomaly.kind == kind)
     }
 
-    /// The level's name, as in "serializable (strict)".
+    /// Returns the level's name, as in "serializable (strict)".
     pub fn level_name(&self) -> &'static str {
         match self.level {
             Level::Serializable => "serializable",
@@ -319,7 +321,7 @@ impl Report {
         }
     }
 
-    /// The cycles of the anomalies as a graph in the language of Graphviz.
+    /// Returns the cycles of the anomalies as a graph in the language of Graphviz.
     pub fn to_dot(&self) -> String {
         let mut text = String::from("digraph anomalies {\n  rankdir=LR;\n  node [shape=box];\n");
         for (index, anomaly) in self.anomalies.iter().enumerate() {
@@ -340,13 +342,13 @@ impl Report {
     }
 }
 
-/// `1 edge`, `2 edges`.
+/// Returns a number with its noun: `1 edge`, `2 edges`.
 fn counted(number: u64, noun: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {noun}{plural}")
 }
 
-/// A string of Graphviz's language.
+/// Returns a string literal in the language of Graphviz.
 fn quoted(text: &str) -> String {
     let escaped = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
     format!("\"{escaped}\"")

@@ -1,12 +1,12 @@
-//! What follows from each transaction's operations: edges, or an anomaly on the spot.
+//! The edges that follow from each transaction's operations, and the faults of single operations.
 //!
-//! A [`Resolver`] goes through one transaction at a time and tells a [`Sink`]. It runs once over
-//! all transactions to build the graph, and again over the few of a witness to say why their edges
-//! are there, so that the graph and its explanation cannot disagree.
+//! A [`Resolver`] goes through one transaction at a time and reports to a [`Sink`]. It runs once over all
+//! transactions to build the graph, and again over the few of a witness to give the reasons for their edges. So
+//! the graph and its explanation cannot disagree.
 //!
-//! A transaction's *view* is what it must see from its own past: its own last write of a key, or
-//! else what it saw first. Only the first look at a key that it has not written says something
-//! about other transactions.
+//! A transaction's *view* of a key is what it must see because of its own past: its own last write of the key,
+//! or otherwise what it saw first. Only the first look at a key that the transaction has not written says
+//! something about other transactions.
 
 use crate::absence::Absences;
 use crate::history::{History, INITIAL, OperationKind};
@@ -14,19 +14,19 @@ use crate::ranges::{Cover, KeyTree};
 use crate::report::{AnomalyKind, EdgeKind};
 use crate::versions::{NONE, Versions};
 
-/// Why an edge is there.
+/// The reason for an edge.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reason {
     pub(crate) key: u32,
-    /// The version that was written, read or overwritten; [`NONE`]: an absence.
+    /// The version that was written, read or overwritten; [`NONE`] for an absence.
     pub(crate) from_slot: u32,
-    /// The version that overwrote it, if that is the edge.
+    /// The version that overwrote it, if that is the reason.
     pub(crate) to_slot: u32,
-    /// The scan that read, or [`NONE`] where it was a read.
+    /// The scan that read it, or [`NONE`] for a read of the key.
     pub(crate) scan: u32,
 }
 
-/// Something wrong with one operation.
+/// A fault of one operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fault {
     pub(crate) kind: AnomalyKind,
@@ -34,7 +34,7 @@ pub(crate) struct Fault {
     pub(crate) key: u32,
     /// What was seen.
     pub(crate) seen: Seen,
-    /// What the transaction's own past, or its own write, says in its place.
+    /// What the transaction's own past, or its own write, requires instead.
     pub(crate) expected: Option<Seen>,
     pub(crate) scan: u32,
 }
@@ -46,29 +46,30 @@ pub(crate) enum Seen {
     Absent,
 }
 
-/// Takes what a [`Resolver`] finds.
+/// Receives what a [`Resolver`] finds.
 pub(crate) trait Sink {
-    /// `from` must precede `to`. These are transactions, except where a node stands for many.
+    /// Receives an edge: `from` must precede `to`. These are transactions, or nodes that represent many edges.
     fn edge(&mut self, from: u32, to: u32, kind: EdgeKind, strict: bool, reason: Reason);
-    /// A transaction precedes whoever inserted a plain key below a node of the tree of keys.
+    /// Receives an edge from a transaction to all transactions that inserted a plain key below a node of the
+    /// tree of keys.
     fn plain_keys(&mut self, transaction: u32, node: u32);
-    /// A transaction precedes every writer of a direct successor of the slot.
+    /// Receives an edge from a transaction to every writer of a direct successor of the slot.
     fn fork(&mut self, transaction: u32, slot: u32, strict: bool);
-    /// An operation is wrong whatever the others did.
+    /// Receives an operation that is wrong whatever other transactions did.
     fn fault(&mut self, fault: Fault);
 }
 
 /// What the transaction must see of a key from now on.
 #[derive(Clone, Copy)]
 struct View {
-    /// The run of a transaction that this belongs to; entries of others are void.
+    /// The transaction's run that this belongs to. Views of earlier runs are void.
     run: u32,
     seen: Seen,
     /// Whether `seen` is its own write (of a row, or [`Seen::Absent`] for a delete).
     own: bool,
-    /// The slot of its own last write of the key, done or to come, or [`NONE`].
+    /// The slot of its own last write of the key, already made or still to come, or [`NONE`].
     own_final: u32,
-    /// Number of the last scan that returned the key.
+    /// The number of the last scan that returned the key.
     scan: u32,
 }
 
@@ -77,32 +78,32 @@ impl View {
         View { run: NONE, seen: Seen::Absent, own: false, own_final: NONE, scan: NONE };
 }
 
-/// More successors than this, and a fork stands for them.
+/// From this number of successors on, a fork represents them.
 const FORK_MIN: usize = 3;
 
-/// Goes through transactions.
+/// Goes through transactions and resolves their operations.
 pub(crate) struct Resolver<'a> {
     pub(crate) history: &'a History,
     pub(crate) versions: &'a Versions,
     pub(crate) absences: &'a Absences,
-    /// There is one if there are scans.
+    /// `None` if there are no scans.
     pub(crate) tree: Option<&'a KeyTree>,
-    /// Whether every edge is told between two transactions.
+    /// Whether every reported edge is between two transactions.
     single: bool,
     /// How many transactions it has gone through.
     run: u32,
     views: Vec<View>,
     /// By key, the last run that saw or wrote it.
     looked: Vec<u32>,
-    /// Keys that the transaction has looked at or written up to now; kept only for its scans.
+    /// Keys that the transaction has looked at or written so far. Kept only if the history has scans.
     touched: Vec<u32>,
-    /// Keys that it writes, at whatever time; kept only for its scans.
+    /// Keys that it writes at any time. Kept only if the history has scans.
     written: Vec<u32>,
     splits: Vec<u32>,
 }
 
 impl<'a> Resolver<'a> {
-    /// A resolver that tells one edge for many where it can, or, with `single`, none but edges
+    /// Makes a resolver. It reports one edge for many where it can. With `single`, it reports only edges
     /// between two transactions.
     pub(crate) fn new(
         history: &'a History,
@@ -127,18 +128,20 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Tells everything that follows from one transaction that counts as committed.
+    /// Reports everything that follows from one transaction that counts as committed.
     pub(crate) fn transaction(&mut self, transaction: u32, sink: &mut impl Sink) {
         self.run += 1;
         self.touched.clear();
         self.written.clear();
         let operations = self.history.operation_range(transaction as usize);
         let operations = &self.history.operations[operations];
+        // First pass: report what overwrote the writes, and note the transaction's own final write of each key.
         for operation in operations {
             if matches!(operation.kind, OperationKind::Write | OperationKind::Delete) {
                 self.overwritten(transaction, operation.target, operation.version, sink);
             }
         }
+        // Second pass: the operations in order.
         for operation in operations {
             let (key, version) = (operation.target, operation.version);
             match operation.kind {
@@ -153,7 +156,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// The view of a key, emptied if it is another transaction's.
+    /// Returns the view of a key. It is emptied first if it belongs to another transaction.
     fn view(&mut self, key: u32) -> &mut View {
         let view = &mut self.views[key as usize];
         if view.run != self.run {
@@ -162,12 +165,12 @@ impl<'a> Resolver<'a> {
         view
     }
 
-    /// Whether the transaction has seen or written the key already.
+    /// Returns whether the transaction has already seen or written the key.
     fn has_looked(&self, key: u32) -> bool {
         self.looked[key as usize] == self.run
     }
 
-    /// Tells the edges from a write of the transaction to what overwrote it, and remembers it.
+    /// Reports the edges from a write of the transaction to what overwrote it, and notes the write.
     fn overwritten(&mut self, writer: u32, key: u32, version: u64, sink: &mut impl Sink) {
         let versions = self.versions;
         let Some(slot) = versions.find(key, version) else { return };
@@ -188,7 +191,7 @@ impl<'a> Resolver<'a> {
         });
     }
 
-    /// Remembers a write that has been done.
+    /// Notes that a write has been made.
     fn wrote(&mut self, key: u32, seen: Seen) {
         let view = self.view(key);
         view.seen = seen;
@@ -205,7 +208,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// The transaction saw this of a key, by a scan or (`NONE`) a read.
+    /// Handles what the transaction saw of a key, by a scan or (`NONE`) a read.
     fn look(&mut self, transaction: u32, key: u32, seen: Seen, scan: u32, sink: &mut impl Sink) {
         let view = *self.view(key);
         if !self.has_looked(key) {
@@ -222,9 +225,9 @@ impl<'a> Resolver<'a> {
         if self.is_absence(key, view.seen) && self.is_absence(key, seen) {
             match (view.own, view.seen, seen) {
                 (_, _, Seen::Absent) => return,
-                // Its own tombstone, after its own delete.
+                // It saw its own tombstone, after its own delete.
                 (true, ..) if !self.is_foreign(transaction, key, seen) => return,
-                // Only now it says which absence it was.
+                // Only this read says which absence it was.
                 (false, Seen::Absent, Seen::Version(version)) => {
                     self.view(key).seen = seen;
                     return self.saw(transaction, key, version, scan, sink);
@@ -238,7 +241,7 @@ impl<'a> Resolver<'a> {
         sink.fault(Fault { kind, transaction, key, seen, expected, scan });
     }
 
-    /// Whether what was seen is no row.
+    /// Returns whether what was seen is no row.
     fn is_absence(&self, key: u32, seen: Seen) -> bool {
         match seen {
             Seen::Absent => true,
@@ -249,7 +252,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Whether what was seen is a version that another transaction wrote.
+    /// Returns whether what was seen is a version that another transaction wrote.
     fn is_foreign(&self, transaction: u32, key: u32, seen: Seen) -> bool {
         match seen {
             Seen::Absent => false,
@@ -260,7 +263,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// The transaction saw a version that is not its own.
+    /// Handles a version that the transaction saw and that is not its own.
     fn saw(&mut self, reader: u32, key: u32, version: u64, scan: u32, sink: &mut impl Sink) {
         let versions = self.versions;
         let fault = |kind| Fault {
@@ -293,7 +296,7 @@ impl<'a> Resolver<'a> {
         self.before_successors(reader, key, slot, scan, sink);
     }
 
-    /// The transaction precedes whoever overwrote the version that it read.
+    /// Reports that the transaction precedes the writers that overwrote the version that it read.
     fn before_successors(&self, reader: u32, key: u32, slot: u32, scan: u32, sink: &mut impl Sink) {
         let versions = self.versions;
         let (mut count, mut own, mut any_strict) = (0, false, false);
@@ -304,7 +307,7 @@ impl<'a> Resolver<'a> {
                 any_strict |= strict;
             });
         }
-        // A fork would lead a reader that is among the overwriters back to itself.
+        // If the reader is among the overwriters, a fork would lead back to it.
         if count >= FORK_MIN && !own && !self.single {
             sink.fork(reader, slot, false);
             if any_strict {
@@ -321,7 +324,7 @@ impl<'a> Resolver<'a> {
         });
     }
 
-    /// The transaction found no row at a key that it had not written before.
+    /// Handles a key at which the transaction found no row, and which it had not written before.
     fn missed(&mut self, reader: u32, key: u32, scan: u32, sink: &mut impl Sink) {
         let (versions, own) = (self.versions, self.view(key).own_final);
         let record = &self.history.transactions[reader as usize];
@@ -348,7 +351,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// The transaction read a range.
+    /// Handles a scan of the transaction.
     fn scan(&mut self, transaction: u32, scan: u32, sink: &mut impl Sink) {
         let history = self.history;
         let tree = self.tree.expect("a history with scans has a tree of keys");
@@ -367,14 +370,14 @@ impl<'a> Resolver<'a> {
             self.splits.push(rank);
             let is_missed = ranks.contains(&rank) && !self.has_looked(key);
             if is_missed {
-                // Absent to every later scan too, until the transaction writes it.
+                // The key is absent to every later scan too, until the transaction writes it.
                 self.look(transaction, key, Seen::Absent, scan, sink);
             }
         }
         self.cover_gaps(transaction, scan, ranks, sink);
     }
 
-    /// Rows of the transaction's past that the scan should have returned.
+    /// Checks the rows of the transaction's past that the scan should have returned.
     fn check_touched(
         &mut self,
         transaction: u32,
@@ -393,7 +396,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// What follows from the keys between those in `splits`.
+    /// Reports what follows from the keys between those in `splits`.
     fn cover_gaps(
         &mut self,
         transaction: u32,

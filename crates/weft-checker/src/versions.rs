@@ -1,4 +1,4 @@
-//! Every version of every key: who made it, and what came next.
+//! Every version of every key: which transaction made it, and what overwrote it.
 //!
 //! ```text
 //! key 0              key 1
@@ -7,22 +7,22 @@
 //! └───┴───┴───┴───┘  └───┴───┘
 //! ```
 //!
-//! A slot is *installed* if its writer counts as committed and wrote the key no more after it. The
-//! next installed slot of the key is what overwrote it. Slots of aborted transactions and
-//! intermediate versions are there to be recognised when somebody reads them.
+//! A slot is *installed* if its writer counts as committed and did not write the key again after it. The next
+//! installed slot of the key is what overwrote it. Slots of aborted transactions and intermediate versions are
+//! kept so that a read of them is recognised.
 //!
-//! A transaction of unknown outcome counts as committed if a transaction that does read one of its
-//! versions; the others leave the graph. Whoever found a key absent, without naming the tombstone,
-//! proves nothing: the row may have been absent otherwise.
+//! A transaction of unknown outcome counts as committed if another transaction that counts as committed reads
+//! one of its versions. All others leave the graph. A read that found a key absent, without naming the
+//! tombstone, proves nothing: the row may have been absent for another reason.
 
 use crate::history::{History, INITIAL, OperationKind, Status};
 
 /// No slot, or no transaction.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// The last write of its transaction to the key.
+/// Flag of the last write of its transaction to the key.
 const FINAL: u8 = 1;
-/// A delete.
+/// Flag of a delete.
 const TOMBSTONE: u8 = 2;
 
 /// One version of one key.
@@ -44,16 +44,16 @@ impl Slot {
     }
 }
 
-/// What comes after a version, where the versions' numbers do not say it.
+/// What comes after each version, if the versions' numbers do not say it.
 struct Successors {
-    /// Where those of each slot begin in `slots`.
+    /// Where the successors of each slot begin in `slots`.
     starts: Vec<u32>,
     slots: Vec<(u32, bool)>,
 }
 
 /// The versions of a history.
 pub(crate) struct Versions {
-    /// Where each key's slots begin; one more at the end.
+    /// Where each key's slots begin, with one more entry for the end.
     starts: Vec<u32>,
     pub(crate) slots: Vec<Slot>,
     /// The next installed slot of the same key, by slot.
@@ -65,7 +65,7 @@ pub(crate) struct Versions {
     /// Whether the key's initial version was seen, and so is a row.
     pub(crate) initial_row: Vec<bool>,
     successors: Option<Successors>,
-    /// Slots whose version the slot after them has too.
+    /// Slots whose version is the same as that of the next slot.
     pub(crate) duplicates: Vec<u32>,
 }
 
@@ -100,11 +100,12 @@ impl Versions {
         versions
     }
 
-    /// Marks what the readers among the committed prove: which transactions of unknown outcome
-    /// committed, and which keys had a row from the beginning.
+    /// Marks what the committed readers prove: which transactions of unknown outcome committed, and which keys
+    /// had a row from the beginning.
     fn promote(&mut self, history: &History) {
         let mut pending: Vec<u32> =
             (0..self.live.len() as u32).filter(|&reader| self.live[reader as usize]).collect();
+        // A writer that this promotes is a committed reader too, so it joins the pending ones.
         while let Some(reader) = pending.pop() {
             for position in history.operation_range(reader as usize) {
                 let operation = &history.operations[position];
@@ -165,7 +166,7 @@ impl Versions {
             }
         }
         pairs.sort_unstable();
-        // Of two equal pairs, the one that needs no clock is first, and stays.
+        // Of two equal pairs, the one that needs no clock is first, and is kept.
         pairs.dedup_by_key(|&mut (before, after, _)| (before, after));
         let mut starts = vec![0; self.slots.len() + 1];
         for &(before, _, _) in &pairs {
@@ -177,7 +178,7 @@ impl Versions {
         Successors { starts, slots: pairs.iter().map(|&(_, after, by)| (after, by)).collect() }
     }
 
-    /// The slot of a version of a key.
+    /// Returns the slot of a version of a key.
     pub(crate) fn find(&self, key: u32, version: u64) -> Option<u32> {
         let range = self.of_key(key);
         let of_key = &self.slots[range.start as usize..range.end as usize];
@@ -186,7 +187,7 @@ impl Versions {
         found.then(|| range.start + position as u32)
     }
 
-    /// All slots of a key, that of the initial version first.
+    /// Returns all slots of a key, that of the initial version first.
     pub(crate) fn of_key(&self, key: u32) -> std::ops::Range<u32> {
         self.starts[key as usize]..self.starts[key as usize + 1]
     }
@@ -195,19 +196,19 @@ impl Versions {
         &self.slots[slot as usize]
     }
 
-    /// Whether the slot was once the newest committed state of its key.
+    /// Returns whether the slot was once the newest committed state of its key.
     pub(crate) fn is_installed(&self, slot: u32) -> bool {
         let slot = self.slot(slot);
         slot.is_final() && (slot.writer == NONE || self.live[slot.writer as usize])
     }
 
-    /// The installed slot that overwrote this one, or [`NONE`].
+    /// Returns the installed slot that overwrote this one, or [`NONE`].
     pub(crate) fn next(&self, slot: u32) -> u32 {
         self.next[slot as usize]
     }
 
-    /// Calls `visit` with every slot that is known to come right after this one, and whether that
-    /// takes the real-time order.
+    /// Calls `visit` with every slot that is known to come right after this one, and with whether that depends
+    /// on the real-time order.
     pub(crate) fn each_successor(&self, slot: u32, mut visit: impl FnMut(u32, bool)) {
         match &self.successors {
             None => {
@@ -226,13 +227,13 @@ impl Versions {
         }
     }
 
-    /// Whether the numbers of the versions are their order.
+    /// Returns whether versions are ordered by their numbers.
     pub(crate) fn is_numbered(&self) -> bool {
         self.successors.is_none()
     }
 }
 
-/// The slots of every key, in the order of the history.
+/// Returns the slots of every key, in the order of the history.
 fn collect(history: &History) -> (Vec<u32>, Vec<Slot>) {
     let is_write =
         |kind: OperationKind| matches!(kind, OperationKind::Write | OperationKind::Delete);
@@ -261,7 +262,7 @@ fn collect(history: &History) -> (Vec<u32>, Vec<Slot>) {
             let key = operation.target as usize;
             let slot = ends[key] as usize;
             ends[key] += 1;
-            // Its own last write of the key, if it has one, is the slot before.
+            // If this transaction has written the key before, its last write is the slot before.
             if slots[slot - 1].writer == writer as u32 {
                 slots[slot - 1].flags &= !FINAL;
             }

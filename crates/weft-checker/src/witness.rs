@@ -1,10 +1,9 @@
-//! The cycle that tells the most in the fewest steps.
+//! The search for the clearest cycle of a strongly connected component.
 //!
-//! A strongly connected component holds many cycles. The worst class comes first: overwritings
-//! alone (G0), then with reads-from (G1c), then with exactly one anti-dependency (G-single), then
-//! with several on items (G2-item), then on predicates too (G2). Within a class the shortest cycle
-//! is wanted: a breadth-first search from each transaction, as long as the work stays in bounds,
-//! and afterwards the shortest one found by then.
+//! A component holds many cycles. The search tries the worst class first: overwrites alone (G0), then with
+//! reads-from (G1c), then with exactly one anti-dependency (G-single), then with several on items (G2-item),
+//! then on predicates too (G2). Within a class it looks for the shortest cycle, by a breadth-first search from
+//! each transaction. When the work exceeds a bound, it takes the shortest cycle found so far.
 
 use std::collections::VecDeque;
 
@@ -12,7 +11,7 @@ use crate::graph::{Graph, Tag};
 use crate::report::EdgeKind;
 use crate::versions::NONE;
 
-/// A set of edge kinds: bit `kind as u8`.
+/// A set of edge kinds: bit `kind as u8` for each.
 type Kinds = u8;
 
 const WRITE_WRITE: Kinds = 1 << EdgeKind::WriteWrite as u8;
@@ -22,10 +21,10 @@ const PREDICATE: Kinds = 1 << EdgeKind::PredicateReadWrite as u8;
 const REAL_TIME: Kinds = 1 << EdgeKind::RealTime as u8;
 const DEPENDENCIES: Kinds = WRITE_WRITE | WRITE_READ;
 
-/// The most edges that the search for the shortest cycle of one class looks at in a component.
+/// How many edges of a component the search for the shortest cycle of one class looks at, at most.
 const EDGES_MAX: u64 = 20_000_000;
 
-/// What a cycle may consist of: its first edge, and the others.
+/// The classes, worst first: the kinds that the first edge of a cycle may have, and those of the other edges.
 const RUNGS: [(Kinds, Kinds); 6] = [
     (WRITE_WRITE, WRITE_WRITE),
     (DEPENDENCIES, DEPENDENCIES),
@@ -43,17 +42,17 @@ pub(crate) struct CycleEdge {
     pub(crate) tag: Tag,
 }
 
-/// Looks for cycles.
+/// Searches cycles.
 pub(crate) struct Search<'a> {
     graph: &'a Graph,
-    /// Nodes from this number on stand for many edges.
+    /// Nodes from this number on represent many edges.
     transactions: u32,
-    /// Whether edges that take the real-time order count.
+    /// Whether edges that depend on the real-time order count.
     strict: bool,
-    /// The part of the graph that a node belongs to in the search at hand.
+    /// The part of the graph that a node belongs to in the current search.
     scope: Vec<u32>,
     scopes: u32,
-    /// The search that last reached a node, from where and at what distance.
+    /// The search that last reached each node, from where and at what distance.
     reached: Vec<Reached>,
     searches: u32,
     edges_seen: u64,
@@ -87,7 +86,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The cycle to show for a strongly connected component.
+    /// Returns the cycle to show for a strongly connected component.
     pub(crate) fn cycle(&mut self, component: &[u32]) -> Vec<CycleEdge> {
         for (first, others) in RUNGS {
             let real_time = if self.strict { REAL_TIME } else { 0 };
@@ -113,7 +112,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The shortest cycle of edges of these kinds.
+    /// Returns the shortest cycle of edges of these kinds.
     fn shortest_of_class(&mut self, component: &[u32], kinds: Kinds) -> Option<Vec<CycleEdge>> {
         self.enter_scope(component);
         let scope = self.scopes;
@@ -127,7 +126,7 @@ impl<'a> Search<'a> {
     }
 
     fn allows(&self, from: u32, tag: Tag, kinds: Kinds) -> bool {
-        // Whoever got to a node that stands for many edges may leave it.
+        // A path that has reached a node that represents many edges may leave it.
         let is_inside = from >= self.transactions;
         (self.strict || !tag.is_strict()) && (is_inside || kinds & (1 << tag.kind() as u8) != 0)
     }
@@ -143,6 +142,7 @@ impl<'a> Search<'a> {
             if limit == 2 || self.edges_seen > EDGES_MAX {
                 break;
             }
+            // Only a shorter cycle than the best one is returned.
             if let Some(cycle) = self.through(start, first, others, limit) {
                 best = Some(cycle);
             }
@@ -150,7 +150,7 @@ impl<'a> Search<'a> {
         best
     }
 
-    /// The shortest cycle through a transaction, if it has fewer than `limit` edges.
+    /// Returns the shortest cycle through a transaction, if it has fewer than `limit` edges.
     fn through(
         &mut self,
         start: u32,
@@ -172,7 +172,8 @@ impl<'a> Search<'a> {
             }
             let kinds = if is_first { first } else { others };
             is_first = false;
-            // Nodes that stand for many edges are half-way: the edge into them has been counted.
+            // An edge out of a node that represents many edges does not count: the edge into it has been
+            // counted.
             let weight = u32::from(node < self.transactions);
             let next = distance + weight;
             if next >= limit {
@@ -190,6 +191,7 @@ impl<'a> Search<'a> {
                 }
                 let search = self.searches;
                 self.reached[to as usize] = Reached { search, distance: next, parent: node, tag };
+                // Breadth-first with weights 0 and 1: targets at the same distance go to the front of the queue.
                 if weight == 0 {
                     queue.push_front((to, next));
                 } else {
@@ -200,7 +202,7 @@ impl<'a> Search<'a> {
         None
     }
 
-    /// The edges of the path by which `start` was reached from itself.
+    /// Returns the edges of the path by which `start` was reached from itself.
     fn path_to(&self, start: u32) -> Vec<CycleEdge> {
         let mut edges = Vec::new();
         let mut to = start;

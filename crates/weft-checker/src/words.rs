@@ -1,4 +1,4 @@
-//! Sentences: what a transaction did, and why it must precede another.
+//! The sentences of reports: what a transaction did, and why it must precede another.
 
 use std::ops::Bound;
 
@@ -8,7 +8,7 @@ use crate::report::{AnomalyKind, EdgeKind};
 use crate::resolve::{Fault, Reason, Seen};
 use crate::versions::{NONE, Versions};
 
-/// Tells the things of a history by name.
+/// Describes the parts of a history in words.
 #[derive(Clone, Copy)]
 pub(crate) struct Words<'a> {
     pub(crate) history: &'a History,
@@ -44,13 +44,13 @@ impl Words<'_> {
         }
     }
 
-    /// What an imported version stands for.
+    /// Returns the value that an imported version stands for.
     fn value(&self, version: u64) -> &str {
         let index = usize::try_from(version).ok();
         index.and_then(|index| self.history.values.get(index)).map_or("?", String::as_str)
     }
 
-    /// "version 3 of t/5", "list 5 up to 3", "nil from register 5".
+    /// Returns text such as "version 3 of t/5", "list 5 up to 3", "nil from register 5".
     fn state(&self, key: u32, version: u64) -> String {
         let key = self.key(key);
         match (self.history.vocabulary, version) {
@@ -61,7 +61,7 @@ impl Words<'_> {
         }
     }
 
-    /// "wrote version 3 of t/5", "deleted t/5 (version 4)".
+    /// Returns text such as "wrote version 3 of t/5", "deleted t/5 (version 4)".
     fn made(&self, key: u32, slot: u32) -> String {
         let state = self.versions.slot(slot);
         let (key, version) = (self.key(key), state.version);
@@ -75,7 +75,7 @@ impl Words<'_> {
         }
     }
 
-    /// "overwrote with version 4", "deleted (version 4)".
+    /// Returns text such as "overwrote with version 4", "deleted (version 4)".
     fn overwrote(&self, slot: u32) -> String {
         let state = self.versions.slot(slot);
         match self.history.vocabulary {
@@ -88,7 +88,7 @@ impl Words<'_> {
         }
     }
 
-    /// "'s scan of t [1, 5)", or nothing.
+    /// Returns text such as "'s scan of t [1, 5)", or an empty text if there was no scan.
     fn by_scan(&self, scan: u32) -> String {
         if scan == NONE { String::new() } else { format!("'s scan of {}", self.scan(scan)) }
     }
@@ -109,7 +109,7 @@ impl Words<'_> {
         format!("{} {from}, {to}", self.history.tables[record.table as usize])
     }
 
-    /// Why `from` must precede `to`.
+    /// Returns why `from` must precede `to`.
     pub(crate) fn why(
         &self,
         from: u32,
@@ -169,7 +169,7 @@ impl Words<'_> {
         why
     }
 
-    /// What is wrong with an operation.
+    /// Returns the transactions of a fault, and what is wrong.
     pub(crate) fn fault(&self, fault: &Fault) -> (Vec<u32>, String) {
         let Fault { kind, transaction, key, seen, expected, scan } = *fault;
         let (reader, name) = (self.transaction(transaction), self.key(key));
@@ -195,7 +195,7 @@ impl Words<'_> {
         let writer = writer.map(|slot| self.versions.slot(slot).writer).filter(|&w| w != NONE);
         let mut transactions = vec![transaction];
         transactions.extend(writer.filter(|&writer| writer != transaction));
-        let by = writer.map_or("nobody".to_owned(), |writer| self.transaction(writer));
+        let by = writer.map_or("no transaction".to_owned(), |writer| self.transaction(writer));
         let text = match kind {
             AnomalyKind::OwnWriteNotSeen => {
                 format!("{saw}, but before that {}.", before(expected, "written"))
@@ -225,7 +225,7 @@ impl Words<'_> {
         (transactions, text)
     }
 
-    /// Two writes that made the same version.
+    /// Returns the transactions of two writes that made the same version, and what is wrong.
     pub(crate) fn duplicate(&self, slot: u32) -> (Vec<u32>, String) {
         let slots = [slot, slot + 1].map(|slot| self.versions.slot(slot));
         let key = self.key_of_slot(slot);

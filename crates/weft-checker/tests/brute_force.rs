@@ -1,11 +1,11 @@
 //! The checker against brute force, on small histories.
 //!
-//! A history comes from a little multiversion store without any concurrency control: up to six
-//! transactions interleave, and a read may be stale, or see what is not committed. Roughly half of
-//! the histories are serializable. Brute force tries every serial order and replays the state,
-//! with no graph anywhere. Where it finds an order, the checker must be content. Where it finds
-//! none, the checker must find an anomaly, unless a read of nothing could have been one of several
-//! absent states: then the checker may say less, and only the first half is asked for.
+//! A history comes from a small multiversion store without any concurrency control. Up to six transactions
+//! interleave, and a read may be stale, or see what is not committed. Roughly half of the histories are
+//! serializable. Brute force tries every serial order and replays the state, without any graph. If it finds an
+//! order, the checker must find no anomaly. If it finds none, the checker must find an anomaly. There is one
+//! exception: a read that found no row, and that could have seen one of several absent states. Then the checker
+//! may miss an anomaly, and only the first half is required.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -13,10 +13,10 @@ use std::ops::Bound;
 use proptest::prelude::*;
 use weft_checker::{History, HistoryBuilder, Key, Level, Observed, Options, Status, check};
 
-/// Keys are 0 up to this.
+/// The number of keys, which are numbered from 0.
 const KEYS: u8 = 4;
 
-/// What an operation does; scans cover `key` up to `key + span`.
+/// The kinds of operations. A scan covers `key` up to `key + span`.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Read,
@@ -29,7 +29,7 @@ enum Kind {
 struct Planned {
     kind: Kind,
     key: u8,
-    /// Which state a read sees: mostly the newest committed one.
+    /// Decides which state a read sees: mostly the newest committed one.
     luck: u8,
 }
 
@@ -38,13 +38,14 @@ struct Plan {
     transactions: Vec<(Vec<Planned>, u8)>,
     schedule: Vec<u8>,
     initial_rows: u8,
-    /// Versions are numbered as written, not as committed: overwritings may form cycles.
+    /// Whether versions are numbered in the order of writes, not of commits. Then overwrites may form cycles.
     number_by_write: bool,
-    /// Absences name the tombstone that was seen.
+    /// Whether absences name the tombstone that was seen.
     name_tombstones: bool,
 }
 
-/// A state of a key: who made it (transaction and operation), or nobody; and whether it is a row.
+/// A state of a key: the operation that made it (transaction and position), or `None` at first, and whether it
+/// is a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct State {
     maker: Option<(usize, usize)>,
@@ -78,7 +79,7 @@ impl Store {
     fn see(&self, transaction: usize, key: u8, luck: u8) -> State {
         let own = &self.pending[transaction];
         if luck == 19 {
-            // Forgets its own write, if it has one.
+            // The transaction ignores its own write, if it has one.
             return *self.committed[&key].last().expect("the initial state");
         }
         if let Some(&state) = own.get(&key) {
@@ -94,7 +95,7 @@ impl Store {
     }
 }
 
-/// Runs the plan.
+/// Runs the plan, and returns what each transaction did.
 fn execute(plan: &Plan) -> Vec<Run> {
     let committed = (0..KEYS)
         .map(|key| (key, vec![State { maker: None, row: plan.initial_rows & (1 << key) != 0 }]));
@@ -169,11 +170,11 @@ fn step(store: &mut Store, transaction: usize, position: usize, next: Planned) -
     }
 }
 
-/// The number of a state.
+/// Returns the version number of a state.
 fn number(plan: &Plan, runs: &[Run], state: State) -> u64 {
     let Some((transaction, position)) = state.maker else { return 0 };
     if plan.number_by_write {
-        // The plan's own order of transactions, which is not that of commits.
+        // The plan's own order of transactions, which is not the order of commits.
         return ((transaction as u64 + 1) << 8) | position as u64;
     }
     (runs[transaction].sequence << 8) | position as u64
@@ -218,7 +219,7 @@ fn history(plan: &Plan, runs: &[Run]) -> History {
     builder.build()
 }
 
-/// Brute force.
+/// The search for a serial order by brute force.
 struct Orders<'a> {
     plan: &'a Plan,
     runs: &'a [Run],
@@ -226,7 +227,7 @@ struct Orders<'a> {
 }
 
 impl Orders<'_> {
-    /// Whether there is a serial order, from any initial rows.
+    /// Returns whether there is a serial order, from any initial rows.
     fn exists(&self) -> bool {
         (0..1_u8 << KEYS).any(|rows| {
             let state = (0..KEYS).map(|key| (0, rows & (1 << key) != 0)).collect();
@@ -235,7 +236,7 @@ impl Orders<'_> {
         })
     }
 
-    /// Whether the transactions that are not `done` can follow, in the state that was reached.
+    /// Returns whether the transactions that are not `done` can follow, in the state that was reached.
     fn extend(&self, state: Vec<(u64, bool)>, done: Vec<bool>) -> bool {
         let left = |index: &usize| !done[*index];
         let remaining: Vec<usize> = (0..self.runs.len()).filter(left).collect();
@@ -258,7 +259,7 @@ impl Orders<'_> {
         })
     }
 
-    /// The state after a transaction, if it can have run in this one.
+    /// Returns the state after a transaction, or `None` if it cannot have run in the state before.
     fn replay(&self, index: usize, before: &[(u64, bool)]) -> Option<Vec<(u64, bool)>> {
         let mut state = before.to_vec();
         for (position, operation) in self.runs[index].operations.iter().enumerate() {
@@ -295,14 +296,14 @@ impl Orders<'_> {
                 }
             }
         }
-        // Versions of a key are installed in the order of their numbers.
+        // Versions of a key must be installed in the order of their numbers.
         let rises = before.iter().zip(&state).all(|(old, new)| old.0 <= new.0);
         rises.then_some(state)
     }
 }
 
-/// Whether every read of nothing can have been one state only. A delete of unknown outcome counts
-/// for two: that somebody found nothing is no proof that it committed.
+/// Returns whether every read that found no row can have seen only one state. A delete of unknown outcome
+/// counts as two states, because a read that found no row does not prove that it committed.
 fn is_determined(plan: &Plan, runs: &[Run]) -> bool {
     let mut absent_states = [0; KEYS as usize];
     let mut missed = [false; KEYS as usize];
@@ -403,7 +404,7 @@ proptest! {
     }
 }
 
-/// What the property tests are worth: both verdicts come up, and often with one answer only.
+/// Protects the worth of the property tests: both verdicts occur, and often only one is possible.
 #[test]
 fn the_histories_are_of_every_sort() {
     use proptest::strategy::ValueTree;

@@ -1,4 +1,4 @@
-//! Files: what is read and written, and that bad input is an error with a line, never a panic.
+//! Files: what is read and written, and that bad input gives an error with a line, never a panic.
 
 use std::io::{self, BufReader, Read};
 
@@ -163,7 +163,7 @@ fn only_numbered_versions_can_be_written() {
 
 /// A file that repeats a text without end. It panics when a reader has taken far more than any limit.
 struct Endless {
-    /// The text, some times over.
+    /// The text, repeated some times.
     block: Vec<u8>,
     position: usize,
     taken_bytes: usize,
@@ -194,7 +194,7 @@ fn line_without_end_is_refused() {
         let error = format::read(history, format, &mut |_| {}).expect_err("it has no end");
         let message = error.to_string();
         if format == Some(Format::ListAppend) {
-            // The header is no event.
+            // The header is not an event.
             assert_eq!(error.line(), 1, "{message}");
             continue;
         }
@@ -265,7 +265,7 @@ fn messages_quote_little_of_a_huge_line() {
     }
 }
 
-/// Snippets that make nearly well-formed files.
+/// Generates files that are nearly well-formed, from snippets.
 fn near_misses() -> impl Strategy<Value = String> {
     let pieces = [
         "{",

@@ -1,5 +1,5 @@
-//! Golden histories: one small file for each anomaly and each format, and the report that the
-//! checker must give, word for word.
+//! Golden histories: one small file for each anomaly and each format, and the report that the checker must
+//! give, word for word.
 //!
 //! `tests/golden/NAME.jsonl` (or `.edn`) is the history, `tests/golden/NAME.txt` the report.
 
@@ -43,7 +43,7 @@ fn reports_are_word_for_word_what_they_were() {
     assert!(different.is_empty(), "{}", different.join("\n"));
 }
 
-/// What each file is there for. The words may change; this may not.
+/// The anomaly that each file must show. The words of reports may change, but not this.
 #[test]
 fn every_anomaly_is_found_and_named() {
     use AnomalyKind::*;

@@ -1,8 +1,7 @@
 //! Anomalies planted into histories of a serial simulator.
 //!
-//! Transactions run one after the other, so that the history is strictly serializable, and then one
-//! thing is changed that no serial order explains. The checker must be content before, and find an
-//! anomaly after.
+//! Transactions run one after the other, so that the history is strictly serializable. Then one thing is
+//! changed that no serial order explains. The checker must find no anomaly before the change, and one after it.
 
 use std::collections::BTreeMap;
 
@@ -27,11 +26,11 @@ struct Transaction {
     status: Status,
 }
 
-/// Runs a plan serially: kind, key, and whether to abort.
+/// Runs a plan serially. It has the kind and the key of each operation, and whether the transaction aborts.
 fn simulate(plan: &[(Vec<(u8, u64)>, bool)]) -> Vec<Transaction> {
     let mut state: BTreeMap<u64, u64> = (0..KEYS).step_by(2).map(|key| (key, 0)).collect();
-    // First all rows are seen, so that it is known which there were; and again in the end, so that
-    // every last version has a reader.
+    // A scan of all rows comes first, so that the initial rows are known. Another comes last, so that every
+    // last version has a reader.
     let all = |state: &BTreeMap<u64, u64>| {
         let rows = state.iter().map(|(&key, &version)| (key, version)).collect();
         let operations = vec![Operation::Scan(0, KEYS, rows)];
@@ -104,7 +103,7 @@ fn plans() -> impl Strategy<Value = Vec<(Vec<(u8, u64)>, bool)>> {
     prop::collection::vec((steps, prop::bool::weighted(0.1)), 5..40)
 }
 
-/// The committed reads of a row, by position: the version that was read, and its key.
+/// Returns the committed reads of a row: transaction, position, key, and the version that was read.
 fn reads(transactions: &[Transaction]) -> Vec<(usize, usize, u64, u64)> {
     let mut found = Vec::new();
     for (index, transaction) in transactions.iter().enumerate() {
@@ -155,7 +154,7 @@ proptest! {
     #[test]
     fn a_row_that_a_scan_leaves_out_is_found(plan in plans(), pick: prop::sample::Index) {
         let mut transactions = simulate(&plan);
-        // The last transaction's scan: nothing is deleted or inserted after it.
+        // Use the scan of the last transaction: nothing is deleted or inserted after it.
         let Some(Operation::Scan(_, _, rows)) =
             transactions.last_mut().and_then(|last| last.operations.last_mut())
         else {
@@ -207,7 +206,7 @@ proptest! {
     #[test]
     fn a_late_stale_reader_is_found_only_by_the_strict_level(plan in plans()) {
         let mut transactions = simulate(&plan);
-        // The two write nothing else, so that nothing but the times orders them.
+        // The two transactions write nothing else, so that only the times order them.
         let write = vec![Operation::Write(KEYS + 1, 1 << 50)];
         let read = vec![Operation::Read(KEYS + 1, None)];
         for operations in [write, read] {

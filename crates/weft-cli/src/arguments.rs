@@ -11,11 +11,11 @@ use crate::durable::export::ExportArguments;
 use crate::durable::log::LogCommand;
 use crate::durable::recover::RecoverArguments;
 
-/// Weft: an in-memory, multicore, serializable transactional database.
+/// Weft: an in-memory, multicore, strictly serializable transactional database.
 #[derive(Debug, Parser)]
 #[command(name = "weft", version, propagate_version = true, max_term_width = 100)]
 pub struct Arguments {
-    /// What to do.
+    /// The command to run.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -25,28 +25,28 @@ pub struct Arguments {
 pub enum Command {
     /// Measure throughput and latency under TPC-C (`cargo lab bench` has more workloads and protocols)
     Bench {
-        /// The workload.
+        /// The workload, or `compare`.
         #[command(subcommand)]
         workload: Workload,
     },
     /// Check a recorded history of transactions for serializability, and explain what is wrong
     Check(CheckArguments),
-    /// Look at a durable database's directory, or verify that it is whole; changes nothing
+    /// Inspect a durable database's directory, or verify that it is intact; changes nothing
     Log {
-        /// What to do.
+        /// The command to run.
         #[command(subcommand)]
         command: LogCommand,
     },
-    /// Recover a database: try what opening it would do, repair it, or write a past state elsewhere
+    /// Recover a database: as a dry run, in place, or a past state into another directory
     Recover(RecoverArguments),
     /// Write one table of a database as CSV, Arrow or Parquet
     Export(ExportArguments),
 }
 
-/// The workloads of `weft bench`, and what compares their results.
+/// The workloads of `weft bench`, and the command that compares their results.
 #[derive(Debug, Subcommand)]
 pub enum Workload {
-    /// Compare the results of two calls: ratios, with their spread
+    /// Compare the results of two runs: ratios, with their spread
     Compare(CompareArguments),
     /// TPC-C: orders, payments and deliveries of a wholesaler with W warehouses
     #[command(mut_arg("protocol", |argument| argument.value_parser(names_of(PROTOCOLS))))]

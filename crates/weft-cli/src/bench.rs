@@ -7,7 +7,7 @@ use weft_bench::tpcc::TpccArguments;
 use weft_workloads::LoadOptions;
 use weft_workloads::tpcc::{Parameters, Tpcc};
 
-/// The protocols. All others are the laboratory's.
+/// The protocols of the `weft` command. `weft-lab` has the others.
 pub const PROTOCOLS: &[&str] = &[Dbx::NAME, Silo::NAME, TwoPhaseLocking::NAME];
 
 /// Runs the command.

@@ -1,4 +1,4 @@
-//! `weft check`: is a recorded history serializable?
+//! `weft check`: decides whether a recorded history is serializable.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -13,10 +13,10 @@ use weft_checker::{Level, Options, Phase, Report, check_with_progress};
 use weft_bench::progress::Progress;
 use weft_bench::stop::Stop;
 
-/// Bytes that are read from a file at a time.
+/// How many bytes of a file are read at a time.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// What is shown below the options.
+/// The help text below the options.
 const EXAMPLE: &str = "\
 Example: two transactions that both read the first version of an account, and both write it.
 
@@ -32,55 +32,55 @@ Example: two transactions that both read the first version of an account, and bo
     2. T1 wrote version 1 of accounts/5, which T2 overwrote with version 2
        so T1 precedes T2  [ww]
 
-docs/history-format.md describes the formats. Exit code: 0 if all histories are what the level asks
-for, 1 if one is not, 2 if one cannot be read.";
+docs/history-format.md describes the formats. Exit code: 0 if all histories satisfy the level; 1 if
+one does not; 2 if one cannot be read.";
 
 /// The options of `weft check`.
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLE)]
 pub struct CheckArguments {
-    /// Histories to check; `-`: standard input
+    /// Histories to check; `-` reads standard input
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 
-    /// What is asked of the histories
+    /// What the histories must satisfy
     #[arg(long, value_enum, default_value_t = LevelName::Strict)]
     level: LevelName,
 
-    /// How the files are written, where it should not be found out from their first lines
+    /// The format of the files [default: detected from each file's first lines]
     #[arg(long, value_parser = formats())]
     format: Option<Format>,
 
-    /// The most anomalies to tell; others are only counted
+    /// The most anomalies to describe; further ones are only counted
     #[arg(long, value_name = "N", default_value_t = 10)]
     anomalies: usize,
 
-    /// Print an array with one JSON object per file in place of the report
+    /// Print a JSON array with one object per file instead of the report
     #[arg(long)]
     json: bool,
 
-    /// Write the cycles that were found as a graph in Graphviz's language; for one FILE only
+    /// Write the cycles found as a graph in Graphviz's language; for one FILE only
     #[arg(long, value_name = "FILE")]
     dot: Option<PathBuf>,
 }
 
-/// A level, as it is named on the command line.
+/// A level, as named on the command line.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum LevelName {
-    /// Some serial order explains everything that was read
+    /// Some serial order of the transactions explains everything that they read
     Serializable,
-    /// And one transaction precedes another that was invoked after its completion
+    /// As `serializable`; and a transaction that started after another had completed comes after it in that order
     Strict,
 }
 
 fn formats() -> impl TypedValueParser<Value = Format> {
     PossibleValuesParser::new(Format::ALL.map(Format::name)).map(|name| {
         let found = Format::ALL.into_iter().find(|format| format.name() == name);
-        found.expect("the parser lets only these names through")
+        found.expect("the parser accepts only these names")
     })
 }
 
-/// One file's result for machines.
+/// One file's result in the JSON report.
 #[derive(Serialize)]
 struct FileReport<'a> {
     file: String,
@@ -93,8 +93,7 @@ struct FileReport<'a> {
 /// Checks every file.
 ///
 /// # Errors
-/// A file cannot be read or is malformed, a history is not what the level asks for, or the results
-/// cannot be written.
+/// A file cannot be read or is malformed, a history does not satisfy the level, or the results cannot be written.
 pub fn run(arguments: &CheckArguments) -> Result<(), Stop> {
     if arguments.dot.is_some() && arguments.files.len() > 1 {
         return Err(Stop::Usage("--dot takes one FILE to check, not several".to_owned()));
@@ -148,7 +147,7 @@ fn level_words(level: Level) -> &'static str {
     }
 }
 
-/// What a file is called in messages.
+/// Returns the name of a file in messages.
 fn shown(path: &Path) -> String {
     if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() }
 }
@@ -174,7 +173,7 @@ fn check_file(
     let checking = Progress::new(&format!("checking {}", shown(path)));
     let report = check_with_progress(&read.history, options, &mut |phase| match phase {
         Phase::Versions => checking.set(0, 1),
-        // Cycles are found about as fast as edges.
+        // Finding cycles takes about as long as finding edges.
         Phase::Edges { done, total } => checking.set(done as u64, 2 * total as u64),
         Phase::Cycles => checking.set(1, 2),
         Phase::Witness => checking.set(9, 10),
@@ -182,7 +181,7 @@ fn check_file(
     Ok((read.format, report))
 }
 
-/// A file whose reader shows how far it is.
+/// A reader of a file that shows how much of it has been read.
 struct Counted<'a> {
     reader: BufReader<File>,
     size_bytes: u64,

@@ -1,21 +1,21 @@
 //! The `weft` command.
 //!
-//! What happens from the command line to the exit code, and where it is written:
+//! From the command line to the exit code:
 //!
-//! 1. `arguments` says which commands and options there are, and what a value may be.
-//! 2. `bench` and `check` are the commands, and `durable` has those for databases in a directory: `log`, `recover` and
-//!    `export`. The harness of `bench` is [`weft_bench`], which the laboratory's command shares.
-//! 3. [`weft_bench::stop`] turns whatever ended a command early into a message and an exit code.
+//! 1. `arguments` defines the commands, their options, and the values that each option accepts.
+//! 2. `bench` and `check` implement the commands of these names. `durable` implements the commands for databases in
+//!    a directory: `log`, `recover` and `export`. The harness of `bench` is [`weft_bench`], which `weft-lab`
+//!    shares.
+//! 3. [`weft_bench::stop`] turns the reason that ended a command early into a message and an exit code.
 //!
-//! Results go to standard output. Progress and messages go to standard error; progress is shown
-//! only where standard error is a terminal. Nothing is ever coloured but the help and the messages
-//! about wrong arguments, and these only on a terminal.
+//! Results go to standard output. Progress and messages go to standard error; progress is shown only if standard
+//! error is a terminal. Only the help and the messages about wrong arguments are coloured, and only on a terminal.
 //!
 //! | exit code | meaning |
 //! | --- | --- |
-//! | 0 | done; or the reader of the output went away |
-//! | 1 | the engine failed, a worker thread panicked, what was verified or checked does not hold, or a database is damaged |
-//! | 2 | the arguments ask for something that cannot be had, or name a file that cannot be read |
+//! | 0 | success, or the reader of the output closed it |
+//! | 1 | the engine failed, a worker thread panicked, a verification or check failed, or a database is damaged |
+//! | 2 | the arguments ask for something impossible, or name a file that cannot be read |
 
 mod arguments;
 mod bench;

@@ -1,4 +1,4 @@
-//! `weft check` from the outside: verdicts, exit codes, and messages.
+//! `weft check` as a process: verdicts, exit codes, and messages.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ fn run(arguments: &[&str], input: &str) -> Output {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the binary starts");
-    // A command that refuses its arguments does not read.
+    // A command that rejects its arguments does not read its input, so the write may fail.
     let _ = child.stdin.take().expect("it is piped").write_all(input.as_bytes());
     child.wait_with_output().expect("the binary ends")
 }
@@ -28,7 +28,7 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).expect("output is UTF-8")
 }
 
-/// A file of this test's own.
+/// Writes a file for one test; each test uses a name of its own.
 fn file(name: &str, content: &str) -> PathBuf {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::write(&path, content).expect("the test directory can be written");
@@ -103,7 +103,7 @@ fn the_witness_can_be_drawn() {
     assert!(drawn.starts_with("digraph") && drawn.contains("a0_1 -> a0_2"), "{drawn}");
 }
 
-/// `/dev/zero` is one line without end.
+/// `/dev/zero` is one line that never ends.
 #[cfg(target_os = "linux")]
 #[test]
 fn line_without_end_exits_with_2() {
@@ -119,7 +119,7 @@ fn line_without_end_exits_with_2() {
 #[test]
 fn history_may_come_through_a_fifo() {
     let fifo = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("history.fifo");
-    // A run before this one may have left it.
+    // Remove the FIFO that an earlier run may have left.
     let _ = std::fs::remove_file(&fifo);
     assert!(Command::new("mkfifo").arg(&fifo).status().expect("mkfifo starts").success());
     let path = fifo.clone();

@@ -1,4 +1,4 @@
-//! What is in a database, before a run and after it.
+//! The contents of a database before and after a run.
 
 use crate::step::{HASHED, Shown, State, Step};
 use crate::subject::{Steps, Stop, Store};
@@ -6,7 +6,7 @@ use crate::subject::{Steps, Stop, Store};
 /// Puts rows into a database.
 ///
 /// # Panics
-/// If they are there already.
+/// If they already exist.
 pub fn fill(store: &dyn Store, initial: &[(u64, i64)]) {
     let filled = store.transact(&mut |tx| {
         for &(key, value) in initial {
@@ -14,10 +14,10 @@ pub fn fill(store: &dyn Store, initial: &[(u64, i64)]) {
         }
         Ok(())
     });
-    filled.expect("nothing is in the way");
+    filled.expect("no other transaction is running");
 }
 
-/// All rows of a database. Nothing else is running.
+/// Returns all rows of a database. Nothing else may be running.
 ///
 /// # Panics
 /// If the engine fails.
@@ -27,11 +27,11 @@ pub fn rows(store: &dyn Store) -> State {
         found = read_rows(tx)?;
         Ok(())
     });
-    read.expect("nothing is in the way");
+    read.expect("no other transaction is running");
     found
 }
 
-/// All rows of the ordered table, and the first of the hash table.
+/// Reads all rows of the ordered table, and the first rows of the hash table.
 fn read_rows(tx: &dyn Steps) -> Result<State, Stop> {
     let mut rows = tx.take(Step::Scan(0, HASHED))?.rows();
     for key in HASHED..HASHED + 10 {

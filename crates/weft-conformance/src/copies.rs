@@ -1,12 +1,12 @@
-//! One row counts, another is a copy of it that lags behind; and snapshots look at both.
+//! A row that counts, another row that is a copy of it and lags behind, and snapshots of both.
 //!
-//! What a snapshot shows here could always have been, so one alone tells nothing. But a copy that is
-//! made after a snapshot was opened copies what the snapshot has seen, or more. Two snapshots, one
-//! after the other, tell whether some copy that the first did not see was made of less: then the
-//! first has seen a later transaction without an earlier one.
+//! A single snapshot here proves nothing, because what it shows is always a possible state. But a copy that was
+//! made after a snapshot was opened copies what the snapshot saw, or more. So two snapshots, one after the
+//! other, can show that a copy which the first did not see was made of less than the first saw. Then the first
+//! has seen a later transaction without an earlier one.
 //!
-//! Who counts writes what who copies has read, and neither writes what the other writes. So no lock
-//! orders the two, and only the numbers that they draw tell a snapshot which came first.
+//! The counting transaction writes what the copying one has read, and neither writes what the other writes. So
+//! no lock orders the two. Only the numbers that they draw tell a snapshot which came first.
 
 use fastrand::Rng;
 
@@ -28,7 +28,7 @@ fn value(steps: &dyn Steps, key: u64) -> Result<i64, Stop> {
     rows.first().map(|row| row.value).ok_or_else(|| Stop::Broken(format!("row {key} is gone")))
 }
 
-/// Counts, or copies.
+/// Increments the counter, or copies it.
 fn write(store: &dyn Store, random: &mut Rng, counts: bool) -> Result<(), Finding> {
     let end = store.transact(&mut |tx| {
         let count = value(tx, COUNTER)?;
@@ -39,7 +39,7 @@ fn write(store: &dyn Store, random: &mut Rng, counts: bool) -> Result<(), Findin
     expect_end(CHECK, end)
 }
 
-/// What one snapshot has shown.
+/// What one snapshot showed.
 #[derive(Clone, Copy, Debug, Default)]
 struct Look {
     count: i64,
@@ -59,6 +59,7 @@ fn look_on(store: &dyn Store, random: &mut Rng, times: usize) -> Result<(), Stop
         let now = look(store, random)?;
         let is_newer = now.count >= before.count && now.copy >= before.copy;
         let is_copy = now.copy <= now.count;
+        // A copy that the first snapshot did not see must be of the count that it saw, or more.
         let was_seen = now.copy == before.copy || now.copy >= before.count;
         if !(is_newer && is_copy && was_seen) {
             return Err(Stop::Broken(format!("a snapshot shows {before:?}, the next {now:?}")));
@@ -68,11 +69,11 @@ fn look_on(store: &dyn Store, random: &mut Rng, times: usize) -> Result<(), Stop
     Ok(())
 }
 
-/// Counts and copies on so many threads, or as many as the protocol bears, and looks on so many
-/// more.
+/// Counts and copies on `writers` threads, or as many as the protocol supports, and takes snapshots on
+/// `readers` more.
 ///
 /// # Errors
-/// What is found.
+/// The finding, if there is one.
 pub fn check(
     subject: &Subject,
     mode: Mode,
@@ -88,7 +89,7 @@ pub fn check(
             return expect_end(CHECK, look_on(&*store, random, transactions));
         }
         (0..transactions).try_for_each(|turn| {
-            // One that is alone does both.
+            // A writer that is alone does both in turn.
             let counts = (if writers == 1 { turn } else { thread }).is_multiple_of(2);
             write(&*store, random, counts)
         })

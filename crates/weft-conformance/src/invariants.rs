@@ -1,12 +1,12 @@
-//! What every transaction keeps, and every transaction sees, if the engine is serializable: a third
-//! oracle, which knows neither versions nor orders.
+//! Invariants that every transaction keeps, and every transaction sees, if the engine is serializable. They are
+//! a third oracle, which knows neither versions nor orders.
 //!
-//! Each invariant fills the tables with rows for which it holds, has threads change them in ways
-//! that keep it, and *audits*: reads everything in one transaction and looks. An audit that fails
-//! ends its transaction with an error. The engine passes errors on only if they were concluded from
-//! a state that the database had, so an error that comes out is a finding.
+//! Each invariant fills the tables with rows for which it holds. Threads change the rows in ways that keep it,
+//! and *audit* it: they read everything in one transaction and check it. An audit that fails ends its
+//! transaction with an error. The engine returns such an error only if it follows from a state that the
+//! database had, so an error that comes out is a finding.
 //!
-//! Snapshots see what transactions see: *readers* are threads that audit one after the other, and
+//! Snapshots see what transactions see. *Readers* are threads that audit one snapshot after the other, and
 //! sometimes the same one again later.
 
 use fastrand::Rng;
@@ -19,30 +19,29 @@ use crate::verdict::Finding;
 
 /// An invariant, and the transactions that keep it.
 pub trait Invariant: Sync {
-    /// What is kept.
+    /// Returns the name of the invariant.
     fn name(&self) -> &'static str;
 
-    /// The rows at first.
+    /// Returns the initial rows.
     fn initial(&self) -> Vec<(u64, i64)>;
 
-    /// One transaction's body: changes something, and keeps it.
+    /// Runs one transaction's body: changes something, and keeps the invariant.
     ///
     /// # Errors
     /// Conflicts; [`Stop::Broken`] if it sees that the invariant does not hold.
     fn change(&self, tx: &dyn Steps, random: &mut Rng) -> Result<(), Stop>;
 
-    /// Looks whether it holds.
+    /// Checks whether the invariant holds.
     ///
     /// # Errors
-    /// Conflicts (if it is not a snapshot that is looked at); [`Stop::Broken`] if it does not.
+    /// Conflicts (but not on a snapshot); [`Stop::Broken`] if the invariant does not hold.
     fn audit(&self, tx: &dyn Steps, random: &mut Rng) -> Result<(), Stop>;
 }
 
-/// Runs changes and audits of an invariant on so many threads, and audits of snapshots on so many
-/// more.
+/// Runs changes and audits of an invariant on `threads` threads, and audits of snapshots on `readers` more.
 ///
 /// # Errors
-/// What is found.
+/// The finding, if there is one.
 pub fn check(
     invariant: &dyn Invariant,
     subject: &Subject,
@@ -101,7 +100,7 @@ fn transact(
         }
         invariant.change(tx, &mut random)?;
         match random.u8(..8) {
-            // In the middle of a transaction it holds as well.
+            // The invariant must also hold in the middle of a transaction.
             0 => invariant.audit(tx, &mut random),
             1 => Err(Stop::RollBack),
             _ => Ok(()),
@@ -114,7 +113,7 @@ fn broken<R>(what: String) -> Result<R, Stop> {
     Err(Stop::Broken(what))
 }
 
-/// The row under a key.
+/// Returns the row under a key.
 fn read(tx: &dyn Steps, key: u64) -> Result<Row, Stop> {
     match tx.take(Step::Read(key))?.rows()[..] {
         [row] => Ok(row),
@@ -122,7 +121,7 @@ fn read(tx: &dyn Steps, key: u64) -> Result<Row, Stop> {
     }
 }
 
-/// Replaces the value of a row that is there.
+/// Replaces the value of an existing row.
 fn write(tx: &dyn Steps, key: u64, value: i64) -> Result<(), Stop> {
     match tx.take(Step::Write(key, value))? {
         Shown::Happened(true) => Ok(()),
@@ -132,7 +131,7 @@ fn write(tx: &dyn Steps, key: u64, value: i64) -> Result<(), Stop> {
 
 // ---- a bank -----------------------------------------------------------------------------------
 
-/// Transfers between accounts keep the sum.
+/// A bank: transfers between accounts keep the total.
 #[derive(Debug)]
 pub struct Bank;
 
@@ -193,13 +192,13 @@ impl Invariant for Bank {
 
 // ---- a ring -----------------------------------------------------------------------------------
 
-/// Each row names the next; swapping two neighbours keeps them one ring.
+/// A ring: each row names the next, and swapping two neighbours keeps all rows in one ring.
 #[derive(Debug)]
 pub struct Ring;
 
 const LINKS: u64 = 7;
 
-/// Even links are in the hash table.
+/// Returns the key of a link. Even links are in the hash table.
 fn link(number: u64) -> u64 {
     if number.is_multiple_of(2) { HASHED + number } else { number }
 }
@@ -214,7 +213,7 @@ impl Invariant for Ring {
     }
 
     fn change(&self, tx: &dyn Steps, random: &mut Rng) -> Result<(), Stop> {
-        // a, b, c, d become a, c, b, d.
+        // Turn a, b, c, d into a, c, b, d.
         let a = link(random.u64(..LINKS));
         let b = read(tx, a)?.value;
         chaos(random);
@@ -245,11 +244,12 @@ impl Invariant for Ring {
 
 // ---- on call ----------------------------------------------------------------------------------
 
-/// Some row of a few always holds 1; whoever sets one to 0 has seen another: write skew.
+/// Staff on call, against write skew: at least one of a few rows always holds 1. A transaction that sets one to
+/// 0 has seen that another holds 1.
 #[derive(Debug)]
 pub struct OnCall;
 
-/// Those who may be on call, in both tables.
+/// The rows of the staff, in both tables.
 const STAFF: [u64; 3] = [1, HASHED, 2];
 
 fn on_call(tx: &dyn Steps, random: &mut Rng) -> Result<i64, Stop> {
@@ -258,7 +258,7 @@ fn on_call(tx: &dyn Steps, random: &mut Rng) -> Result<i64, Stop> {
         count += read(tx, key)?.value;
         chaos(random);
     }
-    if count > 0 { Ok(count) } else { broken("nobody is on call".to_owned()) }
+    if count > 0 { Ok(count) } else { broken("no row says that it is on call".to_owned()) }
 }
 
 impl Invariant for OnCall {
@@ -283,12 +283,13 @@ impl Invariant for OnCall {
 
 // ---- rewritten rows ---------------------------------------------------------------------------
 
-/// Transactions write the same few rows again and again, and leave even values behind. Many roll
-/// back. So rows come and go that nobody else may see, in the middle of what others look through.
+/// Rewritten rows: transactions write the same few rows again and again, and leave even values behind. Many
+/// roll back. So rows that no other transaction may see come and go, in the middle of what other transactions
+/// read.
 #[derive(Debug)]
 pub struct Rewritten;
 
-/// Two rows of each table.
+/// The rewritten rows, two of each table.
 const REWRITTEN: [u64; 4] = [1, 2, HASHED, HASHED + 1];
 
 impl Invariant for Rewritten {
@@ -328,11 +329,11 @@ impl Invariant for Rewritten {
 
 // ---- counted rows -----------------------------------------------------------------------------
 
-/// Rows come and go, and other rows count them, all of them and by group: phantoms.
+/// Counted rows, against phantoms: rows come and go, and other rows count them, all of them and by group.
 #[derive(Debug)]
 pub struct Counted;
 
-/// Rows that may be there, far apart and close together.
+/// How many rows may exist, at keys both far apart and close together.
 const PLACES: u64 = 12;
 /// The row that counts all.
 const COUNT: u64 = HASHED;
@@ -357,7 +358,7 @@ impl Invariant for Counted {
 
     fn change(&self, tx: &dyn Steps, random: &mut Rng) -> Result<(), Stop> {
         let key = place(random.u64(..PLACES));
-        // Some look first, others insert and see.
+        // Some transactions look first, others insert and see.
         let is_there = match random.bool() {
             true => !tx.take(Step::Read(key))?.rows().is_empty(),
             false => tx.take(Step::Insert(key, 0))? == Shown::Happened(false),
@@ -365,7 +366,7 @@ impl Invariant for Counted {
         chaos(random);
         let difference = if is_there {
             if tx.take(Step::Delete(key))? != Shown::Happened(true) {
-                return broken(format!("row {key} went under this transaction's eyes"));
+                return broken(format!("row {key} disappeared while this transaction saw it"));
             }
             -1
         } else {
@@ -387,7 +388,7 @@ impl Invariant for Counted {
             1 => (Step::ScanBack(0, HASHED), COUNT),
             _ => (Step::ScanGroup(group), group_count(group)),
         };
-        // Scan and count in either order.
+        // Scan and count, in either order.
         let counted_first = random.bool();
         let before = if counted_first { Some(read(tx, count)?.value) } else { None };
         chaos(random);
@@ -400,7 +401,7 @@ impl Invariant for Counted {
 
 // ---- secondary indexes ------------------------------------------------------------------------
 
-/// Every row has its entry in each index, and every entry its row.
+/// Indexed rows: every row has its entry in each index, and every entry has its row.
 #[derive(Debug)]
 pub struct Indexed;
 

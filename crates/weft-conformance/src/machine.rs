@@ -12,18 +12,18 @@ pub use weft_htm::seeds::for_each_seed;
 
 use crate::threads::Mode;
 
-/// Of so many seeds that a test asks for, one is run.
+/// One of this many seeds that a test asks for is run.
 pub(crate) const SEEDS_PER_RUN: u64 = 1;
 
-/// A free run is so many times as short as a test asks for.
+/// A free run has the number of transactions that a test asks for, divided by this.
 pub(crate) const FREE_RUN_DIVISOR: usize = 1;
 
-/// The ways in which databases run their regions, with names. Only by software twins: regions of a
-/// processor would abort wherever another thread is let run.
+/// The ways in which databases run their regions, with names. There are only software twins here: regions of a
+/// processor would abort at every switch to another thread.
 pub(crate) const REGIONS: &[(&str, Choice, RetryPolicy)] =
     &[("", Choice::Software, RetryPolicy { conflict: 0, capacity: 0, system_event: 0 })];
 
-/// How a run was interleaved. The seed says it all.
+/// How a run was interleaved. It is empty, because the seed determines it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Schedule;
 
@@ -33,7 +33,7 @@ impl fmt::Display for Schedule {
     }
 }
 
-/// Runs bodies on a thread each. An error is the message of a panic.
+/// Runs each body on a thread of its own. An error is the message of a panic.
 pub(crate) fn run<R: Send, B: FnOnce() -> R + Send>(
     mode: Mode,
     points_expected: u64,
@@ -68,7 +68,7 @@ fn message(panic: &(dyn Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
 }
 
-/// Whether threads give way by themselves only now and then, so that it helps to have them do so.
+/// Returns whether threads seldom switch, so that extra yields help.
 pub(crate) fn runs_free() -> bool {
     !interleave::is_running()
 }

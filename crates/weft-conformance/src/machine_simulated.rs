@@ -1,8 +1,8 @@
-//! The face of `machine.rs` on the simulated machine: threads are virtual cores of `weft-sim`.
+//! The interface of `machine.rs` on the simulated machine: threads are virtual cores of `weft-sim`.
 //!
-//! [`Mode::Interleaved`] is a schedule at random or by priorities (PCT), [`Mode::Free`] is virtual time.
-//! Regions are those of the machine, beside their twins, and some databases give each of them up at its
-//! first abort, so that twins are at work wherever regions are.
+//! [`Mode::Interleaved`] is a random schedule or one by priorities (PCT). [`Mode::Free`] is virtual time.
+//! Regions are those of the machine, beside their twins. Some databases give up each region at its first abort,
+//! so that twins run wherever regions do.
 
 use std::cell::Cell;
 use std::fmt;
@@ -17,7 +17,7 @@ pub use weft_htm::seeds::for_each_seed;
 
 use crate::threads::Mode;
 
-/// How a run was interleaved; nothing if it was by virtual time.
+/// How a run was interleaved; `None` if it was by virtual time.
 #[derive(Clone, Debug)]
 pub(crate) struct Schedule(Option<Trace>);
 
@@ -27,11 +27,12 @@ impl fmt::Display for Schedule {
     }
 }
 
-/// Of so many seeds that a test asks for, one is run, since there are three subjects for one.
+/// One of this many seeds that a test asks for is run, because there are three subjects for each protocol.
 pub(crate) const SEEDS_PER_RUN: u64 = 8;
 
-/// A free run is so many times as short: each access is accounted for, and the same inputs make the same
-/// run. A region that is a whole transaction is run again and again until it fits between the others'.
+/// A free run has the number of transactions that a test asks for, divided by this. The machine charges every
+/// access, and the same inputs give the same run. A region that is a whole transaction is retried until it fits
+/// between the others'.
 pub(crate) const FREE_RUN_DIVISOR: usize = 20;
 
 /// The ways in which databases run their regions, with names.
@@ -47,7 +48,7 @@ const PROFILE: &str = "haswell-4c8t";
 /// The environment variable that names a file with a schedule to repeat.
 const SCHEDULE_VARIABLE: &str = "WEFT_SCHEDULE";
 
-/// Who goes on in a run, and when.
+/// Returns the schedule of a run.
 fn turns(mode: Mode, points: u64) -> Turns {
     if let Ok(path) = std::env::var(SCHEDULE_VARIABLE)
         && !matches!(mode, Mode::Free(_))
@@ -68,7 +69,7 @@ fn turns(mode: Mode, points: u64) -> Turns {
     }
 }
 
-/// Runs bodies on a virtual core each. An error says why the run has no end.
+/// Runs each body on a virtual core of its own. An error says why the run did not end well.
 pub(crate) fn run<R, B: FnOnce() -> R>(
     mode: Mode,
     points_expected: u64,
@@ -97,7 +98,7 @@ pub(crate) fn run<R, B: FnOnce() -> R>(
     }
 }
 
-/// What went wrong, without the schedule.
+/// Returns what went wrong, without the schedule.
 fn message(failure: &Failure) -> String {
     match failure {
         Failure::Panicked { core, message, .. } => format!("core {core}: {message}"),
@@ -107,7 +108,7 @@ fn message(failure: &Failure) -> String {
     }
 }
 
-/// Cores run side by side anyway.
+/// Returns `false`: the schedule switches cores anyway.
 pub(crate) fn runs_free() -> bool {
     false
 }

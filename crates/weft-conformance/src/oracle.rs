@@ -1,35 +1,33 @@
-//! The oracle for small runs: tries every serial order.
+//! The oracle for small runs, which tries every serial order.
 //!
-//! It knows nothing of versions, of the engine's recorder and of the checker. It knows what each
-//! committed transaction was shown, plays the transactions one after the other on a map, in every
-//! order that real time allows, and asks whether some order shows everybody the same and leaves the
-//! same rows behind.
+//! It knows nothing of versions, of the engine's recorder or of the checker. It knows what each committed
+//! transaction was shown. It replays the transactions one after the other on a map, in every order that real
+//! time allows. It checks whether some order shows every transaction the same, and leaves the same rows behind.
 
 use crate::step::{Shown, State, Step, replay};
 
-/// What became of one transaction.
+/// The record of one transaction.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
-    /// What it did, and what it was shown.
+    /// Its steps, and what it was shown.
     pub steps: Vec<(Step, Shown)>,
     /// Whether it committed.
     pub committed: bool,
     /// When it began, on the clock of the run.
     pub began: usize,
-    /// When it was seen to end; a snapshot, when it was seen to be open.
+    /// When it was seen to end. For a snapshot, when it was seen to be open.
     pub ended: usize,
 }
 
 impl Log {
-    /// Whether it has opened a snapshot, and only read.
+    /// Returns whether this is a snapshot, which only reads.
     pub fn is_snapshot(&self) -> bool {
         matches!(self.steps.first(), Some((Step::Snapshot, _)))
     }
 }
 
-/// Whether some serial order of the committed transactions, begun in `initial`, explains what they
-/// were shown, and that `left` is what is left. One that had ended before another began comes
-/// first.
+/// Returns whether some serial order of the committed transactions, starting from `initial`, explains what they
+/// were shown, and leaves `left` behind. A transaction that had ended before another began must come before it.
 pub fn is_serializable(initial: &State, logs: &[Log], left: &State) -> bool {
     let committed: Vec<&Log> = logs.iter().filter(|log| log.committed).collect();
     some_order_explains(initial, &committed, left)

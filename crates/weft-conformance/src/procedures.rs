@@ -1,12 +1,12 @@
-//! Procedures beside each other, beside transactions that are none, and beside snapshots.
+//! Procedures beside each other, beside other transactions, and beside snapshots.
 //!
-//! Some protocols commit them in pieces, or repair them operation by operation. To whoever judges, a
-//! procedure is a transaction of the steps that it [tells](Call) of.
+//! Some protocols commit procedures in pieces, or repair them operation by operation. To the judges, a
+//! procedure is a transaction with the steps that it [reports](Call).
 //!
-//! Where nothing commutes but inserts, the checker judges by what was recorded, and small runs are tried in
-//! every serial order, too. Where procedures [add](With::Sums) to totals, a protocol may have the additions of
-//! two procedures in another order than the rest of what they do: that is as good, but the checker, which
-//! does not know that sums commute, takes it for a cycle. Then all serial orders judge alone.
+//! If only inserts commute, the checker judges by what was recorded, and small runs are also tried in every
+//! serial order. If procedures [add](With::Sums) to totals, a protocol may order the additions of two
+//! procedures differently from the rest of what they do. That is correct, but the checker does not know that
+//! sums commute, and reports a cycle. Then all serial orders judge alone.
 
 use fastrand::Rng;
 use weft::htm::word::{Ordering, Word};
@@ -21,31 +21,32 @@ use crate::verdict::{Finding, judge};
 const ACCOUNTS: u64 = 3;
 const TOTALS: u64 = 2;
 
-/// Keys of the journal that a thread has.
+/// How many keys of the journal each thread has.
 const ENTRIES: u64 = 1 << 20;
 
-/// What the procedures do.
+/// Which operations the procedures make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum With {
     /// Reads, writes and inserts.
     Rows,
-    /// Commutative operations as well. At most nine transactions.
+    /// Also commutative operations. At most nine transactions.
     Sums,
-    /// As well procedures that read the sums, so that these are deferred. Then a procedure may come before one
-    /// that had ended when it began; but what is none comes behind all that had. At most nine transactions.
+    /// Also procedures that read the sums, so that additions to them are deferred. Then a procedure may come
+    /// before another one that had ended when it began. But any other transaction comes after all that had
+    /// ended. At most nine transactions.
     Deferral,
 }
 
-/// What a thread does next.
+/// A thread's next transaction.
 enum Program {
     Call(Call),
-    /// A transaction of these steps, which no analysis knows.
+    /// A transaction of these steps, which the chopping analysis does not know.
     Steps(Vec<Step>),
-    /// A snapshot.
+    /// A snapshot that reads these.
     Looks(Vec<Step>),
 }
 
-/// Draws what threads do.
+/// Draws the transactions of the threads.
 struct Drawing {
     with: With,
     threads: u64,
@@ -61,12 +62,12 @@ impl Drawing {
         HASHED + random.u64(..TOTALS)
     }
 
-    /// The first of two keys that a thread has for its `number`-th transaction.
+    /// Returns the first of the two keys that a thread has for its `number`-th transaction.
     fn entry_of(thread: u64, number: u64) -> u64 {
         JOURNAL + thread * ENTRIES + 2 * number
     }
 
-    /// A key that somebody uses at some time, and perhaps just now.
+    /// Returns a key that some thread uses at some time, perhaps just now.
     fn any_entry(&self, random: &mut Rng, number: u64) -> u64 {
         let last = self.transactions.min(number + 2);
         let number = random.u64(last.saturating_sub(4)..last);
@@ -122,7 +123,7 @@ impl Drawing {
     }
 }
 
-/// Runs one, to its end.
+/// Runs one program to its end.
 fn run(
     store: &dyn Executes,
     with: With,
@@ -176,13 +177,13 @@ fn initial() -> Vec<(u64, i64)> {
 
 const CHECK: &str = "procedures";
 
-/// Runs random procedures, transactions and snapshots, and judges what comes of them.
+/// Runs random procedures, transactions and snapshots, and judges the results.
 ///
 /// # Errors
-/// What is found.
+/// The finding, if there is one.
 ///
 /// # Panics
-/// With [sums](With::Sums), deferred or not, if they are too many.
+/// With [sums](With::Sums), deferred or not, if there are too many transactions.
 pub fn check(
     subject: &Subject,
     mode: Mode,
@@ -193,13 +194,13 @@ pub fn check(
     check_cut(subject, mode, threads, transactions, with, Cut::of_seed(mode.seed()))
 }
 
-/// Likewise, with pieces of one kind.
+/// Like [`check`], with procedures cut in one way.
 ///
 /// # Errors
-/// As [`check`].
+/// As for [`check`].
 ///
 /// # Panics
-/// As [`check`].
+/// As for [`check`].
 pub fn check_cut(
     subject: &Subject,
     mode: Mode,
@@ -210,11 +211,11 @@ pub fn check_cut(
 ) -> Result<(), Finding> {
     let threads = subject.threads(threads);
     let is_small = threads * transactions <= SMALL;
-    assert!(is_small || with == With::Rows, "nobody could judge it");
+    assert!(is_small || with == With::Rows, "too many transactions to try all serial orders");
     let records = with == With::Rows;
     let store = subject.open_procedures(with, records, cut);
     fill(&*store, &initial());
-    // What was there before has version 0.
+    // The initial rows have version 0, so their insertion is not recorded.
     if records {
         drop(store.take_history());
     }
@@ -245,10 +246,10 @@ pub fn check_cut(
     verdict.map_err(|finding| ran.found(finding))
 }
 
-/// Runs with so few transactions are tried in every serial order.
+/// Runs with at most this many transactions are tried in every serial order.
 const SMALL: usize = 9;
 
-/// All rows of accounts and totals, and those that the threads have put into the journal.
+/// Returns all rows of accounts and totals, and those that the threads have put into the journal.
 fn rows(store: &dyn Executes, threads: u64, transactions: u64) -> State {
     let mut found = State::new();
     let read = store.transact(&mut |tx| {
@@ -263,6 +264,6 @@ fn rows(store: &dyn Executes, threads: u64, transactions: u64) -> State {
         found = rows.into_iter().map(|row| (row.key, row)).collect();
         Ok(())
     });
-    read.expect("nothing is in the way");
+    read.expect("no other transaction is running");
     found
 }

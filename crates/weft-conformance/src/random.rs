@@ -1,13 +1,12 @@
-//! Random transactions on few rows, every one recorded, and the checker.
+//! Random transactions on few rows. All of them are recorded, and the checker judges them.
 //!
-//! In small runs the threads are interleaved by the seed at the engine's shared accesses, and both
-//! oracles judge: the checker by the versions that the engine has recorded, and that of
-//! [`crate::oracle`] by what the transactions were shown. In large runs the threads run free, and
-//! the checker judges alone.
+//! In small runs the seed interleaves the threads at the engine's shared accesses, and both oracles judge. The
+//! checker judges by the versions that the engine has recorded, and [`crate::oracle`] by what the transactions
+//! were shown. In large runs the threads run free, and the checker judges alone.
 //!
-//! Where there are readers, some threads do nothing but open snapshots, read and close them, and the
-//! others, too, hold some open while they go on with their transactions. A snapshot is recorded, and
-//! judged, as one transaction of the moment at which it was opened.
+//! If there are readers, some threads only open snapshots, read and close them. The other threads also hold
+//! some snapshots open while they go on with their transactions. A snapshot is recorded, and judged, as one
+//! transaction at the moment when it was opened.
 
 use fastrand::Rng;
 use weft::htm::word::{Ordering, Word};
@@ -19,33 +18,33 @@ use crate::subject::{Begun, Body, Moment, SetsAside, Stop, Store, Subject};
 use crate::threads::{Mode, chaos, expect_end};
 use crate::verdict::{Finding, judge};
 
-/// Rows of the ordered table: about every other key has one at a time.
+/// Keys of the ordered table. About half of them have a row at any time.
 const KEYS: u64 = 8;
-/// Rows of the hash table.
+/// Keys of the hash table.
 const HASHED_KEYS: u64 = 4;
-/// Index groups that rows are in.
+/// Index groups of the rows.
 const GROUPS: u8 = 8;
 
-/// How much a run does.
+/// The size of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// Threads.
+    /// How many threads run transactions.
     pub threads: usize,
-    /// Transactions of each thread.
+    /// How many transactions each thread runs.
     pub transactions: usize,
-    /// Steps of a transaction, at most; 0 for a single one that every protocol knows.
+    /// How many steps a transaction has at most. 0 means a single step that every protocol supports.
     pub steps_max: usize,
-    /// Threads that read snapshots and nothing else. If there are none, nobody opens any.
+    /// How many threads only read snapshots. If 0, no thread opens any.
     pub readers: usize,
 }
 
-/// What a transaction is to do. It does the same when it is run again.
+/// The program of a transaction. It does the same when it is run again.
 struct Program {
     steps: Vec<Step>,
     rolls_back: bool,
 }
 
-/// A value that nobody else writes.
+/// Returns a value that no other transaction writes.
 type Values<'a> = dyn FnMut() -> i64 + 'a;
 
 fn any_step(random: &mut Rng, value: &mut Values<'_>) -> Step {
@@ -65,15 +64,15 @@ fn any_step(random: &mut Rng, value: &mut Values<'_>) -> Step {
         15..=16 => Step::Delete(key),
         17 => Step::Scan(from, to),
         18 => Step::ScanBack(from, to),
-        // Most of them where rows can be split.
+        // Most of them on rows that can be split.
         19 => Step::Add(ordered, random.i64(1..1 << 20)),
         20..=22 => Step::Add(HASHED + key % HASHED_KEYS, random.i64(1..1 << 20)),
         _ => Step::ScanGroup(random.u8(..GROUPS)),
     }
 }
 
-/// A step that also a protocol of single rows knows. (None that replaces a row or inserts it: that
-/// looks twice, and such a protocol answers for the second look only.)
+/// Draws a step that a protocol of single rows also supports. (An upsert is not one: it looks at the row twice,
+/// and such a protocol is correct only for the second look.)
 fn any_single_step(random: &mut Rng, value: &mut Values<'_>) -> Step {
     loop {
         let step = any_step(random, value);
@@ -87,7 +86,7 @@ fn any_single_step(random: &mut Rng, value: &mut Values<'_>) -> Step {
     }
 }
 
-/// A step of a snapshot.
+/// Draws a step of a snapshot.
 fn any_look(random: &mut Rng, steps_max: usize) -> Step {
     loop {
         match any_step(random, &mut || 0) {
@@ -106,7 +105,7 @@ fn program(random: &mut Rng, steps_max: usize, value: &mut Values<'_>) -> Progra
     Program { steps, rolls_back: random.u8(..12) == 0 }
 }
 
-/// Every other row of each table.
+/// Returns the initial rows: every other row of each table.
 fn initial() -> Vec<(u64, i64)> {
     let keys = (0..KEYS).chain(HASHED..HASHED + HASHED_KEYS).step_by(2);
     keys.map(|key| (key, key as i64 + 1)).collect()
@@ -116,7 +115,7 @@ fn fill_one_by_one(store: &dyn Store) {
     initial().into_iter().for_each(|row| fill(store, &[row]));
 }
 
-/// All rows, by a transaction for each.
+/// Returns all rows, read by one transaction for each.
 fn rows_one_by_one(store: &dyn Store) -> State {
     let mut found = State::new();
     for key in (0..KEYS).chain(HASHED..HASHED + HASHED_KEYS) {
@@ -124,12 +123,12 @@ fn rows_one_by_one(store: &dyn Store) -> State {
             found.extend(tx.take(Step::Read(key))?.rows().into_iter().map(|row| (key, row)));
             Ok(())
         });
-        read.expect("nothing is in the way");
+        read.expect("no other transaction is running");
     }
     found
 }
 
-/// Runs one transaction, to its end unless `transact` sets it aside.
+/// Runs one transaction to its end. Returns `None` if `transact` sets it aside.
 fn run_program(
     transact: impl FnOnce(&mut Body<'_>) -> Option<Result<(), Stop>>,
     program: &Program,
@@ -153,18 +152,18 @@ fn run_program(
     Ok(Some(log))
 }
 
-/// The transactions of one thread that were set aside.
+/// The transactions of one thread, some of which were set aside.
 struct Aside<'a> {
     stash: Box<dyn SetsAside + 'a>,
-    /// All that were begun.
+    /// All programs that were begun.
     programs: Vec<Program>,
 }
 
-/// How many transactions a thread sets aside at most.
+/// How many transactions a thread sets aside, at most.
 const ASIDE_MAX: usize = 2;
 
 impl Aside<'_> {
-    /// Runs those that can be run now, and then `program`, if there is one.
+    /// Runs the transactions that were set aside and can run now, and then `program`, if there is one.
     fn turn(
         &mut self,
         program: Option<Program>,
@@ -195,7 +194,7 @@ struct Snapshots<'a> {
     store: &'a dyn Store,
     clock: &'a Word,
     steps_max: usize,
-    /// Of which state they are.
+    /// The state that they show.
     of: Moment,
     open: Vec<(Box<dyn Begun + 'a>, Log)>,
     closed: Vec<Log>,
@@ -205,7 +204,7 @@ struct Snapshots<'a> {
 const OPEN_MAX: usize = 3;
 
 impl Snapshots<'_> {
-    /// Opens one, reads in one that is open, or closes it.
+    /// Opens a snapshot, reads in an open one, or closes one.
     fn turn(&mut self, random: &mut Rng) -> Result<(), Finding> {
         if self.open.is_empty() || self.open.len() < OPEN_MAX && random.u8(..4) == 0 {
             let of = self.of;
@@ -238,7 +237,7 @@ impl Snapshots<'_> {
         self.closed.push(log);
     }
 
-    /// Closes all of them.
+    /// Closes all snapshots.
     fn end(mut self) -> Vec<Log> {
         while !self.open.is_empty() {
             self.close(0);
@@ -249,14 +248,14 @@ impl Snapshots<'_> {
 
 const CHECK: &str = "random history";
 
-/// Runs random transactions and judges what comes of them.
+/// Runs random transactions and judges the results.
 ///
 /// # Errors
-/// What is found.
+/// The finding, if there is one.
 pub fn check(subject: &Subject, mode: Mode, size: Size) -> Result<(), Finding> {
     let store = subject.open_recorded();
     fill_one_by_one(&*store);
-    // What was there before has version 0.
+    // The initial rows have version 0, so their insertion is not recorded.
     drop(store.take_history());
     let clock = Word::new(1);
     let writers = subject.threads(size.threads);
@@ -323,5 +322,5 @@ pub fn check(subject: &Subject, mode: Mode, size: Size) -> Result<(), Finding> {
     verdict.map_err(|finding| ran.found(finding))
 }
 
-/// Runs with so few transactions are tried in every serial order.
+/// Runs with at most this many transactions are tried in every serial order.
 const SMALL: usize = 9;

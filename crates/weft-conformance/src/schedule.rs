@@ -1,17 +1,16 @@
-//! Explicit interleavings: each transaction on a thread of its own, one step at a time, in the
-//! order of a schedule.
+//! Explicit interleavings: each transaction runs on a thread of its own, one step at a time, in the order of a
+//! schedule.
 //!
-//! A protocol may refuse a step, refuse the commit, or make the step wait for another transaction.
-//! A step that waits shows it by spinning on and on while everybody else is idle, which the
-//! interleaving module counts; no clock decides. The schedule then goes on with the other
-//! transactions, and what has waited is heard of when it is answered.
+//! A protocol may refuse a step, refuse the commit, or make the step wait for another transaction. A step that
+//! waits goes on spinning while all others are idle, and the interleaving module counts that; no clock decides.
+//! The schedule then goes on with the other transactions, and takes the answer of the waiting one when it
+//! comes.
 //!
-//! A session may be a snapshot in place of a transaction. Then it has come to its end, as far as real
-//! time goes, when it has been opened: whatever begins later comes after it.
+//! A session may be a snapshot in place of a transaction. With regard to real time, it ends when it has been
+//! opened: what begins later comes after it.
 //!
-//! Whatever the protocol does, two oracles judge what comes of it: that of [`crate::oracle`], by
-//! what the transactions were shown, and the checker, by what the engine has recorded. They must
-//! agree.
+//! Whatever the protocol does, two oracles judge the result: [`crate::oracle`] by what the transactions were
+//! shown, and the checker by what the engine has recorded. They must agree.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
@@ -26,37 +25,36 @@ use crate::step::{Shown, State, Step, state_of};
 use crate::subject::{Moment, Store, Subject};
 use crate::verdict::{Finding, judge};
 
-/// A thread that has waited so often since it was last looked at, with all others idle, waits for
-/// one of them.
+/// If a thread has waited this many times since the last look, with all others idle, it waits for one of them.
 const SPINS_OF_ONE_THAT_WAITS: u64 = 200;
 
-/// If nobody has moved after so many rounds of looking at all that wait, nobody ever will.
+/// If no thread has moved after this many rounds of looking at all that wait, it is a deadlock.
 const ROUNDS_OF_A_DEADLOCK: usize = 100;
 
-/// What came of a schedule.
+/// The results of a schedule.
 #[derive(Debug)]
 pub struct Run {
     /// The transactions, in the order of their numbers.
     pub logs: Vec<Log>,
     /// Whether some step had to wait for another transaction.
     pub somebody_waited: bool,
-    /// The rows in the end.
+    /// The rows at the end.
     pub left: State,
 }
 
 impl Run {
-    /// Which of the transactions committed.
+    /// Returns which of the transactions committed.
     pub fn committed(&self) -> Vec<bool> {
         self.logs.iter().map(|log| log.committed).collect()
     }
 
-    /// Whether the schedule went through as it was written.
+    /// Returns whether the schedule went through as written.
     pub fn went_through(&self) -> bool {
         !self.somebody_waited && !self.committed().contains(&false)
     }
 }
 
-/// The thread of one transaction: takes steps until it commits or aborts.
+/// Runs the thread of one transaction: takes steps until the transaction commits or aborts.
 fn session(store: &dyn Store, steps: &Receiver<Step>, shown: &Sender<Shown>) {
     let mut transaction = None;
     for step in steps {
@@ -88,12 +86,12 @@ fn session(store: &dyn Store, steps: &Receiver<Step>, shown: &Sender<Shown>) {
     }
 }
 
-/// One end of a session, for the director of the schedule.
+/// The director's end of a session.
 struct Line {
     steps: Option<Sender<Step>>,
     shown: Receiver<Shown>,
     spins: SpinCounter,
-    /// Steps sent and not answered, oldest first.
+    /// Steps that were sent and not answered, oldest first.
     open: Vec<Step>,
     log: Log,
     thread: Option<JoinHandle<()>>,
@@ -105,7 +103,7 @@ impl Line {
         let (shown_sender, shown_receiver) = channel();
         let spins = SpinCounter::new();
         let (store, counter) = (Arc::clone(store), spins.clone());
-        // No scope: in a deadlock the threads are left behind, and the test can say so.
+        // Not a scope: in a deadlock the threads are left behind, and the test can report it.
         let thread = std::thread::spawn(move || {
             counter.count(|| session(&*store, &step_receiver, &shown_sender));
         });
@@ -130,7 +128,8 @@ impl Line {
         }
     }
 
-    /// Takes the answers that come, until none is missing (true) or the session waits for another.
+    /// Takes answers as they come. Returns `true` when none is outstanding, `false` when the session waits for
+    /// another.
     fn hear(&mut self, now: usize) -> bool {
         while let Some(&step) = self.open.first() {
             let mut answer = None;
@@ -150,7 +149,7 @@ impl Line {
             };
             self.open.remove(0);
             if shown == Shown::Aborted {
-                // Later steps of an aborted transaction do not happen.
+                // Later steps of an aborted transaction do not take place.
                 self.steps = None;
                 self.open.clear();
             }
@@ -164,8 +163,8 @@ impl Line {
     }
 }
 
-/// Runs a schedule: which transaction takes which step next. A transaction that does not commit on
-/// the schedule is rolled back at its end. The checker's verdict is the second part.
+/// Runs a schedule: which transaction takes which step next. A transaction that does not commit in the schedule
+/// is rolled back at its end. The second part of the result is the checker's verdict.
 fn run(
     subject: &Subject,
     initial: &[(u64, i64)],
@@ -178,12 +177,12 @@ fn run(
     let mut somebody_waited = false;
     for (now, &(number, step)) in schedule.iter().enumerate() {
         lines[number].send(step, now);
-        // The transaction whose turn it is first, and then all that it may have released.
+        // First take the answer of the transaction whose turn it is, and then of all that it may have released.
         somebody_waited |= !lines[number].hear(now);
         hear_all(&mut lines, now);
     }
     for _ in 0..ROUNDS_OF_A_DEADLOCK {
-        // Who has taken all steps without a commit is rolled back, which others may wait for.
+        // A transaction that has taken all its steps without a commit is rolled back. Others may wait for that.
         for line in lines.iter_mut().filter(|line| line.open.is_empty()) {
             line.steps = None;
         }
@@ -211,20 +210,20 @@ fn run(
     Ok((Run { logs, somebody_waited, left }, verdict))
 }
 
-/// Hears everybody who has an answer to give; true if none is missing.
+/// Takes all answers that come. Returns `true` if none is outstanding.
 fn hear_all(lines: &mut [Line], now: usize) -> bool {
     let waiting = lines.iter_mut().map(|line| !line.hear(now)).filter(|&waits| waits);
     waiting.count() == 0
 }
 
-/// All rows of a database; `None` if the reader waits for ever.
+/// Returns all rows of a database, or `None` if the reader waits for ever.
 fn rows_if_nothing_is_locked(store: &Arc<dyn Store>) -> Option<State> {
     let (sender, receiver) = channel();
     let spins = SpinCounter::new();
     let (store, counter) = (Arc::clone(store), spins.clone());
     std::thread::spawn(move || {
         let read = counter.count(|| rows(&*store));
-        // Nobody listens any more if it took for ever.
+        // If it took too long, the receiver no longer exists.
         drop(store);
         let _ = sender.send(read);
     });
@@ -242,14 +241,14 @@ fn rows_if_nothing_is_locked(store: &Arc<dyn Store>) -> Option<State> {
     })
 }
 
-/// Runs a schedule and lets both oracles judge it.
+/// Runs a schedule, and lets both oracles judge it.
 ///
 /// # Errors
-/// What they find; if one finds something and the other does not; and if the transactions wait for
-/// each other for ever.
+/// The findings of the oracles; a finding of one oracle that the other does not have; transactions that wait
+/// for each other for ever.
 ///
 /// # Panics
-/// If a transaction fails for another reason than a conflict.
+/// If a transaction fails for a reason other than a conflict.
 pub fn check(
     subject: &Subject,
     initial: &[(u64, i64)],
@@ -273,43 +272,43 @@ pub fn check(
     }
 }
 
-/// What a schedule is expected to come to.
+/// The expected result of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
-    /// No serial order explains the schedule as it is written, so somebody must abort or wait.
+    /// No serial order explains the schedule as written, so some transaction must abort or wait.
     Anomaly,
-    /// It may go through.
+    /// The schedule may go through.
     Harmless,
-    /// The transactions come one after the other: everybody commits at once.
+    /// The transactions come one after the other, and each commits immediately.
     Serial,
 }
 
 /// A schedule of the suite.
 #[derive(Clone, Debug)]
 pub struct Script {
-    /// What it is called.
+    /// The script's name.
     pub name: &'static str,
-    /// Whether it may go through.
+    /// The expected result.
     pub expected: Expected,
-    /// The rows at first.
+    /// The initial rows.
     pub initial: Vec<(u64, i64)>,
     /// Which transaction takes which step next.
     pub schedule: Vec<(usize, Step)>,
 }
 
 impl Script {
-    /// Whether some session is a snapshot.
+    /// Returns whether some session is a snapshot.
     pub fn opens_snapshots(&self) -> bool {
         self.schedule.iter().any(|(_, step)| *step == Step::Snapshot)
     }
 
-    /// Runs it.
+    /// Runs the script.
     ///
     /// # Errors
-    /// What the oracles find; if an anomaly went through, or a serial execution did not.
+    /// The findings of the oracles; an anomaly that went through, or a serial execution that did not.
     ///
     /// # Panics
-    /// As [`check`].
+    /// As for [`check`].
     pub fn check(&self, subject: &Subject) -> Result<Run, Finding> {
         assert!(subject.has_snapshots || !self.opens_snapshots(), "{}", self.name);
         let run = check(subject, &self.initial, &self.schedule).map_err(|mut finding| {

@@ -1,10 +1,9 @@
-//! The schedules of the suite, by the phenomenon that each would show: every line of the test plan's
-//! table, Adya's phenomena, and the cases of Hermitage (M. Kleppmann's collection of them, whose
-//! names are in brackets), each on the ordered table, the hash table or both, by keys, scans and
-//! index look-ups.
+//! The schedules of the suite, by the phenomenon that each would show. They cover every line of the test plan's
+//! table, Adya's phenomena, and the cases of Hermitage (M. Kleppmann's collection, whose names are in
+//! brackets). Each runs on the ordered table, the hash table or both, by keys, scans and index look-ups.
 //!
-//! `x` and `y` stand for rows, `0` for the first transaction, `1` for the second, and so on. At
-//! first both rows have the value 0.
+//! `x` and `y` are rows, `0` is the first transaction, `1` the second, and so on. At first both rows have the
+//! value 0.
 
 use crate::schedule::{Expected, Script};
 use crate::step::{HASHED, Step};
@@ -15,15 +14,15 @@ use Step::{
 
 /// A row of the ordered table.
 pub const X: u64 = 10;
-/// Another.
+/// Another row of the ordered table.
 pub const Y: u64 = 20;
 /// A row of the hash table.
 pub const HX: u64 = HASHED;
-/// Another.
+/// Another row of the hash table.
 pub const HY: u64 = HASHED + 1;
 /// A key of the ordered table with no row at first, in group 1.
 pub const NEW: u64 = 31;
-/// Another.
+/// Another such key.
 pub const NEWER: u64 = 41;
 
 /// Pairs of rows in every combination of tables.
@@ -46,12 +45,12 @@ fn serial(name: &'static str, schedule: &[(usize, Step)]) -> Script {
     Script { expected: Expected::Serial, ..anomaly(name, schedule) }
 }
 
-/// All of them.
+/// Returns all scripts.
 pub fn all() -> Vec<Script> {
     [writes(), skews(), phantoms(), absences(), real_time(), refusals(), snapshots()].concat()
 }
 
-/// What goes wrong between writers: G0, G1a, G1b, G1c, OTV, P4.
+/// Returns the anomalies between writers: G0, G1a, G1b, G1c, OTV, P4.
 pub fn writes() -> Vec<Script> {
     let mut scripts = Vec::new();
     for (x, y) in PAIRS {
@@ -159,7 +158,7 @@ pub fn writes() -> Vec<Script> {
     scripts
 }
 
-/// What goes wrong between readers and writers of single rows: G-single, G2-item and their like.
+/// Returns the anomalies between readers and writers of single rows: G-single, G2-item and similar ones.
 pub fn skews() -> Vec<Script> {
     let mut scripts = Vec::new();
     for (x, y) in PAIRS {
@@ -259,7 +258,7 @@ pub fn skews() -> Vec<Script> {
     scripts
 }
 
-/// What goes wrong between scans and those who insert, delete and move: PMP, G2.
+/// Returns the anomalies between scans and transactions that insert, delete and move: PMP, G2.
 pub fn phantoms() -> Vec<Script> {
     let mut scripts = Vec::new();
     for scan in [Scan(0, 99), ScanBack(0, 99), ScanGroup(1), Scan(30, 50)] {
@@ -270,7 +269,7 @@ pub fn phantoms() -> Vec<Script> {
         scripts.push(Script {
             initial: vec![(NEW, 0)],
             ..anomaly(
-                "PMP of a row that goes [pmp-write]",
+                "PMP of a row that is deleted [pmp-write]",
                 &[(0, scan), (1, Delete(NEW)), (1, Commit), (0, scan), (0, Commit)],
             )
         });
@@ -285,7 +284,7 @@ pub fn phantoms() -> Vec<Script> {
                 (1, Commit),
             ],
         ));
-        // The second inserts between the first one's scan and its own insertion.
+        // The second transaction inserts between the first one's scan and its own insertion.
         scripts.push(anomaly(
             "G2 phantom write skew, one after the other",
             &[
@@ -321,17 +320,17 @@ pub fn phantoms() -> Vec<Script> {
     scripts
 }
 
-/// The scanner fills the scanned leaf until it splits, and goes on in its right half; then another
+/// The scanner fills the scanned leaf until it splits, and goes on in the right half. Then another transaction
 /// inserts there.
 fn split() -> Script {
-    // Rising keys, and more of them than a leaf holds.
+    // Ascending keys, and more of them than a leaf holds.
     let mut schedule = vec![(0, Scan(100, 500)), (1, Read(Y))];
     schedule.extend((100..250).map(|key| (0, Insert(key, 1))));
     schedule.extend([(1, Insert(499, 1)), (1, Commit), (0, Write(Y, 1)), (0, Commit)]);
     anomaly("G2 phantom write skew in the right half of a split", &schedule)
 }
 
-/// What goes wrong with keys that are absent.
+/// Returns the anomalies with absent keys.
 pub fn absences() -> Vec<Script> {
     let mut scripts = Vec::new();
     for (key, read) in [(NEW, Read(NEW)), (NEW, ReadByBadge(NEW)), (HX + 5, Read(HX + 5))] {
@@ -370,7 +369,7 @@ pub fn absences() -> Vec<Script> {
                 (0, Commit),
             ],
         ));
-        // The key is absent in a record that is there.
+        // The key is absent, but its record still exists.
         scripts.push(anomaly(
             "a deleted key appears again",
             &[
@@ -386,19 +385,19 @@ pub fn absences() -> Vec<Script> {
     }
     for key in [NEW, HX + 5] {
         scripts.push(anomaly(
-            "of two that insert a key one wins",
+            "two insert a key and one wins",
             &[(0, Insert(key, 1)), (1, Insert(key, 2)), (0, Commit), (1, Read(key)), (1, Commit)],
         ));
-        // The one who came first gives up: its session ends without a commit.
+        // The first transaction gives up: its session ends without a commit.
         scripts.push(harmless(
-            "of two that insert a key the first gives up",
+            "two insert a key and the first gives up",
             &[(0, Insert(key, 1)), (1, Insert(key, 2)), (1, Commit)],
         ));
     }
     scripts
 }
 
-/// What goes wrong in real time: stale reads.
+/// Returns the anomalies in real time: stale reads.
 pub fn real_time() -> Vec<Script> {
     let mut scripts = Vec::new();
     for x in [X, HX] {
@@ -407,7 +406,7 @@ pub fn real_time() -> Vec<Script> {
             &[(0, Write(x, 1)), (0, Commit), (1, Read(x)), (1, Commit)],
         ));
         scripts.push(serial(
-            "stale: many that completed, one after the other",
+            "stale: several transactions, one after the other",
             &[
                 (0, Write(x, 1)),
                 (0, Commit),
@@ -449,8 +448,8 @@ pub fn real_time() -> Vec<Script> {
     scripts
 }
 
-/// Operations that come to nothing have read all the same, and what the transaction does then
-/// rests on it.
+/// Returns the anomalies with refused operations. An operation that changes nothing has still read, and what
+/// the transaction does next depends on it.
 pub fn refusals() -> Vec<Script> {
     vec![
         anomaly(
@@ -489,12 +488,12 @@ pub fn refusals() -> Vec<Script> {
     ]
 }
 
-/// What snapshots show, and what they must not: each is a session of its own, which never waits.
+/// Returns scripts of what snapshots must show and must not show. Each snapshot is a session of its own, which
+/// never waits.
 pub fn snapshots() -> Vec<Script> {
     let mut scripts = Vec::new();
     for (x, y) in PAIRS {
-        // A. Fekete, E. O'Neil and P. O'Neil, SIGMOD Record 2004: the two writers alone would be
-        // serializable.
+        // A. Fekete, E. O'Neil and P. O'Neil, SIGMOD Record 2004: the two writers alone would be serializable.
         scripts.push(anomaly(
             "read-only anomaly of a snapshot",
             &[
@@ -529,7 +528,7 @@ pub fn snapshots() -> Vec<Script> {
                 (2, Commit),
             ],
         ));
-        // Under some protocols the writer has to give way to the snapshot.
+        // Under some protocols the writer must give way to the snapshot.
         scripts.push(harmless(
             "a snapshot in the middle of a transaction",
             &[
@@ -613,7 +612,7 @@ pub fn snapshots() -> Vec<Script> {
         for &look in looks {
             schedule.extend([0, 2, 4, 6].map(|snapshot| (snapshot, look)));
         }
-        // One that is closed takes nothing from the others.
+        // Closing one snapshot must not affect the others.
         schedule.push((2, Commit));
         schedule.extend([0, 4, 6].map(|snapshot| (snapshot, looks[0])));
         schedule.push((0, Commit));

@@ -1,5 +1,5 @@
-//! One long transaction among many short ones that write what it reads, for as long as it takes:
-//! it gets through.
+//! Starvation: one long transaction among many short ones that write what it reads. The short ones run as long
+//! as it takes, and it must get through.
 
 use weft::htm::word::{Ordering, Word};
 
@@ -12,7 +12,7 @@ use crate::verdict::Finding;
 const CHECK: &str = "starvation";
 const ROWS: u64 = 12;
 
-/// Adds up all rows, twice, and writes the sum into half of them.
+/// Adds up all rows, twice, and writes the sum into some of them.
 fn long(tx: &dyn Steps) -> Result<(), Stop> {
     let mut sum = 0;
     for key in (0..ROWS).chain(HASHED..HASHED + ROWS) {
@@ -40,16 +40,16 @@ fn short(store: &dyn Store, random: &mut fastrand::Rng) -> Result<(), Finding> {
     expect_end(CHECK, end)
 }
 
-/// Thread 0 runs long transactions, the others short ones until it has done.
+/// Runs long transactions on thread 0, and short ones on the others until thread 0 has finished.
 ///
 /// # Errors
-/// What is found: above all, that a transaction gave up after thousands of attempts.
+/// The finding, if there is one: above all a transaction that gave up after thousands of attempts.
 pub fn check(subject: &Subject, mode: Mode, threads: usize, longs: usize) -> Result<(), Finding> {
     let store = subject.open();
     let initial: Vec<_> = (0..ROWS).chain(HASHED..HASHED + ROWS).map(|key| (key, 1)).collect();
     fill(&*store, &initial);
     let done = Word::new(0);
-    // The others run until the long ones have ended.
+    // The other threads run until the long transactions have ended.
     let ran = mode.on_threads(CHECK, subject.threads(threads), 10 * longs, |thread, random| {
         if thread > 0 {
             while done.load(Ordering::Acquire) == 0 {
@@ -58,7 +58,7 @@ pub fn check(subject: &Subject, mode: Mode, threads: usize, longs: usize) -> Res
             return Ok(0);
         }
         let result = (0..longs).try_for_each(|_| expect_end(CHECK, store.transact(&mut long)));
-        // Also after a failure, or the others would go on for ever.
+        // Also after a failure, because the others would otherwise go on for ever.
         done.store(1, Ordering::Release);
         result.map(|()| longs)
     })?;

@@ -1,8 +1,8 @@
-//! The steps of which all transactions here are made, and what they do in a serial execution.
+//! The steps of all transactions in this crate, and their effects in a serial execution.
 
 use std::collections::BTreeMap;
 
-/// Keys of the hash table begin here; smaller ones belong to the ordered table.
+/// The first key of the hash table. Smaller keys belong to the ordered table.
 pub const HASHED: u64 = 1000;
 
 /// A step of a transaction.
@@ -10,39 +10,39 @@ pub const HASHED: u64 = 1000;
 pub enum Step {
     /// Reads a row.
     Read(u64),
-    /// Looks for a row of the ordered table in its unique index.
+    /// Looks up a row of the ordered table in its unique index.
     ReadByBadge(u64),
     /// Sets a row's value, by an update.
     Write(u64, i64),
-    /// Adds to the value of a row of the ordered table; nothing happens (and the transaction goes
-    /// on) if it would fall below 0.
+    /// Adds to the value of a row of the ordered table. If the value would fall below 0, nothing happens, and
+    /// the transaction goes on.
     AddIfNotNegative(u64, i64),
-    /// Adds to the value of a row, by a commutative operation; nothing happens (and the transaction goes
-    /// on) if the row is not there.
+    /// Adds to the value of a row, by a commutative operation. If the row does not exist, nothing happens, and
+    /// the transaction goes on.
     Add(u64, i64),
-    /// Puts a row of the ordered table into another group, which is another place in its index.
+    /// Moves a row of the ordered table into another group, and so to another place in its index.
     Move(u64, u8),
-    /// Inserts a row; one that is there already is left as it is. In the ordered table its group
-    /// is the last digit of the key.
+    /// Inserts a row. An existing row is left unchanged. In the ordered table a row's group is the last digit
+    /// of its key.
     Insert(u64, i64),
-    /// Inserts a row, or replaces the one that is there.
+    /// Inserts a row, or replaces the existing one.
     Upsert(u64, i64),
     /// Deletes a row.
     Delete(u64),
-    /// Reads the rows of the ordered table with keys of at least, and below.
+    /// Reads the rows of the ordered table with keys from the first up to but excluding the second.
     Scan(u64, u64),
-    /// The same from the greatest key to the least. (What it shows is turned round.)
+    /// The same, from the greatest key to the least. (What it shows is reversed.)
     ScanBack(u64, u64),
-    /// Reads the rows of a group, by the index.
+    /// Reads the rows of a group, through the index.
     ScanGroup(u8),
-    /// Opens a snapshot of what is committed now. It takes the place of the transaction: this is the
-    /// first step, the others only read, and all of them see what was there at this one.
+    /// Opens a snapshot of what is committed now, in place of a transaction. This is the first step. The others
+    /// only read, and all of them see what existed at this one.
     Snapshot,
-    /// Commits. (Closes a snapshot.)
+    /// Commits. (For a snapshot: closes it.)
     Commit,
 }
 
-/// What a transaction got to see of a row.
+/// What a transaction saw of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Row {
     /// Its key.
@@ -54,7 +54,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// A row as it is inserted.
+    /// Returns a row as it is inserted.
     pub fn new(key: u64, value: i64) -> Self {
         Row { key, value, group: if key < HASHED { (key % 10) as u8 } else { 0 } }
     }
@@ -63,11 +63,11 @@ impl Row {
 /// What a step showed to its transaction.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Shown {
-    /// Rows, in the order of their keys (of a group, which all rows then have, too).
+    /// Rows, in the order of their keys. (Also for a group, because all its rows have the same group.)
     Rows(Vec<Row>),
-    /// Whether there was anything to be done.
+    /// Whether the step changed anything.
     Happened(bool),
-    /// That the transaction cannot go on.
+    /// The transaction cannot go on.
     Aborted,
 }
 
@@ -78,10 +78,10 @@ impl Shown {
         }
     }
 
-    /// The rows.
+    /// Returns the rows.
     ///
     /// # Panics
-    /// If the step was none that shows rows.
+    /// If the step does not show rows.
     pub fn rows(self) -> Vec<Row> {
         match self {
             Shown::Rows(rows) => rows,
@@ -93,12 +93,12 @@ impl Shown {
 /// The rows of a database.
 pub type State = BTreeMap<u64, Row>;
 
-/// The state of a database that was filled with these keys and values.
+/// Returns the state of a database that was filled with these keys and values.
 pub fn state_of(rows: &[(u64, i64)]) -> State {
     rows.iter().map(|&(key, value)| (key, Row::new(key, value))).collect()
 }
 
-/// What a step shows in a serial execution, and does.
+/// Makes a step's change in a serial execution, and returns what the step shows.
 pub fn replay(state: &mut State, step: Step) -> Shown {
     let change = |row: Option<&mut Row>, change: &dyn Fn(&mut Row)| {
         Shown::Happened(row.map(change).is_some())

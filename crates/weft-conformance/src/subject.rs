@@ -1,7 +1,7 @@
-//! What is tested: a database under some protocol, behind a face that hides the protocol's type.
+//! Subjects of the tests: a database under some protocol, behind an interface that hides the protocol's type.
 //!
-//! The checks of this crate are written once, against [`Store`] and [`Steps`]. What has to be
-//! compiled for each protocol, and for each way in which the canary is wrong, is only this file.
+//! The checks of this crate are written once, against [`Store`] and [`Steps`]. Only this file is compiled for
+//! each protocol and for each mutation of the canary.
 
 mod calls;
 
@@ -68,59 +68,59 @@ struct Plain {
     value: i64,
 }
 
-/// A protocol to be tested.
+/// A protocol to test.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject {
     /// Its name.
     pub name: &'static str,
-    /// How many threads it bears.
+    /// How many threads it supports.
     pub threads_max: usize,
-    /// Whether it only makes single operations on single rows atomic. Then its tables have no
-    /// secondary indexes, and a transaction takes one step.
+    /// Whether it only makes single operations on single rows atomic. Then its tables have no secondary
+    /// indexes, and each transaction has one step.
     pub single_key: bool,
-    /// Whether it has snapshots: some canaries have none.
+    /// Whether it has snapshots: some canaries do not.
     pub has_snapshots: bool,
-    /// What a canary does wrong.
+    /// The mutation of a canary.
     mutation: Mutation,
-    /// The name of the way in which regions run; empty on a machine with only one.
+    /// The name of the way in which regions run. Empty on a machine with only one way.
     pub regions: &'static str,
     htm: (Choice, RetryPolicy),
     open: fn(Opening) -> Box<dyn Store>,
     open_procedures: fn(Opening, With) -> Box<dyn Executes>,
-    /// What a protocol with procedures in pieces does wrong.
+    /// The flaw of a protocol with procedures in pieces.
     flaw: Option<Flaw>,
 }
 
 /// How a store is opened.
 #[derive(Clone, Copy, Debug)]
 struct Opening {
-    /// Whether everything is recorded.
+    /// Whether the history is recorded.
     records: bool,
     htm: (Choice, RetryPolicy),
     cut: Cut,
     flaw: Option<Flaw>,
 }
 
-/// What becomes of the pieces of procedures.
+/// How procedures are cut into pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// Those that meet nobody join their neighbours.
+    /// Pieces that conflict with no other transaction join their neighbours.
     Joined,
-    /// Each commits by itself.
+    /// Each piece commits separately.
     Finest,
-    /// Likewise, as a region if it can be one.
+    /// Each piece commits separately, as a region if it can be one.
     Regions,
 }
 
 impl Cut {
-    /// One for each seed.
+    /// Returns one of them for each seed.
     pub fn of_seed(seed: u64) -> Cut {
         [Cut::Finest, Cut::Joined, Cut::Regions][(seed % 3) as usize]
     }
 }
 
 impl Subject {
-    /// The subject for a protocol.
+    /// Makes the subject for a protocol.
     fn of<P: Protocol>() -> Self {
         let open = if P::SINGLE_KEY { open_plain::<P> } else { open::<P> };
         Subject {
@@ -137,12 +137,12 @@ impl Subject {
         }
     }
 
-    /// The same protocol, tested with single steps.
+    /// Makes the subject for a protocol, to be tested with single steps.
     fn of_single_steps<P: Protocol>() -> Self {
         Subject { open: open_plain::<P>, single_key: true, ..Self::of::<P>() }
     }
 
-    /// Every protocol of the engine's list that runs transactions of several rows.
+    /// Returns every protocol of the engine's list that runs transactions of several rows.
     pub fn all() -> Vec<Self> {
         let listed = |name| {
             weft_protocols::with_protocol!(name, |P| Subject::of::<P>()).expect("a listed name")
@@ -151,8 +151,8 @@ impl Subject {
         subjects.flat_map(Subject::with_all_regions).collect()
     }
 
-    /// Every protocol of the list, for transactions of a single step on tables without secondary
-    /// indexes. This is all that some of them know.
+    /// Returns every protocol of the list, for transactions of a single step on tables without secondary
+    /// indexes. Some protocols support nothing else.
     pub fn all_for_single_steps() -> Vec<Self> {
         let listed = |name| {
             weft_protocols::with_protocol!(name, |P| Subject::of_single_steps::<P>())
@@ -161,7 +161,7 @@ impl Subject {
         chosen_names().map(listed).flat_map(Subject::with_all_regions).collect()
     }
 
-    /// Likewise with regions run in each way that the machine knows.
+    /// Returns the subject with regions run in each way of the machine.
     fn with_all_regions(self) -> impl Iterator<Item = Self> {
         let each = REGIONS.iter();
         each.map(move |&(regions, choice, policy)| Subject {
@@ -171,21 +171,21 @@ impl Subject {
         })
     }
 
-    /// The canary that is wrong in this way.
+    /// Returns the canary with this mutation.
     pub fn canary(mutation: Mutation) -> Self {
         let has_snapshots = mutation.has_snapshots();
         Subject { name: mutation.name(), mutation, has_snapshots, ..Self::of::<Canary>() }
     }
 
-    /// The protocol that commits procedures in pieces, wrong in this way.
+    /// Returns the protocol that commits procedures in pieces, with this flaw.
     pub fn flawed(flaw: Flaw) -> Self {
         Subject { flaw: Some(flaw), ..Self::of::<DbxTc>() }
     }
 
-    /// The protocol of this name, with regions run in the way of this name.
+    /// Returns the protocol of this name, with regions run in the way of this name.
     ///
     /// # Panics
-    /// There is none.
+    /// If there is no such protocol or way.
     pub fn named(name: &str, regions: &str) -> Self {
         let of = |name| {
             weft_protocols::with_protocol!(name, |P| Subject::of::<P>()).expect("a protocol's name")
@@ -194,17 +194,17 @@ impl Subject {
         each.find(|subject| subject.regions == regions).expect("a way in which regions run")
     }
 
-    /// Those of them that run several threads at a time.
+    /// Returns the protocols that run several threads at a time.
     pub fn concurrent() -> Vec<Self> {
         Self::all().into_iter().filter(|subject| subject.threads_max > 1).collect()
     }
 
-    /// As many threads as are wanted, or as the protocol bears.
+    /// Returns `wanted` threads, or as many as the protocol supports.
     pub fn threads(&self, wanted: usize) -> usize {
         wanted.min(self.threads_max)
     }
 
-    /// Opens a database that records what happens.
+    /// Opens a database that records its history.
     pub fn open_recorded(&self) -> Box<dyn Store> {
         self.mutation.chosen_for(|| (self.open)(self.opening(true)))
     }
@@ -231,7 +231,8 @@ impl fmt::Display for Subject {
     }
 }
 
-/// The engine's list, or what the environment variable `WEFT_PROTOCOLS` chooses of it.
+/// Returns the names of the engine's list, or those among them that the environment variable `WEFT_PROTOCOLS`
+/// chooses.
 fn chosen_names() -> impl Iterator<Item = &'static str> {
     let chosen = std::env::var("WEFT_PROTOCOLS").ok();
     let names = weft_protocols::NAMES.iter().copied();
@@ -240,7 +241,7 @@ fn chosen_names() -> impl Iterator<Item = &'static str> {
     })
 }
 
-/// Names the subject that a failed test was at.
+/// Prints the subject when a test fails.
 #[derive(Debug)]
 pub struct Named(pub Subject);
 
@@ -255,11 +256,11 @@ impl Drop for Named {
 /// Why a transaction's body ended without a commit.
 #[derive(Debug)]
 pub enum Stop {
-    /// It was to be rolled back.
+    /// It asked to be rolled back.
     RollBack,
     /// It saw what no transaction may see.
     Broken(String),
-    /// The engine said so.
+    /// The engine returned an error.
     Engine(Error),
 }
 
@@ -269,26 +270,26 @@ impl From<Error> for Stop {
     }
 }
 
-/// A body of a transaction, to be run again after conflicts.
+/// The body of a transaction, which is run again after conflicts.
 pub type Body<'a> = dyn FnMut(&dyn Steps) -> Result<(), Stop> + 'a;
 
-/// Of which state a snapshot is opened.
+/// Which state a snapshot shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// The present: all that had been committed when it was opened is in it.
+    /// The present state: it includes everything that was committed when the snapshot was opened.
     Now,
-    /// One that others may have read, too.
+    /// A recent state, which other snapshots may share.
     Recent,
 }
 
 impl Moment {
-    /// One of the two.
+    /// Returns one of the two at random.
     pub fn any(random: &mut fastrand::Rng) -> Moment {
         if random.bool() { Moment::Now } else { Moment::Recent }
     }
 
-    /// When a snapshot began, which was opened after `opened` on the clock of the run: one of a recent state may
-    /// have to come before what had ended by then.
+    /// Returns when a snapshot began that was opened after `opened`, on the clock of the run. A snapshot of a
+    /// recent state may have to come before transactions that had ended by then.
     pub fn began(self, opened: usize) -> usize {
         match self {
             Moment::Now => opened,
@@ -299,45 +300,45 @@ impl Moment {
 
 /// A database.
 pub trait Store: Send + Sync {
-    /// Begins a transaction of which the caller takes care.
+    /// Begins a transaction that the caller runs and commits.
     fn begin(&self) -> Box<dyn Begun + '_>;
 
-    /// Opens a snapshot of the present state, or of a [recent](Database::open_recent_snapshot) one, to whose end
-    /// `commit` closes it. It takes steps that only read.
+    /// Opens a snapshot of the present state, or of a [recent](Database::open_recent_snapshot) one. It takes
+    /// only steps that read. `commit` closes it.
     fn open_snapshot(&self, of: Moment) -> Box<dyn Begun + '_>;
 
     /// Runs a transaction until it commits.
     ///
     /// # Errors
-    /// What `body` returned; and if it met too many conflicts in a row.
+    /// The error of `body`, or too many conflicts in a row.
     fn transact(&self, body: &mut Body<'_>) -> Result<(), Stop>;
 
-    /// A stash for the numbers of transactions, of as many as `capacity`; `None` if the protocol sets
-    /// none aside.
+    /// Returns a stash for the numbers of at most `capacity` transactions. `None` if the protocol never sets
+    /// transactions aside.
     fn stash(&self, capacity: usize) -> Option<Box<dyn SetsAside + '_>>;
 
-    /// What has happened so far. Nothing is running.
+    /// Returns the history so far. Nothing may be running.
     fn take_history(&self) -> History;
 }
 
 /// The stash of one thread: see [`weft::Stash`].
 pub trait SetsAside {
-    /// Runs a transaction until it commits; `None` if it was set aside, as this number.
+    /// Runs a transaction until it commits. Returns `None` if it was set aside under this number.
     fn transact(&mut self, number: usize, body: &mut Body<'_>) -> Option<Result<(), Stop>>;
 
-    /// The number of one that was set aside, and can be run now.
+    /// Returns the number of a transaction that was set aside and can run now.
     fn take_due(&mut self) -> Option<usize>;
 
-    /// Waits until there is one, or none is set aside; whether one is.
+    /// Waits until a transaction can run, or none is set aside. Returns whether one can run.
     fn wait(&self) -> bool;
 }
 
-/// A transaction, to its body.
+/// A transaction or snapshot, as its body sees it.
 pub trait Steps {
     /// Takes a step.
     ///
     /// # Errors
-    /// Conflicts, and what the step does not expect.
+    /// Conflicts, and errors that the step does not expect.
     fn take(&self, step: Step) -> Result<Shown, Error>;
 }
 
@@ -350,7 +351,8 @@ pub trait Begun: Steps {
     fn commit(self: Box<Self>) -> Result<(), Error>;
 }
 
-/// No transaction is aborted as often as this: the engine promises that every one gets through.
+/// How many retries a transaction gets. None needs that many: the engine promises that every transaction gets
+/// through.
 const RETRIES_MAX: u32 = 2000;
 
 struct Tables {
@@ -364,13 +366,13 @@ struct PlainTables {
     hashed: Table<Hashed>,
 }
 
-/// What takes steps under a protocol.
+/// Tables on which transactions take steps.
 trait Takes<P: Protocol>: Looks {
     fn take(&self, tx: &Transaction<'_, P>, step: Step) -> Result<Shown, Error>;
 }
 
 trait Looks: Send + Sync {
-    /// What a snapshot shows.
+    /// Takes a step of a snapshot.
     fn look(&self, snapshot: &Snapshot, step: Step) -> Result<Shown, Error>;
 }
 
@@ -601,7 +603,7 @@ impl<P: Protocol> Takes<P> for Tables {
                 all(tx.prefix_by(&self.ordered, Ordered::GROUP, &group), row)?
             }
             Step::Snapshot | Step::Commit => {
-                unreachable!("who has begun the transaction begins and commits it")
+                unreachable!("sessions handle these steps themselves")
             }
         })
     }
@@ -630,7 +632,7 @@ impl Looks for Tables {
 }
 
 impl Tables {
-    /// Updates a row of the ordered table, unless that breaks its constraint.
+    /// Updates a row of the ordered table, unless that violates its constraint.
     fn change<P: Protocol>(
         &self,
         tx: &Transaction<'_, P>,

@@ -1,4 +1,4 @@
-//! How the threads of a check run: interleaved by a seed, one at a time, or free; and on which machine.
+//! Threads of a check: interleaved by a seed, one at a time, or free, on either machine.
 
 use fastrand::Rng;
 
@@ -10,33 +10,33 @@ use crate::verdict::Finding;
 /// How threads run.
 #[derive(Clone, Copy, Debug)]
 pub enum Mode {
-    /// One at a time, switched at shared accesses as the seed says; the same seed is the same run.
+    /// One at a time, switched at shared accesses as the seed decides. The same seed is the same run.
     Interleaved(u64),
-    /// Likewise, but switched at random only, so that every thread gets on: for threads that go on
-    /// until another has done something.
+    /// Also interleaved, but switched only at random, so that every thread makes progress. For threads that go
+    /// on until another has done something.
     Fair(u64),
-    /// As the machine lets them, with inputs from a seed. (The simulated machine lets them by virtual
-    /// time, and so always in the same way.)
+    /// Free, with inputs from a seed. (The simulated machine runs them by virtual time, and so always in the
+    /// same way.)
     Free(u64),
 }
 
 impl Mode {
-    /// The seed.
+    /// Returns the seed.
     pub fn seed(self) -> u64 {
         match self {
             Mode::Interleaved(seed) | Mode::Fair(seed) | Mode::Free(seed) => seed,
         }
     }
 
-    /// The generator of one thread.
+    /// Returns the random numbers of one thread.
     pub fn random(self, thread: usize) -> Rng {
         Rng::with_seed(self.seed().wrapping_add((thread as u64) << 48))
     }
 
-    /// Runs `body` on so many threads at once; each runs about so many transactions.
+    /// Runs `body` on `threads` threads at a time. Each runs about `transactions` transactions.
     ///
     /// # Errors
-    /// What a body finds; and a panic, of a body or because all wait for each other for ever.
+    /// The finding of a body; or a panic, of a body or because all threads wait for each other for ever.
     pub fn on_threads<R: Send>(
         self,
         check: &'static str,
@@ -46,7 +46,7 @@ impl Mode {
     ) -> Result<Ran<R>, Finding> {
         let body = &body;
         let bodies = (0..threads).map(|thread| move || body(thread, &mut self.random(thread)));
-        // A transaction of this crate comes to about a hundred shared accesses.
+        // A transaction of this crate makes about a hundred shared accesses.
         let points_expected = 100 * (threads * transactions) as u64;
         let (results, schedule) = machine::run(self, points_expected, bodies.collect());
         let results = match results {
@@ -59,7 +59,7 @@ impl Mode {
     }
 }
 
-/// What came of a run.
+/// The results of a run.
 #[derive(Debug)]
 pub struct Ran<R> {
     /// What the threads returned, in their order.
@@ -69,24 +69,24 @@ pub struct Ran<R> {
 }
 
 impl<R> Ran<R> {
-    /// Notes in a finding how to repeat the run.
+    /// Adds to a finding how to repeat the run.
     pub fn found(&self, finding: Finding) -> Finding {
         Finding { seed: Some(self.seed), schedule: self.schedule.to_string(), ..finding }
     }
 }
 
-/// Now and then lets another thread run, in the middle of a transaction of a free run. (An
-/// interleaved one is switched anyway.)
+/// Yields to other threads now and then, in the middle of a transaction of a free run. (An interleaved run
+/// switches anyway.)
 pub fn chaos(random: &mut Rng) {
     if machine::runs_free() && random.u8(..4) == 0 {
         std::thread::yield_now();
     }
 }
 
-/// What a transaction's end means to a check: a rollback of its own is none of its concerns.
+/// Returns the finding that a transaction's end means. A rollback that the body asked for is not one.
 ///
 /// # Errors
-/// Everything else.
+/// A finding for every other error.
 pub fn expect_end(check: &'static str, end: Result<(), Stop>) -> Result<(), Finding> {
     match end {
         Ok(()) | Err(Stop::RollBack) => Ok(()),
@@ -95,18 +95,18 @@ pub fn expect_end(check: &'static str, end: Result<(), Stop>) -> Result<(), Find
     }
 }
 
-/// How many seeds to run where so many are usual: `WEFT_STRESS` times as many; and on a machine on which
-/// runs take long, a part of them.
+/// Returns how many seeds to run if `usual` are usual: `WEFT_STRESS` times as many, and only a part of them on
+/// a machine on which runs take long.
 ///
 /// # Panics
-/// If the variable is no number.
+/// If the variable is not a number.
 pub fn seeds(usual: u64) -> u64 {
     let given = std::env::var("WEFT_STRESS").ok();
     let factor = given.map_or(1, |factor| factor.parse().expect("WEFT_STRESS is a number"));
     (usual * factor).div_ceil(machine::SEEDS_PER_RUN)
 }
 
-/// How many transactions each thread of a free run makes where so many are usual.
+/// Returns how many transactions each thread of a free run makes if `usual` are usual.
 pub const fn free_transactions(usual: usize) -> usize {
     usual / machine::FREE_RUN_DIVISOR
 }

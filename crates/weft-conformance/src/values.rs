@@ -1,11 +1,10 @@
-//! Histories whose versions are read off the values: an oracle that does not need the engine's
-//! recorder.
+//! Histories whose versions follow from the values. This oracle does not need the engine's recorder.
 //!
-//! Every write here has read what it replaces, and writes a value that nobody else writes. So the
-//! values of a row form a chain, from which the order of its versions follows, whatever the engine
-//! believes (the idea of the list-append histories of Kingsbury and Alvaro's Elle, VLDB 2020). If
-//! two writes have read the same value, one of them is lost; and what was read of several rows goes
-//! through the checker, with the positions in the chains for versions.
+//! Every write here has read what it replaces, and writes a value that no other transaction writes. So the
+//! values of a row form a chain, which gives the order of its versions, whatever the engine believes. (This is
+//! the idea of the list-append histories of Kingsbury and Alvaro's Elle, VLDB 2020.) If two writes have read
+//! the same value, one of them is lost. What was read of several rows goes through the checker, with positions
+//! in the chains as versions.
 
 use std::collections::HashMap;
 
@@ -27,7 +26,7 @@ const ROWS: u64 = 4;
 #[derive(Clone, Copy, Debug)]
 enum Operation {
     Saw(u64, i64),
-    /// Key, the value that it has read, the value written.
+    /// The key, the value that was read, and the value that was written.
     Replaced(u64, i64, i64),
 }
 
@@ -90,10 +89,10 @@ fn act(
     }
 }
 
-/// Runs transactions of which each writes values of its own, and judges by the values.
+/// Runs transactions that each write values of their own, and judges by the values.
 ///
 /// # Errors
-/// What is found.
+/// The finding, if there is one.
 pub fn check(
     subject: &Subject,
     mode: Mode,
@@ -122,7 +121,7 @@ pub fn check(
     judge(&committed, &last).map_err(|finding| ran.found(finding))
 }
 
-/// The place of every value in the chain of its row.
+/// Returns the place of every value in the chain of its row.
 fn chains(
     committed: &[(usize, Committed)],
     last: &HashMap<u64, i64>,

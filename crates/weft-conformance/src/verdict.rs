@@ -1,31 +1,31 @@
-//! What a check says: nothing, or what it found.
+//! The verdict of a check: its finding, if there is one.
 
 use weft::history::{History, HistoryKey, Operation, Status};
 use weft_checker::{HistoryBuilder, Key, Observed, Options, check};
 
-/// Something that no serializable database does.
+/// A result that no serializable database gives.
 #[derive(Debug)]
 pub struct Finding {
     /// The check that found it.
     pub check: &'static str,
-    /// What it is, in the words of who found it: names of anomalies, or of an invariant.
+    /// What it is, in the words of the judge: names of anomalies, or of an invariant.
     pub what: Vec<String>,
     /// The seed of the run, if it had one.
     pub seed: Option<u64>,
-    /// How the run was interleaved, if its machine says so: the text of a file that repeats it.
+    /// How the run was interleaved, if its machine records that: the text of a file that repeats it.
     pub schedule: String,
-    /// The witness.
+    /// The evidence.
     pub witness: String,
 }
 
 impl Finding {
-    /// A finding without a seed.
+    /// Makes a finding without a seed.
     pub fn new(check: &'static str, what: impl Into<String>, witness: impl Into<String>) -> Self {
         let what = vec![what.into()];
         Finding { check, what, seed: None, schedule: String::new(), witness: witness.into() }
     }
 
-    /// Whether this is one of the things that it says.
+    /// Returns whether `what` is one of its names.
     pub fn names(&self, what: &str) -> bool {
         self.what.iter().any(|found| found == what)
     }
@@ -42,7 +42,7 @@ impl std::fmt::Display for Finding {
     }
 }
 
-/// The verdict of the checker: strict serializability, or what is against it.
+/// Returns the checker's verdict: strict serializability, or the anomalies.
 pub fn judge(check_name: &'static str, history: &History) -> Result<(), Finding> {
     let report = check(&converted(history), &Options::default());
     if report.is_ok() {
@@ -57,7 +57,7 @@ pub fn judge(check_name: &'static str, history: &History) -> Result<(), Finding>
     })
 }
 
-/// A history of the engine in the terms of the checker.
+/// Converts a history of the engine into one of the checker.
 pub fn converted(history: &History) -> weft_checker::History {
     let mut builder = HistoryBuilder::new();
     for transaction in &history.transactions {

@@ -1,9 +1,10 @@
-//! What a reader was told is durable survives a crash, whatever the writer it was read from was doing.
+//! Acknowledged reads: what a reader was told is durable must survive a crash, at any point of the writer that
+//! it was read from.
 //!
-//! A writer is paused before each access to shared memory of its transaction in turn: between installing and
+//! A writer is paused before each access of its transaction to shared memory in turn: between installing and
 //! numbering, between numbering and logging, between unlocking one record and the next. While it is paused,
-//! readers read what it writes, inserts or deletes, and commit. If one is acknowledged as durable, the power
-//! fails, and what it has read has to be there when the database is opened again.
+//! readers read what it writes, inserts or deletes, and commit. If one of them is acknowledged as durable, the
+//! power fails. What it has read must exist when the database is opened again.
 
 #![cfg(not(weft_sim))]
 
@@ -28,14 +29,14 @@ struct Cell {
     value: u64,
 }
 
-/// The values under the keys 1 to 3. The second is absent at first.
+/// The values under the keys 1 to 3. At first the second is absent.
 type State = [Option<u64>; 3];
 
 const BEFORE: State = [Some(10), None, Some(30)];
 
 const IDS: [u32; 3] = [1, 2, 3];
 
-/// What the writer does, and what comes of it.
+/// The writer's transaction.
 #[derive(Clone, Copy, Debug)]
 enum Write {
     Update,
@@ -88,7 +89,8 @@ const READS: [Read; 9] = [
     Read::SnapshotWithToken,
 ];
 
-/// Reads, and returns when that is acknowledged as durable. `None` if the protocol does not have it.
+/// Reads, and returns when the read is acknowledged as durable. Returns `None` if the protocol does not support
+/// it.
 fn read<P: Protocol>(database: &Database<P>, cells: &Table<Cell>, how: Read) -> Option<Seen> {
     let position = |id: u32| id as usize - 1;
     let seen: Result<Seen, Error> = match how {
@@ -115,7 +117,7 @@ fn read<P: Protocol>(database: &Database<P>, cells: &Table<Cell>, how: Read) -> 
         Read::UpdateOfNothing => database.transact(|tx| {
             let mut seen = Seen::default();
             seen[1] = match tx.update(cells, &2, |cell| cell.value)? {
-                // Nothing was changed, but that is a write of the same value.
+                // The row is unchanged, but this was a write of the same value.
                 Some(value) => Some(Some(value)),
                 None => Some(None),
             };
@@ -160,7 +162,7 @@ fn open<P: Protocol>(disk: &SimulatedDisk) -> Database<P> {
         .expect("opens")
 }
 
-/// Crashes, recovers, and checks that what was seen is there.
+/// Crashes, recovers, and checks that what was seen exists.
 fn check_survival<P: Protocol>(disk: &SimulatedDisk, how: Read, seen: &Seen, place: &str) {
     let disk = disk.crash(7);
     let database = open::<P>(&disk);
@@ -169,7 +171,7 @@ fn check_survival<P: Protocol>(disk: &SimulatedDisk, how: Read, seen: &Seen, pla
     for (id, seen) in IDS.into_iter().zip(seen) {
         let Some(seen) = seen else { continue };
         let found = snapshot.get(&cells, &id).expect("reads").map(|cell| cell.value);
-        // What a reader saw of the time before the writer may have been overwritten since.
+        // A value that a reader saw from before the writer may have been overwritten since.
         let is_later = *seen == BEFORE[id as usize - 1];
         assert!(
             found == *seen || is_later,
@@ -180,7 +182,8 @@ fn check_survival<P: Protocol>(disk: &SimulatedDisk, how: Read, seen: &Seen, pla
     }
 }
 
-/// One round: a writer that is paused before this access; false if it has ended before that.
+/// Runs one round with a writer that is paused before this access. Returns `false` if the writer ended before
+/// it.
 fn pause_at<P: Protocol>(write: Write, access: u64, told_while_paused: &mut u64) -> bool {
     let disk = SimulatedDisk::new(1);
     let database = open::<P>(&disk);
@@ -195,7 +198,7 @@ fn pause_at<P: Protocol>(write: Write, access: u64, told_while_paused: &mut u64)
     let pause = Pause::before(access);
     let is_paused = thread::scope(|scope| {
         scope.spawn(|| {
-            // A worker by now, so that what is paused is the transaction.
+            // Make this thread a worker first, so that the pause falls into the transaction.
             let warm = database.transact(|tx| tx.get(&cells, &9).map(drop));
             warm.expect("reads");
             let options = TransactionOptions::default();
@@ -223,7 +226,7 @@ fn pause_at<P: Protocol>(write: Write, access: u64, told_while_paused: &mut u64)
                     check_survival::<P>(&disk, how, &seen, &place);
                 }
                 Err(RecvTimeoutError::Disconnected) => break,
-                // A reader that waits for the writer is right to do so.
+                // A reader may wait for the writer.
                 Err(RecvTimeoutError::Timeout) => {
                     waits += 1;
                     pause.release();
@@ -261,5 +264,5 @@ fn no_acknowledged_read_is_lost_in_a_crash() {
     }
 }
 
-// What `check` leaves out, it leaves out for these limits.
+// `check` leaves out protocols because of these limits.
 const _: () = assert!(NoControl::WORKERS_MAX == 1 && Atomic::SINGLE_KEY);

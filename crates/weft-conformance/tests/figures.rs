@@ -1,11 +1,11 @@
-//! Snapshots between the pieces of procedures, as in the figures of the DBX-TC paper (§4): what each of them
-//! shows must be the state after some of the transactions, in an order in which they could have come.
+//! Snapshots between the pieces of procedures, as in the figures of the DBX-TC paper (§4). Each snapshot must
+//! show the state after some of the transactions, in an order in which they could have run.
 //!
-//! A piece ends where an operation of the next one is about to run. So what happens in the middle happens
-//! when the second piece has begun; if it meets somebody, it alone is done again.
+//! A piece ends where an operation of the next one is about to run. So what happens in the middle happens after
+//! the second piece has begun. If the second piece then conflicts, only it is done again.
 //!
-//! The same scripts are run on a database whose snapshots take no notice of pieces. There each anomaly comes
-//! about, or else the script would prove nothing.
+//! The same scripts run on a database whose snapshots ignore pieces. There each anomaly must occur, because
+//! otherwise the script would prove nothing.
 #![cfg(not(any(loom, shuttle, weft_sim)))]
 
 use std::cell::Cell;
@@ -100,7 +100,7 @@ struct Store {
 }
 
 impl Store {
-    /// A database in which all rows are 0, with procedures of which at least one has two pieces.
+    /// Opens a database in which all rows are 0, with procedures of which at least one has two pieces.
     fn open(procedures: &[&'static Shape], flaw: Option<Flaw>) -> Store {
         let mut known = DbxTcOptions::new().procedures(procedures.iter().copied()).finest(true);
         known.flaw = flaw;
@@ -129,7 +129,7 @@ impl Store {
         self.database.execute(&mut procedure).expect("writes");
     }
 
-    /// What is written and added, by a snapshot of this moment.
+    /// Returns the two values, from a snapshot of this moment.
     fn look(&self) -> (i64, i64) {
         let seen: Result<_, Error> = self.database.snapshot(|snapshot| {
             let written = snapshot.get(&self.tables.written, &0)?.expect("it is there").value;
@@ -140,8 +140,8 @@ impl Store {
     }
 }
 
-/// What a snapshot sees that is opened in the middle of `run`, which is given when to open it. It may have to
-/// wait for the end of `run`.
+/// Returns what a snapshot sees that is opened in the middle of `run`. `run` gets a function to call when the
+/// snapshot should be opened. The snapshot may have to wait for the end of `run`.
 fn seen_in_the_middle(store: &Store, run: impl FnOnce(Meanwhile<'_>)) -> (i64, i64) {
     scope(|scope| {
         let looking: Cell<Option<ScopedJoinHandle<'_, (i64, i64)>>> = Cell::new(None);
@@ -159,7 +159,7 @@ fn seen_in_the_middle(store: &Store, run: impl FnOnce(Meanwhile<'_>)) -> (i64, i
     })
 }
 
-/// What does something the first time only: a piece may be done again.
+/// Returns a function that acts only the first time: a piece may be done again.
 fn once(act: impl Fn()) -> impl Fn() {
     let is_done = Cell::new(false);
     move || {
@@ -169,7 +169,7 @@ fn once(act: impl Fn()) -> impl Fn() {
     }
 }
 
-/// Runs a script on a database as it should be, and on one that is wrong.
+/// Runs a script on a correct database, and on one that is wrong.
 fn run(
     procedures: &[&'static Shape],
     allowed: &[(i64, i64)],
@@ -181,8 +181,8 @@ fn run(
     assert!(!allowed.contains(&seen), "{seen:?}: the script would not find an anomaly");
 }
 
-/// Figure 4. The first has read what the second then overwrites, so it is before the second; the snapshot has
-/// seen the second, but not the first.
+/// Figure 4. The first transaction has read what the second then overwrites, so it comes before the second. A
+/// wrong snapshot sees the second, but not the first.
 #[test]
 fn figure_4_what_was_read_before_it_was_overwritten() {
     let procedures = [ReadAndAdd::<DbxTc>::shape(), Write::<DbxTc>::shape()];
@@ -201,12 +201,12 @@ fn figure_4_what_was_read_before_it_was_overwritten() {
     });
 }
 
-/// Figure 5. The first begins before the snapshot, and the second after it; but the second comes first, by
-/// what both write.
+/// Figure 5. The first transaction begins before the snapshot, and the second after it. But the second comes
+/// first, because of what both write.
 #[test]
 fn figure_5_who_begins_first_may_come_second() {
     let procedures = [AddAndWrite::<DbxTc>::shape(), WriteAndAdd::<DbxTc>::shape()];
-    // Nothing; the second; both.
+    // Neither; the second; both.
     run(&procedures, &[(0, 0), (2, 20), (1, 21)], |store| {
         seen_in_the_middle(store, |look| {
             let meanwhile = once(|| {
@@ -223,12 +223,12 @@ fn figure_5_who_begins_first_may_come_second() {
     });
 }
 
-/// Figure 7. The second has written before the snapshot, and the first after it; what they add, they add the
-/// other way round.
+/// Figure 7. The second transaction has written before the snapshot, and the first after it. They add in the
+/// other order.
 #[test]
 fn figure_7_what_commutes_comes_in_another_order() {
     let procedures = [WriteAndAdd::<DbxTc>::shape()];
-    // Nothing; the second; both.
+    // Neither; the second; both.
     run(&procedures, &[(0, 0), (2, 20), (1, 21)], |store| {
         seen_in_the_middle(store, |look| {
             let meanwhile = once(|| {

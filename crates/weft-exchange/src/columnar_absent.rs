@@ -1,5 +1,5 @@
-//! What stands in the place of Arrow IPC and Parquet in a build without their libraries: the formats are known, and
-//! an error says which build has them.
+//! A stand-in for Arrow IPC and Parquet in a build without their libraries. The formats are known, and an error
+//! says which build supports them.
 
 use std::convert::Infallible;
 use std::io::{Read, Seek, Write};
@@ -11,10 +11,10 @@ use crate::error::{Place, WriteFault};
 use crate::progress::CountingWriter;
 use crate::source::{Fault, RowSource};
 
-const ABSENT: &str = "this program was built without Arrow and Parquet, which takes the feature `columnar`: \
-                      `cargo export` in Weft's own repository has it; CSV is always there";
+const ABSENT: &str = "this program was built without Arrow and Parquet: build it with the feature `columnar`, \
+                      use `cargo export` in Weft's own repository, or use CSV";
 
-/// A writer of which no value exists.
+/// A writer that cannot be constructed.
 pub struct BatchWriter<W> {
     never: Infallible,
     writer: PhantomData<W>,
@@ -53,7 +53,7 @@ impl<W: Write + Send> BatchWriter<W> {
     }
 }
 
-/// A source of which no value exists.
+/// A source that cannot be constructed.
 pub struct AbsentSource(Infallible);
 
 pub type IpcSource = AbsentSource;

@@ -1,13 +1,13 @@
-//! Which column of a file is which of a table.
+//! Matching of a file's columns with a table's.
 
 use weft::description::TableDescription;
 
-/// Matches a file's columns with a table's by name, in whatever order: for each column of the
-/// table its position in the file, or `None` if it is to have its default.
+/// Matches a file's columns with a table's by name, in any order. Returns for each column of the table its
+/// position in the file, or `None` if the column gets its default.
 ///
 /// # Errors
-/// If the file has a column that the table has not, or one twice, or lacks one that has no
-/// default: all of these, in words.
+/// If the file has a column that the table lacks, has one twice, or lacks one that has no default. Returns all
+/// such problems, in words.
 pub fn match_columns<'a>(
     table: &TableDescription,
     file: impl Iterator<Item = &'a str>,
@@ -17,10 +17,13 @@ pub fn match_columns<'a>(
     for (position, name) in file.enumerate() {
         match table.columns.iter().position(|column| column.name == name) {
             None => {
-                problems.push(format!("its column {} is {name:?}, which is unknown", position + 1));
+                problems.push(format!(
+                    "its column {} is {name:?}, which the table does not have",
+                    position + 1
+                ));
             }
             Some(column) if positions[column].is_some() => {
-                problems.push(format!("column `{name}` is there twice"));
+                problems.push(format!("column `{name}` appears twice"));
             }
             Some(column) => positions[column] = Some(position),
         }

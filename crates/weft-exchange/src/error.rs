@@ -1,4 +1,4 @@
-//! What can go wrong when rows leave or enter, with the place where it did.
+//! Errors of exports and imports, with the place where they occurred.
 
 use std::fmt;
 use std::io;
@@ -6,7 +6,7 @@ use std::io;
 use weft::Failure;
 use weft::column::DecodeError;
 
-/// Why a table was not exported. What was written so far is of no use.
+/// Why a table was not exported. What was written until then is not usable.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExportError {
@@ -15,7 +15,7 @@ pub enum ExportError {
     Io {
         /// The table.
         table: String,
-        /// What the writer said.
+        /// The writer's error.
         source: io::Error,
     },
     /// The table is volatile: its columns have no stored form.
@@ -29,7 +29,7 @@ pub enum ExportError {
     Read {
         /// The table.
         table: String,
-        /// What the snapshot said.
+        /// The snapshot's error.
         source: Failure,
     },
     /// A row is not encoded as the table's description says.
@@ -37,24 +37,24 @@ pub enum ExportError {
     Row {
         /// The table.
         table: String,
-        /// Counted from 1, in the order of the calls of `push`.
+        /// The number of the row, counted from 1, in the order of the calls of `push`.
         row: u64,
         /// What is wrong with it.
         source: DecodeError,
     },
-    /// The format cannot hold this, by a limit of its own.
+    /// The data exceeds a limit of the format.
     #[error("table `{table}` cannot be written as {format}: {problem}")]
     Limit {
         /// The table.
         table: String,
         /// The format's name.
         format: &'static str,
-        /// What it cannot hold.
+        /// What exceeds the limit.
         problem: String,
     },
 }
 
-/// Why a file was not imported, or not to its end.
+/// Why a file was not imported, or not completely.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImportError {
@@ -63,10 +63,10 @@ pub enum ImportError {
     Io {
         /// The file's name.
         file: String,
-        /// What the reader said.
+        /// The reader's error.
         source: io::Error,
     },
-    /// The file's name does not end like that of any format.
+    /// The file's name does not have the extension of a known format.
     #[error("{file}: {}", UNKNOWN_EXTENSION)]
     UnknownFormat {
         /// The file's name.
@@ -92,22 +92,22 @@ pub enum ImportError {
         /// Every difference, in words.
         problems: Vec<String>,
     },
-    /// The table cannot be filled: it has rows already, two rows of the file have the same key, or
-    /// what else [`Database::load`](weft::Database::load) says.
+    /// The table cannot be filled: it already has rows, two rows of the file have the same key, or
+    /// [`Database::load`](weft::Database::load) fails for another reason.
     #[error(transparent)]
     Load(#[from] weft::Failure),
-    /// A value that its column cannot take.
+    /// A value that its column cannot hold.
     #[error("{file}{}, column `{column}`: expected {expected}, found {found}", place.after_comma())]
     Value {
         /// The file's name.
         file: String,
-        /// Where.
+        /// The place of the value.
         place: Place,
         /// The table's column.
         column: String,
-        /// What the column takes.
+        /// What the column can hold.
         expected: String,
-        /// What the file has.
+        /// What the file has instead.
         found: String,
     },
 }
@@ -120,7 +120,7 @@ const UNKNOWN_EXTENSION: &str =
 pub enum Place {
     /// The file as a whole.
     File,
-    /// A line of text, counted from 1. A record of several lines is at its first.
+    /// A line of text, counted from 1. A record of several lines is named by its first line.
     Line(u64),
     /// A row, counted from 1.
     Row(u64),
@@ -150,27 +150,27 @@ impl fmt::Display for Place {
 pub enum WriteFault {
     /// The writer failed.
     Io(io::Error),
-    /// The format does not have room for this.
+    /// The data exceeds a limit of the format.
     Limit(String),
 }
 
-/// A value that does not fit, before it is known where it stands.
+/// A value that does not fit its column, before its place in the file is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Misfit {
-    /// What the column takes.
+    /// What the column can hold.
     pub expected: String,
-    /// What there is.
+    /// The value instead.
     pub found: String,
 }
 
 impl Misfit {
-    /// A value that is not `expected`.
+    /// Makes the error for a value that is not `expected`.
     pub fn new(expected: impl fmt::Display, found: impl fmt::Display) -> Self {
         Misfit { expected: expected.to_string(), found: found.to_string() }
     }
 }
 
-/// A text as it may stand in a message: quoted, and cut if it is long.
+/// Returns a text for use in a message: quoted, and cut if it is long.
 pub fn excerpt(text: &str) -> String {
     const LENGTH_MAX: usize = 60;
     match text.char_indices().nth(LENGTH_MAX) {

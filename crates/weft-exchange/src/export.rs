@@ -1,4 +1,4 @@
-//! A table's rows to a file.
+//! Exporting: a table's rows to a file.
 
 use std::io::Write;
 
@@ -13,9 +13,9 @@ use crate::progress::{CountingWriter, Listener, Progress};
 
 /// Writes a table's rows to a file.
 ///
-/// In memory is at most a batch of rows (8 MiB or 8192 rows, whichever is less, as values and as
-/// arrays), and with Parquet a row group (64 MiB). A file that was not
-/// [finished](Exporter::finish) has no end.
+/// It keeps at most a batch of rows in memory (8 MiB or 8192 rows, the smaller of the two, as values and as
+/// arrays), and for Parquet a row group (64 MiB). A file that was not [finished](Exporter::finish) is
+/// incomplete.
 ///
 /// ```
 /// use weft::Record;
@@ -60,10 +60,10 @@ enum Sink<W: Write + Send> {
 }
 
 impl<'a, W: Write + Send> Exporter<'a, W> {
-    /// Begins a file of the rows of `table`. The writer need not be buffered.
+    /// Begins a file with the rows of `table`. The writer need not be buffered.
     ///
     /// # Errors
-    /// If the writer fails, or the format has no room for one of the columns.
+    /// If the writer fails, or the format cannot hold one of the columns.
     pub fn new(table: &TableDescription, format: Format, writer: W) -> Result<Self, ExportError> {
         let table = &without_newtypes(table);
         let writer = CountingWriter::new(writer);
@@ -84,11 +84,11 @@ impl<'a, W: Write + Send> Exporter<'a, W> {
         self
     }
 
-    /// Takes a row, encoded as [`weft::Record::encode_row`] does.
+    /// Writes a row, encoded by [`weft::Record::encode_row`].
     ///
     /// # Errors
-    /// If it is not a row of the table, the writer fails, or the row is too large: Arrow IPC and
-    /// Parquet take rows up to 1 GiB. The file is of no use then.
+    /// If it is not a row of the table, the writer fails, or the row is too large: Arrow IPC and Parquet take
+    /// rows up to 1 GiB. The file is then not usable.
     pub fn push(&mut self, encoded_row: &[u8]) -> Result<(), ExportError> {
         let values = self.table.read_row(encoded_row).map_err(|source| ExportError::Row {
             table: self.table.name.clone(),
@@ -109,7 +109,7 @@ impl<'a, W: Write + Send> Exporter<'a, W> {
         Ok(())
     }
 
-    /// Writes the rest, flushes the writer and gives it back.
+    /// Writes the remaining rows, flushes the writer and returns it.
     ///
     /// # Errors
     /// If the writer fails.

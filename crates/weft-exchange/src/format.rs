@@ -1,4 +1,4 @@
-//! Which formats there are, and how a file's name tells them.
+//! The file formats, and their detection from a file's name.
 
 use std::fmt;
 use std::path::Path;
@@ -18,7 +18,7 @@ impl Format {
     /// Every format.
     pub const ALL: [Format; 3] = [Format::Csv, Format::ArrowIpc, Format::Parquet];
 
-    /// The format of files whose names end in `.` and `extension`, in whatever case: `csv`;
+    /// Returns the format of files whose names end in `.` and `extension`, in upper or lower case: `csv`;
     /// `arrow` or `feather`; `parquet`.
     pub fn from_extension(extension: &str) -> Option<Format> {
         match extension.to_ascii_lowercase().as_str() {
@@ -29,7 +29,7 @@ impl Format {
         }
     }
 
-    /// The format of a file by its name.
+    /// Returns the format of a file by its name.
     ///
     /// ```
     /// use weft_exchange::Format;
@@ -40,7 +40,7 @@ impl Format {
         Format::from_extension(path.extension()?.to_str()?)
     }
 
-    /// The extension of its files, without the dot.
+    /// Returns the extension of its files, without the dot.
     pub const fn extension(self) -> &'static str {
         match self {
             Format::Csv => "csv",
@@ -49,7 +49,7 @@ impl Format {
         }
     }
 
-    /// Its name in messages.
+    /// Returns its name in messages.
     pub const fn name(self) -> &'static str {
         match self {
             Format::Csv => "CSV",

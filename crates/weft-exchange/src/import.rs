@@ -1,4 +1,4 @@
-//! A file to a table's rows.
+//! Importing: a file to a table's rows.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -16,12 +16,11 @@ use crate::source::{Fault, RowSource};
 
 /// Reads a table's rows from a file: an iterator of encoded rows.
 ///
-/// The file's columns are matched with the table's by their names, in any order. A column that the
-/// file lacks has its default, if it has one, in every row; a column that the table lacks is an
-/// error.
+/// The file's columns are matched with the table's by name, in any order. If the file lacks a column that has a
+/// default, every row gets the default. If the table lacks a column of the file, that is an error.
 ///
-/// In memory is a record of CSV, at most 256 MiB; a batch of Arrow IPC, as large as the program
-/// made it that wrote the file; or some pages and a batch of rows of Parquet.
+/// Of CSV, it keeps one record in memory, at most 256 MiB. Of Arrow IPC, it keeps a batch, as large as the
+/// program that wrote the file made it. Of Parquet, it keeps some pages and a batch of rows.
 ///
 /// After an error there are no more rows.
 pub struct Importer<'a> {
@@ -34,10 +33,11 @@ pub struct Importer<'a> {
 }
 
 impl<'a> Importer<'a> {
-    /// Opens the file at `path`, of the format that its name says.
+    /// Opens the file at `path`. Its name determines the format.
     ///
     /// # Errors
-    /// If the name says none, the file cannot be read, is of another format, or has other columns.
+    /// If the name has no known extension, or the file cannot be read, is of another format, or has other
+    /// columns.
     pub fn open(table: &TableDescription, path: &Path) -> Result<Self, ImportError> {
         let name = path.display().to_string();
         let Some(format) = Format::from_path(path) else {
@@ -48,7 +48,7 @@ impl<'a> Importer<'a> {
         Importer::new(table, format, &name, file)
     }
 
-    /// Reads `file`, which errors call `name`. It need not be buffered.
+    /// Reads `file`. Errors call it `name`. It need not be buffered.
     ///
     /// # Errors
     /// If the file cannot be read, is of another format, or has other columns.
@@ -78,8 +78,8 @@ impl<'a> Importer<'a> {
         Importer::from_source(table, name, source, Some(bytes_total))
     }
 
-    /// Reads CSV from what has no end yet, such as standard input, which errors call `name`. It
-    /// need not be buffered.
+    /// Reads CSV from a stream whose end is not known, such as standard input. Errors call it `name`. It need
+    /// not be buffered.
     ///
     /// # Errors
     /// If the header cannot be read, or has other columns.
@@ -111,19 +111,19 @@ impl<'a> Importer<'a> {
         Ok(importer)
     }
 
-    /// Calls `callback` once in 8192 rows, and at the end.
+    /// Calls `callback` after every 8192 rows, and at the end.
     #[must_use]
     pub fn on_progress(mut self, callback: impl FnMut(Progress) + Send + 'a) -> Self {
         self.listener = Listener::new(callback);
         self
     }
 
-    /// Replaces the contents of `row` by the next row, encoded as [`weft::Record::encode_row`]
-    /// does, and returns true; or returns false if there is none. The same as the iterator, for
-    /// those who want to use their memory again.
+    /// Replaces the contents of `row` by the next row, encoded as by [`weft::Record::encode_row`], and returns
+    /// `true`. Returns `false` if there are no more rows. It does the same as the iterator, for callers that
+    /// want to reuse their memory.
     ///
     /// # Errors
-    /// If the file is damaged, or a value is not one of its column; says where.
+    /// If the file is damaged, or a value does not fit its column. The error says where.
     pub fn next_row(&mut self, row: &mut Vec<u8>) -> Result<bool, ImportError> {
         row.clear();
         let Some(source) = &mut self.source else { return Ok(false) };

@@ -1,9 +1,9 @@
-//! Newtypes, which are transparent: in a file stands the value that they hold.
+//! Newtypes, which are transparent: a file has the value that they hold.
 
 use weft::description::{ColumnDescription, TableDescription, TypeDescription};
 
-/// Returns the table with the type of its value in place of each newtype, on every level. Its rows
-/// are encoded alike, because a struct is encoded as its fields, one after the other.
+/// Returns the table with each newtype, on every level, replaced by the type of its value. Its rows have the
+/// same encoding, because a struct is encoded as its fields, one after the other.
 pub fn without_newtypes(table: &TableDescription) -> TableDescription {
     let plain = |column: &ColumnDescription| {
         let type_of = plain_type(&column.type_of);
@@ -29,7 +29,7 @@ fn plain_type(type_of: &TypeDescription) -> TypeDescription {
     }
 }
 
-/// Whether these are the fields of a tuple struct with one field.
+/// Returns whether these are the fields of a tuple struct with one field.
 fn is_newtype(fields: &[(String, TypeDescription)]) -> bool {
     matches!(fields, [(name, _)] if name == "0")
 }

@@ -1,39 +1,39 @@
-//! How far an export or an import has come.
+//! Progress of an export or an import.
 
 use std::io::{self, Write};
 
-/// How far an export or an import has come.
+/// The progress of an export or an import.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Rows taken by the exporter, or given by the importer.
+    /// Rows that the exporter has taken, or the importer has returned.
     pub rows: u64,
     /// Bytes written to the file, or read from it.
     pub bytes: u64,
-    /// How many bytes there are in all, if that is known: the size of the file that is imported.
+    /// The size of the imported file, if it is known.
     pub bytes_total: Option<u64>,
 }
 
-/// Who is told of it.
+/// Passes progress on to a callback, if there is one.
 pub struct Listener<'a> {
     callback: Option<Box<dyn FnMut(Progress) + Send + 'a>>,
     rows_told: u64,
 }
 
-/// An importer tells of its progress once in so many rows; an exporter, after each batch.
+/// An importer reports its progress after this many rows. An exporter reports it after each batch.
 pub const ROWS_BETWEEN_CALLS: u64 = 8192;
 
 impl<'a> Listener<'a> {
-    /// Nobody.
+    /// Makes a listener that ignores progress.
     pub fn none() -> Self {
         Listener { callback: None, rows_told: 0 }
     }
 
-    /// One that is called.
+    /// Makes a listener that calls `callback`.
     pub fn new(callback: impl FnMut(Progress) + Send + 'a) -> Self {
         Listener { callback: Some(Box::new(callback)), rows_told: 0 }
     }
 
-    /// Tells it.
+    /// Reports progress.
     pub fn tell(&mut self, progress: Progress) {
         self.rows_told = progress.rows;
         if let Some(callback) = &mut self.callback {
@@ -41,13 +41,13 @@ impl<'a> Listener<'a> {
         }
     }
 
-    /// Whether enough rows have come since the last time.
+    /// Returns whether enough rows have passed since the last report.
     pub fn is_due(&self, rows: u64) -> bool {
         rows - self.rows_told >= ROWS_BETWEEN_CALLS
     }
 }
 
-/// A writer that counts what goes through it.
+/// A writer that counts the bytes that go through it.
 #[derive(Debug)]
 pub struct CountingWriter<W> {
     writer: W,
@@ -55,17 +55,17 @@ pub struct CountingWriter<W> {
 }
 
 impl<W> CountingWriter<W> {
-    /// Nothing has gone through it yet.
+    /// Makes a writer whose count is 0.
     pub fn new(writer: W) -> Self {
         CountingWriter { writer, bytes: 0 }
     }
 
-    /// How many bytes were written.
+    /// Returns how many bytes were written.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The writer within.
+    /// Returns the underlying writer.
     pub fn into_inner(self) -> W {
         self.writer
     }

@@ -1,4 +1,4 @@
-//! What every format's reader does for the importer.
+//! The interface between the importer and each format's reader.
 
 use std::io;
 #[cfg(feature = "columnar")]
@@ -8,25 +8,25 @@ use weft::description::ValueMismatch;
 
 use crate::error::{Misfit, Place};
 
-/// Gives rows, one after the other.
+/// A reader that returns rows, one after the other.
 pub trait RowSource: Send {
-    /// Appends the next row, encoded, to `output`; or returns false if there is none.
+    /// Appends the next row, encoded, to `output`. Returns `false` if there are no more rows.
     fn next_row(&mut self, output: &mut Vec<u8>) -> Result<bool, Fault>;
 
-    /// How many bytes of the file were read.
+    /// Returns how many bytes of the file were read.
     fn bytes_read(&self) -> u64;
 }
 
-/// Why there is no next row. The importer adds the names of file and table.
+/// Why there is no next row. The importer adds the names of the file and the table.
 #[derive(Debug)]
 pub enum Fault {
     /// The file cannot be read.
     Io(io::Error),
-    /// The file is not what it should be.
+    /// The file is damaged, or does not have the expected format.
     Malformed(Place, String),
     /// Its columns are not those of the table.
     Columns(Vec<String>),
-    /// A value is not one of its column.
+    /// A value does not fit its column.
     Value(Place, String, Misfit),
 }
 
@@ -45,12 +45,12 @@ impl From<ValueMismatch> for Misfit {
     }
 }
 
-/// Calls a library that reads a file which may be damaged. The libraries are written to refuse
-/// such a file, and where they panic all the same, it is a fault of the file to the caller.
+/// Calls a library that reads a file, which may be damaged. The libraries are meant to refuse such a file. If
+/// one panics nevertheless, this returns a fault of the file.
 #[cfg(feature = "columnar")]
 pub fn guarded<T>(call: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
-    // What the call leaves behind half-done is not used again: after a fault, an importer has
-    // no more rows.
+    // The half-done state of a call that panicked is not used again: after a fault, an importer returns no more
+    // rows.
     catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| {
         let message = panic
             .downcast_ref::<String>()

@@ -1,4 +1,4 @@
-//! A table of a database to a file and back, by the rows' Rust type.
+//! Exporting and importing a database's table, by the Rust type of its rows.
 
 use std::io::Write;
 use std::sync::{Mutex, PoisonError};
@@ -13,11 +13,11 @@ use crate::format::Format;
 use crate::import::Importer;
 use crate::progress::Progress;
 
-/// Writes all rows of a table, as a snapshot sees them, and returns the writer. Rows are in the
-/// order of their keys; those of a hash table are in none. The database goes on meanwhile.
+/// Writes all rows of a table, as a snapshot sees them, and returns the writer. Rows are in the order of their
+/// keys, except that those of a hash table have no order. Other transactions can run during the export.
 ///
-/// `progress` is called after every batch, and at the end with the number of all rows. The writer
-/// need not be buffered.
+/// Calls `progress` after every batch, and at the end with the number of all rows. The writer need not be
+/// buffered.
 ///
 /// ```
 /// use weft::{Database, Error, Record};
@@ -40,7 +40,7 @@ use crate::progress::Progress;
 /// ```
 ///
 /// # Errors
-/// [`ExportError::Volatile`]; [`ExportError::Read`], with the error of the snapshot's scan; those of
+/// [`ExportError::Volatile`]; [`ExportError::Read`] with the error of the snapshot's scan; the errors of
 /// [`Exporter`].
 pub fn export_table<T: Record, W: Write + Send>(
     snapshot: &Snapshot,
@@ -65,9 +65,9 @@ pub fn export_table<T: Record, W: Write + Send>(
 /// How many rows a thread takes from the file at a time.
 const ROWS_AT_ONCE: usize = 256;
 
-/// Fills an empty table with the rows of a file, by `threads` threads, one of which reads at a time;
-/// returns how many there are. The database is closed for everything else meanwhile; if it fails,
-/// the table is empty again: see [`Database::load`]. For progress, see [`Importer::on_progress`].
+/// Fills an empty table with the rows of a file, with `threads` threads, one of which reads at a time. Returns
+/// how many rows there are. Nothing else can use the database during the import. If the import fails, the table
+/// is empty again: see [`Database::load`]. For progress, see [`Importer::on_progress`].
 ///
 /// ```
 /// use weft::description::TableDescription;
@@ -87,7 +87,7 @@ const ROWS_AT_ONCE: usize = 256;
 /// ```
 ///
 /// # Errors
-/// Those of the [`Importer`]; [`ImportError::Load`].
+/// The errors of the [`Importer`], and [`ImportError::Load`].
 pub fn import_table<T: Record, P: Protocol>(
     database: &Database<P>,
     table: &Table<T>,
@@ -107,14 +107,14 @@ pub fn import_table<T: Record, P: Protocol>(
     database.load(table, (0..threads.max(1)).map(part), |_| {})
 }
 
-/// The rows of a file, as one of several threads gets them.
+/// One thread's share of the rows of a file.
 struct Batches<'a, 'f> {
     rows: &'a Mutex<Importer<'f>>,
     batch: std::vec::IntoIter<Result<Vec<u8>, ImportError>>,
 }
 
 impl Batches<'_, '_> {
-    /// The next row, encoded; decoding it is the thread's own work.
+    /// Returns the next row, encoded. Each thread decodes its own rows, outside of the lock.
     fn next_encoded(&mut self) -> Option<Result<Vec<u8>, ImportError>> {
         if let Some(row) = self.batch.next() {
             return Some(row);

@@ -1,4 +1,4 @@
-//! Whatever bytes a file has, an import ends in an error or in valid rows.
+//! Damaged files: whatever bytes a file has, an import ends in an error or in valid rows.
 
 use std::io::Cursor;
 use std::sync::{Mutex, OnceLock};
@@ -30,7 +30,7 @@ fn table() -> TableDescription {
     TableDescription::of::<Order>().expect("the table is not volatile")
 }
 
-/// A file of 20 rows.
+/// Returns a file of 20 rows.
 fn file(format: Format) -> Vec<u8> {
     let mut exporter = Exporter::new(&table(), format, Vec::new()).expect("memory cannot fail");
     let mut row = Vec::new();
@@ -51,7 +51,7 @@ fn file(format: Format) -> Vec<u8> {
     exporter.finish().expect("memory cannot fail")
 }
 
-/// Imports a file, and makes sure that every row is one; returns whether it got to its end.
+/// Imports a file, and checks that every row is valid. Returns whether the import reached the end.
 fn import(format: Format, file: Vec<u8>) -> bool {
     let table = table();
     let Ok(importer) = Importer::new(&table, format, "file", Cursor::new(file)) else {
@@ -66,8 +66,8 @@ fn import(format: Format, file: Vec<u8>) -> bool {
     true
 }
 
-/// Libraries panic on some of these files, which the importer turns into errors; not a word of
-/// them here. The panics of the tests themselves are printed as ever.
+/// Runs a test without printing the panics of libraries. Some files make the libraries panic, and the importer
+/// turns those panics into errors. Panics of the tests themselves are printed as usual.
 fn without_panics_of_libraries<T>(test: impl FnOnce() -> T) -> T {
     static HOOK: OnceLock<()> = OnceLock::new();
     static ALONE: Mutex<()> = Mutex::new(());
@@ -92,7 +92,7 @@ fn cut_off_anywhere() {
             assert!(import(format, whole.clone()));
             for length in 0..whole.len() {
                 let complete = import(format, whole[..length].to_vec());
-                // Of CSV, whole lines may be gone without a trace.
+                // In CSV, missing lines at the end go unnoticed.
                 assert!(!complete || format == Format::Csv, "{format}, {length} bytes");
             }
         }
@@ -126,7 +126,7 @@ fn random_bytes() {
         for format in Format::ALL {
             let whole = file(format);
             for _ in 0..2000 {
-                // Between a beginning and an end that are right, so that something is read.
+                // Put noise between a correct beginning and a correct end, so that some of the file is read.
                 let begin = random.usize(..=whole.len());
                 let end = random.usize(begin..=whole.len());
                 let noise = (0..random.usize(..100)).map(|_| random.u8(..));

@@ -1,4 +1,4 @@
-//! Files that another program wrote, in types that are not exactly ours (`foreign/make.py`).
+//! Files of another program, with types that are not exactly Weft's (`foreign/make.py`).
 
 use std::path::PathBuf;
 
@@ -138,7 +138,7 @@ fn what_is_not_supported_is_said() {
     assert_eq!(
         message("compressed.feather"),
         "tests/foreign/compressed.feather: its batches are compressed, which is not supported; \
-         write it without, or as Parquet"
+         write it without compression, or as Parquet"
     );
     assert_eq!(
         message("compressed.parquet"),

@@ -1,5 +1,5 @@
-//! The forms of values are a promise: a table of every kind of column, as CSV, byte for byte; and
-//! the same table through every format, by files.
+//! The forms of values are a promise. The tests compare a table with every kind of column, as CSV, byte for
+//! byte, and pass the same table through files of every format.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! A newtype is exported and imported as the value that it holds, in every format.
+//! Newtypes: each is exported and imported as the value that it holds, in every format.
 
 use std::io::Cursor;
 
@@ -50,7 +50,7 @@ struct Post {
     digest: Digest,
     octets: Vec<Octet>,
     times: Vec<Timestamp>,
-    /// An option of an option, which is JSON in CSV.
+    /// An option of an option, which is JSON in a CSV field.
     maybe: Option<Maybe>,
     price: Price,
     pair: Pair,

@@ -1,4 +1,4 @@
-//! What is refused, and in which words.
+//! What imports and exports refuse, and the words of the errors.
 
 use std::io::{self, Cursor, Read, Seek, SeekFrom, Write};
 
@@ -20,7 +20,7 @@ fn table<R: Record>() -> TableDescription {
     TableDescription::of::<R>().expect("the table is not volatile")
 }
 
-/// The error that reading `csv` as accounts ends in.
+/// Returns the error of reading `csv` as accounts.
 fn csv_error(csv: &str) -> String {
     let importer = Importer::from_csv_stream(&table::<Account>(), "accounts.csv", csv.as_bytes());
     let error = match importer {
@@ -34,8 +34,8 @@ fn csv_error(csv: &str) -> String {
 fn csv_columns() {
     assert_eq!(
         csv_error("id,owner,Balance,owner\r\n"),
-        "accounts.csv does not fit table `accounts`: its column 3 is \"Balance\", which is unknown; \
-         column `owner` is there twice; column `balance` is missing, and has no default; \
+        "accounts.csv does not fit table `accounts`: its column 3 is \"Balance\", which the table does not have; \
+         column `owner` appears twice; column `balance` is missing, and has no default; \
          column `tags` is missing, and has no default"
     );
     assert_eq!(
@@ -52,9 +52,9 @@ fn csv_values() {
         (",Ada,1,[]", "line 2, column `id`: expected u8, found \"\""),
         ("1,Ada,,[]\n2,Bob,\"\",[]", "line 3, column `balance`: expected i64, found \"\""),
         ("1,\"A\nB\",1,[]\n2,C,0x1,[]", "line 4, column `balance`: expected i64, found \"0x1\""),
-        ("1,Ada,1", "line 2: 3 fields, and the header has 4"),
-        ("1,Ada,1,[],", "line 2: 5 fields, and the header has 4"),
-        ("1,A\"da\",1,[]", "line 2: a quote within a field that has none around it"),
+        ("1,Ada,1", "line 2: 3 fields, but the header has 4"),
+        ("1,Ada,1,[],", "line 2: 5 fields, but the header has 4"),
+        ("1,A\"da\",1,[]", "line 2: a quote inside a field without quotes"),
         ("1,\"Ada", "line 2: the file ends within a quoted field of this record"),
         (
             "1,Ada,1,\"[[1,true],[2]]\"",
@@ -193,12 +193,12 @@ fn other_files() {
     let read = |format| Importer::new(&table::<Wide>(), format, "numbers", csv()).err();
     assert_eq!(
         read(Format::ArrowIpc).expect("it is CSV").to_string(),
-        "numbers: its end is not that of an Arrow IPC file: it is another, or cut off"
+        "numbers: it does not end like an Arrow IPC file: it is of another format, or cut off"
     );
     assert!(matches!(read(Format::Parquet), Some(ImportError::Malformed { .. })));
 }
 
-/// A disk with room for so many bytes.
+/// A disk with room for this many bytes.
 struct Full(usize);
 
 impl Write for Full {
@@ -241,7 +241,7 @@ fn a_full_disk() {
     }
 }
 
-/// A disk that cannot read what is at `bad`.
+/// A disk that cannot read the byte at `bad`.
 struct Failing {
     file: Cursor<Vec<u8>>,
     bad: u64,

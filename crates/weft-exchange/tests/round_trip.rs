@@ -1,5 +1,5 @@
-//! What is exported and imported again is the same, to the bit, in every format: random tables of
-//! random types, and those that take several batches.
+//! Round trips: in every format, rows that are exported and imported again are the same, to the bit. The tests
+//! use random tables of random types, and tables that take several batches.
 
 use std::io::Cursor;
 
@@ -11,7 +11,7 @@ use weft::description::{ColumnDescription, TableDescription, TypeDescription, Va
 use weft::schema::Storage;
 use weft_exchange::{Exporter, Format, Importer, Progress};
 
-/// A table of these columns, named `c0`, `c1` and so on.
+/// Returns a table of these columns, named `c0`, `c1` and so on.
 fn table(types: Vec<TypeDescription>) -> TableDescription {
     let column = |(position, type_of)| ColumnDescription {
         name: format!("c{position}"),
@@ -74,7 +74,7 @@ fn any_type() -> BoxedStrategy<TypeDescription> {
         }),
     ];
     leaf.prop_recursive(4, 24, 4, move |inner| {
-        // The elements of lists and arrays take at least a byte each.
+        // The elements of lists and arrays take at least one byte each.
         let element = inner.clone().prop_map(|type_of| match takes_no_bytes(&type_of) {
             true => Type::U8,
             false => type_of,
@@ -213,7 +213,7 @@ proptest! {
         }
     }
 
-    /// Columns are matched by name, wherever they stand in file and table.
+    /// Columns are matched by name, whatever their order in file and table.
     #[test]
     fn columns_in_another_order((table, rows) in any_table(), rotation in 0_usize..4) {
         let rotation = rotation % table.columns.len();
@@ -234,7 +234,7 @@ proptest! {
     }
 }
 
-/// Rows of a number and a text, so many and so long.
+/// Returns `count` rows of a number and a text, whose length is about `text_bytes`.
 fn large_table(count: usize, text_bytes: usize) -> (TableDescription, Vec<Vec<u8>>) {
     let table = table(vec![
         TypeDescription::U32,
@@ -260,7 +260,7 @@ fn several_batches() {
     }
 }
 
-/// More than 64 MiB, which Parquet keeps in several row groups.
+/// More than 64 MiB, which Parquet splits into several row groups.
 #[test]
 fn several_row_groups() {
     let table = table(vec![TypeDescription::List(Box::new(TypeDescription::U8))]);
@@ -286,7 +286,7 @@ fn several_row_groups() {
     assert!(!importer.next_row(&mut row).expect("the file is well-formed"));
 }
 
-/// A none in an option of an array takes one byte in a row, and the array's room in a batch.
+/// In an option of an array, a `None` takes one byte in a row, but the array's room in a batch.
 #[test]
 fn absent_arrays_do_not_fill_the_memory() {
     let array = TypeDescription::Array(Box::new(TypeDescription::U8), 64 << 20);

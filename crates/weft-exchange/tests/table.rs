@@ -1,4 +1,4 @@
-//! Tables of a running database, through a snapshot, to files and back.
+//! Exporting tables of a running database through a snapshot, and importing them again.
 
 use std::io::Cursor;
 
@@ -44,7 +44,7 @@ fn database<P: Protocol>() -> Database<P> {
 fn fill<P: Protocol>(database: &Database<P>) {
     let (readings, names) =
         (database.table::<Reading>().unwrap(), database.table::<Name>().unwrap());
-    // Backwards, so that order is not that of insertion.
+    // Insert backwards, so that the order of keys is not the order of insertion.
     for number in (0..ROWS).rev() {
         let inserted = database.transact(|tx| {
             let sensor = ["north", "south"][number as usize % 2].to_owned();
@@ -73,7 +73,7 @@ fn a_snapshot_is_exported_whatever_is_written_meanwhile() {
     for format in Format::ALL {
         let mut told: Vec<Progress> = Vec::new();
         let file = export_table(&snapshot, &readings, format, Vec::new(), |progress| {
-            // Between two batches, a row that is still to come goes, and another comes.
+            // Between two batches, delete a row that is still to come, and insert another.
             database
                 .transact(|tx| {
                     tx.delete(&readings, &("south".to_owned(), 19_999))?;
@@ -129,8 +129,8 @@ fn what_cannot_be_exported_is_refused() {
     assert!(is_foreign, "{error}");
 }
 
-/// What was exported is imported again, by several threads, into a table of its own; and the
-/// secondary ways of getting it wrong leave the table empty.
+/// Exported rows are imported again, by several threads, into a table of another database. Errors on the way
+/// leave the table empty.
 #[test]
 fn an_exported_table_is_imported_again() {
     let source = database::<weft::protocol::Dbx>();

@@ -1,63 +1,63 @@
-//! What a picture shows, and where on it: curves over an axis, in panels one below the other.
+//! The content of a picture, and its layout: curves over an axis, in panels one below the other.
 
 use crate::definition::{By, Experiment, Figure, Scale};
 use crate::measured::Points;
 use crate::plan::{Machine, Plan};
 use crate::text;
 
-/// A picture. [`crate::svg`] draws it.
+/// A picture, which [`crate::svg`] draws.
 #[derive(Debug)]
 pub struct Chart {
-    /// What it shows.
+    /// The heading.
     pub heading: String,
-    /// On what machine.
+    /// The machine, and whether it is simulated.
     pub machine: String,
-    /// Who is compared.
+    /// The names of the series.
     pub names: Vec<&'static str>,
-    /// What is varied, with its unit.
+    /// The label of the axis, with its unit.
     pub axis_label: &'static str,
-    /// How that is divided; where there are choices, each has a place of its own, and no line goes from one to
-    /// another.
+    /// The division of the axis. With choices, each choice has a position of its own, and no line connects two
+    /// choices.
     pub axis: Division,
-    /// Whether there are choices.
+    /// Whether the axis has choices.
     pub has_choices: bool,
-    /// From the top.
+    /// The panels, from the top.
     pub panels: Vec<Panel>,
 }
 
-/// One number, of all that are compared.
+/// A panel, with one metric of all series.
 #[derive(Debug)]
 pub struct Panel {
-    /// What it is, with its unit.
+    /// The metric's name, with its unit.
     pub label: String,
-    /// How that is divided.
+    /// The division of the vertical axis.
     pub axis: Division,
-    /// The points of each series, from the left to the right; none of a series of which nothing was measured.
+    /// The points of each series, from left to right; empty for a series without measurements.
     pub curves: Vec<Vec<(f64, f64)>>,
-    /// What the paper's text gives: of which series, and where.
+    /// Numbers that the paper's text gives: the position of the series, and the point.
     pub published: Vec<(usize, f64, f64)>,
-    /// Where a number is missed: of which series, and where on the axis.
+    /// Missing numbers: the position of the series, and the value on the axis.
     pub missed: Vec<(usize, f64)>,
 }
 
-/// An axis: from where to where, and the numbers that stand at it.
+/// The division of an axis: its ends, and its ticks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Division {
     scale: Scale,
     from: f64,
     to: f64,
-    /// Where a tick is, and what stands there.
+    /// The position and the text of each tick.
     pub ticks: Vec<(f64, String)>,
 }
 
 impl Division {
-    /// One on which all of these numbers have a place.
+    /// Returns a division that contains all of these numbers.
     pub fn of(scale: Scale, numbers: impl Iterator<Item = f64>, steps: f64) -> Division {
         let numbers: Vec<f64> = numbers.filter(|number| number.is_finite()).collect();
         match scale {
             Scale::Linear => Division::linear(numbers.into_iter().fold(0.0, f64::max), steps),
             Scale::Logarithmic => {
-                // What is 0 lies at the lower end.
+                // Numbers that are not positive are drawn at the lower end, and do not affect the division.
                 let positive = || numbers.iter().copied().filter(|&number| number > 0.0);
                 let least = positive().reduce(f64::min).unwrap_or(1.0);
                 Division::logarithmic(least, positive().reduce(f64::max).unwrap_or(10.0))
@@ -65,7 +65,7 @@ impl Division {
         }
     }
 
-    /// From 0 in steps of 1, 2 or 5 of some power of ten.
+    /// Returns a division from 0, in steps of 1, 2 or 5 times a power of ten.
     fn linear(greatest: f64, steps: f64) -> Division {
         let greatest = if greatest > 0.0 { greatest } else { 1.0 };
         let rough = greatest / steps;
@@ -79,16 +79,16 @@ impl Division {
         Division { scale: Scale::Linear, from: 0.0, to: count * step, ticks }
     }
 
-    /// Ticks at powers of ten, and in between if there are few.
+    /// Returns a division with ticks at powers of ten; if there are few, also at 2 and 5 times them.
     fn logarithmic(least: f64, greatest: f64) -> Division {
         let (from, to) = (least.log10().floor(), greatest.log10().ceil());
-        // All in the same place: there is an axis even so.
+        // If all numbers are equal, the axis still needs a length.
         let to = if to <= from { from + 1.0 } else { to };
         let factors: &[f64] = if to - from <= 2.0 { &[1.0, 2.0, 5.0] } else { &[1.0] };
         let powers = (from as i32..=to as i32).map(|power| 10_f64.powi(power));
         let all = powers.flat_map(|power| factors.iter().map(move |factor| factor * power));
         let (from, to) = (10_f64.powf(from), 10_f64.powf(to));
-        // The ends come closer to what is there.
+        // Move the ends to the ticks that are closest to the numbers.
         let inside: Vec<f64> = all.filter(|&tick| tick <= to * 1.001).collect();
         let from =
             inside.iter().copied().filter(|&tick| tick <= least * 1.001).fold(from, f64::max);
@@ -99,14 +99,14 @@ impl Division {
         Division { scale: Scale::Logarithmic, from, to, ticks }
     }
 
-    /// A place for each of these names, in the middle of its part.
+    /// Returns a division with a position for each of these names, in the middle of its part.
     fn names(names: impl Iterator<Item = String>) -> Division {
         let ticks: Vec<_> = names.enumerate().map(|(place, name)| (place as f64, name)).collect();
         let to = ticks.len() as f64 - 0.5;
         Division { scale: Scale::Linear, from: -0.5, to, ticks }
     }
 
-    /// How far along the axis a number lies, from 0 to 1.
+    /// Returns the position of a number on the axis, from 0 to 1.
     pub fn share(&self, number: f64) -> f64 {
         let share = match self.scale {
             Scale::Linear => (number - self.from) / (self.to - self.from),
@@ -117,7 +117,7 @@ impl Division {
     }
 }
 
-/// The picture of what was measured for a figure.
+/// Returns the picture of the measurements of a figure.
 pub fn chart(figure: &Figure, experiment: &Experiment, plan: &Plan, points: &Points) -> Chart {
     let has_choices = matches!(experiment.axis.by, By::Choices(_));
     let published =
@@ -131,7 +131,7 @@ pub fn chart(figure: &Figure, experiment: &Experiment, plan: &Plan, points: &Poi
                 (0..experiment.metrics.len()).flat_map(published).map(|published| published.at);
             let numbers: Vec<f64> = plan.axis.iter().copied().chain(all).collect();
             let greatest = numbers.iter().copied().fold(1.0, f64::max);
-            // There are no halves of threads.
+            // Numbers of threads are whole, so there are no ticks between them.
             let is_whole = matches!(experiment.axis.by, By::Threads);
             let steps = if is_whole { greatest.min(8.0) } else { 8.0 };
             Division::of(experiment.axis.scale, numbers.into_iter(), steps)
@@ -147,7 +147,7 @@ pub fn chart(figure: &Figure, experiment: &Experiment, plan: &Plan, points: &Poi
         let published: Vec<_> = published.collect();
         let measured = curves.iter().flatten().map(|point| point.1);
         let numbers = measured.chain(published.iter().map(|published| published.2));
-        // What a series has nowhere is not missed: who elides no lock has no regions that abort.
+        // A metric that a series never has is not missing: without elision, for example, no regions abort.
         let missed = points.0.iter().filter(|point| {
             let is_missed = point.failure.is_some() || !curves[point.series].is_empty();
             point.numbers[metric].is_none() && is_missed
@@ -232,7 +232,7 @@ mod tests {
         }
         let chart = chart(&sample::FIGURE, &TWICE, &plan, &points);
         assert_eq!(chart.panels[0].missed, [(1, 4.0)]);
-        assert_eq!(chart.panels[1].missed, [(0, 2.0), (0, 4.0), (1, 4.0)], "slow has none at all");
+        assert_eq!(chart.panels[1].missed, [(0, 2.0), (0, 4.0), (1, 4.0)], "slow has no number");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Whether the numbers have the shape that a claim expects.
+//! The decision whether the numbers have the shape that a claim expects.
 
 use crate::definition::{At, Bounds, Expectation, Experiment, Shape};
 use crate::measured::Points;
@@ -7,18 +7,18 @@ use crate::text;
 /// Whether an expectation holds, or a figure agrees with its paper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It does.
+    /// The expectation holds, or all of the figure's expectations hold.
     Agrees,
-    /// Some of what is expected holds, and some does not.
+    /// Some of the figure's expectations hold, and others do not hold or were not measured.
     InPart,
-    /// It does not.
+    /// The expectation does not hold, or none of the figure's expectations that were measured holds.
     Disagrees,
-    /// What it is about has not been measured, or not all of it.
+    /// The numbers were not measured, or not all of them.
     NotMeasured,
 }
 
 impl Verdict {
-    /// In words.
+    /// Returns the verdict in words.
     pub fn words(self) -> &'static str {
         match self {
             Verdict::Agrees => "agrees",
@@ -28,9 +28,10 @@ impl Verdict {
         }
     }
 
-    /// That of a figure, whose expectations these are.
+    /// Returns the verdict on a figure with these findings.
     ///
-    /// What was not measured neither holds nor does not; but a figure agrees only if all of it was.
+    /// An expectation that was not measured counts neither for nor against. But a figure agrees only if all of its
+    /// expectations were measured.
     pub fn of_all(findings: &[Finding]) -> Verdict {
         let count = |verdict| findings.iter().filter(|finding| finding.verdict == verdict).count();
         match (count(Verdict::Agrees), count(Verdict::Disagrees), count(Verdict::NotMeasured)) {
@@ -42,24 +43,24 @@ impl Verdict {
     }
 }
 
-/// What was found about an expectation.
+/// The result of checking an expectation.
 #[derive(Clone, Debug)]
 pub struct Finding {
     /// What is expected.
     pub says: &'static str,
-    /// What the paper has.
+    /// What the paper states.
     pub paper: &'static str,
-    /// What the number is, in words that say of what.
+    /// The measured number, with a description of what it is.
     pub ours: String,
-    /// The number alone.
+    /// The measured number alone.
     pub number: String,
-    /// Between what it had to be, in words.
+    /// The bounds, in words.
     pub expected: String,
-    /// Whether it is.
+    /// Whether the number is within the bounds.
     pub verdict: Verdict,
 }
 
-/// Looks at all that is expected.
+/// Checks all expectations of an experiment.
 pub fn findings(experiment: &Experiment, points: &Points) -> Vec<Finding> {
     experiment
         .expectations
@@ -98,12 +99,13 @@ fn words_of(bounds: Bounds) -> String {
     }
 }
 
-/// A number, and what it is.
+/// A number, and a description of it.
 struct Found {
     number: f64,
     words: String,
 }
 
+/// Computes the number of an expectation; `None` if a point that it needs was not measured.
 fn look(experiment: &Experiment, points: &Points, expectation: &Expectation) -> Option<Found> {
     let metric = expectation.metric;
     let position = |name| experiment.series(name).expect("the definitions are tested");
@@ -122,7 +124,7 @@ fn look(experiment: &Experiment, points: &Points, expectation: &Expectation) -> 
     match expectation.shape {
         Shape::Ratio { of, to, at: where_ } => {
             let (x, above) = at(of, where_)?;
-            // The last of the one may not be the last of the other, if a call has failed.
+            // Use the same position for both series: their last points differ if a call has failed.
             let (_, below) = at(to, At::Value(x))?;
             let number = quotient(above, below)?;
             let words = format!(
@@ -187,7 +189,7 @@ mod tests {
         finding(&SAMPLE, points, &expectation)
     }
 
-    /// Two curves over 1, 2 and 4 threads: 10, 20, 40, and 10, 10, 8.
+    /// Returns two curves over 1, 2 and 4 threads: 10, 20, 40, and 10, 10, 8.
     fn two() -> Points {
         points(&[&[10.0, 20.0, 40.0], &[10.0, 10.0, 8.0]])
     }
@@ -249,13 +251,14 @@ mod tests {
                 assert_eq!(finding.verdict, Verdict::NotMeasured, "{shape:?}");
             }
         }
-        // Divided by nothing.
+        // A ratio to 0 is not judged.
         let none = points(&[&[1.0, 1.0, 1.0], &[0.0, 0.0, 0.0]]);
         let shape = Shape::Ratio { of: "fast", to: "slow", at: At::Last };
         assert_eq!(finding_of(shape, at_least(1.0), &none).verdict, Verdict::NotMeasured);
     }
 
-    /// The last point of the one is compared with the other's at the same place, not with its last.
+    /// The last point of the one series is compared with the other's point at the same position, not with its last
+    /// point.
     #[test]
     fn a_failed_point_is_not_compared_with_another_place() {
         let shorter = points(&[&[10.0, 20.0, 40.0], &[10.0, 10.0]]);

@@ -1,5 +1,5 @@
-//! Of what the entry of a figure is made. Entries are constants: all that a figure is lies in one place,
-//! and a mistake in it is found by the tests, or by the compiler.
+//! Types that describe a figure. The descriptions are constants: everything about a figure is in one place, and the
+//! compiler or the tests find mistakes in it.
 
 use std::fmt;
 
@@ -19,11 +19,11 @@ pub enum Paper {
 }
 
 impl Paper {
-    /// All of them, in the order of the page.
+    /// All papers, in the order of the page.
     pub const ALL: [Paper; 5] =
         [Paper::Dbx, Paper::DbxTc, Paper::Htcc, Paper::Doppel, Paper::NoFreeLunch];
 
-    /// As on the command line and in the names of files.
+    /// Returns the name on the command line and in the names of files.
     pub fn name(self) -> &'static str {
         match self {
             Paper::Dbx => "dbx",
@@ -34,7 +34,7 @@ impl Paper {
         }
     }
 
-    /// As people call it.
+    /// Returns the paper's short title.
     pub fn title(self) -> &'static str {
         match self {
             Paper::Dbx => "DBX",
@@ -45,7 +45,7 @@ impl Paper {
         }
     }
 
-    /// Authors, title and place.
+    /// Returns the authors, title and venue.
     pub fn citation(self) -> &'static str {
         match self {
             Paper::Dbx => {
@@ -71,19 +71,19 @@ impl Paper {
     }
 }
 
-/// What something is called in its paper.
+/// The number of a figure or table in its paper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Number {
-    /// A figure.
+    /// A whole figure.
     Figure(u8),
-    /// A part of a figure, `Part(1, "a")`.
+    /// A part of a figure, such as `Part(1, "a")`.
     Part(u8, &'static str),
     /// A table.
     Table(u8),
 }
 
 impl Number {
-    /// Whether a name on the command line means it: `1` and `1a` of a figure, `table-1` of a table.
+    /// Returns whether a name on the command line means it: `1` and `1a` for a figure, `table-1` for a table.
     pub fn is_meant_by(self, name: &str) -> bool {
         let name = name.to_ascii_lowercase();
         match self {
@@ -109,33 +109,33 @@ impl fmt::Display for Number {
 /// A figure or table of a paper.
 #[derive(Debug)]
 pub struct Figure {
-    /// Of which paper.
+    /// The paper.
     pub paper: Paper,
-    /// What it is called there.
+    /// The number in the paper.
     pub number: Number,
     /// The section that discusses it.
     pub section: &'static str,
-    /// What it shows.
+    /// The title.
     pub title: &'static str,
-    /// What it is evidence for, in a sentence.
+    /// The paper's claim that it supports, in a sentence.
     pub claim: &'static str,
-    /// What is run for it.
+    /// The experiment.
     pub content: Content,
 }
 
 impl Figure {
-    /// Whether this is that figure, of which there may be several copies: definitions are constants.
+    /// Returns whether both are the same figure. Definitions are constants, so a figure may have several copies.
     pub fn is_same(&self, other: &Figure) -> bool {
         (self.paper, self.number) == (other.paper, other.number)
     }
 
-    /// Its name in files and links, such as `htcc-figure-14`.
+    /// Returns the name in files and links, such as `htcc-figure-14`.
     pub fn id(&self) -> String {
         let number = self.number.to_string().to_ascii_lowercase().replace(' ', "-");
         format!("{}-{number}", self.paper.name())
     }
 
-    /// What is run for it, if anything is.
+    /// Returns the experiment, if the figure is measured.
     pub fn experiment(&self) -> Option<&Experiment> {
         match &self.content {
             Content::Experiment(experiment) => Some(experiment),
@@ -144,43 +144,43 @@ impl Figure {
     }
 }
 
-/// What is run for a figure.
+/// How a figure is measured.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "these are constants, and most are experiments")]
 pub enum Content {
-    /// This.
+    /// By this experiment.
     Experiment(Experiment),
-    /// Nothing, and why.
+    /// Not at all, for this reason.
     NotMeasured(&'static str),
 }
 
-/// What is run for a figure: for each series and each value of the axis one call.
+/// The experiment for a figure: one call for each series and each value of the axis.
 #[derive(Debug)]
 pub struct Experiment {
-    /// The command of `cargo lab bench` and of `cargo simulate`, and the options of each point.
+    /// The command of `cargo lab bench` and of `cargo simulate`, and the options of all points.
     pub workload: &'static [&'static str],
-    /// Whether transactions are run for some time, or so many regions are tried.
+    /// What each point runs.
     pub subject: Subject,
-    /// On this machine: how, or why not.
+    /// How it is measured on this machine, or why it cannot be.
     pub real: Result<Real, &'static str>,
-    /// On a simulated one: how, or why not.
+    /// How it is measured on a simulated machine, or why it cannot be.
     pub simulated: Result<Simulated, &'static str>,
-    /// What is varied.
+    /// The axis: what is varied.
     pub axis: Axis,
-    /// What is compared, by the paper's names.
+    /// The series to compare, by the paper's names.
     pub series: &'static [Series],
-    /// What is measured: a panel of the picture for each.
+    /// The metrics: one panel of the picture for each.
     pub metrics: &'static [Metric],
-    /// The shape that the claim expects.
+    /// The expectations that follow from the claim.
     pub expectations: &'static [Expectation],
     /// Numbers that the paper's text gives.
     pub published: &'static [Published],
-    /// What differs from the paper, and why.
+    /// Differences from the paper, with reasons.
     pub differs: &'static [&'static str],
 }
 
 impl Experiment {
-    /// The position of a series.
+    /// Returns the position of the series with this name.
     pub fn series(&self, name: &str) -> Option<usize> {
         self.series.iter().position(|series| series.name == name)
     }
@@ -191,154 +191,154 @@ impl Experiment {
 pub enum Subject {
     /// Transactions, for some time.
     Transactions,
-    /// Hardware regions, so and so often; the number of threads is theirs to say.
+    /// A number of hardware regions. The options of the point choose the number of threads.
     Regions,
-    /// Nothing: procedures are analysed, which is the same on every machine.
+    /// An analysis of procedures, which gives the same result on every machine.
     Analysis,
 }
 
-/// In options, the directory of the figures, where there is a disk to write to.
+/// A placeholder in options for the directory of the figures, where there is a disk to write to.
 pub const DIRECTORY: &str = "{directory}";
 
-/// How something is run on this machine.
+/// How an experiment runs on this machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Real {
-    /// On how many threads, unless that is the axis.
+    /// The number of threads, unless that is the axis.
     pub threads: u32,
-    /// Whether it says little without hardware regions.
+    /// Whether the result says little without hardware regions.
     pub needs_rtm: bool,
     /// Options that only `cargo lab bench` has.
     pub arguments: &'static [&'static str],
 }
 
-/// How something is run on a simulated machine.
+/// How an experiment runs on a simulated machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Simulated {
-    /// Its name.
+    /// The machine's name.
     pub machine: &'static str,
-    /// On how many hardware threads, unless that is the axis.
+    /// The number of hardware threads, unless that is the axis.
     pub cores: u32,
-    /// How long, in milliseconds of virtual time, in a quick run.
+    /// The length of a quick run.
     pub quick: Span,
-    /// Likewise, in a full one.
+    /// The length of a full run.
     pub full: Span,
     /// Options that only `cargo simulate` has.
     pub arguments: &'static [&'static str],
 }
 
-/// For how long something is run, in milliseconds of virtual time.
+/// The length of a simulated run. Its times are milliseconds of virtual time, except `load`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Span {
-    /// Before anything counts.
+    /// The time before the measurement.
     pub warmup: f64,
-    /// What is measured.
+    /// The measured time.
     pub measured: f64,
-    /// About how many seconds of the host's time it takes to load what is run.
+    /// The approximate time that loading takes, in seconds of the host.
     pub load: f64,
     /// Options of runs of this length.
     pub arguments: &'static [&'static str],
 }
 
-/// A span.
+/// Returns a span with these times, a load of 3 seconds, and no options.
 pub const fn span(warmup: f64, measured: f64) -> Span {
     Span { warmup, measured, load: 3.0, arguments: &[] }
 }
 
 impl Span {
-    /// The same of what takes so many seconds to load.
+    /// Returns the same span with this load time, in seconds.
     pub const fn loading(self, load: f64) -> Span {
         Span { load, ..self }
     }
 
-    /// The same, with options.
+    /// Returns the same span with these options.
     pub const fn with(self, arguments: &'static [&'static str]) -> Span {
         Span { arguments, ..self }
     }
 }
 
-/// What is varied.
+/// The axis of an experiment: what is varied.
 #[derive(Clone, Copy, Debug)]
 pub struct Axis {
-    /// What it is, with its unit.
+    /// The label, with its unit.
     pub label: &'static str,
-    /// By what it is varied.
+    /// What is varied.
     pub by: By,
     /// How it is drawn.
     pub scale: Scale,
-    /// The values of a quick run, ascending; unused where there are choices.
+    /// The values of a quick run, ascending; unused with choices.
     pub quick: &'static [f64],
-    /// Those of a full one; the quick ones are among them.
+    /// The values of a full run, which include those of a quick run.
     pub full: &'static [f64],
 }
 
-/// By what something is varied.
+/// What an axis varies.
 #[derive(Clone, Copy, Debug)]
 pub enum By {
     /// The number of threads, or of virtual cores.
     Threads,
-    /// An option with a number, behind which a unit may stand.
+    /// An option with a number, and the unit appended to the number.
     Option(&'static str, &'static str),
-    /// Nothing: a value is a time in milliseconds, and all of a series are of one call. The metric's path says
-    /// where that stands, with [`AT`] for the value.
+    /// Nothing: a value is a time in milliseconds, and all values of a series come from one call. The metric's path
+    /// finds the number of a time, with [`AT`] for the value.
     Time,
-    /// Some settings that have no order. Their position is the value on the axis.
+    /// Settings without an order. The position of a setting is its value on the axis.
     Choices(&'static [Choice]),
 }
 
-/// A setting.
+/// A setting of an axis.
 #[derive(Clone, Copy, Debug)]
 pub struct Choice {
-    /// What the axis calls it.
+    /// The label on the axis.
     pub label: &'static str,
-    /// Its options.
+    /// The options of the setting.
     pub arguments: &'static [&'static str],
 }
 
-/// How an axis is divided.
+/// The scale of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
-    /// The same distance for the same difference, from 0 on.
+    /// Linear, from 0.
     Linear,
-    /// The same distance for the same factor.
+    /// Logarithmic: the same distance for the same factor.
     Logarithmic,
 }
 
-/// Who is compared.
+/// A series: one of the systems or variants that are compared.
 #[derive(Clone, Copy, Debug)]
 pub struct Series {
     /// The paper's name.
     pub name: &'static str,
-    /// Options that choose it.
+    /// The options that select it.
     pub arguments: &'static [&'static str],
 }
 
-/// A series.
+/// Returns a series with this name and these options.
 pub const fn series(name: &'static str, arguments: &'static [&'static str]) -> Series {
     Series { name, arguments }
 }
 
-/// What is measured.
+/// A metric: what is measured.
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
-    /// What it is.
+    /// The name.
     pub name: &'static str,
-    /// Its unit; empty if it has none.
+    /// The unit; may be empty.
     pub unit: &'static str,
     /// How it is drawn.
     pub scale: Scale,
-    /// Where `cargo lab bench` writes it.
+    /// Where it is in the report of `cargo lab bench`.
     pub real: Reading,
-    /// Where `cargo simulate` writes it.
+    /// Where it is in the report of `cargo simulate`.
     pub simulated: Reading,
 }
 
 impl Metric {
-    /// The same, drawn by factors.
+    /// Returns the same metric with a logarithmic scale.
     pub const fn logarithmic(self) -> Metric {
         Metric { scale: Scale::Logarithmic, ..self }
     }
 
-    /// What an axis of it is called.
+    /// Returns the label of its axis.
     pub fn label(&self) -> String {
         match self.unit {
             "" => self.name.to_owned(),
@@ -347,145 +347,145 @@ impl Metric {
     }
 }
 
-/// In paths, the value of the axis.
+/// A placeholder in paths for the value of the axis.
 pub const AT: &str = "{at}";
 
 /// A number in a report, or a quotient of two.
 ///
-/// A path is made of steps with `/` between them: `key` into an object, `key=value` to the first object of an
-/// array whose `key` is that text or number, `#` to the number of elements of an array. [`AT`] stands for the
-/// value of the axis.
+/// A path consists of steps separated by `/`. `key` selects a member of an object. `key=value` selects the first
+/// object of an array whose `key` is that text or number. `#` is the number of elements of an array. [`AT`] stands
+/// for the value of the axis.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading {
-    /// The number.
+    /// The path of the number.
     pub of: &'static str,
-    /// By what it is divided, if by anything.
+    /// The path of the divisor; empty for no divisor.
     pub over: &'static str,
-    /// By what it is multiplied.
+    /// The factor by which the number is multiplied.
     pub factor: f64,
 }
 
 impl Reading {
-    /// A number as it stands.
+    /// Returns the reading of a number.
     pub const fn of(path: &'static str) -> Reading {
         Reading { of: path, over: "", factor: 1.0 }
     }
 
-    /// A quotient.
+    /// Returns the reading of a quotient.
     pub const fn ratio(of: &'static str, over: &'static str) -> Reading {
         Reading { of, over, factor: 1.0 }
     }
 
-    /// Times something.
+    /// Returns the same reading, multiplied by `factor`.
     pub const fn times(self, factor: f64) -> Reading {
         Reading { factor, ..self }
     }
 }
 
-/// A value of the axis.
+/// A position on the axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum At {
-    /// This one.
+    /// This value.
     Value(f64),
-    /// The least that was measured.
+    /// The least value that was measured.
     First,
-    /// The greatest that was measured.
+    /// The greatest value that was measured.
     Last,
 }
 
-/// Something that the claim expects of the numbers, and that can be otherwise.
+/// An expectation about the numbers that follows from a claim, and that measurements can refute.
 #[derive(Clone, Copy, Debug)]
 pub struct Expectation {
-    /// What it is, in words.
+    /// The expectation, in words.
     pub says: &'static str,
-    /// What the paper's text says of it, and where; empty if only its picture does.
+    /// What the paper's text says about it, and where; empty if only the paper's picture shows it.
     pub paper: &'static str,
-    /// About which metric.
+    /// The position of the metric.
     pub metric: usize,
-    /// What is looked at.
+    /// The number that is computed from the curves.
     pub shape: Shape,
-    /// Between what it has to be.
+    /// The bounds of that number.
     pub bounds: Bounds,
 }
 
-/// A number that a curve, or two, have.
+/// A number computed from one or two curves.
 #[derive(Clone, Copy, Debug)]
 pub enum Shape {
-    /// One series divided by another.
+    /// One series divided by another, at the same position.
     Ratio {
-        /// This one.
+        /// The dividend.
         of: &'static str,
-        /// By that one.
+        /// The divisor.
         to: &'static str,
-        /// Where.
+        /// The position.
         at: At,
     },
-    /// A series at one place divided by the same at another.
+    /// A series at one position, divided by the same series at another.
     Change {
-        /// Which one.
+        /// The series.
         of: &'static str,
-        /// By what it is there.
+        /// The position of the divisor.
         from: At,
-        /// What it is here.
+        /// The position of the dividend.
         until: At,
     },
-    /// A series divided by the greatest of all others: the least such ratio from somewhere on.
+    /// A series divided by the greatest of all others: the least such ratio from a position on.
     Ahead {
-        /// Which one.
+        /// The series.
         of: &'static str,
-        /// From where on.
+        /// The first position.
         from: At,
     },
-    /// The number itself.
+    /// The value of a series.
     Value {
-        /// Of which series.
+        /// The series.
         of: &'static str,
-        /// Where.
+        /// The position.
         at: At,
     },
 }
 
-/// Between what a number has to be.
+/// The bounds of a number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounds {
-    /// At least this.
+    /// The lower bound.
     pub least: f64,
-    /// At most this.
+    /// The upper bound.
     pub most: f64,
 }
 
-/// At least so much.
+/// Returns bounds with only a lower bound.
 pub const fn at_least(least: f64) -> Bounds {
     Bounds { least, most: f64::INFINITY }
 }
 
-/// At most so much.
+/// Returns bounds with only an upper bound.
 pub const fn at_most(most: f64) -> Bounds {
     Bounds { least: f64::NEG_INFINITY, most }
 }
 
-/// From here to there.
+/// Returns bounds from `least` to `most`.
 pub const fn between(least: f64, most: f64) -> Bounds {
     Bounds { least, most }
 }
 
-/// The same, but for what runs this short tell apart.
+/// The bounds of a ratio that counts as equal; such short runs cannot distinguish smaller differences.
 pub const ALIKE: Bounds = between(0.8, 1.25);
 
 /// A number that the paper's text gives.
 #[derive(Clone, Copy, Debug)]
 pub struct Published {
-    /// Of which series.
+    /// The series.
     pub series: &'static str,
-    /// Of which metric.
+    /// The position of the metric.
     pub metric: usize,
-    /// Where on the axis.
+    /// The value on the axis.
     pub at: f64,
     /// The number, in the metric's unit.
     pub value: f64,
 }
 
-/// A published number of the first metric.
+/// Returns a published number of the first metric.
 pub const fn published(series: &'static str, at: f64, value: f64) -> Published {
     Published { series, metric: 0, at, value }
 }

@@ -1,32 +1,32 @@
-//! What has been measured for a figure.
+//! The measurements for a figure.
 
 use serde_json::Value;
 
 use crate::definition::{AT, Experiment, Metric, Reading};
 use crate::plan::{Machine, Plan};
 
-/// What came of a call.
+/// The outcome of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
     /// Its report.
     Report(Value),
-    /// It failed, by its own words.
+    /// The call failed, with this message.
     Failed(String),
-    /// It has not been made.
+    /// The call has not been made.
     Missing,
 }
 
-/// A point with what came of it.
+/// A point with its measurements.
 #[derive(Clone, Debug)]
 pub struct Measured {
     /// The position of its series.
     pub series: usize,
     /// Its value on the axis.
     pub at: f64,
-    /// A number for each metric, where the report has it: not all series have all of them. Who elides no lock
-    /// has no regions that abort.
+    /// A number for each metric, if the report has it. Not every series has all metrics: without elision, for
+    /// example, no regions abort.
     pub numbers: Vec<Option<f64>>,
-    /// Why there is none at all.
+    /// Why there are no numbers at all.
     pub failure: Option<String>,
     /// The command that repeats it.
     pub command: String,
@@ -37,7 +37,7 @@ pub struct Measured {
 pub struct Points(pub Vec<Measured>);
 
 impl Points {
-    /// Takes the numbers out of the reports, which stand in the order of the plan's points.
+    /// Reads the numbers from the reports, which are in the order of the plan's points.
     pub fn read(experiment: &Experiment, plan: &Plan, outcomes: &[Outcome]) -> Points {
         let points = plan.points.iter().zip(outcomes).map(|(point, outcome)| {
             let reading = |metric: &Metric| match plan.machine {
@@ -70,26 +70,26 @@ impl Points {
         Points(points.collect())
     }
 
-    /// A number.
+    /// Returns a number.
     pub fn number(&self, metric: usize, series: usize, at: f64) -> Option<f64> {
         let mut points = self.0.iter();
         points.find(|point| point.series == series && point.at == at)?.numbers[metric]
     }
 
-    /// A series, from the left to the right.
+    /// Returns the curve of a series, from left to right.
     pub fn curve(&self, metric: usize, series: usize) -> Vec<(f64, f64)> {
         let points = self.0.iter().filter(|point| point.series == series);
         points.filter_map(|point| Some((point.at, point.numbers[metric]?))).collect()
     }
 
-    /// How many points have been measured, of how many.
+    /// Returns the number of points that have been measured, and the number of all points.
     pub fn done(&self) -> (usize, usize) {
         let done = self.0.iter().filter(|point| point.failure.is_none()).count();
         (done, self.0.len())
     }
 }
 
-/// Reads a number out of a report, for a value of the axis.
+/// Reads a number from a report, for a value of the axis.
 pub fn read(reading: Reading, at: f64, report: &Value) -> Option<f64> {
     let number = |path: &str| number(&path.replace(AT, &at.to_string()), report);
     let of = number(reading.of)?;

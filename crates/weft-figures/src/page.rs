@@ -1,4 +1,4 @@
-//! One page with all figures, which needs nothing but itself.
+//! One page with all figures, which needs no other file.
 
 use std::fmt::{self, Write};
 
@@ -8,22 +8,22 @@ use crate::report::{Measurement, Report};
 use crate::svg;
 use crate::text::{self, Escaped};
 
-/// What is the same for the whole page.
+/// The properties of the whole page.
 #[derive(Debug)]
 pub struct About {
-    /// The command that makes it again.
+    /// The command that makes the page again.
     pub command: String,
-    /// This machine, in words.
+    /// A description of this machine.
     pub host: String,
     /// The builds of the programs that were run.
     pub builds: Vec<String>,
-    /// Whether all points were measured, and for how long.
+    /// Whether all points were measured, in longer runs.
     pub is_full: bool,
     /// The seed of all runs.
     pub seed: u64,
 }
 
-/// The style of the page, beside that of the pictures.
+/// The style of the page, in addition to that of the pictures.
 const STYLE: &str = "\
 :root{color-scheme:light dark;--ink:#222;--ground:#fff;--faint:#666;--edge:#ccc;--good:#00664a;--bad:#a33c00;--part:#7a5200}\
 @media (prefers-color-scheme:dark){:root{--ink:#e8e8e8;--ground:#16181c;--faint:#a5a9b0;--edge:#3a3f47;--good:#4fd6ac;--bad:#ff9a5c;--part:#e8b44c}}\
@@ -44,10 +44,10 @@ td.number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
 .verdict{font-weight:600;white-space:nowrap}.agrees{color:var(--good)}.disagrees{color:var(--bad)}.part{color:var(--part)}.not{color:var(--faint)}\
 pre{white-space:pre-wrap;overflow-wrap:anywhere;font-size:.8rem;margin:.3rem 0}summary{cursor:pointer}ul{padding-left:1.2rem;margin:.3rem 0}.findings{list-style:none;padding:0}.findings li{margin:.5rem 0}";
 
-/// The page.
+/// Returns the page.
 pub fn page(about: &About, reports: &[Report]) -> String {
     let mut html = String::new();
-    write_page(&mut html, about, reports).expect("strings take everything");
+    write_page(&mut html, about, reports).expect("writing to a string cannot fail");
     html
 }
 
@@ -69,8 +69,8 @@ fn write_page(out: &mut String, about: &About, reports: &[Report]) -> fmt::Resul
     write!(
         out,
         "<h1>The papers' figures, beside Weft's</h1>\n\
-         <p>What the papers behind Weft have measured, measured again. Simulated figures come from a model \
-         of the papers' machines, in virtual time: they show shapes and ratios, and predict nothing.</p>\n\
+         <p>The measurements of the papers behind Weft, repeated. Simulated figures come from a model \
+         of the papers' machines, in virtual time: they show shapes and ratios, and do not predict performance.</p>\n\
          <p class=\"small faint\">Made by <code>{}</code> ({length}), seed {}. This machine: {}. Programs: {}.</p>\n",
         Escaped(&about.command),
         about.seed,
@@ -97,8 +97,8 @@ fn write_page(out: &mut String, about: &About, reports: &[Report]) -> fmt::Resul
     Ok(())
 }
 
-/// All figures in a table, and how many of them agree. On a narrow screen a figure stands beside its verdict,
-/// and the claim below.
+/// Writes a table of all figures, and how many of them agree. On a narrow screen each figure is beside its verdict,
+/// with the claim below.
 fn overview(out: &mut String, reports: &[Report]) -> fmt::Result {
     let count = |verdict| reports.iter().filter(|report| report.verdict() == verdict).count();
     writeln!(
@@ -136,7 +136,7 @@ fn badge(verdict: Verdict) -> String {
         Verdict::Disagrees => "disagrees",
         Verdict::NotMeasured => "not",
     };
-    // Not by colour alone.
+    // Colour alone must not carry the meaning.
     let mark = match verdict {
         Verdict::Agrees => "✓",
         Verdict::InPart => "◐",
@@ -174,7 +174,7 @@ fn measured(out: &mut String, measurement: &Measurement) -> fmt::Result {
         let paper = match finding.paper {
             "" => String::new(),
             paper => {
-                // A place alone needs no brackets.
+                // A reference alone needs no brackets.
                 let place = paper.strip_prefix('(').and_then(|paper| paper.strip_suffix(')'));
                 format!("Paper: {}. ", Escaped(place.unwrap_or(paper)))
             }
@@ -199,7 +199,7 @@ fn measured(out: &mut String, measurement: &Measurement) -> fmt::Result {
     let differs: Vec<&str> = differs.collect();
     if !differs.is_empty() {
         out.push_str(
-            "<p class=\"small\">What differs from the paper, and why:</p>\n<ul class=\"small\">\n",
+            "<p class=\"small\">Differences from the paper, with reasons:</p>\n<ul class=\"small\">\n",
         );
         for differs in differs {
             writeln!(out, "<li>{}</li>", Escaped(differs))?;
@@ -221,7 +221,7 @@ fn measured(out: &mut String, measurement: &Measurement) -> fmt::Result {
     let count = points.0.len();
     writeln!(out, "<details><summary>Commands that make the {count} points</summary>\n<pre>")?;
     let mut commands: Vec<&str> = points.0.iter().map(|point| point.command.as_str()).collect();
-    // Those of one run stand side by side.
+    // The points of one run are adjacent, and its command is shown once.
     commands.dedup();
     for command in commands {
         writeln!(out, "{}", Escaped(command))?;
@@ -230,7 +230,7 @@ fn measured(out: &mut String, measurement: &Measurement) -> fmt::Result {
     Ok(())
 }
 
-/// The numbers, as a table for each metric.
+/// Writes the numbers, as a table for each metric.
 fn numbers(out: &mut String, measurement: &Measurement) -> fmt::Result {
     let Measurement { experiment, plan, points, .. } = measurement;
     out.push_str("<details><summary>Numbers</summary>\n");
@@ -295,7 +295,7 @@ mod tests {
         for loads in loads {
             assert!(!page.contains(loads), "{loads}");
         }
-        // Name spaces, and links within the page.
+        // The only addresses are those of name spaces.
         let elsewhere: Vec<&str> = page.split("http:").skip(1).map(|text| &text[..13]).collect();
         assert!(elsewhere.iter().all(|&text| text == "//www.w3.org/"), "{elsewhere:?}");
         let links = page.split("href=\"").skip(1);
@@ -323,7 +323,8 @@ mod tests {
         assert!(!page.contains("Points that are missing"));
     }
 
-    /// Every element is closed where it was opened, but for those that HTML leaves open.
+    /// Asserts that every element is closed in the order in which it was opened, except those that HTML leaves
+    /// open.
     fn assert_is_nested(page: &str) {
         let mut open = Vec::new();
         for tag in page.split('<').skip(1) {

@@ -1,19 +1,19 @@
-//! From an entry to the calls that are made for it.
+//! The plan of a figure: the calls that measure it.
 
 use std::fmt;
 
 use crate::definition::{By, Content, DIRECTORY, Experiment, Figure, Real, Simulated, Subject};
 
-/// What a call runs.
+/// The program of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
-    /// `weft`, on this machine.
+    /// `weft-lab`, on this machine.
     Laboratory,
-    /// `weft-simulate`, on a simulated one.
+    /// `weft-simulate`, on a simulated machine.
     Simulator,
 }
 
-/// A call: what is run, with which arguments. What it prints is a JSON object, or an array with one.
+/// A call of a program. The program prints a JSON object, or an array with one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
     /// The program.
@@ -23,7 +23,7 @@ pub struct Call {
 }
 
 impl fmt::Display for Call {
-    /// As one types it in the repository.
+    /// Writes the command as one types it in the repository.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let program = match self.program {
             Program::Laboratory => "cargo lab",
@@ -33,56 +33,56 @@ impl fmt::Display for Call {
     }
 }
 
-/// This machine, as far as it matters.
+/// The properties of this machine that matter.
 #[derive(Clone, Copy, Debug)]
 pub struct Host {
-    /// How many threads can run at once.
+    /// The number of threads that can run at the same time.
     pub logical_cores: u32,
     /// Whether hardware regions work.
     pub has_rtm: bool,
 }
 
-/// Where figures are to be measured.
+/// The choice of the machine on which figures are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// On this machine where it has what the figure needs, on a simulated one otherwise.
+    /// This machine if it has what the figure needs, else a simulated one.
     Best,
-    /// On this machine.
+    /// This machine.
     Real,
-    /// On a simulated one.
+    /// A simulated machine.
     Simulated,
 }
 
-/// How figures are measured.
+/// The settings for all figures.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Where.
+    /// The choice of the machine.
     pub wanted: Wanted,
     /// This machine.
     pub host: Host,
-    /// Whether all points are measured, for as long as it takes.
+    /// Whether all points are measured, in longer runs.
     pub is_full: bool,
-    /// Decides all that is left to chance.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// By what the time of each run is multiplied: less than 1 is for tests.
+    /// A factor on the time of each run; less than 1 is for tests.
     pub time: f64,
-    /// Options of every call besides, to try figures out.
+    /// Additional options of every call, to try figures out.
     pub with: Vec<String>,
-    /// Where what needs a disk keeps it, for [`DIRECTORY`].
+    /// The directory that replaces [`DIRECTORY`], for calls that need a disk.
     pub directory: String,
 }
 
-/// Where a figure is measured.
+/// The machine on which a figure is measured.
 #[derive(Clone, Copy, Debug)]
 pub enum Machine {
-    /// On this one.
+    /// This machine.
     Real(Real),
-    /// On a simulated one.
+    /// A simulated machine.
     Simulated(Simulated),
 }
 
 impl Machine {
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> &'static str {
         match self {
             Machine::Real(_) => "this machine",
@@ -90,7 +90,7 @@ impl Machine {
         }
     }
 
-    /// Whether it is simulated.
+    /// Returns whether it is simulated.
     pub fn is_simulated(&self) -> bool {
         matches!(self, Machine::Simulated(_))
     }
@@ -103,43 +103,43 @@ pub struct Point {
     pub series: usize,
     /// Its value on the axis.
     pub at: f64,
-    /// What measures it.
+    /// The call that measures it.
     pub call: Call,
-    /// About how many seconds that takes.
+    /// The approximate time that this takes, in seconds.
     pub seconds: f64,
 }
 
-/// What is to be done for a figure.
+/// The plan of a figure.
 #[derive(Debug)]
 pub struct Plan {
-    /// Where it is measured.
+    /// The machine.
     pub machine: Machine,
     /// The values of the axis.
     pub axis: Vec<f64>,
     /// The points, by series and axis.
     pub points: Vec<Point>,
-    /// What this machine cannot do of it.
+    /// What this machine lacks for the figure.
     pub notes: Vec<String>,
 }
 
-/// Seconds that one millisecond of virtual time of one virtual core takes. *Measured*: TPC-C on 80 cores,
-/// 240 of them, 4.2 s.
+/// Seconds of the host per millisecond of virtual time of one virtual core. *Measured*: TPC-C on 80 cores, 240 such
+/// milliseconds, 4.2 s.
 const SECONDS_OF_VIRTUAL_MILLISECOND: f64 = 0.018;
 
-/// Seconds to load a database, about.
+/// Approximate seconds to load a database.
 const SECONDS_OF_LOAD: f64 = 3.0;
 
-/// Seconds for the sizes of regions that are tried.
+/// Seconds for one size of regions.
 const SECONDS_OF_REGIONS: f64 = 1.5;
 
-/// Rounds on this machine, seconds of each, and of the warm-up before it.
+/// For this machine: the number of rounds, and the seconds of each round and of the warm-up before it.
 const ROUNDS_FULL: (u32, f64, f64) = (3, 3.0, 1.0);
 const ROUNDS_QUICK: (u32, f64, f64) = (1, 1.0, 0.5);
 
 /// Plans a figure.
 ///
 /// # Errors
-/// Why it cannot be measured as it is wanted.
+/// The figure cannot be measured with these settings; the error says why.
 pub fn plan(figure: &Figure, settings: &Settings) -> Result<Plan, String> {
     let experiment = match &figure.content {
         Content::Experiment(experiment) => experiment,
@@ -155,23 +155,23 @@ pub fn plan(figure: &Figure, settings: &Settings) -> Result<Plan, String> {
             axis.retain(|&threads| threads <= f64::from(cores));
             if axis.len() < all {
                 notes.push(format!(
-                    "Only up to {cores} threads: this machine runs no more at once."
+                    "Only up to {cores} threads: this machine cannot run more at the same time."
                 ));
             }
             if axis.is_empty() {
-                return Err(format!("this machine runs only {cores} threads at once"));
+                return Err(format!("this machine can run only {cores} threads at the same time"));
             }
         } else if real.threads > cores && experiment.subject == Subject::Regions {
-            return Err(format!("it takes {} threads, and this machine has {cores}", real.threads));
+            return Err(format!("it needs {} threads, and this machine has {cores}", real.threads));
         } else if real.threads > cores {
             notes.push(format!(
-                "On {cores} threads, of the paper's {}: this machine runs no more at once.",
+                "On {cores} threads instead of the paper's {}: this machine cannot run more at the same time.",
                 real.threads
             ));
         }
         if real.needs_rtm && !settings.host.has_rtm {
             notes.push(
-                "This machine has no RTM; software twins take the place of regions.".to_owned(),
+                "This machine has no RTM; software twins replace hardware regions.".to_owned(),
             );
         }
     }
@@ -181,14 +181,14 @@ pub fn plan(figure: &Figure, settings: &Settings) -> Result<Plan, String> {
     let mut points: Vec<Point> = points.collect();
     for position in 1..points.len() {
         if points[position].call == points[position - 1].call {
-            // The same run: it takes its time once.
+            // Both points are of the same run, which takes its time once.
             points[position].seconds = 0.0;
         }
     }
     Ok(Plan { machine, points, axis, notes })
 }
 
-/// The values of the axis.
+/// Returns the values of the axis.
 fn values(experiment: &Experiment, is_full: bool) -> Vec<f64> {
     match (experiment.axis.by, is_full) {
         (By::Choices(choices), _) => (0..choices.len()).map(|position| position as f64).collect(),
@@ -197,7 +197,7 @@ fn values(experiment: &Experiment, is_full: bool) -> Vec<f64> {
     }
 }
 
-/// Where a figure is measured.
+/// Returns the machine on which a figure is measured.
 fn machine(experiment: &Experiment, settings: &Settings) -> Result<Machine, String> {
     let &Settings { host, wanted, is_full, .. } = settings;
     let (real, simulated) = (experiment.real, experiment.simulated);
@@ -219,7 +219,7 @@ fn machine(experiment: &Experiment, settings: &Settings) -> Result<Machine, Stri
     chosen.map_err(str::to_owned)
 }
 
-/// One point.
+/// Returns one point, with its call.
 fn point(
     experiment: &Experiment,
     machine: &Machine,

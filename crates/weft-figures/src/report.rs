@@ -1,4 +1,4 @@
-//! A figure with all that is known about it, from which files and the page are made.
+//! A figure with everything that is known about it. Files and the page are made from it.
 
 use crate::chart::{self, Chart};
 use crate::claim::{self, Finding, Verdict};
@@ -6,40 +6,40 @@ use crate::definition::{Experiment, Figure};
 use crate::measured::{Outcome, Points};
 use crate::plan::Plan;
 
-/// A figure, and what came of it.
+/// A figure, and its results.
 #[derive(Debug)]
 pub struct Report {
-    /// Which one.
+    /// The figure.
     pub figure: &'static Figure,
-    /// What was measured, or why nothing was.
+    /// The measurement, or why nothing was measured.
     pub state: Result<Measurement, String>,
 }
 
-/// What was measured for a figure.
+/// The measurement of a figure.
 #[derive(Debug)]
 pub struct Measurement {
-    /// Its entry.
+    /// The figure's experiment.
     pub experiment: &'static Experiment,
-    /// What was run.
+    /// The plan.
     pub plan: Plan,
-    /// What came of it.
+    /// The results.
     pub points: Points,
-    /// Whether it has the expected shape.
+    /// Whether the results have the expected shape.
     pub findings: Vec<Finding>,
     /// The picture.
     pub chart: Chart,
 }
 
 impl Report {
-    /// A figure of which nothing was measured.
+    /// Returns the report of a figure without measurements.
     pub fn without(figure: &'static Figure, why: String) -> Report {
         Report { figure, state: Err(why) }
     }
 
-    /// A figure whose calls came to this.
+    /// Returns the report of a figure whose calls had these outcomes.
     ///
     /// # Panics
-    /// The figure has no calls.
+    /// The figure has no experiment.
     pub fn of(figure: &'static Figure, plan: Plan, outcomes: &[Outcome]) -> Report {
         let experiment = figure.experiment().expect("calls belong to an experiment");
         let points = Points::read(experiment, &plan, outcomes);
@@ -48,7 +48,7 @@ impl Report {
         Report { figure, state: Ok(Measurement { experiment, plan, points, findings, chart }) }
     }
 
-    /// Whether our shape agrees with the paper's.
+    /// Returns whether the measured shape agrees with the paper's.
     pub fn verdict(&self) -> Verdict {
         match &self.state {
             Ok(measurement) => Verdict::of_all(&measurement.findings),

@@ -1,4 +1,4 @@
-//! Making calls: each in a process of its own, and only those whose results are not there yet.
+//! Calls, each run in a process of its own, and only if its result is not in the store yet.
 
 use std::collections::hash_map::DefaultHasher;
 use std::fs::File;
@@ -15,22 +15,22 @@ use crate::measured::Outcome;
 use crate::plan::{Call, Point, Program};
 use crate::store::{Kept, Store};
 
-/// Whoever makes calls.
+/// A runner of calls.
 pub trait Runner: Sync {
-    /// Makes a call; what comes back is what it has reported.
+    /// Makes a call, and returns its report.
     ///
     /// # Errors
-    /// Why it failed.
+    /// The call failed; the error says why.
     fn run(&self, call: &Call) -> Result<Value, String>;
 
-    /// What build of a program that is: another one may have other results.
+    /// Returns an identification of a program's build. Other builds may have other results.
     ///
     /// # Errors
     /// There is no such program.
     fn build(&self, program: Program) -> Result<String, String>;
 }
 
-/// The programs.
+/// The programs, run as processes.
 #[derive(Debug)]
 pub struct Processes {
     weft: PathBuf,
@@ -38,21 +38,21 @@ pub struct Processes {
     builds: [OnceLock<Result<String, String>>; 2],
 }
 
-/// What to do where the simulator is not found.
-pub const NO_SIMULATOR: &str = "the simulator, weft-simulate, is a program of its own, and is not found: \
-     build it with `cargo simulate --help` in the repository, or name it by --simulator PATH; \
+/// The error message if the simulator is not found.
+pub const NO_SIMULATOR: &str = "the simulator, weft-simulate, is a separate program, and was not found: \
+     build it with `cargo simulate --help` in the repository, or name it with --simulator PATH; \
      --real measures on this machine only";
 
 impl Processes {
-    /// These.
+    /// Uses these programs.
     pub fn new(weft: PathBuf, simulator: Option<PathBuf>) -> Processes {
         Processes { weft, simulator, builds: [OnceLock::new(), OnceLock::new()] }
     }
 
-    /// Where a program lies.
+    /// Returns the path of a program.
     ///
     /// # Errors
-    /// It is not known.
+    /// The path is not known.
     pub fn path(&self, program: Program) -> Result<&Path, String> {
         match (program, &self.simulator) {
             (Program::Laboratory, _) => Ok(&self.weft),
@@ -62,15 +62,15 @@ impl Processes {
     }
 }
 
-/// Looks for the simulator where `cargo simulate` has put it, or where somebody who has installed it would:
-/// beside a program.
+/// Looks for the simulator where `cargo simulate` puts it, and beside the program, where an installation would put
+/// it.
 pub fn find_simulator(program: &Path) -> Option<PathBuf> {
     let name = format!("weft-simulate{}", std::env::consts::EXE_SUFFIX);
     let beside = program.parent()?.join(&name);
     // `target/release/weft` and `target/simulated/release/weft-simulate`
     let from_targets = program.ancestors().skip(2).take(2);
     let built = from_targets.map(|target| target.join("simulated").join("release").join(&name));
-    // The one beside may be of a build without the simulated machine, which `cargo build` makes.
+    // Prefer the built one: the one beside may be a build without the simulated machine, which `cargo build` makes.
     built.chain([beside]).find(|path| path.is_file())
 }
 
@@ -112,7 +112,7 @@ impl Runner for Processes {
     }
 }
 
-/// A hash of what is in a file.
+/// Returns a hash of a file's content.
 fn hash_of(path: &Path) -> io::Result<u64> {
     let mut file = File::open(path)?;
     let mut hasher = DefaultHasher::new();
@@ -125,36 +125,36 @@ fn hash_of(path: &Path) -> io::Result<u64> {
     }
 }
 
-/// Whoever wants to know how it goes on.
+/// An observer of the progress of calls.
 pub trait Watcher: Sync {
     /// A call begins.
     fn begins(&self, _point: &Point) {}
 
-    /// A call has ended, after so many seconds, or was not made since its result is there (`None`).
+    /// A call has ended: after this many seconds, or `None` if its result was already there.
     fn ended(&self, _point: &Point, _seconds: Option<f64>) {}
 }
 
-/// Nobody.
+/// An observer that does nothing.
 #[derive(Debug)]
 pub struct Nobody;
 
 impl Watcher for Nobody {}
 
-/// How calls are made.
+/// The policy for making calls.
 #[derive(Clone, Copy, Debug)]
 pub struct Policy {
-    /// How many simulations run at once. What is measured on this machine runs alone.
+    /// The number of simulations that run at the same time. A call that measures on this machine runs alone.
     pub jobs: usize,
-    /// Whether calls are made again whose results are there.
+    /// Whether calls are made again although their results are there.
     pub again: bool,
-    /// Whether calls are made at all.
+    /// Whether calls are made at all; if not, only results from the store are used.
     pub makes_calls: bool,
 }
 
-/// What came of some points, in their order. Points of the same call are of one run.
+/// Returns the outcomes of points, in their order. Points with the same call share one run.
 ///
 /// # Errors
-/// A result cannot be kept.
+/// A result cannot be stored.
 pub fn run(
     points: &[Point],
     runner: &dyn Runner,
@@ -162,9 +162,10 @@ pub fn run(
     policy: &Policy,
     watcher: &dyn Watcher,
 ) -> io::Result<Vec<Outcome>> {
-    // Simulations take their own time, whatever else runs; a measurement does not.
+    // Simulations have their own time, and may run beside others; measurements may not.
     let is_simulated = points.iter().all(|point| point.call.program == Program::Simulator);
     let jobs = if is_simulated { policy.jobs.clamp(1, points.len().max(1)) } else { 1 };
+    // Only the first point of each distinct call is run.
     let first_of = |point: &Point| points.iter().position(|other| other.call == point.call);
     let firsts: Vec<usize> = points.iter().filter_map(first_of).collect();
     let (own, others): (Vec<usize>, Vec<usize>) =
@@ -174,7 +175,7 @@ pub fn run(
     let failure = Mutex::new(None);
     let work = || {
         loop {
-            let next = waiting.lock().expect("nobody panics with it").next();
+            let next = waiting.lock().expect("no panic under this lock").next();
             let Some(position) = next else { return };
             match outcome(&points[position], runner, store, policy, watcher) {
                 Ok(outcome) => outcomes.lock().expect("as above")[position] = outcome,
@@ -195,6 +196,7 @@ pub fn run(
         return Err(error);
     }
     let mut outcomes = outcomes.into_inner().expect("as above");
+    // Points with the same call get the outcome of the first.
     for position in others {
         outcomes[position] = outcomes[firsts[position]].clone();
         watcher.ended(&points[position], None);
@@ -245,7 +247,7 @@ mod tests {
     use crate::store::tests::scratch;
     use serde_json::json;
 
-    /// Reports the number of cores, fails on 8 of them, and takes note of what was asked.
+    /// A runner that reports the number of cores, fails with 8 cores, and counts its calls.
     #[derive(Default)]
     struct Fake {
         build: &'static str,
@@ -290,14 +292,14 @@ mod tests {
         assert_eq!(fake.calls(), 4);
         assert_eq!(first[2], Outcome::Report(json!({ "cores": 4 })), "in their order");
         assert_eq!(first[3], Outcome::Failed("eight are too many".to_owned()));
-        // Only the one that failed.
+        // Only the failed call is made again.
         assert_eq!(go(&fake, policy), first);
         assert_eq!(fake.calls(), 1);
-        // None: and what failed is missing.
+        // No call is made, so the failed one is missing.
         let second = go(&fake, Policy { makes_calls: false, ..policy });
         assert_eq!((fake.calls(), &second[3]), (0, &Outcome::Missing));
         assert_eq!(second[..3], first[..3]);
-        // All, since that was asked for; or since the program is another.
+        // All calls are made again, because `again` says so, or because the build differs.
         go(&fake, Policy { again: true, ..policy });
         assert_eq!(fake.calls(), 4);
         let other = Fake { build: "other", ..Fake::default() };
@@ -346,7 +348,7 @@ mod tests {
         assert!(missing.run(&call(Program::Laboratory)).unwrap_err().contains("/nowhere/at/all"));
         assert_eq!(missing.run(&call(Program::Simulator)).unwrap_err(), NO_SIMULATOR);
         assert!(missing.build(Program::Laboratory).is_err());
-        // Any program that prints something else does.
+        // Any program that prints something else serves as an example.
         if let Ok(cargo) = std::env::var("CARGO") {
             let other = Processes::new(cargo.into(), None);
             let version =

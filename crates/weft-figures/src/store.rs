@@ -1,8 +1,8 @@
-//! Results that are kept, so that a run goes on where another stopped.
+//! A store of results, so that a command continues where another stopped.
 //!
-//! There is one file for each call, whichever figures it belongs to: several figures of a paper show the same
-//! points. Its name ends in a hash of the call; in it stands the whole call, so that two calls with one hash
-//! are but one too many runs. A file is there whole or not at all.
+//! There is one file for each call, because several figures of a paper may show the same points. The file's name
+//! ends in a hash of the call. The file contains the whole call, so a collision of two hashes only causes an
+//! unnecessary run. A file is complete, or does not exist.
 
 use std::fs;
 use std::io;
@@ -20,43 +20,43 @@ pub struct Store {
     any_build: bool,
 }
 
-/// What a file holds.
+/// The content of a file.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Kept {
-    /// The call, as one repeats it.
+    /// The call, as one types it.
     pub command: String,
-    /// What build of the program was run.
+    /// The build of the program that was run.
     pub build: String,
-    /// How long it took.
+    /// How many seconds it took.
     pub seconds: f64,
-    /// What it reported.
+    /// Its report.
     pub report: Value,
 }
 
 impl Store {
-    /// The results in a directory, which is made if there is none. Those of other builds of the programs
-    /// count only if `any_build`.
+    /// Opens the results in a directory, which is created if it does not exist. Results of other builds of the
+    /// programs are used only with `any_build`.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn open(directory: &Path, any_build: bool) -> io::Result<Store> {
         fs::create_dir_all(directory)?;
         Ok(Store { directory: directory.to_owned(), any_build })
     }
 
-    /// The result of a call by this build, if it is there.
+    /// Returns the stored result of a call by this build.
     pub fn get(&self, call: &Call, build: &str) -> Option<Kept> {
         let text = fs::read_to_string(self.path(call)).ok()?;
-        // One that is damaged is as good as none.
+        // A damaged file counts as missing.
         let kept: Kept = serde_json::from_str(&text).ok()?;
         let is_same_build = self.any_build || kept.build == build;
         (kept.command == call.to_string() && is_same_build).then_some(kept)
     }
 
-    /// Keeps a result.
+    /// Stores a result.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn put(&self, call: &Call, kept: &Kept) -> io::Result<()> {
         let text = serde_json::to_string_pretty(kept).expect("plain values");
         write(&self.path(call), &format!("{text}\n"))
@@ -71,10 +71,10 @@ impl Store {
     }
 }
 
-/// Writes a file so that whoever reads it sees all of it, or what was there before.
+/// Writes a file atomically: a reader sees all of it, or the previous content.
 ///
 /// # Errors
-/// The system's.
+/// The system's error.
 pub fn write(path: &Path, text: &str) -> io::Result<()> {
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(".part");
@@ -83,7 +83,7 @@ pub fn write(path: &Path, text: &str) -> io::Result<()> {
     fs::rename(&temporary, path)
 }
 
-/// FNV-1a: names of files have to be the same with every version of Rust.
+/// Returns the FNV-1a hash: the names of files must be the same with every version of Rust.
 fn hash(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -96,7 +96,7 @@ pub(crate) mod tests {
     use crate::plan::Program;
     use serde_json::json;
 
-    /// A directory of this test's own.
+    /// Returns the path of a directory for one test, which does not exist yet; each test uses a name of its own.
     pub fn scratch(name: &str) -> PathBuf {
         let directory =
             std::env::temp_dir().join(format!("weft-figures-{}-{name}", std::process::id()));
@@ -129,7 +129,7 @@ pub(crate) mod tests {
             .map(|file| file.unwrap().file_name().into_string().unwrap())
             .collect();
         assert!(names.len() == 1 && names[0].starts_with("simulate-tpcc-"), "{names:?}");
-        // Damaged, or under a hash that is another's as well.
+        // A file of another call with the same hash, and a damaged file, count as missing.
         store.put(&here, &kept(&other, "one")).unwrap();
         assert!(store.get(&here, "one").is_none());
         fs::write(directory.join(&names[0]), "{").unwrap();

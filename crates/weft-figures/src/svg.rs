@@ -1,8 +1,8 @@
-//! Drawing a [`Chart`]: an SVG that is its own file, or part of a page.
+//! Drawing of a [`Chart`] as SVG: as a file of its own, or as a part of a page.
 //!
-//! Colours are those of Okabe and Ito, which colour-blind readers can tell apart; each series has a marker and
-//! a dash of its own besides. All colours are in one style sheet, with a second set for dark screens. The
-//! picture is as narrow as a phone, so that its letters stay legible there.
+//! The colours are those of Okabe and Ito, which colour-blind readers can distinguish. Each series also has its own
+//! marker and dash. All colours are in one style sheet, with a second set for dark screens. The picture is as
+//! narrow as a phone, so that its text is legible there.
 
 use std::fmt::{self, Write};
 
@@ -15,29 +15,29 @@ const RIGHT: f64 = 18.0;
 /// Where text begins.
 const EDGE: f64 = 12.0;
 const PANEL_HEIGHT: f64 = 210.0;
-/// What stands above a panel: its label.
+/// The space above a panel for its label.
 const PANEL_TOP: f64 = 30.0;
-/// What stands below it: the numbers of the axis, and a distance.
+/// The space below a panel for the numbers of the axis, and a gap.
 const PANEL_BOTTOM: f64 = 30.0;
 const LINE_HEIGHT: f64 = 19.0;
-/// About how wide a letter is.
+/// The approximate width of a letter.
 const LETTER: f64 = 7.4;
 
-/// Colours of the series on white, and on black.
+/// The colours of the series, on white and on black.
 const COLOURS: [(&str, &str); 7] = [
     ("#0072b2", "#4aa8e0"), // blue
     ("#d55e00", "#f0803c"), // vermillion
     ("#009e73", "#2fc79b"), // bluish green
     ("#cc79a7", "#e39cc4"), // reddish purple
-    ("#b07800", "#e69f00"), // orange, which on white is too pale
+    ("#b07800", "#e69f00"), // orange; the original is too pale on white
     ("#56b4e9", "#a8dcff"), // sky blue
     ("#222222", "#e8e8e8"), // black
 ];
 
-/// Dashes of the series: none for the first.
+/// The dashes of the series; the first has none.
 const DASHES: [&str; 7] = ["", "7 3", "2 3", "9 3 2 3", "5 2", "1 2", "12 4"];
 
-/// The style of all pictures.
+/// Returns the style of all pictures.
 pub fn style() -> String {
     let mut light = String::from(
         ".wf text{font:14px system-ui,sans-serif;fill:#222}\
@@ -57,7 +57,7 @@ pub fn style() -> String {
                 ".wf .s{position}{{stroke:{colour};fill:{colour}}}\
                  .wf .line.s{position}{{fill:none}}.wf .hollow.s{position}{{fill:{ground}}}"
             )
-            .expect("strings take everything");
+            .expect("writing to a string cannot fail");
         }
     }
     format!("{light}@media (prefers-color-scheme:dark){{{dark}}}")
@@ -81,7 +81,7 @@ impl fmt::Display for Inline<'_> {
     }
 }
 
-/// Text in lines that are not too long.
+/// Breaks text into lines of at most `letters` letters; a longer word has a line of its own.
 fn lines(text: &str, letters: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
@@ -96,7 +96,7 @@ fn lines(text: &str, letters: usize) -> Vec<String> {
     lines
 }
 
-/// Where each name of the legend stands: x, and the row.
+/// Returns the place of each name in the legend: its x, and its row.
 fn legend(names: &[&str]) -> Vec<(f64, usize)> {
     let (mut x, mut row) = (EDGE, 0);
     names
@@ -114,7 +114,7 @@ fn legend(names: &[&str]) -> Vec<(f64, usize)> {
 }
 
 fn draw(out: &mut fmt::Formatter<'_>, chart: &Chart, is_file: bool) -> fmt::Result {
-    // A page says itself what a picture is of.
+    // A page has the heading outside of the picture.
     let heading = if is_file { lines(&chart.heading, 56) } else { Vec::new() };
     let places = legend(&chart.names);
     let legend_rows = places.last().map_or(0, |place| place.1 + 1);
@@ -194,7 +194,7 @@ fn draw_panel(out: &mut fmt::Formatter<'_>, chart: &Chart, panel: &Panel, top: f
     for (number, text) in &chart.axis.ticks {
         let x = x_of(&chart.axis, *number);
         writeln!(out, "<path class=\"frame\" d=\"M{x:.1} {bottom}v4\"/>")?;
-        // Numbers that would stand in one another are left out.
+        // Leave out the numbers that would overlap the previous one.
         let half = LETTER * text.chars().count() as f64 / 2.0;
         if x - half > last_end || chart.has_choices {
             last_end = x + half;
@@ -206,7 +206,7 @@ fn draw_panel(out: &mut fmt::Formatter<'_>, chart: &Chart, panel: &Panel, top: f
         }
     }
     writeln!(out, "<path class=\"frame\" d=\"M{LEFT} {top}V{bottom}H{right}\"/>")?;
-    // Where there are choices, what belongs to one stands side by side.
+    // With choices, the series of one choice are side by side.
     let count = chart.names.len() as f64;
     let room = (WIDTH - LEFT - RIGHT) / chart.axis.ticks.len().max(1) as f64;
     let aside = |series: usize| match chart.has_choices {
@@ -220,7 +220,7 @@ fn draw_panel(out: &mut fmt::Formatter<'_>, chart: &Chart, panel: &Panel, top: f
             let mut path = String::new();
             let mut before = f64::NEG_INFINITY;
             for (&(number, _), (x, y)) in curve.iter().zip(&points) {
-                // No line leads over a place where nothing was measured.
+                // No line crosses a position without a measurement.
                 let is_gap = panel
                     .missed
                     .iter()
@@ -262,7 +262,7 @@ fn style_of(series: usize) -> String {
     format!("s{}", series % COLOURS.len())
 }
 
-/// A line of a series; none in the legend where only markers are drawn.
+/// Draws a line of a series, unless it is hidden; in the legend it is hidden if only markers are drawn.
 fn line_style(
     out: &mut fmt::Formatter<'_>,
     series: usize,
@@ -279,7 +279,7 @@ fn line_style(
     writeln!(out, "<path class=\"line {}\"{dash} d=\"{path}\"/>", style_of(series))
 }
 
-/// The marker of a series, filled, or hollow.
+/// Draws the marker of a series, filled or hollow.
 fn marker(
     out: &mut fmt::Formatter<'_>,
     series: usize,
@@ -287,7 +287,7 @@ fn marker(
     y: f64,
     hollow: bool,
 ) -> fmt::Result {
-    // Hollow ones are larger, to be seen around a filled one.
+    // Hollow markers are larger, so that they are visible around a filled one.
     let r = if hollow { 6.5 } else { 4.0 };
     let (small, large) = (r * 0.9, r * 1.3);
     let shape = match series % 7 {
@@ -328,7 +328,7 @@ mod tests {
         }
     }
 
-    /// Every tag is closed, and no number is none.
+    /// Asserts that every tag is closed, and that every number is finite.
     fn assert_is_sound(svg: &str) {
         let tags = svg.matches('<').count();
         let closed = 2 * svg.matches("</").count() + svg.matches("/>").count();
@@ -380,7 +380,7 @@ mod tests {
         assert_eq!(svg.matches("http").count(), 1, "the name space alone: {svg}");
     }
 
-    /// As it was drawn and looked at.
+    /// The expected picture was checked by eye.
     #[test]
     fn a_small_picture_is_as_it_was() {
         let names = vec!["DBX"];

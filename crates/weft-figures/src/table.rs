@@ -1,4 +1,4 @@
-//! The numbers of a figure for programs: CSV and JSON. And all figures in a table, as Markdown.
+//! The numbers of a figure as CSV and JSON, and all figures in a Markdown table.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::text;
 const COLUMNS: &str =
     "paper,figure,series,axis,at,metric,unit,value,machine,simulated,failure,command";
 
-/// A line for each number that was, or should have been, measured.
+/// Returns a CSV line for each number that was, or should have been, measured.
 pub fn csv(report: &Report) -> String {
     let mut csv = format!("{COLUMNS}\n");
     let Ok(measurement) = &report.state else { return csv };
@@ -43,7 +43,7 @@ pub fn csv(report: &Report) -> String {
     csv
 }
 
-/// The value on the axis: a number, or the name of a choice.
+/// Returns the value on the axis: a number, or the name of a choice.
 fn place(measurement: &Measurement, at: f64) -> String {
     match measurement.experiment.axis.by {
         crate::definition::By::Choices(_) => text::place(&measurement.experiment.axis, at),
@@ -51,7 +51,7 @@ fn place(measurement: &Measurement, at: f64) -> String {
     }
 }
 
-/// A cell, as RFC 4180 has it.
+/// Quotes a cell by RFC 4180.
 fn quoted(cell: &str) -> String {
     match cell.contains([',', '"', '\n', '\r']) {
         true => format!("\"{}\"", cell.replace('"', "\"\"")),
@@ -59,7 +59,7 @@ fn quoted(cell: &str) -> String {
     }
 }
 
-/// All that is known about a figure.
+/// Returns everything that is known about a figure.
 pub fn json(report: &Report) -> Value {
     let figure = report.figure;
     let mut value = json!({
@@ -118,8 +118,8 @@ pub fn json(report: &Report) -> Value {
     value
 }
 
-/// All figures in a table: claim, what was found, and whether that agrees, with links to the pictures in a
-/// directory.
+/// Returns a table of all figures: the claim, the findings, and the verdict, with links to the pictures in
+/// `directory`.
 pub fn markdown(reports: &[Report], directory: &str) -> String {
     let mut table =
         "| figure | claim | ours (and the paper) | verdict |\n| --- | --- | --- | --- |\n"

@@ -1,10 +1,10 @@
-//! Numbers and markup as text.
+//! Formatting of numbers, and escaping of text for markup.
 
 use std::fmt;
 
 use crate::definition::{Axis, By};
 
-/// A number of any size, with about three digits: `0.052`, `1.25`, `442 k`, `133 M`.
+/// Formats a number of any size with about three digits: `0.052`, `1.25`, `442 k`, `133 M`.
 pub fn number(number: f64) -> String {
     if number == 0.0 {
         return "0".to_owned();
@@ -12,7 +12,7 @@ pub fn number(number: f64) -> String {
     let (scaled, suffix) = match number.abs() {
         size if size >= 999_500_000.0 => (number / 1e9, " G"),
         size if size >= 999_500.0 => (number / 1e6, " M"),
-        // Up to there a number of threads or of microseconds is read more easily as it is.
+        // Below this, a number of threads or of microseconds is easier to read without a suffix.
         size if size >= 9_999.5 => (number / 1e3, " k"),
         _ => (number, ""),
     };
@@ -26,7 +26,7 @@ pub fn number(number: f64) -> String {
     format!("{text}{suffix}")
 }
 
-/// A number with its unit.
+/// Formats a number with its unit.
 pub fn amount(value: f64, unit: &str) -> String {
     let number = number(value);
     match unit {
@@ -36,7 +36,7 @@ pub fn amount(value: f64, unit: &str) -> String {
     }
 }
 
-/// A value of an axis.
+/// Formats a value of an axis.
 pub fn place(axis: &Axis, value: f64) -> String {
     match axis.by {
         By::Choices(choices) => {
@@ -47,7 +47,7 @@ pub fn place(axis: &Axis, value: f64) -> String {
     }
 }
 
-/// Text in which nothing is taken for markup.
+/// Text in which markup is escaped.
 pub struct Escaped<'a>(pub &'a str);
 
 impl fmt::Display for Escaped<'_> {
@@ -58,7 +58,7 @@ impl fmt::Display for Escaped<'_> {
                 '<' => out.write_str("&lt;")?,
                 '>' => out.write_str("&gt;")?,
                 '"' => out.write_str("&quot;")?,
-                // What XML does not allow at all.
+                // Control characters are not allowed in XML.
                 control if control.is_control() && control != '\n' => out.write_str(" ")?,
                 other => write!(out, "{other}")?,
             }

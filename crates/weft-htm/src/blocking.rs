@@ -1,7 +1,8 @@
-//! What threads need that sleep while they wait: the threads of the log and of the clock, and those of tests.
+//! Threads, mutexes and condition variables for code that may sleep while it waits: the threads of the log and
+//! of the clock, and those of tests.
 //!
-//! Mutexes and condition variables are those of the standard library. In builds with `--cfg weft_sanitize` they
-//! are others, which ThreadSanitizer understands.
+//! Mutexes and condition variables are those of the standard library. Builds with `--cfg weft_sanitize` replace
+//! them with ones that ThreadSanitizer understands.
 use std::cell::RefCell;
 use std::fmt;
 use std::panic::resume_unwind;
@@ -14,7 +15,7 @@ pub use crate::sanitize::{
 #[cfg(not(weft_sanitize))]
 pub use std::sync::{Condvar, Mutex, MutexGuard, WaitTimeoutResult};
 
-/// Starts threads that may borrow, for [`scope`].
+/// Starts threads that may borrow from their environment. [`scope`] makes one.
 pub struct Scope<'scope, 'env> {
     scope: &'scope std::thread::Scope<'scope, 'env>,
     running: RefCell<Vec<ScopedJoinHandle<'scope, ()>>>,
@@ -31,16 +32,16 @@ impl<'scope> Scope<'scope, '_> {
     ///
     /// # Panics
     ///
-    /// If the operating system gives no thread.
+    /// If the operating system cannot start a thread.
     pub fn spawn(&self, work: impl FnOnce() + Send + 'scope) {
         let thread = self.scope.spawn(work);
         self.running.borrow_mut().push(thread);
     }
 }
 
-/// As [`std::thread::scope`], but waits for the very end of each thread: its thread-locals are gone then.
-/// (The standard library waits only for what the thread was given to do, and it does that in a way that
-/// ThreadSanitizer does not see.)
+/// Like [`std::thread::scope`], but also waits until each thread has dropped its thread-locals and ended. The
+/// standard library waits only until a thread's closure has returned, and does it in a way that ThreadSanitizer
+/// does not see.
 ///
 /// ```
 /// let mut numbers = [0, 0];

@@ -1,18 +1,17 @@
-//! Bringing the program's code into memory before regions execute it.
+//! Loading of the program's code into memory before regions execute it.
 //!
-//! A page of code is read from its file when it is first executed, by a page fault. In a region a
-//! fault is an abort: the processor drops it with the rest, and the kernel never hears of it. With
-//! a page of data that does no lasting harm, since the software twin touches it too, faults, and
-//! the next region finds it there. But the twin is other code. A region of which one instruction
-//! lies in a page that nothing but regions executes would abort every time, for as long as the
-//! process lives, and show nothing but a high count of system events. (On the first processor with
-//! RTM that ran Weft, this befell every look-up of a benchmark: see docs/rtm.md.) The same holds for
-//! constants, which the compiler lays beside the code.
+//! The kernel reads a page of code from its file when the page is first executed, by a page fault. In a region
+//! a fault is an abort: the processor drops the fault with the rest, and the kernel never hears of it. For a
+//! page of data that does no lasting harm: the software twin touches the page too, faults, and the next region
+//! finds it mapped. But the twin is other code. If one instruction of a region lies in a page that only regions
+//! execute, the region would abort every time for as long as the process lives. The only sign would be a high
+//! count of system events. (On the first processor with RTM that ran Weft, this happened to every look-up of a
+//! benchmark: see docs/rtm.md.) The same holds for constants, which the compiler places beside the code.
 //!
-//! So all code and all constants of the program and of its libraries are touched when a backend
-//! with hardware is opened: some hundred page faults if they lie in the page cache, and else a read
-//! of the files. And since the kernel takes pages away again that it needs more elsewhere, a worker
-//! that has fallen back often touches them once more (`Regions::may_retry`).
+//! So opening a backend with hardware touches all code and all constants of the program and of its libraries.
+//! That is some hundred page faults if they are in the page cache, and otherwise a read of the files. The
+//! kernel may later take pages away that it needs elsewhere. So a worker that has fallen back often touches
+//! them all again (`Regions::may_retry`).
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
@@ -20,32 +19,32 @@ use libc::{_SC_PAGESIZE, PF_R, PF_W, PT_LOAD, dl_iterate_phdr, dl_phdr_info, sys
 
 /// Maps every page of code and constants that is loaded now.
 pub(crate) fn map_all() {
-    // SAFETY: the callback has the type that the function asks for, and needs no data.
+    // SAFETY: the callback has the type that the function asks for, and uses no data, so a null pointer is
+    // fine.
     unsafe { dl_iterate_phdr(Some(map_object), ptr::null_mut()) };
 }
 
 /// Maps the code and the constants of the program, or of one of its libraries.
 unsafe extern "C" fn map_object(object: *mut dl_phdr_info, _: usize, _: *mut c_void) -> c_int {
-    // SAFETY: the caller, `dl_iterate_phdr`, passes a description that is valid for this call,
-    // and keeps the object loaded meanwhile.
+    // SAFETY: the caller, `dl_iterate_phdr`, passes a description that is valid for this call, and keeps the
+    // object loaded during it.
     let (base, headers) = unsafe {
         let object = &*object;
         let count = usize::from(object.dlpi_phnum);
         (object.dlpi_addr as usize, std::slice::from_raw_parts(object.dlpi_phdr, count))
     };
-    // SAFETY: asks for a constant of the system.
+    // SAFETY: `sysconf` only returns a constant of the system.
     let page_bytes = unsafe { sysconf(_SC_PAGESIZE) } as usize;
     let is_read_only = |flags: u32| flags & PF_R != 0 && flags & PF_W == 0;
     for header in
         headers.iter().filter(|header| header.p_type == PT_LOAD && is_read_only(header.p_flags))
     {
         let start = base + header.p_vaddr as usize;
-        // The first byte, and then the first one of every further page.
+        // Touch the first byte, and then the first byte of every further page.
         let further = (start + 1).next_multiple_of(page_bytes);
         let end = start + header.p_filesz as usize;
         for address in std::iter::once(start).chain((further..end).step_by(page_bytes)) {
-            // SAFETY: the byte is part of a loaded segment that may be read, and that nobody
-            // writes to.
+            // SAFETY: the byte is part of a loaded segment that may be read, and no thread writes to it.
             unsafe { ptr::with_exposed_provenance::<u8>(address).read_volatile() };
         }
     }
@@ -60,7 +59,7 @@ mod tests {
     use super::*;
     use crate::{Choice, Htm, Regions, RetryPolicy};
 
-    /// A page of code with one function, which nothing but these tests executes.
+    /// A page of code with one function, which only these tests execute.
     mod lonely {
         std::arch::global_asm!(
             ".pushsection .text.weft_lonely_code, \"ax\", @progbits",
@@ -84,7 +83,7 @@ mod tests {
         lonely::weft_lonely_code as *const () as usize
     }
 
-    /// Takes the page out of this process' memory. It stays in its file, and in the page cache.
+    /// Takes the page out of this process's memory. It stays in its file and in the page cache.
     fn drop_lonely_page() {
         let page = ptr::with_exposed_provenance_mut(lonely_page());
         // SAFETY: the page is unmodified code of a file, and comes back from there when needed.
@@ -92,7 +91,7 @@ mod tests {
         assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
     }
 
-    /// Whether the processor finds the page without the kernel's help.
+    /// Returns whether the page is mapped, so that the processor finds it without the kernel's help.
     fn is_mapped() -> bool {
         const PRESENT: u64 = 1 << 63;
         let mut entry = [0; 8];
@@ -102,8 +101,9 @@ mod tests {
         u64::from_ne_bytes(entry) & PRESENT != 0
     }
 
-    /// Protects the mapping itself, on any processor. One test for all three, because they take
-    /// the same page away; and in several tries, because the kernel may map a page beside others.
+    /// Protects the mapping of code pages, on any processor. It is one test for all three cases, because they
+    /// take away the same page. It tries several times, because the kernel may map a page together with its
+    /// neighbours.
     #[test]
     fn opening_maps_the_code_that_only_regions_execute() {
         let was_dropped = (0..100).any(|_| {
@@ -114,8 +114,8 @@ mod tests {
         map_all();
         assert!(is_mapped());
 
-        // What it is good for, on a processor with RTM: regions that execute the page abort, again
-        // and again, until it is mapped.
+        // The purpose, visible on a processor with RTM: regions that execute the page abort again and again
+        // until it is mapped.
         let policy = RetryPolicy { system_event: 50, ..RetryPolicy::default() };
         let Ok(htm) = Htm::open(Choice::Rtm, policy) else { return };
         let regions = Regions::new(&htm);
@@ -131,7 +131,7 @@ mod tests {
         let _again = Htm::open(Choice::Rtm, policy).expect("as before");
         assert_eq!(run(), Some(42), "{:?}", regions.statistics());
 
-        // And it is mapped again where nobody opens anything.
+        // The page is also mapped again if no backend is opened: the fallbacks do it.
         give_up();
         let committed = (0..10_000).any(|_| run() == Some(42));
         assert!(committed, "{:?}", regions.statistics());

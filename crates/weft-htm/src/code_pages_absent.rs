@@ -1,4 +1,4 @@
-//! Stands in for `code_pages` where the program's code cannot be found.
+//! A stand-in for `code_pages` on platforms where the program's code cannot be found. It does nothing.
 
 /// Does nothing.
 pub(crate) fn map_all() {}

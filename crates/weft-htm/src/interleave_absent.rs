@@ -1,16 +1,16 @@
-//! What stands in the place of `interleave` where that is not built: nothing, at no cost.
+//! A stand-in for `interleave` in builds without that feature. It does nothing and costs nothing.
 
 /// One access to a shared word.
 pub(crate) struct Access;
 
 impl Access {
-    /// Before the access.
+    /// Stands before the access.
     #[inline(always)]
     pub(crate) fn begin() -> Access {
         Access
     }
 
-    /// After the access, if it changed something.
+    /// Stands after the access, if it changed something.
     #[inline(always)]
     pub(crate) fn wrote(self) {}
 }

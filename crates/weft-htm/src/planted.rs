@@ -1,18 +1,18 @@
-//! Bugs that tests plant, and have to find again. They exist on the simulated machine only.
+//! Bugs that tests plant and must find again. They exist on the simulated machine only.
 //!
-//! Each is one step that is left out, or done in the wrong order, of the rules by which regions and
-//! their twins run side by side, or by which readers run beside writers. A bug is planted for what one
-//! thread does, and so for the runs of the simulated machine that this thread makes; all others are
-//! intact. The engine frees nothing while one is planted, so that what follows is wrong but safe.
+//! Each bug leaves out one step, or does it in the wrong order. The step belongs to the rules by which regions
+//! and their twins run side by side, or to those by which readers run beside writers. A bug is planted for what
+//! one thread does, and so for the simulated runs that this thread makes. All other threads are intact. The
+//! engine frees nothing while a bug is planted, so that the effects are wrong but safe.
 
 use std::cell::Cell;
 
-/// What is wrong.
+/// The step that is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
-    /// The region of an [`ElidedLock`](crate::ElidedLock) does not read the lock that it stands for.
+    /// The region of an [`ElidedLock`](crate::ElidedLock) does not read the lock that it elides.
     LockNotRead,
-    /// A region, of a commit or of a piece, takes no notice of the locks that twins hold on its records.
+    /// A region, of a commit or of a piece, ignores the locks that twins hold on its records.
     LocksPassed,
     /// A twin unlocks a record, with its new version, before it installs the row.
     UnlockedBeforeInstalled,
@@ -25,13 +25,13 @@ thread_local! {
 }
 
 impl Bug {
-    /// All of them.
+    /// All bugs.
     pub const ALL: [Bug; 4] =
         [Bug::LockNotRead, Bug::LocksPassed, Bug::UnlockedBeforeInstalled, Bug::LeafNotValidated];
 
-    /// Runs `body` with this bug in whatever it does on this thread.
+    /// Runs `body` with this bug planted in everything that it does on this thread.
     pub fn planted_for<R>(self, body: impl FnOnce() -> R) -> R {
-        /// Puts back what was there before, also when `body` panics.
+        /// Restores the bug that was planted before, also when `body` panics.
         struct Planted(Option<Bug>);
         impl Drop for Planted {
             fn drop(&mut self) {
@@ -42,13 +42,13 @@ impl Bug {
         body()
     }
 
-    /// Whether this bug is planted here.
+    /// Returns whether this bug is planted on this thread.
     #[inline(always)]
     pub fn is_planted(self) -> bool {
         PLANTED.get() == Some(self)
     }
 
-    /// Whether any bug is planted here.
+    /// Returns whether any bug is planted on this thread.
     #[inline(always)]
     pub fn is_any_planted() -> bool {
         PLANTED.get().is_some()

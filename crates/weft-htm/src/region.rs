@@ -1,20 +1,19 @@
 //! Regions: choosing the backend, running a body in hardware, retrying by cause, and counting.
 //!
-//! A database opens one [`Htm`], which fixes the [`Backend`] for its lifetime. Each worker thread
-//! makes its own [`Regions`] from it and calls [`Regions::run`].
+//! A database opens one [`Htm`], which fixes the [`Backend`] for its lifetime. Each worker thread makes its own
+//! [`Regions`] from it and calls [`Regions::run`].
 //!
-//! **Retrying** follows DBX §6.1. Each cause of an abort has a threshold, and a run gives up at
-//! the abort that reaches one of them. A conflict is likely to be gone at the next try, so its
-//! threshold is high; a region that is too large will be too large again; and a system event that
-//! comes twice is probably no chance interrupt but a fault or a forbidden instruction. A region
-//! that met a locked word counts against the threshold of conflicts, since that is what it is, a
-//! conflict with a software twin. It first waits, outside, until the lock is free; and the wait is
-//! bounded too. So a run always ends, whatever the holder of the lock does: at worst the caller's
-//! twin queues for that lock as it would anyway.
+//! **Retrying** follows DBX §6.1. Each cause of an abort has a threshold, and a run gives up at the abort that
+//! reaches one of them. A conflict is probably gone at the next try, so its threshold is high. A region that is
+//! too large will be too large again. A system event that comes twice is probably not a chance interrupt, but a
+//! fault or a forbidden instruction. A region that finds a word locked counts against the threshold of
+//! conflicts, because it conflicts with a software twin. It first waits, outside, until the lock is free. That
+//! wait is bounded too. So a run always ends, whatever the holder of the lock does. At worst the caller's twin
+//! queues for the lock, as it would anyway.
 //!
-//! **Counting** must not cost what it measures. Each worker adds to words of its own, by a plain
-//! load and a plain store, outside the region, and shares them by reference: any thread may read
-//! them through a [`StatisticsReader`]. Nothing is counted in the software backend.
+//! **Counting** must not cost what it measures. Each worker adds to words of its own, by a plain load and a
+//! plain store, outside the region. The words are shared by reference: any thread may read them through a
+//! [`StatisticsReader`]. The software backend counts nothing.
 mod elided;
 mod elision;
 mod open;
@@ -43,7 +42,7 @@ pub const ENVIRONMENT_VARIABLE: &str = "WEFT_HTM";
 /// The backend that the user asks for, written `auto`, `rtm` or `software`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
-    /// RTM if it works here, else software.
+    /// RTM if it works here, otherwise software.
     #[default]
     Auto,
     /// RTM, or an error that says why not.
@@ -53,11 +52,11 @@ pub enum Choice {
 }
 
 impl Choice {
-    /// The choice in the environment variable `WEFT_HTM`; `None` if it is not set.
+    /// Reads the choice from the environment variable `WEFT_HTM`. Returns `None` if it is not set.
     ///
     /// # Errors
     ///
-    /// It is set to something else than the three words.
+    /// The variable is set to something other than `auto`, `rtm` or `software`.
     pub fn from_environment() -> Result<Option<Choice>, InvalidChoice> {
         match std::env::var_os(ENVIRONMENT_VARIABLE) {
             None => Ok(None),
@@ -79,7 +78,7 @@ impl FromStr for Choice {
     }
 }
 
-/// A text that names no [`Choice`].
+/// The error for a text that is not a [`Choice`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidChoice(String);
 
@@ -100,7 +99,7 @@ impl std::error::Error for InvalidChoice {}
 pub enum Backend {
     /// Intel's Restricted Transactional Memory.
     Rtm,
-    /// No hardware: [`Regions::run`] always answers `None`.
+    /// No hardware: [`Regions::run`] always returns `None`.
     Software,
     /// The regions of the simulated machine, in its runs.
     #[cfg(weft_sim)]
@@ -122,18 +121,18 @@ impl fmt::Display for Backend {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unavailable {
-    /// This build has no RTM path: the architecture is not x86-64, or a model checker is below.
+    /// This build has no RTM path: the architecture is not x86-64, or the build is for a model checker.
     NotBuilt,
     /// The processor, or the virtual machine, does not report RTM.
     NotReported,
-    /// The processor reports that every region aborts, as microcode updates make some do.
+    /// The processor reports that every region aborts. Microcode updates make some processors do that.
     AlwaysAborts,
-    /// RTM is reported, but no region of the trial committed; the status of the last one.
+    /// RTM is reported, but no trial region committed.
     NeverCommits {
-        /// What the last abort left in EAX.
+        /// The status that the last abort left in EAX.
         status: u32,
     },
-    /// RTM is reported, but a region of the trial did not do what the manual says.
+    /// RTM is reported, but a trial region did not do what the manual says.
     Misbehaves,
 }
 
@@ -161,14 +160,14 @@ impl fmt::Display for Unavailable {
 
 impl std::error::Error for Unavailable {}
 
-/// How many aborts of each cause one run survives: it gives up at the abort that reaches the
-/// threshold of its cause. So 0 and 1 both mean a single try.
+/// How many aborts of each cause one run survives. A run gives up at the abort that reaches the threshold of
+/// its cause, so 0 and 1 both mean a single try.
 ///
-/// The default is DBX's (§6.1) but for conflicts, of which that survives a hundred: decision 19
-/// (`docs/decisions/0019-conflicts-survived.md`).
+/// The default is DBX's (§6.1), except for conflicts: DBX survives a hundred of them. Decision 19
+/// (`docs/decisions/0019-conflicts-survived.md`) says why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// Conflicts with other threads, and words met locked.
+    /// Conflicts with other threads, and words found locked.
     pub conflict: u32,
     /// Regions too large for the caches.
     pub capacity: u32,
@@ -196,12 +195,12 @@ pub struct Htm {
 }
 
 impl Htm {
-    /// Chooses the backend. Looking for RTM takes some microseconds where it works; then all code
-    /// of the program is brought into memory, which may have to be read from its file.
+    /// Chooses the backend. Detecting RTM takes some microseconds where it works. Then all code of the program
+    /// is brought into memory, and may have to be read from its file.
     ///
     /// # Errors
     ///
-    /// Only for [`Choice::Rtm`]: RTM does not work here, for the reason given.
+    /// Only for [`Choice::Rtm`]: RTM does not work here. The error says why.
     pub fn open(choice: Choice, policy: RetryPolicy) -> Result<Htm, Unavailable> {
         let (rtm, unavailable) = match choice {
             Choice::Software => (None, None),
@@ -217,17 +216,18 @@ impl Htm {
         Ok(Htm { rtm, unavailable, policy })
     }
 
-    /// The software backend, which works everywhere.
+    /// Returns the software backend, which works everywhere.
     pub fn software() -> Htm {
         Htm { rtm: None, unavailable: None, policy: RetryPolicy::default() }
     }
 
-    /// The RTM backend on a processor that may have none. For tests that emulate it.
+    /// Returns the RTM backend without detection, on a processor that may not have RTM. For tests that emulate
+    /// it.
     ///
     /// # Safety
     ///
-    /// Every thread that runs a region of this `Htm` has RTM's instructions emulated at that time,
-    /// or has a processor that executes them.
+    /// While a thread runs a region of this `Htm`, its RTM instructions are emulated, or its processor executes
+    /// them.
     #[doc(hidden)]
     #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle, weft_sim))))]
     pub unsafe fn assume_rtm(policy: RetryPolicy) -> Htm {
@@ -239,7 +239,7 @@ impl Htm {
         }
     }
 
-    /// The backend in use.
+    /// Returns the backend in use.
     pub fn backend(&self) -> Backend {
         match self.rtm {
             #[cfg(not(weft_sim))]
@@ -250,34 +250,35 @@ impl Htm {
         }
     }
 
-    /// Why [`Choice::Auto`] took software; `None` if it took RTM or was not asked.
+    /// Returns why [`Choice::Auto`] took software. `None` if it took RTM, or if the choice was not `Auto`.
     pub fn unavailable(&self) -> Option<Unavailable> {
         self.unavailable
     }
 
-    /// The retry policy.
+    /// Returns the retry policy.
     pub fn policy(&self) -> RetryPolicy {
         self.policy
     }
 }
 
-/// Runs the regions of one worker thread, and counts them.
+/// Runs and counts the regions of one worker thread.
 #[derive(Debug)]
 pub struct Regions {
     rtm: Option<Rtm>,
     policy: RetryPolicy,
     counters: Arc<Counters>,
-    /// Where the worker is between [`ElidedLock::enter`] and [`ElidedLock::leave`], or [`Regions::open`] and
-    /// [`Regions::close`]. The counters have one writer, so no two threads may share a `Regions`: the cell
-    /// forbids that as well.
+    /// Whether the worker is inside a section that it opened: between [`ElidedLock::enter`] and
+    /// [`ElidedLock::leave`], or between [`Regions::open`] and [`Regions::close`]. The counters have one
+    /// writer, so no two threads may share a `Regions`. The cell forbids that as well.
     section: Cell<Section>,
-    /// The aborts of the region that is being opened, of which a thread that unwinds keeps nothing.
+    /// The aborts so far of the region that is being opened. They are kept here because a thread that unwinds
+    /// loses its locals.
     #[cfg(weft_sim)]
     suffered: Cell<Aborts>,
 }
 
 impl Regions {
-    /// Regions of `htm`, for one worker.
+    /// Makes the regions of one worker, with the backend of `htm`.
     pub fn new(htm: &Htm) -> Regions {
         Regions {
             rtm: htm.rtm,
@@ -289,38 +290,38 @@ impl Regions {
         }
     }
 
-    /// Whether there is a hardware path to try, so that a caller can skip preparing for it.
+    /// Returns whether there is a hardware path to try, so that a caller can skip preparing for it.
     #[inline(always)]
     pub fn is_hardware(&self) -> bool {
         self.hardware().is_some()
     }
 
-    /// The database's retry policy.
+    /// Returns the database's retry policy.
     pub fn policy(&self) -> RetryPolicy {
         self.policy
     }
 
-    /// Whether this thread is inside a region now. For assertions in code that must not run there.
+    /// Returns whether this thread is inside a region now. For assertions in code that must not run there.
     #[inline(always)]
     pub fn is_inside(&self) -> bool {
         self.hardware().is_some_and(Rtm::is_inside)
     }
 
-    /// Runs `body` as one hardware region, again and again as the policy allows, until it commits.
-    /// `None` if there is no hardware or the policy gave up; the caller then runs its software
-    /// twin. Of a body that did not commit nothing remains.
+    /// Runs `body` as one hardware region, again and again as the policy allows, until it commits. Returns
+    /// `None` if there is no hardware or the policy gave up. The caller then runs its software twin. A body
+    /// that did not commit leaves no effect.
     ///
-    /// After an abort by [`Region::abort_locked`], `still_locked` is asked, outside the region,
-    /// until it answers `false`; then the region is tried again. If that takes too long (some
-    /// hundred time slices given away), the policy gives up.
+    /// After an abort by [`Region::abort_locked`], this calls `still_locked`, outside the region, until it
+    /// returns `false`. Then it tries the region again. If the wait takes too long (some hundred yielded time
+    /// slices), the policy gives up.
     ///
-    /// The [crate's documentation](crate) lists what `body` must not do. It may run further
-    /// regions: they become part of the outermost one, which alone is retried, and whose
-    /// `still_locked` alone is asked.
+    /// The [crate's documentation](crate) lists what `body` must not do. It may run further regions. They
+    /// become part of the outermost one. Only the outermost region is retried, and only its `still_locked` is
+    /// called.
     ///
     /// While the worker has a region [open](Regions::open), or holds an [`ElidedLock`], `body` runs as part of
-    /// that region, and is not counted by itself; or, if the lock was taken for real, not at all: who has everything
-    /// to himself runs the software twin.
+    /// that region and is not counted separately. If the worker holds the lock itself, rather than eliding it,
+    /// `body` does not run: the worker has exclusive access, so it runs the software twin.
     #[must_use = "`None` asks for the software twin"]
     #[inline(always)]
     pub fn run<R>(
@@ -350,16 +351,16 @@ impl Regions {
         }
     }
 
-    /// The hardware, if there is any that can be used here.
+    /// Returns the hardware, if there is any that can be used here.
     #[inline(always)]
     fn hardware(&self) -> Option<Rtm> {
         self.rtm.filter(|rtm| rtm.is_here())
     }
 
-    /// Runs `attempt`, in which a region may be opened and closed, or an [`ElidedLock`] be entered and left. On
-    /// a processor an abort goes back to where the region was opened by itself, and this is just a call. On the
-    /// simulated machine it unwinds to here, and `attempt` is run again from its beginning: so nothing may
-    /// come before the region in it that must not be repeated.
+    /// Runs `attempt`, which may open and close a region, or enter and leave an [`ElidedLock`]. On a processor
+    /// this is just a call: an abort jumps back to where the region was opened. On the simulated machine an
+    /// abort unwinds to here, and `attempt` runs again from its beginning. So `attempt` must do nothing before
+    /// its region that must not be repeated.
     #[inline(always)]
     pub fn restarting<R>(&self, mut attempt: impl FnMut() -> R) -> R {
         loop {
@@ -369,9 +370,9 @@ impl Regions {
         }
     }
 
-    /// Runs `body`, in which a region may be opened or closed. `None`, and only on the simulated machine: the
-    /// region was rolled back, and the thread has unwound to here. The next that is opened takes up where that
-    /// one was.
+    /// Runs `body`, which may open or close a region. Returns `None`, on the simulated machine only, if the
+    /// region was rolled back and the thread has unwound to here. The next region that is opened continues that
+    /// one's retries.
     #[inline(always)]
     pub fn unless_undone<R>(&self, body: impl FnOnce() -> R) -> Option<R> {
         #[cfg(weft_sim)]
@@ -386,9 +387,9 @@ impl Regions {
         Some(body())
     }
 
-    /// Runs `body` so that on the simulated machine no other thread goes on meanwhile: for what regions
-    /// do to shared memory that is no word, of which a processor, but not that machine, would see
-    /// collisions.
+    /// Runs `body` such that no other thread runs during it on the simulated machine. It is for accesses of
+    /// regions to shared memory that is not a word: a processor would see their collisions, but the simulated
+    /// machine does not.
     #[inline(always)]
     pub fn uninterrupted<R>(&self, body: impl FnOnce() -> R) -> R {
         #[cfg(weft_sim)]
@@ -397,9 +398,10 @@ impl Regions {
         body()
     }
 
-    /// Whether this is code of a region that was rolled back, on its way out of it: what it does to
-    /// words has no effect, and what it would free for being unused may be in use. Only on the simulated
-    /// machine; on a processor nothing of a region that was rolled back runs on.
+    /// Returns whether this code belongs to a region that was rolled back, and is unwinding out of it. What
+    /// such code does to words has no effect, and memory that it believes unused may be in use, so it must not
+    /// free it. This happens only on the simulated machine: on a processor, no code of a rolled-back region
+    /// goes on running.
     #[inline(always)]
     pub fn is_undone(&self) -> bool {
         #[cfg(weft_sim)]
@@ -408,8 +410,7 @@ impl Regions {
         false
     }
 
-    /// Counts an abort, waits if a word was locked, and says whether the policy allows another
-    /// try.
+    /// Counts an abort, waits if a word was locked, and returns whether the policy allows another try.
     #[cold]
     #[inline(never)]
     fn may_retry(
@@ -444,12 +445,13 @@ impl Regions {
         }
     }
 
-    /// What this worker has counted so far.
+    /// Returns what this worker has counted so far.
     pub fn statistics(&self) -> Statistics {
         self.counters.snapshot()
     }
 
-    /// A handle with which other threads can read this worker's statistics, also after its end.
+    /// Returns a handle with which other threads can read this worker's statistics, also after the worker's
+    /// end.
     pub fn reader(&self) -> StatisticsReader {
         StatisticsReader(Arc::clone(&self.counters))
     }
@@ -463,20 +465,19 @@ struct Aborts {
     system_event: u32,
 }
 
-/// Fallbacks of one worker after which it brings the program's code into memory again: the kernel
-/// may have taken a page away, and a region that needs it would fall back for ever. Where nothing
-/// is missing, that takes ten to a hundred nanoseconds for each page; divided by this number, that
-/// of a large program too is little beside a fallback.
+/// How many fallbacks of one worker pass before it brings the program's code into memory again. The kernel may
+/// have taken a page away, and a region that needs the page would fall back for ever. If no page is missing,
+/// this takes ten to a hundred nanoseconds per page. Divided by this number, that is little beside the cost of
+/// a fallback, even for a large program.
 const FALLBACKS_BEFORE_MAPPING: u64 = 8192;
 
-/// Rounds of a wait that spin, each twice as long as the one before: 127 pauses in all, about the
-/// time for which a twin holds a lock if nobody interrupts it.
+/// Rounds of a wait that spin, each twice as long as the one before: 127 pauses in all, about the time for
+/// which a twin holds a lock if it is not interrupted.
 const WAIT_ROUNDS_SPINNING: u32 = 7;
-/// Rounds that follow, each of which gives the processor away, so that a holder that was preempted
-/// can run.
+/// Rounds that follow, each of which yields the processor, so that a preempted holder can run.
 const WAIT_ROUNDS_YIELDING: u32 = 256;
 
-/// Waits until `still_locked` answers `false`, and says whether it did before patience ran out.
+/// Waits until `still_locked` returns `false`. Returns `false` if it did not within the rounds above.
 fn wait_until_free(still_locked: &dyn Fn() -> bool) -> bool {
     for round in 0..WAIT_ROUNDS_SPINNING + WAIT_ROUNDS_YIELDING {
         if !still_locked() {
@@ -491,30 +492,29 @@ fn wait_until_free(still_locked: &dyn Fn() -> bool) -> bool {
     false
 }
 
-/// Proof of being inside a region: only [`Regions::run`] makes one, inside, and lends it to the
-/// body.
+/// Proof of being inside a region. Only code of this module makes one, inside, and lends it to the body.
 #[derive(Debug)]
 pub struct Region {
     rtm: Rtm,
-    /// Another thread would not be inside.
+    /// Another thread would not be inside the region.
     not_send: PhantomData<*const ()>,
 }
 
 impl Region {
-    /// Rolls the region back, because a word that it met is locked by a software twin.
+    /// Rolls the region back, because a software twin holds the lock of a word that the region needs.
     /// [`Regions::run`] then waits for the lock.
     #[inline(always)]
     pub fn abort_locked(&self) -> ! {
-        // SAFETY: the body of `Regions::run` has this reference for the time of the region only,
-        // and on its own thread only.
+        // SAFETY: the body of `Regions::run` has this reference only while the region runs, and only on its own
+        // thread.
         unsafe { self.rtm.abort::<LOCKED>() }
     }
 }
 
-/// How often regions of one worker, or of several added up, came to each end.
+/// How often the regions of one worker, or of several workers together, ended in each way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Regions started and ended, each retry counted: the sum of the commits and the aborts.
+    /// Regions started and ended, counting each retry: the sum of the commits and the aborts.
     pub started: u64,
     /// Regions that committed.
     pub committed: u64,
@@ -526,7 +526,7 @@ pub struct Statistics {
     pub aborted_system_event: u64,
     /// Aborts by [`Region::abort_locked`].
     pub aborted_explicit: u64,
-    /// Runs that the policy gave up, so that the software twin did the work.
+    /// Runs that the policy gave up. The software twin did their work.
     pub fallbacks: u64,
 }
 
@@ -562,14 +562,15 @@ impl Sum for Statistics {
 pub struct StatisticsReader(Arc<Counters>);
 
 impl StatisticsReader {
-    /// What the worker has counted so far. Each number only grows from one call to the next; they
-    /// are read one after the other, so a worker that runs meanwhile may be caught between two.
+    /// Returns what the worker has counted so far. Each number only grows from one call to the next. The
+    /// numbers are read one after the other, so a call may see one of them from before and another from after a
+    /// region that ends at the same time.
     pub fn statistics(&self) -> Statistics {
         self.0.snapshot()
     }
 }
 
-/// The places of [`Counters`].
+/// The indexes of [`Counters`].
 #[derive(Clone, Copy)]
 enum Counter {
     Committed,
@@ -580,8 +581,8 @@ enum Counter {
     Fallback,
 }
 
-/// What one worker counts. Aligned so that two workers share no cache line, nor a pair of lines
-/// that the processor fetches together.
+/// What one worker counts. Aligned so that two workers share neither a cache line nor a pair of lines that the
+/// processor fetches together.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Counters([Word; 6]);
@@ -591,9 +592,9 @@ impl Counters {
     #[inline(always)]
     fn add(&self, counter: Counter) {
         let word = &self.0[counter as usize];
-        // Relaxed, and no read-modify-write: there is one writer, so nothing can come between the
-        // load and the store. The partner is `snapshot`, which takes any value that was there,
-        // and concludes nothing about other memory from it.
+        // Relaxed, and not a read-modify-write: there is one writer, so nothing can come between the load and
+        // the store. The partner is `snapshot`. It accepts any value that was there, and concludes nothing
+        // about other memory from it.
         word.store(word.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
@@ -626,7 +627,7 @@ impl Counters {
 mod tests {
     use super::*;
 
-    /// Protects the words that users write, and the message that they get for others.
+    /// Protects the words that users write, and the error message for any other.
     #[test]
     fn choices_are_three_words() {
         assert_eq!("auto".parse(), Ok(Choice::Auto));
@@ -641,8 +642,8 @@ mod tests {
         }
     }
 
-    /// Protects the agreement of the three choices with each other and with the processor's flags
-    /// as the kernel lists them: hardware is used only where it is there, and never claimed else.
+    /// Protects the agreement of the three choices with each other and with the processor's flags in the
+    /// kernel's list. Hardware is used only where it exists, and never claimed otherwise.
     #[test]
     fn the_backend_is_what_the_processor_has() {
         let policy = RetryPolicy::default();
@@ -688,7 +689,7 @@ mod tests {
         }
     }
 
-    /// Protects the numbers: the paper's, but for the first, which is decision 19's.
+    /// Protects the default thresholds: the paper's, except for conflicts, which is decision 19's.
     #[test]
     fn the_default_policy_is_the_one_decided_on() {
         let policy = Htm::software().policy();
@@ -697,7 +698,7 @@ mod tests {
         assert_eq!(policy.system_event, 2);
     }
 
-    /// Protects the software backend: the body is never run, and nothing is counted.
+    /// Protects the software backend: it never runs the body, and counts nothing.
     #[test]
     fn software_never_runs_a_body() {
         let regions = Regions::new(&Htm::software());
@@ -733,8 +734,8 @@ mod tests {
         assert_eq!(one + one + one, three);
     }
 
-    /// Protects what may cross threads: a database's choice and a reader may be shared, a worker's
-    /// regions may move. (That they may not be shared is the section's cell to say.)
+    /// Protects what may cross threads: a database's choice and a reader may be shared, and a worker's regions
+    /// may be moved. (The cell in `section` ensures that they may not be shared.)
     #[test]
     fn handles_cross_threads() {
         fn shared<T: Send + Sync>() {}
@@ -744,7 +745,7 @@ mod tests {
         moved::<Regions>();
     }
 
-    /// Protects the bound of a wait: it asks so often and no more, and stops at the first "free".
+    /// Protects the bound of a wait: it asks that many times and no more, and stops at the first "free".
     #[test]
     fn a_wait_is_bounded() {
         let asked = Cell::new(0);

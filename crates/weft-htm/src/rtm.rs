@@ -1,20 +1,19 @@
-//! Intel's Restricted Transactional Memory: its four instructions, and how to tell that they work.
+//! Intel's Restricted Transactional Memory: its four instructions, and a test that they work.
 //!
-//! **The instructions** are written with `asm!`, since the compiler's own names for them are not
-//! stable. The address that XBEGIN names for aborts is that of the instruction after it. So an
-//! abort looks to the compiler like the one return of the statement, with another value in EAX.
-//! That is sound without any "returns twice" care, because the processor restores every other
-//! register, the stack pointer included, and all memory, the stack included: whatever the compiler
-//! kept across the statement, wherever it kept it, is there again. The statements do not say
-//! `nomem`, so no access to shared memory moves over them, in or out.
+//! **The instructions** are written with `asm!`, because the compiler's intrinsics for them are not stable.
+//! XBEGIN names an address to go to after an abort. Here it is the address of the next instruction. So to the
+//! compiler an abort looks like the one return of the statement, with another value in EAX. That is sound
+//! without any "returns twice" care. The processor restores every other register, the stack pointer included,
+//! and all memory, the stack included. So whatever the compiler kept across the statement, wherever it kept it,
+//! is there again. The statements do not say `nomem`, so the compiler moves no access to shared memory into a
+//! region or out of it.
 //!
-//! They are undefined instructions on a processor without RTM. So they are methods of [`Rtm`], a
-//! token that [`Rtm::detect`] hands out.
+//! They are undefined instructions on a processor without RTM. So they are methods of [`Rtm`], a token that
+//! [`Rtm::detect`] hands out.
 //!
-//! **Detection** asks CPUID (leaf 7: EBX bit 11, RTM, must be set, and EDX bit 11,
-//! RTM_ALWAYS_ABORT, clear), and only then tries: one region must commit, and one that aborts
-//! itself must be undone. The trials are for virtual machines and microcode that report RTM and
-//! abort every region.
+//! **Detection** asks CPUID (leaf 7: EBX bit 11, RTM, must be set, and EDX bit 11, RTM_ALWAYS_ABORT, clear).
+//! Only then does it try: one region must commit, and one that aborts itself must be undone. The trials are for
+//! virtual machines and microcode that report RTM and abort every region.
 use std::arch::asm;
 use std::arch::x86_64::{__cpuid, __cpuid_count};
 use std::hint::black_box;
@@ -27,7 +26,7 @@ const CPUID_FEATURES: u32 = 7;
 const CPUID_EBX_RTM: u32 = 1 << 11;
 const CPUID_EDX_ALWAYS_ABORT: u32 = 1 << 11;
 
-/// How often each trial is repeated before it has failed: an interrupt may end any single one.
+/// How often each trial is tried before it counts as failed: an interrupt may end any single one.
 const TRIALS: u32 = 256;
 
 /// Permission to execute the instructions of RTM: its holder has seen them work.
@@ -53,27 +52,27 @@ impl Rtm {
         Ok(rtm)
     }
 
-    /// The token without the detection.
+    /// Returns the token without detection.
     ///
     /// # Safety
     ///
-    /// XBEGIN, XEND, XABORT and XTEST behave on the threads that use the token as the processor's
-    /// manual says, by themselves or because something emulates them.
+    /// On the threads that use the token, XBEGIN, XEND, XABORT and XTEST do what the processor's manual says:
+    /// the processor executes them, or something emulates them.
     pub(crate) unsafe fn assume() -> Rtm {
         Rtm(())
     }
 
-    /// Starts a region and returns [`STARTED`]. If the region is rolled back, this returns again
-    /// instead, with the status, and everything else as it was when it was called.
+    /// Starts a region and returns [`STARTED`]. If the region is rolled back, this call returns a second time
+    /// instead, with the status. Everything else is then as it was at the call.
     ///
     /// Safe, because a region that is never ended does no harm: it is undone.
     #[inline(always)]
     pub(crate) fn begin(self) -> u32 {
         let mut status = STARTED;
-        // SAFETY: the token says that the instruction exists. It touches no memory but through a
-        // roll-back, which restores what was there before this statement; EAX is declared as
-        // written, no flag changes, and nothing is pushed. Control goes on behind the statement
-        // in both cases, since the label for aborts stands at its end.
+        // SAFETY: the token says that the instruction exists. It touches memory only through a rollback, which
+        // restores what was there before this statement. EAX is declared as written, no flag changes, and
+        // nothing is pushed. Control goes on behind the statement in both cases, because the label for aborts
+        // stands at its end.
         unsafe {
             asm!(
                 "xbegin 2f",
@@ -85,13 +84,13 @@ impl Rtm {
         status
     }
 
-    /// Whether it can be used here: it can anywhere.
+    /// Returns whether regions can be used here: always.
     #[inline(always)]
     pub(crate) fn is_here(self) -> bool {
         true
     }
 
-    /// Runs `body` as a region, once; `Err` holds the status of an abort.
+    /// Runs `body` as a region, once. `Err` holds the status of an abort.
     #[inline(always)]
     pub(crate) fn attempt<R>(self, body: impl FnOnce() -> R) -> Result<R, u32> {
         let status = self.begin();
@@ -99,9 +98,8 @@ impl Rtm {
             return Err(status);
         }
         let result = body();
-        // SAFETY: `begin` said that the region started, and it is still open: had it been
-        // rolled back, this line would not be reached, and whoever ends a region has to
-        // have begun it.
+        // SAFETY: `begin` said that the region started. It is still open: had it been rolled back, control
+        // would not reach this line, and code may end only a region that it began itself.
         unsafe { self.end() };
         Ok(result)
     }
@@ -113,8 +111,8 @@ impl Rtm {
     /// This thread is inside a region (else the processor raises a protection fault).
     #[inline(always)]
     pub(crate) unsafe fn end(self) {
-        // SAFETY: the token says that the instruction exists, the caller that a region is open.
-        // It changes no register and no flag.
+        // SAFETY: the token says that the instruction exists, and the caller says that a region is open. XEND
+        // changes no register and no flag.
         unsafe { asm!("xend", options(nostack, preserves_flags)) }
     }
 
@@ -125,9 +123,9 @@ impl Rtm {
     /// This thread is inside a region.
     #[inline(always)]
     pub(crate) unsafe fn abort<const OPERAND: u8>(self) -> ! {
-        // SAFETY: the token says that the instruction exists. Inside a region, where the caller
-        // says we are, XABORT never goes on to the next instruction. Outside it would do nothing;
-        // UD2 then stops the process, so that `noreturn` holds there too.
+        // SAFETY: the token says that the instruction exists. Inside a region, where the caller says we are,
+        // XABORT never goes on to the next instruction. Outside of one it would do nothing. UD2 then stops the
+        // process, so `noreturn` holds there too.
         unsafe {
             asm!(
                 "xabort {operand}",
@@ -138,12 +136,12 @@ impl Rtm {
         }
     }
 
-    /// Whether this thread is inside a region.
+    /// Returns whether this thread is inside a region.
     #[inline(always)]
     pub(crate) fn is_inside(self) -> bool {
         let inside: u8;
-        // SAFETY: the token says that the instruction exists. It writes the flags, which `asm!`
-        // takes as changed, and SETNZ the declared register.
+        // SAFETY: the token says that the instruction exists. It writes the flags, which `asm!` treats as
+        // changed, and SETNZ writes the declared register.
         unsafe {
             asm!("xtest", "setnz {inside}", inside = out(reg_byte) inside, options(nostack));
         }
@@ -153,7 +151,8 @@ impl Rtm {
     /// Passes if some region commits, with its store done.
     fn try_commit(self) -> Result<(), Unavailable> {
         let cell = Word::new(0);
-        let cell = black_box(&cell); // a word that nobody else can name would need no real store
+        // Without this, the compiler could drop the store: no other code can name the word.
+        let cell = black_box(&cell);
         let mut status = 0;
         for _ in 0..TRIALS {
             status = self.begin();
@@ -168,8 +167,8 @@ impl Rtm {
         Err(Unavailable::NeverCommits { status })
     }
 
-    /// Passes if some region that aborts itself says so in the status; every one of them must
-    /// leave memory as it was.
+    /// Passes if some region that aborts itself says so in the status. Every one of them must leave memory as
+    /// it was.
     fn try_roll_back(self) -> Result<(), Unavailable> {
         let cell = Word::new(0);
         let cell = black_box(&cell); // as above

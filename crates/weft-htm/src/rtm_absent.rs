@@ -1,11 +1,11 @@
-//! The face of `rtm.rs` where no region of hardware can exist: on other architectures, and under
-//! a model checker, whose words no processor tracks.
+//! The interface of `rtm.rs` where a hardware region cannot exist: on other architectures, and under a model
+//! checker, whose words a processor does not track.
 //!
-//! [`Rtm`] has no values here, so none of its methods can be called, and every `Option<Rtm>` is
-//! `None` at compile time.
+//! [`Rtm`] has no values here. So none of its methods can be called, and every `Option<Rtm>` is `None` at
+//! compile time.
 use crate::region::Unavailable;
 
-/// The hardware, which is not there.
+/// The hardware, which does not exist here.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Rtm {}
 

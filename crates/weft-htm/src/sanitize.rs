@@ -1,7 +1,7 @@
 //! Mutexes and a condition variable that ThreadSanitizer understands, for builds with `--cfg weft_sanitize`.
 //!
-//! A thread that waits for a mutex of the standard library takes it in code that is not instrumented, so
-//! ThreadSanitizer would not see the order that the mutex gives. These only try to take it, which is
+//! A thread that waits for a mutex of the standard library takes it in code that is not instrumented. So
+//! ThreadSanitizer would not see the order that the mutex gives. The types here only call `try_lock`, which is
 //! inlined here, and so instrumented.
 #![cfg_attr(
     feature = "interleave",
@@ -27,7 +27,7 @@ impl<T> Mutex<T> {
         Mutex(std::sync::Mutex::new(value))
     }
 
-    /// Returns the value. No other reference to the mutex is left.
+    /// Consumes the mutex and returns the value.
     ///
     /// # Errors
     ///
@@ -47,7 +47,7 @@ impl<T: ?Sized> Mutex<T> {
         lock(&self.0)
     }
 
-    /// Returns the value, through a reference that proves that the caller has it alone.
+    /// Returns a mutable reference to the value. No lock is needed, since `&mut self` proves exclusive access.
     ///
     /// # Errors
     ///
@@ -57,7 +57,7 @@ impl<T: ?Sized> Mutex<T> {
     }
 }
 
-/// Takes a mutex of the standard library, without the code that waits for it.
+/// Locks a mutex of the standard library, without the library's code that waits for it.
 pub(crate) fn lock<T: ?Sized>(mutex: &std::sync::Mutex<T>) -> LockResult<MutexGuard<'_, T>> {
     loop {
         match mutex.try_lock() {
@@ -68,18 +68,18 @@ pub(crate) fn lock<T: ?Sized>(mutex: &std::sync::Mutex<T>) -> LockResult<MutexGu
     }
 }
 
-/// How long a thread sleeps before it looks again at what it waits for.
+/// How long a thread sleeps before it checks again what it waits for.
 const NAP: Duration = Duration::from_micros(50);
 
 /// A mutex for threads that may wait long: see [`crate::blocking`].
 #[derive(Debug, Default)]
 pub struct BlockingMutex<T: ?Sized>(std::sync::Mutex<T>);
 
-/// Holds a [`BlockingMutex`], and knows which.
+/// The guard of a [`BlockingMutex`], with a reference to it.
 #[derive(Debug)]
 pub struct BlockingGuard<'m, T: ?Sized> {
     mutex: &'m BlockingMutex<T>,
-    /// `None` while a condition variable has let the mutex go.
+    /// `None` while a condition variable has released the mutex.
     guard: Option<MutexGuard<'m, T>>,
 }
 
@@ -89,7 +89,7 @@ impl<T> BlockingMutex<T> {
         BlockingMutex(std::sync::Mutex::new(value))
     }
 
-    /// Returns the value. No other reference to the mutex is left.
+    /// Consumes the mutex and returns the value.
     ///
     /// # Errors
     ///
@@ -118,7 +118,7 @@ impl<T: ?Sized> BlockingMutex<T> {
         }
     }
 
-    /// Returns the value, through a reference that proves that the caller has it alone.
+    /// Returns a mutable reference to the value. No lock is needed, since `&mut self` proves exclusive access.
     ///
     /// # Errors
     ///
@@ -142,19 +142,18 @@ impl<T: ?Sized> DerefMut for BlockingGuard<'_, T> {
     }
 }
 
-/// A condition variable for a [`BlockingMutex`]. A thread that waits looks again and again whether it was
-/// notified.
+/// A condition variable for a [`BlockingMutex`]. A thread that waits polls whether it was notified.
 #[derive(Debug)]
 pub struct Condvar {
     notifications: AtomicU64,
 }
 
-/// The answer of [`Condvar::wait_timeout`].
+/// The second result of [`Condvar::wait_timeout`].
 #[derive(Clone, Copy, Debug)]
 pub struct WaitTimeoutResult(bool);
 
 impl WaitTimeoutResult {
-    /// Whether the time was over before a notification came.
+    /// Returns whether the time was over before a notification came.
     pub fn timed_out(&self) -> bool {
         self.0
     }
@@ -172,7 +171,7 @@ impl Condvar {
         Condvar { notifications: AtomicU64::new(0) }
     }
 
-    /// Lets the mutex go, waits for a notification, and takes the mutex again.
+    /// Releases the mutex, waits for a notification, and takes the mutex again.
     ///
     /// # Errors
     ///
@@ -181,7 +180,7 @@ impl Condvar {
         self.wait_until(guard, || false)
     }
 
-    /// As [`Condvar::wait`], for so long at most.
+    /// Like [`Condvar::wait`], but waits for `limit` at most.
     ///
     /// # Errors
     ///
@@ -209,8 +208,8 @@ impl Condvar {
         mut guard: BlockingGuard<'m, T>,
         mut is_over: impl FnMut() -> bool,
     ) -> LockResult<BlockingGuard<'m, T>> {
-        // With the mutex held: a thread that takes it from now on, and notifies, is noticed. (Relaxed: the
-        // mutex gives the order. The counter only says when to look.)
+        // This thread still holds the mutex here. So it notices every notification by a thread that takes the
+        // mutex from now on. (Relaxed: the mutex gives the order. The counter only says when to look.)
         let before = self.notifications.load(Ordering::Relaxed);
         guard.guard = None;
         while self.notifications.load(Ordering::Relaxed) == before && !is_over() {

@@ -1,5 +1,4 @@
-//! Seeds of tests that draw their interleavings, on whatever machine: other ones each time, and the one
-//! that failed again.
+//! Random seeds for tests of interleavings, on any machine: new ones each time, or the one that failed.
 
 use std::hash::{BuildHasher, RandomState};
 use std::thread::panicking;
@@ -7,14 +6,14 @@ use std::thread::panicking;
 /// The environment variable from which [`for_each_seed`] takes the one seed to repeat.
 pub const SEED_VARIABLE: &str = "WEFT_SEED";
 
-/// Calls `test` with so many seeds, other ones each time; or with the one seed that the
-/// environment variable [`SEED_VARIABLE`] names. A panic in `test` prints the seed.
+/// Calls `test` with `seeds` seeds, new ones each time, or with the one seed in the environment variable
+/// [`SEED_VARIABLE`]. A panic in `test` prints the seed.
 ///
 /// # Panics
 ///
-/// If `test` does, or if the variable holds no number.
+/// If `test` panics, or if the variable does not hold a number.
 pub fn for_each_seed(seeds: u64, mut test: impl FnMut(u64)) {
-    /// Speaks up if it is dropped by a panic.
+    /// Prints the seed if it is dropped by a panic.
     struct Seed(u64);
     impl Drop for Seed {
         fn drop(&mut self) {

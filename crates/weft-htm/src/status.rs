@@ -1,4 +1,4 @@
-//! Why a region ended without committing, as RTM tells it in EAX:
+//! The status word that says why a region ended without committing, as RTM leaves it in EAX:
 //!
 //! ```text
 //!  31       24 23                 6     5       4        3         2        1        0
@@ -8,15 +8,15 @@
 //! +-----------+--------------------+--------+-------+----------+----------+-------+----------+
 //! ```
 //!
-//! Several bits may be set at once. All clear means a fault, an interrupt, or an instruction that
-//! regions may not hold. [`STARTED`], all ones, is never a status: the reserved bits are zero.
+//! Several bits may be set at once. All clear means a fault, an interrupt, or an instruction that is forbidden
+//! in regions. [`STARTED`], all ones, is never a status, because the reserved bits are zero.
 //!
-//! Two policies read it. The one of transactions' and indexes' regions has thresholds by [`Cause`]
-//! (DBX §6.1). That of elidable locks has a [`Remedy`] (*No Free Lunch*, §3.2), and alone looks at
-//! the retry hint. The nested bit is not used: an abort inside a nested region ends the outermost
-//! one, which is the one that is retried.
+//! Two policies read it. The policy for the regions of transactions and indexes has thresholds by [`Cause`]
+//! (DBX §6.1). The policy for elidable locks has a [`Remedy`] (*No Free Lunch*, §3.2); only this one looks at
+//! the retry hint. The nested bit is not used: an abort inside a nested region ends the outermost one, which is
+//! the one that is retried.
 
-/// What stands in EAX when a region has started.
+/// The value that stands in EAX when a region has started.
 pub(crate) const STARTED: u32 = !0;
 
 const EXPLICIT: u32 = 1 << 0;
@@ -25,26 +25,26 @@ const CONFLICT: u32 = 1 << 2;
 const CAPACITY: u32 = 1 << 3;
 const OPERAND_SHIFT: u32 = 24;
 
-/// The operand of the only XABORT that Weft executes: a word that the region met is locked.
+/// The operand of the only XABORT that Weft executes: a word that the region needs is locked.
 pub(crate) const LOCKED: u8 = 0xff;
 
 /// Why a region was rolled back, as far as a retry policy cares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// The region found a word locked by a software twin, and said so.
+    /// The region found a word locked by a software twin, and aborted itself.
     Locked,
     /// Another thread touched what the region wrote, or wrote what it read.
     Conflict,
     /// The region touched more lines than the processor can track.
     Capacity,
-    /// Everything else: interrupts, faults, forbidden instructions, debugger traps, and an XABORT
-    /// that is not ours.
+    /// Everything else: interrupts, faults, forbidden instructions, debugger traps, and an XABORT that is not
+    /// Weft's.
     SystemEvent,
 }
 
 impl Cause {
-    /// The cause that a status stands for. Of two causes the one that is less likely to go away
-    /// counts: capacity before conflict.
+    /// Returns the cause that a status stands for. Of two causes it takes the one that is less likely to go
+    /// away: capacity before conflict.
     pub(crate) fn of(status: u32) -> Cause {
         if status & EXPLICIT != 0 {
             match status >> OPERAND_SHIFT == u32::from(LOCKED) {
@@ -61,22 +61,21 @@ impl Cause {
     }
 }
 
-/// What is to be done before the section of an elidable lock is tried in a region again.
+/// What to do before the section of an elidable lock is tried in a region again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Remedy {
-    /// Wait until the lock is free: somebody has taken it.
+    /// Wait until the lock is free: another thread has taken it.
     WaitForLock,
-    /// Wait for a while, at random: another thread wanted the same lines, and will want them
-    /// again.
+    /// Wait for a random time: another thread wanted the same lines, and will want them again.
     BackOff,
-    /// Nothing: the processor says that another try may succeed.
+    /// Try again immediately: the processor says that another try may succeed.
     Nothing,
-    /// No other try: it would end like this one.
+    /// Take the lock: another try would end in the same way.
     TakeLock,
 }
 
 impl Remedy {
-    /// What a status asks for. The causes are asked for in the order of the paper's listing.
+    /// Returns the remedy for a status. The causes are tested in the order of the paper's listing.
     pub(crate) fn of(status: u32) -> Remedy {
         if Cause::of(status) == Cause::Locked {
             Remedy::WaitForLock
@@ -115,8 +114,7 @@ mod tests {
         }
     }
 
-    /// Protects the table above: each bit alone, their combinations, and the two statuses that
-    /// carry no cause at all.
+    /// Protects the table above: each bit alone, the combinations, and the two statuses that carry no cause.
     #[test]
     fn every_status_has_the_cause_that_its_bits_say() {
         const DEBUG: u32 = 1 << 4;

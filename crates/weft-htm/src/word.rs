@@ -1,18 +1,17 @@
-//! Every word that threads share, by one name whatever machine the code runs on.
+//! The words that threads share: one set of names for every machine that the code may run on.
 //!
-//! The engine never names an atomic of the standard library: it uses [`Word`] and
-//! [`WordPointer`] of this module. In a normal build they are the processor's atomics and compile
-//! to plain moves and `lock`-prefixed instructions. Built with `--cfg loom` or `--cfg shuttle`,
-//! the same engine code runs on the words of a model checker, which then chooses the
-//! interleavings. A clippy rule (`disallowed-types` in `clippy.toml`) keeps this file the only
-//! place that names the atomics.
+//! The engine never names an atomic of the standard library: it uses [`Word`] and [`WordPointer`] of this
+//! module. In a normal build they are the processor's atomics and compile to plain moves and `lock`-prefixed
+//! instructions. Built with `--cfg loom` or `--cfg shuttle`, the same engine code runs on the words of a model
+//! checker, which then chooses the interleavings. A clippy rule (`disallowed-types` in `clippy.toml`) keeps
+//! this file the only place that names the atomics.
 //!
-//! With `--cfg weft_sim` it runs on the simulated machine of `weft-sim`, whose words charge their
-//! accesses to virtual time, and whose regions track them. The hardware of the regions has its own
-//! list in the root of this crate.
+//! With `--cfg weft_sim` the engine runs on the simulated machine of `weft-sim`. The words of that machine
+//! charge their accesses to virtual time, and its regions track them. The root of this crate chooses the
+//! hardware of regions in the same way.
 //!
-//! On the real machine, the cargo feature `interleave` makes each access a point at which a test
-//! may let another thread go on (see the module of that name). Without it, `Access` is nothing.
+//! On the real machine, the cargo feature `interleave` makes each access a point at which a test may let
+//! another thread run (see the module `interleave`). Without it, `Access` does nothing.
 #![allow(clippy::disallowed_types, reason = "this is the one file that names them")]
 
 #[cfg(loom)]
@@ -45,18 +44,19 @@ pub use crate::sanitize::Mutex;
 
 use crate::interleave::Access;
 
-/// How many runs and counters of `interleave` there are: not a [`Word`], since that is what it
-/// watches.
+/// The number of runs and counters of `interleave` in existence. It is not a [`Word`], because `interleave`
+/// watches those.
 #[cfg(all(feature = "interleave", not(any(loom, shuttle, weft_sim))))]
 pub(crate) static WATCHES: machine::AtomicU64 = machine::AtomicU64::new(0);
 
 /// Orders the accesses before it with those after it, as [`std::sync::atomic::fence`] does.
-// No point of `interleave`: to let others go on before a fence or before the access behind it makes
-// no difference where only one thread runs at a time.
+// A fence is not a point of `interleave`. Only one thread runs at a time, so it makes no difference whether
+// others run before the fence or before the access behind it.
 ///
 /// ThreadSanitizer does not understand fences. In a build with `--cfg weft_sanitize` an exchange of one word
-/// stands for every fence: it orders at least as much, so ThreadSanitizer reports no false races. (In return
-/// it misses a race that only a missing or misplaced fence causes. The model checkers are there for those.)
+/// stands for every fence. The exchange orders at least as much, so ThreadSanitizer reports no false races. (In
+/// return it misses a race that only a missing or misplaced fence causes. The model checkers are there for
+/// those.)
 #[inline(always)]
 pub fn fence(order: Ordering) {
     #[cfg(weft_sanitize)]
@@ -64,7 +64,7 @@ pub fn fence(order: Ordering) {
     machine::fence(order);
 }
 
-/// What fences exchange in sanitizer builds.
+/// The word that all fences exchange in sanitizer builds.
 #[cfg(weft_sanitize)]
 static FENCES: machine::AtomicU64 = machine::AtomicU64::new(0);
 
@@ -74,20 +74,20 @@ static FENCES: machine::AtomicU64 = machine::AtomicU64::new(0);
 pub struct Word(machine::AtomicU64);
 
 impl Word {
-    /// A word that holds `value`.
+    /// Makes a word that holds `value`.
     #[cfg(not(any(loom, shuttle)))]
     #[inline(always)]
     pub const fn new(value: u64) -> Self {
         Word(machine::AtomicU64::new(value))
     }
 
-    /// A word that holds `value`.
+    /// Makes a word that holds `value`.
     #[cfg(any(loom, shuttle))]
     pub fn new(value: u64) -> Self {
         Word(machine::AtomicU64::new(value))
     }
 
-    /// The current value.
+    /// Returns the current value.
     #[inline(always)]
     #[cfg_attr(feature = "interleave", track_caller)]
     pub fn load(&self, order: Ordering) -> u64 {
@@ -116,7 +116,7 @@ impl Word {
         before
     }
 
-    /// Replaces `current` by `new`; `Err` holds the value that was there instead.
+    /// Replaces `current` by `new`. `Err` holds the value that was there instead.
     #[inline(always)]
     #[cfg_attr(feature = "interleave", track_caller)]
     pub fn compare_exchange(
@@ -183,20 +183,20 @@ impl Default for Word {
 pub struct WordPointer<T>(machine::AtomicPtr<T>);
 
 impl<T> WordPointer<T> {
-    /// A pointer word that holds `pointer`.
+    /// Makes a pointer word that holds `pointer`.
     #[cfg(not(any(loom, shuttle)))]
     #[inline(always)]
     pub const fn new(pointer: *mut T) -> Self {
         WordPointer(machine::AtomicPtr::new(pointer))
     }
 
-    /// A pointer word that holds `pointer`.
+    /// Makes a pointer word that holds `pointer`.
     #[cfg(any(loom, shuttle))]
     pub fn new(pointer: *mut T) -> Self {
         WordPointer(machine::AtomicPtr::new(pointer))
     }
 
-    /// The current pointer.
+    /// Returns the current pointer.
     #[inline(always)]
     #[cfg_attr(feature = "interleave", track_caller)]
     pub fn load(&self, order: Ordering) -> *mut T {
@@ -225,7 +225,7 @@ impl<T> WordPointer<T> {
         before
     }
 
-    /// Replaces `current` by `new`; `Err` holds the pointer that was there instead.
+    /// Replaces `current` by `new`. `Err` holds the pointer that was there instead.
     #[inline(always)]
     #[cfg_attr(feature = "interleave", track_caller)]
     pub fn compare_exchange(

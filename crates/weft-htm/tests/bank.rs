@@ -1,11 +1,10 @@
-//! A bank whose transfers run as RTM regions, with a software twin that locks the two accounts, on
-//! several threads at once. No money may appear or vanish, whichever of the two does a transfer.
+//! A bank whose transfers run as RTM regions, with a software twin that locks the two accounts, on several
+//! threads at a time. No money may appear or vanish, whether the region or the twin does a transfer.
 //!
-//! The regions are executed by the processor or, where it has no RTM, by the emulator of
-//! `weft-rtm-emulator`, which injects conflicts so that many transfers fall back; on a processor
-//! with RTM some transfers do so by a system call. The second test leaves out the one rule that
-//! lets regions and twins run side by side, and expects the loss of money: it shows that the first
-//! test can fail.
+//! The processor executes the regions, or on a processor without RTM the emulator of `weft-rtm-emulator`. The
+//! emulator injects conflicts, so that many transfers fall back. On a processor with RTM some transfers fall
+//! back because of a system call. The second test leaves out the one rule that lets regions and twins run side
+//! by side, and expects a loss of money. It shows that the first test can fail.
 #![cfg(all(
     target_arch = "x86_64",
     target_os = "linux",
@@ -87,7 +86,7 @@ impl Bank {
         }
     }
 
-    /// The twin. It gives the processor away between reading and writing, the worst moment.
+    /// The twin of `transfer`. It yields the processor between reading and writing, at the worst moment.
     fn transfer_in_software(&self, low: &Account, high: &Account) {
         for account in [low, high] {
             while account
@@ -108,8 +107,8 @@ impl Bank {
     }
 }
 
-/// Lets all threads transfer, and returns what their regions came to, and whether they were the
-/// processor's own; `None` if there is no hardware and none to emulate.
+/// Lets all threads transfer. Returns the statistics of their regions, and whether the processor executed them.
+/// Returns `None` if there is neither hardware nor an emulator.
 fn run_threads(bank: &Bank, seed: u64) -> Option<(Statistics, bool)> {
     let policy = RetryPolicy { conflict: 2, ..RetryPolicy::default() };
     let (htm, is_native) = hardware(policy)?;
@@ -149,8 +148,8 @@ fn transfers_of_one_thread(
     regions.statistics()
 }
 
-/// Protects the rule for twins: regions and locking twins share the accounts, many transfers go
-/// each way, and the total is exact.
+/// Protects the rule for twins: regions and locking twins share the accounts, many transfers are done by each,
+/// and the total is exact.
 #[test]
 fn regions_and_twins_keep_the_total() {
     let seed = seed();
@@ -163,7 +162,7 @@ fn regions_and_twins_keep_the_total() {
     assert!(bank.accounts.iter().all(|account| !account.is_held()), "seed {seed}");
 }
 
-/// Protects the test above: regions that do not test the locks lose money, and it notices.
+/// Protects the test above: regions that do not test the locks lose money, and the test notices it.
 #[test]
 fn regions_that_ignore_the_locks_are_caught() {
     let seed = seed();
@@ -179,7 +178,7 @@ fn regions_that_ignore_the_locks_are_caught() {
     panic!("no money was lost in 50 rounds, seed {seed}: this test sees nothing");
 }
 
-/// A seed of the clock, or the one in `WEFT_SEED`, to repeat a run.
+/// Returns a seed from the clock, or the one in `WEFT_SEED` to repeat a run.
 fn seed() -> u64 {
     match std::env::var("WEFT_SEED") {
         Ok(seed) => seed.parse().expect("WEFT_SEED is a number"),

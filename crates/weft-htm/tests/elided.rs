@@ -1,7 +1,7 @@
-//! [`ElidedLock`] with real machine code of regions, executed by the emulator of
-//! `weft-rtm-emulator`: sections that reach over function calls, and how sections in regions and
-//! sections under the lock keep out of each other's way; the last also on a processor with RTM.
-//! (For the others there see `rtm_native.rs`.)
+//! [`ElidedLock`] with real machine code of regions, executed by the emulator of `weft-rtm-emulator`. The tests
+//! cover sections that reach over function calls, and the mutual exclusion of sections in regions and sections
+//! under the lock. The last of them also runs on a processor with RTM. (`rtm_native.rs` has the other tests on
+//! one.)
 #![cfg(all(
     target_arch = "x86_64",
     target_os = "linux",
@@ -23,8 +23,8 @@ use support::hardware::{emulated, hardware, on_thread};
 
 const POLICY: RetryPolicy = RetryPolicy { conflict: 3, capacity: 1, system_event: 2 };
 
-/// Protects the heart of it: the frame of `enter` is gone, and overwritten, when the abort
-/// strikes, at whatever instruction; nothing of the section remains, and it is done again.
+/// Protects the main property. When the abort comes, at whatever instruction, the frame of `enter` is gone and
+/// overwritten. Nothing of the section remains, and it is done again.
 #[test]
 fn an_abort_takes_the_thread_back_into_enter() {
     emulated(Processor::default(), POLICY, |emulation, htm| {
@@ -43,7 +43,8 @@ fn an_abort_takes_the_thread_back_into_enter() {
             assert_eq!(word.load(Ordering::Acquire), sections, "done once, before {instruction}");
             let aborts = regions.statistics().aborted_conflict;
             if aborts == aborted {
-                break; // the region has fewer instructions
+                // The region has fewer instructions than that.
+                break;
             }
             aborted = aborts;
             instruction += 1 + instruction / 64;
@@ -54,8 +55,8 @@ fn an_abort_takes_the_thread_back_into_enter() {
     });
 }
 
-/// Protects the retry policy and the fallback, and what regions within a section are: a part of
-/// its region, or, under the lock, left to their twin.
+/// Protects the retry policy and the fallback. It also protects regions within a section: they are part of the
+/// section's region, or, under the lock, left to their twin.
 #[test]
 fn a_section_that_keeps_aborting_takes_the_lock() {
     emulated(Processor::default(), POLICY, |emulation, htm| {
@@ -86,14 +87,14 @@ fn a_section_that_keeps_aborting_takes_the_lock() {
         assert_eq!(regions.statistics(), given_up);
         assert_eq!(section(), Some(true), "and then regions again");
         assert_eq!(word.load(Ordering::Acquire), 3);
-        // The same regions outside of any section are what they always are.
+        // Outside of any section the same regions run as usual.
         assert_eq!(regions.run(|_| regions.is_inside(), || false), Some(true));
         assert_eq!(regions.statistics().committed, 3);
     });
 }
 
-/// Protects exclusion both ways: sections in regions beside sections under the lock, which some
-/// threads force by a system call half-way.
+/// Protects mutual exclusion of sections in regions and sections under the lock. Some threads force the lock by
+/// a system call half-way.
 #[test]
 fn regions_and_the_lock_lose_no_increment() {
     let Some((htm, _)) = hardware(POLICY) else { return };

@@ -27,7 +27,7 @@ fn with(strategy: Strategy, points_expected: u64) -> Options {
     Options { strategy, points_expected, ..Options::default() }
 }
 
-/// A lock that is waited for by spinning.
+/// A lock that threads wait for by spinning.
 #[derive(Default)]
 struct SpinLock(Word);
 
@@ -49,7 +49,7 @@ fn increment(counter: &Word) {
     counter.store(counter.load(Ordering::Acquire) + 1, Ordering::Release);
 }
 
-/// The message of a panic.
+/// Returns the message of a panic.
 fn message(panic: &(dyn Any + Send)) -> &str {
     match panic.downcast_ref::<String>() {
         Some(message) => message,
@@ -61,8 +61,7 @@ fn panic_of<R>(body: impl FnOnce() -> R) -> Box<dyn Any + Send> {
     catch_unwind(AssertUnwindSafe(body)).err().expect("a panic")
 }
 
-/// Three threads that use every kind of access and of wait; what they see depends on the
-/// interleaving.
+/// Runs three threads that use every kind of access and of wait. What they see depends on the interleaving.
 fn everything(seed: u64, options: &Options) -> Run<Vec<u64>> {
     let (word, lock, mutex) = (Word::new(0), SpinLock::default(), Mutex::new(0));
     let mut targets = [0_u8; 3];
@@ -102,8 +101,8 @@ fn everything(seed: u64, options: &Options) -> Run<Vec<u64>> {
     )
 }
 
-/// Protects the promise of the seed: the same seed makes the same decisions at the same places,
-/// and every thread sees the same; another seed makes others.
+/// Protects the promise of the seed: the same seed makes the same decisions at the same places, and every
+/// thread sees the same values. Another seed makes other decisions.
 #[test]
 fn a_seed_repeats_the_run() {
     for strategy in STRATEGIES {
@@ -121,13 +120,13 @@ fn a_seed_repeats_the_run() {
         }
         fingerprints.sort_unstable();
         fingerprints.dedup();
-        // Each round waits, and without changes the threads then only take turns.
+        // Each round waits, and without changes of priority the threads then only take turns.
         let least = if strategy == (Strategy::Priorities { changes: 0 }) { 4 } else { 8 };
         assert!(fingerprints.len() >= least, "{strategy}: only {fingerprints:?}");
     }
 }
 
-/// Protects the trace: it says which thread went on after which, from the places where they were.
+/// Protects the trace: it says which thread ran after which, and at which places they switched.
 #[test]
 fn the_trace_tells_who_ran() {
     let options = Options { trace: true, ..with(Strategy::Random { one_in: 2 }, 0) };
@@ -145,8 +144,8 @@ fn the_trace_tells_who_ran() {
     }
 }
 
-/// Protects the purpose: a lost update shows within few seeds by every strategy that switches,
-/// and never where there is none to lose.
+/// Protects the purpose: every strategy that switches finds a lost update within few seeds, and none is
+/// reported where no update can be lost.
 #[test]
 fn a_lost_update_is_found() {
     const INCREMENTS: u64 = 5;
@@ -173,8 +172,7 @@ fn a_lost_update_is_found() {
     }
 }
 
-/// Protects the supply of seeds: as many as asked for, all different; or the one that is to be
-/// repeated.
+/// Protects the supply of seeds: as many as asked for, all different, or the one that is to be repeated.
 #[test]
 fn seeds_are_fresh_or_the_given_one() {
     let mut seeds = HashSet::new();
@@ -188,10 +186,10 @@ fn seeds_are_fresh_or_the_given_one() {
     }
 }
 
-/// Protects the theorem of Burckhardt et al.: a bug of depth d among n threads and k points is hit
-/// with a probability of at least 1 / (n · k^(d−1)). Here d = 2: an assertion fails if it falls
-/// between two stores. Exactly one priority change does it, out of k, if the other thread has the
-/// higher priority, so that the bound is tight and the number of hits is known from both sides.
+/// Protects the theorem of Burckhardt et al.: a bug of depth d among n threads and k points is hit with a
+/// probability of at least 1 / (n · k^(d−1)). Here d = 2: an assertion fails if it runs between two stores.
+/// Exactly one of the k possible priority changes hits it, if the other thread has the higher priority. So the
+/// bound is tight, and the number of hits is known from both sides.
 #[test]
 fn priorities_keep_the_promise_of_their_theorem() {
     const BEFORE: u64 = 6;
@@ -219,7 +217,7 @@ fn priorities_keep_the_promise_of_their_theorem() {
     assert!(hits.abs_diff(mean) < 75, "{hits} hits, {mean} expected");
 }
 
-/// Protects the meaning of priorities where none changes: one thread after the other.
+/// Protects the meaning of priorities that never change: the threads run one after the other.
 #[test]
 fn priorities_without_changes_are_serial() {
     let mut firsts = [0; 3];
@@ -241,8 +239,8 @@ fn priorities_without_changes_are_serial() {
     assert!(firsts.iter().all(|&times| times > 5), "{firsts:?}");
 }
 
-/// Protects the locks: both kinds exclude, and a waiting thread never holds up the one that it
-/// waits for, whatever the priorities.
+/// Protects the locks: both kinds exclude, and a waiting thread never holds up the thread that it waits for,
+/// whatever the priorities.
 #[test]
 fn locks_exclude_and_waits_end() {
     for strategy in STRATEGIES {
@@ -266,7 +264,7 @@ fn locks_exclude_and_waits_end() {
     }
 }
 
-/// Protects the exploration across a mutex: threads do meet at it.
+/// Protects the exploration across a mutex: threads do contend for it.
 #[test]
 fn threads_wait_at_a_mutex() {
     let contended = (0..20).any(|seed| {
@@ -277,7 +275,7 @@ fn threads_wait_at_a_mutex() {
         };
         let options = Options { trace: true, ..with(Strategy::Random { one_in: 2 }, 0) };
         let run = run(seed, &options, vec![body; 2]);
-        // Whoever waits at the mutex passes the baton at the same point again and again.
+        // A thread that waits at the mutex passes the baton at the same place again and again.
         run.trace.windows(3).any(|switches| {
             let [one, _, next] = switches else { unreachable!() };
             one.from == next.from && one.from.is_some() && one.place == next.place
@@ -295,7 +293,7 @@ impl Drop for Left<'_> {
     }
 }
 
-/// Two threads take two locks in different orders, and meet in between.
+/// Two threads take two locks in different orders, and each waits for the other before its second lock.
 fn deadlock(seed: u64, strategy: Strategy, left: &Word) {
     let (first, second) = (SpinLock::default(), Mutex::new(()));
     let holding = Word::new(0);
@@ -323,11 +321,11 @@ fn deadlock(seed: u64, strategy: Strategy, left: &Word) {
     run(seed, &Options { waits_max: 1000, ..with(strategy, 10) }, bodies);
 }
 
-/// Protects the tests from hanging: threads that wait for each other end in a panic that says the
-/// seed and who waits where, and their destructors run.
+/// Protects the tests from hanging: threads that wait for each other end in a panic that says the seed and
+/// where each thread waits, and their destructors run.
 #[test]
 fn a_deadlock_is_reported() {
-    // Side by side, since none is called a deadlock too early.
+    // In parallel, because each deadlock takes a second to be called one.
     thread::scope(|scope| {
         for strategy in STRATEGIES {
             scope.spawn(move || {
@@ -346,7 +344,7 @@ fn a_deadlock_is_reported() {
     });
 }
 
-/// Protects from threads that do get on with something, but never to an end.
+/// Protects against threads that make progress but never end: the run is reported.
 #[test]
 fn a_run_without_end_is_reported() {
     for strategy in STRATEGIES {
@@ -365,8 +363,7 @@ fn a_run_without_end_is_reported() {
     }
 }
 
-/// Protects the panics of bodies: the run panics with the first of them, after the others have
-/// run to their ends.
+/// Protects the panics of bodies: the run panics with the first of them, after the other bodies have ended.
 #[test]
 fn a_panic_comes_out() {
     for strategy in STRATEGIES {
@@ -385,7 +382,7 @@ fn a_panic_comes_out() {
     }
 }
 
-/// Protects from hanging when a panic leaves something locked that the others wait for.
+/// Protects against hanging when a panic leaves a lock held that the others wait for.
 #[test]
 fn a_panic_with_a_lock_held_releases_the_others() {
     let lock = SpinLock::default();
@@ -398,7 +395,7 @@ fn a_panic_with_a_lock_held_releases_the_others() {
     assert_eq!(message(&*panic), "with the lock held");
 }
 
-/// Protects poisoning, which is the mutex's way to pass a panic on.
+/// Protects poisoning, the mutex's way to report a panic to other threads.
 #[test]
 fn a_mutex_is_poisoned_by_a_panic() {
     let mutex = Mutex::new(0);
@@ -416,7 +413,7 @@ thread_local! {
     static FAREWELL: RefCell<Option<Farewell>> = const { RefCell::new(None) };
 }
 
-/// Counts when its thread ends, the racy way.
+/// Increments a counter, with a race, when its thread ends.
 struct Farewell(std::sync::Arc<Word>);
 
 impl Drop for Farewell {
@@ -426,8 +423,8 @@ impl Drop for Farewell {
     }
 }
 
-/// Protects the ends of threads: destructors of thread-locals are part of the run, interleaved
-/// and repeated as all else, and they are over when the run is.
+/// Protects the ends of threads: destructors of thread-locals are part of the run. They are interleaved and
+/// repeated like everything else, and have ended when the run ends.
 #[test]
 fn destructors_of_thread_locals_are_interleaved() {
     let count = |seed| {
@@ -443,8 +440,7 @@ fn destructors_of_thread_locals_are_interleaved() {
     assert_eq!(counts, (0..50).map(count).collect::<Vec<_>>());
 }
 
-/// Protects the threads that are in no run: they get on at their own pace, and a run may wait for
-/// them.
+/// Protects threads outside of any run: they go on at their own pace, and a run may wait for them.
 #[test]
 fn other_threads_are_left_alone() {
     assert!(!interleave::is_running());
@@ -469,7 +465,7 @@ fn other_threads_are_left_alone() {
     });
 }
 
-/// Protects several tests in one process: runs do not mix.
+/// Protects several tests in one process: runs do not affect each other.
 #[test]
 fn runs_side_by_side_do_not_mix() {
     let alone: Vec<u64> =
@@ -486,7 +482,7 @@ fn runs_side_by_side_do_not_mix() {
     });
 }
 
-/// Protects the edges: no thread, and one thread, which may wait as much as it likes.
+/// Protects the edge cases: no thread, and one thread, which may wait as much as it likes.
 #[test]
 fn none_and_one() {
     let none: Vec<fn()> = Vec::new();
@@ -500,7 +496,7 @@ fn none_and_one() {
     assert_eq!((run.results, run.points, run.switches), (vec![7], 1, 1));
 }
 
-/// Protects the speed of long pauses: where nothing is looked at, not each spin is a switch.
+/// Protects the speed of long pauses: if a thread accesses nothing between spins, not every spin is a switch.
 #[test]
 fn blind_pauses_are_few_switches() {
     let body = || (0..4096).for_each(|_| spin_loop());
@@ -508,8 +504,8 @@ fn blind_pauses_are_few_switches() {
     assert!((20..60).contains(&run.switches), "{}", run.switches);
 }
 
-/// Protects the driver of step-wise schedules: it tells a step that waits from one that answers,
-/// as often as it asks.
+/// Protects the driver of step-wise schedules: it can tell a step that waits from one that answers, as often as
+/// it asks.
 #[test]
 fn a_spin_counter_tells_who_waits() {
     let lock = Word::new(2);
@@ -525,7 +521,7 @@ fn a_spin_counter_tells_who_waits() {
                     answers.send(passed).unwrap();
                 }
             });
-            // In no counter's sight any more.
+            // These are counted by no counter.
             (0..100).for_each(|_| spin_loop());
         });
         for passed in [1, 0] {
@@ -534,7 +530,7 @@ fn a_spin_counter_tells_who_waits() {
             }
             lock.store(passed, Ordering::Release);
             let mut heard = None;
-            // However long it takes: it answers in the end, and does not count as waiting.
+            // However long it takes, the thread answers in the end, and does not count as waiting.
             while spins.until_waiting(u64::MAX, || {
                 heard = answer.try_recv().ok();
                 heard.is_some()
@@ -548,7 +544,8 @@ fn a_spin_counter_tells_who_waits() {
     assert_eq!(spins.get(), counted);
 }
 
-/// Protects counters within counters: the inner one takes over and gives back, after a panic too.
+/// Protects nested counters: the inner one replaces the outer one, which is restored afterwards, also after a
+/// panic.
 #[test]
 fn spin_counters_nest() {
     let (outer, inner) = (SpinCounter::new(), SpinCounter::new());

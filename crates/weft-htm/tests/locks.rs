@@ -1,6 +1,6 @@
-//! The locks of [`weft_htm::lock`], elided: with the machine code of regions executed by the
-//! emulator of `weft-rtm-emulator`, where every abort is to plan, and on a processor with RTM,
-//! where aborts are provoked.
+//! Elision of the locks of [`weft_htm::lock`]. The tests run with the machine code of regions executed by the
+//! emulator of `weft-rtm-emulator`, where every abort is planned, and on a processor with RTM, where aborts are
+//! provoked.
 #![cfg(all(
     target_arch = "x86_64",
     target_os = "linux",
@@ -21,7 +21,7 @@ use weft_rtm_emulator::{Moment, Processor, status};
 use support::hardware::{emulated, hardware, on_thread};
 use support::{add, assert_consistent, native};
 
-/// Elidable locks have a policy of their own: this one, of other regions, must not matter.
+/// Elidable locks have a retry policy of their own. This one, for other regions, must not matter.
 const OTHERS: RetryPolicy = RetryPolicy { conflict: 50, capacity: 50, system_event: 50 };
 
 /// Calls a test for each lock.
@@ -34,18 +34,19 @@ macro_rules! for_each_lock {
     };
 }
 
-/// Protects the policy: so many attempts, by the status of the aborts, and then the lock.
+/// Protects the policy: the number of attempts depends on the statuses of the aborts, and then the lock is
+/// taken.
 fn statuses_decide<L: Lock>() {
     let conflict = status::CONFLICT | status::RETRY;
     let cases = [
-        // A status, how many regions end with it, attempts that there are, and whether one commits.
+        // A status, how many regions end with it, how many attempts are expected, and whether one commits.
         (conflict, 1, 2, true),
         (conflict, 9, 2, false),
         (status::CAPACITY | status::RETRY, 1, 2, true),
         (status::CAPACITY | status::RETRY, 9, 2, false),
         (status::CAPACITY, 1, 1, false),
         (0, 1, 1, false),
-        (status::explicit(0x2a), 1, 1, false), // an XABORT that is not ours
+        (status::explicit(0x2a), 1, 1, false), // // an XABORT that is not Weft's
     ];
     for (cause, aborts, attempts, commits) in cases {
         for mode in [Mode::Shared, Mode::Exclusive] {
@@ -69,7 +70,7 @@ fn statuses_decide<L: Lock>() {
                 assert_consistent(counted, 1);
                 assert_eq!(counted.started, attempts, "{context}");
                 assert_eq!(counted.fallbacks, u64::from(!commits), "{context}");
-                // Nothing is left of the plan's aborts for the next region.
+                // Drop the aborts that are left of the plan, before the next region.
                 emulation.plan(Moment::AtEnd, cause, 0);
             });
         }
@@ -81,7 +82,7 @@ fn the_status_of_an_abort_decides() {
     for_each_lock!(statuses_decide);
 }
 
-/// Protects the attempt that waits for nothing: one region, then one try.
+/// Protects the attempt that does not wait: one region, then one try to take the lock.
 fn attempt_once<L: Lock>() {
     emulated(Processor::default(), OTHERS, |emulation, htm| {
         let (lock, regions) = (Elidable::<L>::new(true), Regions::new(htm));
@@ -108,12 +109,12 @@ fn an_attempt_is_one() {
     for_each_lock!(attempt_once);
 }
 
-/// Protects the subscription and the wait: a section whose lock is held for real does not begin
-/// before that is released, and then it runs in a region if nothing else comes between.
+/// Protects the subscription and the wait. A section whose lock another thread holds does not begin before that
+/// thread releases it. Then it runs in a region, if nothing else aborts it.
 fn held_lock_is_waited_for<L: Lock>() {
     let Some((htm, _)) = hardware(OTHERS) else { return };
     let lock = Elidable::<L>::new(true);
-    // 0: nobody is in; 1: the holder is; 2: the other has begun to try.
+    // 0: no thread is inside. 1: the holder is. 2: the other thread has begun to try.
     let (stage, words) = (Word::new(0), [Word::new(0), Word::new(0)]);
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -124,7 +125,7 @@ fn held_lock_is_waited_for<L: Lock>() {
                 while stage.load(Ordering::Acquire) != 2 {
                     yield_now();
                 }
-                // So long that the other has met the lock.
+                // Wait until the other thread has surely found the lock held.
                 (0..50).for_each(|_| yield_now());
                 words[1].store(1, Ordering::Release);
             });
@@ -150,8 +151,8 @@ fn a_lock_that_is_held_is_waited_for() {
     for_each_lock!(held_lock_is_waited_for);
 }
 
-/// Protects exclusion both ways: sections in regions beside sections under the lock, which some
-/// threads force by a system call half-way; readers among them.
+/// Protects mutual exclusion of sections in regions and sections under the lock, readers among them. Some
+/// threads force the lock by a system call half-way.
 fn nothing_is_lost<L: Lock>() {
     let Some((htm, _)) = hardware(OTHERS) else { return };
     const THREADS: u64 = 3;
@@ -201,9 +202,8 @@ fn regions_and_locks_lose_no_increment() {
     for_each_lock!(nothing_is_lost);
 }
 
-/// Protects the subscription after the region's first look: a section that waits, in its region,
-/// for what the holder of the lock does can only be ended by that holder's store to the lock's
-/// word.
+/// Protects the subscription after the region's first look. The section loops, in its region, for ever. Only
+/// the store of another thread that takes the lock can end it, by hitting the lock's word.
 fn taking_the_lock_aborts<L: Lock>(htm: &Htm) {
     let (lock, stop) = (Elidable::<L>::new(true), Word::new(0));
     thread::scope(|scope| {
@@ -229,7 +229,7 @@ fn taking_the_lock_aborts<L: Lock>(htm: &Htm) {
 #[test]
 fn a_lock_that_is_taken_aborts_the_regions_that_have_read_it() {
     if thread::available_parallelism().is_ok_and(|cores| cores.get() == 1) {
-        return; // the other thread would run only after an interrupt
+        return; // // the other thread would run only after an interrupt
     }
     native(OTHERS, |htm| {
         taking_the_lock_aborts::<Tatas>(htm);
@@ -239,8 +239,8 @@ fn a_lock_that_is_taken_aborts_the_regions_that_have_read_it() {
     });
 }
 
-/// Protects sections within sections: in a region the inner one is part of the outer one, and what
-/// the two write is there once.
+/// Protects nested sections: in a region the inner one is part of the outer one, and what the two write appears
+/// once.
 #[test]
 fn inner_sections_belong_to_the_outermost() {
     native(OTHERS, |htm| {

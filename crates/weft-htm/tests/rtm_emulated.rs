@@ -1,6 +1,6 @@
-//! The real machine code of RTM regions, executed by the emulator of `weft-rtm-emulator`, so that
-//! these tests need no processor with RTM. (On one that has it nothing can be trapped; the tests
-//! then say so and pass over their work, which `rtm_native.rs` does.)
+//! The real machine code of RTM regions, executed by the emulator of `weft-rtm-emulator`, so that these tests
+//! need no processor with RTM. (A processor with RTM traps nothing. There the tests print that they are
+//! skipped; `rtm_native.rs` has the tests for it.)
 #![cfg(all(
     target_arch = "x86_64",
     target_os = "linux",
@@ -19,21 +19,21 @@ use weft_rtm_emulator::{Emulation, Moment, Processor, status};
 
 use support::{forbidden_bodies, nest_a_region_that_aborts, never_locked, wait_for_a_locked_word};
 
-/// The operand with which regions say that they met a locked word.
+/// The operand of the XABORT by which a region says that it found a word locked.
 const LOCKED: u8 = 0xff;
 
-/// DBX's policy (§6.1): each cause of an abort has a threshold that no other has.
+/// DBX's policy (§6.1): the thresholds of all causes differ.
 const PAPER: RetryPolicy = RetryPolicy { conflict: 100, capacity: 10, system_event: 2 };
 
-/// Runs `test` with the regions of a thread with an emulated `processor`, if there can be one.
+/// Runs `test` with the regions of a thread that has an emulated `processor`, if this machine allows it.
 fn emulated(processor: Processor, policy: RetryPolicy, test: impl FnOnce(&Emulation, &Regions)) {
     support::hardware::emulated(processor, policy, |emulation, htm| {
         test(emulation, &Regions::new(htm))
     });
 }
 
-/// Protects the plain path: the stores are there, the result comes out whole, XTEST tells inside
-/// from outside, and one commit is counted.
+/// Protects the plain path: the stores are visible, the result is whole, XTEST tells inside from outside, and
+/// one commit is counted.
 #[test]
 fn a_region_commits() {
     emulated(Processor::default(), RetryPolicy::default(), |emulation, regions| {
@@ -56,9 +56,8 @@ fn a_region_commits() {
     });
 }
 
-/// Protects the roll-back wherever an abort strikes: before each of the first instructions, and
-/// then in growing steps up to the last, nothing of the region remains, be it in shared words, on
-/// the stack or in registers.
+/// Protects the rollback wherever an abort strikes: before each of the first instructions, and then in growing
+/// steps up to the last. Nothing of the region remains in shared words, on the stack or in registers.
 #[test]
 fn an_abort_at_any_instruction_leaves_nothing() {
     let once = RetryPolicy { conflict: 1, capacity: 1, system_event: 1 };
@@ -105,8 +104,8 @@ fn an_abort_at_any_instruction_leaves_nothing() {
     });
 }
 
-/// Protects the wait: a region that meets a locked word is undone, the lock is asked for outside
-/// until it is free, and only then is the region tried again.
+/// Protects the wait: a region that finds a word locked is undone, the lock is tested outside until it is free,
+/// and only then is the region tried again.
 #[test]
 fn a_locked_word_is_waited_for() {
     emulated(Processor::default(), RetryPolicy::default(), |emulation, regions| {
@@ -119,8 +118,8 @@ fn a_locked_word_is_waited_for() {
     });
 }
 
-/// Protects liveness: a lock that is never released, and one that is taken again before every
-/// retry, both end in the software twin, after the bounds that are documented.
+/// Protects liveness. A lock that is never released, and one that is taken again before every retry, both lead
+/// to the software twin, after the documented bounds.
 #[test]
 fn a_lock_that_stays_ends_in_the_twin() {
     emulated(Processor::default(), PAPER, |_, regions| {
@@ -146,8 +145,8 @@ fn a_lock_that_stays_ends_in_the_twin() {
     });
 }
 
-/// Protects the thresholds: one abort less than the threshold of its cause and the run commits,
-/// exactly that many and it gives up.
+/// Protects the thresholds: after one abort less than the threshold of its cause the run commits, and after
+/// exactly that many it gives up.
 #[test]
 fn each_cause_has_its_threshold() {
     for (cause, threshold) in [
@@ -155,7 +154,7 @@ fn each_cause_has_its_threshold() {
         (status::CAPACITY, 10),
         (0, 2),
         (status::DEBUG, 2),
-        (status::explicit(0x2a), 2), // an XABORT that is not ours
+        (status::explicit(0x2a), 2), // // an XABORT that is not Weft's
     ] {
         for (aborts, commits) in [(threshold - 1, true), (threshold, false)] {
             emulated(Processor::default(), PAPER, |emulation, regions| {
@@ -182,8 +181,7 @@ fn each_cause_has_its_threshold() {
     }
 }
 
-/// Protects the bookkeeping between causes: conflicts and locked words share a threshold, capacity
-/// has its own.
+/// Protects the counting across causes: conflicts and locked words share a threshold, capacity has its own.
 #[test]
 fn thresholds_are_counted_apart() {
     emulated(Processor::default(), PAPER, |emulation, regions| {
@@ -213,16 +211,17 @@ impl SameSet {
     }
 
     fn write(&self, lines: usize) {
-        let words = black_box(&self.0); // else nobody reads them, and the stores are left out
+        // Without this, the compiler could drop the stores: no code reads the words.
+        let words = black_box(&self.0);
         for line in 0..lines {
-            // Halfway through a page, where the stack, to which the region writes too, seldom is.
+            // Halfway through a page: the stack, to which the region also writes, is seldom there.
             words[line * Self::WORDS_APART + Self::WORDS_APART / 2].store(1, Ordering::Relaxed);
         }
     }
 }
 
-/// Protects the report of regions that are too large: they are told from conflicts, and retried
-/// less often.
+/// Protects the report of regions that are too large: they are distinguished from conflicts, and retried less
+/// often.
 #[test]
 fn too_many_written_lines_of_one_set_overflow() {
     emulated(Processor::default(), RetryPolicy::default(), |emulation, regions| {
@@ -243,8 +242,8 @@ fn too_many_written_lines_of_one_set_overflow() {
     });
 }
 
-/// Protects what the documentation forbids: each such body ends in the twin after two tries, with
-/// nothing left of it, and does not take the process down.
+/// Protects what the documentation forbids: each such body leads to the twin after two tries, leaves no effect,
+/// and does not end the process.
 #[test]
 fn forbidden_bodies_end_in_the_twin() {
     let impatient = Processor { instructions: 10_000, ..Processor::default() };
@@ -276,8 +275,8 @@ fn forbidden_bodies_end_in_the_twin() {
     }
 }
 
-/// Protects regions within regions: they commit with the outermost one, and an abort inside undoes
-/// and retries that one as a whole.
+/// Protects nested regions: they commit with the outermost one, and an abort inside undoes and retries the
+/// outermost one as a whole.
 #[test]
 fn inner_regions_belong_to_the_outermost() {
     emulated(Processor::default(), RetryPolicy::default(), |emulation, regions| {
@@ -290,7 +289,7 @@ fn inner_regions_belong_to_the_outermost() {
     });
 }
 
-/// Protects the metrics: another thread sees what a worker counted, and after its end too.
+/// Protects the metrics: another thread sees what a worker counted, also after the worker's end.
 #[test]
 fn other_threads_read_the_statistics() {
     emulated(Processor::default(), RetryPolicy::default(), |emulation, regions| {

@@ -1,9 +1,9 @@
-//! Regions on a processor that has RTM. (On others these tests say so and pass over their work:
-//! `rtm_emulated.rs` is for those.)
+//! Regions on a processor with RTM. (On other processors these tests print that they are skipped;
+//! `rtm_emulated.rs` has the tests for those.)
 //!
-//! Nothing can be injected here. Aborts are provoked, by what the processor's manual says aborts a
-//! region; and besides, any region may abort because an interrupt arrives. So the tests ask what
-//! a region left, which is exact, and of the counts only what no interrupt can change.
+//! Nothing can be injected here. The tests provoke aborts by what aborts a region according to the processor's
+//! manual. Besides, any region may abort because an interrupt arrives. So the tests check exactly what a region
+//! left, and of the counts only what no interrupt can change.
 #![cfg(all(target_arch = "x86_64", not(any(loom, shuttle))))]
 
 mod support;
@@ -19,11 +19,11 @@ use support::{
     wait_for_a_locked_word,
 };
 
-/// So many aborts of each cause that only a region that cannot commit gives up.
+/// Allows so many aborts of each cause that only a region that cannot commit gives up.
 const PATIENT: RetryPolicy = RetryPolicy { conflict: 10_000, capacity: 50, system_event: 50 };
 
-/// Protects the plain path: each region's stores are there once, its result comes out whole, XTEST
-/// tells inside from outside.
+/// Protects the plain path: each region's stores are there once, its result is whole, and XTEST tells inside
+/// from outside.
 #[test]
 fn regions_commit() {
     const RUNS: u64 = 10_000;
@@ -48,8 +48,8 @@ fn regions_commit() {
     });
 }
 
-/// Protects the wait: a region that meets a locked word is undone, says why, and is tried again
-/// when the lock is free, not before.
+/// Protects the wait: a region that finds a word locked is undone, says why, and is tried again when the lock
+/// is free, not before.
 #[test]
 fn a_locked_word_is_waited_for() {
     native(PATIENT, |htm| {
@@ -60,8 +60,8 @@ fn a_locked_word_is_waited_for() {
     });
 }
 
-/// Protects liveness: a lock that is never released, and one that is taken again before every
-/// retry, both end in the software twin.
+/// Protects liveness: a lock that is never released, and one that is taken again before every retry, both lead
+/// to the software twin.
 #[test]
 fn a_lock_that_stays_ends_in_the_twin() {
     native(RetryPolicy { conflict: 100, ..PATIENT }, |htm| {
@@ -74,8 +74,8 @@ fn a_lock_that_stays_ends_in_the_twin() {
     });
 }
 
-/// Protects the report of regions that are too large, and that nothing of them remains: as many
-/// lines of one set of the first-level cache as no processor's has ways.
+/// Protects the report of regions that are too large, and their rollback. The region writes more lines of one
+/// set of the first-level cache than any processor has ways.
 #[test]
 fn too_many_written_lines_overflow() {
     const PAGE_WORDS: usize = 4096 / size_of::<Word>();
@@ -83,7 +83,8 @@ fn too_many_written_lines_overflow() {
     native(PATIENT, |htm| {
         let regions = Regions::new(htm);
         let words: Vec<Word> = (0..LINES * PAGE_WORDS).map(|_| Word::new(7)).collect();
-        let words = black_box(&words); // else nobody reads them, and the stores are left out
+        // Without this, the compiler could drop the stores: no code reads the words.
+        let words = black_box(&words);
         let run = |lines: usize| {
             regions.run(
                 |_| {
@@ -103,8 +104,8 @@ fn too_many_written_lines_overflow() {
     });
 }
 
-/// Protects what the documentation forbids: each such body ends in the twin, with nothing left of
-/// it, and does not take the process down.
+/// Protects what the documentation forbids: each such body leads to the twin, leaves no effect, and does not
+/// end the process.
 #[test]
 fn forbidden_bodies_end_in_the_twin() {
     for (name, body) in forbidden_bodies() {
@@ -127,13 +128,13 @@ fn forbidden_bodies_end_in_the_twin() {
     }
 }
 
-/// Protects against lost and torn updates: two threads move the same words in regions, and a third
-/// reads them in regions.
+/// Protects against lost and torn updates: two threads change the same words in regions, and a third reads them
+/// in regions.
 #[test]
 fn regions_that_collide_lose_nothing() {
     const RUNS: u64 = 100_000;
     native(PATIENT, |htm| {
-        let words: [Word; 24] = Default::default(); // of several lines
+        let words: [Word; 24] = Default::default(); // // they span several lines
         let changes = || {
             let regions = Regions::new(htm);
             for _ in 0..RUNS {
@@ -168,9 +169,9 @@ fn regions_that_collide_lose_nothing() {
     });
 }
 
-/// Protects strong isolation, on which twins and readers outside of regions rely, and the report of
-/// conflicts: an ordinary store of another thread aborts the region that has read the word. So this
-/// region, which waits for another value, can only end by an abort.
+/// Protects strong isolation, on which twins and readers outside of regions rely, and the report of conflicts.
+/// An ordinary store of another thread aborts a region that has read the word. So the region of this test,
+/// which waits for another value, can only end by an abort.
 #[test]
 fn an_ordinary_store_aborts_the_region_that_has_read_the_word() {
     if thread::available_parallelism().is_ok_and(|cores| cores.get() == 1) {
@@ -200,8 +201,8 @@ fn an_ordinary_store_aborts_the_region_that_has_read_the_word() {
     });
 }
 
-/// Protects regions within regions: they commit with the outermost one, and an abort inside undoes
-/// and retries that one as a whole.
+/// Protects nested regions: they commit with the outermost one, and an abort inside undoes and retries the
+/// outermost one as a whole.
 #[test]
 fn inner_regions_belong_to_the_outermost() {
     native(PATIENT, |htm| {
@@ -213,8 +214,8 @@ fn inner_regions_belong_to_the_outermost() {
 }
 
 /// Protects the region that outlives its function: when it aborts, the frame of `enter` is gone and
-/// overwritten. The aborts strike where another thread's stores hit a word that the section has
-/// read, so anywhere; and, for certain, at a system call in its depth.
+/// overwritten. Some aborts come when another thread's stores hit a word that the section has read, so
+/// anywhere. Others come, for certain, at a system call deep in the section.
 #[test]
 fn an_abort_takes_the_thread_back_into_enter() {
     const SECTIONS: u64 = 20_000;

@@ -1,4 +1,4 @@
-//! The commands of the laboratory.
+//! The commands of `weft-lab`.
 
 use clap::{Parser, Subcommand};
 use weft_bench::harness::compare::CompareArguments;
@@ -16,12 +16,12 @@ use crate::chop::ChopArguments;
 use crate::figures::FiguresArguments;
 use crate::procedures::ProceduresArguments;
 
-/// Weft's laboratory: every concurrency control protocol under every workload, the figures of the papers, and what
-/// their analyses find
+/// Weft's laboratory: every concurrency control protocol under every workload, the papers' figures, and analyses of
+/// transactions
 #[derive(Debug, Parser)]
 #[command(name = "weft-lab", version, propagate_version = true, max_term_width = 100)]
 pub struct Arguments {
-    /// What to do.
+    /// The command to run.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -31,26 +31,26 @@ pub struct Arguments {
 pub enum Command {
     /// Measure throughput and latency of one or more protocols under a workload
     Bench {
-        /// The workload.
+        /// The workload, or `compare`.
         #[command(subcommand)]
         workload: Workload,
     },
-    /// Find the pieces in which the transactions of a workload may commit, and why not in smaller ones
+    /// Show how the transactions of a workload can be chopped into pieces, and why not into smaller ones
     Chop(ChopArguments),
-    /// Measure the papers' figures again, and draw them beside what the papers found
+    /// Measure the papers' figures again, and draw the results beside the papers' own
     Figures(FiguresArguments),
-    /// Show what the transactions of a workload do, and what follows from what: text, or a graph
+    /// Show the steps of a workload's transactions and their dependencies, as text or as a graph
     Procedures(ProceduresArguments),
-    /// List the concurrency control protocols: name, what it is, where it is from
+    /// List the concurrency control protocols: name, description, source
     Protocols,
 }
 
-/// The workloads of `cargo lab bench`, and what compares their results.
+/// The workloads of `cargo lab bench`, and the command that compares their results.
 #[derive(Debug, Subcommand)]
 pub enum Workload {
     /// Articles: a site where articles are read and commented on
     Articles(ArticlesArguments),
-    /// Compare the results of two calls: ratios, with their spread
+    /// Compare the results of two runs: ratios, with their spread
     Compare(CompareArguments),
     /// INCR1 and INCRZ: increments of counters, some of which are hot
     Incr(IncrArguments),

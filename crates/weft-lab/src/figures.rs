@@ -1,7 +1,7 @@
-//! `cargo lab figures`: the papers' figures, measured again, beside what the papers have.
+//! `cargo lab figures`: the papers' figures, measured again and shown beside the papers' results.
 //!
-//! [`weft_figures`] knows the figures, and draws them. Here is what the command has to do with it: its options,
-//! this machine, where the simulator is, and what is told to whoever waits.
+//! [`weft_figures`] defines the figures and draws them. This module adds the command's options, the description of
+//! this machine, the search for the simulator, and the progress messages.
 
 use std::collections::HashSet;
 use std::io::{self, Write};
@@ -28,18 +28,22 @@ use weft_bench::stop::Stop;
 use weft_options::values::{self, SEED_DEFAULT};
 
 const HELP: &str = "\
-What is made: DIR/index.html, a page with all figures that works from a file and loads nothing; for each
-figure DIR/FIGURE.svg, .json and .csv; DIR/results.md, a table of all claims with what was found of them; and
-DIR/data, the results that all this is made of.
+What is made:
+  DIR/index.html                a page with all figures; it works from a file and loads nothing
+  DIR/FIGURE.svg, .json, .csv   each figure
+  DIR/results.md                a table of all claims and of what was found
+  DIR/data                      the results from which all this is made
 
-Each point of a figure is a call of `cargo lab bench` on this machine, or of `cargo simulate` on a simulated one,
-in a process of its own. The page has all of these commands. A figure is measured here if this machine has
-the threads and the RTM that it takes, and simulated otherwise; simulated figures are marked as such.
+Each point of a figure is one run of `cargo lab bench` on this machine, or of `cargo simulate` on a
+simulated one, in a process of its own. The page shows all of these commands. A figure is measured
+on this machine if it has the threads and the RTM that the figure needs. Otherwise the figure is
+simulated, and marked as such.
 
-A run that was stopped goes on where it was: what DIR/data has is not run again, unless the program is
-another build. So figures can also be made one by one, into the same DIR. A figure that does not agree with
-its paper, or that cannot be measured, is shown as that. `agrees` means that the shape is the paper's:
-who is ahead, and by about how much; the bounds stand beside each number.
+A command that was stopped continues where it was: results in DIR/data are not measured again,
+unless the program is another build. So you can also make figures one by one into the same DIR. A
+figure that does not agree with its paper, or cannot be measured, is shown as such. `agrees` means
+that the shape is the paper's: which protocol is ahead, and by about how much. The bounds are shown
+beside each number.
 
 Examples:
   cargo lab figures --quick --out figures
@@ -47,14 +51,14 @@ Examples:
   cargo lab figures --paper htcc --figure 14,18 --full --out figures
       two figures with all their points
   cargo lab figures --list
-      all figures, where they would be measured, and about how long each takes
+      all figures, the machine on which each would be measured, and the approximate time
   cargo lab figures --paper dbx --figure 16,17 --real --out /var/tmp/figures
-      what takes a disk: the log is written below DIR
+      figures that need a disk: the log is written below DIR
 
 The simulator is another program: `cargo simulate --help` builds it.
-Exit code: 0 all that was asked for has run; 1 a run has failed, which the page shows; 2 wrong arguments.";
+Exit code: 0 all runs succeeded; 1 a run failed, as the page shows; 2 wrong arguments.";
 
-/// Measure the figures and tables of the papers again, and draw them beside what the papers found
+/// Measure the papers' figures and tables again, and draw the results beside the papers' own
 #[derive(Args, Debug)]
 #[command(after_long_help = HELP)]
 pub struct FiguresArguments {
@@ -66,15 +70,15 @@ pub struct FiguresArguments {
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
     figure: Vec<String>,
 
-    /// Few points, short runs; so it is without this option, too
+    /// Use few points and short runs (default)
     #[arg(long)]
     quick: bool,
 
-    /// All points, longer runs
+    /// Use all points and longer runs
     #[arg(long, conflicts_with = "quick")]
     full: bool,
 
-    /// Measure on this machine, even if it has not all that a figure takes
+    /// Measure on this machine, even if it lacks something that a figure needs
     #[arg(long)]
     real: bool,
 
@@ -82,22 +86,22 @@ pub struct FiguresArguments {
     #[arg(long, conflicts_with = "real")]
     simulated: bool,
 
-    /// Where everything is written; what is there of the same runs is made use of
+    /// Write everything into this directory, and use the results of the same runs that are there
     #[arg(long, value_name = "DIR", required_unless_present = "list")]
     out: Option<PathBuf>,
 
-    /// Show the figures, where they would be measured, and about how long that takes
+    /// List the figures, the machine on which each would be measured, and the approximate time
     #[arg(long)]
     list: bool,
 
-    /// The simulator [default: as `cargo simulate` has built it, or beside this program]
+    /// The simulator [default: the one that `cargo simulate` built, or one beside this program]
     #[arg(long, value_name = "PATH")]
     simulator: Option<PathBuf>,
 
-    /// Simulations that run at once [default: as many as cores, at most 4]
+    /// Number of simulations that run at the same time [default: the number of cores, at most 4]
     ///
-    /// They take up to a gigabyte each in quick runs, and in full ones those of forty warehouses six. What is
-    /// measured on this machine runs alone.
+    /// In quick runs each takes up to one gigabyte of memory; in full runs those of forty warehouses take six. Runs
+    /// that measure on this machine never overlap with others.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
 
@@ -105,24 +109,24 @@ pub struct FiguresArguments {
     #[arg(long, value_name = "N", default_value_t = SEED_DEFAULT, value_parser = values::seed())]
     seed: u64,
 
-    /// Run again what has been run
+    /// Run everything again, even if there are results
     #[arg(long)]
     again: bool,
 
-    /// Make use of results that other builds of the programs had
+    /// Also use results of other builds of the programs
     #[arg(long)]
     any_build: bool,
 
-    /// By what the time of each run is multiplied, to try the command out
+    /// Factor on the time of each run, to try the command out
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, hide = true, value_parser = factor)]
     time: f64,
 
-    /// An option of every run besides, to try the command out
+    /// An additional option of every run, to try the command out
     #[arg(long, value_name = "OPTION", hide = true, allow_hyphen_values = true)]
     with: Vec<String>,
 }
 
-/// The papers' names.
+/// The names of the papers.
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 enum PaperName {
     /// Wang et al., EuroSys 2014
@@ -154,13 +158,13 @@ fn factor(text: &str) -> Result<f64, String> {
     factor.ok_or_else(|| "expected a number from 0.001 to 1000".to_owned())
 }
 
-/// A figure, and what is to be done for it, or why nothing can be.
+/// A figure with its plan, or with the reason why it cannot be made.
 type Planned = (&'static Figure, Result<Plan, String>);
 
-/// Makes the figures that are asked for.
+/// Makes the figures that the arguments choose.
 ///
 /// # Errors
-/// Options that ask for what cannot be had, files that cannot be written, and calls that have failed.
+/// The options ask for something impossible, a file cannot be written, or a run failed.
 pub fn run(arguments: &FiguresArguments) -> Result<(), Stop> {
     let papers: Vec<Paper> = arguments.paper.iter().map(|name| name.paper()).collect();
     let chosen = papers::chosen(&papers, &arguments.figure).map_err(Stop::Usage)?;
@@ -200,7 +204,7 @@ pub fn run(arguments: &FiguresArguments) -> Result<(), Stop> {
     };
     if points(true).any(|point| point.call.program == Program::Simulator) {
         let is_there = processes.path(Program::Simulator).and_then(|_| {
-            // Whether it can be read is known by its build.
+            // An unreadable simulator is found by asking for its build.
             processes.build(Program::Simulator)
         });
         is_there.map_err(Stop::Usage)?;
@@ -220,7 +224,7 @@ pub fn run(arguments: &FiguresArguments) -> Result<(), Stop> {
                 watcher.label(&figure.id());
                 let outcomes = run::run(&plan.points, &processes, &store, &policy, &watcher);
                 let outcomes = outcomes.map_err(cannot_write)?;
-                // Of what was not asked for, what an earlier call has left is shown.
+                // Figures that were not asked for are shown only if an earlier command left results of them.
                 let is_there = outcomes.iter().any(|outcome| matches!(outcome, Outcome::Report(_)));
                 if !is_asked && !is_there {
                     continue;
@@ -236,7 +240,7 @@ pub fn run(arguments: &FiguresArguments) -> Result<(), Stop> {
             watcher.say(&told(&report))?;
         }
         reports.push(report);
-        // Whoever stops the command has a page of what is done.
+        // Write the page after each figure, so that it shows what is done even if the command is stopped.
         let about = about(arguments, &settings, &processes, &reports);
         store::write(&out.join("index.html"), &page::page(&about, &reports))
             .map_err(cannot_write)?;
@@ -254,24 +258,24 @@ pub fn run(arguments: &FiguresArguments) -> Result<(), Stop> {
     }
 }
 
-/// This machine.
+/// Returns the description of this machine.
 fn host() -> Host {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let rtm = weft::htm::Htm::open(weft::htm::Choice::Rtm, weft::htm::RetryPolicy::default());
     Host { logical_cores: u32::try_from(cores).unwrap_or(u32::MAX), has_rtm: rtm.is_ok() }
 }
 
-/// Shows what would be done.
+/// Lists the figures, where they would be measured, and how long that would take.
 fn list<'a>(plans: impl Iterator<Item = &'a Planned>, jobs: usize) -> Result<(), Stop> {
     let mut out = io::stdout().lock();
     let mut all = 0.0;
-    // Some figures are of the same runs.
+    // Some figures share runs, which count once.
     let mut counted = HashSet::new();
     for (figure, plan) in plans {
         let (about, why) = match plan {
             Ok(plan) => {
                 let new = plan.points.iter().filter(|point| counted.insert(point.call.to_string()));
-                // From 0.0 on: the sum of nothing is -0.0.
+                // Start from 0.0, because the sum of no numbers is -0.0.
                 let alone = new.map(|point| point.seconds).fold(0.0, Add::add);
                 let seconds = alone / if plan.machine.is_simulated() { jobs as f64 } else { 1.0 };
                 all += seconds;
@@ -281,7 +285,7 @@ fn list<'a>(plans: impl Iterator<Item = &'a Planned>, jobs: usize) -> Result<(),
             Err(why) => {
                 let is_known = matches!(figure.content, Content::NotMeasured(_));
                 let words =
-                    if is_known { "not measured" } else { "not measured as it is asked for" };
+                    if is_known { "not measured" } else { "not measured with these options" };
                 (words.to_owned(), Some(why))
             }
         };
@@ -309,7 +313,7 @@ fn write_files(report: &Report, out: &std::path::Path) -> io::Result<()> {
     store::write(&path("csv"), &table::csv(report))
 }
 
-/// A figure in a line.
+/// Returns one line about a figure.
 fn told(report: &Report) -> String {
     let verdict = report.verdict();
     let more = match &report.state {
@@ -327,7 +331,7 @@ fn told(report: &Report) -> String {
     format!("{:<24}{}{more}", report.figure.id(), verdict.words())
 }
 
-/// What the page says of the run.
+/// Returns the page's description of the run.
 fn about(
     arguments: &FiguresArguments,
     settings: &Settings,
@@ -365,20 +369,20 @@ fn about(
     }
 }
 
-/// A line for whoever waits: what runs, and about how long it still takes.
+/// A progress line: the figure that runs, and about how long all of them still take.
 struct Waiting {
     bar: ProgressBar,
     state: Mutex<State>,
     jobs: usize,
 }
 
-/// How far it has come, in estimated seconds of points.
+/// Progress, in estimated seconds of points.
 struct State {
     figure: String,
-    /// What is still to do, simulated and not.
+    /// The seconds of the points still to run, simulated and real.
     left_simulated: f64,
     left_real: f64,
-    /// What was run: by the estimate, and by the clock.
+    /// The seconds of the points that ran: as estimated, and as measured.
     estimated: f64,
     taken: f64,
     begun: Instant,
@@ -396,7 +400,7 @@ impl Waiting {
         }
         let style = ProgressStyle::with_template("{msg} {wide_bar} {pos} of {len}")
             .expect("the template is a constant");
-        // Where standard error is no terminal, the library draws nothing.
+        // If standard error is not a terminal, the library draws nothing.
         let bar = ProgressBar::new(count).with_style(style);
         let state = State {
             figure: String::new(),
@@ -410,13 +414,13 @@ impl Waiting {
     }
 
     fn label(&self, figure: &str) {
-        figure.clone_into(&mut self.state.lock().expect("nobody panics with it").figure);
+        figure.clone_into(&mut self.state.lock().expect("no panic under the lock").figure);
         self.show();
     }
 
     fn show(&self) {
         let state = self.state.lock().expect("as above");
-        // Until something was run, the estimate is all there is.
+        // Until a point has run, the estimate is all there is.
         let factor = if state.estimated > 0.0 { state.taken / state.estimated } else { 1.0 };
         let left = factor * (state.left_simulated / self.jobs as f64 + state.left_real);
         let so_far = numbers::span(state.begun.elapsed().as_secs_f64().round());
@@ -460,7 +464,8 @@ mod tests {
     use weft_protocols::NAMES;
     use weft_workloads::variants;
 
-    /// The figures are data, which no compiler checks: protocols that there are, and options that the command has.
+    /// Figures are data, which no compiler checks. Protects that they name existing protocols and options of the
+    /// command.
     #[test]
     fn every_figure_names_protocols_and_options_that_there_are() {
         use crate::arguments::Arguments;
@@ -487,7 +492,7 @@ mod tests {
                 }
             }
         }
-        // Those that are simulated, too, by name.
+        // The points of simulated figures name existing protocols, too.
         let settings = settings(Wanted::Simulated, false);
         for figure in papers::all() {
             let Ok(plan) = plan::plan(figure, &settings) else { continue };

@@ -1,19 +1,18 @@
-//! The `weft-lab` command: the laboratory.
+//! The `weft-lab` command: all protocols, all workloads, and the papers' figures.
 //!
-//! `bench` is the harness of [`weft_bench`] for every workload and every protocol; a workload adds one small file
-//! with its own options. `bench/rtm.rs` stands beside it: it is about hardware regions alone. `figures` calls `bench`
-//! for each point of the papers' figures; `weft-figures` draws these. `procedures` and `chop` show what is known of the
-//! workloads' transactions before they run.
+//! `bench` is the harness of [`weft_bench`] for every workload and every protocol. Each workload adds one small
+//! file with its own options. `bench/rtm.rs` does not use the harness: it measures hardware regions alone.
+//! `figures` runs `bench` for each point of the papers' figures, and `weft-figures` draws them. `procedures` and
+//! `chop` show what is known of the workloads' transactions before they run.
 //!
-//! Results go to standard output. Progress and messages go to standard error; progress is shown only where standard
-//! error is a terminal. Nothing is ever coloured but the help and the messages about wrong arguments, and these only
-//! on a terminal.
+//! Results go to standard output. Progress and messages go to standard error; progress is shown only if standard
+//! error is a terminal. Only the help and the messages about wrong arguments are coloured, and only on a terminal.
 //!
 //! | exit code | meaning |
 //! | --- | --- |
-//! | 0 | done; or the reader of the output went away |
-//! | 1 | the engine failed, a worker thread panicked, or what was verified does not hold |
-//! | 2 | the arguments ask for something that cannot be had, or name a file that cannot be read |
+//! | 0 | success, or the reader of the output closed it |
+//! | 1 | the engine failed, a worker thread panicked, or a verification failed |
+//! | 2 | the arguments ask for something impossible, or name a file that cannot be read |
 
 mod arguments;
 mod bench;

@@ -1,4 +1,4 @@
-//! `cargo lab protocols`: every concurrency control protocol there is.
+//! `cargo lab protocols`: lists every concurrency control protocol.
 
 use std::io::{self, Write};
 
@@ -22,7 +22,7 @@ pub fn run() -> Result<(), Stop> {
     }
     writeln!(
         out,
-        "{list}\n\nhtm: uses hardware transactional memory where there is any, else its software \
+        "{list}\n\nhtm: uses hardware transactional memory if there is any, else its software \
          twin.\nrows: how many a transaction may access."
     )?;
     for protocol in PROTOCOLS {

@@ -1,4 +1,4 @@
-//! `cargo lab bench rtm` from the outside: on a processor with RTM it measures, elsewhere it says what does.
+//! `cargo lab bench rtm` as a process: it measures on a processor with RTM; elsewhere it names the simulator.
 
 use std::process::{Command, Output, Stdio};
 
@@ -52,7 +52,7 @@ fn help_teaches() {
     }
 }
 
-/// Protects that nothing passes for a measurement that is none.
+/// Protects that simulated or missing results are never presented as measurements.
 #[test]
 fn it_measures_where_there_is_rtm_and_names_the_simulation_where_there_is_none() {
     let output = run(&["--tries", "3", "--threads", "1", "--json", "-"]);

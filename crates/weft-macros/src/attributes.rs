@@ -1,10 +1,9 @@
-//! The grammar of `#[record(…)]`, on a struct and on a field. Names of columns are only read here;
-//! `row` finds out what they refer to.
+//! The grammar of `#[record(…)]`, on a struct and on a field. Names of columns are only read here; `row`
+//! resolves them.
 //!
-//! What becomes a name in Rust (an index's constant, a check's function) can be written with or
-//! without quotation marks. Without them is better: an editor can follow it, and clippy does not
-//! take the second of two unique indexes for a repeated attribute, as it does where everything in
-//! an attribute is a word, a list or a literal.
+//! What becomes a name in Rust (an index's constant, a check's function) can be written with or without
+//! quotation marks. Without them is better: an editor can follow the name. Clippy also takes the second of two
+//! unique indexes for a repeated attribute if everything in the attribute is a word, a list or a literal.
 
 use proc_macro2::Span;
 use syn::ext::IdentExt;
@@ -14,7 +13,7 @@ use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::{Attribute, Error, Expr, Ident, LitStr, Path, Result, Token, parenthesized, token};
 
-/// What the attributes of a struct say.
+/// The options on a struct.
 #[derive(Default)]
 pub(crate) struct StructOptions {
     pub table: Option<LitStr>,
@@ -25,27 +24,27 @@ pub(crate) struct StructOptions {
     pub volatile: Option<()>,
 }
 
-/// As `weft::schema::Storage`.
+/// The storage of a table, as `weft::schema::Storage`.
 #[derive(Clone, Copy)]
 pub(crate) enum Storage {
     Ordered,
     Hash,
 }
 
-/// `key(a, b)`
+/// The option `key(a, b)`.
 pub(crate) struct KeyOption {
     pub span: Span,
     pub columns: Vec<Ident>,
 }
 
-/// `index(name = by_a, columns(a, b), unique)`
+/// The option `index(name = by_a, columns(a, b), unique)`.
 pub(crate) struct IndexOption {
     pub name: Ident,
     pub columns: Vec<Ident>,
     pub unique: bool,
 }
 
-/// What the attributes of a field say: where they say it, for each option that is there.
+/// The options on a field, each with the place where it is given.
 #[derive(Default)]
 pub(crate) struct FieldOptions {
     pub key: Option<Span>,
@@ -54,7 +53,7 @@ pub(crate) struct FieldOptions {
     pub default: Option<DefaultOption>,
 }
 
-/// `default = 0`
+/// The option `default = 0`.
 pub(crate) struct DefaultOption {
     pub span: Span,
     pub value: Expr,
@@ -172,7 +171,7 @@ fn parse_storage(option: &ParseNestedMeta<'_>) -> Result<Storage> {
     }
 }
 
-/// An expression, after `option`'s name.
+/// Parses an expression, after `option`'s name.
 fn parse_default(option: &ParseNestedMeta<'_>) -> Result<DefaultOption> {
     if !option.input.peek(Token![=]) {
         return Err(option.error("say which value: `default = 0`, or `default = String::new()`"));
@@ -181,7 +180,7 @@ fn parse_default(option: &ParseNestedMeta<'_>) -> Result<DefaultOption> {
     Ok(DefaultOption { span: value.span(), value })
 }
 
-/// `(a, b)`, after `option`'s name.
+/// Parses `(a, b)`, after `option`'s name.
 fn parse_columns(option: &ParseNestedMeta<'_>, name: &str) -> Result<Vec<Ident>> {
     if !option.input.peek(token::Paren) {
         return Err(option.error(format!("name the columns: `{name}(…, …)`")));
@@ -218,7 +217,7 @@ fn parse_index(option: &ParseNestedMeta<'_>) -> Result<IndexOption> {
     Ok(IndexOption { name, columns, unique: unique.is_some() })
 }
 
-/// An identifier, as it is or within quotation marks.
+/// Parses an identifier, with or without quotation marks.
 fn parse_index_name(option: &ParseNestedMeta<'_>) -> Result<Ident> {
     let value = option.value()?;
     if !value.peek(LitStr) {
@@ -235,7 +234,7 @@ fn parse_index_name(option: &ParseNestedMeta<'_>) -> Result<Ident> {
     })
 }
 
-/// A path, as it is or within quotation marks.
+/// Parses a path, with or without quotation marks.
 fn parse_check(option: &ParseNestedMeta<'_>) -> Result<Path> {
     let value = option.value()?;
     if !value.peek(LitStr) {

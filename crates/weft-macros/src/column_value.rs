@@ -1,5 +1,4 @@
-//! `#[derive(ColumnValue)]`: the stored form of a struct is its fields, that of an enum the number
-//! of its variant.
+//! `#[derive(ColumnValue)]`. A struct is stored as its fields, an enum as the number of its variant.
 
 use proc_macro2::{Literal, Span, TokenStream};
 use quote::{quote, quote_spanned};
@@ -7,7 +6,7 @@ use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{Data, DataEnum, DeriveInput, Error, Field, Fields, GenericParam, Index, Member, Result};
 
-/// The implementation of `ColumnValue`.
+/// Generates the implementation of `ColumnValue`.
 pub(crate) fn column_value(input: &DeriveInput) -> Result<TokenStream> {
     if let Some(lifetime) = input.generics.lifetimes().next() {
         return Err(Error::new(
@@ -182,7 +181,7 @@ fn enum_body(input: &DeriveInput, data: &DataEnum) -> Result<TokenStream> {
     })
 }
 
-/// Where messages about a field point; names resolve as everywhere else in generated code.
+/// Returns the span at which messages about a field point. Names resolve as everywhere else in generated code.
 fn at(field: &Field) -> Span {
     field.ty.span().resolved_at(Span::call_site())
 }

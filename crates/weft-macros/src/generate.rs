@@ -1,4 +1,4 @@
-//! The code that `#[derive(Record)]` writes. All of its paths start at `::weft`.
+//! The code that `#[derive(Record)]` generates. All of its paths start at `::weft`.
 
 use proc_macro2::{Literal, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
@@ -8,7 +8,7 @@ use syn::spanned::Spanned;
 use crate::attributes::Storage;
 use crate::row::{Column, Index, Row};
 
-/// The implementation of `Record`, and the constants that name the indexes.
+/// Generates the implementation of `Record`, and the constants that name the indexes.
 pub(crate) fn record(row: &Row<'_>) -> TokenStream {
     let name = row.name;
     let table = &row.table;
@@ -49,10 +49,11 @@ pub(crate) fn record(row: &Row<'_>) -> TokenStream {
     }
 }
 
-/// The type of a key made of the columns at `positions`: one column's own, else a tuple.
+/// Returns the type of a key made of the columns at `positions`: the column's own type if it is one column,
+/// otherwise a tuple.
 ///
-/// Its tokens point at the fields, and the tuple at `span`, so that the compiler does too when a
-/// type there is no `Key`.
+/// Its tokens point at the fields, and the tuple at `span`. So the compiler's message points there if a type
+/// does not implement `Key`.
 fn key_type(row: &Row<'_>, positions: &[usize], span: Span) -> TokenStream {
     let types = positions.iter().map(|&position| row.columns[position].type_of);
     if let [position] = positions {
@@ -62,7 +63,7 @@ fn key_type(row: &Row<'_>, positions: &[usize], span: Span) -> TokenStream {
     }
 }
 
-/// Uses each column of a primary key as a `Key` by itself: if one is none, the compiler points at
+/// Uses each column of a primary key as a `Key`. If one does not implement `Key`, the compiler then points at
 /// that column, and not only at the tuple of all.
 fn key_columns_are_keys(row: &Row<'_>) -> TokenStream {
     if row.key.len() == 1 {
@@ -77,13 +78,13 @@ fn key_columns_are_keys(row: &Row<'_>) -> TokenStream {
         .collect()
 }
 
-/// The width of a column's encoding, in tokens that point at the column.
+/// Returns the width of a column's encoding, in tokens that point at the column.
 fn width(column: &Column<'_>) -> TokenStream {
     let type_of = column.type_of;
     quote_spanned!(at(column)=> <#type_of as ::weft::encoding::Key>::WIDTH_BYTES)
 }
 
-/// Where messages about a column point; names resolve as everywhere else in generated code.
+/// Returns the span at which messages about a column point. Names resolve as everywhere else in generated code.
 fn at(column: &Column<'_>) -> Span {
     column.type_of.span().resolved_at(Span::call_site())
 }
@@ -113,7 +114,7 @@ fn column_description(row: &Row<'_>, position: usize) -> TokenStream {
     }
 }
 
-/// What writes the column's default, if it has one.
+/// Generates what writes the column's default, if it has one.
 fn column_default(column: &Column<'_>) -> TokenStream {
     let Some(value) = &column.default else {
         return quote!(::core::option::Option::None);
@@ -142,9 +143,9 @@ fn index_description(row: &Row<'_>, index: &Index) -> TokenStream {
     }
 }
 
-/// The columns that make up an entry of `index`: its own, and if it is not unique those of the
-/// primary key after them. A column that is in both is not written twice: the entry tells two
-/// rows apart, and sorts them, without.
+/// Returns the columns of an entry of `index`: its own, and if it is not unique, those of the primary key after
+/// them. A column that is in both is not written twice, because the entry identifies and sorts rows without
+/// that.
 fn entry_columns<'r>(row: &'r Row<'_>, index: &'r Index) -> impl Iterator<Item = &'r Column<'r>> {
     let key = row.key.iter().filter(|position| !index.unique && !index.columns.contains(position));
     index.columns.iter().chain(key).map(|&position| &row.columns[position])
@@ -219,7 +220,7 @@ fn index_methods(row: &Row<'_>) -> TokenStream {
     }
 }
 
-/// Compares the index's columns, but for those of the primary key, which do not change.
+/// Compares the index's columns, except those of the primary key, which do not change.
 fn index_difference(row: &Row<'_>, index: &Index) -> TokenStream {
     let fields: Vec<&Ident> = index
         .columns
@@ -228,7 +229,7 @@ fn index_difference(row: &Row<'_>, index: &Index) -> TokenStream {
         .map(|&position| row.columns[position].field)
         .collect();
     if fields.is_empty() {
-        // Names the parameter, which no other index of the row might use.
+        // Use the parameter, because perhaps no other index of the row does.
         return quote!({
             let _ = other;
             false
@@ -237,7 +238,7 @@ fn index_difference(row: &Row<'_>, index: &Index) -> TokenStream {
     quote!(#(self.#fields != other.#fields)||*)
 }
 
-/// How rows and keys are written and read.
+/// Generates the methods that write and read rows and keys.
 fn stored_form(row: &Row<'_>) -> TokenStream {
     let result = quote!(::core::result::Result);
     let error = quote!(::weft::column::DecodeError);
@@ -340,7 +341,7 @@ fn stored_form(row: &Row<'_>) -> TokenStream {
     }
 }
 
-/// The methods that look at two versions of a row column by column. They leave the key's out.
+/// Generates the methods that compare two versions of a row column by column. They leave out the key's columns.
 fn by_column(row: &Row<'_>) -> TokenStream {
     let option = quote!(::core::option::Option);
     let columns = || {
@@ -370,7 +371,7 @@ fn by_column(row: &Row<'_>) -> TokenStream {
                 || <#type_of as ::weft::column::ColumnValue>::is_same(&self.#field, &other.#field))
         }
     });
-    // Columns need not be `Clone`; rows are. So what has changed is taken out of a copy of the whole row.
+    // Columns need not be `Clone`, but rows are. So changed columns are taken out of a copy of the whole row.
     let changes = columns().map(|(position, column)| {
         let (type_of, field) = (column.type_of, column.field);
         quote_spanned! {at(column)=>
@@ -434,7 +435,7 @@ fn by_column(row: &Row<'_>) -> TokenStream {
     }
 }
 
-/// A statement that appends `value`, a reference, as the column's.
+/// Returns a statement that appends `value`, a reference, as the column's value.
 fn write_column(column: &Column<'_>, value: &TokenStream) -> TokenStream {
     let type_of = column.type_of;
     quote_spanned! {at(column)=>
@@ -442,10 +443,10 @@ fn write_column(column: &Column<'_>, value: &TokenStream) -> TokenStream {
     }
 }
 
-/// A statement that appends the column's value if it is not as it was `before`.
+/// Returns a statement that appends the column's value if it differs from that in `before`.
 fn write_change(column: &Column<'_>, position: usize) -> TokenStream {
     let (type_of, field) = (column.type_of, column.field);
-    // By the trait's own functions, as everywhere: so a type that has none is one error.
+    // By the trait's own functions, as everywhere, so that a type without the trait is only one error.
     quote_spanned! {at(column)=>
         if !<#type_of as ::weft::column::ColumnValue>::is_same(&self.#field, &before.#field) {
             let output = changes.changed(#position);
@@ -454,7 +455,7 @@ fn write_change(column: &Column<'_>, position: usize) -> TokenStream {
     }
 }
 
-/// An expression for the result of reading the column from `input`, which began with `length` bytes.
+/// Returns an expression that reads the column from `input`, which had `length` bytes at the beginning.
 fn read_column(column: &Column<'_>) -> TokenStream {
     let (type_of, name) = (column.type_of, &column.name);
     quote_spanned! {at(column)=>

@@ -1,9 +1,8 @@
 //! Macros of the Weft database. Use them through the crate `weft`, which re-exports them.
 //!
-//! In reading order: the grammar of the attributes (`attributes`), the row type that they describe
-//! once names are resolved and rules checked (`row`), and the code that is written for it
-//! (`generate`). `column_value` is the derive macro for the types of columns, and `procedure` the attribute
-//! for procedures.
+//! In reading order: the grammar of the attributes (`attributes`), the row type that they describe once names
+//! are resolved and rules are checked (`row`), and the generated code (`generate`). `column_value` is the
+//! derive macro for column types, and `procedure` the attribute for procedures.
 
 mod attributes;
 mod column_value;
@@ -69,8 +68,8 @@ use syn::{DeriveInput, parse_macro_input};
 ///
 /// # On the struct
 ///
-/// Options can share an attribute, or have one each. The name of an index and the path of a check
-/// may stand within quotation marks, too.
+/// Several options can share an attribute, or each can have its own. The name of an index and the path of a
+/// check can also be written in quotation marks.
 ///
 /// | option | meaning |
 /// | --- | --- |
@@ -92,22 +91,21 @@ use syn::{DeriveInput, parse_macro_input};
 /// | `unique` | the same, but no two rows may share this column's value |
 /// | `default = value` | an expression: what this column is in rows that were stored before it was added to the struct |
 ///
-/// # What is generated
+/// # Generated code
 ///
-/// - The primary key's type, `Record::Key`: the column's type if it is one column, otherwise a
-///   tuple of the columns' types.
-/// - For each index a constant on the struct, as visible as the struct is, named as the index in
-///   capitals: `Customer::BY_LAST_NAME` is an `Index<Customer, (u16, u8, ArrayString<16>,
-///   ArrayString<16>)>`, and `Customer::PHONE` an `Index<Customer, ArrayString<15>>`.
-///   The indexes declared on the struct come first, then those on fields.
+/// - The primary key's type, `Record::Key`: the column's type if it is one column, otherwise a tuple of the
+///   columns' types.
+/// - For each index a constant on the struct, with the struct's visibility. Its name is the index's name in
+///   capitals: `Customer::BY_LAST_NAME` is an `Index<Customer, (u16, u8, ArrayString<16>, ArrayString<16>)>`,
+///   and `Customer::PHONE` an `Index<Customer, ArrayString<15>>`. The indexes declared on the struct come
+///   first, then those on fields.
 ///
-/// # What is refused
+/// # Restrictions
 ///
-/// Generic structs, enums, and structs without named fields. Columns must implement
-/// `weft::ColumnValue`, so that they can be stored, unless the table is `volatile`; types of your
-/// own can derive it. The columns of keys and indexes must implement `weft::encoding::Key`, which
-/// floating-point numbers do not. For a unique index `None` is a value like any other: only one row
-/// can have it.
+/// Generic structs, enums, and structs without named fields are refused. Columns must implement
+/// `weft::ColumnValue`, so that they can be stored, unless the table is `volatile`; your own types can derive
+/// it. The columns of keys and indexes must implement `weft::encoding::Key`, which floating-point numbers do
+/// not. For a unique index `None` is a value like any other: only one row can have it.
 #[proc_macro_derive(Record, attributes(record))]
 pub fn derive_record(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
@@ -117,7 +115,7 @@ pub fn derive_record(input: TokenStream) -> TokenStream {
         .into()
 }
 
-/// Makes a struct or an enum a type that columns can have: implements `weft::ColumnValue` for it.
+/// Makes a struct or an enum a column type: implements `weft::ColumnValue` for it.
 ///
 /// ```
 /// use weft::{ColumnValue, Record};
@@ -145,24 +143,24 @@ pub fn derive_record(input: TokenStream) -> TokenStream {
 /// assert_eq!(Distance::<u64>::TYPE.to_string(), "Distance(u64)");
 /// ```
 ///
-/// A struct is stored as its fields in order, each of which is a `ColumnValue` itself. An enum,
-/// whose variants have no fields, is stored as the number of the variant: 0 for the first one,
-/// whatever its discriminant is. The names of fields and variants are part of the type: rows
-/// that are stored under others are not taken for rows of this type.
+/// A struct is stored as its fields in order, each of which must be a `ColumnValue`. An enum, whose variants
+/// must have no fields, is stored as the number of the variant: 0 for the first one, whatever its discriminant
+/// is. The names of fields and variants are part of the type: rows that were stored under other names do not
+/// count as rows of this type.
 ///
-/// It is not a key by this: for that implement `weft::encoding::Key`, too.
+/// This does not make the type a key: for that implement `weft::encoding::Key`, too.
 ///
-/// # What is refused
+/// # Restrictions
 ///
-/// Unions, enums with fields in a variant or without any variant, and types with lifetimes.
+/// Unions, enums without variants or with fields in a variant, and types with lifetimes are refused.
 #[proc_macro_derive(ColumnValue)]
 pub fn derive_column_value(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
     column_value::column_value(&input).unwrap_or_else(syn::Error::into_compile_error).into()
 }
 
-/// Makes a procedure of a function: beside the function, which stays as it is, comes a struct of its arguments
-/// that implements `weft_procedures::Procedure`.
+/// Turns a function into a procedure: keeps the function as it is, and adds a struct of its arguments that
+/// implements `weft_procedures::Procedure`.
 ///
 /// ```
 /// use weft::protocol::{Dbx, Protocol};
@@ -172,7 +170,7 @@ pub fn derive_column_value(input: TokenStream) -> TokenStream {
 /// #[derive(Clone, Record)]
 /// pub struct Counter { #[record(key)] id: u32, next: Option<u32>, value: i64 }
 ///
-/// /// Adds to a counter, and to all that follow it.
+/// /// Adds a number to a counter, and to all counters that follow it.
 /// #[procedure(AddAlong)]
 /// pub fn add_along<P: Protocol>(
 ///     counters: &Table<Counter>,
@@ -195,38 +193,41 @@ pub fn derive_column_value(input: TokenStream) -> TokenStream {
 ///
 /// let shape = AddAlong::<Dbx>::shape();
 /// assert_eq!(shape.name, "add_along");
-/// // One step, in a loop, whose key comes from the one before.
+/// // One step, in a loop, whose key depends on the iteration before.
 /// let [step] = shape.steps else { panic!() };
 /// let key = step.key_dependencies().next().unwrap();
 /// assert_eq!((key.on, key.carried), (0, Some(0)));
 /// assert_eq!(step.writes, Some(&["value"][..]));
 /// ```
 ///
-/// # On the function
+/// # The function
 ///
-/// `#[procedure(Name)]` names the struct, which is as visible as the function. Its transaction is the parameter
-/// that is a `&Transaction<'_, P>`; if it is something else with the same methods, as a trait that transactions
-/// and snapshots have, it is named: `#[procedure(Name, transaction = view)]`.
+/// `#[procedure(Name)]` names the struct, which has the function's visibility. The transaction is the parameter
+/// of type `&Transaction<'_, P>`. If it has another type with the same methods, such as a trait that
+/// transactions and snapshots implement, name the parameter: `#[procedure(Name, transaction = view)]`.
 ///
-/// The function returns a `Result<Output, Error>`. Parameters are references, or owned and `Clone`; what an
-/// operation returns is `Clone`. Given the same arguments, and the same results of its operations, it does the
-/// same: as in a `transact`, and it looks at nothing else that changes (clocks, random numbers, `Cell`s).
+/// The function returns a `Result<Output, Error>`. Parameters are references, or owned and `Clone`; results of
+/// operations are `Clone`. Given the same arguments and the same results of its operations, the function must
+/// do the same. So, as in a `transact`, it must not look at anything else that changes (clocks, random numbers,
+/// `Cell`s).
 ///
-/// # What is refused
+/// # Restrictions
 ///
-/// Everything that hides an operation, or on what it depends: a transaction that is passed on or stored,
-/// operations in closures and macros, methods that are none of a row's (`commit`), tables that are not reached
-/// from a parameter, closures of operations that change variables outside, operations in more than three
-/// nested loops, `async`, `unsafe`, and `ref mut`. Functions without operations may be called as one likes.
+/// Everything that hides an operation, or hides on what an operation depends, is refused: passing on or storing
+/// the transaction; operations in closures and macros; methods that are not operations (`commit`); tables that
+/// are not reached from a parameter; closures of operations that change variables outside; operations in more
+/// than three nested loops; `async`, `unsafe`, and `ref mut`. Functions without operations may be called
+/// freely.
 ///
-/// What depends on what is found by data flow, without types: see `flow` in the source. What is found may be
+/// Dependencies are found by data-flow analysis, without types: see `flow` in the source. The analysis may find
+/// more dependencies than there are, but never fewer.
 /// more than there is, and never less.
 #[proc_macro_attribute]
 pub fn procedure(attribute: TokenStream, item: TokenStream) -> TokenStream {
     let item: proc_macro2::TokenStream = item.into();
     procedure::procedure(attribute.into(), item.clone())
         .unwrap_or_else(|error| {
-            // With the function as it stands, so that this is all that is wrong.
+            // Keep the function as it is, so that this is the only error.
             let error = error.into_compile_error();
             quote::quote!(#item #error)
         })

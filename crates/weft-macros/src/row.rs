@@ -1,4 +1,4 @@
-//! A row type as its attributes describe it, with every name resolved and every rule checked.
+//! A row type as its attributes describe it, with all names resolved and all rules checked.
 
 use std::collections::HashSet;
 
@@ -31,12 +31,12 @@ pub(crate) struct Row<'a> {
     pub volatile: bool,
 }
 
-/// A named field.
+/// A named field of the struct.
 pub(crate) struct Column<'a> {
     pub field: &'a Ident,
     pub name: String,
     pub type_of: &'a Type,
-    /// Its value in rows that were stored before it was there.
+    /// The column's value in rows that were stored before the column existed.
     pub default: Option<Expr>,
 }
 
@@ -87,7 +87,7 @@ impl<'a> Column<'a> {
         Column { field: ident, name: ident.unraw().to_string(), type_of: &field.ty, default: None }
     }
 
-    /// The column's type, as one would write it.
+    /// Returns the column's type as people write it.
     pub(crate) fn type_name(&self) -> String {
         closed_up(&self.type_of.to_token_stream().to_string())
     }
@@ -185,7 +185,7 @@ fn resolve_indexes(
     Ok(indexes)
 }
 
-/// Moves the defaults to their columns, of which some cannot have any.
+/// Moves the defaults to their columns, and refuses those that a column cannot have.
 fn resolve_defaults(
     columns: &mut [Column<'_>],
     on_fields: &mut [FieldOptions],
@@ -213,7 +213,7 @@ fn resolve_defaults(
     Ok(())
 }
 
-/// The positions of the columns that `names` names, for `what`.
+/// Returns the positions of the columns in `names`. `what` is what messages call the list.
 fn resolve_columns(
     what: &str,
     span: Span,
@@ -249,7 +249,7 @@ fn check_count(what: &str, span: Span, count: usize) -> Result<()> {
     Ok(())
 }
 
-/// `OrderLine` as `order_line`, `HTTPLog2` as `http_log2`.
+/// Turns `OrderLine` into `order_line`, and `HTTPLog2` into `http_log2`.
 fn snake_case(name: &str) -> String {
     let characters: Vec<char> = name.chars().collect();
     let mut result = String::new();
@@ -267,7 +267,7 @@ fn snake_case(name: &str) -> String {
     result
 }
 
-/// Takes the spaces out of printed tokens, but for those that part two words or follow a comma.
+/// Removes the spaces from printed tokens, except those that separate two words or follow a comma.
 fn closed_up(tokens: &str) -> String {
     let is_word = |character: char| character.is_alphanumeric() || character == '_';
     let mut result = String::new();

@@ -10,13 +10,13 @@ use crate::{SnapshotsOptions, Switch, popularity};
 /// The options of Articles.
 #[derive(Args, Clone, Debug)]
 pub struct ArticlesOptions {
-    /// Articles that are loaded, with 3.55 comments each on average
+    /// Number of articles to load, with 3.55 comments each on average
     #[arg(long, value_name = "N", default_value_t = Parameters::default().articles,
           value_parser = whole_number::<u64>(1..=RECORDS_MAX))]
     #[arg(allow_negative_numbers = true)]
     pub articles: u64,
 
-    /// Users that are loaded
+    /// Number of users to load
     #[arg(long, value_name = "N", default_value_t = Parameters::default().users,
           value_parser = whole_number::<u64>(1..=RECORDS_MAX))]
     #[arg(allow_negative_numbers = true)]
@@ -24,22 +24,22 @@ pub struct ArticlesOptions {
 
     /// Transactions to draw from: standard, the name of one type, or four weights
     ///
-    /// `standard` stands for the weights 35,35,20,10, of getarticle, getcomments, addcomment and updateuser.
+    /// `standard` stands for the weights 35,35,20,10 of getarticle, getcomments, addcomment and updateuser.
     #[arg(long, short, value_name = "standard|TYPE|WEIGHTS", default_value_t = Mix::STANDARD)]
     pub mix: Mix,
 
-    /// How uneven the popularity of articles and of users is: the k-th is drawn in proportion to
-    /// 1 / k^alpha; 0: all alike
+    /// How uneven the popularity of articles and of users is: the k-th is drawn in proportion to 1 / k^alpha; 0
+    /// draws all alike
     #[arg(long, value_name = "ALPHA", default_values_t = [Parameters::default().alpha],
           action = ArgAction::Set, value_parser = popularity())]
     #[arg(allow_negative_numbers = true)]
     pub alpha: Vec<f64>,
 
-    /// Count comments by a commutative operation, or by reading and writing
+    /// Count comments by a commutative operation; `off` counts by reading and writing
     #[arg(long, value_enum, default_value_t = Switch::On)]
     pub operations: Switch,
 
-    /// On which snapshots it reads.
+    /// The snapshots on which transactions read.
     #[command(flatten)]
     pub reading: SnapshotsOptions,
 }

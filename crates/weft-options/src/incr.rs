@@ -8,13 +8,13 @@ use weft_workloads::incr::{
 use crate::popularity;
 use crate::values::{number, whole_number};
 
-/// The share of the hot key if nothing else is asked for, in percent.
+/// The default share of the hot key, in percent.
 const HOT_DEFAULT: f64 = 100.0;
 
-/// The options of INCR1 and INCRZ, but for when the hot key changes.
+/// The options of INCR1 and INCRZ, except the one that says when the hot key changes.
 #[derive(Args, Clone, Debug)]
 pub struct IncrOptions {
-    /// Counters
+    /// Number of counters
     #[arg(long, value_name = "N", default_value_t = Parameters::default().records,
           value_parser = whole_number::<u64>(RECORDS_MIN..=RECORDS_MAX))]
     #[arg(allow_negative_numbers = true)]
@@ -26,20 +26,20 @@ pub struct IncrOptions {
     #[arg(allow_negative_numbers = true)]
     hot: Vec<f64>,
 
-    /// INCRZ: how uneven popularity is: the k-th key is incremented in proportion to 1 / k^alpha; 0: all
-    /// keys alike
+    /// INCRZ: how uneven the popularity of keys is: the k-th key is incremented in proportion to 1 / k^alpha; 0
+    /// increments all keys alike
     #[arg(long, value_name = "ALPHA", action = ArgAction::Set, value_parser = popularity())]
     #[arg(allow_negative_numbers = true)]
     alpha: Vec<f64>,
 }
 
 impl IncrOptions {
-    /// Whether it is INCRZ.
+    /// Whether the workload is INCRZ.
     pub fn is_zipf(&self) -> bool {
         !self.alpha.is_empty()
     }
 
-    /// The unevenness of INCRZ, or the share of INCR1's hot key: at least one value.
+    /// Returns the unevenness of INCRZ, or the share of INCR1's hot key: at least one value.
     pub fn values(&self) -> &[f64] {
         match (self.is_zipf(), self.hot.is_empty()) {
             (true, _) => &self.alpha,

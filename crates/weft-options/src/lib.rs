@@ -1,10 +1,11 @@
-//! The options of Weft's workloads, and the parameters that they stand for: a module for each workload.
+//! The options of Weft's workloads, and the parameters that they stand for: one module for each workload.
 //!
-//! `cargo lab bench`, `weft bench` and `cargo simulate` flatten them into their own arguments. An option of which one of them takes
-//! several values is defined here for a single one; [`several`] changes that. What only one of the two has, and what
-//! has another unit there, stands in that command.
+//! `cargo lab bench`, `weft bench` and `cargo simulate` flatten them into their own arguments. If one of these
+//! commands takes several values of an option, the option is defined here for a single value, and [`several`]
+//! changes that. An option that only one command has, or that has another unit there, is defined in that
+//! command.
 //!
-//! [`values`] has the parsers of values, [`protocols`] what takes part in benchmarks.
+//! [`values`] has the parsers of values, and [`protocols`] what takes part in benchmarks.
 
 pub mod articles;
 pub mod incr;
@@ -27,12 +28,12 @@ use values::{Parser, number};
 /// The most uneven popularity: the first key then gets 96 % of all accesses.
 const POPULARITY_MAX: f64 = 5.0;
 
-/// Accepts how uneven popularity is.
+/// Returns a parser for how uneven popularity is.
 pub fn popularity() -> impl Parser<f64> {
     number(0.0..=POPULARITY_MAX, "a number")
 }
 
-/// Has the options of these names take several values: for clap's `mut_args`.
+/// Makes the options of these names take several values. For clap's `mut_args`.
 pub fn several(names: &'static [&'static str]) -> impl Fn(Arg) -> Arg {
     move |arg| {
         if names.contains(&arg.get_id().as_str()) { taking_several(arg) } else { arg }
@@ -52,7 +53,7 @@ fn taking_several(arg: Arg) -> Arg {
     arg.value_delimiter(',').action(ArgAction::Append).help(help).long_help(long_help)
 }
 
-/// Whether something is done.
+/// Whether a feature of a workload is on.
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 pub enum Switch {
     /// No
@@ -67,25 +68,25 @@ impl Switch {
         self == Switch::On
     }
 
-    /// As on the command line and in the JSON.
+    /// Returns the name that the command line and the JSON use.
     pub fn name(self) -> &'static str {
         if self.is_on() { "on" } else { "off" }
     }
 
-    /// What a title says of commutative operations: nothing, if there are any.
+    /// Returns what a title says of commutative operations: nothing if they are used.
     pub fn of_operations(self) -> &'static str {
         if self.is_on() { "" } else { ", without commutative operations" }
     }
 }
 
-/// On which snapshots a workload reads.
+/// The option for the snapshots on which a workload reads.
 #[derive(Args, Clone, Debug)]
 pub struct SnapshotsOptions {
-    /// Whether transactions that only read run on snapshots: `off`, `on` or `recent`
+    /// Run transactions that only read on snapshots: `off`, `on` or `recent`
     ///
-    /// A snapshot never conflicts with anything, so nothing of it is ever run again. `on`: each has one of its
-    /// own, of the present state. `recent`: all share one that is renewed every 40 ms or, with a log, as often
-    /// as that ends an epoch.
+    /// A snapshot has no conflicts, so a transaction on it is never retried. `on` opens a snapshot of the
+    /// present state for each transaction. With `recent` all transactions share one snapshot. It is renewed
+    /// every 40 ms or, with a log, whenever the log ends an epoch.
     #[arg(long, value_name = "off|on|recent", action = ArgAction::Set, default_value = "off")]
     #[arg(num_args = 0..=1, default_missing_value = "on")]
     pub snapshots: Vec<Snapshots>,
@@ -97,14 +98,14 @@ mod tests {
 
     use super::*;
 
-    /// Options alone, as a command's arguments.
+    /// A command that has only these options.
     #[derive(Debug, Parser)]
     struct Only<O: Args> {
         #[command(flatten)]
         options: O,
     }
 
-    /// Options of which some take several values.
+    /// A command some of whose options take several values.
     #[derive(Debug, Parser)]
     #[command(mut_args(several(&["hot", "alpha"])))]
     struct Several {

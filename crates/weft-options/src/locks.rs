@@ -1,4 +1,4 @@
-//! The options of locks, elided or not, under TATP's transactions.
+//! The options of the experiments with locks, elided or not, under TATP's transactions.
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Arg, Args, ValueEnum};
@@ -9,14 +9,14 @@ use crate::protocols::LOCKS;
 use crate::values::whole_number;
 use crate::{Switch, popularity};
 
-/// The options of locks.
+/// The options of the experiments with locks.
 #[derive(Args, Clone, Debug)]
 pub struct LocksOptions {
     /// What the locks protect
     #[arg(long, short, value_enum, default_value_t = WorkloadName::Getsubdata)]
     workload: WorkloadName,
 
-    /// Whether the locks are elided: `on`, or `off,on` to compare
+    /// Elide the locks: `off`, `on`, or `off,on` to compare
     #[arg(long, value_name = "off|on", value_delimiter = ',', default_value = "off,on")]
     elide: Vec<Switch>,
 
@@ -24,12 +24,12 @@ pub struct LocksOptions {
     #[arg(long)]
     coarse: bool,
 
-    /// Steps of about a cycle that each section of a page computes, with --workload manager
+    /// Steps of about one cycle that each section of a page computes, with --workload manager
     #[arg(long, value_name = "STEPS", default_value_t = 0, value_parser = whole_number::<u64>(0..=1_000_000))]
     #[arg(allow_negative_numbers = true)]
     work: u64,
 
-    /// Size of what is protected
+    /// Size of what the locks protect
     #[arg(long, value_name = "N", default_value_t = Parameters::default().subscribers,
           value_parser = whole_number::<u32>(1..=SUBSCRIBERS_MAX.into()))]
     #[arg(allow_negative_numbers = true)]
@@ -45,7 +45,7 @@ pub struct LocksOptions {
           default_value_t = Parameters::default().mix)]
     mix: Mix,
 
-    /// How uneven popularity is, with --workload map: 0, all records alike, to 5
+    /// How uneven popularity is, from 0 (all records alike) to 5, with --workload map
     #[arg(long, value_name = "THETA", default_value_t = 0.0, value_parser = popularity())]
     #[arg(allow_negative_numbers = true)]
     theta: f64,
@@ -60,7 +60,7 @@ enum WorkloadName {
     Probe,
     /// The parts of a storage manager, with the lock of each
     Manager,
-    /// A hash map: elided, one lock for all of it; not elided, one for each record
+    /// A hash map, under one lock for all of it if elided, otherwise under one for each record
     Map,
 }
 
@@ -76,7 +76,7 @@ impl WorkloadName {
 }
 
 impl LocksOptions {
-    /// What these locks compete in.
+    /// Returns the contest in which these locks take part.
     pub fn contest(&self, locks: &[String]) -> Contest {
         let &LocksOptions { workload, coarse, work, subscribers, updates, mix, theta, .. } = self;
         Contest {
@@ -90,7 +90,7 @@ impl LocksOptions {
     }
 }
 
-/// Makes the option of locks of that of protocols, in whose place they stand.
+/// Turns the option for protocols into one for locks.
 pub fn in_place_of_protocols(arg: Arg) -> Arg {
     let locks = LOCKS.iter().take(Contest::LOCKS.len());
     let names = locks.map(|lock| PossibleValue::new(lock.name).help(lock.title));
@@ -101,6 +101,6 @@ pub fn in_place_of_protocols(arg: Arg) -> Arg {
         .help("Locks, separated by commas")
         .long_help(
             "Locks, separated by commas\n\nThey take turns, each with rows of its own. With --workload \
-             manager: the kinds that are elided.",
+             manager, name the kinds to elide.",
         )
 }

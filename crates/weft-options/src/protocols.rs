@@ -1,10 +1,10 @@
-//! What takes part in a benchmark: the protocols, and what is measured beside them.
+//! The contenders of a benchmark: the protocols, and what is measured beside them.
 
 use weft::protocol::ProtocolDescription;
 use weft_protocols::PROTOCOLS;
 
-/// The memory store without transactions: no protocol, and in no list of them, but it takes part in
-/// `cargo lab bench ycsb`.
+/// The memory store without transactions. It is not a protocol and in no list of them, but takes part in `cargo
+/// lab bench ycsb`.
 pub const RAW: ProtocolDescription = ProtocolDescription {
     name: "raw",
     title: "no transactions: the bare B+-tree of the memory store",
@@ -15,7 +15,7 @@ pub const RAW: ProtocolDescription = ProtocolDescription {
     single_key: false,
 };
 
-/// A lock as a contender, taken or elided.
+/// Describes a lock, taken or elided, as a contender.
 const fn contender(name: &'static str, title: &'static str, elided: bool) -> ProtocolDescription {
     ProtocolDescription {
         name,
@@ -28,7 +28,7 @@ const fn contender(name: &'static str, title: &'static str, elided: bool) -> Pro
     }
 }
 
-/// The locks of `cargo lab bench locks`: no protocols either.
+/// The locks of `cargo lab bench locks`, which are not protocols either.
 pub const LOCKS: [ProtocolDescription; 14] = [
     contender("none", "no lock at all", false),
     contender("occ_rwlock", "readers that announce themselves, and a writer", false),
@@ -46,21 +46,21 @@ pub const LOCKS: [ProtocolDescription; 14] = [
     contender("map+elided", "", true),
 ];
 
-/// The protocol called `name`, or what takes part in its place, which the parser of the arguments
-/// has found in the list.
+/// Returns the protocol called `name`, or the contender of that name. The parser of the arguments has made sure
+/// that it exists.
 pub fn describe(name: &str) -> &'static ProtocolDescription {
     let others = [&RAW].into_iter().chain(&LOCKS);
     let found = PROTOCOLS.iter().chain(others).find(|protocol| protocol.name == name);
-    found.expect("the parser lets only names of the list through")
+    found.expect("the parser accepts only these names")
 }
 
-/// The most threads that may run transactions under the protocol; `None`: it has no limit.
+/// Returns the most threads that may run transactions under the protocol, or `None` if it has no limit.
 pub fn threads_max(protocol: &ProtocolDescription) -> Option<usize> {
     (protocol.workers_max < usize::MAX).then_some(protocol.workers_max)
 }
 
-/// A line about what runs in place of a protocol's hardware regions, if that has to be known to
-/// read its results.
+/// Returns a line that names what runs in place of a protocol's hardware regions, if a reader of the results
+/// has to know.
 pub fn twin_note(protocol: &ProtocolDescription) -> Option<String> {
     protocol.twin.map(|twin| format!("{}: without RTM its twin is {twin}.", protocol.name))
 }

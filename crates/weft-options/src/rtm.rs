@@ -8,7 +8,7 @@ use crate::values::{SEED_DEFAULT, seed, whole_number};
 /// The options of the experiments.
 #[derive(Args, Clone, Debug)]
 pub struct RtmOptions {
-    /// Experiments, separated by commas [default: all]
+    /// Experiments to run, separated by commas [default: all]
     #[arg(long, short, value_name = "KIND,…", value_delimiter = ',')]
     kind: Vec<Kind>,
 
@@ -16,18 +16,18 @@ pub struct RtmOptions {
     #[arg(long, short, value_name = "SIZE,…", value_delimiter = ',')]
     sizes: Vec<String>,
 
-    /// How often each thread tries a region [default: as often as the size allows]
+    /// Number of times that each thread tries a region [default: as often as the size allows]
     #[arg(long, value_name = "N", value_parser = whole_number::<u64>(1..=100_000_000))]
     #[arg(allow_negative_numbers = true)]
     pub tries: Option<u64>,
 
-    /// Have each thread try all regions of a size at one place
+    /// Let each thread try all regions of a size at the same place
     ///
-    /// The caches then hold what the region before has touched. Random lines are always the same.
+    /// The caches then contain what the previous region has touched. Random lines are the same each time.
     #[arg(long)]
     pub same_place: bool,
 
-    /// Seed of the places that are tried
+    /// Seed of the places at which regions are tried
     #[arg(long, value_name = "N", default_value_t = SEED_DEFAULT, value_parser = seed())]
     #[arg(allow_negative_numbers = true)]
     pub seed: u64,
@@ -37,7 +37,7 @@ impl RtmOptions {
     /// Returns the experiments for a machine with these limits.
     ///
     /// # Errors
-    /// A size that an experiment does not have.
+    /// A size that an experiment does not offer.
     pub fn points(&self, edges: &Edges) -> Result<Vec<Point>, String> {
         let kinds = if self.kind.is_empty() { &Kind::ALL[..] } else { &self.kind };
         Point::all(kinds, &self.sizes, edges)

@@ -10,7 +10,7 @@ use crate::values::whole_number;
 /// The options of TATP.
 #[derive(Args, Clone, Debug)]
 pub struct TatpOptions {
-    /// Size of the database
+    /// Size of the database, in subscribers
     #[arg(long, short, value_name = "N", default_value_t = Parameters::default().subscribers,
           value_parser = whole_number::<u32>(1..=SUBSCRIBERS_MAX.into()))]
     #[arg(allow_negative_numbers = true)]
@@ -18,12 +18,12 @@ pub struct TatpOptions {
 
     /// Transactions to draw from: standard, the name of one type, or seven weights
     ///
-    /// `standard` stands for the weights 35,10,35,2,14,2,2, of getsubdata, getnewdest, getaccessdata,
+    /// `standard` stands for the weights 35,10,35,2,14,2,2 of getsubdata, getnewdest, getaccessdata,
     /// updatesubdata, updatelocation, insertcallfwd and deletecallfwd.
     #[arg(long, short, value_name = "standard|TYPE|WEIGHTS", default_value_t = Mix::STANDARD)]
     pub mix: Mix,
 
-    /// On which snapshots it reads.
+    /// The snapshots on which transactions read.
     #[command(flatten)]
     pub reading: SnapshotsOptions,
 }

@@ -10,16 +10,17 @@ use crate::values::whole_number;
 /// The options of TPC-C.
 #[derive(Args, Clone, Debug)]
 pub struct TpccOptions {
-    /// Size of the database [default: as many as threads]
+    /// Size of the database, in warehouses [default: as many as threads]
     ///
-    /// With fewer warehouses than threads, the threads fight for the same rows.
+    /// With fewer warehouses than threads, the threads compete for the same rows.
     #[arg(long, short, value_name = "W", value_parser = whole_number::<u16>(1..=u16::MAX.into()))]
     #[arg(allow_negative_numbers = true)]
     warehouses: Option<u16>,
 
-    /// Threads that share a warehouse, in place of --warehouses
+    /// Number of threads that share a warehouse, in place of --warehouses
     ///
-    /// Of five threads, two to a warehouse, the last has one to itself.
+    /// For example, with 2 the five threads of a run share three warehouses, and the last thread has one to
+    /// itself.
     #[arg(long, value_name = "N", value_parser = whole_number::<u16>(1..=u16::MAX.into()),
           conflicts_with = "warehouses")]
     #[arg(allow_negative_numbers = true)]
@@ -32,30 +33,30 @@ pub struct TpccOptions {
     #[arg(long, short, value_name = "standard|TYPE|WEIGHTS", default_value_t = Mix::STANDARD)]
     pub mix: Mix,
 
-    /// Rows per warehouse; `tiny` loads at once, and measures nothing comparable
+    /// Rows per warehouse; `tiny` loads at once, and its results are not comparable
     #[arg(long, value_enum, default_value_t = ScaleName::Specification)]
     pub scale: ScaleName,
 
-    /// Tables as they are declared, five of them hash tables; or all of them in order, as B+-trees
+    /// Store the tables as declared, five of them as hash tables, or all of them as B+-trees
     #[arg(long, value_enum, default_value_t = StorageName::Declared)]
     pub storage: StorageName,
 
-    /// On which snapshots Order-Status and Stock-Level run.
+    /// The snapshots on which Order-Status and Stock-Level run.
     #[command(flatten)]
     pub reading: SnapshotsOptions,
 }
 
-/// The cardinalities on offer.
+/// The available numbers of rows.
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 pub enum ScaleName {
-    /// That of the specification
+    /// The specification's
     Specification,
-    /// As small as it can be
+    /// As few rows as possible
     Tiny,
 }
 
 impl ScaleName {
-    /// As on the command line and in the JSON.
+    /// Returns the name that the command line and the JSON use.
     pub fn name(self) -> &'static str {
         match self {
             ScaleName::Specification => "specification",
@@ -81,7 +82,7 @@ pub enum StorageName {
 }
 
 impl StorageName {
-    /// As on the command line and in the JSON.
+    /// Returns the name that the command line and the JSON use.
     pub fn name(self) -> &'static str {
         match self {
             StorageName::Declared => "declared",
@@ -91,8 +92,8 @@ impl StorageName {
 }
 
 impl TpccOptions {
-    /// Returns the parameters of the workload for this number of threads, whose readers use these snapshots. Returns
-    /// `None` if there are not enough warehouses to give each thread one.
+    /// Returns the parameters of the workload for this number of threads, whose readers use these snapshots.
+    /// Returns `None` if there are not enough warehouses to give each thread one.
     pub fn parameters(&self, threads: usize, snapshots: Snapshots) -> Option<Parameters> {
         let sharing = self.threads_per_warehouse.map_or(1, usize::from);
         let warehouses = match self.warehouses {

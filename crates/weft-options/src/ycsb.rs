@@ -1,4 +1,4 @@
-//! The options of YCSB that both commands have.
+//! The options of YCSB that `cargo lab bench` and `cargo simulate` share.
 
 use clap::{Args, ValueEnum};
 use weft::schema::Storage;
@@ -11,30 +11,30 @@ pub use crate::popularity as theta;
 /// The most operations in a transaction.
 const OPERATIONS_MAX: u64 = 10_000;
 
-/// The options that both commands have.
+/// The options of YCSB that both commands have.
 #[derive(Args, Clone, Debug)]
 pub struct YcsbOptions {
-    /// Rows that are loaded
+    /// Number of rows to load
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = whole_number::<u64>(1..=RECORDS_MAX))]
     #[arg(allow_negative_numbers = true)]
     pub records: u64,
 
-    /// The longest scan, in rows; lengths are uniform from 1
+    /// Length of the longest scan, in rows; lengths are uniform from 1
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = whole_number::<u16>(1..=u16::MAX.into()))]
     #[arg(allow_negative_numbers = true)]
     pub scan_rows: u16,
 
-    /// Operations in one transaction
+    /// Number of operations in one transaction
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole_number::<u32>(1..=OPERATIONS_MAX))]
     #[arg(allow_negative_numbers = true)]
     pub operations: u32,
 
-    /// The kind of index; a hash table cannot be scanned
+    /// Kind of index; a hash table cannot be scanned
     #[arg(long, value_enum, default_value_t = StorageName::Tree)]
     pub storage: StorageName,
 }
 
-/// The kinds of index on offer.
+/// The available kinds of index.
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 pub enum StorageName {
     /// A B+-tree
@@ -44,7 +44,7 @@ pub enum StorageName {
 }
 
 impl StorageName {
-    /// As on the command line and in the JSON.
+    /// Returns the name that the command line and the JSON use.
     pub fn name(self) -> &'static str {
         match self {
             StorageName::Tree => "tree",
@@ -52,7 +52,7 @@ impl StorageName {
         }
     }
 
-    /// The engine's name for it.
+    /// Returns the engine's name for it.
     pub fn storage(self) -> Storage {
         match self {
             StorageName::Tree => Storage::Ordered,
@@ -65,7 +65,7 @@ impl YcsbOptions {
     /// Returns the parameters of the workload for this mix and this popularity of rows.
     ///
     /// # Errors
-    /// A hash table is to be scanned.
+    /// The mix scans, but the storage is a hash table.
     pub fn parameters(
         &self,
         mix: Mix,

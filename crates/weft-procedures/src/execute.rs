@@ -1,4 +1,4 @@
-//! Running procedures on a database.
+//! Executing procedures on a database.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -17,14 +17,14 @@ use crate::stepwise::Stepwise;
 
 /// Executes procedures on a database.
 pub trait Execute<P: Protocol> {
-    /// Executes a [procedure](crate::Procedure) as a transaction until it commits, and returns its
-    /// output: [`Database::transact`] of its function, with all that is said there.
+    /// Executes a [procedure](crate::Procedure) as a transaction until it commits, and returns its output. This
+    /// is [`Database::transact`] with the procedure's function, and all that is documented there applies.
     ///
-    /// Under `dbx-tc`, a procedure that is registered runs in pieces. Bounds are those of the first one, and errors
-    /// behind it are errors of the program, by which the transaction is left [halfway](Failure::Halfway).
+    /// Under `dbx-tc`, a registered procedure runs in pieces. Bounds apply to the first piece. Errors after the
+    /// first piece are errors of the program, and leave the transaction [halfway](Failure::Halfway).
     ///
-    /// Under `htcc` with the option `dependencies`, a procedure that has met another transaction does not run again
-    /// from its beginning, but only those of its operations that depend on what has changed.
+    /// Under `htcc` with the option `dependencies`, a procedure that meets a conflict does not run again from
+    /// its beginning. Only those of its operations run again that depend on what has changed.
     ///
     /// ```
     /// use weft::{Database, Error, Record, Table, Transaction, protocol::Protocol};
@@ -114,7 +114,7 @@ impl<P: Protocol> Execute<P> for Database<P> {
     }
 }
 
-/// Executes a procedure piece by piece; or as one piece, if there is but one.
+/// Executes a procedure piece by piece, or as one piece if it has only one.
 fn execute_in_pieces<P: Protocol, F: OwnedOutput<P>>(
     database: &Database<P>,
     worker: &Worker<P>,
@@ -150,7 +150,7 @@ fn execute_in_pieces<P: Protocol, F: OwnedOutput<P>>(
                 Outcome::Committed(token, keep(executed, returned))
             }
             (Some(Err(abort)), _) => Outcome::Conflict(abort),
-            // Its own error: no conflict is behind it, or else there would be another pass.
+            // An error of its own: it does not follow from a conflict, or there would be another pass.
             (None, Ok(result)) => match halfway {
                 Some(failure) => Outcome::Refused(Box::new(failure)),
                 None => {
@@ -164,7 +164,7 @@ fn execute_in_pieces<P: Protocol, F: OwnedOutput<P>>(
     ended.result()
 }
 
-/// Executes a procedure step by step. A conflict that it was not repaired from is one like any other.
+/// Executes a procedure step by step. A conflict that was not repaired is handled like that of any transaction.
 fn execute_stepwise<P: Protocol, F: OwnedOutput<P>>(
     database: &Database<P>,
     worker: &Worker<P>,
@@ -179,7 +179,7 @@ fn execute_stepwise<P: Protocol, F: OwnedOutput<P>>(
         match (driver.ended(), executed) {
             (Some(Ok(token)), executed) => Outcome::Committed(token, keep(executed, returned)),
             (Some(Err(abort)), _) => Outcome::Conflict(abort),
-            // Its own error: no conflict is behind it, or else there would be another pass.
+            // An error of its own: it does not follow from a conflict, or there would be another pass.
             (None, Ok(result)) => {
                 *returned = Some(result);
                 Outcome::Failed { is_decided: true }
@@ -190,7 +190,7 @@ fn execute_stepwise<P: Protocol, F: OwnedOutput<P>>(
     ended.result()
 }
 
-/// Keeps what a procedure has returned that has committed, unless it has panicked since.
+/// Keeps the result of a procedure that has committed, unless the procedure has panicked since.
 fn keep<T>(executed: thread::Result<T>, returned: &mut Option<T>) -> Option<Box<dyn Any + Send>> {
     match executed {
         Ok(result) => {

@@ -1,23 +1,23 @@
 //! Procedures for the Weft database: transactions whose steps are known.
 //!
-//! `transact(|tx| …)` takes any closure, and the engine knows no more of it than what it does. A
-//! *procedure* says beforehand what it will do, as far as that can be known: its [`Shape`] names its
-//! operations, the *steps*, and of each of them its table, what it does there, and from which earlier steps
-//! its key and its values come. That is what protocols need that can do better than to run a transaction
-//! again from the start when it has met another:
+//! `transact(|tx| …)` takes any closure, and the engine learns what the closure does only while it runs. A
+//! *procedure* says in advance what it will do, as far as that can be known. Its [`Shape`] lists its
+//! operations, the *steps*. For each step it names the table, what the step does there, and the earlier steps
+//! on which its key and its values depend. Protocols need this in order to do better than retrying a
+//! transaction from the start after a conflict:
 //!
-//! - one that *repairs* (HTCC: Y. Wu, K.-L. Tan, *Scalable In-Memory Transaction Processing with HTM*,
-//!   USENIX ATC 2016, §4.2 and §4.3) runs only those operations again that a stale read reaches, by *key
+//! - a protocol that *repairs* (HTCC: Y. Wu, K.-L. Tan, *Scalable In-Memory Transaction Processing with HTM*,
+//!   USENIX ATC 2016, §4.2 and §4.3) runs again only those operations that a stale read reaches, through *key
 //!   dependencies* and *value dependencies*;
-//! - one that *chops* (DBX-TC: H. Qian and others, *Exploiting Hardware Transactional Memory for Efficient
-//!   In-Memory Transaction Processing*, 2015, §3) commits a procedure in pieces, and runs a piece again that
-//!   has failed;
-//! - all others run the function as it stands.
+//! - a protocol that *chops* (DBX-TC: H. Qian and others, *Exploiting Hardware Transactional Memory for
+//!   Efficient In-Memory Transaction Processing*, 2015, §3) commits a procedure in pieces, and retries a piece
+//!   that has failed;
+//! - all other protocols run the function as it is.
 //!
-//! # Writing one
+//! # Writing a procedure
 //!
-//! [`#[procedure]`](macro@crate::procedure) stands before an ordinary function, which stays as it is, and may
-//! be called in a `transact` as ever. Beside it comes a struct of the function's arguments, which implements
+//! Put [`#[procedure]`](macro@crate::procedure) before an ordinary function. The function stays as it is, and
+//! can still be called in a `transact`. The macro adds a struct of the function's arguments, which implements
 //! [`Procedure`].
 //!
 //! ```
@@ -31,7 +31,7 @@
 //! #[derive(Clone, Record)]
 //! struct Branch { #[record(key)] id: u16, cents: i64 }
 //!
-//! /// Pays something in, which the account's branch has more, too.
+//! /// Pays in: adds to the account and to its branch.
 //! #[procedure(PayIn)]
 //! fn pay_in<P: Protocol>(
 //!     accounts: &Table<Account>,
@@ -56,29 +56,29 @@
 //!     tx.insert(&accounts, Account { id: 1, branch: 7, cents: 100 })
 //! })?;
 //!
-//! // The function, as ever.
+//! // The function can be called as before.
 //! let balance = database.transact(|tx| pay_in(&accounts, &branches, tx, 1, 50))?;
 //! assert_eq!(balance, Some(150));
 //!
-//! // What it does: the second step's key comes from the first.
+//! // The shape says what it does: the second step's key comes from the first.
 //! let steps = PayIn::<weft::protocol::Dbx>::shape().steps;
 //! assert_eq!(steps.len(), 2);
 //! assert_eq!((steps[0].access, steps[0].table.name), (Access::ReadWrite, "account"));
 //! assert_eq!(steps[1].table.name, "branch");
 //! assert_eq!(steps[1].key_dependencies().map(|dependency| dependency.on).collect::<Vec<_>>(), [0]);
 //!
-//! // Step by step, here by a driver that has them all run in one transaction.
+//! // Step by step, here with a driver that runs all steps in one transaction.
 //! let mut pay_in = PayIn::new(&accounts, &branches, 1, 25);
 //! let balance = database.transact(|tx| pay_in.execute(&Direct::new(tx)))?;
 //! assert_eq!(balance, Some(175));
 //! # Ok::<(), Error>(())
 //! ```
 //!
-//! # How it is executed
+//! # How a procedure is executed
 //!
-//! [`Procedure::execute`] *walks* the body, once or several times, as the [`Driver`] says, which is a
-//! protocol's. In each pass the plain code between the operations runs as it stands; but an operation asks
-//! first whether it is to run, or to return what it returned before:
+//! [`Procedure::execute`] *walks* the body once or several times, as the [`Driver`] decides, which belongs to
+//! the protocol. In each pass the plain code between the operations runs as it is. But each operation first
+//! asks whether to run, or to return what it returned before:
 //!
 //! ```text
 //!                    pass 1          pass 2: step 1 is stale    pass 2: a piece from step 2 on failed
@@ -89,35 +89,36 @@
 //!   3  insert, of 1  runs            runs                       runs
 //! ```
 //!
-//! So nothing but what operations return is kept from pass to pass, in the frame of `execute`, and locals,
-//! whatever their types, are there again as soon as the plain code has come by. What is spared is what costs
-//! something: look-ups, copies of rows, locks. Branches and loops take care of themselves: an operation on
-//! the way that is taken now has nothing to keep, and runs; one that is not come by any more is
-//! [discarded](Driver::discard).
+//! So only the results of operations are kept from pass to pass, in the frame of `execute`. Locals of any type
+//! exist again as soon as the plain code has run. What is saved is the expensive part: look-ups, copies of
+//! rows, locks. Branches and loops need no special treatment. An operation on a branch that is newly taken has
+//! nothing to keep, and runs. An operation that is no longer reached is [discarded](Driver::discard).
 //!
-//! An instance that has something to keep runs, nevertheless, in a repair,
+//! An *instance* is one execution of a step. In a repair, an instance that has a kept result runs again all the
+//! same
 //!
 //! 1. if it is stale itself, or
-//! 2. if it depends, by its shape, on an instance that has run in this pass, and has returned something else
-//!    than before: in a loop on one of the same iteration, or, where a variable carries something on, of this or
-//!    an earlier one; or
-//! 3. if an instance before it wrote to a place that it looks at, and has now run, or not been come by:
-//!    transactions see their own writes. The places are compared, so this is known exactly but for what is
-//!    found by secondary indexes.
+//! 2. if it depends, by its shape, on an instance that has run in this pass and has returned something else
+//!    than before. In a loop this is an instance of the same iteration, or, if a variable carries a value on,
+//!    of this or an earlier one; or
+//! 3. if an earlier instance wrote to a place that this one looks at, and in this pass ran again or was not
+//!    reached: transactions see their own writes. The places are compared, so this is exact, except for rows
+//!    that are found through secondary indexes.
 //!
-//! The first two are the paper's; the third goes without saying where, as there, operations on the same row
-//! are one.
+//! The first two rules are the paper's. It does not need the third, because there operations on the same row
+//! are one operation.
 //!
-//! # What drivers have to keep to
+//! # What drivers must do
 //!
-//! The transaction is one for all passes: rows that were handed out are looked at in later passes. So a
-//! protocol that commits in pieces keeps its worker pinned until the last. Before an instance runs again, it
-//! undoes what that instance did ([`Driver::enter`]), and after a pass what discarded ones did. The third rule
-//! makes sure that all later instances on the same row then run again, too.
+//! All passes belong to one transaction, because later passes look at rows that were returned in earlier ones.
+//! So a protocol that commits in pieces keeps its worker pinned until the last piece. Before an instance runs
+//! again, the protocol undoes what the instance did ([`Driver::enter`]). After a pass it undoes what discarded
+//! instances did. The third rule then makes all later instances on the same row run again, too.
 //!
-//! In reading order: `step` and `plan`, where the shape is; `place`; `slot` and `walk`, where it is decided what
-//! runs; `operations`, the methods; `one_piece`, `piecewise` and `stepwise`, the drivers of the protocols. The analysis is in `weft-macros`. Which pieces a procedure may be cut into, beside
-//! which others, is found by [`chopping`].
+//! In reading order: `step` and `plan`, in the engine, have the shape; `place`; `slot` and `walk`, which
+//! decides what runs; `operations`, the methods; `one_piece`, `piecewise` and `stepwise`, the drivers of the
+//! protocols. `weft-macros` has the analysis of functions. [`chopping`] finds the pieces into which a procedure
+//! may be cut, beside which other procedures.
 
 #![warn(missing_docs)]
 
@@ -150,29 +151,29 @@ use weft::commit::{Protocol, Unstable};
 use weft::schema::Record;
 use weft::{Error, Table, Transaction};
 
-/// Makes a procedure of a function.
+/// Turns a function into a procedure.
 pub use weft_macros::procedure;
 
-/// That the drivers may use the engine's insides.
-// SAFETY: a driver is called by one operation at a time, on the transaction's thread. It holds no executor from one call
-// to the next, and ends a transaction by a commit or by a conflict that it reports.
+/// The permission to use the engine's internals, for drivers.
+// SAFETY: one operation at a time calls a driver, on the transaction's thread. A driver holds no executor from
+// one call to the next, and ends a transaction by a commit, or by a conflict that it reports.
 const INSIDE: Unstable = unsafe { Unstable::new() };
 
-/// A transaction whose steps are known: arguments, and what is done with them.
-/// [`#[procedure]`](macro@crate::procedure) implements it.
+/// A transaction whose steps are known: its arguments, and what it does with them.
+/// [`#[procedure]`](macro@crate::procedure) implements this trait.
 pub trait Procedure<P: Protocol> {
-    /// What it returns, which may refer to rows.
+    /// The output, which may refer to rows.
     type Output<'tx>
     where
         Self: 'tx;
 
-    /// Its own errors, and the engine's.
+    /// The error type, which has to include the engine's errors.
     type Error: From<Error>;
 
-    /// What it does.
+    /// Returns the description of the steps.
     fn shape() -> &'static Shape;
 
-    /// Calls the function: the steps in order, in one transaction.
+    /// Calls the function: runs the steps in order, in one transaction.
     ///
     /// # Errors
     /// The function's.
@@ -180,7 +181,8 @@ pub trait Procedure<P: Protocol> {
     where
         Self: 'tx;
 
-    /// Executes it step by step, in as many passes as `driver` says. Returns what the last has returned.
+    /// Executes the procedure step by step, in as many passes as `driver` decides. Returns the result of the
+    /// last pass.
     ///
     /// # Errors
     /// The function's.
@@ -192,85 +194,84 @@ pub trait Procedure<P: Protocol> {
         Self: 'tx;
 }
 
-/// A procedure whose output owns what it has, and refers to no rows: what
-/// [`Execute::execute`] takes. [`#[procedure]`](macro@crate::procedure) implements it
-/// where the output's type has no lifetimes.
+/// A procedure whose output owns its contents, and refers to no rows. [`Execute::execute`] takes such
+/// procedures. [`#[procedure]`](macro@crate::procedure) implements this trait if the output's type has no
+/// lifetimes.
 pub trait OwnedOutput<P: Protocol>: Procedure<P> {
-    /// [`Procedure::Output`].
+    /// The type of the output.
     type Owned;
 
-    /// The output, as what it is.
+    /// Returns the output as its own type.
     fn into_owned<'tx>(output: Self::Output<'tx>) -> Self::Owned
     where
         Self: 'tx;
 }
 
-/// Which instances of steps run in a pass. The others, as far as they have run before, keep what they had.
+/// Which instances of steps run in a pass. The others, if they have run before, keep their results.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Selection {
-    /// All: a first pass, or one that begins anew.
+    /// All instances: in a first pass, or in one that starts again.
     Everything,
-    /// Those of the steps from this one on: a piece, and what follows it.
+    /// The instances of this step and of all later ones: a piece, and what follows it.
     From(usize),
-    /// These, and what they reach.
+    /// These instances, and those that they reach.
     Stale(Vec<Instance>),
 }
 
-/// Which passes a driver may have walked: what has to be kept for them.
+/// Which passes a driver may request. What has to be kept for later passes depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passes {
-    /// One, and no more. Nothing is kept, and a driver hears only which step it [comes to](Driver::come_to).
+    /// One pass only. Nothing is kept, and the driver is told only which step [comes next](Driver::come_to).
     One,
-    /// Such as begin with a step: [`Selection::From`]. What operations have returned is kept where
-    /// [`Driver::keeps`] says so; where they have looked is not, and [`Accessed::place`] is
-    /// [nowhere](Place::NOWHERE).
+    /// Passes that run from some step on: [`Selection::From`]. Results are kept where [`Driver::keeps`] says
+    /// so. Places are not kept, and [`Accessed::place`] is [nowhere](Place::NOWHERE).
     From,
-    /// Any.
+    /// Any passes.
     Any,
 }
 
-/// What comes after a pass.
+/// What follows a pass.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Next {
-    /// The procedure returns what the pass has returned.
+    /// The procedure ends, and returns the result of the pass.
     Return,
-    /// Another pass, in which these run.
+    /// Another pass, in which these instances run.
     Pass(Selection),
 }
 
-/// Whether an instance that runs again looks where it looked before.
+/// Whether an instance that runs again looks at the same place as before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Again {
     /// At the same keys: what it found there can be used without asking the index.
     SamePlace,
-    /// At others.
+    /// At other keys.
     OtherPlace,
 }
 
-/// An operation that the walk has come to.
+/// An operation that the walk has reached.
 pub struct Accessed<'a, T: Record> {
-    /// The instance of a step that it is.
+    /// The instance of the step.
     pub instance: Instance,
-    /// What it does.
+    /// What the operation does.
     pub access: Access,
-    /// Where.
+    /// The table that it accesses.
     pub table: &'a Table<T>,
-    /// The primary key of the row that it is about, if it is about one.
+    /// The primary key of the row, if the operation is about one row.
     pub key: Option<&'a T::Key>,
-    /// What it looks at, in a form that is alike for all operations. For drivers that walk
-    /// [any passes](Passes::Any).
+    /// The place that the operation looks at, in a form that is the same for all operations. For drivers that
+    /// request [any passes](Passes::Any).
     pub place: &'a Place,
-    /// If it runs again: whether there is a new place.
+    /// Whether the place is the same as before, if the instance runs again.
     pub again: Option<Again>,
 }
 
-/// What executes procedures: a protocol's part of [`Procedure::execute`].
+/// The part of [`Procedure::execute`] that belongs to a protocol: it decides which passes are walked.
 pub trait Driver<P: Protocol> {
-    /// Which passes it has walked.
+    /// Which passes the driver may request.
     const PASSES: Passes = Passes::Any;
 
-    /// Runs the body of a pass. What it returns as an error is a panic, which goes on unless the driver, told that
-    /// the [pass has ended](Driver::end_pass), has another one walked.
+    /// Runs the body of a pass. An `Err` is a panic. The panic goes on unless the driver, when it is told that
+    /// the [pass has ended](Driver::end_pass), requests another one.
     ///
     /// # Errors
     /// A panic that the driver has caught.
@@ -279,33 +280,34 @@ pub trait Driver<P: Protocol> {
         Ok(body())
     }
 
-    /// Whether what a step has returned may be asked for in a later pass.
+    /// Whether the result of a step may be needed in a later pass.
     fn keeps(&self, step: usize) -> bool {
         let _ = step;
         true
     }
 
-    /// The transaction in which operations run.
+    /// Returns the transaction in which operations run.
     fn transaction(&self) -> &Transaction<'_, P>;
 
-    /// A step is about to run, or, if it is a scan, to read one more row. This is all that a driver is told that
-    /// walks [one pass](Passes::One), and no other is told it.
+    /// Tells the driver that a step is about to run, or that a scan is about to read one more row. Only drivers
+    /// that walk [one pass](Passes::One) are told this, and they are told nothing else.
     #[inline(always)]
     fn come_to(&self, step: usize) {
         let _ = step;
     }
 
-    /// An instance is about to run. If it has run before, what it did is to be undone. Here a piece ends, and
-    /// the next begins, if the instance's step is the next one's first.
+    /// Tells the driver that an instance is about to run. If it has run before, the driver undoes what it did.
+    /// If the step is the first of the next piece, the present piece ends here, and the next begins.
     ///
     /// # Errors
-    /// The pass ends; in general with [`Driver::end_pass`].
+    /// The pass ends; usually [`Driver::end_pass`] is then called.
     fn enter<T: Record>(&self, accessed: &Accessed<'_, T>) -> Result<(), Error> {
         let _ = accessed;
         Ok(())
     }
 
-    /// An instance has run. Not called for scans of several rows, which may go on for long.
+    /// Tells the driver that an instance has run. Not called for scans of several rows, which may go on for
+    /// long.
     ///
     /// # Errors
     /// As for [`Driver::enter`].
@@ -314,27 +316,27 @@ pub trait Driver<P: Protocol> {
         Ok(())
     }
 
-    /// Whether what an instance does is deferred: a sum of which nobody uses the result. It has been
-    /// [entered](Driver::enter).
+    /// Whether the changes of an instance are deferred: additions whose results are not used. The instance has
+    /// been [entered](Driver::enter).
     #[inline]
     fn defers(&self, instance: Instance) -> bool {
         let _ = instance;
         false
     }
 
-    /// An instance that has been [entered](Driver::enter), a scan, is about to read one more row.
+    /// Tells the driver that a scan, which has been [entered](Driver::enter), is about to read one more row.
     fn resume(&self, instance: Instance) {
         let _ = instance;
     }
 
-    /// A scan of several rows has been entered, and may be resumed until it is closed: when it has come to its
-    /// end, or is dropped.
+    /// Tells the driver that a scan of several rows has been entered. It may be resumed until it is closed:
+    /// when it has reached its end, or is dropped.
     fn open_scan(&self) {}
 
-    /// See [`Driver::open_scan`].
+    /// Tells the driver that a scan is closed. See [`Driver::open_scan`].
     fn close_scan(&self) {}
 
-    /// An instance keeps what it had.
+    /// Tells the driver that an instance keeps its result.
     ///
     /// # Errors
     /// As for [`Driver::enter`].
@@ -343,26 +345,28 @@ pub trait Driver<P: Protocol> {
         Ok(())
     }
 
-    /// An instance that has run was not come by in a pass that went through: what it did is to be undone, and
-    /// what it read does not matter any more.
+    /// Tells the driver that a pass which completed has not reached this instance, which had run before. The
+    /// driver undoes what the instance did, and what it read does not matter any more.
     fn discard(&self, instance: Instance) {
         let _ = instance;
     }
 
-    /// A pass is walked again from its beginning, since something has to run in it that was to be kept.
+    /// Tells the driver that the pass is walked again from its beginning, because an instance has to run that
+    /// was to be kept.
     fn restart_pass(&self) {}
 
-    /// A pass has ended: with `Ok`, or with an error, which may be that of an operation, or of
-    /// [`Driver::enter`], or the procedure's own. Or with a panic, which counts as an error.
+    /// Tells the driver that a pass has ended: with `Ok`, with an error, or with a panic, which counts as an
+    /// error. The error may be that of an operation, that of [`Driver::enter`], or the procedure's own. Returns
+    /// what follows.
     fn end_pass(&self, is_ok: bool) -> Next;
 }
 
-/// The plainest of drivers: one pass, in a transaction that somebody else commits.
+/// The simplest driver: one pass, in a transaction that the caller commits.
 #[derive(Debug)]
 pub struct Direct<'t, 'db, P: Protocol>(&'t Transaction<'db, P>);
 
 impl<'t, 'db, P: Protocol> Direct<'t, 'db, P> {
-    /// For this transaction.
+    /// Returns a driver for this transaction.
     pub fn new(transaction: &'t Transaction<'db, P>) -> Self {
         Direct(transaction)
     }

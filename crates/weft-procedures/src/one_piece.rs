@@ -7,15 +7,15 @@ use weft::commit::{ChopsProcedures, Executor, Protocol};
 use weft::plan::StepColumns;
 use weft::step::{Instance, Iteration};
 
-/// Executes a procedure in a transaction that somebody else commits, and says which step it is at.
+/// Executes a procedure in a transaction that the caller commits, and tells the executor which step is running.
 pub struct OnePiece<'t, 'db, P: Protocol> {
     transaction: &'t Transaction<'db, P>,
     columns: Option<&'t [StepColumns]>,
 }
 
 impl<'t, 'db, P: Protocol> OnePiece<'t, 'db, P> {
-    /// For a transaction that has just begun. `columns` are those of the steps, if it is to be committed
-    /// [by columns](Transaction::finish).
+    /// Returns a driver for a transaction that has just begun. `columns` are those of the steps, if the
+    /// transaction is to be committed [by columns](Transaction::finish).
     pub fn new(transaction: &'t Transaction<'db, P>, columns: Option<&'t [StepColumns]>) -> Self {
         OnePiece { transaction, columns }
     }

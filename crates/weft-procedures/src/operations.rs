@@ -1,5 +1,5 @@
-//! The operations of a transaction, as steps of a procedure. Each has the name and the arguments of the
-//! method of [`Transaction`](weft::Transaction), behind the slot for what it returns.
+//! The operations of a transaction, as steps of a procedure. Each has the name and the arguments of the method
+//! of [`Transaction`](weft::Transaction), preceded by the slot for its result.
 
 use std::marker::PhantomData;
 use std::ops::RangeBounds;
@@ -22,7 +22,7 @@ use weft::step::Instance;
 use weft::store::table::Table;
 use weft::{Scan, Transaction};
 
-/// An instance of a step that the walk has come to.
+/// An instance of a step that the walk has reached.
 #[doc(hidden)]
 pub struct At<'w, 'tx, P: Protocol, D: Driver<P>> {
     pub(super) walk: &'w Walk<'tx, P, D>,
@@ -30,8 +30,8 @@ pub struct At<'w, 'tx, P: Protocol, D: Driver<P>> {
 }
 
 impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
-    /// An operation that is done at once. What depends on it does not run again if it returns what `is_same`
-    /// as before.
+    /// Runs an operation that is complete when it returns, or returns its kept result. If `is_same` says that
+    /// it returns the same as before, what depends on it does not run again.
     #[inline(always)]
     fn operate<T: Record, R: Clone>(
         self,
@@ -52,7 +52,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
             Decision::Keep(result) => Ok(result),
             Decision::Run(before) => {
                 let result = operation(walk.driver.transaction());
-                // Errors are not kept, so nobody knows whether there was the same.
+                // Errors are not kept, so an error cannot be compared with an earlier one.
                 let is_same = match (&before, &result) {
                     (Some(before), Ok(result)) => is_same(before, result),
                     _ => false,
@@ -70,7 +70,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
         }
     }
 
-    /// One on the row with a primary key.
+    /// Runs an operation on the row with a primary key.
     #[inline(always)]
     fn point<T: Record, R: Clone>(
         self,
@@ -136,8 +136,8 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
         self.operate(slot, table, None, place, is_same_row, |tx| tx.get_by(table, index, key))
     }
 
-    /// The last of the rows that a secondary index has under a prefix: a read that a view of the database
-    /// may have beside those of a transaction.
+    /// Returns the last of the rows that a secondary index has under a prefix. Views of the database have this
+    /// read besides the reads of a transaction.
     pub fn last_by<T: Record, K: Key>(
         self,
         slot: &Slot<Option<&'tx T>>,
@@ -184,7 +184,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
         key: &T::Key,
         change: impl FnOnce(&mut T) -> R,
     ) -> Result<Option<R>, Error> {
-        // What a closure returns may be of any type.
+        // The result of a closure may have any type, so it cannot be compared: it counts as changed.
         let At { walk, instance } = self;
         self.point(
             slot,
@@ -338,7 +338,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
     }
 }
 
-/// The operations on a column that take one integer.
+/// Operations on a column that take one integer.
 macro_rules! integer_operations {
     ($($method:ident $operation:ident),*) => {
         impl<P: Protocol, D: Driver<P>> At<'_, '_, P, D> {
@@ -361,7 +361,7 @@ macro_rules! integer_operations {
 integer_operations!(add Add, mul Mul, max Max, min Min);
 
 impl<P: Protocol, D: Driver<P>> Walk<'_, P, D> {
-    /// The columns that an instance adds to.
+    /// Returns the columns that an instance adds to.
     fn sums_of(&self, instance: Instance) -> ColumnSet {
         let step = &self.shape().steps[instance.step];
         step.table.columns_named(step.adds)
@@ -379,7 +379,8 @@ impl<P: Protocol, D: Driver<P>> Walk<'_, P, D> {
     }
 }
 
-/// Whether a look-up has found what it found before: versions of rows do not change.
+/// Whether a look-up has found the same as before. Rows are immutable, so the same address means the same
+/// contents.
 fn is_same_row<T>(before: &Option<&T>, now: &Option<&T>) -> bool {
     match (before, now) {
         (Some(before), Some(now)) => ptr::eq(*before, *now),
@@ -387,15 +388,15 @@ fn is_same_row<T>(before: &Option<&T>, now: &Option<&T>) -> bool {
     }
 }
 
-/// What a scan has read so far.
+/// The rows that a scan has read so far.
 #[doc(hidden)]
 pub struct Scanned<'tx, T> {
     rows: Vec<&'tx T>,
-    /// Whether there is no more.
+    /// Whether the scan has reached its end.
     is_over: bool,
 }
 
-/// The rows of a scan that is a step: read as it goes, or those that it has read before.
+/// The rows of a scan that is a step. They are read on demand, or are the kept ones of an earlier pass.
 #[must_use = "a scan reads nothing until it is iterated"]
 pub struct Rows<'w, 'tx, T: Record, P: Protocol, D: Driver<P>> {
     walk: &'w Walk<'tx, P, D>,
@@ -406,7 +407,7 @@ pub struct Rows<'w, 'tx, T: Record, P: Protocol, D: Driver<P>> {
     open: Option<OpenScan<'tx, P, D>>,
 }
 
-/// That a scan may read on, which its driver is told.
+/// A guard: as long as it lives, the scan may read on. The driver is told of its beginning and end.
 struct OpenScan<'tx, P: Protocol, D: Driver<P>>(&'tx D, PhantomData<fn() -> P>);
 
 impl<'tx, P: Protocol, D: Driver<P>> OpenScan<'tx, P, D> {
@@ -426,10 +427,10 @@ impl<P: Protocol, D: Driver<P>> Drop for OpenScan<'_, P, D> {
 enum State<'tx, T: Record, P: Protocol> {
     Running {
         scan: Scan<'tx, 'tx, T, P>,
-        /// What it has read in the pass before, as long as it reads the same.
+        /// What the scan read in the pass before, as long as it reads the same.
         before: Option<Scanned<'tx, T>>,
     },
-    /// So many of the rows have been handed out.
+    /// The scan keeps its rows. This many of them have been returned.
     Kept(usize),
     Refused(Option<Error>),
 }
@@ -463,7 +464,7 @@ impl<'tx, T: Record, P: Protocol, D: Driver<P>> Iterator for Rows<'_, 'tx, T, P,
 }
 
 impl<'tx, T: Record, P: Protocol, D: Driver<P>> Rows<'_, 'tx, T, P, D> {
-    /// The next row, where there is more than one pass, or none.
+    /// Returns the next row, if a driver may walk several passes.
     #[inline(never)]
     fn next_in_passes(&mut self) -> Option<Result<&'tx T, Error>> {
         match &mut self.state {
@@ -487,6 +488,8 @@ impl<'tx, T: Record, P: Protocol, D: Driver<P>> Rows<'_, 'tx, T, P, D> {
                         self.open = None;
                     }
                 }
+                // Compare with the pass before: at the first difference, what depends on the scan has to run
+                // again.
                 if let Some(known) = before {
                     let is_same = match &next {
                         Some(Ok(row)) => {

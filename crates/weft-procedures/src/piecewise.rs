@@ -1,16 +1,16 @@
-//! Procedures in pieces: the driver that commits them piece by piece (DBX-TC, §3), under protocols that can.
+//! The driver of procedures in pieces: it commits them piece by piece (DBX-TC, §3), under protocols that can.
 //!
-//! A piece ends where an operation of the next one is about to run. If it cannot be committed, the pass ends,
-//! what the piece did is undone, and the next pass runs from the piece's first step on: what earlier pieces
-//! have returned is kept, and nothing is left to undo of them.
+//! A piece ends where an operation of the next piece is about to run. If the piece cannot be committed, the
+//! pass ends, what the piece did is undone, and the next pass runs from the piece's first step on. The results
+//! of earlier pieces are kept, and those pieces are never undone.
 //!
 //! ```text
 //!   pass 1   get 0 | update 1   update 2 | insert 3         step 3 comes, and the second piece fails
 //!   pass 2   (0)   | update 1'  update 2'| insert 3         end
 //! ```
 //!
-//! The first piece is different: as long as nothing has been committed, the transaction gives way as any other,
-//! within the bounds of its options. Later ones are done again until they get through.
+//! The first piece is different: as long as nothing has been committed, a conflict is retried like that of any
+//! transaction, within the bounds of the options. Later pieces are retried until they succeed.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -33,42 +33,42 @@ use weft::{Error, Failure};
 pub struct Piecewise<'t, 'db, P: Protocol> {
     transaction: &'t Transaction<'db, P>,
     pieces: &'t Pieces,
-    /// Whether they are committed one by one, or all at the end.
+    /// Whether the pieces are committed one by one, or all at the end.
     in_pieces: bool,
-    /// The columns of the steps, if they are committed by columns.
+    /// The columns of the steps, if pieces are committed by columns.
     columns: Option<&'t [StepColumns]>,
     /// The first step of the last piece.
     last: usize,
-    /// The first step behind those that have been committed.
+    /// The first step after those that have been committed.
     first: Cell<usize>,
-    /// The piece that was come to last.
+    /// The piece of the step that was reached last.
     piece: Cell<usize>,
     /// Whether anything has run since the last commit.
     is_begun: Cell<bool>,
     /// Whether a piece has been committed.
     has_committed: Cell<bool>,
-    /// Scans that may read on.
+    /// The number of scans that may read on.
     open_scans: Cell<usize>,
-    /// How often the present piece was done again.
+    /// How often the present piece was retried.
     redone: Cell<u32>,
-    /// Whether the region of the present piece was rolled back. Only on the simulated machine, where the pass
-    /// has ended then.
+    /// Whether the region of the present piece was rolled back, which has ended the pass. Only on the simulated
+    /// machine.
     is_undone: Cell<bool>,
-    /// Whether its place among others is recorded, and whether that is the one for good: that of the piece that
-    /// conflicts, or of one behind it if that writes nothing.
+    /// Whether the procedure's place in the serial order is recorded, and (`is_decided`) whether it is final:
+    /// the place of the conflicting piece, or of a later one if the conflicting piece writes nothing.
     is_recorded: Cell<bool>,
     is_decided: Cell<bool>,
-    /// The step that was entered last.
+    /// The step that was entered last, for [`Failure::Halfway`].
     step: Cell<usize>,
-    /// The greatest epoch that its commits rely on.
+    /// The greatest epoch that the commits rely on.
     epoch: Cell<u64>,
-    /// The turnstile, if a piece starves.
+    /// The closed turnstile, if a piece starves.
     closed: RefCell<Option<Closed<'db>>>,
     ended: Cell<Option<Result<CommitToken, Abort>>>,
 }
 
 impl<'t, 'db, P: Protocol> Piecewise<'t, 'db, P> {
-    /// For a transaction that has just begun.
+    /// Returns a driver for a transaction that has just begun.
     pub fn new(transaction: &'t Transaction<'db, P>, pieces: &'t Pieces) -> Self {
         let columns = transaction.columns(pieces.columns());
         let chopping = transaction.worker(INSIDE).executor().chopping();
@@ -94,12 +94,13 @@ impl<'t, 'db, P: Protocol> Piecewise<'t, 'db, P> {
         }
     }
 
-    /// How it has ended: with a commit; with a conflict in its first piece; or with an error that is none.
+    /// Returns how the execution has ended: with a commit, with a conflict in the first piece, or with `None`
+    /// if the procedure returned an error of its own.
     pub fn ended(&self) -> Option<Result<CommitToken, Abort>> {
         self.ended.take()
     }
 
-    /// What there is to say of an error that is no conflict, if a piece has been committed before.
+    /// Returns the failure that replaces the procedure's own error if a piece was committed before.
     pub fn halfway(&self) -> Option<Failure> {
         self.has_committed
             .get()
@@ -112,6 +113,7 @@ impl<'t, 'db, P: Protocol> Piecewise<'t, 'db, P> {
         if let Some(abort) = transaction.doomed() {
             return Err(abort);
         }
+        // If the versions are not current any more, the commit is tried again by columns.
         let epoch = transaction.commit_by_columns(INSIDE, self.columns, || self.try_commit())?;
         let is_over = |piece: usize| self.pieces.start(piece + 1) <= self.end();
         let is_over = self.pieces.conflicting().is_some_and(is_over);
@@ -123,7 +125,8 @@ impl<'t, 'db, P: Protocol> Piecewise<'t, 'db, P> {
         Ok(())
     }
 
-    /// Commits it, if all versions are current. Returns the epoch that has to be durable for it to be so.
+    /// Commits the piece, if all versions are current. Returns the epoch that has to be durable for the commit
+    /// to be durable.
     #[inline]
     fn try_commit(&self) -> Result<u64, Abort> {
         let transaction = self.transaction;
@@ -140,12 +143,12 @@ impl<'t, 'db, P: Protocol> Piecewise<'t, 'db, P> {
         Ok(memory.last_epoch_relied_on())
     }
 
-    /// The first step behind the present piece.
+    /// Returns the first step after the present piece.
     fn end(&self) -> usize {
         self.pieces.start(self.piece.get() + 1)
     }
 
-    /// Undoes what has been done since the last commit, for it to be done again.
+    /// Undoes what has been done since the last commit, so that the piece can be retried.
     #[cold]
     fn undo(&self) {
         let (worker, engine) = (self.transaction.worker(INSIDE), self.transaction.engine(INSIDE));
@@ -158,15 +161,16 @@ impl<'t, 'db, P: Protocol> Piecewise<'t, 'db, P> {
         Counters::count(&worker.memory.counters().pieces_redone);
         let mut closed = self.closed.borrow_mut();
         if redone >= ATTEMPTS_BEFORE_CLOSING && closed.is_none() {
-            // It does not wait for the turnstile: whoever has closed it may wait for this procedure.
+            // It never waits for the turnstile: the transaction that has closed it may be waiting for this
+            // procedure.
             *closed = engine.shared.turnstile.try_close();
         }
         backoff(worker, redone);
     }
 
-    /// Goes back to the beginning of the present piece, which is undone.
+    /// Goes back to the beginning of the present piece, which was undone.
     fn begin_again(&self) {
-        // What it remembers of indexes may be of records that are gone.
+        // What the worker remembers of indexes may refer to records that are gone.
         self.transaction.worker(INSIDE).next_serial();
         self.transaction.record_next_round();
         self.transaction.forget_doom(INSIDE);
@@ -174,7 +178,7 @@ impl<'t, 'db, P: Protocol> Piecewise<'t, 'db, P> {
         self.is_begun.set(false);
     }
 
-    /// The simulated machine has rolled back the piece's region: the pass that follows tries another.
+    /// Follows up on a region that the simulated machine has rolled back: the next pass retries the piece.
     #[cold]
     fn take_up_region(&self) -> Next {
         let worker = self.transaction.worker(INSIDE);
@@ -194,7 +198,7 @@ impl<'t, 'db, P: Protocol> Piecewise<'t, 'db, P> {
         }
     }
 
-    /// Says which step is about to run, if pieces are committed by columns.
+    /// Tells the executor which step is about to run, if pieces are committed by columns.
     #[inline]
     fn note_step(&self, instance: Instance) {
         if self.columns.is_some()
@@ -204,8 +208,8 @@ impl<'t, 'db, P: Protocol> Piecewise<'t, 'db, P> {
         }
     }
 
-    /// Commits the last piece; or says which conflict, if any, is behind the error that the pass has ended with.
-    /// No region is open then.
+    /// Commits the last piece, or returns the conflict, if there is one, from which the error of the pass
+    /// followed. After that no region is open.
     fn conclude(&self, is_ok: bool) -> Result<(), Option<Abort>> {
         let abort = match is_ok {
             true => match self.commit_piece() {
@@ -219,13 +223,13 @@ impl<'t, 'db, P: Protocol> Piecewise<'t, 'db, P> {
     }
 }
 
-/// What ends a pass whose region was rolled back by the simulated machine.
+/// The payload of the panic that ends a pass whose region the simulated machine has rolled back.
 struct RegionUndone;
 
 impl<P: Protocol> Driver<P> for Piecewise<'_, '_, P> {
     const PASSES: Passes = Passes::From;
 
-    /// What has led to a panic may have been a conflict, and earlier pieces cannot be undone.
+    /// Catches panics, because a panic may have followed from a conflict, and earlier pieces cannot be undone.
     fn run_pass<R>(&self, body: impl FnOnce() -> R) -> std::thread::Result<R> {
         let regions = self.transaction.worker(INSIDE).memory.regions();
         match catch_unwind(AssertUnwindSafe(|| regions.unless_undone(body)))? {
@@ -237,7 +241,7 @@ impl<P: Protocol> Driver<P> for Piecewise<'_, '_, P> {
         }
     }
 
-    /// The last piece is done again as a whole.
+    /// Whether a result is needed later. The last piece is always retried as a whole, so its results are not.
     #[inline(always)]
     fn keeps(&self, step: usize) -> bool {
         step < self.last
@@ -251,19 +255,22 @@ impl<P: Protocol> Driver<P> for Piecewise<'_, '_, P> {
     fn enter<T: Record>(&self, accessed: &Accessed<'_, T>) -> Result<(), Error> {
         let step = accessed.instance.step;
         if step < self.first.get() {
-            // With the same results it goes another way than before, which no procedure may.
+            // With the same results it takes another path than before, which a procedure must not do.
             return Err(Failure::Halfway { procedure: self.pieces.procedure(), step }.into());
         }
+        // The step belongs to a later piece: commit the present one, unless nothing has run in it or a scan is
+        // still open.
         if self.in_pieces && step >= self.end() {
             if self.is_begun.get() && self.open_scans.get() == 0 {
                 self.commit_piece().map_err(|abort| self.transaction.doom_by(abort))?;
                 self.first.set(self.end());
                 self.has_committed.set(true);
-                // There is no way back.
+                // A committed piece cannot be undone, so the deadline does not apply any more.
                 self.transaction.forget_deadline();
             }
             self.piece.set(self.pieces.of_step(step));
         }
+        // The first operation of a piece.
         if !self.is_begun.replace(true) && self.in_pieces {
             let worker = self.transaction.worker(INSIDE);
             if let Some(chopping) = worker.executor().chopping() {
@@ -329,10 +336,12 @@ impl<P: Protocol> Driver<P> for Piecewise<'_, '_, P> {
             Err(Some(abort)) => abort,
             Err(None) => return Next::Return,
         };
+        // A conflict in the first piece: the transaction is retried as a whole.
         if !self.has_committed.get() {
             self.ended.set(Some(Err(abort)));
             return Next::Return;
         }
+        // A conflict in a later piece: only the piece is retried.
         self.undo();
         Next::Pass(Selection::From(self.first.get()))
     }

@@ -1,4 +1,5 @@
-//! Where in a table an operation looks, in a form in which any two places of the table can be compared.
+//! Places: where in a table an operation looks, in a form that allows any two places of the table to be
+//! compared.
 
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
@@ -8,7 +9,7 @@ use weft::index::LongKey;
 use weft::store::ranges::Bounds;
 use weft::store::table::{Form, form_of};
 
-/// What an operation is about: keys or a range of keys of its table.
+/// The keys, or the range of keys, of a table that an operation is about.
 #[derive(Clone, PartialEq)]
 pub struct Place(Kind);
 
@@ -17,15 +18,15 @@ enum Kind {
     Nowhere,
     Key(Encoded),
     Keys(Box<[Encoded]>),
-    /// Of the primary index, or else of the secondary one in that position.
+    /// A range of the primary index, or of the secondary index at that position.
     Range(Option<usize>, Box<Bounds<Encoded>>),
 }
 
-/// A key, in one of two forms, which is that of all keys of its type. Mostly the small one: places are made
-/// for every operation.
+/// A key, in one of two forms. All keys of a type have the same form. Mostly it is the small one: a place is
+/// made for every operation.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Encoded {
-    /// The more significant word comes first.
+    /// The more significant word first.
     Words([u64; 2]),
     Long(Box<LongKey>),
 }
@@ -65,10 +66,10 @@ impl Encoded {
 }
 
 impl Place {
-    /// What is said where nobody asks.
+    /// The place that is given where places are not needed.
     pub const NOWHERE: Place = Place(Kind::Nowhere);
 
-    /// The row with a primary key.
+    /// Returns the place of the row with a primary key.
     #[inline]
     pub fn key(key: &impl Key) -> Place {
         Place(Kind::Key(Encoded::new(key)))
@@ -86,7 +87,7 @@ impl Place {
         Place(Kind::Range(index, Box::new(Encoded::prefix::<K>(prefix))))
     }
 
-    /// Whether a row that is written here may be seen at the other place, of the same table.
+    /// Whether a row that is written here may be visible at the other place, which is of the same table.
     pub fn may_meet(&self, other: &Place) -> bool {
         match (&self.0, &other.0) {
             (Kind::Key(key), _) => other.may_have(key),
@@ -101,7 +102,7 @@ impl Place {
             Kind::Key(own) => own == key,
             Kind::Keys(own) => own.contains(key),
             Kind::Range(None, bounds) => bounds.contains(key),
-            // A row comes into an index, and leaves it, by its other columns.
+            // A row's position in a secondary index depends on its other columns.
             Kind::Range(Some(_), _) => true,
             Kind::Nowhere => false,
         }

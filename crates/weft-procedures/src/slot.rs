@@ -1,4 +1,4 @@
-//! What the instances of a step have returned: kept until the procedure's end.
+//! The results that the instances of a step have returned, kept until the procedure ends.
 
 use std::cell::{RefCell, RefMut};
 
@@ -7,24 +7,24 @@ use smallvec::SmallVec;
 use crate::place::Place;
 use weft::step::Iteration;
 
-/// What a step has returned, in each of its instances. One per step, in the frame of
+/// The results of a step, one for each of its instances. There is one slot per step, in the frame of
 /// [`Procedure::execute`](crate::Procedure::execute), where the compiler infers its type.
 #[derive(Debug)]
 pub struct Slot<R>(RefCell<Entries<R>>);
 
-/// One, of most steps; or one for each iteration of a loop.
+/// Most steps have one entry; a step in a loop has one for each iteration.
 type Entries<R> = SmallVec<[Entry<R>; 1]>;
 
-/// Room for so many iterations is made at once.
+/// The number of iterations for which room is allocated at once.
 const ITERATIONS: usize = 16;
 
-/// Of one instance.
+/// The result of one instance.
 #[derive(Debug)]
 pub(super) struct Entry<R> {
     pub(super) iteration: Iteration,
     pub(super) place: Place,
     pub(super) result: R,
-    /// The pass that came by last.
+    /// The last pass that reached the instance.
     pub(super) pass: u32,
 }
 
@@ -35,10 +35,10 @@ impl<R> Default for Slot<R> {
 }
 
 impl<R> Slot<R> {
-    /// The entry of an iteration. They are in order, since loops run in order.
+    /// Returns the entry of an iteration. The entries are sorted, because loops run in order.
     pub(super) fn find(&self, iteration: Iteration) -> Option<RefMut<'_, Entry<R>>> {
         RefMut::filter_map(self.0.borrow_mut(), |entries| {
-            // Mostly it is the last: that of the first pass just made it.
+            // Mostly it is the last entry, which the first pass has just made.
             if entries.last().is_some_and(|last| last.iteration == iteration) {
                 return entries.last_mut();
             }
@@ -48,7 +48,7 @@ impl<R> Slot<R> {
         .ok()
     }
 
-    /// Puts an entry in place of the one before.
+    /// Puts an entry in, and replaces the earlier entry of the same iteration.
     pub(super) fn put(&self, entry: Entry<R>) {
         let mut entries = self.0.borrow_mut();
         if entries.last().is_none_or(|last| last.iteration < entry.iteration) {
@@ -64,19 +64,19 @@ impl<R> Slot<R> {
         }
     }
 
-    /// Takes out the entry of an iteration.
+    /// Removes and returns the entry of an iteration.
     pub(super) fn remove(&self, iteration: Iteration) -> Option<Entry<R>> {
         let mut entries = self.0.borrow_mut();
         let found = entries.binary_search_by_key(&iteration, |entry| entry.iteration);
         found.ok().map(|position| entries.remove(position))
     }
 
-    /// Calls `each` with all iterations, and their places.
+    /// Calls `each` with all iterations and their places.
     pub(super) fn for_each(&self, mut each: impl FnMut(Iteration, &Place)) {
         self.0.borrow().iter().for_each(|entry| each(entry.iteration, &entry.place));
     }
 
-    /// Takes out what another pass than this has left, and says of which iterations it was.
+    /// Removes the entries that this pass has not reached, and calls `swept` with their iterations.
     pub(super) fn sweep(&self, pass: u32, mut swept: impl FnMut(Iteration)) {
         self.0.borrow_mut().retain(|entry| {
             let stays = entry.pass == pass;

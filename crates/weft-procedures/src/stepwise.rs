@@ -1,5 +1,5 @@
-//! Procedures that are repaired: the driver that has those of their operations run again which a stale read
-//! reaches (HTCC, §4.2 and §4.3), under protocols that can undo operations singly.
+//! The driver of procedures that are repaired: it runs again only those operations that a stale read reaches
+//! (HTCC, §4.2 and §4.3). It is for protocols that can undo single operations.
 
 use std::cell::Cell;
 
@@ -13,14 +13,14 @@ use weft::schema::Record;
 use weft::step::Instance;
 use weft::store::worker::Counters;
 
-/// Executes a procedure in a transaction, which is committed in the end.
+/// Executes a procedure in a transaction, and commits the transaction at the end.
 pub struct Stepwise<'t, 'db, P: Protocol> {
     transaction: &'t Transaction<'db, P>,
     ended: Cell<Option<Result<CommitToken, Abort>>>,
 }
 
 impl<'t, 'db, P: Protocol> Stepwise<'t, 'db, P> {
-    /// For a transaction that has just begun.
+    /// Returns a driver for a transaction that has just begun.
     pub fn new(transaction: &'t Transaction<'db, P>) -> Self {
         if let Some(repairing) = transaction.worker(INSIDE).executor().repairing() {
             repairing.begin_steps();
@@ -28,7 +28,8 @@ impl<'t, 'db, P: Protocol> Stepwise<'t, 'db, P> {
         Stepwise { transaction, ended: Cell::new(None) }
     }
 
-    /// How it has ended: with a commit; with a conflict; or with an error of the procedure's own.
+    /// Returns how the execution has ended: with a commit, with a conflict, or with `None` if the procedure
+    /// returned an error of its own.
     pub fn ended(&self) -> Option<Result<CommitToken, Abort>> {
         self.ended.take()
     }
@@ -85,6 +86,7 @@ impl<P: Protocol> Driver<P> for Stepwise<'_, '_, P> {
 
     fn end_pass(&self, is_ok: bool) -> Next {
         let transaction = self.transaction;
+        // Validation phase: commit, or find the conflict from which the pass's error followed.
         let committed = if is_ok {
             transaction.commit_here(INSIDE)
         } else {
@@ -94,10 +96,12 @@ impl<P: Protocol> Driver<P> for Stepwise<'_, '_, P> {
             }
         };
         let worker = transaction.worker(INSIDE);
+        // Committed, or repaired too often.
         if committed.is_ok() || !transaction.may_have_another_round() {
             self.ended.set(Some(committed));
             return Next::Return;
         }
+        // Repair (Figure 9): the next pass runs the stale instances, and those that depend on them.
         self.next_round();
         Counters::count(&worker.memory.counters().repairs);
         let stale = worker.executor().repairing().map(|repairing| repairing.stale_steps());
@@ -105,8 +109,8 @@ impl<P: Protocol> Driver<P> for Stepwise<'_, '_, P> {
     }
 }
 
-/// An operation runs again. If it is about the key that it was about, its record is known (fast
-/// restoration, §4.1).
+/// Prepares an operation that runs again. If its key is the same as before, its record is known (*fast
+/// restoration*, §4.1). Otherwise the record is looked up (*slow restoration*).
 #[cold]
 fn expect_again<P: Protocol, T: Record>(
     transaction: &Transaction<'_, P>,
@@ -115,7 +119,7 @@ fn expect_again<P: Protocol, T: Record>(
 ) {
     let worker = transaction.worker(INSIDE);
     let counters = worker.memory.counters();
-    // SAFETY: a look-up in it is all that follows.
+    // SAFETY: it is only used for a look-up.
     let table = unsafe { accessed.table.inner() };
     if again == Again::SamePlace
         && let Some(key) = accessed.key

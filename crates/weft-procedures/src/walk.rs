@@ -1,4 +1,5 @@
-//! The walk over a procedure's body, pass by pass: which instances run, and which keep what they had.
+//! The walk over a procedure's body, pass by pass: it decides which instances run, and which keep their
+//! results.
 
 use std::cell::{Cell, RefCell};
 use std::panic::resume_unwind;
@@ -14,37 +15,36 @@ use weft::step::{Instance, Iteration, LOOPS_MAX};
 use weft::store::table::Table;
 use weft::{Conflict, ConflictReason, Error};
 
-/// A procedure that is being executed. `#[procedure]` writes what calls it.
+/// A procedure that is being executed. The code that `#[procedure]` generates calls it.
 #[doc(hidden)]
 pub struct Walk<'tx, P: Protocol, D: Driver<P>> {
     pub(super) driver: &'tx D,
     shape: &'static Shape,
-    /// Counted from 1.
+    /// The number of the pass, counted from 1.
     pass: Cell<u32>,
     selection: RefCell<Selection>,
-    /// Where the walk is in the loops around it.
+    /// The present iteration of each enclosing loop.
     iteration: Cell<Iteration>,
-    /// What has returned something else than before, since the last pass that went through: of each step, which
-    /// iterations.
+    /// The iterations of each step that have returned something else than before, since the last pass that
+    /// completed.
     changed: RefCell<Vec<Vec<Iteration>>>,
-    /// What may have changed rows, in this pass or one before.
+    /// The instances that may have changed rows, in this pass or the one before.
     writes: RefCell<Writes>,
-    /// Scans that have to read on, where the selection would have them keep what they have read.
+    /// Scans that have to read further than before, although the selection would keep their rows.
     longer: RefCell<Vec<Instance>>,
     is_interrupted: Cell<bool>,
     protocol: std::marker::PhantomData<fn() -> P>,
 }
 
-/// The instances that may have changed rows.
+/// The instances that may have changed rows, in the order in which they run.
 #[derive(Default)]
 struct Writes {
-    /// In the order in which they run: those of this pass, and behind them, as the last one left them, those
-    /// that it has not come by yet.
+    /// First those of this pass. Then those that this pass has not reached yet, as the last pass left them.
     all: Vec<Write>,
-    /// How many of them this pass has come by.
+    /// How many of them this pass has reached.
     come_by: usize,
-    /// What has been written otherwise than before since the last pass that went through, or not at all any
-    /// more: the table, and a place. Who looks there has to look again, behind it.
+    /// Writes that have changed or are gone since the last pass that completed: the instance, the table and the
+    /// place. A later instance that looks at such a place has to run again.
     changed: Vec<(Instance, &'static str, Place)>,
 }
 
@@ -56,7 +56,7 @@ struct Write {
 }
 
 impl Writes {
-    /// Comes to an instance: writes before it that this pass has not come by are not made any more.
+    /// Advances to `instance`. Earlier writes that this pass skipped are dropped.
     fn come_to(&mut self, instance: Instance, shape: &Shape) {
         let passed = |write: &Write| shape.precedes(write.instance, instance);
         let behind = &self.all[self.come_by..];
@@ -65,17 +65,17 @@ impl Writes {
         self.changed.extend(gone.map(|Write { instance, table, place }| (instance, table, place)));
     }
 
-    /// Whether the next is this instance's.
+    /// Whether the next write is this instance's.
     fn is_next(&self, instance: Instance) -> bool {
         self.all.get(self.come_by).is_some_and(|write| write.instance == instance)
     }
 }
 
-/// What is to be done about an instance.
+/// The decision whether an instance runs.
 pub(super) enum Decision<R, K> {
-    /// It keeps what it had.
+    /// It keeps its result.
     Keep(K),
-    /// It runs; what it has returned before, if it has.
+    /// It runs. Contains its result of an earlier pass, if there is one.
     Run(Option<R>),
 }
 
@@ -102,20 +102,20 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
         self.writes.borrow_mut().come_by = 0;
     }
 
-    /// Runs a pass. If it ends with a panic that the driver is to be told of, returns that.
+    /// Runs a pass. Returns a panic of the body, if the driver wants to be told of it.
     #[inline(always)]
     pub fn pass<R>(&self, body: impl FnOnce() -> R) -> std::thread::Result<R> {
         self.driver.run_pass(body)
     }
 
-    /// What the last pass has come to.
+    /// Returns the result of the last pass, or continues its panic.
     #[inline(always)]
     pub fn ended<R>(result: std::thread::Result<R>) -> R {
         result.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
-    /// Ends a pass; whether another is to follow. One that returned an error may have ended early, and the
-    /// steps that it has not come by are left alone.
+    /// Ends a pass. Returns whether another one follows. A pass that returned an error may have ended early, so
+    /// the steps that it has not reached stay as they are.
     pub fn end_pass(&self, is_ok: bool) -> bool {
         if self.is_interrupted.replace(false) {
             self.driver.restart_pass();
@@ -137,12 +137,12 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
         }
     }
 
-    /// Whether the first pass has just ended, and it is to be [noted](Walk::note_writes) what it has written.
+    /// Whether the first pass has just ended, so that its writes are to be [noted](Walk::note_writes).
     pub fn is_to_note_writes(&self) -> bool {
         matches!(D::PASSES, Passes::Any) && self.pass.get() == 1
     }
 
-    /// Notes what a step has written in the first pass. (To be followed by [`Walk::order_writes`].)
+    /// Notes what a step has written in the first pass. [`Walk::order_writes`] has to follow.
     pub fn note_writes<R>(&self, step: usize, slot: &Slot<R>) {
         let described = &self.shape.steps[step];
         if described.access.writes() {
@@ -154,7 +154,7 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
         }
     }
 
-    /// Puts the writes that were noted in the order in which they were made.
+    /// Sorts the writes that were noted into the order in which they were made.
     pub fn order_writes(&self) {
         let precedes =
             |one: &Write, other: &Write| self.shape.precedes(one.instance, other.instance);
@@ -162,9 +162,9 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
         all.sort_by(|one, other| precedes(other, one).cmp(&precedes(one, other)));
     }
 
-    /// Forgets the instances of a step that a pass that went through has not come by.
+    /// Forgets the instances of a step that a completed pass has not reached.
     pub fn sweep<R>(&self, step: usize, slot: &Slot<R>) {
-        // Behind the step that a pass begins with nothing is kept.
+        // A driver that walks `Passes::From` keeps nothing after the step with which a pass begins.
         if !matches!(D::PASSES, Passes::Any) || self.is_interrupted.get() {
             return;
         }
@@ -173,7 +173,7 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
         });
     }
 
-    /// Comes to a loop.
+    /// Enters a loop.
     #[inline]
     pub fn enter_loop(&self, number: usize) {
         if matches!(D::PASSES, Passes::One) {
@@ -185,7 +185,7 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
         self.iteration.set(iteration);
     }
 
-    /// Begins an iteration of a loop.
+    /// Begins the next iteration of a loop.
     #[inline]
     pub fn iterate(&self, number: usize) {
         if matches!(D::PASSES, Passes::One) {
@@ -197,7 +197,7 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
         self.iteration.set(iteration);
     }
 
-    /// The operation of a step.
+    /// Returns the operation of a step.
     #[inline]
     pub fn at(&self, step: usize) -> At<'_, 'tx, P, D> {
         if matches!(D::PASSES, Passes::One) {
@@ -208,7 +208,7 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
         At { walk: self, instance: Instance { step, iteration: self.iteration.get().outer(depth) } }
     }
 
-    /// A hint, for the first pass alone: afterwards the rows are near.
+    /// Prefetches rows, in the first pass only: in later ones the rows are in the cache.
     pub fn prefetch<T: Record>(
         &self,
         table: &Table<T>,
@@ -220,7 +220,7 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
         }
     }
 
-    /// See [`Walk::prefetch`].
+    /// As [`Walk::prefetch`], for rows that are to be updated.
     pub fn prefetch_for_update<T: Record>(
         &self,
         table: &Table<T>,
@@ -236,7 +236,7 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
         self.shape
     }
 
-    /// Decides whether an instance runs.
+    /// Decides whether an instance runs, and tells the driver.
     #[inline]
     pub(super) fn decide<T: Record, R, K>(
         &self,
@@ -255,7 +255,7 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
         Ok(Decision::Run(None))
     }
 
-    /// In a pass that is not the first.
+    /// As [`Walk::decide`], in a pass that is not the first.
     #[inline(never)]
     fn decide_again<T: Record, R, K>(
         &self,
@@ -285,11 +285,11 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
         if let Some(mut entry) = slot.find(instance.iteration) {
             let is_same = entry.place == *place;
             if self.keeps::<T>(instance, &entry.place) {
-                // The dependencies are to be a superset of what there is.
+                // The shape's dependencies must be a superset of the real ones.
                 debug_assert!(
                     is_same,
-                    "{}, step {instance}: another key, by nothing that its shape says: {:?} and \
-                     {place:?}",
+                    "{}, step {instance}: its key changed, but its shape has no dependency for that: {:?} \
+                     and {place:?}",
                     self.shape.name, entry.place
                 );
                 if is_same {
@@ -312,7 +312,7 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
         Ok(Decision::Run(before))
     }
 
-    /// An instance has returned something else than before: what depends on it runs, too.
+    /// Notes that an instance has returned something else than before, so what depends on it runs, too.
     #[inline]
     pub(super) fn note_change(&self, instance: Instance) {
         if matches!(D::PASSES, Passes::Any) && self.pass.get() > 1 {
@@ -322,7 +322,7 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
         }
     }
 
-    /// Whether an instance that has run before keeps what it had.
+    /// Whether an instance that has run before keeps its result.
     fn keeps<T: Record>(&self, instance: Instance, place: &Place) -> bool {
         if self.longer.borrow().contains(&instance) {
             return false;
@@ -349,8 +349,8 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
         self.shape.steps[instance.step].dependencies().any(reaches)
     }
 
-    /// Whether an instance may have seen rows that this transaction wrote before it, and now writes
-    /// otherwise, or not at all.
+    /// Whether an instance may see rows that an earlier instance of this transaction wrote before, and has now
+    /// written differently, or not at all.
     fn sees_a_change<T: Record>(&self, instance: Instance, place: &Place) -> bool {
         self.writes.borrow().changed.iter().any(|(source, table, written)| {
             *table == T::TABLE && self.shape.precedes(*source, instance) && written.may_meet(place)
@@ -377,13 +377,13 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
         writes.changed.push((instance, table, place.clone()));
     }
 
-    /// Where an operation looks, if anybody asks.
+    /// Returns the place that an operation looks at, if places are needed.
     #[inline]
     pub(super) fn place(&self, place: impl FnOnce() -> Place) -> Place {
         if matches!(D::PASSES, Passes::Any) { place() } else { Place::NOWHERE }
     }
 
-    /// Whether what an instance has returned is to be kept.
+    /// Whether the result of an instance is to be kept.
     #[inline]
     pub(super) fn is_kept(&self, instance: Instance) -> bool {
         match D::PASSES {
@@ -393,13 +393,14 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
         }
     }
 
-    /// Notes what an instance has returned.
+    /// Keeps the result of an instance.
     pub(super) fn put<R>(&self, instance: Instance, slot: &Slot<R>, place: Place, result: R) {
         let pass = self.pass.get();
         slot.put(Entry { iteration: instance.iteration, place, result, pass });
     }
 
-    /// Has the pass walked again, with an instance run that was to be kept: an error that ends it.
+    /// Returns an error that ends the pass. The pass is then walked again, and the instance, which was to be
+    /// kept, runs.
     pub(super) fn read_on<T: Record>(&self, instance: Instance) -> Error {
         self.longer.borrow_mut().push(instance);
         self.is_interrupted.set(true);

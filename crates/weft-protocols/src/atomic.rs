@@ -1,23 +1,21 @@
-//! **atomic**: single operations on single rows, each made atomic by one atomic instruction; the
-//! upper bound for schemes that lock.
+//! **atomic**: single operations on single rows, each made atomic by one atomic instruction; the upper bound
+//! for schemes that lock.
 //!
-//! N. Narula, C. Cutler, E. Kohler, R. Morris: *Phase Reconciliation for Contended In-Memory
-//! Transactions*, OSDI 2014, §8.1 and §8.2: the system *Atomic*, which the INCR1 experiment
-//! compares Doppel, OCC and 2PL with.
+//! N. Narula, C. Cutler, E. Kohler, R. Morris: *Phase Reconciliation for Contended In-Memory Transactions*,
+//! OSDI 2014, §8.1 and §8.2: the system *Atomic*, which the INCR1 experiment compares with Doppel, OCC and 2PL.
 //!
-//! The idea. If a transaction is one read or one read-modify-write of one row, the processor can
-//! do it alone: a read is a load of the pointer to the row, a change is a compare-and-swap of it.
-//! No record is ever locked, nothing is validated, no version is counted. What remains is the
-//! price of moving a contended cache line from core to core, which whoever locks pays as well. So
-//! no protocol that keeps a row in one place can be faster on a workload of such transactions; and
-//! it is worth nothing for any other.
+//! The idea. If a transaction is one read or one read-modify-write of one row, the processor can make it atomic
+//! on its own: a read is a load of the pointer to the row, and a change is a compare-and-swap of that pointer.
+//! The protocol locks no record, validates nothing and counts no versions. What remains is the price of moving
+//! a contended cache line from core to core, which a locking scheme pays as well. So on such transactions no
+//! protocol that keeps a row in one place can be faster. For other transactions the protocol cannot be used.
 //!
-//! That other is refused: under a protocol with [`Protocol::SINGLE_KEY`] a transaction is one
-//! `get`, `insert`, `update`, `upsert` or `delete`. A second operation, a scan, or a table with
-//! secondary indexes is [`Failure::SingleKey`](weft::Failure::SingleKey).
+//! They are refused: under a protocol with [`Protocol::SINGLE_KEY`] a transaction is one `get`, `insert`,
+//! `update`, `upsert` or `delete`. A second operation, a scan, or a table with secondary indexes fails with
+//! [`Failure::SingleKey`](weft::Failure::SingleKey).
 //!
-//! Header of a record: nothing. Everything is in the word that leads to the newest row, so that
-//! one instruction can change it; rows are aligned to 16 bytes, which leaves four bits.
+//! Header of a record: nothing. Everything is in the word that leads to the newest row, so that one instruction
+//! can change it. Rows are aligned to 16 bytes, which leaves four bits for flags.
 //!
 //! ```text
 //!   63                                        4   3     2       1        0
@@ -26,35 +24,35 @@
 //!  +-------------------------------------------+-----+-------+--------+--------+
 //! ```
 //!
-//! - all zero: a placeholder, which has had no row yet.
-//! - *absent*: the row was deleted; its address stays, since it tells the record's key.
-//! - *removed*: the record has left the index, or will in a moment. Final.
-//! - *queued*: a worker has the record on its garbage list. It is on one list at most.
+//! - all zero: a placeholder, which has never had a row.
+//! - *absent*: the row was deleted. Its address stays, because the row gives the record's key.
+//! - *removed*: the record has left the index, or is about to. This is final.
+//! - *queued*: a worker has the record on its garbage list. A record is on at most one list.
 //!
-//! **Serialization point**: of a write, the moment at which it draws its snapshot number, just after
-//! its compare-and-swap at commit; in between, whoever comes upon what it has written waits for the
-//! number. The compare-and-swap succeeds only if the word still is what the operation saw. Such a word means the same version, since a row that was
-//! replaced is not freed, nor its address used again, while the worker is pinned, and a row is
-//! installed once. Of a read, and of a write that comes to nothing (the key is absent, or there
-//! already), the load of the word, or the look-up in the index. Operations on different rows are
-//! ordered in real time because each transaction begins with a sequentially consistent fence (in
-//! pinning; see `epoch/reclaim.rs`), which the exchange of the one before it cannot pass.
+//! **Serialization point**: of a write, the moment at which it draws its snapshot number, just after its
+//! compare-and-swap at commit. In between, a transaction that meets the new row waits for the number. The
+//! compare-and-swap succeeds only if the word is still the one that the operation saw. An equal word means the
+//! same version: while the worker is pinned, a replaced row is not freed and its address is not used again, and
+//! a row is installed only once. Of a read, and of a write that changes nothing (because the key is absent, or
+//! is already there), the serialization point is the load of the word, or the look-up in the index. Operations
+//! on different rows are ordered in real time, because each transaction begins with a sequentially consistent
+//! fence (in pinning; see `sync/reclaim.rs`), which the exchange of an earlier transaction cannot pass.
 //!
-//! (Were the number drawn before the exchange, a snapshot might show one write and miss another,
-//! though somebody has found the second there, and after that not the first.)
+//! (If the number were drawn before the exchange, a snapshot could show one write and miss another, although
+//! some transaction has found the second write there, and afterwards has not found the first.)
 //!
 //! **Departures from the paper**
-//! - The paper's Atomic adds to an integer in place, by an atomic increment that cannot fail. Rows
-//!   here are immutable versions, and an update is any closure: so it writes a new row, and swaps
-//!   pointers. A swap that fails is a conflict, and the transaction is run again.
-//! - The paper's keys are there from the start. Here they come and go: an insert first links a
-//!   placeholder, for it may still be rolled back, and fills it by the same exchange; a deleted
-//!   record is unlinked after a grace period (DBX §5.5), unless it is filled again. Who finds a
-//!   record that is being unlinked looks its key up again until it is gone: but for that, a thread
-//!   waits for another only as long as a number takes.
+//! - The paper's Atomic adds to an integer in place, by an atomic increment that cannot fail. Rows here are
+//!   immutable versions, and an update is any closure. So it writes a new row, and swaps pointers. A swap that
+//!   fails is a conflict, and the transaction is retried.
+//! - The paper's keys exist from the start. Here they come and go. An insert first links a placeholder, because
+//!   it may still be rolled back, and fills it by the same exchange. A deleted record is unlinked after a grace
+//!   period (DBX §5.5), unless it is filled again. A transaction that finds a record in the middle of its
+//!   unlinking looks the key up again until the record is gone. Otherwise a thread waits for another one only
+//!   while that one draws its number.
 //!
-//! **Starvation**: an exchange fails because another one has succeeded, so some transaction always
-//! gets on; that every one does is left to the engine (backoff, and the turnstile).
+//! **Starvation**: an exchange fails only because another one has succeeded, so some transaction always makes
+//! progress. The engine makes sure that every transaction does (backoff, and the turnstile).
 
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
@@ -75,7 +73,7 @@ use weft_htm::word::{Ordering, yield_now};
 #[derive(Debug)]
 pub enum Atomic {}
 
-// SAFETY: an operation is one exchange of a record's row, which hands the one that it has replaced on.
+// SAFETY: an operation is one exchange of a record's row, and it hands on the row that it has replaced.
 unsafe impl Protocol for Atomic {
     const NAME: &'static str = "atomic";
     const TITLE: &'static str = "one atomic instruction on one row: the bound for locking schemes";
@@ -103,7 +101,7 @@ unsafe impl Protocol for Atomic {
                     if unlink() {
                         return Settled::Unlinked;
                     }
-                    // No other thread changes what is removed.
+                    // No other thread changes a record that is marked as removed.
                     record.newest.store(dequeued, STORE);
                     return Settled::Kept;
                 }
@@ -118,18 +116,18 @@ const ABSENT: usize = 1 << 0;
 const REMOVED: usize = 1 << 1;
 const QUEUED: usize = 1 << 2;
 
-/// Acquire: pairs with the release in [`exchange`]: whoever finds a row finds its contents.
+/// Acquire: pairs with the release in [`exchange`], so a thread that finds a row finds its contents.
 const LOAD: Ordering = Ordering::Acquire;
 /// Release: pairs with [`LOAD`].
 const STORE: Ordering = Ordering::Release;
 
-/// A record's word, when whoever has written it has a number.
+/// Returns a record's word, once the transaction that wrote it has drawn its number.
 #[inline(always)]
 fn settled(record: &StoredRecord<()>) -> Newest {
     loop {
         let newest = record.newest.load(LOAD);
         let Some(row) = newest.row() else { return newest };
-        // SAFETY: pinned since before the record was found.
+        // SAFETY: the worker has been pinned since before the record was found.
         let version = unsafe { VersionHeader::of(row) };
         let is_settled = match newest.has(ABSENT) {
             false => version.number() != UNNUMBERED,
@@ -142,14 +140,14 @@ fn settled(record: &StoredRecord<()>) -> Newest {
     }
 }
 
-/// What a record with this word shows.
+/// Returns what a record with this word holds.
 #[inline(always)]
 fn visible(newest: Newest) -> Visible {
     if !newest.has(ABSENT | REMOVED) {
         return newest.row().map_or(Visible::Absent, Visible::Row);
     }
     if newest.has(REMOVED) {
-        // Whoever removes it is about to unlink it.
+        // The thread that removes it is about to unlink it.
         yield_now();
         return Visible::Removed;
     }
@@ -160,11 +158,11 @@ fn address_of(row: Option<NonNull<u8>>) -> *mut u8 {
     row.map_or(ptr::null_mut(), NonNull::as_ptr)
 }
 
-/// The one atomic instruction. `Err` holds what was there instead of `current`.
+/// The one atomic instruction of the protocol. `Err` holds the word that was found instead of `current`.
 #[inline(always)]
 fn exchange(record: &StoredRecord<()>, current: Newest, new: Newest) -> Result<(), Newest> {
-    // Release: pairs with `LOAD`: the new row was written before. Acquire, also on failure: what
-    // is found instead may be looked at.
+    // Release: pairs with `LOAD`, because the new row was written before. Acquire, on failure as well, because
+    // the caller may look at the row that was found.
     record.newest.compare_exchange(current, new, Ordering::AcqRel, LOAD).map(|_| ())
 }
 
@@ -174,22 +172,22 @@ fn stored<'a>(record: RecordPointer<()>) -> &'a StoredRecord<()> {
     unsafe { record.get() }
 }
 
-/// The write of a transaction.
+/// The one write of a transaction.
 struct Write {
     record: RecordPointer<()>,
     table: TableRef,
-    /// The word that it replaces.
+    /// The word that the write replaces.
     expected: Newest,
     /// The row to install; `None` to leave the record without one.
     row: Option<NonNull<u8>>,
-    /// The key that the index leads to the record from, if it is inserted or deleted.
+    /// The key under which the index leads to the record, if the write inserts or deletes.
     key: Option<EncodedKey>,
     /// Whether this transaction has put the record into the index.
     is_created: bool,
 }
 
 impl Write {
-    /// The row that was visible before.
+    /// Returns the row that was visible before.
     fn replaced(&self) -> Option<NonNull<u8>> {
         self.expected.row().filter(|_| !self.expected.has(ABSENT))
     }
@@ -246,7 +244,7 @@ impl Executor for AtomicExecutor {
     fn note_read(&mut self, _table: TableRef, _record: RecordPointer<()>, _version: Newest) {}
 
     fn is_current(&self, _record: RecordPointer<()>, _version: Newest) -> bool {
-        // There is one operation, and it has not written yet.
+        // There is only one operation, and it has not written yet.
         self.write.is_none()
     }
 
@@ -307,7 +305,7 @@ impl Executor for AtomicExecutor {
     }
 
     fn validate(&mut self) -> Result<(), Abort> {
-        // Whatever the one operation saw was so at the moment at which it looked.
+        // What the one operation saw was true at the moment at which it looked.
         Ok(())
     }
 
@@ -327,14 +325,16 @@ impl Executor for AtomicExecutor {
         let Some(write) = &self.write else { return Ok(()) };
         let before = write.expected.row();
         if let Some(row) = write.row {
-            // SAFETY: nobody else has seen the row yet.
+            // SAFETY: no other thread has seen the row yet.
             unsafe { VersionHeader::of(row) }.set_previous(address_of(before));
         }
+        // The exchange, by which other transactions see the write. They wait until it has its number.
         let replaced_word = install(write)?;
         // ==== serialization point ====
         epoch();
         if memory.is_logging() {
-            // No other worker replaces the row before it has its number, so these numbers ascend, too.
+            // No other worker replaces the row before the row has its number. So the log's numbers ascend for
+            // each record as well.
             let order = memory.next_in_log();
             memory.log(std::iter::once((0, order)));
         }
@@ -354,7 +354,7 @@ impl Executor for AtomicExecutor {
             },
             (None, None) => unreachable!("what is removed has a key"),
         };
-        // SAFETY: the exchange has done so, and only one can have.
+        // SAFETY: the exchange has made this change of the record, and no other exchange can have.
         unsafe { memory.conclude(write.table, write.record.block(), outcome) };
         self.write = None;
         Ok(())
@@ -367,19 +367,18 @@ impl Executor for AtomicExecutor {
             discard_placeholder(&write, memory);
         }
         let inline = is_inline(write.table, write.record, row);
-        // SAFETY: the row was not installed, so nobody else has seen it; and this is the only
-        // place that drops it.
+        // SAFETY: the row was not installed, so no other thread has seen it, and this is the only place that
+        // drops it.
         unsafe { memory.drop_row(row, write.table, inline) };
     }
 }
 
-/// Makes a write visible, if the record still is what the write has seen; returns the word that it
-/// replaced.
+/// Makes a write visible, if the record is still as the write has seen it. Returns the word that it replaced.
 #[inline(always)]
 fn install(write: &Write) -> Result<Newest, Abort> {
     let mut current = write.expected;
     loop {
-        // A record on a garbage list stays there.
+        // A record on a garbage list stays on it.
         let new = match write.row {
             Some(row) if current.has(QUEUED) => Newest::of(row).with(QUEUED),
             Some(row) => Newest::of(row),
@@ -389,13 +388,13 @@ fn install(write: &Write) -> Result<Newest, Abort> {
         if found.with(QUEUED) != current.with(QUEUED) {
             return Err(write_conflict(write));
         }
-        // The same version: it was only taken off a garbage list.
+        // The version is the same; the record was only taken off a garbage list.
         current = found;
     }
 }
 
-/// Unlinks a placeholder that this transaction has put into the index, unless another transaction has
-/// put a row into it.
+/// Unlinks a placeholder that this transaction has put into the index, unless another transaction has put a row
+/// into the placeholder.
 fn discard_placeholder(write: &Write, memory: &WorkerMemory) {
     let key = write.key.as_ref().expect("what is inserted has a key");
     if exchange(stored(write.record), Newest::NONE, Newest::NONE.with(REMOVED)).is_ok() {

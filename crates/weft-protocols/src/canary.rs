@@ -1,57 +1,55 @@
 //! **canary**: an optimistic protocol that is wrong on purpose, in one of many selectable ways.
 //!
-//! A suite that is green proves something only if it turns red when a protocol is wrong. This is
-//! the protocol that is wrong: classic optimistic concurrency control with one lock bit per record
-//! written (as the software twin of [`dbx`](weft::commit::dbx)), in which a [`Mutation`] breaks one step. It
-//! is chosen when the database is opened ([`Mutation::chosen_for`]). The conformance suite runs its
-//! own checks on every mutation and fails unless it finds what is broken. With
-//! [`Intact`](Mutation::Intact) nothing is broken, and it must find nothing.
+//! A green conformance suite proves something only if it turns red when a protocol is wrong. This is the
+//! protocol that is wrong: classic optimistic concurrency control with one lock bit per record written (as in
+//! the software twin of [`dbx`](weft::commit::dbx)), in which a [`Mutation`] breaks one step. The mutation is
+//! chosen when the database is opened ([`Mutation::chosen_for`]). The conformance suite runs its own checks on
+//! every mutation, and fails unless it finds what is broken. With [`Intact`](Mutation::Intact) nothing is
+//! broken, and the suite must find nothing.
 //!
-//! It is compiled with the feature `canary` only, and it is in no list of protocols.
+//! It is compiled only with the feature `canary`, and it is in no list of protocols.
 //!
 //! | mutation | what is broken | what follows |
 //! | --- | --- | --- |
-//! | `NoReadValidation` | commits without a look at the read set | write skew, read skew |
+//! | `NoReadValidation` | the commit does not check the read set | write skew, read skew |
 //! | `NoReadOnlyValidation` | transactions that write nothing are not validated | read skew, read-only anomaly |
-//! | `ShortReads` | a read is forgotten at the next one, as by a lock held for one read | read skew, write skew |
+//! | `ShortReads` | a read is forgotten at the next one, as with a lock held for one read | read skew, write skew |
 //! | `AbsenceNotNoted` | a record that was found without a row is not in the read set | phantoms of deleted keys |
-//! | `RefusedWriteNotNoted` | a read for a write that did not come about is forgotten | write skew |
+//! | `RefusedWriteNotNoted` | a read is forgotten if the write that it was for does not take place | write skew |
 //! | `NoNodeValidation` | index nodes are not validated | phantoms |
-//! | `AnyInsertionCountsAsOwn` | after an own insertion the node counts as unchanged, whoever else inserted | phantoms |
-//! | `SplitNotNoted` | after an own insertion split a leaf, its right half is not relied on | phantoms |
-//! | `NoWriteValidation` | a write lock is taken at whatever version there is | lost updates |
+//! | `AnyInsertionCountsAsOwn` | after an own insertion the node counts as unchanged, even if others have inserted | phantoms |
+//! | `SplitNotNoted` | after an own insertion has split a leaf, the right half is not validated | phantoms |
+//! | `NoWriteValidation` | a write lock is taken at any version | lost updates |
 //! | `VersionStays` | an update leaves the version as it was | lost updates, read skew |
 //! | `ValidationBeforeLocks` | the read set is validated before the write set is locked | write skew |
-//! | `LockedCountsAsUnchanged` | validation passes over a record that another commit has locked | write skew |
+//! | `LockedCountsAsUnchanged` | validation ignores the lock of another commit on a record | write skew |
 //! | `UnlockBeforeInstall` | the new version is published before the row | lost updates, stale reads |
 //! | `TornRead` | row and version are read without the second look that pairs them | lost updates, stale reads |
 //! | `OneLockAtATime` | the locks are released after validation, and taken again one by one | half of a commit is seen |
 //! | `StaleSnapshot` | reads are served from a snapshot that lags behind, with the newest version number | stale reads, read skew |
 //! | `DirtyRead` | a write is visible at once, and taken back by a rollback | aborted and intermediate reads |
-//! | `AbortedWriteStays` | the same, and a rollback leaves it | aborted reads |
-//! | `ConclusionsNotValidated` | an error of the caller's passes, whatever it was concluded from | false alarms of the caller's own checks |
+//! | `AbortedWriteStays` | a write is visible at once, and a rollback does not take it back | aborted reads |
+//! | `ConclusionsNotValidated` | an error of the caller's is returned without validating what it followed from | false alarms of the caller's own checks |
 //! | `EntryStays` | the index entry of a row that is deleted or moved stays | an index that disagrees with its table |
-//! | `ForgottenUnlock` | a failed validation leaves one lock behind | everybody waits for ever |
+//! | `ForgottenUnlock` | a failed validation leaves one lock behind | all threads wait for ever |
 //! | `NumberBeforeLocks` | the snapshot number is drawn before the locks are taken | snapshots that show a later transaction without an earlier one |
 //! | `NumberAfterInstallation` | the snapshot number is drawn when the rows can be read already | the same, and snapshots that miss what was seen before |
 //!
-//! Wrong, but safe. None of this may touch freed memory, or what the suite sees would be anything.
-//! Three things see to that. A row belongs to who took it out of the record: every installation is
-//! a swap, and retires what came out, so no row is retired twice in whatever order two of them
-//! run. A record without a row is absent, whatever its version says. And no record ever leaves its
-//! index: deleted records and placeholders of aborted transactions stay, so an index entry that
-//! should not be there leads to a record all the same. (Under *StaleSnapshot* the last older row of
-//! each record is not dropped at the end.)
+//! Wrong, but safe. No mutation may touch freed memory: then the suite's results would mean nothing. Three
+//! rules make sure of that. A row belongs to the thread that took it out of the record: every installation is a
+//! swap, and retires the row that came out, so no row is retired twice, in whatever order two installations
+//! run. A record without a row is absent, whatever its version says. And no record ever leaves its index:
+//! deleted records and placeholders of aborted transactions stay, so even an index entry that should not exist
+//! leads to a record. (Under *StaleSnapshot* the last older row of each record is not dropped at the end.)
 //!
-//! Chains of versions cannot be whole where a row may take the place of another than the one that it
-//! was made to replace. Mutations that do so leave them alone, and
-//! [have no snapshots](Mutation::has_snapshots).
+//! Chains of versions cannot be complete where a row may take the place of another one than it was made to
+//! replace. Mutations that do so leave the chains alone, and [have no snapshots](Mutation::has_snapshots).
 //!
-//! Header of a record: a TID word as under `dbx`; for *StaleSnapshot*, the row before the newest and
-//! the number of the commit that wrote the newest.
+//! Header of a record: a TID word as under `dbx`. For *StaleSnapshot* also the row before the newest, and the
+//! number of the commit that wrote the newest.
 //!
-//! **The serialization point** of the intact protocol is the moment at which all write locks are
-//! held (`fence_before_validation`).
+//! **The serialization point** of the intact protocol is the moment at which all write locks are held
+//! (`fence_before_validation`).
 
 use std::cell::Cell;
 use std::ptr::{self, NonNull};
@@ -83,7 +81,7 @@ use weft_htm::word::{Ordering, Word, WordPointer, yield_now};
 
 macro_rules! mutations {
     ($($mutation:ident = $name:literal,)*) => {
-        /// What a canary does wrong: see the [module](self)'s table.
+        /// What a canary does wrong: see the table in the [module's documentation](self).
         #[allow(missing_docs, reason = "the table of the module says what each one does")]
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub enum Mutation {
@@ -92,10 +90,10 @@ macro_rules! mutations {
         }
 
         impl Mutation {
-            /// All of them, the intact canary first.
+            /// All mutations, the intact canary first.
             pub const ALL: &[Mutation] = &[$(Mutation::$mutation),*];
 
-            /// Its name.
+            /// Returns the mutation's name.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Mutation::$mutation => concat!("canary: ", $name),)*
@@ -133,12 +131,12 @@ mutations! {
 }
 
 thread_local! {
-    /// What databases that this thread opens do wrong.
+    /// The mutation of the databases that this thread opens.
     static CHOSEN: Cell<Mutation> = const { Cell::new(Mutation::Intact) };
 }
 
 impl Mutation {
-    /// Whether snapshots may be opened: whether every row is linked to the one that it replaces.
+    /// Whether snapshots may be opened, because every row is linked to the one that it replaces.
     pub fn has_snapshots(self) -> bool {
         let breaks_chains = matches!(
             self,
@@ -154,7 +152,7 @@ impl Mutation {
         !breaks_chains
     }
 
-    /// Runs `open`, and has the canary's databases that it opens on this thread break so.
+    /// Runs `open`. The canary's databases that it opens on this thread have this mutation.
     pub fn chosen_for<R>(self, open: impl FnOnce() -> R) -> R {
         let before = CHOSEN.replace(self);
         let opened = open();
@@ -169,7 +167,7 @@ impl Mutation {
 #[derive(Debug)]
 pub enum Canary {}
 
-// SAFETY: what it does wrong is the order of its steps; each row is installed or discarded once all the same.
+// SAFETY: only the order of its steps is wrong; each row is still installed or discarded once.
 unsafe impl Protocol for Canary {
     const NAME: &'static str = "canary";
     const TITLE: &'static str = "OCC that is wrong on purpose, for the conformance suite";
@@ -184,8 +182,8 @@ unsafe impl Protocol for Canary {
         _may_go: impl Fn(u64) -> bool,
         _unlink: impl FnOnce() -> bool,
     ) -> Settled {
-        // Records stay in their indexes: see "wrong, but safe". The flag of the garbage list stays
-        // set, so the record is not queued again.
+        // Records stay in their indexes: see "Wrong, but safe". The flag of the garbage list stays set, so the
+        // record is not queued again.
         Settled::Kept
     }
 }
@@ -217,7 +215,7 @@ impl TidHeader for CanaryHeader {
     }
 }
 
-/// What the workers share.
+/// What the workers of a database share.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct CanaryShared {
@@ -232,15 +230,15 @@ impl Default for CanaryShared {
     }
 }
 
-/// How many commits a stale snapshot lags behind at most.
+/// The most commits by which a stale snapshot lags behind.
 const STALE_COMMITS_MAX: u64 = 4;
 
-/// A row that others can see before its transaction has committed ([`DirtyRead`](Mutation::DirtyRead)).
+/// A row that other transactions can see before its own has committed ([`DirtyRead`](Mutation::DirtyRead)).
 struct Published {
     record: RecordPointer<CanaryHeader>,
     table: TableRef,
     row: NonNull<u8>,
-    /// What it has taken the place of.
+    /// The row that it has replaced.
     before: *mut u8,
 }
 
@@ -255,16 +253,16 @@ pub struct CanaryExecutor {
     published: Vec<Published>,
 }
 
-// SAFETY: the sets are empty between transactions, when the executor may change threads.
+// SAFETY: the sets are empty between transactions, when the executor may move to another thread.
 unsafe impl Send for CanaryExecutor {}
 
-/// Replaces a record's row pointer, or the one before it, and returns what was there. From then on
-/// that is the caller's, to be retired.
+/// Replaces a pointer to a row, and returns the old one. From then on the old row belongs to the caller, which
+/// retires it.
 fn swap(pointer: &WordPointer<u8>, new: *mut u8) -> *mut u8 {
     let mut current = pointer.load(Ordering::Acquire);
     loop {
-        // Release: pairs with the acquire in `read_newest`, so that who sees the row sees its
-        // contents. Acquire: what comes out was published in the same way.
+        // Release: pairs with the acquire in `read_newest`, so that a thread that sees the row sees its
+        // contents. Acquire: the row that comes out was published in the same way.
         match pointer.compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire) {
             Ok(replaced) => return replaced,
             Err(found) => current = found,
@@ -272,11 +270,12 @@ fn swap(pointer: &WordPointer<u8>, new: *mut u8) -> *mut u8 {
     }
 }
 
-/// As [`swap`], of a record's newest row.
+/// As [`swap`], for a record's newest row.
 fn swap_newest(record: &StoredRecord<CanaryHeader>, new: *mut u8) -> *mut u8 {
     let new = NonNull::new(new).map_or(Newest::NONE, Newest::of);
     let mut current = record.newest.load(Ordering::Acquire);
     loop {
+        // Release and Acquire: as in `swap`.
         match record.newest.compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire) {
             Ok(replaced) => return replaced.address(),
             Err(found) => current = found,
@@ -284,7 +283,7 @@ fn swap_newest(record: &StoredRecord<CanaryHeader>, new: *mut u8) -> *mut u8 {
     }
 }
 
-/// What a record shows: no row if it has none, whatever its version says.
+/// Returns what a record holds. It holds no row if it has none, whatever its version says.
 fn visible(tid: Tid, newest: *mut u8) -> Visible {
     match NonNull::new(newest) {
         Some(row) if !tid.is_absent() => Visible::Row(row),
@@ -314,7 +313,7 @@ impl Executor for CanaryExecutor {
         self.attempt = attempt;
         if self.breaks(StaleSnapshot) {
             let commits = self.shared.commits.load(Ordering::Relaxed);
-            // StaleSnapshot: it moves on once in so many commits only.
+            // StaleSnapshot: the snapshot moves on only once in this many commits.
             self.snapshot = commits - commits % STALE_COMMITS_MAX;
         }
         Ok(())
@@ -334,14 +333,13 @@ impl Executor for CanaryExecutor {
         if let Visible::Row(_) = visible
             && let Some(older) = self.stale_row(record)
         {
-            // StaleSnapshot: an older row goes with the newest version number, so validation
-            // passes it.
+            // StaleSnapshot: an older row is returned with the newest version number, so validation accepts it.
             visible = Visible::Row(older);
         }
-        // AbsenceNotNoted: what was found without a row is not remembered.
+        // AbsenceNotNoted: a record without a row is not remembered.
         if !self.breaks(AbsenceNotNoted) || matches!(visible, Visible::Row(_)) {
             if self.breaks(ShortReads) {
-                // ShortReads: only the last one is remembered.
+                // ShortReads: only the last read is remembered.
                 self.set.reads.clear();
             }
             self.set.reads.push(ReadEntry { record, observed, table });
@@ -359,7 +357,7 @@ impl Executor for CanaryExecutor {
             return Ok(own);
         }
         let (observed, newest) = self.read_newest(record);
-        // As a placeholder first: here a version does not prove that there is a row.
+        // Observed as a placeholder first, because here a version does not prove that there is a row.
         let mut version = self.set.observe(Tid::PLACEHOLDER, newest).version;
         version.observed = observed;
         Ok(Observation { visible: visible(observed, newest), version })
@@ -371,7 +369,7 @@ impl Executor for CanaryExecutor {
         record: RecordPointer<CanaryHeader>,
         version: Replaced,
     ) {
-        // RefusedWriteNotNoted: forgets it.
+        // RefusedWriteNotNoted: the read is forgotten.
         if !self.breaks(RefusedWriteNotNoted) {
             self.set.note_read(table, record, version);
         }
@@ -440,15 +438,15 @@ impl Executor for CanaryExecutor {
         sibling: Option<NodeVersion>,
     ) -> Result<(), Abort> {
         if self.breaks(AnyInsertionCountsAsOwn) {
-            // AnyInsertionCountsAsOwn: takes over the node as it is now, with what others have
-            // inserted since it was noted.
+            // AnyInsertionCountsAsOwn: the node is accepted as it is now, with what others have inserted since
+            // it was noted.
             for entry in &mut self.set.nodes {
                 if entry.node.word == change.word {
                     entry.node.version = change.before;
                 }
             }
         }
-        // SplitNotNoted: the keys that went to the right are not relied on any more.
+        // SplitNotNoted: the keys that moved to the right half are not validated any more.
         let sibling = if self.breaks(SplitNotNoted) { None } else { sibling };
         if self.set.note_own_insertion(table, change, sibling) {
             Ok(())
@@ -459,7 +457,7 @@ impl Executor for CanaryExecutor {
 
     fn validate(&mut self) -> Result<(), Abort> {
         if self.breaks(ConclusionsNotValidated) {
-            // ConclusionsNotValidated: what the caller says is taken for real.
+            // ConclusionsNotValidated: the caller's error is returned unchecked.
             return Ok(());
         }
         fence_before_validation();
@@ -481,11 +479,11 @@ impl Executor for CanaryExecutor {
             self.set.sort_writes();
         }
         if self.breaks(ValidationBeforeLocks) {
-            // ValidationBeforeLocks: another may lock and install before this one has locked.
+            // ValidationBeforeLocks: another transaction may lock and install before this one has locked.
             self.validate_reads(|_| false)?;
         }
-        // NumberBeforeLocks: another may lock, draw a greater one and install before this one has
-        // locked; and is given the time.
+        // NumberBeforeLocks: another transaction may lock, draw a greater number and install before this one
+        // has locked. The yield gives it the time.
         let early = self.breaks(NumberBeforeLocks).then(|| {
             let early = epoch();
             yield_now();
@@ -498,7 +496,7 @@ impl Executor for CanaryExecutor {
         if !self.breaks(ValidationBeforeLocks)
             && let Err(abort) = self.validate_reads(|record| self.set.find_write(record).is_some())
         {
-            // ForgottenUnlock: the first lock stays.
+            // ForgottenUnlock: the first lock is not released.
             let forgotten = usize::from(self.breaks(ForgottenUnlock));
             unlock(self.set.writes.get(forgotten..).unwrap_or_default());
             return Err(abort);
@@ -508,7 +506,7 @@ impl Executor for CanaryExecutor {
         }
         self.install(epoch);
         if self.breaks(NumberAfterInstallation) {
-            // NumberAfterInstallation: others may have read the rows, and have drawn smaller ones.
+            // NumberAfterInstallation: others may have read the rows, and have drawn smaller numbers.
             memory.draw();
         }
         self.settle_published(memory, true);
@@ -521,13 +519,13 @@ impl Executor for CanaryExecutor {
 
     fn abort(&mut self, memory: &WorkerMemory) {
         self.settle_published(memory, false);
-        // The placeholder stays in its index; the row in it is dropped.
+        // The placeholder stays in its index; the row for it is dropped.
         self.set.drop_private(memory, |_, _| ());
     }
 }
 
 impl CanaryExecutor {
-    /// Whether this is what is broken.
+    /// Whether this mutation was chosen.
     fn breaks(&self, mutation: Mutation) -> bool {
         self.shared.mutation == mutation
     }
@@ -536,13 +534,13 @@ impl CanaryExecutor {
         self.breaks(DirtyRead) || self.breaks(AbortedWriteStays)
     }
 
-    /// A record's newest row and its version.
+    /// Returns a record's newest row and its version.
     fn read_newest(&self, record: RecordPointer<CanaryHeader>) -> (Tid, *mut u8) {
         let record = stored(record);
         // Acquire: pairs with the release in `swap`.
         let newest = || record.newest.load(Ordering::Acquire).address();
         if self.breaks(TornRead) {
-            // A commit in between makes an old row go with a new version.
+            // TornRead: a commit in between pairs an old row with a new version.
             let row = newest();
             (record.header.tid.load_unlocked(), row)
         } else {
@@ -550,8 +548,8 @@ impl CanaryExecutor {
         }
     }
 
-    /// Under [`StaleSnapshot`](Mutation::StaleSnapshot), the row before the newest, if the newest is later than the
-    /// snapshot.
+    /// Under [`StaleSnapshot`](Mutation::StaleSnapshot), returns the row before the newest, if the newest is
+    /// later than the snapshot.
     fn stale_row(&self, record: RecordPointer<CanaryHeader>) -> Option<NonNull<u8>> {
         let header = &stored(record).header;
         let is_late = header.written_by.load(Ordering::Relaxed) > self.snapshot;
@@ -562,33 +560,33 @@ impl CanaryExecutor {
         NonNull::new(header.previous.load(Ordering::Acquire))
     }
 
-    /// Whether what was read is current.
+    /// Validates the read set and the node set.
     fn validate_reads(
         &self,
         is_own_lock: impl Fn(RecordPointer<CanaryHeader>) -> bool,
     ) -> Result<(), Abort> {
-        // NoReadOnlyValidation: nothing is looked at if nothing was written.
+        // NoReadOnlyValidation: nothing is validated if nothing was written.
         if self.breaks(NoReadOnlyValidation) && self.set.writes.is_empty() {
             return Ok(());
         }
-        // NoReadValidation: reads are not looked at.
+        // NoReadValidation: reads are not validated.
         let reads = if self.breaks(NoReadValidation) { &[] } else { &self.set.reads[..] };
         for entry in reads {
             let tid = stored(entry.record).header.tid.load_relaxed();
-            // LockedCountsAsUnchanged: a lock is passed over, whoever holds it.
+            // LockedCountsAsUnchanged: every lock is ignored, not only the transaction's own.
             let may_be_locked = self.breaks(LockedCountsAsUnchanged) || is_own_lock(entry.record);
             if tid != entry.observed && !(may_be_locked && tid == entry.observed.locked()) {
                 return Err(read_conflict(entry));
             }
         }
-        // NoNodeValidation: nodes are not looked at.
+        // NoNodeValidation: nodes are not validated.
         if self.breaks(NoNodeValidation) { Ok(()) } else { validate_nodes(&self.set) }
     }
 
     fn lock_writes(&mut self) -> Result<(), Abort> {
         if self.breaks(NoWriteValidation) {
-            // The version found is as good as the one expected. The locks are taken in an order,
-            // since this waits.
+            // NoWriteValidation: any version is accepted as the expected one. The locks are taken in order,
+            // because this waits.
             for write in &mut self.set.writes {
                 write.expected = stored(write.record).header.tid.lock();
             }
@@ -605,7 +603,7 @@ impl CanaryExecutor {
             _ => 0,
         };
         if mutation == OneLockAtATime {
-            // Between two records anybody may see one new and one old.
+            // OneLockAtATime: between two records another transaction may see one new row and one old.
             unlock(&self.set.writes);
         }
         for write in &mut self.set.writes {
@@ -614,14 +612,14 @@ impl CanaryExecutor {
                 write.expected = header.tid.lock();
             }
             let version = match write.row {
-                // VersionStays: nobody can tell that there is another row.
+                // VersionStays: no other transaction can tell that there is another row.
                 Some(_) if mutation == VersionStays && !write.expected.is_absent() => {
                     write.expected
                 }
                 _ => successor(write, epoch),
             };
             if mutation == UnlockBeforeInstall {
-                // Until the next step an old row goes with the new version.
+                // UnlockBeforeInstall: until the next step an old row goes with the new version.
                 header.tid.unlock(version);
             }
             let is_published = self.published.iter().any(|one| Some(one.row) == write.row);
@@ -631,7 +629,8 @@ impl CanaryExecutor {
                 write.replaced = swap_newest(stored(write.record), row.as_ptr());
             }
             if mutation == StaleSnapshot && write.row.is_some() {
-                // The older row is kept for stale readers; what they could see before it goes.
+                // StaleSnapshot: the older row is kept for stale readers. The row that was kept before is
+                // retired.
                 write.replaced = swap(&header.previous, write.replaced);
                 header.written_by.store(commit, Ordering::Relaxed);
             }
@@ -641,8 +640,8 @@ impl CanaryExecutor {
         }
     }
 
-    /// Retires what was taken out of the records, in place of [`AccessSet::retire`], which is to find
-    /// nothing of it: it would look for the rows in their chains.
+    /// Retires the rows that were taken out of the records. [`AccessSet::retire`] would look for them in their
+    /// chains, so it must find nothing to do.
     fn retire_unchained(&mut self, memory: &WorkerMemory) {
         for write in &mut self.set.writes {
             let replaced = NonNull::new(std::mem::replace(&mut write.replaced, ptr::null_mut()));
@@ -654,17 +653,16 @@ impl CanaryExecutor {
         }
     }
 
-    /// Ends the time in which rows were visible too early: their transaction has committed, or
-    /// else takes them back.
+    /// Settles the rows that were visible too early: their transaction has committed, or takes them back.
     fn settle_published(&mut self, memory: &WorkerMemory, has_committed: bool) {
         let stays = has_committed || self.breaks(AbortedWriteStays);
         for Published { record, table, row, before } in self.published.drain(..) {
-            // It is not this transaction's to drop any more.
+            // The transaction must not drop the row any more.
             self.set.superseded.retain(|superseded| superseded.row != row);
             let position = self.set.find_write(record).expect("published rows were written");
             let entry = &mut self.set.writes[position];
             let out = if stays {
-                // AbortedWriteStays: as if it had committed.
+                // AbortedWriteStays: the row stays, as if the transaction had committed.
                 before
             } else {
                 swap_newest(stored(record), before)

@@ -1,27 +1,28 @@
 //! **dbx-spin**: DBX with a spinlock in place of the commit region.
 //!
-//! Z. Wang, H. Qian, J. Li, H. Chen: *Using Restricted Transactional Memory to Build a Scalable
-//! In-Memory Database*, EuroSys 2014, §7.3: the counterpart by which the paper shows what hardware
-//! transactional memory is worth to its transaction layer.
+//! Z. Wang, H. Qian, J. Li, H. Chen: *Using Restricted Transactional Memory to Build a Scalable In-Memory
+//! Database*, EuroSys 2014, §7.3. With this counterpart the paper measures what hardware transactional memory
+//! gains in its transaction layer.
 //!
-//! The idea. Everything is as in [`dbx`](weft::commit::dbx), but that validation and write phase are made
-//! atomic by one lock for the whole database, which every commit takes, whatever it has read and
-//! written. The index operations stay as they are. With few threads that is cheap; with many they
-//! queue.
+//! The idea. Everything is as in [`dbx`](weft::commit::dbx), except that one lock for the whole database makes
+//! the validation and write phases atomic. Every commit takes it, whatever the transaction has read and
+//! written. The index operations are unchanged. With few threads this is cheap; with many, the threads queue
+//! for the lock.
 //!
-//! Header of a record: one TID word, as in [`dbx`](weft::commit::dbx). Shared by all workers: the lock, a
-//! word that is 1 while it is held, on a cache line of its own.
+//! Header of a record: one TID word, as in [`dbx`](weft::commit::dbx). All workers share the lock, a word that
+//! is 1 while it is held, on a cache line of its own.
 //!
 //! **The serialization point** is where the epoch is read, inside the lock.
 //!
-//! **Starvation.** As for [`dbx`](weft::commit::dbx): a transaction that has lost very often [closes the
-//! turnstile](weft::Database#starvation). The lock itself is not fair.
+//! **Starvation.** As under [`dbx`](weft::commit::dbx): a transaction that has been aborted very often [closes
+//! the turnstile](weft::Database#starvation). The lock itself is not fair.
 //!
 //! **Departures from the paper**
-//! - The paper takes the lock for reading a record as well, because there a read is a region of
-//!   its own. Here `dbx` reads records under a seqlock, without a region, so there is nothing to
-//!   replace; the lock bit of the TID word tells readers that a version is being installed.
-//! - A transaction that has written nothing takes the lock too: its validation was in a region.
+//! - The paper also takes the lock to read a record, because there a read is a region of its own. Here `dbx`
+//!   reads records under a seqlock, without a region, so there is nothing to replace. The lock bit of the TID
+//!   word tells readers that a version is being installed.
+//! - A transaction that has written nothing takes the lock too, since in the paper its validation is a region
+//!   as well.
 
 use weft::commit::access_set::{AccessSet, TidOnly};
 use weft::commit::optimistic::{
@@ -54,7 +55,7 @@ unsafe impl Protocol for DbxSpin {
     }
 }
 
-/// The lock that every commit takes.
+/// The lock that every commit takes. It is not fair.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct CommitLock {
@@ -62,7 +63,8 @@ pub struct CommitLock {
 }
 
 impl CommitLock {
-    /// Test and test-and-set; after a while it yields, for the holder may have been preempted.
+    /// Takes the lock by test and test-and-set. After a while it yields, because the holder may have been
+    /// preempted.
     #[inline(always)]
     fn lock(&self) {
         // Acquire: pairs with the release in `unlock`.
@@ -74,7 +76,7 @@ impl CommitLock {
     #[cold]
     fn wait(&self) {
         let mut spins = 0u32;
-        // Relaxed: the compare-and-exchange that follows is what counts.
+        // Relaxed: the compare-and-exchange that follows decides.
         while self.held.load(Ordering::Relaxed) != 0 {
             spins += 1;
             if spins.is_multiple_of(64) { yield_now() } else { spin_loop() }
@@ -91,7 +93,7 @@ impl CommitLock {
 impl CommitPhases for DbxSpin {
     type Memory = ();
 
-    /// Algorithm 1, with a lock where the paper has XBEGIN and XEND.
+    /// Algorithm 1 (Commit), with the lock in place of RTMBegin and RTMEnd.
     #[inline(always)]
     fn commit(
         set: &mut AccessSet<TidOnly>,
@@ -99,6 +101,7 @@ impl CommitPhases for DbxSpin {
         epoch: &impl Fn() -> u64,
     ) -> Result<(), Abort> {
         context.shared.lock();
+        // Validation phase and write phase.
         let outcome = commit_with_locks(set, epoch);
         context.shared.unlock();
         outcome

@@ -1,27 +1,27 @@
-//! The executor of the protocols under which a transaction has the database to itself, or behaves
-//! as if it had: what it writes is in place at once, and an *undo log* takes it back.
+//! The executor of protocols whose transactions run one at a time, or as if one at a time. Writes are in place
+//! at once, and an *undo log* takes them back.
 //!
-//! The idea. Reads follow the pointer. Writes swap the pointer, and remember the old row in the
-//! undo log, by which a rollback takes them back in reverse order. A commit numbers what it has
-//! written, unlinks what was deleted, frees the old rows and forgets the log. There is no read set
-//! and no validation: nobody else is there, but for readers of snapshots, who pass over what has no
-//! number yet.
+//! The idea. Reads follow the record's pointer. Writes swap the pointer and remember the old row in the undo
+//! log, from which a rollback restores the pointers in reverse order. A commit numbers the rows that it has
+//! written, unlinks what was deleted, frees the old rows and clears the log. There is no read set and no
+//! validation, because no other transaction runs. Only readers of snapshots are there, and they skip versions
+//! that have no number yet.
 //!
-//! *How* a transaction gets the database to itself is the protocol's part, its [`Exclusion`]:
-//! [`none`](super::none) refuses a second transaction, [`htm_naive`](super::htm_naive) makes it
-//! wait, or look as if it had waited.
+//! *How* a transaction gets exclusive access to the database is the protocol's part, its [`Exclusion`].
+//! [`none`](super::none) refuses a second transaction. [`htm_naive`](super::htm_naive) makes it wait, or lets
+//! it run so that the result is the same as if it had waited.
 //!
-//! Header of a record: nothing. A record with a null pointer has no row; nor has one whose pointer
-//! has the flag `ABSENT`: it leads to the row that was deleted.
+//! Header of a record: nothing. A record with a null pointer has no row. A record whose pointer has the flag
+//! `ABSENT` has no row either; the pointer leads to the row that was deleted.
 //!
-//! **Memory.** Where there is one worker at most, and no snapshot open, nobody else is there to read
-//! what a transaction replaces or unlinks. So rows and records are freed at once, without a grace
-//! period. (Index nodes are retired as under every protocol: that is the indexes' affair.)
+//! **Memory.** If there is at most one worker and no snapshot is open, no other thread can read what a
+//! transaction replaces or unlinks. So rows and records are freed at once, without a grace period. (Index nodes
+//! are retired as under every protocol; the indexes do that.)
 //!
-//! Otherwise rows and records are retired as under every other protocol. And so is a row that was
-//! never committed, above a version that was kept for a snapshot: when that is closed, somebody may
-//! be on the way down to unlink that version. A deleted record stays in its index, and on a list that
-//! whoever has the database to itself looks through, as long as a snapshot needs it: see [`Deferred`].
+//! Otherwise rows and records are retired as under every other protocol. This includes a row that was never
+//! committed and that lies above a version kept for a snapshot: when that snapshot is closed, another thread
+//! may be walking down the chain to unlink the version. A deleted record stays in its index as long as a
+//! snapshot needs it. Until then it is on a list that later commits look through: see [`Deferred`].
 
 use std::cell::UnsafeCell;
 use std::collections::BTreeMap;
@@ -42,135 +42,138 @@ use weft::store::table::TableRef;
 use weft::store::worker::{LoggedWrite, NOT_STAGED, WorkerMemory, Written};
 use weft_htm::word::{Ordering, fence};
 
-/// How a transaction gets the database to itself.
+/// How a transaction gets exclusive access to the database.
 pub trait Exclusion: Default + Send + Sync + 'static {
-    /// Whether there is one worker at most. Else the next transaction may begin, and replace what
-    /// this one has written, while this one is still at work on it, after `leave`.
+    /// Whether there is at most one worker. If not, then after `leave` the next transaction may begin, and may
+    /// replace what this one has written, while this one still finishes its commit.
     #[doc(hidden)]
     const IS_ONE_WORKER: bool;
 
-    /// Begins to have it; or the worker finds another transaction running, and does not wait.
+    /// Begins exclusive access. Fails, without waiting, if another transaction is running and the protocol does
+    /// not wait.
     #[doc(hidden)]
     fn enter(&self, memory: &WorkerMemory) -> Result<(), Refusal>;
 
-    /// Ends what [`Exclusion::enter`] began, on the same worker: what was written in between is
-    /// there for the next transaction.
+    /// Ends what [`Exclusion::enter`] began, on the same worker. What was written in between becomes visible to
+    /// the next transaction.
     #[doc(hidden)]
     fn leave(&self, memory: &WorkerMemory);
 
-    /// Deleted records whose unlinking was put off. Touched between `enter` and `leave` only.
+    /// The deleted records whose unlinking was put off. They may be accessed only between `enter` and `leave`.
     #[doc(hidden)]
     fn deferred(&self) -> &Deferred;
 }
 
-/// Deleted records that were left in their indexes because a snapshot was open. They belong to the
-/// transaction that has the database to itself.
+/// The deleted records that stayed in their indexes because a snapshot was open. They belong to the transaction
+/// that has exclusive access to the database.
 #[derive(Debug, Default)]
 pub struct Deferred(UnsafeCell<DeferredRecords>);
 
 /// The contents of [`Deferred`].
 #[derive(Debug, Default)]
 struct DeferredRecords {
-    /// By the records' addresses. None of the records has a row.
+    /// The records by their addresses. None of them has a row.
     records: BTreeMap<NonNull<u8>, DeletedRecord>,
-    /// The next commit looks at the records after this one.
+    /// Where the last commit stopped: the next one looks at the records after this one.
     seen: Option<NonNull<u8>>,
-    /// How many records were put off since the last commit looked.
+    /// How many records were put off since a commit last looked.
     added: usize,
 }
 
-/// How many deferred records a commit looks at, besides two for each that was put off since. So a commit
-/// takes no longer if a snapshot needs many of them, and records that no snapshot needs do not pile up.
+/// How many deferred records a commit looks at, besides two for each record put off since the last look. This
+/// bounds the time of a commit when a snapshot needs many of the records, and records that no snapshot needs do
+/// not pile up.
 const LOOKED_AT: usize = 32;
 
-// SAFETY: accessed only by the transaction that has the database to itself; the records and tables
-// are the database's, on whatever thread.
+// SAFETY: only the transaction with exclusive access to the database accesses it. The records and tables belong
+// to the database, not to a thread.
 unsafe impl Sync for Deferred {}
-// SAFETY: likewise.
+// SAFETY: as for `Sync`.
 unsafe impl Send for Deferred {}
 
-/// A flag of the pointer: the row that it leads to was deleted.
+/// A flag of a record's pointer: the row that it leads to was deleted.
 const ABSENT: usize = 1;
 
-/// What a record with this pointer shows.
+/// Returns what a record with this pointer holds.
 #[inline(always)]
 fn visible(newest: Newest) -> Visible {
     present(newest).map_or(Visible::Absent, Visible::Row)
 }
 
-/// The row behind a pointer without the flag, if there is one.
+/// Returns the row that a pointer leads to, unless it is null or flagged as deleted.
 #[inline(always)]
 fn present(newest: Newest) -> Option<NonNull<u8>> {
     newest.row().filter(|_| !newest.has(ABSENT))
 }
 
-/// The header of a version of a record.
+/// Returns the header of a row's version.
 #[inline(always)]
 fn header<'a>(row: NonNull<u8>) -> &'a VersionHeader {
-    // SAFETY: the worker is pinned for the whole transaction, and rows come from records or are the
+    // SAFETY: the worker is pinned for the whole transaction, and the row comes from a record or is the
     // transaction's own.
     unsafe { VersionHeader::of(row) }
 }
 
-/// One step to take back.
+/// An entry of the undo log: one step of the transaction.
 struct Undo {
     record: RecordPointer<()>,
     table: TableRef,
-    /// What the record's pointer was.
+    /// The record's pointer before the step.
     before: Newest,
-    /// The key that the index leads to the record from, if the step inserts or deletes.
+    /// The key under which the index leads to the record, if the step inserts or deletes.
     key: Option<EncodedKey>,
     /// Whether the step put the record into the index.
     created: bool,
     /// Whether the step deleted the row.
     removed: bool,
-    /// Where it stands among the writes that are [staged](WorkerMemory::stage), or [`NOT_STAGED`].
+    /// The position of the write among the [staged](WorkerMemory::stage) ones, or [`NOT_STAGED`].
     staged: u32,
 }
 
-/// A row that nothing leads to any more.
+/// A row that no pointer leads to any more.
 struct Unused {
     row: NonNull<u8>,
     record: RecordPointer<()>,
     table: TableRef,
-    /// Whether somebody may be passing over it.
+    /// Whether another thread may still be walking past it in the record's chain.
     is_passed: bool,
 }
 
 impl Unused {
-    /// A row of this transaction's own that it has replaced, or takes back. To be called while it
-    /// has the database to itself.
+    /// Describes a row of this transaction's own that it has replaced, or that it rolls back. The transaction
+    /// must still have exclusive access to the database.
     fn uncommitted(row: NonNull<u8>, step: &Undo) -> Self {
         let committed = NonNull::new(header(row).private_previous());
-        // Whoever has unlinked the last version that was kept has done with this row.
+        // When the last version that was kept has been unlinked, the thread that unlinked it no longer needs
+        // this row.
         let is_passed = committed.is_some_and(|committed| !header(committed).is_last());
         Unused { row, record: step.record, table: step.table, is_passed }
     }
 }
 
-/// Runs one worker's transactions, one at a time among all workers.
+/// Runs one worker's transactions. Among all workers, one transaction runs at a time.
 #[doc(hidden)]
 pub struct ExclusiveExecutor<E> {
     exclusion: Arc<E>,
     log: Vec<Undo>,
-    /// Rows and records to be freed at the end of the transaction.
+    /// Rows and (in `unlinked`) records to be freed at the end of the transaction.
     unused: Vec<Unused>,
     unlinked: Vec<(RecordPointer<()>, TableRef)>,
-    /// Committed rows that were replaced, and what has replaced them.
+    /// Committed rows that were replaced, each with the row that has replaced it.
     replaced: Vec<(Unused, NonNull<u8>)>,
-    /// Deleted records whose unlinking is put off.
+    /// Deleted records whose unlinking this commit puts off.
     deferring: Vec<DeletedRecord>,
-    /// Whether the last commit has left deleted records in their indexes.
+    /// Whether the last commit left deleted records in their indexes.
     has_deferred: bool,
 }
 
-// SAFETY: all lists are empty between transactions, when the executor may change threads; the
-// exclusion is Sync.
+// SAFETY: all lists are empty between transactions, when the executor may move to another thread; the exclusion
+// is `Sync`.
 unsafe impl<E: Exclusion> Send for ExclusiveExecutor<E> {}
 
-/// Acquire: pairs with the store of a transaction before. Between that store and this load lie
-/// the `leave` of the one and the `enter` of the other, which alone would do; but two hardware
-/// regions that stand for them order nothing in the language's terms.
+/// Acquire: pairs with the store of an earlier transaction. Between that store and this load lie the `leave` of
+/// that transaction and the `enter` of this one. These would be enough, if both were lock operations. But two
+/// hardware regions in their place order nothing in terms of the language's memory model.
 const LOAD: Ordering = Ordering::Acquire;
 /// Release: pairs with [`LOAD`].
 const STORE: Ordering = Ordering::Release;
@@ -299,11 +302,12 @@ impl<E: Exclusion> Executor for ExclusiveExecutor<E> {
         Ok(())
     }
 
-    /// What a record holds in the end is what its last step has made of it.
+    /// Lists the last step on each record: it decides what the record holds in the end.
     fn list_writes(&mut self, list: &mut Vec<LoggedWrite>) {
         let records = self.log.iter().enumerate();
         let mut steps: Vec<(NonNull<u8>, usize)> =
             records.map(|(position, step)| (step.record.block(), position)).collect();
+        // Sort by record, and within a record by the order of the steps.
         steps.sort_unstable();
         for (index, &(record, position)) in steps.iter().enumerate() {
             let step = &mut self.log[position];
@@ -326,14 +330,16 @@ impl<E: Exclusion> Executor for ExclusiveExecutor<E> {
 
     #[inline]
     fn commit(&mut self, memory: &WorkerMemory, epoch: impl Fn() -> u64) -> Result<(), Abort> {
+        // Nothing was written, so there is nothing to number or to free.
         if self.log.is_empty() {
             self.exclusion.leave(memory);
             return Ok(());
         }
         epoch();
         let is_alone = E::IS_ONE_WORKER && memory.shared().retention.oldest() == NONE_OPEN;
-        // While nobody else can commit.
+        // Drawn while no other transaction can commit.
         let order = memory.is_logging().then(|| memory.next_in_log());
+        // Number the rows that stay, and collect the transaction's own rows that later steps have replaced.
         for step in &self.log {
             let newest = stored(step.record).newest.load(LOAD);
             if let Some(row) = present(newest)
@@ -341,13 +347,14 @@ impl<E: Exclusion> Executor for ExclusiveExecutor<E> {
             {
                 memory.number(row);
             }
-            // The transaction's own row whose place the step took.
+            // A row of this transaction's own, which this later step has replaced.
             if let Some(row) = present(step.before)
                 && header(row).number() == UNNUMBERED
             {
                 self.unused.push(Unused::uncommitted(row, step));
             }
         }
+        // Find what was replaced or deleted.
         for position in 0..self.log.len() {
             self.settle(position, is_alone, memory);
         }
@@ -356,9 +363,10 @@ impl<E: Exclusion> Executor for ExclusiveExecutor<E> {
             self.unlink_deferred(memory);
             self.exclusion.leave(memory);
         } else {
-            // The common list is no word, so the simulated machine undoes nothing of it: what is deleted
-            // in a region goes there when the region has committed. None of this is interrupted: who
-            // put a row there again meanwhile, or deleted that too, would not find it on the list.
+            // The shared list is not made of simulated words, so the simulated machine does not roll it back.
+            // That is why a record deleted in a region goes onto the list after the region has committed.
+            // Nothing may interrupt this: a transaction that put a row into the record again in between, or
+            // deleted that row too, would not find the record on the list.
             memory.regions().uninterrupted(|| {
                 self.unlink_deferred(memory);
                 self.exclusion.leave(memory);
@@ -370,10 +378,12 @@ impl<E: Exclusion> Executor for ExclusiveExecutor<E> {
             memory.log(staged.map(|step| (step.staged, order)));
         }
         if self.has_deferred {
-            // For the next commit. Not while the database is this transaction's, since that waits for a lock.
+            // For the next commit. This takes a lock, hence only after the exclusive access has ended.
             memory.list_open_snapshots();
         }
         self.log.clear();
+        // The replaced rows: freed at once if no other thread can read them, otherwise kept for snapshots or
+        // retired.
         for (replaced, row) in self.replaced.drain(..) {
             if is_alone && header(replaced.row).is_last() && header(row).cut(replaced.row) {
                 drop_row(memory, replaced);
@@ -381,7 +391,7 @@ impl<E: Exclusion> Executor for ExclusiveExecutor<E> {
             }
             let inline = is_inline(replaced.table, replaced.record, replaced.row);
             let block = replaced.record.block();
-            // SAFETY: this transaction has replaced it, and just committed.
+            // SAFETY: this transaction has replaced the row, and has just committed.
             unsafe { memory.supersede(replaced.table, block, row, replaced.row, inline) };
         }
         self.free_unused(is_alone, memory);
@@ -393,6 +403,7 @@ impl<E: Exclusion> Executor for ExclusiveExecutor<E> {
         if memory.regions().is_undone() {
             return self.forget(memory);
         }
+        // Undo the steps, the last one first.
         while let Some(step) = self.log.pop() {
             let written = stored(step.record).newest.load(LOAD);
             stored(step.record).newest.store(step.before, STORE);
@@ -404,8 +415,8 @@ impl<E: Exclusion> Executor for ExclusiveExecutor<E> {
             }
         }
         self.exclusion.leave(memory);
-        // A reader of a snapshot that is open, or is being opened, may have come upon what was
-        // written; one that is opened later finds it gone.
+        // A reader of a snapshot that is open, or is being opened, may have met the undone rows. A reader of a
+        // snapshot that is opened after this fence finds them gone.
         fence(Ordering::SeqCst);
         let is_alone = E::IS_ONE_WORKER && memory.shared().retention.oldest() == NONE_OPEN;
         self.free_unused(is_alone, memory);
@@ -413,7 +424,7 @@ impl<E: Exclusion> Executor for ExclusiveExecutor<E> {
 }
 
 impl<E: Exclusion> ExclusiveExecutor<E> {
-    /// Notes a step.
+    /// Adds a step to the undo log.
     #[inline(always)]
     fn log(
         &mut self,
@@ -427,14 +438,14 @@ impl<E: Exclusion> ExclusiveExecutor<E> {
         self.log.last_mut().expect("just pushed")
     }
 
-    /// What the commit has to do about one step: whom it has replaced or deleted.
+    /// Decides what the commit has to do about one step: which row or record the step has replaced or deleted.
     #[inline(always)]
     fn settle(&mut self, position: usize, is_alone: bool, memory: &WorkerMemory) {
         let step = &self.log[position];
         let (record, table) = (step.record, step.table);
         let newest = stored(record).newest.load(LOAD);
         match newest.row() {
-            // Inserted and deleted again: the record's last deletion unlinks it.
+            // Inserted and deleted again: the last step that deleted the row unlinks the record.
             None => {
                 if step.removed {
                     self.unlinked.extend(unlink(memory, step));
@@ -445,7 +456,7 @@ impl<E: Exclusion> ExclusiveExecutor<E> {
                 if !step.removed || header(deleted).is_deleted() {
                     return;
                 }
-                // SAFETY: this transaction has deleted it, and nobody else is there.
+                // SAFETY: this transaction has deleted it, and no other thread is in a transaction.
                 unsafe { memory.mark_deleted(record.block(), deleted) };
                 // SAFETY: pinned.
                 let may_go = is_alone && unsafe { memory.may_unlink(header(deleted)) };
@@ -468,7 +479,8 @@ impl<E: Exclusion> ExclusiveExecutor<E> {
         }
     }
 
-    /// The committed row that a step has replaced: the first step on a record has, if there was one.
+    /// Returns the committed row that a step has replaced, if it has replaced one. Only the first step on a
+    /// record has.
     #[inline(always)]
     fn replaced_by(&self, position: usize) -> Option<NonNull<u8>> {
         let step = &self.log[position];
@@ -476,18 +488,19 @@ impl<E: Exclusion> ExclusiveExecutor<E> {
         let is_first = if !step.before.has(ABSENT) {
             header(before).number() != UNNUMBERED
         } else {
-            // Into the place of a row that was deleted: by an earlier transaction, or by this one.
+            // The step put a row in the place of a deleted one, which an earlier transaction deleted, or this
+            // one.
             header(before).is_deleted()
                 && self.log[..position].iter().all(|earlier| earlier.record != step.record)
         };
         is_first.then_some(before)
     }
 
-    /// Puts the unlinking of deleted records off.
+    /// Puts off the unlinking of the records that this transaction has deleted.
     #[inline(always)]
     fn defer(&mut self) {
         if !self.deferring.is_empty() {
-            // SAFETY: between `enter` and `leave`, or where nobody interrupts.
+            // SAFETY: called between `enter` and `leave`, or in a section that nothing interrupts.
             let deferred = unsafe { &mut *self.exclusion.deferred().0.get() };
             deferred.added += self.deferring.len();
             let deferring = self.deferring.drain(..).map(|deleted| (deleted.record, deleted));
@@ -496,9 +509,9 @@ impl<E: Exclusion> ExclusiveExecutor<E> {
         }
     }
 
-    /// Forgets a transaction whose region the simulated machine has rolled back. Of what it has
-    /// written nothing is left that anybody could find. Its own rows are not dropped, only their blocks
-    /// given back: this code runs at any place of the transaction, so nobody knows which are whole.
+    /// Forgets a transaction whose region the simulated machine has rolled back. No pointer leads to what it
+    /// has written any more. Its own rows are not dropped; only their blocks are given back. The rollback can
+    /// happen at any point of the transaction, so nothing says which rows were complete.
     #[cfg(weft_sim)]
     #[cold]
     fn forget(&mut self, memory: &WorkerMemory) {
@@ -510,7 +523,7 @@ impl<E: Exclusion> ExclusiveExecutor<E> {
         memory.undo();
     }
 
-    /// Unlinks deleted records that no snapshot needs any more.
+    /// Unlinks deleted records that no snapshot needs any more, some at each commit.
     #[inline(always)]
     fn unlink_deferred(&mut self, memory: &WorkerMemory) {
         // SAFETY: between `enter` and `leave`.
@@ -518,7 +531,7 @@ impl<E: Exclusion> ExclusiveExecutor<E> {
         self.has_deferred = !deferred.records.is_empty();
         if self.has_deferred {
             for (replaced, _) in &self.replaced {
-                // It has a row again.
+                // The record has a row again.
                 if header(replaced.row).is_deleted() {
                     deferred.records.remove(&replaced.record.block());
                 }
@@ -527,7 +540,7 @@ impl<E: Exclusion> ExclusiveExecutor<E> {
         }
     }
 
-    /// Frees, or retires, the rows and records that are not used any more.
+    /// Frees or retires the rows and records that are not used any more.
     #[inline(always)]
     fn free_unused(&mut self, is_alone: bool, memory: &WorkerMemory) {
         for unused in self.unused.drain(..) {
@@ -540,11 +553,11 @@ impl<E: Exclusion> ExclusiveExecutor<E> {
         }
         for (record, table) in self.unlinked.drain(..) {
             if is_alone {
-                // SAFETY: unlinked, its rows are dropped, and no other transaction has found it:
-                // see the module's word on memory.
+                // SAFETY: it is unlinked, its rows are dropped, and no other transaction has found it: see
+                // "Memory" in the module's documentation.
                 unsafe { memory.free_record(record.block(), table) };
             } else {
-                // Its row is retired by itself.
+                // The row is retired separately.
                 stored(record).newest.store(Newest::NONE, STORE);
                 memory.retire_record(record.block(), table);
             }
@@ -578,7 +591,7 @@ impl DeferredRecords {
                 unlinked.push(block);
             }
         }
-        // After the last record comes the first.
+        // After the last record, the next look starts at the first.
         self.seen = last;
         for block in unlinked {
             self.records.remove(&block);
@@ -586,8 +599,8 @@ impl DeferredRecords {
     }
 }
 
-/// The committed row that a write of this transaction stands for, which finds `newest` in the
-/// record: what was written earlier in the same transaction leads on to it.
+/// Returns the committed row that a write of this transaction replaces, if the write finds `newest` in the
+/// record. An earlier write of the same transaction leads on to the committed row.
 #[inline(always)]
 fn committed_before(newest: Newest) -> *mut u8 {
     match newest.row() {
@@ -597,8 +610,8 @@ fn committed_before(newest: Newest) -> *mut u8 {
     }
 }
 
-/// Takes a record out of its index by the key of a step that has inserted or deleted it; `None` if it is
-/// out already, or the index leads to it from elsewhere.
+/// Takes a record out of its index, under the key of the step that has inserted or deleted it. Returns `None`
+/// if it is out already, or if the index leads to it under another key.
 fn unlink(memory: &WorkerMemory, step: &Undo) -> Option<(RecordPointer<()>, TableRef)> {
     let key = step.key.as_ref()?;
     // SAFETY: the record is of the table, and the worker is pinned.
@@ -606,17 +619,17 @@ fn unlink(memory: &WorkerMemory, step: &Undo) -> Option<(RecordPointer<()>, Tabl
     unlinked.then_some((step.record, step.table))
 }
 
-/// Drops a row that nothing leads to.
+/// Drops a row that no pointer leads to.
 fn drop_row(memory: &WorkerMemory, unused: Unused) {
     let inline = is_inline(unused.table, unused.record, unused.row);
-    // SAFETY: each row stands in the log once as `before` without a flag, or was the record's newest
-    // when the step that wrote it was undone; no reference to it is left: see the module's word on
-    // memory.
+    // SAFETY: each row occurs in the log at most once as `before` without the flag, or was the record's newest
+    // when the step that wrote it was undone. No reference to it is left: see "Memory" in the module's
+    // documentation.
     unsafe { memory.drop_row(unused.row, unused.table, inline) };
 }
 
-/// [`Protocol::settle_deleted`](super::Protocol::settle_deleted): records are unlinked by the
-/// commit that deletes their row, so none is ever queued.
+/// Implements [`Protocol::settle_deleted`](super::Protocol::settle_deleted). The commit that deletes a row also
+/// unlinks its record, so records are never queued for unlinking.
 pub fn settle_deleted(unlink: impl FnOnce() -> bool) -> Settled {
     if unlink() { Settled::Unlinked } else { Settled::Kept }
 }

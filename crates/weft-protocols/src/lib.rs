@@ -1,9 +1,10 @@
-//! The laboratory's protocols for the Weft database: those of the papers that are not an application's, and what they are
-//! measured against, from [`NoControl`], the floor, on. And the list of all, with the engine's own.
+//! The protocols of the papers for the Weft database, except those that an application uses, which are in the
+//! engine. With them come the baselines that the papers compare against, from the cost floor [`NoControl`] on,
+//! and the list of all protocols, the engine's own included.
 //!
-//! Each protocol is one file, or a folder, to be read beside its paper. What it is made from is the engine's module
-//! `commit`: the interface that it implements, access sets, the phases that optimistic protocols share. To add one,
-//! write the file, and add it to the list at `protocol_list!`.
+//! Each protocol is one file or one folder, to be read beside its paper. It is built from the engine's module
+//! `commit`: the interface that it implements, access sets, and the phases that optimistic protocols share. To
+//! add a protocol, write its file and add it to the list in `protocol_list!`.
 //!
 //! ```
 //! use weft::{Database, Error, Record};
@@ -51,20 +52,20 @@ pub use weft::protocol::{
 
 use weft::Builder;
 
-/// That protocols may use the engine's insides.
-// SAFETY: what is done with them is done by a worker's own thread between two of its transactions, or inside one, and keeps
-// to what the functions ask.
+/// The permission to use the engine's internals.
+// SAFETY: the protocols use them only on a worker's own thread, between two of its transactions or inside one,
+// and follow the rules that the functions' documentation gives.
 const INSIDE: weft::commit::Unstable = unsafe { weft::commit::Unstable::new() };
 
 /// Options of the protocols, for [`Builder`].
 pub trait BuilderExt {
-    /// Sets what the protocol `htcc` is to do.
+    /// Sets the options of the protocol `htcc`.
     fn htcc(self, htcc: HtccOptions) -> Self;
 
-    /// Sets what the protocol `dbx-tc` knows of procedures.
+    /// Sets the options of the protocol `dbx-tc`: the procedures that it may run in pieces, and how.
     fn dbx_tc(self, dbx_tc: DbxTcOptions) -> Self;
 
-    /// Sets how phases are to be, under a protocol that has them (`doppel`).
+    /// Sets how long phases last and when records are split, under a protocol that has phases (`doppel`).
     fn phases(self, phases: PhaseOptions) -> Self;
 }
 
@@ -105,10 +106,10 @@ macro_rules! describe_protocols {
     };
 }
 
-/// Names, titles and sources of all protocols, in the order of the list.
+/// The names, titles and sources of all protocols, in the order of the list.
 pub const PROTOCOLS: &[ProtocolDescription] = protocol_list!(describe_protocols,);
 
-/// Names of all protocols, in the order of the list.
+/// The names of all protocols, in the order of the list.
 pub const NAMES: &[&str] = {
     const NAMES: [&str; PROTOCOLS.len()] = {
         let mut names = [""; PROTOCOLS.len()];
@@ -122,9 +123,9 @@ pub const NAMES: &[&str] = {
     &NAMES
 };
 
-/// Runs an expression with the protocol of a given name as a type parameter:
-/// `with_protocol!(name, |P| run::<P>())` is `Some` of the expression's value, or `None` if there
-/// is no such protocol.
+/// Runs an expression with the protocol of a given name as a type parameter: `with_protocol!(name, |P|
+/// run::<P>())`. Evaluates to `Some` of the expression's value, or to `None` if there is no protocol of that
+/// name.
 ///
 /// ```
 /// use weft::protocol::Protocol;

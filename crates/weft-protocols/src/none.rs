@@ -1,17 +1,17 @@
 //! **none**: no concurrency control at all, one transaction at a time.
 //!
-//! The floor: what a transaction costs on this storage when nobody else is there. Every other
-//! protocol is compared with it, on the same records, indexes, arenas and workloads; the
-//! difference is the price of its concurrency control.
+//! The cost floor: what a transaction costs on this storage when no other transaction runs. Every other
+//! protocol is compared with it, on the same records, indexes, arenas and workloads. The difference is the
+//! price of that protocol's concurrency control.
 //!
-//! The idea. A transaction writes in place, and keeps an undo log by which it can take that back:
-//! see [`exclusive`], which is the executor. What makes that right is that
-//! nobody else is there; this file sees to it.
+//! The idea. A transaction writes in place and keeps an undo log, from which a rollback restores the old state.
+//! The executor for this is in [`exclusive`]. It is correct only if no other transaction runs at the same time.
+//! This file makes sure of that.
 //!
 //! Header of a record: nothing. A record with a null pointer has no row.
 //!
-//! **Serialization point**: `begin` takes a flag that only one transaction at a time can hold; a
-//! second thread gets an error, not a wait.
+//! **Serialization point**: `begin` sets a flag that only one transaction at a time can hold. A second thread
+//! gets an error; it does not wait.
 
 use weft::commit::{Protocol, Refusal, Settled};
 use weft::store::record::StoredRecord;
@@ -24,7 +24,7 @@ use super::exclusive::{self, Deferred, Exclusion, ExclusiveExecutor};
 #[derive(Debug)]
 pub enum NoControl {}
 
-// SAFETY: `ExclusiveExecutor` keeps the contract; one thread runs transactions at a time.
+// SAFETY: `ExclusiveExecutor` keeps the contract, and only one thread at a time runs transactions.
 unsafe impl Protocol for NoControl {
     const NAME: &'static str = "none";
     const TITLE: &'static str = "no concurrency control, one thread: the cost floor";
@@ -57,7 +57,7 @@ impl Exclusion for Running {
     #[inline(always)]
     fn enter(&self, _memory: &WorkerMemory) -> Result<(), Refusal> {
         // ==== serialization point ====
-        // Acquire: pairs with the release in `leave` of the transaction before.
+        // Acquire: pairs with the release in `leave` of the previous transaction.
         match self.flag.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed) {
             Ok(_) => Ok(()),
             Err(_) => Err(Refusal::Busy),

@@ -1,26 +1,25 @@
-//! **occ**: classic optimistic concurrency control, with locks on all that was accessed and
-//! timestamps that respect every dependency.
+//! **occ**: classic optimistic concurrency control, which locks every record that was accessed, and whose
+//! timestamps respect every dependency.
 //!
-//! H. T. Kung and J. T. Robinson: *On Optimistic Methods for Concurrency Control*, ACM TODS 1981,
-//! in the form in which HTCC (Y. Wu, K.-L. Tan: *Scalable In-Memory Transaction Processing with
-//! HTM*, USENIX ATC 2016) describes it in §2 and compares itself with it in §5: a lock per record
-//! for the length of validation and write phase, and a timestamp that no central counter hands
-//! out.
+//! H. T. Kung and J. T. Robinson: *On Optimistic Methods for Concurrency Control*, ACM TODS 1981, in the form
+//! that HTCC (Y. Wu, K.-L. Tan: *Scalable In-Memory Transaction Processing with HTM*, USENIX ATC 2016)
+//! describes in §2 and compares itself with in §5: each record has a lock, held during the validation and write
+//! phases, and no central counter hands out the timestamps.
 //!
-//! The idea. At the end of its read phase a transaction locks every record that it has accessed:
-//! for itself alone what it writes, shared with other readers what it has only read. With the
-//! locks held nothing of it can change any more; so it checks that nothing has changed before, and
-//! installs its writes. Its commit timestamp is the smallest that is later than
+//! The idea. At the end of its read phase a transaction locks every record that it has accessed: in exclusive
+//! mode what it writes, in shared mode what it has only read. While it holds the locks, none of these records
+//! can change. It checks that none has changed before, and installs its writes. Its commit timestamp is the
+//! smallest one that is later than
 //!
 //! - the versions that it has read and those that it replaces (it comes after their writers);
-//! - the *read timestamps* of the records that it writes: the latest commit timestamps of those
-//!   who have read the versions that it replaces. That is the *anti-dependency*, and to track it
-//!   every commit leaves its timestamp on every record that it has read;
-//! - its worker's last one.
+//! - the *read timestamps* of the records that it writes. A record's read timestamp is the latest commit
+//!   timestamp of the transactions that have read it. It tracks the *anti-dependency*: every commit leaves its
+//!   timestamp on every record that it has read;
+//! - its worker's last timestamp.
 //!
-//! So the order of the timestamps is a serial order of the transactions. Silo does without that
-//! (see [`silo`](weft::commit::silo)), and the difference between the two is what writing to shared
-//! memory for every record read costs.
+//! So the order of the timestamps is a serial order of the transactions. Silo gives that up (see
+//! [`silo`](weft::commit::silo)). The difference between the two protocols is the cost of writing to shared
+//! memory for every record read.
 //!
 //! Header of a record: three words.
 //!
@@ -35,18 +34,18 @@
 //!  +-------------------+-------------------------------------------------+
 //! ```
 //!
-//! The third word is the lock of this protocol. The lock bit of the TID word is held besides, while
-//! a version is being installed: for those in their read phase, who take no locks.
+//! The third word is the lock of this protocol. The lock bit of the TID word is held as well while a version is
+//! being installed, for transactions in their read phase, which take no locks.
 //!
 //! **The serialization point** is where the epoch is read, with all locks held.
 //!
-//! **Starvation.** As for all optimistic protocols: a randomized wait between attempts, and [the
-//! turnstile](weft::Database#starvation) for one that has lost very often.
+//! **Starvation.** As under all optimistic protocols: a randomized wait between attempts, and [the
+//! turnstile](weft::Database#starvation) for a transaction that has been aborted very often.
 //!
 //! **Departures from the paper**
-//! - Phantoms are found by the versions of index nodes, as in Silo. Nodes carry no read timestamp,
-//!   so an anti-dependency through a scanned range is respected by the commit but not by the
-//!   timestamps; between epochs it is.
+//! - Phantoms are found by the versions of index nodes, as in Silo. Nodes carry no read timestamp. So the
+//!   commit respects an anti-dependency through a scanned range, but the timestamps respect it only between
+//!   epochs, not within one.
 
 use std::ptr::NonNull;
 
@@ -79,7 +78,7 @@ unsafe impl Protocol for Occ {
         may_go: impl Fn(u64) -> bool,
         unlink: impl FnOnce() -> bool,
     ) -> Settled {
-        // A reader that has locked the record shared has found it absent, as it still is.
+        // A reader that holds the record's lock in shared mode has found it absent, and it still is.
         settle_deleted(record, may_go, unlink)
     }
 }
@@ -115,7 +114,7 @@ impl TidHeader for OccHeader {
 pub struct OccMemory {
     /// The timestamp of its last commit.
     last: Tid,
-    /// The locks of the commit at hand; empty between commits.
+    /// The locks of the commit in progress; empty between commits.
     locks: Vec<Access>,
 }
 
@@ -128,7 +127,7 @@ impl Default for OccMemory {
 // SAFETY: the list of locks is empty between commits, when the worker may change threads.
 unsafe impl Send for OccMemory {}
 
-/// A record accessed, and how.
+/// A record that was accessed, and the mode in which the commit locks it.
 #[derive(Clone, Copy)]
 struct Access {
     record: RecordPointer<OccHeader>,
@@ -141,7 +140,7 @@ impl std::fmt::Debug for Access {
     }
 }
 
-/// How a record is locked. A record both read and written is written: that comes first.
+/// How a record is locked. `Write` sorts first, so that a record both read and written is locked for writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Mode {
     Write,
@@ -159,6 +158,7 @@ impl CommitPhases for Occ {
     ) -> Result<(), Abort> {
         let OccMemory { last, locks } = context.remembered;
         list_accesses(set, locks);
+        // Lock everything that was accessed.
         for access in locks.iter() {
             stored(access.record).header.lock.lock(access.mode);
         }
@@ -170,7 +170,8 @@ impl CommitPhases for Occ {
     }
 }
 
-/// Lists every record accessed once, in the order of addresses, in which nobody can deadlock.
+/// Lists every record accessed, once, in the order of addresses. All commits lock in this order, so they cannot
+/// deadlock.
 #[inline(always)]
 fn list_accesses(set: &AccessSet<OccHeader>, locks: &mut Vec<Access>) {
     debug_assert!(locks.is_empty());
@@ -182,7 +183,7 @@ fn list_accesses(set: &AccessSet<OccHeader>, locks: &mut Vec<Access>) {
     locks.dedup_by_key(|access| address(access));
 }
 
-/// Validation and write phase, with all locks held.
+/// The validation and write phases, with all locks held.
 #[inline(always)]
 fn validate_and_write(
     set: &AccessSet<OccHeader>,
@@ -190,8 +191,8 @@ fn validate_and_write(
     last: &mut Tid,
     epoch: &impl Fn() -> u64,
 ) -> Result<(), Abort> {
-    // Validation: the write set (which tells those in their read phase as well), the read set and
-    // the node set.
+    // Validation phase: first the write set, whose TID words it locks, so that transactions in their read phase
+    // see that it is being written; then the read set and the node set.
     lock_expected(&set.writes)?;
     // ==== serialization point ====
     fence_before_validation();
@@ -200,14 +201,14 @@ fn validate_and_write(
         unlock(&set.writes);
         return Err(abort);
     }
-    // The timestamp.
+    // The commit timestamp: later than all that was read or replaced, and than all reads of what is replaced.
     let read = set.reads.iter().map(|read| read.observed);
     let replaced = set.writes.iter().map(|write| {
         write.expected.later(stored(write.record).header.read_timestamp.load_relaxed())
     });
     let timestamp = read.chain(replaced).fold(*last, Tid::later).next(epoch);
     *last = timestamp;
-    // Write phase, and the traces of what was only read.
+    // Write phase. Each record that was only read keeps the timestamp as its read timestamp.
     install(&set.writes, |write| written_at(write, timestamp));
     for access in locks.iter().filter(|access| access.mode == Mode::Read) {
         stored(access.record).header.read_timestamp.raise(timestamp);
@@ -245,7 +246,7 @@ impl SharedLock {
         }
     }
 
-    /// Release: pairs with the acquire in `lock` of whoever comes next.
+    /// Gives the lock back. Release: pairs with the acquire in `lock` of the next holder.
     #[inline(always)]
     fn unlock(&self, mode: Mode) {
         match mode {
@@ -287,15 +288,15 @@ mod tests {
     }
 }
 
-/// Model-checked: `RUSTFLAGS="--cfg loom" cargo test -p weft --lib --release loom`.
+/// Model-checked: `RUSTFLAGS="--cfg loom" cargo test -p weft-protocols --lib --release loom`.
 #[cfg(all(test, loom))]
 mod loom_tests {
     use super::*;
     use loom::sync::Arc;
     use loom::thread;
 
-    /// A writer that replaces what a reader has read commits later than the reader, or else the
-    /// reader sees that its version is gone: the anti-dependency is never missed.
+    /// If a writer replaces what a reader has read, either the writer's timestamp is later than the reader's,
+    /// or the reader sees that its version is gone. The anti-dependency is never missed.
     #[test]
     fn loom_anti_dependencies_are_tracked() {
         loom::model(|| {

@@ -1,17 +1,16 @@
 //! **tso**: timestamp ordering, with one small hardware region for each access of a record.
 //!
-//! V. Leis, A. Kemper, T. Neumann: *Exploiting Hardware Transactional Memory in Main-Memory
-//! Databases*, ICDE 2014. It is the HTO among the protocols with which HTCC (Wu and Tan, USENIX
-//! ATC 2016, §5) compares itself, and as there the paper's storage layer is left out.
+//! V. Leis, A. Kemper, T. Neumann: *Exploiting Hardware Transactional Memory in Main-Memory Databases*,
+//! ICDE 2014. It is the protocol HTO with which HTCC (Wu and Tan, USENIX ATC 2016, §5) compares itself. As in
+//! HTCC, the paper's storage layer is left out.
 //!
-//! The idea. Every transaction draws a *timestamp* when it begins, and the serial order is the
-//! order of timestamps: it is fixed before anything is read, so nothing is left to validate. What
-//! remains is to see to it, access by access, that a transaction finds the state that its place
-//! in the order asks for. A record remembers the latest timestamps that have read it and written
-//! it. A transaction that comes too late, to read what a younger one has overwritten or to write
-//! what a younger one has read, gives way, and begins again with a new timestamp. To check a
-//! record's timestamps, change them and take its row is one step: a region of a few words, which
-//! never grows with the transaction.
+//! The idea. Every transaction draws a *timestamp* when it begins, and the serial order is the order of
+//! timestamps. This order is fixed before anything is read, so nothing is left to validate. Instead, each
+//! access checks that the transaction finds the state that its place in the order asks for. A record remembers
+//! the latest timestamp that has read it and the latest that has written it. A transaction comes too late if it
+//! reads what a younger one has overwritten, or writes what a younger one has read. Then it aborts and is
+//! retried with a new timestamp. Checking a record's timestamps, changing them and taking its row is one step:
+//! a region of a few words, which never grows with the transaction.
 //!
 //! Header of a record, 24 bytes:
 //!
@@ -26,34 +25,33 @@
 //!  +-------------------------------------------------------------------------+
 //! ```
 //!
-//! So the version *is* the timestamp of its writer. The lock bit of the TID word is the software
-//! twin's *latch*, held for the length of one access. In the following, T is a transaction and
-//! its timestamp.
+//! So the version *is* the timestamp of its writer. The lock bit of the TID word is the software twin's
+//! *latch*, held for the length of one access. Below, T stands for a transaction and for its timestamp.
 //!
-//! - **Read**. If a smaller P is pending, wait for its end. If the write timestamp is greater than
-//!   T, conflict. Else raise the read timestamp to T and take the newest row. (A greater P does
-//!   not matter: its version comes after T's place.)
-//! - **Write** takes two steps. To *reserve*: wait for a smaller P as above; conflict if P, the
-//!   read or the write timestamp is greater than T; else T is pending. Rows stay private. To
-//!   *install*, at commit: swap the pointer, T is the write timestamp, nobody is pending.
+//! - **Read**. If a smaller P is pending, wait for its end. If the write timestamp is greater than T, conflict.
+//!   Otherwise raise the read timestamp to T and take the newest row. (A greater P does not matter: its version
+//!   comes after T's place.)
+//! - **Write** takes two steps. *Reserve*: wait for a smaller P as above; conflict if P, the read timestamp or
+//!   the write timestamp is greater than T; otherwise set pending to T. Rows stay private. *Install*, at
+//!   commit: swap the pointer, set the write timestamp to T, and clear pending.
 //!
-//! Only the younger waits for the older, so nobody waits in a circle.
+//! Only the younger transaction waits for the older, so there is no deadlock.
 //!
-//! **Why it is serializable.** Say T reads version V of a record, V <= T. No version between V
-//! and T can come later: a writer W of one, V < W < T, must have been pending when T read, and T
-//! would have waited for it; or it reserves after, and finds a read timestamp of at least T, or a
-//! pending transaction greater than W (T itself, if T read in order to write). So T has read the
-//! newest version before its place, for good. And it has seen nothing uncommitted, since a
-//! pending row is not in the record yet, and to install cannot fail.
+//! **Why it is serializable.** Suppose T reads version V of a record, with V <= T. No version W with V < W < T
+//! can be installed later. Its writer was pending when T read, and then T would have waited for it; or it
+//! reserves after that, and then it finds a read timestamp of at least T, or a pending transaction greater than
+//! W (T itself, if T has read in order to write), and aborts. So T has read the newest version before its
+//! place, and this stays true. T has seen nothing uncommitted either, because a pending row is not in the
+//! record yet, and installing cannot fail.
 //!
-//! **The serialization point** of a transaction is the moment at which it draws its timestamp, in
-//! `begin`. That lies within its duration, so the order is that of real time as well: strict
-//! serializability. An error or a panic of the caller's is concluded from the state at that
-//! moment; `validate` need only protect what was read in order to be written.
+//! **The serialization point** of a transaction is the moment at which it draws its timestamp, in `begin`. That
+//! lies within its duration, so the order is also that of real time: strict serializability. If the caller's
+//! code ends with an error or a panic, that follows from the state at this moment. So `validate` need only
+//! protect what was read in order to be written.
 //!
-//! **Keys that are not there** have no record to carry timestamps. For all of them together each
-//! index has a read timestamp: of the youngest transaction that has found a key absent in it, or
-//! has scanned a part of it.
+//! **Absent keys** have no record that could carry timestamps. For all absent keys together, each index has a
+//! read timestamp: that of the youngest transaction that has found a key absent in it, or has scanned a part of
+//! it.
 //!
 //! ```text
 //!   reader R                                inserter W
@@ -63,53 +61,53 @@
 //!     leaf's version is not v? conflict
 //! ```
 //!
-//! One of the fences comes first. If it is R's, W sees the timestamp, and gives way if it is older
-//! than R. If it is W's, R sees another version. So if both go on, and the leaf was read before W
-//! came, W is the younger. If it was read after, R finds the placeholder, which is pending by W
-//! from before it was linked.
+//! One of the two fences comes first. If it is R's, W sees the timestamp, and aborts if W is older than R. If
+//! it is W's, R sees another version. So if both go on, and R read the leaf before W's placeholder was linked,
+//! then W is the younger. If R read the leaf afterwards, R finds the placeholder, which was pending for W
+//! before it was linked.
 //!
-//! **Records that go** take their timestamps with them, which must not matter to those who come.
-//! - *The read timestamp.* If it is greater than the write timestamp, it is that of a transaction
-//!   that found the record absent. Every such reader raises the index's read timestamp too, while
-//!   it has the record to itself. The record is unlinked under the latch, hence later, and whoever
-//!   inserts the key anew comes later still and sees the timestamp.
-//! - *The write timestamp.* A deleted record is unlinked when all transactions that ran when the
-//!   delete committed have ended. Those that run then were pinned later, and drew their timestamps
-//!   after that: they are all younger than the deletion. Until then an older one finds the record
-//!   in the index, and conflicts. But a record that gets a row again while it waits, and loses
-//!   that one too, does not begin to wait anew. The second deletion therefore raises a write
-//!   timestamp of the index. Whoever finds a key absent, or inserts one, below that conflicts: also
-//!   who finds a placeholder that a still younger transaction has put in the place of the record.
-//! - *A placeholder* of a transaction that rolls back is unlinked at once; whoever has found it
-//!   absent has raised the index's read timestamp as above. Whoever waits for it finds that it was
-//!   removed, and looks the key up again. Its own transaction has found the key absent as well: if
-//!   it commits after all (the row was inserted and deleted again), or ends with an error that it
-//!   concluded from that, it raises the timestamp before the placeholder goes.
+//! **Records that are unlinked** take their timestamps with them. That must not matter to later transactions.
+//! - *The read timestamp.* If it is greater than the write timestamp, a transaction has found the record
+//!   absent. Every such reader also raises the index's read timestamp while it has the record to itself. The
+//!   record is unlinked under the latch, hence later. A transaction that inserts the key again comes later
+//!   still, and sees the index's timestamp.
+//! - *The write timestamp.* A deleted record is unlinked when all transactions that ran when the delete
+//!   committed have ended. Transactions that run at the time of the unlinking were pinned later than the
+//!   delete, and drew their timestamps after that. So all of them are younger than the deletion. Until then an
+//!   older transaction finds the record in the index, and conflicts. But if a record gets a row again while it
+//!   waits to be unlinked, and loses that row too, its wait does not start again. Therefore the second deletion
+//!   raises a write timestamp of the index. A transaction with a smaller timestamp that finds a key absent, or
+//!   inserts one, conflicts. This includes a transaction that finds a placeholder which a still younger
+//!   transaction has put in the place of the record.
+//! - *A placeholder* of a transaction that rolls back is unlinked at once. A transaction that found it absent
+//!   has raised the index's read timestamp, as above. A transaction that waits for it finds that it was
+//!   removed, and looks the key up again. The placeholder's own transaction has found the key absent as well.
+//!   It may commit after all (if it inserted the row and deleted it again), or end with an error that follows
+//!   from the absence. Then it raises the index's read timestamp before the placeholder is unlinked.
 //!
-//! **Snapshots** are numbered when they are opened, and a transaction's place among them is the
-//! number that it draws when it commits. Nothing but snapshots depends on that order, which is not
-//! quite the order of timestamps: of two transactions in progress the younger may have overwritten
-//! what the older has read, and commit first. A snapshot opened in between would show the younger
-//! one's writes and not the older one's. So a transaction that has written something gives way if
-//! a snapshot was opened between its timestamp and its commit. Then all whose writes a snapshot
-//! shows have smaller timestamps than all others: it is a prefix of the serial order.
+//! **Snapshots** are numbered when they are opened, and a transaction's place among them is the number that it
+//! draws when it commits. Only snapshots depend on that order, which is not quite the order of timestamps. Of
+//! two transactions in progress the younger may have overwritten what the older has read, and may commit first.
+//! A snapshot opened in between would show the younger one's writes and not the older one's. So a transaction
+//! that has written something aborts if a snapshot was opened between its timestamp and its commit. Then every
+//! transaction whose writes a snapshot shows has a smaller timestamp than all others: the snapshot is a prefix
+//! of the serial order.
 //!
-//! **Starvation.** One that gives way is run again after a randomized wait, with a new timestamp,
-//! hence as the youngest; long transactions lose against short ones. One that has lost very often
-//! [closes the turnstile](weft::Database#starvation). A wait for another transaction is long but
-//! bounded, and ends with a conflict, so that deadlines hold while somebody sleeps in a
-//! transaction.
+//! **Starvation.** A transaction that aborts is retried after a randomized wait, with a new timestamp, hence as
+//! the youngest. Long transactions lose against short ones. One that has been aborted very often [closes the
+//! turnstile](weft::Database#starvation). A wait for another transaction is long but bounded, and ends with a
+//! conflict. So deadlines hold even if another thread sleeps inside a transaction.
 //!
 //! **Departures from the paper**
-//! - The paper writes in place, with an undo log, and gives way to a write that is so recent that
-//!   its transaction may still be running (its *safe timestamp* tells). Here rows are private until
-//!   they are installed, and the pending word tells exactly what is under way: the younger waits,
-//!   as in strict timestamp ordering, and the older reads on.
-//! - The paper's regions elide a latch, and fall back to taking it. Here that is a latch on the
-//!   record, whose bit every region tests. The twin is the same algorithm at the same granularity,
-//!   so results with and without RTM may be compared.
-//! - Phantoms are not the paper's subject. An index's timestamps are coarse: a scan anywhere in
-//!   it makes older transactions that still insert into it give way.
+//! - The paper writes in place, with an undo log. It aborts a transaction that meets a write so recent that the
+//!   writer may still be running (the paper's *safe timestamp* decides this). Here rows are private until they
+//!   are installed, and the pending word says exactly which write is in progress. The younger transaction
+//!   waits, as in strict timestamp ordering, and the older one reads on.
+//! - The paper's regions elide a latch, and fall back to taking it. Here that is a latch on the record, whose
+//!   bit every region tests. The twin is the same algorithm at the same granularity, so results with and
+//!   without RTM may be compared.
+//! - Phantoms are not the paper's subject. An index's timestamps are coarse: a scan anywhere in the index
+//!   aborts older transactions that insert into it afterwards.
 
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
@@ -133,13 +131,13 @@ use weft_htm::word::{Ordering, Word, fence, spin_loop, yield_now};
 #[derive(Debug)]
 pub enum TimestampOrdering {}
 
-// SAFETY: a record is changed under the lock in its header; access sets install or discard each row once.
+// SAFETY: a record is changed under the latch in its header; access sets install or discard each row once.
 unsafe impl Protocol for TimestampOrdering {
     const NAME: &'static str = "tso";
     const TITLE: &'static str = "timestamp ordering, one small HTM region per access";
     const SOURCE: &'static str = "Leis et al., ICDE 2014; HTO in Wu and Tan, USENIX ATC 2016";
     const USES_HTM: bool = true;
-    /// The younger wait for its writes.
+    /// Younger transactions wait for the writes of a running one.
     const KEEPS_LOCKS: bool = true;
     type Header = RecordTimestamps;
     type Shared = TimestampOrderingShared;
@@ -152,7 +150,7 @@ unsafe impl Protocol for TimestampOrdering {
     ) -> Settled {
         let word = &record.header.tid;
         let tid = word.lock();
-        // A reservation rests on the word as it was: the flags must stay.
+        // A reservation relies on the word as it was, so the flags must stay.
         if record.header.pending.load(Ordering::Relaxed) != NOBODY {
             word.unlock(tid);
             Settled::Busy
@@ -172,8 +170,8 @@ unsafe impl Protocol for TimestampOrdering {
 
 /// What the protocol keeps with every record; the layout is in the [module](self).
 ///
-/// `read` and `pending` are accessed in a region or under the latch, and so without any order of
-/// their own: the latch passes from one holder to the next with release and acquire.
+/// `read` and `pending` are accessed in a region or under the latch, so the accesses need no ordering of their
+/// own: the latch passes from one holder to the next with release and acquire.
 #[derive(Debug)]
 pub struct RecordTimestamps {
     tid: TidWord,
@@ -181,7 +179,7 @@ pub struct RecordTimestamps {
     pending: Word,
 }
 
-/// The value of `pending` when there is no such transaction. Timestamps begin at 1.
+/// The value of `pending` when no transaction has reserved the record. Timestamps begin at 1.
 const NOBODY: u64 = 0;
 
 #[cfg(not(any(loom, shuttle)))]
@@ -204,22 +202,23 @@ impl TidHeader for RecordTimestamps {
     }
 }
 
-/// A record under this protocol.
+/// A record with this protocol's header.
 type TimedRecord = StoredRecord<RecordTimestamps>;
 
 /// What the workers share: the counter of timestamps, and the timestamps of indexes.
 #[derive(Debug)]
 pub struct TimestampOrderingShared {
-    /// The timestamp drawn last.
+    /// The last timestamp that was drawn.
     clock: Padded<Word>,
-    /// Of each index, by its number. Those whose numbers are [`INDEXES`] apart share them.
+    /// The timestamps of each index, by its number. Indexes whose numbers differ by a multiple of [`INDEXES`]
+    /// share them.
     indexes: Box<[Padded<IndexTimestamps>]>,
 }
 
-/// More than most databases have indexes.
+/// The number of separate index timestamps: more than most databases have indexes.
 const INDEXES: usize = 64;
 
-/// On cache lines of its own: many write it.
+/// A value on cache lines of its own, because many workers write it.
 #[repr(align(128))]
 #[derive(Debug, Default)]
 struct Padded<T>(T);
@@ -242,19 +241,19 @@ impl TimestampOrderingShared {
 
 // ---- accesses of a record ---------------------------------------------------------------------
 
-/// What became of an access.
+/// The result of an access to a record.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Access {
-    /// It was in time: the record's version word, unlatched, and its newest row.
+    /// The access was in time. Contains the record's version word, without the latch, and its newest row.
     Granted(Tid, *mut u8),
-    /// An older transaction is to write the record: try again after its end.
+    /// An older transaction is about to write the record: try again after its end. Contains its timestamp.
     Wait(u64),
-    /// A younger transaction was here before.
+    /// A younger transaction has read or written the record before.
     TooLate,
 }
 
-/// Runs `step` while nobody else accesses the record: in a hardware region or, in the twin, under
-/// the latch. It is given the version word, and returns what the word shall be, and a result.
+/// Runs `step` while no other thread accesses the record: in a hardware region or, in the twin, under the
+/// latch. `step` is given the version word. It returns the new word, and a result.
 #[inline(always)]
 fn exclusively<R>(record: &TimedRecord, regions: &Regions, step: impl Fn(Tid) -> (Tid, R)) -> R {
     let word = &record.header.tid;
@@ -280,7 +279,7 @@ fn exclusively<R>(record: &TimedRecord, regions: &Regions, step: impl Fn(Tid) ->
     result
 }
 
-/// Reads the record at `time`.
+/// Reads the record at timestamp `time`: the *read* of the module's description.
 #[inline(always)]
 fn read_at(record: &TimedRecord, time: u64, index: &IndexTimestamps, regions: &Regions) -> Access {
     exclusively(record, regions, |tid| {
@@ -291,7 +290,8 @@ fn read_at(record: &TimedRecord, time: u64, index: &IndexTimestamps, regions: &R
         if tid.is_removed() {
             return (tid, Access::Granted(tid, ptr::null_mut()));
         }
-        // A placeholder knows nothing of a record that stood for the key before it.
+        // A placeholder does not know the write timestamp of a record that had the key before it. The index's
+        // write timestamp stands in for that.
         let is_forgotten = tid == Tid::PLACEHOLDER && index.has_early_deletion_after(time);
         if tid.timestamp() > time || is_forgotten {
             return (tid, Access::TooLate);
@@ -301,19 +301,19 @@ fn read_at(record: &TimedRecord, time: u64, index: &IndexTimestamps, regions: &R
     })
 }
 
-/// Leaves word of a read at `time`. The caller has the record to itself.
+/// Records a read at timestamp `time`. The caller has the record to itself.
 #[inline(always)]
 fn mark_read(record: &TimedRecord, tid: Tid, time: u64, index: &IndexTimestamps) {
     if record.header.read.load(Ordering::Relaxed) < time {
         record.header.read.store(time, Ordering::Relaxed);
     }
     if tid.is_absent() {
-        // The record may be unlinked before this mark has served its time.
+        // The record may be unlinked while the mark is still needed, so the index is marked as well.
         index.mark_read(time);
     }
 }
 
-/// Makes `time` pending, unless it is already.
+/// Makes `time` pending, unless it is already: the *reserve* of the module's description.
 #[inline(always)]
 fn reserve(record: &TimedRecord, time: u64, regions: &Regions) -> Access {
     exclusively(record, regions, |tid| {
@@ -334,13 +334,14 @@ fn reserve(record: &TimedRecord, time: u64, regions: &Regions) -> Access {
     })
 }
 
-/// Installs a version, and ends the reservation: the transaction pending commits.
+/// Installs a version and ends the reservation: the *install* of the module's description. The pending
+/// transaction is committing.
 #[inline(always)]
 fn install(record: &TimedRecord, after: Tid, row: Option<NonNull<u8>>, regions: &Regions) {
     exclusively(record, regions, |_| {
         if let Some(row) = row {
-            // Release: pairs with the acquire of those who look at a record's newest row, for its
-            // key, without accessing the record (`Transaction::locate`).
+            // Release: pairs with the acquire of a thread that looks at a record's newest row for its key,
+            // without accessing the record (`Transaction::locate`).
             record.newest.store(Newest::of(row), Ordering::Release);
         }
         record.header.pending.store(NOBODY, Ordering::Relaxed);
@@ -348,8 +349,8 @@ fn install(record: &TimedRecord, after: Tid, row: Option<NonNull<u8>>, regions: 
     });
 }
 
-/// Ends a reservation without a write. If the transaction goes on to commit, what it has seen was
-/// `read_at` some time.
+/// Ends a reservation without a write. If the transaction commits, `read_at` is its timestamp, and what it saw
+/// of the record counts as read at that time.
 #[inline]
 fn release(record: &TimedRecord, read_at: Option<u64>, index: &IndexTimestamps, regions: &Regions) {
     exclusively(record, regions, |tid| {
@@ -361,23 +362,23 @@ fn release(record: &TimedRecord, read_at: Option<u64>, index: &IndexTimestamps, 
     });
 }
 
-/// The newest row. Relaxed: by the latch, or the region, its contents are seen as well.
+/// Returns the newest row. Relaxed: the latch, or the region, makes its contents visible as well.
 #[inline(always)]
 fn newest(record: &TimedRecord) -> *mut u8 {
     record.newest.load(Ordering::Relaxed).address()
 }
 
-/// Rounds of a wait that spin: about as long as a short transaction takes.
+/// The rounds of a wait that spin: about as long as a short transaction takes.
 const WAIT_ROUNDS_SPINNING: u32 = 256;
-/// Rounds that follow, each of which gives the processor away: the writer may have been preempted,
-/// or sleep.
+/// The rounds that follow, each of which yields the processor: the writer may have been preempted, or may
+/// sleep.
 const WAIT_ROUNDS_YIELDING: u32 = 1 << 14;
 
-/// Waits until `writer` is not pending any more; false if patience runs out.
+/// Waits until `writer` is not pending any more. Returns false if the rounds are used up before.
 #[cold]
 fn wait_for_end_of(writer: u64, record: &TimedRecord) -> bool {
     for round in 0..WAIT_ROUNDS_SPINNING + WAIT_ROUNDS_YIELDING {
-        // Relaxed: the access that follows synchronizes with whatever the writer has left.
+        // Relaxed: the access that follows synchronizes with what the writer has left.
         if record.header.pending.load(Ordering::Relaxed) != writer {
             return true;
         }
@@ -388,32 +389,33 @@ fn wait_for_end_of(writer: u64, record: &TimedRecord) -> bool {
 
 // ---- keys that are not there ------------------------------------------------------------------
 
-/// The timestamps of all keys that an index does not hold.
+/// The timestamps of all keys that are absent from an index.
 #[derive(Debug, Default)]
 struct IndexTimestamps {
     /// Of the youngest transaction that has found keys absent.
     read: Word,
-    /// Of the youngest that has made one absent whose record may be unlinked too early.
+    /// Of the youngest transaction that has deleted a row whose record may be unlinked too early.
     write: Word,
 }
 
 impl IndexTimestamps {
-    /// Leaves word that keys were found absent at `time`. The caller has their record to itself,
-    /// or [protects](IndexTimestamps::protect) a node.
+    /// Records that keys were found absent at `time`. The caller has their record to itself, or
+    /// [protects](IndexTimestamps::protect) a node.
     #[inline(always)]
     fn mark_read(&self, time: u64) {
         raise(&self.read, time);
     }
 
-    /// Leaves word that a record was deleted at `time` that waits to be unlinked since before. To
-    /// be called before the deletion is installed: then whoever misses the record sees the word.
+    /// Records that a row was deleted at `time` whose record has been waiting to be unlinked since an earlier
+    /// deletion. To be called before the deletion is installed: then a transaction that misses the record sees
+    /// the timestamp.
     #[cold]
     fn mark_early_deletion(&self, time: u64) {
         raise(&self.write, time);
     }
 
-    /// For a reader that has seen a node at some version: sees to it that older transactions
-    /// insert nothing there any more, unless the node has changed since.
+    /// Protects what a reader has seen in a node at some version: from here on older transactions can insert
+    /// nothing there. Fails if the node has changed since.
     #[inline(always)]
     fn protect(
         &self,
@@ -421,7 +423,7 @@ impl IndexTimestamps {
         is_unchanged: impl FnOnce() -> bool,
     ) -> Result<(), ConflictReason> {
         self.mark_read(time);
-        // Pairs with the fence in `admits`.
+        // SeqCst: pairs with the fence in `admits`. The one that comes second sees the write before the other.
         fence(Ordering::SeqCst);
         if !is_unchanged() {
             Err(ConflictReason::RangeChanged)
@@ -432,15 +434,15 @@ impl IndexTimestamps {
         }
     }
 
-    /// Whether an insertion at `time`, which others can see already, does not come too late.
+    /// Whether an insertion at `time`, which other threads can see already, is in time.
     #[inline(always)]
     fn admits(&self, time: u64) -> bool {
-        // Pairs with the fence in `protect`.
+        // SeqCst: pairs with the fence in `protect`.
         fence(Ordering::SeqCst);
         self.read.load(Ordering::Relaxed) <= time && !self.has_early_deletion_after(time)
     }
 
-    /// Whether a younger transaction than `time` has made a key absent whose record may be gone.
+    /// Whether a transaction younger than `time` has deleted a row whose record may be gone.
     #[inline(always)]
     fn has_early_deletion_after(&self, time: u64) -> bool {
         self.write.load(Ordering::Relaxed) > time
@@ -449,10 +451,11 @@ impl IndexTimestamps {
 
 /// Raises a timestamp to at least `time`.
 ///
-/// Relaxed, all three, as are the loads that it must not escape, in `protect` and `admits`. What
-/// orders them are the fences there, or else the latch of a record: who raises it has the record
-/// to itself, or installs it afterwards; who looks has missed the record in the index, or has put
-/// another one there, after it was unlinked under the latch.
+/// All three accesses are Relaxed, and so are the loads in `protect` and `admits` that must see the raised
+/// value. They are ordered by the fences there, or by the latch of a record. In the latter case the thread that
+/// raises the timestamp has the record to itself, or installs the record's version afterwards. The thread that
+/// looks at the timestamp has missed the record in the index, or has put another one there after this one was
+/// unlinked under the latch.
 #[inline(always)]
 fn raise(timestamp: &Word, time: u64) {
     let mut current = timestamp.load(Ordering::Relaxed);
@@ -466,7 +469,7 @@ fn raise(timestamp: &Word, time: u64) {
 
 // ---- a worker's transactions ------------------------------------------------------------------
 
-/// A record that this transaction is pending on.
+/// A record on which this transaction is pending.
 struct Reservation {
     record: RecordPointer<RecordTimestamps>,
     table: TableRef,
@@ -478,14 +481,14 @@ pub struct TimestampOrderingExecutor {
     shared: Arc<TimestampOrderingShared>,
     /// The transaction's timestamp.
     time: u64,
-    /// How many snapshots had been opened before it was drawn.
+    /// How many snapshots had been opened before the timestamp was drawn.
     snapshots_opened: u64,
     set: AccessSet<RecordTimestamps>,
-    /// All records that it is pending on but its own placeholders.
+    /// All records on which the transaction is pending, except its own placeholders.
     reservations: Vec<Reservation>,
 }
 
-// SAFETY: there are reservations only within a transaction, which stays on its thread.
+// SAFETY: reservations exist only within a transaction, which stays on its thread.
 unsafe impl Send for TimestampOrderingExecutor {}
 
 impl Executor for TimestampOrderingExecutor {
@@ -560,7 +563,8 @@ impl Executor for TimestampOrderingExecutor {
         }
     }
 
-    /// The reservation lasts to the end of the transaction, which tells it from a write.
+    /// Does nothing: the reservation lasts to the end of the transaction, which then treats it as a read if
+    /// nothing was written.
     fn note_read(
         &mut self,
         _table: TableRef,
@@ -598,8 +602,7 @@ impl Executor for TimestampOrderingExecutor {
 
     #[inline(always)]
     fn prepare_insert(&mut self, record: RecordPointer<RecordTimestamps>) {
-        // Relaxed: whoever finds the record in the index sees what was written before it was put
-        // there.
+        // Relaxed: a thread that finds the record in the index sees what was written before it was put there.
         stored(record).header.pending.store(self.time, Ordering::Relaxed);
     }
 
@@ -642,8 +645,8 @@ impl Executor for TimestampOrderingExecutor {
         }
     }
 
-    /// Nothing that was read can have become wrong. But reservations are about to be given up, and
-    /// placeholders with them: what was read by way of these is marked as read before.
+    /// What was read cannot have become wrong. But reservations are about to be given up, and placeholders with
+    /// them. So what was read through these is marked as read first.
     fn validate(&mut self) -> Result<(), Abort> {
         for &Reservation { record, table } in &self.reservations {
             let record = stored(record);
@@ -663,16 +666,16 @@ impl Executor for TimestampOrderingExecutor {
 
     #[inline]
     fn commit(&mut self, memory: &WorkerMemory, epoch: impl Fn() -> u64) -> Result<(), Abort> {
-        // Versions are timestamps, and hold no epoch; but snapshots, a log or a history have to
-        // learn when the records' writers came, one after the other, and here everything to be
-        // written is reserved.
+        // Versions are timestamps, and contain no epoch. But snapshots, a log or a history must learn the order
+        // in which a record's writers came. At this point everything to be written is reserved, so for each
+        // record the writers draw their numbers one after the other.
         if let Some(first) = self.set.writes.first() {
             epoch();
             if memory.shared().retention.has_opened_since(self.snapshots_opened) {
                 return Err(abort_at(ConflictReason::TimestampOrder, first.table, first.record));
             }
         }
-        // From here on nothing can fail.
+        // From here on nothing can fail. The write phase:
         let version = Tid::at(self.time);
         let mut reservations_used = 0;
         for entry in &self.set.writes {
@@ -685,15 +688,16 @@ impl Executor for TimestampOrderingExecutor {
                 install(stored(entry.record), after, entry.row, memory.regions());
                 reservations_used += usize::from(!entry.key.is_created());
             } else if entry.key.is_created() {
-                // Inserted and deleted again: all that remains is that the key was absent.
+                // Inserted and deleted again: it only has to be recorded that the key was absent.
                 self.shared.index_of(entry.table).mark_read(self.time);
             }
         }
+        // Records that were reserved and not written count as read.
         if reservations_used < self.reservations.len() {
             self.release_reservations(Some(self.time), memory);
         }
         self.reservations.clear();
-        // Committed; what follows is nobody else's concern.
+        // Committed. What follows does not concern other transactions.
         let order = |_: &WriteEntry<RecordTimestamps>| self.time;
         let discard = |entry: &WriteEntry<RecordTimestamps>, key: &EncodedKey| {
             discard_placeholder(entry, key, memory);
@@ -710,14 +714,14 @@ impl Executor for TimestampOrderingExecutor {
 }
 
 impl TimestampOrderingExecutor {
-    /// Whether this transaction has reserved the record, or inserted it. Relaxed: nobody else
-    /// writes this timestamp, or anything over it.
+    /// Whether this transaction has reserved the record, or inserted it. Relaxed: no other thread writes this
+    /// timestamp, or overwrites it.
     #[inline(always)]
     fn is_pending_on(&self, record: RecordPointer<RecordTimestamps>) -> bool {
         stored(record).header.pending.load(Ordering::Relaxed) == self.time
     }
 
-    /// Ends the reservations that no version was installed by.
+    /// Ends the reservations under which no version was installed.
     #[cold]
     fn release_reservations(&self, read_at: Option<u64>, memory: &WorkerMemory) {
         for &Reservation { record, table } in &self.reservations {
@@ -729,7 +733,7 @@ impl TimestampOrderingExecutor {
     }
 }
 
-/// After an access that was not granted: waits, or says why the transaction must give way.
+/// Waits after an access that was not granted, or returns why the transaction must abort.
 #[cold]
 fn give_way_or_wait(
     access: Access,
@@ -750,7 +754,7 @@ fn discard_placeholder(
 ) {
     let header = &stored(entry.record).header;
     let tid = header.tid.lock();
-    // Pending by this transaction from the start: nobody else has written it.
+    // Pending for this transaction from the start, so no other transaction has written it.
     debug_assert_eq!(tid, Tid::PLACEHOLDER);
     // SAFETY: the record is of the table, and the worker is pinned.
     let unlinked = unsafe { entry.table.unlink(entry.record.block(), key, memory) };

@@ -1,5 +1,5 @@
-//! The registers of an interrupted thread, as the kernel hands them to a signal handler: what the
-//! handler changes there, the thread has when the handler returns.
+//! The registers of an interrupted thread, as the kernel hands them to a signal handler. What the handler
+//! changes there takes effect when it returns.
 use std::ptr::NonNull;
 
 use iced_x86::Register;
@@ -14,12 +14,12 @@ const ZERO_FLAG: greg_t = 0x40;
 /// The general registers, the instruction pointer and the flags come first in the kernel's array.
 const SAVED_REGISTERS: usize = REG_EFL as usize + 1;
 
-/// The kernel writes the size of the vector state into the first 512 bytes of it, behind a mark.
+/// The kernel writes the size of the vector state into its first 512 bytes, behind a mark.
 const LEGACY_STATE_BYTES: usize = 512;
 const MARK_AT: usize = 464;
 const MARK: u32 = 0x4650_5853;
 const SIZE_AT: usize = 468;
-/// The largest vector state there is, with room to spare (with AMX tiles it is about 11 KiB).
+/// More than the largest vector state (with AMX tiles it is about 11 KiB).
 const VECTOR_STATE_BYTES_MAX: usize = 16 << 10;
 
 /// The registers of the thread that a signal interrupted.
@@ -32,7 +32,7 @@ pub(crate) struct Registers {
 }
 
 impl Registers {
-    /// Room for a copy.
+    /// Makes room for a copy.
     pub(crate) fn new() -> Registers {
         Registers {
             general: [0; SAVED_REGISTERS],
@@ -51,7 +51,7 @@ impl Context {
     }
 
     fn register(&self, index: c_int) -> greg_t {
-        // SAFETY: `new` was promised a live context that is ours alone; indices are libc's own.
+        // SAFETY: the caller of `new` promised a live context that only we use. The indices are libc's own.
         unsafe { (*self.0.as_ptr()).uc_mcontext.gregs[index as usize] }
     }
 
@@ -60,30 +60,30 @@ impl Context {
         unsafe { (*self.0.as_ptr()).uc_mcontext.gregs[index as usize] = value }
     }
 
-    /// The address of the next instruction.
+    /// Returns the address of the next instruction.
     pub(crate) fn instruction_pointer(&self) -> u64 {
         self.register(REG_RIP) as u64
     }
 
-    /// Goes on behind an instruction of `length` bytes.
+    /// Makes the thread go on behind the next instruction, which is `length` bytes long.
     pub(crate) fn skip(&mut self, length: usize) {
         self.set_register(REG_RIP, self.register(REG_RIP) + length as greg_t);
     }
 
-    /// Whether the thread stops after each instruction.
+    /// Sets whether the thread stops after each instruction.
     pub(crate) fn set_single_step(&mut self, on: bool) {
         let flags = self.register(REG_EFL);
         self.set_register(REG_EFL, if on { flags | TRAP_FLAG } else { flags & !TRAP_FLAG });
     }
 
-    /// Leaves the flags as XTEST does.
+    /// Sets the flags as XTEST does.
     pub(crate) fn set_test_result(&mut self, inside: bool) {
         let zero = if inside { 0 } else { ZERO_FLAG };
         let flags = self.register(REG_EFL) & !ARITHMETIC_FLAGS | zero;
         self.set_register(REG_EFL, flags);
     }
 
-    /// The value of a register that can be part of an address.
+    /// Returns the value of a register that can be part of an address. `None` if it cannot.
     pub(crate) fn address_part(&self, register: Register) -> Option<u64> {
         use libc::{
             REG_R8, REG_R9, REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15, REG_RBP, REG_RBX,
@@ -127,14 +127,14 @@ impl Context {
         registers.vector.extend_from_slice(self.vector_state());
     }
 
-    /// Puts all registers back, but RAX gets `status` and the thread goes on at `address`.
+    /// Restores all registers, except that RAX gets `status` and the thread goes on at `address`.
     pub(crate) fn restore(&mut self, registers: &Registers, status: u32, address: u64) {
         for (index, saved) in registers.general.iter().enumerate() {
             self.set_register(index as c_int, *saved);
         }
         assert_eq!(self.vector_state().len(), registers.vector.len());
-        // SAFETY: the kernel put the vector state of the interrupted thread there, of the length
-        // that was just compared; the copy is in memory of our own.
+        // SAFETY: the kernel put the vector state of the interrupted thread there, and the assertion above has
+        // compared its length. The copy is in memory of our own.
         unsafe {
             let state = (*self.0.as_ptr()).uc_mcontext.fpregs.cast::<u8>();
             state.copy_from_nonoverlapping(registers.vector.as_ptr(), registers.vector.len());
@@ -143,10 +143,10 @@ impl Context {
         self.set_register(REG_RIP, address as greg_t);
     }
 
-    /// The floating-point and vector registers as the kernel stored them.
+    /// Returns the floating-point and vector registers as the kernel stored them.
     fn vector_state(&self) -> &[u8] {
-        // SAFETY: on x86-64 the kernel always stores this state, at least the first 512 bytes of
-        // it, and writes there behind the mark how many bytes it stored in all.
+        // SAFETY: on x86-64 the kernel always stores this state, at least its first 512 bytes. Behind the mark
+        // it writes how many bytes it stored in all.
         unsafe {
             let state = (*self.0.as_ptr()).uc_mcontext.fpregs.cast::<u8>();
             let field = |at: usize| state.add(at).cast::<u32>().read_unaligned();
@@ -160,7 +160,7 @@ impl Context {
     }
 }
 
-/// The base of the FS segment. The handler runs on the interrupted thread, so it is the same.
+/// Returns the base of the FS segment. The handler runs on the interrupted thread, so this is that thread's base.
 fn thread_pointer() -> u64 {
     let base: u64;
     // SAFETY: the thread control block begins with a pointer to itself (x86-64 System V ABI).

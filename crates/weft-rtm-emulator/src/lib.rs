@@ -1,32 +1,31 @@
-//! Runs the machine code of RTM regions on processors that have no RTM, so that tests execute the
-//! very instructions that a user's processor will, aborts and all. x86-64 Linux with glibc only;
-//! elsewhere this crate is empty.
+//! An emulator that runs the machine code of RTM regions on processors without RTM. So tests execute exactly
+//! the instructions that a user's processor will execute, aborts included. It works only on x86-64 Linux with
+//! glibc; elsewhere this crate is empty.
 //!
-//! It is a tool for tests and a dev-dependency only. It uses none of the engine's crates, so that
-//! it cannot share their mistakes.
+//! It is a tool for tests and a dev-dependency only. It uses none of the engine's crates, so that it cannot
+//! share their mistakes.
 //!
 //! # How
 //!
-//! On such a processor XBEGIN is an undefined instruction, and the kernel turns it into a SIGILL.
-//! The handler saves all registers and lets the thread go on with the trap flag set, which makes
-//! the processor stop with a SIGTRAP after each instruction. At each stop the emulator looks at
-//! the instruction that comes *next* (`processor.rs`): it finds the memory that the
-//! instruction reads and writes, notes the cache lines, and keeps what the written ones held
-//! before. At XEND it clears the trap flag, and the region has committed. At anything that would
-//! abort a region it puts memory and registers back and goes on at the address that XBEGIN named,
-//! with the status in EAX.
+//! On a processor without RTM, XBEGIN is an undefined instruction, and the kernel turns it into a SIGILL. The
+//! handler saves all registers and lets the thread go on with the trap flag set. The processor then stops with
+//! a SIGTRAP after each instruction. At each stop the emulator decodes the *next* instruction (`processor.rs`).
+//! It finds the memory that the instruction reads and writes, notes the cache lines, and saves the old contents
+//! of the written ones. At XEND it clears the trap flag, and the region has committed. At anything that would
+//! abort a region it restores memory and registers, and continues at the address that XBEGIN named, with the
+//! status in EAX.
 //!
-//! A region must look atomic to other threads. So each thread that takes part says so by an
-//! [`Emulation`], and while one of them is in a region, all others are held in a signal handler
-//! (`world.rs`). One region runs at a time, and no conflict is ever real: conflicts are
-//! injected, at a rate ([`Processor::conflicts_per_million`]) or to plan ([`Emulation::plan`]).
+//! A region must look atomic to other threads. So each thread that takes part creates an [`Emulation`]. While
+//! one of them is in a region, all others are held in a signal handler (`world.rs`). Only one region runs at a
+//! time, so no conflict is ever real. Conflicts are injected instead, at a rate
+//! ([`Processor::conflicts_per_million`]) or by a plan ([`Emulation::plan`]).
 //!
 //! # Limits
 //!
-//! - Threads without an [`Emulation`] are not held: they must not touch what regions touch.
-//! - Gather and scatter instructions, and addresses relative to GS, abort the region as a
-//!   forbidden instruction would.
-//! - Every instruction of a region costs microseconds, and every region some tens of them more for
+//! - Threads without an [`Emulation`] are not held: they must not access memory that regions access.
+//! - Gather and scatter instructions, and addresses relative to GS, abort the region as a forbidden instruction
+//!   would.
+//! - Every instruction of a region costs microseconds. Every region costs some tens of microseconds more for
 //!   each thread that must be held.
 #![cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 
@@ -45,7 +44,7 @@ use std::ptr::NonNull;
 
 pub use processor::{Counts, Moment, Processor};
 
-/// While it lives, its thread executes RTM's instructions by emulation.
+/// Emulates RTM's instructions on its thread while it lives.
 #[derive(Debug)]
 pub struct Emulation {
     processor: NonNull<processor::State>,
@@ -55,16 +54,16 @@ pub struct Emulation {
 }
 
 impl Emulation {
-    /// Starts to emulate RTM on this thread, on a processor as described. `seed` decides where
-    /// the conflicts strike.
+    /// Starts to emulate RTM on this thread, on a processor as described. `seed` decides where conflicts
+    /// strike.
     ///
     /// # Errors
     ///
-    /// RTM cannot be emulated here; [`CannotEmulate`] says why.
+    /// If RTM cannot be emulated here. [`CannotEmulate`] says why.
     ///
     /// # Panics
     ///
-    /// This thread has an `Emulation` already, or 64 others have.
+    /// If this thread already has an `Emulation`, or 64 other threads have one.
     pub fn start(processor: Processor, seed: u64) -> Result<Emulation, CannotEmulate> {
         if !begin_is_undefined() {
             return Err(CannotEmulate::NativeInstructions);
@@ -79,16 +78,16 @@ impl Emulation {
         Ok(Emulation { processor, stack, not_send: PhantomData })
     }
 
-    /// Aborts the next `regions` regions of this thread with `status`, each when it comes to
-    /// `moment`. A region that ends before that moment counts too.
+    /// Aborts the next `regions` regions of this thread with `status`, each when it reaches `moment`. A region
+    /// that ends before that moment counts too.
     pub fn plan(&self, moment: Moment, status: u32, regions: u32) {
-        // SAFETY: the state lives as long as `self`. Its only other user is the signal handler of
-        // this very thread, which runs only when this thread executes an instruction of RTM or is
-        // in a region; this function does neither.
+        // SAFETY: the state lives as long as `self`. Its only other user is the signal handler of this thread,
+        // which runs only when this thread executes an instruction of RTM or is in a region. This function does
+        // neither.
         unsafe { (*self.processor.as_ptr()).plan(moment, status, regions) }
     }
 
-    /// What the regions of this thread came to so far.
+    /// Returns how often the regions of this thread have ended in each way so far.
     pub fn counts(&self) -> Counts {
         // SAFETY: as in `plan`.
         unsafe { (*self.processor.as_ptr()).counts() }
@@ -99,8 +98,8 @@ impl Drop for Emulation {
     fn drop(&mut self) {
         world::leave();
         signals::uninstall(&self.stack);
-        // SAFETY: the pointer came from a leaked box in `start`, and after `uninstall` the handler
-        // does not know it any more.
+        // SAFETY: the pointer came from a leaked box in `start`, and after `uninstall` the handler no longer
+        // has it.
         drop(unsafe { Box::from_raw(self.processor.as_ptr()) });
     }
 }
@@ -108,17 +107,17 @@ impl Drop for Emulation {
 /// Why RTM cannot be emulated on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CannotEmulate {
-    /// The processor executes XBEGIN by itself, if only to abort at once, so nothing traps.
+    /// The processor executes XBEGIN itself, even if only to abort immediately, so nothing traps.
     NativeInstructions,
-    /// The kernel forbids the system calls by which the emulator looks at memory that may be
-    /// unmapped (process_vm_readv, process_vm_writev).
+    /// The kernel forbids the system calls by which the emulator accesses memory that may be unmapped
+    /// (process_vm_readv, process_vm_writev).
     NoAccess,
 }
 
 impl fmt::Display for CannotEmulate {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
-            CannotEmulate::NativeInstructions => "this processor executes XBEGIN by itself",
+            CannotEmulate::NativeInstructions => "this processor executes XBEGIN itself",
             CannotEmulate::NoAccess => "process_vm_readv or process_vm_writev is forbidden here",
         })
     }
@@ -126,8 +125,8 @@ impl fmt::Display for CannotEmulate {
 
 impl std::error::Error for CannotEmulate {}
 
-/// Whether XBEGIN raises the exception for undefined instructions: CPUID says neither that RTM is
-/// there (leaf 7, EBX bit 11) nor that it aborts always (EDX bit 11).
+/// Returns whether XBEGIN raises the exception for undefined instructions. That is so if CPUID reports neither
+/// RTM (leaf 7, EBX bit 11) nor that RTM always aborts (EDX bit 11).
 fn begin_is_undefined() -> bool {
     const FEATURES: u32 = 7;
     const RTM: u32 = 1 << 11;

@@ -1,18 +1,18 @@
-//! The cache lines that a region has read and written, and what the written ones held before.
+//! The cache lines that a region has read and written, and the old contents of the written ones.
 //!
-//! Everything is allocated beforehand, since it is used in a signal handler, which may have
-//! interrupted the allocator.
+//! All memory is allocated in advance, because the code runs in a signal handler, which may have interrupted
+//! the allocator.
 //!
-//! The undo log keeps whole lines but restores only the bytes that the region wrote: the rest of a
-//! line may belong to a thread that is not held while the region runs.
+//! The undo log keeps whole lines but restores only the bytes that the region wrote. The rest of a line may
+//! belong to a thread that is not held while the region runs.
 use crate::memory;
 
-/// Bytes of a cache line.
+/// Size of a cache line in bytes.
 pub(crate) const LINE_BYTES: u64 = 64;
-/// Sets of the first-level data cache.
+/// Number of sets of the first-level data cache.
 const SETS: usize = 64;
 
-/// The region touched more lines than fit.
+/// The error for a region that accesses more lines than fit.
 pub(crate) struct Overflow;
 
 /// The read set and the write set of a region.
@@ -20,13 +20,13 @@ pub(crate) struct Lines {
     read: Table,
     read_limit: usize,
     written: Table,
-    /// Written lines in each set of the first-level cache.
+    /// The number of written lines in each set of the first-level cache.
     in_set: [usize; SETS],
     ways: usize,
     undo: Box<[Undo]>,
 }
 
-/// What one line held when the region first wrote to it.
+/// The contents of one line when the region first wrote to it.
 #[derive(Clone, Copy)]
 struct Undo {
     line: u64,
@@ -36,7 +36,7 @@ struct Undo {
 }
 
 impl Lines {
-    /// Room for `ways` written lines in each set, and for `read_limit` lines read.
+    /// Makes room for `ways` written lines in each set, and for `read_limit` lines read.
     pub(crate) fn new(ways: usize, read_limit: usize) -> Lines {
         let undo = Undo { line: 0, bytes: [0; LINE_BYTES as usize], written: 0 };
         Lines {
@@ -49,14 +49,14 @@ impl Lines {
         }
     }
 
-    /// Forgets everything.
+    /// Forgets all lines.
     pub(crate) fn clear(&mut self) {
         self.read.clear();
         self.written.clear();
         self.in_set = [0; SETS];
     }
 
-    /// Notes a read.
+    /// Notes the lines of a read.
     pub(crate) fn note_read(&mut self, address: u64, size: u64) -> Result<(), Overflow> {
         for (line, _) in pieces(address, size) {
             self.read.insert(line);
@@ -67,7 +67,7 @@ impl Lines {
         Ok(())
     }
 
-    /// Notes a write that is about to happen, and keeps what is there now.
+    /// Notes the lines of a write that is about to happen, and saves their contents.
     pub(crate) fn note_write(&mut self, address: u64, size: u64) -> Result<(), Overflow> {
         for (line, bytes) in pieces(address, size) {
             let (place, new) = self.written.insert(line);
@@ -79,7 +79,7 @@ impl Lines {
                 if self.in_set[set] > self.ways {
                     return Err(Overflow);
                 }
-                // If this fails, the line is not mapped: the write will fault, and abort.
+                // If this fails, the line is not mapped. Then the write will fault, and the region will abort.
                 memory::read(line, &mut undo.bytes);
             }
             self.undo[place].written |= bytes;
@@ -87,7 +87,7 @@ impl Lines {
         Ok(())
     }
 
-    /// Puts every written byte back.
+    /// Restores every written byte.
     ///
     /// # Safety
     ///
@@ -96,14 +96,15 @@ impl Lines {
         for undo in &self.undo[..self.written.length] {
             let mut now = [0; LINE_BYTES as usize];
             if !memory::read(undo.line, &mut now) {
-                continue; // unmapped: nothing was ever written there
+                // Unmapped: nothing was ever written there.
+                continue;
             }
             for (byte, (now, before)) in now.iter().zip(&undo.bytes).enumerate() {
-                // A byte that did not change may lie in read-only memory, where the write that
-                // was about to happen faulted.
+                // A byte that did not change may lie in read-only memory, where the write that was about to
+                // happen faulted.
                 if undo.written & 1 << byte != 0 && now != before {
-                    // SAFETY: the region wrote this byte, and by the caller's word it is as good
-                    // as private until the roll-back is done.
+                    // SAFETY: the region wrote this byte. The caller promises that no other thread sees it
+                    // until the rollback is done.
                     let restored = unsafe { memory::write(undo.line + byte as u64, &[*before]) };
                     assert!(restored, "what a region has written can be written again");
                 }
@@ -112,7 +113,8 @@ impl Lines {
     }
 }
 
-/// The lines that a range of addresses touches, each with a bit for every byte of it in the range.
+/// Returns the lines that a range of addresses touches. Each comes with a mask that has a bit for every byte of
+/// the line in the range.
 fn pieces(address: u64, size: u64) -> impl Iterator<Item = (u64, u64)> {
     let end = address.saturating_add(size);
     let mut next = address;
@@ -124,13 +126,14 @@ fn pieces(address: u64, size: u64) -> impl Iterator<Item = (u64, u64)> {
         let line_end = line.saturating_add(LINE_BYTES);
         let (from, to) = (next - line, end.min(line_end) - line);
         next = line_end;
+        // A mask of the bytes below `byte`.
         let below = |byte: u64| 1_u64.checked_shl(byte as u32).map_or(!0, |bit| bit - 1);
         Some((line, below(to) & !below(from)))
     })
 }
 
-/// A set of lines in the order in which they came: open addressing, in slots that are allocated
-/// once and emptied by raising the generation.
+/// A set of lines in the order of their insertion. It uses open addressing, in slots that are allocated once.
+/// Raising the generation empties them all.
 struct Table {
     slots: Box<[Slot]>,
     generation: u64,
@@ -145,7 +148,7 @@ struct Slot {
 }
 
 impl Table {
-    /// Room for `lines` lines, in at least twice as many slots.
+    /// Makes room for `lines` lines, in at least twice as many slots.
     fn new(lines: usize) -> Table {
         let empty = Slot { generation: 0, line: 0, place: 0 };
         Table {
@@ -160,7 +163,7 @@ impl Table {
         self.length = 0;
     }
 
-    /// The place of `line` in the order, and whether it is new.
+    /// Inserts `line`. Returns its place in the order, and whether it is new.
     fn insert(&mut self, line: u64) -> (usize, bool) {
         let mask = self.slots.len() - 1;
         let mut at = (line / LINE_BYTES).wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize >> 16 & mask;
@@ -209,7 +212,7 @@ mod tests {
         }
     }
 
-    /// Protects neighbours on the same line: only the bytes that were written come back.
+    /// Protects neighbours on the same line: only the bytes that were written are restored.
     #[test]
     fn undo_restores_written_bytes_only() {
         #[repr(align(64))]
@@ -218,10 +221,10 @@ mod tests {
         let address = line.0.as_mut_ptr();
         let mut lines = Lines::new(8, 8);
         assert!(lines.note_write(address as u64 + 8, 2).is_ok());
-        // SAFETY: both writes stay within our own array, which nobody else uses.
+        // SAFETY: both writes stay within our own array, which no other thread uses.
         unsafe {
             std::ptr::write_volatile(address.add(8), 7); // by the region
-            std::ptr::write_volatile(address.add(20), 9); // by somebody else
+            std::ptr::write_volatile(address.add(20), 9); // // by another thread
             lines.undo();
         }
         let mut expected = [1; 64];

@@ -1,13 +1,13 @@
-//! Looking at and restoring memory that may not be there.
+//! Access to memory that may not be mapped.
 //!
-//! A region may name addresses that are unmapped or read-only; the fault is then the region's, and
-//! must not become one of the signal handler. So the emulator never follows such an address: it
-//! asks the kernel to copy, which answers with an error instead of a signal.
+//! A region may access addresses that are unmapped or read-only. The fault is then the region's, and must not
+//! become a fault of the signal handler. So the emulator never dereferences such an address. It asks the kernel
+//! to copy, and the kernel returns an error instead of raising a signal.
 use std::ffi::c_void;
 
 use libc::{getpid, iovec, process_vm_readv, process_vm_writev};
 
-/// Copies the bytes at `address` to `bytes`. `false` if they cannot all be read.
+/// Copies the bytes at `address` to `bytes`. Returns `false` if they cannot all be read.
 pub(crate) fn read(address: u64, bytes: &mut [u8]) -> bool {
     let here = vector(bytes.as_mut_ptr().cast(), bytes.len());
     let there = vector(address as *mut c_void, bytes.len());
@@ -16,21 +16,21 @@ pub(crate) fn read(address: u64, bytes: &mut [u8]) -> bool {
     copied == bytes.len() as isize
 }
 
-/// Copies `bytes` to `address`. `false` if they cannot all be written there.
+/// Copies `bytes` to `address`. Returns `false` if they cannot all be written there.
 ///
 /// # Safety
 ///
-/// Nobody else uses those bytes now, and whoever uses them later expects what is written.
+/// No other thread uses those bytes now, and later users of them expect what is written.
 pub(crate) unsafe fn write(address: u64, bytes: &[u8]) -> bool {
     let here = vector(bytes.as_ptr().cast_mut().cast(), bytes.len());
     let there = vector(address as *mut c_void, bytes.len());
-    // SAFETY: the kernel only reads `bytes` and checks the other range itself; the caller answers
-    // for what the write means.
+    // SAFETY: the kernel only reads `bytes` and checks the other range itself. The caller is responsible for
+    // the effect of the write.
     let copied = unsafe { process_vm_writev(getpid(), &here, 1, &there, 1, 0) };
     copied == bytes.len() as isize
 }
 
-/// Whether the kernel allows this at all.
+/// Returns whether the kernel allows these calls at all.
 pub(crate) fn is_accessible() -> bool {
     let mut from = [1_u8];
     let mut to = [0_u8];

@@ -1,8 +1,8 @@
 //! The emulated processor of one thread: what happens to a region from XBEGIN to its end.
 //!
-//! The thread executes its own instructions, one at a time. Between two of them the emulator looks
-//! at the next one: an instruction of RTM is carried out here; a forbidden one aborts the region;
-//! of any other one the memory that it will touch is noted first.
+//! The thread executes its own instructions, one at a time. Between two of them the emulator decodes the next
+//! one. If it is an instruction of RTM, the emulator carries it out. If it is a forbidden one, the region
+//! aborts. For any other one the emulator first notes the memory that it will access.
 //!
 //! ```text
 //!               XBEGIN ─▶ depth 1 ──XBEGIN─▶ depth 2 ─ … 7
@@ -23,28 +23,28 @@ use crate::{status, world};
 
 const PAGE_BYTES: u64 = 4096;
 const INSTRUCTION_BYTES_MAX: u64 = 15;
-/// Regions within regions; one more aborts.
+/// How deep regions may be nested. One more level aborts.
 const DEPTH_MAX: u32 = 7;
-/// Memory operands that one instruction may have here. PUSH of a memory word and the string
-/// instructions have two.
+/// How many memory operands one instruction may have here. PUSH of a memory word and the string instructions
+/// have two.
 const TOUCHES_MAX: usize = 4;
 
-/// What the emulated processor is like.
+/// The properties of the emulated processor.
 #[derive(Clone, Copy, Debug)]
 pub struct Processor {
-    /// Ways of the first-level cache, which has 64 sets: a region that writes to more lines than
-    /// this in one set overflows.
+    /// Ways of the first-level cache, which has 64 sets. A region that writes to more lines than this in one
+    /// set overflows.
     pub ways: usize,
-    /// Lines that a region can read.
+    /// The number of lines that a region can read.
     pub read_lines: usize,
-    /// Instructions after which a timer interrupt aborts a region.
+    /// The number of instructions after which a timer interrupt aborts a region.
     pub instructions: u32,
-    /// How often, in a million instructions, a conflict strikes.
+    /// How many conflicts strike per million instructions.
     pub conflicts_per_million: u32,
 }
 
 impl Default for Processor {
-    /// Much like the processors that had RTM: 32 KiB of first-level cache in 8 ways.
+    /// Much like the processors that had RTM: a first-level cache of 32 KiB with 8 ways.
     fn default() -> Self {
         Processor { ways: 8, read_lines: 4096, instructions: 100_000, conflicts_per_million: 0 }
     }
@@ -53,13 +53,13 @@ impl Default for Processor {
 /// When a planned abort strikes a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// Before the instruction of this number, counted from 0 behind XBEGIN.
+    /// Before the instruction with this number, counted from 0 behind XBEGIN.
     Before(u32),
-    /// At the outermost XEND, with all the work done.
+    /// At the outermost XEND, when all the work is done.
     AtEnd,
 }
 
-/// What the regions of one thread came to.
+/// How often the regions of one thread ended in each way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Outermost regions begun.
@@ -70,7 +70,7 @@ pub struct Counts {
     pub aborted: u64,
     /// The status of the last abort.
     pub last_status: u32,
-    /// Instructions looked at in regions.
+    /// Instructions emulated in regions.
     pub instructions: u64,
 }
 
@@ -82,16 +82,16 @@ pub(crate) struct State {
     random: u64,
     /// 0 outside a region.
     depth: u32,
-    /// Instructions of this region so far.
+    /// The number of instructions of this region so far.
     age: u32,
-    /// Where the outermost XBEGIN goes on after an abort, and with which registers.
+    /// The address at which the outermost XBEGIN goes on after an abort. The registers to restore follow.
     fallback: u64,
     registers: Registers,
     lines: Lines,
     info: InstructionInfoFactory,
 }
 
-/// Aborts that are still to come.
+/// The aborts that are still to come.
 #[derive(Clone, Copy)]
 struct Plan {
     moment: Moment,
@@ -113,8 +113,8 @@ impl State {
             lines: Lines::new(processor.ways, processor.read_lines),
             info: InstructionInfoFactory::new(),
         };
-        // ENTER with 31 levels touches more memory than any other instruction: afterwards neither
-        // the decoder nor the information about an instruction needs memory in a handler.
+        // ENTER with 31 levels accesses more memory than any other instruction. After this, neither the decoder
+        // nor the instruction information allocates in a handler.
         let enter = decode(&[0xc8, 0x10, 0x00, 0x1f], 0);
         assert_eq!(enter.mnemonic(), Mnemonic::Enter);
         assert!(touches(&mut state.info, &enter).len() > TOUCHES_MAX);
@@ -133,7 +133,7 @@ impl State {
         self.depth > 0
     }
 
-    /// Outside a region: carries out an instruction of RTM. `false` if it is none.
+    /// Carries out an instruction of RTM outside a region. Returns `false` if the next instruction is not one.
     pub(crate) fn undefined_instruction(&mut self, context: &mut Context) -> bool {
         let instruction = next_instruction(context);
         match instruction.mnemonic() {
@@ -160,8 +160,8 @@ impl State {
         self.step(context);
     }
 
-    /// Inside a region: looks at the next instruction. Instructions of RTM are carried out at
-    /// once, so that it is then the turn of the one behind.
+    /// Handles the next instruction inside a region. An instruction of RTM is carried out immediately, and then
+    /// the one behind it is handled.
     pub(crate) fn step(&mut self, context: &mut Context) {
         loop {
             if self.age == self.processor.instructions {
@@ -191,8 +191,8 @@ impl State {
         }
     }
 
-    /// Lets the thread execute an ordinary instruction, unless a conflict strikes or the memory
-    /// that it touches does not fit.
+    /// Lets the thread execute an ordinary instruction, unless a conflict strikes or the memory that it
+    /// accesses does not fit.
     fn allow(&mut self, context: &mut Context, instruction: &Instruction) {
         if self.conflict_strikes() {
             return self.abort(context, status::CONFLICT | status::RETRY);
@@ -231,6 +231,7 @@ impl State {
                 0 => return Err(Refused::Untraceable),
                 size => size as u64,
             };
+            // Every access but a pure write counts as a read, and every one but a pure read as a write.
             if memory.access() != OpAccess::Write {
                 self.lines.note_read(address, size)?;
             }
@@ -241,7 +242,7 @@ impl State {
         Ok(())
     }
 
-    /// A fault inside the region: the region aborts, and the program never sees the fault.
+    /// Handles a fault inside the region: the region aborts, and the program never sees the fault.
     pub(crate) fn fault(&mut self, context: &mut Context) {
         self.abort(context, 0);
     }
@@ -258,11 +259,11 @@ impl State {
 
     fn abort(&mut self, context: &mut Context, status: u32) {
         let nested = if self.depth > 1 { status::NESTED } else { 0 };
-        // SAFETY: the region ends here by a roll-back, and every thread that takes part is held.
+        // SAFETY: the region ends here by a rollback, and every thread that takes part is held.
         unsafe { self.lines.undo() };
         self.counts.aborted += 1;
         self.counts.last_status = status | nested;
-        // The saved registers include the flags of before, without the trap flag.
+        // The saved registers include the flags from before the region, without the trap flag.
         context.restore(&self.registers, status | nested, self.fallback);
         self.leave();
     }
@@ -278,7 +279,7 @@ impl State {
 enum Refused {
     /// Its memory does not fit into the read set or the write set.
     Overflow,
-    /// The emulator cannot tell what memory it touches.
+    /// The emulator cannot tell which memory it accesses.
     Untraceable,
 }
 
@@ -288,7 +289,7 @@ impl From<Overflow> for Refused {
     }
 }
 
-/// Instructions that abort every region: they leave user mode, or the manual names them.
+/// Returns whether an instruction aborts every region: it leaves user mode, or the manual names it.
 fn is_forbidden(mnemonic: Mnemonic) -> bool {
     matches!(
         mnemonic,
@@ -314,7 +315,7 @@ fn is_forbidden(mnemonic: Mnemonic) -> bool {
     )
 }
 
-/// The memory that an instruction names, explicitly or not.
+/// Returns the memory that an instruction accesses, explicitly or not.
 fn touches<'a>(
     info: &'a mut InstructionInfoFactory,
     instruction: &Instruction,
@@ -331,8 +332,8 @@ fn next_instruction(context: &Context) -> Instruction {
     if !instruction.is_invalid() || in_page == INSTRUCTION_BYTES_MAX {
         return instruction;
     }
-    // SAFETY: a sound instruction that does not end in its page goes on in the next one, which is
-    // then mapped; the code of these tests holds no unsound one.
+    // SAFETY: a valid instruction that does not end in its page goes on in the next one, which is then mapped.
+    // The code of these tests contains no invalid one.
     let bytes =
         unsafe { std::slice::from_raw_parts(address as *const u8, INSTRUCTION_BYTES_MAX as usize) };
     decode(bytes, address)

@@ -1,11 +1,11 @@
-//! The signal handlers: SIGILL and SIGTRAP drive the emulation, faults inside a region abort it,
-//! and one more signal holds a thread while another is in a region.
+//! The signal handlers. SIGILL and SIGTRAP drive the emulation, faults inside a region abort it, and one more
+//! signal holds a thread while another is in a region.
 //!
-//! The handlers run on a stack of their own. A roll-back rewrites the stack of the region, and the
-//! kernel would otherwise build its signal frames just below it.
+//! The handlers run on a stack of their own. A rollback rewrites the stack of the region, and the kernel would
+//! otherwise build its signal frames just below it.
 //!
-//! A signal that is none of ours goes to whoever handled it before: the handler puts the old action
-//! back and returns, and the instruction faults again.
+//! A signal that is not the emulator's goes to its previous handler: our handler restores the old action and
+//! returns, and the instruction faults again.
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_void;
 use std::mem::{MaybeUninit, zeroed};
@@ -27,25 +27,25 @@ const STACK_BYTES: usize = 256 << 10;
 const REGION_SIGNALS: [c_int; 5] = [SIGILL, SIGTRAP, SIGSEGV, SIGBUS, SIGFPE];
 
 thread_local! {
-    /// The emulated processor of this thread; null if it has none. It has no destructor and no
-    /// lazy initialisation, so a handler may read it at any time.
+    /// The emulated processor of this thread; null if it has none. The cell has no destructor and no lazy
+    /// initialisation, so a handler may read it at any time.
     static PROCESSOR: Cell<*mut State> = const { Cell::new(ptr::null_mut()) };
 }
 
-/// The signal stack of one thread, and the one that it had before.
+/// The signal stack of one thread, and the previous one.
 #[derive(Debug)]
 pub(crate) struct Stack {
     memory: *mut c_void,
     before: stack_t,
 }
 
-/// Makes `processor` the one of this thread.
+/// Makes `processor` the emulated processor of this thread.
 pub(crate) fn install(processor: NonNull<State>) -> Stack {
     assert!(PROCESSOR.get().is_null(), "this thread emulates RTM already");
     static HANDLERS: Once = Once::new();
     HANDLERS.call_once(install_handlers);
-    // SAFETY: fresh memory, used for nothing else; the kernel is told its true size, and it is
-    // unmapped only after another stack has taken its place (`uninstall`).
+    // SAFETY: the memory is fresh and used for nothing else, and the kernel gets its true size. It is unmapped
+    // only after another stack has taken its place (`uninstall`).
     let stack = unsafe {
         let access = PROT_READ | PROT_WRITE;
         let kind = MAP_PRIVATE | MAP_ANONYMOUS;
@@ -63,8 +63,8 @@ pub(crate) fn install(processor: NonNull<State>) -> Stack {
 /// Undoes [`install`], on the same thread.
 pub(crate) fn uninstall(stack: &Stack) {
     PROCESSOR.set(ptr::null_mut());
-    // SAFETY: no handler runs on this thread now, so its stack is not in use; the one before is
-    // still there, since whoever made it keeps it until the thread ends.
+    // SAFETY: no handler runs on this thread now, so its stack is not in use. The previous stack still exists:
+    // the code that made it keeps it until the thread ends.
     unsafe {
         sigaltstack(&stack.before, ptr::null_mut());
         munmap(stack.memory, STACK_BYTES);
@@ -79,9 +79,9 @@ static BEFORE: Before = Before(UnsafeCell::new([MaybeUninit::uninit(); REGION_SI
 
 fn install_handlers() {
     for (place, signal) in REGION_SIGNALS.into_iter().enumerate() {
-        // SAFETY: called once, and the handler for this signal, the only reader of this place, is
-        // installed after it has been written. The handler has the type that SA_SIGINFO asks for
-        // and keeps to what a handler may do.
+        // SAFETY: this is called once. The handler for this signal is the only reader of this place, and is
+        // installed after the place has been written. The handler has the type that SA_SIGINFO requires, and
+        // does only what a handler may do.
         unsafe {
             let before = (*BEFORE.0.get())[place].as_mut_ptr();
             assert_eq!(sigaction(signal, ptr::null(), before), 0);
@@ -91,7 +91,7 @@ fn install_handlers() {
             assert_eq!(sigaction(signal, &action, ptr::null_mut()), 0);
         }
     }
-    // SAFETY: as above; interrupted system calls go on, so the thread does not notice.
+    // SAFETY: as above. Interrupted system calls are restarted, so the thread does not notice.
     unsafe {
         let mut action: sigaction = zeroed();
         action.sa_sigaction = on_hold_signal as *const () as usize;
@@ -102,11 +102,11 @@ fn install_handlers() {
 
 extern "C" fn on_region_signal(signal: c_int, _: *mut siginfo_t, context: *mut c_void) {
     keeping_errno(|| {
-        // SAFETY: the kernel passes the context of the interrupted thread, ours until we return.
+        // SAFETY: the kernel passes the context of the interrupted thread. It is ours until we return.
         let mut context =
             unsafe { Context::new(NonNull::new_unchecked(context.cast::<ucontext_t>())) };
-        // SAFETY: the state lives until `uninstall` clears the pointer. Only this thread uses it,
-        // and not now: it is at an instruction that raised the signal, in a region or at XBEGIN.
+        // SAFETY: the state lives until `uninstall` clears the pointer. Only this thread uses it, and not now:
+        // the thread is at the instruction that raised the signal, in a region or at XBEGIN.
         let ours = unsafe { PROCESSOR.get().as_mut() }.is_some_and(|processor| {
             match (processor.is_in_region(), signal) {
                 (true, SIGTRAP) => processor.step(&mut context),
@@ -130,12 +130,12 @@ extern "C" fn on_hold_signal(_: c_int) {
 fn give_back(signal: c_int) {
     let place = REGION_SIGNALS.iter().position(|&ours| ours == signal);
     if let Some(place) = place {
-        // SAFETY: `install_handlers` wrote this place before the handler that calls us existed.
+        // SAFETY: `install_handlers` wrote this place before it installed the handler that calls this function.
         unsafe { sigaction(signal, (*BEFORE.0.get())[place].as_ptr(), ptr::null_mut()) };
     }
 }
 
-/// The interrupted code may be about to read `errno`.
+/// Runs a handler and restores `errno`, which the interrupted code may be about to read.
 fn keeping_errno(handler: impl FnOnce()) {
     // SAFETY: the address is that of this thread's `errno`, and lives as long as the thread.
     unsafe {

@@ -1,7 +1,7 @@
 //! The bits that an aborted region leaves in EAX, as Intel's manual defines them (Software
 //! Developer's Manual, volume 1, "RTM Abort Status Definition").
 
-/// The region executed XABORT; the operand stands in bits 31 to 24.
+/// The region executed XABORT. Its operand is in bits 31 to 24.
 pub const EXPLICIT: u32 = 1 << 0;
 /// A retry may succeed.
 pub const RETRY: u32 = 1 << 1;
@@ -14,7 +14,7 @@ pub const DEBUG: u32 = 1 << 4;
 /// The abort happened in a nested region.
 pub const NESTED: u32 = 1 << 5;
 
-/// The status of an XABORT with this operand.
+/// Returns the status of an XABORT with this operand.
 pub const fn explicit(operand: u8) -> u32 {
     (operand as u32) << 24 | EXPLICIT
 }

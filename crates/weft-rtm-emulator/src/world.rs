@@ -1,16 +1,16 @@
 //! Holding all other threads while one of them is in a region.
 //!
-//! Threads that take part join a list. The thread that begins a region takes the only turn, sends
-//! every other member a signal, and waits until each has entered its handler; there they wait until
-//! the region has ended. The list is read and changed only by the holder of the turn.
+//! Threads that take part join a list. A thread that begins a region takes the only turn, sends every other
+//! member a signal, and waits until each has entered its handler. There they wait until the region has ended.
+//! Only the holder of the turn reads or changes the list.
 //!
 //! ```text
 //!  in a region:   take the turn │ signal the others │ wait for all │ … region … │ release, pass on
 //!  any other:                     … handler: report, wait ─────────────────────── │ go on
 //! ```
 //!
-//! Everything waits on POSIX semaphores: their functions only use atomic instructions and a system
-//! call, so the handlers may call them.
+//! All waiting is on POSIX semaphores. Their functions only use atomic instructions and a system call, so the
+//! handlers may call them.
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::sync::Once;
@@ -19,25 +19,25 @@ use libc::{
     SYS_gettid, SYS_tgkill, c_int, getpid, pid_t, sem_init, sem_post, sem_t, sem_wait, syscall,
 };
 
-/// Threads that can take part at a time.
+/// How many threads can take part at a time.
 const MEMBERS_MAX: usize = 64;
 
-/// The signal that holds a thread.
+/// Returns the signal that holds a thread.
 pub(crate) fn hold_signal() -> c_int {
     libc::SIGRTMIN() + 3
 }
 
 struct World {
-    /// 1 while nobody is in a region or changes the list.
+    /// 1 while no thread is in a region or changes the list.
     turn: Semaphore,
     /// Raised by each thread that enters the handler.
     held: Semaphore,
     members: UnsafeCell<[pid_t; MEMBERS_MAX]>,
-    /// One for each place in the list: lets that thread go on.
+    /// One for each place in the list: it lets that thread go on.
     release: [Semaphore; MEMBERS_MAX],
 }
 
-// SAFETY: the list is used only between taking and passing on the turn; the rest is semaphores.
+// SAFETY: the list is used only between taking and passing on the turn. The rest is semaphores.
 unsafe impl Sync for World {}
 
 static WORLD: World = World {
@@ -83,8 +83,8 @@ pub(crate) fn stop() {
         unsafe { &*WORLD.members.get() }.iter().filter(|&&member| member != NOBODY && member != me);
     let mut signalled = 0;
     for &member in others {
-        // SAFETY: a system call that sends a signal, for which a handler is installed, to a thread
-        // of this process; members leave the list before they end.
+        // SAFETY: the system call sends a signal for which a handler is installed, to a thread of this process.
+        // Members leave the list before they end.
         let sent = unsafe { syscall(SYS_tgkill, getpid(), member, hold_signal()) };
         signalled += c_int::from(sent == 0);
     }
@@ -104,11 +104,11 @@ pub(crate) fn resume() {
     WORLD.turn.post();
 }
 
-/// The handler of the signal that holds this thread.
+/// Holds this thread until the region of another has ended. The handler of the signal calls it.
 pub(crate) fn hold() {
     let me = this_thread();
-    // SAFETY: the thread that sent the signal has the turn and waits for our report, so nobody
-    // changes the list now.
+    // SAFETY: the thread that sent the signal has the turn and waits for our report, so no thread changes the
+    // list now.
     let members = unsafe { &*WORLD.members.get() };
     let place = members.iter().position(|member| *member == me);
     WORLD.held.post();
@@ -143,8 +143,7 @@ impl Semaphore {
     }
 
     fn prepare(&self, value: u32) {
-        // SAFETY: the semaphore lies in a static, and `join` calls this once for each, before any
-        // other use.
+        // SAFETY: the semaphore lies in a static, and `join` calls this once for each, before any other use.
         let result = unsafe { sem_init(self.raw(), 0, value) };
         assert_eq!(result, 0, "an unnamed semaphore can be made");
     }
@@ -154,7 +153,7 @@ impl Semaphore {
         unsafe { sem_post(self.raw()) };
     }
 
-    /// Waits, also through signals: the waiting thread may be held meanwhile.
+    /// Waits, also through signals: the waiting thread may be held while it waits.
     fn wait(&self) {
         // SAFETY: as in `post`. The only error is the interruption by a signal.
         while unsafe { sem_wait(self.raw()) } != 0 {}

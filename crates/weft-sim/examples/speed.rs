@@ -1,4 +1,4 @@
-//! How fast the simulation itself is: accesses per second of the host's time.
+//! Measures how fast the simulation itself is: accesses per second of the host's time.
 //!
 //! `cargo run --release -p weft-sim --example speed`
 

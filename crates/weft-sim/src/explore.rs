@@ -1,10 +1,10 @@
-//! All schedules of a small program, one after the other, as far as a bound on preemptions allows
-//! (Musuvathi and Qadeer, *Iterative Context Bounding*, PLDI 2007).
+//! Exploration: all schedules of a small program, one after the other, within a bound on preemptions (Musuvathi
+//! and Qadeer, *Iterative Context Bounding*, PLDI 2007).
 //!
-//! A *preemption* is a switch away from a core that could have gone on. Most bugs need one or two of
-//! them; switches at the end of a program, or when a core waits, are free. The schedules are the paths
-//! of a tree, whose nodes are the points with more than one choice; it is walked depth first, and each
-//! run repeats the choices of the one before up to the last that is not exhausted.
+//! A *preemption* is a switch away from a core that could have gone on. Most bugs need one or two of them.
+//! Switches at the end of a program, or when a core waits, are free. The schedules are the paths of a tree,
+//! whose nodes are the points with more than one choice. The tree is walked depth first: each run repeats the
+//! choices of the previous run up to the last node that is not exhausted.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -12,20 +12,20 @@ use std::rc::Rc;
 use crate::run::{Case, Failure, Options};
 use crate::schedule::{Chooser, Point};
 
-/// What an exploration has come to.
+/// The result of an exploration.
 #[derive(Debug)]
 pub struct Exploration {
-    /// How many runs there were.
+    /// How many runs were made.
     pub runs: u64,
     /// Whether these were all schedules within the bound.
     pub is_complete: bool,
-    /// The first run that failed, which was the last one. [`Failure::trace`] repeats it.
+    /// The failure of the last run, if it failed. [`Failure::trace`] repeats it.
     pub failure: Option<Failure>,
 }
 
-/// Runs the case that `case` makes, always anew, under one schedule after the other, until one fails, all
-/// have been run that have at most `preemptions_max` preemptions, or `runs_max` have been run. The
-/// schedule of `options` does not matter.
+/// Runs a new case from `case` under one schedule after the other. Stops when a run fails, when all schedules
+/// with at most `preemptions_max` preemptions have been run, or after `runs_max` runs. The schedule of
+/// `options` is ignored.
 ///
 /// # Panics
 /// As for [`run`](crate::run::run).
@@ -44,7 +44,7 @@ pub fn explore<'a>(
         if let Err(failure) = case().run_with(options, Some(Box::new(chooser))) {
             return Exploration { runs, is_complete: false, failure: Some(failure) };
         }
-        // To the next path: the last node that has another choice takes it.
+        // Go to the next path: the last node that has another choice takes it.
         let mut path = path.borrow_mut();
         while path.last().is_some_and(|node| node.choices.len() == 1) {
             path.pop();
@@ -57,9 +57,9 @@ pub fn explore<'a>(
     Exploration { runs, is_complete: false, failure: None }
 }
 
-/// A point with a choice, on the path of the present run.
+/// A point with a choice, on the path of the current run.
 struct Node {
-    /// The cores that are still to go on here, the present one first.
+    /// The cores still to be tried here, the current choice first.
     choices: Vec<usize>,
 }
 

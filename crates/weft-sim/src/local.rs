@@ -1,7 +1,7 @@
-//! What a program keeps by thread: one value for each virtual core.
+//! Core-local values: one value for each virtual core, in place of thread-locals.
 //!
-//! All virtual cores of a run are one thread of the host, and so have one set of its thread-locals. A
-//! [`Local`] takes their place. Outside of runs it is a thread-local.
+//! All virtual cores of a run are one thread of the host, and so have one set of its thread-locals. A [`Local`]
+//! replaces them. Outside of runs it is a thread-local.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -10,13 +10,13 @@ use std::thread::AccessError;
 
 use crate::run;
 
-/// The values of one virtual core, or of one thread of the host, in the order of their first use. They
-/// are few, so a list will do.
+/// The values of one virtual core, or of one thread of the host, in the order of their first use. They are few,
+/// so a list is enough.
 #[derive(Default)]
 pub(crate) struct Locals(RefCell<Vec<(*const (), Box<dyn Any>)>>);
 
 impl Locals {
-    /// The value of a `Local`, made if it is not there.
+    /// Returns the value of a `Local`, and makes it if it does not exist.
     fn find<T: 'static>(&self, local: &'static Local<T>) -> NonNull<T> {
         let key = std::ptr::from_ref(local).cast::<()>();
         let found = |values: &[(*const (), Box<dyn Any>)]| {
@@ -26,18 +26,18 @@ impl Locals {
         if let Some(value) = found(&self.0.borrow()) {
             return value;
         }
-        // The list is not borrowed meanwhile: a value may use others.
+        // The list is not borrowed while the value is made: `make` may use other values.
         let value = Box::new((local.make)());
         self.0.borrow_mut().push((key, value));
         found(&self.0.borrow()).expect("it was just added")
     }
 
-    /// Gives the values up without dropping them.
+    /// Gives up the values without dropping them.
     pub(crate) fn forget(&self) {
         std::mem::forget(self.0.take());
     }
 
-    /// Drops the values, as the end of a thread does; the newest first.
+    /// Drops the values, as the end of a thread does, the newest first.
     pub(crate) fn end(&self) {
         loop {
             let last = self.0.borrow_mut().pop();
@@ -58,8 +58,8 @@ impl Drop for Locals {
     }
 }
 
-/// A value for each virtual core of a run, and for each thread outside of runs. Made at its first use,
-/// dropped at the end of the core's program, or of the thread.
+/// A value for each virtual core of a run, and for each thread outside of runs. It is made at its first use,
+/// and dropped at the end of the core's program or of the thread.
 pub struct Local<T: 'static> {
     make: fn() -> T,
 }
@@ -71,30 +71,30 @@ impl<T> std::fmt::Debug for Local<T> {
 }
 
 impl<T: 'static> Local<T> {
-    /// Values that `make` makes.
+    /// Makes a `Local` whose values are made by `make`.
     pub const fn new(make: fn() -> T) -> Local<T> {
         Local { make }
     }
 
-    /// Uses the value. As [`std::thread::LocalKey::try_with`].
+    /// Calls `body` with the value, like [`std::thread::LocalKey::try_with`].
     ///
     /// # Errors
-    /// The thread is ending, and its values are gone. Not so for virtual cores: a value that is used
-    /// while they end is made anew.
+    /// If the thread is ending, and its values are gone. On a virtual core this does not happen: a value that
+    /// is used while the core ends is made again.
     pub fn try_with<R>(&'static self, body: impl FnOnce(&T) -> R) -> Result<R, AccessError> {
         let value = match run::current() {
             Some(run) => run.locals[run.core()].find(self),
             None => OF_HOST.try_with(|locals| locals.find(self))?,
         };
-        // SAFETY: the value is boxed, and is dropped when the core's program, or the thread, has
-        // ended; `body` is part of it, or runs while it ends and the value is not yet dropped.
+        // SAFETY: the value is boxed, and is dropped only when the core's program, or the thread, has ended.
+        // `body` is part of that program, or runs while it ends and the value is not yet dropped.
         Ok(body(unsafe { value.as_ref() }))
     }
 
-    /// Uses the value. As [`std::thread::LocalKey::with`].
+    /// Calls `body` with the value, like [`std::thread::LocalKey::with`].
     ///
     /// # Panics
-    /// The thread is ending.
+    /// If the thread is ending.
     pub fn with<R>(&'static self, body: impl FnOnce(&T) -> R) -> R {
         self.try_with(body).expect("the thread is not ending")
     }

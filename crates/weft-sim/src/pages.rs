@@ -1,43 +1,43 @@
 //! Large blocks of memory, at the same addresses in every process.
 //!
-//! The operating system places mappings at random, and programs compare and hash addresses, for instance
-//! to lock records in their order. Blocks of [`map`] lie in one range whose address is fixed, the later
-//! ones behind the earlier ones. The range is never given back, and no address of it is used twice.
+//! The operating system places mappings at random, and programs compare and hash addresses, for instance to
+//! lock records in their order. The blocks of [`map`] lie in one range with a fixed address, later blocks
+//! behind earlier ones. The range is never given back, and no address of it is used twice.
 
 use std::ptr::{self, NonNull};
 use std::sync::{Mutex, PoisonError};
 
-/// Where the range begins: in the middle of what a process can address, far from where Linux places
-/// programs, heaps and mappings.
+/// Where the range begins: in the middle of a process's address space, far from where Linux places programs,
+/// heaps and mappings.
 const START: usize = 0x1000_0000_0000;
-/// The length of the range, of addresses, not of memory.
+/// The length of the range. It reserves addresses, not memory.
 const RESERVED_BYTES: usize = 1 << 45;
 /// Blocks are aligned to this, which is the size of huge pages.
 const ALIGNMENT: usize = 2 << 20;
 
 const _: () = assert!(START.is_multiple_of(ALIGNMENT));
 
-/// What is left of the range.
+/// The part of the range that is not handed out yet.
 struct Rest {
     start: *mut u8,
     bytes: usize,
 }
 
-// SAFETY: addresses that nobody else uses.
+// SAFETY: no other code uses these addresses.
 unsafe impl Send for Rest {}
 
 static REST: Mutex<Rest> = Mutex::new(Rest { start: ptr::null_mut(), bytes: 0 });
 
-/// A zeroed block of so many bytes, aligned to 2 MiB; [`None`] if there is none.
+/// Returns a zeroed block of `bytes` bytes, aligned to 2 MiB. [`None`] if there is no memory for it.
 ///
 /// # Panics
-/// The process uses addresses of the range for something else.
+/// If the process uses addresses of the range for something else.
 pub fn map(bytes: usize) -> Option<NonNull<u8>> {
     let bytes = bytes.next_multiple_of(ALIGNMENT);
     let mut rest = REST.lock().unwrap_or_else(PoisonError::into_inner);
     if rest.start.is_null() {
         let wanted = ptr::without_provenance_mut::<u8>(START);
-        // SAFETY: a new private mapping without access, which nobody else knows.
+        // SAFETY: a new private mapping without access, which no other code knows.
         let start = unsafe {
             libc::mmap(
                 wanted.cast(),
@@ -69,13 +69,13 @@ pub fn map(bytes: usize) -> Option<NonNull<u8>> {
     NonNull::new(block)
 }
 
-/// Gives the memory of a block back.
+/// Gives the memory of a block back to the operating system.
 ///
 /// # Safety
-/// [`map`] gave the block for the same size, and nobody uses it any more.
+/// [`map`] returned the block for the same size, and no code uses it any more.
 pub unsafe fn unmap(block: NonNull<u8>, bytes: usize) {
     let bytes = bytes.next_multiple_of(ALIGNMENT);
-    // SAFETY: by the contract. The addresses stay reserved.
+    // SAFETY: by this function's contract. The addresses stay reserved.
     unsafe {
         libc::madvise(block.as_ptr().cast(), bytes, libc::MADV_DONTNEED);
         libc::mprotect(block.as_ptr().cast(), bytes, libc::PROT_NONE);
@@ -86,12 +86,13 @@ pub unsafe fn unmap(block: NonNull<u8>, bytes: usize) {
 mod tests {
     use super::*;
 
-    /// Protects what it is for: later blocks lie behind earlier ones, also where room was given back.
+    /// Protects the order of addresses: later blocks lie behind earlier ones, also after a block was given
+    /// back.
     #[test]
     fn later_blocks_lie_behind_earlier_ones() {
         let first = map(1).unwrap();
         assert_eq!(first.addr().get(), START);
-        // SAFETY: a block of 2 MiB, used here only, and given back once.
+        // SAFETY: a block of 2 MiB, used only here, and given back once.
         unsafe {
             assert_eq!(first.add(ALIGNMENT - 1).read(), 0);
             first.write(1);

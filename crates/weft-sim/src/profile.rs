@@ -1,13 +1,13 @@
 //! Machines as data: how many processors, which caches, what each step costs.
 //!
-//! All times are cycles of the profile's own clock. Where a number was published, its source stands
-//! beside it; where none was, the comment says *estimate*. A profile is no claim about one machine:
-//! it is the smallest description that has the proportions on which the papers' results rest. What
-//! every profile leaves out is listed in the [crate's documentation](crate).
+//! All times are cycles of the profile's own clock. A published number has its source beside it. A number
+//! without a source is marked *estimate*. A profile does not claim to be one real machine. It is the smallest
+//! description with the proportions on which the papers' results depend. The [crate's documentation](crate)
+//! lists what every profile leaves out.
 
-/// Lines of a page of 4 KiB.
+/// Cache lines in a page of 4 KiB.
 pub(crate) const LINES_PER_PAGE: u64 = 64;
-/// Bytes of a cache line.
+/// Size of a cache line in bytes.
 pub(crate) const LINE_BYTES: u64 = 64;
 
 /// Size of a set-associative cache with lines of 64 bytes.
@@ -20,39 +20,39 @@ pub struct CacheSize {
 }
 
 impl CacheSize {
-    /// What it holds.
+    /// Returns its size in bytes.
     pub const fn bytes(self) -> u64 {
         self.sets as u64 * self.ways as u64 * LINE_BYTES
     }
 }
 
-/// What things cost, in cycles.
+/// The costs of accesses and other steps, in cycles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Latencies {
     /// An access that hits the first-level cache.
     pub first_level: u64,
-    /// One that hits the second level.
+    /// An access that hits the second level.
     pub second_level: u64,
-    /// One that hits the socket's last level.
+    /// An access that hits the socket's last level.
     pub last_level: u64,
-    /// A line that another core of the socket holds modified or exclusive.
+    /// An access to a line that another core of the socket holds modified or exclusive.
     pub other_core: u64,
-    /// A line that a core of another socket holds, in whatever state.
+    /// An access to a line that a core of another socket holds, in any state.
     pub other_socket: u64,
-    /// Memory of the own socket.
+    /// An access to memory of the own socket.
     pub memory: u64,
-    /// Memory of another socket.
+    /// An access to memory of another socket.
     pub other_memory: u64,
-    /// A line from the last level or from memory that follows, in its page, the line that the thread
-    /// fetched before: the prefetcher has it under way.
+    /// A line from the last level or from memory that follows, in its page, the line that the thread fetched
+    /// before: the prefetcher is already fetching it.
     pub streamed: u64,
-    /// What a `lock` prefix adds.
+    /// The cost that a `lock` prefix adds.
     pub locked: u64,
     /// A full fence.
     pub fence: u64,
     /// PAUSE.
     pub pause: u64,
-    /// Giving the processor away, and getting it back at once.
+    /// Yielding the processor, and getting it back immediately.
     pub yielding: u64,
     /// The first touch of a page: the fault, and clearing the page.
     pub page_fault: u64,
@@ -62,16 +62,16 @@ pub struct Latencies {
     pub begin: u64,
     /// XEND of the outermost region.
     pub commit: u64,
-    /// From the abort to the first instruction behind it.
+    /// The time from an abort to the first instruction behind it.
     pub abort: u64,
 }
 
-/// A machine.
+/// The description of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Profile {
     /// Its name on the command line.
     pub name: &'static str,
-    /// What it stands for, and where the numbers are from.
+    /// Which machine it stands for.
     pub description: &'static str,
     /// Millions of cycles per second.
     pub megahertz: u64,
@@ -89,45 +89,45 @@ pub struct Profile {
     pub last_level: CacheSize,
     /// Whether a line that leaves the last level leaves the caches of the cores as well.
     pub is_inclusive: bool,
-    /// If there is RTM: the structure of a core, beside its caches, that tracks what regions have read
-    /// and what is no longer in the first level. A line that falls out of it aborts its region.
+    /// The structure of a core, beside its caches, that tracks what regions have read and what is no longer in
+    /// the first level. A line that falls out of it aborts its region. `None` if there is no RTM.
     pub read_set: Option<CacheSize>,
-    /// Percentage of its time alone that computing takes while the core's other thread runs.
+    /// How long computing takes while the core's other thread runs, as a percentage of its time alone.
     pub sibling_percent: u64,
     /// Cycles between two timer interrupts of a hardware thread.
     pub timer_period: u64,
-    /// What things cost.
+    /// The costs of accesses and other steps.
     pub latencies: Latencies,
 }
 
 impl Profile {
-    /// Cores of all sockets.
+    /// Returns the number of cores of all sockets.
     pub const fn cores(&self) -> usize {
         self.sockets * self.cores_per_socket
     }
 
-    /// Hardware threads of all cores.
+    /// Returns the number of hardware threads of all cores.
     pub const fn threads(&self) -> usize {
         self.cores() * self.threads_per_core
     }
 
-    /// The core of a hardware thread. The first threads have a core each, socket by socket; those
-    /// that share one come after them, as the papers place theirs.
+    /// Returns the core of a hardware thread. The first threads have a core each, socket by socket. Threads
+    /// that share a core with one of these come after them, as the papers place theirs.
     pub const fn core_of(&self, thread: usize) -> usize {
         thread % self.cores()
     }
 
-    /// The socket of a core.
+    /// Returns the socket of a core.
     pub const fn socket_of(&self, core: usize) -> usize {
         core / self.cores_per_socket
     }
 
-    /// Seconds that a number of cycles takes.
+    /// Returns the seconds that a number of cycles takes.
     pub fn seconds(&self, cycles: u64) -> f64 {
         cycles as f64 / (self.megahertz as f64 * 1e6)
     }
 
-    /// The profile of this name.
+    /// Returns the profile of this name, if there is one.
     pub fn named(name: &str) -> Option<&'static Profile> {
         PROFILES.iter().find(|profile| profile.name == name)
     }
@@ -139,14 +139,15 @@ pub static PROFILES: [Profile; 4] = [HASWELL_4C8T, XEON_E7_4X10, XEON_8X10, TODA
 /// Intel Core i7-4770, on which the papers about RTM ran.
 ///
 /// Cores, clock and cache sizes: DBX §7, DBX-TC §6. Latencies of the caches and of memory: measured by
-/// 7-cpu.com (first level 4 cycles, second 12, last 36; memory 36 cycles + 57 ns). A line from another
-/// core, the `lock` prefix, fences, PAUSE and lines in a row (10 GB/s for a thread): orders of magnitude of
-/// microbenchmarks of that generation, *estimates*. Beginning, ending and aborting a region: *estimates*; an empty region costs about what
-/// three uncontended `lock` instructions do. Timer: every 4 ms (DBX §2.2).
+/// 7-cpu.com (first level 4 cycles, second 12, last 36; memory 36 cycles + 57 ns). A line from another core,
+/// the `lock` prefix, fences, PAUSE and lines in a row (10 GB/s for a thread): orders of magnitude of
+/// microbenchmarks of that generation, *estimates*. Beginning, ending and aborting a region: *estimates*; an
+/// empty region costs about as much as three uncontended `lock` instructions. Timer: every 4 ms (DBX §2.2).
 ///
-/// The structure of the read set is nowhere described. Its size is fitted to the paper: four threads on a
-/// core each read 4 MB in half of their regions, eight threads 2 MB (DBX, Figure 1a and b). So it is the
-/// core's, not the socket's, and random placement of pages fills one of its sets at about half its size.
+/// The structure of the read set is not described anywhere. Its size is fitted to the paper: four threads on a
+/// core each read 4 MB in half of their regions, eight threads 2 MB (DBX, Figure 1a and b). So the structure
+/// belongs to the core and not to the socket, and random placement of pages fills one of its sets at about half
+/// its size.
 const HASWELL_4C8T: Profile = Profile {
     name: "haswell-4c8t",
     description: "Intel i7-4770 (Haswell), 4 cores, 8 threads, 3.4 GHz: DBX, DBX-TC, No Free Lunch",
@@ -182,12 +183,12 @@ const HASWELL_4C8T: Profile = Profile {
     },
 };
 
-/// Four Intel Xeon E7-4820 of ten cores, HTCC's machine. The paper ran RTM elsewhere, on the Haswell;
-/// here the profile has RTM, so that its figures can be drawn for more cores than that has.
+/// Four Intel Xeon E7-4820 of ten cores, HTCC's machine. The paper ran RTM on another machine, the Haswell.
+/// This profile has RTM, so that the paper's figures can be drawn for more cores than the Haswell has.
 ///
 /// Cores, clock and cache sizes: HTCC §5. Latencies: Molka et al., *Cache Coherence Protocol and Memory
-/// Performance of the Intel Haswell-EP Architecture* (ICPP 2015), scaled to 1.9 GHz and rounded; the rest
-/// as for `haswell-4c8t`, *estimates*.
+/// Performance of the Intel Haswell-EP Architecture* (ICPP 2015), scaled to 1.9 GHz and rounded. The rest: as
+/// for `haswell-4c8t`, *estimates*.
 const XEON_E7_4X10: Profile = Profile {
     name: "xeon-e7-4x10",
     description: "4 x Intel Xeon E7-4820, 40 cores, 80 threads, 1.9 GHz, with RTM: HTCC",
@@ -226,9 +227,9 @@ const XEON_E7_4X10: Profile = Profile {
 /// Eight Intel Xeon of ten cores, Doppel's machine: no RTM.
 ///
 /// Cores and clock: Doppel §8. Cache sizes: Westmere-EX. Latencies: David, Guerraoui and Trigonakis,
-/// *Everything You Always Wanted to Know About Synchronization but Were Afraid to Ask* (SOSP 2013),
-/// which has a machine of that kind; between sockets a mean of one and two hops. Rounded; the rest
-/// *estimates*.
+/// *Everything You Always Wanted to Know About Synchronization but Were Afraid to Ask* (SOSP 2013), which
+/// measures a machine of that kind. Between sockets: a mean of one and two hops. All are rounded.
+/// The rest: *estimates*.
 const XEON_8X10: Profile = Profile {
     name: "xeon-8x10",
     description: "8 x 10-core Intel Xeon, 80 cores, 2.4 GHz, no RTM: Doppel",
@@ -266,10 +267,10 @@ const XEON_8X10: Profile = Profile {
 
 /// One socket of 64 recent Intel cores with RTM.
 ///
-/// First and second level, what a region can hold, and the 20 ns of a region around one store: measured
-/// by Weft (docs/rtm.md). The structure of the read set is fitted to three of the four kinds of regions
-/// there that fail for their reads (random lines are easier on the model than on the processor). The
-/// latencies beyond the second level, and PAUSE, are of the order published for the generation, *estimates*.
+/// First and second level, what a region can hold, and the 20 ns of a region around one store: measured by Weft
+/// (docs/rtm.md). The structure of the read set is fitted to three of the four kinds of regions there that fail
+/// because of their reads. (Regions that read random lines fail less often on the model than on the processor.)
+/// The latencies beyond the second level, and PAUSE: of the order published for the generation, *estimates*.
 const TODAY_64C: Profile = Profile {
     name: "today-64c",
     description: "one socket of 64 recent Intel Xeon cores, 128 threads, 2.6 GHz, with RTM",
@@ -309,7 +310,7 @@ const TODAY_64C: Profile = Profile {
 mod tests {
     use super::*;
 
-    /// Protects what the papers say of their machines, and what the model takes for granted.
+    /// Protects what the papers say about their machines, and what the model assumes.
     #[test]
     fn profiles_are_the_papers_machines() {
         let kib = |kib: u64| kib << 10;

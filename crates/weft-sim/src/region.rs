@@ -1,18 +1,17 @@
-//! Regions of the programs of a run.
+//! Hardware regions for the programs of a run.
 //!
-//! On a processor an abort takes the thread back to XBEGIN, with all registers and all of memory as
-//! they were. Here shared words are put back as they were, by the machine, and the thread *unwinds*:
-//! the abort is a panic of its own kind, from the access at which the thread learns of it up to
-//! whoever began the region. So the code of a region may own things, which are dropped on the way;
-//! but what it has changed that is no shared word stays changed. A body of [`attempt`] that could be
-//! run again as it is, since it changes nothing else, is as good as on a processor.
+//! On a processor an abort takes the thread back to XBEGIN, with all registers and all memory as they were.
+//! Here the machine restores the shared words, and the thread *unwinds*. The abort is a special panic, from the
+//! access at which the thread learns of it up to the function that began the region. So the code of a region
+//! may own values, which are dropped on the way. But what it has changed outside of shared words stays changed.
+//! A body of [`attempt`] that changes only shared words can be run again, and behaves as on a processor.
 //!
-//! While a thread unwinds out of a region, its drops run in a world that knows nothing of the region:
-//! their loads see what is there, and their stores are not done.
+//! While a thread unwinds out of a region, its drops run outside of the region: their loads see the current
+//! values, and their stores are not made.
 //!
-//! A region that outlives the function in which it was begun ([`begin`]) unwinds to a function that
-//! encloses both, which calls [`catch_undone`] and then runs the same code again; the next [`begin`]
-//! answers with the status, as XBEGIN would have.
+//! A region may outlive the function in which it was begun ([`begin`]). It then unwinds to a function that
+//! encloses both its beginning and its end. That function calls [`catch_undone`], and then runs the same code
+//! again. The next [`begin`] returns the status, as XBEGIN would have.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -20,21 +19,20 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use crate::machine::Aborted;
 use crate::run::{self, Run};
 
-/// What unwinds out of a region that was rolled back.
+/// The payload of the panic that unwinds out of a region that was rolled back.
 struct Undone {
     status: u32,
 }
 
-/// Whether this code is part of a run on a machine with RTM.
+/// Returns whether this code is part of a run on a machine with RTM.
 pub fn is_available() -> bool {
     run::current().is_some_and(|run| run.machine.borrow().profile().read_set.is_some())
 }
 
-/// Begins a region. `Err` holds the status of the region that was begun here before, and has unwound to
-/// [`catch_undone`].
+/// Begins a region.
 ///
 /// # Errors
-/// That status.
+/// The status of a region that was begun here before, was rolled back, and has unwound to [`catch_undone`].
 ///
 /// # Panics
 /// Outside of a run.
@@ -55,14 +53,14 @@ pub fn begin() -> Result<(), u32> {
 /// Ends the region that was begun last.
 ///
 /// # Panics
-/// In no region.
+/// If this code is not in a region.
 pub fn commit() {
     let run = run();
     if !run.unwinds[run.core()].get() {
         let committed = run.machine.borrow_mut().commit(run.core());
         settle(run, committed);
         if !run.machine.borrow().is_inside(run.core()) {
-            // What it has written is there for others from now on.
+            // Other cores see from now on what the region has written.
             run.progress();
         }
     }
@@ -71,7 +69,7 @@ pub fn commit() {
 /// Rolls the region back with XABORT.
 ///
 /// # Panics
-/// In no region.
+/// If this code is not in a region.
 pub fn abort(operand: u8) -> ! {
     let run = run();
     let aborted = run.machine.borrow_mut().abort(run.core(), operand);
@@ -79,12 +77,12 @@ pub fn abort(operand: u8) -> ! {
     unreachable!("a region that was rolled back unwinds");
 }
 
-/// Whether this code is in a region.
+/// Returns whether this code is in a region.
 pub fn is_inside() -> bool {
     run::current().is_some_and(|run| run.machine.borrow().is_inside(run.core()))
 }
 
-/// Whether this code is dropping things on its way out of a region that was rolled back.
+/// Returns whether this code is dropping values on its way out of a region that was rolled back.
 pub fn is_undone() -> bool {
     run::current().is_some_and(|run| run.unwinds[run.core()].get())
 }
@@ -92,8 +90,8 @@ pub fn is_undone() -> bool {
 /// Runs `body` as a region, once.
 ///
 /// # Errors
-/// The status with which it was rolled back. A body that panics is rolled back with status 0, as by the
-/// system call that would print the message.
+/// The status with which the region was rolled back. A body that panics is rolled back with status 0, as on a
+/// processor by the system call that prints the message.
 ///
 /// # Panics
 /// Outside of a run.
@@ -104,7 +102,7 @@ pub fn attempt<R>(body: impl FnOnce() -> R) -> Result<R, u32> {
         return Ok(body());
     }
     if run.machine.borrow().is_inside(core) {
-        // Part of the outer region: an abort unwinds to that.
+        // This is part of the outer region. An abort unwinds to that one.
         begin()?;
         let result = body();
         commit();
@@ -119,7 +117,7 @@ pub fn attempt<R>(body: impl FnOnce() -> R) -> Result<R, u32> {
     result.map_err(|panic| match status_of(panic) {
         Ok(status) => status,
         Err(_) => {
-            // Whatever the body panicked about, it will again where it is no region.
+            // Whatever the body panicked about happens again in the twin, outside of a region.
             let rolled_back = run.machine.borrow_mut().system_call(core, 0);
             put_back(run);
             rolled_back.map_or_else(|aborted| aborted.status, |()| 0)
@@ -127,8 +125,8 @@ pub fn attempt<R>(body: impl FnOnce() -> R) -> Result<R, u32> {
     })
 }
 
-/// Runs `body`, in which a region may begin that `body` does not end by its own return; [`None`] if it was
-/// rolled back. Then run the same again.
+/// Runs `body`, which may begin a region without ending it. Returns [`None`] if the region was rolled back. The
+/// caller must then run the same code again.
 pub fn catch_undone<R>(body: impl FnOnce() -> R) -> Option<R> {
     match catch(body) {
         Ok(result) => Some(result),
@@ -143,7 +141,7 @@ pub fn catch_undone<R>(body: impl FnOnce() -> R) -> Option<R> {
     }
 }
 
-/// As [`catch_unwind`]; the words that a region writes in frames below this one are not put back.
+/// Like [`catch_unwind`]. Words that a region writes in stack frames below this one are not restored.
 #[inline(never)]
 fn catch<R>(body: impl FnOnce() -> R) -> Result<R, Box<dyn Any + Send>> {
     let here = 0u8;
@@ -162,7 +160,7 @@ fn run() -> &'static Run {
     run::current().expect("regions are part of a run")
 }
 
-/// The status, if it is a region that has unwound, and has done so now.
+/// Returns the status if the panic is that of a region that was rolled back. The unwinding is then over.
 fn status_of(panic: Box<dyn Any + Send>) -> Result<u32, Box<dyn Any + Send>> {
     let undone = panic.downcast::<Undone>()?;
     let run = run();
@@ -170,7 +168,8 @@ fn status_of(panic: Box<dyn Any + Send>) -> Result<u32, Box<dyn Any + Send>> {
     Ok(undone.status)
 }
 
-/// Puts back what regions have overwritten that were rolled back, and unwinds if the own one was.
+/// Restores the words that rolled-back regions have overwritten. Unwinds if this core's own region was rolled
+/// back.
 #[inline]
 pub(crate) fn settle(run: &Run, outcome: Result<(), Aborted>) {
     if run.machine.borrow().has_rolled_back() {
@@ -190,8 +189,8 @@ fn unwind(run: &Run, status: u32) -> ! {
 #[cold]
 fn put_back(run: &Run) {
     for overwritten in run.machine.borrow_mut().take_rolled_back() {
-        // SAFETY: the address is that of a word of `sync` which a region has written. It still is
-        // one: what regions write they do not free, as their users have promised.
+        // SAFETY: the address is that of a word of `sync` that a region has written. It still is one: the users
+        // of regions promise not to free what their regions write.
         unsafe { crate::sync::put_back(overwritten.address, overwritten.value) };
     }
 }

@@ -1,4 +1,4 @@
-//! Runs: programs on virtual cores, from the first point to the last.
+//! Runs: programs on virtual cores, from their first point to their last.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -16,14 +16,14 @@ use crate::machine::{Aborted, Counts, Machine, THREADS_MAX};
 use crate::profile::{LINE_BYTES, Profile};
 use crate::schedule::{AtRandom, ByPriority, Chooser, Point, Replayed, Schedule, Trace};
 
-/// What one virtual core runs.
+/// The program of one virtual core.
 pub type Program<'a> = Box<dyn FnOnce() + 'a>;
 
-/// Programs that run together, and what must hold when all have ended.
+/// Programs that run together, and a check of what must hold when all have ended.
 pub struct Case<'a> {
     /// One for each core.
     pub programs: Vec<Program<'a>>,
-    /// Says what is wrong at the end, if anything is.
+    /// Returns what is wrong at the end, if anything is.
     pub check: Box<dyn FnOnce() -> Result<(), String> + 'a>,
 }
 
@@ -34,10 +34,10 @@ impl std::fmt::Debug for Case<'_> {
 }
 
 impl Case<'_> {
-    /// Runs the programs, and checks.
+    /// Runs the programs, and checks the result.
     ///
     /// # Errors
-    /// As for [`run`]; [`Failure::Wrong`].
+    /// As for [`run`], and [`Failure::Wrong`].
     ///
     /// # Panics
     /// As for [`run`].
@@ -61,55 +61,56 @@ impl Case<'_> {
     }
 }
 
-/// Memory that a program has for itself on each core, its stack above all, of whose accesses the machine
-/// is not told one by one. They are stood for by stores to the lines of a ring: so many of them, one after
-/// the other, for each [operation](crate::sync::operate) of the program. So they take room in the first
-/// level and in regions that last for several operations, the more of it the more these are. (A region
-/// within an operation has few such lines, and uses them all the time.)
+/// The memory that a program uses alone on each core, above all its stack. The machine does not see its
+/// accesses one by one. Stores to the lines of a ring represent them: for each
+/// [operation](crate::sync::operate) of the program, `lines_per_operation` stores, one after the other. So they
+/// take room in the first level, and in regions that last for several operations, the more the longer the
+/// regions are. (A region within an operation has few such lines, and uses them all the time.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PrivateMemory {
-    /// Lines of the ring of each core.
+    /// The number of lines in the ring of each core.
     pub lines: u32,
-    /// Stores of an operation.
+    /// The number of stores for each operation.
     pub lines_per_operation: u32,
 }
 
 impl PrivateMemory {
-    /// None at all.
+    /// No private memory.
     pub const NONE: PrivateMemory = PrivateMemory { lines: 0, lines_per_operation: 0 };
 }
 
-/// Where the rings are, for the machine, which knows addresses only: nowhere near what a process uses.
+/// The address of the rings, for the machine, which knows only addresses. It is far from any address that a
+/// process uses.
 const RINGS: u64 = 0x7fff_0000_0000_0000;
-/// How far the rings of two cores are apart, at least.
+/// The distance between the rings of two cores, at least.
 const RING_BYTES_MAX: u64 = 1 << 32;
 
-/// How to simulate.
+/// The options of a simulated run.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The machine.
     pub profile: &'static Profile,
-    /// Decides everything that is left to chance.
+    /// Decides everything random.
     pub seed: u64,
-    /// Who runs next.
+    /// Decides which core runs next.
     pub schedule: Schedule,
-    /// Cycles of computing that each access of a shared word stands for, beside the access itself: 4 by
-    /// default. (A transaction of TPC-C has 15 instructions for each, *measured*: at two for a cycle they
-    /// take as long as four cycles and a hit of the first level.)
+    /// How many cycles of computing each access to a shared word stands for, in addition to the access itself.
+    /// The default is 4. (A transaction of TPC-C has 15 instructions for each access, *measured*. At two per
+    /// cycle they take as long as four cycles and a hit of the first level.)
     pub cycles_per_access: u64,
-    /// What the program uses beside shared words.
+    /// What the program uses in addition to shared words.
     pub private_memory: PrivateMemory,
-    /// Bytes of the stack of a virtual core.
+    /// Size of the stack of a virtual core in bytes.
     pub stack_bytes: usize,
-    /// After so many waits in a row, by all cores together, of which none saw a word change, nobody
-    /// will get on any more.
+    /// After this many waits in a row, by all cores together, in which no word has changed, the run counts as
+    /// deadlocked.
     pub waits_max: u64,
-    /// The run ends after so many points.
+    /// The run ends after this many points.
     pub points_max: u64,
 }
 
 impl Options {
-    /// A run by virtual time.
+    /// Makes the options of a run by virtual time.
     pub fn new(profile: &'static Profile, seed: u64) -> Options {
         Options {
             profile,
@@ -123,34 +124,34 @@ impl Options {
         }
     }
 
-    /// The same with another schedule.
+    /// Replaces the schedule.
     pub fn schedule(mut self, schedule: Schedule) -> Options {
         self.schedule = schedule;
         self
     }
 }
 
-/// What a run came to.
+/// The results of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// Cycles until the last program had ended.
     pub cycles: u64,
     /// The clock of each core at the end of its program.
     pub clocks: Vec<u64>,
-    /// What each core has done.
+    /// The counts of each core.
     pub counts: Vec<Counts>,
     /// How many points the run had.
     pub points: u64,
-    /// How it went, if it was not by virtual time.
+    /// The switches of the run, unless it was by virtual time.
     pub trace: Trace,
 }
 
-/// Why a run has no end.
+/// Why a run did not end well.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// All cores that have not ended wait, and no word changes: a deadlock.
+    /// A deadlock: all cores that have not ended wait, and no word changes.
     #[error(
-        "no core gets on: {waiting:?} wait for ever, at {clocks:?} cycles (seed {seed})\n{trace}"
+        "deadlock: cores {waiting:?} wait for ever, at {clocks:?} cycles (seed {seed})\n{trace}"
     )]
     Deadlock {
         /// The cores that have not ended.
@@ -159,45 +160,45 @@ pub enum Failure {
         clocks: Vec<u64>,
         /// The run's seed.
         seed: u64,
-        /// How it came to that.
+        /// The switches that led to it.
         trace: Trace,
     },
-    /// All programs have ended, and what they have left behind is wrong.
+    /// All programs have ended, but the check of their results failed.
     #[error("{message} (seed {seed})\n{trace}")]
     Wrong {
         /// What is wrong.
         message: String,
         /// The run's seed.
         seed: u64,
-        /// How it came to that.
+        /// The switches that led to it.
         trace: Trace,
     },
     /// The run has passed [`Options::points_max`] points: perhaps a livelock.
     #[error("no end after {points} points (seed {seed})")]
     Endless {
-        /// That many points.
+        /// The number of points.
         points: u64,
         /// The run's seed.
         seed: u64,
-        /// How it came to that.
+        /// The switches that led to it.
         trace: Trace,
     },
-    /// A program has panicked. The others were given up where they stood.
+    /// A program has panicked. The others were given up where they were.
     #[error("the program of core {core} panicked: {message} (seed {seed})\n{trace}")]
     Panicked {
         /// Its core.
         core: usize,
-        /// The message, as far as it is a text.
+        /// The panic's message, if it is a text.
         message: String,
         /// The run's seed.
         seed: u64,
-        /// How it came to that.
+        /// The switches that led to it.
         trace: Trace,
     },
 }
 
 impl Failure {
-    /// How the run went until then.
+    /// Returns how the run went until then.
     pub fn trace(&self) -> &Trace {
         match self {
             Failure::Deadlock { trace, .. }
@@ -208,14 +209,14 @@ impl Failure {
     }
 }
 
-/// Why a core comes to a point.
+/// Why a core is at a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
     Access,
     Wait,
 }
 
-/// A run under way, as its programs see it.
+/// A run in progress, as its programs see it.
 pub(crate) struct Run {
     pub(crate) machine: RefCell<Machine>,
     pub(crate) cycles_per_access: u64,
@@ -223,24 +224,24 @@ pub(crate) struct Run {
     /// For each core, the line of its ring of private memory that is stored to next.
     ring_lines: Vec<Cell<u32>>,
     pub(crate) locals: Vec<Locals>,
-    /// For each core, the status that its next attempt to begin a region answers with.
+    /// For each core, the status that its next attempt to begin a region returns.
     pub(crate) pending: Vec<Cell<Option<u32>>>,
     /// For each core, whether it unwinds out of a region that was rolled back.
     pub(crate) unwinds: Vec<Cell<bool>>,
-    /// For each core, where on its stack the function is to which an abort unwinds.
+    /// For each core, the stack address of the function to which an abort unwinds.
     pub(crate) catchers: Vec<Cell<usize>>,
-    /// Whether the core that runs goes on at every point.
+    /// Whether the current core goes on at every point.
     pub(crate) is_uninterrupted: Cell<bool>,
     current: Cell<usize>,
     yielders: Vec<Cell<*const Yielder<(), ()>>>,
-    /// Under [`Schedule::Time`]: the earliest clock of the other cores that run.
+    /// Under [`Schedule::Time`]: the earliest clock of the other cores that have not ended.
     next_clock: Cell<u64>,
-    /// Under all others: who chooses.
+    /// Under all other schedules: what chooses the next core.
     chooser: Option<RefCell<Box<dyn Chooser>>>,
     chosen: Cell<usize>,
-    /// Cores that have not ended, a bit each.
+    /// Cores that have not ended, one bit each.
     running: Cell<u128>,
-    /// Of them, those that have waited since a word changed.
+    /// The cores among them that have waited since a word last changed.
     waiting: Cell<u128>,
     waits: Cell<u64>,
     waits_max: u64,
@@ -253,26 +254,26 @@ thread_local! {
     static CURRENT: Cell<*const Run> = const { Cell::new(ptr::null()) };
 }
 
-/// The run that this code is part of, if it is.
+/// Returns the run that this code is part of, if there is one.
 #[inline(always)]
 pub(crate) fn current() -> Option<&'static Run> {
-    // SAFETY: set for as long as a program of the run is being resumed, during which the run lives;
-    // no caller keeps the reference beyond its own return into the program.
+    // SAFETY: the pointer is set while a program of the run is being resumed, and the run lives during that. No
+    // caller keeps the reference beyond its own return into the program.
     unsafe { CURRENT.get().as_ref() }
 }
 
 impl Run {
-    /// The core that runs.
+    /// Returns the core that runs.
     #[inline(always)]
     pub(crate) fn core(&self) -> usize {
         self.current.get()
     }
 
-    /// Lets others go on, if the schedule says so.
+    /// Lets other cores run, if the schedule says so.
     #[inline]
     pub(crate) fn point(&self, reason: Reason) {
-        // Whatever unwinds does so in one go: the host counts panics by thread, and there is but
-        // one.
+        // A thread that unwinds does so in one go: the host counts panics by thread, and all cores are one
+        // thread.
         if self.is_uninterrupted.get() || std::thread::panicking() {
             return;
         }
@@ -309,7 +310,7 @@ impl Run {
         let mut candidates = running & !self.waiting.get();
         let is_stalled = candidates == 0;
         if is_stalled {
-            // All wait: perhaps for time to pass. Each goes on once, in turn.
+            // All wait, perhaps for time to pass. Let each go on once, in turn.
             let me = 1 << current;
             self.waiting.set(running & me);
             candidates = if running & !me != 0 { running & !me } else { running };
@@ -323,7 +324,7 @@ impl Run {
         chosen
     }
 
-    /// Lets the running core do in its private memory what goes with an operation.
+    /// Makes the accesses to private memory of the current core that go with one operation.
     pub(crate) fn use_private_memory(&self) -> Result<(), Aborted> {
         let PrivateMemory { lines, lines_per_operation } = self.private_memory;
         let core = self.core();
@@ -337,14 +338,14 @@ impl Run {
         Ok(())
     }
 
-    /// A word has changed: who waits may have a look.
+    /// Notes that a word has changed: cores that wait may check it.
     #[inline]
     pub(crate) fn progress(&self) {
         self.waits.set(0);
         self.waiting.set(0);
     }
 
-    /// Lets others go on although this core unwinds: it waits for something that one of them holds.
+    /// Lets other cores run although this core unwinds, because it waits for something that one of them holds.
     #[cold]
     pub(crate) fn give_way(&self) {
         let core = self.core();
@@ -367,8 +368,8 @@ impl Run {
 
     fn switch(&self) {
         let yielder = self.yielders[self.core()].get();
-        // SAFETY: the core is being resumed, since this is its code; its yielder lives on its own
-        // stack, in a frame below this one.
+        // SAFETY: the core is being resumed, because this is its code. Its yielder lives on its own stack, in a
+        // frame below this one.
         unsafe { (*yielder).suspend(()) };
     }
 
@@ -386,22 +387,23 @@ type VirtualCore = Coroutine<(), (), Result<(), Box<dyn Any + Send>>, DefaultSta
 
 /// Runs a program on each of the first hardware threads of a machine, until all have ended.
 ///
-/// Programs may run anything. What they share must be words of [`sync`](crate::sync), and what they
-/// keep by thread a [`Local`](crate::local::Local); they must not wait for each other by other means.
+/// Programs may run any code. What they share must be words of [`sync`](crate::sync), and what they keep by
+/// thread must be a [`Local`](crate::local::Local). They must not wait for each other by other means.
 ///
 /// # Errors
-/// A program panics, or the run does not end. Then programs that have not ended are given up where they
-/// stand: what their stacks own is never dropped.
+/// If a program panics, or the run does not end. Programs that have not ended are then given up where they are:
+/// what their stacks own is never dropped.
 ///
 /// # Panics
-/// There are no programs, or more than the machine has hardware threads; or a run is simulated already
-/// on this thread.
+/// If there are no programs, or more than the machine has hardware threads, or if this thread already simulates
+/// a run.
 pub fn run(options: &Options, programs: Vec<Program<'_>>) -> Result<Report, Failure> {
     let cores = programs.len();
     run_with(options, programs, chooser(options, cores))
 }
 
-/// Who chooses under the schedule of `options`; nobody if it is by virtual time.
+/// Returns what chooses the next core under the schedule of `options`. `None` if the schedule is by virtual
+/// time.
 fn chooser(options: &Options, cores: usize) -> Option<Box<dyn Chooser>> {
     match &options.schedule {
         Schedule::Time => None,
@@ -415,7 +417,7 @@ fn chooser(options: &Options, cores: usize) -> Option<Box<dyn Chooser>> {
     }
 }
 
-/// As [`run`], with a chooser of the caller's, or by virtual time.
+/// Like [`run`], with a chooser from the caller, or by virtual time.
 fn run_with(
     options: &Options,
     programs: Vec<Program<'_>>,
@@ -454,8 +456,8 @@ fn run_with(
         .into_iter()
         .enumerate()
         .map(|(core, program)| {
-            // SAFETY: only the lifetime changes. This function ends, in whatever way, after the
-            // program has, or after its coroutine was forgotten, which then never runs again.
+            // SAFETY: only the lifetime changes. This function ends, in any way, only after the program has
+            // ended, or after its coroutine was forgotten, which then never runs again.
             let program: Program<'static> = unsafe { mem::transmute::<Program<'_>, _>(program) };
             let stack = DefaultStack::new(options.stack_bytes).expect("memory for a stack");
             Coroutine::with_stack(stack, move |yielder: &Yielder<(), ()>, ()| {
@@ -470,7 +472,7 @@ fn run_with(
     let outcome = drive(&run, &mut virtual_cores, options);
     if outcome.is_err() {
         virtual_cores.into_iter().for_each(mem::forget);
-        // What they would do at their end may wait for those that were given up.
+        // What the drops of these values do may wait for the programs that were given up.
         run.locals.iter().for_each(Locals::forget);
     }
     outcome
@@ -493,6 +495,7 @@ fn drive(
         run.points.set(1);
         run.chosen.set(first);
     }
+    // Resume the chosen core until it suspends itself at a point, or ends.
     while run.running.get() != 0 {
         let core = match run.chooser {
             None => {

@@ -1,24 +1,23 @@
-//! Who runs next.
+//! Schedules: which core runs next.
 //!
-//! Programs run on virtual cores that are coroutines of one host thread, so exactly one of them runs at
-//! any time, and it gives way only at *points*: before each access of a shared word, and when it waits.
-//! A [`Schedule`] says who goes on at each of them.
+//! Programs run on virtual cores that are coroutines of one host thread. So exactly one of them runs at any
+//! time, and it yields only at *points*: before each access to a shared word, and when it waits. A [`Schedule`]
+//! decides which core runs on from each point.
 //!
 //! - [`Schedule::Time`]: the core whose virtual clock is behind all others. This is the schedule of
 //!   measurements: accesses take effect in the order of virtual time.
-//! - [`Schedule::Random`]: at a point in so many, anybody.
-//! - [`Schedule::Priorities`]: PCT (Burckhardt et al., *A Randomized Scheduler with Probabilistic
-//!   Guarantees of Finding Bugs*, ASPLOS 2010). Cores have random priorities, the highest runs, and at
-//!   *depth* − 1 random points the one that runs falls behind all others. A bug that needs *d*
-//!   particular orderings in a run of *n* points by *k* cores is found with a probability of at least
-//!   1 / (k · n^(d−1)).
-//! - [`Schedule::Replay`]: as a [`Trace`] says that an earlier run went.
+//! - [`Schedule::Random`]: on average at one point in `switch_one_in`, a random core.
+//! - [`Schedule::Priorities`]: PCT (Burckhardt et al., *A Randomized Scheduler with Probabilistic Guarantees of
+//!   Finding Bugs*, ASPLOS 2010). Cores have random priorities, and the core with the highest one runs. At
+//!   *depth* − 1 random points the running core falls behind all others. A bug that needs *d* particular
+//!   orderings in a run of *n* points by *k* cores is found with a probability of at least 1 / (k · n^(d−1)).
+//! - [`Schedule::Replay`]: as recorded in the [`Trace`] of an earlier run.
 //!
-//! [`explore`](crate::explore::explore) has one more: all schedules with so many preemptions, one
+//! [`explore`](crate::explore::explore) has one more: all schedules with a bounded number of preemptions, one
 //! after the other.
 //!
-//! Under all but the first, the clocks mean little. A core that waits (a spin loop, a time slice given
-//! away) gives way to those that do not, until one of them has changed a word.
+//! Under all schedules but the first, the clocks mean little. A core that waits (in a spin loop, or by yielding
+//! its time slice) lets the cores that do not wait run, until one of them has changed a word.
 
 use std::fmt;
 use std::str::FromStr;
@@ -28,28 +27,27 @@ use fastrand::Rng;
 /// How virtual cores take turns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Schedule {
-    /// The core that is behind in virtual time.
+    /// The core that is behind all others in virtual time.
     Time,
     /// At one point in `switch_one_in`, on average, a core drawn at random.
     Random {
-        /// One in so many points, at least 1.
+        /// One point in this many, at least 1.
         switch_one_in: u32,
     },
     /// The core with the highest priority.
     Priorities {
         /// One more than the number of points at which a priority falls, at least 1.
         depth: u32,
-        /// How many points the run is expected to have; those where priorities fall are drawn from
-        /// so many.
+        /// How many points the run is expected to have. The points where priorities fall are drawn from these.
         points: u64,
     },
-    /// As it was. When the trace ends, the core that runs goes on as long as it can.
+    /// The switches of an earlier run. When the trace ends, the current core goes on as long as it can.
     Replay(Trace),
 }
 
-/// Where a run switched from one core to another: enough to repeat it.
+/// The points where a run switched from one core to another: enough to repeat it.
 ///
-/// As text, a line each for the format, the number of cores, and every switch (the number of the
+/// As text, it has one line each for the format, the number of cores, and every switch (the number of the
 /// point, and the core that went on):
 ///
 /// ```text
@@ -63,7 +61,8 @@ pub enum Schedule {
 pub struct Trace {
     /// Number of cores.
     pub cores: usize,
-    /// The points at which a core went on that had not run before, in order, and that core.
+    /// The switches in order: the number of the point, and the core that went on there instead of the current
+    /// one.
     pub switches: Vec<(u64, usize)>,
 }
 
@@ -76,13 +75,13 @@ impl fmt::Display for Trace {
     }
 }
 
-/// A text is no [`Trace`].
+/// The error for a text that is not a [`Trace`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line} of the schedule: expected {expected}")]
 pub struct InvalidTrace {
     /// The line, from 1.
     pub line: usize,
-    /// What should stand there.
+    /// What should be in the line.
     pub expected: &'static str,
 }
 
@@ -115,33 +114,33 @@ impl FromStr for Trace {
     }
 }
 
-/// What the choice at a point is between.
+/// The input for the choice at a point.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Point {
     /// How many points came before.
     pub(crate) number: u64,
-    /// The core that has come to this point.
+    /// The core that has reached this point.
     pub(crate) current: usize,
-    /// The cores that can go on, a bit each; not the current one, if it waits or has ended and
-    /// somebody else can.
+    /// The cores that can go on, one bit each. The current core is not among them if it has ended, or if it
+    /// waits and another core can go on.
     pub(crate) candidates: u128,
     /// Whether the current core waits.
     pub(crate) waits: bool,
-    /// Whether all wait, so that they go on in turn.
+    /// Whether all cores wait, so that they go on in turn.
     pub(crate) is_stalled: bool,
 }
 
 impl Point {
-    /// The point before anything.
+    /// The point before the first access.
     pub(crate) const START: Point =
         Point { number: 0, current: 0, candidates: 0, waits: false, is_stalled: false };
 
-    /// Whether the current core is one of those that can go on.
+    /// Returns whether the current core is one of those that can go on.
     pub(crate) fn current_may_go_on(&self) -> bool {
         self.candidates & 1 << self.current != 0
     }
 
-    /// The core that goes on where nothing else is asked for: the current one, or else the next.
+    /// Returns the core that goes on by default: the current one if it can, otherwise the next.
     pub(crate) fn default(&self) -> usize {
         if self.current_may_go_on() {
             return self.current;
@@ -152,13 +151,13 @@ impl Point {
     }
 }
 
-/// Chooses, point by point.
+/// Chooses which core goes on, point by point.
 pub(crate) trait Chooser {
-    /// The core that goes on, one of the candidates.
+    /// Returns the core that goes on, one of the candidates.
     fn choose(&mut self, point: Point) -> usize;
 }
 
-/// The `position`-th member of a set.
+/// Returns the `position`-th member of a set.
 fn member(set: u128, position: u32) -> usize {
     let rest = (0..position).fold(set, |rest, _| rest & (rest - 1));
     rest.trailing_zeros() as usize
@@ -187,7 +186,7 @@ impl Chooser for AtRandom {
 pub(crate) struct ByPriority {
     /// The cores, the one with the highest priority first.
     order: Vec<usize>,
-    /// The points at which a priority falls, the last one first.
+    /// The points at which a priority falls, the next one last.
     falls: Vec<u64>,
 }
 
@@ -209,6 +208,7 @@ impl ByPriority {
 
 impl Chooser for ByPriority {
     fn choose(&mut self, point: Point) -> usize {
+        // PCT's change points: the running core falls behind all others.
         while self.falls.last().is_some_and(|&fall| fall <= point.number) {
             self.falls.pop();
             self.put_last(point.current);
@@ -217,7 +217,7 @@ impl Chooser for ByPriority {
             self.put_last(point.current);
         }
         let may_go_on = |core: &&usize| point.candidates & 1 << **core != 0;
-        *self.order.iter().find(may_go_on).expect("somebody can go on")
+        *self.order.iter().find(may_go_on).expect("at least one core can go on")
     }
 }
 
@@ -234,7 +234,7 @@ impl Replayed {
 impl Chooser for Replayed {
     fn choose(&mut self, point: Point) -> usize {
         match self.switches.next_if(|switch| switch.0 <= point.number) {
-            // Another program than the one of the trace may not have that core at this point.
+            // A program other than that of the trace may not have that core at this point.
             Some((_, core)) if point.candidates & 1 << core != 0 => core,
             _ => point.default(),
         }
@@ -245,8 +245,8 @@ impl Chooser for Replayed {
 mod tests {
     use super::*;
 
-    /// Protects the file: what is written is read again, and what is not a schedule is refused, with
-    /// the line.
+    /// Protects the text format: a written trace is read back, and a text that is not a schedule is refused,
+    /// with its line.
     #[test]
     fn traces_go_through_their_text() {
         let trace = Trace { cores: 3, switches: vec![(0, 1), (17, 2), (40, 0)] };
@@ -264,7 +264,7 @@ mod tests {
         }
     }
 
-    /// Protects the default: who runs goes on, and else the next, round and round.
+    /// Protects the default: the current core goes on if it can, otherwise the next one, cyclically.
     #[test]
     fn the_default_is_the_current_core_or_the_next() {
         let point = |current, candidates| Point { current, candidates, ..Point::START };

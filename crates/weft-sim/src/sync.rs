@@ -1,8 +1,8 @@
-//! Shared words, and what goes with them: the face of a machine as `weft-htm` wants it.
+//! Shared words, fences, waits and mutexes of the simulated machine, with the interface that `weft-htm` needs.
 //!
-//! In a run each access is a point of the schedule and costs virtual time; outside of runs these are
-//! the processor's atomics. A run is one thread of the host, so orderings say nothing here: all
-//! accesses of a run are in one order.
+//! In a run each access is a point of the schedule and costs virtual time. Outside of runs these are the
+//! processor's atomics. A run is one thread of the host, so orderings have no effect here: all accesses of a
+//! run are in one order.
 //!
 //! A word that was written in a region must not be freed before the region has ended.
 #![allow(clippy::disallowed_types, reason = "these are the words that others use instead")]
@@ -17,9 +17,9 @@ use crate::profile::LINE_BYTES;
 use crate::region::settle;
 use crate::run::{self, Reason, Run};
 
-/// What an access has to do.
+/// How an access takes place.
 enum Step {
-    /// There is no run.
+    /// Outside of any run.
     Outside,
     /// The access takes place, as part of this run.
     Inside(&'static Run),
@@ -27,7 +27,7 @@ enum Step {
     Undone,
 }
 
-/// Comes to a point, and pays for an access.
+/// Passes a point of the schedule, and charges an access.
 #[inline]
 fn step(address: *const (), access: Access) -> Step {
     let Some(run) = run::current() else { return Step::Outside };
@@ -45,14 +45,14 @@ fn step(address: *const (), access: Access) -> Step {
     Step::Inside(run)
 }
 
-/// Notes that a word which held `before` now holds `after`.
+/// Notes that a word that held `before` now holds `after`.
 #[inline]
 fn changed(run: &Run, address: *const (), before: u64, after: u64) {
     let mut machine = run.machine.borrow_mut();
     let core = run.core();
     if machine.is_inside(core) {
-        // A word in a frame that the region's end takes away, by then or by unwinding, is not put
-        // back: something else may lie there. Stacks grow downwards.
+        // A word in a stack frame that is gone when the region ends, by return or by unwinding, is not
+        // restored: something else may then lie there. Stacks grow downwards.
         let frame = 0u8;
         let younger = (&raw const frame).addr()..run.catchers[core].get();
         if younger.contains(&address.addr()) {
@@ -65,13 +65,13 @@ fn changed(run: &Run, address: *const (), before: u64, after: u64) {
     }
 }
 
-/// Puts back what a region has overwritten.
+/// Restores the value of a word that a region has overwritten.
 ///
 /// # Safety
-/// At `address` there is an [`AtomicU64`] or an [`AtomicPtr`].
+/// There is an [`AtomicU64`] or an [`AtomicPtr`] at `address`.
 pub(crate) unsafe fn put_back(address: u64, value: u64) {
     let word = std::ptr::with_exposed_provenance::<atomic::AtomicU64>(address as usize);
-    // SAFETY: by the contract; the provenance was exposed in `changed`.
+    // SAFETY: by this function's contract. The provenance was exposed in `changed`.
     unsafe { (*word).store(value, Ordering::Relaxed) };
 }
 
@@ -81,7 +81,7 @@ pub(crate) unsafe fn put_back(address: u64, value: u64) {
 pub struct AtomicU64(atomic::AtomicU64);
 
 impl AtomicU64 {
-    /// A word that holds `value`.
+    /// Makes a word that holds `value`.
     pub const fn new(value: u64) -> AtomicU64 {
         AtomicU64(atomic::AtomicU64::new(value))
     }
@@ -91,7 +91,7 @@ impl AtomicU64 {
         self.0.as_ptr().cast_const().cast()
     }
 
-    /// The current value.
+    /// Returns the current value.
     #[inline]
     pub fn load(&self, order: Ordering) -> u64 {
         step(self.address(), Access::Load);
@@ -111,7 +111,7 @@ impl AtomicU64 {
         }
     }
 
-    /// Replaces the value by what `change` makes of it, if anything; the value before.
+    /// Replaces the value by what `change` returns, if it returns one. Returns the value before.
     #[inline]
     fn exchange(&self, change: impl Fn(u64) -> Option<u64>) -> Result<u64, u64> {
         let step = step(self.address(), Access::Exchange);
@@ -132,7 +132,7 @@ impl AtomicU64 {
         }
     }
 
-    /// Replaces the value; the value before.
+    /// Replaces the value, and returns the one before.
     pub fn swap(&self, value: u64, _: Ordering) -> u64 {
         self.exchange(|_| Some(value)).unwrap_or_else(|before| before)
     }
@@ -151,17 +151,17 @@ impl AtomicU64 {
         self.exchange(|before| (before == current).then_some(new))
     }
 
-    /// Adds, wrapping; the value before.
+    /// Adds, wrapping, and returns the value before.
     pub fn fetch_add(&self, value: u64, _: Ordering) -> u64 {
         self.exchange(|before| Some(before.wrapping_add(value))).unwrap_or_else(|before| before)
     }
 
-    /// Sets bits; the value before.
+    /// Sets bits, and returns the value before.
     pub fn fetch_or(&self, value: u64, _: Ordering) -> u64 {
         self.exchange(|before| Some(before | value)).unwrap_or_else(|before| before)
     }
 
-    /// Keeps bits; the value before.
+    /// Keeps only the given bits, and returns the value before.
     pub fn fetch_and(&self, value: u64, _: Ordering) -> u64 {
         self.exchange(|before| Some(before & value)).unwrap_or_else(|before| before)
     }
@@ -175,7 +175,7 @@ pub struct AtomicPtr<T>(atomic::AtomicPtr<T>);
 const _: () = assert!(size_of::<*mut ()>() == 8, "pointers are put back as 64-bit words");
 
 impl<T> AtomicPtr<T> {
-    /// A word that holds `pointer`.
+    /// Makes a word that holds `pointer`.
     pub const fn new(pointer: *mut T) -> AtomicPtr<T> {
         AtomicPtr(atomic::AtomicPtr::new(pointer))
     }
@@ -185,7 +185,7 @@ impl<T> AtomicPtr<T> {
         self.0.as_ptr().cast_const().cast()
     }
 
-    /// The current pointer.
+    /// Returns the current pointer.
     #[inline]
     pub fn load(&self, order: Ordering) -> *mut T {
         step(self.address(), Access::Load);
@@ -251,9 +251,9 @@ impl<T> AtomicPtr<T> {
     }
 }
 
-/// Accounts for an access of plain memory that other threads may see, such as the contents of a row: line
-/// by line, in order. Whether the access itself is part of a region that is rolled back is its program's
-/// affair: the machine puts back words only.
+/// Charges an access to plain memory that other threads may see, such as the contents of a row, line by line,
+/// in order. If the access is part of a region that is rolled back, the program must undo it: the machine
+/// restores only words.
 pub fn touch(address: *const u8, bytes: usize, is_write: bool) {
     let access = if is_write { Access::Store } else { Access::Load };
     let mut offset = 0;
@@ -264,8 +264,8 @@ pub fn touch(address: *const u8, bytes: usize, is_write: bool) {
     }
 }
 
-/// Accounts for what an operation of the program does in [private memory](crate::PrivateMemory): its
-/// frames of the stack, its buffers and lists. Nothing outside of runs.
+/// Charges what an operation of the program does in [private memory](crate::PrivateMemory): its stack frames,
+/// buffers and lists. Does nothing outside of runs.
 pub fn operate() {
     if let Some(run) = run::current()
         && !run.unwinds[run.core()].get()
@@ -274,7 +274,7 @@ pub fn operate() {
     }
 }
 
-/// A fence. Accesses are in one order anyway; it costs what a full one costs, if it is one.
+/// Executes a fence. Accesses of a run are in one order anyway. A `SeqCst` fence costs as much as a full fence.
 pub fn fence(order: Ordering) {
     match run::current() {
         None => atomic::fence(order),
@@ -286,7 +286,7 @@ pub fn fence(order: Ordering) {
     }
 }
 
-/// A pause of a loop that waits.
+/// Pauses for a moment, in a loop that waits.
 pub fn spin_loop() {
     match run::current() {
         None => std::hint::spin_loop(),
@@ -294,7 +294,7 @@ pub fn spin_loop() {
     }
 }
 
-/// Gives the processor away.
+/// Yields the processor.
 pub fn yield_now() {
     match run::current() {
         None => std::thread::yield_now(),
@@ -314,19 +314,19 @@ fn wait(run: &Run, pass: impl Fn(&mut Machine, usize) -> Result<(), Aborted>) {
     run.point(Reason::Wait);
 }
 
-/// A mutex like [`std::sync::Mutex`], for which virtual cores wait in virtual time. Locking costs what
-/// an exchange of a word costs, unlocking what a store that hits the first level does.
+/// A mutex like [`std::sync::Mutex`], for which virtual cores wait in virtual time. Locking costs as much as an
+/// exchange of a word, unlocking as much as a store that hits the first level.
 #[derive(Debug, Default)]
 pub struct Mutex<T: ?Sized> {
-    /// Stands for the mutex in the caches.
+    /// Represents the mutex in the caches.
     word: AtomicU64,
     mutex: std::sync::Mutex<T>,
 }
 
-/// The right to what a [`Mutex`] guards.
+/// The guard of a [`Mutex`].
 #[derive(Debug)]
 pub struct MutexGuard<'a, T: ?Sized> {
-    /// Always there but while the guard is dropped.
+    /// `None` only while the guard is being dropped.
     guard: Option<std::sync::MutexGuard<'a, T>>,
 }
 
@@ -349,8 +349,8 @@ impl<T: ?Sized> Drop for MutexGuard<'_, T> {
         self.guard = None;
         if let Some(run) = run::current() {
             run.progress();
-            // No access, which could unwind out of a region: those who hold mutexes have not
-            // reckoned with that at this place. The line is the core's own anyway.
+            // This charges no access, because an access could unwind out of a region, and holders of mutexes do
+            // not expect that here. The line is the core's own anyway.
             let mut machine = run.machine.borrow_mut();
             let cycles = machine.profile().latencies.first_level;
             let (core, clock) = (run.core(), machine.clock(run.core()));
@@ -360,12 +360,12 @@ impl<T: ?Sized> Drop for MutexGuard<'_, T> {
 }
 
 impl<T> Mutex<T> {
-    /// A mutex that guards `value`.
+    /// Makes a mutex that guards `value`.
     pub const fn new(value: T) -> Mutex<T> {
         Mutex { word: AtomicU64::new(0), mutex: std::sync::Mutex::new(value) }
     }
 
-    /// The value; nobody else has the mutex any more.
+    /// Consumes the mutex and returns the value.
     ///
     /// # Errors
     /// As for [`std::sync::Mutex::into_inner`].
@@ -375,7 +375,7 @@ impl<T> Mutex<T> {
 }
 
 impl<T: ?Sized> Mutex<T> {
-    /// Waits until nobody holds the mutex, and takes it.
+    /// Waits until the mutex is free, and takes it.
     ///
     /// # Errors
     /// As for [`std::sync::Mutex::lock`].
@@ -396,7 +396,7 @@ impl<T: ?Sized> Mutex<T> {
         }
     }
 
-    /// The value, through a reference that proves that nobody else has one.
+    /// Returns a mutable reference to the value. No lock is needed, since `&mut self` proves exclusive access.
     ///
     /// # Errors
     /// As for [`std::sync::Mutex::get_mut`].

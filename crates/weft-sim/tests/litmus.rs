@@ -1,4 +1,5 @@
-//! Small programs under every kind of schedule: what the schedules must find, and what they must not.
+//! Small programs under every kind of schedule: the outcomes that the schedules must find, and those that they
+//! must not.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -13,7 +14,7 @@ fn options(seed: u64) -> Options {
     Options::new(Profile::named("haswell-4c8t").unwrap(), seed)
 }
 
-/// Two cores that add one to a counter by a load and a store, which loses one now and then.
+/// Two cores that each add one to a counter by a load and a store, so that one increment may be lost.
 fn lost_update() -> Case<'static> {
     let counter = Rc::new(AtomicU64::new(0));
     let increment = |counter: &Rc<AtomicU64>| -> Program<'static> {
@@ -29,8 +30,8 @@ fn lost_update() -> Case<'static> {
     }
 }
 
-/// Protects the depth-first walk: of two cores that each store one word and load the other's, it
-/// finds the three outcomes of sequential consistency, and no fourth one.
+/// Protects the depth-first walk. Two cores each store to one word and load the other's. The walk finds the
+/// three outcomes of sequential consistency, and no fourth one.
 #[test]
 fn store_buffering_has_three_outcomes() {
     let outcomes = Rc::new(RefCell::new(BTreeSet::new()));
@@ -57,8 +58,8 @@ fn store_buffering_has_three_outcomes() {
     assert_eq!(*outcomes.borrow(), BTreeSet::from([[0, 1], [1, 0], [1, 1]]));
 }
 
-/// Protects each kind of schedule from being blind: all find the lost update, and the trace of the
-/// failing run, read from its text, loses it again.
+/// Protects each kind of schedule: all find the lost update, and the trace of the failing run, read back from
+/// its text, loses it again.
 #[test]
 fn every_schedule_finds_a_lost_update() {
     let exploration = explore(&options(1), 1, 1000, lost_update);
@@ -69,7 +70,7 @@ fn every_schedule_finds_a_lost_update() {
         lost_update().run(&options(9).schedule(Schedule::Replay(trace)))
     };
     assert!(matches!(replay(&found), Err(Failure::Wrong { .. })));
-    // Without a preemption it cannot be lost.
+    // Without a preemption the update cannot be lost.
     let exploration = explore(&options(1), 0, 1000, lost_update);
     assert!(exploration.is_complete && exploration.failure.is_none());
     for schedule in
@@ -85,7 +86,7 @@ fn every_schedule_finds_a_lost_update() {
     }
 }
 
-/// Protects the completeness of the walk the other way round: an exchange loses nothing, ever.
+/// Protects the walk from false failures: an atomic exchange never loses an update.
 #[test]
 fn an_exchange_loses_nothing() {
     let exploration = explore(&options(1), 3, 10_000, || {
@@ -106,7 +107,7 @@ fn an_exchange_loses_nothing() {
     assert!(exploration.runs > 100);
 }
 
-/// A spin lock around a counter, and what a thread does with it.
+/// A spin lock and the counter that it protects.
 #[derive(Default)]
 struct Guarded {
     lock: AtomicU64,
@@ -123,8 +124,8 @@ impl Guarded {
     }
 }
 
-/// Protects waiting: loops that spin, or give their time away, come to their end under every kind of
-/// schedule, and no run is lost in them.
+/// Protects waiting: loops that spin, or yield their time slice, end under every kind of schedule, and no run
+/// fails in them.
 #[test]
 fn spinning_threads_let_others_through() {
     for wait in [spin_loop as fn(), yield_now] {
@@ -157,7 +158,7 @@ fn spinning_threads_let_others_through() {
     }
 }
 
-/// Two locks, taken in an order that may or may not be the same.
+/// Two programs that take two locks: in different orders if `crossed`, otherwise in the same order.
 fn two_locks(crossed: bool) -> Case<'static> {
     let locks = Rc::new([AtomicU64::new(0), AtomicU64::new(0)]);
     let program = |order: [usize; 2]| -> Program<'static> {
@@ -175,8 +176,8 @@ fn two_locks(crossed: bool) -> Case<'static> {
     Case { programs: vec![program([0, 1]), program(second)], check: Box::new(|| Ok(())) }
 }
 
-/// Protects the detection of deadlocks: found where there is one, with a trace that leads there again,
-/// and not where there is none.
+/// Protects the detection of deadlocks: a deadlock is found, with a trace that leads there again, and no other
+/// run is reported as one.
 #[test]
 fn a_deadlock_is_found_and_none_is_invented() {
     let options = Options { waits_max: 1000, ..options(1) };
@@ -193,7 +194,7 @@ fn a_deadlock_is_found_and_none_is_invented() {
     assert!(exploration.is_complete && exploration.failure.is_none());
 }
 
-/// Protects against runs that never end, but in which words change: the bound on points holds.
+/// Protects against runs that never end although words change: the bound on points holds.
 #[test]
 fn a_livelock_ends_at_the_bound() {
     let options = Options { points_max: 10_000, ..options(1) };
@@ -208,7 +209,7 @@ fn a_livelock_ends_at_the_bound() {
     }
 }
 
-/// Protects mutexes: a core that waits for one lets the holder run, and a deadlock of two is seen.
+/// Protects mutexes: a core that waits for one lets the holder run, and a deadlock of two is found.
 #[test]
 fn mutexes_exclude_in_virtual_time() {
     for seed in 0..50 {
@@ -242,7 +243,7 @@ fn mutexes_exclude_in_virtual_time() {
     assert!(matches!(found.failure, Some(Failure::Deadlock { .. })), "{found:?}");
 }
 
-/// Protects the report of a panic: whose it was, what it said, and how it came to that.
+/// Protects the report of a panic: its core, its message, and the switches that led to it.
 #[test]
 fn a_panic_is_reported_with_its_trace() {
     let case = || {
@@ -271,8 +272,8 @@ fn a_panic_is_reported_with_its_trace() {
     assert!(matches!(again, Err(Failure::Panicked { core: 1, .. })));
 }
 
-/// Protects virtual time: an access takes effect when its core's clock says so, whoever computes in
-/// between and for how long.
+/// Protects virtual time: an access takes effect when its core's clock says so, however long other cores
+/// compute in between.
 #[test]
 fn accesses_take_effect_in_the_order_of_clocks() {
     let word = AtomicU64::new(0);
@@ -298,11 +299,11 @@ fn accesses_take_effect_in_the_order_of_clocks() {
     assert_eq!(report.counts.iter().map(|counts| counts.accesses).sum::<u64>(), 10);
 }
 
-/// Protects the promise that a seed is a run: the same report from the same seed, wherever the words
-/// lie; another one from another.
+/// Protects the promise that a seed determines the run: the same seed gives the same report wherever the words
+/// lie, and another seed gives another one.
 #[test]
 fn the_same_seed_is_the_same_run() {
-    // So large that they begin at the same place of some page, and that pages lie anywhere.
+    // So large that they begin at the same offset in a page, while their pages lie anywhere.
     let memories: [Vec<AtomicU64>; 2] =
         [(); 2].map(|()| (0..1 << 20).map(AtomicU64::new).collect());
     let report = |seed: u64, schedule: &Schedule, memory: usize| {

@@ -1,4 +1,5 @@
-//! Hardware regions of programs: what is rolled back, how a program gets out, and who wins.
+//! Hardware regions of programs: what is rolled back, how a program leaves a region, and which thread wins a
+//! conflict.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,12 +17,12 @@ fn options(seed: u64) -> Options {
     Options::new(Profile::named("haswell-4c8t").unwrap(), seed)
 }
 
-/// Runs one program, which must come to its end.
+/// Runs one program, which must end.
 fn alone(program: impl FnOnce()) {
     run(&options(1), vec![Box::new(program)]).unwrap();
 }
 
-/// Protects a region that commits: its value and its stores are there.
+/// Protects a region that commits: it returns its value, and its stores are visible.
 #[test]
 fn a_region_commits() {
     let word = AtomicU64::new(1);
@@ -37,8 +38,8 @@ fn a_region_commits() {
     assert_eq!(word.load(RELAXED), 2);
 }
 
-/// Protects roll-back of every kind of access to words, in whatever order, and the way out: what the
-/// body owns is dropped, and what the drops do to shared words has no effect.
+/// Protects the rollback of every kind of access to words, in any order, and the unwinding: what the body owns
+/// is dropped, and what the drops do to shared words has no effect.
 #[test]
 fn an_abort_puts_every_word_back() {
     struct Unlock<'a>(&'a AtomicU64);
@@ -87,8 +88,8 @@ fn an_abort_puts_every_word_back() {
     assert_eq!(pointer.load(RELAXED), &raw mut one);
 }
 
-/// Protects the stack: words in frames that a region has left are not put back, where by then something
-/// else lies; those in older frames are.
+/// Protects the stack: words in frames that a region has left are not restored, because something else may lie
+/// there by then. Words in older frames are.
 #[test]
 fn the_stack_is_put_back_as_far_as_it_lasts() {
     #[inline(never)]
@@ -116,7 +117,7 @@ fn the_stack_is_put_back_as_far_as_it_lasts() {
     });
 }
 
-/// Protects the causes, as far as a program alone can bring them about.
+/// Protects the causes of aborts that a program can provoke alone.
 #[test]
 fn each_cause_has_its_status() {
     let words: Vec<AtomicU64> = (0..16 * 512).map(|_| AtomicU64::new(0)).collect();
@@ -125,8 +126,8 @@ fn each_cause_has_its_status() {
         assert_eq!(too_large, Err(CAPACITY));
         assert_eq!(attempt(spin_loop), Err(0));
         assert_eq!(attempt(|| weft_sim::compute(100_000_000)), Err(0), "a timer goes off");
-        assert_eq!(attempt(|| 5), Ok(5), "and a region after that is none the worse");
-        // A body that panics is rolled back; the panic is for the software twin.
+        assert_eq!(attempt(|| 5), Ok(5), "and a region after that commits");
+        // A body that panics is rolled back. The panic is left to the software twin.
         words[0].store(3, RELAXED);
         let panicked = attempt(|| {
             words[0].store(4, RELAXED);
@@ -138,7 +139,7 @@ fn each_cause_has_its_status() {
     });
 }
 
-/// Protects nesting: an abort inside ends the outermost region, which alone tells of it.
+/// Protects nesting: an abort inside ends the outermost region, and only that region reports it.
 #[test]
 fn an_abort_ends_the_outermost_region() {
     let word = AtomicU64::new(0);
@@ -160,8 +161,8 @@ fn an_abort_ends_the_outermost_region() {
     });
 }
 
-/// Protects a region that outlives the function that began it: the abort comes out where both are
-/// enclosed, and the next beginning answers with the status.
+/// Protects a region that outlives the function that began it. An abort unwinds to a function that encloses its
+/// beginning and its end, and the next `begin` returns the status.
 #[test]
 fn a_region_may_outlive_its_beginning() {
     let word = AtomicU64::new(0);
@@ -188,12 +189,12 @@ fn a_region_may_outlive_its_beginning() {
         };
         assert_eq!((rounds, result), (3, 1));
         assert_eq!(*statuses.borrow(), [explicit(1), explicit(2)]);
-        // Other panics pass.
+        // Other panics pass through.
         assert!(catch_unwind(AssertUnwindSafe(|| catch_undone(|| panic!("other")))).is_err());
     });
 }
 
-/// A region that moves money between two words, and an observer outside of regions.
+/// A region that moves money between two words, and an observer in a region or outside.
 fn transfer(observer_in_region: bool) -> Case<'static> {
     let words = Rc::new([AtomicU64::new(100), AtomicU64::new(100)]);
     let transfer: Program<'static> = {
@@ -221,7 +222,7 @@ fn transfer(observer_in_region: bool) -> Case<'static> {
                 }
             },
             false => {
-                // Each look by itself sees a word before or after the region, never within.
+                // Each load alone sees a value from before or after the region, never from within.
                 let (one, other) = look();
                 assert!([70, 100].contains(&one) && [100, 130].contains(&other), "{one}, {other}");
                 return;
@@ -238,8 +239,8 @@ fn transfer(observer_in_region: bool) -> Case<'static> {
     }
 }
 
-/// Protects isolation, in all schedules: regions are atomic to each other, and no access outside of
-/// regions sees what a region has written before it commits.
+/// Protects isolation, in all schedules: regions are atomic to each other, and no access outside of regions
+/// sees what a region has written before it commits.
 #[test]
 fn nobody_sees_the_inside_of_a_region() {
     for observer_in_region in [true, false] {
@@ -249,7 +250,7 @@ fn nobody_sees_the_inside_of_a_region() {
     }
 }
 
-/// A lock and a region that should both protect a counter. The region must read the lock.
+/// A thread under a lock and a region, both of which increment a counter. The region must read the lock.
 fn elision(subscribes: bool) -> Case<'static> {
     let words = Rc::new([AtomicU64::new(0), AtomicU64::new(0)]);
     let in_region: Program<'static> = {
@@ -286,8 +287,8 @@ fn elision(subscribes: bool) -> Case<'static> {
     }
 }
 
-/// Protects what the simulation is for: a region that does not subscribe to the lock is found, and one
-/// that does is cleared.
+/// Protects the purpose of the simulation: a region that does not subscribe to the lock is found, and one that
+/// does passes.
 #[test]
 fn a_missing_subscription_is_found() {
     let exploration = explore(&options(1), 2, 10_000, || elision(true));
@@ -300,7 +301,8 @@ fn a_missing_subscription_is_found() {
     assert!((0..200).any(at_random));
 }
 
-/// Protects values by thread: one for each core, dropped with its program, and another outside.
+/// Protects core-local values: each core has its own, dropped with its program, and the thread outside has
+/// another.
 #[test]
 fn locals_are_a_cores_own() {
     struct Mine(Cell<u64>);
@@ -330,8 +332,8 @@ fn locals_are_a_cores_own() {
     assert_eq!(MINE.with(|mine| mine.0.get()), 1000);
 }
 
-/// Protects the stand-in for stacks and heaps: it takes room in the first level, so a region that does
-/// fifty operations cannot write what it can without it; and it is no access that is counted.
+/// Protects the stand-in for stacks and heaps. It takes room in the first level, so a region with fifty
+/// operations cannot write as much as without it. It does not count as accesses.
 #[test]
 fn private_memory_takes_room_in_regions() {
     let words: Vec<Line> = (0..400).map(|_| Line(AtomicU64::new(0))).collect();
@@ -339,7 +341,8 @@ fn private_memory_takes_room_in_regions() {
         let options = Options { private_memory, ..options(1) };
         let outcome = Cell::new(None);
         let program = || {
-            words.iter().for_each(|Line(word)| _ = word.load(RELAXED)); // the first touch of each page
+            // Touch each page for the first time.
+            words.iter().for_each(|Line(word)| _ = word.load(RELAXED));
             let before = weft_sim::counts().unwrap();
             let result = attempt(|| {
                 for (position, Line(word)) in words.iter().enumerate() {
@@ -358,7 +361,7 @@ fn private_memory_takes_room_in_regions() {
     assert_eq!(fill(PrivateMemory::NONE), (Ok(()), 400));
     let (result, accesses) = fill(PrivateMemory { lines: 128, lines_per_operation: 16 });
     assert!(matches!(result, Err(status) if status & CAPACITY != 0), "{result:?}");
-    assert!(accesses < 400, "it ended before");
+    assert!(accesses < 400, "the region ended before its last access");
 }
 
 /// A word on a line of its own.

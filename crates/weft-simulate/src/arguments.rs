@@ -1,4 +1,4 @@
-//! What can be asked for.
+//! The command line.
 
 use std::fmt;
 use std::time::Duration;
@@ -26,7 +26,7 @@ use crate::workloads::ycsb::Ycsb;
 #[derive(Debug, Parser)]
 #[command(name = "cargo simulate", max_term_width = 100)]
 pub struct Arguments {
-    /// What to run.
+    /// The workload to run.
     #[command(subcommand)]
     pub workload: Workload,
 }
@@ -54,10 +54,10 @@ pub enum Workload {
     Ycsb(Ycsb),
 }
 
-/// What every simulation has.
+/// The options that every workload has.
 #[derive(Args, Debug)]
 pub struct Common {
-    /// Protocols, separated by commas
+    /// Protocols to run, separated by commas
     #[arg(long, short, value_name = "NAME,…", value_delimiter = ',', default_value = "dbx",
           value_parser = protocol_names())]
     pub protocol: Vec<String>,
@@ -67,60 +67,61 @@ pub struct Common {
     /// Numbers of virtual cores, separated by commas
     #[arg(long, short, value_name = "N,…", value_delimiter = ',', default_value = "1,2,4,8")]
     pub cores: Vec<usize>,
-    /// The machine
+    /// The machine to simulate
     #[arg(long, value_name = "PROFILE", default_value = PROFILES[0].name, value_parser = machines())]
     pub machine: String,
-    /// Regions in the machine's RTM, if it has any, or software twins only
+    /// Run regions in the machine's RTM, if it has RTM, or run only software twins
     #[arg(long, value_enum, default_value_t = Regions::Rtm)]
     pub htm: Regions,
-    /// At which conflict a region gives up, and its software twin takes over [default: 8]
+    /// Number of conflicts at which a region gives up, so that its software twin takes over [default: 8]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=1_000_000))]
     pub conflict_retries: Option<u32>,
-    /// Virtual time that is measured
+    /// Virtual time to measure
     #[arg(long, value_name = "MS", default_value_t = 4.0, value_parser = milliseconds_or_zero())]
     pub milliseconds: f64,
-    /// Virtual time before that, in which the caches warm up
+    /// Virtual time before the measurement, for warming up the caches
     #[arg(long, value_name = "MS", default_value_t = 1.0, value_parser = milliseconds_or_zero())]
     pub warmup: f64,
-    /// Decides the rows, the clients' choices, and all that the machine leaves to chance
+    /// Seed of the rows, of the clients' choices, and of everything random in the machine
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// How long the phases of `doppel` and `doppel-2pl` last [default: 20]
+    /// Length of the phases of `doppel` and `doppel-2pl` [default: 20]
     ///
-    /// The warm-up should be long enough for the first joined phase, after which records are split.
+    /// Make the warm-up long enough for the first joined phase: records are split only after it.
     #[arg(long, value_name = "MS", value_parser = milliseconds())]
     pub phase_length: Option<f64>,
-    /// Have what a client and the engine use of private memory take room in caches and regions, or none
+    /// Let the private memory of clients and engine take room in caches and regions, or leave it out
     #[arg(long, value_enum, value_name = "on|off", default_value_t = Private::On)]
     pub private_memory: Private,
     /// Count committed transactions in intervals of this length, for --json
     #[arg(long, value_name = "MS", value_parser = milliseconds())]
     pub timeline: Option<f64>,
-    /// Show also how many transactions of each type there were, how long they took, and in which tables they met
+    /// Also show for each type of transaction how many there were, how long they took, and in which tables they
+    /// conflicted
     #[arg(long)]
     pub types: bool,
     /// Check the workload's invariants on every database
     #[arg(long)]
     pub verify: bool,
-    /// Write the results as JSON to this file, or with `-` to standard output, in place of the table
+    /// Write the results as JSON to this file, or to standard output if it is `-`, in place of the table
     #[arg(long, value_name = "FILE")]
     pub json: Option<String>,
 }
 
 impl Common {
-    /// How long phases last, if that was said.
+    /// Returns the length of phases, if it was given.
     pub fn phase_length(&self) -> Option<Duration> {
         self.phase_length.map(|milliseconds| Duration::from_secs_f64(milliseconds / 1e3))
     }
 }
 
-/// What the client of a very short transaction computes.
+/// How much the client of a very short transaction computes.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct Computing {
-    /// Cycles that the client computes for each transaction, beside the database's part
+    /// Cycles that the client computes for each transaction, without the database's part
     ///
-    /// Weft's own clients draw what they are to do before the clock runs. The paper's are part of a
-    /// server that is written in Go, and compute more.
+    /// Weft's own clients draw their transactions before the clock runs. The clients of the paper are part of a
+    /// server written in Go, and compute more.
     #[arg(long, value_name = "CYCLES", default_value_t = CYCLES_OF_SMALL,
           value_parser = clap::value_parser!(u64).range(..=1_000_000_000))]
     pub compute: u64,
@@ -132,16 +133,16 @@ impl fmt::Display for Computing {
     }
 }
 
-/// Whether private memory is accounted for.
+/// Whether the simulation includes private memory.
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 pub enum Private {
-    /// It is
+    /// Include it
     On,
-    /// It is not: regions hold nothing but what lies in shared memory
+    /// Leave it out: regions hold only what lies in shared memory
     Off,
 }
 
-/// What runs regions.
+/// How regions are run.
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 pub enum Regions {
     /// The simulated machine's RTM
@@ -151,7 +152,7 @@ pub enum Regions {
     None,
 }
 
-/// Accepts the names of machines.
+/// Returns a parser that accepts the names of machines.
 pub fn machines() -> PossibleValuesParser {
     PossibleValuesParser::new(PROFILES.iter().map(|profile| profile.name))
 }

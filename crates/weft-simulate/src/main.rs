@@ -1,16 +1,16 @@
 //! `cargo simulate`: the workloads of `cargo lab bench` on the simulated machine of `weft-sim`, in virtual
 //! time.
 //!
-//! It is a program of its own, since it needs another build of the engine: that whose words and regions
-//! belong to the simulated machine (`--cfg weft_sim`). `.cargo/config.toml` has the alias that builds and
-//! runs it, in a directory of its own.
+//! It is a separate program, because it needs another build of the engine, whose words and regions belong to
+//! the simulated machine (`--cfg weft_sim`). `.cargo/config.toml` has the alias that builds and runs it, with a
+//! build directory of its own.
 //!
-//! - `arguments` says what can be asked for.
-//! - `workloads` has a file for each workload: its options, and what is loaded for them.
-//! - `simulation` runs what was loaded on so many virtual cores, and counts.
-//! - `report` shows what came out, as a table and as JSON. Every figure is marked as simulated.
-//! - `progress` tells who waits what is going on.
-//! - `rtm` is about regions alone, and has a table of its own.
+//! - `arguments` defines the command line.
+//! - `workloads` has a file for each workload: its options, and how it is loaded.
+//! - `simulation` runs the loaded workload on virtual cores, and counts.
+//! - `report` shows the results, as a table and as JSON. Every figure is marked as simulated.
+//! - `progress` shows progress to a user who waits.
+//! - `rtm` measures hardware regions alone, and has a table of its own.
 
 #[cfg(weft_sim)]
 mod arguments;

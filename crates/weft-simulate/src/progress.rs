@@ -1,8 +1,8 @@
-//! What is going on, for a person who waits at a terminal; nothing anywhere else.
+//! Progress for a user who waits at a terminal. It shows nothing anywhere else.
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// One line on standard error that counts steps, and vanishes in the end.
+/// One line on standard error that counts steps, and vanishes at the end.
 #[derive(Debug)]
 pub struct Progress {
     bar: ProgressBar,
@@ -10,16 +10,16 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// A line for so many steps.
+    /// Starts a line for `steps` steps.
     pub fn new(steps: usize) -> Progress {
         let style = ProgressStyle::with_template("simulating {msg} {wide_bar} {pos} of {len}")
             .expect("the template is a constant");
-        // Where standard error is no terminal, the library draws nothing.
+        // If standard error is not a terminal, the library draws nothing.
         let bar = ProgressBar::new(steps as u64).with_style(style);
         Progress { bar, is_first: std::cell::Cell::new(true) }
     }
 
-    /// The step before, if there was one, is done, and this one begins.
+    /// Marks the previous step, if there was one, as done, and begins this one.
     pub fn next(&self, step: &str) {
         if !self.is_first.replace(false) {
             self.bar.inc(1);

@@ -1,4 +1,4 @@
-//! Showing what came out: a table for people, JSON for programs.
+//! The report: a table for people, JSON for programs.
 
 use std::io::Write;
 
@@ -13,7 +13,7 @@ use weft_workloads::phases::Phases;
 use crate::arguments::{Common, Regions};
 use crate::simulation::{Benchmark, OfType, Outcome};
 
-/// The columns: what they are called, and what stands in them.
+/// The column headings.
 const HEADINGS: [&str; 13] = [
     "protocol",
     "cores",
@@ -30,10 +30,10 @@ const HEADINGS: [&str; 13] = [
     "p50, p99 in us",
 ];
 
-/// Shows the outcomes, as was asked for.
+/// Shows the outcomes, as the user chose.
 ///
 /// # Errors
-/// The results cannot be written.
+/// If the results cannot be written.
 pub fn show(
     benchmark: &dyn Benchmark,
     profile: &Profile,
@@ -60,7 +60,7 @@ pub fn show(
         let first = outcomes.iter().find(same).expect("at least itself");
         throughput(common, first) / first.cores as f64
     };
-    // Of the one that takes part first, with as many cores.
+    // The throughput relative to the first outcome with as many cores and the same value.
     let ratio = |outcome: &Outcome| {
         let same = |other: &&Outcome| other.cores == outcome.cores && other.value == outcome.value;
         let first = outcomes.iter().find(same).expect("at least itself");
@@ -99,17 +99,17 @@ pub fn show(
     print(&format!(
         "{title}\nSIMULATED: {}, {regions}; {} ms of virtual time, seed {}\n\n{table}\n\n\
          {types}{aborts}{phases}{repairs}{pieces}per core: \
-         against the protocol's first line. vs first: against whoever \
-         stands first, on as many cores. regions/tx, and the shares of them that aborted, by \
-         cause.\nThe simulation took {host_seconds:.1} s.",
+         relative to the protocol's first line. vs first: relative to the first \
+         line with as many cores. conflict, capacity, locked, other: shares of regions that \
+         aborted.\nThe simulation took {host_seconds:.1} s.",
         profile.description, common.milliseconds, common.seed
     ))
 }
 
-/// Writes JSON to where it was asked for; whether that is standard output, and takes the table's place.
+/// Writes JSON to `target`. Returns whether that is standard output, so that the JSON replaces the table.
 ///
 /// # Errors
-/// It cannot be written.
+/// If it cannot be written.
 pub fn write_json(target: &str, text: &str) -> Result<bool, String> {
     if target == "-" {
         return print(text).map(|()| true);
@@ -121,40 +121,41 @@ pub fn write_json(target: &str, text: &str) -> Result<bool, String> {
 /// Prints to standard output.
 ///
 /// # Errors
-/// It cannot be written.
+/// If it cannot be written.
 pub fn print(text: &str) -> Result<(), String> {
     writeln!(std::io::stdout(), "{text}").map_err(|error| format!("standard output: {error}"))
 }
 
-/// All transactions that ended.
+/// Returns the number of all transactions that ended.
 fn executed(outcome: &Outcome) -> u64 {
     outcome.transactions + outcome.rolled_back
 }
 
-/// Committed transactions in a second of virtual time.
+/// Returns how many transactions committed in a second of virtual time.
 fn throughput(common: &Common, outcome: &Outcome) -> f64 {
     outcome.transactions as f64 / (common.milliseconds / 1e3)
 }
 
-/// The latency below which a share of them lie, ascending and at least one.
+/// Returns the latency below which the given share of the latencies lie. They are in ascending order, at least
+/// one.
 fn microseconds(profile: &Profile, latencies: &[u64], share: f64) -> f64 {
     let last = latencies.len() - 1;
     profile.seconds(latencies[(last as f64 * share) as usize]) * 1e6
 }
 
-/// The mean latency.
+/// Returns the mean latency.
 fn mean_microseconds(profile: &Profile, latencies: &[u64]) -> f64 {
     profile.seconds(latencies.iter().sum()) * 1e6 / latencies.len() as f64
 }
 
-/// The first columns of each table, which say what was simulated.
+/// The first columns of each table, which identify the simulation.
 struct Labels {
-    /// The name of what is varied, if anything is.
+    /// The name of the varied option, if one is varied.
     axis: Option<&'static str>,
 }
 
 impl Labels {
-    /// An empty table with these columns behind the labels, of numbers but for that of types.
+    /// Returns an empty table with these columns after the labels. Numbers are aligned right, protocols left.
     fn table(&self, headings: &[&str]) -> Table {
         let labels = self.axis.into_iter().chain(HEADINGS[..2].iter().copied());
         let mut table = Table::new();
@@ -168,14 +169,14 @@ impl Labels {
         table
     }
 
-    /// The cells of an outcome.
+    /// Returns the label cells of an outcome.
     fn of(&self, outcome: &Outcome) -> Vec<String> {
         let value = outcome.value.filter(|_| self.axis.is_some());
         let value = value.map(|value| value.to_string());
         value.into_iter().chain([outcome.protocol.clone(), outcome.cores.to_string()]).collect()
     }
 
-    /// The transactions of each type, and their latencies, as a table.
+    /// Returns the transactions of each type, and their latencies, as a table.
     fn types(&self, profile: &Profile, outcomes: &[Outcome]) -> String {
         let mut table =
             self.table(&["type", "committed", "rolled back", "mean us", "p50 us", "p99 us"]);
@@ -195,19 +196,19 @@ impl Labels {
         format!("{table}\n\n")
     }
 
-    /// In which tables transactions have met, a line for each outcome.
+    /// Returns in which tables transactions conflicted, one line for each outcome.
     fn aborts(&self, outcomes: &[Outcome]) -> String {
         let mut lines = String::new();
         for outcome in outcomes {
             if let Some(by_table) = &outcome.aborts_by_table {
                 let of = self.of(outcome).join(" ");
-                lines += &format!("{of}: aborts by table, the warm-up among them: {by_table}\n");
+                lines += &format!("{of}: aborts by table, including the warm-up: {by_table}\n");
             }
         }
         if lines.is_empty() { lines } else { lines + "\n" }
     }
 
-    /// What was done in pieces, as a table; nothing if nothing was.
+    /// Returns what was done in pieces, as a table. The text is empty if nothing was.
     fn pieces(&self, outcomes: &[Outcome]) -> String {
         let mut table = self.table(&Pieces::HEADINGS);
         for outcome in outcomes {
@@ -217,11 +218,11 @@ impl Labels {
         }
         match table.is_empty() {
             true => String::new(),
-            false => format!("{table}\n{} The warm-up is among it.\n\n", Pieces::LEGEND),
+            false => format!("{table}\n{} This includes the warm-up.\n\n", Pieces::LEGEND),
         }
     }
 
-    /// What was repaired, as a table; nothing if nothing was.
+    /// Returns what was repaired, as a table. The text is empty if nothing was.
     fn repairs(&self, outcomes: &[Outcome]) -> String {
         let mut table = self.table(&Repairs::HEADINGS);
         for outcome in outcomes {
@@ -231,11 +232,11 @@ impl Labels {
         }
         match table.is_empty() {
             true => String::new(),
-            false => format!("{table}\n{} The warm-up is among it.\n\n", Repairs::LEGEND),
+            false => format!("{table}\n{} This includes the warm-up.\n\n", Repairs::LEGEND),
         }
     }
 
-    /// What happened in phases, as a table; nothing if no protocol has any.
+    /// Returns what happened in phases, as a table. The text is empty if no protocol has phases.
     fn phases(&self, outcomes: &[Outcome]) -> String {
         let mut table = self.table(&Phases::HEADINGS);
         for outcome in outcomes {
@@ -245,12 +246,12 @@ impl Labels {
         }
         match table.is_empty() {
             true => String::new(),
-            false => format!("{table}\n{} The warm-up is among it.\n\n", Phases::LEGEND),
+            false => format!("{table}\n{} This includes the warm-up.\n\n", Phases::LEGEND),
         }
     }
 }
 
-/// The transactions of a type as JSON.
+/// Returns the transactions of a type as JSON.
 fn of_type(profile: &Profile, of_type: &OfType) -> Value {
     let latencies = &of_type.latencies;
     let at = |share| (!latencies.is_empty()).then(|| microseconds(profile, latencies, share));
@@ -265,8 +266,8 @@ fn of_type(profile: &Profile, of_type: &OfType) -> Value {
     })
 }
 
-/// Throughput over time as JSON; none if nobody has asked for it. The last interval may be shorter than the
-/// others, and is left out then.
+/// Returns throughput over time as JSON, or `None` if no timeline was requested. A last interval that is
+/// shorter than the others is left out.
 fn timeline(common: &Common, outcome: &Outcome) -> Option<Value> {
     let interval = common.timeline?;
     let whole = (common.milliseconds / interval + 1e-9) as usize;
@@ -280,14 +281,14 @@ fn timeline(common: &Common, outcome: &Outcome) -> Option<Value> {
     Some(intervals.collect())
 }
 
-/// The shares of some ranks as JSON, by rank.
+/// Returns the shares of some ranks as JSON, by rank.
 fn percent_of_ranks(outcome: &Outcome) -> Option<Value> {
     let shares = outcome.percent_of_ranks.iter();
     let shares = shares.map(|&(rank, percent)| (rank.to_string(), json!(percent)));
     (!outcome.percent_of_ranks.is_empty()).then(|| Value::Object(shares.collect()))
 }
 
-/// An outcome as JSON.
+/// Returns an outcome as JSON.
 fn value(title: &str, profile: &Profile, common: &Common, outcome: &Outcome) -> Value {
     let counts = outcome.counts;
     let types: Vec<Value> = outcome.types.iter().map(|types| of_type(profile, types)).collect();

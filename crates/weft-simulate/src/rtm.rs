@@ -15,7 +15,7 @@ use crate::arguments::machines;
 use crate::progress::Progress;
 use crate::report;
 
-/// What a simulation can afford, of all threads together. A try that reads 4 MB accesses 65,536 words.
+/// How many tries a simulation makes, for all threads together. A try that reads 4 MB accesses 65,536 words.
 const BUDGET: Budget = Budget {
     tries_min: 64,
     tries_max: 400,
@@ -24,16 +24,16 @@ const BUDGET: Budget = Budget {
     prices: 1_000,
 };
 
-/// Each thread tries at least so often.
+/// The smallest number of tries for each thread.
 const TRIES_MIN: u64 = 16;
 
-/// About the experiments, after the help of the options.
+/// Returns the help text about the experiments, which follows the options.
 fn help() -> String {
     format!(
         "\
 What is simulated: hardware regions of one kind and size after the other, on threads that share
-nothing. Each is tried once, at a place chosen at random in its thread's 16 MiB. The table says which
-share of the tries aborted, by cause, and how long a try took.
+nothing. Each region is tried without retries, at a place chosen at random in its thread's 16 MiB. The
+table says which share of the tries aborted, by cause, and how long a try took.
 
 Experiments, and what the papers found on the Haswell (DBX: Wang et al., EuroSys 2014; DBX-TC: Qian et
 al., 2015):
@@ -43,7 +43,7 @@ of the price: alone, region, empty.
 
 Examples:
   cargo simulate rtm
-      all experiments on the papers' Haswell, some minutes: one thread, two on a core, one and two on
+      all experiments on the papers' Haswell, some minutes: one thread, two on a core, and one or two on
       each of four
   cargo simulate rtm --kind writes,reads --cores 4,4x2
       Figure 1a and 1b of DBX
@@ -52,7 +52,7 @@ Examples:
   cargo simulate rtm --machine today-64c --kind writes,random-writes
       a recent processor's first-level cache: 48 KiB in 12 ways
 
-`cargo lab bench rtm` runs the same on a processor that has RTM.",
+`cargo lab bench rtm` runs the same experiments on a processor with RTM.",
         Kind::table()
     )
 }
@@ -61,22 +61,22 @@ Examples:
 #[derive(Args, Debug)]
 #[command(after_long_help = help())]
 pub struct Rtm {
-    /// What to run.
+    /// The experiments to run.
     #[command(flatten)]
     options: RtmOptions,
-    /// Threads, one on each core as long as there are cores, or CxT: T on each of C cores, separated by
-    /// commas [default: 1,1x2,4,4x2]
+    /// Numbers of threads, separated by commas: N, spread over the cores, or CxT, T threads on each of C cores
+    /// [default: 1,1x2,4,4x2]
     #[arg(long, short, value_name = "N|CxT,…", value_delimiter = ',')]
     cores: Vec<Threads>,
-    /// The machine
+    /// The machine to simulate
     #[arg(long, value_name = "PROFILE", default_value = "haswell-4c8t", value_parser = machines())]
     machine: String,
-    /// Write the results as JSON to this file, or with `-` to standard output, in place of the table
+    /// Write the results as JSON to this file, or to standard output if it is `-`, in place of the table
     #[arg(long, value_name = "FILE")]
     json: Option<String>,
 }
 
-/// The time of the virtual core that asks.
+/// The time of the current virtual core.
 struct VirtualClock(&'static Profile);
 
 impl Clock for VirtualClock {
@@ -89,10 +89,10 @@ impl Clock for VirtualClock {
     }
 }
 
-/// Runs all that is asked for, and reports.
+/// Runs the experiments that the arguments select, and reports.
 ///
 /// # Errors
-/// What the machine does not have, or a file that cannot be written.
+/// If the machine lacks what an experiment needs, or a file cannot be written.
 pub fn run(arguments: &Rtm) -> Result<(), String> {
     let profile = Profile::named(&arguments.machine).expect("the parser knows the names");
     if profile.read_set.is_none() {
@@ -141,7 +141,7 @@ fn simulate(
     let shares = RefCell::new(Vec::new());
     let hardware_threads = place.iter().max().expect("a thread at least") + 1;
     let program = |hardware_thread: usize| -> Program<'_> {
-        // Those in between have nothing to do.
+        // Hardware threads between the chosen ones have nothing to do.
         if !place.contains(&hardware_thread) {
             return Box::new(|| {});
         }
@@ -173,7 +173,7 @@ fn show(profile: &Profile, arguments: &Rtm, results: &[Measured]) -> Result<(), 
     table.add_rows(results.iter().map(Measured::row));
     report::print(&format!(
         "What hardware regions can hold, and for how long\nSIMULATED: {}; seed {}\n\n{table}\n\n\
-         Shares of the tries that aborted, by cause. --help has what the papers found.",
+         Shares of the tries that aborted, by cause. See --help for what the papers found.",
         profile.description, arguments.options.seed
     ))
 }

@@ -1,13 +1,13 @@
-//! Running what was loaded on virtual cores, and counting.
+//! Runs a loaded workload on virtual cores, and counts.
 //!
-//! The load runs outside of virtual time, on one thread, so that the same seed gives the same database.
-//! Then each virtual core is a client, which sends one transaction after the other until its clock shows
-//! the end. What began within the measured time counts.
+//! The load runs outside of virtual time, on one thread, so that the same seed gives the same database. Then
+//! each virtual core is a client, which sends one transaction after the other until its clock reaches the end.
+//! Transactions that began within the measured time count.
 //!
-//! Beside what the machine charges for accesses of shared words and of rows, computing is charged by two
+//! The machine charges accesses to shared words and to rows. In addition, computing is charged by two
 //! constants: [`Options::cycles_per_access`] for the instructions around each access, and
-//! [`CYCLES_PER_TRANSACTION`], or [`CYCLES_OF_SMALL`], for the client, which draws and writes its input. And [`PRIVATE_MEMORY`]
-//! takes room in caches and regions. `docs/simulated.md` says how they were found.
+//! [`CYCLES_PER_TRANSACTION`] or [`CYCLES_OF_SMALL`] for the client, which draws and writes its input.
+//! [`PRIVATE_MEMORY`] takes room in caches and regions. `docs/simulated.md` says how these numbers were found.
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -29,103 +29,104 @@ use crate::arguments::{Common, Private, Regions};
 use crate::progress::Progress;
 use crate::report;
 
-/// What a client computes for one transaction, beside the database's part. *Measured* for TPC-C: 2,200
-/// instructions, at two for a cycle.
+/// Cycles that a client computes for one transaction, without the database's part. *Measured* for TPC-C: 2,200
+/// instructions, at two per cycle.
 pub const CYCLES_PER_TRANSACTION: u64 = 1_100;
 
-/// What a client computes for a transaction whose row was drawn before. *Measured*: to draw an increment of
-/// INCR1 and to note it takes 4 to 7 ns of a processor of two to three cycles a nanosecond, a transaction of
-/// LIKE 13.
+/// Cycles that a client computes for a transaction whose row was drawn in advance. *Measured*, on a processor
+/// of two to three cycles per nanosecond: drawing and noting an increment of INCR1 takes 4 to 7 ns, a
+/// transaction of LIKE 13.
 pub const CYCLES_OF_SMALL: u64 = 20;
 
-/// What a client and the engine use beside shared memory. *Measured* on transactions of TPC-C under
-/// `htm-naive`, by a trace of all their accesses (`docs/simulated.md`): they write 104 lines of stack and
-/// heap on average, 68 in an Order-Status of three or four operations, 91 in a Payment of seven, 127 in a
-/// New-Order of some fifty.
+/// What a client and the engine use in addition to shared memory. *Measured* on transactions of TPC-C under
+/// `htm-naive`, by a trace of all their accesses (`docs/simulated.md`). They write 104 lines of stack and heap
+/// on average: 68 in an Order-Status of three or four operations, 91 in a Payment of seven, 127 in a New-Order
+/// of some fifty.
 const PRIVATE_MEMORY: PrivateMemory = PrivateMemory { lines: 128, lines_per_operation: 16 };
 
-/// What one `cargo simulate` command is about.
+/// One `cargo simulate` command: what it compares and how.
 pub trait Benchmark {
-    /// The heading, for one value of what is varied, or for all of them; for none if nothing is.
+    /// Returns the heading, for the given values of the varied option: one, or all of them. The slice is empty
+    /// if nothing is varied.
     fn title(&self, values: &[f64]) -> String;
 
-    /// The options of every simulation.
+    /// Returns the options that every workload has.
     fn common(&self) -> &Common;
 
-    /// The names of those who take part.
+    /// Returns the names of the contenders: protocols, unless a command compares something else.
     fn contenders(&self) -> Vec<String> {
         self.common().protocol.clone()
     }
 
-    /// What is varied; each value has databases of its own.
+    /// Returns the varied option. Each value gets databases of its own.
     fn axis(&self) -> Axis {
         Axis::default()
     }
 
-    /// On how many cores one who takes part can run.
+    /// Returns the largest number of cores that a contender supports.
     fn cores_max(&self, contender: &str) -> usize {
         let protocol = PROTOCOLS.iter().find(|protocol| protocol.name == protocol_of(contender));
         protocol.expect("the parser knows the names").workers_max
     }
 
-    /// Checks what depends on more than one option of its own.
+    /// Checks conditions on several of the command's own options together.
     ///
     /// # Errors
-    /// What cannot be had.
+    /// A message that says which combination is not possible.
     fn check(&self) -> Result<(), String> {
         Ok(())
     }
 
-    /// Loads what one who takes part is about, and runs it.
+    /// Loads a contender's workload, and runs it.
     ///
     /// # Errors
-    /// A failure of the engine, or a condition that does not hold.
+    /// If the engine fails, or a condition does not hold.
     fn simulate(&self, contender: &str, setting: &Setting<'_>) -> Result<Outcome, String>;
 }
 
-/// An option of which several values are simulated, one after the other.
+/// An option with several values, which are simulated one after the other.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Axis {
     /// Its name.
     pub name: &'static str,
-    /// Its values; none if nothing is varied.
+    /// Its values; empty if nothing is varied.
     pub values: Vec<f64>,
 }
 
 impl Axis {
-    /// The values, one after the other, or once nothing.
+    /// Returns the values, one after the other, or a single `None` if there are no values.
     fn points(&self) -> impl Iterator<Item = Option<f64>> + '_ {
         let nothing = self.values.is_empty().then_some(None);
         self.values.iter().copied().map(Some).chain(nothing)
     }
 }
 
-/// Some values in a heading.
+/// Returns some values as a list for a heading.
 pub fn listed(values: &[impl ToString]) -> String {
     values.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// Where, and how, something is simulated.
+/// The setting of one simulation: where and how it runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting<'a> {
-    /// The name of who takes part.
+    /// The name of the contender.
     pub contender: &'a str,
     /// The machine.
     pub profile: &'static Profile,
-    /// How many virtual cores.
+    /// The number of virtual cores.
     pub cores: usize,
-    /// The value of what is varied, if anything is.
+    /// The value of the varied option, if one is varied.
     pub value: Option<f64>,
-    /// The options of every simulation.
+    /// The options that every workload has.
     pub common: &'a Common,
-    /// The options of `htcc`, of a variant of it.
+    /// The options of `htcc`, if the contender is a variant of it.
     pub htcc: Option<&'a HtccOptions>,
-    /// The options of `dbx-tc`, of a variant of it.
+    /// The options of `dbx-tc`, if the contender is a variant of it.
     pub dbx_tc: Option<&'a DbxTcOptions>,
 }
 
 impl Setting<'_> {
-    /// How to load.
+    /// Returns the options for loading.
     pub fn load_options(&self) -> LoadOptions<'_> {
         let htm = match self.common.htm {
             Regions::Rtm => Choice::Auto,
@@ -144,15 +145,16 @@ impl Setting<'_> {
     }
 }
 
-/// What the clients drive: a workload under a protocol ([`UnderProtocol`]), or something without one.
+/// The system that the clients drive: a workload under a protocol ([`UnderProtocol`]), or something without a
+/// protocol.
 pub trait Driven {
-    /// What one core carries from one transaction to the next.
+    /// The state that one core carries from one transaction to the next.
     type Client;
 
-    /// What a client computes for one transaction, beside the database's part.
+    /// Returns how many cycles a client computes for one transaction, without the database's part.
     fn cycles_per_transaction(&self) -> u64;
 
-    /// The names of the transaction types.
+    /// Returns the names of the transaction types.
     fn transactions(&self) -> &'static [&'static str];
 
     /// See [`Workload::client`].
@@ -161,16 +163,16 @@ pub trait Driven {
     /// See [`Workload::execute`].
     ///
     /// # Errors
-    /// See there.
+    /// As for [`Workload::execute`].
     fn execute(&self, client: &mut Self::Client) -> Result<Ended, Failure>;
 
-    /// The engine's own account of itself.
+    /// Returns the engine's metrics.
     fn metrics(&self) -> Metrics;
 
     /// See [`Workload::verify`].
     ///
     /// # Errors
-    /// See there.
+    /// As for [`Workload::verify`].
     fn verify(&self) -> Result<Vec<Condition>, Failure>;
 }
 
@@ -220,7 +222,7 @@ pub fn simulate_under<P: Protocol, W: Workload<P>>(
     simulate_computing::<P, W>(parameters, CYCLES_PER_TRANSACTION, setting)
 }
 
-/// Likewise, where clients compute for so many cycles for each transaction.
+/// Like [`simulate_under`], but clients compute `cycles_per_transaction` cycles for each transaction.
 ///
 /// # Errors
 /// See [`simulate`].
@@ -236,47 +238,48 @@ pub fn simulate_computing<P: Protocol, W: Workload<P>>(
     simulate(&*driven, setting)
 }
 
-/// What one simulation came to.
+/// The results of one simulation.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The protocol, or who else took part.
+    /// The protocol, or the name of another contender.
     pub protocol: String,
-    /// How many virtual cores.
+    /// The number of virtual cores.
     pub cores: usize,
-    /// The value of what is varied, if anything is.
+    /// The value of the varied option, if one is varied.
     pub value: Option<f64>,
-    /// Transactions that committed, of those that began in the measured time.
+    /// Transactions that committed, among those that began in the measured time.
     pub transactions: u64,
-    /// Likewise, with those of the warm-up.
+    /// Transactions that committed, including those of the warm-up.
     pub committed: u64,
-    /// Transactions that rolled back because the workload wants it so.
+    /// Transactions that rolled back on purpose, as the workload specifies.
     pub rolled_back: u64,
-    /// What the client computed for each.
+    /// How many cycles the client computed for each transaction.
     pub cycles_per_transaction: u64,
-    /// The latencies of both, in cycles, ascending.
+    /// The latencies of committed and rolled-back transactions, in cycles, ascending.
     pub latencies: Vec<u64>,
     /// The transactions of each type.
     pub types: Vec<OfType>,
-    /// Transactions that committed, of those that began in each interval of the timeline, if there is one.
+    /// Transactions that committed, by the interval of the timeline in which they began. Empty without a
+    /// timeline.
     pub timeline: Vec<u64>,
-    /// The share of all draws that the keys of some ranks have, in percent, where popularity falls off.
+    /// The ranks of some keys, and their shares of all draws in percent, if the popularity of keys falls off.
     pub percent_of_ranks: Vec<(u64, f64)>,
-    /// What happened in phases, warm-up included, under a protocol that has them.
+    /// What happened in phases, including the warm-up, under a protocol that has them.
     pub phases: Option<Phases>,
-    /// What was repaired, warm-up included.
+    /// What was repaired, including the warm-up.
     pub repairs: Option<Repairs>,
-    /// What was done in pieces, warm-up included.
+    /// What was done in pieces, including the warm-up.
     pub pieces: Option<Pieces>,
-    /// What the machine counted in the measured time, of all cores.
+    /// The machine's counts in the measured time, summed over all cores.
     pub counts: Counts,
-    /// Attempts that gave way to other transactions, for each transaction, warm-up included.
+    /// Aborted attempts per transaction, including the warm-up.
     pub aborts_per_transaction: f64,
-    /// The same, by table; none if there was none.
+    /// Aborted attempts by table; `None` if there were none.
     pub aborts_by_table: Option<AbortsByTable>,
-    /// Runs of regions that ended in the software twin or under the lock, for each transaction, warm-up
-    /// included.
+    /// Runs of regions that ended in the software twin or under the lock, per transaction, including the
+    /// warm-up.
     pub fallbacks_per_transaction: f64,
-    /// Accesses of the whole run for each second of the host's time.
+    /// Accesses of the whole run per second of the host's time.
     pub accesses_per_host_second: f64,
     /// Seconds of the host's time, without the load.
     pub host_seconds: f64,
@@ -287,19 +290,18 @@ pub struct Outcome {
 pub struct OfType {
     /// Its name.
     pub name: &'static str,
-    /// Those that committed.
+    /// The number that committed.
     pub committed: u64,
-    /// Those that rolled back because the workload wants it so.
+    /// The number that rolled back on purpose, as the workload specifies.
     pub rolled_back: u64,
     /// The latencies of both, in cycles, ascending.
     pub latencies: Vec<u64>,
 }
 
-/// Runs all that is asked for, and reports.
+/// Runs the simulations that a command selects, and reports.
 ///
 /// # Errors
-/// What cannot be simulated, a failure of the engine, a condition that does not hold, or a file that
-/// cannot be written.
+/// If something cannot be simulated, the engine fails, a condition does not hold, or a file cannot be written.
 pub fn run(benchmark: &dyn Benchmark) -> Result<(), String> {
     let common = benchmark.common();
     let profile = Profile::named(&common.machine).expect("the parser knows the names");
@@ -326,7 +328,8 @@ pub fn run(benchmark: &dyn Benchmark) -> Result<(), String> {
     report::show(benchmark, profile, &outcomes)
 }
 
-/// Checks what depends on more than one option: nobody should learn that after half of the runs.
+/// Checks conditions on several options together, so that a user does not learn of an error after half of the
+/// runs.
 fn check(profile: &Profile, benchmark: &dyn Benchmark) -> Result<(), String> {
     let contenders = benchmark.contenders();
     let unverifiable = contenders.iter().find(|contender| !is_serializable(contender));
@@ -348,21 +351,21 @@ fn check(profile: &Profile, benchmark: &dyn Benchmark) -> Result<(), String> {
     Ok(())
 }
 
-/// What one core has measured.
+/// The measurements of one core.
 #[derive(Default)]
 struct Measured {
     types: Vec<OfType>,
     executed: u64,
     timeline: Vec<u64>,
-    /// The core's counts at the first transaction that was measured, and after the last one.
+    /// The core's counts at the first measured transaction, and after the last one.
     counts: Option<(Counts, Counts)>,
 }
 
-/// Runs what was loaded. It has to lie on the heap: the operating system places stacks at random, by less
-/// than a page, and so its words would be in other lines and pages in every process.
+/// Runs what was loaded. `driven` must lie on the heap. The operating system places stacks at random, by less
+/// than a page, so words on the stack would be in other lines and pages in every process.
 ///
 /// # Errors
-/// The run does not end, no transaction began in the measured time, or a condition does not hold.
+/// If the run does not end, no transaction began in the measured time, or a condition does not hold.
 pub fn simulate<D: Driven>(driven: &D, setting: &Setting<'_>) -> Result<Outcome, String> {
     let &Setting { profile, cores, common, .. } = setting;
     let name = setting.contender;
@@ -474,7 +477,7 @@ pub fn simulate<D: Driven>(driven: &D, setting: &Setting<'_>) -> Result<Outcome,
     })
 }
 
-/// The sum of each interval, of all cores, of which some may have ended before others.
+/// Returns the sum of each interval over all cores. Some cores may have ended before others.
 fn sums<'a>(timelines: impl Iterator<Item = &'a [u64]>) -> Vec<u64> {
     timelines.fold(Vec::new(), |mut total, timeline| {
         total.resize(total.len().max(timeline.len()), 0);
@@ -483,7 +486,7 @@ fn sums<'a>(timelines: impl Iterator<Item = &'a [u64]>) -> Vec<u64> {
     })
 }
 
-/// The transactions of each type, of all cores.
+/// Returns the transactions of each type, over all cores.
 fn by_type(names: &[&'static str], measured: &[Measured]) -> Vec<OfType> {
     let of_type = |(position, &name): (usize, &&'static str)| {
         let cores = measured.iter().map(|core| &core.types[position]);

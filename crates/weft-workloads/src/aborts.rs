@@ -1,4 +1,4 @@
-//! Attempts that gave way to other transactions, by the table that they met in, as reports show them.
+//! Aborted attempts by the table of the conflict, for reports.
 
 use std::fmt;
 
@@ -9,34 +9,34 @@ use weft::Metrics;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AbortsByTable(Vec<(&'static str, u64)>);
 
-/// Of one table.
+/// The aborts of one table.
 #[derive(Serialize)]
 struct OfTable {
-    /// How many.
+    /// The number of aborts.
     aborts: u64,
-    /// Of all aborts; of none there is no share.
+    /// The share of all aborts; `None` without aborts.
     share: Option<f64>,
 }
 
 impl AbortsByTable {
-    /// What has happened so far.
+    /// Returns the counts so far.
     pub fn of(metrics: &Metrics) -> AbortsByTable {
         AbortsByTable(metrics.aborted_by_table.clone())
     }
 
-    /// What has happened since `before`, which is of the same tables.
+    /// Returns the difference to the earlier counts `before`, which are of the same tables.
     pub fn since(mut self, before: &AbortsByTable) -> AbortsByTable {
         self.0.iter_mut().zip(&before.0).for_each(|(table, before)| table.1 -= before.1);
         self
     }
 
-    /// The sum of this and of what happened later.
+    /// Returns the sum of these counts and of the `later` ones.
     pub fn and_then(mut self, later: &AbortsByTable) -> AbortsByTable {
         self.0.iter_mut().zip(&later.0).for_each(|(table, later)| table.1 += later.1);
         self
     }
 
-    /// Itself, if there was any.
+    /// Returns the counts, or `None` if there was no abort.
     pub fn any(self) -> Option<AbortsByTable> {
         (self.total() > 0).then_some(self)
     }
@@ -46,7 +46,7 @@ impl AbortsByTable {
     }
 }
 
-/// In a line: the tables with the most aborts, and their shares.
+/// Writes one line: the tables with the most aborts, and their shares.
 impl fmt::Display for AbortsByTable {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         const SHOWN: usize = 4;
@@ -65,7 +65,7 @@ impl fmt::Display for AbortsByTable {
     }
 }
 
-/// A map from each table, in the order in which they were declared, to what there was of it.
+/// Serializes a map from each table, in the order of declaration, to its counts.
 impl Serialize for AbortsByTable {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let total = self.total();

@@ -1,9 +1,9 @@
-//! Variants of `dbx-tc` that take part in measurements beside it: `dbx-tc:unchopped` is one that runs each
-//! procedure as one piece, and knows nothing of columns; `dbx-tc:deferred` one that defers what it may. And what
-//! became of pieces, as reports show it.
+//! Variants of `dbx-tc` for comparison in measurements, and the counts of pieces for reports. For example,
+//! `dbx-tc:unchopped` runs each procedure as one piece and does not use columns, and `dbx-tc:deferred` defers all
+//! that may be deferred.
 //!
-//! A workload's [procedures](crate::procedures) are registered when its database is opened; what else it
-//! runs, and what only reads, is kept apart from those that are between two pieces.
+//! A workload's [procedures](crate::procedures) are registered when its database is opened. Other transactions, and
+//! those that only read, never run while a procedure is between two pieces.
 
 use serde::Serialize;
 use weft::Metrics;
@@ -23,31 +23,31 @@ const WITH_READERS: &str = "dbx-tc:with-readers";
 pub static VARIANTS: [Variant; 6] = [
     Variant {
         name: UNCHOPPED,
-        about: "procedures run as one piece each, as other transactions do",
+        about: "each procedure runs as one piece, as other transactions do",
     },
     Variant {
         name: FINEST,
-        about: "each piece is a commit of its own, even where it would do as well with its neighbour",
+        about: "each piece commits alone, even where it could commit together with its neighbour",
     },
     Variant {
         name: BY_ROWS,
-        about: "the same, and what changes in a row is in the way of all its columns",
+        about: "the same, and a change of a row conflicts with accesses to all its columns",
     },
     Variant {
         name: REGIONS,
-        about: "each piece is a commit of its own, and one hardware region, which keeps no read set",
+        about: "each piece commits alone, as one hardware region, which keeps no read set",
     },
     Variant {
         name: DEFERRED,
-        about: "what may be done some time later is, so that less is in one piece",
+        about: "everything that may be done later is deferred, so that fewer steps share a piece",
     },
     Variant {
         name: WITH_READERS,
-        about: "procedures that only read are chopped beside the others, not kept apart from them",
+        about: "procedures that only read are chopped together with the others, not kept apart",
     },
 ];
 
-/// The options of one that takes part, if it is a variant; but for the procedures, which are the workload's.
+/// Returns the options of a variant, without the workload's procedures; `None` if `contender` is not a variant.
 pub fn options_of(contender: &str) -> Option<DbxTcOptions> {
     let options = DbxTcOptions::new();
     match contender {
@@ -63,30 +63,30 @@ pub fn options_of(contender: &str) -> Option<DbxTcOptions> {
     }
 }
 
-/// Counts of what became of pieces, between two points in time.
+/// The counts of pieces, between two points in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Pieces {
     /// Procedures that committed in several pieces.
     pub committed: u64,
-    /// How often a piece behind the first was done again.
+    /// Retries of a piece after the first.
     pub redone: u64,
-    /// Commits on top of versions that others had committed meanwhile.
+    /// Commits on top of versions that other transactions committed in the meantime.
     pub carried_over: u64,
     /// Changes that were deferred.
     pub deferred: u64,
 }
 
 impl Pieces {
-    /// What a table calls the columns of [`Pieces::cells`].
+    /// The headings of the columns of [`Pieces::cells`].
     pub const HEADINGS: [&str; 5] =
         ["in pieces", "of commits", "pieces redone", "carried over", "deferred"];
 
-    /// What the columns are, for below a table.
-    pub const LEGEND: &str = "in pieces: procedures that committed in several pieces; the others had one, or \
-         ran as one beside\na transaction that is no registered procedure, or a snapshot. carried over: commits \
-         by columns, on top\nof versions that others had committed meanwhile.";
+    /// The explanation of the columns, for below a table.
+    pub const LEGEND: &str = "in pieces: procedures that committed in several pieces; the others had one \
+         piece, or ran as one\nbeside a transaction that is not a registered procedure, or a snapshot. carried over: \
+         commits by columns,\non top of versions that other transactions committed in the meantime.";
 
-    /// What has happened so far.
+    /// Returns the counts so far.
     pub fn of(metrics: &Metrics) -> Pieces {
         Pieces {
             committed: metrics.committed_in_pieces,
@@ -96,12 +96,12 @@ impl Pieces {
         }
     }
 
-    /// What has happened since `before`.
+    /// Returns the difference to the earlier counts `before`.
     pub fn since(self, before: &Pieces) -> Pieces {
         self.with(before, |now, before| now - before)
     }
 
-    /// The sum of this and of what happened later.
+    /// Returns the sum of these counts and of the `later` ones.
     pub fn and_then(self, later: &Pieces) -> Pieces {
         self.with(later, |one, other| one + other)
     }
@@ -115,12 +115,12 @@ impl Pieces {
         }
     }
 
-    /// Itself, if there was any.
+    /// Returns the counts, or `None` if all are 0.
     pub fn any(self) -> Option<Pieces> {
         (self != Pieces::default()).then_some(self)
     }
 
-    /// The cells of a table's row, beside so many commits.
+    /// Returns the cells of a table's row. `committed` is the number of all commits.
     pub fn cells(&self, committed: u64) -> [String; 5] {
         [
             self.committed.to_string(),

@@ -1,10 +1,10 @@
-//! How an invariant is checked: in many places, of which the first that is wrong is reported.
+//! The check of an invariant: in many places, of which the first violation is reported.
 
 use std::fmt;
 
 use crate::workload::Condition;
 
-/// One invariant, and what has been found of it so far.
+/// An invariant, and the results of checking it so far.
 #[derive(Debug)]
 pub(crate) struct Finding {
     name: &'static str,
@@ -13,13 +13,12 @@ pub(crate) struct Finding {
 }
 
 impl Finding {
-    /// Nothing yet of the invariant that `name` says in words.
+    /// Creates a finding without checks. `name` is the invariant in words.
     pub(crate) fn new(name: &'static str) -> Finding {
         Finding { name, checked: 0, violation: None }
     }
 
-    /// Notes that it was checked in one more place; `violation` describes it if it does not hold
-    /// there.
+    /// Records a check in one more place. `violation` describes the violation if the invariant does not hold there.
     #[inline]
     pub(crate) fn check(&mut self, holds: bool, violation: fmt::Arguments<'_>) {
         self.checked += 1;
@@ -28,7 +27,7 @@ impl Finding {
         }
     }
 
-    /// What became of the invariant.
+    /// Returns the result for the invariant.
     pub(crate) fn into_condition(self) -> Condition {
         Condition {
             name: self.name.to_owned(),

@@ -1,5 +1,5 @@
-//! Variants of `htcc` that take part in measurements beside it: `htcc:restart` is one that restarts
-//! transactions instead of repairing them. And what was repaired, as reports show it.
+//! Variants of `htcc` for comparison in measurements, and the counts of repairs for reports. For example,
+//! `htcc:restart` restarts transactions instead of repairing them.
 
 use serde::Serialize;
 use weft::Metrics;
@@ -26,21 +26,21 @@ pub static VARIANTS: [Variant; 6] = [
     Variant { name: TABLES_HOT, about: "the records of --hot-tables are hot, and no others" },
     Variant {
         name: UNVALIDATED,
-        about: "reads are not validated (HTCC(NV)): not serializable, a bound to measure against",
+        about: "reads are not validated (HTCC(NV)): not serializable, an upper bound for comparison",
     },
 ];
 
-/// Why one that is not serializable is not verified.
+/// Why the variant that is not serializable is not verified.
 pub const NOT_SERIALIZABLE: &str =
-    "is not serializable, on purpose: no invariant has to hold, and --verify would prove nothing";
+    "is deliberately not serializable: invariants may be violated, so --verify would prove nothing";
 
-/// Whether one that takes part is serializable.
+/// Returns whether a contender is serializable.
 pub fn is_serializable(contender: &str) -> bool {
     contender != UNVALIDATED
 }
 
-/// The options of one that takes part, if it is a variant. `hot_tables` are those whose records are hot in the
-/// variant where that is said by table.
+/// Returns the options of a variant; `None` if `contender` is not a variant. `hot_tables` are the tables whose
+/// records are hot in the variant `htcc:tables-hot`.
 pub fn options_of(contender: &str, hot_tables: &[String]) -> Option<HtccOptions> {
     let options = HtccOptions::new();
     match contender {
@@ -54,29 +54,29 @@ pub fn options_of(contender: &str, hot_tables: &[String]) -> Option<HtccOptions>
     }
 }
 
-/// Counts of what was repaired, between two points in time.
+/// The counts of repairs, between two points in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Repairs {
-    /// How often a transaction was repaired.
+    /// Repairs of transactions.
     pub repairs: u64,
-    /// Operations that ran again on the record that they had found before (fast restoration).
+    /// Operations that ran again on the record found before (fast restoration).
     pub fast: u64,
-    /// Operations that asked the index again (slow restoration).
+    /// Operations that used the index again (slow restoration).
     pub slow: u64,
-    /// Operations that did not run again, since no stale read reached them.
+    /// Operations that did not run again, because no stale read affects them.
     pub kept: u64,
 }
 
 impl Repairs {
-    /// What a table calls the columns of [`Repairs::cells`].
+    /// The headings of the columns of [`Repairs::cells`].
     pub const HEADINGS: [&str; 6] =
         ["repairs", "per 1000 commits", "fast", "slow", "kept", "look-ups saved"];
 
-    /// What the columns are, for below a table.
-    pub const LEGEND: &str = "repairs: transactions that were run again as they are, in place of an abort. \
-         Their operations\nfast: on the record known from before; slow: by the index; kept: not again.";
+    /// The explanation of the columns, for below a table.
+    pub const LEGEND: &str = "repairs: transactions that were repaired instead of aborted. Their operations ran again\n\
+         fast: on the record found before; slow: by the index; kept: did not run again.";
 
-    /// What has happened so far.
+    /// Returns the counts so far.
     pub fn of(metrics: &Metrics) -> Repairs {
         let repairs = metrics.repairs;
         Repairs {
@@ -87,7 +87,7 @@ impl Repairs {
         }
     }
 
-    /// What has happened since `before`.
+    /// Returns the difference to the earlier counts `before`.
     pub fn since(self, before: &Repairs) -> Repairs {
         Repairs {
             repairs: self.repairs - before.repairs,
@@ -97,7 +97,7 @@ impl Repairs {
         }
     }
 
-    /// The sum of this and of what happened later.
+    /// Returns the sum of these counts and of the `later` ones.
     pub fn and_then(self, later: &Repairs) -> Repairs {
         Repairs {
             repairs: self.repairs + later.repairs,
@@ -107,18 +107,18 @@ impl Repairs {
         }
     }
 
-    /// Itself, if there was any.
+    /// Returns the counts, or `None` without repairs.
     pub fn any(self) -> Option<Repairs> {
         (self.repairs > 0).then_some(self)
     }
 
-    /// The share of the operations of repaired rounds that needed no look-up in an index.
+    /// Returns the share of the operations of repaired rounds that needed no look-up in an index.
     pub fn saved(&self) -> f64 {
         let (saved, all) = (self.fast + self.kept, self.fast + self.slow + self.kept);
         if all == 0 { 0.0 } else { saved as f64 / all as f64 }
     }
 
-    /// The cells of a table's row, beside so many commits.
+    /// Returns the cells of a table's row. `committed` is the number of all commits.
     pub fn cells(&self, committed: u64) -> [String; 6] {
         [
             self.repairs.to_string(),

@@ -1,20 +1,20 @@
 //! Benchmark workloads for the Weft database.
 //!
-//! Each is written once, against the engine's public interface, and runs under every protocol.
-//! Read [`workload`] for what a workload is to the harness, then a workload:
+//! Each workload is written once, against the engine's public interface, and runs under every protocol.
+//! [`workload`] defines what a workload is to the harness. The workloads are:
 //!
 //! - [`articles`]: Articles, a site where articles are read and commented on;
-//! - [`incr`]: INCR1 and INCRZ, increments of counters, of which some are hot;
-//! - [`like`]: LIKE, users who like pages, of which some are popular;
-//! - [`tatp`]: TATP, a mobile operator's register: very short transactions, most of which only
-//!   read;
+//! - [`incr`]: INCR1 and INCRZ, increments of counters, some of which are hot;
+//! - [`like`]: LIKE, users who like pages, some of which are popular;
+//! - [`tatp`]: TATP, a mobile operator's register: very short transactions, most of which only read;
 //! - [`tpcc`]: TPC-C, the order-entry benchmark of the Transaction Processing Performance Council;
-//! - [`rubis`]: RUBiS, an auction site: users browse, and bid, some items being far more popular than
-//!   others;
-//! - [`locks`]: no workload of a database, but locks that hardware regions may elide, under TATP's
-//!   shortest transaction;
-//! - [`rtm`]: none either, but regions, to see what they can hold;
+//! - [`rubis`]: RUBiS, an auction site: users browse and bid, and some items are far more popular than others;
 //! - [`ycsb`]: YCSB, single rows by key, some of them far more popular than others.
+//!
+//! Two modules measure without a database:
+//!
+//! - [`locks`]: locks that hardware regions may elide, under TATP's shortest transaction;
+//! - [`rtm`]: hardware regions, to find how large they can be.
 //!
 //! ```
 //! use weft::protocol::Dbx;

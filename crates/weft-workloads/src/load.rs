@@ -1,7 +1,7 @@
-//! Loads: one table after the other, by several threads.
+//! Loading of tables, one after the other, by several threads.
 //!
-//! [`Loading::fill`] is given what rows are drawn from as data and function pointers. So what draws them, and the
-//! threads that do, are compiled once, whatever the protocols.
+//! [`Loading::fill`] gets the source of the rows as data and function pointers. So the code that draws rows, and
+//! the threads that run it, are compiled once, not for each protocol.
 
 use std::ops::Range;
 
@@ -11,23 +11,23 @@ use weft::{Database, Failure, Table};
 
 use crate::workload::{LoadOptions, Progress};
 
-/// A load of which some tables are filled.
+/// A load in progress.
 pub(crate) struct Loading<'a> {
     threads: usize,
     progress: Progress<'a>,
-    /// Rows that are loaded, and about all of them.
+    /// The number of rows loaded, and the approximate number of all rows.
     done: u64,
     rows: u64,
 }
 
 impl<'a> Loading<'a> {
-    /// A load of about so many rows.
+    /// Begins a load of about `rows` rows.
     pub(crate) fn new(options: &LoadOptions<'a>, rows: u64) -> Self {
         Loading { threads: options.threads, progress: options.progress, done: 0, rows }
     }
 
-    /// Fills a table with the rows of units, such as districts: `draw` makes those of one of them, counted from 0.
-    /// Each thread has as many units as any other, in their order.
+    /// Fills a table with the rows of units, such as districts. `draw` returns the rows of one unit, counted from
+    /// 0. Each thread loads a range of units of about the same length.
     pub(crate) fn fill<'s, P: Protocol, R, S, I>(
         &mut self,
         database: &Database<P>,
@@ -54,7 +54,7 @@ impl<'a> Loading<'a> {
     }
 }
 
-/// The rows of units, cut into as many parts as there are threads.
+/// Returns the rows of the units, divided into one part for each thread.
 fn parts<'s, R, S: Sync, I: IntoIterator<Item = R>>(
     source: &'s S,
     units: u64,
@@ -65,7 +65,7 @@ fn parts<'s, R, S: Sync, I: IntoIterator<Item = R>>(
     shares(units, threads).map(rows).collect()
 }
 
-/// Numbers from 0, cut into as many ranges as there are threads.
+/// Returns the numbers below `count`, divided into one range for each thread.
 pub(crate) fn shares(count: u64, threads: usize) -> impl Iterator<Item = Range<u64>> {
     let threads = threads.max(1) as u64;
     (0..threads).map(move |share| count * share / threads..count * (share + 1) / threads)

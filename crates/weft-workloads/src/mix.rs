@@ -1,4 +1,4 @@
-//! How often each transaction of a benchmark is drawn: independently, by weight.
+//! The mix of a benchmark's transactions: each is drawn independently, by weight.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -20,7 +20,7 @@ pub trait Transactions<const N: usize>: Copy + PartialEq + fmt::Debug + 'static 
     /// Their weights in the standard mix, in the same order.
     const STANDARD: [u32; N];
 
-    /// The type's place in these lists.
+    /// Returns the type's position in these lists.
     fn position(self) -> usize;
 }
 
@@ -40,17 +40,17 @@ impl<T: Transactions<N>, const N: usize> Mix<T, N> {
         Mix { weights, total, types: PhantomData }
     }
 
-    /// Only one type of transaction.
+    /// Returns a mix of only one transaction type.
     pub fn only(transaction: T) -> Self {
         let mut weights = [0; N];
         weights[transaction.position()] = 1;
         Mix::new(weights, 1)
     }
 
-    /// Any weights, in the order of [`Transactions::ALL`].
+    /// Returns a mix with these weights, in the order of [`Transactions::ALL`].
     ///
     /// # Errors
-    /// All of them are zero, or their sum is too large.
+    /// All weights are zero, or their sum is too large.
     pub fn weighted(weights: [u32; N]) -> Result<Self, MixError> {
         let total = weights.iter().try_fold(0_u32, |sum, &weight| sum.checked_add(weight));
         match total {
@@ -59,7 +59,7 @@ impl<T: Transactions<N>, const N: usize> Mix<T, N> {
         }
     }
 
-    /// The weights, in the order of [`Transactions::ALL`].
+    /// Returns the weights, in the order of [`Transactions::ALL`].
     pub const fn weights(&self) -> [u32; N] {
         self.weights
     }
@@ -94,7 +94,7 @@ impl<T: Transactions<N>, const N: usize> Default for Mix<T, N> {
 }
 
 impl<T: Transactions<N>, const N: usize> fmt::Display for Mix<T, N> {
-    /// As [`FromStr`] reads it.
+    /// Writes the mix in the form that [`FromStr`] reads.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         if *self == Mix::STANDARD {
             return formatter.write_str("standard");
@@ -106,12 +106,12 @@ impl<T: Transactions<N>, const N: usize> fmt::Display for Mix<T, N> {
     }
 }
 
-/// The weights as they are written.
+/// Formats the weights as text.
 fn in_order<const N: usize>(weights: [u32; N]) -> String {
     weights.map(|weight| weight.to_string()).join(",")
 }
 
-/// Text or weights that are no [`Mix`].
+/// The error for text or weights that are not a [`Mix`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MixError(String);
 
@@ -141,7 +141,7 @@ impl std::error::Error for MixError {}
 impl<T: Transactions<N>, const N: usize> FromStr for Mix<T, N> {
     type Err = MixError;
 
-    /// `standard`, the name of a transaction, or `N` weights separated by commas.
+    /// Parses `standard`, the name of a transaction, or `N` weights separated by commas.
     fn from_str(text: &str) -> Result<Self, MixError> {
         if text == "standard" {
             return Ok(Mix::STANDARD);

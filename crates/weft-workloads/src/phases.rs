@@ -1,42 +1,42 @@
-//! What happened in the phases of a protocol that has them, as reports show it.
+//! The counts of phases, for reports.
 
 use std::time::Duration;
 
 use serde::Serialize;
 use weft::Metrics;
 
-/// Counts of what happened in phases, between two points in time.
+/// The counts of phases, between two points in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Phases {
-    /// Split phases that have begun.
+    /// Split phases that began.
     pub split_phases: u64,
-    /// Split phases that ended before their time, because somebody waited.
+    /// Split phases that ended early, because a transaction waited.
     pub hurried: u64,
-    /// Records that were split at the later of the points, or would have been in the next split phase.
+    /// Records that were split at the later point, or were to be split in the next split phase.
     pub split_records: u64,
-    /// Rows that reconciliations have replaced.
+    /// Rows that reconciliations replaced.
     pub reconciled_rows: u64,
-    /// Transactions that met a split record.
+    /// Transactions that accessed a split record.
     pub refused: u64,
-    /// Of these, such as were set aside while their threads went on with others.
+    /// Those of them that were set aside while their threads ran other transactions.
     pub stashed: u64,
-    /// Time spent in split phases that have ended, in milliseconds.
+    /// The time of the split phases that ended, in milliseconds.
     pub split_ms: f64,
     /// Time in which no transaction ran, because the phase changed, in milliseconds.
     pub changing_ms: f64,
 }
 
 impl Phases {
-    /// What a table calls the columns of [`Phases::cells`].
+    /// The headings of the columns of [`Phases::cells`].
     pub const HEADINGS: [&str; 8] =
         ["phases", "hurried", "split", "merged", "refused", "stashed", "split ms", "changing ms"];
 
-    /// What the columns are, for below a table.
-    pub const LEGEND: &str = "phases: split ones, and how many of them ended early, since somebody \
+    /// The explanation of the columns, for below a table.
+    pub const LEGEND: &str = "phases: split phases; hurried: those that ended early, because a transaction \
          waited. split: records,\nat the end. merged: rows, by reconciliations. refused: transactions \
-         that met a split record;\nstashed: while others ran.";
+         that accessed a split record;\nstashed: those set aside while others ran.";
 
-    /// What has happened so far; `None` under a protocol without phases.
+    /// Returns the counts so far; `None` under a protocol without phases.
     pub fn of(metrics: &Metrics) -> Option<Phases> {
         let phases = metrics.phases?;
         let milliseconds = |span: Duration| span.as_secs_f64() * 1e3;
@@ -52,7 +52,7 @@ impl Phases {
         })
     }
 
-    /// What has happened since `before`.
+    /// Returns the difference to the earlier counts `before`.
     pub fn since(self, before: &Phases) -> Phases {
         Phases {
             split_phases: self.split_phases - before.split_phases,
@@ -66,7 +66,7 @@ impl Phases {
         }
     }
 
-    /// The sum of this and of what happened later.
+    /// Returns the sum of these counts and of the `later` ones.
     pub fn and_then(self, later: &Phases) -> Phases {
         Phases {
             split_phases: self.split_phases + later.split_phases,
@@ -80,7 +80,7 @@ impl Phases {
         }
     }
 
-    /// The cells of a table's row.
+    /// Returns the cells of a table's row.
     pub fn cells(&self) -> [String; 8] {
         [
             self.split_phases.to_string(),

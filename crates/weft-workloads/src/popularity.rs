@@ -1,9 +1,9 @@
-//! Records of which some are far more popular than others: drawn before the clock runs, and with an
-//! account of how often transactions have changed the popular ones.
+//! Skewed choice of records, some of which are far more popular than others. Records are drawn before the clock
+//! runs, and ledgers count how often transactions have changed the popular ones.
 //!
-//! To draw from a Zipf distribution takes about as long as a short transaction. So a workload draws a
-//! few million records when it is loaded, and its clients go through them again and again, each from
-//! another place. A drawn record takes half a word:
+//! Drawing from a Zipf distribution takes about as long as a short transaction. So a workload draws a few million
+//! records when it is loaded. Its clients go through them repeatedly, each from a different start. A drawn record
+//! is a word of 32 bits:
 //!
 //! ```text
 //!   31      28 27                                      0
@@ -12,7 +12,7 @@
 //!  +----------+-----------------------------------------+
 //! ```
 //!
-//! The rank is that of the [`RANKS_COUNTED`] most popular records; 0 stands for all others.
+//! The rank is set for the [`RANKS_COUNTED`] most popular records; 0 stands for all others.
 
 use std::sync::Arc;
 
@@ -22,34 +22,34 @@ use weft::htm::word::{Mutex, Ordering, Word};
 use crate::random::Random;
 use crate::ycsb::zipf::{Scatter, Zipf};
 
-/// Bits of a record.
+/// The bits of a record.
 const RECORD_BITS: u32 = 28;
 
-/// The most records that there can be to draw from.
+/// The most records that a workload can draw from.
 pub(crate) const RECORDS_MAX: u64 = 1 << RECORD_BITS;
 
-/// How many of the most popular records of a Zipf distribution are counted, each by itself.
+/// How many of the most popular records of a Zipf distribution are counted individually.
 pub(crate) const RANKS_COUNTED: usize = (1 << (u32::BITS - RECORD_BITS)) - 1;
 
-/// How many records are drawn: with so many more than there are, hardly one is left out. Between the
-/// bounds, so that few records do not mean that all clients go round together, nor many that drawing
-/// takes minutes.
+/// How many records are drawn: several for each record, so that hardly any is left out. The bounds ensure that with
+/// few records not all clients repeat a short list together, and that with many records drawing does not take
+/// minutes.
 const DRAWN_PER_RECORD: u64 = 4;
 const DRAWN_MIN: u64 = 1 << 16;
 const DRAWN_MAX: u64 = 1 << 22;
 
-/// The stream of random numbers that records are drawn from.
+/// The stream of random numbers for drawing records.
 const DRAW_STREAM: u64 = 1 << 33;
 
-/// The stream that says where a run's clients begin.
+/// The stream of random numbers for the starts of a run's clients.
 const BEGIN_STREAM: u64 = DRAW_STREAM + 1;
 
-/// A record that was drawn.
+/// A drawn record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pick(u32);
 
 impl Pick {
-    /// A record, and its rank if that is counted.
+    /// Packs a record, and its rank if it is counted.
     pub(crate) fn new(record: u64, rank: Option<usize>) -> Pick {
         debug_assert!(record < RECORDS_MAX && rank.is_none_or(|rank| rank < RANKS_COUNTED));
         let rank = rank.map_or(0, |rank| rank as u32 + 1);
@@ -61,7 +61,7 @@ impl Pick {
         u64::from(self.0 & ((1 << RECORD_BITS) - 1))
     }
 
-    /// The record's rank, from 0, if it is one of those that are counted.
+    /// Returns the record's rank, from 0, if it is counted individually.
     #[inline(always)]
     pub(crate) fn rank(self) -> Option<u16> {
         ((self.0 >> RECORD_BITS) as u16).checked_sub(1)
@@ -75,8 +75,7 @@ pub(crate) fn draw(records: u64, seed: u64, mut one: impl FnMut(&mut Rng) -> Pic
     (0..count).map(|_| one(&mut random)).collect()
 }
 
-/// Draws them by Zipf's law: the `k`-th most popular in proportion to `1 / k^alpha`, scattered over
-/// all records.
+/// Draws records by Zipf's law: the `k`-th most popular in proportion to `1 / k^alpha`, scattered over all records.
 pub(crate) fn draw_zipf(records: u64, alpha: f64, seed: u64) -> Arc<[Pick]> {
     let (zipf, scatter) = (Zipf::new(records, alpha), Scatter::new(records));
     draw(records, seed, |random| {
@@ -86,7 +85,7 @@ pub(crate) fn draw_zipf(records: u64, alpha: f64, seed: u64) -> Arc<[Pick]> {
     })
 }
 
-/// The share of what [`draw_zipf`] draws that has these ranks, from 1, in percent.
+/// Returns the shares of these ranks, counted from 1, in what [`draw_zipf`] draws, in percent.
 pub(crate) fn percent_of_ranks(records: u64, alpha: f64, seed: u64, ranks: &[u64]) -> Vec<f64> {
     assert!(ranks.iter().all(|rank| (1..=records).contains(rank)), "{ranks:?} of {records}");
     let scatter = Scatter::new(records);
@@ -101,13 +100,13 @@ pub(crate) fn percent_of_ranks(records: u64, alpha: f64, seed: u64, ranks: &[u64
     counts.iter().map(|&count| 100.0 * count as f64 / drawn.len() as f64).collect()
 }
 
-/// The records that [`draw_zipf`] draws most, from the most popular one: those that are counted.
+/// Returns the records that are counted individually: those that [`draw_zipf`] draws most, by popularity.
 pub(crate) fn most_popular(records: u64) -> Arc<[u64]> {
     let scatter = Scatter::new(records);
     (0..records.min(RANKS_COUNTED as u64)).map(|rank| scatter.record(rank)).collect()
 }
 
-/// One client's way through the drawn records.
+/// A client's position in the list of drawn records.
 #[derive(Clone, Debug)]
 pub(crate) struct Course {
     drawn: Arc<[Pick]>,
@@ -115,14 +114,15 @@ pub(crate) struct Course {
 }
 
 impl Course {
-    /// That of the `thread`-th of `threads` clients: they begin as far from each other as can be.
+    /// Creates the course of the `thread`-th of `threads` clients. Clients start as far from each other as
+    /// possible.
     pub(crate) fn new(drawn: &Arc<[Pick]>, seed: u64, thread: usize, threads: usize) -> Course {
         let Random(mut random) = Random::new(seed, BEGIN_STREAM);
         let begin = random.usize(..drawn.len()) + drawn.len() / threads.max(1) * thread;
         Course { drawn: Arc::clone(drawn), next: begin % drawn.len() }
     }
 
-    /// The next record.
+    /// Returns the next record.
     #[inline]
     pub(crate) fn draw(&mut self) -> Pick {
         let pick = self.drawn[self.next];
@@ -134,17 +134,17 @@ impl Course {
     }
 }
 
-/// What a client has done: written by it alone, and summed up when all is over.
+/// The account of one client, which alone writes it. It is summed up at the end.
 #[repr(align(64))]
 #[derive(Debug)]
 pub(crate) struct Ledger {
     changes: Word,
-    /// Those of each record that is counted by itself.
+    /// The changes of each record that is counted individually.
     popular: Box<[Word]>,
 }
 
 impl Ledger {
-    /// Takes note of a committed change: of the record that is counted as the `popular`-th, if it is.
+    /// Counts a committed change. `popular` is the rank of the record, if it is counted individually.
     #[inline]
     pub(crate) fn note(&self, popular: Option<u16>) {
         add_one(&self.changes);
@@ -156,7 +156,7 @@ impl Ledger {
 
 #[inline]
 fn add_one(counter: &Word) {
-    // Relaxed: it has one writer, and is read by others when that one's thread has been joined.
+    // Relaxed: it has one writer, and other threads read it only after joining that writer's thread.
     counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
 
@@ -168,12 +168,12 @@ pub(crate) struct Ledgers {
 }
 
 impl Ledgers {
-    /// Those that count the changes of so many records each by itself.
+    /// Creates ledgers that count the changes of `popular` records individually.
     pub(crate) fn new(popular: usize) -> Ledgers {
         Ledgers { popular, all: Mutex::default() }
     }
 
-    /// A ledger for one more client.
+    /// Opens a ledger for one more client.
     pub(crate) fn open(&self) -> Arc<Ledger> {
         let popular = (0..self.popular).map(|_| Word::new(0)).collect();
         let ledger = Arc::new(Ledger { changes: Word::new(0), popular });
@@ -181,10 +181,10 @@ impl Ledgers {
         ledger
     }
 
-    /// Committed changes of all clients; and of those, the ones of each record that is counted.
+    /// Returns the committed changes of all clients, and those of each record that is counted individually.
     pub(crate) fn changes(&self) -> (u64, Vec<u64>) {
         let all = self.all.lock().expect("no client panics with the lock");
-        // Relaxed: read when the clients' threads have been joined.
+        // Relaxed: read after the clients' threads have been joined.
         let sum = |count: &dyn Fn(&Ledger) -> u64| all.iter().map(|ledger| count(ledger)).sum();
         let popular = (0..self.popular).map(|position| {
             sum(&|ledger: &Ledger| ledger.popular[position].load(Ordering::Relaxed))
@@ -233,8 +233,8 @@ mod tests {
                 let record = scatter.record(rank);
                 let count = drawn.iter().filter(|pick| pick.record() == record).count() as f64;
                 let expected = percentage / 100.0 * drawn.len() as f64;
-                // Four standard deviations, and what the table has rounded off: half a unit of the
-                // last of four digits, but no less than of the fourth behind the point.
+                // Four standard deviations, plus the table's rounding: half a unit of the last of four digits, but
+                // at least half a unit of the fourth decimal.
                 let rounded = f64::max(percentage * 0.5e-3, 0.5e-4) / 100.0 * drawn.len() as f64;
                 let bound = 4.0 * expected.sqrt() + rounded;
                 assert!(
@@ -262,8 +262,8 @@ mod tests {
         }
     }
 
-    /// Protects against clients that go through the same records side by side: they would meet at
-    /// records that nobody else is after.
+    /// Protects against clients that go through the same records side by side: they would contend for records that
+    /// are not popular.
     #[test]
     fn clients_begin_far_from_each_other() {
         const SEED: u64 = 9;

@@ -1,4 +1,4 @@
-//! The workloads' transactions as procedures: what each of them does, and what follows from what.
+//! The workloads' transactions as procedures, with their dependencies.
 
 #[cfg(test)]
 pub(crate) mod rehearsal;
@@ -11,7 +11,7 @@ use crate::{articles, incr, like, rubis, tatp, tpcc};
 /// The workloads whose transactions are procedures, by name.
 pub const WORKLOADS: [&str; 6] = ["articles", "incr", "like", "rubis", "tatp", "tpcc"];
 
-/// The shapes of a workload's procedures; `None` if it is none of [`WORKLOADS`].
+/// Returns the shapes of a workload's procedures; `None` if it is not in [`WORKLOADS`].
 pub fn of_workload(name: &str) -> Option<Vec<&'static Shape>> {
     match name {
         "articles" => Some(articles::procedures()),
@@ -24,8 +24,8 @@ pub fn of_workload(name: &str) -> Option<Vec<&'static Shape>> {
     }
 }
 
-/// What is known of a workload's procedures for [chopping](weft_procedures::chopping): by their shapes, and by
-/// what it declares. `None` if it is none of [`WORKLOADS`].
+/// Returns what [chopping](weft_procedures::chopping) needs to know of a workload's procedures: their shapes, and
+/// what the workload declares. Returns `None` if it is not in [`WORKLOADS`].
 pub fn outlines_of_workload(name: &str) -> Option<Outlines> {
     let outlines = Outlines::of(of_workload(name)?);
     Some(match name {

@@ -2,47 +2,46 @@
 
 use fastrand::Rng;
 
-/// A source of random numbers, and of whatever text a workload adds.
+/// A source of random numbers, and of the text that a workload derives from them.
 #[derive(Clone, Debug)]
 pub struct Random(pub(crate) Rng);
 
 impl Random {
-    /// The source for one purpose: `stream` tells apart the sources that share a seed.
+    /// Creates the source for one purpose. `stream` distinguishes sources with the same seed.
     pub fn new(seed: u64, stream: u64) -> Random {
-        // The generator's first outputs resemble each other for similar seeds: scatter them.
+        // For similar seeds, the generator's first outputs are similar: scatter the seeds.
         let mut state = seed ^ stream.wrapping_mul(0x9E37_79B9_7F4A_7C15);
         state = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         state = (state ^ (state >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         Random(Rng::with_seed(state ^ (state >> 31)))
     }
 
-    /// `random(low .. high)` of the specification: uniform, both ends included.
+    /// Returns a uniform number from `low` to `high`, both included: `random(low .. high)` of the specification.
     #[inline]
     pub fn within(&mut self, low: u32, high: u32) -> u32 {
         self.0.u32(low..=high)
     }
 
-    /// Uniform, both ends included, where a byte suffices.
+    /// Returns a uniform number as a byte, both ends included.
     #[inline]
     pub fn within_u8(&mut self, low: u8, high: u8) -> u8 {
         self.within(low.into(), high.into()) as u8
     }
 
-    /// Uniform, both ends included, in cents or any other `i64`.
+    /// Returns a uniform `i64`, such as cents, both ends included.
     #[inline]
     pub fn within_i64(&mut self, low: i64, high: i64) -> i64 {
         self.0.i64(low..=high)
     }
 
-    /// True in `percent` of all calls.
+    /// Returns true in `percent` of all calls.
     #[inline]
     pub fn chance(&mut self, percent: u32) -> bool {
         self.within(1, 100) <= percent
     }
 
-    /// A number from `x` to `y`, some far more often than others:
-    /// `((random(0 .. a) | random(x .. y)) + c) % (y - x + 1) + x`. This is `NURand` of TPC-C's
-    /// clause 2.1.6; TATP has the same without `c`.
+    /// Returns a number from `x` to `y`, some far more often than others: `((random(0 .. a) | random(x .. y)) + c)
+    /// % (y - x + 1) + x`. This is `NURand` of TPC-C's clause 2.1.6. TATP has the same without `c`.
     #[inline]
     pub(crate) fn nurand(&mut self, a: u32, c: u32, x: u32, y: u32) -> u32 {
         (((self.within(0, a) | self.within(x, y)) + c) % (y - x + 1)) + x
@@ -53,7 +52,7 @@ impl Random {
 mod tests {
     use super::*;
 
-    /// The definition against a count of every pair of draws, for a small range.
+    /// Compares draws with a count of every pair of the definition, for a small range.
     #[test]
     fn nurand_has_the_distribution_of_its_definition() {
         const SEED: u64 = 17;

@@ -1,4 +1,4 @@
-//! On which snapshots the transactions of a workload that only read are run, if on any.
+//! The snapshots on which a workload's read-only transactions run.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,24 +7,23 @@ use serde::{Serialize, Serializer};
 use weft::protocol::Protocol;
 use weft::{Database, Error, Snapshot};
 
-/// On which snapshots transactions that only read are run.
+/// The choice of snapshots for read-only transactions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Snapshots {
-    /// On none: they are transactions like any other.
+    /// No snapshots: they run as other transactions do.
     #[default]
     Off,
-    /// Each on one of its own, of the present state.
+    /// A snapshot for each transaction, of the present state.
     On,
-    /// On one that all share, and that is renewed once in an epoch of 40 ms:
-    /// [`Database::open_recent_snapshot`].
+    /// One snapshot for all, renewed once in an epoch of 40 ms: [`Database::open_recent_snapshot`].
     Recent,
 }
 
 impl Snapshots {
-    /// All of them.
+    /// All choices.
     pub const ALL: [Snapshots; 3] = [Snapshots::Off, Snapshots::On, Snapshots::Recent];
 
-    /// Its name: `off`, `on` or `recent`.
+    /// Returns the name: `off`, `on` or `recent`.
     pub const fn name(self) -> &'static str {
         match self {
             Snapshots::Off => "off",
@@ -33,12 +32,12 @@ impl Snapshots {
         }
     }
 
-    /// Whether there are any.
+    /// Returns whether snapshots are used.
     pub fn are_used(self) -> bool {
         self != Snapshots::Off
     }
 
-    /// What a heading says of them: nothing, if there are none.
+    /// Returns the text for a heading, which is empty without snapshots.
     pub const fn in_title(self) -> &'static str {
         match self {
             Snapshots::Off => "",
@@ -47,10 +46,10 @@ impl Snapshots {
         }
     }
 
-    /// Runs `body` on a snapshot, if it is to be run on one.
+    /// Runs `body` on a snapshot; returns `None` without running it if snapshots are off.
     ///
     /// # Errors
-    /// Those of [`Database::snapshot`].
+    /// The errors of [`Database::snapshot`].
     #[inline]
     pub fn read<P: Protocol, R, E: From<Error>>(
         self,
@@ -76,7 +75,7 @@ impl FromStr for Snapshots {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let named = Snapshots::ALL.into_iter().find(|snapshots| snapshots.name() == text);
-        named.ok_or_else(|| "it is `off`, `on` or `recent`".into())
+        named.ok_or_else(|| "expected `off`, `on` or `recent`".into())
     }
 }
 

@@ -1,28 +1,28 @@
-//! Clients that go on with other requests while one has to wait for a joined phase, as Doppel's do (§5.1).
+//! Clients that run other requests while one waits for a joined phase, as Doppel's clients do (§5.1).
 
 use weft::protocol::Protocol;
 use weft::{Database, Error, Failure, Stash, Transaction};
 
 use crate::workload::{Moment, Outcome, failure_of, now};
 
-/// The most requests that a client sets aside. Doppel does not say how many its workers stash.
+/// The most requests that a client sets aside. The paper does not state how many Doppel's workers stash.
 const STASH_MAX: usize = 1024;
 
-/// Who draws requests, and keeps account of what has become of them.
+/// A client that draws requests, and records their results.
 pub trait Draws {
-    /// All the input of a transaction.
+    /// The input of a transaction.
     type Request: Requested;
 
     /// Draws the next request.
     fn draw(&mut self) -> Self::Request;
 
-    /// Takes note of what has become of a request, if it is not to be run again.
+    /// Records the result of a request that will not run again.
     fn note(&mut self, request: &Self::Request, succeeded: bool);
 }
 
-/// What can be asked for.
+/// A request of a client.
 pub trait Requested {
-    /// Its transaction type: a position in the workload's list.
+    /// Returns its transaction type: a position in the workload's list.
     fn transaction(&self) -> usize;
 }
 
@@ -33,11 +33,11 @@ pub struct Stashing<C: Draws, P: Protocol> {
     stash: Stash<Begun<C::Request>, P>,
 }
 
-/// A request that is under way.
+/// A request in progress.
 #[derive(Debug)]
 struct Begun<T> {
     request: T,
-    /// When it was stopped by a conflict first.
+    /// The time of its first conflict.
     stopped: Option<Moment>,
 }
 
@@ -56,13 +56,12 @@ impl<C: Draws, P: Protocol> Draws for Stashing<C, P> {
 }
 
 impl<C: Draws, P: Protocol> Stashing<C, P> {
-    /// A client of a database.
+    /// Creates a client of a database.
     pub fn new(client: C, database: &Database<P>) -> Self {
         Stashing { client, stash: database.stash(STASH_MAX) }
     }
 
-    /// Runs requests until one has ended: first those that were set aside, if they can be run now, and then
-    /// new ones.
+    /// Runs requests until one has ended: first requests that were set aside and can run now, then new ones.
     #[inline]
     pub fn execute(
         &mut self,
@@ -71,8 +70,7 @@ impl<C: Draws, P: Protocol> Stashing<C, P> {
         self.execute_or(|_| None, run)
     }
 
-    /// As [`Stashing::execute`], but of new requests those are not run in transactions that `otherwise` runs:
-    /// on a snapshot.
+    /// As [`Stashing::execute`], but `otherwise` may run a new request without a transaction: on a snapshot.
     #[inline]
     pub fn execute_or(
         &mut self,
@@ -98,7 +96,7 @@ impl<C: Draws, P: Protocol> Stashing<C, P> {
         }
     }
 
-    /// Runs what was set aside.
+    /// Runs all requests that were set aside.
     pub fn finish(
         &mut self,
         run: impl Fn(&Transaction<'_, P>, &C::Request) -> Result<bool, Error>,
@@ -112,7 +110,7 @@ impl<C: Draws, P: Protocol> Stashing<C, P> {
         }
     }
 
-    /// Runs a request, if it can be run now.
+    /// Runs a request. Returns `None` if it was set aside.
     #[inline]
     fn run(
         &mut self,

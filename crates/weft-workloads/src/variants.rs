@@ -1,13 +1,13 @@
-//! Variants of protocols, which take part in measurements beside them: [`htcc`]'s and [`dbx_tc`]'s.
+//! Variants of protocols for comparison in measurements: those of [`htcc`] and [`dbx_tc`].
 
 use crate::{dbx_tc, htcc};
 
 /// A variant of a protocol.
 #[derive(Clone, Copy, Debug)]
 pub struct Variant {
-    /// What it is called: the protocol, a colon, and a word.
+    /// The name: the protocol, a colon, and a word.
     pub name: &'static str,
-    /// What it is, for people.
+    /// The description in reports.
     pub about: &'static str,
 }
 
@@ -16,7 +16,7 @@ pub fn all() -> impl Iterator<Item = &'static Variant> {
     htcc::VARIANTS.iter().chain(&dbx_tc::VARIANTS)
 }
 
-/// The protocol of one that takes part, by whatever name: `htcc` of `htcc:restart`.
+/// Returns the protocol of a contender: `htcc` for `htcc:restart`.
 pub fn protocol_of(contender: &str) -> &str {
     contender.split_once(':').map_or(contender, |(protocol, _variant)| protocol)
 }

@@ -1,7 +1,6 @@
-//! What a read-only transaction reads: an ordinary transaction, or a snapshot.
+//! An interface to read from an ordinary transaction or from a snapshot.
 //!
-//! Such a transaction is written once, against [`View`]; the workload's parameters say on which of
-//! the two it runs.
+//! A read-only transaction is written once, against [`View`]. The workload's parameters choose between the two.
 
 use std::ops::RangeBounds;
 
@@ -10,26 +9,26 @@ use weft::protocol::Protocol;
 use weft::schema::{Index, Record};
 use weft::{Error, Snapshot, Table, Transaction};
 
-/// One state of the database, to be read.
+/// A state of the database that can be read.
 pub(crate) trait View<P: Protocol> {
-    /// The row with this primary key.
+    /// Returns the row with this primary key.
     fn get<T: Record>(&self, table: &Table<T>, key: &T::Key) -> Result<Option<&T>, Error>;
 
-    /// The rows whose primary keys lie in `range`, in order.
+    /// Returns the rows whose primary keys are in `range`, in order.
     fn range<'v, T: Record>(
         &'v self,
         table: &'v Table<T>,
         range: impl RangeBounds<T::Key>,
     ) -> impl Iterator<Item = Result<&'v T, Error>>;
 
-    /// The rows whose primary keys begin with `prefix`, in order.
+    /// Returns the rows whose primary keys begin with `prefix`, in order.
     fn prefix<'v, T: Record>(
         &'v self,
         table: &'v Table<T>,
         prefix: &impl KeyPrefix<T::Key>,
     ) -> impl Iterator<Item = Result<&'v T, Error>>;
 
-    /// The rows whose keys in a secondary index begin with `prefix`, in order.
+    /// Returns the rows whose keys in a secondary index begin with `prefix`, in order.
     fn prefix_by<'v, T: Record, K: Key>(
         &'v self,
         table: &'v Table<T>,
@@ -37,7 +36,7 @@ pub(crate) trait View<P: Protocol> {
         prefix: &impl KeyPrefix<K>,
     ) -> impl Iterator<Item = Result<&'v T, Error>>;
 
-    /// The last of these rows.
+    /// Returns the last of the rows that `prefix_by` returns.
     fn last_by<'v, T: Record, K: Key>(
         &'v self,
         table: &'v Table<T>,
@@ -45,7 +44,7 @@ pub(crate) trait View<P: Protocol> {
         prefix: &impl KeyPrefix<K>,
     ) -> Result<Option<&'v T>, Error>;
 
-    /// The rows with these primary keys, in the order of the keys.
+    /// Returns the rows with these primary keys, in the order of the keys.
     fn get_many<'v, T: Record>(
         &'v self,
         table: &'v Table<T>,

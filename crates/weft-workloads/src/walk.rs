@@ -1,4 +1,4 @@
-//! Looking up many rows of a database at rest, on a snapshot: so this is compiled once, whatever the protocols.
+//! Look-ups of many rows of a database at rest, on a snapshot, so that the code is compiled once for all protocols.
 
 use weft::schema::Record;
 use weft::{Failure, Snapshot, Table};

@@ -1,12 +1,12 @@
-//! What a workload is to the harness that runs it: how it loads, what one client does, and how
-//! to tell afterwards that the database is right.
+//! The interface between a workload and the harness that runs it: how the workload is loaded, what a client runs,
+//! and how the result is verified.
 //!
 //! A workload is written once, for every protocol. The harness:
 //!
-//! 1. calls [`Workload::load`], which opens a database of its own and fills it;
-//! 2. makes one [client](Workload::client) per thread and calls [`Workload::execute`] on it until
-//!    the time is up: each call is one whole transaction, conflicts retried inside;
-//! 3. once all clients have stopped, calls [`Workload::verify`] and reports every [`Condition`].
+//! 1. calls [`Workload::load`], which opens a new database and fills it;
+//! 2. creates one [client](Workload::client) per thread and calls [`Workload::execute`] on it until the time is up:
+//!    each call runs one whole transaction, and retries conflicts inside;
+//! 3. calls [`Workload::verify`] after all clients have stopped, and reports every [`Condition`].
 
 use std::fmt;
 use std::path::Path;
@@ -19,48 +19,46 @@ use weft_procedures::Shape;
 use weft_procedures::chopping::Token;
 use weft_protocols::{BuilderExt, DbxTcOptions, HtccOptions, PhaseOptions};
 
-/// Told how much of a long task is done: `(done, total)`, in rows.
+/// A callback for the progress of a long task: `(done, total)`, in rows.
 ///
-/// It is called from the threads that do the work, a few hundred times a second at most, and
-/// should return quickly.
+/// The threads that do the work call it, at most a few hundred times a second. It should return quickly.
 pub type Progress<'a> = &'a (dyn Fn(u64, u64) + Sync);
 
-/// One workload, written once for every protocol.
+/// A workload, written once for every protocol.
 pub trait Workload<P: Protocol>: Send + Sync + Sized {
     /// The workload's name on the command line and in results.
     const NAME: &'static str;
 
-    /// The names of its transaction types; [`Outcome::transaction`] is a position in it.
+    /// The names of its transaction types; [`Outcome::transaction`] is a position in this list.
     const TRANSACTIONS: &'static [&'static str];
 
-    /// Size of the database and shape of the load.
+    /// The size of the database and the properties of the workload.
     type Parameters: Clone + Send + Sync;
 
-    /// What one client carries from one transaction to the next: random numbers, home, buffers.
+    /// The state that a client carries from one transaction to the next: random numbers, home, buffers.
     type Client: Send;
 
-    /// Opens a database and fills it. The same parameters and seed give the same rows (but for
-    /// the dates in them), whatever the number of threads.
+    /// Opens a database and fills it. The same parameters and seed give the same rows (except for dates), with any
+    /// number of threads.
     ///
     /// # Errors
-    /// Parameters out of range, or what the engine reports.
+    /// Parameters are out of range, or the engine fails.
     fn load(parameters: &Self::Parameters, options: &LoadOptions<'_>) -> Result<Self, Failure>;
 
-    /// The database under test.
+    /// Returns the database under test.
     fn database(&self) -> &Database<P>;
 
-    /// The client for the `thread`-th of `threads` threads, `thread` counted from 0. `seed` is
-    /// the run's: clients of different threads draw different numbers from the same seed.
+    /// Creates the client for the `thread`-th of `threads` threads, counted from 0. `seed` is the run's seed;
+    /// clients of different threads draw different numbers from it.
     fn client(&self, seed: u64, thread: usize, threads: usize) -> Self::Client;
 
-    /// Generates the input of one transaction and runs it to its end; conflicts are retried
-    /// inside.
+    /// Generates the input of one transaction and runs it to its end. Conflicts are retried inside.
     ///
     /// # Errors
-    /// A failure of the engine, which no retry would cure.
+    /// A failure of the engine, which is permanent.
     fn execute(&self, client: &mut Self::Client) -> Result<Outcome, Failure>;
 
-    /// Runs what a client has begun and set aside (see [`weft::Stash`]) to its end.
+    /// Runs the transactions that a client has set aside (see [`weft::Stash`]) to their end.
     ///
     /// # Errors
     /// As [`Workload::execute`].
@@ -69,51 +67,50 @@ pub trait Workload<P: Protocol>: Send + Sync + Sized {
         Ok(())
     }
 
-    /// Checks every invariant. Only while no transaction is running.
+    /// Checks every invariant. No transaction may be running.
     ///
     /// # Errors
     /// A failure of the engine; a broken invariant is a [`Condition`] that does not hold.
     fn verify(&self, progress: Progress<'_>) -> Result<Vec<Condition>, Failure>;
 }
 
-/// How to load, apart from what.
+/// The options for loading a workload.
 #[derive(Clone, Copy)]
 pub struct LoadOptions<'a> {
-    /// Repeats the same rows.
+    /// The seed; the same seed gives the same rows.
     pub seed: u64,
     /// Threads to load with.
     pub threads: usize,
     /// The HTM backend for the database.
     pub htm: weft::htm::Choice,
-    /// At which conflict a hardware region gives up; as the engine has it if `None`.
+    /// The number of conflicts after which a hardware region gives up; `None` for the engine's default.
     pub conflict_retries: Option<u32>,
-    /// Memory for the database to take, and touch, before it is filled.
+    /// The memory that the database allocates and touches before it is filled.
     pub reserve_bytes: usize,
-    /// How long phases last, under a protocol that has them; as the engine has it if `None`.
+    /// The length of phases, under a protocol that has them; `None` for the engine's default.
     pub phase_length: Option<Duration>,
-    /// What of `htcc` is done, under that protocol; as the engine has it if `None`.
+    /// The options of `htcc`, under that protocol; `None` for the engine's default.
     pub htcc: Option<&'a HtccOptions>,
-    /// How procedures are chopped under `dbx-tc`, and which is the workload's to say; as the engine has it if
-    /// `None`.
+    /// The options of `dbx-tc`, except those that the workload sets; `None` for the engine's default.
     pub dbx_tc: Option<&'a DbxTcOptions>,
-    /// Where the database keeps its data; in memory alone if `None`.
+    /// Where the database keeps its data; `None` for in memory only.
     pub storage: Option<StorageOptions<'a>>,
-    /// Told of the rows loaded so far.
+    /// Called with the number of rows loaded so far.
     pub progress: Progress<'a>,
 }
 
-/// Where a database keeps its data, and how.
+/// Where and how a database keeps its data.
 #[derive(Clone, Copy, Debug)]
 pub struct StorageOptions<'a> {
-    /// The directory, in which there is no database yet.
+    /// The directory, which must not contain a database yet.
     pub directory: &'a Path,
-    /// How. Whatever commits are acknowledged by, the load waits for the disk only once for each table,
-    /// when it writes a checkpoint.
+    /// The durability options. In all acknowledge modes the load waits for the disk only once for each table, when
+    /// it writes a checkpoint.
     pub durability: &'a DurabilityOptions,
 }
 
 impl LoadOptions<'_> {
-    /// Starts to open the database.
+    /// Returns a builder of the database with these options.
     pub(crate) fn builder<P: Protocol>(&self) -> Builder<P> {
         let builder =
             Database::builder().protocol::<P>().htm(self.htm).reserve_bytes(self.reserve_bytes);
@@ -133,7 +130,8 @@ impl LoadOptions<'_> {
         };
         match self.storage {
             Some(StorageOptions { directory, durability }) => {
-                // A checkpoint is written by workers.
+                // Workers write a checkpoint, so a protocol's limit on workers applies to the threads that write
+                // it.
                 let threads = durability.threads.clamp(1, P::WORKERS_MAX);
                 builder.directory(directory).durability(durability.clone().threads(threads))
             }
@@ -141,7 +139,7 @@ impl LoadOptions<'_> {
         }
     }
 
-    /// Starts to open the database of a workload with these procedures.
+    /// Returns a builder of the database of a workload with these procedures.
     pub(crate) fn builder_with<P: Protocol>(
         &self,
         procedures: Vec<&'static Shape>,
@@ -153,8 +151,8 @@ impl LoadOptions<'_> {
 }
 
 impl Default for LoadOptions<'_> {
-    /// One thread, seed 0, whatever HTM there is, phases of the usual length, the whole of `htcc` and of
-    /// `dbx-tc`, no directory, no report of progress.
+    /// Returns the defaults: one thread, seed 0, any HTM backend, the engine's defaults for phases, `htcc` and
+    /// `dbx-tc`, no directory, and no report of progress.
     fn default() -> Self {
         LoadOptions {
             seed: 0,
@@ -182,21 +180,20 @@ impl fmt::Debug for LoadOptions<'_> {
     }
 }
 
-/// How one transaction ended. Both ways it has run to completion and counts.
+/// The outcome of a transaction that ran to its end. It counts in both cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// Its type: a position in [`Workload::TRANSACTIONS`].
     pub transaction: usize,
-    /// Whether it ended in a roll-back that the workload asked for, such as an unused item
-    /// number, or did not succeed, as the workload has it, and changed nothing; never because of a
-    /// conflict.
+    /// Whether the workload asked for a roll-back, for example because of an unused item number, or the transaction
+    /// did not succeed by the workload's rules and changed nothing. A conflict is never the reason.
     pub rolled_back: bool,
-    /// When it was begun, if others ran in between: it had been set aside.
+    /// When it began, if it was set aside while others ran.
     pub begun: Option<Moment>,
 }
 
 impl Outcome {
-    /// A transaction that ran from its beginning to its end.
+    /// Returns the outcome of a transaction that ran without being set aside.
     #[inline]
     pub fn new(transaction: usize, rolled_back: bool) -> Outcome {
         Outcome { transaction, rolled_back, begun: None }
@@ -211,7 +208,7 @@ pub type Moment = std::time::Instant;
 #[cfg(weft_sim)]
 pub type Moment = u64;
 
-/// The present moment.
+/// Returns the present moment.
 pub(crate) fn now() -> Moment {
     #[cfg(not(weft_sim))]
     return std::time::Instant::now();
@@ -219,7 +216,7 @@ pub(crate) fn now() -> Moment {
     weft::htm::simulation::cycles().unwrap_or_default()
 }
 
-/// What became of one invariant.
+/// The result of checking an invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
     /// The invariant in words, such as `TPC-C consistency condition 1: W_YTD = sum(D_YTD)`.
@@ -243,12 +240,12 @@ impl fmt::Display for Condition {
     }
 }
 
-/// What remains of an engine's error once conflicts are retried.
+/// Returns the failure in an engine's error, after conflicts have been retried.
 pub(crate) fn failure_of(error: Error) -> Failure {
     match error {
         Error::Failure(failure) => failure,
         Error::Conflict(conflict) => {
-            unreachable!("a conflict is retried without limit, and yet came out: {conflict:?}")
+            unreachable!("a conflict is retried without limit, but was returned: {conflict:?}")
         }
     }
 }

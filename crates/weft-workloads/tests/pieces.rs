@@ -1,5 +1,5 @@
-//! All workloads with their procedures in pieces, on more threads than most machines have to spare: every
-//! condition holds afterwards.
+//! All workloads with their procedures in pieces, on more threads than most machines have cores. Every condition
+//! must hold after the run.
 
 use std::thread::scope;
 
@@ -16,7 +16,8 @@ use weft_workloads::{LoadOptions, Workload, dbx_tc};
 const THREADS: usize = 8;
 const SEED: u64 = 31;
 
-/// Runs a workload under `dbx-tc` and its variants. `in_pieces` says whether some of its procedures have several.
+/// Runs a workload under `dbx-tc` and its variants. `in_pieces` says whether some of its procedures have several
+/// pieces.
 fn keeps_every_condition<W: Workload<DbxTc>>(
     parameters: &W::Parameters,
     transactions: usize,
@@ -39,7 +40,7 @@ fn keeps_every_condition<W: Workload<DbxTc>>(
                 });
             }
         });
-        for condition in workload.verify(&|_, _| {}).expect("is read") {
+        for condition in workload.verify(&|_, _| {}).expect("verification reads") {
             assert!(condition.holds, "{}, {contender}, seed {SEED}: {condition}", W::NAME);
         }
         let metrics = workload.database().metrics();

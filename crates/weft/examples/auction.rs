@@ -1,5 +1,5 @@
-//! An auction: many bidders, one item, the hottest row there can be. Every accepted bid raises
-//! the highest one and is written to a log of bids, in one transaction; at the end the two agree.
+//! An auction: many bidders and one item, the hottest row there can be. Every accepted bid raises
+//! the highest bid and is written to a log of bids, in one transaction. At the end the two agree.
 //!
 //! `cargo run --release --example auction`
 
@@ -47,8 +47,7 @@ fn main() -> Result<(), Error> {
                     (0..BIDS_EACH)
                         .map(|_| {
                             let raise = random.u64(1..10);
-                            // Now and then somebody bids by what they saw on the screen a while
-                            // ago, and is too late.
+                            // Sometimes a bidder goes by a price that is outdated, and is too late.
                             let stale = random.u8(..4) == 0;
                             bid(database, items, bids, bidder, raise, stale).map(u64::from)
                         })
@@ -65,7 +64,7 @@ fn main() -> Result<(), Error> {
     database.transact(|tx| {
         let item = tx.get(&items, &ITEM)?.expect("the item is there");
         let last = tx.prefix(&bids, &ITEM).descending().next().transpose()?;
-        let last = last.expect("somebody has bid");
+        let last = last.expect("there is at least one bid");
         assert_eq!((item.bids, item.highest_bid), (accepted, last.amount));
         assert_eq!(item.highest_bidder, Some(last.bidder));
         let winners_bids = tx.prefix_by(&bids, Bid::BY_BIDDER, &last.bidder).count();
@@ -79,12 +78,12 @@ fn main() -> Result<(), Error> {
         );
         Ok::<(), Error>(())
     })?;
-    println!("{} attempts gave way and were run again", database.metrics().aborted_total());
+    println!("{} attempts aborted and were run again", database.metrics().aborted_total());
     Ok(())
 }
 
-/// Bids `raise` more than the highest bid (or, if `stale`, than a bid before it); true if
-/// accepted.
+/// Bids `raise` more than the highest bid or, if `stale`, more than an earlier bid. Returns whether
+/// the bid was accepted.
 fn bid(
     database: &Database,
     items: &weft::Table<Item>,

@@ -1,6 +1,6 @@
-//! A bank: clerks transfer money between a few accounts as fast as they can, while an auditor
-//! adds up all of them in one transaction again and again, and never sees a cent too much or too
-//! little.
+//! A bank: clerks transfer money between a few accounts as fast as they can. At the same time an
+//! auditor adds up all accounts in one transaction, again and again, and never finds a cent too
+//! much or too little.
 //!
 //! `cargo run --release --example bank`
 
@@ -83,7 +83,7 @@ fn main() -> Result<(), Error> {
     let aborted = database.metrics().aborted_total();
     println!(
         "{transfers} transfers by {CLERKS} clerks, {refused} refused for lack of money, \
-         {audits} audits, all exact; {aborted} attempts gave way and were run again"
+         {audits} audits, all exact; {aborted} attempts aborted and were run again"
     );
     Ok(())
 }

@@ -1,12 +1,12 @@
-//! Churn: threads update the rows of one table at random, and nothing else. However long it goes
-//! on, the memory stays what it was: replaced versions are reused after their grace period.
+//! Churn: threads update random rows of one table, and do nothing else. The memory does not grow,
+//! however long they run: replaced versions are reused after their grace period.
 //!
-//! With `--hold-snapshot` one snapshot is open for so many seconds, from the second sixth of the time
-//! on. Then the memory grows by one version of each row, and no more; and when the snapshot is
-//! dropped, what was kept for it is used again.
+//! With `--hold-snapshot` one snapshot is open for this number of seconds, from the second sixth of
+//! the time on. During this time the memory grows by one version of each row, and no more. When the
+//! snapshot is dropped, the memory that was kept for it is reused.
 //!
-//! `cargo run --release --example churn -- [SECONDS] [ROWS] [THREADS] [--hold-snapshot SECONDS]` (10,
-//! 1000000 and 2)
+//! `cargo run --release --example churn -- [SECONDS] [ROWS] [THREADS] [--hold-snapshot SECONDS]`
+//! (by default 10, 1000000 and 2)
 
 use std::time::{Duration, Instant};
 

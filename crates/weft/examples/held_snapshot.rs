@@ -1,15 +1,18 @@
-//! What an open snapshot costs: memory, and the longest stall of another thread.
+//! The cost of an open snapshot: memory, and the longest stall of another thread.
 //!
 //! ```text
 //! cargo run --release -p weft --example held_snapshot -- [queue | indexed | large] [seconds] [snapshots]
 //! ```
 //!
-//! One thread changes the database while snapshots are open: `queue` inserts and deletes rows with
-//! ever-new keys, `indexed` changes an indexed column of a few rows, and `large` does so in a table of
-//! many rows, so that there is much to release in the end. A second thread runs small
-//! transactions, and a short scan, and notes how long the longest of them took. The program prints
-//! what is kept for the snapshots, and the memory of the process, while they are open and after they
-//! are closed.
+//! One thread changes the database while snapshots are open:
+//!
+//! - `queue` inserts and deletes rows, always with new keys;
+//! - `indexed` changes an indexed column of a few rows;
+//! - `large` does the same in a table of many rows, so that there is much to release in the end.
+//!
+//! A second thread runs small transactions and a short scan, and records how long the longest of
+//! them took. The program prints what is kept for the snapshots, and the memory of the process,
+//! while they are open and after they are closed.
 
 use std::time::{Duration, Instant};
 
@@ -35,7 +38,7 @@ struct Counter {
     value: u64,
 }
 
-/// How many rows there are all the time.
+/// Returns how many rows there are at any time.
 fn rows(load: &str) -> u64 {
     if load == "large" { 300_000 } else { 100 }
 }
@@ -103,13 +106,13 @@ fn change(database: &Database, jobs: &Table<Job>, load: &str, stopped: &Word, ch
                 .transact(|tx| tx.update(jobs, &(turn % rows), |job| job.state = turn).map(drop)),
             _ => panic!("the load is 'queue', 'indexed' or 'large'"),
         };
-        changed.expect("nothing is in the way");
+        changed.expect("no other transaction conflicts for long");
         turn += 1;
         changes.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// Runs small transactions, and notes the longest, in microseconds.
+/// Runs small transactions, and records the longest time, in microseconds.
 fn watch(
     database: &Database,
     jobs: &Table<Job>,
@@ -120,19 +123,20 @@ fn watch(
     while stopped.load(Ordering::Relaxed) == 0 {
         let began = Instant::now();
         let counted = database.transact(|tx| tx.update(counters, &0, |counter| counter.value += 1));
-        counted.expect("nothing is in the way");
-        // The scan may conflict with the queue; it is tried once.
+        counted.expect("no other transaction conflicts for long");
+        // The scan may conflict with the queue. It is tried only once.
         let first = database.begin().map(|tx| tx.range(jobs, ..).next().is_some());
         let _ = first;
         let took = began.elapsed().as_micros() as u64;
-        // Between the two the other thread may begin to measure again, which does no harm.
+        // Between the load and the store the other thread may begin to measure again, which does no
+        // harm.
         if took > stall.load(Ordering::Relaxed) {
             stall.store(took, Ordering::Relaxed);
         }
     }
 }
 
-/// Prints what is held, and the longest stall since the line before.
+/// Prints what is held, and the longest stall since the previous line.
 fn print(database: &Database, what: &str, changes: &Word, stall: &Word) {
     let metrics = database.metrics();
     println!(
@@ -151,7 +155,7 @@ fn mib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 
-/// The memory of the process, as Linux counts it; 0 elsewhere.
+/// Returns the memory of the process, as Linux counts it; 0 elsewhere.
 fn resident_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

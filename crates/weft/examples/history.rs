@@ -1,11 +1,12 @@
-//! Writes the history of a small contended workload to the terminal, as JSON lines: a few threads
-//! move units between a few boxes, open and close boxes, and count, all at once. Each transaction adds to
-//! one of two tallies, which hardly anybody reads: rows that `doppel` splits.
+//! Writes the history of a small contended workload to the terminal, as JSON lines. A few threads
+//! move units between a few boxes, open and close boxes, and count them, all at the same time. Each
+//! transaction adds to one of two tallies, which are rarely read, so that `doppel` splits their
+//! rows.
 //!
 //! `cargo run --release --features history --example history -- dbx | weft check -`
 //!
-//! The argument is the protocol (`dbx`, `silo`, `2pl` or `doppel`), `dbx` by default; after it, how many transactions each thread
-//! runs, 200 by default.
+//! The first argument is the protocol (`dbx`, `silo`, `2pl` or `doppel`), `dbx` by default. The
+//! second is how many transactions each thread runs, 200 by default.
 
 use std::io::{self, BufWriter, Write};
 
@@ -32,7 +33,7 @@ struct Tally {
 
 const TALLIES: u32 = 2;
 
-/// Boxes have numbers below this one; every other one is there at first.
+/// Boxes have numbers below this one. At first, every other one exists.
 const NUMBERS: u32 = 12;
 const UNITS: u32 = 4;
 const THREADS: usize = 4;
@@ -46,7 +47,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Silo::NAME => record::<Silo>(transactions)?,
         TwoPhaseLocking::NAME => record::<TwoPhaseLocking>(transactions)?,
         Doppel::NAME => record::<Doppel>(transactions)?,
-        _ => return Err(format!("`{name}` is none of dbx, silo, 2pl and doppel").into()),
+        _ => return Err(format!("unknown protocol `{name}`: use dbx, silo, 2pl or doppel").into()),
     };
     let mut out = BufWriter::new(io::stdout().lock());
     history.write_json_lines(&mut out)?;
@@ -78,7 +79,7 @@ fn record<P: Protocol>(transactions: usize) -> Result<History, Error> {
                     tx.get(&tallies, &(1 - tally))?;
                 }
                 match what {
-                    // Moves a unit.
+                    // Move a unit.
                     0..4 => {
                         if tx.get(&boxes, &number)?.is_none_or(|from| from.units == 0)
                             || tx.update(&boxes, &other, |to| to.units += 1)?.is_none()
@@ -87,11 +88,11 @@ fn record<P: Protocol>(transactions: usize) -> Result<History, Error> {
                         }
                         tx.update(&boxes, &number, |from| from.units -= 1).map(|_| ())
                     }
-                    // Opens a box.
+                    // Open a box.
                     4..6 => tx.upsert(&boxes, UnitBox { number, units: 1 }).map(|_| ()),
-                    // Closes one.
+                    // Close a box.
                     6..7 => tx.delete(&boxes, &number).map(|_| ()),
-                    // Counts, by number or by units, to the end or not.
+                    // Count boxes, by number or by units, to the end or not.
                     7..9 => tx.range(&boxes, number..).take(3).try_for_each(|row| row.map(|_| ())),
                     _ => tx
                         .range_by(&boxes, UnitBox::BY_UNITS, 1..)

@@ -1,12 +1,12 @@
-//! How long recovery takes: writes a database with a log of a given size, and opens it again.
+//! Measures recovery: writes a database with a log of a given size, and opens it again.
 //!
 //! ```text
-//! recovery write DIR [MIB] [ROWS]   a million rows, updated until the log has so many MiB (1024)
-//! recovery checkpoint DIR           puts a checkpoint in place of the log
-//! recovery open DIR [THREADS]       recovers it, and says how long that took
+//! recovery write DIR [MIB] [ROWS]   writes ROWS rows (1000000), updated until the log has MIB MiB (1024)
+//! recovery checkpoint DIR           replaces the log by a checkpoint
+//! recovery open DIR [THREADS]       recovers the database, and prints how long that took
 //! ```
 //!
-//! Each is a process of its own, so that the peak of its memory is known, too.
+//! Each command is a process of its own, so that the peak of its memory is known, too.
 
 use std::sync::Mutex;
 use std::time::Instant;
@@ -32,7 +32,7 @@ fn open(directory: &str, threads: usize) -> Result<Database, Error> {
         .threads(threads);
     let phase = Mutex::new(None);
     let watcher = move |progress: weft::durability::RecoveryProgress| {
-        let mut phase = phase.lock().expect("nobody panics with it");
+        let mut phase = phase.lock().expect("no thread panics while it holds the lock");
         if phase.replace(progress.phase) != Some(progress.phase) {
             println!("{:?}: {} in all", progress.phase, progress.total);
         }

@@ -1,8 +1,9 @@
-//! The history recorder: what every transaction read and wrote, for a checker to judge.
+//! The history recorder, which records what every transaction read and wrote, so that a checker can
+//! judge it.
 //!
-//! Compiled in by the cargo feature `history`, and active in databases that were opened with
-//! [`Builder::record_history`]. Others have the same layout and do the same as without the feature,
-//! but for one branch per operation.
+//! The cargo feature `history` compiles it in. It is active in databases that were opened with
+//! [`Builder::record_history`]. Other databases have the same layout and behave the same as without
+//! the feature, except for one branch per operation.
 //!
 //! ```
 //! use weft::history::{HistoryKey, Operation};
@@ -33,51 +34,52 @@
 //!
 //! # The identity of a version
 //!
-//! A recorder that believed the version numbers of the protocol under test would be blind to a
+//! A recorder that trusted the version numbers of the protocol under test could not detect a
 //! protocol that hands out wrong ones. So rows carry an identity of their own. In a recorded
-//! database every row has a *stamp* behind it, in the same block:
+//! database every row is followed by a *stamp*, in the same block:
 //!
 //! ```text
-//!  row, as ever     | padding | transaction: u64 | which of its writes: u64 |
+//!  row, unchanged   | padding | transaction: u64 | number of the write: u64 |
 //!  0                          stamp_offset                            + 16
 //! ```
 //!
-//! It is written while the row is private, and never again. Whoever gets a row gets with it the
-//! stamp of the very version that it reads, whatever the protocol did to hand it out. (Index
-//! entries are rows too, and stamped as well.)
+//! The stamp is written while the row is private, and never again. A reader that gets a row also
+//! gets the stamp of exactly the version that it reads, whatever the protocol did to return it.
+//! (Index entries are rows too, and have stamps as well.)
 //!
-//! A stamp says who wrote, but not in which order. The order comes from one counter for the whole
-//! database: a commit draws a number from it when it asks for the epoch, which every protocol
-//! does at its serialization point, with its write locks held or inside its hardware region. So
-//! of two transactions that write the same key, the one that installs its version first has the
-//! smaller number. When the history is taken, transactions are put in the order of these numbers,
-//! and their writes are numbered through: these are the versions of the [`History`]. Aborted
-//! transactions are among them, with numbers that nobody should ever see in a read.
+//! A stamp says which transaction wrote the row, but not in which order. The order comes from one
+//! counter for the whole database. A commit draws a number from it when it asks for the epoch.
+//! Every protocol does this at its serialization point, with its write locks held or inside its
+//! hardware region. So of two transactions that write the same key, the one that installs its
+//! version first has the smaller number. When the history is taken, the transactions are put in the
+//! order of these numbers, and their writes are numbered in that order. These numbers are the
+//! versions of the [`History`]. The writes of aborted transactions have versions too, which no read
+//! should ever see.
 //!
 //! # What is recorded
 //!
-//! - [`Transaction::get`] is a read. An update, an upsert or a delete is the read of what it
-//!   replaces, and then a write or a delete, if there was something to do it to. An insert is the
-//!   read of nothing, and a write; or, if it fails by a duplicate key, the read of that row.
+//! - [`Transaction::get`] is a read. An update, an upsert or a delete is a read of what it
+//!   replaces, and then a write or a delete, if it changes something. An insert is a read of
+//!   nothing, and a write. If it fails because of a duplicate key, it is a read of that row.
 //! - A [`Scan`] is recorded as far as it went: to the end of its range if it was iterated to the
-//!   end, else to the last row that it returned. If the transaction writes between two steps of
-//!   a scan, the scan is recorded in parts, each before or after the write as it was. A key that
-//!   the transaction itself has written since the scan began, and that the scan has passed
-//!   without showing it, is left out of the range: a scan looks at whole leaves in advance.
+//!   end, otherwise to the last row that it returned. If the transaction writes between two steps
+//!   of a scan, the scan is recorded in parts, each before or after the write as it happened. A
+//!   scan reads whole leaves in advance. So it may pass a key that the transaction itself has
+//!   written since the scan began, without returning it. The recorded range leaves out such a key.
 //! - A secondary index is a table of its own, named `table.index`. A row that is inserted, deleted
-//!   or moved in the index writes and deletes the index's entries, and a scan by the index is
-//!   a scan of the entries, and a read of each row that they lead to. So predicates on secondary
-//!   indexes are as exact as those on primary keys.
+//!   or moved in the index writes and deletes the index's entries. A scan by the index is a scan of
+//!   the entries, and a read of each row that they lead to. So predicates on secondary indexes are
+//!   as exact as those on primary keys.
 //! - A snapshot is a transaction of a session of its own. Its completion is the moment at which it
-//!   has been opened; it is recorded when it is closed.
-//! - What is announced by [`Transaction::prefetch`] is not read, and not recorded.
+//!   has been opened. It is recorded when it is closed.
+//! - [`Transaction::prefetch`] only announces keys. It is not a read, and is not recorded.
 //! - Each attempt of [`Database::transact`] is a transaction of its own.
-//! - The time of invocation is taken before a transaction begins, that of completion when its
-//!   commit or rollback has returned. (What [`Database::transact`] does between two attempts is
-//!   outside of both.)
+//! - The time of invocation is taken before a transaction begins, and the time of completion when
+//!   its commit or rollback has returned. (What [`Database::transact`] does between two attempts is
+//!   outside both.)
 //!
-//! Of an absence it is not recorded which deletion it came from: there is no row that could carry
-//! a stamp.
+//! For an absence, the history does not say which deletion caused it, because there is no row that
+//! could carry a stamp.
 //!
 //! [`Builder::record_history`]: crate::Builder::record_history
 //! [`Transaction::get`]: crate::Transaction::get
@@ -99,7 +101,7 @@ pub(crate) use recorder::{Recorder, Recording, ScanProgress, Stamp};
 /// A range of keys.
 pub(crate) type HistoryRange = (Bound<HistoryKey>, Bound<HistoryKey>);
 
-/// What a database's transactions did; from [`Database::take_history`].
+/// What a database's transactions did. Returned by [`Database::take_history`].
 ///
 /// [`Database::take_history`]: crate::Database::take_history
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -108,16 +110,17 @@ pub struct History {
     pub transactions: Vec<Transaction>,
 }
 
-/// One transaction, or one attempt at it.
+/// One transaction, or one attempt of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Transaction {
-    /// Its number in this history: 1, 2, and so on in the order of invocation.
+    /// The transaction's number in this history: 1, 2, and so on in the order of invocation.
     pub id: u64,
-    /// Who ran it: a number for each time that a thread became a worker of the database.
+    /// The session that ran it. A thread gets a new session number each time it becomes a worker of
+    /// the database.
     pub session: u32,
-    /// When it was invoked, by a monotonic clock that started when the database was opened.
+    /// The time of invocation, by a monotonic clock that started when the database was opened.
     pub invoke_ns: u64,
-    /// When its commit or rollback had returned, by the same clock.
+    /// The time at which its commit or rollback had returned, by the same clock.
     pub complete_ns: u64,
     /// How it ended.
     pub status: Status,
@@ -132,14 +135,14 @@ pub enum Status {
     Committed,
     /// A conflict aborted it.
     Aborted,
-    /// The caller rolled it back: by an error, a panic, or in so many words.
+    /// The caller rolled it back, by an error, a panic or an explicit call.
     RolledBack,
 }
 
 /// One operation.
 ///
-/// A version is a number. Versions of one key are ordered by number; no two writes have the same.
-/// Zero is what was there before the history began.
+/// A version is a number. The versions of one key are ordered by number, and no two writes have the
+/// same version. Version zero is what existed before the history began.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Operation {
     /// A key was looked up.
@@ -148,7 +151,7 @@ pub enum Operation {
         table: Arc<str>,
         /// The key.
         key: HistoryKey,
-        /// What was there; `None` if no row was visible.
+        /// The version that was there; `None` if no row was visible.
         version: Option<u64>,
     },
     /// A row was inserted or replaced.
@@ -166,18 +169,18 @@ pub enum Operation {
         table: Arc<str>,
         /// The key.
         key: HistoryKey,
-        /// The version that says that there is no row any more.
+        /// The version that stands for the absence of the row.
         version: u64,
     },
     /// All keys of a range were looked up.
     Scan {
         /// The table, or `table.index`.
         table: Arc<str>,
-        /// Where the range that was covered begins.
+        /// The beginning of the range that the scan covered.
         from: Bound<HistoryKey>,
-        /// Where it ends.
+        /// The end of that range.
         to: Bound<HistoryKey>,
-        /// The rows that were there, in the order in which they were seen.
+        /// The rows that the scan saw, in the order in which it saw them.
         rows: Vec<(HistoryKey, u64)>,
     },
 }

@@ -100,33 +100,59 @@
 //! With the cargo feature `history` there is also the module `history`, which records what transactions did, for a
 //! checker.
 #![warn(missing_docs)]
+// Without that feature part of what these crates use has no user.
+#![cfg_attr(not(feature = "internals"), allow(dead_code, unused_imports))]
 
 // `#[derive(Record)]` writes paths that start at `::weft`, in this crate's own tests too.
 #[allow(unused_extern_crates)]
 extern crate self as weft;
 
-#[doc(hidden)]
-pub mod commit;
 mod database;
 pub mod durability;
 mod error;
 #[cfg(feature = "history")]
 pub mod history;
-#[doc(hidden)]
-pub mod index;
-#[doc(hidden)]
-pub mod plan;
-#[doc(hidden)]
-pub mod raw_tree;
 mod row;
 mod snapshot;
+mod transaction;
+
+// What other crates build protocols and drivers of procedures from. It rests on rules that only its comments state, so
+// an application, which has not asked for the feature `internals`, cannot name it.
+#[cfg(not(feature = "internals"))]
+mod commit;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod commit;
+#[cfg(not(feature = "internals"))]
+mod index;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod index;
+#[cfg(not(feature = "internals"))]
+mod plan;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod plan;
+#[cfg(not(feature = "internals"))]
+mod raw_tree;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod raw_tree;
+#[cfg(not(feature = "internals"))]
+mod step;
+#[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod step;
+#[cfg(not(feature = "internals"))]
+mod store;
+#[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod store;
+#[cfg(not(feature = "internals"))]
+mod sync;
+#[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod sync;
-mod transaction;
 
 pub use weft_htm as htm;
 pub use weft_macros::{ColumnValue, Record};
@@ -134,6 +160,7 @@ pub use weft_macros::{ColumnValue, Record};
 pub use commit::CommitToken;
 pub use database::metrics::{MemoryMetrics, Metrics, RepairMetrics};
 pub use database::pool::{Pool, PoolOptions, Submission, SubmissionFuture};
+#[cfg(feature = "internals")]
 #[doc(hidden)]
 pub use database::run;
 pub use database::stash::Stash;
@@ -150,15 +177,15 @@ pub use transaction::{Scan, Transaction};
 
 /// The concurrency-control protocols for applications, and the interface between a protocol and the engine.
 ///
-/// The laboratory's protocols are in the crate `weft-protocols`. Other crates may build protocols from the modules
-/// `commit`, `store`, `sync`, `plan`, `step`, `run` and `index`, but these modules are not covered by the promise
-/// of stability.
+/// The laboratory's protocols are in the crate `weft-protocols`. Other crates can implement more: the cargo feature
+/// `internals` makes the modules public that a protocol is built from (`commit`, `store`, `sync`, `plan`, `step`, `run` and
+/// `index`). They have no promise of stability, and their functions rely on rules that only their comments state.
 pub mod protocol {
     pub use crate::commit::{
         Abort, ChopsProcedures, Dbx, Executor, Never, Observation, PhaseMetrics, Protocol,
         ProtocolDescription, ProtocolOptions, ProtocolShared, Refusal, RepairsTransactions, Silo,
-        SplitsRecords, Target, TwoPhaseLocking, TwoPhaseLockingNoWait, Visible, dbx, optimistic,
-        silo, two_phase_locking,
+        SplitsRecords, Target, TwoPhaseLocking, TwoPhaseLockingNoWait, Visible, dbx, silo,
+        two_phase_locking,
     };
     pub use crate::store::record::{RecordHeader, Settled};
 }

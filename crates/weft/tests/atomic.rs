@@ -3,7 +3,6 @@
 
 mod support;
 
-use std::sync::Barrier;
 use std::thread::{scope, yield_now};
 
 use weft::htm::word::{Ordering, Word};
@@ -11,7 +10,7 @@ use weft::protocol::Protocol;
 use weft::{ConflictReason, Database, Error, Failure, Record, Table};
 use weft_protocols::Atomic;
 
-use support::{Seed, on_a_thread, on_threads, stress};
+use support::{Meeting, Seed, on_a_thread, on_threads, stress};
 
 const THREADS: usize = 6;
 
@@ -234,7 +233,7 @@ fn the_second_of_two_writes_of_a_row_conflicts() {
 #[test]
 fn an_insert_into_a_placeholder_that_is_taken_back_conflicts() {
     let it = Fixture::<Counter>::new();
-    let step = Barrier::new(2);
+    let step = Meeting::new(2);
     scope(|scope| {
         scope.spawn(|| {
             let first = it.database.begin().unwrap();

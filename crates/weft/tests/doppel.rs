@@ -1,8 +1,11 @@
 //! Tests of phase reconciliation: which records are split and when, which operations run in a split phase, and
 //! that no update is lost.
 
+#[path = "support/meeting.rs"]
+mod meeting;
+
 use std::cell::Cell;
-use std::sync::{Arc, Barrier};
+use std::sync::Arc;
 use std::time::Duration;
 
 use weft::htm::word::{Ordering, Word};
@@ -14,6 +17,8 @@ use weft::{ConflictReason, Database, Error, Failure, Record, Table, Violation, c
 use weft_protocols::PhaseOptions;
 use weft_protocols::doppel::{JoinedProtocol, PhaseReconciliation};
 use weft_protocols::{BuilderExt, LabelledDatabase};
+
+use meeting::Meeting;
 
 thread_local! {
     /// Runs on this thread whenever a [`Counter`] is dropped.
@@ -433,31 +438,41 @@ mod cases {
 
     pub fn a_transaction_that_lasts_does_not_hold_others_up<J: JoinedProtocol>() {
         let (database, auctions) = open::<J>();
-        label(&database, &auctions);
-        for _ in 0..3 {
-            bid(&database, &auctions, 1, 10).unwrap();
-        }
-        let (begun, done) = (Barrier::new(2), Barrier::new(2));
+        let (came, is_split) = (Meeting::new(2), Meeting::new(2));
+        let (begun, done) = (Meeting::new(2), Meeting::new(2));
         std::thread::scope(|scope| {
             scope.spawn(|| {
+                // The row is split among the workers that there are when the phase begins.
+                get(&database, &auctions, 3);
+                came.wait();
+                is_split.wait();
                 let transaction = database.begin().unwrap();
                 transaction.add(&auctions, &1, column_of!(Auction.bids), 1).unwrap();
                 begun.wait();
                 done.wait();
                 transaction.commit().unwrap();
             });
+            came.wait();
+            label(&database, &auctions);
+            into_split_phase(&database, &auctions);
+            is_split.wait();
             begun.wait();
             // The phase cannot change while that transaction runs. Operations that are allowed in it go on.
+            let before = metrics(&database).split_phases;
             for _ in 0..50 {
                 bid(&database, &auctions, 1, 10).unwrap();
                 let added: Result<(), Error> =
                     database.transact(|tx| tx.add(&auctions, &2, column_of!(Auction.bids), 1));
                 added.unwrap();
             }
+            assert_eq!(metrics(&database).split_phases, before);
             done.wait();
         });
-        assert_eq!(get(&database, &auctions, 1).bids, 54);
+        let committed = metrics(&database);
+        assert!(committed.is_split, "{committed:?}");
         assert_eq!(get(&database, &auctions, 2).bids, 50);
+        // The 50 bids, the addition of the transaction that lasted, and those that began the phase.
+        assert!(get(&database, &auctions, 1).bids >= 52);
     }
 
     pub fn threads_that_come_later_and_sleep_hold_nobody_up<J: JoinedProtocol>() {
@@ -466,7 +481,7 @@ mod cases {
         for _ in 0..3 {
             bid(&database, &auctions, 1, 10).unwrap();
         }
-        let (came, leave) = (Barrier::new(4), Barrier::new(4));
+        let (came, leave) = (Meeting::new(4), Meeting::new(4));
         std::thread::scope(|scope| {
             for thread in 0..3 {
                 let (came, leave, database, auctions) = (&came, &leave, &database, &auctions);

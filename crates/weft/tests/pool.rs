@@ -1,8 +1,11 @@
 //! Tests of stashes and pools. A request that must wait for a joined phase is stashed, runs first in that phase,
 //! and has ended before the next split phase begins. Every submission ends, and its submitter gets the result.
 
+#[path = "support/meeting.rs"]
+mod meeting;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Barrier};
+use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
@@ -16,6 +19,8 @@ use weft::{
 use weft_protocols::PhaseOptions;
 use weft_protocols::doppel::{JoinedProtocol, PhaseReconciliation};
 use weft_protocols::{BuilderExt, LabelledDatabase};
+
+use meeting::Meeting;
 
 type Reconciled<J> = PhaseReconciliation<J>;
 
@@ -385,7 +390,7 @@ mod cases {
         let transaction = database.begin().unwrap();
         transaction.add(&pages, &POPULAR, column_of!(Page.likes), 1).unwrap();
         // The pool's only thread is blocked until all requests are queued.
-        let (begun, go) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+        let (begun, go) = (Arc::new(Meeting::new(2)), Arc::new(Meeting::new(2)));
         let first: Submission<(), Error> = {
             let (begun, go) = (Arc::clone(&begun), Arc::clone(&go));
             pool.submit(move |_tx| {
@@ -499,7 +504,7 @@ fn open_silo() -> (Database<Silo>, Table<Page>) {
 fn a_submission_can_be_awaited() {
     let (database, pages) = open_silo();
     let pool = database.pool(&PoolOptions::new().threads(1)).unwrap();
-    let begun = Arc::new(Barrier::new(2));
+    let begun = Arc::new(Meeting::new(2));
     let liked = {
         let (begun, pages) = (Arc::clone(&begun), pages.clone());
         pool.submit(move |tx| {
@@ -520,7 +525,7 @@ fn a_submission_can_be_awaited() {
 fn a_full_queue_refuses() {
     let (database, pages) = open_silo();
     let pool = database.pool(&PoolOptions::new().threads(1).queue(1)).unwrap();
-    let (begun, go) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+    let (begun, go) = (Arc::new(Meeting::new(2)), Arc::new(Meeting::new(2)));
     let first: Submission<(), Error> = {
         let (begun, go) = (Arc::clone(&begun), Arc::clone(&go));
         pool.submit(move |_tx| {

@@ -10,7 +10,9 @@ use weft::protocol::Protocol;
 use weft::{Database, Error, Failure, Record, Snapshot, Table};
 use weft_protocols::Atomic;
 
-use support::{Seed, chaos, for_each_executor, for_each_protocol, on_a_thread, stress, threads};
+use support::{
+    Meeting, Seed, chaos, for_each_executor, for_each_protocol, on_a_thread, stress, threads,
+};
 
 #[derive(Clone, Debug, PartialEq, Record)]
 struct Item {
@@ -816,7 +818,7 @@ fn idle_worker<P: Protocol>(with_snapshot: bool, deletes: bool) {
 fn recent_snapshots_never_go_back() {
     for _ in 0..300 * stress() {
         let fixture = Fixture::<weft::protocol::Dbx>::new();
-        let begin = std::sync::Barrier::new(4);
+        let begin = Meeting::new(4);
         scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {

@@ -1,12 +1,11 @@
-//! `cargo lab bench compare`: two result files, measurement by measurement.
+//! `cargo lab bench compare`: compares two result files, measurement by measurement.
 //!
-//! A measurement of the one file belongs to that of the other which was taken of the same thing: the
-//! same workload, protocol, backend of the regions, number of threads, log and snapshots. What else the
-//! two calls had set differently (more warehouses, longer rounds) is said, since it may be all that the
-//! ratio shows.
+//! Two measurements are compared if they are of the same thing: the same workload, protocol, backend of the
+//! regions, number of threads, log and snapshots. Other options that differ between the two runs (more warehouses,
+//! longer rounds) are reported, because they may explain the whole ratio.
 //!
-//! Rounds of two calls are no neighbours in time. So the ratio is that of the medians, and beside it stand
-//! the smallest and the largest that any two of their rounds have.
+//! Rounds of two runs are not neighbours in time. So the ratio is that of the medians. Beside it are the smallest
+//! and the largest ratio of any two rounds.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -23,10 +22,10 @@ use super::report::json::JsonTarget;
 use super::report::table::numeric;
 use super::statistics::Spread;
 
-/// The most bytes of a file of results: 64 MiB.
+/// The most bytes that a file of results may have: 64 MiB.
 const FILE_BYTES_MAX: usize = 64 << 20;
 
-/// The options.
+/// The options of the command.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
 Example:
@@ -35,22 +34,22 @@ Example:
   cargo lab bench tpcc --protocol dbx,silo --threads 2 --json after.json
   cargo lab bench compare before.json after.json --at-least 0.95
 
-Two calls lie apart in time, and a machine that others use may be slower in one of them: measure what you
-compare closely in one call, where the rounds take turns.
+The two runs happen at different times, and other load may slow the machine down in one of them. For
+a close comparison, measure both in one run, where the rounds take turns.
 
-Exit codes: 0, compared; 1, a ratio lies below --at-least; 2, a file cannot be read, or they have no
-measurement in common.")]
+Exit codes: 0, the files were compared; 1, a ratio is below --at-least; 2, a file cannot be read, or
+the files have no measurement in common.")]
 pub struct CompareArguments {
-    /// Results that `cargo lab bench … --json` or `cargo simulate … --json` has written
+    /// Results written by `cargo lab bench … --json` or `cargo simulate … --json`
     #[arg(value_name = "BEFORE")]
     before: PathBuf,
-    /// Others, of the same
+    /// Results of the same benchmark, to compare with BEFORE
     #[arg(value_name = "AFTER")]
     after: PathBuf,
-    /// Exit with 1 if the throughput of any measurement has fallen below this share of the one before
+    /// Exit with 1 if the throughput of any measurement is less than this share of that in BEFORE
     #[arg(long, value_name = "RATIO", value_parser = ratio)]
     at_least: Option<f64>,
-    /// Write the comparison as JSON to this file, or with `-` to standard output, in place of the table
+    /// Write the comparison as JSON to this file; `-` prints JSON instead of the table
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
@@ -60,7 +59,7 @@ fn ratio(text: &str) -> Result<f64, String> {
     ratio.ok_or_else(|| "expected a number above 0, such as 0.95".to_owned())
 }
 
-/// What makes two measurements those of the same thing, as `bench` and `simulate` call it.
+/// The keys that must be equal for two measurements to be of the same thing, as `bench` and `simulate` name them.
 const IDENTITY: [&str; 11] = [
     "simulated",
     "workload",
@@ -75,7 +74,7 @@ const IDENTITY: [&str; 11] = [
     "snapshots",
 ];
 
-/// What says nothing about what was measured: results, and where they were taken.
+/// The keys that hold results, or describe the machine, and so are not settings.
 const RESULTS: [&str; 30] = [
     "accesses",
     "accesses_per_host_second",
@@ -109,19 +108,19 @@ const RESULTS: [&str; 30] = [
     "versions_held",
 ];
 
-/// One measurement of a file.
+/// A measurement in a file.
 #[derive(Debug)]
 struct Measurement {
-    /// The members by which it is found in the other file, but for those that are null.
+    /// The values of the keys in [`IDENTITY`], without those that are null.
     identity: Vec<(&'static str, Value)>,
-    /// The other options of its call.
+    /// The other options of its run.
     settings: Map<String, Value>,
     throughput: Spread,
     aborts_per_transaction: Option<f64>,
 }
 
 impl Measurement {
-    /// The measurement that an object of the JSON describes; [`None`] if it has no throughput.
+    /// Returns the measurement in a JSON object; [`None`] if it has no throughput.
     fn new(object: &Map<String, Value>) -> Option<Self> {
         let number = |value: &Value, key: &str| value.get(key).and_then(Value::as_f64);
         let throughput = match object.get("throughput_per_second") {
@@ -152,13 +151,13 @@ impl Measurement {
         Some(Measurement { identity, settings, throughput, aborts_per_transaction })
     }
 
-    /// The member of the identity with this name, if it is known.
+    /// Returns the value of this key of the identity, if the measurement has it.
     fn member(&self, key: &str) -> Option<&Value> {
         self.identity.iter().find(|(name, _)| *name == key).map(|(_, value)| value)
     }
 }
 
-/// Reads a file.
+/// Reads the measurements of a file.
 fn read(path: &Path) -> Result<Vec<Measurement>, Stop> {
     let named = |what: String| Stop::Usage(format!("'{}': {what}", path.display()));
     let text = read_text(path, FILE_BYTES_MAX).map_err(|error| named(error.to_string()))?;
@@ -179,7 +178,7 @@ fn read(path: &Path) -> Result<Vec<Measurement>, Stop> {
 /// Two measurements of the same thing.
 #[derive(Debug, Serialize)]
 struct Pair {
-    /// What tells it from the others of the files, such as `dbx, threads 2`.
+    /// What distinguishes the pair from the others, such as `dbx, threads 2`.
     label: String,
     before_per_second: Spread,
     after_per_second: Spread,
@@ -190,7 +189,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// What the spreads say: whether every round of the one was faster than every one of the other.
+    /// Compares the spreads: whether every round after was faster, or slower, than every round before.
     fn verdict(&self) -> &'static str {
         match self.ratio {
             Spread { min, .. } if min > 1.0 => "faster",
@@ -201,19 +200,19 @@ impl Pair {
     }
 }
 
-/// What the comparison came to.
+/// The result of a comparison.
 #[derive(Debug, Serialize)]
 struct Comparison {
     pairs: Vec<Pair>,
-    /// What is in one file only.
+    /// Measurements that only one of the files has.
     unmatched: Vec<String>,
-    /// Options that the two calls had set differently.
+    /// Options that differ between the two runs.
     differences: Vec<String>,
 }
 
-/// Pairs the measurements. Of several of the same thing in a file, the first belongs to the first.
+/// Pairs the measurements. If a file has several of the same thing, they are paired in their order.
 fn compare(before: &[Measurement], after: &[Measurement]) -> Comparison {
-    // What protocols have in common anyway, or each for itself, tells nobody anything.
+    // A label shows only keys that vary between measurements of one protocol.
     let all: Vec<&Measurement> = before.iter().chain(after).collect();
     let varies = |key: &str| {
         all.iter().any(|one| {
@@ -269,8 +268,8 @@ fn compare(before: &[Measurement], after: &[Measurement]) -> Comparison {
 /// Runs `cargo lab bench compare`.
 ///
 /// # Errors
-/// A file that cannot be read or has no results, files with nothing in common, or a ratio below
-/// `--at-least`; in the last case after the report.
+/// A file cannot be read or has no results, the files have no measurement in common, or a ratio is below
+/// `--at-least`; the last error comes after the report.
 pub fn run(arguments: &CompareArguments) -> Result<(), Stop> {
     let target = arguments.json.as_deref().map(JsonTarget::check).transpose()?;
     let (before, after) = (read(&arguments.before)?, read(&arguments.after)?);
@@ -295,13 +294,13 @@ pub fn run(arguments: &CompareArguments) -> Result<(), Stop> {
     match comparison.pairs.iter().find(below) {
         None => Ok(()),
         Some(pair) => Err(Stop::Failed(format!(
-            "{}: {:.3} of the throughput before, and at least {least} was wanted",
+            "{}: the throughput is {:.3} of that before, which is below --at-least {least}",
             pair.label, pair.ratio.median
         ))),
     }
 }
 
-/// Shows the comparison as a table.
+/// Prints the comparison as a table.
 fn show(comparison: &Comparison, out: &mut impl Write) -> io::Result<()> {
     let mut table = numeric(
         &["measured"],
@@ -355,7 +354,7 @@ mod tests {
         })
     }
 
-    /// Protects the pairing: by what was measured, not by place; and what has no counterpart is named.
+    /// Measurements are paired by their identity, not by position, and those without a counterpart are named.
     #[test]
     fn the_same_things_are_compared() {
         let before = [
@@ -382,7 +381,7 @@ mod tests {
         assert!(comparison.differences.is_empty(), "{:?}", comparison.differences);
     }
 
-    /// Protects against taking a larger database for a faster engine.
+    /// Protects against mistaking a larger database for a faster engine.
     #[test]
     fn other_settings_are_told() {
         let mut other = bench("dbx", 1, [1.0, 1.0, 1.0]);
@@ -392,7 +391,7 @@ mod tests {
         assert_eq!(comparison.pairs[0].verdict(), "the same");
     }
 
-    /// Protects the results of simulations, which have one round.
+    /// Results of simulations, which have one round, are compared, too.
     #[test]
     fn simulations_are_compared() {
         let simulated = |cores: u32, rate: f64| {

@@ -1,8 +1,8 @@
-//! Whoever takes part in a benchmark: a protocol with its loaded database, or something else that
-//! does the same work, behind one face.
+//! Contenders of a benchmark: a protocol with its loaded database, or something else that does the same work,
+//! behind one trait.
 //!
-//! The harness asks a contender for whole rounds, so this dynamic dispatch is nowhere near the
-//! transactions: these are compiled for each protocol and workload by themselves.
+//! The harness calls a contender once for each round, so this dynamic dispatch does not affect transactions: they
+//! are compiled separately for each protocol and workload.
 
 use weft::protocol::Protocol;
 use weft_workloads::incr::Change;
@@ -17,24 +17,24 @@ use crate::stop::Stop;
 use super::round::{self, Plan, Round};
 use super::tally::Tally;
 
-/// In what contenders may differ.
+/// The properties in which contenders may differ.
 #[derive(Clone, Debug)]
 pub struct Variant {
-    /// The protocol's name, or that of a variant of it.
+    /// The name of the protocol, or of a variant of it.
     pub protocol: String,
-    /// On which snapshots read-only transactions run.
+    /// The snapshots on which read-only transactions run.
     pub snapshots: Snapshots,
     /// When commits return.
     pub acknowledge: AcknowledgeName,
 }
 
 impl Variant {
-    /// The protocol's name.
+    /// Returns the name of the protocol.
     pub fn protocol(&self) -> &str {
         protocol_of(&self.protocol)
     }
 
-    /// What the tables call it: `dbx+log+snapshots`, or `dbx+recent`.
+    /// Returns the name in the tables, such as `dbx+log+snapshots` or `dbx+recent`.
     pub fn label(&self) -> String {
         let log = match self.acknowledge {
             AcknowledgeName::Memory => "",
@@ -50,71 +50,70 @@ impl Variant {
     }
 }
 
-/// What one `cargo lab bench` command is about.
+/// The workload of one `cargo lab bench` command.
 pub trait Benchmark {
-    /// Loads what takes part, for so many clients as `options` has threads; `options` say where
-    /// the database keeps its data.
+    /// Loads a contender for `options.threads` clients. `options` also says where the database keeps its data.
     ///
     /// # Errors
-    /// Whatever the workload or the engine fails with.
+    /// The errors of the workload and of the engine.
     fn load(
         &self,
         variant: &Variant,
         options: &LoadOptions<'_>,
     ) -> Result<Box<dyn Contender>, Stop>;
 
-    /// How the workload changes while it runs, if it does: for the timeline.
+    /// Returns how the workload changes during a run, for the timeline; `None` if it does not change.
     fn change(&self) -> Option<Change> {
         None
     }
 }
 
-/// Somebody who takes part, with the database that it keeps for the whole call.
+/// A contender, with the database that it keeps for the whole run.
 pub trait Contender {
-    /// The workload's name.
+    /// Returns the workload's name.
     fn workload(&self) -> &'static str;
 
-    /// The names of the workload's transaction types.
+    /// Returns the names of the workload's transaction types.
     fn transactions(&self) -> &'static [&'static str];
 
-    /// The protocol's name.
+    /// Returns the protocol's name.
     fn protocol(&self) -> &'static str;
 
-    /// What runs its regions: `rtm` or `software`; `None` if the protocol has no regions.
+    /// Returns the backend of its regions: `rtm` or `software`; `None` if the protocol has no regions.
     fn htm_backend(&self) -> Option<String>;
 
-    /// How many transactions run for each one whose latency is taken.
+    /// Returns the number of transactions for each one whose latency is measured.
     fn transactions_per_sample(&self) -> u64;
 
     /// Runs one round.
     fn round(&mut self, plan: &Plan, progress: &Progress) -> Result<Round, Stop>;
 
-    /// All rounds so far, by transaction type.
+    /// Returns the sums over all rounds so far, by transaction type.
     fn totals(&self) -> &[Tally];
 
-    /// The engine's own account of itself.
+    /// Returns the engine's metrics.
     fn metrics(&self) -> weft::Metrics;
 
     /// Checks the workload's invariants.
     fn verify(&self, progress: &Progress) -> Result<Vec<Condition>, Stop>;
 }
 
-/// What the threads of a round drive: a workload under a protocol ([`UnderProtocol`]), or something
-/// without one.
+/// What the threads of a round run: a workload under a protocol ([`UnderProtocol`]), or something without a
+/// protocol.
 pub trait Driven: Sync {
     /// The workload's name.
     const WORKLOAD: &'static str;
 
-    /// The names of its transaction types.
+    /// The names of the workload's transaction types.
     const TRANSACTIONS: &'static [&'static str];
 
-    /// What one thread carries from one transaction to the next.
+    /// The state that a thread carries from one transaction to the next.
     type Client: Send;
 
-    /// By what name it takes part.
+    /// Returns the name of the contender.
     fn name(&self) -> &'static str;
 
-    /// How many transactions run for each one whose latency is taken; see `tally`.
+    /// Returns the number of transactions for each one whose latency is measured; see `tally`.
     fn transactions_per_sample(&self) -> u64;
 
     /// See [`Contender::htm_backend`].
@@ -132,19 +131,19 @@ pub trait Driven: Sync {
         Ok(())
     }
 
-    /// The engine's own account of itself.
+    /// Returns the engine's metrics.
     fn metrics(&self) -> weft::Metrics;
 
-    /// Waits until the log, if there is one, is written: what a round leaves to be written is not
-    /// to disturb the next one, which is another contender's.
+    /// Waits until the log, if there is one, is written. Otherwise the writing would disturb the next round, which
+    /// is another contender's.
     fn flush(&self) -> Result<(), weft::Failure>;
 
     /// See [`Workload::verify`].
     fn verify(&self, progress: &Progress) -> Result<Vec<Condition>, weft::Failure>;
 }
 
-/// A workload loaded under protocol `P`, of which the latency of one transaction in `SAMPLE` is
-/// taken; of each, if a commit waits for the disk.
+/// A workload loaded under protocol `P`. The latency of one transaction in `SAMPLE` is measured; if commits wait
+/// for the disk, that of every transaction.
 pub struct UnderProtocol<P, W, const SAMPLE: u64> {
     workload: W,
     waits_for_disk: bool,
@@ -201,7 +200,7 @@ impl<P: Protocol, W: Workload<P>, const SAMPLE: u64> Driven for UnderProtocol<P,
 /// Loads a workload under a protocol.
 ///
 /// # Errors
-/// Whatever the workload or the engine fails with.
+/// The errors of the workload and of the engine.
 pub fn load_under<P: Protocol, W: Workload<P> + 'static, const SAMPLE: u64>(
     parameters: &W::Parameters,
     options: &LoadOptions<'_>,
@@ -215,21 +214,21 @@ pub fn load_under<P: Protocol, W: Workload<P> + 'static, const SAMPLE: u64>(
     Ok(Box::new(Loaded::new(driven, options.threads)))
 }
 
-/// What a load ends with that fails.
+/// Returns the error for a load that failed.
 pub fn failed_to_load(name: &str, failure: &weft::Failure) -> Stop {
     Stop::Failed(format!("{name}, loading: {failure}"))
 }
 
-/// What is driven, and its clients and results so far.
+/// A loaded contender with its clients, and its results so far.
 pub struct Loaded<D: Driven> {
     driven: D,
-    /// One place per thread; filled in the first round, by the thread that uses the client.
+    /// One element per thread; set in the first round, by the thread that uses the client.
     clients: Vec<Option<D::Client>>,
     totals: Vec<Tally>,
 }
 
 impl<D: Driven> Loaded<D> {
-    /// Nothing has run yet.
+    /// Creates a contender that has not run.
     pub fn new(driven: D, threads: usize) -> Self {
         Loaded {
             driven,

@@ -2,8 +2,8 @@
 //!
 //! A benchmark goes through these steps, in the order of [`run`]:
 //!
-//! 1. **Check**: what the options ask for together can be had, and the file for the results can be
-//!    written. Nobody should learn that after the run.
+//! 1. **Check**: whether the options together are possible, and whether the file for the results can be written, so
+//!    that such an error shows before the run and not after it.
 //! 2. **Load**: each protocol gets a database of its own (`contender`), which it keeps to the end.
 //! 3. **Rounds**: the protocols take turns, one at a time on the machine (`round`):
 //!
@@ -13,20 +13,19 @@
 //!    ```
 //!
 //!    So a machine that slows down for a while slows all protocols down, and a protocol is compared
-//!    with another within a round, where the two lie closest in time. Every round begins with a
-//!    warm-up, since the caches hold the other protocol's database then.
+//!    with another within a round, where the two are closest in time. Every round begins with a
+//!    warm-up, because the caches then hold the other protocol's database.
 //! 4. **Verify**, if asked for: the workload's invariants on every database.
 //! 5. **Report**: one set of numbers (`report`), as tables for people and as JSON for programs.
 //!
-//! What is said here of protocols holds for all that takes turns: a protocol may take part several
-//! times, with a log and without, with snapshots and without (`contender::Variant`). A database
-//! with a log has a directory of its own (`scratch`), and its log is written to the end before the
-//! next one's turn.
+//! Everything said here about protocols holds for all contenders: a protocol may take part several times, with and
+//! without a log, with and without snapshots (`contender::Variant`). A database with a log has a directory of its
+//! own (`scratch`). Its log is written completely before the next contender's turn.
 //!
-//! `timeline` writes throughput over time, if asked for. `compare` puts the results of two calls side by side.
+//! `timeline` writes throughput over time, if asked for. `compare` compares the results of two runs.
 //!
-//! The middle of the rounds is their median, and a ratio is the median of the rounds' ratios
-//! (`statistics`). How latencies are taken is told in `tally`.
+//! The result of the rounds is their median, and a ratio is the median of the rounds' ratios (`statistics`).
+//! `tally` explains how latencies are measured.
 
 pub mod compare;
 pub mod contender;
@@ -63,45 +62,45 @@ use report::{Description, Report, table};
 use round::{Plan, Round};
 use scratch::Scratch;
 
-/// What the harness has to be told about one call, apart from the options of every benchmark.
+/// The description of one run for the harness, besides the options of every benchmark.
 pub struct Subject {
     /// The heading, such as `TPC-C, standard mix, 4 warehouses`.
     pub title: String,
-    /// The workload's own options, as they are called in the JSON.
+    /// The workload's own options, with their names in the JSON.
     pub options: Vec<(&'static str, serde_json::Value)>,
-    /// How many operations one transaction has, if the workload counts them.
+    /// The number of operations in a transaction, if the workload counts them.
     pub operations: Option<u32>,
-    /// The share of each transaction type that succeeds by the workload's specification, if it
-    /// states that; what does not succeed is counted as rolled back.
+    /// The share of each transaction type that succeeds by the workload's specification, if the specification
+    /// states it. A transaction that does not succeed is counted as rolled back.
     pub success_rates: Option<&'static [f64]>,
-    /// Whether each transaction is one access of one row, which is all that some protocols can do.
+    /// Whether each transaction is one access to one row. Some protocols can run only such transactions.
     pub is_single_key: bool,
-    /// On which snapshots read-only transactions run, in turns.
+    /// The snapshots on which read-only transactions run, in turns.
     pub snapshots: Vec<Snapshots>,
-    /// About how much memory one loaded database takes.
+    /// The approximate bytes of memory of one loaded database.
     pub loaded_bytes: u64,
-    /// By how much it grows in a second, at most, for each thread that runs transactions.
+    /// An upper bound of its growth in bytes per second, for each thread that runs transactions.
     pub growth_bytes_per_second: u64,
 }
 
-/// One contender's part in the benchmark, and what has been measured of it so far.
+/// A contender's entry in the benchmark, and its measurements so far.
 struct Entry {
-    /// What it is called, with its number if it takes part more than once.
+    /// Its name, with a number if it takes part more than once.
     label: String,
     variant: Variant,
     contender: Box<dyn Contender>,
-    /// Goes after the database in it.
+    /// Declared after `contender`, so that the directory is removed after the database in it is dropped.
     _directory: Option<Scratch>,
     rounds: Vec<Round>,
     memory: report::Resident,
     conditions: Option<Vec<Condition>>,
 }
 
-/// Runs a benchmark from the options to the report, which goes to `out`.
+/// Runs a benchmark from the options to the report, which is written to `out`.
 ///
 /// # Errors
-/// Options that ask for something that cannot be had, a failure of the engine, or a condition that
-/// does not hold; in the last case after the report.
+/// The options ask for something impossible, the engine fails, or a condition does not hold; the last error comes
+/// after the report.
 pub fn run(
     arguments: &BenchArguments,
     benchmark: &dyn Benchmark,
@@ -112,11 +111,11 @@ pub fn run(
     let plan = Plan::new(arguments);
     let json = arguments.json.as_deref().map(JsonTarget::check).transpose()?;
     timeline::check(&arguments.timeline)?;
-    // A program that reads the JSON from standard output wants nothing else there.
     if let Some(parent) = &arguments.directory {
-        // Whether it can be written is known before anything is announced.
+        // Before anything is announced, make sure that the directory can be written.
         drop(Scratch::create(parent, 0)?);
     }
+    // A program that reads the JSON from standard output needs it to contain nothing else.
     let for_people = !matches!(&json, Some(target) if target.is_standard_output());
     if for_people {
         heading(arguments, &plan, &subject, out)?;
@@ -136,12 +135,12 @@ pub fn run(
     let drawn = timeline::write(&arguments.timeline, &subject.title, rounds, benchmark.change());
     let description = Description::new(arguments, &plan, subject);
     let shown = show(&reports(&entries, &description), json.as_ref(), for_people, out);
-    // A wrong result outweighs that it could not be shown, or that nobody read it to the end.
+    // A broken condition matters more than an error in showing the results.
     broken_conditions(&entries)?;
     shown.and(drawn)
 }
 
-/// Writes the results wherever they were asked for.
+/// Writes the results to the JSON target and, unless JSON replaces it, the report to `out`.
 fn show(
     reports: &[Report<'_>],
     json: Option<&JsonTarget>,
@@ -157,7 +156,7 @@ fn show(
     Ok(())
 }
 
-/// Checks what depends on more than one option, or on the machine.
+/// Checks what depends on several options or on the machine, and returns the choice of the HTM backend.
 fn check(arguments: &BenchArguments, subject: &Subject) -> Result<weft::htm::Choice, Stop> {
     for name in &arguments.protocol {
         let protocol = protocols::describe(protocol_of(name));
@@ -198,7 +197,7 @@ fn check(arguments: &BenchArguments, subject: &Subject) -> Result<weft::htm::Cho
     }
 }
 
-/// Says what is about to run, and for how long.
+/// Prints what is about to run, and for how long.
 fn heading(
     arguments: &BenchArguments,
     plan: &Plan,
@@ -231,12 +230,12 @@ fn heading(
     Ok(())
 }
 
-/// For how long each database is used.
+/// Returns the seconds for which each database is used.
 fn database_seconds(arguments: &BenchArguments) -> f64 {
     (arguments.seconds + arguments.warmup) * arguments.rounds as f64
 }
 
-/// Warns before a run that the machine may be too small for; the system would end it with no word.
+/// Warns if the run may need more memory than the machine has; the system would kill it without a message.
 fn warn_if_too_large(arguments: &BenchArguments, subject: &Subject) {
     let growth = subject.growth_bytes_per_second as f64
         * arguments.threads as f64
@@ -257,7 +256,7 @@ fn warn_if_too_large(arguments: &BenchArguments, subject: &Subject) {
     }
 }
 
-/// Whoever takes part, in order.
+/// Returns the contenders' variants, in order.
 fn variants(arguments: &BenchArguments, subject: &Subject) -> Vec<Variant> {
     let mut variants = Vec::new();
     for protocol in &arguments.protocol {
@@ -324,7 +323,7 @@ fn load(
     Ok(entries)
 }
 
-/// Runs all rounds, the protocols in turns.
+/// Runs all rounds, with the contenders in turns.
 fn run_rounds(entries: &mut [Entry], arguments: &BenchArguments, plan: &Plan) -> Result<(), Stop> {
     for round in 1..=arguments.rounds {
         for entry in &mut *entries {
@@ -337,7 +336,7 @@ fn run_rounds(entries: &mut [Entry], arguments: &BenchArguments, plan: &Plan) ->
     Ok(())
 }
 
-/// One report per protocol, the first one's rounds being what the others' are divided by.
+/// Returns a report for each contender. The rounds of the first are the base of the others' ratios.
 fn reports<'a>(entries: &'a [Entry], description: &'a Description) -> Vec<Report<'a>> {
     let first = &entries[0].rounds;
     entries
@@ -357,7 +356,7 @@ fn reports<'a>(entries: &'a [Entry], description: &'a Description) -> Vec<Report
         .collect()
 }
 
-/// Fails with every condition that does not hold, both sides named.
+/// Returns an error that names every condition that does not hold, with both sides.
 fn broken_conditions(entries: &[Entry]) -> Result<(), Stop> {
     let broken: Vec<String> = entries
         .iter()
@@ -375,7 +374,7 @@ fn broken_conditions(entries: &[Entry]) -> Result<(), Stop> {
     }
 }
 
-/// A span of the options, whose bounds the parser has checked.
+/// Converts a number of seconds whose bounds the parser has checked.
 fn duration(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds)
 }

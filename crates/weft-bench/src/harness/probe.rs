@@ -1,11 +1,12 @@
-//! How long it takes until a commit is durable that nobody waits for.
+//! A probe of how long it takes until a commit becomes durable, if no thread waits for it.
 //!
-//! Where commits are acknowledged before they are durable, latencies say nothing of the log. So the coordinator of
-//! a round, which has nothing else to do, notes every two milliseconds in which epoch a transaction would commit
-//! just then, and when that epoch is found to be durable. That is as exact as it looks often: it may be woken late,
-//! where every core has a client.
+//! If commits are acknowledged before they are durable, latencies say nothing about the log. So the coordinator of
+//! a round, which is otherwise idle, looks at the database every two milliseconds. It notes the epoch in which a
+//! transaction would commit now, and later when that epoch is durable. The result is as precise as the interval
+//! between looks. This interval may be longer than intended if every core has a client, because the coordinator
+//! wakes late.
 //!
-//! A commit that somebody waits for has its epoch end at once. Here epochs last as long as they are to.
+//! A commit for which a thread waits ends its epoch at once. Here, epochs last as long as configured.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -15,25 +16,25 @@ use weft::Metrics;
 
 use super::tally::Tally;
 
-/// How often it looks.
+/// The interval between two looks at the database.
 pub const INTERVAL: Duration = Duration::from_millis(2);
 
-/// What has been found.
+/// The moments that wait for their epochs, and the latencies found.
 #[derive(Debug)]
 pub struct Probe {
-    /// Moments, and the epochs that they were in, which are not durable yet.
+    /// Moments, with the epoch at that time, that are not durable yet.
     pending: VecDeque<(Instant, u64)>,
     latency_ns: Histogram<u64>,
 }
 
 impl Probe {
-    /// Of a database that has a log; `None` of others.
+    /// Creates a probe for a database with a log; returns `None` without a log.
     pub fn of(metrics: &Metrics) -> Option<Probe> {
         let latency_ns = || Tally::new().latency_ns;
         metrics.log.as_ref().map(|_| Probe { pending: VecDeque::new(), latency_ns: latency_ns() })
     }
 
-    /// Looks at what the database says of itself `now`.
+    /// Looks at the database's metrics at the moment `now`.
     pub fn look(&mut self, now: Instant, metrics: &Metrics) {
         let Some(log) = &metrics.log else { return };
         self.note(now, metrics.epoch, log.durable_epoch);
@@ -49,7 +50,7 @@ impl Probe {
         self.pending.push_back((now, epoch));
     }
 
-    /// How long it took, in nanoseconds.
+    /// Returns the times until durable, in nanoseconds.
     pub fn into_latency_ns(self) -> Histogram<u64> {
         self.latency_ns
     }

@@ -1,7 +1,7 @@
-//! One measured round of one protocol: its threads, its clock, and what came out.
+//! One measured round of one protocol: its threads, its clock, and its result.
 //!
-//! The coordinator (the calling thread) starts one thread per client and waits until all are
-//! ready. Then it fixes the *window*, and everybody goes by the clock:
+//! The coordinator (the calling thread) starts one thread per client and waits until all are ready. Then it fixes
+//! the *window*, and all threads follow the clock:
 //!
 //! ```text
 //!              window.from                                window.until
@@ -10,17 +10,15 @@
 //! client 1 ---t--t--|-T--T------T-------T----T-----T-------T----|-t
 //! ```
 //!
-//! A transaction counts (`T`) if it ends within the window. Each client reads the clock for the
-//! latencies anyway (`tally`), so no flag has to tell it that the time is up: in the loop the
-//! threads share nothing but one word, written only when a client fails. (Where a timeline is asked for,
-//! each client has one more, which the coordinator reads: see `timeline`.) What is cut off at the end
-//! of the window is on average what it takes over from the warm-up, so the rate is the count over
-//! the window's exact length. Where the clock is read only once for several transactions, they
-//! count together, by the end of the last.
+//! A transaction counts (`T`) if it ends within the window. Each client reads the clock for the latencies anyway
+//! (`tally`), so it needs no flag to learn that the time is up. In the loop the threads share only one word, which
+//! is written only when a client fails. (With a timeline, each client has one more word, which the coordinator
+//! reads: see `timeline`.) A transaction that is cut off at the end of the window is balanced, on average, by one
+//! that began in the warm-up, so the rate is the count divided by the window's exact length. If the clock is read
+//! only once for several transactions, they count together, by the end of the last one.
 //!
-//! The clients keep their state, such as the position in their random numbers, from one round to
-//! the next. Their threads do not outlive the round, so that a protocol that is not having its turn
-//! has no threads at all.
+//! The clients keep their state, such as the position in their random numbers, from one round to the next. Their
+//! threads end with the round, so that a protocol has no threads while another has its turn.
 
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -43,7 +41,7 @@ use super::report::Counters;
 use super::tally::{Batch, Tally};
 use super::timeline::{self, Interval};
 
-/// What all rounds of a call have in common.
+/// The plan of a run, the same for all its rounds.
 pub struct Plan {
     /// Unmeasured time before the window.
     pub warmup: Duration,
@@ -55,12 +53,12 @@ pub struct Plan {
     pub seed: u64,
     /// The cores that the clients are pinned to; empty if there are fewer cores than clients.
     pub cores: Vec<CoreId>,
-    /// Whether throughput is taken over time.
+    /// Whether throughput over time is recorded.
     pub has_timeline: bool,
 }
 
 impl Plan {
-    /// The plan that the options ask for.
+    /// Returns the plan for the options.
     pub fn new(arguments: &BenchArguments) -> Self {
         let mut cores = core_affinity::get_core_ids().unwrap_or_default();
         if cores.len() < arguments.threads {
@@ -78,7 +76,7 @@ impl Plan {
     }
 }
 
-/// What one round measured.
+/// The measurements of one round.
 #[derive(Clone, Debug)]
 pub struct Round {
     /// When the window began.
@@ -87,42 +85,42 @@ pub struct Round {
     pub seconds: f64,
     /// Transactions of all types that committed.
     pub committed: u64,
-    /// Transactions of all types that rolled back because the workload wants it so.
+    /// Transactions of all types that rolled back because the workload asks for it.
     pub rolled_back: u64,
-    /// What the engine counted within the window.
+    /// The engine's counters within the window.
     pub counters: Counters,
-    /// Committed transactions over time; empty if nobody asked for them.
+    /// Committed transactions over time; empty without a timeline.
     pub timeline: Vec<Interval>,
-    /// How long it takes in nanoseconds until a commit is durable that nobody waits for, if there is a log.
+    /// The times in nanoseconds until a commit for which no thread waits is durable, if there is a log.
     pub durable_after_ns: Option<Histogram<u64>>,
 }
 
 impl Round {
-    /// Committed transactions per second.
+    /// Returns committed transactions per second.
     pub fn throughput(&self) -> f64 {
         self.committed as f64 / self.seconds
     }
 }
 
-/// When a transaction counts.
+/// The time in which a transaction must end to count.
 struct Window {
     from: Instant,
     until: Instant,
 }
 
-/// How many of a client's transactions have counted so far, for the timeline: in a cache line, and its
-/// neighbour, of its own.
+/// The number of a client's transactions that have counted so far, for the timeline. It has a pair of neighbouring
+/// cache lines of its own.
 #[derive(Default)]
 #[repr(align(128))]
 struct Counted(Word);
 
-/// What the threads of a round share.
+/// The state that the threads of a round share.
 struct Shared {
     /// Set once, when all clients are ready.
     window: OnceLock<Window>,
-    /// One for each client, if there is to be a timeline.
+    /// One for each client; empty without a timeline.
     counted: Vec<Counted>,
-    /// 0 until the round is to end at once, because a client failed.
+    /// 1 if the round must end at once, because a client failed; else 0.
     stopped: Word,
     coordinator: Thread,
 }
@@ -130,20 +128,20 @@ struct Shared {
 impl Shared {
     /// Ends the round before its time.
     fn stop(&self) {
-        // Relaxed: whoever reads it only leaves its loop. What the clients hand over goes through
-        // the joining of their threads, which orders it.
+        // Relaxed: a thread that reads it only leaves its loop. The clients' results are ordered by joining their
+        // threads.
         self.stopped.store(1, Ordering::Relaxed);
         self.coordinator.unpark();
     }
 
-    /// Whether the round is to end at once.
+    /// Returns whether the round must end at once.
     #[inline]
     fn is_stopped(&self) -> bool {
         // Relaxed: see `stop`.
         self.stopped.load(Ordering::Relaxed) != 0
     }
 
-    /// Sleeps until `deadline`, or until the round is stopped; does what is to be done now and then.
+    /// Sleeps until `deadline`, or until the round is stopped, and runs `tick` at its interval.
     fn wait_until(&self, deadline: Instant, tick: Option<Tick<'_>>) {
         while !self.is_stopped() {
             let remaining = deadline.saturating_duration_since(Instant::now());
@@ -160,13 +158,13 @@ impl Shared {
         }
     }
 
-    /// Sleeps until `until`, and counts what the clients have committed since `from`, over and over.
+    /// Sleeps until `until`. At every interval since `from`, counts what the clients have committed in it.
     fn watch(&self, from: Instant, until: Instant, tick: Option<Tick<'_>>) -> Vec<Interval> {
         let (mut intervals, mut before, mut deadline) = (Vec::new(), 0, from);
         while deadline < until && !self.is_stopped() {
             deadline = until.min(deadline + timeline::INTERVAL);
             self.wait_until(deadline, tick);
-            // Relaxed: each only grows, and what has not arrived yet is counted in the next interval.
+            // Relaxed: each count only grows, and an increase that is not visible yet counts in the next interval.
             let counts = self.counted.iter().map(|Counted(count)| count.load(Ordering::Relaxed));
             let now: u64 = counts.sum();
             intervals.push(Interval { until: from.elapsed(), committed: now - before });
@@ -176,14 +174,14 @@ impl Shared {
     }
 }
 
-/// What is done now and then while the coordinator sleeps.
+/// An action that the coordinator repeats while it sleeps.
 #[derive(Clone, Copy)]
 struct Tick<'a> {
     every: Duration,
     act: &'a dyn Fn(),
 }
 
-/// Stops the round if its thread panics, since the others would go on to the end for nothing.
+/// Stops the round if its thread panics; otherwise the other clients would run to the end for nothing.
 struct StopOnPanic<'a>(&'a Shared);
 
 impl Drop for StopOnPanic<'_> {
@@ -194,11 +192,11 @@ impl Drop for StopOnPanic<'_> {
     }
 }
 
-/// Runs one round. `clients` has one place per thread, empty before the first round; `totals` has
-/// one tally per transaction type, to which the round's are added.
+/// Runs one round. `clients` has one element per thread, which is `None` before the first round. `totals` has one
+/// tally per transaction type, to which the round's are added.
 ///
 /// # Errors
-/// The first failure of a client, with the thread it happened in.
+/// The first failure of a client, with its thread.
 pub fn run<D: Driven>(
     driven: &D,
     clients: &mut [Option<D::Client>],
@@ -214,7 +212,7 @@ pub fn run<D: Driven>(
         coordinator: thread::current(),
     };
     thread::scope(|scope| {
-        // Nothing is ever sent. Each client drops its end when it is ready, or when it panics.
+        // Nothing is ever sent. Each client drops its sender when it is ready, or when it panics.
         let (getting_ready, all_ready) = mpsc::channel::<Infallible>();
         let mut threads: Vec<ScopedJoinHandle<'_, _>> = Vec::with_capacity(plan.threads);
         let mut refused = None;
@@ -225,6 +223,7 @@ pub fn run<D: Driven>(
                 let _guard = StopOnPanic(shared);
                 run_client(driven, client, thread, plan, shared, getting_ready)
             };
+            // If a thread cannot be started, the others still start, and the round is then stopped.
             match thread::Builder::new().name(name).spawn_scoped(scope, body) {
                 Ok(handle) => threads.push(handle),
                 Err(error) => refused = Some(error),
@@ -252,8 +251,8 @@ pub fn run<D: Driven>(
     })
 }
 
-/// Opens the window, and reads the engine's counters at its two ends. What the clients have done is
-/// still to be added.
+/// Opens the window, and reads the engine's counters at its two ends. The returned round does not contain the
+/// clients' results yet.
 fn coordinate<D: Driven>(driven: &D, plan: &Plan, shared: &Shared, progress: &Progress) -> Round {
     let start = Instant::now();
     let from = start + plan.warmup;
@@ -268,6 +267,7 @@ fn coordinate<D: Driven>(driven: &D, plan: &Plan, shared: &Shared, progress: &Pr
     shared.wait_until(from, drawing);
     let before = driven.metrics();
     let probe = Probe::of(&before).map(RefCell::new);
+    // While the window is open, the probe looks at the database, and the progress line is redrawn.
     let look = || {
         if let Some(probe) = &probe {
             probe.borrow_mut().look(Instant::now(), &driven.metrics());
@@ -292,7 +292,7 @@ fn coordinate<D: Driven>(driven: &D, plan: &Plan, shared: &Shared, progress: &Pr
     }
 }
 
-/// Waits for all clients; the first failure wins over the tallies.
+/// Waits for all clients. Returns their tallies, or the first failure.
 fn join(
     threads: Vec<ScopedJoinHandle<'_, Result<Vec<Tally>, weft::Failure>>>,
     protocol: &str,
@@ -316,7 +316,7 @@ fn join(
     }
 }
 
-/// One client, from the start of its thread to the end of the window.
+/// Runs one client, from the start of its thread to the end of the window.
 fn run_client<D: Driven>(
     driven: &D,
     seat: &mut Option<D::Client>,
@@ -326,10 +326,11 @@ fn run_client<D: Driven>(
     getting_ready: mpsc::Sender<Infallible>,
 ) -> Result<Vec<Tally>, weft::Failure> {
     if let Some(&core) = plan.cores.get(thread) {
-        // If the system refuses, the thread runs where it is put, as without pinning.
+        // If the system refuses the affinity, the thread runs unpinned.
         core_affinity::set_for_current(core);
     }
-    // Taken out of the seat: seats lie side by side, and a client is written all the time.
+    // The client is moved out of `clients`: its elements are adjacent in memory, and a client is written all the
+    // time.
     let mut client = seat.take().unwrap_or_else(|| driven.client(plan.seed, thread, plan.threads));
     let mut tallies = vec![Tally::new(); D::TRANSACTIONS.len()];
     drop(getting_ready);
@@ -343,8 +344,8 @@ fn run_client<D: Driven>(
     ran.map(|()| tallies)
 }
 
-/// The measured loop. Each turn of it runs the transactions of one reading of the clock, of which
-/// the last one's latency is taken.
+/// The measured loop. Each iteration runs the transactions of one reading of the clock, and measures the latency of
+/// the last one.
 fn measure<D: Driven>(
     driven: &D,
     client: &mut D::Client,
@@ -381,6 +382,6 @@ fn measure<D: Driven>(
         batch.clear();
         begun = ended;
     }
-    // What has been set aside is not to lie there until this contender has its turn again.
+    // Transactions that were set aside must not wait until this contender's next round.
     driven.finish(client)
 }

@@ -1,14 +1,14 @@
-//! The middle and the extremes of a few rounds.
+//! The median and the extremes of a few rounds.
 //!
-//! The median is used and not the mean, because what disturbs a round (another process, a slower
-//! clock) only ever makes it slower, and by any amount.
+//! The median is used, not the mean, because a disturbance (another process, a slower clock) only ever makes a
+//! round slower, and by any amount.
 
 use serde::Serialize;
 
 /// The median and the extremes of some measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Spread {
-    /// The middle one; of an even number of them, the mean of the two in the middle.
+    /// The median; of an even number of values, the mean of the middle two.
     pub median: f64,
     /// The smallest.
     pub min: f64,
@@ -17,7 +17,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// The spread of `values`; `None` if there are none.
+    /// Returns the spread of `values`; `None` without values.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Spread> {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);
@@ -31,21 +31,21 @@ impl Spread {
         Some(Spread { median, min, max })
     }
 
-    /// The spread of the same values, each multiplied by `factor`.
+    /// Returns the spread of the same values, each multiplied by `factor`.
     pub fn times(self, factor: f64) -> Spread {
         Spread { median: self.median * factor, min: self.min * factor, max: self.max * factor }
     }
 }
 
-/// The median of `a / b` over the rounds, the two of one round being neighbours in time; `None` if
-/// some `b` is 0, or there are no rounds.
+/// Returns the median of `a / b` over the rounds, where `a` and `b` of a round are close in time; `None` if some
+/// `b` is 0, or there are no rounds.
 pub fn median_ratio(rounds: impl IntoIterator<Item = (f64, f64)>) -> Option<f64> {
     let ratios: Option<Vec<f64>> =
         rounds.into_iter().map(|(a, b)| (b != 0.0).then(|| a / b)).collect();
     Spread::of(ratios?).map(|spread| spread.median)
 }
 
-/// `part / whole`; `None` if the whole is 0.
+/// Returns `part / whole`; `None` if `whole` is 0.
 pub fn fraction(part: u64, whole: u64) -> Option<f64> {
     (whole != 0).then(|| part as f64 / whole as f64)
 }
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn a_ratio_is_taken_within_each_round() {
-        // Ratios 2, 1/2, 1: the median is 1. The ratio of the medians would be 30 / 20.
+        // The ratios are 2, 1/2 and 1, with the median 1. The ratio of the medians would be 1, too.
         assert_eq!(median_ratio([(20.0, 10.0), (30.0, 60.0), (20.0, 20.0)]), Some(1.0));
         assert_eq!(median_ratio([(3.0, 2.0), (5.0, 2.0)]), Some(2.0));
         assert_eq!(median_ratio([(1.0, 1.0), (1.0, 0.0)]), None);

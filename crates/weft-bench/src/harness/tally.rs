@@ -1,44 +1,41 @@
-//! What one client counts while it runs: per transaction type, how many there were and how long
-//! they took.
+//! The counts of one client during a round: for each transaction type, how many there were and how long they took.
 //!
-//! A latency is the time from the end of the client's transaction before to the end of this one.
-//! So it holds the drawing of the input, every attempt and the waiting between attempts: what a
-//! caller of the engine waits for. (Where a transaction was set aside meanwhile, and others ran, it is the
-//! time since the conflict that had it set aside.) It takes one reading of the clock per transaction, since the
-//! end of one is the start of the next.
+//! A latency is the time from the end of the client's previous transaction to the end of this one. So it includes
+//! the drawing of the input, every attempt, and the waits between attempts: the time that a caller of the engine
+//! waits. (If a transaction was set aside while others ran, its latency is the time since the conflict that set it
+//! aside.) This takes one reading of the clock per transaction, because the end of one is the start of the next.
 //!
-//! That reading is [`std::time::Instant`], and costs about 24 ns. The shortest transactions of TPC-C
-//! take 2 to 3 µs, so it is under a percent of them. Where transactions are accesses of single rows
-//! it would be a tenth, and would hide as much of what they differ in: there only one in 31
-//! ([`SAMPLE_OF_SMALL`]) has its latency taken, from a reading of the clock just before it to one
-//! just after, and the others are only counted ([`Batch`]). 31 is a prime, lest the samples follow
-//! some rhythm of the operations.
+//! The clock is [`std::time::Instant`]; a reading costs about 24 ns. The shortest transactions of TPC-C take 2 to 3
+//! µs, so this is about one percent of them. For transactions that access a single row it would be a tenth, and
+//! would hide much of the difference between protocols. There, only one transaction in 31 ([`SAMPLE_OF_SMALL`]) has
+//! its latency measured, from a reading of the clock just before it to one just after it. The others are only
+//! counted ([`Batch`]). 31 is a prime, so that the samples do not follow a rhythm of the operations.
 //!
-//! Every client has histograms of its own, so recording touches no cache line of another thread,
-//! and they have all their memory from the start.
+//! Every client has histograms of its own, so recording touches no cache line of another thread. A histogram
+//! allocates all its memory at the start.
 
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use weft_workloads::workload::Outcome;
 
-/// How many transactions of single accesses run for each one whose latency is taken.
+/// The number of transactions of single accesses for each one whose latency is measured.
 pub const SAMPLE_OF_SMALL: u64 = 31;
 
-/// The longest latency that is told apart from longer ones.
+/// The longest latency that a histogram can represent; longer ones are recorded as this one.
 const LATENCY_MAX_NS: u64 = 100_000_000_000;
 
-/// Three significant digits: no two latencies that differ by more than 0.1 % are counted as one.
+/// Three significant digits: latencies that differ by more than 0.1 % are distinguished.
 const SIGNIFICANT_DIGITS: u8 = 3;
 
 /// The transactions of one type.
 #[derive(Clone, Debug)]
 pub struct Tally {
-    /// Those that committed.
+    /// The number of transactions that committed.
     pub committed: u64,
-    /// Those that ran to the end and then rolled back, because the workload wants it so.
+    /// The number of transactions that ran to the end and then rolled back, because the workload asks for it.
     pub rolled_back: u64,
-    /// How long each of both took, in nanoseconds.
+    /// The latencies of both, in nanoseconds.
     pub latency_ns: Histogram<u64>,
 }
 
@@ -49,7 +46,7 @@ impl Default for Tally {
 }
 
 impl Tally {
-    /// An empty tally, all of whose memory has been touched, so that no page faults come later.
+    /// Creates an empty tally. All of its memory is touched, so that page faults do not occur later.
     pub fn new() -> Self {
         let mut latency_ns = Histogram::new_with_bounds(1, LATENCY_MAX_NS, SIGNIFICANT_DIGITS)
             .expect("the bounds are constants");
@@ -65,7 +62,7 @@ impl Tally {
         } else {
             self.committed += 1;
         }
-        // An hour would fit 64 bits of nanoseconds 5 million times over.
+        // Does not overflow: 64 bits of nanoseconds are 5 million hours.
         self.latency_ns.saturating_record(latency.as_nanos() as u64);
     }
 
@@ -77,10 +74,10 @@ impl Tally {
     }
 }
 
-/// Transactions between two readings of the clock: counted, until it is known whether they count.
+/// Transactions between two readings of the clock, counted until their end shows whether they are in the window.
 pub struct Batch(Vec<Outcomes>);
 
-/// How many transactions of one type ended in which way.
+/// The number of transactions of one type, by outcome.
 #[derive(Clone, Copy, Default)]
 struct Outcomes {
     committed: u64,
@@ -88,7 +85,7 @@ struct Outcomes {
 }
 
 impl Batch {
-    /// An empty batch of so many transaction types.
+    /// Creates an empty batch for `types` transaction types.
     pub fn new(types: usize) -> Self {
         Batch(vec![Outcomes::default(); types])
     }
@@ -112,7 +109,7 @@ impl Batch {
         }
     }
 
-    /// Forgets all counts.
+    /// Resets all counts to 0.
     pub fn clear(&mut self) {
         self.0.fill(Outcomes::default());
     }

@@ -1,4 +1,4 @@
-//! The harness from end to end, with a workload of two transactions on one row.
+//! Tests of the harness from end to end, with a workload of two transactions on one row.
 
 use std::io;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use super::{Subject, run};
 use crate::arguments::{AcknowledgeName, BenchArguments};
 use crate::stop::Stop;
 
-/// The only row has key 0.
+/// The table's row; there is only one, with key 0.
 #[derive(Clone, Record)]
 #[record(table = "counters", storage = "hash")]
 struct Counter {
@@ -24,7 +24,7 @@ struct Counter {
     value: u64,
 }
 
-/// What goes wrong, and in the how many-th transaction of the first client.
+/// What goes wrong, and in which transaction of the first client.
 #[derive(Clone, Copy, PartialEq)]
 enum Trouble {
     Nothing,
@@ -33,7 +33,7 @@ enum Trouble {
     LostUpdate,
 }
 
-/// Adds 1 to the counter; each fourth addition is rolled back, and each eighth transaction reads.
+/// A workload that adds 1 to the counter; each fourth addition is rolled back, and each eighth transaction reads.
 struct Counting<P: Protocol> {
     database: Database<P>,
     counters: Table<Counter>,
@@ -46,7 +46,7 @@ struct CountingClient {
     executed: u64,
 }
 
-/// What a transaction of the workload ends with if it does not commit.
+/// Why a transaction of the workload did not commit.
 enum Ending {
     Engine(Error),
     RolledBack,
@@ -108,7 +108,7 @@ impl<P: Protocol> Workload<P> for Counting<P> {
         });
         match ended {
             Ok(()) => {
-                // Relaxed: only the sum counts, and it is read when the threads have been joined.
+                // Relaxed: only the sum matters, and it is read after the threads are joined.
                 self.added.fetch_add(1, Ordering::Relaxed);
             }
             Err(Ending::RolledBack) => {}
@@ -211,8 +211,8 @@ fn all_that_clients_do_is_counted_once() {
         assert_eq!(report["zeal"], "some", "the workload's options are keys of the report");
         assert_eq!(report["rounds"].as_array().map(Vec::len), Some(2));
         assert_eq!(report["verified"], true);
-        // Of eight transactions in a row six add, one is rolled back and one reads. Each of the two
-        // windows may begin and end anywhere in the eight.
+        // Of eight consecutive transactions, six add, one is rolled back and one reads. Each of the two windows may
+        // begin and end anywhere in the eight.
         let count = |transaction: &str, ending: &str| {
             report["transactions"][transaction][ending].as_i64().expect("a number")
         };
@@ -259,7 +259,7 @@ fn a_broken_condition_fails_with_both_sides_after_the_report() {
     assert_eq!(json[0]["conditions"][1]["holds"], false);
 }
 
-/// Takes the heading, and then is gone.
+/// A writer that accepts the heading, and then reports a closed pipe.
 struct Gone {
     bytes_left: usize,
 }
@@ -292,7 +292,7 @@ fn a_reader_that_goes_away_hides_no_broken_condition() {
     }
 }
 
-// These two rounds would take a day if the other client were not stopped.
+// The next two rounds would take a day if the other client were not stopped.
 
 #[test]
 fn a_failing_client_ends_the_round_at_once() {

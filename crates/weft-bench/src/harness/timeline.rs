@@ -1,10 +1,10 @@
-//! Throughput over time: how many transactions committed in each tenth of a second of the rounds, as
-//! JSON and as a picture.
+//! Throughput over time: how many transactions committed in each tenth of a second of the rounds, as JSON and as a
+//! picture.
 //!
-//! The clients of a round say now and then how many of their transactions have counted so far, each in
-//! a word of its own, and the coordinator, which has nothing else to do, reads all of them ten times a
-//! second. It may be woken late, where every core has a client; so each count comes with the moment at
-//! which it was taken, and a rate is taken over what lies between two of these.
+//! Each client of a round publishes from time to time, in a word of its own, how many of its transactions have
+//! counted so far. The coordinator, which is otherwise idle, reads all these words ten times a second. It may wake
+//! late if every core has a client. So each count is stored with its time, and a rate is computed from two counts
+//! and the time between them.
 //!
 //! # The JSON
 //!
@@ -12,8 +12,8 @@
 //!
 //! | key | value |
 //! | --- | --- |
-//! | `name` | what the tables call it |
-//! | `rounds` | array, of each round: `seconds`, its length; `until_seconds`, the ends of the intervals, from the round's begin; `committed`, how many transactions did in each; `changes_seconds`, when the workload changed |
+//! | `name` | the name in the tables |
+//! | `rounds` | array of objects: `seconds`, the round's length; `until_seconds`, the ends of the intervals, from the round's begin; `committed`, the number of transactions that committed in each interval; `changes_seconds`, when the workload changed |
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,19 +28,19 @@ use crate::stop::Stop;
 use super::report::json::{JsonTarget, try_to_write};
 use super::round::Round;
 
-/// From one count to the next.
+/// The time between two counts.
 pub const INTERVAL: Duration = Duration::from_millis(100);
 
-/// One count.
+/// The count of one interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
-    /// When it was taken, from the begin of the round.
+    /// The end of the interval, from the begin of the round.
     pub until: Duration,
-    /// Transactions that have committed since the one before.
+    /// Transactions that committed in the interval.
     pub committed: u64,
 }
 
-/// Parses the name of a file, whose end says what it is to be.
+/// Parses the name of a file, whose ending chooses its format.
 pub fn file(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
     match extension(&path) {
@@ -56,7 +56,7 @@ fn extension(path: &Path) -> &str {
 /// Checks before the run that the files can be written.
 ///
 /// # Errors
-/// One of them cannot.
+/// One of the files cannot be written.
 pub fn check(files: &[PathBuf]) -> Result<(), Stop> {
     files.iter().try_for_each(|path| {
         try_to_write(path).map_err(|error| {
@@ -76,7 +76,7 @@ struct Timeline<'a> {
     rounds: Vec<RoundTimeline>,
 }
 
-/// One of them.
+/// One round of a timeline.
 #[derive(Serialize)]
 struct RoundTimeline {
     seconds: f64,
@@ -99,7 +99,7 @@ impl RoundTimeline {
         }
     }
 
-    /// The points of its curve, each in the middle of an interval, from the moment at which it begins.
+    /// Returns the points of the curve, each in the middle of an interval; `begin` is the x of the round's begin.
     fn points(&self, begin: f64) -> Vec<(f64, f64)> {
         let starts = std::iter::once(&0.0).chain(&self.until_seconds);
         let intervals = starts.zip(&self.until_seconds).zip(&self.committed);
@@ -112,7 +112,7 @@ impl RoundTimeline {
     }
 }
 
-/// When something changes within so long a time, in seconds from its begin.
+/// Returns the seconds, from `begun`, at which the workload changes within `length`.
 fn changes(change: &Change, begun: Instant, length: Duration) -> Vec<f64> {
     let elapsed = begun.saturating_duration_since(change.since);
     let begun_after = change.count(begun);
@@ -121,10 +121,10 @@ fn changes(change: &Change, begun: Instant, length: Duration) -> Vec<f64> {
     all.take_while(|&seconds| seconds <= length.as_secs_f64()).collect()
 }
 
-/// Writes the files that were asked for: of each database its name and its rounds.
+/// Writes the files of `--timeline`, with the name and the rounds of each database.
 ///
 /// # Errors
-/// The system's, with the path.
+/// The system's error, with the path.
 pub fn write<'a>(
     files: &[PathBuf],
     title: &str,
@@ -152,7 +152,7 @@ pub fn write<'a>(
     Ok(())
 }
 
-/// A picture of the timelines, in which the rounds of each lie side by side.
+/// Returns a picture of the timelines, which shows the rounds of each database side by side.
 fn chart(title: &str, timelines: &[Timeline<'_>]) -> Chart {
     let all = || timelines.iter().flat_map(|timeline| &timeline.rounds);
     let changes = all().any(|round| !round.changes_seconds.is_empty());
@@ -200,7 +200,7 @@ mod tests {
         assert!(changes(&change, begun, Duration::from_secs(2)).is_empty());
     }
 
-    /// A count that came late is one over a longer time.
+    /// If a count is late, its interval is longer.
     #[test]
     fn rates_are_over_the_time_that_has_passed() {
         let round = RoundTimeline {

@@ -1,4 +1,4 @@
-//! Curves over time, as a picture in SVG: one panel below the other, all with the same axes.
+//! Curves over time, as an SVG picture: one panel below the other, all with the same axes.
 //!
 //! ```text
 //!   title
@@ -21,48 +21,47 @@ const RIGHT: f64 = 20.0;
 const TOP: f64 = 30.0;
 const BOTTOM: f64 = 46.0;
 const PANEL_HEIGHT: f64 = 170.0;
-/// What stands above each panel: its name.
+/// The space above each panel for its name.
 const PANEL_TOP: f64 = 48.0;
 
-/// About so many steps make an axis.
+/// The approximate number of steps of an axis.
 const STEPS_X: f64 = 10.0;
 const STEPS_Y: f64 = 4.0;
 
-/// A picture. Displayed, it is an SVG file.
+/// A picture, which is displayed as an SVG file.
 #[derive(Debug)]
 pub struct Chart {
     /// The heading.
     pub title: String,
-    /// What the axes show, with units.
+    /// The label of the x axis, with its unit.
     pub x_label: &'static str,
-    /// See `x_label`; it is put beside the name of each panel.
+    /// The label of the y axis, with its unit; it is shown beside the name of each panel.
     pub y_label: &'static str,
-    /// From the top.
+    /// The panels, from the top.
     pub panels: Vec<Panel>,
 }
 
-/// The curve of one thing.
+/// A panel with the curve of one contender.
 #[derive(Debug)]
 pub struct Panel {
-    /// What it is the curve of.
+    /// The panel's name.
     pub name: String,
-    /// The parts that it is made of, each points from the left to the right. Numbers are finite, and
-    /// not negative.
+    /// The parts of the curve, each with its points from left to right. Numbers are finite and not negative.
     pub parts: Vec<Vec<(f64, f64)>>,
-    /// Where on the x axis one part ends and the next begins.
+    /// Where one part ends and the next begins, on the x axis.
     pub boundaries: Vec<f64>,
-    /// What else is to be seen on the x axis, as dashed lines.
+    /// Other positions to mark on the x axis, by dashed lines.
     pub marks: Vec<f64>,
 }
 
-/// An axis from 0: how far it reaches, and from one tick to the next.
+/// An axis that starts at 0: its end, and the distance between two ticks.
 struct Axis {
     end: f64,
     step: f64,
 }
 
 impl Axis {
-    /// One for all of these numbers, in steps of 1, 2 or 5 of some power of ten.
+    /// Returns an axis for all of these numbers, with steps of 1, 2 or 5 times a power of ten.
     fn of(numbers: impl Iterator<Item = f64>, steps: f64) -> Axis {
         let end = numbers.fold(0.0, f64::max);
         let end = if end > 0.0 { end } else { 1.0 };
@@ -78,13 +77,13 @@ impl Axis {
         (0..=count).map(move |tick| f64::from(tick) * step)
     }
 
-    /// How far along the axis a number lies, from 0 to 1.
+    /// Returns the position of a number on the axis, from 0 to 1.
     fn share(&self, number: f64) -> f64 {
         number / self.end
     }
 }
 
-/// A number at a tick.
+/// Formats the number at a tick.
 fn tick(number: f64) -> String {
     if number.fract() == 0.0 {
         numbers::rate(number)
@@ -172,7 +171,7 @@ mod tests {
         }
     }
 
-    /// Every tag is closed, every part is a line, and text is no markup.
+    /// Each tag is closed, each part is a line, and text does not become markup.
     #[test]
     fn a_picture_has_all_that_was_asked_for() {
         let first = vec![vec![(0.5, 10.0), (1.5, 20.0)], vec![(2.5, 0.0)]];
@@ -183,8 +182,7 @@ mod tests {
         assert_eq!(svg.matches("stroke-dasharray").count(), 4, "two marks in each panel: {svg}");
     }
 
-    /// The greatest rate is at the top of its panel, and 0 at the bottom; the last moment is at the
-    /// right end.
+    /// The greatest rate is at the top of its panel, and 0 at the bottom; the last moment is at the right end.
     #[test]
     fn points_lie_where_their_numbers_say() {
         let curve = panel("dbx", vec![vec![(0.0, 0.0), (4.0, 5.0)]]);
@@ -192,7 +190,7 @@ mod tests {
         let (top, bottom) = (TOP + PANEL_TOP, TOP + PANEL_TOP + PANEL_HEIGHT);
         let points = format!("{LEFT:.1},{bottom:.1} {:.1},{top:.1} ", WIDTH - RIGHT);
         assert!(svg.contains(&points), "{points} in {svg}");
-        // A part reaches to its end, behind its last point.
+        // The axis reaches to the end of a part, beyond its last point.
         let longer = Panel { boundaries: vec![8.0], ..panel("dbx", vec![vec![(4.0, 5.0)]]) };
         let svg = chart(vec![longer]).to_string();
         let end = format!("M{:.1} {top}V{bottom}", WIDTH - RIGHT);

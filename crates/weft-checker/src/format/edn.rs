@@ -1,8 +1,8 @@
-//! A reader of EDN that takes JSON as well.
+//! A reader of EDN that also accepts JSON.
 //!
-//! EDN is the notation of Clojure's data: `{:type :ok, :value [[:append 3 1]]}`. JSON is EDN but
-//! for its `:` after a key and its `null`, so one reader does both. It takes its text line by line,
-//! so that a file of any size is read in the memory of its longest event.
+//! EDN is the notation of Clojure's data: `{:type :ok, :value [[:append 3 1]]}`. JSON is EDN except for its `:`
+//! after a key and its `null`, so one reader handles both. It reads its text line by line, so that it needs
+//! only as much memory as the longest event, whatever the size of the file.
 
 use std::io::BufRead;
 
@@ -10,7 +10,7 @@ use super::excerpt::excerpt;
 use super::values::Value;
 use super::{EVENT_BYTES_MAX, FormatError, Lines};
 
-/// How deeply values may be nested.
+/// The largest depth of nested values.
 const DEPTH_MAX: usize = 64;
 
 /// Reads values, one after the other.
@@ -19,16 +19,16 @@ pub(super) struct Reader<'a, R> {
     text: Vec<u8>,
     position: usize,
     line: u64,
-    /// The bytes of the lines before this one.
+    /// The number of bytes of the lines before this one.
     bytes_before: u64,
-    /// Where the event begins that is being read.
+    /// Where the event that is being read begins.
     event: Option<EventStart>,
 }
 
 #[derive(Clone, Copy)]
 struct EventStart {
     line: u64,
-    /// How many bytes stand before it.
+    /// The number of bytes before it.
     bytes: u64,
 }
 
@@ -37,13 +37,13 @@ impl<'a, R: BufRead> Reader<'a, R> {
         Reader { lines, text: Vec::new(), position: 0, line: 1, bytes_before: 0, event: None }
     }
 
-    /// The number of the line that is being read.
+    /// Returns the number of the line that is being read.
     pub(super) fn line(&self) -> u64 {
         self.line
     }
 
-    /// The next value at the top of the file; `None` at its end. Brackets around and commas between
-    /// all of them are passed over.
+    /// Returns the next top-level value, or `None` at the end of the file. Skips brackets around the values and
+    /// commas between them.
     pub(super) fn next_value(&mut self) -> Result<Option<Value>, FormatError> {
         while let Some(byte) = self.peek()? {
             if !b"[]()".contains(&byte) {
@@ -57,12 +57,12 @@ impl<'a, R: BufRead> Reader<'a, R> {
         Ok(None)
     }
 
-    /// How many bytes have been read.
+    /// Returns how many bytes have been read.
     fn bytes_read(&self) -> u64 {
         self.bytes_before + self.position as u64
     }
 
-    /// Refuses an event that is too long. Brackets, comments and spaces between events have no limit.
+    /// Returns an error if the event is too long. Brackets, comments and spaces between events have no limit.
     fn check_length(&self) -> Result<(), FormatError> {
         let Some(EventStart { line, bytes }) = self.event else { return Ok(()) };
         match self.bytes_read() - bytes > EVENT_BYTES_MAX as u64 {
@@ -76,7 +76,7 @@ impl<'a, R: BufRead> Reader<'a, R> {
         Err(FormatError::syntax(self.line, message))
     }
 
-    /// The next byte that means something, on whichever line.
+    /// Returns the next byte that is not a space, a comma or part of a comment, on this line or a later one.
     fn peek(&mut self) -> Result<Option<u8>, FormatError> {
         loop {
             match self.text.get(self.position) {
@@ -144,7 +144,7 @@ impl<'a, R: BufRead> Reader<'a, R> {
                 None => return self.error("the file ends before '}'"),
                 Some(first) => {
                     let key = self.value(depth + 1)?;
-                    // JSON's colon, which in EDN would begin a keyword.
+                    // A JSON colon. In EDN it would begin a keyword.
                     if first == b'"' && self.peek()? == Some(b':') {
                         self.position += 1;
                     }
@@ -221,7 +221,7 @@ impl<'a, R: BufRead> Reader<'a, R> {
                 text.extend_from_slice(decoded.as_bytes());
                 return Ok(());
             }
-            _ => return self.error(format!("'\\{}' is no escape", char::from(byte))),
+            _ => return self.error(format!("'\\{}' is not an escape", char::from(byte))),
         });
         Ok(())
     }
@@ -238,7 +238,7 @@ impl<'a, R: BufRead> Reader<'a, R> {
         }
     }
 
-    /// A number, a keyword, or a symbol.
+    /// Reads a number, a keyword, or a symbol.
     fn atom(&mut self) -> Result<Value, FormatError> {
         let start = self.position;
         let ends = |byte: &u8| byte.is_ascii_whitespace() || b",;\"{}[]()".contains(byte);
@@ -299,7 +299,7 @@ mod tests {
             ("{:a}", "the key a has no value"),
             ("{:a 1\n:b ]}", "line 2: ']' closes nothing (column 4)"),
             ("{\"a", "the line ends within a text"),
-            ("{\"a\\x\"", "'\\x' is no escape"),
+            ("{\"a\\x\"", "'\\x' is not an escape"),
             ("{\"a\\u12\"", "four hexadecimal digits"),
             ("{\"a\\u12", "four hexadecimal digits"),
             ("{\"a\\ud83d\\u12\"", "four hexadecimal digits"),

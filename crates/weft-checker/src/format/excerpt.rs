@@ -2,10 +2,10 @@
 
 use std::fmt::{self, Display, Write};
 
-/// The most characters of the input that a message quotes in one place.
+/// How many characters of the input a message quotes in one place, at most.
 const CHARACTERS_MAX: usize = 80;
 
-/// The most characters of a message of `serde_json` that stand before and after what is left out.
+/// How many characters of a `serde_json` message are kept before and after the part that is left out.
 const MESSAGE_PART_CHARACTERS: usize = 160;
 
 /// Returns the beginning of a value's text, with "…" where it is cut. Formats no more than that.
@@ -17,7 +17,7 @@ pub(super) fn excerpt(value: &impl Display) -> String {
     }
 }
 
-/// Returns a message without its middle, if it is long. What it quotes stands in the middle: it
+/// Returns a message without its middle, if it is long. Quotes of the input are in the middle: the message
 /// begins with what is wrong, and ends with what was expected.
 pub(super) fn without_middle(message: &str) -> String {
     let start = message.char_indices().nth(MESSAGE_PART_CHARACTERS);

@@ -1,10 +1,10 @@
 //! Jepsen's events, in EDN or as JSON lines.
 //!
-//! A process invokes a transaction, and later the same process reports how it ended: `ok`, `fail`
-//! (it certainly had no effect), or `info` (nobody knows). What an `ok` reports is what happened;
-//! of the others, only the writes that were asked for are known.
+//! A process invokes a transaction, and later the same process reports how it ended: `ok`, `fail` (it certainly
+//! had no effect), or `info` (the outcome is not known). An `ok` reports what happened. For the others, only
+//! the intended writes are known.
 //!
-//! An `ok` that nobody invoked is taken for a transaction whose times are not known.
+//! An `ok` without an invocation is treated as a transaction whose times are not known.
 
 use std::io::BufRead;
 
@@ -17,12 +17,12 @@ use super::{Format, FormatError, Lines, PROGRESS_INTERVAL};
 use crate::history::Status;
 use crate::key::Key;
 
-/// One step of a transaction: micro-operation, in Jepsen's words.
+/// One step of a transaction; Jepsen calls it a micro-operation.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     Append(Key, Value),
     Write(Key, Value),
-    /// What was read; nil if that is not known, or was nothing.
+    /// What was read; nil if it is not known, or if the register or list was empty.
     Read(Key, Value),
 }
 
@@ -31,26 +31,26 @@ pub(super) enum Step {
 pub(super) struct JepsenTransaction {
     /// The number of the event that began it, from 1.
     pub(super) id: u64,
-    /// The line where its steps are.
+    /// The line that lists its steps.
     pub(super) line: u64,
     pub(super) process: u32,
     pub(super) status: Status,
     pub(super) invoke_ns: u64,
     pub(super) complete_ns: Option<u64>,
     pub(super) steps: Vec<Step>,
-    /// Whether there were no times, and the times are positions in the file.
+    /// Whether the file has no times, so that times are positions in the file.
     pub(super) is_timed_by_position: bool,
 }
 
 impl JepsenTransaction {
-    /// The transaction's steps, without reads if it is not known to have committed.
+    /// Returns the transaction's steps, without reads if it is not known to have committed.
     pub(super) fn certain_steps(&self) -> impl Iterator<Item = &Step> {
         let committed = self.status == Status::Committed;
         self.steps.iter().filter(move |step| committed || !matches!(step, Step::Read(..)))
     }
 }
 
-/// An event, as far as it matters.
+/// The parts of an event that matter here.
 struct Event {
     line: u64,
     position: u64,
@@ -90,7 +90,7 @@ pub(super) fn read_lines<R: BufRead>(
     pair(events)
 }
 
-/// The event in a map; `None` if it is none of a transaction.
+/// Returns the event in a map, or `None` if it does not belong to a transaction.
 fn event(value: &Value, line: u64, position: u64) -> Result<Option<Event>, FormatError> {
     let error = |message: &str| Err(FormatError::syntax(line, message));
     if !matches!(value, Value::Map(_)) {
@@ -106,7 +106,7 @@ fn event(value: &Value, line: u64, position: u64) -> Result<Option<Event>, Forma
         Some("info") => EventKind::Info,
         _ => return error("an event has a :type, one of :invoke, :ok, :fail and :info"),
     };
-    // Others are those of nemeses and the like.
+    // A process that is not a number is a nemesis or the like.
     let process = match value.get("process") {
         Some(Value::Integer(process)) => match u32::try_from(*process) {
             Ok(process) => process,
@@ -156,7 +156,7 @@ fn step(value: &Value, line: u64) -> Result<Step, FormatError> {
     }
 }
 
-/// Puts invocations and completions together.
+/// Matches invocations with completions.
 fn pair(events: Vec<Event>) -> Result<Vec<JepsenTransaction>, FormatError> {
     let is_timed_by_position = events.iter().any(|event| event.time_ns.is_none());
     let time_of = |event: &Event| match event.time_ns {
@@ -180,7 +180,7 @@ fn pair(events: Vec<Event>) -> Result<Vec<JepsenTransaction>, FormatError> {
         let place = match (event.kind, open.get(&event.process)) {
             (EventKind::Invoke, _) | (EventKind::Ok, None) => None,
             (_, Some(&(place, _))) => Some(place),
-            // The end of nothing, and nothing is known of it.
+            // A completion without an invocation: nothing is known about its transaction.
             (_, None) => continue,
         };
         let Some(place) = place else {
@@ -217,7 +217,7 @@ fn pair(events: Vec<Event>) -> Result<Vec<JepsenTransaction>, FormatError> {
     Ok(transactions)
 }
 
-/// The format by the first step that writes.
+/// Detects the format from the first step that writes.
 pub(super) fn detect(transactions: &[JepsenTransaction]) -> Result<Format, FormatError> {
     let mut steps = transactions.iter().flat_map(|transaction| &transaction.steps);
     let found = steps.find_map(|step| match step {
@@ -232,7 +232,7 @@ pub(super) fn detect(transactions: &[JepsenTransaction]) -> Result<Format, Forma
     })
 }
 
-/// Numbers for the values of a history, from 1; 0 is that of nothing.
+/// Numbers for the values of a history, from 1. 0 is the number of the empty value.
 pub(super) struct Values {
     numbers: FxHashMap<String, u64>,
     pub(super) texts: Vec<String>,

@@ -1,16 +1,16 @@
 //! List-append histories: every transaction appends to lists, or reads them whole.
 //!
-//! A list tells in which order it grew, so that nearly the whole order of versions is known (Elle,
-//! §3). A version of a list is named by its last element:
+//! A list shows in which order it grew, so nearly the whole order of versions is known (Elle, §3). A version of
+//! a list is named by its last element:
 //!
-//! - The longest list that was read of a key is the order of its elements. Every other one must be
-//!   a prefix of it.
-//! - Elements that were appended, certainly, and never read come after it, in an order of their
-//!   own that nobody knows; but whoever read all of the longest list and then appended is first.
-//! - An element that was read was appended, even if nobody knows how its transaction ended.
+//! - The longest list that was read of a key gives the order of its elements. Every other read list must be a
+//!   prefix of it.
+//! - Elements that were certainly appended, and never read, come after it. Their own order is not known. But a
+//!   transaction that read all of the longest list and then appended is first.
+//! - An element that was read was appended, even if the outcome of its transaction is not known.
 //!
-//! What a transaction reads of a list that it appended to before must end in what it appended. The
-//! rest of it is what it would have read before, so the read moves to the front.
+//! If a transaction reads a list after it appended to it, the list must end in what it appended. The rest is
+//! what it would have read before its own appends, so the read moves to the front.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -32,14 +32,14 @@ struct Append {
     line: u64,
 }
 
-/// What is known of one list.
+/// The facts about one list.
 #[derive(Default)]
 struct List {
     appends: FxHashMap<u64, Append>,
-    /// The longest that was read, and by whom.
+    /// The longest list that was read, and its reader.
     longest: Vec<u64>,
     longest_reader: u32,
-    /// The last element, or 0, of what each transaction read before it appended.
+    /// The last element that each transaction read before it appended, or 0.
     read_before_append: FxHashMap<u32, u64>,
 }
 
@@ -50,11 +50,11 @@ struct Import<'a> {
     values: Values,
     lists: FxHashMap<u32, List>,
     findings: Vec<Finding>,
-    /// Keys of lists that were read in two orders, which is told once each.
+    /// Keys of lists that were read in two orders. Each is reported only once.
     incompatible: FxHashSet<u32>,
 }
 
-/// One list as it was read, by the numbers of its elements.
+/// A list as it was read, as the numbers of its elements.
 struct ReadList {
     transaction: u32,
     key: u32,
@@ -63,7 +63,7 @@ struct ReadList {
     own: usize,
 }
 
-/// The history of these transactions.
+/// Returns the history of these transactions.
 pub(super) fn history(transactions: &[JepsenTransaction]) -> Result<History, FormatError> {
     let mut builder = HistoryBuilder::new();
     let table = builder.table("");
@@ -144,7 +144,7 @@ impl Import<'_> {
         Ok(())
     }
 
-    /// The lists that committed transactions read, checked against their own appends.
+    /// Returns the lists that committed transactions read, checked against the readers' own appends.
     fn collect_reads(&mut self) -> Result<Vec<ReadList>, FormatError> {
         let mut reads = Vec::new();
         for (index, transaction) in self.transactions.iter().enumerate() {
@@ -191,7 +191,7 @@ impl Import<'_> {
         }
     }
 
-    /// Finds the longest read of each list, and drops the reads that are no prefixes of it.
+    /// Finds the longest read of each list, and drops the reads that are not prefixes of it.
     fn keep_prefixes(&mut self, mut reads: Vec<ReadList>) -> Vec<ReadList> {
         for read in &reads {
             let list = self.lists.entry(read.key).or_default();
@@ -200,6 +200,7 @@ impl Import<'_> {
                 list.longest_reader = read.transaction;
             }
         }
+        // Keep the reads that are prefixes of the longest, and report the first other one of each key.
         let all = std::mem::take(&mut reads);
         for read in all {
             let list = &self.lists[&read.key];
@@ -229,8 +230,8 @@ impl Import<'_> {
         reads
     }
 
-    /// What is wrong with elements in the midst of lists, which nobody read as the last one: those
-    /// at the end are found with all the other reads.
+    /// Notes faults of elements in the middle of lists that no read had as its last element. Faults of last
+    /// elements are found with all other reads.
     fn note_hidden_faults(&mut self) {
         let mut keys: Vec<u32> = self.lists.keys().copied().collect();
         keys.sort_unstable();
@@ -253,7 +254,9 @@ impl Import<'_> {
                 }
                 match append {
                     None => {
-                        let text = format!("{name} read {shown} in {list}, which nobody appended.");
+                        let text = format!(
+                            "{name} read {shown} in {list}, which no transaction appended."
+                        );
                         self.find(AnomalyKind::GarbageRead, vec![reader], text);
                     }
                     Some(append) if self.status(append.transaction) == Status::Aborted => {
@@ -274,7 +277,7 @@ impl Import<'_> {
         self.transactions[transaction as usize].status
     }
 
-    /// How each transaction ended, as far as the lists tell.
+    /// Returns how each transaction ended, as far as the lists tell.
     fn settle(&self) -> Vec<Status> {
         let mut status: Vec<Status> = self.transactions.iter().map(|one| one.status).collect();
         for list in self.lists.values() {
@@ -288,7 +291,7 @@ impl Import<'_> {
         status
     }
 
-    /// Adds each transaction: first what it read of others, then what it appended.
+    /// Adds each transaction: first what it read of others' appends, then what it appended.
     fn push_transactions(&mut self, reads: &[ReadList], status: &[Status]) {
         let mut reads = reads.iter().peekable();
         for (index, transaction) in self.transactions.iter().enumerate() {
@@ -309,7 +312,7 @@ impl Import<'_> {
         }
     }
 
-    /// What is known of the order of all lists.
+    /// Returns what is known of the order of all lists.
     fn order(&self, status: &[Status]) -> Vec<OrderedPair> {
         let mut pairs = Vec::new();
         for (&key, list) in &self.lists {
@@ -320,6 +323,7 @@ impl Import<'_> {
             let is_committed =
                 |append: &Append| status[append.transaction as usize] == Status::Committed;
             let mut read = FxHashSet::default();
+            // The longest list gives a chain of committed elements.
             for &element in &list.longest {
                 let known = list.appends.get(&element).is_some_and(is_committed);
                 if known && read.insert(element) {
@@ -327,7 +331,7 @@ impl Import<'_> {
                     last = element;
                 }
             }
-            // The last append of each transaction whose appends nobody read.
+            // The last append of each transaction whose appends no transaction read.
             let mut unread: FxHashMap<u32, u64> = FxHashMap::default();
             for (&element, append) in &list.appends {
                 if is_committed(append) && !read.contains(&element) {
@@ -337,6 +341,8 @@ impl Import<'_> {
             }
             let mut unread: Vec<(u32, u64)> = unread.into_iter().collect();
             unread.sort_unstable();
+            // An unread append comes right after the chain if its transaction had read all of it. One such append
+            // comes before all other unread ones.
             let follows = |transaction| list.read_before_append.get(&transaction) == Some(&last);
             let first = unread.iter().find(|&&(transaction, _)| follows(transaction)).copied();
             let from = first.map_or(last, |(_, element)| element);

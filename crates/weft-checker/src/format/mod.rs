@@ -1,4 +1,4 @@
-//! Histories in files.
+//! File formats of histories.
 //!
 //! | format | looks like | read by |
 //! | --- | --- | --- |
@@ -6,12 +6,12 @@
 //! | `list-append` | Jepsen's events, EDN or JSON lines, micro-operations `append` and `r` | `jepsen`, `list_append` |
 //! | `rw-register` | Jepsen's events, micro-operations `w` and `r` | `jepsen`, `register` |
 //!
-//! The first line of the file tells `weft` from the others, and the first transaction that does
-//! not only read tells those two apart. `docs/history-format.md` describes all three with examples.
+//! The first line of a file tells `weft` from the other two formats. The first transaction with more than reads
+//! tells those two apart. `docs/history-format.md` describes all three with examples.
 //!
-//! Files are read line by line, and may be pipes. Bad input is an error that names the line, never a
-//! panic. A line has at most [`LINE_BYTES_MAX`] bytes and an event at most [`EVENT_BYTES_MAX`], so a
-//! file without end cannot use up the memory in one of them. Messages quote at most 80 characters.
+//! Files are read line by line, and may be pipes. Bad input gives an error that names the line, never a panic.
+//! A line has at most [`LINE_BYTES_MAX`] bytes and an event at most [`EVENT_BYTES_MAX`], so an endless line or
+//! event cannot use up the memory. Messages quote at most 80 characters.
 
 mod edn;
 mod excerpt;
@@ -25,16 +25,16 @@ use std::io::{self, BufRead, Read};
 
 use crate::history::History;
 
-/// The most bytes that are read of one line, its end not included: 256 MiB.
+/// The largest length of a line, without its end: 256 MiB.
 pub const LINE_BYTES_MAX: usize = 256 << 20;
 
-/// The most bytes that are read of one of Jepsen's events, on however many lines: 16 MiB.
+/// The largest length of one of Jepsen's events, on any number of lines: 16 MiB.
 pub const EVENT_BYTES_MAX: usize = 16 << 20;
 
-/// How a file is written.
+/// The format of a history file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Format {
-    /// Versioned reads and writes, one transaction a line.
+    /// Versioned reads and writes, one transaction on each line.
     Weft,
     /// Jepsen's events of transactions that append to lists and read them.
     ListAppend,
@@ -46,7 +46,7 @@ impl Format {
     /// All formats.
     pub const ALL: [Format; 3] = [Format::Weft, Format::ListAppend, Format::RwRegister];
 
-    /// The name of the format.
+    /// Returns the name of the format.
     pub fn name(self) -> &'static str {
         match self {
             Format::Weft => "weft",
@@ -65,7 +65,7 @@ pub enum FormatError {
     Io {
         /// The number of the line, from 1.
         line: u64,
-        /// What the operating system says.
+        /// The operating system's error.
         source: io::Error,
     },
     /// A line is longer than [`LINE_BYTES_MAX`].
@@ -90,7 +90,7 @@ pub enum FormatError {
         /// The limit.
         bytes_max: usize,
     },
-    /// A line is not what the format asks for.
+    /// A line does not have the required form.
     #[error("line {line}: {message}")]
     Syntax {
         /// The number of the line, from 1.
@@ -105,7 +105,7 @@ impl FormatError {
         FormatError::Syntax { line, message: message.into() }
     }
 
-    /// The number of the line at fault, from 1.
+    /// Returns the number of the line at fault, from 1.
     pub fn line(&self) -> u64 {
         match self {
             FormatError::Io { line, .. }
@@ -116,12 +116,12 @@ impl FormatError {
     }
 }
 
-/// A file, line by line.
+/// Reads a file line by line.
 pub(crate) struct Lines<R> {
     reader: R,
     buffer: Vec<u8>,
     number: u64,
-    /// Whether `buffer` holds a line that is yet to be taken.
+    /// Whether `buffer` holds a line that `next_line` must still return.
     is_put_back: bool,
 }
 
@@ -130,13 +130,13 @@ impl<R: BufRead> Lines<R> {
         Lines { reader, buffer: Vec::new(), number: 0, is_put_back: false }
     }
 
-    /// The next line that is not blank, without spaces at its ends, and its number.
+    /// Returns the next line that is not blank, without spaces at its ends, and its number.
     pub(crate) fn next_line(&mut self) -> Result<Option<(u64, &[u8])>, FormatError> {
         while !std::mem::take(&mut self.is_put_back) {
             self.buffer.clear();
             self.number += 1;
             let line = self.number;
-            // One byte more than the limit: it is the line's end, or one too many.
+            // Read up to one byte more than the limit: it is the line's end, or one byte too many.
             let mut bounded = self.reader.by_ref().take(LINE_BYTES_MAX as u64 + 1);
             let read = bounded.read_until(b'\n', &mut self.buffer);
             if read.map_err(|source| FormatError::Io { line, source })? == 0 {
@@ -150,13 +150,13 @@ impl<R: BufRead> Lines<R> {
         Ok(Some((self.number, self.buffer.trim_ascii())))
     }
 
-    /// Has the next call return the same line again.
+    /// Makes the next call return the same line again.
     fn put_back(&mut self) {
         self.is_put_back = true;
     }
 }
 
-/// A history that was read, and from which format.
+/// A history that was read, and its format.
 #[derive(Debug)]
 pub struct ReadHistory {
     /// The history.
@@ -165,12 +165,12 @@ pub struct ReadHistory {
     pub format: Format,
 }
 
-/// Reads a history; without a format, in the one that the file looks like. `progress` is told the
-/// number of the line now and then.
+/// Reads a history. Without a format, it detects the format from the file. It calls `progress` with the number
+/// of the line now and then.
 ///
 /// # Errors
 ///
-/// The file cannot be read, or is not in the format.
+/// If the file cannot be read, or is not in the format.
 pub fn read(
     reader: impl BufRead,
     format: Option<Format>,
@@ -198,5 +198,5 @@ pub fn read(
     Ok(ReadHistory { history, format })
 }
 
-/// Lines between two reports of progress.
+/// How many lines pass between two reports of progress.
 pub(crate) const PROGRESS_INTERVAL: u64 = 1 << 12;

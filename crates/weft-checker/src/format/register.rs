@@ -1,13 +1,13 @@
 //! Read-write-register histories: transactions write unique values, and read one at a time.
 //!
-//! Registers do not tell in which order they were written. What is certain of it:
+//! Registers do not tell in which order they were written. This is certain about the order:
 //!
 //! - Nil, the initial value, comes first.
-//! - A transaction that read a value and then wrote the register wrote right after that value. So
-//!   from nil on there is a chain without gaps, as far as it goes, and all others come after it.
-//! - In real time: a value that was seen (or written) by someone who was complete before the writer
-//!   of another value was invoked comes before that one. The values that follow from others in
-//!   between are left out.
+//! - A transaction that read a value and then wrote the register wrote right after that value. So from nil on
+//!   there is a chain without gaps, as far as it goes, and all other values come after it.
+//! - In real time: if a transaction that saw or wrote a value was complete before the writer of another value
+//!   was invoked, the first value comes before the other. Pairs that follow from values in between are left
+//!   out.
 //!
 //! The order is partial. The checker finds what contradicts every order that it allows.
 
@@ -27,22 +27,23 @@ struct Written {
     value: u64,
     line: u64,
     invoke_ns: u64,
-    /// When it had certainly been written.
+    /// The earliest completion of a transaction that had seen or written it.
     seen_ns: u64,
     is_last: bool,
     may_count: bool,
 }
 
-/// What is known of one register.
+/// The facts about one register.
 #[derive(Default)]
 struct Register {
     written: Vec<Written>,
     by_value: FxHashMap<u64, usize>,
-    /// Values and the one that was written right after, by someone who had read the first.
+    /// Pairs of a value and the value that was written right after it, by a transaction that had read the
+    /// first.
     pairs: Vec<(u64, u64)>,
 }
 
-/// The history of these transactions.
+/// Returns the history of these transactions.
 pub(super) fn history(transactions: &[JepsenTransaction]) -> Result<History, FormatError> {
     let mut builder = HistoryBuilder::new();
     let table = builder.table("");
@@ -90,7 +91,7 @@ fn version(value: &Value, values: &mut Values) -> u64 {
     if *value == Value::Nil { INITIAL } else { values.number(value) }
 }
 
-/// Takes down what a transaction wrote, and what it had read before.
+/// Collects what a transaction wrote, and what it had read before.
 fn collect(
     transaction: &JepsenTransaction,
     key_number: &mut impl FnMut(&crate::key::Key) -> u32,
@@ -98,7 +99,7 @@ fn collect(
     registers: &mut FxHashMap<u32, Register>,
 ) -> Result<(), FormatError> {
     let line = transaction.line;
-    // The first value read, if it was before the first write; and the last value written.
+    // `read`: the first value read, if it was read before the first write. `last`: the last value written.
     let mut read: FxHashMap<u32, u64> = FxHashMap::default();
     let mut last: FxHashMap<u32, u64> = FxHashMap::default();
     for step in transaction.certain_steps() {
@@ -159,7 +160,7 @@ fn collect(
 }
 
 impl Register {
-    /// Somebody who was complete at this time had seen or written the value.
+    /// Notes that a transaction that was complete at this time had seen or written the value.
     fn seen(&mut self, value: u64, complete_ns: u64) {
         if let Some(&place) = self.by_value.get(&value) {
             let written = &mut self.written[place];
@@ -185,7 +186,7 @@ impl Register {
         self.order_by_time(key, order);
     }
 
-    /// The last value of the chain from nil.
+    /// Returns the last value of the chain from nil.
     fn end_of_chain(&self) -> u64 {
         let next: FxHashMap<u64, u64> = self.pairs.iter().copied().collect();
         let mut end = INITIAL;
@@ -202,7 +203,7 @@ impl Register {
         self.written.sort_unstable_by_key(|written| (written.invoke_ns, written.value));
         for written in &self.written {
             let later = self.written.partition_point(|other| other.invoke_ns <= written.seen_ns);
-            // From this time on, a value in between says it too.
+            // A writer invoked after this time is already ordered through a value in between.
             let mut implied_ns = u64::MAX;
             for after in &self.written[later..] {
                 if after.invoke_ns > implied_ns {

@@ -4,21 +4,21 @@ use std::fmt;
 
 use crate::key::Key;
 
-/// A value. Vectors, lists and sets are all lists here, and what a tag says is left out.
+/// A value. Vectors, lists and sets are all lists here, and tags are ignored.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum Value {
     Nil,
     Integer(i128),
-    /// A text, a keyword or a symbol without its colon: they name the same things.
+    /// A text, a keyword without its colon, or a symbol: they name the same things.
     Name(String),
     List(Vec<Value>),
     Map(Vec<(Value, Value)>),
-    /// Anything else, such as a number with a fraction, as it was written.
+    /// Any other value, such as a number with a fraction, as it was written.
     Other(String),
 }
 
 impl Value {
-    /// The value under a key of a map.
+    /// Returns the value of a key in a map.
     pub(super) fn get(&self, key: &str) -> Option<&Value> {
         let Value::Map(entries) = self else { return None };
         entries.iter().find(|(name, _)| name.as_name() == Some(key)).map(|(_, value)| value)
@@ -31,7 +31,7 @@ impl Value {
         }
     }
 
-    /// The value as the key of a list or register.
+    /// Returns the value as the key of a list or register.
     pub(super) fn to_key(&self) -> Option<Key> {
         match self {
             Value::Integer(value) => Some(Key::Integer(*value)),

@@ -6,8 +6,8 @@
 //! {"id":2,"session":1,"invoke":200,"complete":260,"status":"committed","ops":[["scan","accounts",{"from":1,"to":9},[[5,7]]]]}
 //! ```
 //!
-//! `docs/history-format.md` describes it. Operations go from the text straight into the history's
-//! arrays, so that a file of a gigabyte takes no more memory than its history.
+//! `docs/history-format.md` describes it. Operations go from the text straight into the history's arrays, so
+//! that reading a file of a gigabyte takes no more memory than its history.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -27,7 +27,7 @@ use crate::key::Key;
 
 /// The name of the format in its first line.
 const NAME: &str = "weft-history";
-/// The version of the format that is read and written.
+/// The version of the format that this module reads and writes.
 const VERSION: u64 = 1;
 
 #[derive(Deserialize, Serialize)]
@@ -37,12 +37,12 @@ struct Header<'a> {
     version: u64,
 }
 
-/// Whether a line looks like the first one of the format, of whichever version.
+/// Returns whether a line looks like the first line of the format, in any version.
 pub(crate) fn is_header(line: &[u8]) -> bool {
     serde_json::from_slice::<Header<'_>>(line).is_ok_and(|header| header.format == NAME)
 }
 
-/// Reads a history, its first line included.
+/// Reads a history, including its first line.
 pub(crate) fn read_lines<R: BufRead>(
     lines: &mut Lines<R>,
     progress: &mut dyn FnMut(u64),
@@ -80,15 +80,15 @@ pub(crate) fn read_lines<R: BufRead>(
     Ok(builder.build())
 }
 
-/// The message of a JSON error with the column alone, since its line is always 1. What it quotes of
-/// the line is cut short.
+/// Returns the message of a JSON error with the column alone, because its line is always 1. Quotes of the line
+/// are cut short.
 pub(crate) fn without_line(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let text = text.rsplit_once(" at line ").map_or(&*text, |(text, _)| text);
     format!("{} (column {})", without_middle(text), error.column())
 }
 
-/// One transaction, whose operations go into the builder as they come.
+/// Deserializes one transaction. Its operations go directly into the builder.
 struct TransactionSeed<'a> {
     builder: &'a mut HistoryBuilder,
 }
@@ -172,7 +172,7 @@ fn set<T, E: de::Error>(place: &mut Option<T>, value: T, name: &'static str) -> 
     }
 }
 
-/// The array of operations.
+/// Deserializes the array of operations.
 struct OperationsSeed<'a> {
     builder: &'a mut HistoryBuilder,
 }
@@ -198,7 +198,7 @@ impl<'de> Visitor<'de> for OperationsSeed<'_> {
     }
 }
 
-/// One operation.
+/// Deserializes one operation.
 struct OperationSeed<'a> {
     builder: &'a mut HistoryBuilder,
 }
@@ -266,21 +266,21 @@ impl<'de> Visitor<'de> for OperationSeed<'_> {
     }
 }
 
-/// A text that is borrowed from the line where it has no escapes.
+/// A text that is borrowed from the line if it has no escapes.
 #[derive(Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// The range of a scan. No end: there is none.
+/// The range of a scan. A missing end means that the range is unbounded there.
 #[derive(Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct RangeText {
     /// The first key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     from: Option<Key>,
-    /// The key that all others come after.
+    /// The key after which the range begins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     after: Option<Key>,
-    /// The key that all others come before.
+    /// The key before which the range ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     to: Option<Key>,
     /// The last key.
@@ -316,7 +316,7 @@ impl RangeText {
     }
 }
 
-/// The rows of a scan.
+/// Deserializes the rows of a scan.
 struct RowsSeed<'a> {
     builder: &'a mut HistoryBuilder,
     table: crate::history::TableId,
@@ -396,8 +396,8 @@ impl Serialize for Key {
 ///
 /// # Errors
 ///
-/// `writer` cannot be written, or the history cannot be: it was not recorded with numbered versions
-/// ([`io::ErrorKind::InvalidInput`]).
+/// If `writer` cannot be written; or, with [`io::ErrorKind::InvalidInput`], if the history was not recorded
+/// with numbered versions.
 pub fn write(history: &History, mut writer: impl Write) -> io::Result<()> {
     if !history.is_order_known() {
         let message = "only histories with numbered versions can be written";

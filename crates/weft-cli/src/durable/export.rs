@@ -17,19 +17,20 @@ use weft_bench::numbers::counted;
 use weft_bench::progress::Progress;
 use weft_bench::stop::Stop;
 
-/// What is shown below the options.
+/// The help text below the options.
 const ABOUT: &str = "\
-The ending of FILE says how it is written: .csv (RFC 4180, with a header), .arrow or .feather (Arrow
-IPC), .parquet (Apache Parquet). Rows are in the order of their primary keys.
+The ending of FILE chooses the format: .csv (RFC 4180, with a header), .arrow or .feather (Arrow
+IPC), .parquet (Apache Parquet). Rows are in the order of their primary keys. Arrow and Parquet need
+a build with `--features columnar`; in Weft's repository, `cargo export` makes one.
 
   $ weft export shop.db accounts accounts.parquet
   $ weft export shop.db accounts yesterday.csv --up-to-epoch 812
 
-The table is recovered into memory; the checkpoint's files of other tables are not read. Nothing is
-written into DIR, and it may be open. FILE appears when it is complete, in place of what had that
-name before.
+The table is recovered into memory. Checkpoint files of other tables are not read. Nothing is
+written into DIR, and the database may be open. FILE appears once it is complete, and then replaces
+a file of that name.
 
-Exit code: 0 if FILE was written, 1 if the database is damaged or FILE cannot be written, 2 if there
+Exit code: 0 if FILE was written; 1 if the database is damaged or FILE cannot be written; 2 if there
 is no such database, table, epoch or format.";
 
 /// The options of `weft export`.
@@ -39,10 +40,10 @@ pub struct ExportArguments {
     #[command(flatten)]
     directory: DirectoryArguments,
 
-    /// The table's name
+    /// The table's name, as `weft log inspect DIR` lists it
     table: String,
 
-    /// The file to be written; its ending names the format
+    /// The file to write; its ending chooses the format
     file: PathBuf,
 
     /// Export the state at the end of this epoch
@@ -50,11 +51,10 @@ pub struct ExportArguments {
     up_to_epoch: Option<u64>,
 }
 
-/// Exports a table.
+/// Exports a table to a file.
 ///
 /// # Errors
-/// The database, the table, the epoch or the format is none; something is damaged; or the file
-/// cannot be written.
+/// There is no such database, table, epoch or format; something is damaged; or the file cannot be written.
 pub fn run(arguments: &ExportArguments) -> Result<(), Stop> {
     let directory = arguments.directory.directory()?;
     let format = Format::from_path(&arguments.file).ok_or_else(|| {
@@ -123,7 +123,7 @@ pub fn run(arguments: &ExportArguments) -> Result<(), Stop> {
     Ok(())
 }
 
-/// The description of the table with this name.
+/// Returns the description of the table with this name.
 fn find<'a>(
     manifest: &'a Manifest,
     name: &str,
@@ -141,7 +141,7 @@ fn find<'a>(
     Ok(&manifest.tables[number as usize])
 }
 
-/// A file that gets its name when it is complete, and is removed if that does not come about.
+/// A file that gets its name once it is complete. If it is dropped before that, it is removed.
 struct Unfinished<'a> {
     file: File,
     path: PathBuf,
@@ -173,7 +173,7 @@ impl<'a> Unfinished<'a> {
 impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
         if !self.is_finished {
-            // Whoever is told why the file was not written can do without it.
+            // The caller already reports why the file was not written; a failed removal adds nothing.
             let _ = fs::remove_file(&self.path);
         }
     }

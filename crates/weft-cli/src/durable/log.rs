@@ -1,4 +1,4 @@
-//! `weft log`: what lies in a database's directory, and whether it is whole.
+//! `weft log`: what a database's directory contains, and whether it is intact.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -15,46 +15,47 @@ use weft_bench::harness::numeric;
 use weft_bench::numbers::{counted, grouped};
 use weft_bench::stop::Stop;
 
-/// What is shown below the options of `weft log inspect`.
+/// The help text below the options of `weft log inspect`.
 const ABOUT_INSPECT: &str = "\
-What is shown:
-  tables    each table, by its stored description. A table whose rows were stored in another way
-            once is there twice; `old` is the one that is no longer written
-  segments  the files of the log. `sealed` ones are whole, as an earlier run has left them; frames
-            are what has a checksum, and epochs are what survives or goes as a whole
-  cuts      the end of a log that was being written when the power failed, or the process was
-            killed. Nobody was told that it was durable; opening the database cuts it off
-  leftovers files that a checkpoint has made needless; opening the database removes them
+The report shows:
+  tables    each table, by its stored description. A table whose rows were once stored in another
+            way appears twice; the one marked `old` is no longer written
+  segments  the files of the log. A `sealed` segment was completed by an earlier run. A frame is a
+            part with a checksum of its own. After a crash an epoch is kept or lost as a whole
+  cuts      the end of a log that was being written when the power failed or the process was
+            killed. It was never acknowledged as durable; opening the database cuts it off
+  leftovers files that a checkpoint has made unnecessary; opening the database removes them
 
-Nothing is written. It works while the database is open, too, and says so.
+The command writes nothing. It also works while the database is open, and then says so.
 
-Exit code: 0 if nothing is wrong, 1 if something is damaged, 2 if DIR is no database or cannot be
+Exit code: 0 if nothing is wrong; 1 if something is damaged; 2 if DIR is not a database or cannot be
 read.";
 
-/// What is shown below the options of `weft log verify`.
+/// The help text below the options of `weft log verify`.
 const ABOUT_VERIFY: &str = "\
-Every byte of the log and of the checkpoint is read: checksums, the order of the epochs, whether
-epochs are missing that were acknowledged as durable, and whether each row and each key is one of
-its table. All that is wrong is printed, with file and offset, not only the first problem.
+The command reads every byte of the log and of the checkpoint. It checks the checksums, the order of
+the epochs, that no epoch is missing that was acknowledged as durable, and that each row and each
+key fits its table. It prints every problem, not only the first one, with file and offset.
 
-A torn tail, as a crash leaves it, is no damage; it is mentioned.
+A torn tail, as a crash leaves it, is not damage; it is mentioned.
 
-Nothing is written. It works while the database is open, too, and says so.
+The command writes nothing. It also works while the database is open, and then says so.
 
-Exit code: 0 if the database is whole, 1 if it is not, 2 if DIR is no database or cannot be read.";
+Exit code: 0 if the database is intact; 1 if it is not; 2 if DIR is not a database or cannot be
+read.";
 
 /// The commands of `weft log`.
 #[derive(Debug, Subcommand)]
 pub enum LogCommand {
-    /// Show what is there: the state it leads to, tables, segments, and what a crash has left
+    /// Show what the directory holds: the state it recovers to, tables, segments, and what a crash left
     #[command(after_long_help = ABOUT_INSPECT)]
     Inspect(LogArguments),
-    /// Read everything that is there, row by row, and print all that is wrong
+    /// Read everything in the directory, row by row, and print every problem
     #[command(after_long_help = ABOUT_VERIFY)]
     Verify(LogArguments),
 }
 
-/// The options of both.
+/// The options of both commands.
 #[derive(Args, Debug)]
 pub struct LogArguments {
     #[command(flatten)]
@@ -137,7 +138,7 @@ fn print_json(report: &impl Serialize) -> Result<(), Stop> {
     Ok(writeln!(io::stdout(), "{text}")?)
 }
 
-// ---- for people -----------------------------------------------------------------------------
+// ---- text reports ---------------------------------------------------------------------------
 
 fn verify_text(directory: &Path, found: &Report) -> String {
     let checkpoint = found.manifest.checkpoint.as_ref();
@@ -150,7 +151,7 @@ fn verify_text(directory: &Path, found: &Report) -> String {
     let (transactions, writes) =
         (counted(found.transactions, "transaction"), counted(writes, "write"));
     format!(
-        "{}{}: whole; {rows} in the checkpoint, {transactions} with {writes} in the log, the state \
+        "{}{}: intact; {rows} in the checkpoint, {transactions} with {writes} in the log, the state \
          at the end of epoch {}\n",
         report::cut_lines(&found.cuts, "torn"),
         directory.display(),
@@ -167,7 +168,7 @@ fn inspect_text(directory: &Path, found: &Report) -> String {
     text += &format!("database    {}, opened {}\n", hex(&manifest.database), times(manifest.run));
     text += &match found.epoch {
         Some(epoch) => format!("state       the end of epoch {epoch}\n"),
-        None => "state       unknown, for something is damaged\n".to_owned(),
+        None => "state       unknown, because something is damaged\n".to_owned(),
     };
     text += &match &manifest.checkpoint {
         Some(checkpoint) => format!(
@@ -249,7 +250,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-// ---- for machines ---------------------------------------------------------------------------
+// ---- JSON reports ---------------------------------------------------------------------------
 
 #[derive(Serialize)]
 struct VerifyReport {
@@ -304,7 +305,7 @@ struct ColumnJson {
     name: String,
     #[serde(rename = "type")]
     type_of: String,
-    /// Which column of the primary key it is, from 0.
+    /// The column's position in the primary key, from 0.
     key: Option<usize>,
 }
 

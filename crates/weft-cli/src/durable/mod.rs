@@ -1,16 +1,15 @@
 //! The commands for databases that live in a directory: `weft log`, `weft recover`, `weft export`.
 //!
-//! None of them needs the program whose rows they are. What the rows consist of is stored beside
-//! them, as descriptions of the tables ([`weft::description`]): enough to check each row, to bring
-//! rows into the order of their keys, and to write them in other formats.
+//! No command needs the program that defines the rows. The database stores descriptions of its tables beside the
+//! rows ([`weft::description`]). They are enough to check each row, to sort rows by key, and to write them in other
+//! formats.
 //!
-//! 1. `log` looks at what is there.
-//! 2. `recover` does what opening the database would do, in memory or for good, or writes what it
-//!    has recovered as a backup.
+//! 1. `log` looks at what the directory holds.
+//! 2. `recover` does what opening the database would do: in memory, for good, or into a backup.
 //! 3. `export` recovers one table and writes it as a file for other programs.
 //!
-//! `reading` is what they share: a recovery that changes nothing, while the database may be open.
-//! `table` keeps recovered rows; `report` is how files, cuts and problems are printed.
+//! They share `reading`, a recovery that changes nothing and works while the database is open. `table` keeps
+//! recovered rows. `report` formats files, cuts and problems.
 
 pub mod export;
 pub mod log;
@@ -29,26 +28,26 @@ use weft_bench::progress::Progress;
 use weft_bench::stop::Stop;
 use weft_options::values::{Parser, whole_number};
 
-/// The most threads that may read.
+/// The most threads that `--threads` accepts.
 const THREADS_MAX: u64 = 1024;
 
-/// What all of the commands take.
+/// The arguments that all these commands take.
 #[derive(Args, Debug)]
 pub struct DirectoryArguments {
-    /// The database's directory, with its MANIFEST
+    /// The database's directory; it contains a file MANIFEST
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 
-    /// Threads that read files and apply rows [default: as many as there are cores]
+    /// Threads that read files and apply rows [default: the number of cores]
     #[arg(long, short, value_name = "N", value_parser = whole_number::<usize>(1..=THREADS_MAX), allow_negative_numbers = true)]
     threads: Option<usize>,
 }
 
 impl DirectoryArguments {
-    /// The directory.
+    /// Returns the directory.
     ///
     /// # Errors
-    /// There is none.
+    /// The directory does not exist.
     fn directory(&self) -> Result<&Path, Stop> {
         match self.directory.is_dir() {
             true => Ok(&self.directory),
@@ -65,14 +64,14 @@ impl DirectoryArguments {
     }
 }
 
-/// Accepts an epoch.
+/// Returns a parser of epochs.
 fn epoch() -> impl Parser<u64> {
     whole_number(0..=u64::MAX)
 }
 
-/// Makes sure that `path`, which is going to be written, does not lie in the database's directory.
+/// Returns an error if `path`, which is about to be written, lies in the database's directory.
 fn expect_outside(path: &Path, directory: &Path) -> Result<(), Stop> {
-    // What cannot be found out here, creating the file will find out.
+    // A path that cannot be resolved here is left to the caller: creating the file will report the error.
     let absolute = |path: &Path| path.canonicalize().ok();
     let parent = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -88,7 +87,7 @@ fn expect_outside(path: &Path, directory: &Path) -> Result<(), Stop> {
     }
 }
 
-/// Shows how far a recovery is.
+/// Shows how far a recovery has come.
 fn show_recovery(progress: &Progress, recovery: RecoveryProgress) {
     if progress.is_shown() {
         progress.set_label(match recovery.phase {

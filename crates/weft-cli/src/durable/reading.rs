@@ -1,4 +1,4 @@
-//! A recovery into memory that changes nothing in the directory.
+//! A recovery into memory that leaves the directory unchanged.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,23 +10,23 @@ use weft::durability::{
 
 use weft_bench::stop::Stop;
 
-/// How often a database that is open is read, if something seems to be wrong with it.
+/// How many times an open database is read, if recovery reports an error.
 const ATTEMPTS: usize = 5;
 
-/// What was recovered.
+/// The result of a recovery into memory.
 pub struct Reading<T> {
-    /// As recovery tells it.
+    /// What the recovery reports.
     pub recovered: Recovered,
-    /// What the tables were made with.
+    /// The tables, as the command's `make` returned them.
     pub tables: T,
-    /// Whether somebody had the database open.
+    /// Whether another process had the database open.
     pub is_open: bool,
 }
 
-/// The manifest of a directory.
+/// Reads the manifest of a directory.
 ///
 /// # Errors
-/// It cannot be read, or there is none.
+/// The manifest cannot be read, or the directory has none.
 pub fn read_manifest(directory: &Path) -> Result<Manifest, StorageError> {
     Manifest::read(&FileSystem, directory)?.ok_or_else(|| StorageError::NotADatabase {
         directory: directory.to_owned(),
@@ -34,14 +34,14 @@ pub fn read_manifest(directory: &Path) -> Result<Manifest, StorageError> {
     })
 }
 
-/// Recovers without writing, into the tables that `make` makes: what the command wants to keep of
-/// them, and the same as recovery takes it.
+/// Recovers without writing, into the tables that `make` returns. `make` returns them twice: in the form that the
+/// command wants to keep, and as the trait objects that recovery fills.
 ///
-/// If the database is open, its files may be appended to, or replaced by a checkpoint, meanwhile.
-/// Then it is tried again, with fresh tables.
+/// If another process has the database open, it may append to the files, or replace them by a checkpoint, during
+/// the recovery. An error may then be such a race, so the recovery is tried again, with new tables.
 ///
 /// # Errors
-/// Those of recovery and of `make`.
+/// The errors of recovery and of `make`.
 pub fn recover_in_memory<T>(
     directory: &Path,
     options: &RecoveryOptions<'_>,

@@ -1,4 +1,4 @@
-//! `weft recover`: what opening a database would do with its files, tried, done, or done elsewhere.
+//! `weft recover`: recovers a database as opening it would, as a dry run, in place, or into another directory.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -21,26 +21,26 @@ use weft_bench::numbers::{counted, grouped, span};
 use weft_bench::progress::Progress;
 use weft_bench::stop::Stop;
 
-/// What is shown below the options.
+/// The help text below the options.
 const ABOUT: &str = "\
-Opening a database recovers it, so this command is never needed. It is for those who want to know
-beforehand what will come of it, and for points in time:
+Opening a database recovers it, so this command is never required. Use it to see in advance what
+recovery would do, or to recover a state of the past:
 
-  $ weft recover DIR --dry-run                        # all that opening would do but the writing
-  $ weft recover DIR                                  # cut off torn tails, remove leftovers, seal
-                                                      # the log: nothing is left to be done
-  $ weft recover DIR --up-to-epoch 812 --into OTHER   # the state at the end of epoch 812, as a
-                                                      # database of its own; DIR stays as it is
+  $ weft recover DIR --dry-run                        # does what opening would do, without writing
+  $ weft recover DIR                                  # cuts off torn tails, removes leftovers and
+                                                      # seals the log, as the next opening would
+  $ weft recover DIR --up-to-epoch 812 --into OTHER   # writes the state at the end of epoch 812 as
+                                                      # a new database; DIR stays unchanged
 
-Epochs to choose from are those from the checkpoint's on; `weft log inspect DIR` shows which. Rows
-are checked by the stored descriptions of their tables. Secondary indexes are the program's, and
-are not built. With --into all rows are held in memory.
+You can choose any epoch from the checkpoint's on; `weft log inspect DIR` shows them. Rows are
+checked against the stored descriptions of their tables. Secondary indexes are not built: they are
+defined by the program. With --into all rows are held in memory.
 
-If anything is damaged, it is named with file and offset, and nothing is written. With --dry-run or
---into, DIR is only read, and may be open.
+If something is damaged, the command names the file and offset and writes nothing. With --dry-run or
+--into, DIR is only read, and the database may be open.
 
-Exit code: 0 if the database was recovered, 1 if it is damaged, 2 if DIR is no database, is open, or
-does not reach the epoch.";
+Exit code: 0 if the database was recovered; 1 if it is damaged; 2 if DIR is not a database, is open,
+or does not reach the epoch.";
 
 /// The options of `weft recover`.
 #[derive(Args, Debug)]
@@ -49,7 +49,7 @@ pub struct RecoverArguments {
     #[command(flatten)]
     directory: DirectoryArguments,
 
-    /// Write nothing, and say what would be recovered and what would be cut off
+    /// Write nothing; report what would be recovered and what would be cut off
     #[arg(long, conflicts_with = "into")]
     dry_run: bool,
 
@@ -57,8 +57,7 @@ pub struct RecoverArguments {
     #[arg(long, value_name = "E", value_parser = epoch(), allow_negative_numbers = true)]
     up_to_epoch: Option<u64>,
 
-    /// Write what is recovered into another directory, which is empty or does not exist, and leave
-    /// DIR as it is
+    /// Write the recovered state into this directory, which must be empty or not exist, and leave DIR unchanged
     #[arg(long, value_name = "OTHER")]
     into: Option<PathBuf>,
 
@@ -67,7 +66,7 @@ pub struct RecoverArguments {
     json: bool,
 }
 
-/// Recovers.
+/// Runs the command.
 ///
 /// # Errors
 /// The directory holds no database or cannot be read, something is damaged, or something cannot be
@@ -75,8 +74,8 @@ pub struct RecoverArguments {
 pub fn run(arguments: &RecoverArguments) -> Result<(), Stop> {
     let directory = arguments.directory.directory()?;
     if arguments.up_to_epoch.is_some() && !arguments.dry_run && arguments.into.is_none() {
-        let message = "--up-to-epoch changes nothing in DIR: the later epochs would be lost; add \
-                       --into OTHER to write that state into another directory, or --dry-run";
+        let message = "--up-to-epoch cannot be used on DIR itself, whose later epochs would be lost; \
+                       add --into OTHER to write that state into another directory, or --dry-run";
         return Err(Stop::Usage(message.to_owned()));
     }
     let outcome = match &arguments.into {
@@ -95,19 +94,19 @@ pub fn run(arguments: &RecoverArguments) -> Result<(), Stop> {
     Ok(())
 }
 
-/// What was done.
+/// What the command did.
 enum Done {
     Nothing,
     Repaired,
     Written { into: PathBuf, backup: Manifest },
 }
 
-/// A recovery, to be reported.
+/// A finished recovery, to be reported.
 struct Outcome {
     done: Done,
     is_open: bool,
     recovered: Recovered,
-    /// Each table's name, and how many rows there are, or were read.
+    /// Each table's name, and its number of rows; without `--into`, the number of rows read.
     tables: Vec<(String, u64)>,
 }
 
@@ -138,9 +137,9 @@ fn try_recovery(arguments: &RecoverArguments, directory: &Path) -> Result<Outcom
     })
 }
 
-/// Recovers for good, and ends the run that begins with that.
+/// Recovers in place. Recovery begins a new run, which this ends, so that its log is sealed.
 fn repair(arguments: &RecoverArguments, directory: &Path) -> Result<Outcome, Stop> {
-    // Before the lock: it would make a file in a directory that is none of ours.
+    // Read the manifest before locking: locking would create a file in a directory that is not a database.
     read_manifest(directory)?;
     let _lock = lock(&FileSystem, directory)?;
     let manifest = read_manifest(directory)?;
@@ -149,20 +148,20 @@ fn repair(arguments: &RecoverArguments, directory: &Path) -> Result<Outcome, Sto
     let options = RecoveryOptions { loggers: manifest.loggers, ..options(arguments, &show) };
     let tables = checked_tables(&manifest);
     let mut recovered = recover(&FileSystem, directory, &tables, &options)?;
-    // Nothing was committed in the epochs that were skipped, so they belong to the run, too.
+    // The epochs that recovery skipped contain no commits, so they can belong to the run that ends here.
     let last = recovered.next_epoch - 1;
     end_run(&FileSystem, directory, &mut recovered.manifest, last)?;
     Ok(Outcome { done: Done::Repaired, is_open: false, tables: counts(&tables), recovered })
 }
 
-/// Writes what is recovered into another directory.
+/// Writes the recovered state into another directory.
 fn recover_into(
     arguments: &RecoverArguments,
     directory: &Path,
     into: &Path,
 ) -> Result<Outcome, Stop> {
     expect_outside(into, directory)?;
-    // Before the work, not only after it.
+    // Check the target before the long recovery, not only when writing to it.
     if Manifest::read(&FileSystem, into)?.is_some() {
         let message = "it holds a database already, and --into needs an empty directory".to_owned();
         return Err(StorageError::NotADatabase { directory: into.to_owned(), message }.into());
@@ -198,7 +197,7 @@ fn counts(tables: &[Arc<dyn StoredTable>]) -> Vec<(String, u64)> {
     tables.iter().map(|table| (table.description().name.clone(), table.rows())).collect()
 }
 
-/// What is printed with `--json`.
+/// The report that `--json` prints.
 #[derive(Serialize)]
 struct RecoverReport<'a> {
     directory: String,
@@ -220,8 +219,8 @@ struct RecoverReport<'a> {
 #[derive(Serialize)]
 struct TableJson<'a> {
     name: &'a str,
-    /// Those that the tables have; without `--into`: all that were read, also those that a later
-    /// one replaced.
+    /// The number of rows in the table; without `--into`, the number of rows read, which includes rows that a later
+    /// row replaced.
     rows: u64,
 }
 
@@ -318,7 +317,7 @@ impl Outcome {
         text
     }
 
-    /// What each phase has read, and how long that took.
+    /// Returns a table of what each phase read, and how long it took.
     fn phases(&self) -> comfy_table::Table {
         let (recovered, durations) = (&self.recovered, &self.recovered.durations);
         let checkpoint = match recovered.checkpoint_epoch {
@@ -327,7 +326,7 @@ impl Outcome {
                 counted(recovered.checkpoint_rows, "row"),
                 counted(recovered.checkpoint_bytes, "byte")
             ),
-            None => "there is none".to_owned(),
+            None => "none".to_owned(),
         };
         let replayed = format!(
             "{}, {}",

@@ -1,4 +1,4 @@
-//! How cuts, problems and files are told, to people and to machines.
+//! Reports of cuts, problems and files, as text and as JSON.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use weft::durability::{Cut, StorageError};
 
 use weft_bench::numbers::counted;
 
-/// Something that does not count of the log.
+/// A part of the log that does not count.
 #[derive(Serialize)]
 pub struct CutReport {
     file: String,
@@ -16,7 +16,7 @@ pub struct CutReport {
     reason: String,
 }
 
-/// Something that is wrong.
+/// A problem in the database's files.
 #[derive(Serialize)]
 pub struct ProblemReport {
     file: Option<String>,
@@ -24,7 +24,7 @@ pub struct ProblemReport {
     message: String,
 }
 
-/// Cuts for machines.
+/// Returns the cuts for a JSON report.
 pub fn cuts(cuts: &[Cut]) -> Vec<CutReport> {
     let report = |cut: &Cut| CutReport {
         file: cut.path.display().to_string(),
@@ -35,7 +35,7 @@ pub fn cuts(cuts: &[Cut]) -> Vec<CutReport> {
     cuts.iter().map(report).collect()
 }
 
-/// A line for each cut, for people. `verb`: what happens to it, or has happened.
+/// Returns one line of text per cut. `verb` says what happens to the cut, or has happened.
 pub fn cut_lines(cuts: &[Cut], verb: &str) -> String {
     let line = |cut: &Cut| {
         let (bytes, path) = (counted(cut.bytes, "byte"), cut.path.display());
@@ -44,7 +44,7 @@ pub fn cut_lines(cuts: &[Cut], verb: &str) -> String {
     cuts.iter().map(line).collect()
 }
 
-/// Problems for machines.
+/// Returns the problems for a JSON report.
 pub fn problems(problems: &[StorageError]) -> Vec<ProblemReport> {
     problems.iter().map(problem).collect()
 }
@@ -66,17 +66,17 @@ fn problem(error: &StorageError) -> ProblemReport {
     ProblemReport { file, offset, message: error.to_string() }
 }
 
-/// A line for each problem, for people.
+/// Returns one line of text per problem.
 pub fn problem_lines(problems: &[StorageError]) -> String {
     problems.iter().map(|problem| format!("problem: {problem}\n")).collect()
 }
 
-/// The path of a file in the database's directory, from there.
+/// Returns the path of a file relative to the database's directory.
 pub fn within(path: &Path, directory: &Path) -> String {
     path.strip_prefix(directory).unwrap_or(path).display().to_string()
 }
 
-/// What is said first if somebody has the database open.
+/// The first line of a report if another process has the database open.
 pub const OPEN: &str = "\
-the database is open: what is being written at this moment may show up as a tail that is cut off
+the database is open: a write in progress may show up as a tail that is cut off
 ";

@@ -1,7 +1,7 @@
 //! Recovered tables of rows whose Rust types are not known: encoded rows in the order of their keys.
 //!
-//! Stored keys do not sort as their values do (numbers have their lowest byte first), so each row
-//! is kept under a *sort key*, bytes that do:
+//! Stored keys do not sort as their values do, because numbers are stored with their lowest byte first. So each row
+//! is kept under a *sort key*, whose bytes do sort as the values:
 //!
 //! ```text
 //!   integer        16 bytes, the highest first; signed ones with the sign bit flipped
@@ -13,9 +13,8 @@
 //!   tuple, struct  the values, one after the other
 //! ```
 //!
-//! That is the order of the program's own indexes ([`weft::encoding`]), but for keys of a type that
-//! has an order of its own. Different keys of one table have different sort keys, none of which is
-//! the beginning of another.
+//! This is the order of the program's own indexes ([`weft::encoding`]), except for keys of a type that defines an
+//! order of its own. Different keys of a table have different sort keys, and no sort key is a prefix of another.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -26,14 +25,13 @@ use weft::column::DecodeError;
 use weft::description::{RowChange, TableDescription, Value};
 use weft::durability::{CheckpointSource, Manifest, StorageError, StoredTable};
 
-/// How many maps the rows of a table are divided among, so that the threads of a recovery seldom
-/// meet.
+/// How many maps share the rows of a table, so that the threads of a recovery rarely contend for a lock.
 const SHARDS: usize = 64;
 
-/// Encoded rows by their sort keys.
+/// Encoded rows, by sort key.
 type Shard = HashMap<Box<[u8]>, Box<[u8]>>;
 
-/// A table whose rows are kept.
+/// A table that keeps its rows in memory.
 pub struct KeptTable {
     description: TableDescription,
     shards: [Mutex<Shard>; SHARDS],
@@ -41,13 +39,13 @@ pub struct KeptTable {
 }
 
 impl KeptTable {
-    /// An empty one.
+    /// Creates an empty table.
     pub fn new(description: TableDescription) -> Arc<KeptTable> {
         let shards = std::array::from_fn(|_| Mutex::default());
         Arc::new(KeptTable { description, shards, hasher: RandomState::new() })
     }
 
-    /// Takes all rows out of it, in the order of their keys.
+    /// Removes all rows and returns them in the order of their keys.
     pub fn take_rows(&self) -> Vec<Box<[u8]>> {
         let mut rows = Vec::new();
         for shard in &self.shards {
@@ -62,7 +60,7 @@ impl KeptTable {
         self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The sort key that a stored key stands for.
+    /// Returns the sort key of a stored key.
     fn sort_key_of(&self, key: &[u8]) -> Result<Vec<u8>, DecodeError> {
         let mut sort_key = Vec::new();
         for value in self.description.read_key(key)? {
@@ -71,10 +69,11 @@ impl KeptTable {
         Ok(sort_key)
     }
 
-    /// The sort key of a row, which is whole.
+    /// Returns the sort key of a complete row.
     fn sort_key(&self, row: &[u8]) -> Result<Vec<u8>, DecodeError> {
         let columns = &self.description.columns;
         let mut starts = Vec::with_capacity(columns.len());
+        // Find where each column starts: the columns of the key may lie anywhere in the row.
         let mut rest = row;
         for column in columns {
             starts.push(rest);
@@ -142,7 +141,7 @@ fn write_sort_key(value: &Value, sort_key: &mut Vec<u8>) {
         Value::Unsigned(number) => write_integer(*number),
         Value::Char(letter) => write_integer(u128::from(*letter)),
         Value::Enum(variant) => write_integer(*variant as u128),
-        // Not possible in a key; what counts is that no two are the same.
+        // Floating-point numbers cannot be in a key; here it only matters that different ones differ.
         Value::F32(number) => write_integer(number.to_bits().into()),
         Value::F64(number) => write_integer(number.to_bits().into()),
         Value::String(text) => write_bytes(text.as_bytes(), sort_key),
@@ -164,6 +163,7 @@ fn write_sort_key(value: &Value, sort_key: &mut Vec<u8>) {
 }
 
 fn write_bytes(bytes: &[u8], sort_key: &mut Vec<u8>) {
+    // Escape 00 and 01, so that 00 can end the sequence: a prefix then sorts before any longer sequence.
     for &byte in bytes {
         match byte {
             0 => sort_key.extend_from_slice(&[1, 1]),
@@ -174,7 +174,7 @@ fn write_bytes(bytes: &[u8], sort_key: &mut Vec<u8>) {
     sort_key.push(0);
 }
 
-/// A table that nobody asked for.
+/// A table whose rows the command does not need.
 pub struct UnwantedTable(pub TableDescription);
 
 impl StoredTable for UnwantedTable {
@@ -207,27 +207,27 @@ impl StoredTable for UnwantedTable {
     }
 }
 
-/// All tables of a database, recovered: what a backup is written from.
+/// All recovered tables of a database, from which a backup is written.
 pub struct KeptState {
     epoch: u64,
-    /// Each table's number, and its rows.
+    /// Each table's number and rows.
     tables: Vec<(u32, Vec<Box<[u8]>>)>,
 }
 
 impl KeptState {
-    /// Empty tables for all that `manifest` has.
+    /// Creates an empty table for each current table of `manifest`.
     pub fn tables(manifest: &Manifest) -> Vec<Arc<KeptTable>> {
         let kept = |number: &u32| KeptTable::new(manifest.tables[*number as usize].clone());
         manifest.current_tables().iter().map(kept).collect()
     }
 
-    /// The rows of `tables`, which have these numbers, at the end of an epoch.
+    /// Takes the rows of `tables`, at the end of `epoch`. `numbers` are the tables' numbers, in the same order.
     pub fn new(epoch: u64, tables: &[Arc<KeptTable>], numbers: &[u32]) -> KeptState {
         let tables = numbers.iter().zip(tables).map(|(&number, table)| (number, table.take_rows()));
         KeptState { epoch, tables: tables.collect() }
     }
 
-    /// How many rows there are.
+    /// Returns the total number of rows.
     pub fn rows(&self) -> u64 {
         self.tables.iter().map(|(_, rows)| rows.len() as u64).sum()
     }

@@ -1,5 +1,5 @@
-//! `weft log`, `weft recover` and `weft export` from the outside, on directories with a log and a
-//! checkpoint, whole and damaged.
+//! `weft log`, `weft recover` and `weft export` as processes, on intact and damaged directories with a log and a
+//! checkpoint.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -57,7 +57,7 @@ fn encoded<T: Record>(row: &T) -> Vec<u8> {
 
 // ---- building a database --------------------------------------------------------------------
 
-/// A table that recovery finds, and whose rows are not looked at.
+/// A table that recovery finds, but whose rows it ignores.
 struct AnyTable(TableDescription);
 
 impl StoredTable for AnyTable {
@@ -90,7 +90,7 @@ struct Clock(Mutex<u64>);
 
 impl Epochs for Clock {
     fn close_epoch(&self) -> u64 {
-        let mut epoch = self.0.lock().expect("nobody panics with it");
+        let mut epoch = self.0.lock().expect("no thread panics while it holds the lock");
         *epoch += 1;
         *epoch - 1
     }
@@ -118,7 +118,7 @@ impl CheckpointSource for State {
     }
 }
 
-/// A run of a database: a log that is written by hand.
+/// A run of a database whose log the test writes directly.
 struct Run {
     directory: PathBuf,
     log: Log,
@@ -148,9 +148,9 @@ impl Run {
         Run { directory: directory.to_owned(), log, clock, recovered }
     }
 
-    /// An epoch with one transaction. Returns the epoch.
+    /// Writes an epoch with one transaction, and returns the epoch.
     fn epoch(&self, write: impl FnOnce(&mut Vec<u8>)) -> u64 {
-        let epoch = *self.clock.0.lock().expect("nobody panics with it");
+        let epoch = *self.clock.0.lock().expect("no thread panics while it holds the lock");
         self.log.append(0, epoch, |buffer| {
             push_transaction(buffer);
             write(buffer);
@@ -164,7 +164,8 @@ impl Run {
         let options = CheckpointOptions::default();
         write_checkpoint(&FileSystem, &self.directory, &manifest, state, &options)
             .expect("the checkpoint can be written");
-        self.recovered.manifest = manifest.into_inner().expect("nobody panics with it");
+        self.recovered.manifest =
+            manifest.into_inner().expect("no thread panics while it holds the lock");
     }
 
     fn end(mut self) {
@@ -179,16 +180,16 @@ fn put(buffer: &mut Vec<u8>, table: u32, version: u64, row: &impl Record) {
     push_write(buffer, WriteKind::Put, table, version, |buffer| row.encode_row(buffer));
 }
 
-/// Epochs of the database that [`database`] makes.
+/// The directory that [`database`] makes, and its epochs.
 struct Made {
     directory: PathBuf,
-    /// The checkpoint's.
+    /// The epoch of the checkpoint.
     checkpoint: u64,
-    /// The last.
+    /// The last epoch.
     last: u64,
 }
 
-/// A database with a checkpoint and a sealed log, whose second run was killed while it wrote.
+/// Makes a database with a checkpoint and a sealed log, whose second run was killed while it wrote.
 fn database(name: &str) -> Made {
     let scratch = scratch(name);
     let alive = scratch.join("alive");
@@ -221,8 +222,8 @@ fn database(name: &str) -> Made {
     let last = run.epoch(|buffer| put(buffer, 0, 1, &account(1, "", None)));
     let killed = scratch.join("db");
     copy(&alive, &killed);
-    // As everybody who opens a database does.
-    lock(&FileSystem, &killed).expect("nobody has it open");
+    // Opening a database always takes the lock.
+    lock(&FileSystem, &killed).expect("the database is not open");
     let segment = newest_segment(&killed);
     let mut bytes = fs::read(&segment).expect("the segment is there");
     bytes.extend_from_slice(b"\xf5WFT, and then the power failed");
@@ -230,10 +231,10 @@ fn database(name: &str) -> Made {
     Made { directory: killed, checkpoint, last }
 }
 
-/// A directory of this test's own.
+/// Makes an empty directory for one test; each test uses a name of its own.
 fn scratch(name: &str) -> PathBuf {
     let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("durable-{name}"));
-    // A run before this one may have left it.
+    // Remove the directory that an earlier run may have left.
     let _ = fs::remove_dir_all(&directory);
     fs::create_dir_all(&directory).expect("the test directory can be made");
     directory
@@ -247,7 +248,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Every file below a directory.
+/// Returns every file below a directory.
 fn contents(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut directories = vec![directory.to_owned()];
@@ -265,7 +266,7 @@ fn contents(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
-/// Asserts that no file below a directory was changed, made or removed.
+/// Asserts that no file below a directory was changed, created or removed.
 #[track_caller]
 fn unchanged(directory: &Path, before: &BTreeMap<PathBuf, Vec<u8>>) {
     let after = contents(directory);
@@ -291,7 +292,7 @@ fn shown(path: &Path) -> &str {
     path.to_str().expect("the path is UTF-8")
 }
 
-/// Runs the command, which must exit with this code, and returns its message.
+/// Runs the command, asserts that it exits with this code, and returns its message.
 #[track_caller]
 fn fail(code: i32, arguments: &[&str]) -> String {
     let output = run(arguments);
@@ -350,7 +351,7 @@ fn verify_prints_every_problem_with_file_and_offset() {
     let directory = shown(&made.directory);
     let whole = written(&["log", "verify", directory]);
     assert!(whole.starts_with("torn: 31 bytes of "), "{whole}");
-    assert!(whole.contains(": whole; 6 rows in the checkpoint, 5 transactions with "), "{whole}");
+    assert!(whole.contains(": intact; 6 rows in the checkpoint, 5 transactions with "), "{whole}");
     assert!(whole.ends_with(&format!("end of epoch {}\n", made.last)), "{whole}");
     let report = json(&written(&["log", "verify", directory, "--json"]));
     assert_eq!((&report["ok"], &report["epoch"]), (&true.into(), &made.last.into()));
@@ -399,7 +400,7 @@ fn an_open_database_is_read_and_not_repaired() {
     let directory = shown(&made.directory);
     let before = contents(&made.directory);
     let csv = made.directory.with_file_name("orders.csv");
-    let _lock = lock(&FileSystem, &made.directory).expect("nobody has it open");
+    let _lock = lock(&FileSystem, &made.directory).expect("the database is not open");
     for command in [
         &["log", "inspect", directory][..],
         &["log", "verify", directory],
@@ -539,7 +540,7 @@ fn a_table_is_exported_in_the_order_of_its_keys() {
     unchanged(&made.directory, &before);
 }
 
-/// Files of other tables may be damaged: nobody reads them.
+/// An export does not read the files of other tables, so they may be damaged.
 #[test]
 fn an_export_reads_one_table() {
     let made = database("one-table");
@@ -617,7 +618,7 @@ fn help_teaches() {
     }
 }
 
-/// Runs the command, which must end within a minute.
+/// Runs the command and asserts that it ends within a minute.
 #[cfg(unix)]
 fn run_briefly(arguments: &[&str]) -> std::process::Output {
     use std::time::{Duration, Instant};
@@ -669,7 +670,7 @@ fn fifo_in_place_of_a_file_is_refused_by_every_command() {
             let output = run_briefly(arguments);
             let told = format!("{}{}", text(&output.stdout), text(&output.stderr));
             assert!(!told.contains("panicked"), "{arguments:?}: {told}");
-            // These do not read the rows of the checkpoint, or of all tables.
+            // These commands do not read the rows of the checkpoint, or not those of all tables.
             let may_succeed =
                 shown(name).starts_with("checkpoint-") && matches!(arguments[0], "log" | "export");
             if !may_succeed {

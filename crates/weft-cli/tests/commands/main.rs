@@ -1,4 +1,4 @@
-//! The `weft` command from the outside: exit codes, messages, and the form of its output.
+//! The `weft` command as a process: exit codes, messages, and the form of its output.
 
 mod durable;
 mod product;

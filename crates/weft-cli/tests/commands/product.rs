@@ -1,4 +1,4 @@
-//! What the product's command has, and what it leaves to the laboratory.
+//! The commands and protocols that `weft` has, and those that only `weft-lab` has.
 
 use crate::support::{refused, run, text, written};
 

@@ -1,8 +1,8 @@
-//! Running the command.
+//! Helpers that run the command.
 
 use std::process::{Command, Output, Stdio};
 
-/// The command, which does what it does whatever the environment says of HTM.
+/// Returns the command, with `WEFT_HTM` removed from its environment.
 pub fn weft() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
     command.env_remove("WEFT_HTM").stdin(Stdio::null());
@@ -17,7 +17,7 @@ pub fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).expect("output is UTF-8")
 }
 
-/// Runs the command, which must succeed in silence, and returns what it prints.
+/// Runs the command, asserts that it succeeds and prints no message, and returns its output.
 #[track_caller]
 pub fn written(arguments: &[&str]) -> String {
     let output = run(arguments);
@@ -26,8 +26,8 @@ pub fn written(arguments: &[&str]) -> String {
     text(&output.stdout).to_owned()
 }
 
-/// Runs a benchmark with each of the arguments, and looks for the words in what it refuses them
-/// with.
+/// Runs a benchmark with each list of arguments, asserts that it rejects them, and looks for the words in its
+/// message.
 pub fn refused(workload: &str, cases: &[(&[&str], &[&str])]) {
     for (arguments, expected) in cases {
         let output = run(&[&["bench", workload], *arguments].concat());

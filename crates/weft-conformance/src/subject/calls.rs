@@ -1,8 +1,9 @@
-//! Procedures to be tested. What they have done is told in [steps](Step), so that no oracle needs to know
-//! anything of them.
+//! Procedures to test. What they have done is reported as [steps](Step), so that the oracles need not know
+//! procedures.
 //!
-//! Beside each other, some of them can be chopped: what they insert into the journal, and add to totals, may
-//! be committed by itself, since none of the others looks at it. Everything else does.
+//! Some of them can be chopped if they run only beside each other. Their insertions into the journal and their
+//! additions to totals may be committed separately, because no other procedure reads them. Transactions that
+//! are not procedures do.
 
 use weft::protocol::Protocol;
 use weft::{Database, Error, Record, Snapshot, Table, Transaction, TransactionOptions, column_of};
@@ -19,10 +20,10 @@ use super::{
 use crate::procedures::With;
 use crate::step::{HASHED, Row, Shown, Step};
 
-/// Keys of the journal begin here; accounts are rows of the ordered table, and totals of the hash table.
+/// The first key of the journal. Accounts are rows of the ordered table, and totals are rows of the hash table.
 pub const JOURNAL: u64 = 2 * HASHED;
 
-/// Accounts have rates, by the last part of their keys, which never change.
+/// The number of rates. An account's key modulo this gives its rate, which never changes.
 const RATES: u64 = 3;
 
 /// A row of the journal.
@@ -33,7 +34,7 @@ struct Entry {
     value: i64,
 }
 
-/// A row of a table that nobody changes.
+/// A row of a table that never changes.
 #[derive(Clone, Debug, Record)]
 struct Rate {
     #[record(key)]
@@ -48,57 +49,58 @@ struct Books {
     rates: Table<Rate>,
 }
 
-/// A procedure, with its arguments. Accounts and totals are there, and rows of the journal are not.
+/// A procedure with its arguments. Accounts and totals exist; rows of the journal do not exist before.
 #[derive(Clone, Copy, Debug)]
 pub enum Call {
-    /// Takes an amount from one account and gives it to another, if there is so much; and notes both in the
-    /// journal, under this key and the next. Three pieces.
+    /// Moves an amount from one account to another, if there is enough. Notes both changes in the journal,
+    /// under this key and the next. Three pieces.
     Transfer {
-        /// The account that is to have less,
+        /// The account to take from,
         from: u64,
-        /// and the one that is to have more.
+        /// and the account to give to.
         to: u64,
-        /// How much.
+        /// The amount.
         amount: i64,
         /// The first key in the journal.
         entry: u64,
     },
-    /// Adds an account's rate to it, and notes that in the journal. Three pieces, the first of which reads
-    /// what never changes.
+    /// Adds an account's rate to the account, and notes that in the journal. Three pieces. The first reads only
+    /// the rate, which never changes.
     Mark {
         /// The account.
         account: u64,
         /// The key in the journal.
         entry: u64,
     },
-    /// Takes an amount from an account, if there is so much, notes it in the journal, and adds it to a total.
+    /// Takes an amount from an account, if there is enough, notes it in the journal, and adds it to a total.
     /// Three pieces.
     Pay {
         /// The account.
         account: u64,
-        /// How much.
+        /// The amount.
         amount: i64,
         /// The total.
         total: u64,
         /// The key in the journal.
         entry: u64,
     },
-    /// Adds to two totals. Two pieces, none of which has a place among those of others.
+    /// Adds to two totals. Two pieces, neither of which has a fixed place in the order of other procedures.
     Collect {
         /// The totals.
         totals: [u64; 2],
-        /// How much.
+        /// The amount.
         amount: i64,
     },
-    /// Writes two totals down in the journal, and reads them for that: by it, what others add to totals can be
-    /// deferred. Two pieces.
+    /// Writes two totals into the journal. Because it reads them, others' additions to totals can be deferred.
+    /// Two pieces.
     Settle {
         /// The totals.
         totals: [u64; 2],
         /// The first key in the journal.
         entry: u64,
     },
-    /// Reads an account, a row of the journal, and a total. It only reads, and so stays out of the analysis.
+    /// Reads an account, a row of the journal, and a total. It only reads, so the chopping analysis leaves it
+    /// out.
     Compare {
         /// The account.
         account: u64,
@@ -109,7 +111,7 @@ pub enum Call {
     },
 }
 
-/// What a transaction has done, and was shown.
+/// The steps of a transaction, and what it was shown.
 pub type Told = Vec<(Step, Shown)>;
 
 /// A database with procedures.
@@ -117,7 +119,7 @@ pub trait Executes: Store {
     /// Runs a procedure until it commits.
     ///
     /// # Errors
-    /// [`Stop::RollBack`], if there was not so much; what the engine reports.
+    /// [`Stop::RollBack`] if there was not enough; errors of the engine.
     fn execute(&self, call: Call) -> Result<Told, Stop>;
 }
 
@@ -219,7 +221,7 @@ fn compare<P: Protocol>(
     Ok((account, entry, total))
 }
 
-/// Opens a database with accounts, totals and rates.
+/// Opens a database with tables for accounts, totals, the journal and rates.
 pub(super) fn open<P: Protocol>(opening: Opening, with: With) -> Box<dyn Executes> {
     let mut procedures = vec![Transfer::<P>::shape(), Mark::<P>::shape(), Compare::<P>::shape()];
     if with != With::Rows {
@@ -256,7 +258,7 @@ pub(super) fn open<P: Protocol>(opening: Opening, with: With) -> Box<dyn Execute
         (0..RATES)
             .try_for_each(|key| tx.insert(&tables.rates, Rate { key, value: 1 << (20 + 4 * key) }))
     });
-    filled.expect("nothing is in the way");
+    filled.expect("no other transaction is running");
     let options = TransactionOptions::new().retries_max(RETRIES_MAX);
     Box::new(Opened { database, tables, options })
 }

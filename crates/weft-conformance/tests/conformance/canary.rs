@@ -1,8 +1,8 @@
-//! The suite is red for every mutation of the canary, and green for the intact one.
+//! The suite must fail for every mutation of the canary, and pass for the intact one.
 //!
-//! Each test runs the suite's own checks on one mutation, with seeds from 0 on, until one of them
-//! finds the break. So it fails if a check has become blind. How many seeds that takes at most, and
-//! what the finding says, is part of the test; the table is in `docs/planted-bugs.md`.
+//! Each test runs the suite's own checks on one mutation, with seeds from 0 on, until one of them finds the
+//! break. So it fails if a check has become blind. The test fixes how many seeds that may take, and what the
+//! finding says. The table is in `docs/planted-bugs.md`.
 
 use weft_conformance::invariants::{self, Bank, Counted, Indexed, OnCall, Ring};
 use weft_conformance::random::{self, Size};
@@ -23,7 +23,7 @@ const WITH_SNAPSHOTS: Size = Size { threads: 3, transactions: 5, steps_max: 4, r
 struct Check {
     name: &'static str,
     run: fn(&Subject, u64) -> Result<(), Finding>,
-    /// After so many seeds without a finding it counts as blind.
+    /// After this many seeds without a finding the check counts as blind.
     seeds: u64,
 }
 
@@ -41,12 +41,12 @@ const COUNTED: Check = Check { name: "counted rows", run: counted, seeds: seeds(
 const COPIES: Check = Check { name: "copies", run: copied, seeds: seeds(3000) };
 const INDEXED: Check = Check { name: "indexes", run: indexed, seeds: 300 };
 
-/// Other interleavings are drawn on the simulated machine, and some things are seldom there.
+/// Returns how many seeds to try. The simulated machine draws other interleavings, and some are rare there.
 const fn seeds(usual: u64) -> u64 {
     if cfg!(weft_sim) { 4 * usual } else { usual }
 }
 
-/// All of them.
+/// All checks.
 const CHECKS: [Check; 11] = [
     SCHEDULES,
     SMALL_HISTORIES,
@@ -66,7 +66,7 @@ fn schedules(_: &Subject, _: u64) -> Result<(), Finding> {
     unreachable!("no seed asks for it")
 }
 
-/// The seed is the number of the schedule.
+/// Runs one schedule. The seed is its number.
 #[cfg(not(weft_sim))]
 fn schedules(subject: &Subject, seed: u64) -> Result<(), Finding> {
     match scripts::all().get(seed as usize) {
@@ -85,7 +85,7 @@ fn histories(subject: &Subject, seed: u64) -> Result<(), Finding> {
     random::check(subject, Mode::Interleaved(seed), MEDIUM)
 }
 
-/// Histories with snapshots, where there are any.
+/// Checks histories with snapshots, if the subject has snapshots.
 fn snapshots(subject: &Subject, seed: u64) -> Result<(), Finding> {
     match subject.has_snapshots {
         true => random::check(subject, Mode::Interleaved(seed), WITH_SNAPSHOTS),
@@ -97,7 +97,7 @@ fn value_histories(subject: &Subject, seed: u64) -> Result<(), Finding> {
     values::check(subject, Mode::Interleaved(seed), 3, 6)
 }
 
-/// Likewise.
+/// Checks the copies, if the subject has snapshots.
 fn copied(subject: &Subject, seed: u64) -> Result<(), Finding> {
     match subject.has_snapshots {
         true => copies::check(subject, Mode::Interleaved(seed), 2, 1, 3),
@@ -125,7 +125,7 @@ fn indexed(subject: &Subject, seed: u64) -> Result<(), Finding> {
     invariants::check(&Indexed, subject, Mode::Interleaved(seed), 3, 8, 0)
 }
 
-/// The first seed at which a check finds what is looked for.
+/// Returns the first seed at which a check finds what the caller looks for.
 fn hunt(
     subject: &Subject,
     check: &Check,
@@ -158,7 +158,8 @@ fn expect_caught(mutation: Mutation, checks: &[(Check, &str)]) {
     }
 }
 
-/// One test per mutation: which checks catch it, and as what. Each of them has to.
+/// Makes one test per mutation. It lists the checks that must catch the mutation, and the name that each must
+/// give it.
 macro_rules! mutations {
     ($($(#[$attribute:meta])* $test:ident: $mutation:ident, [$($check:ident: $what:literal),+];)*) => {
         $(
@@ -226,8 +227,8 @@ fn every_mutation_is_caught() {
     assert_eq!(CAUGHT, &Mutation::ALL[1..]);
 }
 
-/// Prints what each check finds of each mutation, and after how many seeds: where the table in
-/// `docs/planted-bugs.md` comes from. `WEFT_MUTATION` chooses some.
+/// Prints what each check finds of each mutation, and after how many seeds. The table in `docs/planted-bugs.md`
+/// comes from it. `WEFT_MUTATION` chooses some mutations.
 #[test]
 #[ignore = "a report; run it with --ignored --nocapture"]
 fn the_table_of_what_finds_what() {

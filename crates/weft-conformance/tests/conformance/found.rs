@@ -1,5 +1,5 @@
-//! Seeds by which the simulated machine has found something, that it be found again: see
-//! `docs/planted-bugs.md`. (What was found by nearly every seed needs no place here.)
+//! Seeds at which the simulated machine has found bugs, so that they stay fixed: see `docs/planted-bugs.md`.
+//! (Bugs that nearly every seed finds are not listed here.)
 
 use weft_conformance::invariants::{self, Counted};
 use weft_conformance::subject::Subject;
@@ -7,9 +7,9 @@ use weft_conformance::threads::Mode;
 
 use crate::expect_nothing;
 
-/// Under `htm-naive` a record that was deleted came on the list of the deleted ones a moment after its
-/// transaction had ended, and so twice if it was filled and deleted again in that moment. Its memory was
-/// then freed twice.
+/// Under `htm-naive`, a deleted record came on the list of deleted records a moment after its transaction had
+/// ended. If it was filled and deleted again in that moment, it came on the list twice, and its memory was
+/// freed twice.
 #[test]
 fn a_record_is_on_the_list_of_the_deleted_once() {
     for regions in ["regions", "impatient", "twins"] {

@@ -7,7 +7,7 @@ use weft_conformance::values;
 
 use crate::{every_protocol, expect_nothing, with_snapshots};
 
-/// Few transactions, each run tried in every serial order.
+/// Few transactions, so that each run can be tried in every serial order.
 const SMALL: Size = Size { threads: 3, transactions: 2, steps_max: 4, readers: 0 };
 const MEDIUM: Size = Size { threads: 4, transactions: 6, steps_max: 6, readers: 0 };
 const FREE: Size =
@@ -27,7 +27,7 @@ fn interleaved_histories_are_strictly_serializable() {
     });
 }
 
-/// In rounds of 10,000 transactions; `WEFT_STRESS=10` makes it a million for each protocol.
+/// In rounds of 10,000 transactions. `WEFT_STRESS=10` makes it a million for each protocol.
 #[test]
 fn free_histories_are_strictly_serializable() {
     every_protocol(seeds(10), |subject, seed| random::check(subject, Mode::Free(seed), FREE));
@@ -55,7 +55,7 @@ fn free_histories_with_snapshots_are_strictly_serializable() {
     with_snapshots(seeds(5), |subject, seed| random::check(subject, Mode::Free(seed), size));
 }
 
-/// A protocol that bears one thread has serial histories.
+/// A protocol that supports only one thread has serial histories.
 #[test]
 fn histories_of_one_thread_are_serial() {
     for subject in Subject::all().into_iter().filter(|subject| subject.threads_max == 1) {

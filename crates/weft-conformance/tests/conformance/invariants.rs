@@ -1,4 +1,4 @@
-//! Invariants that transactions keep and see, and the promise that each of them ends.
+//! Invariants that transactions keep and see, and the promise that every transaction ends.
 
 use weft_conformance::invariants::{
     self, Bank, Counted, Indexed, Invariant, OnCall, Rewritten, Ring,

@@ -1,5 +1,5 @@
-//! The conformance suite: every protocol of the engine's list, every check. See the crate's
-//! documentation for what is checked, by whom, and how a failure is repeated.
+//! The conformance suite: every check on every protocol of the engine's list. The crate's documentation says
+//! what is checked, what judges, and how to repeat a failure.
 #![cfg(not(any(loom, shuttle)))]
 
 mod canary;
@@ -18,7 +18,7 @@ use weft_conformance::subject::{Named, Subject};
 use weft_conformance::threads::for_each_seed;
 use weft_conformance::verdict::Finding;
 
-/// Fails the test with what was found under a protocol.
+/// Fails the test if something was found under a protocol.
 fn expect_nothing<R>(subject: &Subject, result: Result<R, Finding>) -> R {
     match result {
         Ok(value) => value,
@@ -26,7 +26,7 @@ fn expect_nothing<R>(subject: &Subject, result: Result<R, Finding>) -> R {
     }
 }
 
-/// Runs a check of every protocol that bears several threads, with so many seeds.
+/// Runs a check of every protocol that supports several threads, with `seeds` seeds.
 fn every_protocol(seeds: u64, check: impl Fn(&Subject, u64) -> Result<(), Finding>) {
     for subject in Subject::concurrent() {
         let _named = Named(subject);
@@ -34,8 +34,8 @@ fn every_protocol(seeds: u64, check: impl Fn(&Subject, u64) -> Result<(), Findin
     }
 }
 
-/// Runs a check with snapshots of every protocol, with so many seeds: snapshots are read by many
-/// threads also where transactions bear one.
+/// Runs a check with snapshots of every protocol, with `seeds` seeds. Many threads read snapshots even if the
+/// protocol runs transactions on only one.
 fn with_snapshots(seeds: u64, check: impl Fn(&Subject, u64) -> Result<(), Finding>) {
     for subject in Subject::all() {
         let _named = Named(subject);

@@ -1,5 +1,5 @@
-//! The suite is red for every bug that is planted in the protocols themselves, and green without it for
-//! the same seeds. On the simulated machine only: some of these bugs need a hardware region beside a
+//! The suite must fail for every bug that is planted in the protocols themselves, and pass without it for the
+//! same seeds. This runs on the simulated machine only: some of these bugs need a hardware region beside a
 //! software twin, and no other test has both in an order that a seed repeats. The table is in
 //! `docs/planted-bugs.md`.
 
@@ -52,17 +52,17 @@ fn procedures_in_regions(subject: &Subject, seed: u64) -> Result<(), Finding> {
     procedures::check_cut(subject, Mode::Interleaved(seed), 3, 3, With::Sums, cut)
 }
 
-/// After so many seeds without a finding a check counts as blind.
+/// After this many seeds without a finding a check counts as blind.
 const SEEDS: u64 = 3000;
-/// So many seeds have to find nothing of a bug that cannot show.
+/// How many seeds must find nothing of a bug that cannot show.
 const SEEDS_HIDDEN: u64 = 200;
 
-// How regions run.
+// The ways in which regions run.
 const REGIONS: &str = "regions";
 const IMPATIENT: &str = "impatient";
 const TWINS: &str = "twins";
 
-/// The first seed at which a check finds what is looked for.
+/// Returns the first seed at which a check finds what the caller looks for.
 fn hunt(
     bug: Bug,
     subject: &Subject,
@@ -77,7 +77,8 @@ fn hunt(
     })
 }
 
-/// Has a check find a bug under a protocol, as `what`; and, by the same seeds, nothing where there is none.
+/// Asserts that a check finds a bug under a protocol, as `what`, and that the same seeds find nothing without
+/// the bug.
 fn expect_found(bug: Bug, subject: &Subject, check: &Check, what: &str) {
     let found = hunt(bug, subject, check, SEEDS, |finding| finding.names(what));
     let Some((found_at, _)) = found else {
@@ -90,7 +91,7 @@ fn expect_found(bug: Bug, subject: &Subject, check: &Check, what: &str) {
     }
 }
 
-/// Wants nothing found of a bug where it cannot show.
+/// Asserts that nothing is found of a bug where it cannot show.
 fn expect_hidden(bug: Bug, subject: &Subject) {
     for check in &CHECKS {
         if let Some((_, finding)) = hunt(bug, subject, check, SEEDS_HIDDEN, |_| true) {
@@ -99,7 +100,7 @@ fn expect_hidden(bug: Bug, subject: &Subject) {
     }
 }
 
-/// A region that does not subscribe to the lock that it elides runs beside who holds it.
+/// A region that does not subscribe to the lock that it elides runs beside the lock's holder.
 #[test]
 fn a_lock_that_its_regions_do_not_read() {
     let bug = Bug::LockNotRead;
@@ -113,8 +114,7 @@ fn a_lock_that_its_regions_do_not_read() {
     expect_hidden(bug, &Subject::named("htm-naive", TWINS));
 }
 
-/// The same for the locks of single records: the commit of a region comes between the lock and the
-/// installation of a twin.
+/// The same for the locks of single records: a region commits after a twin locks, and before it installs.
 #[test]
 fn locks_of_twins_that_regions_pass() {
     let bug = Bug::LocksPassed;
@@ -125,12 +125,12 @@ fn locks_of_twins_that_regions_pass() {
     expect_found(bug, &patient, &COUNTED, "broken invariant");
     expect_found(bug, &patient, &INDEXED, "broken invariant");
     expect_hidden(bug, &Subject::named("dbx", TWINS));
-    // Pieces that are regions, beside those that are small transactions since their regions gave up.
+    // Pieces that are regions run beside pieces that are small transactions because their regions gave up.
     let pieces = Subject::named("dbx-tc", IMPATIENT);
     expect_found(bug, &pieces, &PROCEDURES, "no serial order explains it");
 }
 
-/// Between the two an old row goes with the new version.
+/// Between the two, an old row has the new version.
 #[test]
 fn records_that_are_unlocked_before_their_rows_are_installed() {
     let bug = Bug::UnlockedBeforeInstalled;
@@ -142,7 +142,7 @@ fn records_that_are_unlocked_before_their_rows_are_installed() {
     }
 }
 
-/// What is read of a leaf while keys move in it may be another key's record, or none.
+/// A read of a leaf in which keys are moving may find the record of another key, or none.
 #[test]
 fn leaves_that_are_not_validated() {
     let bug = Bug::LeafNotValidated;
@@ -152,11 +152,11 @@ fn leaves_that_are_not_validated() {
     expect_found(bug, &Subject::named("2pl", TWINS), &INDEXED, "broken invariant");
 }
 
-/// Set for the process that repeats a run.
+/// Set in the process that repeats a run.
 const CHILD: &str = "WEFT_PLANTED_CHILD";
 
-/// Protects the message of a failure: a run with the seed and the schedule that it prints finds the same
-/// in another process.
+/// Protects the message of a failure: a run with the printed seed and schedule finds the same in another
+/// process.
 #[test]
 fn a_finding_is_repeated_by_its_schedule() {
     let bug = Bug::LockNotRead;
@@ -179,7 +179,7 @@ fn a_finding_is_repeated_by_its_schedule() {
     assert!(text.contains(&expected), "seed {seed}: {expected}, but repeated:\n{text}");
 }
 
-/// A file that is gone at the end.
+/// A file that is removed at the end.
 struct Scratch(PathBuf);
 
 impl Drop for Scratch {
@@ -188,8 +188,8 @@ impl Drop for Scratch {
     }
 }
 
-/// Prints what each check finds of each bug, and after how many seeds: where the table in
-/// `docs/planted-bugs.md` comes from.
+/// Prints what each check finds of each bug, and after how many seeds. The table in `docs/planted-bugs.md`
+/// comes from it.
 #[test]
 #[ignore = "a report; run it with --ignored --nocapture"]
 fn the_table_of_planted_bugs() {

@@ -1,4 +1,4 @@
-//! Procedures, which some protocols commit in pieces, beside everything else.
+//! Procedures, which some protocols commit in pieces, beside all other transactions.
 
 use weft_conformance::procedures::{self, With};
 use weft_conformance::subject::Subject;
@@ -42,7 +42,7 @@ fn free_procedures_are_strictly_serializable() {
     });
 }
 
-/// The checks above, on a protocol that is wrong: the first of the seeds at which one of them finds it.
+/// Runs the checks above on a protocol with a flaw. Returns the first seed at which one of them finds it.
 fn seeds_until_caught(flaw: Flaw, threads: usize, transactions: usize, with: With) -> Option<u64> {
     let subject = Subject::flawed(flaw);
     (0..1000).find(|&seed| {

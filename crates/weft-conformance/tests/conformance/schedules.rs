@@ -1,4 +1,4 @@
-//! The named anomalies at every protocol. `weft_conformance::scripts` has the schedules.
+//! The named anomalies under every protocol. `weft_conformance::scripts` has the schedules.
 
 use weft_conformance::schedule::Script;
 use weft_conformance::scripts;

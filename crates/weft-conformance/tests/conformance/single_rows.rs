@@ -1,5 +1,5 @@
-//! Transactions of a single step: all that protocols know which make only single operations on
-//! single rows atomic. It is in these tests, and in no others, that such a protocol takes part.
+//! Transactions of a single step. Some protocols only make single operations on single rows atomic, and take
+//! part in these tests alone.
 
 use weft_conformance::random::{self, Size};
 use weft_conformance::subject::{Named, Subject};
@@ -32,7 +32,7 @@ fn interleaved_histories_of_single_steps_are_linearizable() {
     run(MEDIUM, seeds(200), Mode::Interleaved);
 }
 
-/// A snapshot reads as many rows as it likes.
+/// A snapshot may read any number of rows.
 #[test]
 fn interleaved_histories_of_single_steps_with_snapshots_are_strictly_serializable() {
     run(Size { threads: 3, readers: 2, ..MEDIUM }, seeds(600), Mode::Interleaved);

@@ -1,4 +1,4 @@
-//! Values to arrays.
+//! Conversion of values to Arrow arrays.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use weft::description::{TypeDescription, Value};
 
 use super::types::{DIGITS_OF_128_BITS, is_unit};
 
-/// The array of a column, of the Arrow type that [`super::types`] gives for `type_of`. Where there
-/// is no value, for want of one in an option around it, the array is null.
+/// Returns the array of a column, with the Arrow type that [`super::types`] gives for `type_of`. The array is
+/// null where there is no value, because an enclosing option is `None`.
 ///
-/// A value that is none of the type becomes null, too, which the column's field then refuses.
+/// A value that is not of the type becomes null, too. The column's field then refuses it.
 ///
 /// # Errors
 /// If the array would be larger than Arrow allows.
@@ -119,7 +119,7 @@ pub fn array(
     }
 }
 
-/// What `get` finds in each of the values that are there.
+/// Returns what `get` finds in each value, or `None` where there is no value.
 fn each<'a, T: 'a>(
     values: &[Option<&'a Value>],
     get: impl Fn(&'a Value) -> Option<T>,
@@ -242,7 +242,7 @@ fn tuple_element(value: &Value, position: usize) -> Option<&Value> {
     }
 }
 
-/// Where there is no value; `None` if there is one everywhere.
+/// Returns which values are missing, or `None` if none is missing.
 fn nulls(values: &[Option<&Value>]) -> Option<NullBuffer> {
     let nulls: NullBuffer = values.iter().map(Option::is_some).collect();
     Some(nulls).filter(|nulls| nulls.null_count() > 0)

@@ -1,9 +1,8 @@
-//! Arrays to values.
+//! Conversion of Arrow arrays to values.
 //!
-//! Files of other programs do not have exactly the types that ours have: there, an identifier is
-//! often a 64-bit integer, text has 64-bit offsets or comes by a dictionary, and every column may
-//! have nulls. So what is compared is the values, one by one; the types only have to be of the
-//! same kind.
+//! Other programs do not write exactly the types that Weft writes. Their identifiers are often 64-bit integers,
+//! texts have 64-bit offsets or come as dictionaries, and every column may be nullable. So the values are
+//! checked one by one, and the types only have to be of the same kind.
 
 use arrow_array::Array;
 use arrow_array::cast::AsArray;
@@ -25,7 +24,7 @@ pub struct FieldReader {
 }
 
 enum Kind {
-    /// There is one value only: this.
+    /// A type with only this value.
     Unit(Value),
     Bool,
     Signed,
@@ -37,17 +36,17 @@ enum Kind {
     List(Box<FieldReader>),
     /// The children's positions in the array, in the order of the fields.
     Struct(Vec<(usize, FieldReader)>),
-    /// Null is none.
+    /// An option: null is `None`.
     Option(Box<FieldReader>),
-    /// The same, with an option in the struct's one field.
+    /// An option of an option: the inner option is the struct's one field.
     NestedOption(Box<FieldReader>),
     /// Keys, and a reader of the values that they stand for.
     Dictionary(Box<FieldReader>),
 }
 
 impl FieldReader {
-    /// A reader of values of `type_of` from arrays of `data_type`; `None` if they are of different
-    /// kinds.
+    /// Makes a reader of values of `type_of` from arrays of `data_type`. Returns `None` if the types are of
+    /// different kinds.
     pub fn new(type_of: &TypeDescription, data_type: &DataType) -> Option<FieldReader> {
         let kind = match (type_of, data_type) {
             (_, DataType::Dictionary(_, values)) => {
@@ -122,8 +121,8 @@ impl FieldReader {
         Some(FieldReader { type_of: type_of.clone(), kind })
     }
 
-    /// The value at `index`. An integer's range and an array's length are not checked:
-    /// [`Value::write`] does so.
+    /// Returns the value at `index`. The range of an integer and the length of an array are not checked here:
+    /// [`Value::write`] checks them.
     ///
     /// # Panics
     /// If `array` is not of the type that this reader was made for.
@@ -190,7 +189,7 @@ impl FieldReader {
                 let key =
                     integer(array.keys(), index).to_i128().and_then(|key| key.try_into().ok());
                 let key = key.filter(|&key: &usize| key < array.values().len());
-                let key = key.ok_or_else(|| Misfit::new(&self.type_of, "a key of no value"))?;
+                let key = key.ok_or_else(|| Misfit::new(&self.type_of, "a key without a value"))?;
                 values.read(array.values(), key)?
             }
         })
@@ -213,7 +212,7 @@ impl FieldReader {
     }
 }
 
-/// Readers of a struct's fields, each found by its name; `None` if those of the array are others.
+/// Returns readers of a struct's fields, each found by its name. `None` if the array has other fields.
 fn children<'a>(
     names: impl ExactSizeIterator<Item = (String, &'a TypeDescription)>,
     fields: &arrow_schema::Fields,
@@ -235,7 +234,7 @@ fn is_integer(data_type: &DataType) -> bool {
     }
 }
 
-/// The integer at `index` of an array of integers of any width, or of decimals without fraction.
+/// Returns the integer at `index` of an array of integers of any width, or of decimals without fraction.
 fn integer(array: &dyn Array, index: usize) -> i256 {
     macro_rules! value {
         ($type_of:ty) => {

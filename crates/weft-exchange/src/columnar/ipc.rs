@@ -1,11 +1,11 @@
-//! Reads files of Arrow IPC.
+//! The reader of Arrow IPC files.
 //!
 //! ```text
 //!   ARROW1  padding  schema  blocks: dictionaries, record batches  footer  its length  ARROW1
 //! ```
 //!
-//! The footer says where each block is. The library's own reader of files believes it, and
-//! allocates what it says; this one asks [`RandomAccess`] for the block first.
+//! The footer says where each block is. The library's own reader of files trusts the footer, and allocates as
+//! much as it says. This reader fetches the block through [`RandomAccess`] first, which checks its bounds.
 
 use std::io::{Read, Seek};
 use std::sync::Arc;
@@ -21,14 +21,14 @@ use super::random_access::RandomAccess;
 use crate::error::Place;
 use crate::source::{Fault, RowSource, guarded};
 
-/// The length of the footer, and the magic bytes.
+/// The size of the footer's length and of the magic bytes.
 const TRAILER_BYTES: u64 = 10;
 
 /// Reads a table's rows.
 pub struct IpcSource<R> {
     file: RandomAccess<R>,
     decoder: FileDecoder,
-    /// The record batches that were not read yet, the next one last.
+    /// The record batches that are still to be read, the next one last.
     blocks: Vec<Block>,
     reader: RowReader,
 }
@@ -46,7 +46,7 @@ impl<R: Read + Seek> IpcSource<R> {
         let trailer = file.read_at(trailer_offset, TRAILER_BYTES)?;
         let trailer = trailer.try_into().map_err(|_| malformed("the file is too short"))?;
         let footer_length = read_footer_length(trailer).map_err(|_| {
-            malformed("its end is not that of an Arrow IPC file: it is another, or cut off")
+            malformed("it does not end like an Arrow IPC file: it is of another format, or cut off")
         })? as u64;
         let footer_offset = trailer_offset.checked_sub(footer_length);
         let footer_offset = footer_offset.ok_or_else(|| malformed("its footer is damaged"))?;
@@ -56,7 +56,7 @@ impl<R: Read + Seek> IpcSource<R> {
 
         let schema = footer.schema().ok_or_else(|| malformed("its footer has no schema"))?;
         if !schema.endianness().equals_to_target_endianness() {
-            return Err(malformed("its numbers have their bytes in another order than here"));
+            return Err(malformed("its numbers have another byte order than this machine"));
         }
         let schema = Arc::new(convert::try_fb_to_schema(schema)?);
         let reader = RowReader::new(table, &schema)?;
@@ -101,15 +101,15 @@ fn read_block<R: Read + Seek>(file: &RandomAccess<R>, block: &Block) -> Result<B
     let bytes = file.read_at(offset, length)?;
     if is_compressed(&bytes) {
         return Err(malformed(
-            "its batches are compressed, which is not supported; write it without, or as Parquet",
+            "its batches are compressed, which is not supported; write it without compression, or as Parquet",
         ));
     }
     Ok(Buffer::from_vec(bytes))
 }
 
-/// Whether a block is a batch with compressed buffers.
+/// Returns whether a block is a batch with compressed buffers.
 fn is_compressed(block: &[u8]) -> bool {
-    // Before the message is its length, and before that, in all but old files, four bytes of ones.
+    // The message follows its length. In all but old files, four bytes of ones come before the length.
     let prefix_bytes = if block.starts_with(&[0xFF; 4]) { 8 } else { 4 };
     let message = block.get(prefix_bytes..).and_then(|message| root_as_message(message).ok());
     let batch = message.and_then(|message| match message.header_as_dictionary_batch() {

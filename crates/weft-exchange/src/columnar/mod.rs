@@ -1,4 +1,4 @@
-//! Arrow IPC and Parquet: batches of rows as Arrow's arrays, a column each.
+//! Arrow IPC and Parquet: batches of rows as Arrow arrays, one for each column.
 
 mod arrays;
 mod fields;
@@ -27,11 +27,11 @@ use crate::error::{Place, WriteFault};
 use crate::progress::CountingWriter;
 use crate::source::Fault;
 
-/// A batch has at most so many rows,
+/// The largest number of rows in a batch.
 const BATCH_ROWS: usize = 8192;
-/// and ends when its rows' encodings have so many bytes.
+/// A batch ends when the encodings of its rows reach this size.
 const BATCH_BYTES: usize = 8 << 20;
-/// Arrow counts the bytes of texts and the elements of lists, a batch's in all, in 31 bits.
+/// Arrow counts the bytes of texts and the elements of lists in 31 bits, for a whole batch.
 const ROW_BYTES_MAX: usize = 1 << 30;
 
 /// Writes a table's rows, in batches.
@@ -49,7 +49,7 @@ enum File<W: Write + Send> {
 }
 
 impl<W: Write + Send> BatchWriter<W> {
-    /// Begins a file of Arrow IPC.
+    /// Begins an Arrow IPC file.
     pub fn arrow_ipc(
         table: &TableDescription,
         writer: CountingWriter<W>,
@@ -59,7 +59,7 @@ impl<W: Write + Send> BatchWriter<W> {
         Ok(Self::new(schema, File::ArrowIpc(Box::new(file))))
     }
 
-    /// Begins a file of Parquet.
+    /// Begins a Parquet file.
     pub fn parquet(
         table: &TableDescription,
         writer: CountingWriter<W>,
@@ -75,7 +75,8 @@ impl<W: Write + Send> BatchWriter<W> {
         BatchWriter { schema, rows: Vec::new(), rows_max, bytes: 0, file }
     }
 
-    /// Takes a row, whose encoding has `bytes`; returns whether a batch was written.
+    /// Writes a row, whose encoding has `bytes` bytes. Returns whether this completed a batch, which was
+    /// written.
     pub fn write(
         &mut self,
         table: &TableDescription,
@@ -84,7 +85,7 @@ impl<W: Write + Send> BatchWriter<W> {
     ) -> Result<bool, WriteFault> {
         if bytes > ROW_BYTES_MAX {
             return Err(WriteFault::Limit(format!(
-                "a row has {bytes} bytes, and at most {ROW_BYTES_MAX} are possible"
+                "a row has {bytes} bytes, but at most {ROW_BYTES_MAX} are possible"
             )));
         }
         if self.bytes + bytes > ROW_BYTES_MAX {
@@ -112,7 +113,7 @@ impl<W: Write + Send> BatchWriter<W> {
         Ok(writer)
     }
 
-    /// How many bytes were written.
+    /// Returns how many bytes were written.
     pub fn bytes(&self) -> u64 {
         match &self.file {
             File::ArrowIpc(file) => file.get_ref().get_ref().bytes(),
@@ -141,8 +142,7 @@ impl<W: Write + Send> BatchWriter<W> {
     }
 }
 
-/// How many rows a batch may have, given that an array of fixed length takes its room even where
-/// there is none.
+/// Returns how many rows a batch may have. An array of fixed length takes its room even in a row that has none.
 fn rows_max(schema: &Schema) -> usize {
     fn width_min_bytes(data_type: &DataType) -> usize {
         match data_type {
@@ -190,20 +190,21 @@ impl From<ParquetError> for WriteFault {
     }
 }
 
-/// The rows of one batch after the other, encoded as a table's.
+/// Reads the rows of batches, and encodes them as rows of a table.
 struct RowReader {
     table: TableDescription,
-    /// For each column of the table, its position in a batch and how it is read.
+    /// For each column of the table, its position in a batch and its reader. `None` if the column gets its
+    /// default.
     columns: Vec<Option<(usize, FieldReader)>>,
     batch: Option<RecordBatch>,
-    /// The next row in the batch.
+    /// The index of the next row in the batch.
     index: usize,
     /// How many rows were read.
     rows: u64,
 }
 
 impl RowReader {
-    /// Matches the columns of a file with those of the table.
+    /// Makes a reader. Matches the columns of the file with those of the table.
     fn new(table: TableDescription, schema: &Schema) -> Result<Self, Fault> {
         let names = schema.fields().iter().map(|field| field.name().as_str());
         let positions = match_columns(&table, names).map_err(Fault::Columns)?;
@@ -228,7 +229,7 @@ impl RowReader {
         }
     }
 
-    /// Whether a batch has to be [given](RowReader::set_batch) before a row can be read.
+    /// Returns whether the reader needs a [new batch](RowReader::set_batch) before it can read a row.
     fn needs_batch(&self) -> bool {
         self.batch.as_ref().is_none_or(|batch| self.index == batch.num_rows())
     }
@@ -238,7 +239,7 @@ impl RowReader {
         self.index = 0;
     }
 
-    /// Appends the next row of the batch to `output`; false if there is none.
+    /// Appends the next row of the batch to `output`. Returns `false` if there are no more rows.
     fn read(&mut self, output: &mut Vec<u8>) -> Result<bool, Fault> {
         let Some(batch) = &self.batch else { return Ok(false) };
         if self.index == batch.num_rows() {

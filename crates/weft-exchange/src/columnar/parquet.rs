@@ -1,4 +1,4 @@
-//! How Parquet files are written, and reads them.
+//! The reader of Parquet files, and the properties of the writer.
 
 use std::io::{Read, Seek};
 
@@ -14,10 +14,10 @@ use super::{BATCH_BYTES, BATCH_ROWS, RowReader};
 use crate::error::Place;
 use crate::source::{Fault, RowSource, guarded};
 
-/// A row group is in memory until it is complete.
+/// The size of a row group, which is in memory until it is complete.
 const ROW_GROUP_BYTES: usize = 64 << 20;
 
-/// Compressed by Snappy, which every reader of Parquet knows.
+/// Returns the properties of the files to write: compressed by Snappy, which every reader of Parquet supports.
 pub fn writer_properties() -> WriterProperties {
     WriterProperties::builder()
         .set_compression(Compression::SNAPPY)
@@ -54,7 +54,7 @@ fn check_compression(metadata: &ParquetMetaData) -> Result<(), Fault> {
     let columns = metadata.row_groups().iter().flat_map(|row_group| row_group.columns());
     for compression in columns.map(|column| column.compression()) {
         if !matches!(compression, Compression::UNCOMPRESSED | Compression::SNAPPY) {
-            // With its level in parentheses, which is of no interest.
+            // The text has the compression level in parentheses; leave that out.
             let name = compression.to_string();
             let name = name.split('(').next().unwrap_or_default();
             let problem = format!(
@@ -67,7 +67,7 @@ fn check_compression(metadata: &ParquetMetaData) -> Result<(), Fault> {
     Ok(())
 }
 
-/// So many rows that those of an average size fit into a batch.
+/// Returns the number of rows for which rows of average size fit into a batch.
 fn batch_rows(metadata: &ParquetMetaData) -> usize {
     let row_bytes = metadata.row_groups().iter().map(|row_group| {
         let bytes = usize::try_from(row_group.total_byte_size()).unwrap_or(0);

@@ -1,8 +1,8 @@
-//! A file that is read here and there, within its bounds.
+//! Random access to a file, within its bounds.
 //!
-//! Arrow IPC and Parquet files end with a table of contents: offsets and lengths, which in a
-//! damaged file can be anything. Whatever is read goes through [`RandomAccess`], which compares
-//! both with the file's size before it allocates.
+//! Arrow IPC and Parquet files end with a table of contents: offsets and lengths, which can be anything in a
+//! damaged file. All reading goes through [`RandomAccess`], which compares both with the file's size before it
+//! allocates.
 
 use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,7 +22,7 @@ pub struct RandomAccess<R> {
 struct Shared<R> {
     file: R,
     bytes_read: u64,
-    /// Why the file could not be read, the first time.
+    /// The first error by which the file could not be read.
     failure: Option<io::Error>,
 }
 
@@ -33,31 +33,31 @@ impl<R> Clone for RandomAccess<R> {
 }
 
 impl<R: Read + Seek> RandomAccess<R> {
-    /// Finds out the size of `file`.
+    /// Determines the size of `file`.
     pub fn new(mut file: R) -> io::Result<Self> {
         let size_bytes = file.seek(SeekFrom::End(0))?;
         let shared = Arc::new(Mutex::new(Shared { file, bytes_read: 0, failure: None }));
         Ok(RandomAccess { shared, size_bytes })
     }
 
-    /// The size of the file.
+    /// Returns the size of the file.
     pub fn size_bytes(&self) -> u64 {
         self.size_bytes
     }
 
-    /// How many bytes were read, those read twice counted twice.
+    /// Returns how many bytes were read. Bytes that were read twice count twice.
     pub fn bytes_read(&self) -> u64 {
         self.lock().bytes_read
     }
 
-    /// The `length` bytes from `offset` on.
+    /// Returns the `length` bytes from `offset` on.
     ///
     /// # Errors
-    /// If the file cannot be read, or (`UnexpectedEof`) has no such bytes.
+    /// If the file cannot be read, or (`UnexpectedEof`) does not have these bytes.
     pub fn read_at(&self, offset: u64, length: u64) -> io::Result<Vec<u8>> {
         if offset.checked_add(length).is_none_or(|end| end > self.size_bytes) {
             let message = format!(
-                "its contents are said to have {length} bytes at {offset}, and the file ends at {}",
+                "its contents should have {length} bytes at {offset}, but the file ends at {}",
                 self.size_bytes
             );
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, message));
@@ -76,13 +76,14 @@ impl<R: Read + Seek> RandomAccess<R> {
         Ok(buffer)
     }
 
-    /// What a library made a fault of, if it came from the file: libraries turn errors into texts.
+    /// Returns the file's own error, if there was one, in place of a library's fault: libraries turn errors
+    /// into texts.
     pub fn fault(&self, fault: Fault) -> Fault {
         self.lock().failure.take().map_or(fault, Fault::Io)
     }
 
     fn lock(&self) -> MutexGuard<'_, Shared<R>> {
-        // A panic between seeking and reading leaves nothing that the next call relies on.
+        // The next call does not rely on the position, so a panic between seeking and reading does no harm.
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -105,7 +106,7 @@ impl<R: Read + Seek + Send> ChunkReader for RandomAccess<R> {
     }
 }
 
-/// The file from some position on.
+/// The part of the file from a position on.
 pub struct From<R> {
     file: RandomAccess<R>,
     position: u64,

@@ -1,18 +1,18 @@
-//! Which Arrow type stands for which type of a column.
+//! The Arrow type for each type of a column.
 
 use arrow_schema::{DataType, Field, Fields, Schema};
 use weft::description::{TableDescription, TypeDescription};
 
-/// Digits of the decimal numbers that stand for 128-bit integers: all of theirs.
+/// How many digits the decimal numbers for 128-bit integers have: as many as the largest of these.
 pub const DIGITS_OF_128_BITS: u8 = 39;
 
-/// The name of the one field of a struct that stands for an option of an option.
+/// The name of the one field of the struct for an option of an option.
 pub const NESTED_OPTION_FIELD: &str = "some";
 
-/// The schema of a table's rows.
+/// Returns the schema of a table's rows.
 ///
 /// # Errors
-/// If a column has an array that is longer than Arrow allows; says which.
+/// If a column has an array that is longer than Arrow allows. The text says which.
 pub fn schema(table: &TableDescription) -> Result<Schema, String> {
     let field = |column: &weft::description::ColumnDescription| {
         field(&column.name, &column.type_of)
@@ -28,8 +28,8 @@ fn field(name: &str, type_of: &TypeDescription) -> Result<Field, String> {
     })
 }
 
-/// The type of what is in an option. Being an option itself, it takes a struct to tell the two
-/// kinds of nothing apart.
+/// Returns the type of the value in an option. If the value is itself an option, the type is a struct, to
+/// distinguish the two kinds of `None`.
 fn data_type_of_some(inner: &TypeDescription) -> Result<DataType, String> {
     match inner {
         TypeDescription::Option(_) => {
@@ -39,7 +39,7 @@ fn data_type_of_some(inner: &TypeDescription) -> Result<DataType, String> {
     }
 }
 
-/// The type of a value that is there.
+/// Returns the type of a value.
 pub fn data_type(type_of: &TypeDescription) -> Result<DataType, String> {
     if is_unit(type_of) {
         return Ok(DataType::Boolean);
@@ -67,7 +67,7 @@ pub fn data_type(type_of: &TypeDescription) -> Result<DataType, String> {
         TypeDescription::List(element) => DataType::List(field(ELEMENT, element)?.into()),
         TypeDescription::Array(element, length) => {
             let length_i32 = i32::try_from(*length).map_err(|_| {
-                format!("an array of {length} elements is longer than Arrow's arrays can be")
+                format!("an array of {length} elements is longer than Arrow allows")
             })?;
             match **element {
                 TypeDescription::U8 => DataType::FixedSizeBinary(length_i32),
@@ -87,13 +87,13 @@ pub fn data_type(type_of: &TypeDescription) -> Result<DataType, String> {
 
 const ELEMENT: &str = "item";
 
-/// The name of a tuple's element, as in Rust.
+/// Returns the name of a tuple's element, as in Rust.
 pub fn tuple_field(position: usize) -> String {
     position.to_string()
 }
 
-/// Whether this type has one value only: `()`, an array of length 0, a struct of these. Parquet
-/// has no place for nothing.
+/// Returns whether this type has only one value: `()`, an array of length 0, a struct of such types. Parquet
+/// has no type without a value.
 pub fn is_unit(type_of: &TypeDescription) -> bool {
     match type_of {
         TypeDescription::Array(element, length) => *length == 0 || is_unit(element),

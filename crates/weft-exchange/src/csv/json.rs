@@ -1,7 +1,7 @@
-//! What has no form of its own in CSV, as JSON: lists, arrays, tuples, structs, nested options.
+//! JSON for values without a form of their own in CSV: lists, arrays, tuples, structs, nested options.
 //!
-//! Reading is led by the type ([`read`]): a number passes through no other type on its way, and an
-//! error says what was expected.
+//! The type guides the reading ([`read`]): a number is not converted through another type, and an error says
+//! what was expected.
 
 use std::fmt::{self, Write};
 
@@ -13,7 +13,7 @@ use weft::description::{TypeDescription, Value};
 use super::text;
 use crate::error::{Misfit, excerpt};
 
-/// Appends `value`, which is one of type `type_of`, to `output`.
+/// Appends `value`, which has the type `type_of`, to `output`.
 pub fn write(type_of: &TypeDescription, value: &Value, output: &mut String) {
     match (type_of, value) {
         (TypeDescription::Option(inner), Value::Option(value)) => match (&**inner, value) {
@@ -69,7 +69,7 @@ fn write_sequence<'a>(
     output.push(']');
 }
 
-/// The form that the value has in a field of CSV, as a string.
+/// Writes the form that the value has in a CSV field, as a string.
 fn write_text(type_of: &TypeDescription, value: &Value, output: &mut String) {
     let mut form = String::new();
     text::write(type_of, value, &mut form);
@@ -94,10 +94,10 @@ fn write_string(text: &str, output: &mut String) {
     output.push('"');
 }
 
-/// Reads what [`write()`] wrote, or anything in JSON that has the same meaning.
+/// Reads what [`write()`] wrote, or any JSON with the same meaning.
 ///
 /// # Errors
-/// If `json` is no JSON, or not of a value of this type. A number's range is not checked.
+/// If `json` is not JSON, or not a value of this type. The range of a number is not checked.
 pub fn read(type_of: &TypeDescription, json: &str) -> Result<Value, Misfit> {
     let misfit = |error: serde_json::Error| {
         Misfit::new(format_args!("{type_of} in JSON"), format_args!("{} ({error})", excerpt(json)))
@@ -126,7 +126,7 @@ fn is_number(type_of: &TypeDescription) -> bool {
     )
 }
 
-/// A value of this type is expected.
+/// Deserializes a value of this type.
 #[derive(Clone, Copy)]
 struct Expected<'a>(&'a TypeDescription);
 
@@ -135,7 +135,7 @@ impl<'de> DeserializeSeed<'de> for Expected<'_> {
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
         match self.0 {
-            // As text: serde_json would make an f64 of it, or refuse it.
+            // Read it as text: serde_json would convert it to an f64, or refuse it.
             type_of if is_number(type_of) => {
                 let raw = <&RawValue>::deserialize(deserializer)?.get();
                 if !raw.starts_with('"') {
@@ -251,7 +251,7 @@ impl<'de> Visitor<'de> for Expected<'_> {
             };
             let value = entries.next_value_seed(Expected(&fields[position].1))?;
             if values[position].replace(value).is_some() {
-                return Err(A::Error::custom(format_args!("the field `{name}` is there twice")));
+                return Err(A::Error::custom(format_args!("the field `{name}` appears twice")));
             }
         }
         let named = fields.iter().zip(values).map(|((name, _), value)| {
@@ -280,7 +280,7 @@ mod tests {
     #[test]
     fn a_struct_is_led_by_its_type() {
         let largest = u128::MAX;
-        // Halfway between two f32 but for the last digits: as an f64, it would be exactly halfway.
+        // Halfway between two f32, except for the last digits: as an f64, it would be exactly halfway.
         let json =
             format!(r#" {{"maybe": null, "rate": 1.00000005960464477540, "count": {largest}}} "#);
         let expected = Value::Tuple(vec![
@@ -295,7 +295,7 @@ mod tests {
     fn errors_say_what_is_wrong() {
         let cases = [
             (r#"{"count":1,"rate":1}"#, "the field `maybe` is missing"),
-            (r#"{"count":1,"count":1}"#, "the field `count` is there twice"),
+            (r#"{"count":1,"count":1}"#, "the field `count` appears twice"),
             (r#"{"size":1}"#, "there is no field `size`"),
             (r#"{"count":-1}"#, "\"-1\" is no u128"),
             (r#"{"count":1.5}"#, "\"1.5\" is no u128"),

@@ -1,7 +1,7 @@
-//! Splits CSV into records and fields (RFC 4180).
+//! A lexer that splits CSV into records and fields (RFC 4180).
 //!
-//! Libraries that do this forget whether a field was in quotes, and here that is the difference
-//! between no value and an empty string. The rest of the grammar is small:
+//! Libraries for this do not report whether a field was in quotes. Here that distinguishes no value from an
+//! empty string. The rest of the grammar is small:
 //!
 //! ```text
 //!               +---- other ----+
@@ -18,22 +18,22 @@
 //!                                      else an error
 //! ```
 //!
-//! A line ends with `\n` or `\r\n`; the last one may lack it.
+//! A line ends with `\n` or `\r\n`. The last one may lack its end.
 
 use std::io::{self, BufRead, BufReader, Read};
 
-/// A record that is longer is taken for a file with a quote too many.
+/// The largest size of a record. A longer one means a file with a quote too many.
 const RECORD_BYTES_MAX: usize = 256 << 20;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
-/// One record: its fields, unescaped.
+/// One record: its unescaped fields.
 #[derive(Debug, Default)]
 pub struct Record {
     /// The fields' bytes, one after the other.
     bytes: Vec<u8>,
     fields: Vec<FieldEnd>,
-    /// The line it begins on, counted from 1.
+    /// The line on which it begins, counted from 1.
     pub line: u64,
 }
 
@@ -46,31 +46,31 @@ struct FieldEnd {
 /// One field, unescaped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field<'a> {
-    /// What it says.
+    /// The contents.
     pub bytes: &'a [u8],
-    /// Whether it stood in quotes.
+    /// Whether it was in quotes.
     pub quoted: bool,
 }
 
 impl Record {
-    /// How many fields there are; at least one in what [`Lexer::read`] returns.
+    /// Returns how many fields there are. A record from [`Lexer::read`] has at least one.
     pub fn len(&self) -> usize {
         self.fields.len()
     }
 
-    /// The field at `index`, if there are so many.
+    /// Returns the field at `index`, if it exists.
     pub fn get(&self, index: usize) -> Option<Field<'_>> {
         let end = self.fields.get(index)?;
         let begin = index.checked_sub(1).map_or(0, |before| self.fields[before].position);
         Some(Field { bytes: &self.bytes[begin..end.position], quoted: end.quoted })
     }
 
-    /// All fields.
+    /// Returns all fields.
     pub fn iter(&self) -> impl Iterator<Item = Field<'_>> {
         (0..self.len()).filter_map(|index| self.get(index))
     }
 
-    /// Whether this is a line with nothing on it.
+    /// Returns whether this is an empty line.
     pub fn is_blank(&self) -> bool {
         self.get(0) == Some(Field { bytes: b"", quoted: false }) && self.len() == 1
     }
@@ -85,7 +85,7 @@ impl Record {
 pub enum LexerError {
     /// The reader failed.
     Io(io::Error),
-    /// What was read is no CSV.
+    /// The input is not CSV.
     Syntax {
         /// The line of the offending byte, counted from 1.
         line: u64,
@@ -96,17 +96,17 @@ pub enum LexerError {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Where a field begins.
+    /// At the beginning of a field.
     Begin,
     Unquoted,
     Quoted,
-    /// After a quote within a quoted field: the first of two, or the closing one.
+    /// After a quote within a quoted field: it is the first of two quotes, or the closing one.
     AfterQuote,
     /// Between `\r` and `\n`.
     CarriageReturn,
 }
 
-/// Reads records from bytes, in memory that one record needs.
+/// Reads records from bytes, with only one record in memory.
 pub struct Lexer<R> {
     input: BufReader<R>,
     line: u64,
@@ -114,27 +114,27 @@ pub struct Lexer<R> {
 }
 
 impl<R: Read> Lexer<R> {
-    /// A lexer of all that `input` has.
+    /// Makes a lexer of the whole `input`.
     pub fn new(input: R) -> Self {
         Lexer { input: BufReader::with_capacity(1 << 16, input), line: 1, bytes_read: 0 }
     }
 
-    /// How many bytes the records so far took.
+    /// Returns how many bytes the records so far have taken.
     pub fn bytes_read(&self) -> u64 {
         self.bytes_read
     }
 
-    /// Skips a byte order mark, to be called before the first [`Lexer::read`].
+    /// Skips a byte order mark. Call this before the first [`Lexer::read`].
     pub fn skip_byte_order_mark(&mut self) -> io::Result<()> {
-        // One call fills the buffer of an ordinary file. A pipe that delivers the mark byte by
-        // byte has it taken for text, and the first column is then reported as unknown.
+        // One call fills the buffer of an ordinary file. If a pipe delivers the mark byte by byte, the mark is
+        // read as text, and the first column is then reported as unknown.
         if self.input.fill_buf()?.starts_with(BYTE_ORDER_MARK) {
             self.consume(BYTE_ORDER_MARK.len());
         }
         Ok(())
     }
 
-    /// Reads the next record into `record`, or returns false if there is none.
+    /// Reads the next record into `record`. Returns `false` if there are no more records.
     pub fn read(&mut self, record: &mut Record) -> Result<bool, LexerError> {
         record.bytes.clear();
         record.fields.clear();
@@ -159,7 +159,7 @@ impl<R: Read> Lexer<R> {
                         self.consume(index + 1);
                         return Ok(true);
                     }
-                    (State::CarriageReturn, _) => "a carriage return that ends no line",
+                    (State::CarriageReturn, _) => "a carriage return without a line feed",
                     (State::Begin | State::Unquoted | State::AfterQuote, b'\r') => {
                         state = State::CarriageReturn;
                         continue;
@@ -183,7 +183,7 @@ impl<R: Read> Lexer<R> {
                         continue;
                     }
                     (State::AfterQuote, _) => "text after a closing quote",
-                    (State::Unquoted, b'"') => "a quote within a field that has none around it",
+                    (State::Unquoted, b'"') => "a quote inside a field without quotes",
                     (State::Quoted, _) => {
                         record.bytes.push(byte);
                         self.line += u64::from(byte == b'\n');
@@ -236,8 +236,8 @@ impl<R: Read> Lexer<R> {
     }
 }
 
-/// Appends a field to a line, in quotes where it needs them. An empty text has quotes, since an
-/// empty field without them is no value; see [`super`].
+/// Appends a field to a line, in quotes if it needs them. An empty text gets quotes, because an empty field
+/// without quotes means no value; see [`super`].
 pub fn write_field(text: &str, output: &mut Vec<u8>) {
     let plain =
         !text.is_empty() && !text.bytes().any(|byte| matches!(byte, b',' | b'"' | b'\r' | b'\n'));
@@ -258,7 +258,7 @@ pub fn write_field(text: &str, output: &mut Vec<u8>) {
 mod tests {
     use super::*;
 
-    /// All records, fields in quotes shown with them.
+    /// Returns all records. Fields that were in quotes are shown in angle brackets.
     fn records(text: &[u8]) -> Result<Vec<Vec<String>>, String> {
         let mut lexer = Lexer::new(text);
         let mut record = Record::default();
@@ -310,10 +310,10 @@ mod tests {
     #[test]
     fn errors_name_the_line() {
         let cases = [
-            ("a\nb\"c\"\n", "line 2: a quote within a field that has none around it"),
+            ("a\nb\"c\"\n", "line 2: a quote inside a field without quotes"),
             ("a\n\"b\nc\"d\n", "line 3: text after a closing quote"),
             ("a\n\"b\nc", "line 2: the file ends within a quoted field of this record"),
-            ("a\rb\n", "line 1: a carriage return that ends no line"),
+            ("a\rb\n", "line 1: a carriage return without a line feed"),
         ];
         for (text, expected) in cases {
             assert_eq!(records(text.as_bytes()), Err(expected.to_owned()), "{text:?}");

@@ -1,8 +1,7 @@
 //! CSV: RFC 4180, with a header of the columns' names.
 //!
-//! A line ends in `\r\n` when it is written, and in that or `\n` when it is read. An option that
-//! is none is an empty field; an empty text is an empty field in quotes. The forms of the values
-//! are listed in the documentation of the crate.
+//! The writer ends lines with `\r\n`. The reader also accepts `\n`. An option that is `None` is an empty field.
+//! An empty text is an empty field in quotes. The crate's documentation lists the forms of all values.
 
 mod json;
 mod lexer;
@@ -17,7 +16,7 @@ use crate::columns::match_columns;
 use crate::error::{Misfit, Place, excerpt};
 use crate::source::{Fault, RowSource};
 
-/// So much is collected before it is handed to the writer.
+/// How many bytes are collected before they are passed to the writer.
 const BUFFER_BYTES: usize = 1 << 16;
 
 /// Writes a table's rows.
@@ -28,7 +27,7 @@ pub struct CsvWriter<W> {
 }
 
 impl<W: Write> CsvWriter<W> {
-    /// Begins with the header.
+    /// Begins a file with its header.
     pub fn new(table: &TableDescription, writer: W) -> Self {
         let mut buffer = Vec::with_capacity(BUFFER_BYTES);
         for (index, column) in table.columns.iter().enumerate() {
@@ -59,14 +58,14 @@ impl<W: Write> CsvWriter<W> {
         Ok(())
     }
 
-    /// Writes what is left.
+    /// Writes the remaining bytes.
     pub fn finish(mut self) -> io::Result<W> {
         self.hand_over()?;
         self.writer.flush()?;
         Ok(self.writer)
     }
 
-    /// The writer, which may not have everything yet.
+    /// Returns the writer, which may not have received everything yet.
     pub fn writer(&self) -> &W {
         &self.writer
     }
@@ -84,7 +83,7 @@ pub struct CsvSource<R> {
     positions: Vec<Option<usize>>,
     lexer: Lexer<R>,
     record: Record,
-    /// How many fields a record has.
+    /// The number of fields of a record.
     width: usize,
 }
 
@@ -108,7 +107,7 @@ impl<R: Read> CsvSource<R> {
         Ok(CsvSource { table, positions, lexer, record: header, width })
     }
 
-    /// Reads the next record that is not a blank line. With one column, a blank line is a row.
+    /// Reads the next record that is not a blank line. If there is only one column, a blank line is a row.
     fn next_record(&mut self) -> Result<bool, Fault> {
         while self.lexer.read(&mut self.record)? {
             if self.width == 1 || !self.record.is_blank() {
@@ -127,7 +126,7 @@ impl<R: Read + Send> RowSource for CsvSource<R> {
         let place = Place::Line(self.record.line);
         if self.record.len() != self.width {
             let problem =
-                format!("{} fields, and the header has {}", self.record.len(), self.width);
+                format!("{} fields, but the header has {}", self.record.len(), self.width);
             return Err(Fault::Malformed(place, problem));
         }
         for (column, position) in self.table.columns.iter().zip(&self.positions) {

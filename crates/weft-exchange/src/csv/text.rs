@@ -1,4 +1,4 @@
-//! A value as the text of a CSV field.
+//! The text form of values in CSV fields.
 
 use std::fmt::Write;
 
@@ -8,8 +8,8 @@ use super::json;
 use super::lexer::Field;
 use crate::error::{Misfit, excerpt};
 
-/// Appends the text of a column's value to `output`; or returns false if it is an option that is
-/// none, whose field is empty and has no quotes.
+/// Appends the text of a column's value to `output`. Returns `false` if the value is `None`: its field is empty
+/// and has no quotes.
 pub fn write_column(type_of: &TypeDescription, value: &Value, output: &mut String) -> bool {
     match (type_of, value) {
         (TypeDescription::Option(_), Value::Option(None)) => false,
@@ -27,8 +27,8 @@ pub fn write_column(type_of: &TypeDescription, value: &Value, output: &mut Strin
 /// Reads a column's value from its field.
 ///
 /// # Errors
-/// If the text is not one of a value of this type. An integer's range and an array's length are
-/// not checked: [`Value::write`] does so.
+/// If the text is not a value of this type. The range of an integer and the length of an array are not checked
+/// here: [`Value::write`] checks them.
 pub fn read_column(type_of: &TypeDescription, field: Field<'_>) -> Result<Value, Misfit> {
     let text = std::str::from_utf8(field.bytes)
         .map_err(|_| Misfit::new(type_of, "bytes that are not UTF-8"))?;
@@ -41,7 +41,7 @@ pub fn read_column(type_of: &TypeDescription, field: Field<'_>) -> Result<Value,
     }
 }
 
-/// Appends the text of a value that is there.
+/// Appends the text of a value other than `None`.
 pub fn write(type_of: &TypeDescription, value: &Value, output: &mut String) {
     let written = match (type_of, value) {
         (_, Value::Bool(value)) => write!(output, "{value}"),
@@ -70,7 +70,7 @@ pub fn write(type_of: &TypeDescription, value: &Value, output: &mut String) {
     written.expect("memory cannot fail");
 }
 
-/// Most programs know one NaN. The others are told apart by their bits.
+/// Writes a NaN. Most programs know only one; the others are distinguished by their bits.
 fn write_nan(usual: bool, digits: usize, bits: u64, output: &mut String) -> std::fmt::Result {
     if usual {
         return output.write_str("NaN");
@@ -78,7 +78,7 @@ fn write_nan(usual: bool, digits: usize, bits: u64, output: &mut String) -> std:
     write!(output, "NaN(0x{bits:0digits$x})")
 }
 
-/// Reads the text of a value that is there.
+/// Reads the text of a value other than `None`.
 ///
 /// # Errors
 /// See [`read_column`].
@@ -151,12 +151,12 @@ pub fn read(type_of: &TypeDescription, text: &str) -> Result<Value, Misfit> {
     }
 }
 
-/// A number that is too large is not silently one that is infinite.
+/// Returns whether the text names an infinity. A number that is too large must not silently become infinite.
 fn names_infinity(text: &str) -> bool {
     text.trim_start_matches(['+', '-']).starts_with(['i', 'I'])
 }
 
-/// Whether the text names a NaN, and the bits that it gives.
+/// Returns the bits that the text gives, if it names a NaN. The inner `None` means the usual NaN.
 fn read_nan(text: &str) -> Option<Option<u64>> {
     if text.eq_ignore_ascii_case("nan") {
         return Some(None);
@@ -217,7 +217,7 @@ mod tests {
         ];
         for (type_of, texts) in cases {
             for text in texts {
-                assert!(read(&type_of, text).is_err(), "{text:?} is no {type_of}");
+                assert!(read(&type_of, text).is_err(), "{text:?} is not a value of type {type_of}");
             }
         }
     }

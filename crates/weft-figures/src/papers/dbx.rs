@@ -25,17 +25,17 @@ const DBX: Series = protocol!("DBX", "dbx");
 const SILO: Series = protocol!("Silo-Masstree", "silo");
 const SPINLOCK: Series = protocol!("spinlock", "dbx-spin");
 
-const SAME_STORE: &str = "Silo runs on Weft's own indexes and rows here, as all protocols do: what the paper's Silo \
-     loses by its tree, its copies and its memory allocator is not there to be lost.";
+const SAME_STORE: &str = "Silo runs on Weft's own indexes and rows here, as all protocols do. So it does not lose what \
+     the paper's Silo loses through its tree, its copies and its memory allocator.";
 const KINDS_OF_INDEX: &[Series] = &[
     protocol!("B+-tree", "dbx", "--storage", "ordered"),
     protocol!("mixture", "dbx", "--storage", "declared"),
 ];
-const NO_HASH_ALONE: &str = "The mixture has hash tables for five of nine tables, where the paper has seven: orders and the history \
-     are in order here. Hash tables alone are not there, since a table whose ranges are read has to be in order; nor is \
-     what they gain over the mixture, or lose, in the claim.";
-const TWO_LINES: &str = "A version of a row is a cache line of its own here, where the paper changes rows in place; \
-     Delivery, which changes 130 records, is most of what aborts.";
+const NO_HASH_ALONE: &str = "The mixture has hash tables for five of nine tables; the paper has seven. Here, orders and the history \
+     are ordered. There is no series with hash tables alone, because a table with range scans must be ordered; the claim \
+     does not depend on that series.";
+const TWO_LINES: &str = "Here a version of a row has a cache line of its own; the paper changes rows in place. \
+     Most of the aborts are Delivery's, which changes 130 records.";
 
 const fn value(
     says: &'static str,
@@ -69,7 +69,7 @@ const fn change(
     Expectation { says, paper, metric, shape, bounds }
 }
 
-/// A workload by threads.
+/// Returns an experiment with a workload, by the number of threads.
 const fn scaling(workload: &'static [&'static str], series: &'static [Series]) -> Experiment {
     Experiment {
         workload,
@@ -85,7 +85,7 @@ const fn scaling(workload: &'static [&'static str], series: &'static [Series]) -
     }
 }
 
-/// What needs a disk: the simulated machine has none.
+/// Returns an experiment that needs a disk, which the simulated machine does not have.
 const fn durable(series: &'static [Series]) -> Experiment {
     Experiment {
         real: Ok(Real {
@@ -103,7 +103,7 @@ const fn durable(series: &'static [Series]) -> Experiment {
     }
 }
 
-/// Its figures, but for the first.
+/// The paper's figures, except for its first.
 pub const FIGURES: &[Figure] = &[
     Figure {
         paper: Paper::Dbx,
@@ -128,8 +128,8 @@ pub const FIGURES: &[Figure] = &[
             ],
             differs: &[
                 SAME_STORE,
-                "Without the engine's own Silo B+-tree, DBX' and DBX without RTM, which are no \
-                 protocols of Weft.",
+                "There are no series for Silo on the engine's own B+-tree, for DBX' and for DBX without RTM, which are \
+                 not protocols of Weft.",
             ],
             ..scaling(&["tpcc"], &[DBX, SILO])
         }),
@@ -153,8 +153,8 @@ pub const FIGURES: &[Figure] = &[
                 change("they scale", "(Figure 6)", 0, "RTM B+-tree", (1.0, 8.0), at_least(3.0)),
             ],
             differs: &[
-                "Both trees are Weft's, with regions and with their software twin, and below transactions of one \
-                 operation under DBX. Look-ups take no region in either.",
+                "Both trees are Weft's, with regions and with their software twin, used by transactions of one operation \
+                 under DBX. Look-ups use no region in either.",
             ],
             simulated: Ok(Simulated {
                 quick: span(1.0, 3.0),
@@ -188,7 +188,7 @@ pub const FIGURES: &[Figure] = &[
             )],
             differs: &[
                 "Both tables are Weft's, with regions and with their software twin. Look-ups \
-                 take no region in either.",
+                 use no region in either.",
             ],
             simulated: Ok(Simulated {
                 quick: span(1.0, 3.0),
@@ -240,9 +240,9 @@ pub const FIGURES: &[Figure] = &[
             ],
             published: &[published("DBX", 1.0, 119_868.0), published("DBX", 8.0, 442_230.0)],
             differs: &[
-                "Under dbx-spin reads take no lock, which the paper's do: its critical sections are the commits \
-                 alone, and short.",
-                "Not with more threads than the machine runs at once.",
+                "Under dbx-spin reads take no lock; the paper's do. So its critical sections are only the commits, and \
+                 are short.",
+                "Weft does not measure more threads than the machine runs at the same time.",
                 SAME_STORE,
             ],
             ..scaling(&["tpcc"], &[DBX, SPINLOCK, SILO])
@@ -370,9 +370,9 @@ pub const FIGURES: &[Figure] = &[
                     bounds: at_least(1.5),
                 },
             ],
-            differs: &["Reads take no region here, which in the paper are 40 % of the cost."],
+            differs: &["Here reads use no region; in the paper regions are 40 % of the cost."],
             simulated: Err(
-                "the tree without transactions takes part in `cargo lab bench ycsb` alone",
+                "the tree without transactions can be run only by `cargo lab bench ycsb`",
             ),
             real: Ok(Real { arguments: &["--records", "1000000"], ..REAL }),
             axis: Axis { quick: &[1.0, 2.0], ..THREADS },
@@ -490,7 +490,7 @@ pub const FIGURES: &[Figure] = &[
                 },
             ],
             differs: &[
-                "The steps that are a matter of an option: the spinlock, a hundred retries whatever happens, and the \
+                "Only the steps that options can choose: the spinlock, a hundred retries for every cause, and the \
                  handler as it is. Allocator, node buffer, garbage collection and snapshots cannot be switched off.",
             ],
             axis: Axis {
@@ -566,11 +566,11 @@ pub const FIGURES: &[Figure] = &[
                 ),
             ],
             differs: &[
-                "Silo writes Weft's log, as all protocols do, and so waits no longer.",
+                "Silo writes Weft's log, as all protocols do, and so its transactions do not wait longer.",
                 "The log goes to the disk of --out, by two threads.",
-                "Nobody waits for these commits, as in the paper, so that an epoch lasts 40 ms: every two milliseconds \
-                 the program looks which epoch there is, and when that is durable. One that is waited for \
-                 (--acknowledge durable) has its epoch end at once, and takes less than a millisecond. Readers do \
+                "As in the paper, no client waits for these commits, so that an epoch lasts 40 ms. Every two milliseconds \
+                 the program looks at the current epoch, and later at when it is durable. A commit for which a client waits \
+                 (--acknowledge durable) ends its epoch at once, and takes less than a millisecond. Readers do \
                  not advance the epoch here.",
             ],
             ..durable(&[

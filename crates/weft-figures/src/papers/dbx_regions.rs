@@ -1,4 +1,4 @@
-//! DBX: the parts of Figure 1 of §2.2, what hardware regions can hold, on the simulated Haswell.
+//! DBX: the parts of Figure 1 of §2.2, how large hardware regions can be, on the simulated Haswell.
 
 use super::*;
 use crate::definition::*;
@@ -6,13 +6,13 @@ use crate::definition::*;
 const MACHINE: Simulated = Simulated {
     machine: "haswell-4c8t",
     cores: 8,
-    // Regions are tried so and so often.
+    // Runs of regions have a number of tries instead of a length.
     quick: span(0.0, 0.0),
     full: span(0.0, 0.0),
     arguments: &[],
 };
 
-/// Regions of growing size.
+/// Returns an experiment with regions of growing size.
 const fn regions(
     axis: Axis,
     series: &'static [Series],
@@ -56,7 +56,7 @@ const fn value(
     Expectation { says, paper, metric: 0, shape: Shape::Value { of, at: At::Value(at) }, bounds }
 }
 
-/// The parts of its first figure.
+/// The parts of the paper's first figure.
 pub const FIGURES: &[Figure] = &[
     Figure {
         paper: Paper::Dbx,
@@ -86,7 +86,7 @@ pub const FIGURES: &[Figure] = &[
             ],
             published: &[published("write set", 31.0, 90.0), published("read set", 4096.0, 47.0)],
             differs: &[
-                "The size of the structure that tracks reads is the one number of the simulated machine that was \
+                "The size of the structure that tracks reads is the only number of the simulated machine that was \
                  fitted to this figure.",
             ],
             ..regions(SIZES, READS_AND_WRITES, (4, &["--threads", "4"], &["--cores", "4"]))
@@ -153,7 +153,7 @@ pub const FIGURES: &[Figure] = &[
                 ),
             ],
             differs: &[
-                "Some pairs of sizes, in place of the line between those that fit and those that do not.",
+                "Some pairs of sizes are shown, instead of the line between those that fit and those that do not.",
             ],
             ..regions(
                 Axis {

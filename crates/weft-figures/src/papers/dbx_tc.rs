@@ -40,7 +40,7 @@ const PIECES: &[Metric] = &[
     of_procedure("pieces of Delivery", "procedures/name=delivery/pieces/#"),
 ];
 
-/// The pieces of TPC-C's transactions.
+/// Returns an experiment that counts the pieces of TPC-C's transactions.
 const fn pieces(expectations: &'static [Expectation]) -> Experiment {
     Experiment {
         workload: &["chop", "tpcc", "--json"],
@@ -62,7 +62,7 @@ const fn pieces(expectations: &'static [Expectation]) -> Experiment {
         expectations,
         published: &[],
         differs: &[
-            "The paper draws the graphs; here their pieces are counted. `cargo lab chop tpcc \
+            "The paper draws the graphs; this figure counts their pieces. `cargo lab chop tpcc \
              --svg FILE` draws them.",
         ],
     }
@@ -96,14 +96,14 @@ const THREADS: Axis = Axis {
     full: &[1.0, 2.0, 4.0, 6.0, 8.0],
 };
 
-const SMALL_TRANSACTIONS: &str = "A piece is a small transaction of DBX's here: its reads are noted, and validated in \
-     the region that writes. The paper's pieces are regions as a whole, without read sets. Insertions into indexes are in \
-     no region, so there is no database cache.";
-const EVENTUAL: &str = "In place of the paper's eventual snapshots, readers of an epoch share one that was taken when no procedure \
-     was between two pieces (--snapshots recent); ROEP is a snapshot of the present state for each reader (--snapshots on).";
-const SHORT: &str = "Simulated runs are shorter than an epoch of 40 ms, so that all readers of one share a snapshot.";
+const SMALL_TRANSACTIONS: &str = "Here a piece is a small transaction of DBX: its reads are recorded, and validated in \
+     the region that writes. The paper's pieces are entire regions, without read sets. Insertions into indexes are not \
+     in a region, so there is no database cache.";
+const EVENTUAL: &str = "Instead of the paper's eventual snapshots, readers of an epoch share one snapshot, taken when no procedure \
+     was between two pieces (--snapshots recent). ROEP is a snapshot of the present state for each reader (--snapshots on).";
+const SHORT: &str = "Simulated runs are shorter than an epoch of 40 ms, so that all readers of a run share a snapshot.";
 
-/// Regions that abort by a conflict, for each transaction.
+/// Regions that abort by a conflict, per transaction.
 const CONFLICTS: Metric = Metric {
     name: "regions aborted by conflict per transaction",
     unit: "",
@@ -112,7 +112,7 @@ const CONFLICTS: Metric = Metric {
     simulated: Reading::ratio("regions_aborted_conflict", "transactions"),
 };
 
-/// Throughput of a workload.
+/// Returns an experiment that measures the throughput of a workload.
 const fn contest(
     workload: &'static [&'static str],
     expectations: &'static [Expectation],
@@ -132,7 +132,7 @@ const fn contest(
     }
 }
 
-/// What needs a disk: the simulated machine has none.
+/// Returns an experiment that needs a disk, which the simulated machine does not have.
 const fn durable(series: &'static [Series]) -> Experiment {
     Experiment {
         workload: &["tpcc"],
@@ -152,13 +152,13 @@ const fn durable(series: &'static [Series]) -> Experiment {
             SMALL_TRANSACTIONS,
             EVENTUAL,
             "The log goes to the disk of --out, by two threads, in epochs of 20 ms. ROEP's readers take a number within \
-             the epoch, which does not end it. Nobody waits for a commit to be durable, as in the paper: every two \
-             milliseconds the program looks which epoch there is, and when that is durable.",
+             the epoch, which does not end it. As in the paper, no client waits for a commit to be durable: every two \
+             milliseconds the program looks at the current epoch, and later at when it is durable.",
         ],
     }
 }
 
-/// What the log costs a series.
+/// Returns an expectation about the cost of the log for a series.
 const fn of_durable(
     says: &'static str,
     paper: &'static str,
@@ -178,7 +178,7 @@ const fn ratio(
     Expectation { says, paper, metric: 0, shape, bounds }
 }
 
-/// Lines of regions as kilobytes of a transaction.
+/// Returns a metric that converts a number of cache lines of regions to KiB of a transaction.
 const fn of_lines(name: &'static str, lines: &'static str) -> Metric {
     Metric {
         name,
@@ -205,7 +205,7 @@ const fn at_size(says: &'static str, paper: &'static str, at: f64, bounds: Bound
     Expectation { says, paper, metric: 0, shape, bounds }
 }
 
-/// Its figures and tables.
+/// The paper's figures and tables.
 pub const FIGURES: &[Figure] = &[
     Figure {
         paper: Paper::DbxTc,
@@ -228,8 +228,8 @@ pub const FIGURES: &[Figure] = &[
             ],
             &[],
             &[
-                "The rise from 16 KB on is there with two threads on a core (DBX, Figure 1b); alone a thread has \
-               the whole cache.",
+                "The rise from 16 KB on occurs with two threads on a core (DBX, Figure 1b); a thread alone has \
+                 the whole cache.",
             ],
         )),
     },
@@ -262,8 +262,8 @@ pub const FIGURES: &[Figure] = &[
             ],
             &[published("writes", 448.0, 90.0)],
             &[
-                "448 bytes are seven lines, which fit whatever sets of eight ways they fall into; what else aborted \
-               the paper's regions it does not say.",
+                "448 bytes are seven lines. They fit into any sets of eight ways; the paper does not say what else \
+                 aborted its regions.",
             ],
         )),
     },
@@ -320,7 +320,7 @@ pub const FIGURES: &[Figure] = &[
             ],
             published: &[Published { series: "1T1W", metric: 1, at: 1.0, value: 0.88 }],
             differs: &[
-                "A region is tried again up to ten times when it does not fit, where the paper \
+                "A region that does not fit is retried up to ten times; the paper's transaction \
                  takes the lock at once.",
             ],
         }),
@@ -335,7 +335,7 @@ pub const FIGURES: &[Figure] = &[
         content: Content::Experiment(Experiment {
             workload: &["tpcc", "--protocol", "htm-naive", "--warehouses", "1"],
             subject: Subject::Transactions,
-            real: Err("a processor does not say what a region has read and written"),
+            real: Err("a processor does not report what a region has read and written"),
             simulated: Ok(Simulated {
                 cores: 1,
                 arguments: &["--private-memory", "off"],
@@ -401,10 +401,10 @@ pub const FIGURES: &[Figure] = &[
             ],
             published: &[],
             differs: &[
-                "Whole cache lines are counted, of rows, indexes and all that is shared, of the regions that have \
-                 committed. Stacks and heaps are left out here (--private-memory off), which otherwise take room.",
-                "A version of a row is a line of its own here, and more: Delivery, which changes 130 records, does not fit, \
-                 so that nothing is known of what it reads and writes; and of New-Orders those are counted that fit.",
+                "Whole cache lines are counted, of rows, indexes and everything that is shared, in the regions that \
+                 committed. Stacks and heaps are left out here (--private-memory off); otherwise they need room.",
+                "Here a version of a row has at least a line of its own. Delivery, which changes 130 records, does not fit, so \
+                 its reads and writes are not known. For New-Order, only the regions that fit are counted.",
             ],
         }),
     },
@@ -553,8 +553,8 @@ pub const FIGURES: &[Figure] = &[
                 SMALL_TRANSACTIONS,
                 EVENTUAL,
                 SHORT,
-                "Nothing is deferred, in any of the lines.",
-                "Without snapshots, procedures that only read are chopped beside the others.",
+                "No series defers anything.",
+                "Without snapshots, read-only procedures are chopped together with the others.",
             ],
             ..contest(&["tpcc", "--warehouses", "1"], &[], &[])
         }),

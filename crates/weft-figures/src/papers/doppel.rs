@@ -7,7 +7,7 @@ const DOPPEL: Series = protocol!("Doppel", "doppel");
 const PLAIN_OCC: Series = protocol!("OCC", "silo");
 const ATOMIC: Series = protocol!("Atomic", "atomic");
 
-/// Phases of 20 ms are the paper's. Here they are shorter, so that some fit into what can be simulated.
+/// The paper's phases take 20 ms. Here they are shorter, so that several fit into a simulated run.
 const MACHINE: Simulated = Simulated {
     machine: "xeon-8x10",
     cores: 20,
@@ -16,7 +16,7 @@ const MACHINE: Simulated = Simulated {
     arguments: &[],
 };
 
-/// INCR, of which a quick run has fewer keys.
+/// INCR; a quick run has fewer keys.
 const COUNTERS: Simulated = Simulated {
     quick: span(2.5, 3.0).with(&["--phase-length", "2", "--records", "100000"]),
     ..MACHINE
@@ -39,11 +39,11 @@ const AUCTIONS: Simulated = Simulated {
 const REAL: Real = Real { threads: 20, needs_rtm: false, arguments: &[] };
 
 const SMALLER: &str = "Phases are shorter than the paper's 20 ms (2 ms in quick runs, 5 ms in full ones), and \
-     there are fewer keys, users, pages and items: what is simulated lasts milliseconds.";
-const CLIENT: &str = "Weft's clients draw their keys before the clock runs, where the paper's are part of a server \
-     in Go. So whoever runs in parallel is faster here, and the ratios at high contention are larger.";
-const SILO: &str = "OCC is silo, whose commit protocol it is; Weft's transactions that lost often wait for their \
-     turn, where the paper's back off. Atomic swaps a pointer to a new row, and increments no word in place.";
+     there are fewer keys, users, pages and items: simulated runs last milliseconds.";
+const CLIENT: &str = "Weft's clients draw their keys before the clock runs; the paper's clients are part of a server \
+     in Go. So protocols that run in parallel are faster here, and the ratios at high contention are larger.";
+const SILO: &str = "OCC is silo, which has its commit protocol. Weft's transactions that have lost often wait for their \
+     turn; the paper's back off. Atomic swaps a pointer to a new row, and does not increment a word in place.";
 
 const fn point(
     says: &'static str,
@@ -87,13 +87,13 @@ const ALPHA: Axis = Axis {
     full: &[0.0, 0.4, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0],
 };
 
-/// The ends of the milliseconds of Figure 10.
+/// The ends of the milliseconds that Figure 10 shows.
 const MILLISECONDS: &[f64] = &[
     1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0, 13.0, 14.0, 15.0, 16.0, 17.0,
     18.0, 19.0, 20.0, 21.0, 22.0, 23.0, 24.0,
 ];
 
-/// A share of all draws.
+/// Returns the metric of a rank's share of all draws.
 const fn rank(name: &'static str, path: &'static str) -> Metric {
     Metric {
         name,
@@ -120,7 +120,7 @@ const PHASE_LENGTH: Axis = Axis {
     full: &[1.0, 2.0, 5.0, 10.0, 20.0],
 };
 
-/// Long enough for the longest phase that is tried.
+/// A machine whose runs are long enough for the longest phase in the figures.
 const PHASES: Simulated = Simulated {
     quick: span(4.5, 12.0).with(&["--users", "20000", "--pages", "20000"]),
     full: span(22.0, 60.0).with(&["--users", "100000", "--pages", "100000"]),
@@ -158,7 +158,7 @@ const WRITE_99: Metric = of_type(
     "transactions_by_type/type=like/latency_us_p99",
 );
 
-/// Its figures and tables.
+/// The paper's figures and tables.
 pub const FIGURES: &[Figure] = &[
     Figure {
         paper: Paper::Doppel,
@@ -280,7 +280,7 @@ pub const FIGURES: &[Figure] = &[
         title: "INCR1 over time, as the hot key changes",
         claim: "When the hot key changes, Doppel finds the new one soon, and loses little.",
         content: Content::Experiment(Experiment {
-            real: Err("the timeline of `cargo lab bench` is a file of its own (`--timeline FILE`)"),
+            real: Err("the timeline of `cargo lab bench` is a separate file (`--timeline FILE`)"),
             metrics: &[Metric {
                 real: Reading::of(""),
                 simulated: Reading::of("timeline/until_ms={at}/transactions_per_second"),
@@ -310,8 +310,8 @@ pub const FIGURES: &[Figure] = &[
                 ),
             ],
             differs: &[
-                "The hot key changes every 8 ms (the paper: 5 s), at 4, 12 and 20 ms of the time that is shown, \
-                 and phases are of 1 ms.",
+                "The hot key changes every 8 ms (the paper: 5 s), at 4, 12 and 20 ms of the time shown, \
+                 and phases take 1 ms.",
                 CLIENT,
                 SILO,
             ],
@@ -382,7 +382,7 @@ pub const FIGURES: &[Figure] = &[
         claim: "The most popular of a million keys gets 7 % of all writes at alpha 1, and 61 % \
                 at 2.",
         content: Content::Experiment(Experiment {
-            real: Err("what clients draw is reported by `cargo simulate incr` alone"),
+            real: Err("only `cargo simulate incr` reports what the clients draw"),
             metrics: &[
                 rank("most popular key", "percent_of_ranks/1"),
                 rank("second key", "percent_of_ranks/2"),
@@ -407,7 +407,7 @@ pub const FIGURES: &[Figure] = &[
             ],
             published: &[published("drawn", 1.0, 7.0), published("drawn", 2.0, 61.0)],
             differs: &[
-                "What the clients have drawn is counted, four million keys; the paper's is arithmetic.",
+                "The draws of the clients are counted, four million keys; the paper's numbers are computed.",
             ],
             ..experiment(
                 &["incr"],
@@ -460,9 +460,9 @@ pub const FIGURES: &[Figure] = &[
             ],
             differs: &[
                 SMALLER,
-                "Records that are marked to be split at the end are counted. That too many are is a finding \
-                 (docs/doppel-results.md): conflicts of a whole split phase are held against the commits of a \
-                 short joined one.",
+                "Records that are marked to be split at the end are counted. That there are too many is a finding \
+                 (docs/results.md): the conflicts of a whole split phase are compared with the commits of a \
+                 short joined phase.",
             ],
             ..experiment(&["incr"], COUNTERS, ALPHA, &[DOPPEL])
         }),
@@ -581,7 +581,7 @@ pub const FIGURES: &[Figure] = &[
             differs: &[
                 SMALLER,
                 SILO,
-                "The waits of reads follow the length of a phase, which is shorter here.",
+                "The waits of reads depend on the length of a phase, which is shorter here.",
             ],
             ..experiment(
                 &["like", "--write", "50"],
@@ -653,7 +653,7 @@ pub const FIGURES: &[Figure] = &[
             ],
             differs: &[
                 SMALLER,
-                "A change of phases takes half a millisecond in the paper, and a tenth of that here, so that short \
+                "A change of phases takes half a millisecond in the paper, and a tenth of that here. So short \
                  phases cost less.",
             ],
             ..experiment(&["like"], PHASES, PHASE_LENGTH, LIKES)

@@ -3,7 +3,7 @@
 use super::*;
 use crate::definition::*;
 
-/// The paper's machine, and TPC-C of four warehouses on it.
+/// The paper's machine, for TPC-C with four warehouses.
 const MACHINE: Simulated = Simulated {
     machine: "xeon-e7-4x10",
     cores: 40,
@@ -12,7 +12,7 @@ const MACHINE: Simulated = Simulated {
     arguments: &[],
 };
 
-/// Forty warehouses take 6 GB and minutes to load, so those of quick runs have few rows.
+/// Forty warehouses take 6 GB of memory, and minutes to load. So in quick runs they have few rows.
 const MANY_WAREHOUSES: Simulated = Simulated {
     quick: span(1.0, 3.0).with(&["--scale", "tiny"]),
     full: span(4.0, 12.0).loading(60.0),
@@ -64,19 +64,19 @@ const NEW_ORDER_99: Metric = latency(
 
 const NO_GLOBAL_LOCK: &str = "When a region gives up, Weft's software twin takes the locks of its \
      own records. The paper's HOCC takes one lock for all, which aborts all other regions (the \
-     lemming effect), so that it collapses further than it does here.";
-const THRESHOLD: &str = "A threshold n is --conflict-retries n: a region that has met so many conflicts is done \
-     by its software twin. The other thresholds of the paper lie between those shown.";
-const ROWS_ONLY: &str = "Quick runs of many warehouses have few rows in each (--scale tiny), since those of the \
-     specification take minutes to load; full runs have them all.";
-const DELIVERY: &str = "Ten threads of a warehouse deliver from one nearly empty index; neither locks \
-     on records nor repairs help much against that. The longer a run, the more of its time goes to \
-     it, so that quick runs of few milliseconds have more throughput than full ones.";
-const ACCOUNT: &str = "HTCC is the variant htcc:dependencies; Weft's default is HTCC(-S), since on a real \
-     processor the account of dependencies costs a quarter of the throughput (docs/htcc-results.md). The \
-     simulation does not charge for what lies in private memory.";
+     lemming effect). So it collapses further than here.";
+const THRESHOLD: &str = "A threshold n is --conflict-retries n: after this number of conflicts, the software twin of a region \
+     runs. The other thresholds of the paper lie between those shown.";
+const ROWS_ONLY: &str = "Quick runs of many warehouses have few rows in each (--scale tiny), because those of the \
+     specification take minutes to load; full runs have all rows.";
+const DELIVERY: &str = "Ten threads of a warehouse deliver from one nearly empty index. Neither locks \
+     on records nor repairs help much against this contention. The longer a run, the more of its time goes into \
+     it, so quick runs of few milliseconds have more throughput than full ones.";
+const ACCOUNT: &str = "HTCC is the variant htcc:dependencies. Weft's default is HTCC(-S), because on a real \
+     processor tracking the dependencies costs a quarter of the throughput (docs/results.md). The \
+     simulation does not charge for accesses to private memory.";
 
-/// TPC-C's part of an entry.
+/// Returns an experiment with TPC-C.
 const fn tpcc(
     workload: &'static [&'static str],
     simulated: Simulated,
@@ -130,7 +130,7 @@ const TEN_UPDATES: &[Series] = &[
     series("fine-grained locking", &["--elide", "off"]),
 ];
 
-/// Ten updates of records of a map, locked or in a region.
+/// Returns an experiment with ten updates of records of a map, locked or in a region.
 const fn ten_updates(
     workload: &'static [&'static str],
     expectations: &'static [Expectation],
@@ -139,7 +139,7 @@ const fn ten_updates(
     let simulated = Simulated {
         quick: span(0.3, 0.7),
         full: span(1.0, 4.0),
-        // To go through ten keys that were drawn before, and to boil each down to a place.
+        // The time to read ten keys drawn in advance, and to compute the place of each.
         arguments: &["--compute", "200"],
         ..MACHINE
     };
@@ -150,19 +150,19 @@ const fn ten_updates(
         expectations,
         published,
         differs: &[
-            "No transactions of the engine's: those are something else in a region. YCSB's ten updates under htm-naive \
-             look through a B+-tree and write a new version of each row, of which, simulated, one region in eight does \
-             not fit, and three in five with the stack and the heap that a client writes. Who does not fit takes the \
-             lock, and on 40 cores it is never free again: 98 % of the transactions end under it.",
-            "A record has its lock in its own line, so that to take it costs no line more. Where the paper has its locks \
-             it does not say.",
-            "A threshold n is --conflict-retries n; then a region takes the lock of the whole map.",
+            "There are no transactions of the engine, which behave differently in a region. YCSB's ten updates under \
+             htm-naive search a B+-tree and write a new version of each row. In simulation, one such region in eight does \
+             not fit, and three in five with the stack and the heap that a client writes. A region that does not fit takes the \
+             lock, which on 40 cores is never free again: 98 % of the transactions end under it.",
+            "A record's lock is in the record's line, so that taking it costs no additional line. The paper does not say \
+             where its locks are.",
+            "A threshold n is --conflict-retries n; after that, a region takes the lock of the whole map.",
         ],
         ..tpcc(workload, simulated, THREADS, TEN_UPDATES)
     }
 }
 
-/// Its figures and tables.
+/// The paper's figures and tables.
 pub const FIGURES: &[Figure] = &[
     Figure {
         paper: Paper::Htcc,
@@ -449,7 +449,7 @@ pub const FIGURES: &[Figure] = &[
                 },
             ],
             differs: &[
-                "The paper shows the whole distribution on 40 threads; the reports have its median and its 99th \
+                "The paper shows the whole distribution on 40 threads; the reports have the median and the 99th \
                  percentile.",
                 NO_GLOBAL_LOCK,
             ],
@@ -501,10 +501,10 @@ pub const FIGURES: &[Figure] = &[
             ],
             differs: &[
                 "An abort counts for the table of the first record, or range of keys, that is found to have changed; \
-                 others may have, too.",
-                "Deliveries of a warehouse want the same oldest orders here, and nearly all that meet have to be run \
-                 again: what the paper's did it does not say. So there is the mix without them, too.",
-                "The paper does not say on how many threads.",
+                 others may have changed, too.",
+                "Here the deliveries of a warehouse access the same oldest orders, and nearly all that run at the same time are \
+                 retried. The paper does not say what its deliveries do. So the mix without them is shown, too.",
+                "The paper does not state the number of threads.",
             ],
             ..tpcc(
                 FEW,
@@ -553,7 +553,7 @@ pub const FIGURES: &[Figure] = &[
             differs: &[
                 DELIVERY,
                 NO_GLOBAL_LOCK,
-                "All variants repair by replay here, without static dependencies.",
+                "Here all variants repair by replay, without static dependencies.",
             ],
             ..tpcc(
                 FEW,
@@ -634,7 +634,7 @@ pub const FIGURES: &[Figure] = &[
                     between(0.9, 1.25),
                 ),
             ],
-            differs: &["HTCC(NV) is not serializable, on purpose.", DELIVERY, ROWS_ONLY],
+            differs: &["HTCC(NV) is deliberately not serializable.", DELIVERY, ROWS_ONLY],
             ..tpcc(
                 &["tpcc"],
                 MANY_WAREHOUSES,

@@ -1,8 +1,8 @@
 //! The figures and tables: a module for each paper, and an entry for each figure.
 //!
-//! An entry says what is run on both machines, if it can run there, and what the claim expects of it. Where
-//! the paper's text gives a ratio, what is expected is about its square root: the same direction, and at
-//! least half of the way, in factors. Quick runs tell apart no less than a fifth.
+//! An entry says what is run on both machines, if it can run there, and what the claim expects of the result. If
+//! the paper's text gives a ratio, the expected bound is about its square root: the same direction, and at least
+//! half of the way, in factors. Quick runs cannot distinguish differences of less than a fifth.
 
 use crate::definition::{Figure, Metric, Paper, Reading, Scale, Series};
 
@@ -17,7 +17,7 @@ pub mod sample;
 #[cfg(test)]
 mod tests;
 
-/// All figures and tables, paper by paper.
+/// Returns all figures and tables, paper by paper.
 pub fn all() -> impl Iterator<Item = &'static Figure> {
     let papers = [
         dbx_regions::FIGURES,
@@ -30,10 +30,10 @@ pub fn all() -> impl Iterator<Item = &'static Figure> {
     papers.into_iter().flatten()
 }
 
-/// Those that are asked for: of these papers, or of all if none is named; by these names, or all of them.
+/// Returns the figures of these papers with these names. An empty list selects all papers, or all names.
 ///
 /// # Errors
-/// A name that means no figure of these papers.
+/// A name matches no figure of these papers.
 pub fn chosen(papers: &[Paper], names: &[String]) -> Result<Vec<&'static Figure>, String> {
     let of_papers = || all().filter(|figure| papers.is_empty() || papers.contains(&figure.paper));
     for name in names {
@@ -49,7 +49,7 @@ pub fn chosen(papers: &[Paper], names: &[String]) -> Result<Vec<&'static Figure>
     Ok(of_papers().filter(is_meant).collect())
 }
 
-/// A series that is a protocol, or a variant of one.
+/// Defines a series of a protocol, or of a variant of a protocol.
 macro_rules! protocol {
     ($name:literal, $protocol:literal $(, $more:literal)*) => {
         $crate::definition::series($name, &["--protocol", $protocol $(, $more)*])
@@ -57,7 +57,7 @@ macro_rules! protocol {
 }
 pub(crate) use protocol;
 
-/// Series that are called by the HTCC paper's names.
+/// Series with the HTCC paper's names.
 const HTCC: Series = protocol!("HTCC", "htcc:dependencies");
 const OCC: Series = protocol!("OCC", "occ");
 const SOCC: Series = protocol!("SOCC", "silo");
@@ -65,7 +65,7 @@ const HOCC: Series = protocol!("HOCC", "dbx");
 const HTO: Series = protocol!("HTO", "tso");
 const TWO_PHASE_LOCKING: Series = protocol!("2PL", "2pl");
 
-/// What a program does without `weft_sim`, and what it is compared with.
+/// Committed transactions per second.
 const THROUGHPUT: Metric = Metric {
     name: "throughput",
     unit: "tx/s",
@@ -74,7 +74,7 @@ const THROUGHPUT: Metric = Metric {
     simulated: Reading::of("transactions_per_second"),
 };
 
-/// Throughput of each core.
+/// Throughput per core.
 const THROUGHPUT_PER_CORE: Metric = Metric {
     name: "throughput per core",
     unit: "tx/s",
@@ -83,7 +83,7 @@ const THROUGHPUT_PER_CORE: Metric = Metric {
     simulated: Reading::ratio("transactions_per_second", "cores"),
 };
 
-/// Attempts that gave way, for each transaction.
+/// Aborted attempts per transaction.
 const ABORTS: Metric = Metric {
     name: "aborts per transaction",
     unit: "",
@@ -92,7 +92,7 @@ const ABORTS: Metric = Metric {
     simulated: Reading::of("aborts_per_transaction"),
 };
 
-/// Runs of regions that ended in the software twin or under the lock, for each transaction.
+/// Regions that ended in the software twin or under the lock, per transaction.
 const FALLBACKS: Metric = Metric {
     name: "fallbacks per transaction",
     unit: "",
@@ -101,7 +101,7 @@ const FALLBACKS: Metric = Metric {
     simulated: Reading::of("fallbacks_per_transaction"),
 };
 
-/// How long it takes until a commit is durable that nobody waits for.
+/// The time until a commit for which no thread waits is durable.
 const UNTIL_DURABLE: Metric = Metric {
     name: "median latency until durable",
     unit: "ms",
@@ -110,7 +110,7 @@ const UNTIL_DURABLE: Metric = Metric {
     simulated: Reading::of("log/durable_after_us/p50"),
 };
 
-/// The share of regions that abort, by whatever cause that a report names.
+/// Returns a metric of the share of regions that abort for one cause, by the report's counters.
 const fn region_aborts(name: &'static str, real: &'static str, simulated: &'static str) -> Metric {
     Metric {
         name,
@@ -128,14 +128,14 @@ const ABORTED_BY_CONFLICT: Metric = region_aborts(
     "regions_aborted_conflict",
 );
 
-/// Regions that abort since they do not fit.
+/// Regions that abort because they do not fit.
 const ABORTED_BY_CAPACITY: Metric = region_aborts(
     "regions aborted by capacity",
     "htm/aborted_capacity",
     "regions_aborted_capacity",
 );
 
-/// The share of the regions that were tried, and aborted.
+/// The share of tried regions that aborted.
 const REGIONS_ABORTED: Metric = Metric {
     name: "regions that aborted",
     unit: "%",
@@ -144,7 +144,7 @@ const REGIONS_ABORTED: Metric = Metric {
     simulated: Reading::of("abort_rate").times(100.0),
 };
 
-/// A latency of one type of transactions, in microseconds.
+/// Returns a metric of the latency of one transaction type, in microseconds.
 const fn latency(name: &'static str, real: &'static str, simulated: &'static str) -> Metric {
     Metric {
         name,

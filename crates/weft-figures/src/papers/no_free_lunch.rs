@@ -1,5 +1,5 @@
-//! No Free Lunch: the figures and tables of §3 to §5, on the simulated Haswell and a miniature of the locks
-//! that its transactions take.
+//! No Free Lunch: the figures and tables of §3 to §5, on the simulated Haswell, with a miniature of the locks that
+//! the paper's transactions take.
 
 use super::*;
 use crate::definition::*;
@@ -12,14 +12,14 @@ const THREADS: Axis = Axis {
     full: &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0],
 };
 
-/// The metrics of the tables; their runs are those of the figures.
+/// The metrics of the tables, which use the same runs as the figures.
 const ABORTS_BY_CAUSE: &[Metric] = &[ABORTED_BY_CONFLICT, ABORTED_BY_CAPACITY];
 
-const MINIATURE: &str = "Not Shore-MT, but a miniature of the locks on its path for GetSubData, ten sections in a \
-     transaction for its seventy. Each section of a page computes 1,500 cycles (--work), which was chosen since \
-     it gives about the aborts of Table 2.";
-const SMALL_SECTIONS: &str = "The sections touch five to thirty lines, so that none is too large. What Shore-MT \
-     touches besides (stacks, heap, code) is not there.";
+const MINIATURE: &str = "A miniature replaces Shore-MT: it takes the locks on Shore-MT's path for GetSubData, ten sections in a \
+     transaction instead of seventy. Each section of a page computes 1,500 cycles (--work), chosen because this \
+     gives about the aborts of Table 2.";
+const SMALL_SECTIONS: &str = "The sections access five to thirty lines, so that none is too large. Shore-MT's other \
+     accesses (stacks, heap, code) are missing.";
 
 const fn manager(workload: &'static [&'static str], metrics: &'static [Metric]) -> Experiment {
     Experiment {
@@ -83,7 +83,7 @@ const fn share(metric: usize, at: f64, value: f64) -> Published {
     Published { series: "with elision", metric, at, value }
 }
 
-/// Its figures and tables.
+/// The paper's figures and tables.
 pub const FIGURES: &[Figure] = &[
     Figure {
         paper: Paper::NoFreeLunch,
@@ -153,8 +153,8 @@ pub const FIGURES: &[Figure] = &[
             ],
             differs: &[
                 MINIATURE,
-                "All seven transactions, as often as in TATP, each with a section more for each row, page, and record \
-                 of the log. Trees do not grow: a forwarding has a place, and is there or not.",
+                "All seven transactions, as often as in TATP, each with an additional section for each row, page, and log \
+                 record. Trees do not grow: a forwarding has a fixed place, and exists or not.",
             ],
             metrics: &[THROUGHPUT, ABORTED_BY_CONFLICT],
             ..manager(MIX, &[])
@@ -241,7 +241,7 @@ pub const FIGURES: &[Figure] = &[
                 MINIATURE,
                 SMALL_SECTIONS,
                 "Regions that found the lock held, as many again from four threads on, are not \
-                 among these.",
+                 counted here.",
             ],
             ..manager(COARSE, ABORTS_BY_CAUSE)
         }),

@@ -1,4 +1,4 @@
-//! A figure for the tests.
+//! A figure for tests.
 
 use serde_json::json;
 
@@ -45,7 +45,7 @@ pub const SAMPLE: Experiment = Experiment {
     differs: &["no real machine & no paper"],
 };
 
-/// A figure of it.
+/// A figure with the sample experiment.
 pub static FIGURE: Figure = Figure {
     paper: Paper::Htcc,
     number: Number::Figure(1),
@@ -55,7 +55,7 @@ pub static FIGURE: Figure = Figure {
     content: Content::Experiment(SAMPLE),
 };
 
-/// How it is measured.
+/// Returns the settings for the sample.
 pub fn settings() -> Settings {
     let host = Host { logical_cores: 2, has_rtm: false };
     let directory = "out".to_owned();
@@ -79,13 +79,13 @@ fn outcomes(curves: &[&[f64]]) -> Vec<Outcome> {
     outcomes.collect()
 }
 
-/// These numbers of the two series; calls for which there is none have failed.
+/// Returns the sample's points with these numbers for the two series. Calls without a number have failed.
 pub fn points(curves: &[&[f64]]) -> Points {
     let plan = plan(&FIGURE, &settings()).expect("it can be simulated");
     Points::read(&SAMPLE, &plan, &outcomes(curves))
 }
 
-/// Likewise, the whole figure.
+/// Returns the report of the sample with these numbers.
 pub fn report(curves: &[&[f64]]) -> Report {
     let plan = plan(&FIGURE, &settings()).expect("it can be simulated");
     Report::of(&FIGURE, plan, &outcomes(curves))

@@ -1,4 +1,4 @@
-//! Whether the entries are sound.
+//! Tests that the entries are sound.
 
 use std::collections::HashSet;
 
@@ -15,7 +15,7 @@ fn settings(wanted: Wanted, host: Host, is_full: bool) -> Settings {
     Settings { wanted, host, is_full, seed: 7, time: 1.0, with: vec![], directory }
 }
 
-/// All values that an axis has in quick and in full runs.
+/// Returns all values of an axis, in quick or in full runs.
 fn values(experiment: &Experiment, is_full: bool) -> Vec<f64> {
     match (experiment.axis.by, is_full) {
         (By::Choices(choices), _) => (0..choices.len()).map(|choice| choice as f64).collect(),
@@ -60,7 +60,7 @@ fn figures_are_chosen_by_paper_and_number() {
     assert!(ids(&[Paper::Htcc], &["table-4"]).is_err());
 }
 
-/// What an entry names is there: series, metrics, and values of the axis that even a quick run has.
+/// What an entry names exists: series, metrics, and values of the axis, even in a quick run.
 #[test]
 fn what_is_expected_is_about_what_is_measured() {
     for (id, experiment) in experiments() {
@@ -97,7 +97,7 @@ fn what_is_expected_is_about_what_is_measured() {
     }
 }
 
-/// A number that is hard to read is no claim, and text has one space between words.
+/// Claims are sentences, and texts have one space between words and no line breaks.
 #[test]
 fn texts_are_whole() {
     for figure in all() {
@@ -148,7 +148,7 @@ fn every_experiment_becomes_calls() {
     }
 }
 
-/// A machine that has all of it measures; one that has not, simulates.
+/// A machine that has what a figure needs measures it; another machine simulates it.
 #[test]
 fn figures_are_measured_where_they_can_be() {
     let large = Host { logical_cores: 128, has_rtm: true };

@@ -1,9 +1,9 @@
 //! The threads of a run, and the baton that passes between them.
 //!
-//! Who holds the baton owns the [`Schedule`]; the mutex around it is never contended but for the
-//! moment of a hand-over. The holder knows in advance how many points it may pass until the next
-//! decision, and counts them down in a thread-local: all other points of a run cost a decrement.
-//! All that is decided is decided by the holder, on the way out of its turn.
+//! The thread that holds the baton owns the [`Schedule`]. The mutex around it is contended only for the moment
+//! of a hand-over. The holder knows in advance how many points it may pass until the next decision, and counts
+//! them down in a thread-local, so every other point of a run costs one decrement. The holder makes every
+//! decision, at the end of its turn.
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::fmt::Write;
@@ -19,33 +19,32 @@ use super::{Options, Run, SEED_VARIABLE, Switch, Watch, is_watched};
 type Place = &'static Location<'static>;
 type Panic = Box<dyn Any + Send>;
 
-/// For so long at least nobody may get on before waiting is called a deadlock: the threads may
-/// wait for one outside the run, which the operating system has to get round to.
+/// The least time without progress before a run is called a deadlock. Its threads may wait for one outside the
+/// run, and the operating system may take a while to schedule that one.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// After so many waits of all in a row, the processor is offered to threads outside the run.
+/// After this many waits of all threads in a row, the processor is offered to threads outside the run.
 const WAITS_BEFORE_YIELDING: u64 = 1000;
-/// When a run has failed, threads that unwind get so many waits in a row to end.
+/// When a run has failed, threads that unwind get this many waits in a row to end.
 const WAITS_MAX_ENDING: u64 = 100_000;
 
 thread_local! {
-    // The first three have no destructors, so that a point costs no look at whether they are
-    // still there.
-    /// Points until the next decision, at least 1; out of reach for threads outside runs.
+    // The first three have no destructors, so a point need not check whether they still exist.
+    /// Points until the next decision, at least 1. `u64::MAX` on threads outside runs.
     static POINTS_LEFT: Cell<u64> = const { Cell::new(u64::MAX) };
-    /// What `POINTS_LEFT` was after the last wait, or 0 if a decision came since.
+    /// The value of `POINTS_LEFT` after the last wait, or 0 if there was a decision since.
     static POINTS_LEFT_AT_WAIT: Cell<u64> = const { Cell::new(0) };
-    /// Whether this thread changed a shared word since it last gave an account.
+    /// Whether this thread has changed a shared word since its last accounting.
     static WROTE: Cell<bool> = const { Cell::new(false) };
     /// This thread's part in a run.
     static SEAT: RefCell<Option<Seat>> = const { RefCell::new(None) };
 }
 
-/// What the panic of a thread carries that is unwound only because the run has failed.
+/// The payload of the panic that unwinds a thread only because the run has failed.
 struct Stopped;
 
 // ---- what the words call ----------------------------------------------------------------------
 
-/// A point: before an access to a shared word.
+/// Passes a point, before an access to a shared word.
 #[cold]
 #[inline(never)]
 pub(super) fn point(place: Place) {
@@ -57,20 +56,20 @@ pub(super) fn point(place: Place) {
     }
 }
 
-/// After an access that changed a shared word: somebody got on.
+/// Is called after an access that changed a shared word: the run made progress.
 #[cold]
 #[inline(never)]
 pub(super) fn note_write() {
     WROTE.set(true);
 }
 
-/// A wait: the baton passes to another thread. Nothing happens outside runs.
+/// Waits: the baton passes to another thread. Outside runs this does nothing.
 pub(super) fn wait(place: Place) {
     pause(Why::Wait, place);
     POINTS_LEFT_AT_WAIT.set(POINTS_LEFT.get());
 }
 
-/// Whether this thread has passed a point since its last wait.
+/// Returns whether this thread has passed a point since its last wait.
 pub(super) fn has_looked() -> bool {
     POINTS_LEFT.get() != POINTS_LEFT_AT_WAIT.get()
 }
@@ -90,8 +89,8 @@ fn pause(why: Why, place: Place) {
 
 // ---- threads ----------------------------------------------------------------------------------
 
-/// A thread's part in a run. It ends with the last of the thread's destructors: those of
-/// thread-locals run in the reverse order of their first use, and this one's comes first.
+/// A thread's part in a run. It ends with the last of the thread's destructors: those of thread-locals run in
+/// the reverse order of their first use, and the seat is the first that a thread of a run uses.
 struct Seat {
     baton: Arc<Baton>,
     index: usize,
@@ -137,7 +136,7 @@ pub(super) fn run<R: Send, B: FnOnce() -> R + Send>(
             })
             .collect();
         baton.begin(&threads);
-        // A thread is joined when its destructors, too, have run.
+        // Joining a thread waits for its destructors too.
         threads.into_iter().map(|thread| thread.ok()?.join().ok()?).collect()
     });
     let mut schedule = baton.lock();
@@ -163,21 +162,21 @@ pub(super) fn run<R: Send, B: FnOnce() -> R + Send>(
 
 // ---- the baton --------------------------------------------------------------------------------
 
-/// What the threads of a run share.
+/// The state that the threads of a run share.
 struct Baton {
     schedule: Mutex<Schedule>,
-    /// Rung, by thread, when its turn comes.
+    /// One per thread, notified when the thread's turn comes.
     bells: Vec<Condvar>,
 }
 
-/// The state of a run, in the hands of the thread whose turn it is.
+/// The state of a run, owned by the thread whose turn it is.
 struct Schedule {
     seed: u64,
     options: Options,
     decisions: Decisions,
-    /// Who holds the baton; nobody before the start and after the end.
+    /// The thread that holds the baton; `None` before the start and after the end.
     turn: Option<usize>,
-    /// For how many points.
+    /// How many points the holder may pass until the next decision.
     granted: u64,
     threads: Vec<Thread>,
     /// The threads that have not ended, in ascending order.
@@ -188,18 +187,18 @@ struct Schedule {
     trace: Option<Vec<Switch>>,
     /// Waits of all threads since one last changed a shared word.
     waits: u64,
-    /// When the first of these was.
+    /// When the first of these waits was.
     waiting_since: Instant,
-    /// The run has failed: whoever gets the baton unwinds.
+    /// Whether the run has failed: then a thread that gets the baton unwinds.
     is_stopped: bool,
-    /// The first panic of a body, and whose.
+    /// The first panic of a body, with the body's index.
     panic: Option<(usize, Panic)>,
 }
 
-/// What the schedule knows of a thread.
+/// The schedule's record of a thread.
 #[derive(Clone, Default)]
 struct Thread {
-    /// Where it last gave an account: the access or wait that comes next.
+    /// Where it was at its last accounting: the access or wait that comes next.
     place: Option<Place>,
     /// Its share of [`Schedule::waits`].
     waits: u64,
@@ -230,7 +229,7 @@ impl Baton {
     }
 
     fn lock(&self) -> MutexGuard<'_, Schedule> {
-        // No code panics in the middle of a change.
+        // The state is consistent also after a panic: no code panics in the middle of a change.
         self.schedule.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -244,8 +243,8 @@ impl Baton {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives the baton to the first thread, once all are there. If the operating system refused
-    /// one, the others end without having begun.
+    /// Gives the baton to the first thread, once all have started. If the operating system could not start one,
+    /// the others end without having begun.
     fn begin<T>(&self, threads: &[std::io::Result<ScopedJoinHandle<'_, T>>]) {
         let mut schedule = self.lock();
         for (index, thread) in threads.iter().enumerate() {
@@ -265,7 +264,7 @@ impl Baton {
         self.bells[first].notify_one();
     }
 
-    /// Runs the body of a thread whose turn has come; `None` if it panicked.
+    /// Runs the body of a thread whose turn has come. Returns `None` if the body panicked.
     fn perform<R>(&self, thread: usize, body: impl FnOnce() -> R) -> Option<R> {
         if self.lock().is_stopped {
             return None;
@@ -282,7 +281,7 @@ impl Baton {
         }
     }
 
-    /// A decision is due: the baton may pass, and this returns when it is back.
+    /// Makes the decision that is due. The baton may pass on; then this returns when it is back.
     fn pause(&self, thread: usize, why: Why, place: Place) {
         let mut schedule = self.lock();
         schedule.account(why);
@@ -292,13 +291,14 @@ impl Baton {
             schedule.waits = 0;
             // A second panic of an unwinding thread would end the process.
             if !panicking() {
-                // Its destructors have the next turn.
+                // The next turn is the thread's own: its destructors run in it.
                 schedule.pass(Some(thread), thread, Some(place));
                 POINTS_LEFT.set(schedule.granted);
                 drop(schedule);
                 panic!("{failure}");
             }
         }
+        // A thread outside the run may have to make progress first.
         if why == Why::Wait && schedule.waits > WAITS_BEFORE_YIELDING {
             drop(schedule);
             thread::yield_now();
@@ -315,12 +315,12 @@ impl Baton {
         let is_stopped = schedule.is_stopped;
         drop(schedule);
         if is_stopped && !panicking() {
-            // Not `panic!`, which would print a message: this panic is not the news.
+            // Not `panic!`, which would print a message: the cause is the panic of another thread.
             resume_unwind(Box::new(Stopped));
         }
     }
 
-    /// The thread has ended: the baton passes for the last time.
+    /// Ends a thread's part: the baton passes for the last time.
     fn leave(&self, thread: usize) {
         let mut schedule = self.lock();
         schedule.account(Why::End);
@@ -338,12 +338,13 @@ impl Baton {
 }
 
 impl Schedule {
-    /// Takes over what the thread whose turn it is did since it got the baton.
+    /// Accounts for what the thread whose turn it is did since it got the baton.
     fn account(&mut self, why: Why) {
         // At a decision all granted points are used up.
         let left = if why == Why::Point { 0 } else { POINTS_LEFT.get() };
         self.points += self.granted - left;
         self.granted = 0;
+        // A change of a shared word is progress: the waits start again from 0.
         if WROTE.take() && self.waits > 0 {
             self.waits = 0;
             self.threads.iter_mut().for_each(|thread| thread.waits = 0);
@@ -357,14 +358,14 @@ impl Schedule {
         self.decisions.next(why, self.points, current, &self.live)
     }
 
-    /// Passes the baton, maybe back to who has it.
+    /// Passes the baton, possibly back to the thread that has it.
     fn pass(&mut self, from: Option<usize>, to: usize, place: Option<Place>) {
         let ahead = match self.is_stopped {
             false => {
                 let to_the_end = self.options.points_max.saturating_sub(self.points).max(1);
                 self.decisions.points_ahead(self.points).min(to_the_end)
             }
-            // Threads only unwind any more, each in one piece but for waits.
+            // The threads only unwind now, each in one piece except for waits.
             true => u64::MAX,
         };
         self.granted = ahead;
@@ -379,7 +380,7 @@ impl Schedule {
         }
     }
 
-    /// Counts a wait, and says why the run cannot go on, if so.
+    /// Counts a wait. Returns the reason if the run cannot go on.
     fn failure(&mut self, why: Why, thread: usize) -> Option<String> {
         if why == Why::Wait {
             if self.waits == 0 {
@@ -408,7 +409,7 @@ impl Schedule {
         Some(format!("{what}; {}", self.whereabouts()))
     }
 
-    /// The seed, and where each thread is.
+    /// Describes the seed, and where each thread is.
     fn whereabouts(&self) -> String {
         let mut text = format!(
             "{SEED_VARIABLE}={} ({}), {} points, {} switches",
@@ -419,7 +420,7 @@ impl Schedule {
         );
         for (index, thread) in self.threads.iter().enumerate() {
             let is_live = self.live.contains(&index);
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             let _ = match thread.place {
                 _ if !is_live => write!(text, "\n  thread {index} has ended"),
                 None => write!(text, "\n  thread {index} has not paused yet"),

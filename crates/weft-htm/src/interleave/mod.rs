@@ -1,40 +1,39 @@
-//! Seeded interleavings of real threads: two cores find what eighty would, and a seed repeats it.
+//! Seeded interleavings of real threads: two cores find the bugs that eighty would, and a seed repeats them.
 //!
-//! Built with the cargo feature `interleave`, for tests. A thread is then no longer at the mercy
-//! of the operating system as to where it is interrupted, which on a machine of few cores happens
-//! some hundred times a second and hardly ever between the two loads where it would hurt.
+//! The module exists with the cargo feature `interleave`, for tests. Without it the operating system chooses
+//! where a thread is interrupted. On a machine of few cores that happens some hundred times a second, and
+//! hardly ever between the two loads where it would do harm.
 //!
 //! # Runs
 //!
-//! [`run`] takes a seed and some bodies, and gives each body a thread of its own. Only the thread
-//! that holds the *baton* runs. Each access to a shared [`Word`](crate::word::Word) or
-//! [`WordPointer`](crate::word::WordPointer) is a *point*: just before it, numbers drawn from the
-//! seed decide whether the baton passes on, and to whom. A *wait*, which is a call of
-//! [`spin_loop`] or [`yield_now`] (the ones of [`word`](crate::word)), or a [`Mutex`] that somebody
-//! else holds, always passes it on, since only somebody else can bring about what is waited for.
-//! The end of a thread counts as part of its body, destructors of thread-locals included: a worker
-//! that leaves is interleaved too.
+//! [`run`] takes a seed and some bodies, and gives each body a thread of its own. Only the thread that holds
+//! the *baton* runs. Each access to a shared [`Word`](crate::word::Word) or
+//! [`WordPointer`](crate::word::WordPointer) is a *point*: just before it, numbers drawn from the seed decide
+//! whether the baton passes on, and to which thread. A *wait* is a call of [`spin_loop`] or [`yield_now`] (the
+//! ones of [`word`](crate::word)), or the locking of a [`Mutex`] that another thread holds. A wait always
+//! passes the baton on, because only another thread can end it. The end of a thread counts as part of its body,
+//! including the destructors of thread-locals. So a worker that leaves is interleaved too.
 //!
 //! ```text
-//!    seed ──> strategy ──> after how many points, and to whom
+//!    seed ──> strategy ──> after how many points, and to which thread
 //!                             │
 //!    thread 0  ──load─store─load─┐              ┌─load─store──
 //!    thread 1                    └─load─(wait)─┐ │
 //!    thread 2                                  └─┘            time ──>
 //! ```
 //!
-//! So the run is a function of the seed, as far as the bodies are: no clock, no addresses, no hash
-//! order, random numbers from the seed only. [`Run::fingerprint`] sums up all decisions; equal
-//! fingerprints of equal seeds are the same interleaving. Threads that are not bodies of the run,
-//! like the one that ticks the epochs, go on as always, and what they do to shared words falls
-//! where it falls. A decision that falls into a hardware region aborts the region, and real ones
-//! are aborted by interrupts as well: use the software twins in runs that are to repeat.
+//! So the run is a function of the seed, as long as the bodies are deterministic: they use no clock, no
+//! addresses, no hash order, and random numbers from the seed only. [`Run::fingerprint`] sums up all decisions.
+//! If two runs of a seed have equal fingerprints, they are the same interleaving. Threads that are not bodies
+//! of the run, like the one that ticks the epochs, go on as always, and their accesses to shared words come at
+//! arbitrary times. A decision inside a hardware region aborts the region, and interrupts abort hardware
+//! regions as well. So use the software twins in runs that must repeat.
 //!
 //! ```
 //! use weft_htm::interleave::{self, Options};
 //! use weft_htm::word::{Ordering, Word};
 //!
-//! // Two threads count with a load and a store, as if nobody else did. Some seed shows the loss.
+//! // Two threads count with a load and a store, which is not atomic. Some seed shows the lost update.
 //! let loses = |seed| {
 //!     let counter = Word::new(0);
 //!     let count = || counter.store(counter.load(Ordering::Acquire) + 1, Ordering::Release);
@@ -47,42 +46,41 @@
 //!
 //! # Strategies
 //!
-//! [`Strategy::Random`] passes the baton at every point with the same probability, to anybody. How
-//! large it is decides what is found: a race within three accesses wants many switches, one that
-//! takes a whole transaction to happen in the middle of another wants few. So seeds differ in it.
+//! [`Strategy::Random`] passes the baton at every point with the same probability, to any other thread. The
+//! probability decides which bugs it finds. A race within three accesses needs many switches. A race in which a
+//! whole transaction happens in the middle of another needs few. So the probability differs from seed to seed.
 //!
-//! [`Strategy::Priorities`] is the probabilistic concurrency testing of Burckhardt, Kothari,
-//! Musuvathi and Nagarakatte (ASPLOS 2010). Threads get random priorities, and the highest that
-//! there is runs, except that at d − 1 points, chosen at random among the k of the run, whoever
-//! runs then falls below all others. A bug that takes d ordered events to show is hit with a
-//! probability of at least 1 / (n · k^(d−1)) for n threads, however long they are in between; and
-//! d is small for the bugs that people make. A thread that waits falls to the bottom, or nobody
-//! would ever release it; that is not in the theorem, which knows no waiting by spinning.
+//! [`Strategy::Priorities`] is the probabilistic concurrency testing of Burckhardt, Kothari, Musuvathi and
+//! Nagarakatte (ASPLOS 2010). Threads get random priorities, and the live thread with the highest one runs. At
+//! d − 1 points, chosen at random among the k points of the run, the priority of the running thread falls below
+//! all others. A bug that takes d ordered events to show is hit with a probability of at least 1 / (n ·
+//! k^(d−1)) for n threads, however far apart the events are. For the bugs that people make, d is small. A
+//! thread that waits falls to the bottom, because otherwise no thread would ever release it. That is an
+//! addition to the theorem, which does not consider waiting by spinning.
 //!
 //! # Ends
 //!
-//! A body that panics ends by that, the others run on, and `run` panics likewise when all have
-//! ended. If all only wait for each other ([`Options::waits_max`]), or try in vain again and again
-//! ([`Options::points_max`]), the run panics with a message that says the seed and who is where.
-//! Bodies that wait for each other by other means than the shared words, such as a channel, stop
-//! the run for ever: the one that holds the baton sleeps with it.
+//! If a body panics, the others run on, and `run` panics too when all have ended. The run also panics if all
+//! threads only wait for each other ([`Options::waits_max`]), or try in vain again and again
+//! ([`Options::points_max`]). The message then says the seed and where each thread is. Bodies that wait for
+//! each other by other means than the shared words, such as a channel, stop the run for ever: the thread that
+//! holds the baton goes to sleep with it.
 //!
 //! # What it does not explore
 //!
-//! Interleavings only. Every run is sequentially consistent: no store waits in a buffer, and no
-//! load comes early, so that a missing fence or too weak an ordering does not show. (The compiler
-//! has its liberties, and has taken them before the run begins.) That is for loom, under which
-//! the same words exist (`--cfg loom`) and orderings count, but of which only models of tens of
-//! accesses come to an end; shuttle (`--cfg shuttle`) draws interleavings as this does, of models
-//! built for it. Here it is the engine itself, as users build it, with its real allocations, its
-//! threads and thread-locals, and millions of accesses a second. The simulated machine adds
-//! what none of them has: time, caches, and hardware regions that conflict.
+//! It explores interleavings only. Every run is sequentially consistent: no store waits in a buffer, and no
+//! load comes early. So a missing fence, or too weak an ordering, does not show. (The compiler may reorder, and
+//! has done so before the run begins.) For that there is loom (`--cfg loom`): the same words exist under it and
+//! orderings count, but it can finish only models of tens of accesses. shuttle (`--cfg shuttle`) draws
+//! interleavings as this module does, of models built for it. This module runs the engine itself, as users
+//! build it, with its real allocations, its threads and thread-locals, and millions of accesses a second. The
+//! simulated machine adds what the others lack: time, caches, and hardware regions that conflict.
 //!
 //! # Waits without a run
 //!
-//! A test that plays a schedule step by step, each transaction on a thread of its own, must know
-//! when a step waits for another transaction. [`SpinCounter`] tells: a thread that goes on
-//! spinning while all others are idle waits for one of them.
+//! A test that plays a schedule step by step, with each transaction on a thread of its own, must know when a
+//! step waits for another transaction. [`SpinCounter`] tells it: a thread that goes on spinning while all
+//! others are idle waits for one of them.
 use std::fmt;
 use std::panic::Location;
 
@@ -100,10 +98,10 @@ mod pause;
 mod strategy;
 mod waits;
 
-/// A body of a run, where they are not all of one type.
+/// The type for the bodies of a run if they are not all of one type.
 pub type Body<'a, R> = Box<dyn FnOnce() -> R + Send + 'a>;
 
-/// How the points are found at which another thread goes on.
+/// How a run finds the points at which another thread goes on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Strategy {
@@ -111,14 +109,14 @@ pub enum Strategy {
     /// [`Priorities`](Strategy::Priorities) with 1 to 4 changes.
     #[default]
     FromSeed,
-    /// At each point with a probability of one in so many, to any of the others.
+    /// Switch at each point with a probability of one in `one_in`, to any other thread.
     Random {
-        /// At least 1. (Above 1000, it is rather that distances are drawn, of this average.)
+        /// At least 1. (Above 1000, it draws distances between switches instead, with this average.)
         one_in: u32,
     },
-    /// By priorities that change so often; this finds bugs of a depth of one more than that.
+    /// Switch by priorities that change `changes` times. This finds bugs of depth `changes` + 1.
     Priorities {
-        /// The change points, d − 1.
+        /// The number of change points, d − 1.
         changes: u32,
     },
 }
@@ -133,20 +131,19 @@ impl fmt::Display for Strategy {
     }
 }
 
-/// What a run goes by, beside its seed.
+/// The options of a run, apart from its seed.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How the switches are chosen.
+    /// How to choose the switches.
     pub strategy: Strategy,
-    /// [`Strategy::Priorities`] changes priorities at points below this number: about what
-    /// [`Run::points`] says of such a run, rather more than less.
+    /// [`Strategy::Priorities`] changes priorities at points below this number. It should be about the
+    /// [`Run::points`] of such a run, rather more than less.
     pub points_expected: u64,
-    /// A run that has not ended after so many points panics: its threads are in each other's way
-    /// for ever.
+    /// A run that has not ended after this many points panics: its threads seem to block each other for ever.
     pub points_max: u64,
-    /// A run in which all threads wait so many times in a row, and none changes a shared word
-    /// meanwhile, panics: they wait for each other. (Not within the first second, since they may
-    /// wait for a thread outside the run.)
+    /// If all threads together wait this many times, and no thread changes a shared word in between, the run
+    /// panics: they wait for each other. (It does not panic within the first second, because they may wait for
+    /// a thread outside the run.)
     pub waits_max: u64,
     /// Whether to keep [`Run::trace`].
     pub trace: bool,
@@ -164,43 +161,44 @@ impl Default for Options {
     }
 }
 
-/// One passing of the baton.
+/// One passing of the baton from a body to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Switch {
-    /// Points of all threads before it.
+    /// How many points all threads had passed before it.
     pub point: u64,
-    /// The body that held it; `None` at the start of the run.
+    /// The body that held the baton; `None` at the start of the run.
     pub from: Option<usize>,
-    /// The body that goes on.
+    /// The body that gets the baton.
     pub to: usize,
-    /// The access or the wait before which `from` stands; `None` at the start and at its end.
+    /// The access or wait that `from` was about to make; `None` at the start of the run and at the end of
+    /// `from`.
     pub place: Option<&'static Location<'static>>,
 }
 
-/// What came of a run.
+/// The results of a run.
 #[derive(Clone, Debug)]
 pub struct Run<R> {
-    /// What the bodies returned, in their order.
+    /// The values that the bodies returned, in the bodies' order.
     pub results: Vec<R>,
-    /// The strategy, as the seed chose it.
+    /// The strategy that the seed chose.
     pub strategy: Strategy,
-    /// Accesses to shared words, and explicit [`point`]s.
+    /// The number of accesses to shared words, and of explicit [`point`]s.
     pub points: u64,
     /// How often the baton passed to another thread.
     pub switches: u64,
-    /// Sums up all switches.
+    /// A hash of all switches.
     pub fingerprint: u64,
-    /// All switches, if [`Options::trace`] asks for them; else empty.
+    /// All switches if [`Options::trace`] asks for them, otherwise empty.
     pub trace: Vec<Switch>,
 }
 
-/// Runs each body on a thread of its own, one at a time, interleaved as `seed` decides. Returns
-/// when all threads have ended.
+/// Runs each body on a thread of its own, one at a time, interleaved as `seed` decides. Returns when all
+/// threads have ended.
 ///
 /// # Panics
 ///
-/// If a body panics, with its panic; if the bodies come to no end (see the
-/// [module](crate::interleave)). The seed is then printed.
+/// If a body panics, with its panic; or if the bodies do not end (see the [module](crate::interleave)). The
+/// seed is printed first.
 pub fn run<R: Send, B: FnOnce() -> R + Send>(
     seed: u64,
     options: &Options,
@@ -209,25 +207,25 @@ pub fn run<R: Send, B: FnOnce() -> R + Send>(
     baton::run(seed, options, bodies)
 }
 
-/// A point where there is no access to a shared word.
+/// Is a point without an access to a shared word.
 #[inline(always)]
 #[track_caller]
 pub fn point() {
     let _ = Access::begin();
 }
 
-/// Whether this thread is a body of a run.
+/// Returns whether this thread is a body of a run.
 pub fn is_running() -> bool {
     baton::is_running()
 }
 
-/// One access to a shared word: a point before it, and what it did.
+/// One access to a shared word: the point before it, and whether it changed something.
 pub(crate) struct Access {
     is_watched: bool,
 }
 
 impl Access {
-    /// Before the access.
+    /// Is called before the access.
     #[inline(always)]
     #[track_caller]
     pub(crate) fn begin() -> Access {
@@ -239,7 +237,7 @@ impl Access {
         Access { is_watched }
     }
 
-    /// After the access, if it changed something.
+    /// Is called after the access, if it changed something.
     #[inline(always)]
     pub(crate) fn wrote(self) {
         if self.is_watched {
@@ -248,12 +246,12 @@ impl Access {
     }
 }
 
-/// Whether there is any run or any counting of waits in this process now. If not, this load and a
-/// branch are all that the feature costs.
+/// Returns whether there is any run or any counting of waits in this process now. If not, this load and a
+/// branch are the whole cost of the feature.
 #[inline(always)]
 fn is_watched() -> bool {
-    // Relaxed: a thread that takes part in a run was started after the run was added, and a thread
-    // that is counted added itself. For all others either answer will do.
+    // Relaxed: a thread that takes part in a run was started after the run was added, and a thread that is
+    // counted added itself. For all other threads either answer is fine.
     WATCHES.load(Ordering::Relaxed) != 0
 }
 

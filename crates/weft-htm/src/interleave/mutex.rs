@@ -1,23 +1,23 @@
 //! A mutex that passes the baton on while another thread holds it.
 //!
-//! The one of the standard library would put the thread to sleep together with the baton, which
-//! the holder of the mutex needs to go on and release it.
+//! The mutex of the standard library would put the thread to sleep together with the baton. But the holder of
+//! the mutex needs the baton to go on and release it.
 use std::panic::Location;
 use std::sync::{LockResult, MutexGuard, TryLockError};
 
 use super::{Access, baton};
 
-/// A mutex like [`std::sync::Mutex`]. Locking it is a point of a run, and waiting for it a wait.
+/// A mutex like [`std::sync::Mutex`]. Locking it is a point of a run, and waiting for it is a wait of the run.
 #[derive(Debug, Default)]
 pub struct Mutex<T: ?Sized>(std::sync::Mutex<T>);
 
 impl<T> Mutex<T> {
-    /// A mutex that guards `value`.
+    /// Creates a mutex that guards `value`.
     pub const fn new(value: T) -> Mutex<T> {
         Mutex(std::sync::Mutex::new(value))
     }
 
-    /// The value; nobody else has the mutex any more.
+    /// Consumes the mutex and returns the value.
     ///
     /// # Errors
     ///
@@ -28,7 +28,7 @@ impl<T> Mutex<T> {
 }
 
 impl<T: ?Sized> Mutex<T> {
-    /// Waits until nobody holds the mutex, and takes it.
+    /// Waits until the mutex is free, and takes it.
     ///
     /// # Errors
     ///
@@ -56,7 +56,7 @@ impl<T: ?Sized> Mutex<T> {
         }
     }
 
-    /// The value, through a reference that proves that nobody else has one.
+    /// Returns a mutable reference to the value. No lock is needed, since `&mut self` proves exclusive access.
     ///
     /// # Errors
     ///

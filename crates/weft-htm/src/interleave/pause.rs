@@ -6,14 +6,14 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use super::Watch;
 
 thread_local! {
-    /// What stops this thread, if anything does.
+    /// The pause that stops this thread, if there is one.
     static PAUSE: RefCell<Option<Pause>> = const { RefCell::new(None) };
 }
 
-/// Stops a thread before one of its accesses to shared words, until it is told to go on.
+/// Stops a thread before one of its accesses to shared words, until it is released.
 ///
-/// With one of these for each access in turn, a test can look at the rest of the world from within every
-/// window that a piece of code has:
+/// With one pause for each access in turn, a test can inspect the shared state between any two accesses of a
+/// piece of code:
 ///
 /// ```
 /// use weft_htm::interleave::Pause;
@@ -46,7 +46,7 @@ struct Shared {
 }
 
 struct State {
-    /// How many accesses come before the pause.
+    /// How many accesses remain before the pause.
     left: u64,
     stage: Stage,
 }
@@ -55,7 +55,7 @@ struct State {
 enum Stage {
     Running,
     Paused,
-    /// The body has ended, or has been told to go on.
+    /// The body has ended, or was released.
     Released,
 }
 
@@ -66,13 +66,14 @@ impl fmt::Debug for Pause {
 }
 
 impl Pause {
-    /// Stops a thread before this access of the body that it [runs](Pause::run); the first is 0.
+    /// Makes a pause that stops a thread before the given access of the body that it [runs](Pause::run). The
+    /// first access is 0.
     pub fn before(access: u64) -> Pause {
         let state = Mutex::new(State { left: access, stage: Stage::Running });
         Pause(Arc::new(Shared { state, changed: Condvar::new() }))
     }
 
-    /// Runs `body` on this thread, which stops at the access. If it has fewer, it does not stop.
+    /// Runs `body` on this thread, which stops at the access. If `body` makes fewer accesses, it does not stop.
     pub fn run<R>(&self, body: impl FnOnce() -> R) -> R {
         /// Ends the counting, also after a panic.
         struct Counting(Pause);
@@ -89,7 +90,7 @@ impl Pause {
         body()
     }
 
-    /// Waits until the thread stops, or its body has ended; true if it has stopped.
+    /// Waits until the thread has stopped or its body has ended. Returns `true` if it has stopped.
     pub fn until_paused(&self) -> bool {
         let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
         while state.stage == Stage::Running {
@@ -104,7 +105,7 @@ impl Pause {
         self.0.changed.notify_all();
     }
 
-    /// An access of the thread whose pause this is.
+    /// Counts an access of the thread that runs under this pause, and stops the thread if it is the one.
     fn point(&self) {
         let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
         match state.left.checked_sub(1) {
@@ -121,7 +122,7 @@ impl Pause {
     }
 }
 
-/// An access of this thread.
+/// Counts an access of this thread, if it runs under a pause.
 pub(super) fn point() {
     // An error means that the thread is about to end.
     let pause = PAUSE.try_with(|pause| pause.borrow().clone());

@@ -1,9 +1,9 @@
-//! The decisions of a run: how many points until the next one, and who goes on. All of them come
+//! The decisions of a run: how many points until the next decision, and which thread goes on. All of them come
 //! from the seed, in a fixed order.
 use super::Strategy;
 
-/// SplitMix64 (Steele, Lea and Flood, 2014): here and not from a library, so that a seed means
-/// the same with every version of every library.
+/// SplitMix64 (Steele, Lea and Flood, 2014). It is written here and not taken from a library, so that a seed
+/// means the same with every version of every library.
 #[derive(Debug)]
 pub(super) struct Random(u64);
 
@@ -17,13 +17,13 @@ impl Random {
         mix(self.0)
     }
 
-    /// A number below `bound`, which is not 0.
+    /// Returns a number below `bound`, which must not be 0.
     fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 }
 
-/// The output function of SplitMix64: each bit of the argument may change each of the result.
+/// The output function of SplitMix64: each bit of the argument affects each bit of the result.
 pub(super) fn mix(value: u64) -> u64 {
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -33,7 +33,7 @@ pub(super) fn mix(value: u64) -> u64 {
 /// Why a decision is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Why {
-    /// So many points are over.
+    /// The granted points are used up.
     Point,
     /// The thread waits for another.
     Wait,
@@ -41,7 +41,7 @@ pub(super) enum Why {
     End,
 }
 
-/// A strategy at work.
+/// The state of a strategy in a run.
 #[derive(Debug)]
 pub(super) struct Decisions {
     random: Random,
@@ -53,11 +53,12 @@ pub(super) struct Decisions {
 /// The state of [`Strategy::Priorities`].
 #[derive(Debug, Default)]
 struct Priorities {
-    /// By thread: the highest one runs. All differ. At first they are above all changes.
+    /// By thread; all differ. The thread with the highest one runs. At first they are above the priorities of
+    /// all changes.
     of_thread: Vec<i64>,
-    /// The changes to come, the next one last: at which point, and to which priority.
+    /// The changes to come, the next one last: the point, and the new priority.
     changes: Vec<(u64, i64)>,
-    /// The priority for the next thread that waits: below all others that there are.
+    /// The priority for the next thread that waits: below all that exist.
     bottom: i64,
 }
 
@@ -89,7 +90,7 @@ impl Decisions {
         self.strategy
     }
 
-    /// After how many points the next decision is due, of a run that has come to `point`.
+    /// Returns after how many points the next decision is due, in a run that is at `point`.
     pub(super) fn points_ahead(&mut self, point: u64) -> u64 {
         match self.strategy {
             Strategy::Random { one_in } if one_in > 1000 => {
@@ -106,8 +107,8 @@ impl Decisions {
         }
     }
 
-    /// Who goes on, of a run that has come to `point`; `current` held the baton until now. `live`
-    /// lists the threads that have not ended, in ascending order, at least one.
+    /// Returns which thread goes on, in a run that is at `point`. `current` held the baton until now. `live`
+    /// lists the threads that have not ended, in ascending order. It is not empty.
     pub(super) fn next(&mut self, why: Why, point: u64, current: usize, live: &[usize]) -> usize {
         match self.strategy {
             Strategy::Random { .. } => {
@@ -116,7 +117,7 @@ impl Decisions {
                     return current;
                 }
                 let chosen = self.random.below(others) as usize;
-                // The current thread is passed over.
+                // Choose among the others only, so that the baton does pass on.
                 let passed = live.iter().filter(|&&thread| thread != current).nth(chosen);
                 *passed.expect("chosen below their number")
             }
@@ -124,7 +125,7 @@ impl Decisions {
         }
     }
 
-    /// Who begins.
+    /// Returns which thread begins.
     pub(super) fn first(&mut self, live: &[usize]) -> usize {
         match self.strategy {
             Strategy::Random { .. } => live[self.random.below(live.len() as u64) as usize],
@@ -135,8 +136,8 @@ impl Decisions {
 
 impl Priorities {
     fn new(random: &mut Random, threads: usize, changes: u32, points_expected: u64) -> Priorities {
-        // A random order of the threads, by Fisher and Yates, above the priorities 1, 2, … that
-        // the changes give.
+        // A random order of the threads (Fisher-Yates shuffle), above the priorities 1, 2, … that the changes
+        // give.
         let mut of_thread: Vec<i64> =
             (0..threads as i64).map(|i| i64::from(changes) + 1 + i).collect();
         for last in (1..threads).rev() {
@@ -167,7 +168,7 @@ impl Priorities {
 
     fn highest(&self, live: &[usize]) -> usize {
         let highest = live.iter().max_by_key(|&&thread| self.of_thread[thread]);
-        *highest.expect("somebody is live")
+        *highest.expect("at least one thread is live")
     }
 }
 
@@ -188,8 +189,8 @@ mod tests {
         assert_eq!([(); 4].map(|()| random.next()), expected);
     }
 
-    /// Protects the choice of the next thread: never the current one while there are others, and
-    /// all of them in time.
+    /// Protects the choice of the next thread: never the current one while there are others, and every other
+    /// one eventually.
     #[test]
     fn random_switches_reach_all_others() {
         let mut decisions = Decisions::new(Strategy::Random { one_in: 2 }, 1, 5, 0);
@@ -214,8 +215,8 @@ mod tests {
         }
     }
 
-    /// Protects the order of priorities: a change is due at its point and sinks below all that
-    /// had none, a wait below all that did not wait later.
+    /// Protects the order of priorities. A change takes effect at its point, and sinks the thread below all
+    /// threads that had no change. A wait sinks a thread below all threads that did not wait later.
     #[test]
     fn priorities_sink_by_changes_and_waits() {
         for seed in 0..50 {
@@ -227,11 +228,11 @@ mod tests {
             assert!((1..=100).contains(&change));
             let second = decisions.next(Why::Point, change, first, &live);
             assert_ne!(second, first);
-            // Nobody else has sunk: those above `first` run to their ends before it.
+            // No other thread has sunk: the threads above `first` run to their ends before it.
             let rest: Vec<usize> = live.into_iter().filter(|&thread| thread != second).collect();
             let third = decisions.next(Why::End, change, second, &rest);
             assert!(third != first && third != second);
-            // A wait is below even that, and a second one below the first.
+            // A wait sinks below even that, and a second wait below the first.
             assert_ne!(decisions.next(Why::Wait, change, third, &[first, third]), third);
             assert_eq!(decisions.next(Why::Wait, change, first, &[first, third]), third);
         }

@@ -1,4 +1,4 @@
-//! Waits: what they mean to a run, and how a test learns of one where there is no run.
+//! Waits: what they mean to a run, and how a test outside of a run detects one.
 use std::cell::{Cell, RefCell};
 use std::panic::Location;
 use std::sync::Arc;
@@ -7,14 +7,14 @@ use super::{Watch, baton, is_watched};
 use crate::word::{Ordering, Word};
 
 thread_local! {
-    /// The counter of this thread's waits, if somebody wants to know.
+    /// The counter of this thread's waits, if a test counts them.
     static COUNTER: RefCell<Option<SpinCounter>> = const { RefCell::new(None) };
-    /// Waits since the last point: the thread did not even look whether it must go on waiting.
+    /// Waits since the last point: in these the thread did not even check whether it must go on waiting.
     static BLIND_WAITS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Waits for a moment, in a loop that looks each time whether it still must. In a run the baton
-/// passes to another thread.
+/// Waits for a moment. For a loop that checks each time whether it must still wait. In a run the baton passes
+/// to another thread.
 #[inline(always)]
 #[track_caller]
 pub fn spin_loop() {
@@ -23,7 +23,7 @@ pub fn spin_loop() {
     }
 }
 
-/// Gives the processor to another thread, if one wants it. In a run the baton passes.
+/// Yields the processor to another thread, if one wants it. In a run the baton passes.
 #[inline(always)]
 #[track_caller]
 pub fn yield_now() {
@@ -32,11 +32,11 @@ pub fn yield_now() {
     }
 }
 
-/// Counts the wait, and passes the baton if this thread is in a run.
+/// Counts the wait. If this thread is in a run, passes the baton and returns `true`.
 #[cold]
 #[inline(never)]
 fn wait(place: &'static Location<'static>) -> bool {
-    // An error means that the thread is about to end, and nobody counts any more.
+    // An error means that the thread is about to end, and its waits are no longer counted.
     let _ = COUNTER.try_with(|counter| {
         if let Some(counter) = &*counter.borrow() {
             // Relaxed: a number that says nothing about other memory. Partner: `get`.
@@ -50,9 +50,9 @@ fn wait(place: &'static Location<'static>) -> bool {
     is_running
 }
 
-/// A pause of thousands of spins after a conflict is there to let time pass, and in a run that
-/// means that others go on. It need not be thousands of switches: of the waits in which the thread
-/// accesses nothing, the 1st, 2nd, 4th, … and every [`BLIND_WAITS_MAX`]th switches.
+/// Decides whether a wait passes the baton. A pause of thousands of spins after a conflict is there to let time
+/// pass. In a run that means that others go on. It need not be thousands of switches: of the waits in which the
+/// thread accesses nothing, the 1st, 2nd, 4th, … and every [`BLIND_WAITS_MAX`]th pass the baton.
 fn is_worth_a_switch() -> bool {
     const BLIND_WAITS_MAX: u64 = 1024;
     if baton::has_looked() {
@@ -63,10 +63,10 @@ fn is_worth_a_switch() -> bool {
     waits.is_power_of_two() || waits.is_multiple_of(BLIND_WAITS_MAX)
 }
 
-/// Counts how often a thread waits, for others to see; in a run or without one.
+/// Counts how often a thread waits, for other threads to read. It works in a run and without one.
 ///
-/// This is how a test that plays a schedule step by step tells a step that waits for another
-/// transaction from one that takes its time:
+/// With it a test that plays a schedule step by step can tell a step that waits for another transaction from
+/// one that is merely slow:
 ///
 /// ```
 /// use std::sync::mpsc::channel;
@@ -93,15 +93,15 @@ fn is_worth_a_switch() -> bool {
 pub struct SpinCounter(Arc<Word>);
 
 impl SpinCounter {
-    /// A counter at 0. Clones count together.
+    /// Makes a counter at 0. Clones count together.
     pub fn new() -> SpinCounter {
         SpinCounter::default()
     }
 
-    /// Runs `body` on this thread, whose waits meanwhile are counted here (and in no other
-    /// counter that encloses this one).
+    /// Runs `body` on this thread, and counts the thread's waits during it here. (Counters that enclose this
+    /// one do not count them.)
     pub fn count<R>(&self, body: impl FnOnce() -> R) -> R {
-        /// Puts back what was there before, also after a panic.
+        /// Restores the counter that was there before, also after a panic.
         struct Counting(Option<SpinCounter>);
         impl Drop for Counting {
             fn drop(&mut self) {
@@ -114,20 +114,20 @@ impl SpinCounter {
         body()
     }
 
-    /// How often the thread has waited so far.
+    /// Returns how often the thread has waited so far.
     pub fn get(&self) -> u64 {
         // Relaxed: see `wait`.
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Returns `true` when the counted thread has waited `spins` times more than it had at the
-    /// call, or `false` when `answered`, which is asked again and again, says so. While all
-    /// threads that could be waited for are idle, `true` means that it waits for one of them: a
-    /// thousand spins are long enough.
+    /// Returns `true` when the counted thread has waited `spins` more times than at the call. Returns `false`
+    /// when `answered`, which is called repeatedly, returns `true` first. While all threads that could be
+    /// waited for are idle, `true` means that the thread waits for one of them: a thousand spins are long
+    /// enough.
     pub fn until_waiting(&self, spins: u64, mut answered: impl FnMut() -> bool) -> bool {
         let before = self.get();
         loop {
-            // Read before the answer is looked for: a thread that answered and then spun on has
+            // Read the counter before calling `answered`: a thread that answered and then spun on counts as
             // answered.
             let waits = self.get() - before >= spins;
             if answered() {

@@ -1,8 +1,8 @@
 //! The queue lock of Mellor-Crummey and Scott (*Algorithms for Scalable Synchronization on
 //! Shared-Memory Multiprocessors*, ACM TOCS 1991).
 //!
-//! The lock is a pointer to the last place in a queue; each place belongs to one thread, lies on
-//! its stack for the time of its section, and leads to the next:
+//! The lock is a pointer to the last place in a queue. Each place belongs to one thread, lies on the thread's
+//! stack while its section runs, and points to the next:
 //!
 //! ```text
 //!   tail ──────────────────────────────┐
@@ -13,10 +13,10 @@
 //!  +---------+     +---------+     +---------+
 //! ```
 //!
-//! To take the lock is to put one's place at the tail. Whoever finds another there links the two,
-//! and spins on a word of its own place until its predecessor, at the end, sets that to 0. So a
-//! release touches one other thread's line, however many wait, and they come in the order of their
-//! arrival.
+//! A thread takes the lock by putting its place at the tail. If it finds another place there, it links that one
+//! to its own, and spins on a word of its own place. Its predecessor sets that word to 0 when it leaves. So a
+//! release touches the line of one other thread, however many wait, and threads get the lock in the order of
+//! their arrival.
 
 use std::ptr::{self, NonNull};
 
@@ -48,14 +48,15 @@ impl Place {
         Place { next: WordPointer::new(ptr::null_mut()), waits: Word::new(1) }
     }
 
-    /// As the queue's pointers name it; nobody ever changes it but through its words.
+    /// Returns the place's address as the queue's pointers hold it. Other threads change a place only through
+    /// its words.
     fn address(&self) -> *mut Place {
         ptr::from_ref(self).cast_mut()
     }
 }
 
 impl Mcs {
-    /// Runs a section of this thread's, whose place is the queue's first, and leaves the queue.
+    /// Runs a section of this thread, whose place is the queue's first, and leaves the queue.
     #[inline]
     fn finish<R>(&self, place: &Place, section: impl FnOnce() -> R) -> R {
         let _leave = AtEnd(|| self.leave(place));
@@ -65,12 +66,12 @@ impl Mcs {
     /// Hands the lock to the next in the queue.
     #[inline]
     fn leave(&self, place: &Place) {
-        // Acquire, here and below: pairs with the release in `hold`, so that the next place is seen
-        // as its thread made it.
+        // Acquire, here and below: pairs with the release in `hold`, so that this thread sees the next place as
+        // its thread made it.
         let mut next = place.next.load(Ordering::Acquire);
         if next.is_null() {
-            // Release: pairs with the acquire of the exchange by which somebody finds the queue
-            // empty, and with that of the regions that begin then.
+            // No successor yet: try to empty the queue. Release: pairs with the acquire of the exchange by
+            // which the next thread finds the queue empty, and with that of the regions that begin then.
             let left = self.tail.compare_exchange(
                 place.address(),
                 ptr::null_mut(),
@@ -80,14 +81,14 @@ impl Mcs {
             if left.is_ok() {
                 return;
             }
-            // Somebody has come, and is about to link its place to this one.
+            // Another thread has put its place at the tail, and is about to link it to this one.
             let mut wait = Wait::default();
             while next.is_null() {
                 wait.turn();
                 next = place.next.load(Ordering::Acquire);
             }
         }
-        // SAFETY: the place of a thread that waits in `hold`, and does so until this very store.
+        // SAFETY: the place belongs to a thread that waits in `hold`, and does so until the store below.
         let next = unsafe { &*next };
         // Release: pairs with the acquire of that wait.
         next.waits.store(0, Ordering::Release);
@@ -107,13 +108,12 @@ impl Lock for Mcs {
     #[inline]
     fn hold<R>(&self, _mode: Mode, section: impl FnOnce() -> R) -> R {
         let place = Place::new();
-        // Acquire: pairs with the release in `leave` of whoever has emptied the queue. Release:
-        // pairs with the acquire of the next one's exchange, which then sees the place as it was
-        // made.
+        // Acquire: pairs with the release in `leave` of the thread that emptied the queue. Release: pairs with
+        // the acquire of the next thread's exchange, which then sees the place as it was made.
         let before = self.tail.swap(place.address(), Ordering::AcqRel);
         if let Some(before) = NonNull::new(before) {
-            // SAFETY: the place of the thread before. It is not gone: that thread leaves the queue
-            // only once it has found this thread's place in its own, and this line puts it there.
+            // SAFETY: this is the place of the thread before. It still exists: that thread leaves the queue
+            // only after it has found this thread's place in its own `next`, and the store below puts it there.
             let before = unsafe { before.as_ref() };
             // Release: pairs with the acquires in `leave`.
             before.next.store(place.address(), Ordering::Release);
@@ -129,7 +129,7 @@ impl Lock for Mcs {
     #[inline]
     fn try_hold<R>(&self, _mode: Mode, section: impl FnOnce() -> R) -> Option<R> {
         let place = Place::new();
-        // As the exchange in `hold`.
+        // Orderings as for the exchange in `hold`.
         let taken = self.tail.compare_exchange(
             ptr::null_mut(),
             place.address(),

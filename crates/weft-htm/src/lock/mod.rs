@@ -1,4 +1,4 @@
-//! The locks of a storage manager, each of which hardware regions may elide: those that *No Free
+//! The locks of a storage manager, each of which hardware regions may elide. They are those that *No Free
 //! Lunch* (Cervini, Porobic, Tözün, Ailamaki, DaMoN 2015) takes from Shore-MT.
 //!
 //! | lock | holders | what it is (§3.2) | what Shore-MT protects by it |
@@ -8,18 +8,16 @@
 //! | [`OccRwLock`] | readers or one writer | readers announce themselves, and withdraw from a writer | histograms; transactions against a checkpoint |
 //! | [`SrwLock`] | readers or one writer | an [`Mcs`] queue before a word of holders | latches of pages |
 //!
-//! All are one trait, [`Lock`], whose [`hold`](Lock::hold) runs a *section* under the lock. Nothing
-//! of a lock is left to be released by hand, and what a thread needs to wait in a queue lies on its
-//! stack.
+//! All implement one trait, [`Lock`], whose [`hold`](Lock::hold) runs a *section* under the lock. The caller
+//! never has to release a lock. What a thread needs to wait in a queue lies on its stack.
 //!
 //! # Elision
 //!
-//! [`Elidable`] puts the choice around any of them: its section runs in a region that only *reads*
-//! the lock, and under the lock itself where there is no hardware, or when two attempts have
-//! failed. The policy is the paper's, and stands with the code of the regions
-//! (`region/elision.rs`). Any number of threads can be in regions at a time, as long as their
-//! accesses do not collide, also in exclusive mode; and whoever holds the lock for real is alone
-//! with those that his mode lets in.
+//! [`Elidable`] makes any of them elidable. Its section runs in a region that only *reads* the lock. It runs
+//! under the lock itself if there is no hardware, or when two attempts have failed. The policy is the paper's,
+//! and is documented with the code of the regions (`region/elision.rs`). Any number of threads can be in
+//! regions at a time, as long as their accesses do not collide, also in exclusive mode. A thread that holds the
+//! lock itself excludes all others that its mode excludes:
 //!
 //! ```text
 //!               region, exclusive   region, shared   held, shared   held, exclusive
@@ -29,13 +27,12 @@
 //!  shared        collide
 //! ```
 //!
-//! (*) It begins beside those that hold the lock; but the next of them to come or go stores to the
-//! lock's word, and aborts it. So readers in regions gain only where hardly anybody takes the lock
-//! for real.
+//! (*) The region begins beside the threads that hold the lock. But the next of them to take or release it
+//! stores to the lock's word, which aborts the region. So readers in regions gain only where threads seldom
+//! take the lock itself.
 //!
-//! [`ElidedLock`](crate::ElidedLock) is another thing: a lock whose section begins and ends in
-//! different functions, with DBX's policy, for the baseline that puts whole transactions into
-//! regions.
+//! [`ElidedLock`](crate::ElidedLock) is different: a lock whose section begins and ends in different functions,
+//! with DBX's policy, for the baseline that puts whole transactions into regions.
 //!
 //! ```
 //! use weft_htm::lock::{Elidable, Mcs, Mode};
@@ -60,9 +57,9 @@
 //!
 //! # Counting
 //!
-//! A worker's [`Regions`] count what becomes of the sections that are to be elided: attempts
-//! (`started`), elisions (`committed`), aborts by cause, and locks taken in the end (`fallbacks`).
-//! Where there is no hardware nothing is counted.
+//! A worker's [`Regions`] count the results of the sections that are to be elided: attempts (`started`),
+//! elisions (`committed`), aborts by cause, and locks taken in the end (`fallbacks`). Without hardware nothing
+//! is counted.
 
 mod mcs;
 mod occ_rwlock;
@@ -84,36 +81,35 @@ pub use tatas::Tatas;
 /// How a section holds its lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Beside other readers, if the lock lets readers share it; alone, if not.
+    /// Beside other readers, if the lock lets readers share it; otherwise alone.
     Shared,
     /// Alone.
     Exclusive,
 }
 
-/// A lock that threads take by spinning, and by giving their time slices away when that takes long.
+/// A lock that threads wait for by spinning, and by yielding their time slices when that takes long.
 pub trait Lock: Default + Send + Sync + fmt::Debug + 'static {
-    /// The paper's name for it.
+    /// The paper's name for the lock.
     const NAME: &'static str;
 
-    /// Whether readers share it.
+    /// Whether readers share the lock.
     const SHARES: bool;
 
-    /// Whether somebody holds the lock, or is about to, who would keep a section of this mode out.
-    /// What a region reads first.
+    /// Returns whether a thread holds the lock, or is about to, in a mode that excludes a section of mode
+    /// `mode`. A region that elides the lock reads this first.
     fn excludes(&self, mode: Mode) -> bool;
 
-    /// Runs `section` under the lock, for which it waits. A panic in it releases the lock.
+    /// Waits for the lock and runs `section` under it. A panic in `section` releases the lock.
     ///
-    /// A section must not take the same lock again, in whatever mode: it might wait for itself.
+    /// A section must not take the same lock again, in any mode: it might wait for itself.
     fn hold<R>(&self, mode: Mode, section: impl FnOnce() -> R) -> R;
 
-    /// Runs `section` under the lock if that is free for the mode at once; else `None`.
+    /// Runs `section` under the lock if the lock can be taken without waiting. Returns `None` otherwise.
     fn try_hold<R>(&self, mode: Mode, section: impl FnOnce() -> R) -> Option<R>;
 }
 
 /// A lock whose sections may run as hardware regions: see [the module](self).
-// Alone on its line and on the one that is fetched with it: a neighbour's stores would abort
-// regions.
+// Alone on its line and on the one that is fetched with it: stores to a neighbour would abort regions.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Elidable<L> {
@@ -122,24 +118,23 @@ pub struct Elidable<L> {
 }
 
 impl<L: Lock> Elidable<L> {
-    /// A free lock, to be elided or not.
+    /// Makes a free lock, to be elided or not.
     pub fn new(is_elided: bool) -> Self {
         Elidable { lock: L::default(), is_elided }
     }
 
-    /// The lock itself.
+    /// Returns the lock itself.
     pub fn lock(&self) -> &L {
         &self.lock
     }
 
-    /// Runs `body` in a region that stands for the lock, if it is to be elided and the policy lets
-    /// it, or else under the lock. Waits for whoever holds it for real.
+    /// Runs `body` in a region that elides the lock, if this lock is to be elided and the policy allows it.
+    /// Otherwise runs it under the lock. Waits for a thread that holds the lock itself.
     ///
-    /// Of a `body` in a region that aborts nothing remains, and it is run again. The [crate's
-    /// documentation](crate) lists what aborts regions for certain.
+    /// A `body` whose region aborts leaves no effect, and is run again. The [crate's documentation](crate)
+    /// lists what aborts regions for certain.
     ///
-    /// Sections may be nested, of different locks: in a region the inner one becomes part of the
-    /// outer one.
+    /// Sections of different locks may be nested: in a region the inner one becomes part of the outer one.
     #[inline]
     pub fn section<R>(&self, mode: Mode, regions: &Regions, mut body: impl FnMut() -> R) -> R {
         if self.is_elided
@@ -150,8 +145,8 @@ impl<L: Lock> Elidable<L> {
         self.lock.hold(mode, body)
     }
 
-    /// The same without waiting: one attempt in a region, then one to take the lock; `None` if that
-    /// is held. (The paper's `attempt`.)
+    /// Like [`section`](Elidable::section), but does not wait: it makes one attempt in a region, then one to
+    /// take the lock. Returns `None` if the lock is held. (The paper's `attempt`.)
     #[inline]
     pub fn attempt<R>(
         &self,
@@ -168,8 +163,8 @@ impl<L: Lock> Elidable<L> {
     }
 }
 
-/// One wait for somebody else: turns that spin, each twice as long as the one before, and then
-/// turns that give the processor away, so that a holder that was preempted can run.
+/// The state of one wait for another thread. Its first turns spin, each twice as long as the one before. Later
+/// turns yield the processor, so that a preempted holder can run.
 #[derive(Default)]
 struct Wait {
     turns: u32,
@@ -182,7 +177,7 @@ impl Wait {
 
     #[cfg(not(loom))]
     fn turn(&mut self) {
-        // A model checker lets others run at each of these calls, and so needs one.
+        // A model checker lets others run at each of these calls, and so needs only one.
         if cfg!(shuttle) || self.turns == Self::TURNS_SPINNING {
             return yield_now();
         }
@@ -190,12 +185,12 @@ impl Wait {
         self.turns += 1;
     }
 
-    /// loom would try every number of turns that two waiting threads can take by turns, which has
-    /// no end. So from the fifth on it goes on with this one interleaving and tries no other. (And
-    /// once a model has failed nobody comes any more.)
+    /// loom would try every number of turns that two waiting threads can take alternately, which has no end. So
+    /// from the fifth turn on this keeps one interleaving and lets loom try no other. (Once a model has failed,
+    /// no other thread runs any more.)
     #[cfg(loom)]
     fn turn(&mut self) {
-        assert!(!std::thread::panicking(), "nobody will end this wait");
+        assert!(!std::thread::panicking(), "no other thread will end this wait");
         self.turns += 1;
         if self.turns > 4 {
             loom::skip_branch();
@@ -204,7 +199,7 @@ impl Wait {
     }
 }
 
-/// Does something at the end of a section, also if that ends in a panic.
+/// Runs a closure at the end of a section, also if the section panics.
 struct AtEnd<F: FnMut()>(F);
 
 impl<F: FnMut()> Drop for AtEnd<F> {

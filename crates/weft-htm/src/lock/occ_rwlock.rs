@@ -1,5 +1,4 @@
-//! Shore-MT's `occ_rwlock`: readers and a writer, for what is read all the time and hardly ever
-//! written.
+//! Shore-MT's `occ_rwlock`: a reader-writer lock for data that is read all the time and seldom written.
 //!
 //! ```text
 //!   63                                   1   0
@@ -9,13 +8,13 @@
 //!  +----------------------------------------+---+
 //! ```
 //!
-//! Readers are optimistic: one addition announces a reader, and only if it shows a writer does the
-//! reader withdraw, and wait until that is gone. A writer sets its bit, which keeps new readers
-//! out, and waits for those that are inside.
+//! Readers are optimistic. One addition announces a reader. Only if it shows a writer, the reader withdraws and
+//! waits until the writer is gone. A writer sets its bit, which keeps new readers out, and waits for the
+//! readers that are inside.
 //!
-//! Shore-MT's puts threads to sleep that wait; these spin, as those of the other locks do. Its
-//! listing in the paper has a region in exclusive mode test for readers: here it tests for readers
-//! and a writer, and one in shared mode for a writer.
+//! Departures: Shore-MT's lock puts waiting threads to sleep; here they spin, as with the other locks. In the
+//! paper's listing a region in exclusive mode tests for readers. Here it tests for readers and a writer, and a
+//! region in shared mode tests for a writer.
 
 use super::{AtEnd, Lock, Mode, Wait};
 use crate::word::{Ordering, Word};
@@ -30,21 +29,21 @@ pub struct OccRwLock {
 }
 
 impl OccRwLock {
-    /// Announces a reader; false, and no reader is announced, if there is a writer.
+    /// Announces a reader and returns `true`. If there is a writer, returns `false` and announces none.
     #[inline]
     fn try_acquire_shared(&self) -> bool {
-        // Acquire: pairs with the release of the writer before.
+        // Acquire: pairs with the release of the previous writer.
         if self.active.fetch_add(READER, Ordering::Acquire) & WRITER == 0 {
             return true;
         }
-        // Relaxed: nothing was done that the writer would have to see.
+        // Relaxed: this thread has done nothing that the writer would have to see.
         self.active.fetch_add(READER.wrapping_neg(), Ordering::Relaxed);
         false
     }
 
     fn wait_for_writer(&self, wait: &mut Wait) {
         wait.turn();
-        // Relaxed: a hint.
+        // Relaxed: only a hint.
         while self.active.load(Ordering::Relaxed) & WRITER != 0 {
             wait.turn();
         }
@@ -61,8 +60,8 @@ impl OccRwLock {
 
     #[inline]
     fn finish_exclusive<R>(&self, section: impl FnOnce() -> R) -> R {
-        // Release: pairs with the acquires of whoever is next, and with that of the regions that
-        // begin then. A subtraction, since readers may be announced that are about to withdraw.
+        // Release: pairs with the acquires of the next holders, and with that of the regions that begin then.
+        // It is a subtraction, because the word may also count readers that are about to withdraw.
         let _release = AtEnd(|| {
             self.active.fetch_add(WRITER.wrapping_neg(), Ordering::Release);
         });
@@ -95,7 +94,7 @@ impl Lock for OccRwLock {
                 self.finish_shared(section)
             }
             Mode::Exclusive => {
-                // Acquire: pairs with the release of the writer before.
+                // Acquire: pairs with the release of the previous writer.
                 while self.active.fetch_or(WRITER, Ordering::Acquire) & WRITER != 0 {
                     self.wait_for_writer(&mut wait);
                 }
@@ -113,7 +112,7 @@ impl Lock for OccRwLock {
         match mode {
             Mode::Shared => self.try_acquire_shared().then(|| self.finish_shared(section)),
             Mode::Exclusive => {
-                // Acquire: pairs with the releases of whoever was inside.
+                // Acquire: pairs with the releases of the previous holders.
                 let free =
                     self.active.compare_exchange(0, WRITER, Ordering::Acquire, Ordering::Relaxed);
                 free.is_ok().then(|| self.finish_exclusive(section))

@@ -1,20 +1,19 @@
-//! Shore-MT's `srwlock`, the latch of pages: readers and a writer, and a queue for those who have
-//! to wait.
+//! Shore-MT's `srwlock`, the latch of pages: a reader-writer lock with a queue for threads that have to wait.
 //!
 //! ```text
 //!   63                                   1   0
 //!  +----------------------------------------+---+
-//!  | readers                                | w |   one exchange takes it, if that can be at once;
-//!  +----------------------------------------+---+   whoever cannot goes through the queue
+//!  | readers                                | w |   one exchange takes the lock if it can be taken at once;
+//!  +----------------------------------------+---+   a thread that cannot take it goes through the queue
 //!   queue: an MCS lock
 //! ```
 //!
-//! Only the first in the queue waits on the word, so that a release is contended for by one thread,
-//! and they come in the order of their arrival: a writer that has set its bit and waits for readers
-//! to go keeps later ones in the queue behind it.
+//! Only the first thread in the queue waits on the word. So only one thread contends for a release, and threads
+//! get the lock in the order of their arrival. A writer that has set its bit and waits for readers to leave
+//! keeps later threads in the queue behind it.
 //!
-//! It can say how many readers there are and in which mode it is held, as Shore-MT's latches have
-//! to. Sections in regions are not among them: they hold nothing.
+//! The lock can tell how many readers it has and in which mode it is held, as Shore-MT's latches must. Sections
+//! in regions do not count: they hold nothing.
 
 use super::{AtEnd, Lock, Mcs, Mode, Wait};
 use crate::word::{Ordering, Word};
@@ -30,16 +29,16 @@ pub struct SrwLock {
 }
 
 impl SrwLock {
-    /// The number of readers that hold it.
+    /// Returns the number of readers that hold the lock.
     pub fn readers(&self) -> u64 {
-        // Relaxed: it may change at once.
+        // Relaxed: the number may be outdated anyway by the time that the caller sees it.
         self.holders.load(Ordering::Relaxed) / READER
     }
 
-    /// The mode in which it is held, if it is. A writer counts from when it waits for the last
-    /// readers.
+    /// Returns the mode in which the lock is held, or `None` if it is free. A writer counts from the moment it
+    /// waits for the last readers.
     pub fn mode(&self) -> Option<Mode> {
-        // Relaxed: it may change at once.
+        // Relaxed: the mode may be outdated anyway by the time that the caller sees it.
         match self.holders.load(Ordering::Relaxed) {
             0 => None,
             holders if holders & WRITER != 0 => Some(Mode::Exclusive),
@@ -47,10 +46,10 @@ impl SrwLock {
         }
     }
 
-    /// Adds a reader, or the writer, unless somebody's being there forbids it.
+    /// Adds a reader, or the writer, unless the current holders exclude it.
     #[inline]
     fn try_acquire(&self, mode: Mode) -> bool {
-        // Relaxed: a hint.
+        // Relaxed: only a hint.
         let holders = self.holders.load(Ordering::Relaxed);
         let (may, added) = match mode {
             Mode::Shared => (holders & WRITER == 0, READER),
@@ -67,7 +66,7 @@ impl SrwLock {
             .is_ok()
     }
 
-    /// Goes through the queue.
+    /// Takes the lock through the queue.
     #[cold]
     #[inline(never)]
     fn acquire_in_turn(&self, mode: Mode) {
@@ -75,15 +74,15 @@ impl SrwLock {
             let added = if mode == Mode::Shared { READER } else { WRITER };
             let mut wait = Wait::default();
             loop {
-                // Relaxed: the exchange looks again.
+                // Relaxed: only a hint; the exchange checks it.
                 let holders = self.holders.load(Ordering::Relaxed);
                 if holders & WRITER == 0 && self.try_add(holders, added) {
                     break;
                 }
                 wait.turn();
             }
-            // The writer's bit keeps new readers out. Acquire: pairs with the releases of those
-            // that were inside.
+            // A writer's bit now keeps new readers out. It waits for those inside. Acquire: pairs with their
+            // releases.
             while mode == Mode::Exclusive && self.holders.load(Ordering::Acquire) != WRITER {
                 wait.turn();
             }
@@ -93,8 +92,7 @@ impl SrwLock {
     #[inline]
     fn finish<R>(&self, mode: Mode, section: impl FnOnce() -> R) -> R {
         let added = if mode == Mode::Shared { READER } else { WRITER };
-        // Release: pairs with the acquires of whoever is next, and with that of the regions that
-        // begin then.
+        // Release: pairs with the acquires of the next holders, and with that of the regions that begin then.
         let _release = AtEnd(|| {
             self.holders.fetch_add(added.wrapping_neg(), Ordering::Release);
         });

@@ -1,7 +1,7 @@
 //! Test and test-and-set: a word that is 1 while the lock is held.
 //!
-//! Who waits only reads, so that the line stays in everybody's cache until the holder's store takes
-//! it away; then all try at once, which is why it is for locks that few want.
+//! A waiting thread only reads, so the line stays in the caches of all that wait until the holder's store takes
+//! it away. Then all try at once. So this lock is for data that few threads want at a time.
 
 use super::{AtEnd, Lock, Mode, Wait};
 use crate::word::{Ordering, Word};
@@ -16,16 +16,15 @@ impl Tatas {
     /// Takes the lock if it is free.
     #[inline]
     fn try_acquire(&self) -> bool {
-        // Relaxed: a hint. Acquire: pairs with the release in `finish`.
+        // Relaxed: only a hint. Acquire: pairs with the release in `finish`.
         self.held.load(Ordering::Relaxed) == 0
             && self.held.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Runs a section of this thread's, which has the lock, and releases it.
+    /// Runs a section of this thread, which holds the lock, and releases the lock.
     #[inline]
     fn finish<R>(&self, section: impl FnOnce() -> R) -> R {
-        // Release: pairs with the acquire of whoever is next, and with that of the regions that
-        // begin then.
+        // Release: pairs with the acquire of the next holder, and with that of the regions that begin then.
         let _release = AtEnd(|| self.held.store(0, Ordering::Release));
         section()
     }

@@ -1,10 +1,9 @@
-//! Every lock by the same tests: what it promises, on real threads and, built with `--cfg loom`, in
-//! every interleaving. (With regions: `tests/locks.rs`.)
+//! The same tests for every lock, on real threads and, built with `--cfg loom`, in every interleaving. (With
+//! regions: `tests/locks.rs`.)
 
-/// `RUSTFLAGS="--cfg loom" cargo test -p weft-htm --lib --release loom`. What a lock protects is a
-/// cell of loom's, which reports two threads that are there at a time, and a thread that does not
-/// see what the one before has done. A thread that waits for nobody is reported too: the model does
-/// not end.
+/// The models for loom: `RUSTFLAGS="--cfg loom" cargo test -p weft-htm --lib --release loom`. Each lock
+/// protects a loom cell. Loom reports two threads that access the cell at a time, and a thread that does not
+/// see what its predecessor did. It also reports a thread that waits in vain: the model then does not end.
 #[cfg(loom)]
 mod loom {
     use ::loom::cell::UnsafeCell;
@@ -13,21 +12,21 @@ mod loom {
 
     use crate::lock::{Lock, Mcs, Mode, OccRwLock, SrwLock, Tatas};
 
-    /// A lock, and what it protects.
+    /// A lock and the value that it protects.
     #[derive(Default)]
     struct Protected<L> {
         lock: L,
         value: UnsafeCell<u64>,
     }
 
-    // SAFETY: the value is touched under the lock alone; loom reports it if not.
+    // SAFETY: the value is accessed only under the lock. If not, loom reports it.
     unsafe impl<L: Lock> Send for Protected<L> {}
     // SAFETY: as above.
     unsafe impl<L: Lock> Sync for Protected<L> {}
 
     impl<L: Lock> Protected<L> {
         fn increment(&self) {
-            // SAFETY: loom reports whoever is here beside somebody else.
+            // SAFETY: loom reports two threads that are here at a time.
             self.value.with_mut(|value| unsafe { *value += 1 });
         }
 
@@ -45,7 +44,7 @@ mod loom {
         }
     }
 
-    /// All interleavings with so many preemptions at most.
+    /// Checks all interleavings with at most `preemptions` preemptions.
     fn model(preemptions: usize, body: impl Fn() + Send + Sync + 'static) {
         let mut model = ::loom::model::Builder::new();
         model.preemption_bound = Some(preemptions);
@@ -61,7 +60,7 @@ mod loom {
         thread::spawn(move || body(&protected))
     }
 
-    /// Two writers that come twice: a queue that empties and fills again.
+    /// Two writers that each write twice: the queue empties and fills again.
     fn writers_come_again<L: Lock>() {
         model(3, || {
             let protected = Arc::new(Protected::<L>::default());
@@ -86,7 +85,7 @@ mod loom {
         });
     }
 
-    /// A writer between two readers, one of which looks twice and must not see it undone.
+    /// A writer between two readers. One of them reads twice, and must not see the write undone.
     fn readers_and_a_writer<L: Lock>() {
         model(2, || {
             let protected = Arc::new(Protected::<L>::default());
@@ -103,7 +102,7 @@ mod loom {
         });
     }
 
-    /// Two writers and a reader: whoever waits for readers keeps the other writer out.
+    /// Two writers and a reader: a writer that waits for readers keeps the other writer out.
     fn writers_and_a_reader<L: Lock>() {
         model(2, || {
             let protected = Arc::new(Protected::<L>::default());
@@ -116,7 +115,7 @@ mod loom {
         });
     }
 
-    /// Whoever does not wait is either alone or turned away, beside one who does.
+    /// A thread that does not wait, beside one that does: it either gets the lock alone or is refused.
     fn attempts_are_turned_away<L: Lock>() {
         model(3, || {
             let protected = Arc::new(Protected::<L>::default());
@@ -180,8 +179,8 @@ mod threads {
     use crate::word::{Ordering, Word, yield_now};
     use crate::{Htm, Regions, Statistics};
 
-    /// Protects mutual exclusion and the end of every wait: with more threads than cores, each of
-    /// which wants the lock again at once, no increment is lost, and no reader sees half of one.
+    /// Protects mutual exclusion and the end of every wait. There are more threads than cores, and each wants
+    /// the lock again immediately. No increment is lost, and no reader sees half of one.
     fn writers_are_alone<L: Lock>() {
         const THREADS: u64 = 6;
         const ROUNDS: u64 = 800;
@@ -215,8 +214,8 @@ mod threads {
         assert!(!lock.excludes(Mode::Exclusive), "{lock:?} is free");
     }
 
-    /// Protects what shared mode is for, and what it is not: two readers are inside together, if
-    /// the lock says that they share it, a writer never is.
+    /// Protects what shared mode allows and what it does not. Two readers are inside together if the lock says
+    /// that readers share it; a writer is always alone.
     fn readers_share<L: Lock>() {
         let lock = L::default();
         assert_eq!(lock.try_hold(Mode::Exclusive, || 7), Some(7));
@@ -235,7 +234,7 @@ mod threads {
         assert!(!lock.excludes(Mode::Exclusive) && !lock.excludes(Mode::Shared));
     }
 
-    /// Protects the lock from a section that panics.
+    /// Protects the lock when a section panics: it is released.
     fn a_panic_releases<L: Lock>() {
         let lock = L::default();
         for mode in [Mode::Shared, Mode::Exclusive] {
@@ -247,8 +246,7 @@ mod threads {
         }
     }
 
-    /// Protects the path without hardware: the sections are run under the lock, once, and nothing
-    /// is counted.
+    /// Protects the path without hardware: each section runs under the lock, once, and nothing is counted.
     fn software_takes_the_lock<L: Lock>() {
         let regions = Regions::new(&Htm::software());
         for is_elided in [false, true] {

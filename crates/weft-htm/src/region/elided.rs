@@ -1,11 +1,11 @@
-//! A lock that is not taken, if the hardware can do without: *lock elision*.
+//! *Lock elision*: a lock that a thread does not take if a hardware region can do without.
 //!
-//! One coarse lock, and two ways to hold it. The hope is a region: it starts at
-//! [`ElidedLock::enter`], ends at [`ElidedLock::leave`], and only *reads* the lock, so that any
-//! number of threads can be inside at a time as long as their accesses do not collide. If regions
-//! keep aborting, the lock is taken for real, by a store, which aborts every region that has read
-//! it; none starts again before the lock is free. So whoever holds the lock for real is alone, and
-//! whoever is in a region does not see, and is not seen by, anybody until it ends.
+//! It is one coarse lock with two ways to hold it. The first is a region. It starts at [`ElidedLock::enter`],
+//! ends at [`ElidedLock::leave`], and only *reads* the lock, so that any number of threads can be inside at a
+//! time as long as their accesses do not collide. If regions keep aborting, the thread takes the lock itself,
+//! by a store, which aborts every region that has read it. No region starts again before the lock is free. So a
+//! thread that holds the lock itself is alone. A thread in a region does not see other threads' changes, nor
+//! they its own, until the region ends.
 //!
 //! ```text
 //!   63                       2      1        0
@@ -14,13 +14,13 @@
 //!  +--------------------------+----------+------+
 //! ```
 //!
-//! XBEGIN is executed in `enter`, XEND in `leave`, and any code may run in between:
-//! [`open`](super::open) says why that is sound. Whatever that code does, it is either part of a region
-//! that commits, or it never happened and is done under the lock.
+//! XBEGIN is executed in `enter`, XEND in `leave`, and any code may run in between: [`open`](super::open) says
+//! why that is sound. Whatever that code does is either part of a region that commits, or it never happened and
+//! is done again under the lock.
 //!
-//! **Fairness.** A thread that waits for the lock spins, then gives its time slices away. One that
-//! has done so a while *reserves* the lock: from then on nobody else can take it, nor start a
-//! region, until that thread has had it.
+//! **Fairness.** A thread that waits for the lock spins, then yields its time slices. After a while it
+//! *reserves* the lock. From then on no other thread can take the lock, nor start a region, until that thread
+//! has held it.
 use super::open::{Opened, Section};
 use super::{Regions, WAIT_ROUNDS_SPINNING};
 use crate::word::{Ordering, Word, spin_loop, yield_now};
@@ -28,7 +28,7 @@ use crate::word::{Ordering, Word, spin_loop, yield_now};
 const HELD: u64 = 1 << 0;
 const RESERVED: u64 = 1 << 1;
 
-/// Time slices that a waiting thread gives away before it reserves the lock.
+/// Time slices that a waiting thread yields before it reserves the lock.
 const YIELDS_BEFORE_RESERVING: u32 = 32;
 
 /// A mutual-exclusion lock that hardware regions elide.
@@ -59,19 +59,18 @@ pub struct ElidedLock {
 }
 
 impl ElidedLock {
-    /// Enters the section that the lock protects: in a region, as often as the retry policy
-    /// allows, and else by taking the lock. Waits while somebody else holds it for real.
+    /// Enters the section that the lock protects: in a region, as often as the retry policy allows, and
+    /// otherwise by taking the lock. Waits while another thread holds the lock itself.
     ///
-    /// An abort of the region takes the thread back to here; what it has done since has not
-    /// happened then.
+    /// An abort of the region takes the thread back to here, and undoes everything that it has done since.
     ///
     /// # Panics
     ///
-    /// The worker of `regions` holds an elided lock already.
+    /// If the worker of `regions` already holds an elided lock.
     #[inline]
     pub fn enter(&self, regions: &Regions) {
         assert!(regions.section.get() == Section::Outside, "a worker holds one elided lock");
-        // Relaxed: a hint; the next region looks again.
+        // Relaxed: only a hint; the next region checks it.
         let still_locked = || self.word.load(Ordering::Relaxed) != 0;
         let is_free = || self.is_free_for_region();
         if regions.open_if(regions.policy, is_free, still_locked) == Opened::InRegion {
@@ -81,16 +80,16 @@ impl ElidedLock {
         regions.section.set(Section::UnderLock);
     }
 
-    /// Leaves the section: what was done in it appears to the other threads.
+    /// Leaves the section, and makes its changes visible to the other threads.
     ///
     /// # Panics
     ///
-    /// The worker of `regions` holds no elided lock.
+    /// If the worker of `regions` holds no elided lock.
     #[inline]
     pub fn leave(&self, regions: &Regions) {
         match regions.section.get() {
-            // The region may enclose that of another elided lock: the processor counts them, and commits at
-            // the last.
+            // The region may enclose that of another elided lock: the processor counts nested regions, and
+            // commits at the end of the outermost one.
             Section::InRegion => regions.close(),
             Section::UnderLock => {
                 regions.section.set(Section::Outside);
@@ -101,15 +100,15 @@ impl ElidedLock {
         }
     }
 
-    /// Reads the lock, in a region.
+    /// Reads the lock, in a region, and returns whether it is free.
     #[inline(always)]
     fn is_free_for_region(&self) -> bool {
         #[cfg(weft_sim)]
         if crate::planted::Bug::LockNotRead.is_planted() {
             return true;
         }
-        // Acquire: pairs with the release in `leave`. If the lock is taken after this load, the
-        // store hits a line that the region has read, and aborts it.
+        // Acquire: pairs with the release in `leave`. If the lock is taken after this load, the store hits a
+        // line that the region has read, and so aborts the region.
         self.word.load(Ordering::Acquire) == 0
     }
 
@@ -124,8 +123,8 @@ impl ElidedLock {
     /// Takes the lock if its word is `free`.
     #[inline]
     fn try_acquire(&self, free: u64) -> bool {
-        // Acquire: pairs with the release in `leave` of whoever held the lock before, and, since a
-        // store of the word aborts them, all regions have ended before what follows.
+        // Acquire: pairs with the release in `leave` of the previous holder. The store to the word also aborts
+        // all regions that read it, so they have ended before what follows.
         self.word.compare_exchange(free, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
@@ -134,7 +133,7 @@ impl ElidedLock {
     fn wait_and_acquire(&self) {
         let (mut free, mut round) = (0, 0);
         loop {
-            // Relaxed: the exchanges below look again.
+            // Relaxed: only a hint; the exchanges below check it.
             let word = self.word.load(Ordering::Relaxed);
             if word == free && self.try_acquire(free) {
                 return;
@@ -146,7 +145,8 @@ impl ElidedLock {
             }
             round = (round + 1).min(WAIT_ROUNDS_SPINNING + YIELDS_BEFORE_RESERVING);
             let impatient = round == WAIT_ROUNDS_SPINNING + YIELDS_BEFORE_RESERVING;
-            // Relaxed: a reservation orders nothing; the acquisition that follows it does.
+            // An impatient thread reserves the lock while another holds it. Relaxed: a reservation orders nothing;
+            // the acquisition that follows it does.
             if impatient
                 && word == HELD
                 && self
@@ -168,8 +168,8 @@ mod tests {
     use super::*;
     use crate::Htm;
 
-    /// Protects mutual exclusion, and the reservation: with more threads than cores, each of which
-    /// wants the lock again at once, all come to their end, and no increment is lost.
+    /// Protects mutual exclusion and the reservation. There are more threads than cores, and each wants the
+    /// lock again immediately. All of them end, and no increment is lost.
     #[test]
     fn one_thread_at_a_time_is_under_the_lock() {
         const THREADS: u64 = 6;
@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(lock.word.load(Ordering::Relaxed), 0, "neither held nor reserved");
     }
 
-    /// Protects the reservation itself: when the lock is released, it is not free for others.
+    /// Protects the reservation itself: when the lock is released, it is not free for other threads.
     #[test]
     fn a_thread_that_has_waited_long_is_the_next() {
         let (lock, order) = (ElidedLock::default(), crate::word::Mutex::new(Vec::new()));
@@ -219,8 +219,8 @@ mod tests {
         assert_eq!(*order.lock().unwrap(), ["waited", "came back"]);
     }
 
-    /// Protects against a worker that enters twice, or leaves what it has not entered: it is told,
-    /// and the lock is as it was.
+    /// Protects against a worker that enters twice, or leaves a section that it has not entered: it panics, and
+    /// the lock stays as it was.
     #[test]
     fn misuse_panics() {
         let lock = ElidedLock::default();

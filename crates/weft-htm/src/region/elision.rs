@@ -1,29 +1,26 @@
-//! The regions that stand for the sections of elidable locks, by the policy of *No Free Lunch*
-//! (Cervini, Porobic, Tözün, Ailamaki: *Applying HTM to an OLTP System: No Free Lunch*, DaMoN 2015,
-//! §3.2).
+//! The regions that elide the locks of sections, by the policy of *No Free Lunch* (Cervini, Porobic, Tözün,
+//! Ailamaki: *Applying HTM to an OLTP System: No Free Lunch*, DaMoN 2015, §3.2).
 //!
-//! A region begins by reading the lock, and aborts if somebody holds it. That is also its
-//! *subscription*: whoever takes the lock later stores to a line that the region has read, and so
-//! aborts it.
+//! A region begins by reading the lock, and aborts if a thread holds it. That read is also its *subscription*:
+//! a thread that takes the lock later stores to a line that the region has read, and so aborts it.
 //!
-//! There are two attempts, which the paper found best. What comes between them, and before the lock
-//! is taken, depends on the status that the abort left:
+//! There are two attempts, which the paper found best. What happens between them, and before the lock is taken,
+//! depends on the status that the abort left:
 //!
 //! | the abort | then |
 //! | --- | --- |
 //! | the lock was held | wait until it is free |
 //! | a conflict | wait 0 to 9 pauses, at random |
-//! | another, of which the processor says that a retry may succeed | one pause |
+//! | another, and the processor says that a retry may succeed | one pause |
 //! | another | take the lock at once |
 //!
-//! To wait for a lock that was held is what avoids the lemming effect: were it an attempt lost like
-//! any other, one thread that takes the lock would send all others to take it too, one after the
-//! other, and none would ever elide it again.
+//! Waiting for a lock that was held avoids the lemming effect. If such an abort counted as a failed attempt,
+//! one thread that takes the lock would make all others take it too, one after the other, and no thread would
+//! ever elide it again.
 //!
-//! Departures from the paper: the wait for the lock ends after some hundred time slices that were
-//! given away, since the thread then queues for the lock, which it does without burning its core;
-//! and the random numbers come from what the worker has counted, so that the same run draws the
-//! same.
+//! Departures from the paper: the wait for the lock ends after some hundred yielded time slices. The thread
+//! then queues for the lock, which does not burn its core. And the random numbers come from what the worker has
+//! counted, so that the same run draws the same numbers.
 
 use super::{Counter, Regions, wait_until_free};
 use crate::status::{Cause, LOCKED, Remedy};
@@ -32,13 +29,13 @@ use crate::word::spin_loop;
 /// How often a section is tried in a region before its lock is taken.
 const ATTEMPTS: u32 = 2;
 
-/// A conflict is waited out for fewer pauses than this.
+/// The bound of the wait after a conflict: it is fewer pauses than this.
 const PAUSES_MAX: u64 = 10;
 
 impl Regions {
-    /// Runs `body` in a region that stands for a lock, unless `is_excluded` says, inside, that
-    /// somebody holds the lock. `None`: there is no hardware, or the attempts have failed; the lock
-    /// has to be taken.
+    /// Runs `body` in a region that elides a lock, unless `is_excluded` says, inside, that a thread holds the
+    /// lock. Returns `None` if there is no hardware or the attempts have failed. The caller must then take the
+    /// lock.
     #[inline(always)]
     pub(crate) fn elide<R>(
         &self,
@@ -55,7 +52,7 @@ impl Regions {
         }
     }
 
-    /// Likewise, by a single attempt that waits for nothing.
+    /// Like [`elide`](Regions::elide), but makes a single attempt and does not wait.
     #[inline(always)]
     pub(crate) fn elide_once<R>(
         &self,
@@ -72,8 +69,8 @@ impl Regions {
         }
     }
 
-    /// One attempt; `Err` has the status of the abort. Of a body that did not commit nothing
-    /// remains.
+    /// Makes one attempt. `Err` has the status of the abort. A body that did not commit leaves no effect.
+    /// `None` means that there is no hardware.
     #[inline(always)]
     fn try_elide<R>(
         &self,
@@ -83,7 +80,7 @@ impl Regions {
         let rtm = self.hardware()?;
         let attempted = rtm.attempt(|| {
             if is_excluded() {
-                // SAFETY: in the body of an attempt, which is a region.
+                // SAFETY: this is the body of an attempt, and so inside a region.
                 unsafe { rtm.abort::<LOCKED>() }
             }
             body()
@@ -94,7 +91,7 @@ impl Regions {
         Some(attempted)
     }
 
-    /// Counts an abort, does what helps against its cause, and says whether to try again.
+    /// Counts an abort, applies the remedy for its cause, and returns whether to try again.
     #[cold]
     #[inline(never)]
     fn remedy(&self, status: u32, attempt: u32, is_excluded: &dyn Fn() -> bool) -> bool {
@@ -127,8 +124,8 @@ impl Regions {
         });
     }
 
-    /// How long to wait after a conflict. What two workers have counted differs as soon as one of
-    /// them has been luckier than the other.
+    /// Draws how long to wait after a conflict. The numbers that two workers have counted differ as soon as one
+    /// of them has had more luck than the other.
     fn draw_pauses(&self) -> u64 {
         let counted = self.counters.get(Counter::Committed) << 20
             ^ self.counters.get(Counter::Conflict) << 4
@@ -143,7 +140,7 @@ mod tests {
     use super::*;
     use crate::Htm;
 
-    /// Protects the bounds of the random wait, and that it is one: every length comes, none longer.
+    /// Protects the random wait and its bound: every length below the bound occurs, and no other.
     #[test]
     fn waits_after_conflicts_are_of_every_length() {
         let regions = Regions::new(&Htm::software());
@@ -155,7 +152,7 @@ mod tests {
         assert!(drawn.iter().all(|&count| count > 500), "{drawn:?}");
     }
 
-    /// Protects the software backend: the body is never run, and nothing is counted.
+    /// Protects the software backend: it never runs the body, and counts nothing.
     #[test]
     fn software_elides_nothing() {
         let regions = Regions::new(&Htm::software());

@@ -1,78 +1,78 @@
 //! Regions that outlive the function that began them.
 //!
-//! XBEGIN is executed in [`Regions::open`], XEND in [`Regions::close`], and any code may run in between, after the
-//! frame of `open` is gone. If the region aborts then, control comes back into that frame. That is sound
-//! because nothing is left of what happened since: the processor puts back all registers, the stack
-//! pointer included, and all memory, and the stack is memory. So the frame is there as it was, XBEGIN merely
-//! answers differently, and for the compiler, which sees one statement that returns one status, the other
-//! answer was never given. The one thing that could survive a roll-back is an effect outside of memory and
-//! registers: a system call, or input and output. Those abort a region before they happen. Whatever the code
-//! in between does (user code, allocation, unwinding from a panic), it is either part of a region that
-//! commits, or it never happened.
+//! XBEGIN is executed in [`Regions::open`], XEND in [`Regions::close`], and any code may run in between, after
+//! the frame of `open` is gone. If the region aborts then, control comes back into that frame. That is sound
+//! because the abort undoes everything that happened since. The processor restores all registers, the stack
+//! pointer included, and all memory, and the stack is memory. So the frame is there as it was, and XBEGIN only
+//! returns another status. The compiler sees one statement that returns one status; the earlier return never
+//! happened. Only an effect outside of memory and registers could survive a rollback: a system call, or input
+//! and output. Those abort a region before they happen. Whatever the code in between does (user code,
+//! allocation, unwinding from a panic), it is either part of a region that commits, or it never happened.
 //!
 //! On the simulated machine an abort unwinds: to [`Regions::restarting`], or to [`Regions::unless_undone`].
 
 use super::{Aborts, Counter, Regions, RetryPolicy};
 use crate::status::{Cause, LOCKED, STARTED};
 
-/// Where a worker is, as to regions that are open.
+/// A worker's state with respect to open regions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Section {
-    /// In none.
+    /// In no region.
     Outside,
-    /// In one. Written inside the region: an abort undoes it, so whoever reads this *is* in the region.
+    /// In a region. This is written inside the region, and an abort undoes it. So code that reads it *is* in
+    /// the region.
     InRegion,
-    /// In none, but it has taken the [lock](super::ElidedLock) for which one would stand.
+    /// In no region: the worker has taken the [lock](super::ElidedLock) itself that a region would elide.
     UnderLock,
 }
 
-/// What has become of [`Regions::open`].
+/// The result of [`Regions::open`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opened {
     /// The region is open.
     InRegion,
     /// There is no hardware, or the retry policy gave up.
     GaveUp,
-    /// The retry policy gave up at a region that was too large for the caches. The same will be so again.
+    /// The retry policy gave up at a region that was too large for the caches. It will be too large again.
     TooLarge,
 }
 
 impl Regions {
-    /// Opens a region, as often as `policy` allows. An abort takes the thread back to here, and what it has done
-    /// since has not happened then. Regions that are [run](Regions::run) before it is
-    /// [closed](Regions::close) are part of it.
+    /// Opens a region, and retries as often as `policy` allows. An abort takes the thread back to here, and
+    /// undoes everything that it has done since. Regions that are [run](Regions::run) before this one is
+    /// [closed](Regions::close) become part of it.
     ///
     /// # Panics
     ///
-    /// One is open already, or the worker holds an [`ElidedLock`](super::ElidedLock).
+    /// If a region is already open, or the worker holds an [`ElidedLock`](super::ElidedLock).
     #[inline]
     pub fn open(&self, policy: RetryPolicy) -> Opened {
         assert!(self.section.get() == Section::Outside, "a worker has one region open");
         self.open_if(policy, || true, || false)
     }
 
-    /// Commits the region that is open: what was done in it appears to the other threads.
+    /// Commits the open region: its changes become visible to the other threads.
     ///
     /// # Panics
     ///
-    /// None is.
+    /// If no region is open.
     #[inline]
     pub fn close(&self) {
         let rtm = self.rtm_of_open();
         self.section.set(Section::Outside);
-        // SAFETY: the region is open: see `Section::InRegion`. Regions that began since have ended: a body of
-        // `Regions::run` does.
+        // SAFETY: the region is open: see `Section::InRegion`. Regions that began inside it have ended, because
+        // `Regions::run` ends each that it begins.
         unsafe { rtm.end() };
         #[cfg(weft_sim)]
         self.suffered.take();
         self.counters.add(Counter::Committed);
     }
 
-    /// Rolls the region back that is open, because a word that it met is locked by a software twin.
+    /// Rolls the open region back, because a software twin holds the lock of a word that it needs.
     ///
     /// # Panics
     ///
-    /// None is.
+    /// If no region is open.
     #[inline]
     pub fn abort_open_locked(&self) -> ! {
         let rtm = self.rtm_of_open();
@@ -80,8 +80,8 @@ impl Regions {
         unsafe { rtm.abort::<LOCKED>() }
     }
 
-    /// Opens a region in which `may_stay` holds; before it tries again after one in which that did not, it waits
-    /// until `still_locked` answers `false`, or patience runs out.
+    /// Opens a region in which `may_stay` returns `true`. If it returns `false`, the region aborts. Before the
+    /// next try this waits until `still_locked` returns `false`, within the rounds of a bounded wait.
     #[inline]
     pub(super) fn open_if(
         &self,
@@ -95,7 +95,8 @@ impl Regions {
         #[cfg(weft_sim)]
         let mut aborts: Aborts = self.suffered.take();
         loop {
-            // The region may unwind to a place from which this function is called again.
+            // On the simulated machine the region may unwind to a place from which this function is called
+            // again.
             #[cfg(weft_sim)]
             self.suffered.set(aborts);
             let status = rtm.begin();
@@ -134,7 +135,7 @@ mod tests {
     use super::*;
     use crate::Htm;
 
-    /// Protects the software backend: none is ever open, so none can be closed.
+    /// Protects the software backend: no region is ever open, so none can be closed.
     #[test]
     fn software_opens_none() {
         let regions = Regions::new(&Htm::software());

@@ -1,4 +1,4 @@
-//! What the tests of regions share.
+//! Shared code of the tests of regions.
 #![allow(dead_code, reason = "no test needs all of it")]
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
@@ -11,7 +11,7 @@ use std::thread;
 use weft_htm::word::{Ordering, Word, spin_loop};
 use weft_htm::{Backend, Choice, Htm, Regions, RetryPolicy, Statistics};
 
-/// Runs `test` with regions of the processor's own, if it has them.
+/// Runs `test` with the processor's own regions, if it has RTM.
 pub fn native(policy: RetryPolicy, test: impl FnOnce(&Htm)) {
     match Htm::open(Choice::Rtm, policy) {
         Ok(htm) => {
@@ -22,12 +22,12 @@ pub fn native(policy: RetryPolicy, test: impl FnOnce(&Htm)) {
     }
 }
 
-/// A lock that no region meets.
+/// The lock test of a region that finds no word locked. It must not be called.
 pub fn never_locked() -> bool {
     panic!("asked for a lock that no region met")
 }
 
-/// Every run either committed or gave up, and every start ended in one way.
+/// Asserts that every run either committed or gave up, and that every region started ended in one way.
 pub fn assert_consistent(counted: Statistics, runs: u64) {
     assert_eq!(counted.committed + counted.fallbacks, runs, "{counted:?}");
     let aborted = counted.aborted_conflict
@@ -37,7 +37,7 @@ pub fn assert_consistent(counted: Statistics, runs: u64) {
     assert_eq!(counted.started, counted.committed + aborted, "{counted:?}");
 }
 
-/// Adds to `word` somewhere down the stack, so that frames come and go within the section.
+/// Adds 1 to `word` in a call `depth` frames down, so that frames come and go within the section.
 #[inline(never)]
 pub fn add(word: &Word, depth: u64) -> u64 {
     let below = black_box([depth; 16]);
@@ -49,8 +49,8 @@ pub fn add(word: &Word, depth: u64) -> u64 {
     }
 }
 
-/// Runs a region that meets a locked word: it is undone, the lock is asked for outside until it is
-/// free, and only then is the region tried again.
+/// Runs a region that finds a word locked. It is undone, the lock is tested outside until it is free, and only
+/// then is the region tried again.
 pub fn wait_for_a_locked_word(regions: &Regions) {
     let (lock, word, asked) = (Word::new(1), Word::new(7), Cell::new(0));
     let result = regions.run(
@@ -75,7 +75,8 @@ pub fn wait_for_a_locked_word(regions: &Regions) {
     assert_eq!(asked.get(), 5);
 }
 
-/// Runs a region within a region that aborts at first: the outer one is undone and retried with it.
+/// Runs a region within a region. The inner one aborts at first, and the outer one is undone and retried with
+/// it.
 pub fn nest_a_region_that_aborts(regions: &Regions) {
     let (lock, outer, inner) = (Word::new(1), Word::new(0), Word::new(0));
     let result = regions.run(
@@ -102,12 +103,12 @@ pub fn nest_a_region_that_aborts(regions: &Regions) {
     assert_eq!(inner.load(Ordering::Relaxed), 1);
 }
 
-/// What the documentation forbids in regions, by name.
+/// Returns bodies that do what the documentation forbids in regions, by name.
 pub fn forbidden_bodies() -> [(&'static str, fn()); 5] {
     let page_fault = || {
         let nowhere = std::ptr::with_exposed_provenance_mut::<u8>(black_box(0));
-        // SAFETY: none; this store to an unmapped page is the fault that is tested. It is executed
-        // inside a region only, which suppresses it.
+        // SAFETY: there is no argument: the fault of this store to an unmapped page is what the test provokes.
+        // It runs only inside a region, which suppresses it.
         unsafe { nowhere.write_volatile(1) }
     };
     [

@@ -1,4 +1,4 @@
-//! `cargo lab bench articles`: what is that of Articles alone.
+//! `cargo lab bench articles`: the options and the help of Articles.
 
 use std::io;
 
@@ -18,34 +18,34 @@ use weft_bench::harness::contender::{Benchmark, Contender, Variant, load_under};
 use weft_bench::harness::tally::SAMPLE_OF_SMALL;
 use weft_bench::harness::{self, Subject};
 
-/// About what one article takes once loaded, with the comments on it, and one user: measured, with the
-/// arrays of the hash tables.
+/// Bytes of a loaded article with its comments, and of a user. Both are approximate: measured, including the arrays
+/// of the hash tables.
 const ARTICLE_BYTES: u64 = 1_900;
 const USER_BYTES: u64 = 1_000;
 
-/// What the articles and users that were drawn take at most.
+/// The most bytes that the list of articles and users drawn takes.
 const DRAWN_BYTES: u64 = 8 << 22;
 
-/// About what a comment adds, measured, and more of them than a thread makes in a second if it does nothing
-/// else.
+/// Bytes that a comment adds, approximate and measured, and an upper bound of the comments that a thread adds in a
+/// second if it does nothing else.
 const COMMENT_BYTES: u64 = 450;
 const COMMENTS_PER_SECOND_MAX: u64 = 500_000;
 
 const HELP: &str = "\
-What is measured: Articles, a site where articles are posted and commented on: a benchmark of H-Store,
-on which DBX-TC was measured. Each thread runs one transaction after the other:
+What is measured: Articles, a site where articles are posted and commented on. It is a benchmark of
+H-Store, and one that DBX-TC was evaluated with. Each thread runs one transaction after the other:
   getarticle   35 %  reads an article
   getcomments  35 %  reads the first five comments on an article
   addcomment   20 %  inserts a comment, and counts it in its article
   updateuser   10 %  changes a user's last name
 The k-th most popular article, and the k-th most active user, are drawn in proportion to 1 / k^alpha,
-before the clock runs. With alpha 1 the first of 100,000 articles is in 8 % of all requests for one, and
-the first of 200 users in 17 %.
+before the clock runs. With alpha 1, the first of 100,000 articles gets 8 % of all requests for an
+article, and the first of 200 users gets 17 %.
 
-Comments are counted by a commutative operation, which tells nothing of what it finds: the order of two
-comments makes no difference, and clients number theirs. With `--operations off` the count is read, is
-the comment's number, and is written, as in H-Store. The table of comments grows while it runs. The
-latency of one transaction in 31 is taken.
+Comments are counted by a commutative operation, which does not return the count: the order of two
+comments makes no difference, and clients number their own comments. With `--operations off` a
+transaction reads the count, numbers its comment by it, and writes it, as in H-Store. The table of
+comments grows during the run. The latency of one transaction in 31 is measured.
 
 Examples:
   cargo lab bench articles
@@ -53,14 +53,14 @@ Examples:
   cargo lab bench articles --protocol dbx,silo,2pl --threads 2
       three protocols in turns, as in Figure 15 of the DBX-TC paper
   cargo lab bench articles --mix addcomment --alpha 2 --protocol doppel,silo --threads 2
-      everybody comments on the same few articles
+      all clients comment on the same few articles
   cargo lab bench articles --threads 4 --articles 100 --users 10 --verify
       four threads among few articles; checks the database afterwards
   cargo lab bench articles --snapshots off,on
-      whether it is worth it to read on snapshots
+      shows whether reading from snapshots pays off
 
-`cargo lab protocols` says what each protocol is and where it is from.
-Exit code: 0 done; 1 the engine failed or a verified condition does not hold; 2 wrong arguments.";
+`cargo lab protocols` describes each protocol and its source.
+Exit code: 0 success; 1 the engine failed or a verified condition does not hold; 2 wrong arguments.";
 
 /// Measure Articles: a site where articles are read and commented on
 #[derive(Args, Debug)]
@@ -74,7 +74,7 @@ pub struct ArticlesArguments {
     bench: BenchArguments,
 }
 
-/// Articles under whatever protocol.
+/// Articles, for any protocol.
 struct ArticlesBenchmark(Parameters);
 
 impl Benchmark for ArticlesBenchmark {
@@ -88,7 +88,7 @@ impl Benchmark for ArticlesBenchmark {
             &parameters,
             options
         ))
-        .expect("the parser lets only names of the list through")
+        .expect("the parser accepts only names of the list")
     }
 }
 

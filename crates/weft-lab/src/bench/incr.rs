@@ -1,4 +1,4 @@
-//! `cargo lab bench incr`: what is INCR1's and INCRZ's alone.
+//! `cargo lab bench incr`: the options and the help of INCR1 and INCRZ.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -19,25 +19,25 @@ use weft_bench::harness::contender::{Benchmark, Contender, Variant, load_under};
 use weft_bench::harness::tally::SAMPLE_OF_SMALL;
 use weft_bench::harness::{self, Subject};
 
-/// About what one counter takes: the record, its place in the hash table, and a second version of those
-/// that were incremented.
+/// Approximate bytes of one counter: the record, its entry in the hash table, and a second version if it was
+/// incremented.
 const COUNTER_BYTES: u64 = 180;
 
-/// What the records that were drawn take at most.
+/// The most bytes that the list of records drawn takes.
 const DRAWN_BYTES: u64 = 4 << 22;
 
 const HELP: &str = "\
 What is measured: one table of counters, with keys of 16 bytes in a hash table. Each transaction adds
-1 to one of them, as an operation that asks for no result. Which one it is makes the workload:
-  INCR1 (--hot)    that share of the transactions is for the one hot key, all others are for keys that
-                   are not popular; with --change another key becomes the hot one now and then
+1 to one counter, by an operation that returns nothing. The workloads differ in the counters chosen:
+  INCR1 (--hot)    that share of the transactions is for the one hot key; all others are for keys
+                   that are not popular. With --change the hot key changes from time to time
   INCRZ (--alpha)  the k-th most popular key is incremented in proportion to 1 / k^alpha; the most
                    popular of a million gets 0.16 % with 0.6, 7 % with 1, 32 % with 1.4, 61 % with 2
-They are the workloads of the Doppel paper, §8.2 to §8.4. A protocol that runs increments of one key
-one after the other gains nothing from a second thread when all of them are for the hot key. `atomic`,
-a single instruction for each transaction, is the upper bound of what such protocols can do.
-Keys are drawn before the clock runs. The latency of one transaction in 31 is taken, since reading the
-clock for each would take longer than an increment.
+They are the workloads of the Doppel paper, §8.2 to §8.4. If all increments are for the hot key, a
+protocol that serializes increments of one key gains nothing from a second thread. `atomic`, a
+single instruction for each transaction, is the upper bound of what such protocols can reach.
+Keys are drawn before the clock runs. The latency of one transaction in 31 is measured, because
+reading the clock for each would take longer than an increment.
 
 Examples:
   cargo lab bench incr --protocol dbx,silo,2pl,atomic --threads 2
@@ -45,12 +45,12 @@ Examples:
   cargo lab bench incr --hot 10 --protocol dbx,silo --threads 2 --verify
       one transaction in ten does; checks every popular counter afterwards
   cargo lab bench incr --alpha 1.4 --threads 4 --json results.json
-      popularity that falls off smoothly, all numbers for a program
+      popularity that decreases smoothly; writes all numbers as JSON
   cargo lab bench incr --hot 10 --change 5 --threads 2 --rounds 1 --seconds 30 --timeline incr.svg
-      another hot key every five seconds: a picture of how throughput takes it (Figure 10)
+      a new hot key every five seconds; draws how throughput reacts (Figure 10)
 
-`cargo lab protocols` says what each protocol is and where it is from.
-Exit code: 0 done; 1 the engine failed or a verified condition does not hold; 2 wrong arguments.";
+`cargo lab protocols` describes each protocol and its source.
+Exit code: 0 success; 1 the engine failed or a verified condition does not hold; 2 wrong arguments.";
 
 /// Measure INCR1 and INCRZ: increments of counters, some of which are hot
 #[derive(Args, Debug)]
@@ -59,10 +59,10 @@ pub struct IncrArguments {
     #[command(flatten)]
     options: IncrOptions,
 
-    /// INCR1: for how long a key is the hot one, until it is another's turn; 0: for ever
+    /// INCR1: seconds until another key becomes the hot one; 0 keeps the hot key for the whole run
     ///
-    /// The keys that take turns are not incremented at other times. There are a thousand of them (or
-    /// half of --records, if that is less).
+    /// The keys that take turns are not incremented at other times. There are a thousand of them (or half of
+    /// --records, if that is less).
     #[arg(long, value_name = "S", default_value = "0", conflicts_with = "alpha",
           value_parser = seconds_or_zero())]
     #[arg(allow_negative_numbers = true)]
@@ -72,7 +72,7 @@ pub struct IncrArguments {
     bench: BenchArguments,
 }
 
-/// INCR1 or INCRZ under whatever protocol.
+/// INCR1 or INCRZ, for any protocol.
 struct IncrBenchmark(Parameters);
 
 impl Benchmark for IncrBenchmark {
@@ -84,7 +84,7 @@ impl Benchmark for IncrBenchmark {
         with_protocol!(variant.protocol(), |P| load_under::<P, Incr<P>, SAMPLE_OF_SMALL>(
             &self.0, options
         ))
-        .expect("the parser lets only names of the list through")
+        .expect("the parser accepts only names of the list")
     }
 
     fn change(&self) -> Option<Change> {
@@ -133,7 +133,7 @@ pub fn run(arguments: &IncrArguments) -> Result<(), Stop> {
     harness::run(&arguments.bench, &IncrBenchmark(parameters), subject, &mut io::stdout())
 }
 
-/// When the hot key changes, from now on.
+/// Returns how the hot key changes, from now on.
 fn change(arguments: &IncrArguments) -> Result<Option<Change>, Stop> {
     if arguments.change == 0.0 {
         return Ok(None);
@@ -148,7 +148,7 @@ fn change(arguments: &IncrArguments) -> Result<Option<Change>, Stop> {
     Ok(Some(Change { since: Instant::now(), every }))
 }
 
-/// Which keys are popular, in a few words.
+/// Describes in a few words which keys are popular.
 fn described(popularity: &Popularity) -> String {
     match popularity {
         Popularity::Hot { percent, change } => {

@@ -1,4 +1,4 @@
-//! `cargo lab bench like`: what is LIKE's alone.
+//! `cargo lab bench like`: the options and the help of LIKE.
 
 use std::io;
 
@@ -17,23 +17,23 @@ use weft_bench::harness::contender::{Benchmark, Contender, Variant, load_under};
 use weft_bench::harness::tally::SAMPLE_OF_SMALL;
 use weft_bench::harness::{self, Subject};
 
-/// About what one user or page takes: the record, its place in the hash table, and a second version of
-/// those that were liked or have liked.
+/// Approximate bytes of one user or page: the record, its entry in the hash table, and a second version if it was
+/// written.
 const ROW_BYTES: u64 = 180;
 
-/// What the pages that were drawn take at most.
+/// The most bytes that the list of pages drawn takes.
 const DRAWN_BYTES: u64 = 4 << 22;
 
 const HELP: &str = "\
-What is measured: a social network, in which users like pages. Each transaction is about a user, drawn
+What is measured: a social network, in which users like pages. Each transaction is for a user, drawn
 uniformly, and a page, the k-th most popular in proportion to 1 / k^alpha:
-  like  adds 1 to the page's likes, as an operation that asks for no result, and updates the user's
-        row: which page the user has liked last, and how many
+  like  adds 1 to the page's likes, by an operation that returns nothing, and updates the user's
+        row: the page that the user liked last, and the number of likes
   read  reads the page's likes and the user's row
 It is the workload LIKE of the Doppel paper, §8.5 to §8.7. With alpha 1.4 the most popular of a million
-pages is in 32 % of all transactions, and its row is all that they contend for. A protocol may let
-additions commute, and make whoever reads the page wait for them: so likes and reads have latencies of
-their own. Pages are drawn before the clock runs. The latency of one transaction in 31 is taken.
+pages is in 32 % of all transactions, and its row is the only contended one. A protocol may let
+additions commute and make readers of the page wait for them, so likes and reads have latencies of
+their own. Pages are drawn before the clock runs. The latency of one transaction in 31 is measured.
 
 Examples:
   cargo lab bench like --protocol dbx,silo,2pl --threads 2
@@ -41,10 +41,10 @@ Examples:
   cargo lab bench like --write 90 --threads 2 --verify
       nine in ten do; checks afterwards that no like was lost
   cargo lab bench like --alpha 0 --threads 2 --json results.json
-      all pages alike, all numbers for a program
+      all pages equally popular; writes all numbers as JSON
 
-`cargo lab protocols` says what each protocol is and where it is from.
-Exit code: 0 done; 1 the engine failed or a verified condition does not hold; 2 wrong arguments.";
+`cargo lab protocols` describes each protocol and its source.
+Exit code: 0 success; 1 the engine failed or a verified condition does not hold; 2 wrong arguments.";
 
 /// Measure LIKE: users who like pages, and look at them
 #[derive(Args, Debug)]
@@ -57,7 +57,7 @@ pub struct LikeArguments {
     bench: BenchArguments,
 }
 
-/// LIKE under whatever protocol.
+/// LIKE, for any protocol.
 struct LikeBenchmark(Parameters);
 
 impl Benchmark for LikeBenchmark {
@@ -69,7 +69,7 @@ impl Benchmark for LikeBenchmark {
         with_protocol!(variant.protocol(), |P| load_under::<P, Like<P>, SAMPLE_OF_SMALL>(
             &self.0, options
         ))
-        .expect("the parser lets only names of the list through")
+        .expect("the parser accepts only names of the list")
     }
 }
 

@@ -1,6 +1,6 @@
 //! `cargo lab bench locks`: locks that hardware regions may elide, under TATP's transactions.
 //!
-//! What takes turns here is a lock, elided or not, in the place of a protocol.
+//! The contenders are locks, elided or not, instead of protocols.
 
 use std::io;
 
@@ -26,34 +26,36 @@ use weft_bench::harness::contender::{
 use weft_bench::harness::tally::SAMPLE_OF_SMALL;
 use weft_bench::harness::{self, Subject};
 
-/// About what one subscriber takes: a row, and its place in a tree.
+/// Approximate bytes of one subscriber: a row, and its entry in a tree.
 const SUBSCRIBER_BYTES: u64 = 200;
 
-/// About what one takes with places in all of TATP's tables.
+/// Approximate bytes of one subscriber with rows in all of TATP's tables.
 const ROWS_BYTES: u64 = 2_000;
 
 const HELP: &str = "\
-What is measured: the locks of `No Free Lunch` (Cervini et al., DaMoN 2015), each taken as it is,
-and elided: its sections then run as hardware regions, and under the lock if two of them abort.
-Each thread reads the row of one subscriber after the other, some far more often than others, as
-TATP's getsubdata does; no database takes part. The table of regions shows why sections aborted.
-The locks: occ_rwlock (readers and a writer), tatas (a word), mcs (a queue), srwlock (readers, a
-writer and a queue); `none` is no lock, to compare with.
+What is measured: the locks of `No Free Lunch` (Cervini et al., DaMoN 2015), each taken and elided.
+A section of an elided lock runs as a hardware region; after two aborts it takes the lock. Each
+thread reads the row of one subscriber after the other, some far more often than others, as TATP's
+getsubdata does, without a database. The table of regions shows why sections aborted. The locks:
+occ_rwlock (readers and a writer), tatas (a word), mcs (a queue), srwlock (readers, a writer and a
+queue); `none` takes no lock, for comparison.
 
 Workloads:
-  getsubdata  all rows under one lock; a section reads one, or updates one (--updates)
-  map         a hash map of which each transaction updates ten records: elided, by one lock for the
-              whole map, as --conflict-retries says; not elided, by a lock for each record, in their
-              order (HTCC, §2.1). --subscribers is the number of records
+  getsubdata  all rows under one lock; a section reads one row, or updates one (--updates)
+  map         a hash map; each transaction updates ten records. Elided: one lock for the whole map,
+              with the retries of --conflict-retries. Not elided: one lock for each record, taken in
+              their order (HTCC, §2.1). --subscribers is the number of records
   probe       a B+-tree; each look-up is a section of one coarse latch (§5 of the paper)
-  manager     the sections of this transaction in a storage manager like Shore-MT, each with the
-              lock that is there: occ_rwlock for the histogram, tatas for frames and the list of
-              transactions, mcs for the lock table, srwlock for pages. --lock says which kinds are
-              elided, together, when --elide is on; --coarse has the tree probed under one mcs, in
-              place of the latches of its pages; --mix has TATP's other transactions, too; --work has each section of a page compute, too:
-              how long regions last after their first store decides how often they collide
+  manager     the sections of this transaction in a storage manager like Shore-MT, each with its
+              usual lock: occ_rwlock for the histogram, tatas for frames and the list of
+              transactions, mcs for the lock table, srwlock for pages. --lock chooses the kinds that
+              are elided together if --elide is on. --coarse puts the tree under one mcs lock
+              instead of a latch for each page. --mix adds TATP's other transactions. --work adds
+              computation to each section of a page: the longer regions last after their first
+              store, the more often they conflict
 
-Where the processor has no RTM (`software`), elided locks are taken too: then both are the same.
+If the processor has no RTM (`software`), elided locks are taken as well, so both results are the
+same.
 
 Examples:
   cargo lab bench locks
@@ -68,7 +70,7 @@ Examples:
       what a coarse latch costs, taken and elided
 
 `cargo simulate locks` runs the same on a simulated machine with RTM and more cores.
-Exit code: 0 done; 1 a verified condition does not hold; 2 wrong arguments.";
+Exit code: 0 success; 1 a verified condition does not hold; 2 wrong arguments.";
 
 /// Measure locks, taken and elided by hardware regions, under TATP's transactions
 #[derive(Args, Debug)]
@@ -88,13 +90,13 @@ pub struct LocksArguments {
     bench: BenchArguments,
 }
 
-/// The contender of this name.
+/// Returns the description of the contender with this name.
 fn describe(name: &str) -> &'static ProtocolDescription {
     let found = LOCKS.iter().find(|contender| contender.name == name);
-    found.expect("names are made of those that the parser lets through")
+    found.expect("the parser accepts only names of this list")
 }
 
-/// Locks around whatever.
+/// Locks around one of the structures.
 struct LocksBenchmark(Contest);
 
 impl Benchmark for LocksBenchmark {
@@ -109,7 +111,7 @@ impl Benchmark for LocksBenchmark {
     }
 }
 
-/// Makes a contender of what was loaded.
+/// Turns loaded locks into a contender.
 struct Enter {
     name: &'static str,
     threads: usize,
@@ -123,7 +125,7 @@ impl Visitor for Enter {
     }
 }
 
-/// Locks that take part by a name.
+/// Locks with the name of their contender.
 struct Named<S> {
     name: &'static str,
     locks: Locks<S>,
@@ -174,7 +176,7 @@ impl<S: Structure> Driven for Named<S> {
 /// See [`harness::run`].
 pub fn run(arguments: &LocksArguments) -> Result<(), Stop> {
     if arguments.bench.directory.is_some() {
-        let message = "locks have no transactions to log: they go without --directory";
+        let message = "locks have no transactions to log: remove --directory";
         return Err(Stop::Usage(message.to_owned()));
     }
     let locks = &arguments.bench.protocol;

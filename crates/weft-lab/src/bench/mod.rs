@@ -1,5 +1,4 @@
-//! `cargo lab bench`: the workloads, each of which adds its own options to the
-//! [harness](weft_bench::harness).
+//! `cargo lab bench`: the workloads. Each adds its own options to the [harness](weft_bench::harness).
 
 pub mod articles;
 pub mod incr;

@@ -1,8 +1,8 @@
-//! `cargo lab bench rtm`: what hardware regions can hold, and for how long, on this processor.
+//! `cargo lab bench rtm`: how large hardware regions can be, and how long, on this processor.
 //!
-//! No database takes part, and there are no rounds: regions abort at the same sizes however busy the
-//! machine is. The experiments are those of [`weft_workloads::rtm`], which `cargo simulate rtm` runs on
-//! a simulated machine; here are the threads, the clock, and what this machine is.
+//! There is no database, and there are no rounds: regions abort at the same sizes however busy the machine is. The
+//! experiments are those of [`weft_workloads::rtm`], which `cargo simulate rtm` runs on a simulated machine. This
+//! module adds the threads, the clock, and the description of this machine.
 
 use std::hint::black_box;
 use std::io::{self, Write};
@@ -26,7 +26,7 @@ use weft_options::rtm::RtmOptions;
 use weft_bench::harness::JsonTarget;
 use weft_bench::harness::plain;
 
-/// What keeps a run on four cores below a minute or two.
+/// Limits that keep a run on four cores below a minute or two.
 const BUDGET: Budget = Budget {
     tries_min: 100,
     tries_max: 2_000,
@@ -35,35 +35,36 @@ const BUDGET: Budget = Budget {
     prices: 1_000_000,
 };
 
-/// About the experiments, after the help of the options.
+/// Returns the help text below the options, with the list of experiments.
 fn help() -> String {
     format!(
         "\
 What is measured: hardware regions of one kind and size after the other, on threads that share
-nothing. Each is tried once, at a place chosen at random in its thread's 16 MiB. The table says which
+nothing. Each region is tried once, at a random place in its thread's 16 MiB. The table shows which
 share of the tries aborted, by cause: `capacity`, the caches could not hold the region; `conflict`,
-another thread touched a line of it; `system event`, an interrupt, a fault or a forbidden instruction.
+another thread accessed a line of it; `system event`, an interrupt, a fault or a forbidden
+instruction.
 
 Experiments, and what the papers found on a Haswell of 2013 (DBX: Wang et al., EuroSys 2014; DBX-TC:
 Qian et al., 2015):
 {}
-Sizes are bytes (448, 31K, 4M), bytes read and written (3M+28K), lines of a set (9), spans (30us, 4ms);
-of the price: alone, region, empty. Those that are tried by default depend on the first-level cache.
+Sizes are bytes (448, 31K, 4M), bytes read and written (3M+28K), lines of a set (9), or times (30us,
+4ms); for the price: alone, region, empty. The default sizes depend on the first-level cache.
 
 Examples:
   cargo lab bench rtm
-      all experiments: one thread, two on one core where cores have two, and the same on four cores
+      all experiments, on one core and on four, with one thread each and with two if cores have two
   cargo lab bench rtm --kind writes,reads --threads 4,4x2
       Figure 1a and 1b of DBX
   cargo lab bench rtm --kind writes --sizes 47K,48K,49K --tries 10000
-      closer to an edge
+      sizes close to an edge
   cargo lab bench rtm --kind one-set,writes --same-place
-      again and again the same lines
+      the same lines again and again
   cargo lab bench rtm --kind price --json -
-      what a region costs, for a program
+      what a region costs, as JSON
 
-Where the processor has no RTM, `cargo simulate rtm` runs the same on a simulated machine that does.
-Exit code: 0 done; 1 a thread failed; 2 wrong arguments, or no RTM.",
+If the processor has no RTM, use `cargo simulate rtm`: it simulates a machine that has it.
+Exit code: 0 success; 1 a thread failed; 2 wrong arguments, or no RTM.",
         Kind::table()
     )
 }
@@ -75,14 +76,13 @@ pub struct RtmArguments {
     #[command(flatten)]
     options: RtmOptions,
 
-    /// Threads: N, on a core each as long as there are cores, or CxT, T on each of C cores
+    /// Threads: N, one on each core as far as there are cores; or CxT, T on each of C cores
     ///
-    /// Several settings are separated by commas. Without the option: 1, 1x2, 4 and 4x2, as far as
-    /// the machine goes.
+    /// Separate several settings by commas. The default is 1, 1x2, 4 and 4x2, as far as the machine has the cores.
     #[arg(long, short, value_name = "N|CxT,…", value_delimiter = ',')]
     threads: Vec<Threads>,
 
-    /// Write the results as JSON too; `-`: to standard output, in place of the table
+    /// Write the results as JSON to this file; `-` prints JSON instead of the table
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
@@ -90,7 +90,7 @@ pub struct RtmArguments {
 /// Runs the command.
 ///
 /// # Errors
-/// No RTM, sizes or threads that cannot be had, or results that cannot be written.
+/// There is no RTM; sizes or threads are impossible; or the results cannot be written.
 pub fn run(arguments: &RtmArguments) -> Result<(), Stop> {
     let refuse = |message: String| Stop::Usage(message);
     let topology = topology();
@@ -150,7 +150,7 @@ pub fn run(arguments: &RtmArguments) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Has each client run on a hardware thread of its own; all begin together.
+/// Runs each client on a hardware thread of its own. All clients begin at the same time.
 fn on_threads<R: Send>(
     place: &[usize],
     clients: &mut [Client],
@@ -161,18 +161,18 @@ fn on_threads<R: Send>(
         let (all_ready, run) = (&all_ready, &run);
         let start = |(&id, client)| {
             scope.spawn(move || {
-                // If the system refuses, the thread runs where it is put.
+                // If the system refuses the affinity, the thread runs wherever the system schedules it.
                 core_affinity::set_for_current(CoreId { id });
                 all_ready.wait();
                 run(client)
             })
         };
         let threads: Vec<_> = place.iter().zip(clients).map(start).collect();
-        threads.into_iter().map(|thread| thread.join().expect("no client panics")).collect()
+        threads.into_iter().map(|thread| thread.join().expect("clients do not panic")).collect()
     })
 }
 
-/// The time of this machine, and a loop whose speed is known.
+/// This machine's clock, and a loop of known speed.
 struct ProcessorClock {
     begin: Instant,
     steps_per_nanosecond: f64,
@@ -180,7 +180,7 @@ struct ProcessorClock {
 
 impl ProcessorClock {
     fn new() -> ProcessorClock {
-        // Whatever else the machine does only makes it slower: the fastest of some is the truth.
+        // Other load only makes the loop slower, so the fastest of several runs is the best estimate.
         const STEPS: u64 = 1_000_000;
         let once = |_| {
             let begin = Instant::now();
@@ -209,7 +209,7 @@ fn spin(steps: u64) {
     }
 }
 
-/// The hardware threads of each core, as far as the system tells; else each is a core.
+/// Returns the hardware threads of each core. If the system does not report the cores, each thread counts as one.
 fn topology() -> Topology {
     let allowed = core_affinity::get_core_ids().unwrap_or_else(|| vec![CoreId { id: 0 }]);
     let (mut names, mut cores) = (Vec::new(), Topology::new());
@@ -227,7 +227,7 @@ fn topology() -> Topology {
     cores
 }
 
-/// The first-level data cache, as far as the system tells; else that of the papers' machine.
+/// Returns the size of the first-level data cache, or that of the papers' machine if the system does not report it.
 fn edges() -> Edges {
     let read = |what: &str| number(&format!("/sys/devices/system/cpu/cpu0/cache/index0/{what}"));
     let known = || {
@@ -240,7 +240,7 @@ fn edges() -> Edges {
     known().unwrap_or(Edges::HASWELL)
 }
 
-/// The processor's name.
+/// Returns the processor's name.
 fn machine() -> String {
     let information = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let name = information.lines().find_map(|line| line.strip_prefix("model name"));
@@ -248,7 +248,7 @@ fn machine() -> String {
     name.unwrap_or("This machine").to_owned()
 }
 
-/// The number in a file of the system's.
+/// Returns the number in a system file.
 fn number(path: &str) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }

@@ -1,4 +1,4 @@
-//! `cargo lab bench rubis`: what is RUBiS's alone.
+//! `cargo lab bench rubis`: the options and the help of RUBiS.
 
 use std::io;
 
@@ -17,43 +17,43 @@ use weft_bench::harness::contender::{Benchmark, Contender, Variant, load_under};
 use weft_bench::harness::tally::SAMPLE_OF_SMALL;
 use weft_bench::harness::{self, Subject};
 
-/// About what one user takes once loaded, and one item with its bids and its comment: measured, with
+/// Bytes of a loaded user, and of an item with its bids and its comment. Both are approximate: measured, including
 /// the arrays of the hash tables.
 const USER_BYTES: u64 = 680;
 const ITEM_BYTES: u64 = 3_000;
 
-/// About what a bid adds, measured, and more of them than a thread makes in a second.
+/// Bytes that a bid adds, approximate and measured, and an upper bound of the bids that a thread adds in a second.
 const BID_BYTES: u64 = 200;
 const BIDS_PER_SECOND_MAX: u64 = 500_000;
 
 const HELP: &str = "\
-What is measured: RUBiS, an auction site: users browse, bid, buy, sell and comment. Only the
-database's part: each thread runs one transaction after the other, as many users' browsers would
-send them. In the bidding mix, of 100 transactions:
+What is measured: RUBiS, an auction site whose users browse, bid, buy, sell and comment. Only the
+database's part is run: each thread runs one transaction after the other, as the browsers of many
+users would send them. Of 100 transactions in the bidding mix:
   auth            12.3   finds a user by nickname and password
   categories      10.4   reads all 20 categories
   regions          2.6   reads all 62 regions
-  searchcategory  21.2   reads the ten newest items of a category, and what is bid for each
+  searchcategory  21.2   reads the ten newest items of a category, and the bids for each
   searchregion     8.4   the same for a category in a region
-  viewitem        18.9   reads an item, its seller, and what is bid
+  viewitem        18.9   reads an item, its seller, and its bids
   viewuser         3.3   reads a user, their rating, and others' comments
-  bidhistory       2.1   reads the ten highest bids on an item, and whose they are
+  bidhistory       2.1   reads the ten highest bids on an item, and their bidders
   buynow           1.5   reads what the form to buy an item shows
   putbid           7.2   reads what the form to bid for an item shows
   putcomment       0.6   reads what the form to comment on a seller shows
-  aboutme          2.3   reads what a user bids for, has bought, sells, and is told
+  aboutme          2.3   reads a user's bids, purchases and sales, and comments on the user
   registeruser     1.4   inserts a user
   storeitem        0.7   inserts an item, also into the lists of its category and region
   storebuynow      1.5   buys one piece of an item
-  storebid         5.0   inserts a bid, and sums it up: number, highest, whose, the ten highest
+  storebid         5.0   inserts a bid, and updates the item: number of bids, highest, ten highest
   storecomment     0.6   inserts a comment, and adds to the seller's rating
 In the contended mix half of the transactions are storebid, on items of which the k-th is drawn in
-proportion to 1 / k^alpha, and the rest are the others in these proportions.
+proportion to 1 / k^alpha. The other half are the others, in the proportions above.
 
-Bids, comments and new items are summed up by commutative operations, which tell nothing of what
-they find: the order of two bids makes no difference. With `--operations off` they read and then
-write, as in RUBiS itself. The two mixes are RUBiS-B and RUBiS-C of the Doppel paper, which has both
-forms of storebid (its Figures 7 and 6). The latency of one transaction in 31 is taken.
+Bids, comments and new items are summed up by commutative operations, which return nothing about
+the row: the order of two bids makes no difference. With `--operations off` transactions read and
+then write, as in RUBiS itself. The two mixes are RUBiS-B and RUBiS-C of the Doppel paper, which has
+both forms of storebid (its Figures 7 and 6). The latency of one transaction in 31 is measured.
 
 Examples:
   cargo lab bench rubis
@@ -61,12 +61,12 @@ Examples:
   cargo lab bench rubis --mix contended --threads 2 --protocol dbx,silo,2pl
       the paper's RUBiS-C, under three protocols in turns
   cargo lab bench rubis --mix contended --alpha 0 --threads 2
-      as many bids, but on all items alike
+      as many bids, but for all items equally
   cargo lab bench rubis --threads 4 --users 1000 --items 100 --verify
       four threads among few items; checks the database afterwards
 
-`cargo lab protocols` says what each protocol is and where it is from.
-Exit code: 0 done; 1 the engine failed or a verified condition does not hold; 2 wrong arguments.";
+`cargo lab protocols` describes each protocol and its source.
+Exit code: 0 success; 1 the engine failed or a verified condition does not hold; 2 wrong arguments.";
 
 /// Measure RUBiS: an auction site, with bids for popular items
 #[derive(Args, Debug)]
@@ -79,7 +79,7 @@ pub struct RubisArguments {
     bench: BenchArguments,
 }
 
-/// RUBiS under whatever protocol.
+/// RUBiS, for any protocol.
 struct RubisBenchmark(Parameters);
 
 impl Benchmark for RubisBenchmark {
@@ -91,7 +91,7 @@ impl Benchmark for RubisBenchmark {
         with_protocol!(variant.protocol(), |P| load_under::<P, Rubis<P>, SAMPLE_OF_SMALL>(
             &self.0, options
         ))
-        .expect("the parser lets only names of the list through")
+        .expect("the parser accepts only names of the list")
     }
 }
 
@@ -104,7 +104,7 @@ pub fn run(arguments: &RubisArguments) -> Result<(), Stop> {
     let &RubisOptions { users, items, operations, .. } = options;
     let alpha = options.alphas().map(|alphas| alphas[0]);
     if alpha.is_none() && !options.alpha.is_empty() {
-        let message = "--alpha needs --mix contended: in the bidding mix all items are alike";
+        let message = "--alpha needs --mix contended: the bidding mix draws items uniformly";
         return Err(Stop::Usage(message.to_owned()));
     }
     let parameters = options.parameters(alpha);

@@ -1,4 +1,4 @@
-//! `cargo lab bench tatp`: what is TATP's alone.
+//! `cargo lab bench tatp`: the options and the help of TATP.
 
 use std::io;
 
@@ -18,24 +18,24 @@ use weft_bench::harness::contender::{Benchmark, Contender, Variant, load_under};
 use weft_bench::harness::tally::SAMPLE_OF_SMALL;
 use weft_bench::harness::{self, Subject};
 
-/// About what one subscriber takes once loaded, with all rows that belong to it: measured, 1,070
-/// bytes, and the arrays of the hash tables.
+/// Approximate bytes of one loaded subscriber with all its rows (measured: 1,070 bytes), and of the arrays of the
+/// hash tables.
 const SUBSCRIBER_BYTES: u64 = 1_300;
 
 const HELP: &str = "\
 What is measured: TATP, the register of a mobile operator. Each thread runs one transaction after
-the other, for subscribers of whom some are drawn far more often than others:
+the other, for subscribers some of whom are drawn far more often than others:
   getsubdata      35 %  reads the row of a subscriber
-  getnewdest      10 %  reads a special facility, and where its calls are forwarded to
+  getnewdest      10 %  reads a special facility, and the numbers to which it forwards calls
   getaccessdata   35 %  reads the data of one type of access
   updatesubdata    2 %  changes a subscriber and a special facility
   updatelocation  14 %  changes a subscriber, found by number
   insertcallfwd    2 %  inserts a call forwarding for a subscriber, found by number
-  deletecallfwd    2 %  deletes one
-Many ask for what is not there: such a transaction does not succeed. Transactions per second are of
-those that do, as the specification counts; the others stand under `rolled back`. A table compares
-the shares of success with those that the specification states. The latency of one transaction in 31
-is taken.
+  deletecallfwd    2 %  deletes a call forwarding
+Many transactions ask for rows that do not exist, and so do not succeed. Transactions per second
+counts those that succeed, as the specification does; the others are under `rolled back`. A table
+compares the shares of success with those that the specification states. The latency of one
+transaction in 31 is measured.
 
 Examples:
   cargo lab bench tatp
@@ -45,10 +45,10 @@ Examples:
   cargo lab bench tatp --threads 4 --subscribers 1000 --verify
       four threads among few subscribers; checks the database afterwards
   cargo lab bench tatp --snapshots off,on
-      whether it is worth it to read on snapshots
+      shows whether reading from snapshots pays off
 
-`cargo lab protocols` says what each protocol is and where it is from.
-Exit code: 0 done; 1 the engine failed or a verified condition does not hold; 2 wrong arguments.";
+`cargo lab protocols` describes each protocol and its source.
+Exit code: 0 success; 1 the engine failed or a verified condition does not hold; 2 wrong arguments.";
 
 /// Measure TATP: the register of a mobile operator, read and changed by very short transactions
 #[derive(Args, Debug)]
@@ -62,7 +62,7 @@ pub struct TatpArguments {
     bench: BenchArguments,
 }
 
-/// TATP under whatever protocol.
+/// TATP, for any protocol.
 struct TatpBenchmark(Parameters);
 
 impl Benchmark for TatpBenchmark {
@@ -76,7 +76,7 @@ impl Benchmark for TatpBenchmark {
             &parameters,
             options
         ))
-        .expect("the parser lets only names of the list through")
+        .expect("the parser accepts only names of the list")
     }
 }
 
@@ -98,7 +98,7 @@ pub fn run(arguments: &TatpArguments) -> Result<(), Stop> {
         is_single_key: false,
         snapshots: options.reading.snapshots.clone(),
         loaded_bytes: u64::from(subscribers) * SUBSCRIBER_BYTES,
-        // As much is deleted as is inserted.
+        // The mix deletes as many rows as it inserts.
         growth_bytes_per_second: 0,
     };
     let benchmark = TatpBenchmark(options.parameters(Snapshots::Off));

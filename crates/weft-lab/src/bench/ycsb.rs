@@ -1,4 +1,4 @@
-//! `cargo lab bench ycsb`: what is YCSB's alone.
+//! `cargo lab bench ycsb`: the options, presets and help of YCSB.
 
 use std::io;
 
@@ -27,99 +27,97 @@ use weft_bench::harness::contender::{
 use weft_bench::harness::tally::SAMPLE_OF_SMALL;
 use weft_bench::harness::{self, Subject};
 
-/// More operations than one thread runs in a second.
+/// An upper bound of the operations that one thread runs in a second.
 const OPERATIONS_PER_SECOND_MAX: u64 = 5_000_000;
 
-/// What one operation in a client's memory of them takes, and how many it has at most.
+/// The most bytes that a client's list of operations drawn takes.
 const CLIENT_BYTES: u64 = 8 << 22;
 
 const HELP: &str = "\
 What is measured: rows of a key of 8 bytes and a value, in one table. Each thread runs one
-transaction after the other; each transaction has --operations of these, drawn by their shares:
-  read    reads a row, and all of its value
+transaction after the other. A transaction has --operations operations, drawn by their shares:
+  read    reads a row with its whole value
   rmw     reads a row, modifies a part of it and writes it back
-  insert  inserts a row under a key of the client's own
+  insert  inserts a row under a new key that only this client uses
   scan    reads up to --scan-rows rows in the order of their keys
-Operations are drawn before the clock runs. The latency of one transaction in 31 is taken, since
-reading the clock for each would take a tenth of the time.
+Operations are drawn before the clock runs. The latency of one transaction in 31 is measured,
+because reading the clock for each would take a tenth of the time.
 
-Presets (single options given beside one win over it; a share that is not named is 0 as soon as one
-is):
-  dbx  80 read, 20 rmw, values of 100 bytes, all rows alike: the setting of the DBX and Silo papers
+Presets (other options override a preset's values; if one share is given, those not given are 0):
+  dbx  80 read, 20 rmw, values of 100 bytes, uniform: the setting of the DBX and Silo papers
   a    50 read, 50 rmw: YCSB A, update heavy, such as a store of sessions
   b    95 read, 5 rmw: YCSB B, read mostly, such as tags of photographs
   c    100 read: YCSB C, read only, such as a cache of profiles
-  d    95 read, 5 insert, the latest rows most: YCSB D, such as status messages
+  d    95 read, 5 insert, newest rows most popular: YCSB D, such as status messages
   e    95 scan, 5 insert: YCSB E, short ranges, such as threads of a conversation
   f    50 read, 50 rmw: YCSB F, such as records that their users change
-a to f have values of 1000 bytes and --theta 0.99, as YCSB has. Its updates (A, B) overwrite one
-field of ten; a row of Weft is replaced as a whole, so that is a read-modify-write, and A is F.
+a to f have values of 1000 bytes and --theta 0.99, as YCSB has. YCSB's updates (A, B) overwrite one
+field of ten. Weft replaces a row as a whole, so here an update is a read-modify-write, and A is F.
 
-`--protocol raw` is no protocol: the B+-tree of the memory store without transactions, to see what
-they cost on top. It pins, looks up, and reads the row; an rmw copies the row to a new version and
-swaps the record's pointer to it. It has no versions to validate, no access sets, no locks, no
-commit, no rollback: operations are atomic one by one, scans not at all.
+`--protocol raw` is not a protocol: it runs the B+-tree of the memory store without transactions, to
+show what they cost. It pins, looks up, and reads the row; an rmw copies the row to a new version
+and swaps the record's pointer to it. It has no versions to validate, no access sets, no locks, no
+commit and no rollback. Each operation is atomic, but a scan is not.
 
 Examples:
   cargo lab bench ycsb
-      DBX, one thread, a million rows of 100 bytes: a quarter of a minute
+      DBX, one thread, a million rows of 100 bytes; takes a quarter of a minute
   cargo lab bench ycsb --protocol raw,none,dbx --rounds 5 --verify
-      what a transaction of one operation costs over the tree alone
+      what a transaction of one operation costs compared with the tree alone
   cargo lab bench ycsb --threads 4 --theta 0.99 --rmw 100 --records 1000
-      four threads fight for a few rows
+      four threads contend for a few rows
   cargo lab bench ycsb --preset e --json results.json
-      short scans while others insert, all numbers for a program
+      short scans during insertions; writes all numbers as JSON
 
-`cargo lab protocols` says what each protocol is and where it is from.
-Exit code: 0 done; 1 the engine failed or a verified condition does not hold; 2 wrong arguments.";
+`cargo lab protocols` describes each protocol and its source.
+Exit code: 0 success; 1 the engine failed or a verified condition does not hold; 2 wrong arguments.";
 
 /// Measure YCSB: single rows read, modified, inserted and scanned by key
 #[derive(Args, Debug)]
 #[command(after_long_help = HELP)]
 #[command(mut_arg("protocol", |arg| arg.value_parser(protocol_names_or_raw())))]
 pub struct YcsbArguments {
-    /// A whole setting at once; see below
+    /// A complete setting, described below
     #[arg(long, value_enum, default_value_t = Preset::Dbx)]
     preset: Preset,
 
     #[command(flatten)]
     options: YcsbOptions,
 
-    /// Size of a row's value: 8, 100 or 1000 [default: by the preset]
+    /// Size of a row's value: 8, 100 or 1000 [default: from the preset]
     #[arg(long, value_name = "BYTES", value_parser = value_bytes)]
     #[arg(allow_negative_numbers = true)]
     value_bytes: Option<usize>,
 
-    /// Share of reads, in percent [default: by the preset]
+    /// Share of reads, in percent [default: from the preset]
     #[arg(long, value_name = "%", value_parser = whole_number::<u8>(0..=100))]
     #[arg(allow_negative_numbers = true)]
     read: Option<u8>,
 
-    /// Share of read-modify-writes, in percent [default: by the preset]
+    /// Share of read-modify-writes, in percent [default: from the preset]
     #[arg(long, value_name = "%", value_parser = whole_number::<u8>(0..=100))]
     #[arg(allow_negative_numbers = true)]
     rmw: Option<u8>,
 
-    /// Share of insertions, in percent [default: by the preset]
+    /// Share of insertions, in percent [default: from the preset]
     #[arg(long, value_name = "%", value_parser = whole_number::<u8>(0..=100))]
     #[arg(allow_negative_numbers = true)]
     insert: Option<u8>,
 
-    /// Share of scans, in percent [default: by the preset]
+    /// Share of scans, in percent [default: from the preset]
     #[arg(long, value_name = "%", value_parser = whole_number::<u8>(0..=100))]
     #[arg(allow_negative_numbers = true)]
     scan: Option<u8>,
 
-    /// How uneven popularity is: the k-th row is accessed in proportion to 1 / k^theta [default: by
-    /// the preset]
+    /// Skew of popularity: the k-th row is accessed in proportion to 1 / k^theta [default: from the preset]
     ///
-    /// 0: all rows alike. With 0.99 the most popular of a million rows gets 6.5 % of all accesses,
-    /// with 1.2 it gets 20 %, with 2 it gets 61 %.
+    /// With 0 all rows are equally popular. With 0.99 the most popular of a million rows gets 6.5 % of all
+    /// accesses, with 1.2 it gets 20 %, with 2 it gets 61 %.
     #[arg(long, value_name = "THETA", value_parser = theta())]
     #[arg(allow_negative_numbers = true)]
     theta: Option<f64>,
 
-    /// Which rows are popular [default: by the preset]
+    /// Which rows are popular [default: from the preset]
     #[arg(long, value_enum)]
     distribution: Option<DistributionName>,
 
@@ -127,7 +125,7 @@ pub struct YcsbArguments {
     bench: BenchArguments,
 }
 
-/// The settings on offer.
+/// The presets.
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 enum Preset {
     Dbx,
@@ -140,7 +138,7 @@ enum Preset {
 }
 
 impl Preset {
-    /// As on the command line and in the JSON.
+    /// Returns the name on the command line and in the JSON.
     fn name(self) -> &'static str {
         match self {
             Preset::Dbx => "dbx",
@@ -153,7 +151,7 @@ impl Preset {
         }
     }
 
-    /// Reads, read-modify-writes, insertions and scans, in percent.
+    /// Returns the shares of reads, read-modify-writes, insertions and scans, in percent.
     fn shares(self) -> [u8; 4] {
         match self {
             Preset::Dbx => [80, 20, 0, 0],
@@ -178,17 +176,17 @@ impl Preset {
     }
 }
 
-/// Which rows are popular.
+/// The rows that are popular.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum DistributionName {
-    /// Rows scattered over all keys
+    /// Popular rows are scattered over all keys
     Zipf,
-    /// The rows that the client has inserted last, and then the last ones that were loaded
+    /// The rows that the client inserted last, and after them the rows loaded last
     Latest,
 }
 
 impl DistributionName {
-    /// As on the command line and in the JSON.
+    /// Returns the name on the command line and in the JSON.
     fn name(self) -> &'static str {
         match self {
             DistributionName::Zipf => "zipf",
@@ -249,7 +247,7 @@ pub fn run(arguments: &YcsbArguments) -> Result<(), Stop> {
     harness::run(bench, &benchmark, subject, &mut io::stdout())
 }
 
-/// What is run, in a few words.
+/// Returns the title of the report.
 fn title(storage: StorageName, parameters: &Parameters, value_bytes: usize) -> String {
     let popularity = match parameters.distribution {
         Distribution::Zipf if parameters.theta == 0.0 => "all alike".to_owned(),
@@ -271,7 +269,7 @@ fn title(storage: StorageName, parameters: &Parameters, value_bytes: usize) -> S
     )
 }
 
-/// The shares: those named on the command line, or else the preset's.
+/// Returns the shares given on the command line, or the preset's if none is given.
 fn mix(arguments: &YcsbArguments) -> Result<Mix, Stop> {
     let named = [arguments.read, arguments.rmw, arguments.insert, arguments.scan];
     let shares = match named {
@@ -288,40 +286,40 @@ fn mix(arguments: &YcsbArguments) -> Result<Mix, Stop> {
     })
 }
 
-/// Checks that the tree without transactions is asked for no more than it is.
+/// Returns an error if the memory store without transactions takes part with options that need transactions.
 fn check_raw(bench: &BenchArguments, storage: StorageName) -> Result<(), Stop> {
     if bench.protocol.iter().all(|name| name != RAW) {
         return Ok(());
     }
     if storage != StorageName::Tree {
-        let message = "--protocol raw is the B+-tree alone: it needs --storage tree";
+        let message = "--protocol raw is the B+-tree alone: use --storage tree";
         return Err(Stop::Usage(message.to_owned()));
     }
     let is_logged = bench.acknowledges().iter().any(|name| name.mode().is_some());
     if is_logged {
         return Err(Stop::Usage(
-            "--protocol raw has no transactions to log: it goes without --directory".to_owned(),
+            "--protocol raw has no transactions to log: remove --directory".to_owned(),
         ));
     }
     Ok(())
 }
 
-/// About what one row takes: the record, in steps of a cache line, and its place in the index.
+/// Returns the approximate bytes of one row: the record, in steps of a cache line, and its entry in the index.
 fn row_bytes(value_bytes: usize) -> u64 {
     (24 + value_bytes as u64).next_multiple_of(64) + 24
 }
 
-/// About what one database takes, and its clients.
+/// Returns the approximate bytes of one database and its clients.
 fn loaded_bytes(parameters: &Parameters, value_bytes: usize, threads: usize) -> u64 {
-    // A row that was written has a version of its own behind the place that its record has for it.
+    // After a write, a row has a version of its own besides the space inside its record.
     let versions = if parameters.mix.share(Kind::ReadModifyWrite) > 0 { 2 } else { 1 };
     parameters.records * row_bytes(value_bytes) * versions + CLIENT_BYTES * threads as u64
 }
 
-/// The name under which the memory store takes part without transactions.
+/// The name of the memory store without transactions.
 const RAW: &str = weft_options::protocols::RAW.name;
 
-/// YCSB with whatever rows, under whatever protocol.
+/// YCSB, for any row type and any protocol.
 struct YcsbBenchmark {
     parameters: Parameters,
     value_bytes: usize,
@@ -336,11 +334,11 @@ impl Benchmark for YcsbBenchmark {
     ) -> Result<Box<dyn Contender>, Stop> {
         let load = Load { name: &variant.protocol, parameters: &self.parameters, options };
         with_row(self.value_bytes, self.storage, load)
-            .expect("the parser lets only sizes through that there are rows of")
+            .expect("the parser accepts only sizes that rows have")
     }
 }
 
-/// Loads what takes part by the name of `name`, once the row type is known.
+/// Loads the contender `name`, once the row type is known.
 struct Load<'a> {
     name: &'a str,
     parameters: &'a Parameters,
@@ -360,11 +358,11 @@ impl RowVisitor for Load<'_> {
         with_protocol!(protocol_of(name), |P| load_under::<P, Ycsb<P, R>, SAMPLE_OF_SMALL>(
             parameters, options
         ))
-        .expect("the parser lets only names of the list through")
+        .expect("the parser accepts only names of the list")
     }
 }
 
-/// The memory store without transactions.
+/// The memory store without transactions, as a contender.
 struct Raw<R: Row>(RawYcsb<R>);
 
 impl<R: Row> Driven for Raw<R> {
@@ -409,6 +407,6 @@ impl<R: Row> Driven for Raw<R> {
 fn value_bytes(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|bytes| VALUE_BYTES.contains(bytes)).ok_or_else(|| {
         let sizes: Vec<String> = VALUE_BYTES.iter().map(usize::to_string).collect();
-        format!("rows are of fixed sizes: expected one of {}", sizes.join(", "))
+        format!("rows have fixed sizes: expected one of {}", sizes.join(", "))
     })
 }

@@ -1,4 +1,4 @@
-//! The chopping graph for Graphviz: a cluster for each instance, with its pieces.
+//! The chopping graph for Graphviz: a cluster of pieces for each instance.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use weft_procedures::chopping::{Chopping, PieceKind, StepNumber};
 use super::edges::{Place, Sort, edges, in_graph};
 use super::text::{label, title};
 
-/// The graph.
+/// Returns the graph in Graphviz's language.
 pub fn dot(chopping: &Chopping) -> String {
     let mut dot = String::from("graph chopping {\n  rankdir=TB;\n  node [shape=box];\n");
     let _ = writeln!(dot, "  label=\"{}\";", title(chopping));

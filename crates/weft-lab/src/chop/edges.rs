@@ -1,30 +1,30 @@
-//! The chopping graph, piece by piece, as pictures have it.
+//! The edges of the chopping graph between pieces, as pictures show them.
 //!
-//! There are two instances of each procedure, side by side. Of the edges between two procedures, which are
-//! the same for all four pairs of instances, those are drawn that lie nearest: from the second instance of
+//! A picture has two instances of each procedure, side by side. The edges between two procedures are the same for
+//! all four pairs of instances. A picture shows only those between the nearest pair: from the second instance of
 //! the one to the first of the other. (The paper: "crossed lines are omitted for clarity".)
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use weft_procedures::chopping::{Chopping, Standing};
 
-/// A piece of an instance, as in pictures.
+/// A piece of an instance, in a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     /// The procedure's position.
     pub procedure: usize,
-    /// 1 or 2.
+    /// The instance: 1 or 2.
     pub instance: usize,
     /// The piece's position.
     pub piece: usize,
 }
 
-/// What an edge says.
+/// The kind of an edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sort {
     /// A C-edge.
     Conflict,
-    /// From what is deferred to who reads it.
+    /// From a deferred step to its reader.
     Deferred,
 }
 
@@ -34,11 +34,11 @@ pub struct Edge {
     pub from: Place,
     pub to: Place,
     pub sort: Sort,
-    /// The tables on which they meet.
+    /// The tables in which the conflicts are.
     pub tables: BTreeSet<String>,
 }
 
-/// All edges but S-edges.
+/// Returns all edges except S-edges.
 pub fn edges(chopping: &Chopping) -> Vec<Edge> {
     let mut all: BTreeMap<(Place, Place, Sort), BTreeSet<String>> = BTreeMap::new();
     for conflict in &chopping.conflicts {
@@ -51,7 +51,7 @@ pub fn edges(chopping: &Chopping) -> Vec<Edge> {
             let piece = chopping.piece_of(number);
             Place { procedure: number.procedure, instance, piece }
         };
-        // Of those between two instances of a procedure both are drawn, if there are two.
+        // Between two instances of the same procedure, a conflict of two steps gives two edges: draw both.
         let pairs = match conflict.one.procedure == conflict.other.procedure {
             true => vec![
                 (place(conflict.one, 1), place(conflict.other, 2)),
@@ -68,7 +68,7 @@ pub fn edges(chopping: &Chopping) -> Vec<Edge> {
     edges.map(|((from, to, sort), tables)| Edge { from, to, sort, tables }).collect()
 }
 
-/// The procedures that are in the graph, by position.
+/// Returns the positions of the procedures that are in the graph.
 pub fn in_graph(chopping: &Chopping) -> impl Iterator<Item = usize> {
     let all = 0..chopping.procedures.len();
     all.filter(|&procedure| !chopping.procedures[procedure].on_snapshot)

@@ -2,15 +2,15 @@
 //!
 //! | key | value |
 //! | --- | --- |
-//! | `optimizations` | array of the names of those that were made use of |
-//! | `procedures` | array, of each: `name`; `on_snapshot`: whether it is not in the graph; `is_as_written`: whether its pieces are ranges of its steps as written; `steps`; `pieces`, in their order; `merges` |
-//! | `procedures[].steps` | array, of each: `label`; `access`; `table` |
-//! | `procedures[].pieces` | array, of each: `kind`, as `conflicting`; `steps`, by number |
-//! | `procedures[].merges` | array, of each: `steps`, two numbers; `why`, in words |
-//! | `conflicts` | array, of each: `steps`, two of `[procedure, step]` by position and number; `table`; `rows`: whether they meet in rows that are inserted or deleted; `columns`, or `null` for any; `standing`: `edge`, `by_token`, or `deferred`, with the `publisher` |
+//! | `optimizations` | array of the names of the optimizations in use |
+//! | `procedures` | array of objects: `name`; `on_snapshot`: whether it reads from a snapshot and is not in the graph; `is_as_written`: whether its pieces are ranges of its steps as written; `steps`; `pieces`, in their order; `merges` |
+//! | `procedures[].steps` | array of objects: `label`; `access`; `table` |
+//! | `procedures[].pieces` | array of objects: `kind`, such as `conflicting`; `steps`, by number |
+//! | `procedures[].merges` | array of objects: `steps`, two numbers; `why`, in words |
+//! | `conflicts` | array of objects: `steps`, two of `[procedure, step]` by position and number; `table`; `rows`: whether the conflict is in inserted or deleted rows; `columns`, or `null` for any; `standing`: `edge`, `by_token`, or `deferred`; `publisher`: the deferred step, or `null` |
 //! | `static_tables` | array of names |
-//! | `not_deferred` | array, of each: `step`, as `[procedure, step]`; `why` |
-//! | `not_by_token` | array, of each: `table`; `why` |
+//! | `not_deferred` | array of objects: `step`, as `[procedure, step]`; `why` |
+//! | `not_by_token` | array of objects: `table`; `why` |
 
 use serde::Serialize;
 use serde_json::json as value;
@@ -50,10 +50,10 @@ fn conflict_value(chopping: &Chopping, conflict: &Conflict) -> Value {
     })
 }
 
-/// The object, on lines.
+/// Returns the JSON object, indented.
 ///
 /// # Errors
-/// None that could be explained.
+/// Serialization fails, which is not expected.
 pub fn json(chopping: &Chopping) -> Result<String, Stop> {
     let procedures = chopping.each().enumerate().map(|(position, (outline, chopped))| {
         let steps = outline.steps.iter().map(

@@ -1,5 +1,5 @@
-//! `cargo lab chop`: in which pieces the transactions of a workload may commit, which of them conflict, and why steps
-//! are in one piece.
+//! `cargo lab chop`: shows the pieces in which a workload's transactions may commit, their conflicts, and why steps
+//! share a piece.
 
 mod dot;
 mod edges;
@@ -18,20 +18,21 @@ use weft_workloads::procedures::{WORKLOADS, outlines_of_workload};
 use weft_bench::input::read_text;
 use weft_bench::stop::Stop;
 
-/// The most bytes of a file with outlines: 1 MiB.
+/// The most bytes that a file with outlines may have: 1 MiB.
 const FILE_BYTES_MAX: usize = 1 << 20;
 
-/// The most steps of a file. Time and memory grow with the square of their number, and more.
+/// The most steps that a file may have. Time and memory grow at least with the square of their number.
 const STEPS_MAX: usize = 1000;
 
-/// What is shown below the options.
+/// The help text below the options.
 const EXAMPLE: &str = "\
-A transaction that is chopped commits piece by piece. That is serializable if there is no SC-cycle:
-take two instances of each procedure, connect the steps of one by S-edges, and steps of two that
-conflict by C-edges; steps on a cycle with edges of both sorts belong into one piece.
+A chopped transaction commits piece by piece. This is serializable if the chopping graph has no
+SC-cycle. The graph has two instances of each procedure. S-edges connect the steps of an instance;
+C-edges connect steps of different instances that conflict. Steps on a cycle with edges of both
+kinds must be in one piece.
 
-Example: transfers between accounts, in a file. (docs/chopping.md has the grammar; --outlines shows
-a workload of this program in this form.)
+Example: transfers between accounts, in a file. docs/chopping.md has the grammar; --outlines shows a
+built-in workload in this form.
 
   $ cat bank.txt
   procedure transfer
@@ -53,11 +54,11 @@ a workload of this program in this form.)
     2  commutative  branch
   ...
 
-Kinds of pieces: 'conflicting', whose order is the transactions' order (one of each procedure at
-most); 'commutative', in any order with all others; 'exclusive', on rows that nobody else touches
-meanwhile; 'deferred' to the end of the epoch; 'reading' what nobody writes; 'static', of tables
-without changes. In pictures ovals are conflicting pieces, red lines C-edges, black ones S-edges,
-and broken ones lead from what is deferred to its readers.";
+Kinds of pieces: 'conflicting', at most one for each procedure, whose order is the transactions'
+order; 'commutative', in any order with all others; 'exclusive', on rows that no other transaction
+accesses at the same time; 'deferred' to the end of the epoch; 'reading' only what no transaction
+writes; 'static', on tables that never change. In pictures, ovals are conflicting pieces, red lines
+are C-edges, black lines are S-edges, and dashed lines lead from deferred steps to their readers.";
 
 /// The options of `cargo lab chop`.
 #[derive(Args, Debug)]
@@ -67,43 +68,43 @@ pub struct ChopArguments {
     #[arg(value_name = "WORKLOAD|FILE")]
     of: String,
 
-    /// Conflicts by tables, with commutativity and reordering: the paper's default
+    /// Enable the paper's default: conflicts by table, with commutativity and reordering
     #[arg(long = "default", conflicts_with_all = ["all_optimizations", "plain"])]
     conventional: bool,
 
-    /// All optimizations; so it is without this option, too
+    /// Enable all optimizations (default)
     #[arg(long, conflicts_with = "plain")]
     all_optimizations: bool,
 
-    /// No optimizations
+    /// Disable all optimizations
     #[arg(long = "none")]
     plain: bool,
 
-    /// Optimizations to have besides
+    /// Also enable these optimizations
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_enum)]
     with: Vec<Optimization>,
 
-    /// Optimizations not to have
+    /// Disable these optimizations
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_enum)]
     without: Vec<Optimization>,
 
-    /// Write pieces, conflicts and reasons as text; so it is if nothing else is asked for, too
+    /// Write pieces, conflicts and reasons as text (default, unless a picture or JSON is asked for)
     #[arg(long)]
     text: bool,
 
-    /// Write everything as JSON, for programs
+    /// Write everything as JSON
     #[arg(long, conflicts_with = "text")]
     json: bool,
 
-    /// Draw the chopping graph into a file
+    /// Draw the chopping graph into an SVG file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 
-    /// Write the chopping graph into a file, in Graphviz's language
+    /// Write the chopping graph into a file in Graphviz's language
     #[arg(long, value_name = "FILE")]
     dot: Option<PathBuf>,
 
-    /// Write what the analysis knows of the procedures, in the form of a FILE, and chop nothing
+    /// Print the outlines of the procedures, in the form of a FILE, and chop nothing
     #[arg(long, conflicts_with_all = ["text", "json", "svg", "dot", "admit"])]
     outlines: bool,
 
@@ -112,22 +113,22 @@ pub struct ChopArguments {
     admit: Option<String>,
 }
 
-/// What the analysis may make use of.
+/// The optimizations of the analysis.
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 enum Optimization {
-    /// Look for conflicts in columns, and not in tables
+    /// Find conflicts by column instead of by table
     Columns,
-    /// What commutes does not conflict
+    /// Treat commutative operations as not conflicting
     Commutativity,
-    /// Put independent steps in another order where that makes more pieces
+    /// Reorder independent steps if that makes more pieces
     Reordering,
-    /// Have transactions that only read do so from snapshots
+    /// Run read-only transactions on snapshots
     Snapshots,
-    /// Defer what commutes but for its readers to the end of the epoch
+    /// Defer steps that commute with all but their readers to the end of the epoch
     Deferral,
-    /// Rows that go by tokens conflict by their tokens alone
+    /// For rows that are passed on by tokens, count only conflicts on the tokens
     Tokens,
-    /// Know tables that nobody changes
+    /// Exclude tables that no procedure changes
     StaticTables,
 }
 
@@ -145,12 +146,12 @@ impl Optimization {
     }
 
     fn name(self) -> String {
-        let value = self.to_possible_value().expect("none is skipped");
+        let value = self.to_possible_value().expect("every value is visible");
         value.get_name().to_owned()
     }
 }
 
-/// The names of the optimizations that are made use of.
+/// Returns the names of the optimizations in use.
 fn names(mut options: Options) -> Vec<String> {
     let all = Optimization::value_variants().iter();
     all.filter(|it| *it.of(&mut options)).map(|it| it.name()).collect()
@@ -184,7 +185,7 @@ impl ChopArguments {
         let text = read_text(Path::new(name), FILE_BYTES_MAX).map_err(|error| {
             let workloads = WORKLOADS.join(", ");
             Stop::Usage(format!(
-                "'{name}' is none of the workloads ({workloads}), and cannot be read as a file: {error}"
+                "'{name}' is not a workload ({workloads}), and cannot be read as a file: {error}"
             ))
         })?;
         let outlines: Outlines =
@@ -206,7 +207,7 @@ impl ChopArguments {
     }
 }
 
-/// Chops the procedures of a workload, or of a file.
+/// Chops the procedures of a workload, or of a file, and writes the result.
 ///
 /// # Errors
 /// There is no such workload or file, the file is too long or has no outlines, output cannot be written, or a

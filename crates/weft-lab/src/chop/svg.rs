@@ -1,5 +1,5 @@
-//! The chopping graph as a picture: two instances of each procedure side by side, their pieces one below the
-//! other.
+//! The chopping graph as a picture: two instances of each procedure side by side, with the pieces of an instance
+//! one below the other.
 //!
 //! ```text
 //!     pay (1)       pay (2)      look (1)      look (2)
@@ -11,8 +11,9 @@
 //!                               '
 //! ```
 //!
-//! Lines between neighbours are straight. All others go down beside their pieces, along below all pieces, and
-//! up again; there each has a lane, which it is given as arrows are in pictures of procedures.
+//! Lines between neighbouring instances are straight. All others go down beside their pieces, along below all
+//! pieces, and up again. Each of them has a lane below the pieces, assigned as the lanes of arrows in pictures of
+//! procedures.
 
 use std::collections::BTreeMap;
 
@@ -32,10 +33,10 @@ const BETWEEN_PIECES: f64 = 30.0;
 const GUTTER: f64 = 70.0;
 const CHARACTER: f64 = 7.3;
 const LANE: f64 = 14.0;
-/// From one line in a gutter to the next.
+/// The distance between two lines in a gutter.
 const BESIDE: f64 = 5.0;
 
-/// Where a piece is.
+/// The position and size of a piece.
 #[derive(Clone, Copy)]
 struct Shape {
     left: f64,
@@ -50,8 +51,9 @@ impl Shape {
     }
 }
 
-/// The picture.
+/// Returns the picture.
 pub fn svg(chopping: &Chopping) -> String {
+    // Place the pieces: a column for each instance, from left to right.
     let mut shapes: BTreeMap<Place, Shape> = BTreeMap::new();
     let (mut left, mut bottom) = (MARGIN, TOP);
     let mut columns: Vec<(usize, usize, f64)> = Vec::new();
@@ -81,10 +83,11 @@ pub fn svg(chopping: &Chopping) -> String {
         });
         found.expect("it is in the graph")
     };
+    // Assign lanes to the edges between instances that are not neighbours.
     let mut ways: Vec<Arrow> = Vec::new();
     for (position, edge) in edges.iter().enumerate() {
         let (from, to) = (column(edge.from), column(edge.to));
-        // The label is in its lane; its position is found again by this.
+        // `lanes` overwrites `lane`; until then it holds the edge's position, which `far` remembers.
         if from.abs_diff(to) > 1 {
             ways.push(Arrow { from, to, kind: Kind::Value, is_carried: false, lane: position });
         }
@@ -103,7 +106,7 @@ pub fn svg(chopping: &Chopping) -> String {
         let style = "text-anchor=\"middle\" font-weight=\"bold\"";
         svg.text((middle, TOP - 14.0), style, &format!("{name} ({instance})"));
     }
-    // S-edges, then C-edges, then pieces, which cover their ends.
+    // Draw S-edges first, then C-edges, then the pieces, which cover the ends of the lines.
     for (place, shape) in &shapes {
         let next = Place { piece: place.piece + 1, ..*place };
         if let Some(below) = shapes.get(&next) {
@@ -141,8 +144,8 @@ fn write_head(svg: &mut Svg, chopping: &Chopping) {
     let heading = format!("Chopping graph of {}", title(chopping));
     svg.text((MARGIN, 26.0), "font-size=\"15\"", &heading);
     let legend = format!(
-        "ovals: conflicting pieces; black: S-edges; red: C-edges; broken: deferred, and who reads it (crossed \
-         lines are left out){on_snapshots}"
+        "ovals: conflicting pieces; black: S-edges; red: C-edges; dashed: from deferred steps to their readers \
+         (crossed lines are left out){on_snapshots}"
     );
     svg.text((MARGIN, 45.0), "fill=\"#555\"", &legend);
 }
@@ -204,7 +207,7 @@ mod tests {
 
     use super::*;
 
-    /// Every piece is there twice, every edge once, and every tag is closed.
+    /// Each piece is drawn twice and each edge once, and each tag is closed.
     #[test]
     fn a_picture_has_all_pieces_and_edges() {
         for workload in WORKLOADS {

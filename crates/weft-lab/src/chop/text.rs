@@ -6,10 +6,10 @@ use weft_procedures::chopping::{Chopping, Options, Standing, StepNumber};
 
 use super::names;
 
-/// The longest line, where there is a place to break it.
+/// The longest line, in characters, unless a single word is longer.
 const WIDTH: usize = 100;
 
-/// Procedure by procedure, then what conflicts with what.
+/// Returns the pieces of each procedure, then the conflicts.
 pub fn text(chopping: &Chopping) -> String {
     let mut text = String::new();
     write_wrapped(&mut text, "", &title(chopping));
@@ -55,7 +55,7 @@ pub fn text(chopping: &Chopping) -> String {
     text
 }
 
-/// How many procedures, and what was made use of.
+/// Returns the number of procedures and the optimizations in use.
 pub fn title(chopping: &Chopping) -> String {
     let names = names(chopping.options);
     let procedures = match chopping.procedures.len() {
@@ -96,7 +96,7 @@ fn write_conflicts(text: &mut String, chopping: &Chopping) {
     }
 }
 
-/// A step as it stands in pictures: what it does, and where.
+/// Returns the label of a step in pictures: what it does, and on which table.
 pub fn label(chopping: &Chopping, number: StepNumber) -> String {
     let step = chopping.step(number);
     match step.label == step.table {
@@ -105,7 +105,7 @@ pub fn label(chopping: &Chopping, number: StepNumber) -> String {
     }
 }
 
-/// Writes words behind a beginning, on as many lines as it takes.
+/// Writes words after `start`, and breaks lines at `WIDTH`.
 fn write_wrapped(text: &mut String, start: &str, words: &str) {
     let indent = start.chars().count();
     let mut line = start.to_owned();

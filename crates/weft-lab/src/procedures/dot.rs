@@ -1,4 +1,4 @@
-//! Procedures as graphs for Graphviz: a cluster for each, and one within for each of its loops.
+//! Procedures as graphs for Graphviz: a cluster for each procedure, and within it one for each loop.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use weft_procedures::{Dependency, Shape};
 
 use super::text::place;
 
-/// All procedures in one graph.
+/// Returns one graph of all procedures.
 pub fn dot(shapes: &[&Shape]) -> String {
     let mut dot = String::from("digraph procedures {\n  rankdir=TB;\n  node [shape=box];\n");
     for shape in shapes {
@@ -30,7 +30,7 @@ pub fn dot(shapes: &[&Shape]) -> String {
     dot
 }
 
-/// The steps from one to another, with the loops among them that are at least so deep.
+/// Writes the steps from `first` to before `end`, with the loops among them at `depth` or deeper.
 fn write_steps(dot: &mut String, shape: &Shape, first: usize, end: usize, depth: usize) {
     let indent = "  ".repeat(depth + 2);
     let mut number = first;

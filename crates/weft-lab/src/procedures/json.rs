@@ -1,14 +1,14 @@
-//! Procedures as JSON: an array with one object for each, with everything that their shapes have.
+//! Procedures as JSON: an array with one object for each procedure, with everything that its shape has.
 //!
 //! | key | value |
 //! | --- | --- |
-//! | `name` | the procedure's |
-//! | `steps` | array, of each step: `method`, the transaction's; `access`, as `read` or the commutative operation's name; `table`; `index`, if it looks rows up by one; `reads`, `writes`: columns, or `null` for any; `adds`: those that it only adds to; `loops`: positions in `loops`, from the outermost; `keys`, `values`, `guards`: what they depend on; `line` in the source |
-//! | `loops` | array, of each loop: `first` and `end`, the numbers of its first step and of that behind its last; `depth`; `guards`; `line` |
-//! | `rollbacks` | array, of each place where it may end with an error of its own: `before`, the number of steps that may have run by then; `line` |
+//! | `name` | the procedure's name |
+//! | `steps` | array of objects: `method`, of the transaction; `access`, such as `read` or the name of the commutative operation; `table`; `index`, if it looks rows up by one; `reads`, `writes`: columns, or `null` for any; `adds`: columns that it only adds to; `loops`: positions in `loops`, from the outermost; `keys`, `values`, `guards`: dependencies; `line` in the source |
+//! | `loops` | array of objects: `first`, the number of its first step; `end`, the number after its last step; `depth`; `guards`; `line` |
+//! | `rollbacks` | array of objects, one for each place where the procedure may return an error of its own: `before`, the number of steps that may have run by then; `line` |
 //!
-//! A dependency is an object: `on`, the step's number; `carried`, if it goes from earlier iterations to later
-//! ones, the depth of the outermost loop in question, else `null`.
+//! A dependency is an object. `on` is the step's number. `carried` is the depth of the outermost loop whose earlier
+//! iterations the dependency comes from, or `null` if it is not carried by a loop.
 
 use serde::Serialize;
 use weft_procedures::{Dependency, Shape};
@@ -100,10 +100,10 @@ impl Procedure {
     }
 }
 
-/// The array, on lines.
+/// Returns the JSON array, indented.
 ///
 /// # Errors
-/// None that could be explained.
+/// Serialization fails, which is not expected.
 pub fn json(shapes: &[&Shape]) -> Result<String, Stop> {
     let procedures: Vec<Procedure> = shapes.iter().map(|shape| Procedure::of(shape)).collect();
     let mut text = serde_json::to_string_pretty(&procedures).map_err(std::io::Error::from)?;

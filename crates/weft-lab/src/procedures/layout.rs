@@ -1,5 +1,5 @@
-//! Where the steps of a procedure stand in a picture: one below the other in the order in which they run,
-//! indented by loops, with the arrows in lanes beside them.
+//! The layout of a procedure's picture: the steps one below the other in the order in which they run, indented by
+//! loops, with the arrows in lanes beside them.
 //!
 //! ```text
 //!                +----------+
@@ -11,10 +11,10 @@
 //!      '-------> | 2 update | <'
 //! ```
 //!
-//! Each arrow has a lane of its own over the steps that it passes, the nearest that is free; short ones are
-//! given theirs first, so that they are nearest to the steps.
+//! No two arrows that pass the same step share a lane. Each arrow gets the nearest free lane, short arrows first,
+//! so that short arrows are nearest to the steps.
 
-/// What an arrow says.
+/// The kind of a dependency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     Key,
@@ -29,7 +29,7 @@ pub struct Arrow {
     pub to: usize,
     pub kind: Kind,
     pub is_carried: bool,
-    /// Counted from the steps outwards.
+    /// The lane, counted from the steps outwards.
     pub lane: usize,
 }
 
@@ -44,8 +44,8 @@ impl Arrow {
     }
 }
 
-/// Gives each arrow a lane. Keys that lead to the same step may share one: they are one line with several
-/// beginnings. (Broken lines would look whole.)
+/// Assigns a lane to each arrow. Keys that lead to the same step may share a lane: they are one line with several
+/// beginnings. Value and guard arrows do not share one, because overlapping dashed lines would look solid.
 pub fn lanes(arrows: &mut [Arrow]) {
     arrows.sort_by_key(|arrow| (arrow.rows().1 - arrow.rows().0, arrow.kind, arrow.to, arrow.from));
     for position in 0..arrows.len() {
@@ -58,7 +58,7 @@ pub fn lanes(arrows: &mut [Arrow]) {
                 other.lane != lane || is_one || !other.meets(arrow)
             })
         };
-        arrow.lane = (0..).find(|&lane| is_free(lane)).expect("there is no end of lanes");
+        arrow.lane = (0..).find(|&lane| is_free(lane)).expect("lanes are unlimited");
     }
 }
 

@@ -1,5 +1,5 @@
-//! `cargo lab procedures`: what the transactions of a workload do, and what follows from what, as text, as a
-//! picture, and for other programs.
+//! `cargo lab procedures`: shows the steps of a workload's transactions and their dependencies, as text, as a
+//! picture, and as JSON.
 
 mod dot;
 mod json;
@@ -18,9 +18,9 @@ use weft_workloads::procedures::{WORKLOADS, of_workload};
 
 use weft_bench::stop::Stop;
 
-/// What is shown below the options.
+/// The help text below the options.
 const EXAMPLE: &str = "\
-Example: a payment. Step 2 is the look-up by last name, which most have.
+Example: a payment. Step 2 is the look-up by last name, which most payments do.
 
   $ cargo lab procedures tpcc --procedure payment
   payment
@@ -30,14 +30,15 @@ Example: a payment. Step 2 is the look-up by last name, which most have.
      3  read-write  customer             key from 2
      4  insert      history              values from 0, 1, 2
 
-If others change customers' names meanwhile, what step 2 found is stale. A protocol that repairs
-then runs 2 again, and 3 and 4, which depend on it, and leaves 0 and 1 alone. One that chops makes
-pieces of steps: --format json has what it needs besides, columns, branches, loops and roll-backs.
+If another transaction changes customers' names at the same time, the result of step 2 is stale. A
+protocol that repairs then runs step 2 again, and steps 3 and 4, which depend on it, but not 0 and
+1. A protocol that chops makes pieces of steps. --format json has what it also needs: columns,
+branches, loops and roll-backs.
 
-In a loop 'from 3' means what step 3 has found in the same iteration, and 'from 3*' what it has
-found in this or any earlier one. In pictures, solid arrows go to what has a key by them, dashed
-ones to what has values by them, dotted ones to what may not run at all; a star is at those from
-earlier iterations, and loops have boxes.";
+In a loop 'from 3' is the result of step 3 in the same iteration, and 'from 3*' its result in this
+or any earlier iteration. In pictures, a solid arrow leads to a step whose key depends on another,
+a dashed arrow to one whose values do, and a dotted arrow to one that may not run at all. A star
+marks dependencies on earlier iterations, and boxes are loops.";
 
 /// The options of `cargo lab procedures`.
 #[derive(Args, Debug)]
@@ -47,7 +48,7 @@ pub struct ProceduresArguments {
     #[arg(value_parser = PossibleValuesParser::new(WORKLOADS))]
     workload: String,
 
-    /// The procedure, by its name; without the option all of them
+    /// Show only the procedure of this name
     #[arg(long, short, value_name = "NAME")]
     procedure: Option<String>,
 
@@ -55,21 +56,21 @@ pub struct ProceduresArguments {
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 
-    /// A file to write to, in place of standard output
+    /// Write to this file instead of standard output
     #[arg(long, short, value_name = "FILE")]
     out: Option<PathBuf>,
 }
 
-/// How the procedures are written.
+/// The format of the output.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Format {
-    /// A table, for people
+    /// A table
     Text,
     /// A graph, in Graphviz's language
     Dot,
     /// A picture
     Svg,
-    /// All that is known, for programs
+    /// Everything that is known, as JSON
     Json,
 }
 
@@ -78,8 +79,7 @@ enum Format {
 /// # Errors
 /// There is no such procedure, or the file or standard output cannot be written.
 pub fn run(arguments: &ProceduresArguments) -> Result<(), Stop> {
-    let shapes =
-        of_workload(&arguments.workload).expect("the parser lets only these names through");
+    let shapes = of_workload(&arguments.workload).expect("the parser accepts only these names");
     let shapes = chosen(shapes, arguments.procedure.as_deref())?;
     let written = match arguments.format {
         Format::Text => text::text(&shapes),

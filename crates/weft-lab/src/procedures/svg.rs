@@ -1,4 +1,4 @@
-//! Procedures as a picture in SVG, one below the other.
+//! Procedures as an SVG picture, one below the other.
 
 use weft_procedures::{Dependency, Shape, Step};
 
@@ -15,10 +15,10 @@ const BOX_HEIGHT: f64 = 32.0;
 const LANE: f64 = 16.0;
 const INDENT: f64 = 26.0;
 const CHARACTER: f64 = 7.3;
-/// From the ends of arrows to the outermost loop's edge.
+/// The distance from the ends of arrows to the outermost loop's edge.
 const GAP: f64 = 16.0;
 
-/// All procedures.
+/// Returns a picture of all procedures.
 pub fn svg(workload: &str, shapes: &[&Shape]) -> String {
     let drawings: Vec<Drawing<'_>> = shapes.iter().map(|shape| Drawing::of(shape)).collect();
     let width = drawings.iter().map(|drawing| drawing.width).fold(640.0, f64::max);
@@ -32,7 +32,7 @@ pub fn svg(workload: &str, shapes: &[&Shape]) -> String {
     svg.text(
         (MARGIN, 45.0),
         "fill=\"#555\"",
-        "solid: a key depends on it; dashed: a value; dotted: only whether it runs; *: also of earlier \
+        "solid: a key depends on it; dashed: a value; dotted: only whether it runs; *: also on earlier \
          iterations",
     );
     let mut top = TOP;
@@ -43,14 +43,14 @@ pub fn svg(workload: &str, shapes: &[&Shape]) -> String {
     svg.finish()
 }
 
-/// A procedure, laid out.
+/// The layout of a procedure.
 struct Drawing<'a> {
     shape: &'a Shape,
-    /// Keys on the left, the others on the right.
+    /// The arrows: keys on the left, values and guards on the right.
     left: Vec<Arrow>,
     right: Vec<Arrow>,
     labels: Vec<String>,
-    /// From the left: the steps outside of loops.
+    /// The left edge of steps outside of loops.
     boxes_left: f64,
     box_width: f64,
     width: f64,
@@ -91,7 +91,7 @@ impl<'a> Drawing<'a> {
         NAME_HEIGHT + ROW_HEIGHT * self.shape.steps.len() as f64 + 12.0
     }
 
-    /// The left and the right edge of a step's box.
+    /// Returns the left and the right edge of a step's box.
     fn edges(&self, step: usize) -> (f64, f64) {
         let indent = INDENT * self.shape.steps[step].loops.len() as f64;
         (self.boxes_left + indent, self.boxes_left + self.box_width - indent)
@@ -136,7 +136,7 @@ impl<'a> Drawing<'a> {
     }
 
     fn draw_arrow(&self, svg: &mut Svg, arrow: &Arrow, middle: &impl Fn(usize) -> f64) {
-        // It leaves a step in the lower half, and comes in the upper half, so that ends stay apart.
+        // An arrow leaves a step in the lower half and enters one in the upper half, so that the ends stay apart.
         let (start, end) = (middle(arrow.from) + 7.0, middle(arrow.to) - offset(arrow.kind));
         let ((from_left, from_right), (to_left, to_right)) =
             (self.edges(arrow.from), self.edges(arrow.to));
@@ -160,13 +160,13 @@ impl<'a> Drawing<'a> {
     }
 }
 
-/// What decides whether a step runs, but for what it depends on anyway.
+/// Returns what decides whether a step runs, without the steps that it depends on anyway.
 fn other_guards(step: &Step) -> Vec<Dependency> {
     let is_other = |guard: &Dependency| step.dependencies().all(|known| known.on != guard.on);
     step.guards.iter().copied().filter(is_other).collect()
 }
 
-/// How far above the middle of a step arrows of a kind come in.
+/// Returns how far above the middle of a step arrows of a kind enter it.
 fn offset(kind: Kind) -> f64 {
     match kind {
         Kind::Key => 7.0,
@@ -185,7 +185,7 @@ mod tests {
 
     use super::*;
 
-    /// Every step is a box, every dependency an arrow, and every tag is closed.
+    /// Each step is a box, each dependency an arrow, and each tag is closed.
     #[test]
     fn a_picture_has_all_steps_loops_and_dependencies() {
         for workload in WORKLOADS {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use weft_procedures::{Dependency, Shape, Step};
 
-/// One procedure below the other.
+/// Returns the procedures as text, one below the other.
 pub fn text(shapes: &[&Shape]) -> String {
     let mut text = String::new();
     for (position, shape) in shapes.iter().enumerate() {
@@ -47,7 +47,7 @@ fn write_shape(text: &mut String, shape: &Shape) {
     }
 }
 
-/// The table, by which index, and which columns.
+/// Returns the table, and the index if the step uses one.
 pub fn place(step: &Step) -> String {
     let mut place = step.table.name.to_owned();
     if let Some(index) = step.index {
@@ -56,7 +56,7 @@ pub fn place(step: &Step) -> String {
     place
 }
 
-/// What comes from where.
+/// Returns the dependencies of a step in words.
 fn origins(step: &Step) -> String {
     let key = steps(step.key_dependencies());
     let values = steps(step.value_dependencies());

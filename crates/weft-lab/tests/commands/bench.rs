@@ -1,4 +1,4 @@
-//! `cargo lab bench` from the outside, and what all commands have in common.
+//! `cargo lab bench` as a process, and checks that hold for all commands.
 
 use std::process::Stdio;
 
@@ -7,11 +7,11 @@ use weft_protocols::PROTOCOLS;
 
 use crate::support::{check_share, number, run, scratch, text, weft};
 
-/// Likewise, of few subscribers.
+/// A short run of TATP with few subscribers.
 const SHORT_TATP: [&str; 10] =
     ["bench", "tatp", "-s", "500", "--seconds", "0.2", "--warmup", "0.01", "--rounds", "2"];
 
-/// Likewise, of few articles and users.
+/// A short run of Articles with few articles and users.
 const SHORT_ARTICLES: [&str; 12] = [
     "bench",
     "articles",
@@ -27,7 +27,7 @@ const SHORT_ARTICLES: [&str; 12] = [
     "2",
 ];
 
-/// Likewise, of few users and items.
+/// A short run of RUBiS with few users and items.
 const SHORT_RUBIS: [&str; 12] = [
     "bench",
     "rubis",
@@ -43,11 +43,11 @@ const SHORT_RUBIS: [&str; 12] = [
     "2",
 ];
 
-/// A run that is over in a second.
+/// A short run of TPC-C: it takes about a second.
 const SHORT: [&str; 10] =
     ["bench", "tpcc", "--scale", "tiny", "--seconds", "0.2", "--warmup", "0.01", "--rounds", "2"];
 
-/// Likewise, of locks.
+/// A short run of locks.
 const SHORT_LOCKS: [&str; 10] = [
     "bench",
     "locks",
@@ -61,7 +61,7 @@ const SHORT_LOCKS: [&str; 10] = [
     "2",
 ];
 
-/// Likewise, of single rows.
+/// A short run of YCSB.
 pub const SHORT_YCSB: [&str; 10] =
     ["bench", "ycsb", "--records", "500", "--seconds", "0.1", "--warmup", "0.01", "--rounds", "2"];
 
@@ -70,7 +70,7 @@ fn a_wrong_environment_variable_is_an_argument_error() {
     let output = weft().args(SHORT).env("WEFT_HTM", "maybe").output().expect("the binary starts");
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("WEFT_HTM"), "{}", text(&output.stderr));
-    // The option wins, so that the variable is not even looked at.
+    // The option overrides the variable, which is not even parsed.
     let output = weft().args(SHORT).args(["--htm", "software"]).env("WEFT_HTM", "maybe").output();
     assert_eq!(output.expect("the binary starts").status.code(), Some(0));
 }
@@ -128,7 +128,7 @@ fn help_teaches() {
         assert!(list.contains(&format!("| {} ", protocol.name)), "{list}");
         assert!(protocol.twin.is_none_or(|twin| list.contains(twin)), "{list}");
     }
-    assert!(!list.contains("| raw "), "it is no protocol: {list}");
+    assert!(!list.contains("| raw "), "`raw` is not a protocol: {list}");
     for command in ["bench", "protocols"] {
         assert!(text(&run(&["--help"]).stdout).contains(command), "{command}");
     }
@@ -139,7 +139,7 @@ fn in_a_pipe_there_is_the_report_and_nothing_else() {
     let output = run(&[&SHORT[..], &["--protocol", "dbx,none", "--verify"]].concat());
     let report = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    assert_eq!(text(&output.stderr), "", "no progress where nobody watches");
+    assert_eq!(text(&output.stderr), "", "no progress without a terminal");
     assert!(!report.contains(['\x1b', '\r']), "no colours and no redrawing:\n{report}");
     for word in ["seed 1", "| dbx ", "| none ", "neworder", "resident", "dbx: verified"] {
         assert!(report.contains(word), "{word:?} is missing in:\n{report}");
@@ -290,11 +290,11 @@ fn json_keys_have_one_order() {
     ];
     assert_eq!(keys, expected);
     let report: Value = serde_json::from_str(json).expect("nothing but JSON");
-    assert!(report[0]["verified"].is_null(), "nobody asked for it");
+    assert!(report[0]["verified"].is_null(), "--verify was not given");
     assert!(report[0]["success_rates"].is_null(), "TPC-C specifies none");
 }
 
-/// Each contender logs to a directory of its own, of which nothing is left.
+/// Each contender logs into a directory of its own, and nothing is left of it.
 #[test]
 fn with_a_directory_there_is_a_log_and_afterwards_nothing() {
     let directory = scratch("log");
@@ -322,7 +322,7 @@ fn with_a_directory_there_is_a_log_and_afterwards_nothing() {
             let bytes = number(&log["bytes_written"]) / number(&log["transactions"]);
             assert!((number(&log["bytes_per_transaction"]) - bytes).abs() < 1e-6 * bytes, "{log}");
             assert_eq!(log["acknowledged_us"].is_null(), way == "committed", "{report}");
-            // Epochs of 5 ms: somebody who waits has them end sooner, and nobody sooner than that.
+            // Epochs take 5 ms; a transaction that waits for its log ends its epoch sooner.
             let after =
                 log["durable_after_us"]["p99"].as_f64().expect("there was a log to look at");
             assert!(after > 0.0, "{report}");
@@ -548,7 +548,7 @@ fn locks_take_turns_with_themselves_elided() {
         }
     }
     for line in report.lines().filter(|line| line.starts_with('|')) {
-        // As a lock's name and rates of a hundred million take.
+        // This is the width that a lock's name and rates of a hundred million need.
         assert!(line.chars().count() <= 108, "a line of over 108 columns:\n{line}");
     }
     let cases: [(&[&str], &[&str]); 6] = [
@@ -578,7 +578,7 @@ fn locks_take_turns_with_themselves_elided() {
                     (&"locks".into(), &true.into())
                 );
                 check_sums(report);
-                // What stands for the lock is said, and counted, where one is elided.
+                // If a lock is elided, the report names what replaces the regions and counts it.
                 let is_elided = report["protocol"].as_str().expect("a name").contains('+');
                 let backend = report["htm_backend"].as_str();
                 assert_eq!(backend.is_some(), is_elided, "{report}");
@@ -596,7 +596,7 @@ fn locks_take_turns_with_themselves_elided() {
     assert!(text(&output.stdout).contains("no RTM here, so its twin runs: the locks, taken"));
 }
 
-/// What takes the place of hardware regions is said wherever the results could be misread.
+/// If a twin replaces hardware regions, the report says so, because the results could be misread.
 #[test]
 fn twins_are_named_below_the_table_and_in_the_json() {
     for protocol in PROTOCOLS.iter().filter(|protocol| protocol.twin.is_some()) {
@@ -613,8 +613,8 @@ fn twins_are_named_below_the_table_and_in_the_json() {
     }
 }
 
-/// Protects `cargo lab bench compare` on what `cargo lab bench` writes: a file compared with itself is the same, and
-/// a bound that it misses is an exit code.
+/// Protects `cargo lab bench compare` on the output of `cargo lab bench`: a file compared with itself is the same,
+/// and a missed bound gives an exit code.
 #[test]
 fn results_are_compared() {
     let file = scratch("compared.json");

@@ -1,4 +1,4 @@
-//! `cargo lab chop` from the outside.
+//! `cargo lab chop` as a process.
 
 use std::path::{Path, PathBuf};
 
@@ -83,7 +83,7 @@ fn pictures_are_drawn_into_files() {
         24,
         "{dot}"
     );
-    // With text, too, if it is asked for.
+    // `--text` adds the text to the pictures.
     assert_eq!(written(&["chop", "tpcc", "--text", "--svg", svg_name]), written(&["chop", "tpcc"]));
 }
 
@@ -92,7 +92,7 @@ fn red(dot: &str) -> usize {
     dot.matches("color=red").count()
 }
 
-/// What `--outlines` writes is read, and is the same workload.
+/// A file written by `--outlines` can be read, and is the same workload.
 #[test]
 fn a_workload_may_be_a_file() {
     for workload in ["incr", "like", "rubis", "tatp", "tpcc"] {
@@ -130,7 +130,7 @@ fn the_help_teaches() {
         assert!(help.contains(words), "{words}: {help}");
     }
     assert!(help.lines().all(|line| line.chars().count() <= 100), "{help}");
-    // The example in it is one.
+    // The help's example works and gives the result shown.
     let start = help.find("  procedure transfer").expect("it is there");
     let end = help.find("  $ cargo lab chop bank.txt").expect("it is there");
     let path = file("help.txt");
@@ -157,7 +157,7 @@ fn who_may_be_added_is_said_with_the_cycle() {
     }
 }
 
-/// Runs `cargo lab chop` with a file, which it must refuse with exit code 2.
+/// Runs `cargo lab chop` with a file, asserts that it exits with code 2, and returns its message.
 #[track_caller]
 fn refused(name: &str, content: &str) -> String {
     let path = file(name);

@@ -1,4 +1,4 @@
-//! `cargo lab figures`: what it makes, and what it refuses.
+//! `cargo lab figures`: the files that it makes, and the arguments that it rejects.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ fn json(path: &Path) -> Value {
     serde_json::from_slice(&written).expect("it is JSON")
 }
 
-/// An analysis of procedures, which takes no time and is the same everywhere.
+/// Uses an analysis of procedures, which takes no time and gives the same result on every machine.
 #[test]
 fn a_figure_is_made_and_made_again_from_what_is_there() {
     let out = scratch("figures-chopped");
@@ -36,7 +36,7 @@ fn a_figure_is_made_and_made_again_from_what_is_there() {
     let page = fs::read_to_string(out.join("index.html")).expect("there is a page");
     assert!(page.contains("id=\"dbx-tc-figure-10\""), "{page}");
 
-    // Whatever the result is that is there, it is taken: so nothing was run.
+    // Results that are there are used as they are, even changed ones, so nothing was run.
     let data = || fs::read_dir(out.join("data")).expect("there are results");
     assert_eq!(data().count(), 2, "Figure 11 is of the same runs");
     for file in data().map(|file| file.expect("it can be read").path()) {
@@ -49,15 +49,15 @@ fn a_figure_is_made_and_made_again_from_what_is_there() {
     assert_eq!(run(&arguments).status.code(), Some(0));
     let figure = json(&out.join("dbx-tc-figure-10.json"));
     assert_eq!(figure["verdict"], "agrees in part", "{figure}");
-    // Unless it is asked for.
+    // `--again` runs everything again.
     assert_eq!(run(&[&arguments[..], &["--again"]].concat()).status.code(), Some(0));
     assert_eq!(json(&out.join("dbx-tc-figure-10.json"))["verdict"], "agrees");
-    // A figure that was not asked for, and shares its results, is on the page.
+    // A figure that was not asked for, but shares the results, is on the page.
     let page = fs::read_to_string(out.join("index.html")).expect("there is a page");
     assert!(page.contains("id=\"dbx-tc-figure-11\""), "{page}");
 }
 
-/// A figure that nothing here can measure is there all the same, and says why.
+/// A figure that cannot be measured here is on the page all the same, with the reason.
 #[test]
 fn a_figure_that_is_not_measured_is_not_left_out() {
     let out = scratch("figures-not-measured");
@@ -75,7 +75,7 @@ fn a_figure_that_is_not_measured_is_not_left_out() {
     assert!(page.contains("Not measured: "), "{page}");
 }
 
-/// One real figure of one thread or two, for a fiftieth of its time.
+/// One real figure with one or two threads, for a fiftieth of its time.
 #[test]
 fn a_benchmark_becomes_a_figure() {
     let out = scratch("figures-measured");
@@ -101,7 +101,7 @@ fn a_benchmark_becomes_a_figure() {
     );
 }
 
-/// A program that is no simulator: each of its runs fails, and the figure shows it.
+/// The program given is not a simulator, so each of its runs fails; the figure shows the failures.
 #[test]
 fn runs_that_fail_are_shown_and_fail_the_command() {
     let out = scratch("figures-failed");
@@ -159,7 +159,7 @@ fn all_figures_are_listed_with_where_they_would_be_measured() {
     let listed = text(&output.stdout);
     for expected in [
         "htcc-figure-14          throughput, 4 warehouses: xeon-e7-4x10, 18 points, about",
-        "dbx-tc-figure-13b       throughput with a log, TPC-C: not measured as it is asked for",
+        "dbx-tc-figure-13b       throughput with a log, TPC-C: not measured with these options",
         "no-free-lunch-figure-1  elision by the pthread library: not measured",
         "Together about",
     ] {

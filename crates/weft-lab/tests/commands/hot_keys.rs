@@ -1,4 +1,4 @@
-//! `cargo lab bench incr` and `cargo lab bench like` from the outside, and the timelines of `cargo lab bench`.
+//! `cargo lab bench incr` and `cargo lab bench like` as processes, and the timelines of `cargo lab bench`.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use weft_protocols::PROTOCOLS;
 
 use crate::support::{check_share, number, refused, run, scratch, text};
 
-/// Runs that are over in a moment.
+/// Short runs of INCR and LIKE.
 const SHORT_INCR: [&str; 10] =
     ["bench", "incr", "--records", "500", "--seconds", "0.1", "--warmup", "0.01", "--rounds", "2"];
 const SHORT_LIKE: [&str; 12] = [
@@ -25,7 +25,7 @@ const SHORT_LIKE: [&str; 12] = [
     "2",
 ];
 
-/// The reports of a run that has to succeed.
+/// Runs the command, asserts that it succeeds, and returns its reports.
 fn reports(arguments: &[&str]) -> Vec<Value> {
     let output = run(&[arguments, &["--json", "-"]].concat());
     assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", text(&output.stderr));
@@ -91,7 +91,7 @@ fn help_teaches() {
     }
 }
 
-/// Also those run it that make only single accesses atomic.
+/// Protocols that only make single accesses atomic run INCR, too.
 #[test]
 fn every_protocol_counts_increments() {
     let all: Vec<&str> = PROTOCOLS.iter().map(|protocol| protocol.name).collect();
@@ -155,7 +155,7 @@ fn likes_and_reads_have_latencies_of_their_own() {
     }
 }
 
-/// Phases are counted, and are as long as was asked for.
+/// Phases are counted, and are as long as `--phase-length` says.
 #[test]
 fn phases_are_reported() {
     let contended = ["--alpha", "3", "-t", "2", "--phase-length", "2", "--verify"];
@@ -170,7 +170,7 @@ fn phases_are_reported() {
         assert!(number(&phases["stashed"]) <= number(&phases["refused"]), "{report}");
         assert!(number(&phases["hurried"]) <= number(&phases["split_phases"]) + 1.0, "{report}");
         let split = Duration::from_secs_f64(number(&phases["split_ms"]) / 1e3);
-        assert!(split <= begun.elapsed(), "longer than all has lasted: {report}");
+        assert!(split <= begun.elapsed(), "longer than the whole run: {report}");
     }
     let output = run(&[&SHORT_LIKE[..], &contended, &["-p", "doppel,silo"]].concat());
     let report = text(&output.stdout);
@@ -184,8 +184,8 @@ fn phases_are_reported() {
     assert!(!text(&output.stdout).contains("hurried"), "it has no phases");
 }
 
-/// Protects the timeline: it counts what the rounds count, interval after interval, and marks where
-/// the hot key changes.
+/// Protects the timeline: it counts what the rounds count, interval by interval, and marks where the hot key
+/// changes.
 #[test]
 fn a_timeline_counts_what_the_rounds_count() {
     let (json, svg) = (scratch("timeline.json"), scratch("timeline.svg"));
@@ -210,7 +210,7 @@ fn a_timeline_counts_what_the_rounds_count() {
                 (numbers(&round["until_seconds"]), numbers(&round["committed"]));
             assert_eq!((until.len(), committed.len()), (5, 5), "{round}");
             assert!(until.is_sorted() && until[4] >= 0.45, "{round}");
-            // What a client has not told when the last interval ends is in none.
+            // Transactions that a client has not reported when the last interval ends are in no interval.
             let sum: f64 = committed.iter().sum();
             let total = number(&counted["committed"]);
             assert!(0.0 < sum && sum <= total, "{round}: {counted}");
@@ -228,7 +228,7 @@ fn a_timeline_counts_what_the_rounds_count() {
     }
 }
 
-/// What is no workload with a hot key has timelines, too.
+/// Workloads without a hot key have timelines, too.
 #[test]
 fn every_workload_has_timelines() {
     let json = scratch("of-ycsb.json");

@@ -1,4 +1,4 @@
-//! The `weft-lab` command from the outside: exit codes, messages, and the form of its output.
+//! The `weft-lab` command as a process: exit codes, messages, and the form of its output.
 
 mod bench;
 mod chop;

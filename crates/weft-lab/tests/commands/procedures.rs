@@ -1,4 +1,4 @@
-//! `cargo lab procedures` from the outside.
+//! `cargo lab procedures` as a process.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ fn new_order_is_what_its_profile_says() {
     assert_eq!(text, include_str!("golden/new_order.txt"), "{text}");
 }
 
-/// Both forms of the transaction: by an operation its steps have nothing to do with each other.
+/// Both forms of the transaction: with a commutative operation, its steps do not depend on each other.
 #[test]
 fn comments_are_added_by_an_operation_or_by_reading() {
     let mut text = written(&["procedures", "articles", "--procedure", "add_comment"]);
@@ -21,7 +21,7 @@ fn comments_are_added_by_an_operation_or_by_reading() {
     assert_eq!(text, include_str!("golden/add_comment.txt"), "{text}");
 }
 
-/// The example of the help is what comes out.
+/// The help's example is the command's actual output.
 #[test]
 fn the_help_shows_a_payment() {
     let payment = written(&["procedures", "tpcc", "-p", "payment"]);
@@ -51,7 +51,7 @@ fn every_workload_has_its_procedures_in_every_form() {
         let dot = of_format("dot");
         assert!(dot.starts_with("digraph ") && dot.ends_with("}\n"), "{dot}");
         assert_eq!(dot.matches('{').count(), dot.matches('}').count(), "{dot}");
-        // Of each step; graphs and loops have labels without numbers.
+        // One label for each step; graphs and loops have labels without numbers.
         assert_eq!(dot.matches("[label=\"").count(), steps.len(), "{dot}");
 
         let svg = of_format("svg");

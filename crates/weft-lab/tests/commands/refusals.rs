@@ -1,4 +1,4 @@
-//! `cargo lab bench` with arguments that make no sense.
+//! `cargo lab bench` with invalid arguments.
 
 use weft_protocols::PROTOCOLS;
 
@@ -151,7 +151,7 @@ fn locks_arguments_that_make_no_sense_exit_with_2_and_say_what_does() {
     refused("locks", cases);
 }
 
-/// What is not serializable is measured, but not verified.
+/// Variants that are not serializable can be measured, but not verified.
 #[test]
 fn variants_are_refused_where_they_prove_nothing() {
     let arguments: &[&str] = &["-p", "htcc:unvalidated", "--verify"];
@@ -159,7 +159,7 @@ fn variants_are_refused_where_they_prove_nothing() {
     refused("tpcc", &[(&["-p", "htcc:nothing"], &["htcc:nothing", "htcc:dependencies"])]);
 }
 
-/// What makes only single accesses atomic is refused for anything else.
+/// Protocols that only make single accesses atomic are rejected for other workloads.
 #[test]
 fn protocols_of_single_keys_run_single_accesses_only() {
     let single = PROTOCOLS.iter().filter(|protocol| protocol.single_key);

@@ -1,11 +1,11 @@
-//! Running the command.
+//! Helpers that run the command.
 
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-/// The command, which does what it does whatever the environment says of HTM.
+/// Returns the command, with `WEFT_HTM` removed from its environment.
 pub fn weft() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weft-lab"));
     command.env_remove("WEFT_HTM").stdin(Stdio::null());
@@ -24,9 +24,9 @@ pub fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| panic!("{value} is not a number"))
 }
 
-/// Checks that of so many draws about such a share came out like this: within the tolerance, or, if there are
-/// few, within five standard deviations. (Of the draws that are under way when a round ends, one a thread, none is
-/// counted.)
+/// Asserts that about `share` of `of` draws had this result, which happened `drawn` times: within the tolerance or,
+/// for few draws, within five standard deviations. (Each thread may have one draw in progress when a round ends; it
+/// is not counted.)
 #[track_caller]
 pub fn check_share(drawn: f64, of: f64, share: f64, tolerance: f64) {
     let deviation = (of * share * (1.0 - share)).sqrt();
@@ -34,7 +34,7 @@ pub fn check_share(drawn: f64, of: f64, share: f64, tolerance: f64) {
     assert!(far <= (tolerance * of).max(5.0 * deviation) + 4.0, "{drawn} of {of}, not {share}");
 }
 
-/// Runs the command, which must succeed in silence, and returns what it prints.
+/// Runs the command, asserts that it succeeds and prints no message, and returns its output.
 #[track_caller]
 pub fn written(arguments: &[&str]) -> String {
     let output = run(arguments);
@@ -43,17 +43,17 @@ pub fn written(arguments: &[&str]) -> String {
     text(&output.stdout).to_owned()
 }
 
-/// A path in a directory of this test's own.
+/// Returns a path in an empty directory for one test; each test uses a name of its own.
 pub fn scratch(name: &str) -> PathBuf {
     let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-directory"));
-    // A run before this one may have left it.
+    // Remove the directory that an earlier run may have left.
     let _ = std::fs::remove_dir_all(&directory);
     std::fs::create_dir_all(&directory).expect("the test directory can be made");
     directory.join(name)
 }
 
-/// Runs a benchmark with each of the arguments, and looks for the words in what it refuses them
-/// with.
+/// Runs a benchmark with each list of arguments, asserts that it rejects them, and looks for the words in its
+/// message.
 pub fn refused(workload: &str, cases: &[(&[&str], &[&str])]) {
     for (arguments, expected) in cases {
         let output = run(&[&["bench", workload], *arguments].concat());

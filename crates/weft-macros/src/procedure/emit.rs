@@ -1,5 +1,5 @@
-//! What is written for a procedure: the function as it stands, a struct of its arguments, and what makes that
-//! a `Procedure`.
+//! The code that is generated for a procedure: the function as it is, a struct of its arguments, and the
+//! implementation of `Procedure` for it.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
@@ -51,7 +51,7 @@ pub fn procedure(function: &Function, steps: &Steps, flow: &Flow) -> Result<Toke
     })
 }
 
-/// That the output refers to no rows, if so says its type.
+/// Declares that the output refers to no rows, if its type says so.
 fn owned_output(function: &Function) -> Option<TokenStream> {
     if has_lifetimes([&function.output]) {
         return None;
@@ -73,14 +73,14 @@ fn owned_output(function: &Function) -> Option<TokenStream> {
     })
 }
 
-/// The struct's lifetime, if it has references.
+/// Returns the struct's lifetime, if it has references.
 fn lifetime(function: &Function) -> Option<Lifetime> {
     let has_references = function.parameters.iter().any(|parameter| parameter.kind != Kind::Owned)
         || has_lifetimes(function.parameters.iter().map(|parameter| &parameter.of));
     has_references.then(|| Lifetime::new("'args", Span::call_site()))
 }
 
-/// Whether one of the types refers to something that is not static.
+/// Whether one of the types has a lifetime other than `'static`.
 fn has_lifetimes<'t>(types: impl IntoIterator<Item = &'t Type>) -> bool {
     struct Lifetimes(bool);
     impl<'ast> Visit<'ast> for Lifetimes {
@@ -97,7 +97,7 @@ fn has_lifetimes<'t>(types: impl IntoIterator<Item = &'t Type>) -> bool {
     lifetimes.0
 }
 
-/// The struct's parameters: those of the function, with one lifetime in place of all.
+/// Returns the struct's generic parameters: those of the function, with one lifetime in place of all lifetimes.
 fn generics(function: &Function) -> Generics {
     let mut generics = function.item.sig.generics.clone();
     generics.params = generics
@@ -116,7 +116,7 @@ fn generics(function: &Function) -> Generics {
     generics
 }
 
-/// A type with this lifetime in place of all that it has.
+/// Replaces all lifetimes of a type by this one.
 fn with_lifetime(of: &Type, name: &str) -> Type {
     struct Replace(Lifetime);
     impl VisitMut for Replace {
@@ -135,7 +135,7 @@ fn with_lifetime(of: &Type, name: &str) -> Type {
     replaced
 }
 
-/// The type of a parameter's field, or of its local in a pass.
+/// Returns the type of a parameter's field, or of its local variable in a pass.
 fn type_of(parameter: &Parameter, name: &str) -> TokenStream {
     let of = with_lifetime(&parameter.of, name);
     let lifetime = Lifetime::new(name, Span::call_site());
@@ -181,7 +181,7 @@ fn new_function(
     types: &[TokenStream],
 ) -> TokenStream {
     quote! {
-        /// Of these arguments, which are the function's but for the transaction.
+        /// Creates the procedure with these arguments, which are the function's without the transaction.
         #[allow(clippy::too_many_arguments, reason = "they are the function's")]
         #visibility fn new(#(#parameters: #types),*) -> Self {
             Self { #(#parameters,)* __weft_types: ::core::marker::PhantomData }
@@ -211,7 +211,7 @@ fn run(function: &Function) -> TokenStream {
     }
 }
 
-/// An argument, for once.
+/// Returns an argument for one call.
 fn argument(parameter: &Parameter) -> TokenStream {
     let name = &parameter.name;
     match parameter.kind {
@@ -346,7 +346,7 @@ fn step(function: &Function, site: &Site, found: &Found) -> Result<TokenStream, 
     })
 }
 
-/// The table that an expression reaches, from the one parameter that it names.
+/// Returns the table that an expression reaches, from the one parameter that it names.
 fn table(function: &Function, table: &Expr) -> Result<TokenStream, Error> {
     let root = root(table);
     let parameter = function.parameters.iter().find(|parameter| root == Some(&parameter.name));
@@ -361,7 +361,7 @@ fn table(function: &Function, table: &Expr) -> Result<TokenStream, Error> {
     Ok(quote_spanned!(span=> ::weft_procedures::TableShape::reached(|#name: &#of| #table)))
 }
 
-/// The variable in which a place lies.
+/// Returns the variable that an expression accesses.
 fn root(expression: &Expr) -> Option<&Ident> {
     match expression {
         Expr::Path(path) => path.path.get_ident(),
@@ -383,7 +383,7 @@ fn dependencies(origins: &Origins) -> TokenStream {
     quote!(&[#(#each),*])
 }
 
-/// `NewOrder` as `new_order`.
+/// Turns `NewOrder` into `new_order`.
 fn snake_case(name: &str) -> String {
     let mut snake = String::new();
     for character in name.chars() {

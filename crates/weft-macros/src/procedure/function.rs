@@ -1,4 +1,4 @@
-//! The function that is to be a procedure: its attribute, and its signature.
+//! The function that becomes a procedure: its attribute and its signature.
 
 use proc_macro2::Span;
 use syn::parse::{Parse, ParseStream};
@@ -8,7 +8,7 @@ use syn::{
     ReturnType, Token, Type, TypeParamBound,
 };
 
-/// `#[procedure(Name)]`, `#[procedure(Name, transaction = parameter)]`.
+/// The attribute: `#[procedure(Name)]` or `#[procedure(Name, transaction = parameter)]`.
 pub struct Attribute {
     pub name: Ident,
     pub transaction: Option<Ident>,
@@ -44,12 +44,12 @@ impl Parse for Attribute {
     }
 }
 
-/// A parameter that is no transaction.
+/// A parameter other than the transaction.
 pub struct Parameter {
     pub name: Ident,
     pub is_mutable: bool,
     pub kind: Kind,
-    /// What it refers to, or what it is.
+    /// The type that it refers to, or its type if it is owned.
     pub of: Type,
 }
 
@@ -60,7 +60,7 @@ pub enum Kind {
     Owned,
 }
 
-/// What the signature says.
+/// The function, and what its signature says.
 pub struct Function {
     pub item: ItemFn,
     /// The type of the procedure.
@@ -68,7 +68,7 @@ pub struct Function {
     pub transaction: Ident,
     pub protocol: Type,
     pub parameters: Vec<Parameter>,
-    /// All arguments in order, to call it.
+    /// The names of all arguments in order, for a call.
     pub order: Vec<Ident>,
     pub output: Type,
     pub error: Type,
@@ -81,7 +81,7 @@ impl Function {
             return Err(Error::new(asynchronous.span, "a procedure is no `async` function"));
         }
         if let Some(unsafety) = &signature.unsafety {
-            return Err(Error::new(unsafety.span, "a procedure is no `unsafe` function"));
+            return Err(Error::new(unsafety.span, "a procedure cannot be an `unsafe` function"));
         }
         for parameter in &signature.generics.params {
             if let GenericParam::Const(constant) = parameter {
@@ -152,7 +152,7 @@ fn is_reference_to_transaction(of: &Type) -> bool {
     path.path.segments.last().is_some_and(|last| last.ident == "Transaction")
 }
 
-/// The protocol of a `&Transaction<'_, P>` or a `&impl View<P>`.
+/// Returns the protocol `P` of a `&Transaction<'_, P>` or a `&impl View<P>`.
 fn protocol_of(of: &Type) -> Result<Type> {
     let missing = || Error::new(of.span(), "expected `&Transaction<'_, P>` or `&impl Trait<P>`");
     let Type::Reference(reference) = of else { return Err(missing()) };

@@ -1,5 +1,5 @@
-//! What is known of methods: those of a transaction, which are a procedure's operations, and those of the
-//! standard library's types that change nothing.
+//! What is known of methods: the operations of a transaction, and the methods of the standard library's types
+//! that change nothing.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -9,7 +9,7 @@ use quote::quote;
 pub struct Method {
     pub name: &'static str,
     pub access: Access,
-    /// Its arguments behind the table.
+    /// Its arguments after the table.
     pub arguments: &'static [Argument],
 }
 
@@ -22,7 +22,7 @@ pub enum Access {
     Scan,
     /// The commutative operation of this name.
     Operation(&'static str),
-    /// The one that stands among the arguments.
+    /// The commutative operation that is among the arguments.
     AnyOperation,
 }
 
@@ -33,7 +33,7 @@ pub enum Argument {
     Value,
     Index,
     Column,
-    /// A whole row, which has its key in it.
+    /// A whole row, which contains its key.
     Row,
     /// A closure that changes a row.
     Change,
@@ -49,7 +49,7 @@ macro_rules! method {
     };
 }
 
-/// THE list of operations: what `weft_procedures::At` has, and nothing else.
+/// The list of operations: those that `weft_procedures::At` has. This is the only such list.
 const METHODS: &[Method] = &[
     method!(get, Access::Read, Key),
     method!(get_many, Access::Read, Key),
@@ -75,14 +75,14 @@ const METHODS: &[Method] = &[
     method!(union, Access::Operation("Union"), Key, Column, Value),
 ];
 
-/// Operations that `apply` may get.
+/// The operations that `apply` accepts.
 const OPERATIONS: &[&str] =
     &["Add", "Mul", "Max", "Min", "Or", "And", "OrderedPut", "TopKInsert", "Union"];
 
-/// Hints: no operations as far as the transaction is concerned.
+/// Hints, which are not operations of the transaction.
 const HINTS: &[&str] = &["prefetch", "prefetch_for_update"];
 
-/// The operation of this name.
+/// Returns the operation of this name.
 pub fn operation(name: &str) -> Option<&'static Method> {
     METHODS.iter().find(|method| method.name == name)
 }
@@ -91,7 +91,7 @@ pub fn is_hint(name: &str) -> bool {
     HINTS.contains(&name)
 }
 
-/// The names of all, for messages.
+/// Returns the names of all operations and hints, for messages.
 pub fn names() -> String {
     METHODS
         .iter()
@@ -101,13 +101,13 @@ pub fn names() -> String {
         .join(", ")
 }
 
-/// The kind of a commutative operation, by the name of its type.
+/// Returns the kind of a commutative operation, by the name of its type.
 pub fn operation_kind(name: &str) -> Option<&'static str> {
     OPERATIONS.iter().find(|kind| **kind == name).copied()
 }
 
 impl Access {
-    /// As an expression; `kind` is the operation of `apply`.
+    /// Returns the access as an expression. `kind` is the operation that `apply` was given.
     pub fn tokens(self, kind: Option<&str>) -> TokenStream {
         let plain = |name: &str| {
             let name = quote::format_ident!("{name}");
@@ -129,9 +129,8 @@ impl Access {
     }
 }
 
-/// Methods that do not change what they are called on, and do not return anything through which it could be
-/// changed: those that all types of the standard library (and of `arrayvec`) that have them declare with
-/// `&self`.
+/// Methods that do not change the receiver, and return nothing through which it could be changed. All types of
+/// the standard library (and of `arrayvec`) that have these methods declare them with `&self`.
 const READING: &[&str] = &[
     "abs_diff",
     "as_bytes",
@@ -183,8 +182,7 @@ const READING: &[&str] = &[
     "wrapping_sub",
 ];
 
-/// Methods that may change what they are called on, and return nothing through which it could be changed
-/// later.
+/// Methods that may change the receiver, and return nothing through which it could be changed later.
 const WRITING: &[&str] = &[
     "append",
     "clear",
@@ -221,7 +219,7 @@ pub fn returns_no_reference(name: &str) -> bool {
     READING.contains(&name) || WRITING.contains(&name)
 }
 
-/// Macros of the standard library, and Weft's, that change none of their arguments.
+/// Macros of the standard library and of Weft that change none of their arguments.
 const READING_MACROS: &[&str] = &[
     "assert",
     "assert_eq",

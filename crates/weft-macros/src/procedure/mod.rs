@@ -1,8 +1,8 @@
-//! `#[procedure]`: from a function to the steps that it takes.
+//! `#[procedure]`: from a function to its steps.
 //!
-//! In the order in which it happens: the signature is read (`function`); the operations are found, and the
-//! body written for a walk (`steps`, with `methods`, the list of what is an operation); it is analysed which
-//! of them depends on which (`flow`); and the procedure is written (`emit`).
+//! In the order of the expansion: `function` reads the signature; `steps` finds the operations and rewrites the
+//! body for a walk (`methods` has the list of operations); `flow` analyses which operations depend on which;
+//! and `emit` generates the procedure.
 
 mod emit;
 mod flow;
@@ -30,7 +30,7 @@ fn is_walk(expression: &Expr) -> bool {
     matches!(expression, Expr::Path(path) if path.path.is_ident("__weft_walk"))
 }
 
-/// The step's number, if a call is that of an operation.
+/// Returns the step's number, if the call is an operation.
 fn number_of(call: &ExprMethodCall) -> Option<usize> {
     let Expr::MethodCall(at) = &*call.receiver else { return None };
     if at.method != "at" || !is_walk(&at.receiver) {
@@ -51,7 +51,7 @@ fn is_walk_call(expression: &Expr) -> bool {
     number_of(call).is_some() || is_walk(&call.receiver)
 }
 
-/// Whether an expression is the next row of a scan: what fails then is the engine.
+/// Whether an expression is the next row of a scan. If that fails, the error is the engine's.
 fn is_end_of_engine(expression: &Expr) -> bool {
     const ADAPTERS: &[&str] = &["descending", "next", "skip", "take", "transpose"];
     let Expr::MethodCall(call) = expression else { return false };
@@ -59,7 +59,7 @@ fn is_end_of_engine(expression: &Expr) -> bool {
         || (ADAPTERS.iter().any(|name| call.method == name) && is_end_of_engine(&call.receiver))
 }
 
-/// The number of a loop with operations, and the loop, if the block is what stands around one.
+/// If the block stands around a loop with operations, returns the loop's number and the loop.
 fn loop_of_block(block: &Block) -> Option<(usize, &Expr)> {
     let [Stmt::Expr(Expr::MethodCall(enter), Some(_)), Stmt::Expr(repeated, None)] =
         block.stmts.as_slice()
@@ -72,7 +72,7 @@ fn loop_of_block(block: &Block) -> Option<(usize, &Expr)> {
     Some((number(enter.args.first()?)?, repeated))
 }
 
-/// The variables that a text in a `format!` or the like may name, as in `"{name:?}"`.
+/// Returns the variables that a text in a `format!` or the like may name, as in `"{name:?}"`.
 fn captured_by_literal(text: &str) -> impl Iterator<Item = &str> {
     text.split('{').skip(1).filter_map(|rest| {
         let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());

@@ -1,6 +1,6 @@
-//! Finds the operations in the body, numbers them as they run, and writes the body that a walk goes over:
-//! `tx.get(…)` becomes `__weft_walk.at(3).get(&__weft_slot_3, …)`, and loops with operations count their
-//! iterations. What is not an operation in plain sight is refused.
+//! Finds the operations in the body, numbers them in the order in which they run, and rewrites the body for a
+//! walk: `tx.get(…)` becomes `__weft_walk.at(3).get(&__weft_slot_3, …)`, and loops with operations count their
+//! iterations. A use of the transaction that is not visibly an operation is refused.
 
 use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote_spanned};
@@ -17,30 +17,30 @@ use super::methods::{self, Access, Argument, Method};
 /// The most loops around an operation: `weft_procedures::LOOPS_MAX`.
 const LOOPS_MAX: usize = 3;
 
-/// An operation of the body.
+/// An operation in the body.
 pub struct Site {
     pub method: &'static Method,
     pub line: usize,
-    /// What reaches its table.
+    /// The expression for its table.
     pub table: Expr,
     pub index: Option<Expr>,
-    /// The kind of operation that `apply` gets.
+    /// The kind of the operation that `apply` is given.
     pub kind: Option<&'static str>,
     pub loops: Vec<usize>,
-    /// The columns read and written, as far as they are known.
+    /// The columns that it reads and writes, as far as they are known.
     pub reads: Option<Vec<String>>,
     pub writes: Option<Vec<String>>,
     pub adds: Vec<String>,
 }
 
-/// A loop of the body that has operations.
+/// A loop of the body that contains operations.
 pub struct LoopSite {
     pub steps: (usize, usize),
     pub depth: usize,
     pub line: usize,
 }
 
-/// The body, rewritten.
+/// The rewritten body, with its operations and loops.
 pub struct Steps {
     pub body: Block,
     pub sites: Vec<Site>,
@@ -70,7 +70,8 @@ pub fn find(body: &Block, transaction: &Ident) -> Result<Steps, Error> {
     Ok(Steps { body: rewritten, sites, loops })
 }
 
-/// The walk, by a name that is the same whoever has written the body, a macro for instance.
+/// Returns the name of the walk. It resolves at the call site: the same name even if a macro has written
+/// the body.
 fn walk() -> Ident {
     Ident::new("__weft_walk", Span::call_site())
 }
@@ -118,7 +119,7 @@ impl Finder<'_> {
         mentions(tokens.to_token_stream(), &self.transaction.to_string())
     }
 
-    /// An operation, whose arguments have been visited.
+    /// Rewrites an operation, whose arguments have been visited.
     fn operation(&mut self, call: &ExprMethodCall) -> Expr {
         let name = call.method.to_string();
         let span = call.method.span();
@@ -199,7 +200,7 @@ impl Finder<'_> {
         parse_quote_spanned!(span=> #walk.at(#number).#method #turbofish(#(#arguments),*))
     }
 
-    /// A loop around operations: `body` is what is repeated.
+    /// Rewrites a loop around operations. `body` is the repeated part. Returns the loop's number.
     fn counted(&mut self, span: Span, body: &mut Block) -> usize {
         let (number, depth) = (self.loops.len(), self.around.len());
         if depth == LOOPS_MAX {
@@ -236,7 +237,7 @@ impl VisitMut for Finder<'_> {
                 *expression = parse_quote!({ __weft_walk.enter_loop(#number); #repeated });
             }
             Expr::While(repeated) if self.mentions_transaction(repeated) => {
-                // The condition is a part of each iteration.
+                // The condition may contain operations, so it becomes a part of each iteration.
                 let (label, condition, body) = (&repeated.label, &repeated.cond, &repeated.body);
                 let span = repeated.while_token.span;
                 let attributes = &repeated.attrs;
@@ -291,7 +292,7 @@ impl VisitMut for Finder<'_> {
     fn visit_item_mut(&mut self, _: &mut Item) {}
 }
 
-/// Locals that are another name for a table: `let auctions = &tables.auctions;`.
+/// Local variables that are another name for a table: `let auctions = &tables.auctions;`.
 struct Aliases(Vec<(String, Option<Expr>)>);
 
 impl Aliases {
@@ -308,7 +309,7 @@ impl Aliases {
                         _ => None,
                     });
                     match self.0.iter_mut().find(|(known, _)| *known == name) {
-                        // Two of that name: it is not said which is meant.
+                        // Two variables have this name: which one is meant is not clear.
                         Some((_, known)) => *known = None,
                         None => self.0.push((name, path)),
                     }
@@ -329,7 +330,7 @@ impl Aliases {
     }
 }
 
-/// Whether it is a variable, or a field of one.
+/// Whether an expression is a variable, or a field of one.
 fn is_place(expression: &Expr) -> bool {
     match expression {
         Expr::Path(path) => path.path.get_ident().is_some(),
@@ -338,14 +339,14 @@ fn is_place(expression: &Expr) -> bool {
     }
 }
 
-/// The operation that is applied, if it is written out.
+/// Returns the kind of the operation that is applied, if it is written out.
 fn kind_of(operation: &Expr) -> Option<&'static str> {
     let Expr::Call(call) = operation else { return None };
     let Expr::Path(path) = &*call.func else { return None };
     methods::operation_kind(&path.path.segments.last()?.ident.to_string())
 }
 
-/// The column of a `column_of!(Row.column)`.
+/// Returns the column of a `column_of!(Row.column)`.
 fn column_of(column: &Expr) -> Option<Vec<String>> {
     let Expr::Macro(ExprMacro { mac, .. }) = column else { return None };
     mac.path.segments.last().filter(|last| last.ident == "column_of")?;
@@ -355,7 +356,7 @@ fn column_of(column: &Expr) -> Option<Vec<String>> {
     }
 }
 
-/// The uses of a row by its name: of which columns, and whether otherwise.
+/// The uses of a row through its name: the columns that are used, and whether the row is used as a whole.
 struct Uses<'a> {
     name: &'a str,
     read: Vec<String>,
@@ -373,7 +374,7 @@ impl<'a> Uses<'a> {
         matches!(expression, Expr::Path(path) if path.path.is_ident(self.name))
     }
 
-    /// The column that a place lies in.
+    /// Returns the column that an expression accesses.
     fn column(&self, place: &Expr) -> Option<String> {
         match place {
             Expr::Field(field) if self.is_row(&field.base) => match &field.member {
@@ -458,17 +459,17 @@ fn each_once(mut columns: Vec<String>) -> Vec<String> {
     columns
 }
 
-/// Columns that are read, and columns that are written, as far as it is known which.
+/// The columns that are read, and the columns that are written, each `None` if unknown.
 type Columns = (Option<Vec<String>>, Option<Vec<String>>);
 
-/// What the closure of an `update` reads and writes of the row, and which of that it only adds to.
+/// Returns what the closure of an `update` reads and writes of the row, and the columns to which it only adds.
 fn columns_of_change(closure: &ExprClosure) -> (Columns, Vec<String>) {
     let unknown = ((None, None), Vec::new());
     let Some(Pat::Ident(row)) = closure.inputs.first() else { return unknown };
     let name = row.ident.to_string();
     let mut uses = Uses::of(&name);
     uses.visit_expr(&closure.body);
-    // A pattern with `ref mut` in it may be one that writes.
+    // A pattern that contains `ref mut` may write.
     let takes_references = mentions(closure.body.to_token_stream(), "ref");
     if uses.as_a_whole || takes_references {
         return unknown;
@@ -481,7 +482,7 @@ fn columns_of_change(closure: &ExprClosure) -> (Columns, Vec<String>) {
     ((Some(each_once(read)), Some(each_once(written))), each_once(adds))
 }
 
-/// The variables that rows are bound to which are read by key: `let row = tx.get(…)?.expect(…);`.
+/// Returns the `get`s whose rows are bound to a variable, with its name: `let row = tx.get(…)?.expect(…);`.
 fn bound_reads(body: &Block) -> Vec<(usize, String)> {
     struct Lets(Vec<(usize, String)>);
     impl<'ast> Visit<'ast> for Lets {
@@ -499,7 +500,7 @@ fn bound_reads(body: &Block) -> Vec<(usize, String)> {
     lets.0
 }
 
-/// The number of the `get` whose row an expression is.
+/// If an expression is the row of a `get`, returns the number of that `get`.
 fn row_of_get(expression: &Expr) -> Option<usize> {
     let Expr::MethodCall(call) = expression else { return None };
     if call.method != "expect" && call.method != "unwrap" {
@@ -512,7 +513,7 @@ fn row_of_get(expression: &Expr) -> Option<usize> {
     }
 }
 
-/// The columns that are used of a row in a variable of this name, wherever there is one.
+/// Returns the columns that are used of rows in variables of this name, anywhere in the body.
 fn columns_of_row(body: &Block, name: &str) -> Option<Vec<String>> {
     let mut uses = Uses::of(name);
     uses.visit_block(body);
@@ -520,7 +521,7 @@ fn columns_of_row(body: &Block, name: &str) -> Option<Vec<String>> {
     (!uses.as_a_whole).then(|| each_once(uses.read))
 }
 
-/// Tokens for a list of columns.
+/// Returns the tokens for a list of columns.
 pub fn columns_tokens(columns: &Option<Vec<String>>, span: Span) -> TokenStream {
     match columns {
         Some(columns) => quote_spanned!(span=> ::core::option::Option::Some(&[#(#columns),*])),

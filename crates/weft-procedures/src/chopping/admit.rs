@@ -1,4 +1,4 @@
-//! A procedure that comes later.
+//! Admission: adding a procedure to others that are running already.
 
 use std::fmt;
 
@@ -8,25 +8,25 @@ use super::outline::{Outline, Outlines};
 use super::result::{Chopping, PieceKind, StepNumber};
 use weft::OutlineError;
 
-/// Why a procedure cannot run beside others that run already.
+/// Why a procedure cannot run beside the others that are running.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum NotAdmitted {
-    /// What is said of it is not possible.
+    /// Its outline is not possible.
     #[error(transparent)]
     Outline(#[from] OutlineError),
-    /// One that runs would have to be chopped otherwise.
+    /// A running procedure would have to be chopped differently.
     #[error("{0}")]
     Changes(Change),
 }
 
-/// How a running procedure would have to be chopped otherwise.
+/// How a running procedure would have to be chopped differently.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
-    /// The procedure that runs.
+    /// The running procedure.
     pub procedure: String,
-    /// The labels of the steps in question: of two that would have to be in one piece, or of a piece.
+    /// The labels of the steps in question: two that would have to be in one piece, or the steps of a piece.
     pub steps: Vec<String>,
-    /// Why: the cycle, or what the piece would not be any more.
+    /// The reason: the cycle, or how the piece would change.
     pub why: String,
 }
 
@@ -37,15 +37,15 @@ impl fmt::Display for Change {
     }
 }
 
-/// Checks a procedure against those that run, in the pieces that [`chop`] has found for them: whether it can
-/// run beside them without any of them being chopped otherwise. If so, returns the chopping of all.
+/// Checks whether a procedure can run beside the running ones, in the pieces that [`chop`] has found for them,
+/// without any of them being chopped differently. If so, returns the chopping of all.
 ///
-/// The pieces of the running ones stay the same, and what is relied on: that a piece is deferred, or is not,
-/// that its rows are nobody else's, that its tables do not change. A piece that has met nobody may be a
-/// conflicting one from now on.
+/// The pieces of the running procedures stay the same, and so does what is relied on: that a piece is deferred
+/// or not, that its rows belong to no other transaction, that its tables do not change. A piece that had no
+/// conflict may be a conflicting one from now on.
 ///
 /// # Errors
-/// It cannot, and the error names the procedure, the steps and the cycle; or the outline is not possible.
+/// It cannot; the error names the procedure, the steps and the cycle. Or the outline is not possible.
 pub fn admit(
     running: &Outlines,
     added: &Outline,
@@ -89,7 +89,7 @@ pub fn admit(
     Ok(after)
 }
 
-/// Why a step is no longer in a piece of a kind, if that has a reason of its own.
+/// Returns why a step is no longer in a piece of this kind, if there is a specific reason.
 fn lost(after: &Chopping, number: StepNumber, kind: PieceKind) -> Option<String> {
     let step = after.step(number);
     let (label, table) = (&step.label, &step.table);

@@ -1,4 +1,4 @@
-//! The analysis: conflicts, what is deferred, and the pieces of each procedure.
+//! The analysis: finds the conflicts, what is deferred, and the pieces of each procedure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use super::result::{
 };
 use weft::OutlineError;
 
-/// Chops procedures that run beside each other.
+/// Chops procedures that run beside each other: finds the pieces of each.
 ///
 /// # Errors
 /// The outlines are not [possible](Outlines::check).
@@ -26,10 +26,10 @@ pub fn chop(outlines: &Outlines, options: Options) -> Result<Chopping, OutlineEr
 struct Analysis<'a> {
     outlines: &'a Outlines,
     options: Options,
-    /// Whether each procedure reads from snapshots, and is not in the graph.
+    /// For each procedure, whether it reads from snapshots, and is not in the graph.
     on_snapshot: Vec<bool>,
     static_tables: BTreeSet<&'a str>,
-    /// The tables whose rows go by tokens, and the tables of these.
+    /// The tables whose rows are guarded by tokens, each with the table of its tokens.
     tokens: BTreeMap<&'a str, &'a str>,
     without_token: Vec<(String, String)>,
     conflicts: Vec<Conflict>,
@@ -58,13 +58,13 @@ impl<'a> Analysis<'a> {
         analysis
     }
 
-    /// The procedures in the graph.
+    /// Returns the procedures in the graph.
     fn in_graph(&self) -> impl Iterator<Item = (usize, &'a Outline)> {
         let all = self.outlines.procedures.iter().enumerate();
         all.filter(|&(number, _)| !self.on_snapshot[number])
     }
 
-    /// Sees which tables' rows go by tokens in all procedures that are in the graph.
+    /// Finds the tables whose rows are guarded by tokens in all procedures of the graph.
     fn apply_tokens(&mut self) {
         let declared = self.outlines.tokens.iter().filter(|_| self.options.tokens);
         let pairs =
@@ -102,6 +102,8 @@ impl<'a> Analysis<'a> {
     }
 
     fn run(mut self) -> Chopping {
+        // Step 4 of the analysis, as listed in `chopping`. Steps 5 to 7 depend on it, and may refuse a deferred
+        // step.
         let mut deferral = match self.options.deferral {
             true => Deferral::candidates(self.outlines, &self.conflicts),
             false => Deferral::default(),
@@ -112,7 +114,7 @@ impl<'a> Analysis<'a> {
             let all: Vec<Chopped> = (0..self.outlines.procedures.len())
                 .map(|procedure| self.chop_one(procedure, &graph, &deferral))
                 .collect();
-            // What is deferred is a piece of its own, or is not deferred.
+            // A deferred step must be in a piece of its own, or is not deferred.
             let mixed = all.iter().enumerate().find_map(|(procedure, chopped)| {
                 let deferred = |&step: &usize| deferral.contains(StepNumber { procedure, step });
                 let is_mixed = |piece: &&Piece| {
@@ -138,7 +140,7 @@ impl<'a> Analysis<'a> {
         }
     }
 
-    /// In program order, or else in another if that makes more pieces.
+    /// Chops a procedure in program order, or in another order if that makes more pieces.
     fn chop_one(&self, procedure: usize, graph: &Graph<'_>, deferral: &Deferral) -> Chopped {
         if self.on_snapshot[procedure] {
             let steps = (0..self.outlines.procedures[procedure].steps.len()).collect();
@@ -174,7 +176,7 @@ impl<'a> Analysis<'a> {
             }
         };
 
-        // SC-cycles.
+        // Step 5: merge the steps on SC-cycles.
         let mut conflicting =
             (0..outline.steps.len()).filter(|&step| graph.has_edges(number(step)));
         let first = conflicting.next();
@@ -186,7 +188,7 @@ impl<'a> Analysis<'a> {
             }
         }
 
-        // What subscribers read of what is deferred. It is read in the conflicting piece.
+        // Subscribers read what is deferred in their conflicting piece.
         let subscribes = |step: usize| {
             self.conflicts.iter().any(|conflict| match conflict.standing {
                 Standing::Deferred { publisher } => {
@@ -203,7 +205,7 @@ impl<'a> Analysis<'a> {
             merge(&mut partition, moment.expect("there is one"), step, Reason::Subscribes);
         }
 
-        // Order, and the first piece.
+        // Steps 6 and 7: the order, and the first piece.
         let rollbacks: Vec<usize> =
             (0..outline.steps.len()).filter(|&step| outline.steps[step].may_roll_back).collect();
         if let Some((&first, rest)) = rollbacks.split_first() {
@@ -249,7 +251,8 @@ impl<'a> Analysis<'a> {
         Chopped { on_snapshot: false, pieces, merges, is_as_written }
     }
 
-    /// Rows are inserted before their token, and touched after it is deleted.
+    /// Returns the constraints by tokens: a token is inserted after its rows, and deleted before they are
+    /// touched.
     fn token_constraints(&self, outline: &'a Outline) -> Vec<Before> {
         let mut all = Vec::new();
         for (of_row, row) in outline.steps.iter().enumerate() {
@@ -301,14 +304,14 @@ impl<'a> Analysis<'a> {
     }
 }
 
-/// The last of the steps that may roll back which the first piece has by now.
+/// Returns the last of the steps that may roll back among those that the first piece has so far.
 fn rollback_after(partition: &Partition, before: &Before, rollbacks: &[usize]) -> usize {
     let group = partition.group(before.then);
     let within = rollbacks.iter().copied().filter(|&step| partition.group(step) == group);
     within.max().expect("it is their piece")
 }
 
-/// Why the rows of a table do not go by tokens in a procedure, if they do not.
+/// Returns why the rows of a table are not guarded by tokens in a procedure, if they are not.
 fn passes_by(outline: &Outline, token: &str, table: &str) -> Option<String> {
     use OutlineAccess::{Delete, Insert, Upsert};
     let of = |name: &str| -> Vec<&OutlineStep> {
@@ -321,7 +324,7 @@ fn passes_by(outline: &Outline, token: &str, table: &str) -> Option<String> {
         return None;
     }
     if does(Upsert) {
-        return Some(format!("{name} puts rows of {token} where others may be"));
+        return Some(format!("{name} upserts rows of {token}, and may replace others"));
     }
     let (has, wrong) = match (does(Insert), does(Delete)) {
         (true, true) => return Some(format!("{name} both inserts and deletes rows of {token}")),
@@ -335,6 +338,6 @@ fn passes_by(outline: &Outline, token: &str, table: &str) -> Option<String> {
         }
     };
     wrong.map(|step| {
-        format!("{name} {has} rows of {token}; with {table} it does this: {}", step.word())
+        format!("{name} {has} rows of {token}, but its step on {table} is '{}'", step.word())
     })
 }

@@ -1,13 +1,13 @@
-//! When two steps conflict: when it may make a difference which of them runs first.
+//! Conflicts: when it can make a difference which of two steps runs first.
 //!
-//! Two steps meet in columns, and in rows as such: in whether a row is there. Steps on the same rows' same
-//! columns conflict if one of them writes, unless both apply the same commutative operation. Whatever
-//! inserts or deletes rows conflicts with whatever looks for rows, for it may find them, or not. Two inserts
-//! do not: [they have different keys](OutlineAccess::Insert).
+//! Two steps conflict in columns, or in rows as such, that is, in whether a row exists. Steps on the same
+//! columns of the same rows conflict if one of them writes, unless both apply the same commutative operation. A
+//! step that inserts or deletes rows conflicts with a step that looks for rows, which may find them or not. Two
+//! inserts do not conflict: [they have different keys](OutlineAccess::Insert).
 //!
-//! Which rows a step touches is not known before it runs (§3.1), so steps of two transactions on the same
-//! table are taken to be on the same rows. Without [`Options::columns`](super::Options::columns) they are
-//! taken to be on the same columns, too.
+//! Which rows a step touches is not known before it runs (§3.1). So two steps of different transactions on the
+//! same table count as steps on the same rows. Without [`Options::columns`](super::Options::columns) they also
+//! count as steps on the same columns.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -15,12 +15,12 @@ use std::fmt;
 use super::outline::{Columns, OutlineAccess, OutlineStep};
 use weft::operation::OperationKind;
 
-/// In what two steps conflict.
+/// What two steps conflict about.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Meeting {
-    /// Whether one of them may insert or delete rows that the other looks for.
+    /// Whether one of them may insert or delete rows for which the other looks.
     pub rows: bool,
-    /// The columns that one of them writes, and the other reads or writes; `None`: any, it is not known
+    /// The columns that one of them writes, and the other reads or writes. `None` means any: it is not known
     /// which.
     pub columns: Option<BTreeSet<String>>,
 }
@@ -37,22 +37,22 @@ impl fmt::Display for Meeting {
     }
 }
 
-/// How finely it is looked.
+/// The granularity at which conflicts are found.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sight {
-    /// At columns, or else at tables.
+    /// By columns; otherwise by tables.
     pub columns: bool,
-    /// Whether commutative operations, and inserts, are known to commute.
+    /// Whether commutative operations, and inserts, count as commuting.
     pub commutativity: bool,
 }
 
 impl Sight {
-    /// As finely as can be: for steps of one procedure, of which it matters only whether one may be put
-    /// before the other.
+    /// The finest granularity, for steps of one procedure: there it only matters whether one may run before the
+    /// other.
     pub(super) const FINE: Sight = Sight { columns: true, commutativity: true };
 }
 
-/// In what two steps conflict, if they do.
+/// Returns what two steps conflict about, if they conflict.
 pub(super) fn meeting(one: &OutlineStep, other: &OutlineStep, sight: Sight) -> Option<Meeting> {
     if one.table != other.table {
         return None;
@@ -86,7 +86,7 @@ fn meet_in_rows(one: OutlineAccess, other: OutlineAccess, sight: Sight) -> bool 
     }
 }
 
-/// The columns of a row that is there that a step touches.
+/// The columns of an existing row that a step touches.
 struct Touched {
     reads: Columns,
     writes: Columns,
@@ -95,7 +95,7 @@ struct Touched {
 
 impl Touched {
     fn by(step: &OutlineStep, sight: Sight) -> Touched {
-        // The row that is inserted was not there, and the one that is deleted is gone as a whole.
+        // An inserted row did not exist, and a deleted one is gone as a whole.
         if matches!(step.access, OutlineAccess::Insert | OutlineAccess::Delete) {
             let (reads, writes) = (Columns::NONE, Columns::NONE);
             return Touched { reads, writes, operations: Vec::new() };
@@ -119,17 +119,17 @@ impl Touched {
         Touched { reads, writes, operations }
     }
 
-    /// The columns that it changes by operations.
+    /// Returns the columns that it changes by operations.
     fn operated(&self) -> Columns {
         Columns::These(self.operations.iter().map(|(name, _)| name.clone()).collect())
     }
 
-    /// All columns that it changes.
+    /// Returns all columns that it changes.
     fn changes(&self) -> Columns {
         union(self.writes.clone(), self.operated())
     }
 
-    /// The columns on which both apply operations, but of different kinds.
+    /// Returns the columns on which both apply operations, but of different kinds.
     fn other_operations(&self, other: &Touched) -> Columns {
         let differ = |(name, kind): &&(String, OperationKind)| {
             other.operations.iter().any(|(its, of)| its == name && of != kind)

@@ -1,30 +1,30 @@
 //! Deferred execution (§3.2): which steps may wait for the end of the epoch.
 //!
-//! A *publisher's* step that changes columns by commutative operations alone, of which nobody uses the result,
-//! commutes with itself in other instances, but conflicts with the *subscribers*, which read the columns.
-//! If it waits until the epoch ends, then all subscribers of this epoch come before it, and all of the next
-//! come after it. That is in order if nothing else says which of them comes first: the paper's premise is
-//! that no other C-edges connect the publisher and the subscriber.
+//! A *publisher* has a step that changes columns only by commutative operations, whose result no step uses. The
+//! step commutes with itself in other instances, but conflicts with the *subscribers*, which read the columns.
+//! If the step waits until the epoch ends, all subscribers of this epoch come before it, and all of the next
+//! epoch come after it. This is correct if nothing else decides which of them comes first. So the paper's
+//! premise is that no other C-edges connect the publisher and the subscriber.
 //!
-//! The premise is about one pair. Of several pairs it does not say enough: let `x` be deferred by the first
-//! procedure and read by the second, and `y` the other way round. There is no C-edge left, and yet each of two
-//! transactions misses what the other does. So there is a second premise here: let everything be put together
-//! that C-edges connect; then it must be possible to put these parts in an order in which all subscribers
-//! stand before their publishers. Within an epoch a transaction then has its place by its part, and within
+//! The premise is about one pair, and is not enough for several pairs. Let `x` be deferred by the first
+//! procedure and read by the second, and `y` the other way round. No C-edge is left, and yet each of two
+//! transactions misses what the other does. So there is a second premise here. Take the connected components of
+//! the C-edges as parts. It must be possible to order the parts so that all subscribers come before their
+//! publishers. Within an epoch, a transaction's place in the serial order is then given by its part, and within
 //! the part by its conflicting piece.
 //!
-//! For that, the epoch in which a transaction publishes has to be the one of its conflicting piece, and not of
-//! its beginning or its end.
+//! For this, the epoch in which a transaction publishes must be that of its conflicting piece, not that of its
+//! beginning or its end.
 //!
-//! The steps are found as the largest set that keeps to both premises: of all that could be deferred, those
-//! are dropped that do not, until none is left to drop.
+//! The steps to defer are the largest set that fulfils both premises: start with all candidates, and drop those
+//! that violate a premise, until no more have to be dropped.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::outline::{OutlineAccess, OutlineStep, Outlines};
 use super::result::{Conflict, NotDeferred, Standing, StepNumber};
 
-/// What is deferred, and what could be but for this.
+/// The steps that are deferred, and those that cannot be, with the reason.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Deferral {
     steps: BTreeSet<StepNumber>,
@@ -32,7 +32,7 @@ pub(super) struct Deferral {
 }
 
 impl Deferral {
-    /// All that could be deferred.
+    /// Returns all steps that could be deferred.
     pub(super) fn candidates(outlines: &Outlines, conflicts: &[Conflict]) -> Deferral {
         let mut steps = BTreeSet::new();
         for (procedure, outline) in outlines.procedures.iter().enumerate() {
@@ -73,13 +73,13 @@ impl Deferral {
         self.steps.contains(&step)
     }
 
-    /// Takes a step out.
+    /// Takes a step out, for a reason.
     pub(super) fn refuse(&mut self, step: StepNumber, why: NotDeferred) {
         self.steps.remove(&step);
         self.refused.push((step, why));
     }
 
-    /// Drops what does not keep to the premises, and writes down in the conflicts what is deferred.
+    /// Drops the steps that violate the premises, and marks in the conflicts what is deferred.
     pub(super) fn settle(&mut self, outlines: &Outlines, conflicts: &mut [Conflict]) {
         loop {
             for conflict in conflicts.iter_mut() {
@@ -111,16 +111,18 @@ impl Deferral {
             })
         };
         for (publisher, subscriber) in pairs() {
-            // Two that are published together, and do not commute.
+            // Two steps that are published together, and do not commute.
             if self.contains(subscriber) {
                 return Some((publisher.max(subscriber), NotDeferred::Mutual));
             }
+            // The paper's premise: no other C-edges connect the two.
             if parts.of[publisher.procedure] == parts.of[subscriber.procedure] {
                 let way = way(publisher.procedure, subscriber.procedure, conflicts);
                 return Some((publisher, NotDeferred::Connected(way)));
             }
         }
-        // From subscribers to publishers, part by part; those that are on a circle.
+        // The second premise: edges lead from subscribers to publishers, part by part. A publisher on a circle
+        // is refused.
         let edges: BTreeSet<(usize, usize)> = pairs()
             .map(|(publisher, subscriber)| {
                 (parts.of[subscriber.procedure], parts.of[publisher.procedure])
@@ -141,9 +143,9 @@ impl Deferral {
     }
 }
 
-/// What C-edges connect, whole procedures being one.
+/// The connected components of the C-edges, where each procedure counts as a whole.
 struct Parts {
-    /// Of each procedure.
+    /// For each procedure the number of its part.
     of: Vec<usize>,
 }
 
@@ -158,7 +160,7 @@ impl Parts {
     }
 }
 
-/// The conflicts by which one procedure is connected to another: the fewest.
+/// Returns the shortest chain of conflicts that connects one procedure to another.
 fn way(from: usize, to: usize, conflicts: &[Conflict]) -> Vec<usize> {
     let mut came_by: BTreeMap<usize, (usize, usize)> = BTreeMap::new();
     let mut queue = VecDeque::from([from]);

@@ -1,23 +1,23 @@
 //! The chopping graph: the steps of two instances of each procedure, with S-edges and C-edges.
 //!
-//! An SC-cycle is a cycle with at least one of either. Two steps `a` and `b` of an instance are on one as soon
-//! as there is a way from `a` to `b` that goes over no other step of this instance: the S-edge between the
-//! two closes it, and the way begins with a C-edge. Whether there is one does not depend on how *other*
-//! instances are chopped, for within each of them S-edges, or being in one piece, lead from anywhere to
-//! everywhere; nor on how this one is. So the relation *on a cycle with* is known from the start, and merging
-//! steps makes no new cycles. That is why one pass comes to the fixpoint, why it is the same in whatever order
-//! merges are made, and why nothing is merged that need not be (Shasha and others, 1995, Theorem on the
-//! finest chopping).
+//! An SC-cycle is a cycle with at least one edge of each kind. Two steps `a` and `b` of an instance are on one
+//! exactly if there is a path from `a` to `b` that passes through no other step of this instance: the path
+//! begins with a C-edge, and the S-edge between `a` and `b` closes the cycle. Whether there is such a path does
+//! not depend on how *other* instances are chopped: within each of them every step can reach every other, by
+//! S-edges or within one piece. It does not depend on how this instance is chopped either. So the relation *on
+//! a cycle with* is known from the start, and merging steps makes no new cycles. That is why one pass reaches
+//! the fixpoint, why the result does not depend on the order of merges, and why no merge is unnecessary (Shasha
+//! and others, 1995, Theorem on the finest chopping).
 
 use std::collections::{BTreeMap, VecDeque};
 
 use super::outline::Outlines;
 use super::result::{Conflict, Standing, StepNumber, Vertex};
 
-/// The graph.
+/// The chopping graph.
 pub(super) struct Graph<'a> {
     outlines: &'a Outlines,
-    /// Of each step those that it has C-edges to.
+    /// For each step the steps to which it has C-edges.
     edges: BTreeMap<StepNumber, Vec<StepNumber>>,
 }
 
@@ -38,10 +38,12 @@ impl<'a> Graph<'a> {
         self.edges.contains_key(&step)
     }
 
-    /// The shortest way between two steps of a procedure's first instance that goes over no other step of it.
+    /// Returns the shortest path between two steps of a procedure's first instance that passes through no other
+    /// step of that instance.
     pub(super) fn way(&self, procedure: usize, from: usize, to: usize) -> Option<Vec<Vertex>> {
         let vertex = |step| Vertex { instance: 1, step: StepNumber { procedure, step } };
         let (start, goal) = (vertex(from), vertex(to));
+        // A breadth-first search.
         let mut came_from: BTreeMap<Vertex, Vertex> = BTreeMap::new();
         let mut queue = VecDeque::from([start]);
         while let Some(at) = queue.pop_front() {
@@ -71,7 +73,7 @@ impl<'a> Graph<'a> {
             let instances = (1..=2).filter(|&instance| !is_same || instance != at.instance);
             all.extend(instances.map(|instance| Vertex { instance, step }));
         }
-        // The S-edges of all others: consecutive ones lead to all siblings.
+        // The S-edges of all other instances. Consecutive S-edges lead to every sibling.
         if at.instance != 1 || at.step.procedure != procedure {
             let own = at.step.procedure;
             let siblings = (0..self.outlines.procedures[own].steps.len()).filter(|&step| {

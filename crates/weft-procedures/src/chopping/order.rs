@@ -1,35 +1,37 @@
-//! In which order the steps of a procedure have to run.
+//! The order in which the steps of a procedure have to run.
 
 use super::conflict::{Sight, meeting};
 use super::outline::Outline;
 
-/// That a step has to run before another, or in the same piece.
+/// A constraint: one step has to run before another, or in the same piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Before {
-    /// The one.
+    /// The step that has to run first.
     pub first: usize,
-    /// The other.
+    /// The step that has to run after it.
     pub then: usize,
-    /// Why.
+    /// The reason.
     pub why: Why,
 }
 
-/// Why a step has to run before another.
+/// The reason why a step has to run before another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Why {
     // Not called `Result`: with two public types and variants of that name in sight, the compiler spells out
     // `std::result::Result` in what it tells the users of this crate.
-    /// The other uses what it has found.
+    /// The second step uses what the first has found.
     Value,
-    /// Both may be on the same row, and one of them changes it.
+    /// Both may access the same row, and one of them changes it.
     SameRow,
-    /// The other's token is the table's: it is inserted after its rows, or deleted before them.
+    /// One of them accesses the token of the other's rows: a token is inserted after its rows, or deleted
+    /// before they are touched.
     Token,
-    /// They stand so in the procedure, and steps are not put in another order.
+    /// The procedure is written in this order, and steps are not reordered.
     Written,
 }
 
-/// What has to run before what. With `reorder` as far as it must be; else as it is written.
+/// Returns the order constraints of a procedure. With `reorder` only the necessary ones, otherwise also the
+/// order as written.
 pub(super) fn constraints(outline: &Outline, reorder: bool) -> Vec<Before> {
     let mut all = Vec::new();
     let steps = &outline.steps;
@@ -41,7 +43,7 @@ pub(super) fn constraints(outline: &Outline, reorder: bool) -> Vec<Before> {
         for (first, earlier) in steps[..then].iter().enumerate() {
             if meeting(earlier, step, Sight::FINE).is_some() {
                 all.push(Before { first, then, why: Why::SameRow });
-                // The next iteration of the one comes after this of the other.
+                // The first step's next iteration comes after the second step's present one.
                 if outline.share_a_loop(first, then) {
                     all.push(Before { first: then, then: first, why: Why::SameRow });
                 }

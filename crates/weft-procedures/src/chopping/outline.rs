@@ -1,7 +1,8 @@
-//! What the analysis knows of procedures: their steps in order, and what each of them touches.
+//! Outlines: what the analysis knows of procedures. An outline lists a procedure's steps in order, and what
+//! each of them touches.
 //!
-//! An outline is made from the [`Shape`] of a procedure, or [read from text](super::text). It owns what it
-//! says, so that it can be written for procedures that are in no program.
+//! An outline is made from the [`Shape`] of a procedure, or [read from text](super::text). It owns its
+//! contents, so that it can also describe procedures that are in no program.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashSet};
@@ -11,31 +12,31 @@ use weft::OutlineError;
 use weft::operation::OperationKind;
 use weft::plan::{self, Shape};
 
-/// Procedures that run beside each other, and what holds for their tables.
+/// Procedures that run beside each other, and the declarations about their tables.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outlines {
     /// The procedures.
     pub procedures: Vec<Outline>,
-    /// Which tables' rows go by tokens.
+    /// The tables whose rows are guarded by tokens.
     pub tokens: Vec<Token>,
 }
 
-/// That the rows of some tables go by tokens, which are the rows of another.
+/// Declares that the rows of some tables are guarded by tokens, which are the rows of another table.
 ///
-/// A row of one of `tables` belongs to the token with the same key (or the key's beginning). A procedure
-/// touches it only
+/// A row of one of `tables` belongs to the token with the same key (or with the beginning of its key). A
+/// procedure touches the row only
 ///
 /// - if it inserts the token itself, or
 /// - if it deletes the token, and has found it.
 ///
-/// No key of a token is ever inserted twice. So whoever deletes a token is the only one to touch its rows
-/// from then on. That is about keys, which the analysis does not see: whoever declares it has to know, and
-/// does well to have a test that records keys.
+/// No key of a token is ever inserted twice. So the transaction that deletes a token is the only one to touch
+/// its rows from then on. This is a property of keys, which the analysis does not see. If you declare a token,
+/// you have to be sure of it; a test that records keys can check it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Token {
-    /// The table whose rows are tokens.
+    /// The table whose rows are the tokens.
     pub table: String,
-    /// Those whose rows go by them.
+    /// The tables whose rows are guarded by them.
     pub tables: Vec<String>,
 }
 
@@ -44,66 +45,67 @@ pub struct Token {
 pub struct Outline {
     /// Its name.
     pub name: String,
-    /// Its steps, in the order in which they run; their positions are their numbers.
+    /// Its steps, in the order in which they run. A step's position is its number.
     pub steps: Vec<OutlineStep>,
     /// Its loops, in the order in which they are entered.
     pub loops: Vec<OutlineLoop>,
 }
 
-/// Steps that may run several times: those from one number to before another.
+/// A loop: the range of steps that may run several times.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OutlineLoop {
     /// The number of its first step.
     pub first: usize,
-    /// That behind its last.
+    /// The number after that of its last step.
     pub end: usize,
-    /// The steps that decide over what it goes.
+    /// The steps that decide what it iterates over.
     pub over: Vec<usize>,
 }
 
 /// A step of a procedure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OutlineStep {
-    /// A name for it, of which the procedure has no other.
+    /// The step's label, which is unique in the procedure.
     pub label: String,
-    /// What it does.
+    /// What the step does.
     pub access: OutlineAccess,
     /// The table.
     pub table: String,
-    /// The secondary index by which it looks rows up, if it does.
+    /// The secondary index through which it looks rows up, if it uses one.
     pub index: Option<String>,
-    /// The columns whose values it looks at: for itself, for later steps, or for the result. If it goes by a
-    /// secondary index, the index's columns belong to them.
+    /// The columns whose values it reads: for itself, for later steps, or for the result. If it uses a
+    /// secondary index, the index's columns are among them.
     pub reads: Columns,
-    /// Those to which it gives values, other than by `operations`.
+    /// The columns to which it gives values, other than by `operations`.
     pub writes: Columns,
-    /// Those that it changes by a commutative operation alone.
+    /// The columns that it changes only by a commutative operation.
     pub operations: Vec<(String, OperationKind)>,
-    /// The steps by which its key is found. One that stands later has been taken in an earlier iteration of
-    /// a loop around both; so with `values` and `guards`.
+    /// The steps on which its key depends. A step that comes later in the order is one of an earlier iteration
+    /// of a loop around both. The same holds for `values` and `guards`.
     pub keys: Vec<usize>,
-    /// The steps by which what it writes is found.
+    /// The steps on which the written values depend.
     pub values: Vec<usize>,
     /// The steps that decide whether it runs.
     pub guards: Vec<usize>,
-    /// Whether the procedure may roll back, by its own decision, for what it has found here.
+    /// Whether the procedure may decide to roll back because of what this step has found.
     pub may_roll_back: bool,
-    /// Whether it has to be done at once, also if nobody would miss it for a while: then it is not deferred.
+    /// Whether the step must run at once, and may not be deferred.
     pub at_once: bool,
 }
 
 /// What a step does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutlineAccess {
-    /// Reads rows by their keys.
+    /// Reads rows by key.
     Read,
     /// Reads the rows of a range, or those that an index leads to.
     Scan,
-    /// Changes a row that is there: by what it reads of it, or not, or by commutative operations.
+    /// Changes an existing row: depending on what it reads of it, independently of that, or by commutative
+    /// operations.
     Update,
-    /// Inserts a row with a key that no other row has, and that nobody else inserts.
+    /// Inserts a row with a key that no other row has, and that no other transaction inserts.
     Insert,
-    /// Puts a row, whether there is one with its key or not.
+    /// Inserts a row, or replaces the row with its key.
     Upsert,
     /// Deletes a row.
     Delete,
@@ -112,29 +114,29 @@ pub enum OutlineAccess {
 /// Columns of a table.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Columns {
-    /// Any: it is not known which.
+    /// Any columns: it is not known which.
     Any,
-    /// These, or none.
+    /// These columns, or none.
     These(BTreeSet<String>),
 }
 
 impl Columns {
-    /// None.
+    /// No columns.
     pub const NONE: Columns = Columns::These(BTreeSet::new());
 
-    /// These.
+    /// Returns these columns.
     pub fn these<S: Into<String>>(names: impl IntoIterator<Item = S>) -> Columns {
         Columns::These(names.into_iter().map(Into::into).collect())
     }
 
-    /// Whether there are none.
+    /// Whether it contains no columns.
     pub fn is_none(&self) -> bool {
         *self == Columns::NONE
     }
 }
 
 impl OutlineStep {
-    /// One with a label, and without anything else than what every step has.
+    /// Returns a step with a label and the defaults of its access.
     pub fn new(label: &str, access: OutlineAccess, table: &str) -> OutlineStep {
         let (reads, writes) = match access {
             OutlineAccess::Read | OutlineAccess::Scan => (Columns::Any, Columns::NONE),
@@ -158,12 +160,12 @@ impl OutlineStep {
         }
     }
 
-    /// Whether it may change the table.
+    /// Whether the step may change the table.
     pub fn changes(&self) -> bool {
         !matches!(self.access, OutlineAccess::Read | OutlineAccess::Scan)
     }
 
-    /// The one operation that it consists in, if it is of that kind.
+    /// Returns the kind of the commutative operation, if the step consists only of operations of one kind.
     pub fn operation(&self) -> Option<OperationKind> {
         let (_, kind) = *self.operations.first()?;
         let is_one = self.operations.iter().all(|&(_, other)| other == kind);
@@ -171,13 +173,13 @@ impl OutlineStep {
         (self.access == OutlineAccess::Update && is_one && !has_others).then_some(kind)
     }
 
-    /// All steps that it depends on.
+    /// Returns all steps that it depends on.
     pub fn dependencies(&self) -> impl Iterator<Item = usize> {
         self.keys.iter().chain(&self.values).chain(&self.guards).copied()
     }
 
-    /// What it does, in a word: `read`, `scan`, `write`, `update`, `insert`, `upsert`, `delete`, or the
-    /// operation's name.
+    /// Returns what the step does, in a word: `read`, `scan`, `write`, `update`, `insert`, `upsert`, `delete`,
+    /// or the operation's name.
     pub fn word(&self) -> &'static str {
         match self.access {
             OutlineAccess::Read => "read",
@@ -195,10 +197,10 @@ impl OutlineStep {
 }
 
 impl Outline {
-    /// That of a procedure of the program.
+    /// Returns the outline of a procedure of the program.
     ///
-    /// A shape says where a procedure may roll back, and not for which step's sake. So all steps that may
-    /// have run by then are taken for [steps](OutlineStep::may_roll_back) that decide it.
+    /// A shape says where a procedure may roll back, but not which step is the reason. So all steps that may
+    /// have run by then count as [steps](OutlineStep::may_roll_back) that decide it.
     pub fn of(shape: &Shape) -> Outline {
         let before_rollback = shape.steps_before_rollback();
         let mut steps: Vec<OutlineStep> = Vec::new();
@@ -231,32 +233,33 @@ impl Outline {
         Outline { name: shape.name.to_owned(), steps, loops: loops.collect() }
     }
 
-    /// Whether it changes nothing.
+    /// Whether the procedure changes nothing.
     pub fn is_read_only(&self) -> bool {
         !self.steps.iter().any(OutlineStep::changes)
     }
 
-    /// The loops around a step, from the outermost.
+    /// Returns the loops around a step, from the outermost.
     pub fn loops_around(&self, step: usize) -> impl Iterator<Item = usize> {
         let is_around = move |around: &OutlineLoop| around.first <= step && step < around.end;
         (0..self.loops.len()).filter(move |&number| is_around(&self.loops[number]))
     }
 
-    /// Whether there is a loop around both.
+    /// Whether a loop is around both steps.
     pub fn share_a_loop(&self, one: usize, other: usize) -> bool {
         self.loops_around(one).any(|number| self.loops_around(other).any(|its| its == number))
     }
 
-    /// The first step that depends on one that runs later, and the number of that one. A dependency
-    /// within a loop around both is fine: an earlier iteration has taken that step.
+    /// Returns the first step that depends on a step that runs later, and the number of that later step. A
+    /// dependency within a loop around both is fine: it refers to an earlier iteration.
     ///
-    /// `end_of_loops` is that of [`Outline::check_loops`].
+    /// `end_of_loops` is the result of [`Outline::check_loops`].
     pub(super) fn late_dependency(&self, end_of_loops: &[usize]) -> Option<(usize, usize)> {
         let mut beginning: Vec<usize> = (0..self.loops.len()).collect();
         beginning.sort_by_key(|&number| self.loops[number].first);
         let mut beginning = beginning.into_iter().peekable();
         for (number, step) in self.steps.iter().enumerate() {
-            // What a loop goes over is late for each of its steps, or for none: ask at the first.
+            // The steps on which a loop depends are late for all of its steps or for none, so check them at its
+            // first.
             let mut over: Vec<usize> = Vec::new();
             while let Some(around) = beginning.next_if(|&it| self.loops[it].first == number) {
                 over.extend(&self.loops[around].over);
@@ -269,12 +272,12 @@ impl Outline {
         None
     }
 
-    /// Checks that loops have steps and lie within each other. Returns for each step where the
-    /// outermost loop around it ends; 0 if it is in none.
+    /// Checks that every loop has steps, and that loops are nested. Returns, for each step, where the outermost
+    /// loop around it ends, or 0 if it is in no loop.
     pub(super) fn check_loops(&self) -> Result<Vec<usize>, OutlineError> {
         for (position, one) in self.loops.iter().enumerate() {
             if one.first >= one.end || one.end > self.steps.len() {
-                let what = format!("loop {position} has no steps, or such as there are not");
+                let what = format!("loop {position} has no steps, or steps that do not exist");
                 return Err(self.refused(&what));
             }
         }
@@ -284,14 +287,14 @@ impl Outline {
             (first, Reverse(end))
         });
         let mut end_of_loops = vec![0; self.steps.len()];
-        // The loops around the one that is looked at, from the outermost.
+        // The loops around the present one, from the outermost.
         let mut open: Vec<usize> = Vec::new();
         for number in from_outside {
             let OutlineLoop { first, end, .. } = self.loops[number];
             while open.pop_if(|around| self.loops[*around].end <= first).is_some() {}
             match open.last() {
                 Some(&around) if self.loops[around].end < end => {
-                    let what = format!("loop {around} ends within another that begins in it");
+                    let what = format!("loop {around} ends inside a loop that begins in it");
                     return Err(self.refused(&what));
                 }
                 Some(_) => {}
@@ -313,7 +316,7 @@ impl Outline {
         for on in self.steps.iter().flat_map(OutlineStep::dependencies).chain(over.copied()) {
             if on >= self.steps.len() {
                 return Err(
-                    self.refused(&format!("a step depends on step {on}, which there is not"))
+                    self.refused(&format!("a step depends on step {on}, which does not exist"))
                 );
             }
         }
@@ -339,17 +342,17 @@ impl Outline {
 }
 
 impl Outlines {
-    /// Those of procedures of the program.
+    /// Returns the outlines of procedures of the program.
     pub fn of<'s>(shapes: impl IntoIterator<Item = &'s Shape>) -> Outlines {
         let procedures = shapes.into_iter().map(Outline::of).collect();
         Outlines { procedures, tokens: Vec::new() }
     }
 
-    /// Whether all of it is possible: that loops lie within each other, that steps depend on such as there
-    /// are, and that names are names of one thing.
+    /// Checks that the outlines are possible: that loops are nested, that steps depend on existing steps, and
+    /// that names are unique.
     ///
     /// # Errors
-    /// It is not.
+    /// The first thing that is not possible.
     pub fn check(&self) -> Result<(), OutlineError> {
         let mut names = Names::default();
         self.procedures.iter().try_for_each(|procedure| names.add_procedure(procedure))?;
@@ -357,16 +360,16 @@ impl Outlines {
     }
 }
 
-/// The names of what was checked so far.
+/// The names that have been checked so far.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     procedures: HashSet<String>,
-    /// The tables whose rows go by tokens.
+    /// The tables whose rows are guarded by tokens.
     by_tokens: HashSet<String>,
 }
 
 impl Names {
-    /// Checks a procedure, and that no earlier one has its name.
+    /// Checks a procedure, and that its name is new.
     pub(super) fn add_procedure(&mut self, procedure: &Outline) -> Result<(), OutlineError> {
         if !self.procedures.insert(procedure.name.clone()) {
             let name = excerpt(&procedure.name);
@@ -375,7 +378,7 @@ impl Names {
         procedure.check()
     }
 
-    /// Checks that the tables of a token go by no other.
+    /// Checks that the tables of a token are guarded by no other tokens.
     pub(super) fn add_token(&mut self, token: &Token) -> Result<(), OutlineError> {
         let is_taken = |table: &&String| self.by_tokens.contains(*table) || **table == token.table;
         if let Some(table) = token.tables.iter().find(is_taken) {
@@ -388,7 +391,7 @@ impl Names {
     }
 }
 
-/// What a step of a shape touches.
+/// Describes what a step of a shape touches.
 fn touched(step: &plan::Step, label: &str) -> OutlineStep {
     use weft::plan::Access;
     let columns = |names: Option<&'static [&'static str]>| match names {
@@ -433,8 +436,8 @@ fn touched(step: &plan::Step, label: &str) -> OutlineStep {
     }
 }
 
-/// Whether an operation has to be done at once: what can be done later is to add numbers, to columns that are in no
-/// secondary index, of rows without constraints.
+/// Whether a step must run at once. What can wait is adding numbers to columns that are in no secondary index,
+/// of rows without constraints.
 fn is_at_once(step: &plan::Step) -> bool {
     let changes = match step.access {
         plan::Access::ReadWrite => step.adds,

@@ -1,19 +1,19 @@
-//! Which steps of a procedure are in one piece: an equivalence that grows.
+//! The partition of a procedure's steps into pieces: an equivalence relation that grows by merges.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use super::order::Before;
 
-/// The steps of a procedure in groups, and what must run before what.
+/// The steps of a procedure in groups, and the order constraints between them.
 #[derive(Clone, Debug)]
 pub(super) struct Partition {
-    /// Of each step the group's number, which is that of its first step.
+    /// For each step the number of its group, which is the number of the group's first step.
     groups: Vec<usize>,
     constraints: Vec<Before>,
 }
 
 impl Partition {
-    /// Each step by itself.
+    /// Starts with each step as a group of its own.
     pub(super) fn new(steps: usize, constraints: Vec<Before>) -> Partition {
         Partition { groups: (0..steps).collect(), constraints }
     }
@@ -22,7 +22,7 @@ impl Partition {
         self.groups[step]
     }
 
-    /// Puts two steps' groups together; whether they were two.
+    /// Merges the groups of two steps. Returns whether they were different groups.
     pub(super) fn merge(&mut self, one: usize, other: usize) -> bool {
         let (one, other) = (self.groups[one], self.groups[other]);
         let (first, last) = (one.min(other), one.max(other));
@@ -30,29 +30,30 @@ impl Partition {
         first != last
     }
 
-    /// The groups, by number.
+    /// Returns the numbers of the groups.
     pub(super) fn numbers(&self) -> BTreeSet<usize> {
         self.groups.iter().copied().collect()
     }
 
-    /// What lies between groups.
+    /// Returns the constraints between different groups.
     fn between(&self) -> impl Iterator<Item = Before> {
         let differ = |before: &&Before| self.group(before.first) != self.group(before.then);
         self.constraints.iter().filter(differ).copied()
     }
 
-    /// The groups that have to come before one.
+    /// Returns a constraint by which another group has to come before this one.
     pub(super) fn before(&self, group: usize) -> Option<Before> {
         self.between().find(|before| self.group(before.then) == group)
     }
 
-    /// A way by which a group has to come before itself, if there is one: the shortest.
+    /// Returns the shortest circle of constraints by which a group has to come before itself, if there is one.
     pub(super) fn circle(&self) -> Option<Vec<Before>> {
         let from = |group: usize| self.way_around(group);
         self.numbers().into_iter().filter_map(from).min_by_key(Vec::len)
     }
 
     fn way_around(&self, start: usize) -> Option<Vec<Before>> {
+        // A breadth-first search, so the first way that is found is the shortest.
         let mut came_by: Vec<Option<Before>> = vec![None; self.groups.len()];
         let mut queue = VecDeque::from([start]);
         while let Some(group) = queue.pop_front() {
@@ -77,9 +78,8 @@ impl Partition {
         None
     }
 
-    /// The groups in an order in which they may run: `first` at the beginning, if there is such a one, and
-    /// otherwise as they are written as far as possible. The steps of each in an order in which these may
-    /// run.
+    /// Returns the groups in an order in which they can run: `first` at the beginning, if it is given, and
+    /// otherwise as written, as far as possible. The steps of each group are in an order in which they can run.
     ///
     /// # Panics
     /// If a group has to come before itself, or another before `first`.

@@ -1,13 +1,14 @@
-//! From what the analysis has found to the pieces in which a procedure is executed.
+//! The pieces in which a procedure is executed, made from those that the analysis has found.
 
 use weft::plan::Pieces;
 
 use super::{Chopped, Piece, PieceKind};
 
-/// Those that were found for a procedure. One piece, if they are not ranges of the steps as written.
+/// Returns the pieces of a procedure. It is one piece if the pieces that were found are not ranges of the steps
+/// as written.
 ///
-/// If not `finest`, pieces that meet nobody in a way that matters join their neighbours: there is nothing to be
-/// won by their commits.
+/// If not `finest`, pieces without a conflict that matters join their neighbours, because a commit of their own
+/// would gain nothing.
 pub fn pieces_of(procedure: &'static str, chopped: &Chopped, finest: bool) -> Pieces {
     let steps = chopped.pieces.iter().map(|piece| piece.steps.len()).sum();
     let is_conflicting = |piece: &Piece| piece.kind == PieceKind::Conflicting;
@@ -15,7 +16,7 @@ pub fn pieces_of(procedure: &'static str, chopped: &Chopped, finest: bool) -> Pi
     let mut conflicting = found.iter().position(is_conflicting);
     let mut starts = vec![0];
     if chopped.is_as_written {
-        // Behind the pieces of those at which another begins.
+        // A piece begins after each of these.
         let mut ends: Vec<usize> = (0..found.len().saturating_sub(1)).collect();
         if !finest {
             let mut ends_that_matter = (0..found.len()).filter(|&end| !meets_nobody(&found[end]));
@@ -34,14 +35,15 @@ pub fn pieces_of(procedure: &'static str, chopped: &Chopped, finest: bool) -> Pi
     Pieces::new(procedure, starts, conflicting, deferred)
 }
 
-/// All steps as one piece, whatever was found.
+/// Returns all steps as one piece, whatever the analysis has found.
 pub fn one_piece_of(procedure: &'static str, chopped: &Chopped) -> Pieces {
     let steps = chopped.pieces.iter().map(|piece| piece.steps.len()).sum();
     Pieces::new(procedure, vec![0, steps], Some(0), vec![false; steps])
 }
 
-/// Whether a piece can be anywhere among others' pieces. It may meet them in a record, but in none of its columns,
-/// or where both only add; a commit [by columns](Pieces::by_columns) knows that.
+/// Whether a piece has no conflict that matters, so that it can be anywhere among the pieces of others. It may
+/// access the same records as they do, but not the same columns, or only to add to them; a commit [by
+/// columns](Pieces::by_columns) takes account of that.
 fn meets_nobody(piece: &Piece) -> bool {
     match piece.kind {
         PieceKind::Commutative | PieceKind::Reading | PieceKind::Static => true,
@@ -72,7 +74,7 @@ mod tests {
                 (starts, found.conflicting())
             })
         };
-        // Static, conflicting, commutative.
+        // One static, one conflicting and one commutative piece.
         let around = "
             procedure p
                 a: read s (x)
@@ -81,7 +83,7 @@ mod tests {
             end
         ";
         assert_eq!(of(around), [(vec![0, 1, 2], Some(1)), (vec![0], Some(0))]);
-        // Commutative, all of them.
+        // Only commutative pieces.
         let sums = "
             procedure p
                 a: add t (x)
@@ -89,8 +91,8 @@ mod tests {
             end
         ";
         assert_eq!(of(sums), [(vec![0, 1], None), (vec![0], None)]);
-        // What the procedure alone has, by the token that it took, is no reason for others to wait; and what comes
-        // before it, and meets nobody, is part of it.
+        // An exclusive piece, of rows whose token the procedure has taken, makes no other transaction wait. A
+        // piece before it without a conflict that matters joins it.
         let tokens = "
             token t for o
             procedure p

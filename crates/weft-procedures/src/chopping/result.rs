@@ -1,4 +1,4 @@
-//! What comes of the analysis.
+//! The result of the analysis.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use super::conflict::Meeting;
 use super::order::{Before, Why};
 use super::outline::{Outline, OutlineStep, Outlines};
 
-/// A step of a procedure.
+/// The number of a step of a procedure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StepNumber {
     /// The procedure's position in [`Outlines::procedures`].
@@ -16,38 +16,38 @@ pub struct StepNumber {
     pub step: usize,
 }
 
-/// Procedures in pieces.
+/// Procedures in pieces, and why they are in these pieces.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chopping {
     /// The procedures that were chopped.
     pub outlines: Outlines,
-    /// What was made use of.
+    /// The optimizations that were used.
     pub options: Options,
-    /// Of each procedure its pieces, in the order of [`Outlines::procedures`].
+    /// The pieces of each procedure, in the order of [`Outlines::procedures`].
     pub procedures: Vec<Chopped>,
-    /// All conflicts between steps of those that are in the graph. Of a step with itself, or of two of the
-    /// same procedure, if they are of two instances.
+    /// All conflicts between steps of procedures in the graph. A conflict of a step with itself, or of two
+    /// steps of the same procedure, is between two instances.
     pub conflicts: Vec<Conflict>,
     /// The tables that no procedure changes.
     pub static_tables: Vec<String>,
-    /// The steps that could be deferred but for this.
+    /// The steps that were candidates for deferral, and the reason why they are not deferred.
     pub not_deferred: Vec<(StepNumber, NotDeferred)>,
-    /// The tables whose rows are declared to go by tokens, but for this.
+    /// The tables whose rows were declared as guarded by tokens but are not, and the reason.
     pub without_token: Vec<(String, String)>,
 }
 
 /// A procedure in pieces.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chopped {
-    /// Whether it reads from a snapshot, and is not in the graph: then it is one piece.
+    /// Whether it reads from a snapshot, and is not in the graph. Then it is one piece.
     pub on_snapshot: bool,
     /// Its pieces, in the order in which they run.
     pub pieces: Vec<Piece>,
-    /// Why steps are in one piece. Each entry has put together two groups of steps, so there is one less of
-    /// them in a piece than it has steps.
+    /// Why steps are in one piece. Each entry has merged two groups of steps, so a piece has one entry less
+    /// than it has steps.
     pub merges: Vec<Merge>,
-    /// Whether the pieces are ranges of steps as they are written, so that the procedure can be run in
-    /// these pieces without being written anew.
+    /// Whether the pieces are ranges of the steps as written, so that the procedure can run in these pieces
+    /// without being rewritten.
     pub is_as_written: bool,
 }
 
@@ -56,30 +56,31 @@ pub struct Chopped {
 pub struct Piece {
     /// Its steps, by number.
     pub steps: Vec<usize>,
-    /// How it meets others.
+    /// How it conflicts with others.
     pub kind: PieceKind,
 }
 
-/// How a piece meets others.
+/// How a piece conflicts with the pieces of other transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PieceKind {
-    /// It conflicts with others, and its place among them decides the transaction's (Theorem 1: a procedure
-    /// has one at most). It is also where a subscriber reads what was deferred.
+    /// It conflicts with others, and its place among them decides the transaction's place in the serial order.
+    /// (Theorem 1: a procedure has at most one such piece.) A subscriber also reads deferred changes here.
     Conflicting,
-    /// It changes what nobody looks at, by what commutes: in any order with others.
+    /// It changes, by commuting operations, what no other procedure reads: its order among others does not
+    /// matter.
     Commutative,
-    /// It touches rows whose token the procedure has, and so nobody else.
+    /// It touches rows whose token the procedure has, so no other transaction touches them.
     Exclusive,
-    /// It is executed when the epoch ends, in any order with others (§3.2).
+    /// It is executed when the epoch ends; its order among others does not matter (§3.2).
     Deferred,
-    /// It reads what nobody changes, of tables that are changed.
+    /// It reads what no procedure changes, of tables that are changed.
     Reading,
-    /// It reads tables that nobody changes (§3.3).
+    /// It reads tables that no procedure changes (§3.3).
     Static,
 }
 
 impl PieceKind {
-    /// In a word.
+    /// Returns the kind's name.
     pub fn name(self) -> &'static str {
         match self {
             PieceKind::Conflicting => "conflicting",
@@ -101,18 +102,18 @@ impl fmt::Display for PieceKind {
 /// A conflict between steps of two transactions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conflict {
-    /// A step.
+    /// One of the steps.
     pub one: StepNumber,
-    /// Another, or the same.
+    /// The other step, or the same one.
     pub other: StepNumber,
-    /// In what.
+    /// What they conflict about.
     pub meeting: Meeting,
-    /// What becomes of it.
+    /// How the analysis treats it.
     pub standing: Standing,
 }
 
 impl Conflict {
-    /// The other end.
+    /// Returns the other end of the conflict.
     pub fn across(&self, from: StepNumber) -> Option<StepNumber> {
         match from {
             one if one == self.one => Some(self.other),
@@ -122,46 +123,46 @@ impl Conflict {
     }
 }
 
-/// What becomes of a conflict.
+/// How the analysis treats a conflict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// It is a C-edge.
     Edge,
-    /// It is decided by the conflict in tokens.
+    /// It is dropped, because the conflict of the tokens implies it.
     ByToken,
-    /// It is deferred to the end of the epoch.
+    /// It is dropped, because one of the steps is deferred to the end of the epoch.
     Deferred {
-        /// The step that is deferred. The other is the subscriber's.
+        /// The step that is deferred. The other step is the subscriber's.
         publisher: StepNumber,
     },
 }
 
-/// That two steps of a procedure are in one piece.
+/// A merge: two steps of a procedure are in one piece.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Merge {
-    /// One of them.
+    /// One of the steps.
     pub one: usize,
-    /// The other.
+    /// The other step.
     pub other: usize,
-    /// Why.
+    /// The reason.
     pub reason: Reason,
 }
 
-/// Why two steps are in one piece.
+/// The reason why two steps are in one piece.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reason {
-    /// There is an SC-cycle: this way from the one to the other, closed by the S-edge between them.
+    /// There is an SC-cycle: this path from the one to the other, closed by the S-edge between them.
     Cycle(Vec<Vertex>),
-    /// Each has to run before the other: this way leads from the one to the other and back, or to another
-    /// step of the one's piece.
+    /// Each has to run before the other: these constraints lead from the one to the other and back, or to
+    /// another step of the one's piece.
     Order(Vec<Before>),
-    /// The procedure may roll back at this step, so it is in the first piece, and so is whatever has to run
-    /// before that.
+    /// The procedure may roll back at this step. So the step is in the first piece, with everything that has to
+    /// run before it.
     Rollback {
         /// The step that may roll back.
         step: usize,
     },
-    /// Both read what others have deferred, or conflict with others: that is one moment for all.
+    /// Both read deferred changes or conflict with others, which must happen at one moment.
     Subscribes,
 }
 
@@ -174,61 +175,61 @@ pub struct Vertex {
     pub step: StepNumber,
 }
 
-/// Why a step is not deferred that changes what only others read.
+/// The reason why a step is not deferred, although it changes what only others read.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NotDeferred {
-    /// Publisher and subscriber meet otherwise, too: by these conflicts, from the one to the other.
-    /// (Positions in [`Chopping::conflicts`].)
+    /// Publisher and subscriber also conflict elsewhere, through these conflicts. (Positions in
+    /// [`Chopping::conflicts`].)
     Connected(Vec<usize>),
-    /// The subscriber, or one that it meets, has deferred something that the publisher reads, or one that
-    /// it meets.
+    /// The subscriber, or a procedure connected to it, has deferred something that the publisher reads, or a
+    /// procedure connected to the publisher.
     Mutual,
-    /// It has to be in one piece with steps that cannot be deferred.
+    /// The step has to be in one piece with steps that cannot be deferred.
     InPiece,
 }
 
 impl Chopping {
-    /// A step's outline.
+    /// Returns a step's outline.
     pub fn step(&self, number: StepNumber) -> &OutlineStep {
         &self.outline(number.procedure).steps[number.step]
     }
 
-    /// A procedure's outline.
+    /// Returns a procedure's outline.
     pub fn outline(&self, procedure: usize) -> &Outline {
         &self.outlines.procedures[procedure]
     }
 
-    /// The procedures with their pieces.
+    /// Returns the procedures with their pieces.
     pub fn each(&self) -> impl Iterator<Item = (&Outline, &Chopped)> {
         self.outlines.procedures.iter().zip(&self.procedures)
     }
 
-    /// The position of the piece that a step is in.
+    /// Returns the position of the piece that contains a step.
     pub fn piece_of(&self, number: StepNumber) -> usize {
         let pieces = &self.procedures[number.procedure].pieces;
         let found = pieces.iter().position(|piece| piece.steps.contains(&number.step));
         found.expect("each step is in a piece")
     }
 
-    /// A conflict between two steps, if there is one.
+    /// Returns the conflict between two steps, if there is one.
     pub fn conflict(&self, one: StepNumber, other: StepNumber) -> Option<&Conflict> {
         self.conflicts.iter().find(|conflict| conflict.across(one) == Some(other))
     }
 
-    /// A step's name: of the procedure and the step.
+    /// Returns a step's full name: the procedure's name and the step's label.
     pub fn name(&self, number: StepNumber) -> String {
         let procedure = &self.outline(number.procedure).name;
         format!("{procedure}.{}", self.step(number).label)
     }
 
-    /// A conflict in words: the steps, and in what they meet.
+    /// Describes a conflict in words: the steps, and what they conflict about.
     pub fn in_words(&self, conflict: &Conflict) -> String {
         let (one, other) = (self.name(conflict.one), self.name(conflict.other));
         let table = &self.step(conflict.one).table;
         format!("{one} and {other}: {table} ({})", conflict.meeting)
     }
 
-    /// Why two steps are in one piece, in words.
+    /// Says in words why two steps are in one piece.
     pub fn explain(&self, procedure: usize, merge: &Merge) -> String {
         let outline = self.outline(procedure);
         let label = |step: usize| outline.steps[step].label.as_str();
@@ -253,15 +254,15 @@ impl Chopping {
         }
     }
 
-    /// Why a step is not deferred, in words.
+    /// Says in words why a step is not deferred.
     pub fn explain_not_deferred(&self, why: &NotDeferred) -> String {
         match why {
             NotDeferred::Connected(way) => {
                 let each = way.iter().map(|&position| self.in_words(&self.conflicts[position]));
                 let each = each.collect::<Vec<_>>().join("; ");
-                format!("its readers meet it otherwise, too, by {each}")
+                format!("its readers also conflict with it elsewhere: {each}")
             }
-            NotDeferred::Mutual => "its readers defer, too, what has to come before it".to_owned(),
+            NotDeferred::Mutual => "its readers defer what would have to come before it".to_owned(),
             NotDeferred::InPiece => {
                 "it has to be in one piece with steps that are not deferred".to_owned()
             }

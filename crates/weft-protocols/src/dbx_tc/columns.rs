@@ -1,24 +1,24 @@
-//! Commits by columns (§5, *Record Structure*).
+//! Commits by columns (in place of §5, *Record Structure*).
 //!
-//! What a piece has read and written is validated by versions of rows, as under DBX. Where that fails, it is
-//! asked what has changed. A step of a procedure says which columns it has to do with; if those are as they were,
-//! the piece is as good with the version that is there now, and commits on top of it:
+//! What a piece has read and written is validated by versions of rows, as under DBX. If that fails, the commit
+//! checks what has changed. Each step of a procedure says which columns it uses. If those have the same values
+//! as before, the piece is as good with the present version, and commits on top of it:
 //!
 //! ```text
-//!   step 1   reads  tax               another commits  ytd + 5    tax is as it was: the new version counts
+//!   step 1   reads  tax               another commits  ytd + 5    tax has not changed: the new version counts
 //!                                                                 as the one that was read
 //!   step 2   adds   ytd + 7           another commits  ytd + 5    onto the new version: ytd + 5 + 7
 //!   step 3   writes next              another commits  ytd + 5    onto the new version, with its ytd
 //! ```
 //!
-//! So validation by versions is the fast path, in which a note of each access is all that columns cost. Columns are
-//! compared by their values. Whatever is no row that was there and still is, goes by versions alone: rows that
-//! are inserted or deleted, entries of secondary indexes, index nodes.
+//! So validation by versions is the fast path, and there columns cost only a note for each access. Columns are
+//! compared by their values. Everything else goes by versions alone: rows that are inserted or deleted, entries
+//! of secondary indexes, index nodes.
 //!
-//! Why it is right: the commit that follows validates the versions that were looked at here, at its serialization
-//! point. There the columns that a step has to do with have the values from which it came to its results, and what it
-//! has written is what it would have written to the rows that are there. Rows that it refers to may be older in
-//! their other columns, which it does not look at.
+//! Why it is right: the commit that follows validates, at its serialization point, the versions that were
+//! looked at here. In those versions the columns that a step uses have the values from which its results came,
+//! and what the step has written is what it would have written on top of them. The rows that the step still
+//! refers to may be older in their other columns, which the step does not use.
 
 use std::ptr::NonNull;
 
@@ -34,22 +34,22 @@ use weft::store::worker::WorkerMemory;
 
 use super::PieceExecutor;
 
-/// Which step has accessed what, of a piece that may commit by columns.
+/// Which step of a piece has accessed which record. Kept if the piece may commit by columns.
 #[derive(Default)]
 pub struct Accesses {
-    /// The step that runs; `None` if accesses are not noted.
+    /// The step that is running, or `None` if accesses are not noted.
     step: Option<usize>,
-    /// One for each entry of the read set.
+    /// The reads, one for each entry of the read set.
     reads: Vec<Read>,
     writes: Vec<Write>,
 }
 
-// SAFETY: there are none between transactions, when a worker may move to another thread.
+// SAFETY: it is empty between transactions, when a worker may move to another thread.
 unsafe impl Send for Accesses {}
 
 struct Read {
     step: usize,
-    /// What was read; `None` if there was no row, or if it matters as a whole.
+    /// The row that was read, or `None` if there was no row, or if the version as a whole matters.
     row: Option<NonNull<u8>>,
 }
 
@@ -57,32 +57,33 @@ struct Read {
 struct Write {
     step: usize,
     record: RecordPointer<TidOnly>,
-    /// Whether the step has written it, and not just read what another has written.
+    /// Whether the step has written the record. If not, it has read what an earlier step of the piece has
+    /// written.
     writes: bool,
 }
 
 impl Accesses {
-    /// A step is about to run.
+    /// Says that a step is about to run.
     #[inline(always)]
     pub fn enter(&mut self, step: usize) {
         self.step = Some(step);
     }
 
-    /// No step is known from here on.
+    /// Says that no step is running, and forgets all accesses.
     pub fn end(&mut self) {
         self.step = None;
         self.clear();
     }
 
-    /// The piece has ended.
+    /// Forgets the accesses of a piece that has ended.
     #[inline(always)]
     pub fn clear(&mut self) {
         self.reads.clear();
         self.writes.clear();
     }
 
-    /// Notes a read of a record, by which the read set has grown or, since the piece has written the record
-    /// itself, has not.
+    /// Notes a read of a record. `has_grown` says whether the read set has grown by it; it has not if the piece
+    /// has written the record itself.
     #[inline(always)]
     pub fn read(&mut self, record: RecordPointer<TidOnly>, found: Visible, has_grown: bool) {
         let Some(step) = self.step else { return };
@@ -93,7 +94,7 @@ impl Accesses {
         }
     }
 
-    /// Notes an entry of the read set that goes by its version.
+    /// Notes an entry of the read set whose version matters as a whole.
     pub fn read_as_a_whole(&mut self) {
         if let Some(step) = self.step {
             self.reads.push(Read { step, row: None });
@@ -108,8 +109,9 @@ impl Accesses {
         }
     }
 
-    /// What a record of the write set is to the piece as a whole; `None` if several steps have written it: each
-    /// of their rows would have to be made again, and checked.
+    /// Returns the columns that the piece uses of a record in the write set, of all its steps together. Returns
+    /// `None` if several steps have written the record: then each of their rows would have to be made again,
+    /// and checked.
     fn of_written(
         &self,
         record: RecordPointer<TidOnly>,
@@ -128,8 +130,8 @@ impl Accesses {
 }
 
 impl PieceExecutor {
-    /// Has what the piece has read and written, as far as it is not current any more, refer to the versions that
-    /// are there now. `columns` are those of the procedure's steps. Fails if something has changed that matters.
+    /// Makes the reads and writes of the piece that are not current any more refer to the present versions.
+    /// `columns` are those of the procedure's steps. Fails if something has changed that matters to a step.
     #[cold]
     pub(super) fn carry_over(
         &mut self,
@@ -140,6 +142,7 @@ impl PieceExecutor {
         let set = &mut optimistic.set;
         debug_assert!(set.reads.len() == accesses.reads.len(), "each has its note");
         validate_nodes(set)?;
+        // The read set: accept a new version if the columns that the step uses are the same.
         for (entry, access) in set.reads.iter_mut().zip(&mut accesses.reads) {
             let (present, newest) = read_newest(entry.record);
             if present == entry.observed {
@@ -149,13 +152,15 @@ impl PieceExecutor {
                 return Err(read_conflict(entry));
             };
             let matters = columns[access.step].matters;
-            // SAFETY: both are rows of the table that were published, and the worker is pinned since before.
+            // SAFETY: both are published rows of the table, and the worker has been pinned since before they
+            // were read.
             if !unsafe { entry.table.core().same_columns(read, row, matters) } {
                 return Err(read_conflict(entry));
             }
             entry.observed = present;
             access.row = Some(row);
         }
+        // The write set: make the row again, on top of the new version.
         for entry in &mut set.writes {
             let (present, newest) = read_newest(entry.record);
             if present == entry.expected {
@@ -177,8 +182,8 @@ impl PieceExecutor {
     }
 }
 
-/// The row that a write is to install, and what it is on top of another version than the one that it was
-/// made of; `None` if that cannot be.
+/// Returns the row that a write was to install, and the row to install on top of version `onto` instead.
+/// Returns `None` if the write cannot be moved there.
 fn rebase(
     entry: &WriteEntry<TidOnly>,
     onto: NonNull<u8>,
@@ -188,8 +193,8 @@ fn rebase(
     let (row, table) = (entry.row?, entry.table);
     let before = NonNull::new(entry.replaced).filter(|_| !entry.expected.is_absent())?;
     let core = table.core();
-    // SAFETY: the row is the write set's own; the other two were published, and the worker is pinned since
-    // before.
+    // SAFETY: the row is the write set's own. The other two are published rows, and the worker has been pinned
+    // since before they were read.
     let may_be_moved = unsafe {
         core.same_columns(before, onto, columns.matters)
             && core.same_index_keys(before, row)
@@ -200,7 +205,8 @@ fn rebase(
     }
     let place = memory.allocate_row(table);
     let change = Rebase { row, before, onto, adds: columns.adds };
-    // SAFETY: as above, and a new place. What could not be made is no row; what was made is dropped once.
+    // SAFETY: as above, and the place is new. If no row could be made, its block is freed; a row that was made
+    // is dropped once.
     unsafe {
         if !core.rebase(change, place) {
             memory.free_block(VersionHeader::block(place), core.row_class);

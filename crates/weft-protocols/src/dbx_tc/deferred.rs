@@ -1,32 +1,33 @@
-//! Deferred execution (§3.2): changes that are not made when their procedure runs, but later, all at once.
+//! Deferred execution (§3.2): changes that are made not when their procedure runs, but later, all at once.
 //!
-//! A *publisher*'s step adds to columns that nobody looks at but *subscribers*. It would connect the two, and so
-//! merge what need not be: Delivery adds to a customer's balance, which Payment reads. The analysis (see
-//! [`chopping`](mod@weft_procedures::chopping)) says of which steps it is in order that they wait: then
-//! all subscribers that have not seen what is waiting come before its publishers, and all that come later
-//! behind them.
+//! A *publisher* is a procedure with a step that adds to columns which only *subscribers* read. The step would
+//! connect the two by a C-edge, and pieces would be merged without need: in TPC-C, Delivery adds to a
+//! customer's balance, which Payment reads. The analysis (see [`chopping`](mod@weft_procedures::chopping)) says
+//! which steps can wait. Then all subscribers that have not seen the waiting changes come before the
+//! publishers, and all later subscribers come after them.
 //!
 //! ```text
 //!   Delivery 1   | orders | lines | ............................. | balance += 5 |
 //!   Delivery 2        | orders | lines | ........................ | balance += 7 |
 //!   Payment        | balance | (comes before both)
-//!   Payment                                                                         | balance | (behind both)
+//!   Payment                                                                         | balance | (comes after both)
 //!                                                                 ^ published, while nothing runs in pieces
 //! ```
 //!
-//! *When it is published.* Whoever [comes through the gate](super::gate) publishes what waits, and goes on when all of it
-//! is published: so closures and snapshots never miss a part of a procedure. And a worker that begins a
-//! procedure does so if something waits since an earlier epoch. At that moment no procedure is between two
-//! pieces, so that each of them lies in one span between two publications, with its conflicting piece and
-//! all else.
+//! *When changes are published.* A worker that [passes the gate](weft::sync::gate) publishes the waiting changes,
+//! and goes on when all of them are published. So closures and snapshots never miss a part of a procedure. A
+//! worker that begins a procedure publishes as well, if a change has waited since an earlier epoch. At that
+//! moment no procedure is between two pieces. So each procedure lies in one span between two publications, with
+//! its conflicting piece and all its other pieces.
 //!
-//! *Procedures that run as one piece* beside strangers do at once what is to be done. A subscriber among them is a
-//! transaction at one moment like any other. But a publisher's change would be seen before that of another
-//! publisher which came before it, and is still waiting. So publishers that cannot run in pieces are strangers:
-//! they come through the gate, and while they run nothing is deferred.
+//! *Procedures that run as one piece* beside strangers make their changes at once. If such a procedure is a
+//! subscriber, it is a transaction at one moment like any other. If it were a publisher, its change would be
+//! seen before that of an earlier publisher, which is still waiting. So publishers that cannot run in pieces
+//! are strangers: they pass the gate, and while they run nothing is deferred.
 //!
-//! *Why one transaction for each publisher suffices.* What a procedure has deferred is published at once, so no subscriber
-//! sees it in part. The order among publishers does not matter, since sums commute.
+//! *Why one transaction for each publisher is enough.* All changes that a procedure has deferred are published
+//! at once, so no subscriber sees a part of them. The order among publishers does not matter, because sums
+//! commute.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::PoisonError;
@@ -44,26 +45,26 @@ use weft_htm::word::{Mutex, Ordering, Word, yield_now};
 
 use super::DbxTc;
 
-/// What one procedure has deferred.
+/// The changes that one procedure has deferred.
 pub type Batch = Vec<DeferredChange<TidOnly>>;
 
-/// How many changes may wait before the next procedure that begins publishes them. Procedures under way then
-/// may defer as many again.
+/// How many changes may wait before the next procedure that begins publishes them. The procedures in progress
+/// at that time may defer as many again.
 const CHANGES_WAITING_MAX: u64 = 1 << 11;
 
-/// What waits to be published in a database.
+/// The changes of a database that wait to be published.
 pub struct Deferred {
-    /// By worker.
+    /// The waiting batches of each worker.
     waiting: Box<[Waiting]>,
-    /// How many batches wait, or are being published.
+    /// The number of batches that wait, or are being published.
     batches: Word,
-    /// How many changes have been deferred since all was published last.
+    /// The number of changes that have been deferred since the last publication.
     changes: Word,
-    /// An epoch in which something was deferred that waits; 0 if nothing waits.
+    /// An epoch in which a waiting change was deferred, or 0 if no change waits.
     since: Word,
-    /// Whether a worker publishes.
+    /// 1 while a worker publishes.
     publishing: Word,
-    /// Whether strangers publish nothing, which is wrong.
+    /// Whether strangers publish nothing. This is wrong on purpose, for tests.
     #[cfg(feature = "canary")]
     pub is_forgotten: bool,
 }
@@ -79,7 +80,7 @@ impl std::fmt::Debug for Deferred {
 }
 
 impl Deferred {
-    /// For up to `workers_max` workers.
+    /// Creates it empty, for up to `workers_max` workers.
     pub fn new(workers_max: usize) -> Deferred {
         Deferred {
             waiting: (0..workers_max).map(|_| Waiting::default()).collect(),
@@ -92,9 +93,9 @@ impl Deferred {
         }
     }
 
-    /// Has what a procedure in pieces has deferred wait, before it ends.
+    /// Adds the changes that a procedure in pieces has deferred to the waiting ones, before the procedure ends.
     pub fn push(&self, slot: usize, batch: Batch, epoch: u64) {
-        // Both before the procedure ends at the gate, which whoever publishes waits for.
+        // Relaxed: both come before the procedure ends at the gate, and a worker that publishes waits for that.
         self.batches.fetch_add(1, Ordering::Relaxed);
         self.changes.fetch_add(batch.len() as u64, Ordering::Relaxed);
         let mut waiting = self.waiting[slot].0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -105,8 +106,8 @@ impl Deferred {
         }
     }
 
-    /// Whether something has waited since an epoch before this one, or so much waits that sums which had
-    /// [room](weft::column::ColumnValue::has_room) each might have none together.
+    /// Whether a change has waited since an epoch before this one, or so many changes wait that sums which had
+    /// [room](weft::column::ColumnValue::has_room) one by one might not fit together.
     #[inline(always)]
     pub fn is_due(&self, epoch: impl FnOnce() -> u64) -> bool {
         // Relaxed: a hint.
@@ -115,11 +116,11 @@ impl Deferred {
             && (since < epoch() || self.changes.load(Ordering::Relaxed) >= CHANGES_WAITING_MAX)
     }
 
-    /// Publishes all that waits; or waits until somebody else has. To be called behind the gate, while no
+    /// Publishes all waiting changes, or waits until another worker has. To be called after the gate, while no
     /// procedure runs in pieces, on a worker that is pinned and in no transaction.
     ///
     /// # Errors
-    /// [`Failure::DeferredOutOfRange`]: something waits on, since a column does not hold the sum. Those of
+    /// [`Failure::DeferredOutOfRange`]: a column cannot hold the sum, so a change goes on waiting. Those of
     /// [`WorkerMemory::keep_waiting`], if another worker takes too long.
     #[inline]
     pub fn publish(
@@ -131,7 +132,7 @@ impl Deferred {
         if self.is_forgotten {
             return Ok(());
         }
-        // Acquire: what others have published is there.
+        // Acquire: pairs with the release in `publish_all`, so what other workers have published is visible.
         if self.batches.load(Ordering::Acquire) == 0 {
             return Ok(());
         }
@@ -155,19 +156,19 @@ impl Deferred {
                 let publish = || publish_batch(&batch, executor, memory);
                 match catch_unwind(AssertUnwindSafe(publish)) {
                     Ok(Ok(())) => {
-                        // Release: see `publish`.
+                        // Release: pairs with the acquire in `publish`.
                         self.batches.fetch_add(1_u64.wrapping_neg(), Ordering::Release);
                         for DeferredChange { sums, .. } in batch {
                             memory.discard(Discarded::Value(sums));
                         }
                     }
-                    // Another batch, which waits elsewhere, may make room.
+                    // Keep the batch, and go on: another batch may make room.
                     Ok(Err(failure)) => {
                         refused = Some(failure);
                         lock().push(batch);
                     }
                     Err(panic) => {
-                        // What has committed is not lost: it waits on.
+                        // Keep this batch and the remaining ones, so that no committed change is lost.
                         executor.abort(memory);
                         batches.push(batch);
                         lock().append(&mut batches);
@@ -187,14 +188,14 @@ impl Deferred {
     }
 }
 
-/// One worker's time to publish. A mutex would not do: the rows' types run meanwhile, and may block, so those
-/// that wait have to be able to give up.
+/// A lock, held while a worker publishes. A mutex would not do: the code of the rows' types runs under it and
+/// may block, so the workers that wait must be able to give up.
 struct Publishing<'d>(&'d Word);
 
 impl<'d> Publishing<'d> {
-    /// Waits until no other worker publishes.
+    /// Takes the lock, and waits for another worker that publishes.
     fn begin(word: &'d Word, memory: &WorkerMemory) -> Result<Self, Failure> {
-        // Acquire: what the one before has published is there.
+        // Acquire: pairs with the release in `drop`, so what the previous holder has published is visible.
         while word.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
             memory.keep_waiting()?;
             yield_now();
@@ -205,12 +206,12 @@ impl<'d> Publishing<'d> {
 
 impl Drop for Publishing<'_> {
     fn drop(&mut self) {
-        // Release: see `begin`.
+        // Release: pairs with the acquire in `begin`.
         self.0.store(0, Ordering::Release);
     }
 }
 
-/// Makes the changes of one procedure, in a transaction.
+/// Makes the changes of one procedure, in a transaction. A conflict is retried.
 fn publish_batch(
     batch: &Batch,
     executor: &mut OptimisticExecutor<DbxTc>,
@@ -219,7 +220,7 @@ fn publish_batch(
     let mut attempt = 0;
     loop {
         let begun = executor.begin(attempt, memory);
-        debug_assert!(begun.is_ok(), "others do not matter to it");
+        debug_assert!(begun.is_ok(), "an optimistic transaction can always begin");
         let changed = batch.iter().try_for_each(|change| make(change, executor, memory));
         let committing = Committing(memory);
         let committed = changed.and_then(|()| {
@@ -240,10 +241,10 @@ fn publish_batch(
     }
 }
 
-/// Why a change could not be made.
+/// The reason why a change could not be made.
 enum Unpublished {
     Conflict,
-    /// A sum is no value of its column's type, in this table.
+    /// The sum is not a value of its column's type, in this table.
     OutOfRange(TableRef),
 }
 
@@ -256,14 +257,15 @@ fn make(
     let observed =
         executor.read_for_write(*table, *record, memory).map_err(|_| Unpublished::Conflict)?;
     let Visible::Row(onto) = observed.visible else {
-        // The analysis: no procedure deletes rows of the table. And no stranger has run since.
-        unreachable!("a row to which something was to be added is gone")
+        // No procedure deletes rows of the table, by the analysis, and no stranger has run since the change was
+        // deferred.
+        unreachable!("a row with a deferred change was deleted")
     };
     let place = memory.allocate_row(*table);
-    // SAFETY: a visible row of the table, on a worker that is pinned; and a new place.
+    // SAFETY: this is a visible row of the table, the worker is pinned, and the place is new.
     let has_added = memory.in_user_code(|| unsafe { sums.add_to(onto, place) });
     if !has_added {
-        // SAFETY: new, and no row was written there.
+        // SAFETY: the place is new, and no row was written there.
         unsafe { memory.free_block(VersionHeader::block(place), table.core().row_class) };
         return Err(Unpublished::OutOfRange(*table));
     }

@@ -1,53 +1,56 @@
-//! **DBX-TC**: procedures in pieces, each of which commits by itself.
+//! **DBX-TC**: procedures in pieces, each of which commits on its own.
 //!
 //! H. Qian, Z. Wang, H. Guan, B. Zang, H. Chen: *Exploiting Hardware Transactional Memory for Efficient
 //! In-Memory Transaction Processing*, 2015; sections below are that paper's.
 //!
-//! The idea. A transaction that is known beforehand can be cut into pieces that commit one by one, and still be
-//! serializable together with all others that are known (§3: [`chopping`](weft_procedures::chopping)). A
-//! piece is short: it meets others less often, and if it does, it alone is done again. And it touches little,
-//! so that a hardware region can hold it.
+//! The idea. A transaction that is known in advance can be cut into pieces that commit one by one. Together
+//! with all other known transactions it is still serializable (§3: [`chopping`](weft_procedures::chopping)). A
+//! piece is short. So it conflicts less often, and if it does, only the piece is retried. It also touches few
+//! cache lines, so that a hardware region can hold it.
 //!
 //! The procedures are [registered](DbxTcOptions::procedures) when the database is opened, or
-//! [admitted](ChoppedDatabase::admit) later, and [executed](weft_procedures::Execute::execute). All other transactions
-//! are kept apart from procedures that are between two pieces: see `gate`.
+//! [admitted](ChoppedDatabase::admit) later, and [executed](weft_procedures::Execute::execute). All other
+//! transactions are *strangers*. They are kept apart from procedures that are between two pieces: see `gate`.
 //!
-//! A procedure rolls back by its own decision in its first piece, and nowhere else; the analysis sees to that.
-//! An error of the engine that is none of a conflict (a key that is there already, a column that overflows),
-//! or a panic, behind the first piece is an error of the program. What was committed before stays, and the
-//! error says so: [`Failure::Halfway`].
+//! A procedure can decide to roll back only in its first piece; the analysis makes sure of that. After the
+//! first piece, an error of the engine that is not a conflict (a key that exists already, a column that
+//! overflows) or a panic is an error of the program. What was committed before stays, and the error says so:
+//! [`Failure::Halfway`].
 //!
-//! The files: `registered`, the procedures and their pieces; `gate`; `columns`, what happens where a commit by
-//! versions of rows fails; `region`, pieces as hardware regions; here, what a worker does. Where a piece
-//! ends and what is done again is decided by the driver, in `transaction::pieces`.
+//! The files: `registered` has the procedures and their pieces; `gate`, in the engine, keeps strangers apart;
+//! `columns` has what happens where a commit by versions of rows fails; `deferred` has deferred execution;
+//! `region` has pieces as hardware regions; this file has what a worker does. The driver of procedures in
+//! pieces ([`Execute::execute`](weft_procedures::Execute::execute)) decides where a piece ends and what is
+//! retried.
 //!
-//! **The serialization point** of a piece is that of [DBX](weft::commit::dbx). That of a procedure is the one of its
-//! conflicting piece (Theorem 1: there is one at most).
+//! **The serialization point** of a piece is that of [DBX](weft::commit::dbx). The serialization point of a
+//! procedure is that of its conflicting piece (Theorem 1: there is at most one).
 //!
 //! **Departures from the paper**
-//! - A piece is run as a small transaction of DBX's: its reads are noted, and validated with its writes in a
-//!   region, or by its twin. The paper's pieces are regions as a whole, and so they are here
-//!   if [asked for](DbxTcOptions::in_regions): `region`.
-//! - Columns that are hot are in no records of their own (§5): a commit that fails looks at columns.
-//! - Pieces that meet nobody join their neighbours, unless [`DbxTcOptions::finest`] is set.
-//! - A scan that is still being read when the next piece begins keeps the piece from ending: both are one.
-//! - A number for a snapshot is taken when no procedure is between two pieces, so it is consistent at once. The
-//!   paper's *eventual snapshots* (§4) are taken at any moment, and made consistent by redoing operations on newer
-//!   versions. As there, readers share a number that is taken now and then
-//!   ([`open_recent_snapshot`](weft::Database::open_recent_snapshot)), or take one each, which the paper calls
+//! - A piece runs as a small DBX transaction: its reads are noted, and are validated together with its writes
+//!   in a region, or by the region's twin. In the paper a whole piece is a region. This is an
+//!   [option](DbxTcOptions::in_regions) here: see `region`.
+//! - Hot columns are not kept in records of their own (§5). Instead, a commit that fails looks at columns.
+//! - Pieces without a conflict that matters join their neighbours, unless [`DbxTcOptions::finest`] is set.
+//! - If a scan is still being read when the next piece begins, the piece does not end: the two are one piece.
+//! - A snapshot number is drawn when no procedure is between two pieces, so the snapshot is consistent at once.
+//!   The paper's *eventual snapshots* (§4) are taken at any moment, and become consistent when operations are
+//!   redone on newer versions. As in the paper, readers share a number that is drawn now and then
+//!   ([`open_recent_snapshot`](weft::Database::open_recent_snapshot)), or draw one each, which the paper calls
 //!   ROEP ([`open_snapshot`](weft::Database::open_snapshot)).
-//! - Read-only procedures that are run as transactions wait until no procedure is between two pieces.
-//! - What is durable goes by epochs, as under DBX, and not by the numbers of snapshots. If the database has a
-//!   log, an epoch ends as a stranger comes: when no procedure is between two pieces. So all pieces of a
-//!   procedure are in one epoch, which survives as a whole, or not at all.
-//! - What is deferred is published when no procedure is between two pieces, by whoever comes through the gate; at
-//!   the latest by who begins a procedure in the next epoch. The paper has a barrier at each epoch, for which
-//!   subscribers wait. A database with a log defers nothing: the log would have to know of it.
-//! - There are no caches before tables (§3.3). They keep insertions into indexes out of hardware regions; here
-//!   these are never in one: records are put into the index as placeholders, before the region. Tables without
-//!   insertions are no matter for the same reason.
-//! - Fallback locks are those of single records, where the paper's are those of partitions (§3.3): there is no
-//!   partition to declare, and no lock that two pieces want which share no record.
+//! - Read-only procedures that run as transactions wait until no procedure is between two pieces.
+//! - Durability goes by epochs, as under DBX, and not by snapshot numbers. If the database has a log, an epoch
+//!   ends only when no procedure is between two pieces: the thread that ends it passes the gate like a
+//!   stranger. So all pieces of a procedure are in one epoch, which survives as a whole or not at all.
+//! - Deferred changes are published when no procedure is between two pieces, by each worker that passes the
+//!   gate, and at the latest when a procedure begins in the next epoch. The paper has a barrier at each epoch,
+//!   for which subscribers wait. A database with a log defers nothing, because the log would have to contain
+//!   the deferred changes.
+//! - There are no database caches in front of tables (§3.3). In the paper they keep insertions into indexes out
+//!   of hardware regions. Here insertions are never inside a region: records are put into the index as
+//!   placeholders before it. For the same reason it makes no difference whether a table has insertions.
+//! - Fallback locks are per record, where the paper's are per partition (§3.3). So no partitions have to be
+//!   declared, and two pieces that share no record never need the same lock.
 
 mod columns;
 mod deferred;
@@ -90,7 +93,8 @@ use self::registered::{Known, Procedures};
 #[derive(Debug)]
 pub enum DbxTc {}
 
-// SAFETY: a piece runs in an `OptimisticExecutor`; rows of earlier pieces are kept until the procedure has ended.
+// SAFETY: a piece runs in an `OptimisticExecutor`, and rows of earlier pieces are kept until the procedure has
+// ended.
 unsafe impl Protocol for DbxTc {
     const NAME: &'static str = "dbx-tc";
     const TITLE: &'static str = "known transactions in pieces, each in one HTM region";
@@ -101,7 +105,7 @@ unsafe impl Protocol for DbxTc {
     type Shared = DbxTcShared;
     type Executor = PieceExecutor;
 
-    /// Keeps procedures in pieces away from `body`.
+    /// Runs `body` while no procedure is between two pieces.
     fn with_whole_rows<R>(
         database: &Engine<Self>,
         worker: &Worker<Self>,
@@ -116,11 +120,11 @@ unsafe impl Protocol for DbxTc {
         }
         // A snapshot has no deadline.
         worker.memory.set_deadline(None, 0);
-        // Rows are dropped when procedures run in pieces again.
+        // Rows are dropped after procedures may run in pieces again.
         let _held = worker.memory.hold_discarded();
         let slots_used = || database.shared.grace.slots_used();
         let _stranger = Stranger::enter(gate, slots_used, || worker.memory.keep_waiting())?;
-        // A transaction that is not in pieces has come through the gate before.
+        // A transaction that is not in pieces has passed the gate before.
         if !worker.active.get() {
             let _pinned = Pinned::new(worker);
             worker.executor().publish(&worker.memory)?;
@@ -140,7 +144,7 @@ unsafe impl Protocol for DbxTc {
 impl CommitPhases for DbxTc {
     type Memory = ();
 
-    /// As DBX, of a piece.
+    /// Commits a piece, as DBX commits a transaction.
     #[inline(always)]
     fn commit(
         set: &mut AccessSet<TidOnly>,
@@ -158,7 +162,7 @@ pub struct DbxTcShared {
     gate: Arc<Gate>,
     deferred: Deferred,
     procedures: Procedures,
-    /// Whether pieces are regions, if they can be.
+    /// Whether pieces are regions, where there is hardware for them.
     in_regions: bool,
 }
 
@@ -183,17 +187,16 @@ impl ProtocolShared for DbxTcShared {
     }
 }
 
-/// What a database under `dbx-tc` can be asked about its procedures.
+/// The methods of a database under `dbx-tc` that are about procedures.
 pub trait ChoppedDatabase {
-    /// Adds a procedure to those that run in pieces, if it can run beside them without any of them being chopped
-    /// otherwise.
+    /// Adds a procedure to those that run in pieces, if none of them has to be chopped differently for it.
     ///
-    /// # Errors
-    /// It cannot; the error names a procedure that would have to be chopped otherwise, and the cycle. Then, and
-    /// before, the procedure is executed nevertheless, but never while another is between two pieces.
+    /// [`NotAdmitted`] names a procedure that would have to be chopped differently, and the cycle that is the
+    /// reason. A procedure that is not admitted can be executed all the same, but it never runs while another
+    /// one is between two pieces.
     fn admit(&self, shape: &'static Shape) -> Result<(), NotAdmitted>;
 
-    /// In which pieces procedures run, and why.
+    /// Returns the pieces in which the procedures run, and the reasons.
     fn chopping(&self) -> Chopping;
 }
 
@@ -207,36 +210,36 @@ impl ChoppedDatabase for Database<DbxTc> {
     }
 }
 
-/// What the transaction of a worker is.
+/// The kind of transaction that a worker runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
-    /// There is none.
+    /// There is no transaction.
     Idle,
-    /// One of which the analysis knows nothing.
+    /// A transaction that the analysis does not know.
     Stranger,
     /// A registered procedure that runs as one piece.
     Whole,
-    /// A registered procedure, of which some pieces may have been committed.
+    /// A registered procedure, some of whose pieces may have been committed.
     InPieces,
 }
 
 /// Runs DBX-TC on one worker.
 #[doc(hidden)]
 pub struct PieceExecutor {
-    /// Runs a piece.
+    /// Runs a piece as a small transaction.
     optimistic: OptimisticExecutor<DbxTc>,
     slot: usize,
-    /// If the next transaction is a registered procedure.
+    /// The next transaction, if it is a registered procedure.
     expected: Option<Expected>,
     standing: Standing,
-    /// Whether the piece is a region. Written inside it, so that an abort undoes it.
+    /// Whether the piece is a region. Written inside the region, so that an abort undoes it.
     is_in_region: bool,
-    /// Rows that operations may have returned, and that nobody else has seen.
+    /// Rows that operations may have returned, and that no other transaction has seen.
     garbage: Vec<Superseded<TidOnly>>,
-    /// What the present piece has deferred, and what earlier ones have.
+    /// What the present piece has deferred, and (`deferred`) what earlier pieces have.
     deferring: Batch,
     deferred: Batch,
-    /// Which steps have accessed what, in the piece.
+    /// Which step of the piece has accessed which record.
     accesses: Accesses,
     known: Known,
     shared: Arc<DbxTcShared>,
@@ -246,17 +249,17 @@ pub struct PieceExecutor {
 // transactions.
 unsafe impl Send for PieceExecutor {}
 
-/// A procedure that begins next.
+/// A registered procedure that begins next.
 #[derive(Clone, Copy, Debug)]
 struct Expected {
     /// Whether it has several pieces.
     in_pieces: bool,
-    /// Whether it defers something, if it runs in them.
+    /// Whether it defers something when it runs in pieces.
     publishes: bool,
 }
 
 impl PieceExecutor {
-    /// Comes through the gate, as a stranger that has not left again.
+    /// Passes the gate, as a stranger that stays until [`Gate::leave`], and publishes what is deferred.
     fn come_through(&mut self, memory: &WorkerMemory) -> Result<(), Failure> {
         let shared = &self.shared;
         let slots_used = || memory.shared().grace.slots_used();
@@ -266,7 +269,7 @@ impl PieceExecutor {
         Ok(())
     }
 
-    /// Publishes what is deferred. The worker is pinned, behind the gate, and in no transaction.
+    /// Publishes what is deferred. The worker is pinned, has passed the gate, and is in no transaction.
     fn publish(&mut self, memory: &WorkerMemory) -> Result<(), Failure> {
         self.shared.deferred.publish(&mut self.optimistic, memory)
     }
@@ -278,11 +281,12 @@ impl PieceExecutor {
         }
     }
 
-    /// The transaction has ended.
+    /// Ends the transaction, the last piece included.
     #[inline(always)]
     fn end(&mut self, memory: &WorkerMemory) {
         for Superseded { record, row, table } in self.garbage.drain(..) {
-            // SAFETY: it was superseded in the access set, which keeps private rows, once.
+            // SAFETY: the row was superseded in the access set, which has given it up, and it is on this list
+            // once.
             unsafe { drop_private(record, row, table, memory) };
         }
         self.forget_deferring(memory);
@@ -336,11 +340,14 @@ impl Executor for PieceExecutor {
 
     #[inline(always)]
     fn begin(&mut self, attempt: u32, memory: &WorkerMemory) -> Result<(), Refusal> {
+        // Deferred execution (§3.2): publish what an earlier epoch has left, before the procedure begins.
         let expected = self.expected.take();
         if expected.is_some() && self.shared.deferred.is_due(|| memory.shared().clock.epoch()) {
             self.come_through(memory)?;
             self.shared.gate.leave();
         }
+        // A registered procedure runs in pieces if no stranger is there. Otherwise it runs as one piece, or as
+        // a stranger itself if it is a publisher.
         self.standing = match expected {
             Some(Expected { in_pieces: true, .. }) if self.shared.gate.begin_pieces(self.slot) => {
                 Standing::InPieces
@@ -451,7 +458,7 @@ impl Executor for PieceExecutor {
         self.optimistic.note_node(table, node, range)
     }
 
-    /// (In a region there is no note to be found.)
+    /// (In a region no node was noted, so there is nothing to change.)
     #[inline(always)]
     fn stop_scan(&mut self, position: usize, node: NodeVersion, address: u64) {
         self.optimistic.stop_scan(position, node, address);
@@ -472,7 +479,7 @@ impl Executor for PieceExecutor {
 
     fn validate(&mut self) -> Result<(), Abort> {
         if self.is_in_region {
-            return Ok(()); // If it commits, which it has to for anybody to know.
+            return Ok(()); // True if the region commits. If it does not, nothing of this happened.
         }
         self.optimistic.validate()
     }
@@ -492,7 +499,7 @@ impl Executor for PieceExecutor {
         if self.is_in_region {
             self.commit_region(memory, &epoch);
         } else {
-            // Later pieces may look at them.
+            // Later pieces may look at the superseded rows.
             self.garbage.append(&mut self.optimistic.set.superseded);
             self.optimistic.commit(memory, epoch)?;
         }
@@ -503,7 +510,7 @@ impl Executor for PieceExecutor {
     }
 
     fn abort(&mut self, memory: &WorkerMemory) {
-        debug_assert!(!self.is_in_region, "it was closed, or forgotten");
+        debug_assert!(!self.is_in_region, "the region was closed or forgotten");
         self.optimistic.abort(memory);
         self.end(memory);
     }
@@ -558,8 +565,9 @@ impl ChopsProcedures<TidOnly> for PieceExecutor {
     }
 
     fn undo_piece(&mut self, attempt: u32, memory: &WorkerMemory) {
-        debug_assert!(!self.is_in_region, "it was closed, or forgotten");
+        debug_assert!(!self.is_in_region, "the region was closed or forgotten");
         self.accesses.clear();
+        // The rows that were handed out stay until the procedure ends; placeholders are unlinked now.
         let set = &mut self.optimistic.set;
         self.garbage.append(&mut set.superseded);
         for entry in &set.writes {
@@ -574,7 +582,7 @@ impl ChopsProcedures<TidOnly> for PieceExecutor {
         set.clear();
         self.forget_deferring(memory);
         let begun = self.optimistic.begin(attempt, memory);
-        debug_assert!(begun.is_ok(), "others do not matter to it");
+        debug_assert!(begun.is_ok(), "an optimistic transaction can always begin");
     }
 
     fn end_pieces(&mut self, memory: &WorkerMemory) {

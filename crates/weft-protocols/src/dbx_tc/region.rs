@@ -1,25 +1,27 @@
 //! Pieces as hardware regions (§2.3, §3.3).
 //!
-//! With [`DbxTcOptions::in_regions`](super::DbxTcOptions::in_regions) a piece is one region, from its first operation
-//! to its commit. The processor tracks what it touches, so nothing is noted of what it reads, and nothing is
-//! validated: had a record or an index node changed, there would be no region any more.
+//! With [`DbxTcOptions::in_regions`](super::DbxTcOptions::in_regions) a piece is one region, from its first
+//! operation to its commit. The processor tracks what it touches. So its reads are not noted, and nothing is
+//! validated: if a record or an index node had changed, the region would have aborted.
 //!
 //! ```text
 //!   small transaction   read, note it | read, note it | write in private | [ validate notes, install ]
 //!   region              [ read        | read          | write in private |                   install ]
 //! ```
 //!
-//! What it writes is private up to its end all the same, and installed there as in the [commit](weft::commit::dbx)
-//! of DBX. So a region that has to give up leaves off nowhere in particular: the piece is done as the small
-//! transaction that it is otherwise, which is the region's *fallback*. It locks the records that it writes; a
-//! region that meets such a lock rolls back, and one that has read the record before is rolled back by it. So
-//! regions, their fallbacks and strangers get on with each other, and no lock is needed that stands for more.
+//! Its writes are private until its end all the same, and are installed there as in the
+//! [commit](weft::commit::dbx) of DBX. So when a region gives up, there is nothing to clean up, and the piece
+//! runs as a small transaction instead, which is the region's *fallback*. The fallback locks the records that
+//! it writes. A region that meets such a lock rolls back, and a region that has read the record before is
+//! rolled back by the lock. So regions, their fallbacks and strangers can run side by side, and no lock is
+//! needed that covers more than a record.
 //!
-//! A piece whose region was too large is not tried as one the next few times: the attempt costs as much as the piece.
+//! A piece that was too large for a region is not tried as one for the next few executions, because an attempt
+//! costs as much as the piece.
 //!
-//! An error, or a panic, that is no conflict is concluded from what the region has read. So the region ends first,
-//! with nothing installed: then what it has read was true at that moment. What is left to do, to unlink the records
-//! that were put into indexes, is done behind it.
+//! An error or a panic that is not a conflict follows from what the region has read. So the region ends first,
+//! with nothing installed. Then what it has read was true at that moment. The rest is done after the region:
+//! the records that were put into indexes are unlinked.
 //!
 //! **The serialization point** is the end of the region.
 
@@ -37,10 +39,11 @@ use weft_htm::{Opened, RetryPolicy};
 
 use super::{PieceExecutor, Standing};
 
-/// At so many aborts by the size of a region it is given up. Once may be the doing of another thread on the same core.
+/// After this many aborts for its size a region is given up. A single one may be caused by another thread on
+/// the same core.
 const CAPACITY_ABORTS_MAX: u32 = 2;
 
-/// The version of a record, and its newest row. Rolls the region back if a twin has locked the record.
+/// Returns the version of a record, and its newest row. Rolls the region back if a twin has locked the record.
 #[inline(always)]
 fn newest_in_region(record: RecordPointer<TidOnly>, memory: &WorkerMemory) -> (Tid, *mut u8) {
     let record = stored(record);
@@ -50,12 +53,12 @@ fn newest_in_region(record: RecordPointer<TidOnly>, memory: &WorkerMemory) -> (T
     if tid.is_locked() {
         memory.regions().abort_open_locked();
     }
-    // Acquire: pairs with the release store of whoever has installed the row.
+    // Acquire: pairs with the release store of the thread that has installed the row.
     (tid, record.newest.load(Ordering::Acquire).address())
 }
 
 impl PieceExecutor {
-    /// See [`ChopsProcedures::open_region`](super::ChopsProcedures::open_region).
+    /// Opens a region for a piece. See [`ChopsProcedures::open_region`](super::ChopsProcedures::open_region).
     #[inline]
     pub(super) fn open_region(&mut self, piece: usize, memory: &WorkerMemory) {
         if !self.shared.in_regions || self.standing != Standing::InPieces {
@@ -80,7 +83,7 @@ impl PieceExecutor {
         }
     }
 
-    /// As [`Executor::read`](super::Executor::read).
+    /// Reads a record in a region. See [`Executor::read`](super::Executor::read).
     #[inline]
     pub(super) fn read_in_region(
         &mut self,
@@ -93,7 +96,8 @@ impl PieceExecutor {
         })
     }
 
-    /// As [`Executor::read_for_write`](super::Executor::read_for_write).
+    /// Reads, in a region, a record that is to be written. See
+    /// [`Executor::read_for_write`](super::Executor::read_for_write).
     #[inline]
     pub(super) fn observe_in_region(
         &mut self,
@@ -107,18 +111,18 @@ impl PieceExecutor {
         })
     }
 
-    /// Commits the piece with its region. It cannot fail.
+    /// Commits the piece together with its region. This cannot fail.
     #[inline]
     pub(super) fn commit_region(&mut self, memory: &WorkerMemory, epoch: &impl Fn() -> u64) {
         install_in_region(&self.optimistic.set.writes, epoch());
         // ==== serialization point ====
         self.close_region(memory);
-        // Later pieces may look at them.
+        // Later pieces may look at the superseded rows.
         self.garbage.append(&mut self.optimistic.set.superseded);
         self.optimistic.retire(memory);
     }
 
-    /// See [`Executor::close_region`](super::Executor::close_region).
+    /// Ends the region. See [`ChopsProcedures::close_region`](super::ChopsProcedures::close_region).
     #[inline]
     pub(super) fn close_region(&mut self, memory: &WorkerMemory) {
         if self.is_in_region {
@@ -129,8 +133,10 @@ impl PieceExecutor {
         }
     }
 
-    /// See [`ChopsProcedures::forget_region`](super::ChopsProcedures::forget_region). Rows are not dropped, only their blocks given
-    /// back: the region may have been left anywhere, and nobody knows which are whole.
+    /// Forgets a piece whose region was rolled back. See
+    /// [`ChopsProcedures::forget_region`](super::ChopsProcedures::forget_region). Rows are not dropped; only
+    /// their blocks are given back. The rollback can happen at any point, so nothing says which rows were
+    /// complete.
     #[cold]
     pub(super) fn forget_region(&mut self, memory: &WorkerMemory) {
         self.accesses.clear();

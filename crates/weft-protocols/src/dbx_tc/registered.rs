@@ -1,4 +1,4 @@
-//! The procedures that a database knows, and the pieces in which they run beside each other.
+//! The procedures that a database knows, and the pieces in which they run.
 
 use std::sync::{Arc, PoisonError};
 
@@ -10,7 +10,7 @@ use weft_procedures::chopping::{
     Chopping, NotAdmitted, Options, Outline, Outlines, Token, admit, chop, one_piece_of, pieces_of,
 };
 
-/// What `dbx-tc` knows of procedures when a database is opened.
+/// Options of `dbx-tc`: the procedures that it knows when a database is opened, and how it runs them.
 ///
 /// ```
 /// use weft::protocol::Protocol;
@@ -35,7 +35,7 @@ use weft_procedures::chopping::{
 ///         item.left -= 1;
 ///         item.left
 ///     })?;
-///     // Sums commute, and nobody reads them at the same time: a piece of its own.
+///     // Sums commute, and no other procedure reads them: a piece of its own.
 ///     tx.update(days, &day, |day| day.sold += 1)?;
 ///     Ok(left)
 /// }
@@ -57,39 +57,47 @@ use weft_procedures::chopping::{
 pub struct DbxTcOptions {
     /// The procedures that run in pieces.
     pub procedures: Vec<&'static Shape>,
-    /// Which tables' rows go by [tokens](Token).
+    /// The tables whose rows are guarded by [tokens](Token).
     pub tokens: Vec<Token>,
-    /// What the analysis makes use of: all that the protocol can follow, by default. It runs procedures as they
-    /// are written, so that [reordering](Options::reordering) is off, whatever is said here. With
-    /// [deferral](Options::deferral), which has to be asked for, what is deferred is seen some 40 ms later by those
-    /// registered procedures that read it, even by one that is run by the same thread afterwards: transactions
-    /// are serializable then, but not strictly. (Closures and snapshots see it at once.) Sums that are deferred must
-    /// not overflow: there would be nobody left to tell, and whoever publishes them panics. If the database has a
-    /// directory, or records a history, nothing is deferred. With [snapshots](Options::snapshots),
-    /// procedures that only read are left out, and no piece is larger for their sake; in return they are kept
-    /// apart from procedures that are between two pieces, as everything is that is not registered.
+    /// Which optimizations the analysis uses: by default all that the protocol can follow.
+    ///
+    /// The protocol runs procedures as they are written, so [reordering](Options::reordering) is always off.
+    ///
+    /// [Deferral](Options::deferral) is off by default. With it, registered procedures that read a deferred
+    /// change see it up to some 40 ms later, even if the same thread runs them afterwards: transactions are
+    /// then serializable, but not strictly. (Closures and snapshots see the change at once.) Deferred sums must
+    /// not overflow: the procedure has ended by then, so its caller could not get the error. Instead,
+    /// transactions that publish the sums fail with
+    /// [`Failure::DeferredOutOfRange`](weft::Failure::DeferredOutOfRange) until they fit. If the database has a
+    /// directory, or records a history, nothing is deferred.
+    ///
+    /// With [snapshots](Options::snapshots), procedures that only read are left out of the analysis, and no
+    /// piece becomes larger because of them. In return they are kept apart from procedures that are between two
+    /// pieces, like every transaction that is not registered.
     pub chopping: Options,
-    /// Whether they run in pieces at all, or each as one.
+    /// Whether procedures run in pieces at all. If not, each runs as one piece.
     pub in_pieces: bool,
-    /// Whether they commit by columns: a piece is not done again for a change of columns that it has nothing to do
-    /// with, or that it only adds to. A database that records its history goes by rows all the same, since by
-    /// these a history is judged.
+    /// Whether pieces commit by columns: a piece is not retried because of a change of columns that it does not
+    /// use, or only adds to. A database that records its history goes by rows all the same, because histories
+    /// are judged by rows.
     pub by_columns: bool,
-    /// Whether each piece that was found is a commit of its own. If not, pieces that meet nobody join their
-    /// neighbours: those that read what nobody changes, or change, by what commutes, what nobody looks at.
-    /// That is so only where procedures commit [by columns](DbxTcOptions::by_columns): by rows they do meet others.
+    /// Whether each piece that the analysis finds is a commit of its own. If not, pieces without a conflict
+    /// that matters join their neighbours: pieces that read what no procedure changes, and pieces that change,
+    /// by commuting operations, what no procedure reads. This holds only for procedures that commit [by
+    /// columns](DbxTcOptions::by_columns). By rows, such pieces do conflict with others, and each stays a
+    /// commit of its own.
     pub finest: bool,
-    /// Whether each piece is tried as one hardware region from its first operation to its commit, as in the paper:
-    /// then nothing is noted of what it reads. One that does not fit, or keeps meeting others, is done as the small
-    /// transaction that it is otherwise; all are, where there is no hardware for regions.
+    /// Whether each piece is tried as one hardware region from its first operation to its commit, as in the
+    /// paper. Then its reads are not noted. A piece that does not fit, or keeps conflicting, runs as the small
+    /// transaction that it is otherwise. So do all pieces where there is no hardware for regions.
     pub in_regions: bool,
-    /// What is done wrong on purpose.
+    /// A flaw, made on purpose for tests.
     #[cfg(feature = "canary")]
     #[doc(hidden)]
     pub flaw: Option<Flaw>,
 }
 
-/// What may be done wrong on purpose, for tests that have to find it.
+/// Flaws that are made on purpose, for tests that have to find them.
 #[cfg(feature = "canary")]
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,9 +106,9 @@ pub enum Flaw {
     NothingMerged,
     /// Strangers are not kept apart from procedures that are between two pieces.
     GateOpen,
-    /// Strangers do not publish what is deferred.
+    /// Strangers do not publish the deferred changes.
     NothingPublished,
-    /// Commits by columns take no column for one that matters.
+    /// Commits by columns treat every column as one that does not matter.
     ColumnsNeglected,
 }
 
@@ -121,7 +129,7 @@ impl Default for DbxTcOptions {
 }
 
 impl DbxTcOptions {
-    /// No procedures.
+    /// Returns the default options, without any procedures.
     pub fn new() -> Self {
         Self::default()
     }
@@ -188,7 +196,7 @@ impl DbxTcOptions {
     }
 }
 
-/// What is made of the pieces that are found.
+/// How the pieces that the analysis finds are used. See the fields of [`DbxTcOptions`].
 #[derive(Clone, Copy, Debug)]
 struct Cut {
     in_pieces: bool,
@@ -204,14 +212,14 @@ impl Cut {
     }
 }
 
-/// Procedures in pieces.
+/// The registered procedures, with their pieces.
 #[derive(Clone, Debug)]
 pub struct Registered {
     pub chopping: Chopping,
-    /// In the order of the chopping's procedures.
+    /// The procedures' names, in the order of the chopping's procedures.
     names: Vec<&'static str>,
     cut: Cut,
-    /// `None` for those that only read, and are left out.
+    /// Each procedure's pieces, or `None` for a procedure that only reads and is left out.
     pieces: Vec<Option<Pieces>>,
     #[cfg(feature = "canary")]
     is_gate_open: bool,
@@ -246,12 +254,12 @@ impl Registered {
         }
     }
 
-    /// Whether pieces are regions, if they can be.
+    /// Whether pieces are regions, where there is hardware for them.
     pub fn in_regions(&self) -> bool {
         self.cut.in_regions
     }
 
-    /// The gate between these procedures and all else.
+    /// Creates the gate between these procedures and all other transactions.
     pub fn gate(&self, workers_max: usize) -> Gate {
         #[cfg_attr(not(feature = "canary"), allow(unused_mut, reason = "nothing is wrong"))]
         let mut gate = Gate::new(workers_max);
@@ -274,7 +282,8 @@ impl Registered {
         }
     }
 
-    /// The position of the procedure with this shape, if it is among them. Another with the same name is not.
+    /// Returns the position of the procedure with this shape, if it is registered. Another procedure of the
+    /// same name is not.
     fn position(&self, shape: &'static Shape) -> Option<usize> {
         let position = self.names.iter().position(|name| *name == shape.name)?;
         (self.chopping.outlines.procedures[position] == Outline::of(shape)).then_some(position)
@@ -295,11 +304,11 @@ impl Registered {
     }
 }
 
-/// The procedures of a database, of which there may come more.
+/// The procedures of a database, to which more can be added.
 #[derive(Debug)]
 pub struct Procedures {
     registered: Mutex<Arc<Registered>>,
-    /// How often some have come.
+    /// How often procedures have been added.
     changes: Word,
 }
 
@@ -312,7 +321,7 @@ impl Procedures {
         Arc::clone(&self.registered.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Adds one, if those that are there stay in their pieces.
+    /// Adds a procedure, if the registered ones keep their pieces.
     pub fn admit(&self, shape: &'static Shape) -> Result<(), NotAdmitted> {
         let mut registered = self.registered.lock().unwrap_or_else(PoisonError::into_inner);
         if registered.position(shape).is_some() {
@@ -322,19 +331,19 @@ impl Procedures {
         let chopping = admit(outlines, &Outline::of(shape), *options)?;
         let names = registered.names.iter().copied().chain([shape.name]).collect();
         *registered = Arc::new(Registered::new(names, chopping, registered.cut));
-        // Relaxed: whoever sees it too late runs the procedure as a stranger once more.
+        // Relaxed: a worker that sees the change late runs the procedure as a stranger once more.
         self.changes.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 }
 
-/// What a worker knows of procedures: by the address of the shape. What it hands out is its own, so that workers
-/// do not count references on one line.
+/// What a worker knows of procedures, by the address of the shape. Each worker has its own copy of the pieces,
+/// so that workers do not share a reference count.
 #[derive(Debug, Default)]
 pub struct Known {
     changes: u64,
     procedures: Vec<KnownProcedure>,
-    /// The one that was asked for last.
+    /// The position of the procedure that was asked for last.
     present: usize,
 }
 
@@ -342,25 +351,27 @@ pub struct Known {
 struct KnownProcedure {
     shape: *const Shape,
     pieces: Option<Arc<Pieces>>,
-    /// For so many executions it is to be noted yet which step accesses what.
+    /// The number of executions in which it is still to be noted which step accesses what.
     noted: u32,
-    /// Of each piece, as far as any has been too large for a region: for so many executions it is not tried as one.
+    /// For each piece up to the last that was too large for a region: the number of executions in which it is
+    /// not tried as one.
     too_large: Vec<u32>,
 }
 
-/// For how many executions a procedure's accesses are noted after it has met another. The notes make it slower by
-/// about a fifteenth, so they are worth it if one execution in fifteen would have to be done again without.
+/// The number of executions in which a procedure's accesses are noted after it has had a conflict. Notes make
+/// an execution slower by about a fifteenth. So they are worth it if without them one execution in fifteen
+/// would have to be retried.
 const NOTED_EXECUTIONS: u32 = 16;
 
-/// For how many executions a piece that was too large for a region is not tried as one. An attempt costs about as much as
-/// the piece.
+/// The number of executions in which a piece that was too large for a region is not tried as one. An attempt
+/// costs about as much as the piece.
 const EXECUTIONS_WITHOUT_REGION: u32 = 32;
 
 // SAFETY: shapes are static.
 unsafe impl Send for Known {}
 
 impl Known {
-    /// The pieces of a procedure, if it is registered, and not left out.
+    /// Returns the pieces of a procedure, if it is registered and not left out.
     #[inline]
     pub fn pieces_of(
         &mut self,
@@ -382,7 +393,8 @@ impl Known {
         self.procedures[self.present].pieces.as_ref()
     }
 
-    /// Whether the accesses of the procedure that was asked for last are to be noted in the execution that begins.
+    /// Whether the accesses of the procedure that was asked for last are to be noted in the execution that
+    /// begins.
     #[inline]
     pub fn takes_notes(&mut self) -> bool {
         let noted = &mut self.procedures[self.present].noted;
@@ -403,7 +415,7 @@ impl Known {
         }
     }
 
-    /// A piece of the procedure that was asked for last was too large for a region.
+    /// Notes that a piece of the procedure that was asked for last was too large for a region.
     #[cold]
     pub fn does_not_fit(&mut self, piece: usize) {
         let too_large = &mut self.procedures[self.present].too_large;
@@ -413,7 +425,7 @@ impl Known {
         too_large[piece] = EXECUTIONS_WITHOUT_REGION;
     }
 
-    /// The procedure that was asked for last has met another transaction.
+    /// Notes that the procedure that was asked for last has had a conflict.
     pub fn meets_another(&mut self) {
         self.procedures[self.present].noted = NOTED_EXECUTIONS;
     }

@@ -1,13 +1,13 @@
-//! Which records are contended, and by what: a sketch that every worker keeps of its conflicts, from
-//! which it is decided what to split (Doppel, §5.5).
+//! The sketch that every worker keeps of its conflicts: which records are contended, and by which operations.
+//! What to split is decided from these sketches (Doppel, §5.5).
 //!
-//! A worker cannot keep a count for every record. It has a few entries; when a record comes for which
-//! there is none, it takes the place of the entry with the fewest conflicts, and takes over its count
-//! (the *Space-Saving* sketch of Metwally, Agrawal and El Abbadi, ICDT 2005). So the most contended
-//! records are in it, with counts that are too high by that of the least at most.
+//! A worker cannot keep a count for every record. It has a few entries. A record without an entry takes the
+//! place of the entry with the fewest conflicts, and takes over its count (the *Space-Saving* sketch of
+//! Metwally, Agrawal and El Abbadi, ICDT 2005). So the most contended records are in the sketch, and each count
+//! is too high by the smallest count at most.
 //!
-//! The record may be gone when the sketch is looked at. So an entry holds its key, by which the record
-//! is looked up again.
+//! The record may have been deleted when the sketch is evaluated. So an entry holds the key, under which the
+//! record is looked up again.
 
 use std::ptr::NonNull;
 
@@ -18,25 +18,25 @@ use weft::operation::ColumnOperation;
 use weft::store::table::TableRef;
 use weft::store::worker::WorkerMemory;
 
-/// Entries of a sketch.
+/// The number of entries of a sketch.
 const ENTRIES: usize = 16;
 
-/// A record that transactions have had conflicts about.
+/// A record about which transactions have had conflicts.
 pub struct Contended {
-    /// The record's block, if it is still there.
+    /// The record's block, if the record still exists.
     pub record: NonNull<u8>,
     pub table: TableRef,
     key: EncodedKey,
     pub conflicts: u64,
-    /// Operations that these transactions had applied to it, and how often.
+    /// The operations that these transactions had applied to the record, and how often.
     pub operations: SmallVec<[(ColumnOperation, u64); 4]>,
 }
 
 impl Contended {
-    /// A record without conflicts so far, whose key is that of its row. This runs the user's code.
+    /// Returns an entry without conflicts. Its key is that of `row`. This runs the user's code.
     ///
     /// # Safety
-    /// `row` is a row of the record, of `table`, and is not freed meanwhile.
+    /// `row` is a row of the record, of `table`, and is not freed during the call.
     pub unsafe fn new(
         record: NonNull<u8>,
         table: TableRef,
@@ -48,19 +48,19 @@ impl Contended {
         Contended::of(record, table, key)
     }
 
-    /// As [`Contended::new`], of a record whose key is known.
+    /// Returns an entry without conflicts for a record whose key is known.
     pub fn of(record: NonNull<u8>, table: TableRef, key: EncodedKey) -> Contended {
         Contended { record, table, key, conflicts: 0, operations: SmallVec::new() }
     }
 
-    /// How many of its conflicts were about operations that can be split.
+    /// Returns the conflicts of the operation that occurs most often.
     pub fn splittable(&self) -> u64 {
         self.operations.iter().map(|(_, conflicts)| *conflicts).max().unwrap_or_default()
     }
 
-    /// The record under the key, if there is one.
+    /// Looks up the record under the key.
     pub fn find(&self) -> Option<NonNull<u8>> {
-        // SAFETY: sketches are looked at by workers that are pinned.
+        // SAFETY: only workers that are pinned evaluate sketches.
         unsafe { self.table.find(&self.key) }
     }
 
@@ -71,7 +71,7 @@ impl Contended {
         }
     }
 
-    /// Adds what another worker has counted of the same record.
+    /// Adds what another worker has counted for the same record.
     fn absorb(&mut self, other: &Contended) {
         self.conflicts += other.conflicts;
         for &(operation, conflicts) in &other.operations {
@@ -92,7 +92,7 @@ pub fn add(
     }
 }
 
-/// Of each column, the operation with the greatest count.
+/// Returns, for each column, the operation with the greatest count.
 pub fn most_of_each_column(counts: &[(ColumnOperation, u64)]) -> SmallVec<[ColumnOperation; 4]> {
     let mut most: SmallVec<[(ColumnOperation, u64); 4]> = SmallVec::new();
     for &(operation, count) in counts {
@@ -111,12 +111,12 @@ pub struct Sketch {
     entries: Vec<Contended>,
 }
 
-// SAFETY: records and tables are the database's, on whatever thread.
+// SAFETY: the records and tables belong to the database, not to a thread.
 unsafe impl Send for Sketch {}
 
 impl Sketch {
-    /// Notes a conflict about a record, to which the transaction had applied `operations`. The worker
-    /// is pinned since before the conflict.
+    /// Counts a conflict about a record to which the transaction had applied `operations`. The worker has been
+    /// pinned since before the conflict.
     #[cold]
     pub fn note(
         &mut self,
@@ -124,7 +124,7 @@ impl Sketch {
         operations: impl Iterator<Item = ColumnOperation>,
         memory: &WorkerMemory,
     ) {
-        // SAFETY: the worker is pinned since before the abort was decided.
+        // SAFETY: the worker has been pinned since before the abort was decided.
         let (Some(record), Some(row)) = (abort.record, unsafe { abort.row() }) else { return };
         if abort.table.core().index.is_some() {
             return; // Nothing can be done about entries of indexes.
@@ -134,8 +134,9 @@ impl Sketch {
             entry.note(operations);
             return;
         }
-        // SAFETY: the worker is pinned since before it found the row.
+        // SAFETY: the worker has been pinned since before it found the row.
         let mut entry = unsafe { Contended::new(record, abort.table, row, memory) };
+        // Space-Saving: the new entry takes over the place and the count of the least.
         if self.entries.len() == ENTRIES {
             let entries = self.entries.iter().enumerate();
             let least = entries.min_by_key(|(_, entry)| entry.conflicts).expect("there are some").0;
@@ -146,8 +147,7 @@ impl Sketch {
     }
 }
 
-/// The sketches of all workers, put together: by record, the most contended first. They are empty
-/// then.
+/// Empties the sketches of all workers and adds them up, by record. Returns the most contended record first.
 pub fn gather<'a>(sketches: impl Iterator<Item = &'a mut Sketch>) -> Vec<Contended> {
     let mut gathered: Vec<Contended> = Vec::new();
     for sketch in sketches {
@@ -202,7 +202,7 @@ mod tests {
     fn a_sketch_keeps_the_most_contended_records() {
         let database: Database<Dbx> = Database::builder().table::<Counter>().open().unwrap();
         let counters = database.table::<Counter>().unwrap();
-        // SAFETY: only its name for access sets is used.
+        // SAFETY: only the table's name is used, for access sets.
         let table = unsafe { counters.inner() }.reference();
         let worker = database.open_worker(crate::INSIDE).unwrap();
         let memory = &worker.memory;

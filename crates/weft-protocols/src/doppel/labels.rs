@@ -1,4 +1,4 @@
-//! Labels: rows that a program wants split, contended or not (Doppel, §5.5).
+//! Labels: rows that the application wants split, contended or not (Doppel, §5.5, manual data labeling).
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -18,14 +18,13 @@ use super::contention::Contended;
 use super::{JoinedProtocol, PhaseReconciliation, transition};
 use crate::INSIDE;
 
-/// Labels of rows that are to be split, in a database under a protocol with phases.
+/// Labels rows that are to be split, in a database under a protocol with phases.
 pub trait LabelledDatabase {
-    /// Labels a row: as long as it is there, it is split for the operation `O` on a column in every split
-    /// phase, contended or not. It may be labelled for other columns, too; the last label for a column
-    /// counts.
+    /// Labels a row: as long as it exists, it is split for the operation `O` on a column in every split phase,
+    /// contended or not. A row can have labels for several columns; the last label for a column counts.
     ///
-    /// What is contended is found out by itself. A label spares the first transactions of a rush that is
-    /// foreseen the conflicts by which that would be noticed.
+    /// The database finds out automatically which rows are contended. A label is for a rush that you can
+    /// foresee: it spares the first transactions the conflicts from which the database would learn.
     ///
     /// ```
     /// # use weft::operation::Add;
@@ -57,7 +56,7 @@ pub trait LabelledDatabase {
         column: ColumnOf<T, V>,
     ) -> Result<(), Failure>;
 
-    /// Takes all labels of a row back.
+    /// Removes all labels of a row.
     ///
     /// # Errors
     /// [`Failure::NoSuchRow`]; [`Failure::ForeignTable`]; [`Failure::NestedTransaction`];
@@ -109,7 +108,7 @@ impl<J: JoinedProtocol> LabelledDatabase for Database<PhaseReconciliation<J>> {
     }
 }
 
-/// Runs `body` with the record of a row that is there now, and its key, on a worker that is pinned.
+/// Runs `body` with the record of a row that exists now, and with its key, on a pinned worker.
 fn with_record<J: JoinedProtocol, T: Record>(
     database: &Database<PhaseReconciliation<J>>,
     table: &Table<T>,
@@ -124,12 +123,12 @@ fn with_record<J: JoinedProtocol, T: Record>(
         return Err(Failure::NestedTransaction);
     }
     database.open_engine(INSIDE).shared.check_open()?;
-    // Before the worker is pinned: it is the user's code.
+    // Encode the key before the worker is pinned, because this runs the user's code.
     let encoded = with_form!(T::Key::WIDTH_BYTES, |K| K::from_key(key).erase());
     let pinned = Pinned::new(worker);
-    // SAFETY: pinned.
+    // SAFETY: the worker is pinned.
     let record = unsafe { inner_of(table).reference().find(&encoded) }.filter(|record| {
-        // SAFETY: the table's own index holds addresses of its records; pinned.
+        // SAFETY: the table's own index holds addresses of its records, and the worker is pinned.
         let stored = unsafe { record.cast::<StoredRecord<J::Header>>().as_ref() };
         !stored.header.tid().load_unlocked().is_absent()
     });
@@ -141,8 +140,8 @@ fn with_record<J: JoinedProtocol, T: Record>(
     }
 }
 
-/// The table itself.
+/// Returns the table behind the handle.
 fn inner_of<T: Record>(table: &Table<T>) -> &TableInner<T> {
-    // SAFETY: its records are looked up by a worker that is pinned, and changed by transactions alone.
+    // SAFETY: only a pinned worker looks up records in it, and only transactions change it.
     unsafe { table.inner() }
 }

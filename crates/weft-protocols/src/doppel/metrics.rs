@@ -1,14 +1,14 @@
-//! What happens in phases, counted.
+//! Counters of what happens in phases.
 
 use weft_htm::word::{Ordering, Word};
 
-/// A count of one worker's, which others read.
+/// A counter that one worker increments and others read.
 #[derive(Default)]
 pub(super) struct Count(Word);
 
 impl Count {
     pub fn increment(&self) {
-        // Relaxed: a statistic of one writer.
+        // Relaxed: a statistic with one writer.
         self.0.store(self.load() + 1, Ordering::Relaxed);
     }
 
@@ -17,7 +17,7 @@ impl Count {
     }
 }
 
-/// What whoever changes the phase counts.
+/// Counters that the worker updates that changes the phase.
 #[derive(Default)]
 pub(super) struct MetricWords {
     pub split_phases: Word,

@@ -1,65 +1,66 @@
-//! **Doppel**: phase reconciliation, by which many cores change the same record at once.
+//! **Doppel**: phase reconciliation, by which many cores change the same record at the same time.
 //!
-//! N. Narula, C. Cutler, E. Kohler, R. Morris: *Phase Reconciliation for Contended In-Memory
-//! Transactions*, OSDI 2014; sections below are that paper's.
+//! N. Narula, C. Cutler, E. Kohler, R. Morris: *Phase Reconciliation for Contended In-Memory Transactions*,
+//! OSDI 2014; sections below are that paper's.
 //!
-//! The idea. A protocol that serializes transactions has those that change the same record come one
-//! after the other, on one core at a time, by locks or by aborts. But many such changes are commutative
-//! [operations](weft::operation): add one, take the greater. So the database goes through phases. In a
-//! *joined* phase all is as under the protocol below, `silo` or `2pl`, and records about which
-//! transactions conflict are counted. In a *split* phase the most contended ones are *split*: each for
-//! one operation on each column, of which every worker gathers its own in a *slice* of its own, without
-//! any word that others write. All else about such a record (to read it, to update it, another operation
-//! on that column) has to wait for the next joined phase; transactions on other records go on as before.
-//! At the end of a split phase the slices are merged into the rows: *reconciliation*.
+//! The idea. An ordinary protocol runs transactions that change the same record one after the other, on one
+//! core at a time, by locks or by aborts. But many such changes are commutative [operations](weft::operation):
+//! add one, take the greater. So the database goes through phases. In a *joined* phase everything is as under
+//! the protocol below, `silo` or `2pl`, and the records about which transactions conflict are counted. In a
+//! *split* phase the most contended records are *split*, each for one operation on each column. Every worker
+//! gathers these operations in its own *slice* of the record, without writing a shared cache line. Every other
+//! access to the record (reading it, updating it, another operation on that column) waits for the next joined
+//! phase. Transactions on other records go on as before. At the end of a split phase the slices are merged into
+//! the rows: *reconciliation*.
 //!
 //! The files:
 //!
 //! - `phases`: which phase it is, and how one gives way to the next (§5.4);
-//! - `splits`: split records, and the slices (§5.2);
-//! - `contention`: what conflicts are about (§5.5);
-//! - `turn`: whose turn it is to change the phase;
+//! - `splits`: split records and their slices (§5.2);
+//! - `contention`: which records conflicts are about (§5.5);
+//! - `turn`: the lock of the worker that changes the phase;
 //! - `transition`: when a phase ends, what is split next, and reconciliation (§5.3 to §5.5);
-//! - here: what a worker does in each phase.
+//! - `labels`: rows that the application wants split (§5.5); `options` and `metrics`;
+//! - this file: what a worker does in each phase.
 //!
-//! Header of a record: that of the protocol below. What is split is known by a small table of addresses,
-//! which is empty in joined phases.
+//! Header of a record: that of the protocol below. A small table of addresses, empty in joined phases, says
+//! which records are split.
 //!
-//! **The serialization point** is that of the protocol below. A transaction that has applied operations
-//! to split records comes, as to these, anywhere in the phase, since nobody sees what they are before
-//! its end (§5.6). So any order that is right for the other records is right for them.
+//! **The serialization point** is that of the protocol below. As to the operations on split records, a
+//! transaction can be placed anywhere in the phase, because no transaction sees their results before its end
+//! (§5.6). So every order that is right for the other records is right for the split ones.
 //!
-//! **Errors.** An operation that might not fit (see [`operation`](weft::operation#errors)) is not
-//! gathered, but waits for the joined phase, where it is known whether it does. So an overflow is an
-//! error at the same place as under any other protocol.
+//! **Errors.** An operation that might not fit (see [`operation`](weft::operation#errors)) is not gathered. It
+//! waits for the joined phase, where its result is known. So an overflow is an error at the same place as under
+//! any other protocol.
 //!
-//! **Snapshots** are opened in joined phases: whoever opens one during a split phase ends it. So a
-//! snapshot shows all that had committed. **Durability**: a transaction logs its operations as such
-//! when it commits; reconciliation logs nothing. So what was acknowledged does not depend on whether its
-//! slices were merged. **Histories** show a reconciliation as one transaction for each record, which
-//! replaces the row by one in which all operations of the phase are.
+//! **Snapshots** are opened in joined phases: opening one during a split phase ends the phase. So a snapshot
+//! shows everything that had committed. **Durability**: a transaction logs its operations as such when it
+//! commits; reconciliation logs nothing. So what was acknowledged does not depend on whether its slices were
+//! merged. **Histories** show a reconciliation as one transaction for each record, which replaces the row by
+//! one that contains all operations of the phase.
 //!
-//! **Waiting.** A transaction that meets a split record is rolled back. `transact` waits for the next
-//! joined phase, which comes at once if nobody else is in a transaction, and runs it again. A
-//! [`Stash`](weft::Stash), as the workers of a [`Pool`](weft::Pool) have them, sets it aside instead (the
-//! paper's *stashed* transactions), and goes on with others. In the next joined phase those come first, and a
-//! split phase begins only when all of them have been run.
+//! **Waiting.** A transaction that accesses a split record in another way is rolled back. `transact` waits for
+//! the next joined phase and runs it again. That phase comes at once if no other worker is in a transaction. A
+//! [`Stash`](weft::Stash), as the workers of a [`Pool`](weft::Pool) have it, sets the transaction aside instead
+//! (the paper's *stashed* transactions), and goes on with others. In the next joined phase the stashed
+//! transactions come first, and a split phase begins only when all of them have run.
 //!
 //! **Departures from the paper**
-//! - There is no coordinator thread. Any worker that finds, between two transactions, that the phase has
-//!   lasted long enough changes it. So a database that is idle does nothing at all, and nobody has to be
-//!   woken up; and a thread that waits does the work itself instead of waiting for another to do it.
-//! - Whoever changes the phase merges the slices of all workers, one record after the other, instead of
-//!   each worker its own. The paper's workers merge while others still run transactions; but then a
-//!   worker that sleeps would hold the phase up. For each record the row is replaced once.
-//! - Slices are changed when an operation is applied, and changed back if the transaction does not
-//!   commit, instead of at the commit (Figure 3): an operation that does not fit is found at its place.
-//! - In the paper all transactions that meet a split record are stashed. Here a thread that has no stash,
-//!   or whose stash is full, waits itself. So a phase is shorter when somebody waits, and a record for which
-//!   threads have waited longer than its operations can have saved is not split again for a while.
-//! - A split phase begins as soon as all that has waited, or was stashed, has committed; a joined phase of full length
-//!   comes only before records are split anew. Records stay split from one split phase to the next as
-//!   long as it pays.
+//! - There is no coordinator thread. A worker that finds, between two transactions, that the phase has lasted
+//!   long enough changes it. So an idle database does nothing at all, and no thread has to be woken up. A
+//!   thread that waits for the next phase does the work itself instead of waiting for another thread to do it.
+//! - The worker that changes the phase merges the slices of all workers, one record after the other. In the
+//!   paper each worker merges its own slices, while others still run transactions; but then a worker that
+//!   sleeps would delay the phase. For each record the row is replaced once.
+//! - Slices are changed when an operation is applied, and changed back if the transaction does not commit,
+//!   instead of at the commit (Figure 3). So an operation that does not fit is found where it is applied.
+//! - In the paper all transactions that access a split record in another way are stashed. Here a thread that
+//!   has no stash, or whose stash is full, waits itself. So a phase is shorter when a thread waits. A record is
+//!   not split again for a while if threads have waited for it longer than its operations can have saved.
+//! - A split phase begins as soon as all transactions that have waited, or were stashed, have committed. A
+//!   joined phase of full length comes only before new records are split. Records stay split from one split
+//!   phase to the next as long as it pays.
 
 mod contention;
 mod labels;
@@ -103,24 +104,24 @@ use self::splits::{SplitRecord, Splits};
 use self::transition::Plans;
 use self::turn::Turn;
 
-/// Phase reconciliation over optimistic concurrency control. See the [module](self) for the paper and
+/// Phase reconciliation over optimistic concurrency control (Silo). See the [module](self) for the paper and
 /// the idea.
 pub type Doppel = PhaseReconciliation<Silo>;
 
 /// Phase reconciliation over two-phase locking.
 pub type DoppelLocking = PhaseReconciliation<TwoPhaseLocking>;
 
-/// Phase reconciliation over the protocol `J`, which rules the joined phases, and in split phases what
-/// is not split.
+/// Phase reconciliation over the protocol `J`. `J` rules the joined phases, and in split phases the records
+/// that are not split.
 #[derive(Debug)]
 pub struct PhaseReconciliation<J>(PhantomData<J>);
 
-/// A protocol that phases can be reconciled over.
+/// A protocol that phase reconciliation can run over.
 pub trait JoinedProtocol: Protocol<Header: TidHeader> {
-    /// The name of the two together.
+    /// The name of the combined protocol.
     #[doc(hidden)]
     const RECONCILED_NAME: &'static str;
-    /// What they are, in a few words.
+    /// The title of the combined protocol, in a few words.
     #[doc(hidden)]
     const RECONCILED_TITLE: &'static str;
 }
@@ -135,7 +136,8 @@ impl JoinedProtocol for TwoPhaseLocking {
     const RECONCILED_TITLE: &'static str = "phase reconciliation over two-phase locking";
 }
 
-// SAFETY: what is not split is the joined protocol's; a slice is its worker's own until it is merged into the row.
+// SAFETY: the joined protocol handles records that are not split; a slice belongs to its worker alone until it
+// is merged into the row.
 unsafe impl<J: JoinedProtocol> Protocol for PhaseReconciliation<J> {
     const NAME: &'static str = J::RECONCILED_NAME;
     const TITLE: &'static str = J::RECONCILED_TITLE;
@@ -202,41 +204,43 @@ unsafe impl<J: JoinedProtocol> Protocol for PhaseReconciliation<J> {
 pub struct Reconciliation<J: Protocol> {
     joined: Arc<J::Shared>,
     phases: Phases,
-    /// What is split. Written by whoever changes the phase, while nobody is in a transaction.
+    /// The records that are split. Written only by the worker that changes the phase, while no worker is in a
+    /// transaction.
     splits: UnsafeCell<Splits>,
     slots: Box<[Slot]>,
     options: PhaseOptions,
     clock: PhaseClock,
-    /// When the present phase began.
+    /// When the present phase began, in nanoseconds of `clock`.
     began: Word,
-    /// The conflicts of all workers when the present phase began.
+    /// The number of conflicts of all workers when the present phase began.
     conflicts_before: Word,
-    /// Records that are to be split as soon as may be.
+    /// The number of records that are to be split in the next split phase.
     chosen: Word,
-    /// Threads that wait for a joined phase, or have waited, and not committed since.
+    /// The number of threads that wait for a joined phase, or have waited and not committed since.
     waiting: Word,
-    /// Stashes that hold transactions.
+    /// The number of stashes that hold transactions.
     stashes: Word,
-    /// Held by whoever changes the phase, or keeps it from being changed.
+    /// Held by the worker that changes the phase, or that prevents a change.
     plans: Turn<Plans>,
     metrics: MetricWords,
 }
 
-// SAFETY: `splits` is written only by whoever changes the phase, when nobody is in a transaction, and
-// read only in transactions, or by the former; and likewise each slot's sketch, which is its worker's
-// otherwise. `phases` is what orders the two. All that they hold may go from thread to thread.
+// SAFETY: `splits` is written only by the worker that changes the phase, while no worker is in a transaction.
+// It is read only in transactions, or by the worker that changes the phase. The same holds for each slot's
+// sketch, which otherwise belongs to its worker. `phases` orders the two. All that they hold may move between
+// threads.
 unsafe impl<J: Protocol> Sync for Reconciliation<J> {}
-// SAFETY: likewise.
+// SAFETY: as for `Sync`.
 unsafe impl<J: Protocol> Send for Reconciliation<J> {}
 
-/// What is kept for a worker.
+/// What is kept for each worker.
 #[repr(align(128))]
 #[derive(Default)]
 struct Slot {
     sketch: UnsafeCell<Sketch>,
-    /// How many conflicts the worker has had about records.
+    /// The number of conflicts that the worker has had about records.
     conflicts: Count,
-    /// Transactions that were refused, and for which their thread waits.
+    /// The number of transactions that were refused, and for which their thread waits.
     awaited: Count,
     /// See [`PhaseMetrics::stashed`].
     stashed: Count,
@@ -263,17 +267,17 @@ impl<J: Protocol> ProtocolShared for Reconciliation<J> {
 }
 
 impl<J: Protocol> Reconciliation<J> {
-    /// What is split in this phase.
+    /// Returns the records that are split in this phase.
     ///
     /// # Safety
-    /// The caller is in a transaction, or changes the phase, and does not hold on to it longer.
+    /// The caller is in a transaction, or changes the phase, and does not keep the reference longer.
     #[inline(always)]
     unsafe fn splits(&self) -> &Splits {
-        // SAFETY: by the contract nobody writes meanwhile.
+        // SAFETY: by the contract, no worker writes it while the reference lives.
         unsafe { &*self.splits.get() }
     }
 
-    /// What has happened.
+    /// Returns the metrics of the phases.
     pub fn metrics(&self) -> PhaseMetrics {
         // Relaxed: statistics.
         let load = |word: &Word| word.load(Ordering::Relaxed);
@@ -286,7 +290,7 @@ impl<J: Protocol> Reconciliation<J> {
         metrics.hurried = load(&self.metrics.hurried);
         metrics.reconciled_rows = load(&self.metrics.reconciled_rows);
         metrics.split_records = load(&self.chosen);
-        // Of two counts, lest more be stashed than refused between two readings.
+        // The sum of two counters: so a reading never shows more stashed transactions than refused ones.
         metrics.refused = awaited + stashed;
         metrics.stashed = stashed;
         metrics.split_time = Duration::from_nanos(load(&self.metrics.split_nanoseconds));
@@ -295,8 +299,8 @@ impl<J: Protocol> Reconciliation<J> {
     }
 }
 
-/// Tells how late it is, in nanoseconds. On the simulated machine that is virtual time, at the 2.4 GHz of
-/// the paper's; but for threads that are none of its cores time goes on as always.
+/// The clock of phases, in nanoseconds. On the simulated machine it shows virtual time, at the 2.4 GHz of the
+/// paper's machine. For threads that are not among its cores it shows real time.
 struct PhaseClock(Instant);
 
 impl PhaseClock {
@@ -309,7 +313,7 @@ impl PhaseClock {
     }
 }
 
-/// Runs transactions in phases, on one worker.
+/// Runs one worker's transactions in phases.
 #[doc(hidden)]
 pub struct ReconcilingExecutor<J: JoinedProtocol> {
     joined: J::Executor,
@@ -320,55 +324,56 @@ pub struct ReconcilingExecutor<J: JoinedProtocol> {
     is_split: bool,
     /// Whether the transaction has accessed anything that is not split.
     is_joined_used: bool,
-    /// Whether it has written any such thing.
+    /// Whether the transaction has written anything that is not split.
     is_joined_written: bool,
-    /// What was done to slices.
+    /// The undo log for slices.
     undo: UndoLog,
-    /// The operations that were applied to whole rows.
+    /// The operations that were applied to rows.
     applied: Vec<(NonNull<u8>, ColumnOperation)>,
     /// The operations on split records, as they are to be logged.
     logged: LoggedOperations,
-    /// Why it cannot commit, if that is known.
+    /// The conflict by which the transaction can no longer commit, if there is one.
     doomed: Option<Abort>,
-    /// Whether this worker is changing the phase: its transactions reconcile.
+    /// Whether this worker is changing the phase. Its transactions then reconcile.
     is_reconciling: bool,
-    /// The number of the split phase in which a transaction was refused that is to be run again.
+    /// The number of the split phase in which the last transaction was refused, until it may be run again.
     refused_in: Option<u64>,
     /// Whether a transaction that is refused is set aside.
     is_set_aside: bool,
-    /// Whether the worker counts among those that wait.
+    /// Whether the worker is counted in `Reconciliation::waiting`.
     is_waiting: bool,
-    /// After how many transactions the worker looks at the clock again, and how many these were.
+    /// The number of transactions until the worker looks at the clock again, the number between two looks, and
+    /// (`looked`) the time of the last look.
     until_look: u32,
     look_interval: u32,
     looked: u64,
     random: fastrand::Rng,
 }
 
-// SAFETY: addresses of records and tables are of the executor's database, and are forgotten between
-// transactions, when the executor may change threads.
+// SAFETY: the addresses of records and tables belong to the executor's database, and are forgotten between
+// transactions, when the executor may move to another thread.
 unsafe impl<J: JoinedProtocol> Send for ReconcilingExecutor<J> {}
 
 /// Operations on split records that are to be logged.
 #[derive(Default)]
 struct LoggedOperations {
-    /// Of each: the record, the table, and where its bytes end.
+    /// For each operation: the record, the table, and the end of its bytes in `bytes`.
     operations: Vec<(NonNull<u8>, TableRef, usize)>,
     bytes: Vec<u8>,
 }
 
 impl<J: JoinedProtocol> ReconcilingExecutor<J> {
-    /// The record, if it is split in this phase.
+    /// Returns the split record, if the record is split in this phase.
     #[inline(always)]
     fn split(&self, record: NonNull<u8>) -> Option<&SplitRecord> {
         if !self.is_split {
             return None;
         }
-        // SAFETY: in a transaction.
+        // SAFETY: the worker is in a transaction.
         unsafe { self.shared.splits() }.find(record)
     }
 
-    /// Refuses an access to a record, if it is split.
+    /// Refuses an access to a record if the record is split.
     #[inline(always)]
     fn check_whole(&mut self, table: TableRef, record: NonNull<u8>) -> Result<(), Abort> {
         if self.is_split && self.split(record).is_some() {
@@ -378,7 +383,8 @@ impl<J: JoinedProtocol> ReconcilingExecutor<J> {
         Ok(())
     }
 
-    /// Refuses an access to a split record.
+    /// Refuses an access to a split record: the transaction is aborted and retried in the next joined phase
+    /// (§5.2).
     #[cold]
     fn refuse(
         &mut self,
@@ -386,11 +392,12 @@ impl<J: JoinedProtocol> ReconcilingExecutor<J> {
         record: NonNull<u8>,
         operation: Option<&ColumnOperation>,
     ) -> Abort {
+        // Sample the refusal, by which the record is classified at the end of the phase (§5.5).
         let now = self.shared.clock.now();
         if let Some(split) = self.split(record)
             && self.slot < split.cores()
         {
-            // SAFETY: in a transaction, and this worker's own.
+            // SAFETY: the worker is in a transaction, and this is its own block.
             let header = unsafe { split.header(self.slot) };
             if !self.is_set_aside {
                 header.refused_at = now.max(1);
@@ -411,24 +418,24 @@ impl<J: JoinedProtocol> ReconcilingExecutor<J> {
         abort
     }
 
-    /// Notes a conflict about a record.
+    /// Counts a conflict about a record, by which the record may be split (§5.5).
     #[cold]
     fn note_conflict(&mut self, abort: &Abort, memory: &WorkerMemory) {
         let Some(record) = abort.record else { return };
         let slot = &self.shared.slots[self.slot];
         slot.conflicts.increment();
         let of_record = self.applied.iter().filter(|(applied, _)| *applied == record);
-        // SAFETY: in a transaction, and this worker's own.
+        // SAFETY: the worker is in a transaction, and this is its own sketch.
         let sketch = unsafe { &mut *slot.sketch.get() };
         sketch.note(abort, of_record.map(|(_, operation)| *operation), memory);
     }
 
-    /// Whether the transaction is to be in a split phase.
+    /// Whether the transaction runs in a split phase.
     pub(super) fn is_split(&self) -> bool {
         self.is_split
     }
 
-    /// The transaction has ended.
+    /// Ends the transaction.
     #[inline(always)]
     fn leave(&mut self) {
         self.applied.clear();
@@ -616,7 +623,7 @@ impl<J: JoinedProtocol> Executor for ReconcilingExecutor<J> {
         self.joined.list_writes(list);
     }
 
-    /// The split phase commit protocol (§5.2, Figure 3). What was done to slices becomes final.
+    /// The commit protocol, in a split phase that of Figure 3 (§5.2). The changes of slices become final.
     #[inline(always)]
     fn commit(&mut self, memory: &WorkerMemory, epoch: impl Fn() -> u64) -> Result<(), Abort> {
         if let Some(abort) = self.doomed {
@@ -652,11 +659,11 @@ impl<J: JoinedProtocol> SplitsRecords<J::Header> for ReconcilingExecutor<J> {
     }
 
     fn take_refused(&mut self) -> u64 {
-        self.refused_in.take().expect("whoever asks was refused something")
+        self.refused_in.take().expect("a transaction was refused")
     }
 
-    /// Split phase execution (§5.2): an operation on a split record goes to this worker's slice, if it is
-    /// the one that was selected.
+    /// Split phase execution (§5.2): an operation on a split record goes to this worker's slice, if it is the
+    /// selected operation.
     #[inline(always)]
     fn target(
         &mut self,
@@ -667,16 +674,17 @@ impl<J: JoinedProtocol> SplitsRecords<J::Header> for ReconcilingExecutor<J> {
     ) -> Result<Target, Abort> {
         let block = record.block();
         if self.is_split {
-            // SAFETY: in a transaction.
+            // SAFETY: the worker is in a transaction.
             if let Some(split) = unsafe { self.shared.splits() }.find(block) {
                 let row = || {
-                    // SAFETY: pinned; the record had a row when it was split, and nobody has changed it.
+                    // SAFETY: the worker is pinned, the record had a row when it was split, and no worker has
+                    // changed it since.
                     let newest = unsafe { record.get() }.newest.load(Ordering::Acquire);
                     newest.row().expect("a split record has a row")
                 };
                 let phase = self.present.number();
                 let slice = operation.and_then(|operation| {
-                    // SAFETY: in a transaction of this worker, in this phase.
+                    // SAFETY: the worker is in a transaction, in this phase.
                     unsafe { split.slice(operation, self.slot, phase, memory, row) }
                 });
                 return match slice {
@@ -720,20 +728,24 @@ impl<J: JoinedProtocol> ReconcilingExecutor<J> {
     ) -> Result<(), Abort> {
         let is_logged = !self.logged.operations.is_empty();
         if is_logged && !self.is_joined_written {
-            // Before anything is validated, as if it wrote something itself.
+            // The number is drawn before anything is validated, as if the transaction wrote something that is
+            // not split.
             epoch();
         }
+        // Parts 1 to 3 of Figure 3, for the records that are not split.
         if self.is_joined_used {
             let drawn = || if memory.is_committing() { memory.drawn_epoch() } else { epoch() };
             let committed = self.joined.commit(memory, drawn);
             committed.inspect_err(|abort| self.note_conflict(abort, memory))?;
         } else {
-            // Nothing but slices, which are this worker's own.
+            // It has used only slices, which belong to this worker, so there is nothing to validate.
             self.joined.abort(memory);
         }
         if is_logged {
             self.log_operations(memory);
         }
+        // The slices were changed when the operations were applied, so it only remains to forget how to undo
+        // that.
         self.undo.forget();
         Ok(())
     }
@@ -742,10 +754,11 @@ impl<J: JoinedProtocol> ReconcilingExecutor<J> {
         let LoggedOperations { operations, bytes } = &mut self.logged;
         let mut start = 0;
         let entries = operations.drain(..).map(|(record, table, end)| {
-            // SAFETY: pinned, so the record is not freed.
+            // SAFETY: the worker is pinned, so the record is not freed.
             let stored = unsafe { record.cast::<StoredRecord<J::Header>>().as_ref() };
-            // The record stays as it is in this phase: so the operation comes behind the write that has
-            // made it so, and before the next, of whoever reconciles, or comes later.
+            // The record does not change in this phase. So the operation is ordered after the write of the
+            // record's present version, and before the next write, which is the reconciliation's or a later
+            // one.
             let order = stored.header.tid().load_relaxed().order_in(memory.drawn_epoch());
             let operation = &bytes[start..end];
             start = end;
@@ -755,7 +768,7 @@ impl<J: JoinedProtocol> ReconcilingExecutor<J> {
         bytes.clear();
     }
 
-    /// It has got what it waited for.
+    /// Ends the wait, after the transaction has got what it waited for.
     #[cold]
     fn end_waiting(&mut self) {
         self.is_waiting = false;
@@ -771,5 +784,5 @@ impl<J: JoinedProtocol> Drop for ReconcilingExecutor<J> {
     }
 }
 
-/// The operations that are applied to slices, by the record: what a transition decides on.
+/// Operations on a record, with how often they occurred.
 type Counted = SmallVec<[(ColumnOperation, u64); 4]>;

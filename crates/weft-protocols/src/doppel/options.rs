@@ -1,16 +1,16 @@
-//! How phases are to be.
+//! The options of protocols with phases.
 
 use std::time::Duration;
 
-/// How phases are to be.
+/// Options of the phases: how long they last.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PhaseOptions {
-    /// How long a split phase lasts, unless it is hurried, and how long conflicts are counted before
-    /// anything is split: 20 ms by default, as in the paper.
+    /// How long a split phase lasts, unless it is hurried. Conflicts are counted for the same time before
+    /// anything is split. The default is 20 ms, as in the paper.
     pub length: Duration,
-    /// Whether every record that an operation is applied to is split, and a phase lasts for a few
-    /// transactions only: the default of hasty builds, for tests, whose runs are short.
+    /// Whether every record to which an operation is applied is split, and a phase lasts for a few transactions
+    /// only. This is the default of hasty builds, for tests, whose runs are short.
     #[doc(hidden)]
     pub is_hasty: bool,
 }
@@ -23,7 +23,7 @@ impl Default for PhaseOptions {
 }
 
 impl PhaseOptions {
-    /// The defaults.
+    /// Returns the default options.
     pub fn new() -> Self {
         Self::default()
     }

@@ -1,32 +1,32 @@
-//! Phases: which one it is, who is in a transaction, and how one phase gives way to the next.
+//! Phases: which phase it is, which workers are in a transaction, and how one phase gives way to the next.
 //!
 //! ```text
-//!   worker                                   whoever changes the phase (one at a time)
+//!   worker                                   worker that changes the phase (one at a time)
 //!     running := 1                             word := changing
 //!     fence                                    fence
-//!     word: joined or split?  go on            wait until nobody is running
+//!     word: joined or split?  go on            wait until no worker is running
 //!           changing?  running := 0, wait      merge slices, or make them
 //!     … transaction …                          word := the next phase
 //!     running := 0
 //! ```
 //!
-//! Of the two fences one comes first. If it is the worker's, whoever changes the phase sees it running,
-//! and waits for the end of its transaction; if it is the other's, the worker sees the change, and
-//! steps back. So no transaction runs while the phase changes, and each runs within one phase (Doppel,
-//! §5.1). A worker that runs none holds nobody up, however long it sleeps.
+//! One of the two fences comes first. If it is the worker's, the worker that changes the phase sees it running,
+//! and waits for the end of its transaction. If it is the other one, the worker sees the change, and steps
+//! back. So no transaction runs while the phase changes, and each transaction runs within one phase (Doppel,
+//! §5.1). A worker outside of a transaction delays no change, however long it sleeps.
 
 use weft_htm::word::{Ordering, Word, fence, yield_now};
 
-/// What can be done in a phase.
+/// The kind of a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Everything; all rows are whole.
+    /// All operations are possible, and all rows are whole.
     Joined,
-    /// Operations on split records go to slices, and nothing else can be done to these.
+    /// Operations on split records go to slices. Every other access to a split record is refused.
     Split,
 }
 
-/// The present phase, with a number that grows from one to the next.
+/// The present phase, with a number that grows from one phase to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Present {
     word: u64,
@@ -39,7 +39,7 @@ const KIND: u64 = 3;
 const NUMBER_ONE: u64 = 4;
 
 impl Present {
-    /// Which kind of phase it is; `None` while it changes.
+    /// Returns the kind of the phase, or `None` while the phase changes.
     #[inline(always)]
     pub fn phase(self) -> Option<Phase> {
         match self.word & KIND {
@@ -49,7 +49,7 @@ impl Present {
         }
     }
 
-    /// The phase's number. Phases are numbered in the order in which they come.
+    /// Returns the phase's number. Phases are numbered in the order in which they come.
     #[inline(always)]
     pub fn number(self) -> u64 {
         self.word / NUMBER_ONE
@@ -64,12 +64,12 @@ struct Padded(Word);
 #[derive(Debug)]
 pub struct Phases {
     word: Padded,
-    /// By slot: 1 while the worker is in a transaction.
+    /// For each slot, 1 while its worker is in a transaction.
     running: Box<[Padded]>,
 }
 
 impl Phases {
-    /// A joined phase, for as many workers.
+    /// Starts with a joined phase, for up to `workers_max` workers.
     pub fn new(workers_max: usize) -> Phases {
         Phases {
             word: Padded(Word::new(JOINED)),
@@ -77,19 +77,19 @@ impl Phases {
         }
     }
 
-    /// The present phase.
+    /// Returns the present phase.
     #[inline(always)]
     pub fn present(&self) -> Present {
-        // Acquire: pairs with the release in `Change::end`: whoever sees a phase sees what was made
-        // ready for it.
+        // Acquire: pairs with the release in `Change::end`. A worker that sees a phase sees what was prepared
+        // for it.
         Present { word: self.word.0.load(Ordering::Acquire) }
     }
 
-    /// Says that a worker is about to begin a transaction. A sequentially consistent fence has to come
-    /// between this and [`Phases::enter`].
+    /// Says that a worker is about to begin a transaction. A sequentially consistent fence must come between
+    /// this and [`Phases::enter`].
     #[inline(always)]
     pub fn announce(&self, slot: usize) {
-        // Relaxed: made visible by the fence.
+        // Relaxed: the fence makes it visible.
         self.running[slot].0.store(1, Ordering::Relaxed);
     }
 
@@ -119,8 +119,8 @@ impl Phases {
     /// Says that a worker's transaction has ended.
     #[inline(always)]
     pub fn leave(&self, slot: usize) {
-        // Release: pairs with the acquire in `is_anyone_running`: what the transaction did to slices and
-        // records is there before others touch them.
+        // Release: pairs with the acquire in `is_anyone_running`. What the transaction did to slices and
+        // records is visible before other workers touch them.
         self.running[slot].0.store(0, Ordering::Release);
     }
 
@@ -129,12 +129,12 @@ impl Phases {
         self.running[..slots].iter().any(|running| running.0.load(Ordering::Acquire) != 0)
     }
 
-    /// Begins to change the phase, and waits until nobody runs a transaction; `None` if that takes longer
-    /// than so many yields. Only one may do so at a time, on a thread that runs no transaction itself;
-    /// `slots` are the workers that there may be, by number.
+    /// Begins to change the phase, and waits until no transaction is running. Returns `None` if that takes more
+    /// than `yields_max` yields. Only one worker may do this at a time, on a thread that runs no transaction
+    /// itself. `slots` returns the number of slots that may have workers.
     pub fn begin_change(&self, slots: impl Fn() -> usize, yields_max: u32) -> Option<Change<'_>> {
         let before = self.present();
-        // Relaxed: made visible by the fence, which pairs with the worker's after `announce`.
+        // Relaxed: the fence makes it visible. It pairs with the worker's fence after `announce`.
         self.word.0.store((before.number() * NUMBER_ONE) | CHANGING, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         let change = Change { phases: self, before };
@@ -150,8 +150,8 @@ impl Phases {
     }
 }
 
-/// A change of phases under way: nobody is in a transaction. If it is dropped without an
-/// [end](Change::end), by a panic, the phase is as it was before.
+/// A phase change in progress: no worker is in a transaction. If it is dropped without an [end](Change::end),
+/// also by a panic, the phase is again what it was before.
 #[derive(Debug)]
 pub struct Change<'a> {
     phases: &'a Phases,
@@ -159,14 +159,14 @@ pub struct Change<'a> {
 }
 
 impl Change<'_> {
-    /// Ends the change: the next phase is of this kind.
+    /// Ends the change. The next phase is of this kind.
     pub fn end(self, next: Phase) {
         let kind = match next {
             Phase::Joined => JOINED,
             Phase::Split => SPLIT,
         };
         let word = ((self.before.number() + 1) * NUMBER_ONE) | kind;
-        // Release: see `present`.
+        // Release: pairs with the acquire in `present`.
         self.phases.word.0.store(word, Ordering::Release);
         std::mem::forget(self);
     }
@@ -174,6 +174,7 @@ impl Change<'_> {
 
 impl Drop for Change<'_> {
     fn drop(&mut self) {
+        // Release: pairs with the acquire in `present`.
         self.phases.word.0.store(self.before.word, Ordering::Release);
     }
 }
@@ -211,7 +212,7 @@ mod tests {
     }
 }
 
-/// Model-checked: `RUSTFLAGS="--cfg loom" cargo test -p weft --lib --release loom`.
+/// Model-checked: `RUSTFLAGS="--cfg loom" cargo test -p weft-protocols --lib --release loom`.
 #[cfg(all(test, loom))]
 mod loom_tests {
     use super::*;
@@ -219,9 +220,9 @@ mod loom_tests {
     use loom::sync::Arc;
     use loom::thread;
 
-    /// What a worker does to its slice in a transaction, and whoever changes the phase to all slices, never
-    /// meets: loom's cell reports any two accesses that are not ordered. What was added in the first phase
-    /// is merged at its end.
+    /// A worker changes its slice in a transaction, and the worker that changes the phase reads all slices. The
+    /// two never meet: loom's cell reports any two accesses that are not ordered. What was added in the first
+    /// phase is merged at its end.
     #[test]
     fn loom_phases_slices_are_the_workers_own_and_then_the_mergers() {
         let mut model = loom::model::Builder::new();
@@ -237,7 +238,7 @@ mod loom_tests {
                         phases.announce(0);
                         fence(Ordering::SeqCst);
                         let present = phases.enter(0);
-                        // SAFETY: in a transaction: that is what is tested.
+                        // SAFETY: the worker is in a transaction; the test checks that this is enough.
                         slice.with_mut(|slice| unsafe { *slice += 1 });
                         phases.leave(0);
                         in_first += u32::from(present.number() == 0);
@@ -246,7 +247,7 @@ mod loom_tests {
                 })
             };
             let change = phases.begin_change(|| 1, u32::MAX).unwrap();
-            // SAFETY: nobody is in a transaction: that is what is tested.
+            // SAFETY: no worker is in a transaction; the test checks that this is enough.
             let merged = slice.with_mut(|slice| unsafe { std::mem::take(&mut *slice) });
             change.end(Phase::Joined);
             assert_eq!(merged, worker.join().unwrap());

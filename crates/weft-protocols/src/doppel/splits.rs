@@ -1,18 +1,18 @@
-//! Split records, and the slices that workers gather operations in.
+//! Split records, and the slices in which workers gather operations.
 //!
-//! Per split record there is one block of slices for each worker, on cache lines of its own:
+//! For each split record every worker has a block of slices, on cache lines of its own:
 //!
 //! ```text
 //!   block of worker 0      phase  gathered  refused | slice of the first operation | of the second …
 //!   block of worker 1      …
 //! ```
 //!
-//! A worker makes its slices when it first needs them in a phase, from the row, which nobody changes
-//! until the phase has ended. So what it costs to split a record depends on who uses it, and not on how
-//! many workers there are. What a slice holds does not grow with the operations (Doppel, §4).
+//! A worker makes its slices from the row, when it first needs them in a phase. The row does not change until
+//! the phase has ended. So the cost of splitting a record depends on the number of workers that use it, not on
+//! the number that exist. A slice does not grow with the number of operations (Doppel, §4).
 //!
-//! With its slices a worker makes a copy of the row, to which all slices are added in the end. So when
-//! the phase changes, which everybody waits for, no code of the user's runs.
+//! Together with its slices a worker makes a copy of the row, to which all slices are added in the end. So no
+//! user code runs while the phase changes and all workers wait.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
@@ -23,10 +23,11 @@ use weft::store::record::version::VersionHeader;
 use weft::store::table::TableRef;
 use weft::store::worker::{WorkerMemory, contain};
 
-/// The most records that are split at a time.
+/// The most records that can be split at a time.
 pub const SPLITS_MAX: usize = 64;
 
-/// Blocks begin on lines that no other block reaches, nor the processor's prefetcher from there.
+/// Blocks begin on lines that no other block shares, and that the processor's prefetcher does not fetch with
+/// another block.
 const LINES_BYTES: usize = 128;
 
 /// A split record.
@@ -34,42 +35,43 @@ pub struct SplitRecord {
     /// The record's block.
     pub record: NonNull<u8>,
     pub table: TableRef,
-    /// What can be done with it, and where in a block the slices lie.
+    /// The operations that can be gathered, each with the offset of its slice in a block.
     operations: SmallVec<[(ColumnOperation, usize); 4]>,
     slices: Slices,
 }
 
-/// The blocks of all workers.
+/// The memory of the blocks of all workers.
 struct Slices {
     base: NonNull<u8>,
-    /// Bytes from one block to the next.
+    /// The bytes from one block to the next.
     stride: usize,
     cores: usize,
 }
 
-/// What a worker's block begins with.
+/// The header of a worker's block.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BlockHeader {
-    /// The number of the phase that the slices were made in; another if there are none.
+    /// The number of the phase in which the slices were made, or another number if there are no slices.
     phase: u64,
     /// A copy of the row, if there are slices.
     copy: Option<NonNull<u8>>,
-    /// Operations gathered.
+    /// Operations that were gathered.
     pub gathered: u64,
-    /// Accesses refused that were no operations, or such as cannot be gathered.
+    /// Accesses that were refused because they were not operations, or could not be gathered.
     pub refused: u64,
-    /// When the worker was last refused an access, in the clock's nanoseconds, if it was: it has waited since
-    /// then.
+    /// When the worker was last refused an access, in the clock's nanoseconds; 0 if it never was. The worker
+    /// has waited since then.
     pub refused_at: u64,
     /// How long workers have waited, in nanoseconds: see [`SplitRecord::counts`].
     pub waited: u64,
-    /// Operations refused that could be gathered, if they were selected: the one that was, of most
-    /// (or of a few less), and how many more it was than others.
+    /// The operation that was refused most often (or a few times less than the most) although it could be
+    /// gathered, if it had been selected; and a lower bound of how much more often than other operations it was
+    /// refused.
     pub refused_operation: Option<(ColumnOperation, u64)>,
 }
 
 impl SplitRecord {
-    /// A record, split for these operations among so many workers. Each is on another column.
+    /// Splits a record for these operations, each on another column, among `cores` workers.
     pub fn new(
         record: NonNull<u8>,
         table: TableRef,
@@ -88,30 +90,30 @@ impl SplitRecord {
         let split =
             SplitRecord { record, table, operations: placed, slices: Slices::new(stride, cores) };
         for slot in 0..cores {
-            // SAFETY: a block is large enough, and nobody else has it yet.
+            // SAFETY: the block is large enough, and no other thread has it yet.
             unsafe { split.block(slot).cast().write(BlockHeader::default()) };
         }
         split
     }
 
-    /// The operations that it is split for.
+    /// Returns the operations for which the record is split.
     pub fn operations(&self) -> impl Iterator<Item = ColumnOperation> {
         self.operations.iter().map(|(operation, _)| *operation)
     }
 
-    /// Among how many workers it is split.
+    /// Returns the number of workers among which the record is split.
     pub fn cores(&self) -> usize {
         self.slices.cores
     }
 
-    /// A worker's block.
+    /// Returns the header of a worker's block.
     ///
     /// # Safety
-    /// The caller is the worker in the slot, which is in a transaction, or changes the phase. The
+    /// The caller is the worker in the slot, and is in a transaction, or the caller changes the phase. The
     /// reference ends before the worker touches its block again.
     #[allow(clippy::mut_from_ref, reason = "each worker's is its own")]
     pub unsafe fn header(&self, slot: usize) -> &mut BlockHeader {
-        // SAFETY: blocks begin with headers; the caller's own.
+        // SAFETY: a block begins with a header, and by the contract this one is the caller's own.
         unsafe { self.block(slot).cast::<BlockHeader>().as_mut() }
     }
 
@@ -121,11 +123,12 @@ impl SplitRecord {
         unsafe { self.slices.base.add(slot * self.slices.stride) }
     }
 
-    /// A worker's slice for an operation, in the phase of this number; `None` if the record is not
-    /// split for the operation, or not for this worker, who came later. `row` is the record's row.
+    /// Returns a worker's slice for an operation, in the phase of this number. Returns `None` if the record is
+    /// not split for the operation, or not for this worker, because it came later. `row` returns the record's
+    /// row.
     ///
     /// # Safety
-    /// As for [`SplitRecord::header`]; `row` is the record's, and nobody changes it in this phase.
+    /// As for [`SplitRecord::header`]; `row` returns the record's row, which does not change in this phase.
     #[inline(always)]
     pub unsafe fn slice(
         &self,
@@ -142,13 +145,14 @@ impl SplitRecord {
         }
         // SAFETY: passed on to the caller.
         let header = unsafe { self.header(slot) };
+        // The first use in this phase.
         if header.phase != phase {
-            // SAFETY: likewise.
+            // SAFETY: passed on to the caller.
             unsafe { self.make(slot, row(), memory) };
             header.phase = phase;
         }
         header.gathered += 1;
-        // SAFETY: the operation's place in the block.
+        // SAFETY: this is the operation's offset in the block.
         Some(unsafe { self.block(slot).add(offset) })
     }
 
@@ -161,20 +165,20 @@ impl SplitRecord {
         let block = self.block(slot);
         memory.in_user_code(|| {
             for (operation, offset) in &self.operations {
-                // SAFETY: each has its place in the block; slices own nothing, so what was there before,
-                // of an earlier phase, needs not be dropped.
+                // SAFETY: each operation has its place in the block. Slices own nothing, so what an earlier
+                // phase left there need not be dropped.
                 unsafe { operation.initialise(row, self.slices.cores as u32, block.add(*offset)) };
             }
             // SAFETY: by the contract.
             let copy = unsafe { copy_row(self.table, row, memory) };
-            // SAFETY: as above. If the user's code has panicked, this line is not reached, and there are
-            // neither a copy nor slices.
+            // SAFETY: as above. If the user's code has panicked, this line is not reached, and there is neither
+            // a copy nor a slice.
             unsafe { self.header(slot) }.copy = Some(copy);
         });
     }
 
-    /// Takes a copy of the row from those who have gathered anything, for all slices to be added to it.
-    /// The other copies are dropped.
+    /// Takes the copy of the row from one of the workers that have made slices. All slices are then added to
+    /// it. The copies of the other workers are dropped.
     ///
     /// # Safety
     /// The caller changes the phase.
@@ -185,14 +189,14 @@ impl SplitRecord {
             if let Some(copy) = unsafe { self.header(slot) }.copy.take()
                 && let Some(other) = taken.replace(copy)
             {
-                // SAFETY: the copy was made by `make`, and was taken.
+                // SAFETY: `make` has made the copy, and it was taken from its block.
                 unsafe { memory.drop_row(other, self.table, false) };
             }
         }
         taken
     }
 
-    /// Whether anybody has gathered anything in the phase of this number.
+    /// Whether any worker has gathered anything in the phase of this number.
     ///
     /// # Safety
     /// The caller changes the phase.
@@ -201,10 +205,11 @@ impl SplitRecord {
         (0..self.slices.cores).any(|slot| unsafe { self.header(slot).phase == phase })
     }
 
-    /// Adds what all workers have gathered in the phase of this number to `row`.
+    /// Adds what all workers have gathered in the phase of this number to `row`: the paper's `merge-apply`
+    /// (Figure 4).
     ///
     /// # Safety
-    /// The caller changes the phase, and is the only one who has `row`, a copy of the record's.
+    /// The caller changes the phase, and it alone has `row`, which is a copy of the record's row.
     pub unsafe fn merge(&self, phase: u64, row: NonNull<u8>) {
         for slot in 0..self.slices.cores {
             // SAFETY: passed on to the caller.
@@ -219,7 +224,8 @@ impl SplitRecord {
         }
     }
 
-    /// Makes the slices of the phase of this number invalid: they have been merged.
+    /// Makes the slices of the phase of this number invalid, after they were merged: S := ∅ in the paper's
+    /// Figure 4.
     ///
     /// # Safety
     /// The caller changes the phase.
@@ -233,7 +239,7 @@ impl SplitRecord {
         }
     }
 
-    /// What was counted in the phase that ends `now`.
+    /// Returns the counts of the phase that ends `now`, added up over all workers.
     ///
     /// # Safety
     /// The caller changes the phase.
@@ -255,11 +261,11 @@ impl SplitRecord {
     }
 }
 
-/// The number of no phase in which anything is split.
+/// A phase number at which nothing is ever split: the first phase is a joined one.
 const NO_PHASE: u64 = 0;
 
 impl BlockHeader {
-    /// Notes that an operation was refused, so many times: the candidate of a majority vote.
+    /// Counts `count` refusals of an operation, by a majority vote that keeps one candidate.
     pub fn note_refused(&mut self, operation: ColumnOperation, count: u64) {
         self.refused_operation = Some(match self.refused_operation {
             Some((candidate, votes)) if candidate.is_same(&operation) => (candidate, votes + count),
@@ -269,7 +275,7 @@ impl BlockHeader {
     }
 }
 
-/// A copy of a row, in a block of its own. This runs the user's code.
+/// Copies a row into a new block. This runs the user's code.
 ///
 /// # Safety
 /// `row` is a row of the table, and not freed during the call.
@@ -278,26 +284,26 @@ pub unsafe fn copy_row(table: TableRef, row: NonNull<u8>, memory: &WorkerMemory)
     struct Place<'w>(NonNull<u8>, TableRef, &'w WorkerMemory);
     impl Drop for Place<'_> {
         fn drop(&mut self) {
-            // SAFETY: allocated below, and no row is in it.
+            // SAFETY: allocated below, and there is no row in it.
             unsafe { self.2.free_block(VersionHeader::block(self.0), self.1.core().row_class) };
         }
     }
     let place = Place(memory.allocate_row(table), table, memory);
-    // SAFETY: by the contract; a new place.
+    // SAFETY: by the contract; the place is new.
     unsafe { table.core().clone_row(row, place.0) };
     let copy = place.0;
     std::mem::forget(place);
     copy
 }
 
-/// When the database is dropped in a split phase.
+/// Drops the copies that are left when the database is dropped in a split phase.
 impl Drop for SplitRecord {
     fn drop(&mut self) {
         for slot in 0..self.slices.cores {
-            // SAFETY: no other thread has the record any more.
+            // SAFETY: no other thread uses the record any more.
             let copy = unsafe { self.header(slot) }.copy.take();
             if let (Some(copy), Some(drop_row)) = (copy, self.table.core().drop_row) {
-                // SAFETY: the copy is private. Its block goes with the database's memory.
+                // SAFETY: the copy is private. Its block is freed with the database's memory.
                 contain(|| unsafe { drop_row(copy) });
             }
         }
@@ -307,7 +313,7 @@ impl Drop for SplitRecord {
 impl Slices {
     fn new(stride: usize, cores: usize) -> Slices {
         let layout = Slices::layout(stride, cores);
-        // SAFETY: the layout has a size.
+        // SAFETY: the layout's size is not zero.
         let base = unsafe { alloc(layout) };
         let base = NonNull::new(base).unwrap_or_else(|| handle_alloc_error(layout));
         Slices { base, stride, cores }
@@ -325,18 +331,18 @@ impl Drop for Slices {
     }
 }
 
-/// All split records, to be found by their addresses.
+/// All split records, found by their addresses.
 #[derive(Default)]
 pub struct Splits {
     records: Vec<SplitRecord>,
-    /// An open hash table of positions, one more each; 0 where there is none.
+    /// An open hash table. An entry is a position in `records` plus one, or 0 if the entry is empty.
     positions: Vec<u8>,
 }
 
 const _: () = assert!(SPLITS_MAX < u8::MAX as usize);
 
 impl Splits {
-    /// These records, of which no two are the same.
+    /// Builds the table. No two of the records are the same.
     pub fn new(records: Vec<SplitRecord>) -> Splits {
         assert!(records.len() <= SPLITS_MAX);
         if records.is_empty() {
@@ -353,7 +359,7 @@ impl Splits {
         Splits { records, positions }
     }
 
-    /// The record in a block, if it is split.
+    /// Returns the split record in a block, if the record is split.
     #[inline(always)]
     pub fn find(&self, record: NonNull<u8>) -> Option<&SplitRecord> {
         if self.positions.is_empty() {
@@ -369,21 +375,21 @@ impl Splits {
         }
     }
 
-    /// All of them.
+    /// Returns all split records.
     pub fn records(&self) -> &[SplitRecord] {
         &self.records
     }
 
-    /// Takes them apart.
+    /// Returns all split records, and drops the hash table.
     pub fn into_records(self) -> Vec<SplitRecord> {
         self.records
     }
 }
 
-/// Where the search for a record begins, in a table of a power of two.
+/// Returns where the search for a record begins, in a table whose length is a power of two.
 #[inline(always)]
 fn place(record: NonNull<u8>, length: usize) -> usize {
-    // Blocks are at least 16 bytes apart. The upper bits of a product depend on all of a factor's.
+    // Blocks are at least 16 bytes apart. The upper bits of the product depend on all bits of the address.
     let hash = (record.addr().get() as u64 >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     (hash >> 32) as usize & (length - 1)
 }

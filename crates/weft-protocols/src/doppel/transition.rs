@@ -1,6 +1,6 @@
-//! When a phase ends, what is split in the next, and reconciliation.
+//! Phase transitions: when a phase ends, what is split in the next one, and reconciliation.
 //!
-//! All of this is done by a worker between two of its transactions, one worker at a time.
+//! A worker does all of this between two of its transactions, and only one worker at a time.
 
 use std::mem;
 use std::ptr::NonNull;
@@ -22,78 +22,80 @@ use super::splits::{SPLITS_MAX, SplitRecord, Splits, copy_row};
 use super::{Counted, JoinedProtocol, PhaseReconciliation, Reconciliation, ReconcilingExecutor};
 use crate::INSIDE;
 
-/// A record is split if transactions have had a conflict about it for every so many that committed,
+/// A record is split if there was at least one conflict about it for this many transactions that committed,
 const COMMITS_PER_CONFLICT_MAX: u64 = 100;
 
-/// and so many conflicts at least.
+/// and at least this many conflicts.
 const CONFLICTS_MIN: u64 = 16;
 
-/// A split record is made whole for good if only one in so many transactions used it,
+/// A split record is made whole for good if fewer than one in this many transactions used it.
 const COMMITS_PER_OPERATION_MAX: u64 = 200;
 
-/// or if for two operations that were gathered more than so many accesses were refused. (In the paper's
-/// Figure 12, records begin to be split when there are seven reads for three operations.)
+/// It is made whole for a while if more than this many accesses were refused for two operations that were
+/// gathered. (In the paper's Figure 12, records begin to be split when there are seven reads for three
+/// operations.)
 const REFUSED_PER_TWO_GATHERED_MAX: u64 = 5;
 
-/// or if more accesses were refused than so many times the conflicts that there were about it before it was
-/// split: each of both is a transaction that is run again. (That a row is no longer passed from core to core is
-/// worth the rest.)
+/// It is also made whole if more accesses were refused than this many times the conflicts that there were about
+/// it before it was split. Each refusal, like each conflict, is a transaction that is run again. (The factor
+/// allows for the gain that the row is no longer passed from core to core.)
 const REFUSED_PER_CONFLICT_MAX: u64 = 2;
 
-/// How much time an operation saves that is gathered instead of applied to a contended row, at most, in
-/// nanoseconds: a conflict, and the transaction that is run again. If threads have waited for longer than
-/// all of them have saved, the record is made whole.
+/// The most time that an operation saves if it is gathered instead of applied to a contended row, in
+/// nanoseconds: a conflict, and the transaction that is run again. If threads have waited for longer than all
+/// operations have saved, the record is made whole for a while.
 const SAVED_NANOSECONDS: u64 = 500;
 
-/// How many times nothing is split then that might be, at first and at most.
+/// How many times a record that was made whole is then left out when records are chosen, at first and at most.
 const BARRED_MIN: u32 = 4;
 const BARRED_MAX: u32 = 256;
 
-/// The part of its length that a split phase lasts at least, when somebody waits.
+/// The part of its length that a split phase lasts at least, if a thread waits (§5.4: it is hurried).
 const HURRIED_PART: u64 = 16;
 
-/// How long a worker lets pass between two looks at the clock, about, in nanoseconds.
+/// About how long a worker lets pass between two looks at the clock, in nanoseconds.
 const LOOK_NANOSECONDS: u64 = 200_000;
 
-/// For how long nobody is seen in a transaction before that is taken for a rest, in nanoseconds.
+/// A thread that waits ends the phase early if it has seen no worker in a transaction for this long, in
+/// nanoseconds.
 const REST_NANOSECONDS: u64 = 20_000;
 
-/// How often one yields while transactions are to end before the phase is changed. If one takes longer,
-/// others are not held up by it: the change is put off.
+/// How often the worker that changes the phase yields until all transactions have ended. If one takes longer,
+/// the change is put off, so that it does not hold up the others.
 const YIELDS_MAX: u32 = 4096;
 
 /// The most transactions between two looks at the clock.
 const LOOK_INTERVAL_MAX: u32 = 4096;
 
-/// What is known by whoever changes phases.
+/// What the worker knows that changes the phase.
 #[derive(Default)]
 pub struct Plans {
-    /// What is to be split.
+    /// The records that are to be split.
     chosen: Vec<Chosen>,
-    /// Transactions committed when the present phase began.
+    /// The number of transactions committed when the present phase began.
     commits_before: u64,
-    /// Transactions committed when it was decided last what to split: conflicts are counted since then.
+    /// The number of transactions committed when records were last chosen. Conflicts are counted since then.
     commits_at_choice: u64,
 }
 
-/// A record that is to be split in every split phase.
+/// A record that is to be split in every split phase, or was and is barred.
 struct Chosen {
-    /// By which it is found again.
+    /// The record, with the key under which it is found again.
     contended: Contended,
     operations: SmallVec<[ColumnOperation; 4]>,
     /// How contended it was when it was whole.
     contention: Contention,
-    /// Whether somebody wants it split, contended or not.
+    /// Whether the application has labelled it: it is split whether contended or not.
     is_labelled: bool,
-    /// Whether it is to be split. If not, it was not worth it; it may become so again.
+    /// Whether it is to be split. If not, it was not worth it; it may become active again.
     is_active: bool,
-    /// How many more times it is not to be split even if it is contended.
+    /// How many more times it is left out when records are chosen, even if it is contended.
     barred: u32,
-    /// How many times that was, when it was barred last.
+    /// The value of `barred` when the record was barred last.
     penalty: u32,
 }
 
-/// Conflicts about a record, and the transactions that committed meanwhile.
+/// The conflicts about a record, and the transactions that committed in the same time.
 #[derive(Clone, Copy, Debug, Default)]
 struct Contention {
     conflicts: u64,
@@ -101,7 +103,7 @@ struct Contention {
 }
 
 impl Contention {
-    /// How many conflicts are to be expected among so many transactions.
+    /// Returns how many conflicts are to be expected among `committed` transactions.
     fn among(self, committed: u64) -> u64 {
         let expected =
             u128::from(self.conflicts) * u128::from(committed) / u128::from(self.committed.max(1));
@@ -126,12 +128,12 @@ impl Chosen {
         }
     }
 
-    /// Whether it is this record. To be asked by a worker that is pinned.
+    /// Whether it is this record. The calling worker is pinned.
     fn is_of(&self, table: TableRef, record: Option<NonNull<u8>>) -> bool {
         self.contended.table == table && self.contended.find() == record
     }
 
-    /// After it was not worth it: it is not to be split for a while, each time twice as long.
+    /// Bars the record after it was not worth splitting. Each time this lasts twice as long.
     fn bar(&mut self) {
         self.is_active = false;
         self.penalty = (self.penalty * 2).clamp(BARRED_MIN, BARRED_MAX);
@@ -140,7 +142,7 @@ impl Chosen {
 }
 
 impl Plans {
-    /// How many records are to be split.
+    /// Returns the number of records that are to be split.
     fn active(&self) -> u64 {
         self.chosen.iter().filter(|chosen| chosen.is_active).count() as u64
     }
@@ -149,7 +151,7 @@ impl Plans {
 type Database<J> = Engine<PhaseReconciliation<J>>;
 type WorkerOf<J> = Worker<PhaseReconciliation<J>>;
 
-/// What is done between two transactions of a worker.
+/// Does what is due between two transactions of a worker: a look at the clock, and the wait after a refusal.
 #[inline(always)]
 pub fn between_transactions<J: JoinedProtocol>(
     database: &Database<J>,
@@ -167,7 +169,7 @@ pub fn between_transactions<J: JoinedProtocol>(
     }
 }
 
-/// Looks at the clock, and changes the phase if it is time.
+/// Looks at the clock, and changes the phase if its time has come.
 #[cold]
 fn look<J: JoinedProtocol>(database: &Database<J>, worker: &WorkerOf<J>) {
     let shared = &*database.protocol;
@@ -176,6 +178,7 @@ fn look<J: JoinedProtocol>(database: &Database<J>, worker: &WorkerOf<J>) {
     if shared.options.is_hasty {
         executor.look_interval = executor.random.u32(1..8);
     } else {
+        // Adapt the interval, so that a look comes about every `LOOK_NANOSECONDS`.
         let passed = now.saturating_sub(executor.looked);
         executor.look_interval = match passed {
             ..LOOK_NANOSECONDS => (executor.look_interval * 2).min(LOOK_INTERVAL_MAX),
@@ -192,7 +195,7 @@ fn look<J: JoinedProtocol>(database: &Database<J>, worker: &WorkerOf<J>) {
     }
 }
 
-/// Waits for the phase after this one, a split one, in which a record was refused to a transaction.
+/// Waits for the phase after the split phase `refused_in`, in which a transaction was refused.
 #[cold]
 pub fn wait_for_next_phase<J: JoinedProtocol, E>(
     database: &Database<J>,
@@ -208,7 +211,7 @@ pub fn wait_for_next_phase<J: JoinedProtocol, E>(
     }
     let mut spins = 0_u32;
     let mut resting_since = None;
-    // Until another phase has begun. If that is a split one again, there has been a joined one before,
+    // Wait until another phase has begun. If that is a split one again, there was a joined one in between,
     // which this thread has missed.
     while shared.phases.present().phase().is_none()
         || shared.phases.present().number() == refused_in
@@ -219,6 +222,7 @@ pub fn wait_for_next_phase<J: JoinedProtocol, E>(
             true => None,
             false => resting_since.or(Some(now)),
         };
+        // No other worker is in a transaction: end the split phase now, instead of waiting for its time.
         let is_rest = resting_since.is_some_and(|since| {
             shared.options.is_hasty || now.saturating_sub(since) >= REST_NANOSECONDS
         });
@@ -235,8 +239,9 @@ pub fn wait_for_next_phase<J: JoinedProtocol, E>(
     Ok(())
 }
 
-/// Waits for a joined phase after a split one in which a record was refused to a transaction. If it has missed one, and
-/// another split phase has begun, it waits for the end of that: somebody has to see to it, and nobody else may run.
+/// Waits for a joined phase after the split phase in which a transaction was refused. If it has missed one, and
+/// another split phase has begun, it waits for the end of that. It must do so itself, because perhaps no other
+/// worker is running that would end the phase.
 #[cold]
 pub fn wait_for_whole_rows<J: JoinedProtocol, E>(
     database: &Database<J>,
@@ -249,14 +254,14 @@ pub fn wait_for_whole_rows<J: JoinedProtocol, E>(
         let present = database.protocol.phases.present();
         match present.phase() {
             Some(Phase::Joined) => return Ok(()),
-            // It may have ended meanwhile.
+            // The split phase may have ended since then.
             Some(Phase::Split) => refused_in = present.number(),
             None => {}
         }
     }
 }
 
-/// Runs `body` in a joined phase, and keeps it one meanwhile.
+/// Runs `body` in a joined phase, which does not end before `body` does.
 pub fn with_whole_rows<J: JoinedProtocol, R>(
     database: &Database<J>,
     worker: &WorkerOf<J>,
@@ -266,7 +271,7 @@ pub fn with_whole_rows<J: JoinedProtocol, R>(
         return Err(Failure::NestedOperation);
     }
     if worker.active.get() {
-        // No phase ends before this transaction.
+        // The present phase does not end before this transaction.
         return match worker.executor().is_split() {
             false => Ok(body()),
             true => {
@@ -287,8 +292,8 @@ pub fn with_whole_rows<J: JoinedProtocol, R>(
     Ok(result)
 }
 
-/// Labels a record: it is split for this operation, contended or not, and for the others on other
-/// columns that it was labelled with. The calling worker is pinned.
+/// Labels a record: it is split for this operation, contended or not. Labels for other columns stay. The
+/// calling worker is pinned.
 pub fn label<J: JoinedProtocol>(
     database: &Database<J>,
     labelled: Contended,
@@ -312,7 +317,7 @@ pub fn label<J: JoinedProtocol>(
     database.protocol.chosen.store(plans.active(), Ordering::Relaxed);
 }
 
-/// Takes the labels of a record back. It may be split all the same, if it is contended.
+/// Removes the labels of a record. It may still be split if it is contended.
 pub fn remove_labels<J: JoinedProtocol>(
     database: &Database<J>,
     table: TableRef,
@@ -329,7 +334,7 @@ pub fn remove_labels<J: JoinedProtocol>(
 impl<J: JoinedProtocol> Reconciliation<J> {
     /// Whether the present phase has lasted long enough (§5.4).
     fn is_due(&self, now: u64) -> bool {
-        // Relaxed: whoever acts on it looks again with the lock.
+        // Relaxed: a worker that acts on it looks again while it holds the lock.
         let load = |word: &Word| word.load(Ordering::Relaxed);
         let lasted = now.saturating_sub(load(&self.began));
         let length = self.options.length.as_nanos() as u64;
@@ -340,7 +345,7 @@ impl<J: JoinedProtocol> Reconciliation<J> {
                 let is_hurried = load(&self.waiting) > 0 && lasted >= length / HURRIED_PART;
                 is_hasty || lasted >= length || is_hurried
             }
-            // Who has waited comes first, and what was set aside, and has as long as a phase for that.
+            // Transactions that have waited or were stashed come first, and get as long as a phase for that.
             Some(Phase::Joined)
                 if load(&self.waiting) + load(&self.stashes) > 0 && lasted < length =>
             {
@@ -357,7 +362,7 @@ impl<J: JoinedProtocol> Reconciliation<J> {
         }
     }
 
-    /// The conflicts of all workers about records.
+    /// Returns the number of conflicts about records, of all workers.
     fn conflicts(&self) -> u64 {
         self.slots.iter().map(|slot| slot.conflicts.load()).sum()
     }
@@ -370,7 +375,7 @@ impl<J: JoinedProtocol> Reconciliation<J> {
     }
 }
 
-/// Changes the phase.
+/// Changes the phase: from joined to split, or by reconciliation from split to joined (§5.4).
 fn change_phase<J: JoinedProtocol>(
     database: &Database<J>,
     worker: &WorkerOf<J>,
@@ -379,11 +384,11 @@ fn change_phase<J: JoinedProtocol>(
     if database.shared.check_open().is_err() {
         return;
     }
-    // Rows are dropped after the phase has changed, when no other worker waits for that.
+    // Rows are dropped after the phase has changed, when no other worker has to wait for that.
     let _held = worker.memory.hold_discarded();
     let shared = &*database.protocol;
     let before = shared.clock.now();
-    let phase = shared.phases.present().phase().expect("changes are made with the lock");
+    let phase = shared.phases.present().phase().expect("phases change only under the lock");
     let slots = || database.shared.grace.slots_used();
     let yields_max = if shared.options.is_hasty { YIELDS_MAX / 64 } else { YIELDS_MAX };
     let Some(change) = shared.phases.begin_change(slots, yields_max) else { return };
@@ -407,21 +412,21 @@ fn change_phase<J: JoinedProtocol>(
     change.end(next);
 }
 
-/// Transactions committed so far.
+/// Returns the number of transactions that have committed so far.
 fn commits<J: JoinedProtocol>(database: &Database<J>) -> u64 {
     database.shared.counters.iter().map(|counters| counters.committed.load(Ordering::Relaxed)).sum()
 }
 
 // ---- from joined to split ---------------------------------------------------------------------
 
-/// Decides what to split (§5.5), and splits it. Nobody is in a transaction.
+/// Classification (§5.5): decides what to split, and splits it. No worker is in a transaction.
 fn split<J: JoinedProtocol>(
     database: &Database<J>,
     worker: &WorkerOf<J>,
     plans: &mut Plans,
 ) -> Phase {
     let shared = &*database.protocol;
-    // Records are looked up.
+    // Pinned, because records are looked up.
     let _pinned = Pinned::new(worker);
     choose(database, plans);
     let cores = database.shared.grace.slots_used();
@@ -431,10 +436,10 @@ fn split<J: JoinedProtocol>(
             return true;
         }
         let Some(record) = chosen.contended.find() else { return false };
-        // SAFETY: pinned since before it was found.
+        // SAFETY: the worker has been pinned since before the record was found.
         let stored = unsafe { record.cast::<StoredRecord<J::Header>>().as_ref() };
         if stored.header.tid().load_unlocked().is_absent() {
-            return false; // Nothing can be done with it, if only for now.
+            return false; // It has no row, so it cannot be split.
         }
         if records.iter().all(|split| split.record != record) {
             let operations = chosen.operations.iter().copied();
@@ -445,16 +450,16 @@ fn split<J: JoinedProtocol>(
     if records.is_empty() {
         return Phase::Joined;
     }
-    // SAFETY: nobody is in a transaction, and this worker is the one that changes the phase.
+    // SAFETY: no worker is in a transaction, and this worker changes the phase.
     unsafe { *shared.splits.get() = Splits::new(records) };
     Phase::Split
 }
 
-/// Adds what has become contended to what is to be split.
+/// Chooses the records that have become contended, to be split.
 fn choose<J: JoinedProtocol>(database: &Database<J>, plans: &mut Plans) {
     let shared = &*database.protocol;
     let sketches = shared.slots.iter().map(|slot| {
-        // SAFETY: nobody is in a transaction, and this worker is the one that changes the phase.
+        // SAFETY: no worker is in a transaction, and this worker changes the phase.
         unsafe { &mut *slot.sketch.get() }
     });
     let contended = gather(sketches);
@@ -487,32 +492,32 @@ fn choose<J: JoinedProtocol>(database: &Database<J>, plans: &mut Plans) {
             None => {}
         }
     }
-    // What is not contended when it might be split again is forgotten.
+    // A record that is not contended when its bar ends is forgotten.
     plans.chosen.retain(|chosen| chosen.is_active || chosen.barred > 0);
 }
 
-/// Whether a record is to be split, by the conflicts about it, those of them that are about one operation,
-/// and the transactions that committed meanwhile.
+/// Whether a record is worth splitting, by the conflicts about it, the conflicts about its most frequent
+/// operation, and the transactions that committed in the same time.
 fn is_worth_splitting(conflicts: u64, splittable: u64, committed: u64) -> bool {
     conflicts >= CONFLICTS_MIN
         && conflicts * COMMITS_PER_CONFLICT_MAX >= committed
         && is_mostly_splittable(conflicts, splittable)
 }
 
-/// Whether most conflicts are about one operation: all others would only have to wait.
+/// Whether most conflicts are about one operation. All other accesses would only have to wait.
 fn is_mostly_splittable(conflicts: u64, splittable: u64) -> bool {
     splittable * 2 >= conflicts
 }
 
 /// Whether a split record is used enough to be split again, by the operations that were gathered and the
-/// transactions that committed meanwhile.
+/// transactions that committed in the same time.
 fn is_used(gathered: u64, committed: u64) -> bool {
     gathered * COMMITS_PER_OPERATION_MAX >= committed
 }
 
-/// Whether it pays that a record is split, by the operations that were gathered, the accesses that were
-/// refused, the conflicts that there would have been if it were whole, and how long threads have waited for
-/// it, in nanoseconds.
+/// Whether splitting a record pays, by the operations that were gathered, the accesses that were refused, the
+/// conflicts that there would have been if the record were whole, and the time for which threads have waited
+/// for it, in nanoseconds.
 fn pays(gathered: u64, refused: u64, conflicts: u64, waited: u64) -> bool {
     refused * 2 <= gathered * REFUSED_PER_TWO_GATHERED_MAX
         && refused <= conflicts.saturating_mul(REFUSED_PER_CONFLICT_MAX)
@@ -521,7 +526,7 @@ fn pays(gathered: u64, refused: u64, conflicts: u64, waited: u64) -> bool {
 
 // ---- from split to joined ---------------------------------------------------------------------
 
-/// Reconciliation (§5.3): merges all slices into the rows. Nobody is in a transaction.
+/// Reconciliation (§5.3): merges all slices into the rows. No worker is in a transaction.
 fn reconcile<J: JoinedProtocol>(
     database: &Database<J>,
     worker: &WorkerOf<J>,
@@ -529,17 +534,17 @@ fn reconcile<J: JoinedProtocol>(
 ) -> Phase {
     let shared = &*database.protocol;
     let phase = shared.phases.present().number();
-    // SAFETY: nobody is in a transaction, and this worker is the one that changes the phase.
+    // SAFETY: no worker is in a transaction, and this worker changes the phase.
     let splits = unsafe { shared.splits() };
     let reconciling = Reconciling::begin(worker);
     for split in splits.records() {
-        // SAFETY: likewise.
+        // SAFETY: as above.
         if unsafe { split.is_touched(phase) } {
             merge(database, worker, split, phase);
         }
     }
     drop(reconciling);
-    // SAFETY: likewise.
+    // SAFETY: as above.
     let splits = mem::take(unsafe { &mut *shared.splits.get() });
     let committed = commits(database).saturating_sub(plans.commits_before);
     let _pinned = Pinned::new(worker);
@@ -550,32 +555,32 @@ fn reconcile<J: JoinedProtocol>(
     Phase::Joined
 }
 
-/// Merges the slices of a record into its row, by a transaction.
+/// Merges the slices of a record into its row, in a transaction.
 fn merge<J: JoinedProtocol>(
     database: &Database<J>,
     worker: &WorkerOf<J>,
     split: &SplitRecord,
     phase: u64,
 ) {
-    // SAFETY: the record is in its index as long as it is split.
+    // SAFETY: a record stays in its index as long as it is split.
     let record: RecordPointer<J::Header> =
         unsafe { RecordPointer::from_address(split.record.as_ptr().expose_provenance() as u64) };
-    // SAFETY: the phase is changing.
+    // SAFETY: this worker changes the phase.
     let mut copy = unsafe { split.take_copy(&worker.memory) };
     let mut attempt = 0;
     loop {
         let transaction = Transaction::begin(database, worker, attempt, None, INSIDE)
-            .expect("a reconciliation is not kept from beginning");
-        // What the slices hold is added to a copy of the row. If the transaction has to be run again, this
-        // is done again, on another copy: slices are not changed by being merged.
+            .expect("a reconciliation can always begin");
+        // The slices are added to a copy of the row. If the transaction has to be run again, they are added to
+        // another copy. Merging does not change the slices.
         let copy = copy.take().unwrap_or_else(|| {
-            // SAFETY: pinned since before the record was found.
+            // SAFETY: the worker has been pinned since before the record was found.
             let newest = unsafe { record.get() }.newest.load(Ordering::Acquire).row();
             let newest = newest.expect("a split record has a row");
-            // SAFETY: a row of the record.
+            // SAFETY: this is a row of the record.
             unsafe { copy_row(split.table, newest, &worker.memory) }
         });
-        // SAFETY: the phase is changing, and the copy is private.
+        // SAFETY: this worker changes the phase, and the copy is private.
         unsafe { split.merge(phase, copy) };
         // SAFETY: as above.
         let replaced = unsafe { transaction.replace_untyped(split.table, record, copy) };
@@ -593,12 +598,12 @@ fn merge<J: JoinedProtocol>(
         attempt += 1;
         yield_now();
     }
-    // SAFETY: the phase is changing.
+    // SAFETY: this worker changes the phase.
     unsafe { split.forget(phase) };
     database.protocol.metrics.reconciled_rows.fetch_add(1, Ordering::Relaxed);
 }
 
-/// While a worker's transactions reconcile.
+/// A guard: as long as it lives, the worker's transactions reconcile.
 struct Reconciling<'w, J: JoinedProtocol>(&'w WorkerOf<J>);
 
 impl<'w, J: JoinedProtocol> Reconciling<'w, J> {
@@ -616,7 +621,7 @@ impl<J: JoinedProtocol> Drop for Reconciling<'_, J> {
     }
 }
 
-/// Decides whether a record is to be split again, and for what (§5.5).
+/// Decides whether a record is to be split again, and for which operations (§5.5).
 fn reconsider(
     split: &SplitRecord,
     (committed, now): (u64, u64),
@@ -625,7 +630,7 @@ fn reconsider(
 ) {
     let is_it = |chosen: &Chosen| chosen.is_of(split.table, Some(split.record));
     let Some(position) = plans.chosen.iter().position(is_it) else { return };
-    // SAFETY: the phase is changing.
+    // SAFETY: this worker changes the phase.
     let counts = unsafe { split.counts(now) };
     if plans.chosen[position].is_labelled {
         return;
@@ -636,7 +641,7 @@ fn reconsider(
         && count > counts.refused
         && count * 2 > counts.gathered
     {
-        // Another operation is wanted more, or on another column.
+        // Another operation is wanted more, on the same column or on another one.
         let mut operations: Counted = SmallVec::new();
         add(&mut operations, operation, 1);
         split.operations().for_each(|selected| {
@@ -646,7 +651,7 @@ fn reconsider(
         });
         plans.chosen[position].operations = most_of_each_column(&operations);
     } else if is_hasty {
-        // As if it were worth it.
+        // Keep the record split, as if it were worth it.
     } else if !is_used(counts.gathered, committed) {
         plans.chosen.swap_remove(position);
     } else if pays(
@@ -662,9 +667,9 @@ fn reconsider(
 }
 
 impl<J: JoinedProtocol> ReconcilingExecutor<J> {
-    /// Has the transaction, which is in a split phase, run again in a joined one.
+    /// Makes the transaction, which is in a split phase, run again in a joined one.
     fn doom(&mut self) {
-        // SAFETY: in a transaction.
+        // SAFETY: the worker is in a transaction.
         let splits = unsafe { self.shared.splits() };
         let split = splits.records().first().expect("something is split in a split phase");
         let (table, record) = (split.table, split.record);
@@ -679,23 +684,23 @@ mod tests {
     #[test]
     fn what_causes_many_conflicts_is_split_if_they_are_about_an_operation() {
         assert!(is_worth_splitting(500, 500, 10_000));
-        assert!(is_worth_splitting(500, 250, 10_000), "half of the accesses only read");
-        assert!(!is_worth_splitting(500, 200, 10_000), "most of them do");
-        assert!(!is_worth_splitting(50, 50, 10_000), "few transactions have to do with it");
-        assert!(!is_worth_splitting(5, 5, 10), "there is no telling yet");
+        assert!(is_worth_splitting(500, 250, 10_000), "half of the conflicts are of reads");
+        assert!(!is_worth_splitting(500, 200, 10_000), "most conflicts are of reads");
+        assert!(!is_worth_splitting(50, 50, 10_000), "few transactions conflict");
+        assert!(!is_worth_splitting(5, 5, 10), "too few conflicts to decide");
     }
 
     #[test]
     fn what_is_split_stays_so_while_it_is_used_and_others_do_not_have_to_wait_for_it() {
         assert!(is_used(1000, 10_000) && !is_used(40, 10_000));
-        assert!(is_used(0, 0), "a phase in which nothing was done shows nothing");
-        assert!(pays(1000, 0, 0, 0), "nobody is in the way");
+        assert!(is_used(0, 0), "an empty phase says nothing");
+        assert!(pays(1000, 0, 0, 0), "no access was refused");
         assert!(pays(1000, 2500, 9000, 0), "seven reads to three operations, or less");
         assert!(!pays(1000, 2600, 9000, 0));
-        assert!(pays(1000, 800, 400, 0), "half as many conflicts cost as much");
+        assert!(pays(1000, 800, 400, 0), "as many refusals as conflicts allow");
         assert!(!pays(1000, 801, 400, 0), "fewer transactions were run again before");
         assert!(pays(1000, 1, 10, 400_000));
-        assert!(!pays(1000, 1, 10, 600_000), "who has waited might have done more meanwhile");
+        assert!(!pays(1000, 1, 10, 600_000), "the waits cost more than was saved");
         let contention = Contention { conflicts: 50, committed: 1000 };
         assert_eq!(contention.among(200), 10);
         assert_eq!(Contention::default().among(200), 0);

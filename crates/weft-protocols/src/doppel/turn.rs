@@ -1,37 +1,37 @@
-//! A lock that one takes if nobody has it, and else goes on: for what is somebody's to do, whoever's.
+//! A lock for work that any one worker can do: a worker takes it if it is free, and otherwise carries on.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 
 use weft_htm::word::{Ordering, Word, yield_now};
 
-/// What whoever has the turn may use.
+/// The lock, and the value that its holder may use.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Turn<T> {
-    /// 1 while somebody has it.
+    /// 1 while a worker holds the lock.
     taken: Word,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: only whoever has the turn reaches the value.
+// SAFETY: only the holder of the lock reaches the value.
 unsafe impl<T: Send> Sync for Turn<T> {}
 
-/// The turn, until it is dropped.
+/// A guard that holds the lock until it is dropped.
 #[derive(Debug)]
 pub struct Taken<'a, T>(&'a Turn<T>);
 
 impl<T> Turn<T> {
-    /// Takes the turn, if nobody has it.
+    /// Takes the lock if it is free. Never waits.
     pub fn try_take(&self) -> Option<Taken<'_, T>> {
-        // Acquire: pairs with the release in `drop`. Looked at first, so that those who find it taken do
-        // not take its cache line from whoever has it.
+        // Acquire: pairs with the release in `drop`. The plain load comes first, so that workers that find the
+        // lock taken do not take its cache line away from the holder.
         let is_free = self.taken.load(Ordering::Relaxed) == 0;
         let take = || self.taken.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed);
         (is_free && take().is_ok()).then(|| Taken(self))
     }
 
-    /// Takes the turn when nobody has it.
+    /// Takes the lock, and waits until it is free.
     pub fn take(&self) -> Taken<'_, T> {
         loop {
             match self.try_take() {
@@ -46,20 +46,21 @@ impl<T> Deref for Taken<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: nobody else has the turn.
+        // SAFETY: the guard holds the lock, so no other thread uses the value.
         unsafe { &*self.0.value.get() }
     }
 }
 
 impl<T> DerefMut for Taken<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: nobody else has the turn.
+        // SAFETY: the guard holds the lock, so no other thread uses the value.
         unsafe { &mut *self.0.value.get() }
     }
 }
 
 impl<T> Drop for Taken<'_, T> {
     fn drop(&mut self) {
+        // Release: pairs with the acquire in `try_take`.
         self.0.taken.store(0, Ordering::Release);
     }
 }
@@ -71,10 +72,10 @@ mod tests {
     #[test]
     fn it_is_one_s_turn_at_a_time() {
         let turn = Turn::<u32>::default();
-        let mut first = turn.try_take().expect("nobody has it");
+        let mut first = turn.try_take().expect("it is free");
         *first += 1;
         assert!(turn.try_take().is_none());
-        assert!(turn.try_take().is_none(), "who did not get it has not given it back");
+        assert!(turn.try_take().is_none(), "a failed try does not release it");
         drop(first);
         assert_eq!(*turn.take(), 1);
         assert!(turn.try_take().is_some());

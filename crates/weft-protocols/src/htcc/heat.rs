@@ -1,14 +1,14 @@
-//! What HTCC keeps with every record besides its version (§3.1): whether it is hot, how often it was the
-//! reason of a conflict lately, and the lock that hot records are accessed under.
+//! What HTCC keeps with every record besides its version (§3.1): whether the record is hot, how often it has
+//! caused conflicts lately, and the lock under which hot records are accessed.
 
 use weft::commit::access_set::TidHeader;
 use weft::store::record::tid::{Tid, TidWord};
 use weft_htm::word::{Ordering, Word};
 
-/// The header of a record: its version, and its heat.
+/// The header of a record: its version and its heat.
 ///
-/// The paper's fields: *ts* is the TID word's version, *vis* its flags (*private* is a placeholder,
-/// *dead* a deleted record); *hot*, *cnt* and *lock* are the heat.
+/// It holds the paper's fields (Figure 3): *ts* is the TID word's version and *vis* its flags (*private* is a
+/// placeholder, *dead* a deleted record). *hot*, *cnt* and *lock* are in the heat.
 #[derive(Debug)]
 pub struct HeatHeader {
     tid: TidWord,
@@ -54,22 +54,22 @@ const WINDOW_SHIFT: u32 = 26;
 const HOT_SINCE_SHIFT: u32 = 45;
 const EPOCH: u64 = (1 << 19) - 1;
 
-/// How much a conflict weighs that was met again, and how much a first one against it: they balance if four of
-/// five are met again.
+/// The weights of the two kinds of conflicts: a second attempt's conflict adds `AGAIN`, a first attempt's
+/// subtracts `FIRST`. They balance if four of five conflicts are followed by another one at the second attempt.
 const AGAIN: u64 = 5;
 const FIRST: u64 = 4;
 
-/// How much of a conflict shows when a transaction meets it.
+/// Which attempt of its transaction met a conflict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Conflict {
-    /// It was the transaction's first.
+    /// The first attempt.
     First,
-    /// The transaction had been repaired or restarted, and has met one again at its second attempt.
+    /// The second attempt: the transaction had been repaired or restarted, and has met a conflict again.
     Again,
 }
 
-/// For how many epochs a record stays hot: about a second. Then it has to show once more that it is contended,
-/// which takes it an epoch or two.
+/// The number of epochs for which a record stays hot: about a second. Then it becomes cold. If it is still
+/// contended, it is hot again after an epoch or two.
 const HOT_EPOCHS: u64 = 25;
 
 impl Heat {
@@ -79,7 +79,7 @@ impl Heat {
         self.0 & HOT != 0
     }
 
-    /// Whether the record has been hot for a while.
+    /// Whether the record has been hot for more than [`HOT_EPOCHS`].
     pub fn has_cooled(self, epoch: u64) -> bool {
         let since = self.0 >> HOT_SINCE_SHIFT & EPOCH;
         (epoch & EPOCH).wrapping_sub(since) & EPOCH > HOT_EPOCHS
@@ -89,10 +89,12 @@ impl Heat {
         Heat((self.0 & !(EPOCH << shift)) | ((epoch & EPOCH) << shift))
     }
 
-    /// After one more conflict in this epoch. If `hot_at` of them were met again, beyond four for each five first
-    /// ones, the record is hot: then more than four of five who try once more fail once more. Who gets through
-    /// at the second attempt, or the third, has lost less than by waiting.
+    /// Returns the heat after one more conflict in this epoch. The record becomes hot if the conflicts of
+    /// second attempts exceed four fifths of those of first attempts by `hot_at`. Then more than four of five
+    /// transactions that retry fail again. A transaction that succeeds at its second or third attempt has lost
+    /// less time than it would by waiting for a lock.
     fn after_conflict(self, conflict: Conflict, epoch: u64, hot_at: u64) -> Heat {
+        // Conflicts of an earlier epoch do not count.
         let is_same_window = self.0 >> WINDOW_SHIFT & EPOCH == epoch & EPOCH;
         let before = if is_same_window { (self.0 & EXCESS) / EXCESS_ONE } else { 0 };
         let excess = match conflict {
@@ -108,18 +110,18 @@ impl Heat {
 }
 
 impl HeatWord {
-    /// The present value. Relaxed: a lock is taken by a compare-and-swap, and whether there has to be one
-    /// is a guess.
+    /// Returns the present value. Relaxed: the lock is taken by a compare-and-swap, and whether a record is hot
+    /// is only a guess.
     #[inline(always)]
     pub fn load(&self) -> Heat {
         Heat(self.0.load(Ordering::Relaxed))
     }
 
-    /// Changes the word, unless `change` gives `None`; whether it did.
+    /// Changes the word, unless `change` returns `None`. Returns whether it has changed the word.
     fn change(&self, change: impl Fn(Heat) -> Option<Heat>) -> bool {
         let mut heat = self.load();
         while let Some(Heat(new)) = change(heat) {
-            // Acquire: pairs with the release of whoever held the lock before.
+            // Acquire: pairs with the release of the lock by its previous holder.
             match self.0.compare_exchange(heat.0, new, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => return true,
                 Err(found) => heat = Heat(found),
@@ -128,19 +130,19 @@ impl HeatWord {
         false
     }
 
-    /// Counts a conflict about the record, which may become hot by it, or stay so.
+    /// Counts a conflict about the record, which may make it hot (§3.1, the field *cnt*).
     #[cold]
     pub fn note_conflict(&self, conflict: Conflict, epoch: u64, hot_at: u64) {
         self.change(|heat| Some(heat.after_conflict(conflict, epoch, hot_at)));
     }
 
-    /// Makes the record cold. Who holds its lock keeps it.
+    /// Makes the record cold. A transaction that holds its lock keeps it.
     #[cold]
     pub fn cool(&self) {
         self.change(|heat| Some(Heat(heat.0 & !HOT)));
     }
 
-    /// Takes a share of the lock, if nobody holds it exclusively.
+    /// Takes a share of the lock, if no transaction holds it exclusively. Never waits.
     pub fn try_lock_shared(&self) -> bool {
         self.change(|Heat(heat)| {
             let is_free = heat & EXCLUSIVE == 0 && heat & SHARED != SHARED;
@@ -148,8 +150,8 @@ impl HeatWord {
         })
     }
 
-    /// Takes the lock exclusively, if nobody holds it; or nobody but the caller, who has a share of it if
-    /// `is_upgrade`.
+    /// Takes the lock exclusively, if no other transaction holds it. With `is_upgrade` the caller gives up its
+    /// own share in exchange. Never waits.
     pub fn try_lock_exclusive(&self, is_upgrade: bool) -> bool {
         let own = if is_upgrade { SHARED_ONE } else { 0 };
         self.change(|Heat(heat)| {
@@ -158,14 +160,14 @@ impl HeatWord {
         })
     }
 
-    /// Releases a share of the lock.
+    /// Gives back a share of the lock.
     pub fn unlock_shared(&self) {
         // Release: pairs with the acquire in `change`.
         let before = self.0.fetch_add(SHARED_ONE.wrapping_neg(), Ordering::Release);
         debug_assert!(before & SHARED != 0 && before & EXCLUSIVE == 0, "{before:x}");
     }
 
-    /// Releases the lock.
+    /// Gives back the exclusive lock.
     pub fn unlock_exclusive(&self) {
         // Release: pairs with the acquire in `change`.
         let before = self.0.fetch_add(EXCLUSIVE.wrapping_neg(), Ordering::Release);
@@ -185,7 +187,7 @@ mod tests {
             (0..3).for_each(|_| heat.note_conflict(Conflict::Again, 0, 4));
             (0..4).for_each(|_| heat.note_conflict(Conflict::First, 0, 4));
         }
-        assert!(!heat.load().is_hot(), "most second attempts go well");
+        assert!(!heat.load().is_hot(), "most second attempts succeed");
         let contended = HeatWord::default();
         for conflict in 0..400 {
             contended.note_conflict(Conflict::First, 0, 9);
@@ -204,14 +206,11 @@ mod tests {
         assert!(!heat.load().has_cooled(10) && !heat.load().has_cooled(10 + HOT_EPOCHS));
         assert!(heat.load().has_cooled(11 + HOT_EPOCHS));
         (0..2000).for_each(|_| heat.note_conflict(Conflict::Again, 10 + HOT_EPOCHS, 3));
-        assert!(
-            heat.load().has_cooled(11 + HOT_EPOCHS),
-            "it has to show once more that it is contended"
-        );
+        assert!(heat.load().has_cooled(11 + HOT_EPOCHS), "conflicts do not keep it hot");
         heat.cool();
         assert!(!heat.load().is_hot());
         heat.unlock_shared();
-        assert!(heat.try_lock_exclusive(false), "the lock was kept, and given back");
+        assert!(heat.try_lock_exclusive(false), "the lock was kept, and released");
     }
 
     #[test]
@@ -229,18 +228,18 @@ mod tests {
         assert!(!heat.try_lock_exclusive(false) && !heat.try_lock_exclusive(true));
         heat.unlock_shared();
         assert!(!heat.try_lock_exclusive(false));
-        assert!(heat.try_lock_exclusive(true), "its own is the only share");
+        assert!(heat.try_lock_exclusive(true), "the caller's share is the only one");
         assert!(!heat.try_lock_shared() && !heat.try_lock_exclusive(false));
         heat.note_conflict(Conflict::Again, 7, 100);
         heat.unlock_exclusive();
         for _ in 0..SHARED / SHARED_ONE {
             assert!(heat.try_lock_shared());
         }
-        assert!(!heat.try_lock_shared(), "there are no more shares");
+        assert!(!heat.try_lock_shared(), "all shares are taken");
     }
 }
 
-/// Model-checked: `RUSTFLAGS="--cfg loom" cargo test -p weft --lib --release loom`.
+/// Model-checked: `RUSTFLAGS="--cfg loom" cargo test -p weft-protocols --lib --release loom`.
 #[cfg(all(test, loom))]
 mod loom_tests {
     use super::*;
@@ -248,8 +247,8 @@ mod loom_tests {
     use loom::sync::Arc;
     use loom::thread;
 
-    /// Who holds the lock exclusively is alone, while others share it, upgrade it, count conflicts and change
-    /// the flag: loom's cell reports any two accesses that are not ordered.
+    /// An exclusive holder of the lock is alone, while other threads share the lock, upgrade it, count
+    /// conflicts and change the flag. Loom's cell reports any two accesses that are not ordered.
     #[test]
     fn loom_heat_exclusive_holders_are_alone() {
         loom::model(|| {
@@ -261,10 +260,11 @@ mod loom_tests {
                     if !heat.try_lock_shared() {
                         return 0;
                     }
-                    // SAFETY: shared: that is what is tested.
+                    // SAFETY: the thread holds a share of the lock; the test checks that this is enough to
+                    // read.
                     cell.with(|value| unsafe { *value });
                     if heat.try_lock_exclusive(true) {
-                        // SAFETY: alone: that is what is tested.
+                        // SAFETY: the thread holds the lock exclusively; the test checks that it is alone.
                         cell.with_mut(|value| unsafe { *value += 1 });
                         heat.unlock_exclusive();
                         return 1;
@@ -283,15 +283,15 @@ mod loom_tests {
             let (heat, cell) = &*shared;
             let mut expected = 0;
             if heat.try_lock_exclusive(false) {
-                // SAFETY: alone: that is what is tested.
+                // SAFETY: the thread holds the lock exclusively; the test checks that it is alone.
                 cell.with_mut(|value| unsafe { *value += 1 });
                 heat.unlock_exclusive();
                 expected = 1;
             }
             expected += reader.join().unwrap();
             counter.join().unwrap();
-            assert!(heat.try_lock_exclusive(false), "all have given it back");
-            // SAFETY: alone.
+            assert!(heat.try_lock_exclusive(false), "all locks were released");
+            // SAFETY: the other threads have ended.
             assert_eq!(cell.with(|value| unsafe { *value }), expected);
         });
     }

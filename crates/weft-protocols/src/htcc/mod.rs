@@ -3,48 +3,49 @@
 //! Y. Wu, K.-L. Tan: *Scalable In-Memory Transaction Processing with HTM*, USENIX ATC 2016; sections below
 //! are that paper's.
 //!
-//! The idea. Under contention optimistic transactions fail their validation, and do all of their work
-//! again. HTCC does two things about it.
+//! The idea. Under contention optimistic transactions fail their validation, and repeat all of their work. HTCC
+//! does two things against this.
 //!
-//! First (§3), most conflicts are about a few records. These are *hot*, and accessed under locks, which are
-//! held to the end of the transaction; so two that want the same hot record come one after the other, and
-//! neither works for nothing. All others are *cold*, and accessed as in [DBX](weft::commit::dbx): validation and
-//! write phase are one hardware region.
+//! First (§3), most conflicts are about a few records. These are *hot*. A transaction accesses them under
+//! locks, which it holds to its end. So two transactions that need the same hot record run one after the other,
+//! and neither works in vain. All other records are *cold*, and are accessed as in [DBX](weft::commit::dbx):
+//! the validation and write phases are one hardware region.
 //!
-//! Second (§4), if the validation fails all the same, most of what the transaction has found out is right.
-//! It is *repaired*: its body is run again at once, as the same transaction, and every operation whose key
-//! is what it was takes the record from the *workset cache*, without asking the index (*fast restoration*).
-//! If the key has changed, the index is asked, and the cache refreshed (*slow restoration*). Locks on hot
-//! records are kept from one round to the next; those of records that are no longer accessed are released
-//! before the next validation.
+//! Second (§4), if the validation fails all the same, most of what the transaction has found is still right. So
+//! it is *repaired*: its body runs again at once, as the same transaction. An operation whose key is the same
+//! as before takes the record from the *workset cache*, without a look-up in the index (*fast restoration*). If
+//! the key has changed, the operation looks it up in the index and refreshes the cache (*slow restoration*).
+//! The transaction keeps its locks on hot records from one round to the next. Before the next validation it
+//! releases the locks of records that it no longer accesses.
 //!
-//! Of a *procedure* only those operations run again that a stale read reaches (§4.2, §4.3).
+//! In a *procedure*, only those operations run again that a stale read reaches (§4.2, §4.3).
 //!
-//! The files: `heat`, what is kept with a record; here, what a worker does; `steps`, the repair of procedures,
-//! for which [`procedure`](weft_procedures) decides what runs. The workset cache lies where
-//! records are looked up, in [`Transaction`](weft::Transaction).
+//! The files: `heat` has what is kept with a record; this one has what a worker does; `steps` has the repair of
+//! procedures, for which [`procedure`](weft_procedures) decides which operations run. The workset cache lies
+//! where records are looked up, in [`Transaction`](weft::Transaction).
 //!
-//! **The serialization point** is that of DBX. Locks on hot records are not needed for it.
+//! **The serialization point** is that of DBX. It does not depend on the locks on hot records.
 //!
 //! **Departures from the paper**
-//! - Hot records are validated like cold ones, those to be written as they are locked for the commit, just
-//!   before the region. The locks that they are accessed under only keep others away who would lose. So
-//!   whether a record is hot is a guess that may change at any time, also while
-//!   transactions are under way. (In the paper a flip of the flag must wait until nobody accesses the
-//!   record.) And who cannot get a lock in time goes on without it, instead of aborting: nobody waits for
-//!   ever, and there are no deadlocks to resolve.
-//! - What makes a record hot is not that there are conflicts about it, but that second attempts meet one, too:
-//!   a repair costs less than to wait for locks that are held from the first access on.
-//! - A record is made hot by whoever counts one conflict too many about it, and cold by whoever finds that it
-//!   has been hot for a second; there is no background thread, which in the paper looks once in
+//! - Hot records are validated like cold ones; those that are written are locked for the commit, and validated
+//!   with that, just before the region. The locks under which hot records are accessed only keep away
+//!   transactions that would fail. So whether a record is hot is a guess, which may change at any time, even
+//!   while transactions that access it are in progress. (In the paper a hot flag may be flipped only when no
+//!   transaction accesses the record.) A transaction that cannot get a lock in time goes on without it, instead
+//!   of aborting. So no transaction waits for ever, and there are no deadlocks to resolve.
+//! - A record becomes hot not when there are conflicts about it, but when second attempts meet one as well. A
+//!   repair costs less than waiting for locks that are held from the first access on.
+//! - The transaction that counts one conflict too many about a record makes it hot. A transaction that finds it
+//!   has been hot for a second makes it cold. There is no background thread, which in the paper checks once in
 //!   60 seconds.
-//! - A transaction that others' reclaiming waits for is restarted, and not repaired: repaired transactions
-//!   stay pinned, and with more threads than cores that let deleted records pile up in the indexes.
-//! - Hot records are changed in private copies, as all others: rows are immutable here.
-//! - Closures are repaired by replay: all their operations run again, on what they find in the cache, and
-//!   insertions are undone before and done again. (The paper's HTCC without static analysis, `HTCC(-S)`.)
-//!   Procedures, whose operations are known, are repaired as in the paper if
-//!   [`HtccOptions::dependencies`] says so, which it does not by default: see there.
+//! - A transaction is restarted instead of repaired if the reclaiming of other workers waits for it. Repaired
+//!   transactions stay pinned, and with more threads than cores that would let deleted records pile up in the
+//!   indexes.
+//! - Hot records are changed in private copies, as all others, because rows are immutable here.
+//! - Closures are repaired by replay: all their operations run again, on what they find in the cache.
+//!   Insertions are undone first and done again. (This is the paper's HTCC without static analysis,
+//!   `HTCC(-S)`.) Procedures, whose operations are known, are repaired as in the paper if
+//!   [`HtccOptions::dependencies`] is set. It is not set by default; its documentation says why.
 
 mod heat;
 mod steps;
@@ -79,7 +80,8 @@ use self::steps::Steps;
 #[derive(Debug)]
 pub enum Htcc {}
 
-// SAFETY: cold records are those of `OptimisticExecutor`; hot ones are read and changed under their locks.
+// SAFETY: `OptimisticExecutor` reads and writes all records, hot or cold, and keeps the contract. Nothing
+// relies on the locks of hot records.
 unsafe impl Protocol for Htcc {
     const NAME: &'static str = "htcc";
     const TITLE: &'static str =
@@ -108,7 +110,8 @@ unsafe impl Protocol for Htcc {
 impl CommitPhases for Htcc {
     type Memory = ();
 
-    /// Validation and write phase (§3.2, Figure 4): cold records in the region, hot ones behind it.
+    /// The validation and write phases (§3.2, function `Commit` in Figure 4): cold records inside the region,
+    /// hot ones after it.
     #[inline(always)]
     fn commit(
         set: &mut AccessSet<HeatHeader>,
@@ -125,18 +128,18 @@ impl CommitPhases for Htcc {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HotRecords {
-    /// Those about which there are so many conflicts that second attempts mostly fail, too.
+    /// Records with so many conflicts that second attempts mostly fail as well.
     #[default]
     Automatic,
-    /// All of them: two-phase locking, validated.
+    /// All records: two-phase locking with validation.
     All,
-    /// None: the protocol is DBX with repair.
+    /// No record: the protocol is DBX with repair.
     None,
-    /// Those of the tables with these names, and no others.
+    /// All records of the tables with these names, and no others.
     Tables(Vec<String>),
 }
 
-/// What of HTCC is to be done.
+/// Options of HTCC.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct HtccOptions {
@@ -145,25 +148,26 @@ pub struct HtccOptions {
     /// Whether transactions are repaired. If not, they are restarted, and nothing is cached: the paper's
     /// `HTCC(-SC)`.
     pub repairs: bool,
-    /// Whether [procedures](weft_procedures::Execute::execute) are repaired by their dependencies, as the paper's `HTCC`:
-    /// only those of their operations run again that a stale read reaches. Otherwise all of them run again, on
-    /// the workset cache, as do those of closures: the paper's `HTCC(-S)`. On two cores that is faster by far: an
-    /// operation on what is in the caches costs less than to keep account of it. With many cores it may be worth
-    /// while (simulated, 40 cores and four warehouses of TPC-C: by a sixth).
+    /// Whether [procedures](weft_procedures::Execute::execute) are repaired by their dependencies, as in the
+    /// paper's `HTCC`: only those operations run again that a stale read reaches. Otherwise all operations run
+    /// again on the workset cache, like those of closures: the paper's `HTCC(-S)`. On two cores the latter is
+    /// faster by far: running an operation on cached data costs less than tracking what it has done. With many
+    /// cores dependencies may be worth it (simulated, 40 cores and four warehouses of TPC-C: faster by a
+    /// sixth).
     pub dependencies: bool,
-    /// Whether what has been read is validated, as it has to be. If not, transactions are **not serializable**:
-    /// the paper's `HTCC(NV)`, by which it measures what validation and repair cost. (What is written is
-    /// validated nevertheless: who reclaims the version before it relies on that.) For measurements alone.
+    /// Whether reads are validated, as they have to be. If not, transactions are **not serializable**: the
+    /// paper's `HTCC(NV)`, by which it measures the cost of validation and repair. (Writes are validated
+    /// nevertheless: the worker that reclaims the replaced version relies on that.) For measurements only.
     pub validates: bool,
-    /// With how many conflicts in an epoch of 40 ms a record becomes hot, beyond what is usual. What is counted is
-    /// transactions whose second attempt meets one, too; usual is that four of five do. (Before that, repair is
-    /// faster than to wait for locks.)
+    /// How many conflicts in an epoch of 40 ms make a record hot, beyond the usual number. The count is of
+    /// transactions whose second attempt meets a conflict again; usual is that four of five do. (Below that, a
+    /// repair is faster than waiting for locks.)
     pub hot_at: u32,
 }
 
 impl Default for HtccOptions {
     fn default() -> Self {
-        // In tests everything is to happen often.
+        // In tests, rare events are to happen often.
         let is_test = weft::store::IS_HASTY;
         let (hot_at, dependencies) = if is_test { (1, true) } else { (32, false) };
         HtccOptions {
@@ -177,7 +181,7 @@ impl Default for HtccOptions {
 }
 
 impl HtccOptions {
-    /// The defaults.
+    /// Returns the default options.
     pub fn new() -> Self {
         Self::default()
     }
@@ -227,8 +231,8 @@ impl ProtocolShared for HtccShared {
     }
 }
 
-/// How often one asks for a lock, with a few pauses of the processor in between and now and then a yield,
-/// before one goes on without it.
+/// How often a transaction tries to take a lock before it goes on without it. Between tries it pauses the
+/// processor, or yields after every [`TRIES_PER_YIELD`].
 const TRIES_MAX: u32 = 1024;
 const TRIES_PER_YIELD: u32 = 16;
 
@@ -236,19 +240,18 @@ const TRIES_PER_YIELD: u32 = 16;
 struct HeldLock {
     record: RecordPointer<HeatHeader>,
     is_exclusive: bool,
-    /// The round in which the record was accessed last.
+    /// The round in which the record was last accessed.
     round: u32,
 }
 
-/// The locks that a transaction holds, each of them once.
+/// The locks that a transaction holds, each one once.
 #[derive(Default)]
 struct HeldLocks {
     locks: Vec<HeldLock>,
     positions: Positions,
 }
 
-// SAFETY: a worker's locks move between threads only with the worker, and there are none between
-// transactions.
+// SAFETY: a worker's locks move between threads only with the worker, and it holds none between transactions.
 unsafe impl Send for HeldLocks {}
 
 impl HeldLocks {
@@ -266,7 +269,7 @@ impl HeldLocks {
         locks.push(held);
     }
 
-    /// Releases those of records that were not accessed in this round (§4.1, the delta-set `del_set`).
+    /// Releases the locks of records that were not accessed in this round (§4.1, the delta-set `del_set`).
     fn release_other_rounds(&mut self, round: u32) {
         if self.locks.iter().all(|held| held.round == round) {
             return;
@@ -293,7 +296,7 @@ fn release(held: &HeldLock) {
     if held.is_exclusive { heat.unlock_exclusive() } else { heat.unlock_shared() }
 }
 
-/// The tables that were met, and whether they are among the hot ones.
+/// The tables that were accessed, and whether their records are hot.
 #[derive(Default)]
 struct HotTables(Vec<(TableRef, bool)>);
 
@@ -315,23 +318,25 @@ impl HotTables {
 /// Runs HTCC on one worker.
 #[doc(hidden)]
 pub struct HybridExecutor {
-    /// Does as with cold records.
+    /// Handles all records as cold ones.
     cold: OptimisticExecutor<Htcc>,
     held: HeldLocks,
-    /// Which tables' records are hot, if that is said by table.
+    /// Which tables' records are hot, for [`HotRecords::Tables`].
     hot_tables: HotTables,
-    /// What the operations of a procedure have done.
+    /// What the operations of a procedure have read and written, in this round and the last.
     steps: Steps<HeatHeader>,
-    /// How often the transaction was restarted, and how often repaired since.
+    /// How often the transaction was restarted, and (`round`) how often it was repaired since.
     attempt: u32,
     round: u32,
-    /// Whether it still waits for locks. Once one was not to be had in time it does not (§3.2).
+    /// Whether it still waits for locks. It stops after the first lock that it did not get in time (§3.2,
+    /// no-wait).
     waits: bool,
     shared: Arc<HtccShared>,
 }
 
 impl HybridExecutor {
-    /// Takes the lock of a record that is hot.
+    /// Takes the lock of a record, if the record is hot: the first step of the paper's `AccessRecord` (Figure
+    /// 4).
     #[inline(always)]
     fn enter(
         &mut self,
@@ -358,6 +363,7 @@ impl HybridExecutor {
         memory: &WorkerMemory,
     ) {
         let heat = &stored(record).header.heat;
+        // Already locked, perhaps in an earlier round: keep the lock, unless it must be upgraded.
         let held = self.held.find(record);
         if let Some(position) = held {
             let round = self.round;
@@ -368,6 +374,7 @@ impl HybridExecutor {
             }
         }
         let epoch = memory.epoch();
+        // The record has been hot long enough: it becomes cold, and this access needs no lock.
         let may_cool = self.shared.options.hot == HotRecords::Automatic;
         if may_cool && held.is_none() && heat.load().has_cooled(epoch) {
             heat.cool();
@@ -387,6 +394,7 @@ impl HybridExecutor {
                 take()
             })
         };
+        // No-wait: after a bounded number of tries go on without the lock. Validation decides.
         let is_taken = take() || (self.waits && take_soon());
         if !is_taken {
             self.waits = false;
@@ -398,7 +406,7 @@ impl HybridExecutor {
         }
     }
 
-    /// The transaction has ended.
+    /// Ends the transaction: releases its locks and what `steps` remembers.
     #[inline(always)]
     fn end(&mut self, memory: &WorkerMemory) {
         self.held.release_all();
@@ -411,16 +419,17 @@ impl HybridExecutor {
         u64::from(self.shared.options.hot_at)
     }
 
-    /// Counts a conflict about a record.
+    /// Counts a conflict about a record, by which the record may become hot.
     #[cold]
     fn note_conflict(&self, abort: &Abort, memory: &WorkerMemory) {
         if let Some(record) = abort.record
             && self.shared.options.hot == HotRecords::Automatic
         {
-            // SAFETY: in a transaction, so the record is not freed; it is of this database.
+            // SAFETY: the worker is in a transaction, so the record is not freed; it is of this database.
             let record = unsafe { record.cast::<StoredRecord<HeatHeader>>().as_ref() };
             if record.header.tid().load_relaxed().is_locked() {
-                // Somebody commits, and may not have a core for it: one accident, and many conflicts.
+                // Another worker is committing, and may have been preempted. One such accident causes many
+                // conflicts.
                 return;
             }
             let conflict = match self.round + self.attempt {
@@ -428,7 +437,7 @@ impl HybridExecutor {
                 _ if weft::store::IS_HASTY => Conflict::Again,
                 0 => Conflict::First,
                 1 => Conflict::Again,
-                // One that starves says no more about the record than that.
+                // Later attempts are not counted: one starving transaction says no more about the record.
                 _ => return,
             };
             record.header.heat.note_conflict(conflict, memory.epoch(), self.hot_at());
@@ -580,6 +589,8 @@ impl Executor for HybridExecutor {
 
     #[inline]
     fn commit(&mut self, memory: &WorkerMemory, epoch: impl Fn() -> u64) -> Result<(), Abort> {
+        // A repaired transaction: undo what the last round did and this one did not, and release the locks of
+        // records that this round has not accessed.
         if self.round > 0 {
             self.steps.end_round(&mut self.cold.set, memory);
             self.held.release_other_rounds(self.round);
@@ -588,6 +599,7 @@ impl Executor for HybridExecutor {
             self.cold.set.reads.clear();
             self.cold.set.nodes.clear();
         }
+        // Validation and write phases.
         let committed = self.cold.commit(memory, epoch);
         committed.inspect_err(|abort| self.note_conflict(abort, memory))?;
         self.end(memory);

@@ -1,22 +1,24 @@
-//! Repair limited to what a stale read reaches (§4.2, §4.3): what each operation of a procedure has read and
-//! written, so that it can be left out of the next round, or taken over into it.
+//! The repair of procedures, limited to the operations that a stale read reaches (§4.2, §4.3). It records what
+//! each operation has read and written. In the next round an operation either runs again, or what it did is
+//! taken over.
 //!
-//! A round begins with an empty access set. An operation that runs adds to it; one that keeps what it had
-//! takes its part of the last round over. So at any moment the set holds what the operations before have
-//! done, in their order, and nothing of those that come later or have gone: an operation that runs sees what
-//! it would see in a transaction that had just begun.
+//! A round begins with an empty access set. An operation that runs adds to it. An operation that is kept has
+//! its part of the last round taken over. So at any moment the set holds what the earlier operations have done,
+//! in the order of the program, and nothing of operations that come later or are no longer executed. An
+//! operation that runs sees what it would see in a transaction that had just begun.
 //!
 //! ```text
 //!   last round    get 1  update 2  insert 3  update 4        2 is stale, and 3's key comes from it
 //!                   |       x         x         |
-//!   this round    get 1  update 2' insert 3' update 4        what is behind the x is undone at the end
+//!   this round    get 1  update 2' insert 3' update 4        what is marked x is undone at the end
 //! ```
 //!
-//! What has been put into an index stays there until the round has ended (the paper's insert- and
-//! delete-set): an insertion under the same key finds its placeholder again; others are unlinked then.
+//! What was put into an index stays there until the round has ended (the paper's delta-sets `ins_set` and
+//! `del_set`). An insertion under the same key finds its placeholder again; the other placeholders are unlinked
+//! at the end of the round.
 //!
-//! Every private row belongs to one entry of the list of writes. Those of entries that are not taken over are
-//! kept until the transaction ends, since what operations have returned may refer to them.
+//! Every private row belongs to one entry of the list of writes. The rows of entries that are not taken over
+//! are kept until the transaction ends, because results of operations may refer to them.
 
 use std::ptr::NonNull;
 
@@ -44,12 +46,12 @@ struct StepWrite<H> {
     key: Option<EncodedKey>,
     /// As in [`WriteEntry`].
     is_created: bool,
-    /// Whether the next round has taken it over.
+    /// Whether the next round has taken the write over.
     is_taken: bool,
 }
 
 impl<H> StepWrite<H> {
-    /// The same, not taken over by anybody yet.
+    /// Returns a copy of the write, not yet taken over by any round.
     fn take_over(&self) -> Self {
         let &StepWrite { record, table, expected, replaced, row, is_created, .. } = self;
         let key = self.key.clone();
@@ -57,7 +59,7 @@ impl<H> StepWrite<H> {
     }
 }
 
-/// What operations have added to reads, nodes and writes.
+/// The parts of the lists of reads, nodes and writes that each operation has added.
 type Lists = Parts<3>;
 
 /// What was read and written in a round that could not be committed.
@@ -81,18 +83,19 @@ impl<H> Round<H> {
     }
 }
 
-/// The operations of a procedure that is executed step by step.
+/// What the operations of a procedure, executed step by step, have read and written.
 pub struct Steps<H> {
     is_on: bool,
-    /// In this round. (Reads and nodes are in the access set.)
+    /// The writes of this round, and (`parts`) what each operation has added. (This round's reads and nodes are
+    /// in the access set.)
     writes: Vec<StepWrite<H>>,
     parts: Lists,
     last: Round<H>,
-    /// Rows that operations may have returned, and that nobody else has seen.
+    /// Rows that operations may have returned, and that no other transaction has seen.
     garbage: Vec<Superseded<H>>,
 }
 
-// SAFETY: as for access sets: it moves between threads only with its worker, empty.
+// SAFETY: as for access sets: it moves between threads only with its worker, and is empty then.
 unsafe impl<H> Send for Steps<H> {}
 
 impl<H> Default for Steps<H> {
@@ -103,7 +106,7 @@ impl<H> Default for Steps<H> {
 }
 
 impl<H: TidHeader> Steps<H> {
-    /// A procedure begins.
+    /// Begins a procedure.
     pub fn begin(&mut self) {
         self.is_on = true;
     }
@@ -113,14 +116,14 @@ impl<H: TidHeader> Steps<H> {
         self.is_on
     }
 
-    /// What is done from now on is this operation's.
+    /// Says that what is done from now on belongs to this operation.
     #[inline]
     pub fn enter(&mut self, set: &AccessSet<H>, instance: Instance, goes_on: bool) {
         let lengths = [set.reads.len(), set.nodes.len(), self.writes.len()];
         self.parts.begin(instance, goes_on, lengths);
     }
 
-    /// Notes a write, which is in the access set by now.
+    /// Notes a write that has just been put into the access set.
     #[inline]
     pub fn note_write(
         &mut self,
@@ -144,7 +147,7 @@ impl<H: TidHeader> Steps<H> {
         });
     }
 
-    /// Notes an insertion, which is in the access set by now.
+    /// Notes an insertion that has just been put into the access set.
     #[inline]
     pub fn note_insertion(
         &mut self,
@@ -165,7 +168,8 @@ impl<H: TidHeader> Steps<H> {
         });
     }
 
-    /// Takes this transaction's own change of a node into account for operations that come later.
+    /// Adjusts the last round's nodes to this transaction's own change of one of them, for operations that are
+    /// still to be taken over.
     pub fn note_own_insertion(&mut self, change: NodeChange) {
         for entry in &mut self.last.nodes {
             if entry.node.word == change.word && entry.node.version == change.before {
@@ -174,7 +178,7 @@ impl<H: TidHeader> Steps<H> {
         }
     }
 
-    /// The record of a table that an operation was about in the last round.
+    /// Returns the record of a table that an operation accessed in the last round.
     pub fn record_of(&mut self, instance: Instance, table: TableRef) -> Option<RecordPointer<H>> {
         let lengths = self.last.lengths();
         let Round { reads, writes, parts, .. } = &mut self.last;
@@ -187,7 +191,7 @@ impl<H: TidHeader> Steps<H> {
         found.map(|(_, record)| record)
     }
 
-    /// Takes over what an operation did in the last round. `note` is told its records.
+    /// Takes over what an operation did in the last round. `note` is called with each of its records.
     pub fn keep(
         &mut self,
         set: &mut AccessSet<H>,
@@ -212,7 +216,8 @@ impl<H: TidHeader> Steps<H> {
         });
     }
 
-    /// A round is over, and is to be committed, or to be given up: what was not taken over is undone.
+    /// Ends a round, which is to be committed or given up: undoes what was not taken over from the round
+    /// before.
     pub fn end_round(&mut self, set: &mut AccessSet<H>, memory: &WorkerMemory) {
         let mut writes = std::mem::take(&mut self.last.writes);
         for entry in writes.drain(..).filter(|entry| !entry.is_taken) {
@@ -224,12 +229,13 @@ impl<H: TidHeader> Steps<H> {
         self.last.parts.clear();
     }
 
-    /// Undoes a write of the last round.
+    /// Undoes a write of the last round: unlinks its placeholder, and keeps its row until the transaction ends.
     fn undo(&mut self, set: &mut AccessSet<H>, entry: &StepWrite<H>, memory: &WorkerMemory) {
         let &StepWrite { record, table, row, is_created, .. } = entry;
         if let Some(key) = entry.key.as_ref().filter(|_| is_created) {
             match set.find_write(record) {
-                // Whoever writes to the placeholder now has it.
+                // An operation of this round has written to the placeholder: from now on the placeholder is its
+                // insertion.
                 Some(position) => {
                     set.writes[position].key = set.hold_key(key.clone(), true);
                     let own = self.writes.iter_mut().find(|own| own.record == record);
@@ -248,7 +254,7 @@ impl<H: TidHeader> Steps<H> {
     pub fn next_round(&mut self, set: &mut AccessSet<H>, memory: &WorkerMemory) {
         let last = std::mem::take(&mut self.last);
         let lengths = last.lengths();
-        // What the round has not come by stays as it is.
+        // Operations that the round did not reach keep what they had in the round before.
         let (over, missed): (Vec<_>, Vec<_>) =
             last.parts.all(lengths).partition(|(instance, _)| self.parts.has(*instance));
         for (_, [_, _, writes]) in over {
@@ -256,12 +262,13 @@ impl<H: TidHeader> Steps<H> {
                 self.undo(set, entry, memory);
             }
         }
+        // This round becomes the last one.
         let now = &mut self.last;
         std::mem::swap(&mut now.reads, &mut set.reads);
         std::mem::swap(&mut now.nodes, &mut set.nodes);
         std::mem::swap(&mut now.writes, &mut self.writes);
         std::mem::swap(&mut now.parts, &mut self.parts);
-        // Its rows are those of the list of writes.
+        // The private rows belong to the list of writes, so the access set only forgets them.
         set.clear();
         for (instance, [reads, nodes, writes]) in missed {
             now.parts.begin(instance, true, now.lengths());
@@ -274,7 +281,7 @@ impl<H: TidHeader> Steps<H> {
         }
     }
 
-    /// The operations whose reads or writes in the last round are stale.
+    /// Returns the operations whose reads or writes in the last round are stale (§4.2, the invalid elements).
     pub fn stale(&self) -> Vec<Instance> {
         let Round { reads, nodes, writes, parts } = &self.last;
         let mut stale = Vec::new();
@@ -289,19 +296,19 @@ impl<H: TidHeader> Steps<H> {
         stale
     }
 
-    /// The transaction has ended.
+    /// Ends the transaction, and drops the rows that were kept.
     pub fn end(&mut self, memory: &WorkerMemory) {
         self.is_on = false;
         self.writes.clear();
         self.parts.clear();
         for Superseded { record, row, table } in self.garbage.drain(..) {
-            // SAFETY: it was superseded in the access set, which keeps private rows, once.
+            // SAFETY: a private row, which its access set has given up, and which is on this list once.
             unsafe { drop_private(record, row, table, memory) };
         }
     }
 }
 
-/// Writes what was written before.
+/// Puts a write of the last round into the access set again.
 fn write_again<H: TidHeader>(set: &mut AccessSet<H>, entry: &StepWrite<H>) {
     let &StepWrite { record, table, expected, replaced, row, is_created, .. } = entry;
     let key = match &entry.key {
@@ -328,8 +335,8 @@ fn write_again<H: TidHeader>(set: &mut AccessSet<H>, entry: &StepWrite<H>) {
     }
 }
 
-/// Whether a record is at a version, and nobody is about to change it.
+/// Whether a record is at a version, and no worker is about to change it.
 fn is_at<H: TidHeader>(record: RecordPointer<H>, expected: Tid) -> bool {
-    // Relaxed: a guess. The next commit validates.
+    // Relaxed: this is only a guess. The next commit validates.
     stored(record).header.tid().load_relaxed() == expected
 }

@@ -1,5 +1,5 @@
-//! Model-checked: `RUSTFLAGS="--cfg loom" cargo test -p weft --lib --release loom`. Every
-//! interleaving of two transactions under the software twin, with two preemptions at most
+//! Model checks of timestamp ordering: `RUSTFLAGS="--cfg loom" cargo test -p weft-protocols --lib --release
+//! loom`. They try every interleaving of two transactions under the software twin, with at most two preemptions
 //! (`LOOM_MAX_PREEMPTIONS=3` takes minutes, and finds no more).
 
 use loom::sync::Arc;
@@ -9,7 +9,7 @@ use weft_htm::Htm;
 
 use super::*;
 
-/// Two records that hold numbers, where their rows would be, and an index of one node and one key.
+/// Two records that hold numbers in place of rows, and an index with one node and one key.
 struct Kernel {
     clock: Word,
     records: [TimedRecord; 2],
@@ -18,14 +18,14 @@ struct Kernel {
     index: IndexTimestamps,
 }
 
-/// Tries every interleaving with as many preemptions as `LOOM_MAX_PREEMPTIONS` says, or else two.
+/// Tries every interleaving with at most `LOOM_MAX_PREEMPTIONS` preemptions (default: two).
 fn model(test: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = model.preemption_bound.or(Some(2));
     model.check(test);
 }
 
-/// What all records hold at first.
+/// What all records hold at the start.
 const INITIAL: usize = 1;
 
 impl Kernel {
@@ -49,7 +49,7 @@ impl Kernel {
         self.clock.fetch_add(1, Ordering::SeqCst) + 1
     }
 
-    /// Reads a record, or reserves it, and waits as an executor does; `None`: too late.
+    /// Reads or reserves a record, and waits as an executor does. Returns `None` if the access comes too late.
     fn access(&self, index: usize, access: impl Fn(&TimedRecord) -> Access) -> Option<usize> {
         let record = &self.records[index];
         loop {
@@ -95,12 +95,12 @@ fn row_of(value: usize) -> NonNull<u8> {
     NonNull::new(ptr::without_provenance_mut(value << 4)).expect("values are not zero")
 }
 
-/// The value of a row at this address.
+/// Returns the value of the row at this address.
 fn value_of(row: *mut u8) -> usize {
     row.addr() >> 4
 }
 
-/// Two increments of the same record: each that commits counts.
+/// Two increments of the same record: each one that commits counts.
 #[test]
 fn loom_no_update_is_lost() {
     model(|| {
@@ -116,13 +116,13 @@ fn loom_no_update_is_lost() {
             thread::spawn(move || increment(&kernel))
         };
         let commits = increment(&kernel) + there.join().unwrap();
-        assert!(commits > 0, "the younger of two has nothing to give way to");
+        assert!(commits > 0, "the younger of the two never aborts");
         assert_eq!(kernel.value(0), INITIAL + commits);
     });
 }
 
-/// Each of two transactions reads one record and writes the other: of those that commit, the
-/// younger has read what the older has written, and the older has not.
+/// Two transactions each read one record and write the other. If both commit, the younger has read what the
+/// older has written, and the older has not read what the younger has written.
 #[test]
 fn loom_no_write_skew() {
     model(|| {
@@ -150,8 +150,8 @@ fn loom_no_write_skew() {
     });
 }
 
-/// A reader of two records sees both writes of a transaction, or none of them; all if it is the
-/// younger and the writer commits, none if it does not.
+/// A reader of two records sees both writes of a transaction, or neither. It sees both if it is the younger and
+/// the writer commits, and neither if the writer does not commit.
 fn check_atomicity(commits: bool) {
     model(move || {
         let kernel = Kernel::new(Tid::at(0));
@@ -197,8 +197,7 @@ fn link(kernel: &Kernel, address: u64) {
     kernel.node.store(before + 2, Ordering::Release);
 }
 
-/// Of a reader that finds the key absent and an inserter, both of which go on, the reader is the
-/// older.
+/// If both a reader that finds the key absent and an inserter of the key go on, the reader is the older.
 #[test]
 fn loom_no_phantom() {
     model(|| {
@@ -224,7 +223,7 @@ fn loom_no_phantom() {
     });
 }
 
-/// The same where the key has a deleted record, which is unlinked before the key is inserted anew.
+/// As above, if the key has a deleted record, which is unlinked before the key is inserted again.
 #[test]
 fn loom_an_unlinked_record_leaves_its_readers_behind() {
     model(|| {

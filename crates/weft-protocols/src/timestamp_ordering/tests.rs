@@ -1,5 +1,5 @@
-//! The rules of access, one by one; random interleavings of them against a serial run; and the
-//! cases in a database that hardly ever come up by themselves.
+//! Tests of timestamp ordering: the rules of access, one by one; random interleavings of accesses, compared
+//! with a serial run; and cases in a database that chance would hardly ever produce.
 
 use std::sync::mpsc::channel;
 use std::thread;
@@ -11,12 +11,12 @@ use weft_htm::Htm;
 
 use super::*;
 
-/// What an access returns needs no memory behind it: rows are told apart by their addresses.
+/// A row, identified by its address: what an access returns is compared, and never followed.
 fn row(number: usize) -> NonNull<u8> {
     NonNull::new(ptr::without_provenance_mut(number * 16)).expect("rows are counted from 1")
 }
 
-/// Accesses of one record, in software.
+/// One record, accessed under the software twin.
 struct Fixture {
     record: TimedRecord,
     index: IndexTimestamps,
@@ -73,7 +73,7 @@ fn whoever_is_older_than_the_newest_version_comes_too_late() {
 fn a_write_below_a_younger_read_comes_too_late() {
     let fixture = Fixture::written(1);
     assert_eq!(fixture.read(9), granted(1, 1));
-    assert_eq!(fixture.read(3), granted(1, 1), "an older read is no matter");
+    assert_eq!(fixture.read(3), granted(1, 1), "an older read does not matter");
     assert_eq!(fixture.reserve(8), Access::TooLate);
     assert_eq!(fixture.reserve(9), granted(1, 1), "the reader itself may write");
 }
@@ -82,7 +82,7 @@ fn a_write_below_a_younger_read_comes_too_late() {
 fn the_younger_waits_for_a_pending_write_and_the_older_does_not() {
     let fixture = Fixture::written(1);
     assert_eq!(fixture.reserve(5), granted(1, 1));
-    assert_eq!(fixture.reserve(5), granted(1, 1), "once more changes nothing");
+    assert_eq!(fixture.reserve(5), granted(1, 1), "reserving again changes nothing");
     assert_eq!(fixture.read(6), Access::Wait(5));
     assert_eq!(fixture.reserve(6), Access::Wait(5));
     assert_eq!(fixture.read(4), granted(1, 1), "the version before its place");
@@ -97,18 +97,18 @@ fn a_reservation_that_is_given_up_leaves_only_a_read() {
     let fixture = Fixture::written(1);
     assert_eq!(fixture.reserve(5), granted(1, 1));
     fixture.release(None);
-    assert_eq!(fixture.reserve(4), granted(1, 1), "rolled back, as if it had not been");
+    assert_eq!(fixture.reserve(4), granted(1, 1), "rolled back: no trace is left");
     fixture.release(None);
     assert_eq!(fixture.reserve(5), granted(1, 1));
     fixture.release(Some(5));
-    assert_eq!(fixture.reserve(4), Access::TooLate, "committed, and so it was a read");
+    assert_eq!(fixture.reserve(4), Access::TooLate, "committed: it counts as a read");
 }
 
 #[test]
 fn what_was_found_absent_is_remembered_beyond_the_record() {
     let fixture = Fixture::placeholder();
     assert!(matches!(fixture.read(7), Access::Granted(tid, _) if tid.is_absent()));
-    assert!(!fixture.index.admits(6), "it would have been there for 7");
+    assert!(!fixture.index.admits(6), "7 would have found it");
     assert!(fixture.index.admits(7) && fixture.index.admits(8));
 
     let fixture = Fixture::written(1);
@@ -139,13 +139,13 @@ fn below_a_deletion_that_may_be_forgotten_nothing_is_found_absent() {
 
 #[test]
 fn a_placeholder_does_not_hide_a_deletion_that_was_forgotten() {
-    // A row that 3 has read is deleted by 5, its record goes, and 9 is about to insert the key anew.
+    // A row that 3 has read is deleted by 5, its record is unlinked, and 9 is about to insert the key again.
     let fixture = Fixture::placeholder();
     fixture.record.header.pending.store(9, Ordering::Relaxed);
     fixture.index.mark_early_deletion(5);
-    assert_eq!(fixture.read(3), Access::TooLate, "in its place there was a row");
+    assert_eq!(fixture.read(3), Access::TooLate, "there was a row in its place");
     let absent = Access::Granted(Tid::PLACEHOLDER, ptr::null_mut());
-    assert_eq!(fixture.read(6), absent, "between the deletion and the insertion there was none");
+    assert_eq!(fixture.read(6), absent, "no row between the deletion and the insertion");
     assert_eq!(fixture.read(10), Access::Wait(9));
 }
 
@@ -173,7 +173,7 @@ fn a_deleted_record_stays_while_somebody_is_to_write_it() {
     assert!(unlinked && fixture.record.header.tid.load().is_removed());
     let removed = |access| matches!(access, Access::Granted(tid, _) if tid.is_removed());
     assert!(removed(fixture.read(9)) && removed(fixture.reserve(9)));
-    assert!(fixture.index.admits(0), "who finds a removed record looks the key up again");
+    assert!(fixture.index.admits(0), "a removed record is not read");
 }
 
 #[test]
@@ -181,14 +181,14 @@ fn a_wait_ends_with_the_writer_or_with_patience() {
     let fixture = Fixture::written(1);
     assert!(wait_for_end_of(5, &fixture.record));
     assert_eq!(fixture.reserve(5), granted(1, 1));
-    assert!(!wait_for_end_of(5, &fixture.record), "nobody ends it here");
+    assert!(!wait_for_end_of(5, &fixture.record), "the reservation is still there");
 }
 
 // ---- random interleavings ---------------------------------------------------------------------
 
 const RECORDS: usize = 3;
 
-/// A transaction under way: what it has read, and which records it has reserved.
+/// A transaction in progress: what it has read, and which records it has reserved.
 #[derive(Default)]
 struct Running {
     time: u64,
@@ -200,7 +200,7 @@ struct Running {
 struct Committed {
     time: u64,
     reads: Vec<(usize, usize)>,
-    /// Records, each of which now holds the row with the number of the transaction's timestamp.
+    /// The records that it wrote. Each holds the row whose number is the transaction's timestamp.
     writes: Vec<usize>,
 }
 
@@ -233,7 +233,7 @@ fn interleave(random: &mut fastrand::Rng) -> Vec<Committed> {
             }
             committed.push(Committed { time: ended.time, reads: ended.reads, writes });
         }
-        // Now and then one rolls back.
+        // Now and then a transaction rolls back.
         if random.u8(..8) == 0 && !running.is_empty() {
             let index = random.usize(..running.len());
             for record in running.swap_remove(index).reserved {
@@ -244,8 +244,8 @@ fn interleave(random: &mut fastrand::Rng) -> Vec<Committed> {
     committed
 }
 
-/// A random access; false if the transaction is to end instead. What is not granted does not
-/// happen: whether its transaction goes on is all the same to the others.
+/// Makes a random access. Returns false if the transaction is to end instead. An access that is not granted has
+/// no effect: other transactions do not notice whether this one goes on.
 fn step(records: &[Fixture], transaction: &mut Running, random: &mut fastrand::Rng) -> bool {
     let record = random.usize(..RECORDS);
     let access = match random.u8(..5) {
@@ -302,9 +302,9 @@ struct Lamp {
     lit: bool,
 }
 
-/// A row is deleted, inserted anew and deleted again, all while the record waits to be unlinked,
-/// so that it is unlinked before those who began between the last two have ended. One of them has
-/// to find the row that was there when it began, or else to give way.
+/// A row is deleted, inserted again and deleted again, all while the record waits to be unlinked. So the record
+/// is unlinked before the transactions that began between the last two steps have ended. Such a transaction
+/// must find the row that was there when it began, or abort.
 #[test]
 fn a_deletion_that_does_not_wait_is_not_seen_by_older_transactions() {
     let database: Database<TimestampOrdering> = Database::builder()
@@ -327,17 +327,17 @@ fn a_deletion_that_does_not_wait_is_not_seen_by_older_transactions() {
             let database = &database;
             move || {
                 let transaction = database.begin().expect("begun");
-                began.send(()).expect("somebody listens");
+                began.send(()).expect("the test listens");
                 ended.recv().expect("told to end");
                 transaction.rollback();
             }
         });
         beginning.recv().expect("the oldest began");
-        run(&|| assert!(delete().expect("deleted"), "and queued; the oldest keeps it there"));
+        run(&|| assert!(delete().expect("deleted"), "queued; the oldest keeps the record"));
         run(&|| insert().expect("inserted into the same record"));
         let reader = database.begin().expect("begun");
         run(&|| assert!(delete().expect("deleted"), "for the second time"));
-        // Now nobody is left who began before the first deletion: its wait is over.
+        // Now every transaction that began before the first deletion has ended, so its wait is over.
         end.send(()).expect("the oldest listens");
         oldest.join().expect("no panic");
         reader
@@ -349,8 +349,8 @@ fn a_deletion_that_does_not_wait_is_not_seen_by_older_transactions() {
     };
 }
 
-/// What a transaction concludes its own failure from is protected like what one commits by: no
-/// older transaction can insert the key any more that was found absent.
+/// What makes a transaction fail is protected like what makes it commit: once a key was found absent, no older
+/// transaction can insert it.
 #[test]
 fn an_absence_that_an_error_was_concluded_from_lasts() {
     let database: Database<TimestampOrdering> = Database::builder()
@@ -363,7 +363,7 @@ fn an_absence_that_an_error_was_concluded_from_lasts() {
         let older = database.begin().expect("begun");
         let failing = scope.spawn(|| {
             database.transact(|tx| {
-                // By way of an insertion, of which nothing remains.
+                // Through an insertion, of which nothing remains.
                 tx.insert(&lamps, Lamp { number: 1, lit: true })?;
                 Err::<(), Error>(Failure::Closed.into())
             })

@@ -1,4 +1,4 @@
-//! One access: who has to give the line up, where it comes from, and what has to make room for it.
+//! One access: which threads must give up the line, where it comes from, and what must make room for it.
 
 use super::cache::Touched;
 use super::{Aborted, Access, Machine, NOBODY, members};
@@ -6,19 +6,18 @@ use crate::profile::LINES_PER_PAGE;
 use crate::status::CAPACITY;
 
 impl Machine {
-    /// Accesses the word at `address`. Regions of other threads that this collides with are rolled
-    /// back: put back what [`Machine::take_rolled_back`] says before you do the access.
+    /// Accesses the word at `address`. Rolls back the regions of other threads that collide with it: restore
+    /// what [`Machine::take_rolled_back`] returns before you make the access.
     ///
     /// # Errors
-    /// The thread's own region is rolled back, and the access does not take place.
+    /// If the thread's own region is rolled back. The access then does not take place.
     #[inline]
     pub fn access(&mut self, thread: usize, address: u64, access: Access) -> Result<(), Aborted> {
         self.threads[thread].counts.accesses += 1;
         self.access_uncounted(thread, address, access)
     }
 
-    /// Stores to memory that no other thread uses, such as the stack. It is not among the accesses that are
-    /// counted.
+    /// Stores to memory that no other thread uses, such as the stack. This is not counted as an access.
     ///
     /// # Errors
     /// As for [`Machine::access`].
@@ -40,19 +39,20 @@ impl Machine {
             self.fault(thread, line)?;
         }
         let is_write = access != Access::Load;
+        // The requester wins: regions of other threads that conflict are rolled back first.
         self.resolve_conflicts(thread, line, is_write);
         let cycles = self.fetch(thread, line, is_write);
         self.threads[thread].clock += cycles;
         if access == Access::Exchange {
             self.charge_computing(thread, self.profile.latencies.locked);
         }
-        // What made room may have been the region's own.
+        // The line that made room may have been one of the region's own.
         self.check(thread)?;
         self.track(thread, line, is_write);
         Ok(())
     }
 
-    /// The first touch of a page. In a region it is an abort, and the page stays as it was.
+    /// Handles the first touch of a page. In a region it aborts the region, and the page stays absent.
     #[cold]
     fn fault(&mut self, thread: usize, line: u32) -> Result<(), Aborted> {
         self.abort_for_itself(thread);
@@ -64,8 +64,8 @@ impl Machine {
         Ok(())
     }
 
-    /// Rolls back the regions of other threads that must not see this access, or that it must not
-    /// see: who asks for a line wins it.
+    /// Rolls back the regions of other threads that conflict with this access: the thread that requests a line
+    /// wins it.
     #[inline]
     fn resolve_conflicts(&mut self, thread: usize, line: u32, is_write: bool) {
         let state = &self.memory[line];
@@ -79,7 +79,7 @@ impl Machine {
         }
     }
 
-    /// Brings a line into the core's caches, for writing if so, and returns what that takes.
+    /// Brings a line into the core's caches, for writing if `is_write`, and returns how many cycles that takes.
     #[inline]
     fn fetch(&mut self, thread: usize, line: u32, is_write: bool) -> u64 {
         let core = self.threads[thread].core;
@@ -108,6 +108,7 @@ impl Machine {
                 }
             };
         }
+        // The directory says whether the core holds the line. If it does not, the line comes from elsewhere.
         let state = self.memory[line];
         let is_there = state.cores & 1 << core != 0;
         if !is_there {
@@ -123,13 +124,16 @@ impl Machine {
         cycles.max(self.profile.latencies.first_level)
     }
 
-    /// Finds the nearest copy of a line that the core does not hold.
+    /// Finds the nearest copy of a line that the core does not hold, and returns how many cycles fetching it
+    /// takes.
     fn fetch_from_elsewhere(&mut self, thread: usize, line: u32, place: u64) -> u64 {
         let latencies = self.profile.latencies;
         let core = self.threads[thread].core;
         let socket = self.cores[core].socket;
         let state = self.memory[line];
+        // Every fetch also fills the socket's last level.
         let in_last_level = self.enter_last_level(socket, line, place);
+        // The owner's copy becomes a shared one.
         if state.owner != NOBODY {
             let owner = usize::from(state.owner);
             let state = &mut self.memory[line];
@@ -142,7 +146,7 @@ impl Machine {
             };
         }
         if state.cores == 0 {
-            // Nobody else has it: it is exclusive.
+            // No other core has the line: it is exclusive.
             self.memory[line].owner = core as u8;
         }
         let from_others = |other: usize| self.cores[other].socket == socket;
@@ -157,6 +161,7 @@ impl Machine {
         } else {
             latencies.other_memory
         };
+        // A line that follows the one fetched before, in the same page, is already being prefetched.
         let before = std::mem::replace(&mut self.threads[thread].fetched, line);
         match before.checked_add(1) == Some(line) && !u64::from(line).is_multiple_of(LINES_PER_PAGE)
         {
@@ -165,8 +170,8 @@ impl Machine {
         }
     }
 
-    /// Takes a line from all cores but the thread's own, and returns how long it takes until all
-    /// have answered.
+    /// Takes a line from all cores but the thread's own, and returns how many cycles pass until all have
+    /// answered.
     fn take_from_all_others(&mut self, thread: usize, line: u32) -> u64 {
         let core = self.threads[thread].core;
         let socket = self.cores[core].socket;
@@ -188,7 +193,7 @@ impl Machine {
         cycles
     }
 
-    /// Accesses a line in the last level of a socket; whether it was there.
+    /// Accesses a line in the last level of a socket, and returns whether it was there.
     fn enter_last_level(&mut self, socket: usize, line: u32, place: u64) -> bool {
         match self.last_levels[socket].touch(line, place) {
             Touched::Hit => true,
@@ -201,8 +206,8 @@ impl Machine {
         }
     }
 
-    /// A written line that leaves the first level aborts its region. One that was read is tracked
-    /// elsewhere from now on.
+    /// Handles the eviction of a line from the first level. If a region has written it, the region aborts. If a
+    /// region has read it, the line is tracked elsewhere from now on.
     fn leave_first_level(&mut self, core: usize, line: u32) {
         let state = self.memory[line];
         if state.writer != NOBODY && self.threads[usize::from(state.writer)].core == core {
@@ -222,7 +227,7 @@ impl Machine {
         }
     }
 
-    /// The core holds no copy any more.
+    /// Notes that the core no longer holds a copy.
     fn leave_core(&mut self, core: usize, line: u32) {
         let state = &mut self.memory[line];
         state.cores &= !(1 << core);
@@ -232,8 +237,8 @@ impl Machine {
         }
     }
 
-    /// An inclusive last level takes a line that it evicts from its cores, and so from their
-    /// regions.
+    /// Handles the eviction of a line from the last level. An inclusive last level also takes it from its
+    /// cores, and so from their regions.
     fn leave_last_level(&mut self, socket: usize, line: u32) {
         if !self.profile.is_inclusive {
             return;

@@ -1,5 +1,5 @@
-//! A set-associative cache with exact least-recently-used replacement: which lines it holds, and
-//! nothing about their contents.
+//! A set-associative cache with exact least-recently-used replacement. It knows which lines it holds, but not
+//! their contents.
 
 use crate::profile::CacheSize;
 
@@ -10,16 +10,16 @@ const EMPTY: u32 = u32::MAX;
 pub(crate) struct Cache {
     sets: u64,
     ways: usize,
-    /// The lines of each set, the one used last first.
+    /// The lines of each set, the most recently used one first.
     lines: Vec<u32>,
 }
 
-/// What became of an access.
+/// The result of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Touched {
     /// The line was there.
     Hit,
-    /// It was not, and is now, in the place of the one named, if the set was full.
+    /// The line was not there, and is now. It replaced the given line, if the set was full.
     Miss(Option<u32>),
 }
 
@@ -29,7 +29,7 @@ impl Cache {
         Cache { sets, ways, lines: vec![EMPTY; size.sets as usize * ways] }
     }
 
-    /// The set of the line at `place` of physical memory (its address divided by the size of lines).
+    /// Returns the set of the line at `place` in physical memory (its address divided by the line size).
     #[inline]
     fn set(&mut self, place: u64) -> &mut [u32] {
         let set = match self.sets.is_power_of_two() {
@@ -40,7 +40,7 @@ impl Cache {
         &mut self.lines[start..start + self.ways]
     }
 
-    /// Accesses a line, which is fetched if it is not there.
+    /// Accesses a line, and fetches it if it is not there.
     #[inline]
     pub(crate) fn touch(&mut self, line: u32, place: u64) -> Touched {
         let set = self.set(place);
@@ -53,7 +53,7 @@ impl Cache {
                 Touched::Hit
             }
             None => {
-                // The places of lines that were removed are taken first: they are moved to the end.
+                // Places of removed lines are taken first: `remove` moves them to the end.
                 let last = set.len() - 1;
                 let evicted = set[last];
                 set.rotate_right(1);
@@ -63,13 +63,13 @@ impl Cache {
         }
     }
 
-    /// Whether the line is there.
+    /// Returns whether the line is there.
     #[inline]
     pub(crate) fn holds(&mut self, line: u32, place: u64) -> bool {
         self.set(place).contains(&line)
     }
 
-    /// Takes the line out, if it is there.
+    /// Removes the line, if it is there.
     #[inline]
     pub(crate) fn remove(&mut self, line: u32, place: u64) {
         let set = self.set(place);
@@ -88,7 +88,7 @@ mod tests {
         Cache::new(CacheSize { sets: 4, ways: 2 })
     }
 
-    /// Protects replacement: of a full set the line goes that was used longest ago.
+    /// Protects replacement: a full set evicts the line that was used longest ago.
     #[test]
     fn the_line_that_was_used_longest_ago_goes() {
         let mut cache = cache();
@@ -99,7 +99,7 @@ mod tests {
         assert!(cache.holds(0, 0) && cache.holds(8, 8) && !cache.holds(4, 4));
     }
 
-    /// Protects the sets: lines of different ones do not get in each other's way.
+    /// Protects the sets: lines of different sets do not affect each other.
     #[test]
     fn sets_are_by_place() {
         let mut cache = cache();
@@ -109,7 +109,7 @@ mod tests {
         assert_eq!(cache.touch(100, 3), Touched::Miss(Some(3)));
     }
 
-    /// Protects the places that a removal leaves: they are taken before anything is evicted.
+    /// Protects the places that a removal leaves: they are taken before any line is evicted.
     #[test]
     fn a_removed_line_leaves_room() {
         let mut cache = cache();
@@ -120,7 +120,7 @@ mod tests {
         assert!(cache.holds(0, 0));
     }
 
-    /// Protects caches whose number of sets is no power of two.
+    /// Protects caches whose number of sets is not a power of two.
     #[test]
     fn any_number_of_sets_will_do() {
         let mut cache = Cache::new(CacheSize { sets: 3, ways: 1 });

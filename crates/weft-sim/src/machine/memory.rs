@@ -1,10 +1,9 @@
-//! Memory, as far as the machine sees it: which page lies in which frame, and who holds each line.
+//! Memory, as far as the machine models it: which frame each page lies in, and which cores hold each line.
 //!
-//! Programs name bytes by address. The machine numbers pages in the order in which they are first
-//! touched, and gives each a frame of physical memory by its seed. So nothing depends on where the
-//! operating system has put a page: only on the order of accesses, and on the twelve lowest bits of
-//! the addresses, which say how words share lines and, as on real processors, which set of a
-//! first-level cache a line belongs to.
+//! Programs name bytes by address. The machine numbers pages in the order of their first use, and its seed
+//! gives each page a frame of physical memory. So nothing depends on where the operating system has put a page.
+//! A run depends only on the order of accesses and on the twelve lowest bits of the addresses. These say how
+//! words share lines and, as on real processors, which set of a first-level cache a line belongs to.
 
 use std::ops::{Index, IndexMut};
 
@@ -18,18 +17,18 @@ pub(crate) const NOBODY: u8 = u8::MAX;
 
 const PAGE_BYTES: u64 = LINES_PER_PAGE * LINE_BYTES;
 
-/// Who holds a line, and which regions have touched it.
+/// Which cores hold a line, and which regions have accessed it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Line {
-    /// The cores that hold it in their caches, a bit each.
+    /// The cores that hold it in their caches, one bit each.
     pub(crate) cores: u128,
-    /// The hardware threads in a region that have read it, a bit each.
+    /// The hardware threads in a region that have read it, one bit each.
     pub(crate) readers: u128,
-    /// The one core that may write it without asking; it may have done so.
+    /// The only core that may write it without taking it from others. It may have done so.
     pub(crate) owner: u8,
     /// The hardware thread in a region that has written it.
     pub(crate) writer: u8,
-    /// The owner has written it.
+    /// Whether the owner has written it.
     pub(crate) is_modified: bool,
 }
 
@@ -38,14 +37,14 @@ impl Line {
         Line { cores: 0, readers: 0, owner: NOBODY, writer: NOBODY, is_modified: false };
 }
 
-/// A page that has been touched, or declared.
+/// A page that was accessed, or declared absent.
 #[derive(Debug)]
 struct Page {
     /// Its number in physical memory.
     frame: u64,
-    /// The socket whose memory it lies in: that of its first user.
+    /// The socket whose memory holds it: the socket of its first user.
     home: u8,
-    /// The operating system has not mapped it yet.
+    /// Whether the operating system has not mapped it yet.
     is_absent: bool,
 }
 
@@ -56,7 +55,7 @@ pub(crate) struct Memory {
     pages: Vec<Page>,
     lines: Vec<Line>,
     frames: Rng,
-    /// The page found last, by address and number.
+    /// The page that was found last, by address and number.
     last: (u64, u32),
 }
 
@@ -71,7 +70,7 @@ impl Memory {
         }
     }
 
-    /// The number of the line at `address`. The page becomes that of `socket` if it is new.
+    /// Returns the number of the line at `address`. A new page is placed in the memory of `socket`.
     #[inline]
     pub(crate) fn line(&mut self, address: u64, socket: usize) -> u32 {
         let page = address / PAGE_BYTES;
@@ -91,7 +90,7 @@ impl Memory {
     fn add(&mut self, page: u64, socket: usize, is_absent: bool) -> u32 {
         let number = u32::try_from(self.pages.len()).expect("fewer than 2^32 pages");
         assert!(number < u32::MAX / LINES_PER_PAGE as u32, "fewer than 2^26 pages");
-        // Thirty-two bits: two pages in one frame are harmless, since frames choose sets only.
+        // Thirty-two bits are enough: two pages in one frame do no harm, since frames only choose sets.
         let frame = u64::from(self.frames.u32(..));
         self.pages.push(Page { frame, home: socket as u8, is_absent });
         self.lines.resize(self.lines.len() + LINES_PER_PAGE as usize, Line::NEW);
@@ -124,7 +123,7 @@ impl Memory {
         page.home = socket as u8;
     }
 
-    /// Where the line lies in physical memory, in lines.
+    /// Returns where the line lies in physical memory, in lines.
     #[inline]
     pub(crate) fn place(&self, line: u32) -> u64 {
         let page = &self.pages[line as usize / LINES_PER_PAGE as usize];
@@ -157,8 +156,8 @@ impl IndexMut<u32> for Memory {
 mod tests {
     use super::*;
 
-    /// Protects what makes runs repeatable: numbers follow the order of first touches, not the
-    /// addresses; frames follow the seed.
+    /// Protects what makes runs repeatable: numbers follow the order of first accesses, not the addresses, and
+    /// frames follow the seed.
     #[test]
     fn pages_are_numbered_as_they_are_touched() {
         let (mut one, mut other) = (Memory::new(1), Memory::new(1));
@@ -177,7 +176,7 @@ mod tests {
         assert!((0..3).any(|page| one.place(page * 64) != reseeded.place(page * 64)));
     }
 
-    /// Protects the range of absent pages: whole ones only, and each until it is mapped.
+    /// Protects the range of absent pages: only whole pages are absent, each until it is mapped.
     #[test]
     fn absent_pages_are_whole() {
         let mut memory = Memory::new(1);

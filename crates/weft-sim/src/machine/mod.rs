@@ -1,14 +1,14 @@
-//! The machine: hardware threads that access lines, what each access costs, and regions.
+//! The model of the machine: hardware threads that access lines, what each access costs, and regions.
 //!
-//! It knows addresses, not values. Whoever runs a program on it asks [`Machine::access`] before each
-//! access of a shared word, and does the access itself if the machine has not aborted a region.
-//! Costs go to the clock of the thread that accesses.
+//! It knows addresses, not values. The code that runs a program on it calls [`Machine::access`] before each
+//! access to a shared word. It then makes the access itself, unless the machine has aborted a region. Costs go
+//! to the clock of the thread that makes the access.
 //!
 //! # Caches
 //!
-//! Each core has a first-level and a second-level cache, each socket a last-level one. A directory
-//! knows for each line which cores hold it, and which of them, if any, owns it. So a line is in one
-//! of MESI's four states:
+//! Each core has a first-level and a second-level cache, and each socket has a last-level cache. A directory
+//! knows for each line which cores hold it, and which of them, if any, owns it. So a line is in one of MESI's
+//! four states:
 //!
 //! | state | cores | owner | written |
 //! | --- | --- | --- | --- |
@@ -17,15 +17,15 @@
 //! | exclusive | one | that one | no |
 //! | modified | one | that one | yes |
 //!
-//! A read that misses takes the line from the owner, whose copy becomes a shared one, or from the
-//! last level, another socket or memory, whichever is nearest (and sooner if it follows the line fetched
-//! before, as a prefetcher would have it). A write by a core that is not the
-//! owner takes it from all others. An inclusive last level that evicts a line takes it from its
-//! cores, too.
+//! A read that misses takes the line from its owner, whose copy becomes a shared one. If there is no owner, it
+//! takes the line from the nearest of the last level, another socket and memory. (It is faster if the line
+//! follows the one fetched before, because a prefetcher would already be fetching it.) A write by a core that
+//! is not the owner takes the line from all others. An inclusive last level that evicts a line also takes it
+//! from its cores.
 //!
 //! # Regions
 //!
-//! See `region.rs`. What the machine has to roll back it hands to its user, who knows the values:
+//! See `region.rs`. The machine does not know values, so it hands what is to be rolled back to its user:
 //! [`Machine::take_rolled_back`].
 
 mod access;
@@ -45,7 +45,7 @@ use region::Region;
 
 pub use region::Aborted;
 
-/// The most hardware threads that a machine has.
+/// The largest number of hardware threads of a machine.
 pub const THREADS_MAX: usize = 128;
 
 /// What an access does with the word.
@@ -59,21 +59,21 @@ pub enum Access {
     Exchange,
 }
 
-/// A value that a region has overwritten, and that is to be put back.
+/// A value that a region has overwritten, and that must be restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overwritten {
-    /// Where it was, as the user of the machine named it.
+    /// The address of the word, as the user of the machine named it.
     pub address: u64,
-    /// What it was.
+    /// The value before.
     pub value: u64,
 }
 
-/// What a hardware thread has done so far.
+/// What a hardware thread has counted so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Accesses, of all kinds.
     pub accesses: u64,
-    /// Accesses that the core's own caches had no copy for.
+    /// Accesses for which the core's own caches had no copy.
     pub misses: u64,
     /// Accesses that took the line from another core.
     pub transfers: u64,
@@ -85,9 +85,9 @@ pub struct Counts {
     pub begun: u64,
     /// Outermost regions committed.
     pub committed: u64,
-    /// Lines that these have read, whether they have written them later or not.
+    /// Lines that committed regions have read, also if they wrote them later.
     pub lines_read: u64,
-    /// Lines that these have written.
+    /// Lines that committed regions have written.
     pub lines_written: u64,
     /// Regions that another thread's access aborted.
     pub aborted_conflict: u64,
@@ -127,7 +127,7 @@ impl Add for Counts {
     }
 }
 
-/// What was counted between two moments.
+/// Returns what was counted between two moments.
 impl Sub for Counts {
     type Output = Counts;
 
@@ -141,9 +141,9 @@ struct Thread {
     core: usize,
     clock: u64,
     next_interrupt: u64,
-    /// Whether it has a program to run, and so takes its part of the core.
+    /// Whether it has a program to run, and so uses its share of the core.
     is_running: bool,
-    /// The line that it fetched last from beyond the core's own caches.
+    /// The line that it last fetched from beyond the core's own caches.
     fetched: u32,
     region: Region,
     counts: Counts,
@@ -154,11 +154,11 @@ struct Core {
     socket: usize,
     first_level: Cache,
     second_level: Cache,
-    /// What regions have read and the first level holds no more.
+    /// Lines that regions have read and that have left the first level.
     read_set: Option<Cache>,
 }
 
-/// The members of a set of cores or threads.
+/// Returns the members of a set of cores or threads.
 fn members(set: u128) -> impl Iterator<Item = usize> {
     let mut rest = set;
     std::iter::from_fn(move || {
@@ -168,7 +168,7 @@ fn members(set: u128) -> impl Iterator<Item = usize> {
     })
 }
 
-/// A machine and the state of all that is in it.
+/// A machine and the state of all its parts.
 #[derive(Debug)]
 pub struct Machine {
     profile: &'static Profile,
@@ -176,12 +176,12 @@ pub struct Machine {
     cores: Vec<Core>,
     last_levels: Vec<Cache>,
     memory: Memory,
-    /// Values of regions that were rolled back, to be put back in this order.
+    /// Values that rolled-back regions have overwritten, to be restored in this order.
     rolled_back: Vec<Overwritten>,
 }
 
 impl Machine {
-    /// A machine with empty caches. `seed` decides where pages lie in physical memory, and when the
+    /// Makes a machine with empty caches. `seed` decides where pages lie in physical memory, and when the
     /// timers of the threads first go off.
     pub fn new(profile: &'static Profile, seed: u64) -> Machine {
         let mut random = fastrand::Rng::with_seed(seed);
@@ -211,37 +211,37 @@ impl Machine {
         }
     }
 
-    /// What the machine is like.
+    /// Returns the machine's profile.
     pub fn profile(&self) -> &'static Profile {
         self.profile
     }
 
-    /// Cycles that have passed for a thread.
+    /// Returns how many cycles have passed for a thread.
     #[inline]
     pub fn clock(&self, thread: usize) -> u64 {
         self.threads[thread].clock
     }
 
-    /// What a thread has done so far.
+    /// Returns what a thread has counted so far.
     pub fn counts(&self, thread: usize) -> Counts {
         self.threads[thread].counts
     }
 
-    /// Says whether a thread has a program to run. One that has slows the other thread of its core.
+    /// Sets whether a thread has a program to run. A running thread slows the other thread of its core.
     pub fn set_running(&mut self, thread: usize, is_running: bool) {
         self.threads[thread].is_running = is_running;
     }
 
-    /// Says that the operating system has not mapped the whole pages of this range yet: the first
-    /// access to each is a fault. All other pages are there.
+    /// Declares that the operating system has not mapped the whole pages of this range yet: the first access to
+    /// each is a fault. All other pages are mapped.
     pub fn declare_absent(&mut self, address: u64, bytes: u64) {
         self.memory.declare_absent(address, bytes);
     }
 
-    /// Lets a thread compute for a number of cycles.
+    /// Makes a thread compute for a number of cycles.
     ///
     /// # Errors
-    /// Its region is rolled back.
+    /// If the thread's region is rolled back.
     #[inline]
     pub fn compute(&mut self, thread: usize, cycles: u64) -> Result<(), Aborted> {
         self.charge_computing(thread, cycles);
@@ -249,27 +249,27 @@ impl Machine {
         self.check(thread)
     }
 
-    /// A full fence.
+    /// Executes a full fence.
     ///
     /// # Errors
-    /// The thread's region is rolled back.
+    /// If the thread's region is rolled back.
     pub fn fence(&mut self, thread: usize) -> Result<(), Aborted> {
         self.compute(thread, self.profile.latencies.fence)
     }
 
-    /// PAUSE, which aborts a region.
+    /// Executes PAUSE, which aborts a region.
     ///
     /// # Errors
-    /// The thread's region is rolled back.
+    /// If the thread's region is rolled back.
     pub fn pause(&mut self, thread: usize) -> Result<(), Aborted> {
         self.abort_for_itself(thread);
         self.compute(thread, self.profile.latencies.pause)
     }
 
-    /// A system call that lasts so many cycles, which aborts a region.
+    /// Makes a system call of `cycles` cycles, which aborts a region.
     ///
     /// # Errors
-    /// The thread's region is rolled back.
+    /// If the thread's region is rolled back.
     pub fn system_call(&mut self, thread: usize, cycles: u64) -> Result<(), Aborted> {
         self.abort_for_itself(thread);
         self.compute(thread, cycles)
@@ -281,13 +281,13 @@ impl Machine {
         thread.clock = thread.clock.max(clock);
     }
 
-    /// The line that the word at `address` lies in, by the machine's own number.
+    /// Returns the machine's own number of the line that holds the word at `address`.
     pub fn line(&mut self, thread: usize, address: u64) -> u32 {
         let socket = self.cores[self.threads[thread].core].socket;
         self.memory.line(address, socket)
     }
 
-    /// Computing shares the core with the other thread that lives there, waiting for memory does
+    /// Charges computing. It shares the core with the other thread that runs there; waiting for memory does
     /// not.
     #[inline]
     fn charge_computing(&mut self, thread: usize, cycles: u64) {

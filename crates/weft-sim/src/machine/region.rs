@@ -1,18 +1,17 @@
-//! Hardware regions: RTM, as far as a program can tell.
+//! Hardware regions: RTM, as far as a program can observe it.
 //!
-//! What a region reads and writes is noted line by line. **Writes** must stay in the first-level
-//! cache: when a line that the region has written is evicted, for whatever reason, by whichever thread
-//! of the core, the region aborts ([`CAPACITY`]). **Reads** go on being tracked after they have left
-//! that cache, in a structure of the core whose size is the profile's; when a line falls out of that,
-//! the region that has read it aborts in the same way. **Conflicts** are seen at
-//! the access, and the one who accesses wins: any access of another thread to a written line, and a
-//! write of another thread to a line that was read, aborts the region at once, whether that thread
-//! is in a region or not (strong atomicity). **Nesting** is flat, seven deep; an abort ends the
-//! outermost region.
+//! What a region reads and writes is noted line by line. **Writes** must stay in the first-level cache. When a
+//! line that the region has written is evicted, for any reason, by any thread of the core, the region aborts
+//! ([`CAPACITY`]). **Reads** are still tracked after they have left that cache, in a structure of the core
+//! whose size the profile gives. When a line falls out of that structure, the regions that have read it abort
+//! in the same way. **Conflicts** are found at the access, and the requester wins. Any access of another thread
+//! to a written line, and a write of another thread to a line that was read, aborts the region immediately. It
+//! does not matter whether that thread is in a region (strong atomicity). **Nesting** is flat, seven deep, and
+//! an abort ends the outermost region.
 //!
-//! A region that is aborted by others learns of it at its next step. Until then it does nothing, so
-//! it never sees a state that is not its own. Its writes are gone at once: whoever caused the abort
-//! sees what was there before.
+//! A region that another thread aborts learns of it at its next step. Until then it does nothing, so it never
+//! sees an inconsistent state. Its writes are undone immediately: the thread that caused the abort sees the old
+//! values.
 
 use super::cache::Touched;
 use super::{Machine, NOBODY, Overwritten, members};
@@ -21,8 +20,8 @@ use crate::status::{CAPACITY, CONFLICT, EXPLICIT, NESTED, RETRY, explicit};
 /// How deep regions may be nested in each other.
 const DEPTH_MAX: u32 = 7;
 
-/// The thread's region was rolled back; what it has overwritten is restored, or waits in
-/// [`Machine::take_rolled_back`] to be.
+/// The error for a region that was rolled back. What it has overwritten is either restored already, or waits in
+/// [`Machine::take_rolled_back`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Aborted {
     /// What XBEGIN now leaves in EAX (see [`status`](crate::status)).
@@ -32,9 +31,9 @@ pub struct Aborted {
 /// The region of one thread.
 #[derive(Debug, Default)]
 pub(super) struct Region {
-    /// How many regions are open; 0 outside.
+    /// How many regions are open, nested; 0 outside.
     depth: u32,
-    /// The region was rolled back, which its thread does not know yet.
+    /// The status, if the region was rolled back and its thread does not know yet.
     aborted: Option<u32>,
     read: Vec<u32>,
     written: Vec<u32>,
@@ -50,13 +49,13 @@ impl Region {
 }
 
 impl Machine {
-    /// Begins a region, or one within the region that is open.
+    /// Begins a region, or a nested one within the open region.
     ///
     /// # Errors
-    /// The region that is open is rolled back; a nesting deeper than seven is one reason.
+    /// If the open region is rolled back. A nesting deeper than seven is one reason.
     ///
     /// # Panics
-    /// The profile has no RTM.
+    /// If the profile has no RTM.
     pub fn begin(&mut self, thread: usize) -> Result<(), Aborted> {
         assert!(self.profile.read_set.is_some(), "{} has no RTM", self.profile.name);
         self.charge_computing(thread, self.profile.latencies.begin);
@@ -74,14 +73,14 @@ impl Machine {
         Ok(())
     }
 
-    /// Ends the region that began last. If it is the outermost, all that it wrote is there for
-    /// everybody.
+    /// Ends the region that began last. If it is the outermost, all that it wrote becomes visible to other
+    /// threads.
     ///
     /// # Errors
-    /// The region is rolled back.
+    /// If the region is rolled back.
     ///
     /// # Panics
-    /// The thread is in no region.
+    /// If the thread is not in a region.
     pub fn commit(&mut self, thread: usize) -> Result<(), Aborted> {
         self.interrupt_if_due(thread);
         self.check(thread)?;
@@ -106,7 +105,7 @@ impl Machine {
     /// Rolls the thread's region back with XABORT, and returns the status.
     ///
     /// # Panics
-    /// The thread is in no region.
+    /// If the thread is not in a region.
     pub fn abort(&mut self, thread: usize, operand: u8) -> Aborted {
         assert!(self.threads[thread].region.depth > 0, "XABORT outside of a region does nothing");
         if self.threads[thread].region.is_active() {
@@ -115,14 +114,14 @@ impl Machine {
         self.check(thread).expect_err("the region was rolled back")
     }
 
-    /// Whether the thread is in a region. One that was rolled back counts until its thread knows.
+    /// Returns whether the thread is in a region. A region that was rolled back counts until its thread learns
+    /// of it.
     #[inline]
     pub fn is_inside(&self, thread: usize) -> bool {
         self.threads[thread].region.depth > 0
     }
 
-    /// Notes what stood at `address` before the region of the thread wrote there. Nothing outside
-    /// of a region.
+    /// Notes the value at `address` before the thread's region wrote there. Does nothing outside of a region.
     #[inline]
     pub fn note_overwritten(&mut self, thread: usize, address: u64, value: u64) {
         let region = &mut self.threads[thread].region;
@@ -131,20 +130,20 @@ impl Machine {
         }
     }
 
-    /// What regions that were rolled back have overwritten, the newest value of each first. Whoever
-    /// knows the values puts them back in this order, before anything else reads them.
+    /// Returns what rolled-back regions have overwritten, for each region the newest value first. The code that
+    /// knows the values must restore them in this order, before any other code reads them.
     #[inline]
     pub fn take_rolled_back(&mut self) -> impl Iterator<Item = Overwritten> + '_ {
         self.rolled_back.drain(..)
     }
 
-    /// Whether there is anything to put back.
+    /// Returns whether there is any value to restore.
     #[inline]
     pub fn has_rolled_back(&self) -> bool {
         !self.rolled_back.is_empty()
     }
 
-    /// Lets a thread know that its region was rolled back.
+    /// Returns an error if the thread's region was rolled back, so that the thread learns of it.
     #[inline]
     pub(super) fn check(&mut self, thread: usize) -> Result<(), Aborted> {
         match self.threads[thread].region.aborted {
@@ -172,7 +171,7 @@ impl Machine {
         Aborted { status }
     }
 
-    /// Adds a line to what the region has read or written.
+    /// Adds a line to those that the region has read or written.
     #[inline]
     pub(super) fn track(&mut self, thread: usize, line: u32, is_write: bool) {
         let region = &mut self.threads[thread].region;
@@ -193,16 +192,16 @@ impl Machine {
         self.abort_by(thread, CONFLICT | RETRY);
     }
 
-    /// Rolls back the thread's region, if it is in one, for something that it does itself and that
-    /// has no bit of its own.
+    /// Rolls back the thread's region, if there is one, because of an action of the thread that has no status
+    /// bit of its own.
     pub(super) fn abort_for_itself(&mut self, thread: usize) {
         if self.threads[thread].region.is_active() {
             self.abort_by(thread, 0);
         }
     }
 
-    /// Rolls back the region of a thread that is in one. What it has written leaves its caches, as
-    /// the processor drops it there.
+    /// Rolls back the region of a thread, if there is one. The lines that it has written leave the core's
+    /// caches, where the processor drops them.
     #[cold]
     pub(super) fn abort_by(&mut self, thread: usize, status: u32) {
         let region = &mut self.threads[thread].region;
@@ -211,6 +210,7 @@ impl Machine {
         }
         let nested = if region.depth > 1 { NESTED } else { 0 };
         region.aborted = Some(status | nested);
+        // The values go to the machine's user, newest first. The written lines leave the caches.
         self.rolled_back.extend(region.overwritten.drain(..).rev());
         let core = self.threads[thread].core;
         for position in 0..self.threads[thread].region.written.len() {
@@ -228,7 +228,7 @@ impl Machine {
         self.forget_lines(thread);
     }
 
-    /// Stops tracking what a region has touched.
+    /// Stops tracking the lines that a region has accessed.
     fn forget_lines(&mut self, thread: usize) {
         let region = &mut self.threads[thread].region;
         for line in region.read.drain(..) {
@@ -248,7 +248,7 @@ impl Machine {
         self.threads[thread].region.kept.clear();
     }
 
-    /// The threads of a core in a region that have read the line, a bit each.
+    /// Returns the threads of a core that are in a region and have read the line, one bit each.
     pub(super) fn readers_on(&self, core: usize, line: u32) -> u128 {
         let cores = self.cores.len();
         let threads = match self.profile.threads_per_core {
@@ -258,7 +258,7 @@ impl Machine {
         self.memory[line].readers & threads
     }
 
-    /// Goes on tracking a line for the regions that have read it, when it leaves the first level.
+    /// Tracks a line further for the regions that have read it, when it leaves the first level.
     pub(super) fn keep_read(&mut self, core: usize, line: u32) {
         let readers = self.readers_on(core, line);
         let Some(read_set) = &mut self.cores[core].read_set else { return };

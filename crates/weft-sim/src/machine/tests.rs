@@ -1,4 +1,4 @@
-//! Each mechanism alone, and the working-set curves that they add up to.
+//! Tests of each mechanism alone, and of the working-set curves that result from them together.
 
 use super::*;
 use crate::profile::Latencies;
@@ -9,7 +9,7 @@ const LINE: u64 = 64;
 /// The hardware thread that shares its core with thread 0 on `haswell-4c8t`.
 const SIBLING: usize = 4;
 
-/// Something that thread 0 does.
+/// An action of thread 0.
 type Step = fn(&mut Machine) -> Result<(), Aborted>;
 
 fn haswell() -> Machine {
@@ -20,7 +20,7 @@ fn latencies() -> Latencies {
     haswell().profile().latencies
 }
 
-/// The cycles that an access takes.
+/// Returns the cycles that an access takes.
 fn cost(machine: &mut Machine, thread: usize, address: u64, access: Access) -> u64 {
     let before = machine.clock(thread);
     machine.access(thread, address, access).unwrap();
@@ -35,7 +35,7 @@ fn store(machine: &mut Machine, thread: usize, address: u64) -> u64 {
     cost(machine, thread, address, Access::Store)
 }
 
-/// Protects what regions are said to have read and written: lines, of those that have committed.
+/// Protects the counts of lines that regions have read and written: only committed regions count.
 #[test]
 fn lines_of_committed_regions_are_counted() {
     let mut machine = haswell();
@@ -43,11 +43,11 @@ fn lines_of_committed_regions_are_counted() {
         machine.access(0, line * LINE, access).unwrap();
         machine.access(0, line * LINE + 8, access).unwrap();
     };
-    // Outside of regions nothing counts.
+    // Outside of regions nothing is counted.
     (100..105).for_each(|line| access(&mut machine, line, Access::Store));
     machine.begin(0).unwrap();
     (0..7).for_each(|line| access(&mut machine, line, Access::Load));
-    // What is read first and written then is in both.
+    // Lines that are first read and then written count in both.
     (5..8).for_each(|line| access(&mut machine, line, Access::Store));
     access(&mut machine, 7, Access::Load);
     machine.abort(0, 1);
@@ -61,7 +61,7 @@ fn lines_of_committed_regions_are_counted() {
     assert_eq!((machine.counts(0).lines_read, machine.counts(0).lines_written), (14, 6));
 }
 
-/// Protects the levels: a line costs what the nearest level that holds it costs.
+/// Protects the levels: an access costs what the nearest level that holds the line costs.
 #[test]
 fn a_line_is_fetched_from_the_nearest_level() {
     let mut machine = haswell();
@@ -71,19 +71,19 @@ fn a_line_is_fetched_from_the_nearest_level() {
     assert_eq!(load(&mut machine, 0, LINE), costs.streamed, "the next line is under way");
     assert_eq!(load(&mut machine, 0, 5 * LINE), costs.memory);
     assert_eq!(load(&mut machine, 0, 4 * LINE), costs.memory, "downwards nothing is prefetched");
-    // Eight more lines of the same set of the first level, in pages that lie anywhere.
+    // Eight more lines of the same set of the first level, in pages with arbitrary frames.
     for page in 1..=8 {
         load(&mut machine, 0, page * PAGE);
     }
     assert_eq!(load(&mut machine, 0, 0), costs.second_level);
-    // More than the second level holds.
+    // More lines than the second level holds.
     for line in 0..2 * u64::from(machine.profile().second_level.sets) * 8 {
         load(&mut machine, 0, (100 << 20) + line * LINE);
     }
     assert_eq!(load(&mut machine, 0, 0), costs.last_level);
 }
 
-/// Protects the states of a line: exclusive, modified, shared, and who pays for a change.
+/// Protects the states of a line (exclusive, modified, shared), and the cost of each change.
 #[test]
 fn lines_change_hands() {
     let mut machine = haswell();
@@ -108,7 +108,7 @@ fn lines_change_hands() {
     assert_eq!(exchange, costs.other_core + costs.locked);
 }
 
-/// Protects sockets: lines and memory of another one are farther.
+/// Protects sockets: lines and memory of another socket cost more.
 #[test]
 fn another_socket_is_farther() {
     let profile = Profile::named("xeon-e7-4x10").unwrap();
@@ -118,7 +118,7 @@ fn another_socket_is_farther() {
     assert_eq!(load(&mut machine, 9, 0), costs.other_core, "core 9 is on the first socket");
     assert_eq!(load(&mut machine, 10, 0), costs.other_socket);
     assert_eq!(load(&mut machine, 11, 0), costs.last_level, "the second socket has it as well");
-    // Evicted from everywhere: it lies in the memory of the socket that touched it first.
+    // Evict the line from everywhere: it lies in the memory of the socket that touched it first.
     let held = profile.last_level.bytes() / LINE;
     for line in 0..3 * held {
         load(&mut machine, 20, (1 << 30) + line * LINE);
@@ -130,7 +130,7 @@ fn another_socket_is_farther() {
     assert_eq!(load(&mut machine, 30, 1 << 20), costs.other_memory);
 }
 
-/// Protects hyper-threads: two threads of a core share its caches, and its time for computing.
+/// Protects hyper-threads: two threads of a core share its caches and its computing time.
 #[test]
 fn siblings_share_a_core() {
     let mut machine = haswell();
@@ -144,7 +144,7 @@ fn siblings_share_a_core() {
     assert_eq!(machine.clock(0) - alone, 1600);
 }
 
-/// Protects page faults: paid once, and never inside a region, which they abort.
+/// Protects page faults: each is paid once, and never inside a region, which it aborts.
 #[test]
 fn the_first_touch_of_a_page_is_a_fault() {
     let mut machine = haswell();
@@ -163,7 +163,7 @@ fn the_first_touch_of_a_page_is_a_fault() {
     machine.commit(0).unwrap();
 }
 
-/// Protects the timer: its period, its place by the seed, and that it aborts a region.
+/// Protects the timer: its period, its phase by the seed, and that it aborts a region.
 #[test]
 fn the_timer_interrupts() {
     let mut machine = haswell();
@@ -179,7 +179,7 @@ fn the_timer_interrupts() {
     assert_eq!(machine.counts(1).interrupts, 1, "one for all that were due");
 }
 
-/// Protects roll-back: what was overwritten comes back newest first, and only once.
+/// Protects rollback: overwritten values are returned newest first, and only once.
 #[test]
 fn an_abort_gives_back_what_was_overwritten() {
     let mut machine = haswell();
@@ -203,8 +203,8 @@ fn an_abort_gives_back_what_was_overwritten() {
     assert_eq!((machine.counts(0).begun, machine.counts(0).committed), (2, 1));
 }
 
-/// Protects conflicts, cell by cell: what a region did to a line, and what somebody else then does
-/// to it, in a region or outside (strong atomicity), and from the same core or another.
+/// Protects conflicts, case by case: what a region did to a line, and what another thread then does to it, in a
+/// region or outside (strong atomicity), on the same core or another.
 #[test]
 fn whoever_asks_for_a_line_wins_it() {
     use Access::{Exchange, Load, Store};
@@ -237,7 +237,7 @@ fn whoever_asks_for_a_line_wins_it() {
     }
 }
 
-/// Protects against conflicts that are none: other lines, and lines of a region that has ended.
+/// Protects against false conflicts: with other lines, and with lines of a region that has ended.
 #[test]
 fn regions_that_share_no_line_do_not_meet() {
     let mut machine = haswell();
@@ -250,8 +250,8 @@ fn regions_that_share_no_line_do_not_meet() {
     machine.commit(0).unwrap();
 }
 
-/// Protects a region that was aborted from doing anything more: its next step, whichever it is,
-/// tells it, and does not take place.
+/// Protects an aborted region from doing anything more: its next step, of any kind, reports the abort and does
+/// not take place.
 #[test]
 fn a_region_learns_at_its_next_step() {
     let steps: [Step; 6] = [
@@ -276,7 +276,8 @@ fn a_region_learns_at_its_next_step() {
     }
 }
 
-/// Protects nesting: only the outermost commits, seven fit, and the status tells that it was nested.
+/// Protects nesting: only the outermost region commits, seven levels fit, and the status tells that it was
+/// nested.
 #[test]
 fn nesting_is_flat_and_seven_deep() {
     let mut machine = haswell();
@@ -301,7 +302,7 @@ fn nesting_is_flat_and_seven_deep() {
     assert_eq!(machine.abort(0, 1).status, NESTED | EXPLICIT | 1 << 24);
 }
 
-/// Protects what regions must not do: a pause and a system call abort without a bit of their own.
+/// Protects forbidden instructions: a pause and a system call abort without a status bit of their own.
 #[test]
 fn forbidden_instructions_abort() {
     let steps: [Step; 2] = [|machine| machine.pause(0), |machine| machine.system_call(0, 500)];
@@ -313,7 +314,7 @@ fn forbidden_instructions_abort() {
     }
 }
 
-/// Protects the bound of a set: eight written lines of one set of the first level, and no ninth.
+/// Protects the bound of a set: eight written lines of one set of the first level fit, a ninth does not.
 #[test]
 fn a_set_holds_as_many_written_lines_as_it_has_ways() {
     let mut machine = haswell();
@@ -322,13 +323,13 @@ fn a_set_holds_as_many_written_lines_as_it_has_ways() {
         machine.access(0, page * PAGE, Access::Store).unwrap();
     }
     assert_eq!(machine.access(0, 8 * PAGE, Access::Store), Err(Aborted { status: CAPACITY }));
-    // Lines that were only read may go.
+    // Lines that were only read may be evicted.
     machine.begin(0).unwrap();
     for page in 0..100 {
         machine.access(0, page * PAGE, Access::Load).unwrap();
     }
     machine.commit(0).unwrap();
-    // And the other thread of the core may push them out as well.
+    // The other thread of the core may evict written lines as well.
     machine.begin(0).unwrap();
     machine.access(0, 0, Access::Store).unwrap();
     for page in 200..208 {
@@ -337,8 +338,8 @@ fn a_set_holds_as_many_written_lines_as_it_has_ways() {
     assert_eq!(machine.commit(0), Err(Aborted { status: CAPACITY }));
 }
 
-/// Protects the order that DBX recommends (Figure 1c): lines that are read after a write may push
-/// the written line out; read before it, they do no harm.
+/// Protects the order that DBX recommends (Figure 1c): reads after a write may evict the written line, but
+/// reads before it do no harm.
 #[test]
 fn reads_before_writes_fit_better() {
     let region = |writes_first: bool| {
@@ -359,7 +360,7 @@ fn reads_before_writes_fit_better() {
     assert_eq!(region(true), Err(Aborted { status: CAPACITY }));
 }
 
-/// Protects the claim that a seed is a run: the same accesses at other addresses cost the same.
+/// Protects the promise that a seed determines the run: the same accesses at other addresses cost the same.
 #[test]
 fn a_run_depends_on_its_seed_and_nothing_else() {
     let run = |seed: u64, base: u64| {
@@ -392,12 +393,12 @@ mod working_set {
     #[derive(Clone, Copy)]
     enum Pattern {
         Sequential,
-        /// Lines of 4 MiB, drawn at random.
+        /// Lines drawn at random from 4 MiB.
         Random,
     }
 
-    /// The share of regions that abort, of `threads` that each access so many bytes of their own at
-    /// the same time, and between that two lines of a stack, which lies anywhere.
+    /// Returns the share of regions that abort if each of `threads` accesses `bytes` bytes of its own at the
+    /// same time, and between these accesses two lines of its stack, which lies anywhere.
     fn abort_rate(threads: &[usize], bytes: u64, access: Access, pattern: Pattern) -> f64 {
         const TRIALS: u64 = 24;
         let (mut begun, mut committed) = (0, 0);
@@ -413,7 +414,7 @@ mod working_set {
             let stack = random.u64(0..63) * LINE;
             let mut open: Vec<usize> = Vec::new();
             for &thread in threads {
-                // As in a benchmark that repeats its regions.
+                // Warm the caches, as in a benchmark that repeats its regions.
                 for line in &lines {
                     machine.access(thread, base(thread) + line, Access::Load).unwrap();
                 }
@@ -439,7 +440,7 @@ mod working_set {
         1.0 - committed as f64 / begun as f64
     }
 
-    /// The first of the sizes at which half of all regions abort.
+    /// Returns the first of the sizes at which half of all regions abort.
     fn limit(
         threads: &[usize],
         sizes: impl Iterator<Item = u64>,
@@ -452,18 +453,18 @@ mod working_set {
             .expect("some size is too large")
     }
 
-    /// DBX, Figure 1a: at most 31 KB written in a row.
+    /// DBX, Figure 1a: at most 31 KB of sequential writes fit.
     #[test]
     fn writes_in_a_row_fill_the_first_level() {
         let kib = (16..40).map(|kib| kib << 10);
         let alone = limit(&[0], kib.clone(), Access::Store, Pattern::Sequential);
         assert!((30 << 10..=33 << 10).contains(&alone), "{alone}");
-        // Figure 1b: less beside another thread on the core.
+        // Figure 1b: less fits beside another thread on the core.
         let beside = limit(&[0, SIBLING], kib, Access::Store, Pattern::Sequential);
         assert!((16 << 10..=24 << 10).contains(&beside), "{beside}");
     }
 
-    /// DBX-TC, Figure 1b: written at random, far fewer lines fit.
+    /// DBX-TC, Figure 1b: with random writes, far fewer lines fit.
     #[test]
     fn writes_at_random_collapse_far_earlier() {
         let sizes = (1..40).map(|kib| kib << 10);
@@ -471,7 +472,7 @@ mod working_set {
         assert!((8 << 10..=18 << 10).contains(&random), "{random}");
     }
 
-    /// DBX, Figure 1a and b: at most 4 MB read in a row, 2 MB beside another thread on the core.
+    /// DBX, Figure 1a and b: at most 4 MB of sequential reads fit, 2 MB beside another thread on the core.
     #[test]
     fn reads_go_on_outside_the_first_level() {
         let sizes = [1, 2, 3, 4, 5, 6].map(|mib| mib << 20);

@@ -26,10 +26,10 @@ Examples:
 #[command(after_long_help = HELP)]
 #[command(mut_args(several(&["alpha"])))]
 pub struct Articles {
-    /// What to run.
+    /// The workload's options.
     #[command(flatten)]
     options: ArticlesOptions,
-    /// How to simulate.
+    /// The options of the simulation.
     #[command(flatten)]
     common: Common,
 }

@@ -15,8 +15,8 @@ use crate::arguments::{Common, Computing};
 use crate::simulation::{Axis, Benchmark, Outcome, Setting, listed, simulate_computing};
 
 const HELP: &str = "\
-What is simulated: INCR1 and INCRZ, as in `cargo lab bench incr`, whose help says what they are; but a hot key
-that changes does so after milliseconds, since few seconds can be simulated.
+What is simulated: INCR1 and INCRZ, as in `cargo lab bench incr`, whose help says what they are. But a hot key
+that changes does so after milliseconds, because only short times can be simulated.
 
 Examples:
   cargo simulate incr --hot 100 --protocol atomic,silo,2pl --machine xeon-8x10 --cores 1,20,80
@@ -38,16 +38,16 @@ const RANKS: [u64; 4] = [1, 2, 10, 100];
 #[command(after_long_help = HELP)]
 #[command(mut_args(several(&["hot", "alpha"])))]
 pub struct Incr {
-    /// What to run.
+    /// The workload's options.
     #[command(flatten)]
     options: IncrOptions,
-    /// INCR1: for how long a key is the hot one, until it is another's turn [default: for ever]
+    /// INCR1: how long a key stays hot before another key becomes the hot one [default: for ever]
     #[arg(long, value_name = "MS", conflicts_with = "alpha", value_parser = milliseconds())]
     change: Option<f64>,
-    /// What the client computes.
+    /// How much the client computes.
     #[command(flatten)]
     computing: Computing,
-    /// How to simulate.
+    /// The options of the simulation.
     #[command(flatten)]
     common: Common,
 }

@@ -25,13 +25,13 @@ Examples:
 #[command(after_long_help = HELP)]
 #[command(mut_args(several(&["alpha", "write"])))]
 pub struct Like {
-    /// What to run.
+    /// The workload's options.
     #[command(flatten)]
     options: LikeOptions,
-    /// What the client computes.
+    /// How much the client computes.
     #[command(flatten)]
     computing: Computing,
-    /// How to simulate.
+    /// The options of the simulation.
     #[command(flatten)]
     common: Common,
 }

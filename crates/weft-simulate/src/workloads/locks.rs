@@ -1,4 +1,4 @@
-//! `cargo simulate locks`: locks take part, elided or not, in the place of protocols.
+//! `cargo simulate locks`: the contenders are locks, elided or not, in place of protocols.
 
 use clap::Args;
 use weft::{Failure, Metrics};
@@ -33,14 +33,14 @@ Examples:
 #[command(after_long_help = HELP)]
 #[command(mut_arg("protocol", in_place_of_protocols))]
 pub struct Locks {
-    /// What to run.
+    /// The workload's options.
     #[command(flatten)]
     options: LocksOptions,
-    /// Cycles that a transaction computes beside its sections
+    /// Cycles that a transaction computes outside of its sections
     #[arg(long, value_name = "CYCLES", default_value_t = CYCLES_PER_TRANSACTION,
           value_parser = clap::value_parser!(u64).range(..=1_000_000_000))]
     compute: u64,
-    /// How to simulate.
+    /// The options of the simulation.
     #[command(flatten)]
     common: Common,
 }
@@ -98,13 +98,13 @@ impl Visitor for Run<'_> {
     type Result = Result<Outcome, String>;
 
     fn visit<S: Structure + 'static>(self, locks: locks::Locks<S>) -> Self::Result {
-        // On the heap: see `simulate`.
+        // It must lie on the heap: see `simulate`.
         let computing = Box::new(Computing { compute: self.compute, locks });
         simulate(&*computing, self.setting)
     }
 }
 
-/// Locks whose clients compute.
+/// Locks, and how much their clients compute.
 struct Computing<S> {
     compute: u64,
     locks: locks::Locks<S>,

@@ -1,4 +1,4 @@
-//! The workloads: the options of each, and what is loaded for them.
+//! The workloads: the options of each, and how it is loaded.
 
 pub mod articles;
 pub mod incr;

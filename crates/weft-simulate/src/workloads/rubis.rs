@@ -12,11 +12,11 @@ use crate::simulation::{Axis, Benchmark, Outcome, Setting, listed, simulate_unde
 
 const HELP: &str = "\
 What is simulated: RUBiS, as in `cargo lab bench rubis`, whose help says what its transactions do. In the
-bidding mix all items are alike; in the contended mix half of the transactions are bids, on items of
-which the k-th is drawn in proportion to 1 / k^alpha.
+bidding mix all items are equally popular. In the contended mix half of the transactions are bids,
+and the k-th item is drawn in proportion to 1 / k^alpha.
 
-A tenth of the paper's users are loaded unless told otherwise: each figure has a database of its
-own, and users are drawn alike, so that of more of them there are but more misses of the caches.
+By default a tenth of the paper's users are loaded. Each figure has a database of its own, and all
+users are equally active, so more users would only cause more cache misses.
 
 Examples:
   cargo simulate rubis --protocol dbx,silo,2pl
@@ -36,10 +36,10 @@ const USERS_DEFAULT: &str = "100000";
 #[command(mut_args(several(&["alpha"])))]
 #[command(mut_arg("users", |arg| arg.default_value(USERS_DEFAULT)))]
 pub struct Rubis {
-    /// What to run.
+    /// The workload's options.
     #[command(flatten)]
     options: RubisOptions,
-    /// How to simulate.
+    /// The options of the simulation.
     #[command(flatten)]
     common: Common,
 }

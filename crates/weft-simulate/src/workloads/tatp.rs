@@ -10,8 +10,8 @@ use crate::arguments::Common;
 use crate::simulation::{Benchmark, Outcome, Setting, simulate_under};
 
 const HELP: &str = "\
-What is simulated: TATP, as in `cargo lab bench tatp`, whose help says what its transactions do. Many ask
-for what is not there: such a transaction does not succeed, and tx/s are of those that do.
+What is simulated: TATP, as in `cargo lab bench tatp`, whose help says what its transactions do. Many
+look for a row that does not exist. They do not succeed, and tx/s counts only those that do.
 
 Examples:
   cargo simulate tatp --protocol dbx,silo,2pl
@@ -23,10 +23,10 @@ Examples:
 #[derive(Args, Debug)]
 #[command(after_long_help = HELP)]
 pub struct Tatp {
-    /// What to run.
+    /// The workload's options.
     #[command(flatten)]
     options: TatpOptions,
-    /// How to simulate.
+    /// The options of the simulation.
     #[command(flatten)]
     common: Common,
 }

@@ -12,10 +12,10 @@ use crate::simulation::{Benchmark, Outcome, Setting, simulate_under};
 /// TPC-C.
 #[derive(Args, Debug)]
 pub struct Tpcc {
-    /// What to run.
+    /// The workload's options.
     #[command(flatten)]
     options: TpccOptions,
-    /// How to simulate.
+    /// The options of the simulation.
     #[command(flatten)]
     common: Common,
 }
@@ -33,7 +33,7 @@ impl Benchmark for Tpcc {
 
     fn simulate(&self, contender: &str, setting: &Setting<'_>) -> Result<Outcome, String> {
         let parameters = self.options.parameters(setting.cores, self.options.reading.snapshots[0]);
-        let parameters = parameters.ok_or("so many cores need --warehouses")?;
+        let parameters = parameters.ok_or("for this many cores, give --warehouses")?;
         with_protocol!(protocol_of(contender), |P| simulate_under::<P, tpcc::Tpcc<P>>(
             &parameters,
             setting

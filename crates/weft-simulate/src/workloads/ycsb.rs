@@ -11,7 +11,7 @@ use weft_workloads::ycsb::row::{FixedRow, InHashTable, InTree};
 use crate::arguments::Common;
 use crate::simulation::{Benchmark, Outcome, Setting, simulate_under};
 
-/// YCSB's rows: a counter of eight bytes, and so many to fill them up to a hundred.
+/// YCSB's rows: a counter of eight bytes, and padding up to a hundred.
 type Row<I> = FixedRow<92, I>;
 
 /// YCSB.
@@ -21,13 +21,13 @@ pub struct Ycsb {
     /// Reads, read-modify-writes, insertions and scans, in percent
     #[arg(long, value_name = "R,W,I,S", value_parser = mix, default_value = "80,20,0,0")]
     mix: ycsb::Mix,
-    /// How uneven popularity is: 0, all rows alike, to 5
+    /// How uneven the popularity of rows is, from 0 (all rows are equally popular) to 5
     #[arg(long, value_name = "THETA", default_value_t = 0.0, value_parser = theta())]
     theta: f64,
-    /// What to run.
+    /// The workload's options.
     #[command(flatten)]
     options: YcsbOptions,
-    /// How to simulate.
+    /// The options of the simulation.
     #[command(flatten)]
     common: Common,
 }

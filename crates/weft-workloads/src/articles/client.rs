@@ -1,4 +1,4 @@
-//! One client: what it draws, and an account of what it has written.
+//! A client of Articles: its draws, and an account of what it has written.
 
 use std::sync::Arc;
 
@@ -11,17 +11,17 @@ use crate::popularity::{self, Course, Pick, RANKS_COUNTED};
 use crate::random::Random;
 use crate::stashing::{Draws, Requested};
 
-/// The seed of the users that are drawn, which are not to go along with the articles.
+/// Changes the seed for drawing users, so that they are independent of the articles.
 const USERS_SEED: u64 = 0x7573_6572;
 
-/// The names that a client has given: written by it alone, and read when all is over.
+/// The names that a client has given. Only the client writes this; it is read at the end.
 #[repr(align(64))]
 #[derive(Debug, Default)]
 struct Names {
-    /// How many it has drawn.
+    /// The number of names drawn.
     drawn: Word,
-    /// For each popular user, one more than the number of the last name that it has given them, by a
-    /// committed transaction; 0 if it has given none.
+    /// For each popular user, the number of the last name that the client gave by a committed transaction, plus 1;
+    /// 0 without such a name.
     last: [Word; RANKS_COUNTED],
 }
 
@@ -30,7 +30,7 @@ struct Names {
 pub(super) struct AllNames(Mutex<Vec<Arc<Names>>>);
 
 impl AllNames {
-    /// The number of one more client, and where it keeps its account.
+    /// Returns the number of one more client, and its account.
     fn open(&self) -> (u32, Arc<Names>) {
         let mut all = self.0.lock().expect("no client panics with the lock");
         let names = Arc::<Names>::default();
@@ -38,14 +38,14 @@ impl AllNames {
         (all.len() as u32 - 1, names)
     }
 
-    /// How many names each client has drawn, in the order of their numbers.
+    /// Returns how many names each client has drawn, in the order of the clients' numbers.
     pub(super) fn drawn(&self) -> Vec<u64> {
         let all = self.0.lock().expect("no client panics with the lock");
-        // Relaxed: read when the clients' threads have been joined.
+        // Relaxed: read after the clients' threads have been joined.
         all.iter().map(|names| names.drawn.load(Ordering::Relaxed)).collect()
     }
 
-    /// The number of the last name that each client has given to a popular user.
+    /// Returns the number of the last name that each client gave to a popular user.
     pub(super) fn last(&self, rank: usize) -> Vec<Option<u64>> {
         let all = self.0.lock().expect("no client panics with the lock");
         // Relaxed: as above.
@@ -53,18 +53,18 @@ impl AllNames {
     }
 }
 
-/// All that clients choose from, and keep account of.
+/// What all clients choose from, and their accounts.
 #[derive(Debug)]
 pub(super) struct Choice {
     drawn_articles: Arc<[Pick]>,
     drawn_users: Arc<[Pick]>,
-    /// Of the most popular articles and users.
+    /// The most popular articles and users.
     pub(super) popular_articles: Arc<[u64]>,
     pub(super) popular_users: Arc<[u64]>,
     mix: Mix,
-    /// Of the load: what is said, and names, are drawn from it.
+    /// The seed of the load, from which comments and names are drawn.
     seed: u64,
-    /// The comments that were added.
+    /// The counts of added comments.
     pub(super) comments: popularity::Ledgers,
     pub(super) names: AllNames,
 }
@@ -86,7 +86,7 @@ impl Choice {
         }
     }
 
-    /// The client of the `thread`-th thread.
+    /// Creates the client of the `thread`-th thread.
     pub(super) fn client(&self, seed: u64, thread: usize, threads: usize) -> Client {
         let (number, names) = self.names.open();
         Client {
@@ -103,7 +103,7 @@ impl Choice {
     }
 }
 
-/// What one thread carries from one transaction to the next.
+/// The state that a thread carries from one transaction to the next.
 #[derive(Debug)]
 pub struct Client {
     random: Random,
@@ -112,7 +112,7 @@ pub struct Client {
     mix: Mix,
     loaded_seed: u64,
     number: u32,
-    /// Comments so far.
+    /// The number of comments so far.
     posts: u32,
     comments: Arc<popularity::Ledger>,
     names: Arc<Names>,
@@ -142,7 +142,7 @@ impl Draws for Client {
             }
             TransactionType::UpdateUser => {
                 let user = self.users.draw();
-                // Relaxed: it has one writer, and is read by others when that one's thread has been joined.
+                // Relaxed: it has one writer, and other threads read it only after joining that writer's thread.
                 let number = self.names.drawn.load(Ordering::Relaxed);
                 self.names.drawn.store(number + 1, Ordering::Relaxed);
                 let number = number as u32;

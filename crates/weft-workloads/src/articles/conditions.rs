@@ -1,9 +1,9 @@
-//! The invariants, checked on a database at rest.
+//! The invariants of Articles, checked on a database at rest.
 //!
-//! What a run may change is little: comments are added and counted, and users get other last names. All
-//! else must be as it was loaded, and is drawn again to compare. A comment that was lost, added twice or by
-//! half breaks one of the counts; a name that was lost, or put together of two, does not come from whom
-//! it names.
+//! A run changes little: it adds and counts comments, and gives users other last names. Everything else must be as
+//! it was loaded; it is drawn again for the comparison. A comment that was lost, added twice or added by half
+//! breaks one of the counts. A name that was lost, or mixed from two names, was not given by the client that it
+//! identifies.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ use crate::finding::Finding;
 use crate::walk;
 use crate::workload::{Condition, Progress};
 
-/// One invariant.
+/// The invariants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rule {
     Articles,
@@ -51,54 +51,54 @@ impl Rule {
     pub(super) const fn name(self) -> &'static str {
         match self {
             Rule::Articles => {
-                "ARTICLES: each is there once, and as loaded but for A_NUM_COMMENTS; no others"
+                "ARTICLES: each exists once, and is as loaded except for A_NUM_COMMENTS; no others exist"
             }
             Rule::CommentsCounted => "ARTICLES: A_NUM_COMMENTS = count(COMMENTS) of the article",
             Rule::PopularCounted => {
                 "ARTICLES: popular ones have as many comments as were loaded and committed"
             }
             Rule::Comments => {
-                "COMMENTS: those that were loaded are as they were, and others say what their users say"
+                "COMMENTS: loaded ones are unchanged, and others have the text of their users"
             }
-            Rule::References => "COMMENTS: each is on an article, and by a user, that are there",
+            Rule::References => "COMMENTS: the article and the user of each exist",
             Rule::Identifiers => {
-                "COMMENTS: C_ID is as it is chosen, by the article or by a client, and no two have the \
+                "COMMENTS: C_ID was chosen by the rule, by the article or by a client, and no two comments have the \
                  same"
             }
             Rule::AllCounted => "COMMENTS: as many as were loaded and committed",
             Rule::Users => {
-                "USERS: each is there once, and as loaded but for U_LASTNAME, which a client has given; \
-                 no others"
+                "USERS: each exists once, and is as loaded except for U_LASTNAME, which a client has given; \
+                 no others exist"
             }
             Rule::PopularNames => {
-                "USERS: popular ones have the last name that its client has committed last"
+                "USERS: popular ones have the last name that its client committed last"
             }
             Rule::Addresses => {
-                "U_EMAIL: the address of each user leads to it, and no other to anybody"
+                "U_EMAIL: the address of each user leads to this user; no other address leads to a user"
             }
         }
     }
 }
 
-/// What has been found so far, for each rule.
+/// The findings so far, one for each rule.
 #[derive(Debug)]
 struct Findings([Finding; Rule::ALL.len()]);
 
 impl Findings {
-    /// Notes that `rule` was checked in one more place; `violation` describes it if it does not hold
-    /// there.
+    /// Records that `rule` was checked in one more place. `violation` describes the violation if the rule does not
+    /// hold there.
     #[inline]
     fn check(&mut self, rule: Rule, holds: bool, violation: fmt::Arguments<'_>) {
         self.0[rule as usize].check(holds, violation);
     }
 }
 
-/// A database at rest, and what it should hold.
+/// A database at rest, and what it should contain.
 pub(super) struct AtRest<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) tables: &'a Tables,
     pub(super) parameters: &'a Parameters,
-    /// That of the load.
+    /// The seed of the load.
     pub(super) seed: u64,
     pub(super) choice: &'a Choice,
 }
@@ -124,7 +124,7 @@ pub(super) fn verify(
     Ok(findings.0.map(Finding::into_condition).into())
 }
 
-/// ARTICLES, and what there is as A_NUM_COMMENTS of each.
+/// Checks ARTICLES, and returns A_NUM_COMMENTS of each article.
 fn check_articles(
     &AtRest { snapshot, tables, parameters, seed, choice }: &AtRest<'_>,
     findings: &mut Findings,
@@ -160,24 +160,24 @@ fn check_articles(
     Ok(counts)
 }
 
-/// The comments on one article after the other.
+/// A pass over the comments, article by article.
 struct Survey<'a> {
     findings: &'a mut Findings,
-    /// A_NUM_COMMENTS of the articles that are there.
+    /// A_NUM_COMMENTS of each article that exists.
     counts: Vec<Option<i64>>,
     seed: u64,
     users: u64,
     operations: bool,
     clients: usize,
-    /// The article whose comments come now, as it was loaded; `None` behind the last.
+    /// The article whose comments are visited now, as it was loaded; `None` after the last article.
     current: Option<Discussion>,
-    /// Its comments, and those of them that were loaded.
+    /// The number of comments found on the current article, and of those that were loaded.
     of_current: u64,
     of_current_loaded: usize,
-    /// All of them.
+    /// The number of comments found, and of those loaded, over all articles so far.
     found: u64,
     loaded: u64,
-    /// Identifiers that clients have chosen.
+    /// The identifiers that clients have chosen.
     chosen: Vec<u64>,
 }
 
@@ -189,7 +189,7 @@ impl Survey<'_> {
         (self.of_current, self.of_current_loaded) = (0, 0);
     }
 
-    /// Ends those on the current one, and on all before `a_id`.
+    /// Checks and ends the current article, and all articles before `a_id`.
     fn end_before(&mut self, a_id: u64) {
         while let Some(Discussion { article, comments }) = &self.current
             && article.a_id < a_id
@@ -220,7 +220,7 @@ impl Survey<'_> {
         let holds = article.is_some() && row.c_u_id < self.users;
         self.findings.check(Rule::References, holds, format_args!("{row:?}"));
 
-        // Whether it was loaded, and how it has been numbered.
+        // A number within the loaded comments means that the comment was loaded.
         let Some(Discussion { comments, .. }) = &self.current else { return };
         let number = row.c_id.wrapping_sub(numbered_id(row.c_a_id, 0));
         let loaded = usize::try_from(number).ok().and_then(|number| comments.get(number));
@@ -237,7 +237,7 @@ impl Survey<'_> {
         let holds = match client_of(row.c_id) {
             _ if loaded.is_some() => true,
             Some((client, _)) if self.operations => (client as usize) < self.clients,
-            // Numbered one after the other, without a gap.
+            // Comments are numbered consecutively.
             None if !self.operations => number == self.of_current,
             _ => false,
         };
@@ -250,7 +250,7 @@ impl Survey<'_> {
     }
 }
 
-/// COMMENTS, and how many of them there are on each article.
+/// Checks COMMENTS, and the number of comments on each article.
 fn check_comments(
     &AtRest { snapshot, tables, parameters, seed, choice }: &AtRest<'_>,
     counts: Vec<Option<i64>>,
@@ -297,7 +297,7 @@ fn check_comments(
     Ok(())
 }
 
-/// USERS, and who has given them their names.
+/// Checks USERS, and that a client has given each new name.
 fn check_users(
     &AtRest { snapshot, tables, parameters, seed, choice }: &AtRest<'_>,
     findings: &mut Findings,
@@ -341,7 +341,7 @@ fn check_users(
     walk::keys(snapshot, &tables.users, popular, visit)
 }
 
-/// The unique index of USERS.
+/// Checks the unique index of USERS.
 fn check_addresses(
     &AtRest { snapshot, tables, parameters, seed, .. }: &AtRest<'_>,
     findings: &mut Findings,

@@ -1,9 +1,9 @@
-//! The initial population: articles with the comments on them, and users.
+//! The initial population of Articles: articles with their comments, and users.
 //!
-//! All random choices for an article with its comments, and for a user, come from a source of their own,
-//! drawn from the seed and the identifier. So the rows do not depend on the number of threads, and
-//! verification can draw them again. What a comment says follows from who says it of which article, also
-//! if it is added later; and a last name that is given later from who gives it.
+//! The random choices for an article with its comments, and those for a user, come from separate sources. Each
+//! source is derived from the seed and the identifier. So the rows do not depend on the number of threads, and
+//! verification can draw them again. The text of a comment depends only on its user and article, even if it is
+//! added later. A last name that is given later depends only on the client that gives it.
 
 use weft::protocol::Protocol;
 use weft::{Database, Failure};
@@ -16,23 +16,22 @@ use crate::random::Random;
 use crate::workload::LoadOptions;
 use crate::ycsb::zipf::Zipf;
 
-/// The sources of random numbers: those of articles begin at 0, and above them are the others'.
+/// The streams of random numbers. Those of articles begin at 0; the others are above them.
 const USER_STREAMS: u64 = 1 << 40;
 const SAYING_STREAMS: u64 = 2 << 40;
 const NAME_STREAM: u64 = 3 << 40;
 pub(super) const CLIENT_STREAMS: u64 = 4 << 40;
 
-/// There are fewer comments than this on an article that is loaded.
+/// An upper bound of the comments on a loaded article.
 pub(super) const LOADED_COMMENTS_MAX: u64 = 1000;
 
-/// How unevenly articles are commented on when they are loaded: one with `k` comments is drawn in
-/// proportion to `1 / (k + 1)^2`.
+/// The skew of the number of loaded comments: `k` comments are drawn in proportion to `1 / (k + 1)^2`.
 const LOADED_COMMENTS_SIGMA: f64 = 2.0;
 
-/// The shortest of a user's texts.
+/// The minimum length of a user's texts.
 const USER_TEXT_BYTES_MIN: usize = 5;
 
-/// Random capital letters.
+/// Returns random capital letters.
 fn letters<const N: usize>(random: &mut Random, length: usize) -> arrayvec::ArrayString<N> {
     let mut characters = [0; N];
     for eight in characters.chunks_mut(8) {
@@ -46,8 +45,8 @@ fn letters<const N: usize>(random: &mut Random, length: usize) -> arrayvec::Arra
     arrayvec::ArrayString::from(text).expect("it fits")
 }
 
-/// The length of a user's text: by a normal distribution, of which the middle is that of the range and a
-/// quarter of the range is the standard deviation.
+/// Returns the length of a user's text, from a normal distribution. Its mean is the middle of the range, and its
+/// standard deviation is a quarter of the range.
 fn length(random: &mut Random) -> usize {
     let range = (TEXT_BYTES_MAX - USER_TEXT_BYTES_MIN) as f64;
     loop {
@@ -60,7 +59,7 @@ fn length(random: &mut Random) -> usize {
     }
 }
 
-/// An article and the comments on it, as they are loaded.
+/// A loaded article with its comments.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Discussion {
     pub(super) article: Article,
@@ -95,7 +94,7 @@ impl Discussion {
     }
 }
 
-/// Draws a user that is loaded.
+/// Draws a user, as loaded.
 pub(super) fn draw_user(seed: u64, u_id: u64) -> User {
     let mut random = Random::new(seed, USER_STREAMS + u_id);
     let random = &mut random;
@@ -104,25 +103,25 @@ pub(super) fn draw_user(seed: u64, u_id: u64) -> User {
         letters::<TEXT_BYTES_MAX>(random, length)
     };
     let (u_firstname, u_lastname, u_password) = (text(), text(), text());
-    // Unique by what it begins with.
+    // The address is unique because it begins with the user's number.
     let mut u_email = Text::from(&format!("{u_id}@")).expect("it fits");
     let letters = text();
     u_email.push_str(&letters[..letters.len().min(u_email.remaining_capacity())]);
     User { u_id, u_firstname, u_lastname, u_password, u_email }
 }
 
-/// What a user says of an article.
+/// Returns what a user says about an article.
 #[inline]
 pub(super) fn saying(seed: u64, article: u64, user: u64) -> Text {
-    // Users are scattered over all seeds, so that those of one database do not meet those of another.
+    // Users are scattered over all seeds, so that databases with different seeds have different texts.
     let seed = seed ^ user.wrapping_add(1).wrapping_mul(0xD6E8_FEB8_6659_FD93);
     letters(&mut Random::new(seed, SAYING_STREAMS + article), TEXT_BYTES_MAX)
 }
 
-/// Digits of the number that a name begins with, in letters: as many as a word needs.
+/// The letters at the beginning of a name that encode its number: enough for 64 bits.
 const NAME_DIGITS: usize = 14;
 
-/// The `number`-th name that a client gives to somebody, both counted from 0.
+/// Returns the `number`-th name that a client gives, both counted from 0.
 #[inline]
 pub(super) fn name(seed: u64, client: u32, number: u32) -> Text {
     let stamp = u64::from(client) << 32 | u64::from(number);
@@ -141,7 +140,7 @@ pub(super) fn name(seed: u64, client: u32, number: u32) -> Text {
     name
 }
 
-/// Who has given a name, and which of theirs it is; `None` if nobody can have.
+/// Returns the client that gave a name, and the number of the name; `None` if no client can have given it.
 pub(super) fn giver(seed: u64, given: &Text) -> Option<(u32, u32)> {
     let digits = given.as_bytes().get(..NAME_DIGITS)?;
     let stamp = digits.iter().rev().try_fold(0_u64, |stamp, letter| {
@@ -155,7 +154,7 @@ pub(super) fn giver(seed: u64, given: &Text) -> Option<(u32, u32)> {
 /// Opens a database and fills it.
 ///
 /// # Panics
-/// If a number in `parameters` is out of its range.
+/// A number in `parameters` is out of its range.
 pub(super) fn load<P: Protocol>(
     parameters: &Parameters,
     options: &LoadOptions<'_>,
@@ -203,7 +202,7 @@ mod tests {
             assert_eq!(given.len(), TEXT_BYTES_MAX);
             assert_eq!(giver(SEED, &given), Some((client, number)), "{given}");
             assert_eq!(giver(SEED + 1, &given), None, "{given}");
-            // One letter of another name.
+            // A name whose last letter belongs to another name.
             let torn = [&given[..99], if given.ends_with('A') { "B" } else { "A" }].concat();
             assert_eq!(giver(SEED, &Text::from(&torn).expect("it fits")), None, "{torn}");
         }

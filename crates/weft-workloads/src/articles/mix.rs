@@ -1,4 +1,4 @@
-//! The four transactions, and how often each is drawn.
+//! The four transactions, and their weights.
 
 use crate::mix::Transactions;
 
@@ -20,7 +20,7 @@ impl TransactionType {
     pub const ALL: [TransactionType; 4] =
         [Self::GetArticle, Self::GetComments, Self::AddComment, Self::UpdateUser];
 
-    /// Their names in results and in [`Mix`]es, in the same order.
+    /// The names in results and in [`Mix`]es, in the same order.
     pub const NAMES: [&'static str; 4] = ["getarticle", "getcomments", "addcomment", "updateuser"];
 }
 
@@ -35,7 +35,7 @@ impl Transactions<4> for TransactionType {
     }
 }
 
-/// The weights by which transactions are drawn.
+/// The weights of the transactions.
 pub type Mix = crate::mix::Mix<TransactionType, 4>;
 
 #[cfg(test)]

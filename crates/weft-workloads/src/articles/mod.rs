@@ -1,10 +1,10 @@
 //! Articles: a site where articles are posted, read and commented on.
 //!
-//! The benchmark *Articles* of H-Store (`benchmarks/edu/brown/benchmark/articles`), on which DBX-TC is
-//! measured (H. Qian and others, *Exploiting Hardware Transactional Memory for Efficient In-Memory
-//! Transaction Processing*, §6.7 and Figure 15): three tables and four transactions.
+//! The benchmark *Articles* of H-Store (`benchmarks/edu/brown/benchmark/articles`), with which DBX-TC is evaluated
+//! (H. Qian and others, *Exploiting Hardware Transactional Memory for Efficient In-Memory Transaction Processing*,
+//! §6.7 and Figure 15). It has three tables and four transactions.
 //!
-//! | transaction | weight | what it does |
+//! | transaction | weight | action |
 //! | --- | ---: | --- |
 //! | GetArticle | 35 | reads an article |
 //! | GetComments | 35 | reads the first five comments on an article |
@@ -15,31 +15,31 @@
 //! - `load`: the initial population, 100,000 articles and 200 users [by default](Parameters::default), as in
 //!   H-Store;
 //! - `client`: draws requests, each with all of its input;
-//! - `transactions`: the four, as procedures;
-//! - [`mix`]: how often each is drawn;
+//! - `transactions`: the four transactions, as procedures;
+//! - [`mix`]: the weights of the transactions;
 //! - `conditions`: the invariants, checked after a run.
 //!
 //! ## Comments by a commutative operation
 //!
-//! In H-Store AddComment reads how many comments there are, numbers the new one by that, and writes one
-//! more. So two comments on the same article come one after the other. But the number that a comment has is
-//! told to nobody; clients may as well [number theirs](schema::new_id), and then to count a comment is to
-//! add one, which commutes. [`Parameters::operations`] chooses between the two.
+//! In H-Store AddComment reads the number of comments, numbers the new comment by it, and writes the number plus
+//! one. So two comments on the same article must run one after the other. But the number is not shown to any user.
+//! Clients can [number their own comments](schema::new_id). Counting a comment is then only an addition, which
+//! commutes. [`Parameters::operations`] chooses between the two.
 //!
-//! ## Where this is not H-Store's benchmark
+//! ## Differences from H-Store's benchmark
 //!
-//! - Articles and users are drawn by Zipf's law, scattered over all of them, with
-//!   [`alpha`](Parameters::alpha) 1: as in H-Store's first client, whose exponent is 1.0001. Its later one
-//!   draws by a power law with the exponent -0.95, but continuously from 0, so that when it has rounded
-//!   more than half of all requests are about article 0. The paper says that contention is low.
-//! - A comment is not refused when there are 1,000 on its article: popular ones would have so many within
-//!   a second, and be commented on no more.
-//! - A user's mail address begins with the user's number, since no two users may have the same. What is said
-//!   in comments, and later last names, are random letters that verification can draw again.
-//! - `C_ID` is unique because of how it is chosen; there is no index to see to that. `COMMENTS` is clustered
-//!   by article, which makes an index of that needless.
-//! - The user of a comment is drawn among those that there are. H-Store's loader draws one user too many.
-//! - Transactions per second are of one process, whose clients call the database directly.
+//! - Articles and users are drawn by Zipf's law, scattered over all of them, with [`alpha`](Parameters::alpha) 1,
+//!   as in H-Store's first client, whose exponent is 1.0001. Its later client draws by a power law with the
+//!   exponent -0.95, but continuously from 0, so that after rounding more than half of all requests are for article
+//!   0. The paper says that contention is low.
+//! - A comment is not refused when there are 1,000 on its article. Popular articles would reach this number within
+//!   a second, and then get no more comments.
+//! - A user's mail address begins with the user's number, because addresses must be unique. The text of comments,
+//!   and later last names, are random letters that verification can draw again.
+//! - `C_ID` is unique because of how it is chosen; no index enforces it. `COMMENTS` is clustered by article, so it
+//!   needs no index by article.
+//! - The user of a comment is drawn from the existing users. H-Store's loader draws from one user too many.
+//! - Transactions per second are those of one process, whose clients call the database directly.
 
 mod client;
 mod conditions;
@@ -69,29 +69,29 @@ use crate::workload::{Condition, LoadOptions, Outcome, Progress, Workload, failu
 use client::Choice;
 use schema::{Article, Comment, Text, User};
 
-/// The most articles, and the most users, that are loaded.
+/// The most articles, and the most users, that a database may have.
 pub const RECORDS_MAX: u64 = popularity::RECORDS_MAX;
 
-/// Size of the tables, and what transactions do.
+/// The size of the tables, and the properties of the transactions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Parameters {
-    /// Articles: from 1 to [`RECORDS_MAX`].
+    /// The number of articles, from 1 to [`RECORDS_MAX`].
     pub articles: u64,
-    /// Users: from 1 to [`RECORDS_MAX`].
+    /// The number of users, from 1 to [`RECORDS_MAX`].
     pub users: u64,
-    /// How often each transaction is drawn.
+    /// The weights of the transactions.
     pub mix: Mix,
-    /// How uneven the popularity of articles and of users is: the k-th is drawn in proportion to
-    /// 1/k^alpha. 0: all alike.
+    /// The skew of the popularity of articles and of users: the k-th is drawn in proportion to 1/k^alpha. 0 is
+    /// uniform.
     pub alpha: f64,
-    /// Whether comments are counted by a commutative operation, or else by reading and writing.
+    /// Whether a commutative operation counts comments, instead of reading and writing.
     pub operations: bool,
-    /// On which snapshots the transactions that only read run.
+    /// The snapshots on which the read-only transactions run.
     pub snapshots: Snapshots,
 }
 
 impl Default for Parameters {
-    /// H-Store's sizes and mix, and no snapshots.
+    /// Returns H-Store's sizes and mix, without snapshots.
     fn default() -> Self {
         Parameters {
             articles: 100_000,
@@ -104,41 +104,41 @@ impl Default for Parameters {
     }
 }
 
-/// A transaction with all of its input.
+/// A transaction with its input.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Request {
     /// `GetArticle`.
     GetArticle {
-        /// Which one.
+        /// The article.
         article: u64,
     },
     /// `GetComments`.
     GetComments {
-        /// On which article.
+        /// The article.
         article: u64,
     },
     /// `AddComment`.
     AddComment {
         /// The comment.
         post: Post,
-        /// The article's rank, if it is a popular one: a position in the account.
+        /// The article's rank, if it is popular: a position in the account.
         popular: Option<Rank>,
     },
     /// `UpdateUserInfo`.
     UpdateUser {
-        /// Of whom.
+        /// The user.
         user: u64,
         /// The new name.
         lastname: Text,
-        /// Which of its client's it is.
+        /// The number of the name among its client's names.
         number: u32,
-        /// The user's rank, if it is a popular one: a position in the account.
+        /// The user's rank, if it is popular: a position in the account.
         popular: Option<Rank>,
     },
 }
 
 impl Request {
-    /// Its type.
+    /// Returns its type.
     #[inline]
     pub fn transaction_type(&self) -> TransactionType {
         match self {
@@ -150,7 +150,7 @@ impl Request {
     }
 }
 
-/// Handles of the three tables.
+/// The handles of the three tables.
 struct Tables {
     articles: Table<Article>,
     users: Table<User>,
@@ -162,16 +162,16 @@ pub struct Articles<P: Protocol> {
     database: Database<P>,
     tables: Tables,
     parameters: Parameters,
-    /// Of the load: verification draws the rows again.
+    /// The seed of the load, with which verification draws the rows again.
     seed: u64,
     choice: Choice,
 }
 
 impl<P: Protocol> Articles<P> {
-    /// Does what a request asks for; whether it has succeeded, as it does once it has committed.
+    /// Runs a request in a transaction. Returns whether it succeeds, which it does if it commits.
     ///
     /// # Errors
-    /// The engine's, among them a conflict, after which it is to be run again.
+    /// The engine's error. After a conflict, the request must be run again.
     #[inline]
     pub fn run(&self, tx: &Transaction<'_, P>, request: &Request) -> Result<bool, Error> {
         let tables = &self.tables;
@@ -192,7 +192,8 @@ impl<P: Protocol> Articles<P> {
         Ok(true)
     }
 
-    /// Executes a request's procedure, unless it may be set aside, or returns rows.
+    /// Executes a request's procedure. Returns `None` if the protocol may set the request aside, or if the request
+    /// returns rows.
     #[inline]
     fn execute_procedure(&self, request: &Request) -> Option<Result<bool, Failure>> {
         if P::SPLITS {
@@ -214,7 +215,7 @@ impl<P: Protocol> Articles<P> {
         Some(done.map(|()| true).map_err(failure_of))
     }
 
-    /// Reads what a request asks for, which only reads. What a browser would get is found, and dropped.
+    /// Reads what a read-only request asks for. The result, which a browser would get, is dropped.
     #[inline]
     fn read(&self, view: &impl View<P>, request: &Request) -> Result<bool, Error> {
         match *request {
@@ -231,7 +232,7 @@ impl<P: Protocol> Articles<P> {
         Ok(true)
     }
 
-    /// Runs a request on a snapshot, if that was asked for and it only reads.
+    /// Runs a read-only request on a snapshot. Returns `None` if the request writes, or if snapshots are off.
     #[inline]
     fn read_on_snapshot(&self, request: &Request) -> Option<Result<bool, Failure>> {
         let reads = matches!(request, Request::GetArticle { .. } | Request::GetComments { .. });
@@ -241,7 +242,7 @@ impl<P: Protocol> Articles<P> {
     }
 }
 
-/// The shapes of its [procedures](weft_procedures).
+/// Returns the shapes of the [procedures](weft_procedures).
 pub fn procedures() -> Vec<&'static Shape> {
     use weft::protocol::Dbx;
     vec![
@@ -253,7 +254,7 @@ pub fn procedures() -> Vec<&'static Shape> {
     ]
 }
 
-/// Those that are run with commutative operations, or without.
+/// Returns the shapes of the procedures that run with commutative operations, or without.
 fn procedures_by(operations: bool) -> Vec<&'static Shape> {
     use weft::protocol::Dbx;
     let (by_adding, by_reading) = (
@@ -271,7 +272,7 @@ impl<P: Protocol> Workload<P> for Articles<P> {
     type Client = Stashing<Client, P>;
 
     /// # Panics
-    /// If a number in `parameters` is out of its range.
+    /// A number in `parameters` is out of its range.
     fn load(parameters: &Parameters, options: &LoadOptions<'_>) -> Result<Self, Failure> {
         load::load(parameters, options)
     }

@@ -1,25 +1,25 @@
-//! The three tables.
+//! The three tables of Articles.
 //!
 //! | table | key | stored in | rows |
 //! | --- | --- | --- | --- |
 //! | [`Article`] | a | hash table | 100,000 |
 //! | [`User`] | u | hash table; by address | 200 |
-//! | [`Comment`] | a, c | B+-tree | 3.55 of an article on average; those of one lie side by side |
+//! | [`Comment`] | a, c | B+-tree | 3.55 per article on average; those of an article are adjacent |
 //!
-//! `A_ATTR01` to `A_ATTR15`, and the ten of comments, are one column each. Those of users are left out:
-//! nothing ever puts anything there. Identifiers begin at 0. Rows own no heap memory, so that under phase
-//! reconciliation [`Article::a_num_comments`] can be split.
+//! `A_ATTR01` to `A_ATTR15`, and the ten attributes of comments, are one column each. Those of users are left out,
+//! because the benchmark never uses them. Identifiers begin at 0. Rows own no heap memory, so that
+//! [`Article::a_num_comments`] can be split under phase reconciliation.
 
 use arrayvec::ArrayString;
 use weft::Record;
 
-/// The length of all texts, at most.
+/// The maximum length of texts.
 pub const TEXT_BYTES_MAX: usize = 100;
 
-/// A text: capital letters.
+/// A text of capital letters.
 pub type Text = ArrayString<TEXT_BYTES_MAX>;
 
-/// A column that only takes place.
+/// A column that only takes space.
 pub type Attribute = ArrayString<8>;
 
 /// A row of `ARTICLES`.
@@ -31,7 +31,7 @@ pub struct Article {
     pub a_id: u64,
     pub a_title: Text,
     pub a_text: Text,
-    /// How many comments there are on it.
+    /// The number of comments on the article.
     pub a_num_comments: i64,
     pub a_attr: [Attribute; 15],
 }
@@ -57,33 +57,33 @@ pub struct User {
 pub struct Comment {
     /// The article.
     pub c_a_id: u64,
-    /// No two comments have the same, nor do those on two articles: see [`numbered_id`] and [`new_id`].
+    /// The comment's identifier, unique over all articles: see [`numbered_id`] and [`new_id`].
     pub c_id: u64,
-    /// Who has written it.
+    /// The user who wrote it.
     pub c_u_id: u64,
     pub c_text: Text,
-    /// Empty in comments that were added later.
+    /// Empty for comments that were added later.
     pub c_attr: [Attribute; 10],
 }
 
-/// The identifier of the `number`-th comment on an article, counted from 0: that of all that are loaded,
-/// and of those that are added after the number was read.
+/// Returns the identifier of the `number`-th comment on an article, counted from 0. Loaded comments have such
+/// identifiers, and comments that are added after reading the number.
 #[inline]
 pub fn numbered_id(article: u64, number: u64) -> u64 {
     article << 32 | number
 }
 
-/// Whether a comment was numbered by its client.
+/// The bit that marks a comment numbered by its client.
 const BY_CLIENT: u64 = 1 << 63;
 
-/// The identifier of the `number`-th comment of a client, both counted from 0. It is found without asking
-/// how many comments there are, and lies behind all that are loaded.
+/// Returns the identifier of the `number`-th comment of a client, both counted from 0. It does not depend on the
+/// number of comments, and is greater than the identifiers of loaded comments.
 #[inline]
 pub fn new_id(client: u32, number: u32) -> u64 {
     BY_CLIENT | u64::from(client) << 32 | u64::from(number)
 }
 
-/// The client that has chosen an identifier, and its number; `None` if it is one by the article.
+/// Returns the client that chose an identifier, and its number; `None` if the identifier comes from the article.
 pub(super) fn client_of(id: u64) -> Option<(u32, u32)> {
     (id & BY_CLIENT != 0).then_some(((id & !BY_CLIENT) >> 32) as u32).zip(Some(id as u32))
 }

@@ -1,4 +1,4 @@
-//! The four transactions, one of them in two forms.
+//! The four transactions of Articles, one of them in two forms.
 //!
 //! `GetArticle` and `GetComments` are written against a [`View`], so they run on snapshots, too.
 
@@ -11,13 +11,13 @@ use super::Tables;
 use super::schema::{Article, Comment, Text, new_id, numbered_id};
 use crate::view::View;
 
-/// The comments that a page shows.
+/// The number of comments that a page shows.
 pub(super) const PAGE: usize = 5;
 
 /// The first comments on an article.
 pub(super) type Page<'a> = ArrayVec<&'a Comment, PAGE>;
 
-/// `GetArticle`: the whole row of an article.
+/// `GetArticle`: reads the whole row of an article.
 #[procedure(GetArticle, transaction = view)]
 #[inline]
 pub(super) fn get_article<'v, P: Protocol>(
@@ -28,7 +28,7 @@ pub(super) fn get_article<'v, P: Protocol>(
     view.get(&tables.articles, &article)
 }
 
-/// `GetComments`: the first five comments on an article.
+/// `GetComments`: reads the first five comments on an article.
 #[procedure(GetComments, transaction = view)]
 #[inline]
 pub(super) fn get_comments<'v, P: Protocol>(
@@ -43,23 +43,23 @@ pub(super) fn get_comments<'v, P: Protocol>(
     Ok(page)
 }
 
-/// A comment that somebody makes on an article.
+/// A comment on an article, as its user sends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Post {
     /// The article.
     pub article: u64,
-    /// Who makes it.
+    /// The user.
     pub user: u64,
-    /// What it says.
+    /// The text.
     pub text: Text,
-    /// Who numbers it, if it is numbered by its client,
+    /// The client, if clients number their comments.
     pub client: u32,
-    /// and how.
+    /// The number of the comment among its client's comments.
     pub number: u32,
 }
 
 impl Post {
-    /// The row, under an identifier.
+    /// Returns the row with this identifier.
     pub(super) fn row(&self, c_id: u64) -> Comment {
         let &Post { article, user, text, .. } = self;
         let c_attr = Default::default();
@@ -67,8 +67,7 @@ impl Post {
     }
 }
 
-/// `AddComment`, by a commutative operation: nothing is read, and two comments on the same article make
-/// no difference to each other.
+/// `AddComment` by a commutative operation. It reads nothing, so two comments on the same article do not conflict.
 #[procedure(AddComment)]
 #[inline]
 pub(super) fn add_comment<P: Protocol>(
@@ -80,8 +79,8 @@ pub(super) fn add_comment<P: Protocol>(
     tx.add(&tables.articles, &post.article, column_of!(Article.a_num_comments), 1)
 }
 
-/// `AddComment` as H-Store has it: how many comments there are is read, numbers the comment, and is
-/// written.
+/// `AddComment` as in H-Store: it reads the number of comments, numbers the comment by it, and writes the new
+/// number.
 #[procedure(AddCommentByReading)]
 #[inline]
 pub(super) fn add_comment_by_reading<P: Protocol>(
@@ -97,7 +96,7 @@ pub(super) fn add_comment_by_reading<P: Protocol>(
     Ok(())
 }
 
-/// `UpdateUserInfo`: another last name for a user.
+/// `UpdateUserInfo`: changes a user's last name.
 #[procedure(UpdateUser)]
 #[inline]
 pub(super) fn update_user<P: Protocol>(

@@ -1,4 +1,4 @@
-//! One client: which counter it increments next, and an account of what it has incremented.
+//! A client of INCR1 or INCRZ: the counter that it increments next, and an account of its increments.
 
 use std::sync::Arc;
 
@@ -7,23 +7,22 @@ use crate::popularity::{self, Course, Ledger, Ledgers, Pick};
 use crate::stashing::{Draws, Requested};
 use crate::ycsb::zipf::Scatter;
 
-/// A client looks at the clock once in so many transactions: to do so each time would take longer
-/// than to increment.
+/// A client reads the clock once in this many transactions, because reading it takes longer than an increment.
 const TRANSACTIONS_PER_LOOK: u32 = 256;
 
-/// What a transaction is to do.
+/// The request of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Increment {
     /// The key of the counter.
     pub key: u128,
-    /// Which of the popular counters it is, if it is one: a position in the account.
+    /// The position of the counter in the account, if it is popular.
     popular: Option<u16>,
 }
 
-/// All that clients choose from.
+/// What all clients choose from.
 #[derive(Debug)]
 pub(super) struct Choice {
-    /// Records that were drawn. The hot one of INCR1 has rank 0, whichever it is.
+    /// The drawn records. The hot record of INCR1 has rank 0, even as it changes.
     drawn: Arc<[Pick]>,
     /// The records that are or will be hot, or the most popular ones.
     pub(super) popular: Arc<[u64]>,
@@ -68,15 +67,15 @@ impl Choice {
     }
 }
 
-/// What one thread carries from one transaction to the next.
+/// The state that a thread carries from one transaction to the next.
 #[derive(Debug)]
 pub struct Client {
     course: Course,
     popular: Arc<[u64]>,
     change: Option<Change>,
-    /// Transactions until the client looks at the clock, where the hot key changes.
+    /// The number of transactions until the client next reads the clock, if the hot key changes.
     looks_in: u32,
-    /// How many of the popular records have had their turn before that with rank 0.
+    /// The position of the hot record among the popular ones; it is added to the rank.
     hot: u16,
     ledger: Arc<Ledger>,
 }
@@ -113,7 +112,7 @@ impl Draws for Client {
 }
 
 impl Client {
-    /// Looks at the clock, now and then, for whether another key has become the hot one.
+    /// Reads the clock at intervals, to find whether another key has become hot.
     #[inline]
     fn look(&mut self, change: &Change) {
         match self.looks_in.checked_sub(1) {

@@ -1,8 +1,8 @@
-//! The invariants, checked on a database at rest.
+//! The invariants of INCR1 and INCRZ, checked on a database at rest.
 //!
-//! Every committed transaction has added 1 to one value. So a lost increment, or one that was done
-//! twice, breaks the sum; and since the clients also know how often they have incremented each of the
-//! popular counters, one that has come to another counter breaks that one's value.
+//! Every committed transaction has added 1 to one value. So an increment that was lost or done twice breaks the
+//! sum. The clients also know how often they have incremented each popular counter, so an increment of a wrong
+//! counter breaks that counter's value.
 
 use weft::{Failure, Snapshot, Table};
 
@@ -18,7 +18,7 @@ pub(super) fn verify(
     (counters, parameters, choice): (&Table<Counter>, &Parameters, &Choice),
     progress: Progress<'_>,
 ) -> Result<Vec<Condition>, Failure> {
-    let mut present = Finding::new("every counter is there, and none is negative");
+    let mut present = Finding::new("every counter exists, and none is negative");
     let mut total = Finding::new("the values' sum is the number of committed increments");
     let mut each = Finding::new("each popular counter's value is the number of increments of it");
     let records = parameters.records;

@@ -1,28 +1,27 @@
 //! INCR1 and INCRZ: each transaction increments one counter, and some counters are hot.
 //!
-//! N. Narula, C. Cutler, E. Kohler, R. Morris: *Phase Reconciliation for Contended In-Memory
-//! Transactions*, OSDI 2014 (Doppel), §8.2 to §8.4: a million keys of 16 bytes, of which each
-//! transaction increments one. The two workloads differ in which:
+//! N. Narula, C. Cutler, E. Kohler, R. Morris: *Phase Reconciliation for Contended In-Memory Transactions*, OSDI
+//! 2014 (Doppel), §8.2 to §8.4. There are a million keys of 16 bytes, and each transaction increments one. The two
+//! workloads differ in the key:
 //!
-//! - **INCR1** ([`Popularity::Hot`]): a share of the transactions increments the one hot key, each
-//!   other one a key that is drawn uniformly from those that are not popular. The hot key may change
-//!   in the course of time (§8.3, Figure 10).
-//! - **INCRZ** ([`Popularity::Zipf`]): the k-th most popular key is incremented in proportion to
-//!   1/k^alpha.
+//! - **INCR1** ([`Popularity::Hot`]): a share of the transactions increments the one hot key. Each other
+//!   transaction increments a key drawn uniformly from those that are not popular. The hot key may change over time
+//!   (§8.3, Figure 10).
+//! - **INCRZ** ([`Popularity::Zipf`]): the k-th most popular key is incremented in proportion to 1/k^alpha.
 //!
-//! An increment is an [operation](weft::operation), ADD, which asks for no result: so a protocol may
-//! let increments of one key commute. It is one access of one row, so protocols run it too that make
-//! only that atomic, among them the paper's *Atomic*, its upper bound for schemes that lock.
+//! An increment is an [operation](weft::operation), ADD, which returns nothing. So a protocol may let increments of
+//! one key commute. It is one access to one row, so protocols that make only single accesses atomic can run it,
+//! too. One of them is the paper's *Atomic*, its upper bound for protocols that lock.
 //!
-//! - `client`: which key is incremented next;
+//! - `client`: the choice of the next key;
 //! - `conditions`: the invariants, checked after a run.
 //!
-//! ## Where this is not the paper's workload
+//! ## Differences from the paper's workload
 //!
-//! - Keys that are hot at some time are nobody's choice at other times: of a million keys, the
-//!   [`HOT_KEYS_MAX`] that take turns are left out of what others are drawn from. So the value that
-//!   each of them must have is known. If the hot key does not change, it is the only one.
-//! - A transaction that was aborted is run again by the thread that ran it, before any other.
+//! - Keys that are hot at some time are never incremented at other times: the [`HOT_KEYS_MAX`] keys that take turns
+//!   are left out of the other draws. So the expected value of each of them is known. If the hot key does not
+//!   change, it is the only one.
+//! - The thread that ran an aborted transaction retries it before any other.
 
 mod client;
 mod conditions;
@@ -47,51 +46,51 @@ use crate::stashing::Stashing;
 use crate::workload::{Condition, LoadOptions, Outcome, Progress, Workload, failure_of};
 use client::Choice;
 
-/// The fewest records: one that is hot, and another.
+/// The fewest records: a hot one, and another.
 pub const RECORDS_MIN: u64 = 2;
 
 /// The most records.
 pub const RECORDS_MAX: u64 = popularity::RECORDS_MAX;
 
-/// How many keys take turns in being hot, at most; half of the records, if there are few. Every five
-/// seconds another one: that is an hour and a half without repetition.
+/// The most keys that take turns in being hot; half of the records, if there are few. With a change every five
+/// seconds, this is an hour and a half without repetition.
 pub const HOT_KEYS_MAX: u64 = 1024;
 
-/// Which keys are incremented more often than others.
+/// The popularity of keys.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Popularity {
-    /// INCR1: one.
+    /// INCR1: one key is hot.
     Hot {
-        /// The share of the transactions that increment it, in percent: from 0 to 100.
+        /// The share of the transactions that increment the hot key, in percent: from 0 to 100.
         percent: f64,
-        /// When another key becomes the hot one; never if `None`.
+        /// How the hot key changes; `None` if it does not.
         change: Option<Change>,
     },
-    /// INCRZ: by Zipf's law.
+    /// INCRZ: popularity follows Zipf's law.
     Zipf {
-        /// How uneven it is; at least 0, where all are alike.
+        /// The skew, at least 0; 0 is uniform.
         alpha: f64,
     },
 }
 
-/// When the hot key changes. On the simulated machine that is a matter of virtual time.
+/// How the hot key changes. On the simulated machine, changes are in virtual time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// From when on the first key is hot.
+    /// The time from which the first key is hot.
     pub since: Instant,
-    /// For how long each one is; above 0.
+    /// How long each key is hot; more than 0.
     pub every: Duration,
 }
 
 impl Change {
-    /// The how many-th hot key it is, from 0. Clients look now and then.
+    /// Returns the number of the hot key at `now`, from 0. Clients check this at intervals.
     pub fn count(&self, now: Instant) -> u64 {
         self.count_after(now.saturating_duration_since(self.since))
     }
 
-    /// Likewise, at present.
+    /// Returns the number of the hot key at present.
     pub(crate) fn count_now(&self) -> u64 {
-        // At the 2.4 GHz of the paper's machine, as phases are.
+        // At the 2.4 GHz of the paper's machine, as for phases.
         #[cfg(weft_sim)]
         if let Some(cycles) = weft::htm::simulation::cycles() {
             return self.count_after(Duration::from_nanos(cycles * 10 / 24));
@@ -104,26 +103,26 @@ impl Change {
     }
 }
 
-/// The share of the increments that go to the keys of these ranks, from 1 for the most popular one, in
-/// percent: of what the clients of INCRZ draw from, with this many keys, this alpha, and this seed (Table 1).
+/// Returns the share of the increments for the keys of these ranks, where 1 is the most popular, in percent. It is
+/// computed from what the clients of INCRZ draw from, with this number of keys, alpha and seed (Table 1).
 ///
 /// # Panics
-/// If a rank is not one of the keys'.
+/// A rank is less than 1 or greater than the number of keys.
 pub fn percent_of_ranks(records: u64, alpha: f64, seed: u64, ranks: &[u64]) -> Vec<f64> {
     popularity::percent_of_ranks(records, alpha, seed, ranks)
 }
 
-/// Number of counters, and which are hot.
+/// The number of counters, and their popularity.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Parameters {
-    /// Rows that are loaded: from [`RECORDS_MIN`] to [`RECORDS_MAX`].
+    /// The number of rows, from [`RECORDS_MIN`] to [`RECORDS_MAX`].
     pub records: u64,
-    /// Which of them are popular.
+    /// The popularity of the counters.
     pub popularity: Popularity,
 }
 
 impl Default for Parameters {
-    /// The paper's million of keys, and every transaction on the hot one.
+    /// Returns the paper's million keys, with every transaction on the hot one.
     fn default() -> Self {
         let popularity = Popularity::Hot { percent: 100.0, change: None };
         Parameters { records: 1_000_000, popularity }
@@ -131,8 +130,10 @@ impl Default for Parameters {
 }
 
 impl Parameters {
+    /// Checks the parameters.
+    ///
     /// # Panics
-    /// If a number is out of its range.
+    /// A number is out of its range.
     fn check(&self) {
         let records = self.records;
         assert!((RECORDS_MIN..=RECORDS_MAX).contains(&records), "{records} records");
@@ -148,11 +149,11 @@ impl Parameters {
     }
 }
 
-/// A row: a counter.
+/// A row with a counter.
 #[derive(Clone, Debug, PartialEq, Eq, Record)]
 #[record(table = "counters", storage = "hash")]
 pub struct Counter {
-    /// Sixteen bytes, as in the paper: see [`key_of`].
+    /// The key, of sixteen bytes as in the paper: see [`key_of`].
     #[record(key)]
     pub id: u128,
     /// How often it was incremented.
@@ -160,14 +161,14 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// The counter of a record as it is loaded: 0.
+    /// Returns the counter of a record as loaded: with the value 0.
     fn loaded((): &(), record: u64) -> Option<Counter> {
         Some(Counter { id: key_of(record), value: 0 })
     }
 }
 
-/// The key of a record: sixteen bytes that look random, and differ from those of every other record,
-/// since the factor is odd.
+/// Returns the key of a record: sixteen bytes that look random. Keys of different records differ, because the
+/// factor is odd.
 #[inline]
 pub fn key_of(record: u64) -> u128 {
     u128::from(record).wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835)
@@ -181,7 +182,7 @@ pub struct Incr<P: Protocol> {
     choice: Choice,
 }
 
-/// The shapes of its [procedures](weft_procedures).
+/// Returns the shapes of the [procedures](weft_procedures).
 pub fn procedures() -> Vec<&'static Shape> {
     use weft::protocol::Dbx;
     vec![IncrementCounter::<Dbx>::shape()]
@@ -194,7 +195,7 @@ impl<P: Protocol> Workload<P> for Incr<P> {
     type Client = Stashing<Client, P>;
 
     /// # Panics
-    /// If a number in `parameters` is out of its range.
+    /// A number in `parameters` is out of its range.
     fn load(parameters: &Parameters, options: &LoadOptions<'_>) -> Result<Self, Failure> {
         parameters.check();
         let records = parameters.records;
@@ -250,17 +251,17 @@ fn increment<P: Protocol>(
 }
 
 impl<P: Protocol> Incr<P> {
-    /// The transaction; whether it has succeeded, as it does once it has committed.
+    /// Runs a request in a transaction. Returns whether it succeeds, which it does if it commits.
     ///
     /// # Errors
-    /// The engine's, among them a conflict, after which it is to be run again.
+    /// The engine's error. After a conflict, the request must be run again.
     #[inline]
     pub fn run(&self, tx: &Transaction<'_, P>, request: &Increment) -> Result<bool, Error> {
         increment(&self.counters, tx, request.key)?;
         Ok(true)
     }
 
-    /// Executes a request's procedure, unless it may be set aside.
+    /// Executes a request's procedure. Returns `None` if the protocol may set the request aside.
     #[inline]
     fn execute_procedure(&self, request: &Increment) -> Option<Result<bool, Failure>> {
         if P::SPLITS {

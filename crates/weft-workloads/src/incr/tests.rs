@@ -1,5 +1,5 @@
-//! Tests of the workload as a whole: which keys clients choose, that every protocol counts every
-//! increment, and that verification finds what is wrong.
+//! Tests of the workload as a whole: the keys that clients choose, that every protocol counts every increment, and
+//! that verification finds damage.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -20,21 +20,21 @@ fn hot(percent: f64) -> Parameters {
     Parameters { records: 1_000, popularity: Popularity::Hot { percent, change: None } }
 }
 
-/// Changes long ago: `hot` of them have been.
+/// Returns a change schedule in which the hot key has changed `hot` times until now.
 fn changed(hot: u64) -> Change {
     let every = Duration::from_secs(1_000);
     let since = Instant::now().checked_sub(every * hot as u32 + Duration::from_secs(1));
     Change { since: since.expect("the clock is older"), every }
 }
 
-/// A loaded database, with the HTM backend that the environment asks for.
+/// Returns a loaded database, with the HTM backend that the environment names.
 fn load<P: Protocol>(parameters: &Parameters, seed: u64, threads: usize) -> Incr<P> {
     let htm = Htm::from_environment().expect("WEFT_HTM names a backend").unwrap_or(Htm::Auto);
     let options = LoadOptions { seed, threads, htm, ..LoadOptions::default() };
     Incr::load(parameters, &options).expect("loads")
 }
 
-/// The conditions that do not hold, in words.
+/// Returns the conditions that do not hold, in words.
 fn broken<P: Protocol>(incr: &Incr<P>) -> Vec<String> {
     let conditions = incr.verify(&|_, _| {}).expect("verification reads every row");
     assert_eq!(conditions.len(), 3);
@@ -46,7 +46,7 @@ fn assert_consistent<P: Protocol>(incr: &Incr<P>, context: &str) {
     assert_eq!(broken(incr), [""; 0], "{context}");
 }
 
-/// How many of so many transactions are for each of the keys.
+/// Returns how many of `count` transactions are for each of the keys.
 fn draws(client: &mut impl Draws<Request = Increment>, count: u32, keys: &[u128]) -> Vec<u32> {
     let mut drawn = vec![0; keys.len()];
     for _ in 0..count {
@@ -56,11 +56,11 @@ fn draws(client: &mut impl Draws<Request = Increment>, count: u32, keys: &[u128]
     drawn
 }
 
-/// INCR1: the share of the hot key is what was asked for, and all others are alike.
+/// INCR1: the hot key has the requested share, and all other keys are equally popular.
 #[test]
 fn the_hot_key_gets_its_share_and_no_other_key_any_of_it() {
     const SEED: u64 = 3;
-    // Fewer than are drawn, so that none comes twice.
+    // Fewer than a client draws in advance, so that no draw is used twice.
     const DRAWS: u32 = 60_000;
     const RECORDS: u64 = 20;
     let keys: Vec<u128> = (0..RECORDS).map(key_of).collect();
@@ -82,7 +82,7 @@ fn the_hot_key_gets_its_share_and_no_other_key_any_of_it() {
     }
 }
 
-/// Figure 10: one key is hot after the other, and none before its time or after it.
+/// Figure 10: one key after the other is hot, each only during its own time.
 #[test]
 fn another_key_becomes_hot_in_the_course_of_time() {
     const SEED: u64 = 4;
@@ -97,18 +97,18 @@ fn another_key_becomes_hot_in_the_course_of_time() {
         let hot: Vec<usize> = (0..drawn.len()).filter(|&record| drawn[record] > 4_500).collect();
         assert_eq!(hot.len(), 1, "seed {SEED}, change {changes}: {drawn:?}");
         hot_ones.push(hot[0]);
-        // Half of so few keys are hot at some time, and are not drawn at others.
+        // With so few keys, half of them are hot at some time. They are not drawn at other times.
         let cold = drawn.iter().filter(|&&count| count > 0).count() - 1;
         assert_eq!(cold, 20, "seed {SEED}, change {changes}: {drawn:?}");
     }
-    assert_eq!(hot_ones[0], hot_ones[3], "after twenty it is the first one's turn again");
+    assert_eq!(hot_ones[0], hot_ones[3], "after twenty changes the first key is hot again");
     hot_ones.pop();
     hot_ones.sort_unstable();
     hot_ones.dedup();
     assert_eq!(hot_ones.len(), 3, "{hot_ones:?}");
 }
 
-/// A client that has begun sees the change, too.
+/// A client that is already running also sees the change.
 #[test]
 fn clients_look_at_the_clock_now_and_then() {
     const SEED: u64 = 5;
@@ -119,8 +119,8 @@ fn clients_look_at_the_clock_now_and_then() {
     let mut seen: Vec<u128> = (0..10_000).map(|_| client.draw().key).collect();
     seen.sort_unstable();
     seen.dedup();
-    assert!(seen.len() > 1, "a key for every nanosecond, and one was seen");
-    assert!(seen.len() <= 40, "a look for every transaction: {} keys", seen.len());
+    assert!(seen.len() > 1, "the key changes every nanosecond, and the client saw one key");
+    assert!(seen.len() <= 40, "the client read the clock too often: {} keys", seen.len());
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn hot_keys_take_turns() {
     }
     let earlier = since.checked_sub(Duration::from_secs(1)).expect("the clock is older");
     assert_eq!(change.count(earlier), 0);
-    // Two keys, or a thousand and some, are as many as can take turns.
+    // The number of keys that take turns is half of the keys, but at most a thousand or so.
     for (records, turns) in [(2, 1), (5, 2), (1_000_000, HOT_KEYS_MAX)] {
         let popularity = Popularity::Hot { percent: 1.0, change: Some(change) };
         let choice = super::Choice::new(&Parameters { records, popularity }, 1);
@@ -146,7 +146,7 @@ fn popularity_falls_off_as_in_the_paper() {
     for (alpha, expected) in [(0.0, [0.0001, 0.0001]), (1.0, [6.95, 0.695]), (2.0, [60.8, 0.608])] {
         let percent = percent_of_ranks(1_000_000, alpha, 1, &[1, 10]);
         for (percent, expected) in percent.into_iter().zip(expected) {
-            // Of four million draws, twenty for each 0.0005 %.
+            // In four million draws, 0.0005 % is twenty draws.
             assert!((percent - expected).abs() < 0.05 * expected + 0.0005, "{alpha}: {percent}");
         }
     }
@@ -177,7 +177,7 @@ fn run<P: Protocol>(parameters: &Parameters, seed: u64) {
                     let outcome = incr.execute(&mut client).expect("it runs to its end");
                     assert!(!outcome.rolled_back);
                     if number % 8 == 0 {
-                        // So often that the others come between, also where cores are few.
+                        // Yield so often that other threads run in between, even if there are few cores.
                         thread::yield_now();
                     }
                 }
@@ -190,7 +190,7 @@ fn run<P: Protocol>(parameters: &Parameters, seed: u64) {
     assert_eq!(increments, threads as u64 * TRANSACTIONS_PER_THREAD, "{context}");
 }
 
-/// Those that make only single accesses atomic are among them.
+/// This includes the protocols in which only single accesses are atomic.
 #[test]
 fn every_protocol_counts_every_increment() {
     assert!(PROTOCOLS.iter().any(|protocol| protocol.single_key));
@@ -216,7 +216,7 @@ fn the_load_is_the_same_on_any_number_of_threads() {
     }
 }
 
-/// What goes wrong in a database, and what verification says of it.
+/// Damages a database, and checks what verification reports.
 #[test]
 fn verification_finds_what_is_wrong() {
     const SEED: u64 = 7;
@@ -234,7 +234,7 @@ fn verification_finds_what_is_wrong() {
     }
     assert_consistent(&incr, "before");
     let hot = key_of(incr.choice.popular[0]);
-    // A counter that no transaction has come to.
+    // A counter that no transaction has incremented.
     let untouched = (1..1_000).map(key_of).find(|key| {
         let value = incr.database.transact(|tx| -> Result<i64, Error> {
             Ok(tx.get(&incr.counters, key)?.expect("a counter").value)
@@ -248,7 +248,7 @@ fn verification_finds_what_is_wrong() {
     assert!(found.len() == 2 && found[0].contains("1001 and 1000"), "{found:?}");
     assert!(found[1].contains("popular"), "{found:?}");
 
-    // The sum is right again, but the increment is another counter's.
+    // Now the sum is right, but another counter has the increment.
     add(&incr, hot, -2).expect("it is done");
     add(&incr, other, 1).expect("it is done");
     let found = broken(&incr);
@@ -256,7 +256,7 @@ fn verification_finds_what_is_wrong() {
 
     add(&incr, hot, 1).expect("it is done");
     add(&incr, other, -1).expect("it is done");
-    assert_consistent(&incr, "put right");
+    assert_consistent(&incr, "repaired");
 
     let deleted = incr.database.transact(|tx| tx.delete(&incr.counters, &other));
     assert!(deleted.expect("it is done"));

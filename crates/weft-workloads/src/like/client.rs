@@ -1,4 +1,4 @@
-//! One client: who likes or reads what next, and an account of the likes.
+//! A client of LIKE: its next like or read, and an account of its likes.
 
 use std::sync::Arc;
 
@@ -10,23 +10,23 @@ use crate::stashing::{Draws, Requested};
 /// The first client's stream of random numbers.
 const FIRST_STREAM: u64 = 1 << 32;
 
-/// What a transaction is to do.
+/// The request of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
     /// A user likes a page.
     Like {
-        /// Who.
+        /// The user who likes.
         user: u64,
-        /// What.
+        /// The page.
         page: u64,
-        /// The page's rank, if it is one of the popular ones: a position in the account.
+        /// The page's rank, if it is popular: a position in the account.
         popular: Option<Rank>,
     },
-    /// Somebody looks at a page and at a user.
+    /// A page and a user are read.
     Read {
-        /// At whom.
+        /// The user.
         user: u64,
-        /// At what.
+        /// The page.
         page: u64,
     },
 }
@@ -45,10 +45,10 @@ impl Requested for Request {
     }
 }
 
-/// All that clients choose from.
+/// What all clients choose from.
 #[derive(Debug)]
 pub(super) struct Choice {
-    /// Pages that were drawn.
+    /// The drawn pages.
     drawn: Arc<[Pick]>,
     /// The most popular pages.
     pub(super) popular: Arc<[u64]>,
@@ -77,7 +77,7 @@ impl Choice {
     }
 }
 
-/// What one thread carries from one transaction to the next.
+/// The state that a thread carries from one transaction to the next.
 #[derive(Debug)]
 pub struct Client {
     random: Random,

@@ -1,8 +1,7 @@
-//! The invariants, checked on a database at rest.
+//! The invariants of LIKE, checked on a database at rest.
 //!
-//! Every committed like has added 1 to what a page has received, and 1 to what a user has given. So
-//! the two sums and the clients' account agree, and a like that was lost, done twice, or done by half
-//! breaks one of them.
+//! Every committed like has added 1 to the likes of a page, and 1 to the likes that a user gave. So the two sums
+//! and the clients' account must agree. A like that was lost, done twice, or done by half breaks one of them.
 
 use weft::{Failure, Snapshot, Table};
 
@@ -28,7 +27,7 @@ pub(super) fn verify(
     };
 
     let mut of_users =
-        Finding::new("users: each is there, and has liked a last page if any at all");
+        Finding::new("users: each exists, and has a last page if it has given any likes");
     let mut given = Finding::new("the sum of the likes that users gave is that of committed likes");
     let (mut sum, mut done) = (0_u128, 0);
     let visit = |id, row: Option<&User>| {
@@ -45,7 +44,7 @@ pub(super) fn verify(
     walk::keys(snapshot, users, 0..parameters.users, visit)?;
     given.check(sum == u128::from(likes), format_args!("{sum} and {likes}"));
 
-    let mut of_pages = Finding::new("pages: each is there, and none has less than no likes");
+    let mut of_pages = Finding::new("pages: each exists, and has no negative number of likes");
     let mut received = Finding::new("the sum of the pages' likes is that of committed likes");
     let mut sum = 0_i128;
     let visit = |id, row: Option<&Page>| {

@@ -1,25 +1,25 @@
-//! LIKE: users of a social network like pages, of which some are far more popular than others.
+//! LIKE: users of a social network like pages, some of which are far more popular than others.
 //!
-//! N. Narula, C. Cutler, E. Kohler, R. Morris: *Phase Reconciliation for Contended In-Memory
-//! Transactions*, OSDI 2014 (Doppel), §7 and §8.5 to §8.7. A million users, a million pages, and two
-//! transactions, each about a user, who is drawn uniformly, and a page, drawn by Zipf's law:
+//! N. Narula, C. Cutler, E. Kohler, R. Morris: *Phase Reconciliation for Contended In-Memory Transactions*, OSDI
+//! 2014 (Doppel), §7 and §8.5 to §8.7. There are a million users, a million pages, and two transactions. Each is
+//! for a user, drawn uniformly, and a page, drawn by Zipf's law:
 //!
 //! - **like** adds 1 to the page's likes, and updates the user's row;
 //! - **read** reads the page's likes and the user's row.
 //!
-//! Users' rows are rarely contended, a popular page's likes are. The addition is an
-//! [operation](weft::operation) that asks for no result, so a protocol may let those of one page
-//! commute; the reads of the same page do not, and a protocol may hold them back (§8.6). So the two
-//! are transaction types of their own, with latencies of their own.
+//! Users' rows are rarely contended; the likes of a popular page are. The addition is an
+//! [operation](weft::operation) that returns nothing, so a protocol may let the additions of one page commute.
+//! Reads of the page do not commute with them, and a protocol may delay them (§8.6). So likes and reads are
+//! separate transaction types, with separate latencies.
 //!
-//! - `client`: who likes or reads what next;
+//! - `client`: the choice of the next request;
 //! - `conditions`: the invariants, checked after a run.
 //!
-//! ## Where this is not the paper's workload
+//! ## Differences from the paper's workload
 //!
-//! - §7 inserts a row for each like, §8.5 updates the user's row. This is the form of §8.5: the row
-//!   says which page the user has liked last, and how many there were.
-//! - A transaction that was aborted is run again by the thread that ran it, before any other.
+//! - §7 inserts a row for each like; §8.5 updates the user's row. This is the form of §8.5: the row has the page
+//!   that the user liked last, and the number of likes.
+//! - The thread that ran an aborted transaction retries it before any other.
 
 mod client;
 mod conditions;
@@ -47,30 +47,31 @@ use client::Choice;
 /// The most pages, and the most users.
 pub const RECORDS_MAX: u64 = popularity::RECORDS_MAX;
 
-/// Size of the tables, and what transactions do.
+/// The size of the tables, and the properties of the transactions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Parameters {
-    /// Users: from 1 to [`RECORDS_MAX`].
+    /// The number of users, from 1 to [`RECORDS_MAX`].
     pub users: u64,
-    /// Pages: from 1 to [`RECORDS_MAX`].
+    /// The number of pages, from 1 to [`RECORDS_MAX`].
     pub pages: u64,
-    /// How uneven the popularity of pages is: the k-th is drawn in proportion to 1/k^alpha. 0: all
-    /// alike.
+    /// The skew of the popularity of pages: the k-th is drawn in proportion to 1/k^alpha. 0 is uniform.
     pub alpha: f64,
     /// The share of the transactions that like, in percent; the others read.
     pub write_percent: u32,
 }
 
 impl Default for Parameters {
-    /// The paper's skewed workload.
+    /// Returns the parameters of the paper's skewed workload.
     fn default() -> Self {
         Parameters { users: 1_000_000, pages: 1_000_000, alpha: 1.4, write_percent: 50 }
     }
 }
 
 impl Parameters {
+    /// Checks the parameters.
+    ///
     /// # Panics
-    /// If a number is out of its range.
+    /// A number is out of its range.
     fn check(&self) {
         let Parameters { users, pages, alpha, write_percent } = *self;
         assert!((1..=RECORDS_MAX).contains(&users), "{users} users");
@@ -84,12 +85,12 @@ impl Parameters {
 #[derive(Clone, Debug, PartialEq, Eq, Record)]
 #[record(table = "users", storage = "hash")]
 pub struct User {
-    /// From 0.
+    /// The user's number, from 0.
     #[record(key)]
     pub id: u64,
-    /// The page that the user has liked last.
+    /// The page that the user liked last.
     pub last_page: Option<u64>,
-    /// How many pages the user has liked, some of them several times.
+    /// The number of likes that the user gave, several of which may be for the same page.
     pub likes_given: u64,
 }
 
@@ -103,7 +104,7 @@ impl User {
 #[derive(Clone, Debug, PartialEq, Eq, Record)]
 #[record(table = "pages", storage = "hash")]
 pub struct Page {
-    /// From 0.
+    /// The page's number, from 0.
     #[record(key)]
     pub id: u64,
     /// How often it was liked.
@@ -125,7 +126,7 @@ pub struct Like<P: Protocol> {
     choice: Choice,
 }
 
-/// The shapes of its [procedures](weft_procedures).
+/// Returns the shapes of the [procedures](weft_procedures).
 pub fn procedures() -> Vec<&'static Shape> {
     use weft::protocol::Dbx;
     vec![LikePage::<Dbx>::shape(), ReadPage::<Dbx>::shape()]
@@ -138,7 +139,7 @@ impl<P: Protocol> Workload<P> for Like<P> {
     type Client = Stashing<Client, P>;
 
     /// # Panics
-    /// If a number in `parameters` is out of its range.
+    /// A number in `parameters` is out of its range.
     fn load(parameters: &Parameters, options: &LoadOptions<'_>) -> Result<Self, Failure> {
         parameters.check();
         let Parameters { users, pages, .. } = *parameters;
@@ -185,7 +186,7 @@ impl<P: Protocol> Workload<P> for Like<P> {
     }
 }
 
-/// A user likes a page.
+/// Records that a user likes a page.
 #[procedure(LikePage)]
 #[inline]
 fn like<P: Protocol>(
@@ -204,8 +205,7 @@ fn like<P: Protocol>(
     Ok(())
 }
 
-/// Somebody looks at a page and at a user: the page's likes, and what the user has liked last and how
-/// often.
+/// Reads the likes of a page, and the page that a user liked last with the number of the user's likes.
 #[procedure(ReadPage)]
 #[inline]
 fn read<P: Protocol>(
@@ -221,10 +221,10 @@ fn read<P: Protocol>(
 }
 
 impl<P: Protocol> Like<P> {
-    /// The transaction; whether it has succeeded, as it does once it has committed.
+    /// Runs a request in a transaction. Returns whether it succeeds, which it does if it commits.
     ///
     /// # Errors
-    /// The engine's, among them a conflict, after which it is to be run again.
+    /// The engine's error. After a conflict, the request must be run again.
     #[inline]
     pub fn run(&self, tx: &Transaction<'_, P>, request: &Request) -> Result<bool, Error> {
         match *request {
@@ -238,7 +238,7 @@ impl<P: Protocol> Like<P> {
         Ok(true)
     }
 
-    /// Executes a request's procedure, unless it may be set aside.
+    /// Executes a request's procedure. Returns `None` if the protocol may set the request aside.
     #[inline]
     fn execute_procedure(&self, request: &Request) -> Option<Result<bool, Failure>> {
         if P::SPLITS {

@@ -27,7 +27,7 @@ fn a_repair_comes_to_the_same_as_a_run_from_the_start() {
                 (_, Some(&key)) => {
                     Change::update(&like.pages, key, |row: &mut Page| row.likes += 1)
                 }
-                _ => unreachable!("there are two tables"),
+                _ => unreachable!("only two tables"),
             }]
         };
         let mut own = fastrand::Rng::with_seed(!seed);

@@ -1,5 +1,5 @@
-//! Tests of the workload as a whole: who likes what, that every protocol counts every like and shows
-//! readers whole ones, and that verification finds what is wrong.
+//! Tests of the workload as a whole: the users and pages that clients choose, that every protocol counts every like
+//! and never shows part of one, and that verification finds damage.
 
 use std::thread;
 
@@ -13,14 +13,15 @@ use super::{Like, Page, Parameters, Request, User};
 use crate::stashing::{Draws, Requested};
 use crate::workload::{LoadOptions, Workload};
 
-/// A loaded database, with the HTM backend that the environment asks for.
+/// Returns a loaded database, with the HTM backend that the environment names.
 fn load<P: Protocol>(parameters: &Parameters, seed: u64, threads: usize) -> Like<P> {
     let htm = Htm::from_environment().expect("WEFT_HTM names a backend").unwrap_or(Htm::Auto);
     let options = LoadOptions { seed, threads, htm, ..LoadOptions::default() };
     Like::load(parameters, &options).expect("loads")
 }
 
-/// The names of the protocols that can run it: all but those that make only single accesses atomic.
+/// Returns the names of the protocols that can run the workload: all except those in which only single accesses are
+/// atomic.
 fn runnable_protocols() -> Vec<&'static str> {
     let runnable = PROTOCOLS.iter().filter(|protocol| !protocol.single_key);
     let runnable: Vec<_> = runnable.map(|protocol| protocol.name).collect();
@@ -28,7 +29,7 @@ fn runnable_protocols() -> Vec<&'static str> {
     runnable
 }
 
-/// The conditions that do not hold, in words.
+/// Returns the conditions that do not hold, in words.
 fn broken<P: Protocol>(like: &Like<P>) -> Vec<String> {
     let conditions = like.verify(&|_, _| {}).expect("verification reads every row");
     assert_eq!(conditions.len(), 5);
@@ -76,8 +77,8 @@ fn the_shares_of_transactions_users_and_pages_are_those_asked_for() {
 const THREADS: usize = 4;
 const TRANSACTIONS_PER_THREAD: u32 = 3_000;
 
-/// Runs clients on as many threads as the protocol allows, and checks the invariants. How many
-/// transactions there were of each type.
+/// Runs clients on as many threads as the protocol allows, and checks the invariants. Returns how many transactions
+/// of each type there were.
 fn run<P: Protocol>(parameters: &Parameters, seed: u64) -> [u32; 2] {
     let threads = THREADS.min(P::WORKERS_MAX);
     let like: Like<P> = load(parameters, seed, threads);
@@ -90,10 +91,10 @@ fn run<P: Protocol>(parameters: &Parameters, seed: u64) -> [u32; 2] {
                 for number in 0..TRANSACTIONS_PER_THREAD {
                     let outcome = like.execute(&mut client).expect("it runs to its end");
                     assert!(!outcome.rolled_back);
-                    // ORDERING: relaxed: only the sum counts, once the threads have been joined.
+                    // Relaxed: the sum is read only after the threads have been joined.
                     ended[outcome.transaction].fetch_add(1, Ordering::Relaxed);
                     if number % 8 == 0 {
-                        // So often that the others come between, also where cores are few.
+                        // Yield so often that other threads run in between, even if there are few cores.
                         thread::yield_now();
                     }
                 }
@@ -118,7 +119,7 @@ fn every_protocol_counts_every_like() {
     }
 }
 
-/// With one user and one page a like changes both, so whoever reads both sees two equal numbers.
+/// With one user and one page, a like changes both rows. So a transaction that reads both sees two equal numbers.
 #[test]
 fn readers_see_whole_likes() {
     fn run<P: Protocol>() {
@@ -162,7 +163,7 @@ fn the_load_is_the_same_on_any_number_of_threads() {
     }
 }
 
-/// What goes wrong in a database, and what verification says of it.
+/// Damages a database, and checks what verification reports.
 #[test]
 fn verification_finds_what_is_wrong() {
     const SEED: u64 = 17;

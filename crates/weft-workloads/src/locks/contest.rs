@@ -1,6 +1,6 @@
-//! Who takes part when locks are compared: which of them, around what, taken and elided.
+//! The choices in a comparison of locks: the structure that they protect, the locks, and whether they are elided.
 //!
-//! The names of what can be chosen are those of the options, which every program calls alike.
+//! The names of the choices are those of the options, which are the same in every program.
 
 use weft::Failure;
 use weft::htm::lock::{Lock, Mcs, OccRwLock, SrwLock, Tatas};
@@ -8,37 +8,37 @@ use weft::htm::lock::{Lock, Mcs, OccRwLock, SrwLock, Tatas};
 use super::{Kinds, Locks, Map, Parameters, Probe, Register, StorageManager, Structure, Unlocked};
 use crate::workload::LoadOptions;
 
-/// What is added to the name of a lock that is elided.
+/// The suffix of the name of an elided lock.
 const ELIDED: &str = "+elided";
 
-/// What is added instead where the tree has one latch.
+/// The suffix instead of [`ELIDED`] if the tree has one latch.
 const COARSE: &str = "+coarse";
 
-/// The storage manager's name among the locks.
+/// The storage manager's name in place of a lock's.
 const MANAGER: &str = "manager";
 
-/// The map's.
+/// The map's name in place of a lock's.
 const MAP: &str = "map";
 
-/// What the locks protect.
+/// The structure that the locks protect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protected {
-    /// Rows, under one lock: [`Register`].
+    /// Rows under one lock: [`Register`].
     Rows,
-    /// A B+-tree, under one latch: [`Probe`].
+    /// A B+-tree under one latch: [`Probe`].
     Tree,
     /// The parts of a [`StorageManager`].
     Manager,
-    /// A [`Map`]: all of it by one lock that is elided, or each record by its own.
+    /// A [`Map`]: one elided lock protects all of it, or each record has its own lock.
     Map,
 }
 
 impl Protected {
-    /// All of them.
+    /// All structures.
     pub const ALL: [Protected; 4] =
         [Protected::Rows, Protected::Tree, Protected::Manager, Protected::Map];
 
-    /// The workload's name on the command line and in results.
+    /// Returns the workload's name on the command line and in results.
     pub fn name(self) -> &'static str {
         match self {
             Protected::Rows => "getsubdata",
@@ -52,26 +52,26 @@ impl Protected {
 /// A comparison of locks.
 #[derive(Clone, Debug)]
 pub struct Contest {
-    /// What they protect.
+    /// The structure that the locks protect.
     pub protected: Protected,
-    /// The locks' names; of a storage manager, those of the kinds that are elided.
+    /// The locks' names. For a storage manager, these are the kinds of locks to elide.
     pub locks: Vec<String>,
-    /// Whether they are elided, one after the other.
+    /// Whether the locks are elided: each value is measured in turn.
     pub elisions: Vec<bool>,
-    /// Whether the tree of a storage manager is probed under one latch.
+    /// Whether one latch protects the tree of a storage manager.
     pub is_coarse: bool,
-    /// How long each section of a storage manager's page computes: see [`StorageManager::working`].
+    /// The length of the computation in each section of a storage manager's page: see [`StorageManager::working`].
     pub work: u64,
-    /// Size of what they protect.
+    /// The size of the structure, and its transactions.
     pub parameters: Parameters,
 }
 
-/// Is handed what was loaded, whatever type it has.
+/// A function that is generic over the loaded structure.
 pub trait Visitor {
-    /// What the visitor makes of it.
+    /// The result of the function.
     type Result;
 
-    /// Gets to know it.
+    /// Calls the function with the loaded structure.
     fn visit<S: Structure + 'static>(self, locks: Locks<S>) -> Self::Result;
 }
 
@@ -80,38 +80,38 @@ impl Contest {
     pub const LOCKS: [&'static str; 5] =
         [Unlocked::NAME, OccRwLock::NAME, Tatas::NAME, Mcs::NAME, SrwLock::NAME];
 
-    /// Checks what depends on more than one option.
+    /// Checks the options that depend on each other.
     ///
     /// # Errors
-    /// What does not go together, and what does.
+    /// A message that says which options cannot be combined.
     pub fn check(&self) -> Result<(), &'static str> {
         let is_manager = self.protected == Protected::Manager;
         let is_unlocked = self.is_among(Unlocked::NAME);
         if self.is_coarse && !is_manager {
             return Err(
-                "--coarse is for --workload manager; --workload probe has one latch anyway",
+                "--coarse needs --workload manager; --workload probe has one latch in any case",
             );
         }
         if self.work > 0 && !is_manager {
-            return Err("--work is for --workload manager: there are its pages");
+            return Err("--work needs --workload manager: the other workloads have no pages");
         }
         if is_manager && is_unlocked {
-            return Err("--workload manager has all of its locks: --lock names those to be elided");
+            return Err("--workload manager uses all locks: name the locks to elide with --lock");
         }
         let has_updates = self.parameters.updates > 0;
         if has_updates && (self.protected != Protected::Rows || is_unlocked) {
-            return Err("--updates needs --workload getsubdata, and a lock: not --lock none");
+            return Err("--updates needs --workload getsubdata and a lock other than none");
         }
         if self.parameters.mix != Parameters::default().mix && !is_manager {
-            return Err("--mix is for --workload manager: the others have one transaction");
+            return Err("--mix needs --workload manager: the others have one transaction");
         }
         if self.parameters.theta > 0.0 && self.protected != Protected::Map {
-            return Err("--theta is for --workload map: the others draw as TATP does");
+            return Err("--theta needs --workload map: the others draw like TATP");
         }
         Ok(())
     }
 
-    /// What is compared, in words.
+    /// Returns a title for the comparison.
     pub fn title(&self) -> String {
         match (self.protected, self.parameters.updates) {
             (Protected::Rows, 0) => "Locks around the rows of subscribers".to_owned(),
@@ -130,12 +130,12 @@ impl Contest {
         }
     }
 
-    /// What there are `subscribers` of.
+    /// Returns what `subscribers` counts.
     pub fn size_of(&self) -> &'static str {
         if self.protected == Protected::Map { "record" } else { "subscriber" }
     }
 
-    /// The names of those who take part, in order.
+    /// Returns the names of the contenders, in order.
     pub fn names(&self) -> Vec<String> {
         let itself = [self.protected.name().to_owned()];
         let locks = match self.protected {
@@ -151,7 +151,7 @@ impl Contest {
                 } else if lock != Unlocked::NAME {
                     names.push(format!("{lock}{elided}"));
                 } else if self.elisions == [true] {
-                    // No lock is not elided: it takes part once.
+                    // `none` cannot be elided. It is a contender once.
                     names.push(lock.clone());
                 }
             }
@@ -159,13 +159,13 @@ impl Contest {
         names
     }
 
-    /// Loads one of those who take part.
+    /// Loads one of the contenders.
     ///
     /// # Errors
     /// See [`Locks::load`].
     ///
     /// # Panics
-    /// `name` is none of [`names`](Self::names).
+    /// [`names`](Self::names) does not contain `name`.
     pub fn load<V: Visitor>(
         &self,
         name: &str,
@@ -196,7 +196,7 @@ impl Contest {
                 let fill = |count| Ok(Map::new(count, theta, options.seed, is_elided));
                 Ok(visitor.visit(Locks::load(&self.parameters, options, fill)?))
             }
-            _ => panic!("nobody who takes part is called {name}"),
+            _ => panic!("no contender has the name {name}"),
         }
     }
 
@@ -216,7 +216,7 @@ impl Contest {
         })
     }
 
-    /// The kinds of a storage manager's locks that are elided.
+    /// Returns the kinds of a storage manager's locks that are elided.
     fn kinds(&self) -> Kinds {
         Kinds {
             occ_rwlock: self.is_among(OccRwLock::NAME),

@@ -1,40 +1,39 @@
-//! A miniature of a storage manager: the critical sections that TATP's transactions go through in
-//! Shore-MT, with the locks that Shore-MT has there.
+//! A miniature of a storage manager: the critical sections that TATP's transactions go through in Shore-MT, with
+//! Shore-MT's locks.
 //!
-//! `GET_SUBSCRIBER_DATA`, which is most of what is measured, in the order of its steps:
+//! `GET_SUBSCRIBER_DATA`, the main transaction measured, has these steps:
 //!
 //! | step | lock | section |
 //! | --- | --- | --- |
-//! | begin | `occ_rwlock`, shared | reads the histogram, which a checkpoint would keep still |
+//! | begin | `occ_rwlock`, shared | reads the histogram, which a checkpoint would block |
 //! | lock the row | `mcs` of a bucket of the lock table | counts a request |
-//! | fix each page: from the root to the leaf, and that of the row | `tatas` of its frame | looks at the frame, marks it used |
-//! | read in it | `srwlock` of the page, shared | searches, or reads the row; counts a visit |
+//! | fix each page: from the root to the leaf, and that of the row | `tatas` of its frame | reads the frame, and marks it used |
+//! | read in the page | `srwlock` of the page, shared | searches, or reads the row; counts a visit |
 //! | unlock the row | `mcs` of the bucket | takes the request back |
-//! | end | `tatas` of the list of transactions | notes the transaction in the thread's place |
+//! | end | `tatas` of the list of transactions | records the transaction in the thread's place |
 //!
-//! The other six ([`tatp`]) do the same for each of their rows, of which there are one to three, in four tables; and
-//! three begin in a tree of telephone numbers. What changes a row latches its page exclusively, and appends to the
-//! log, as does the commit:
+//! The other six ([`tatp`]) do the same for each of their rows, one to three in four tables. Three of them begin
+//! with a tree of telephone numbers. A transaction that changes a row latches its page exclusively, and appends to
+//! the log, as does the commit:
 //!
 //! | step | lock | section |
 //! | --- | --- | --- |
 //! | change a row | `srwlock` of its page, exclusive | writes the row; counts a visit |
-//! | insert or delete one | `srwlock` of the leaf, exclusive | searches |
+//! | insert or delete a row | `srwlock` of the leaf, exclusive | searches |
 //! | log a change, or the commit | `tatas` of the log | writes at its tail |
 //!
-//! The paper's four locks and what they protect are from its §3.2; that a latch's section counts a
-//! visit is from §4.2, where such statistics make the elided latches collide. With a coarse latch
-//! (§5) an `mcs` of the tree takes the place of the frames' and the pages' from the root to the
-//! leaf; the visits are counted all the same.
+//! The paper's four locks and what they protect are from its §3.2. That a latch's section counts a visit is from
+//! §4.2: these statistics make regions that elide latches conflict. With a coarse latch (§5), an `mcs` of the tree
+//! replaces the locks of frames and pages from the root to the leaf; visits are still counted.
 //!
-//! Sections are as short as they can be here, while Shore-MT runs hundreds of instructions under a
-//! latch. [`working`](StorageManager::working) has the pages' sections compute as well, for as long as
-//! one likes: how long a region lasts after its first store decides how often it collides.
+//! Sections are as short as possible here, while Shore-MT runs hundreds of instructions under a latch.
+//! [`working`](StorageManager::working) makes the pages' sections compute for an adjustable time: the longer a
+//! region lasts after its first store, the more often it conflicts.
 //!
-//! What is not there: lock inheritance (all locks above the row's are inherited in the paper's
-//! runs, and are left out here), deadlock detection, and locks that anybody waits for, roll-backs, the buffer
-//! pool's replacement, and threads that sleep. Trees do not change: a forwarding has a place, and is there or not.
-//! So sections are a larger part of the transaction than in Shore-MT, and gains and losses larger.
+//! Not modelled are lock inheritance (in the paper's runs all locks above the row's are inherited; they are left
+//! out here), deadlock detection, waits for row locks, roll-backs, the buffer pool's replacement, and threads that
+//! sleep. Trees do not change: each possible forwarding has a fixed place, where it exists or not. So sections are
+//! a larger part of the transaction than in Shore-MT, and gains and losses are larger.
 
 mod pages;
 mod tatp;
@@ -51,26 +50,26 @@ use crate::workload::Condition;
 use pages::{Pool, Table, Tree};
 use tatp::{FORWARDINGS, TYPES};
 
-/// Buckets of the lock table.
+/// The number of buckets of the lock table.
 const BUCKETS: usize = 4096;
 
-/// Places in the list of transactions; threads may share one.
+/// The number of places in the list of transactions; threads may share one.
 const PLACES: usize = 64;
 
-/// Which of the locks are elided.
+/// The kinds of locks that are elided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kinds {
-    /// That of checkpoints and histograms.
+    /// The lock of checkpoints and histograms.
     pub occ_rwlock: bool,
-    /// Those of frames, of the log, and of the list of transactions.
+    /// The locks of frames, of the log, and of the list of transactions.
     pub tatas: bool,
-    /// Those of the lock table, and the coarse latch.
+    /// The locks of the lock table, and the coarse latch.
     pub mcs: bool,
-    /// The pages' latches.
+    /// The latches of pages.
     pub srwlock: bool,
 }
 
-/// The structures, and their locks.
+/// The structures of the storage manager, and their locks.
 #[derive(Debug)]
 pub struct StorageManager {
     kinds: Kinds,
@@ -86,18 +85,18 @@ pub struct StorageManager {
     accesses: Table,
     facilities: Table,
     forwardings: Table,
-    /// Telephone numbers.
+    /// The tree of telephone numbers.
     numbers: Tree,
 }
 
-/// Rows' locks, by the hash of their keys.
+/// A bucket of the lock table, which holds row locks by the hash of their keys.
 #[derive(Debug)]
 struct Bucket {
     lock: Elidable<Mcs>,
     requests: Word,
 }
 
-/// The log, of which only the tail is there.
+/// The log; only its tail is modelled.
 #[derive(Debug)]
 struct Log {
     lock: Elidable<Tatas>,
@@ -105,8 +104,9 @@ struct Log {
 }
 
 impl StorageManager {
-    /// So many subscribers, with these kinds of locks elided; with `coarse`, trees are probed under one
-    /// latch each. There is as much as the transactions of `mix` need.
+    /// Creates a storage manager with this number of subscribers, in which the locks of these kinds are elided.
+    /// With `coarse`, each tree is probed under one latch. It has only the tables that the transactions of `mix`
+    /// need.
     pub fn new(subscribers: u32, mix: Mix, kinds: Kinds, coarse: bool) -> Self {
         let others = if Self::has_other_tables(mix) { subscribers } else { 0 };
         let of_type = |key: u32| Row::new(if is_of_type(key) { key + 1 } else { 0 });
@@ -138,13 +138,13 @@ impl StorageManager {
         }
     }
 
-    /// Whether these transactions go to more than the subscribers.
+    /// Returns whether these transactions access more than the table of subscribers.
     pub fn has_other_tables(mix: Mix) -> bool {
         mix != Mix::only(TransactionType::GetSubscriberData)
     }
 
-    /// The same, with so many steps of computing in each section of a page: cycles of the simulated
-    /// machine; of a processor, turns of a loop, each about a cycle.
+    /// Returns the same storage manager, with `work` steps of computing in each section of a page. A step is a
+    /// cycle of the simulated machine; on a processor, an iteration of a loop, of about a cycle.
     pub fn working(mut self, work: u64) -> Self {
         self.pool.work = work;
         self
@@ -159,12 +159,14 @@ impl StorageManager {
     }
 }
 
-/// Whether there is a row of a type: a subscriber has one to four of the four types, each count as often.
+/// Returns whether a row of this type exists. A subscriber has one to four of the four types, each number equally
+/// often.
 fn is_of_type(key: u32) -> bool {
     key % TYPES <= scattered(key / TYPES) % TYPES
 }
 
-/// Whether a facility has a forwarding when it is loaded: none to three of three, each count as often.
+/// Returns whether a facility has this forwarding when loaded. It has zero to three of three, each number equally
+/// often.
 fn is_forwarded_at_first(key: u32) -> bool {
     let facility = key / FORWARDINGS;
     is_of_type(facility) && key % FORWARDINGS < scattered(facility) % FORWARDINGS
@@ -176,7 +178,7 @@ impl Structure for StorageManager {
     type Worker = usize;
 
     fn worker(&self, _seed: u64, _thread: usize, _threads: usize) -> Result<usize, Failure> {
-        // ORDERING: relaxed, since only the numbers' being different matters.
+        // ORDERING: relaxed, because only the numbers' being different matters.
         Ok(self.next_place.fetch_add(1, Ordering::Relaxed) as usize % PLACES)
     }
 

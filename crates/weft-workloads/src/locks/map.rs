@@ -1,11 +1,11 @@
-//! A hash map, of which each transaction updates ten records: whole transactions in hardware regions, against
-//! a lock for each record.
+//! A hash map in which each transaction updates ten records. It compares whole transactions in hardware regions
+//! with a lock for each record.
 //!
 //! Y. Wu, K.-L. Tan: *Scalable In-Memory Transaction Processing with HTM*, USENIX ATC 2016, §2.1 and Figure 1.
 //!
-//! Either one lock is for the whole map, and regions elide it: as often as the retry policy allows, and then
-//! the lock is taken, which aborts all other regions. Or a transaction finds its records, puts them in order,
-//! so that no two wait for each other, and takes the lock of each.
+//! With elision, one lock protects the whole map. A transaction runs in a region, as often as the retry policy
+//! allows; then it takes the lock, which aborts all other regions. Without elision, a transaction finds its
+//! records, sorts them so that there is no deadlock, and takes the lock of each.
 //!
 //! ```text
 //!   buckets       records, a line each
@@ -14,8 +14,8 @@
 //!  +--------+    +------+-----+------+---------+
 //! ```
 //!
-//! Records are updated where they are, and which there are does not change, so that nothing has to be
-//! remembered, allocated or freed: it is the most that regions, and locks, can give.
+//! Records are updated in place, and the set of records does not change. So nothing must be remembered, allocated
+//! or freed: this is an upper bound of what regions and locks can achieve.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -31,21 +31,21 @@ use crate::finding::Finding;
 use crate::popularity::{Course, Pick, draw_zipf};
 use crate::workload::Condition;
 
-/// Records that a transaction updates.
+/// The number of records that a transaction updates.
 const UPDATES: usize = 10;
 
-/// The map.
+/// The map of records.
 #[derive(Debug)]
 pub struct Map {
     is_elided: bool,
     lock: Coarse,
-    /// The first record of each bucket, counted from 1; 0 if there is none.
+    /// The first record of each bucket, counted from 1; 0 for an empty bucket.
     buckets: Box<[Word]>,
     records: Box<[Record]>,
     drawn: Arc<[Pick]>,
 }
 
-/// The lock of the whole map: alone on its line, and on the one that is fetched with it.
+/// The lock of the whole map. It has a pair of cache lines of its own, because they are fetched together.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Coarse(Tatas);
@@ -56,7 +56,7 @@ impl Coarse {
     }
 }
 
-/// A record, on a line of its own.
+/// A record, on a cache line of its own.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Record {
@@ -66,8 +66,8 @@ struct Record {
     updates: Word,
 }
 
-// Relaxed, below: keys and buckets are not changed once they are loaded; updates are made under a lock, or in
-// the region that stands for it.
+// Relaxed, below: keys and buckets do not change after loading. Updates are made under a lock, or in the region
+// that replaces it.
 
 impl Record {
     fn new(key: u64) -> Record {
@@ -82,7 +82,8 @@ impl Record {
 }
 
 impl Map {
-    /// So many records, whose popularity is uneven by `theta`, under one lock that is elided, or a lock for each.
+    /// Creates a map whose records have a popularity with skew `theta`, with one elided lock or a lock for each
+    /// record.
     pub fn new(records: u32, theta: f64, seed: u64, is_elided: bool) -> Self {
         let count = (records as usize).next_power_of_two();
         let map = Map {
@@ -106,7 +107,7 @@ impl Map {
         &self.buckets[hash as usize & (self.buckets.len() - 1)]
     }
 
-    /// The place of the record with this key.
+    /// Returns the position of the record with this key.
     #[inline(always)]
     fn find(&self, key: u64) -> usize {
         let mut number = self.bucket(key).load(Ordering::Relaxed);
@@ -120,14 +121,15 @@ impl Map {
         }
     }
 
-    /// All updates in one region, or under the lock of the map.
+    /// Makes all updates in one region, or under the lock of the map.
     #[inline]
     fn update_at_once(&self, regions: &Regions, keys: &[u64]) {
         let update = || keys.iter().for_each(|&key| self.records[self.find(key)].update());
         let attempts = Cell::new(0);
         let in_region = |region: &Region| {
-            // No two attempts take a processor the same time. On the simulated machine they do, so that two regions
-            // which have met would go on to meet. (On a processor an abort takes the count back.)
+            // On a processor, no two attempts take exactly the same time. On the simulated machine they do, so two
+            // conflicting regions would conflict again forever; a delay separates them. (On a processor an abort
+            // undoes the count.)
             let attempt = attempts.replace(attempts.get() + 1);
             if attempt > 0 {
                 compute(scattered(keys[0] as u32 ^ keys[1] as u32 ^ attempt << 24).into());
@@ -142,18 +144,19 @@ impl Map {
         }
     }
 
-    /// All updates, each under the lock of its record.
+    /// Makes all updates, each under the lock of its record.
     #[inline]
     fn update_locked(&self, keys: &[u64]) {
         let found = keys.iter().map(|&key| self.find(key));
         let mut places: ArrayVec<usize, UPDATES> = found.collect();
         places.sort_unstable();
+        // Ascending order prevents deadlocks.
         self.hold_all(&places, &mut || {
             places.iter().for_each(|&place| self.records[place].update());
         });
     }
 
-    /// Takes the locks of the records at these places, which ascend; each once.
+    /// Takes the locks of the records at these positions, which are sorted; each once.
     fn hold_all(&self, places: &[usize], body: &mut dyn FnMut()) {
         let Some((&first, rest)) = places.split_first() else { return body() };
         match rest.first() {
@@ -165,7 +168,7 @@ impl Map {
 
 impl Structure for Map {
     const TRANSACTIONS: &'static [&'static str] = &["update"];
-    /// The thread's way through the keys that were drawn.
+    /// The thread's course through the drawn keys.
     type Worker = Keys;
 
     fn worker(&self, seed: u64, thread: usize, threads: usize) -> Result<Keys, Failure> {
@@ -200,7 +203,7 @@ impl Structure for Map {
     }
 }
 
-/// A client's way through the keys that were drawn.
+/// A client's course through the drawn keys.
 #[derive(Debug)]
 pub struct Keys(Course);
 
@@ -208,7 +211,7 @@ pub struct Keys(Course);
 mod tests {
     use super::*;
 
-    /// What goes wrong without the locks: verification has to tell.
+    /// Makes an update without counting it: verification must find this.
     #[test]
     fn an_update_that_is_not_counted_is_found() {
         let map = Map::new(100, 0.0, 1, false);

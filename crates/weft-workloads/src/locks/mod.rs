@@ -1,24 +1,24 @@
-//! The locks of *No Free Lunch* (Cervini, Porobic, Tözün, Ailamaki: *Applying HTM to an OLTP
-//! System: No Free Lunch*, DaMoN 2015) under TATP's transactions, each elided by hardware regions or
-//! not; and those of a hash map.
+//! The locks of *No Free Lunch* (Cervini, Porobic, Tözün, Ailamaki: *Applying HTM to an OLTP System: No Free
+//! Lunch*, DaMoN 2015) under TATP's transactions, each elided by hardware regions or not. Also the locks of a hash
+//! map.
 //!
-//! No database and no transactions of Weft take part: what is measured are the locks of
+//! There is no database, and there are no transactions of Weft. The locks measured are those of
 //! [`weft::htm::lock`], around structures in memory whose rows are words.
 //!
-//! - [`Register`]: the subscribers under one lock of any kind, one section for each row that is
-//!   read, or updated;
-//! - [`Probe`]: the engine's B+-tree, with one coarse latch of any kind around each look-up (§5),
-//!   or without;
-//! - [`StorageManager`]: a miniature of the paths that the paper's transaction takes through
-//!   Shore-MT, with all four locks where Shore-MT has them (§3.2), so that kinds may be elided
-//!   alone and together (§4), and all latches of a look-up be replaced by a coarse one (§5);
-//! - [`Map`]: a hash map of which a transaction updates ten records, all in one region or each under
-//!   a lock of its own: HTCC's measurement of regions against fine-grained locks.
+//! - [`Register`]: the subscribers under one lock of any kind, with one section for each row that is read or
+//!   updated;
+//! - [`Probe`]: the engine's B+-tree, with one coarse latch of any kind around each look-up (§5), or without a
+//!   latch;
+//! - [`StorageManager`]: a miniature of the paths that the paper's transaction takes through Shore-MT, with all
+//!   four locks where Shore-MT has them (§3.2). Kinds of locks may be elided alone and together (§4), and a coarse
+//!   latch may replace all latches of a look-up (§5);
+//! - [`Map`]: a hash map in which a transaction updates ten records, all in one region or each under a lock of its
+//!   own. This is HTCC's comparison of regions with fine-grained locks.
 //!
 //! A [`Contest`] is a comparison of such locks.
 //!
-//! Subscribers are drawn unevenly, as in [TATP](crate::tatp), the map's records by Zipf's law. Clients
-//! run one transaction after the other.
+//! Subscribers are drawn unevenly, as in [TATP](crate::tatp), and the map's records by Zipf's law. Clients run one
+//! transaction after the other.
 
 mod contest;
 mod manager;
@@ -46,55 +46,55 @@ pub use map::Map;
 pub use probe::Probe;
 pub use register::{Register, Unlocked};
 
-/// Words of a subscriber's row: a cache line.
+/// The words of a subscriber's row: a cache line.
 const ROW_WORDS: usize = 8;
 
-/// Size of the load, and what transactions do.
+/// The size of the structures, and the properties of the transactions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Parameters {
     /// The number of subscribers, or of a map's records: from 1 to [`SUBSCRIBERS_MAX`].
     pub subscribers: u32,
-    /// The share of transactions that update a row, in percent: of a [`Register`].
+    /// The share of transactions that update a row of a [`Register`], in percent.
     pub updates: u8,
     /// The transactions of a [`StorageManager`].
     pub mix: Mix,
-    /// How uneven the popularity of a [`Map`]'s records is: θ of Zipf's law.
+    /// The skew of the popularity of a [`Map`]'s records: θ of Zipf's law.
     pub theta: f64,
 }
 
 impl Default for Parameters {
-    /// The population of the paper, and its shortest transaction.
+    /// Returns the paper's population, with its shortest transaction.
     fn default() -> Self {
         let mix = Mix::only(TransactionType::GetSubscriberData);
         Parameters { subscribers: 80_000, updates: 0, mix, theta: 0.0 }
     }
 }
 
-/// What locks protect here.
+/// A structure that the locks protect.
 pub trait Structure: Send + Sync + Sized {
     /// The names of the transaction types.
     const TRANSACTIONS: &'static [&'static str];
 
-    /// What a thread needs to look into it.
+    /// The state with which a thread accesses the structure.
     type Worker: Send;
 
-    /// Makes what the `thread`-th of so many threads needs.
+    /// Creates the state of the `thread`-th of `threads` threads.
     ///
     /// # Errors
-    /// What the engine reports.
+    /// The engine's error.
     fn worker(&self, seed: u64, thread: usize, threads: usize) -> Result<Self::Worker, Failure>;
 
-    /// Whether some of its locks are elided.
+    /// Returns whether some of its locks are elided.
     fn is_elided(&self) -> bool;
 
     /// Draws a transaction, and runs it.
     fn execute(&self, worker: &mut Self::Worker, regions: &Regions, draws: &mut Draws) -> Ran;
 
-    /// Checks what must hold after so many updates of rows. Only while no client is running.
+    /// Checks the invariants after `updates` updates of rows. No client may be running.
     fn conditions(&self, updates: u64) -> Vec<Condition>;
 }
 
-/// A structure, and the clients that use it.
+/// A structure, and the accounts of its clients.
 pub struct Locks<S> {
     structure: S,
     parameters: Parameters,
@@ -102,7 +102,7 @@ pub struct Locks<S> {
     accounts: Mutex<Vec<Account>>,
 }
 
-/// What a client draws its transactions from.
+/// The source from which a client draws its transactions.
 #[derive(Debug)]
 pub struct Draws {
     random: Random,
@@ -119,44 +119,44 @@ impl Draws {
         self.random.nurand(self.unevenness, 0, 1, self.subscribers)
     }
 
-    /// Chooses one of so many.
+    /// Chooses a number below `count`.
     #[inline]
     fn one_of(&mut self, count: u32) -> u32 {
         self.random.within(0, count - 1)
     }
 
-    /// Whether the next transaction is an update.
+    /// Returns whether the next transaction is an update.
     #[inline]
     fn is_update(&mut self) -> bool {
         self.updates > 0 && self.random.chance(self.updates.into())
     }
 }
 
-/// What has become of a transaction.
+/// The result of a transaction.
 #[derive(Clone, Copy, Debug)]
 pub struct Ran {
     /// Its type.
     transaction: usize,
-    /// Whether it has found what it asked for.
+    /// Whether it found what it asked for.
     succeeded: bool,
-    /// How many rows it has updated.
+    /// The number of rows that it updated.
     updates: u64,
 }
 
 impl Ran {
-    /// One that has found what it asked for.
+    /// Returns the result of a transaction that found what it asked for.
     fn updating(transaction: usize, updates: u64) -> Ran {
         Ran { transaction, succeeded: true, updates }
     }
 }
 
-/// What is known of one client from outside.
+/// The counters of a client that verification and reports read.
 struct Account {
     updates: Arc<Word>,
     regions: StatisticsReader,
 }
 
-/// What one thread carries from one transaction to the next.
+/// The state that a thread carries from one transaction to the next.
 #[derive(Debug)]
 pub struct Client<W> {
     draws: Draws,
@@ -169,13 +169,13 @@ impl<S: Structure> Locks<S> {
     /// The names of the transaction types.
     pub const TRANSACTIONS: &'static [&'static str] = S::TRANSACTIONS;
 
-    /// Fills a structure, by what `fill` makes of the number of subscribers.
+    /// Loads a structure. `fill` creates it for a number of subscribers.
     ///
     /// # Errors
-    /// Hardware was asked for that is not there, or what `fill` reports.
+    /// The options ask for hardware that does not exist, or `fill` returns an error.
     ///
     /// # Panics
-    /// If a number in `parameters` is out of its range.
+    /// A number in `parameters` is out of its range.
     pub fn load(
         parameters: &Parameters,
         options: &LoadOptions<'_>,
@@ -193,16 +193,15 @@ impl<S: Structure> Locks<S> {
         Ok(Locks { structure, parameters: *parameters, htm, accounts })
     }
 
-    /// What stands for the locks: regions of hardware, if there are any; `None` if none of them is
-    /// elided.
+    /// Returns the backend of the regions that replace locks; `None` if no lock is elided.
     pub fn htm_backend(&self) -> Option<Backend> {
         self.structure.is_elided().then(|| self.htm.backend())
     }
 
-    /// The client of the `thread`-th of so many threads.
+    /// Creates the client of the `thread`-th of `threads` threads.
     ///
     /// # Panics
-    /// If there are more clients than workers of a database.
+    /// There are more clients than workers of a database.
     pub fn client(&self, seed: u64, thread: usize, threads: usize) -> Client<S::Worker> {
         let (regions, updated) = (Regions::new(&self.htm), Arc::new(Word::new(0)));
         let account = Account { updates: Arc::clone(&updated), regions: regions.reader() };
@@ -224,27 +223,26 @@ impl<S: Structure> Locks<S> {
         let Client { draws, updated, regions, worker } = client;
         let ran = self.structure.execute(worker, regions, draws);
         if ran.updates > 0 {
-            // Relaxed: it has one writer, and is read by others when that one's thread has been
-            // joined.
+            // Relaxed: it has one writer, and other threads read it only after joining that writer's thread.
             updated.store(updated.load(Ordering::Relaxed) + ran.updates, Ordering::Relaxed);
         }
         Outcome::new(ran.transaction, !ran.succeeded)
     }
 
-    /// The sections of all clients so far: those elided, and the aborts by cause.
+    /// Returns the counts of elided sections of all clients so far, with the aborts by cause.
     pub fn statistics(&self) -> Statistics {
         let accounts = self.accounts.lock().expect("no client panics with the lock");
         accounts.iter().map(|account| account.regions.statistics()).sum()
     }
 
-    /// The same as part of the metrics of a database, which has nothing else to tell.
+    /// Returns the same counts as the metrics of a database; all others are 0.
     pub fn metrics(&self) -> Metrics {
         let mut metrics = Metrics::default();
         metrics.htm = self.statistics();
         metrics
     }
 
-    /// Checks every invariant. Only while no client is running.
+    /// Checks every invariant. No client may be running.
     pub fn verify(&self) -> Vec<Condition> {
         let accounts = self.accounts.lock().expect("no client panics with the lock");
         // Relaxed: see `execute`.
@@ -253,7 +251,7 @@ impl<S: Structure> Locks<S> {
     }
 }
 
-/// Computes, and touches no memory.
+/// Computes without accessing memory.
 #[inline]
 fn compute(steps: u64) {
     #[cfg(weft_sim)]
@@ -262,12 +260,12 @@ fn compute(steps: u64) {
     (0..steps).for_each(|step| _ = black_box(step));
 }
 
-/// A number below 4,096 that looks like chance.
+/// Returns a number below 4,096 that looks random.
 fn scattered(key: u32) -> u32 {
     key.wrapping_mul(0x9E37_79B9) >> 20
 }
 
-/// A subscriber's row: its number, how often it was updated, and words that match the two.
+/// A subscriber's row: its number, the count of its updates, and words that match the two.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Row([Word; ROW_WORDS]);
@@ -279,15 +277,15 @@ impl Row {
         row
     }
 
-    // Relaxed, here and below: a lock orders the accesses, or the region that stands for it.
+    // Relaxed, here and below: the lock orders the accesses, or the region that replaces it.
 
-    /// The number that it was made with; 0 if there is nothing in this place.
+    /// Returns the number of the row; 0 if this place is empty.
     #[inline(always)]
     fn number(&self) -> u64 {
         self.0[0].load(Ordering::Relaxed)
     }
 
-    /// How often it was updated.
+    /// Returns how often it was updated.
     #[inline(always)]
     fn updates(&self) -> u64 {
         self.0[1].load(Ordering::Relaxed)

@@ -11,11 +11,11 @@ use super::{Draws, ROW_WORDS, Ran, Row, Structure};
 use crate::finding::Finding;
 use crate::workload::Condition;
 
-/// The engine's B+-tree of subscribers, each look-up one section of a lock of kind `L`.
+/// The engine's B+-tree of subscribers. Each look-up is one section of a lock of kind `L`.
 ///
-/// The tree needs no latch: its look-ups validate the versions of its nodes. So [`Unlocked`] is
-/// what the latch costs in each case. The tree has no regions of its own here, lest they be parts
-/// of the latch's.
+/// The tree needs no latch, because its look-ups validate the versions of its nodes. So a comparison with
+/// [`Unlocked`] shows what the latch costs. The tree does not use regions here, because they would become parts of
+/// the latch's regions.
 ///
 /// [`Unlocked`]: super::Unlocked
 #[derive(Debug)]
@@ -27,10 +27,10 @@ pub struct Probe<L> {
 }
 
 impl<L: Lock> Probe<L> {
-    /// So many subscribers, under a latch that is elided or not.
+    /// Creates a tree of `subscribers` subscribers, with a latch that is elided or not.
     ///
     /// # Errors
-    /// What the engine reports.
+    /// The engine's error.
     pub fn new(subscribers: u32, is_elided: bool) -> Result<Self, Failure> {
         let tree = RawTree::open(Choice::Software, 0)?;
         let mut worker = tree.worker()?;

@@ -1,4 +1,4 @@
-//! The subscribers under one lock.
+//! A table of subscribers under one lock.
 
 use std::hint::black_box;
 
@@ -10,8 +10,8 @@ use super::{Draws, Ran, Row, Structure};
 use crate::finding::Finding;
 use crate::workload::Condition;
 
-/// All rows, under one lock of kind `L`: a transaction is one section, shared if it reads and the
-/// lock lets readers share it.
+/// All rows, under one lock of kind `L`. A transaction is one section, which is shared if it only reads and the
+/// lock supports sharing.
 #[derive(Debug)]
 pub struct Register<L> {
     lock: Elidable<L>,
@@ -20,7 +20,7 @@ pub struct Register<L> {
 }
 
 impl<L: Lock> Register<L> {
-    /// So many subscribers, under a lock that is elided or not.
+    /// Creates `subscribers` rows, with a lock that is elided or not.
     pub fn new(subscribers: u32, is_elided: bool) -> Self {
         let lock = Elidable::new(is_elided);
         Register { lock, is_elided, rows: (1..=subscribers).map(Row::new).collect() }
@@ -74,7 +74,7 @@ impl<L: Lock> Structure for Register<L> {
     }
 }
 
-/// No lock at all, to compare with: whoever comes is let in.
+/// No lock, for comparison: every section runs at once.
 #[derive(Debug, Default)]
 pub struct Unlocked;
 

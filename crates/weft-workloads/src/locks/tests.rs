@@ -1,4 +1,4 @@
-//! Every structure under every lock, elided and not, with more threads than cores.
+//! Every structure under every lock, elided and not elided, with more threads than cores.
 
 use std::thread;
 
@@ -12,7 +12,7 @@ use crate::workload::{Condition, LoadOptions};
 const THREADS: usize = 4;
 const TRANSACTIONS_PER_THREAD: u32 = 1_500;
 
-/// So many subscribers.
+/// Returns the default parameters with this number of subscribers.
 fn of(subscribers: u32) -> Parameters {
     Parameters { subscribers, ..Parameters::default() }
 }
@@ -28,10 +28,10 @@ fn broken(conditions: &[Condition]) -> Vec<String> {
     conditions.iter().filter(|condition| !condition.holds).map(ToString::to_string).collect()
 }
 
-/// How often a type of transaction ended: having found what it asked for, and not.
+/// The number of transactions of one type that succeeded, and of those that did not.
 type Ended = [u32; 2];
 
-/// Runs clients, checks the invariants, and returns how often each type of transaction ended.
+/// Runs clients and checks the invariants. Returns how often each type of transaction ended.
 fn run<S: Structure>(locks: &Locks<S>, context: &str) -> Vec<Ended> {
     const SEED: u64 = 61;
     let mut ended = vec![[0; 2]; S::TRANSACTIONS.len()];
@@ -45,7 +45,7 @@ fn run<S: Structure>(locks: &Locks<S>, context: &str) -> Vec<Ended> {
                         let outcome = locks.execute(&mut client);
                         ended[outcome.transaction][usize::from(outcome.rolled_back)] += 1;
                         if number % 8 == 0 {
-                            // So often that the others come between, also where cores are few.
+                            // Yield so often that other threads run in between, even if there are few cores.
                             thread::yield_now();
                         }
                     }
@@ -89,7 +89,7 @@ fn every_lock_keeps_the_invariants() {
     run(&probe, "none");
 }
 
-/// Of one page of rows, of some, and of as many as take a third level of the tree.
+/// With one page of rows, with several, and with so many that the tree has three levels.
 #[test]
 fn every_choice_of_kinds_keeps_the_invariants() {
     let kinds = |bits: u32| Kinds {
@@ -117,7 +117,7 @@ fn every_choice_of_kinds_keeps_the_invariants() {
     }
 }
 
-/// Each of TATP's transactions finds what it asks for about as often as in the benchmark.
+/// Each of TATP's transactions succeeds about as often as in the benchmark.
 #[test]
 fn transactions_succeed_as_often_as_they_should() {
     for (position, transaction) in TransactionType::ALL.into_iter().enumerate() {
@@ -127,8 +127,8 @@ fn transactions_succeed_as_often_as_they_should() {
             load(&parameters, |count| StorageManager::new(count, mix, Kinds::default(), false));
         let ended = run(&manager, &mix.to_string())[position].map(f64::from);
         let share = ended[0] / (ended[0] + ended[1]);
-        // What they find of forwardings is not specified by the population: see `SUCCESS_RATES`. And here those
-        // count that begin in time, whenever they end.
+        // The specification does not determine the success rate for forwardings: see `SUCCESS_RATES`. Here a
+        // forwarding counts if it begins in time, regardless of its end.
         let specified = match transaction {
             TransactionType::GetNewDestination => 0.47,
             _ => TransactionType::SUCCESS_RATES[position],
@@ -137,7 +137,7 @@ fn transactions_succeed_as_often_as_they_should() {
     }
 }
 
-/// Ten updates at once, of records that nearly all want, and of many.
+/// Checks ten updates at once, with few records that nearly all transactions need, and with many.
 #[test]
 fn a_map_loses_no_update() {
     for (records, theta) in [(3, 0.0), (1_000, 0.8)] {
@@ -150,8 +150,7 @@ fn a_map_loses_no_update() {
     }
 }
 
-/// What goes wrong, and that verification tells: updates without a lock get lost, or are seen half
-/// done.
+/// Checks that verification reports updates without a lock, which get lost, or are seen half done.
 #[test]
 fn verification_finds_lost_updates() {
     let parameters = Parameters { updates: 100, ..of(5) };

@@ -1,15 +1,15 @@
-//! Tests of procedures: that their shapes cover what they do, and that a repair comes to the same as a run
-//! from the start.
+//! Tests of procedures: their shapes must cover what they do, and a repair must have the same result as a run from
+//! the start.
 //!
-//! A *trial* runs a procedure on the database as it is, step by step. Then it undoes what the steps wrote,
-//! changes some rows that the procedure has met, or others, and has the procedure *repaired*: only those
-//! instances of steps run that looked at what was changed, and what they reach by the shape; what the others
-//! have written is written again, as they have written it. That may happen several times. All this is one
-//! transaction, in which the changes are its own writes. What comes of it, the result and all rows that were
-//! written at any time, has to be the same as if the function is run on the changed database, as it stands.
+//! A *trial* runs a procedure on the database, step by step. Then it undoes the writes of the steps, changes some
+//! rows that the procedure has accessed, or other rows, and *repairs* the procedure. Only those instances of steps
+//! run that read a changed row, and those that depend on them by the shape. The writes of all other instances are
+//! repeated. This may happen several times. Everything is one transaction, in which the changes are its own writes.
+//! The result, and all rows that were written at any time, must be the same as when the function runs on the
+//! changed database.
 //!
-//! Besides, each instance that does something else after the changes than before has to be one that the
-//! shape says is reached.
+//! In addition, each instance whose effect differs after the changes must be one that the shape marks as dependent
+//! on them.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -23,10 +23,10 @@ use weft_procedures::{Accessed, Driver, Instance, Next, Place, Selection, Shape}
 
 type Tx<'db> = Transaction<'db, Dbx>;
 
-/// Something that is done to the database.
+/// An action on the database.
 type Act = Rc<dyn Fn(&Tx<'_>)>;
 
-/// A change of a row, by nobody in particular.
+/// A change of a row, as another transaction would make it.
 #[derive(Clone)]
 pub struct Change {
     table: &'static str,
@@ -35,7 +35,7 @@ pub struct Change {
 }
 
 impl Change {
-    /// Changes a row, if it is there.
+    /// Returns a change that updates a row, if it exists.
     pub fn update<T: Record>(
         table: &Table<T>,
         key: T::Key,
@@ -48,7 +48,7 @@ impl Change {
         Change { table: T::TABLE, place, act: Rc::new(act) }
     }
 
-    /// Deletes a row, or puts one in its place.
+    /// Returns a change that deletes a row, or that inserts or replaces it.
     pub fn put<T: Record>(table: &Table<T>, key: T::Key, row: Option<T>) -> Change {
         let (handle, place) = (table.clone(), Place::key(&key));
         let act = move |tx: &Tx<'_>| put(tx, &handle, &key, row.clone());
@@ -63,49 +63,49 @@ fn put<T: Record>(tx: &Tx<'_>, table: &Table<T>, key: &T::Key, row: Option<T>) {
     }
 }
 
-/// A row that a procedure has met: its table, and its key.
+/// A row that a procedure has accessed: its table and key.
 pub struct Met {
     table: &'static str,
     key: Box<dyn Any>,
 }
 
 impl Met {
-    /// The key, if it is one of this table.
+    /// Returns the key, if the row is in this table.
     pub fn key<T: Record>(&self) -> Option<&T::Key> {
         (self.table == T::TABLE).then(|| self.key.downcast_ref()).flatten()
     }
 }
 
-/// What an instance did when it ran last.
+/// The last execution of an instance.
 #[derive(Clone)]
 struct Run {
     table: &'static str,
     place: Place,
     writes: bool,
-    /// The row that it left, encoded, if it left one.
+    /// The row that it left, encoded; `None` if it left none.
     image: Option<Vec<u8>>,
-    /// How many changes there had been.
+    /// The number of changes made before it.
     changes: usize,
 }
 
-/// What all instances did, and in which order they ran.
+/// The executions of all instances, and their order.
 #[derive(Clone, Default)]
 struct Runs {
     of: BTreeMap<Instance, Run>,
     order: Vec<Instance>,
 }
 
-/// What is to happen after a pass.
+/// What happens after a pass.
 enum Plan<'t> {
-    /// Nothing.
+    /// Nothing happens.
     Once,
-    /// So many repairs, each after other changes.
+    /// The procedure is repaired this many times, each after other changes.
     Repair(u32, &'t dyn Fn(&[Met]) -> Vec<Change>),
-    /// The piece from this step on fails, when it has run so many instances, and runs again.
+    /// The piece from this step on fails after this number of instances, and runs again.
     Piece(usize, Cell<u32>),
 }
 
-/// The driver.
+/// A driver of procedures that rehearses repairs.
 pub struct Rehearsal<'t> {
     tx: &'t Tx<'t>,
     plan: Plan<'t>,
@@ -113,13 +113,13 @@ pub struct Rehearsal<'t> {
     changes: RefCell<Vec<Change>>,
     met: RefCell<Vec<Met>>,
     runs: RefCell<Runs>,
-    /// As they were when the first pass ended.
+    /// The runs at the end of the first pass.
     first_runs: RefCell<Option<Runs>>,
-    /// Restores what was there before each write of this pass.
+    /// The actions that restore the rows before each write of this pass.
     undo: RefCell<Vec<(Instance, Act)>>,
-    /// Writes what an instance has written.
+    /// The actions that repeat the writes of each instance.
     effects: RefCell<BTreeMap<Instance, Act>>,
-    /// Encodes the row at each place that was ever written.
+    /// Functions that encode the row at each place that was ever written.
     images: RefCell<Images>,
     kept: Cell<usize>,
     ran: Cell<usize>,
@@ -152,9 +152,9 @@ impl<'t> Rehearsal<'t> {
         }
     }
 
-    /// Notes how to restore the row that is about to be written.
+    /// Records how to restore the row that is about to be written.
     fn note_undo<T: Record>(&self, accessed: &Accessed<'_, T>) -> Result<(), Error> {
-        let key = accessed.key.expect("whatever writes has a key").clone();
+        let key = accessed.key.expect("an access that writes has a key").clone();
         let before = self.tx.get(accessed.table, &key)?.cloned();
         let table = accessed.table.clone();
         let act: Act = Rc::new(move |tx| put(tx, &table, &key, before.clone()));
@@ -227,7 +227,7 @@ impl Driver<Dbx> for Rehearsal<'_> {
         if !accessed.access.writes() {
             return Ok(());
         }
-        let key = accessed.key.expect("whatever writes has a key").clone();
+        let key = accessed.key.expect("an access that writes has a key").clone();
         let after = self.tx.get(accessed.table, &key)?.cloned();
         if let Some(run) = self.runs.borrow_mut().of.get_mut(&accessed.instance) {
             run.image = image(self.tx, accessed.table, &key);
@@ -273,16 +273,16 @@ impl Driver<Dbx> for Rehearsal<'_> {
     }
 }
 
-/// A procedure with arguments, as closures: the function on a transaction, and step by step. Both return the
-/// result, and whatever else it leaves, as text.
+/// A procedure with its arguments, as closures: one runs the function on a transaction, the other runs it step by
+/// step. Both return the result, and everything else that the procedure leaves, as text.
 pub struct Subject<'s> {
     pub shape: &'static Shape,
     pub run: Box<dyn Fn(&Tx<'_>) -> String + 's>,
     pub execute: Box<dyn Fn(&Rehearsal<'_>) -> String + 's>,
 }
 
-/// Makes a [`Subject`] of an expression that makes a procedure; `$scratch`, if named, is a variable that it
-/// refers to, which is new for each run, and a part of the result.
+/// Makes a [`Subject`] from an expression that creates a procedure. The expression may refer to the variable
+/// `$scratch`, which is new for each run and a part of the result.
 macro_rules! subject {
     (|| $make:expr) => {
         subject!(|_scratch: ()| $make)
@@ -306,7 +306,7 @@ macro_rules! subject {
                     let result = { $make }.run(tx);
                     result.map(|output| format!("{output:?}")).map_err(|error| format!("{error:?}"))
                 };
-                // What is left by one that rolls back does not matter.
+                // After a roll-back, the scratch variable does not matter.
                 format!("{:?}", result.map(|output| (output, scratch)))
             }),
             execute: Box::new(|driver| {
@@ -324,24 +324,24 @@ macro_rules! subject {
 }
 pub(crate) use subject;
 
-/// Notes the shape of a procedure.
+/// Stores the shape of a procedure.
 pub fn note_shape<S: weft_procedures::Procedure<Dbx>>(_: &S, shape: &mut Option<&'static Shape>) {
     *shape = Some(S::shape());
 }
 
-/// What trials have come to.
+/// The counts of trials.
 #[derive(Debug, Default)]
 pub struct Tally {
     pub trials: usize,
-    /// Instances that kept what they had in repairs, and that ran in them.
+    /// Instances that kept their effects in repairs, and instances that ran again.
     pub kept: usize,
     pub ran_again: usize,
-    /// Instances that changed what they do, though `shape` does not say that they may.
+    /// Instances whose effects changed although `shape` does not allow it.
     pub uncovered: usize,
 }
 
 impl Tally {
-    /// Runs a procedure, and again in pieces, and again with repairs.
+    /// Runs a procedure in pieces, then with repairs, and compares the results with runs from the start.
     pub fn trial(
         &mut self,
         database: &Database<Dbx>,
@@ -368,7 +368,7 @@ impl Tally {
         drop(rehearsal);
         drop(tx);
 
-        // The function, on the changed database.
+        // Run the function on the changed database.
         let tx = begin();
         changes.iter().for_each(|change| (change.act)(&tx));
         let fresh = (subject.run)(&tx);
@@ -379,7 +379,7 @@ impl Tally {
             assert_eq!(repaired, fresh, "{context}: the row at {place:?}");
         }
 
-        // And step by step, to compare what the steps do.
+        // Run the procedure step by step on the changed database, to compare the effects of the steps.
         let tx = begin();
         changes.iter().for_each(|change| (change.act)(&tx));
         let rehearsal = Rehearsal::new(&tx, Plan::Once);
@@ -396,7 +396,7 @@ impl Tally {
         self.uncovered += uncovered.len();
     }
 
-    /// A piece that fails on the way, and is run again, makes no difference.
+    /// Tests that a piece that fails in the middle and runs again makes no difference.
     fn pieces(
         &self,
         database: &Database<Dbx>,
@@ -424,7 +424,7 @@ impl Tally {
     }
 }
 
-/// The instances that do something else after changes than before, and are not reached by a shape.
+/// Returns the instances whose effects differ after the changes, although no dependency of the shape reaches them.
 fn uncovered(shape: &Shape, before: &Runs, after: &Runs, changes: &[Change]) -> Vec<Instance> {
     let mut reached: Vec<Instance> = Vec::new();
     let mut uncovered = Vec::new();
@@ -453,7 +453,7 @@ fn uncovered(shape: &Shape, before: &Runs, after: &Runs, changes: &[Change]) -> 
     uncovered
 }
 
-/// A shape that says nothing of one dependency.
+/// Returns a shape without one of its dependencies.
 pub fn without(shape: &Shape, step: usize, on: usize) -> Shape {
     let others = |all: &[weft_procedures::Dependency]| -> &'static [weft_procedures::Dependency] {
         let all: Vec<_> = all.iter().copied().filter(|dependency| dependency.on != on).collect();

@@ -1,4 +1,4 @@
-//! What one thread does.
+//! The clients of the experiments on hardware regions: what each thread does.
 
 use std::hint::black_box;
 
@@ -10,47 +10,47 @@ use super::size::{LINE_BYTES, SET_STRIDE_BYTES};
 use super::{Kind, Point, Size};
 use crate::random::Random;
 
-/// Memory of each thread.
+/// The memory of each thread, in bytes.
 pub const MEMORY_BYTES: u64 = 16 << 20;
 
 const LINE_WORDS: usize = LINE_BYTES as usize / size_of::<Word>();
 const PAGE_LINES: u64 = 4096 / LINE_BYTES;
 const LINES: u64 = MEMORY_BYTES / LINE_BYTES;
 
-/// What a thread computes between two looks at whether its region has been aborted.
+/// How long a thread computes between two checks whether its region was aborted.
 const COMPUTING_STEP_NANOSECONDS: u64 = 1_000;
 
-/// Each region is tried once.
+/// Returns a retry policy that tries each region once.
 pub fn once() -> RetryPolicy {
     RetryPolicy { conflict: 1, capacity: 1, system_event: 1 }
 }
 
-/// Time, of a processor or of the simulated machine.
+/// The clock of a processor or of the simulated machine.
 pub trait Clock {
-    /// Seconds since some moment.
+    /// Returns seconds since a fixed moment.
     fn seconds(&self) -> f64;
 
-    /// Computes for a while, without touching memory; in a region, too.
+    /// Computes for this time, without accessing memory; also inside a region.
     fn compute(&self, nanoseconds: u64);
 }
 
-/// How often a region is tried: as often as the work for it allows.
+/// Limits on the number of tries of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// At least so often.
+    /// The minimum number of tries.
     pub tries_min: u64,
-    /// At most so often.
+    /// The maximum number of tries.
     pub tries_max: u64,
-    /// Beyond the least, as long as a thread accesses no more words than this.
+    /// Above the minimum, the number of words that a thread may access in all tries.
     pub accesses: u64,
-    /// Likewise, and computes no longer than this.
+    /// Above the minimum, the nanoseconds that a thread may compute in all tries.
     pub nanoseconds: u64,
-    /// How often something is done of which one reads the price.
+    /// The number of repetitions for measuring a price.
     pub prices: u64,
 }
 
 impl Budget {
-    /// How often a thread tries a region.
+    /// Returns the number of tries of a thread.
     pub fn tries(&self, point: &Point) -> u64 {
         let lines = |bytes: u64| bytes.div_ceil(LINE_BYTES);
         let affordable = match point.size {
@@ -68,7 +68,7 @@ impl Budget {
 #[repr(align(4096))]
 struct Page([Word; PAGE_LINES as usize * LINE_WORDS]);
 
-/// One thread, with memory that nobody else touches.
+/// A client, with memory that no other thread accesses.
 pub struct Client {
     pages: Box<[Page]>,
     regions: Regions,
@@ -83,8 +83,8 @@ impl std::fmt::Debug for Client {
 }
 
 impl Client {
-    /// The client of the `thread`-th thread. With `same_place`, all regions of a point are at one place,
-    /// chosen at random; else each is at another.
+    /// Creates the client of the `thread`-th thread. With `same_place`, all regions of a point are at one random
+    /// place; else each is at another.
     pub fn new(htm: &Htm, seed: u64, thread: usize, same_place: bool) -> Client {
         let page = |_| Page(std::array::from_fn(|_| Word::new(1)));
         Client {
@@ -95,9 +95,9 @@ impl Client {
         }
     }
 
-    /// Tries the regions of a point so many times, and tells what became of them.
+    /// Tries the regions of a point `tries` times, and returns the counts.
     pub fn run(&mut self, point: &Point, tries: u64, clock: &impl Clock) -> Share {
-        // What is not in memory would be a fault, which aborts every region that meets it.
+        // A page that is not in memory would fault, and a fault aborts every region that accesses it.
         self.pages.iter().for_each(|page| page.0[0].store(1, Ordering::Relaxed));
         let before = self.regions.statistics();
         let begin = clock.seconds();
@@ -107,7 +107,7 @@ impl Client {
         Share { tries, seconds, regions, same_place: self.same_place }
     }
 
-    /// The loops: one for each experiment, so that nothing but the region is repeated.
+    /// Runs the loop of an experiment. Each experiment has its own loop, so that only the region is repeated.
     fn attempt(&mut self, point: &Point, tries: u64, clock: &impl Clock) {
         let in_line = |bytes: u64| bytes.div_ceil(LINE_BYTES);
         match (point.kind, point.size) {
@@ -167,12 +167,12 @@ impl Client {
                     let _ = self.regions.run(|_| (), || false);
                 }
             }
-            (kind, size) => unreachable!("{size} is no size of {kind}"),
+            (kind, size) => unreachable!("{size} is not a size of {kind}"),
         }
     }
 
-    /// Tries one region after the other: each somewhere in memory, with a random number for whatever
-    /// else it chooses.
+    /// Tries one region after the other, each at a random place in memory. `body` gets a random number for its own
+    /// choices.
     fn repeat(&mut self, tries: u64, lines: u64, body: impl Fn(Span<'_>, u64)) {
         let pages = lines.div_ceil(PAGE_LINES).max(1);
         let places = (LINES / PAGE_LINES).checked_sub(pages).expect("sizes are bounded");
@@ -184,13 +184,13 @@ impl Client {
                 place = draw();
             }
             let span = Span(&self.pages[first as usize..]);
-            // A region that aborts is counted, and that is all.
+            // An aborted region is counted, and not retried.
             let _ = self.regions.run(|_| body(span, key), || false);
         }
     }
 }
 
-/// Pages from where a working set begins.
+/// The pages from the begin of a working set on.
 #[derive(Clone, Copy)]
 struct Span<'a>(&'a [Page]);
 
@@ -201,7 +201,7 @@ impl Span<'_> {
         &page.0[(line % PAGE_LINES) as usize * LINE_WORDS]
     }
 
-    // Relaxed, both: nobody else touches them.
+    // Relaxed, both: no other thread accesses them.
 
     #[inline(always)]
     fn read(&self, lines: impl Iterator<Item = u64>) {
@@ -216,12 +216,12 @@ impl Span<'_> {
     }
 }
 
-/// So many lines of all, each at most once, in an order that looks random and depends on `key`. It is
-/// computed: a list of them would be read by the region as well.
+/// Returns `lines` lines, each at most once, in an order that looks random and depends on `key`. The order is
+/// computed, because a region would have to read a list of lines as well.
 fn scattered(lines: u64, key: u64) -> impl Iterator<Item = u64> {
     const BITS: u32 = LINES.trailing_zeros();
-    // Each step maps the lines one to one: an addition and multiplications by odd numbers, modulo a
-    // power of two, and folding the upper half of the bits into the lower.
+    // Each step is a bijection on the lines: an addition, multiplications by odd numbers modulo a power of two, and
+    // folding the upper half of the bits into the lower.
     let mix = move |line: u64| {
         let mut mixed = line.wrapping_add(key) % LINES;
         for odd in [0x9E37_79B9 | 1, key >> 32 | 1, 0x85EB_CA6B] {
@@ -249,7 +249,7 @@ fn since(before: &Statistics, after: Statistics) -> Statistics {
 mod tests {
     use super::*;
 
-    /// Protects "each at most once": of all lines, in whatever order, each comes exactly once.
+    /// Protects "each at most once": in the order of all lines, each occurs exactly once.
     #[test]
     fn scattering_is_one_to_one() {
         for key in [0, 1, u64::MAX, 0x1234_5678_9ABC_DEF0] {
@@ -260,8 +260,8 @@ mod tests {
         }
     }
 
-    /// Protects that the lines spread over the sets of a cache as if drawn: a few lines of many
-    /// keys, of which no set gets much more than its share.
+    /// Protects that the lines spread over the sets of a cache as random ones do: with a few lines of many keys, no
+    /// set gets much more than its share.
     #[test]
     fn scattering_fills_sets_alike() {
         const SEED: u64 = 5;

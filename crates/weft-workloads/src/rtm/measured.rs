@@ -1,24 +1,24 @@
-//! What came out of an experiment.
+//! The measurements of an experiment on hardware regions.
 
 use serde::Serialize;
 use weft::htm::Statistics;
 
 use super::{Point, Threads};
 
-/// What one thread has measured.
+/// The measurements of one thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Share {
-    /// How often it tried.
+    /// The number of tries.
     pub(super) tries: u64,
-    /// For how long.
+    /// The time that they took, in seconds.
     pub(super) seconds: f64,
-    /// What became of its regions.
+    /// The counts of its regions.
     pub(super) regions: Statistics,
-    /// Whether the tries were all at one place.
+    /// Whether all tries were at one place.
     pub(super) same_place: bool,
 }
 
-/// What all threads have measured at a point.
+/// The measurements of all threads at a point.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Measured {
     /// Whether it was measured on the simulated machine, in virtual time.
@@ -27,17 +27,17 @@ pub struct Measured {
     pub machine: String,
     /// The experiment.
     pub kind: &'static str,
-    /// The regions' size.
+    /// The size of the regions.
     pub size: String,
-    /// How many threads, and where.
+    /// The number of threads, and their placement.
     pub threads: String,
-    /// The seed of the places that were tried.
+    /// The seed of the places of the regions.
     pub seed: u64,
-    /// Whether each thread tried all at one place.
+    /// Whether each thread tried all regions at one place.
     pub same_place: bool,
-    /// Tries of all threads.
+    /// The tries of all threads.
     pub tries: u64,
-    /// Of them, those that committed; without a region, all.
+    /// The tries that committed; without a region, all.
     pub committed: u64,
     /// Tries that aborted because the caches could not hold the region.
     pub aborted_capacity: u64,
@@ -47,11 +47,11 @@ pub struct Measured {
     pub aborted_system_event: u64,
     /// The share of the tries that aborted, from 0 to 1.
     pub abort_rate: f64,
-    /// The mean time of a try, whatever became of it.
+    /// The mean time of a try, committed or not.
     pub nanoseconds_per_try: f64,
 }
 
-/// The headings of [`Measured::row`]; the first three columns hold words.
+/// The headings of [`Measured::row`]. The first three columns hold words.
 pub const HEADINGS: [&str; 9] = [
     "kind",
     "size",
@@ -65,15 +65,15 @@ pub const HEADINGS: [&str; 9] = [
 ];
 
 impl Measured {
-    /// Adds up the threads' shares.
+    /// Adds up the threads' measurements.
     ///
     /// # Panics
-    /// There are none.
+    /// There are no tries.
     pub fn new(point: &Point, threads: Threads, seed: u64, shares: &[Share]) -> Measured {
         let tries: u64 = shares.iter().map(|share| share.tries).sum();
         let seconds: f64 = shares.iter().map(|share| share.seconds).sum();
         let regions: Statistics = shares.iter().map(|share| share.regions).sum();
-        assert!(tries > 0, "somebody has tried");
+        assert!(tries > 0, "at least one thread has tried");
         let aborted =
             regions.aborted_capacity + regions.aborted_conflict + regions.aborted_system_event;
         Measured {
@@ -94,12 +94,12 @@ impl Measured {
         }
     }
 
-    /// The same, measured on this machine.
+    /// Sets the machine of the measurement.
     pub fn on(self, machine: &str, simulated: bool) -> Measured {
         Measured { machine: machine.to_owned(), simulated, ..self }
     }
 
-    /// A row of a table.
+    /// Returns the row of a table.
     pub fn row(&self) -> [String; HEADINGS.len()] {
         let share = |count: u64| match count {
             0 => "0".to_owned(),

@@ -1,27 +1,26 @@
-//! What hardware regions can hold, and for how long: the measurements that the papers make before
-//! anything else.
+//! The limits of hardware regions: how large they can be, and how long. The papers make these measurements before
+//! all others.
 //!
 //! Z. Wang, H. Qian, J. Li, H. Chen: *Using Restricted Transactional Memory to Build a Scalable
 //! In-Memory Database*, EuroSys 2014 (DBX), §2.2 and Figure 1; H. Qian, Z. Wang, H. Guan, B. Zang,
 //! H. Chen: *Exploiting Hardware Transactional Memory for Efficient In-Memory Transaction
 //! Processing*, 2015 (DBX-TC), §2.1 and Figure 1.
 //!
-//! - [`Kind`]: the experiments, and what the papers have found;
-//! - [`Size`]: how large a region is, and which sizes are worth a look on a machine;
-//! - [`Threads`]: how many threads, and how many of them share a core;
-//! - [`Client`]: what one thread does;
-//! - [`Measured`]: what came out, as a row of a table and as JSON.
+//! - [`Kind`]: the experiments, and the papers' results;
+//! - [`Size`]: the size of a region, and the default sizes for a machine;
+//! - [`Threads`]: the number of threads, and how many of them share a core;
+//! - [`Client`]: the work of one thread;
+//! - [`Measured`]: the result, as a row of a table and as JSON.
 //!
-//! A [`Point`] is an experiment with regions of one size. Each thread has memory of its own, so that
-//! regions never share a line, and tries each region once: the abort rate is the share of the tries
-//! that aborted, as in the papers. Every try has its working set at another place, chosen at random:
-//! were it the same each time, the placement of its pages, which decides about large sets, would be
-//! one throw of the dice and not the mean of many. The papers do not say what they did, and on a
-//! processor it makes a difference which lines the caches hold from the try before; so the same place
-//! can be asked for.
+//! A [`Point`] is an experiment with regions of one size. Each thread has memory of its own, so that regions never
+//! share a line. It tries each region once. As in the papers, the abort rate is the share of the tries that
+//! aborted. Every try has its working set at another random place. With always the same place, the placement of its
+//! pages, which matters for large sets, would be a single random sample and not the mean of many. The papers do not
+//! say what they did. On a processor the lines that the caches hold from the previous try make a difference, so the
+//! same place can be selected.
 //!
-//! The experiments run on a processor and on the simulated machine alike; whoever runs them supplies
-//! the threads, and a [`Clock`].
+//! The experiments run in the same way on a processor and on the simulated machine. The caller supplies the
+//! threads, and a [`Clock`].
 
 mod client;
 mod measured;
@@ -45,7 +44,7 @@ pub enum Kind {
     Writes,
     /// Writes lines at random.
     RandomWrites,
-    /// Writes lines of which each belongs to the same set of the first-level cache.
+    /// Writes lines that all belong to the same set of the first-level cache.
     OneSet,
     /// Reads a range, line by line.
     Reads,
@@ -55,14 +54,14 @@ pub enum Kind {
     ReadsFirst,
     /// Writes a range, then reads another one.
     WritesFirst,
-    /// Computes, and touches nothing.
+    /// Computes, and accesses no memory.
     Duration,
     /// Stores to one word, in a region and without one.
     Price,
 }
 
 impl Kind {
-    /// All of them, in the order of the papers' figures.
+    /// All experiments, in the order of the papers' figures.
     pub const ALL: [Kind; 9] = [
         Kind::Writes,
         Kind::RandomWrites,
@@ -75,7 +74,7 @@ impl Kind {
         Kind::Price,
     ];
 
-    /// Its name on the command line and in results.
+    /// Returns the name on the command line and in results.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Writes => "writes",
@@ -90,22 +89,22 @@ impl Kind {
         }
     }
 
-    /// What a region does, in a few words.
+    /// Returns what a region does, in a few words.
     pub fn title(self) -> &'static str {
         match self {
-            Kind::Writes => "writes so many bytes in a row",
-            Kind::RandomWrites => "writes so many bytes in lines chosen at random",
-            Kind::OneSet => "writes so many lines of one set of the first-level cache",
-            Kind::Reads => "reads so many bytes in a row",
-            Kind::RandomReads => "reads so many bytes in lines chosen at random",
-            Kind::ReadsFirst => "reads in a row, then writes in a row: READ+WRITTEN bytes",
-            Kind::WritesFirst => "the same, the writes first",
-            Kind::Duration => "computes for so long",
-            Kind::Price => "one store alone, in a region, and a region without it",
+            Kind::Writes => "writes this many bytes in sequence",
+            Kind::RandomWrites => "writes this many bytes in random lines",
+            Kind::OneSet => "writes this many lines of one set of the first-level cache",
+            Kind::Reads => "reads this many bytes in sequence",
+            Kind::RandomReads => "reads this many bytes in random lines",
+            Kind::ReadsFirst => "reads in sequence, then writes in sequence: READ+WRITTEN bytes",
+            Kind::WritesFirst => "the same, with the writes first",
+            Kind::Duration => "computes for this time",
+            Kind::Price => "one store alone, one in a region, and an empty region",
         }
     }
 
-    /// What the papers found on their Haswell, and where.
+    /// Returns what the papers found on their Haswell, and where.
     pub fn paper(self) -> &'static str {
         match self {
             Kind::Writes => {
@@ -128,7 +127,7 @@ impl Kind {
         }
     }
 
-    /// The experiments and what the papers found, for a help text.
+    /// Returns the experiments and the papers' results, for a help text.
     pub fn table() -> String {
         let mut text = String::new();
         for kind in Kind::ALL {
@@ -154,7 +153,7 @@ impl FromStr for Kind {
         let found = Kind::ALL.into_iter().find(|kind| kind.name() == text);
         found.ok_or_else(|| {
             let names = Kind::ALL.map(Kind::name).join(", ");
-            format!("no experiment is called '{text}': there are {names}")
+            format!("no experiment is called '{text}'; the experiments are {names}")
         })
     }
 }
@@ -169,11 +168,11 @@ pub struct Point {
 }
 
 impl Point {
-    /// The points that are asked for: those kinds, with the sizes that `sizes` names, or, if it
-    /// names none, those of the machine.
+    /// Returns the points of these kinds. `sizes` names their sizes; if it is empty, they have the default sizes
+    /// for the machine.
     ///
     /// # Errors
-    /// A size that means nothing for one of the kinds, or that is too large.
+    /// A size is invalid for one of the kinds, or too large.
     pub fn all(kinds: &[Kind], sizes: &[String], edges: &Edges) -> Result<Vec<Point>, String> {
         let mut points = Vec::new();
         for &kind in kinds {

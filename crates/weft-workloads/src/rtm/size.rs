@@ -1,56 +1,54 @@
-//! Sizes of regions: what they are, how they are written, and which of them lie where a machine's
-//! limits are expected.
+//! Sizes of regions: their types, their text form, and the default sizes near a machine's expected limits.
 
 use std::fmt;
 
 use super::{Kind, MEMORY_BYTES};
 
-/// Bytes of a cache line.
+/// The bytes of a cache line.
 pub(super) const LINE_BYTES: u64 = 64;
 
-/// Bytes between two lines of the same set of a first-level cache.
+/// The bytes between two lines of the same set of a first-level cache.
 pub(super) const SET_STRIDE_BYTES: u64 = 4096;
 
-/// The longest region that computes: a minute.
+/// The longest region that computes: one minute.
 const NANOSECONDS_MAX: u64 = 60_000_000_000;
 
-/// What the sizes depend on.
+/// The properties of a machine on which the default sizes depend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edges {
-    /// Bytes of the first-level data cache, which bounds what a region writes.
+    /// The bytes of the first-level data cache, which limits what a region writes.
     pub first_level_bytes: u64,
-    /// Lines of one of its sets.
+    /// The number of lines of one of its sets.
     pub first_level_ways: u64,
 }
 
 impl Edges {
-    /// Those of the papers' machine.
+    /// The properties of the papers' machine.
     pub const HASWELL: Edges = Edges { first_level_bytes: 32 << 10, first_level_ways: 8 };
 }
 
-/// How large a region is.
+/// The size of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
-    /// So many bytes, of whole lines.
+    /// A number of bytes, rounded up to whole lines.
     Bytes(u64),
-    /// So many bytes that are read, and so many that are written.
+    /// A number of bytes to read, and a number of bytes to write.
     ReadAndWritten(u64, u64),
-    /// So many lines.
+    /// A number of lines.
     Lines(u64),
-    /// So many nanoseconds.
+    /// A number of nanoseconds.
     Nanoseconds(u64),
-    /// A store in no region.
+    /// A store without a region.
     Alone,
     /// A store in a region.
     InRegion,
-    /// A region with nothing in it.
+    /// An empty region.
     Empty,
 }
 
 impl Size {
-    /// The sizes of an experiment that are worth a look on a machine: for the limits that the
-    /// first-level cache sets, close to these; for those of reads, of which no processor's manual
-    /// tells, wide apart.
+    /// Returns the default sizes of an experiment for a machine. Sizes are close together near the limits that the
+    /// first-level cache sets. They are far apart for reads, because no processor's manual states their limits.
     pub fn of_machine(kind: Kind, edges: &Edges) -> Vec<Size> {
         let first_level = edges.first_level_bytes;
         let parts = |whole: u64, sixty_fourths: &[u64]| -> Vec<u64> {
@@ -91,10 +89,10 @@ impl Size {
         }
     }
 
-    /// Reads the size of an experiment, as [`Display`](fmt::Display) writes it.
+    /// Parses the size of an experiment, as [`Display`](fmt::Display) writes it.
     ///
     /// # Errors
-    /// What a size of this experiment is, if `text` is none.
+    /// `text` is not a size of this experiment; the error describes the valid sizes.
     pub fn parse(kind: Kind, text: &str) -> Result<Size, String> {
         let (size, expected) = match kind {
             Kind::Writes | Kind::RandomWrites | Kind::Reads | Kind::RandomReads => {
@@ -126,7 +124,7 @@ impl Size {
     }
 }
 
-/// Reads a number of bytes, at least one and at most all there are.
+/// Parses a number of bytes, at least one and at most [`MEMORY_BYTES`].
 fn bytes(text: &str) -> Option<u64> {
     let (number, factor) = match text.char_indices().last()? {
         (position, 'K') => (&text[..position], 1 << 10),

@@ -1,7 +1,7 @@
 use super::*;
 use weft::htm::{Choice, Htm};
 
-/// Protects what is pasted from a result into an option: every size that is written can be read.
+/// Protects users who paste a size from a result into an option: every size that is written can be read.
 #[test]
 fn sizes_are_read_as_they_are_written() {
     for edges in [Edges::HASWELL, Edges { first_level_bytes: 48 << 10, first_level_ways: 12 }] {
@@ -40,7 +40,8 @@ fn sizes_that_mean_nothing_are_refused() {
     assert!(Point::all(&[Kind::Reads, Kind::OneSet], &["4M".to_owned()], &Edges::HASWELL).is_err());
 }
 
-/// Protects the placement: cores first, then those that share one; and what is not there is refused.
+/// Protects the placement: first one thread per core, then threads that share a core. Unavailable cores are
+/// refused.
 #[test]
 fn threads_have_cores_of_their_own_first() {
     let haswell: Topology = (0..4).map(|core| vec![core, core + 4]).collect();
@@ -77,15 +78,15 @@ impl Clock for Still {
     }
 }
 
-/// Every experiment runs, at every size, and accounts for every try: where there are regions, and
-/// where there are none (then nothing aborts).
+/// Every experiment runs at every size, and counts the result of every try: with hardware regions, and without
+/// (then nothing aborts).
 #[test]
 fn every_try_is_accounted_for() {
     const SEED: u64 = 1;
     for (choice, same_place) in
         [(Choice::Auto, false), (Choice::Auto, true), (Choice::Software, false)]
     {
-        let htm = Htm::open(choice, once()).expect("both are always there");
+        let htm = Htm::open(choice, once()).expect("both are always available");
         let mut client = Client::new(&htm, SEED, 0, same_place);
         for point in Point::all(&Kind::ALL, &[], &Edges::HASWELL).expect("its own sizes") {
             let share = client.run(&point, 3, &Still);
@@ -103,7 +104,7 @@ fn every_try_is_accounted_for() {
     }
 }
 
-/// Protects the number of tries: bounded from both sides, and fewer where a try is more work.
+/// Protects the number of tries: it has a minimum and a maximum, and is smaller if a try takes more work.
 #[test]
 fn tries_follow_the_work() {
     let budget = Budget {

@@ -1,23 +1,23 @@
-//! How many threads, and where: with a core each, or sharing one.
+//! The number of threads, and their placement: on a core each, or on shared cores.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// The hardware threads of each core of a machine, by their numbers.
+/// The hardware threads of each core of a machine, by number.
 pub type Topology = Vec<Vec<usize>>;
 
-/// A number of threads, and where they run.
+/// A number of threads, and their placement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Threads {
-    /// So many, with a core each as long as there are cores.
+    /// This many threads, on a core each as far as there are cores.
     Spread(usize),
-    /// So many cores, with so many threads on each.
+    /// This many cores, and this many threads on each.
     Shared(usize, usize),
 }
 
 impl Threads {
-    /// What is worth a look on a machine: a thread, two on one core, four cores as in the papers,
-    /// with one thread and with two.
+    /// Returns the default settings for a machine: one thread, two threads on one core, and four cores as in the
+    /// papers, with one thread each and with two.
     pub fn of_machine(topology: &Topology) -> Vec<Threads> {
         let cores = topology.len().min(4);
         let mut all = vec![Threads::Spread(1), Threads::Shared(1, 2)];
@@ -28,10 +28,10 @@ impl Threads {
         all
     }
 
-    /// The hardware threads that they run on.
+    /// Returns the hardware threads that they run on.
     ///
     /// # Errors
-    /// The machine has not so many.
+    /// The machine does not have enough hardware threads.
     pub fn place(self, topology: &Topology) -> Result<Vec<usize>, String> {
         let refused = |wanted: &str| {
             let cores = topology.len();
@@ -44,6 +44,7 @@ impl Threads {
         };
         match self {
             Threads::Spread(count) => {
+                // Take the first hardware thread of every core, then the second of every core, and so on.
                 let most = topology.iter().map(Vec::len).max().unwrap_or(0);
                 let turn =
                     |turn: usize| topology.iter().filter_map(move |core| core.get(turn).copied());

@@ -1,6 +1,6 @@
-//! The five transactions that write.
+//! The five transactions of RUBiS that write.
 //!
-//! Their new rows are drawn beforehand, keys included, so that none of them has to ask for a key.
+//! Their new rows, keys included, are drawn in advance, so that no transaction has to request a key.
 
 use weft::protocol::Protocol;
 use weft::{Error, Transaction, column_of};
@@ -13,7 +13,7 @@ use super::schema::{
     Auction, Bid, CategoryItems, Comment, Item, Purchase, Rating, RegionItems, User, earliness,
 };
 
-/// What a transaction that writes stores.
+/// The row that a transaction stores.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
     /// A new user.
@@ -29,15 +29,15 @@ pub enum Change {
 }
 
 impl Change {
-    /// How many kinds there are.
+    /// The number of kinds.
     pub(super) const KINDS: usize = 5;
 
-    /// Which of them it is.
+    /// Returns the position of its kind.
     pub(super) fn kind(&self) -> usize {
         self.transaction() as usize - TransactionType::RegisterUser as usize
     }
 
-    /// The transaction that stores it.
+    /// Returns the type of the transaction that stores it.
     pub fn transaction(&self) -> TransactionType {
         match self {
             Change::RegisterUser(_) => TransactionType::RegisterUser,
@@ -49,8 +49,8 @@ impl Change {
     }
 }
 
-/// Makes a change, with commutative operations or without; whether it succeeded. If not, it has
-/// written nothing.
+/// Makes a change, with commutative operations or without. Returns whether it succeeded; if not, it has written
+/// nothing.
 pub(super) fn run<P: Protocol>(
     tables: &Tables,
     tx: &Transaction<'_, P>,
@@ -69,7 +69,7 @@ pub(super) fn run<P: Protocol>(
     }
 }
 
-/// Does not succeed if the nickname is somebody's.
+/// Inserts a user. Does not succeed if the nickname is taken.
 #[procedure(RegisterUser)]
 pub(super) fn register_user<P: Protocol>(
     tables: &Tables,
@@ -84,7 +84,7 @@ pub(super) fn register_user<P: Protocol>(
     Ok(true)
 }
 
-/// Inserts an item, and puts it into the lists of its category and of its seller's region.
+/// Inserts an item, and adds it to the lists of its category and of its seller's region.
 #[procedure(StoreItem)]
 pub(super) fn store_item<P: Protocol>(
     tables: &Tables,
@@ -103,7 +103,7 @@ pub(super) fn store_item<P: Protocol>(
     Ok(true)
 }
 
-/// The same by reading and writing.
+/// Does the same as `store_item`, by reading and writing.
 #[procedure(StoreItemByReading)]
 pub(super) fn store_item_by_reading<P: Protocol>(
     tables: &Tables,
@@ -123,7 +123,7 @@ pub(super) fn store_item_by_reading<P: Protocol>(
     Ok(true)
 }
 
-/// Takes from the quantity. Does not succeed if less is left.
+/// Records a purchase, and reduces the item's quantity. Does not succeed if the quantity left is too small.
 #[procedure(StoreBuyNow)]
 pub(super) fn store_buy_now<P: Protocol>(
     tables: &Tables,
@@ -144,7 +144,7 @@ pub(super) fn store_buy_now<P: Protocol>(
     Ok(true)
 }
 
-/// The paper's Figure 7: nothing is read but by commutative operations.
+/// Records a bid as in the paper's Figure 7: it reads nothing except by commutative operations.
 #[procedure(StoreBid)]
 pub(super) fn store_bid<P: Protocol>(
     tables: &Tables,
@@ -162,7 +162,7 @@ pub(super) fn store_bid<P: Protocol>(
     Ok(true)
 }
 
-/// The paper's Figure 6: the auction is read, and then written.
+/// Records a bid as in the paper's Figure 6: it reads the auction, and then writes it.
 #[procedure(StoreBidByReading)]
 pub(super) fn store_bid_by_reading<P: Protocol>(
     tables: &Tables,
@@ -175,7 +175,7 @@ pub(super) fn store_bid_by_reading<P: Protocol>(
     Ok(true)
 }
 
-/// Adds to the rating of the user that is commented on.
+/// Inserts a comment, and adds to the rating of the user who gets it.
 #[procedure(StoreComment)]
 pub(super) fn store_comment<P: Protocol>(
     tables: &Tables,
@@ -188,7 +188,7 @@ pub(super) fn store_comment<P: Protocol>(
     Ok(true)
 }
 
-/// The same by reading and writing.
+/// Does the same as `store_comment`, by reading and writing.
 #[procedure(StoreCommentByReading)]
 pub(super) fn store_comment_by_reading<P: Protocol>(
     tables: &Tables,

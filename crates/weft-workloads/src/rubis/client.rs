@@ -1,4 +1,4 @@
-//! One client: what it draws, and an account of what it has stored.
+//! A client of RUBiS: its draws, and an account of what it has stored.
 
 use std::sync::Arc;
 
@@ -17,18 +17,18 @@ use crate::random::Random;
 use crate::stashing::{Draws, Requested};
 use crate::ycsb::zipf::Zipf;
 
-/// What a client has done: written by it alone, and read when all is over.
+/// The counts of a client's actions. Only the client writes them; they are read at the end.
 #[repr(align(64))]
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
-    /// Identifiers of users and items that it has chosen.
+    /// The number of identifiers that it has chosen for users, and for items.
     users: Word,
     items: Word,
-    /// Transactions that have committed and stored something, by [`Change::kind`].
+    /// The number of committed transactions that stored something, by [`Change::kind`].
     stored: [Word; Change::KINDS],
 }
 
-/// What a client has done, as numbers.
+/// The counts of a client, as numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Account {
     pub(super) users: u64,
@@ -41,7 +41,7 @@ pub(super) struct Account {
 pub(super) struct Ledgers(Mutex<Vec<Arc<Ledger>>>);
 
 impl Ledgers {
-    /// A ledger for one more client, and its number.
+    /// Opens a ledger for one more client, and returns the client's number and the ledger.
     fn open(&self) -> (u32, Arc<Ledger>) {
         let mut ledgers = self.0.lock().expect("no client panics with the lock");
         let ledger = Arc::<Ledger>::default();
@@ -49,10 +49,10 @@ impl Ledgers {
         (ledgers.len() as u32 - 1, ledger)
     }
 
-    /// What each client has done, in the order of their numbers.
+    /// Returns the account of each client, in the order of their numbers.
     pub(super) fn accounts(&self) -> Vec<Account> {
         let ledgers = self.0.lock().expect("no client panics with the lock");
-        // Relaxed: read when the clients' threads have been joined.
+        // Relaxed: read after the clients' threads have been joined.
         let read = |word: &Word| word.load(Ordering::Relaxed);
         let account = |ledger: &Arc<Ledger>| Account {
             users: read(&ledger.users),
@@ -63,28 +63,28 @@ impl Ledgers {
     }
 }
 
-/// What one thread carries from one transaction to the next.
+/// The state that a thread carries from one transaction to the next.
 #[derive(Debug)]
 pub struct Client {
     pub(super) random: Random,
     parameters: Parameters,
-    /// Of the load: who sells an item is drawn again.
+    /// The seed of the load, with which the seller of an item is drawn again.
     loaded_seed: u64,
     number: u32,
-    /// New bids, purchases and comments so far.
+    /// The number of new bids, purchases and comments so far.
     rows: u64,
     /// The time of the last request.
     date: Date,
     draw: Draw,
-    /// Which items are popular, in the contended mix.
+    /// The popularity of items, in the contended mix.
     zipf: Option<Zipf>,
-    /// The second transaction of an interaction, of which the first is under way.
+    /// The second transaction of an interaction whose first is in progress.
     next: Option<Request>,
     ledger: Arc<Ledger>,
 }
 
 impl Client {
-    /// The client of the `thread`-th thread.
+    /// Creates the client of the `thread`-th thread.
     pub(super) fn new(
         parameters: &Parameters,
         ledgers: &Ledgers,
@@ -191,24 +191,24 @@ impl Client {
         Change::StoreBid(row).into()
     }
 
-    /// Chooses a user that was loaded.
+    /// Chooses a loaded user.
     #[inline]
     fn draw_user(&mut self) -> u64 {
         self.random.within(1, self.parameters.users).into()
     }
 
-    /// Chooses an item that was loaded, all alike.
+    /// Chooses a loaded item, uniformly.
     #[inline]
     fn draw_item(&mut self) -> u64 {
         self.random.within(1, self.parameters.items).into()
     }
 
-    /// Who sells an item that was loaded: what the page before has said.
+    /// Returns the seller of a loaded item, which the previous page showed.
     fn seller_of(&self, item: u64) -> u64 {
         seller_of(self.loaded_seed, item, self.parameters.users)
     }
 
-    /// An identifier for a bid, a purchase or a comment.
+    /// Returns an identifier for a bid, a purchase or a comment.
     fn next_id(&mut self) -> u64 {
         self.rows += 1;
         new_id(self.number, self.rows)
@@ -220,7 +220,7 @@ impl Draws for Client {
 
     #[inline]
     fn draw(&mut self) -> Request {
-        // The client's own time: it goes on by a millisecond with each transaction, so that a run can
+        // Each client has a time of its own. It advances by a millisecond with each transaction, so that a run can
         // be repeated, and no clock is read.
         self.date += 1;
         if let Some(zipf) = &self.zipf
@@ -265,10 +265,10 @@ impl Requested for Request {
     }
 }
 
-/// Adds one; what there was before.
+/// Adds one, and returns the previous count.
 #[inline]
 fn count(counter: &Word) -> u64 {
-    // Relaxed: it has one writer, and is read by others when that one's thread has been joined.
+    // Relaxed: it has one writer, and other threads read it only after joining that writer's thread.
     let before = counter.load(Ordering::Relaxed);
     counter.store(before + 1, Ordering::Relaxed);
     before

@@ -1,11 +1,10 @@
-//! What users do, how often, and which transactions that takes.
+//! The interactions of users, their frequencies, and the transactions that they need.
 
 use std::fmt;
 
 use crate::random::Random;
 
-/// The pages that a user of RUBiS can ask for: the 26 interactions, and the home page, where a session
-/// begins.
+/// The pages that a user of RUBiS can ask for: the 26 interactions, and the home page, where a session begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are those of RUBiS's transition table")]
 pub enum Interaction {
@@ -38,21 +37,21 @@ pub enum Interaction {
     AboutMe,
 }
 
-/// What an interaction takes of the database.
+/// The database work of an interaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// Nothing: a page that is always the same.
+    /// No work: the page is always the same.
     Nothing,
-    /// A transaction.
+    /// One transaction.
     One(TransactionType),
-    /// That which authenticates the user, and then another.
+    /// The transaction that authenticates the user, and then another one.
     Authenticated(TransactionType),
 }
 
 impl Interaction {
-    /// Every interaction, how many of 10,000 steps of a client it is in the bidding mix, and what it
-    /// takes. The [module above](super) has the sources. The rest of the steps, 1,459, go back to the
-    /// page before, or end the session.
+    /// Every interaction with its frequency in 10,000 steps of a client in the bidding mix, and its work. The
+    /// [module above](super) states the sources. The other 1,459 steps go back to the previous page, or end the
+    /// session.
     pub const ALL: [(Interaction, u32, Work); 27] = {
         use Interaction::*;
         use TransactionType as T;
@@ -89,42 +88,42 @@ impl Interaction {
     };
 }
 
-/// The 17 database transactions: those that only read, then those that write.
+/// The 17 database transactions: first those that only read, then those that write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransactionType {
-    /// A user's identifier, by nickname and password.
+    /// Finds a user's identifier, by nickname and password.
     Authenticate,
-    /// All categories.
+    /// Reads all categories.
     BrowseCategories,
-    /// All regions.
+    /// Reads all regions.
     BrowseRegions,
-    /// The newest items of a category, with their bids summed up.
+    /// Reads the newest items of a category, with the sums of their bids.
     SearchItemsByCategory,
-    /// The same of a category in a region.
+    /// Reads the same for a category in a region.
     SearchItemsByRegion,
-    /// An item, its seller, and its bids summed up.
+    /// Reads an item, its seller, and the sums of its bids.
     ViewItem,
-    /// A user, and what others say of them.
+    /// Reads a user, and the comments on the user.
     ViewUserInfo,
-    /// The highest bids on an item, and whose they are.
+    /// Reads the highest bids on an item, and their bidders.
     ViewBidHistory,
-    /// The form to buy an item at once.
+    /// Reads what the form to buy an item at once shows.
     BuyNow,
-    /// The form to bid for an item.
+    /// Reads what the form to bid for an item shows.
     PutBid,
-    /// The form to comment on a user.
+    /// Reads what the form to comment on a user shows.
     PutComment,
-    /// What a user bids for, sells, has bought, and is told.
+    /// Reads a user's bids, purchases and sales, and the comments on the user.
     AboutMe,
-    /// A new user.
+    /// Inserts a user.
     RegisterUser,
-    /// A new item: RUBiS's RegisterItem.
+    /// Inserts an item: RUBiS's RegisterItem.
     StoreItem,
-    /// An item is bought at once.
+    /// Buys an item at once.
     StoreBuyNow,
-    /// A bid.
+    /// Inserts a bid.
     StoreBid,
-    /// A comment.
+    /// Inserts a comment.
     StoreComment,
 }
 
@@ -150,7 +149,7 @@ impl TransactionType {
         Self::StoreComment,
     ];
 
-    /// Their names in results, in the same order.
+    /// The names in results, in the same order.
     pub const NAMES: [&'static str; 17] = [
         "auth",
         "categories",
@@ -171,34 +170,34 @@ impl TransactionType {
         "storecomment",
     ];
 
-    /// Whether it writes.
+    /// Returns whether it writes.
     pub fn writes(self) -> bool {
         self as usize >= Self::RegisterUser as usize
     }
 }
 
-/// Which transactions run how often.
+/// The mix of transactions.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Mix {
-    /// RUBiS-B: the bidding mix of RUBiS, all items alike.
+    /// RUBiS-B: the bidding mix of RUBiS, with uniformly drawn items.
     #[default]
     Bidding,
-    /// RUBiS-C: half of the transactions are bids, on items of which some are far more popular than
-    /// others; the rest are the others of the bidding mix.
+    /// RUBiS-C: half of the transactions are bids, on items some of which are far more popular than others. The
+    /// rest are the others of the bidding mix.
     Contended {
-        /// The `k`-th item is bid for in proportion to `1 / k^alpha`.
+        /// The skew: the `k`-th item is bid for in proportion to `1 / k^alpha`.
         alpha: f64,
     },
 }
 
 impl Mix {
-    /// The popularity of the paper's Table 4.
+    /// The skew in the paper's Table 4.
     pub const ALPHA: f64 = 1.8;
 
-    /// Bids in the contended mix, in percent.
+    /// The share of bids in the contended mix, in percent.
     pub(super) const CONTENDED_BIDS: u32 = 50;
 
-    /// Its name on the command line and in results.
+    /// Returns the name on the command line and in results.
     pub fn name(self) -> &'static str {
         match self {
             Mix::Bidding => "bidding",
@@ -216,7 +215,7 @@ impl fmt::Display for Mix {
     }
 }
 
-/// How often an interaction is drawn that takes anything of the database.
+/// A weighted draw of the interactions that need the database.
 #[derive(Clone, Debug)]
 pub(super) struct Draw {
     interactions: Vec<(u32, Interaction, Work)>,
@@ -224,7 +223,7 @@ pub(super) struct Draw {
 }
 
 impl Draw {
-    /// Of the bidding mix, or of its rest without bids.
+    /// Creates the draw of the bidding mix, with or without bids.
     pub(super) fn new(with_bids: bool) -> Draw {
         let mut interactions: Vec<_> = Interaction::ALL
             .into_iter()
@@ -234,7 +233,7 @@ impl Draw {
             })
             .map(|(interaction, weight, work)| (weight, interaction, work))
             .collect();
-        // The frequent ones first, which are found soonest.
+        // Frequent interactions come first, so that they are found soonest.
         interactions.sort_by_key(|&(weight, ..)| std::cmp::Reverse(weight));
         let total = interactions.iter().map(|(weight, ..)| weight).sum();
         Draw { interactions, total }
@@ -270,7 +269,7 @@ mod tests {
         let writes = |_, work| matches!(work, Work::One(transaction) if transaction.writes());
         assert_eq!(weight(writes), 689, "of 10,000 steps of a client");
         assert_eq!(weight(|_, _| true), 10_000 - 1_459, "the rest goes back or ends the session");
-        // RUBiS calls 15 % of it read-write, which fits those and the forms that lead there.
+        // RUBiS calls 15 % of the mix read-write; this fits the writes together with the forms that lead to them.
         let forms = |interaction, _| {
             use Interaction::*;
             matches!(interaction, Register | BuyNow | PutBid | PutComment | SellItemForm)

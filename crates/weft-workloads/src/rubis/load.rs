@@ -1,12 +1,12 @@
-//! The initial population: users, the items that they sell, and what was bid and said.
+//! The initial population of RUBiS: users, the items that they sell, bids and comments.
 //!
-//! All random choices for a user, and for an item with its bids and its comment, come from a source of
-//! their own, drawn from the seed and the identifier. So the rows do not depend on the number of
-//! threads, and clients and verification can draw them again.
+//! The random choices for a user, and those for an item with its bids and its comment, come from separate sources.
+//! Each source is derived from the seed and the identifier. So the rows do not depend on the number of threads, and
+//! clients and verification can draw them again.
 //!
-//! The proportions are those of RUBiS's own load (`rubis.properties`): four fifths of the items are
-//! unique, and there are up to ten pieces of the others; 40 % have a reserve price, 10 % can be bought
-//! at once; up to 20 bids for an item; 95 % of the items have a comment.
+//! The proportions are those of RUBiS's own load (`rubis.properties`). Four fifths of the items are unique, and
+//! there are up to ten pieces of the others. 40 % have a reserve price, and 10 % can be bought at once. An item has
+//! up to 20 bids, and 95 % of the items have a comment.
 
 use std::fmt::Write;
 
@@ -24,22 +24,22 @@ use crate::load::Loading;
 use crate::random::Random;
 use crate::workload::LoadOptions;
 
-/// The sources of random numbers of items lie above those of users, and those of clients above both.
+/// The streams of random numbers of items are above those of users, and those of clients above both.
 const ITEM_STREAMS: u64 = 1 << 40;
 pub(super) const CLIENT_STREAMS: u64 = 1 << 41;
 
-/// The most bids on an item that are loaded.
+/// The most bids on a loaded item.
 const BIDS_MAX: usize = 20;
 
 const DAY: Date = 24 * 60 * 60 * 1000;
 
-/// What is loaded was done in the first week; clients begin after it.
+/// The end of the first week. All loaded rows are earlier, and clients begin here.
 pub(super) const LOADED_UNTIL: Date = 7 * DAY;
 
-/// The greatest bid.
+/// The highest possible bid.
 pub(super) const BID_MAX: Cents = 1_000_000;
 
-/// The ratings that a comment can give, and what it then says.
+/// The ratings of comments, and the text for each.
 pub(super) const RATINGS: [(i64, &str); 5] = [
     (-5, "This is a very bad comment. Stay away from this seller!"),
     (-3, "This is a comment below average. I do not recommend this user!"),
@@ -51,24 +51,24 @@ pub(super) const RATINGS: [(i64, &str); 5] = [
 const SENTENCE: &str =
     "This incredible item is exactly what you need, and it has a lot of features. ";
 
-/// A text that is known to fit.
+/// Formats a text that is known to fit.
 pub(super) fn text<const N: usize>(arguments: std::fmt::Arguments<'_>) -> ArrayString<N> {
     let mut text = ArrayString::new();
     text.write_fmt(arguments).expect("the text fits");
     text
 }
 
-/// The nickname of a user.
+/// Returns the nickname of a user.
 pub(super) fn nickname_of(user: u64) -> ArrayString<20> {
     text(format_args!("user{user}"))
 }
 
-/// The password of a user.
+/// Returns the password of a user.
 pub(super) fn password_of(user: u64) -> ArrayString<20> {
     text(format_args!("pass{user}"))
 }
 
-/// The row of a user.
+/// Returns the row of a user.
 pub(super) fn user_of(id: u64, region: u8, created: Date) -> User {
     User {
         id,
@@ -83,15 +83,14 @@ pub(super) fn user_of(id: u64, region: u8, created: Date) -> User {
     }
 }
 
-/// Draws a user that is loaded.
+/// Draws a user, as loaded.
 pub(super) fn draw_user(seed: u64, id: u64) -> User {
     let mut random = Random::new(seed, id);
     let region = random.within_u8(1, REGIONS);
     user_of(id, region, random.0.u64(0..LOADED_UNTIL / 2))
 }
 
-/// The row of an item whose price and quantity, among others, are drawn, of which `lot` pieces are
-/// sold as one.
+/// Draws an item: its price, its quantity and other columns. `lot` pieces are sold as one.
 pub(super) fn draw_item(
     random: &mut Random,
     id: u64,
@@ -123,7 +122,7 @@ pub(super) fn draw_item(
     }
 }
 
-/// Draws who sells an item that is loaded: the first choice of its source.
+/// Draws the seller of a loaded item, which is the first draw of the item's source.
 #[inline]
 pub(super) fn seller_of(seed: u64, item: u64, users: u32) -> u64 {
     draw_seller(&mut Random::new(seed, ITEM_STREAMS + item), users)
@@ -134,7 +133,7 @@ fn draw_seller(random: &mut Random, users: u32) -> u64 {
     random.within(1, users).into()
 }
 
-/// An item that is loaded, and all that belongs to it.
+/// A loaded item with its bids and its comment.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Offer {
     pub(super) item: Item,
@@ -167,13 +166,13 @@ impl Offer {
         Offer { item, bids, comment }
     }
 
-    /// The bids, summed up.
+    /// Returns the auction row, with the sums of the bids.
     fn auction(&self) -> Auction {
         let mut auction = Auction::new(self.item.id);
         for bid in &self.bids {
             add_bid(&mut auction, bid);
         }
-        // Of what is loaded the earliest of the highest bids wins, in whatever order they are drawn.
+        // Among loaded bids, the earliest of the highest wins, regardless of the order of the draws.
         let highest = self.bids.iter().max_by_key(|bid| (bid.price, earliness(bid.date)));
         if let Some(bid) = highest {
             auction.max_bidder = winner(bid);
@@ -182,7 +181,7 @@ impl Offer {
     }
 }
 
-/// The row of a comment by whoever, on whom, and on which item.
+/// Draws a comment, with its rating, by a user on another user and an item.
 pub(super) fn draw_comment(
     random: &mut Random,
     id: u64,
@@ -193,8 +192,8 @@ pub(super) fn draw_comment(
     Comment { to_user, id, from_user, item, rating, date, comment: text(format_args!("{comment}")) }
 }
 
-/// Adds a bid to an auction without commutative operations: the paper's Figure 6, where the first of
-/// two equal bids that is stored wins.
+/// Adds a bid to an auction without commutative operations, as in the paper's Figure 6: of two equal bids, the one
+/// that is stored first wins.
 pub(super) fn add_bid(auction: &mut Auction, bid: &Bid) {
     if bid.price > auction.max_bid {
         auction.max_bid = bid.price;
@@ -209,25 +208,24 @@ fn winner(bid: &Bid) -> Ordered<(Cents, u64), u64> {
     OrderedTuple { order, core: 0, value: bid.bidder }.into()
 }
 
-/// Inserts a bid into a list without a commutative operation. Orders are never equal, so the core makes
-/// no difference.
+/// Inserts a bid into a list without a commutative operation. Orders are never equal, so the core does not matter.
 fn insert_top(top: &mut TopBids, bid: &Bid) {
     let order = (bid.price, bid.id);
     TopKInsert(order, bid.bidder).apply(top, 0).expect("what does not fit is left out");
 }
 
-/// As [`insert_top`], for lists of items.
+/// Inserts an item into a list without a commutative operation.
 pub(super) fn insert_newest(newest: &mut NewestItems, item: &Item) {
     let order = (item.started, item.id);
     TopKInsert(order, item.id).apply(newest, 0).expect("what does not fit is left out");
 }
 
-/// What is summed up of all items that are loaded.
+/// The sums over all loaded items.
 struct Sums {
-    /// Of each user.
+    /// The rating of each user.
     ratings: Vec<i64>,
     categories: Vec<NewestItems>,
-    /// Region by region.
+    /// The newest items of each region and category, region by region.
     regions: Vec<NewestItems>,
 }
 
@@ -253,7 +251,7 @@ impl Sums {
     }
 }
 
-/// What the rows are drawn from.
+/// The source of the rows.
 struct Source<'a> {
     seed: u64,
     parameters: &'a Parameters,
@@ -261,7 +259,7 @@ struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// The `n`-th item, counted from 0.
+    /// Returns the `n`-th item, counted from 0.
     fn offer(&self, n: u64) -> Offer {
         Offer::draw(self.seed, n + 1, self.parameters)
     }
@@ -283,12 +281,12 @@ impl Source<'_> {
     }
 }
 
-/// All rows of `categories`.
+/// Returns all rows of `categories`.
 pub(super) fn categories() -> impl Iterator<Item = Category> {
     (1..=CATEGORIES).map(|id| Category { id, name: text(format_args!("Category {id}")) })
 }
 
-/// All rows of `regions`.
+/// Returns all rows of `regions`.
 pub(super) fn regions() -> impl Iterator<Item = Region> {
     (1..=REGIONS).map(|id| Region { id, name: text(format_args!("Region {id}")) })
 }
@@ -296,7 +294,7 @@ pub(super) fn regions() -> impl Iterator<Item = Region> {
 /// Opens a database and fills it.
 ///
 /// # Panics
-/// If a number in `parameters` is out of its range.
+/// A number in `parameters` is out of its range.
 pub(super) fn load<P: Protocol>(
     parameters: &Parameters,
     options: &LoadOptions<'_>,
@@ -336,7 +334,7 @@ pub(super) fn load<P: Protocol>(
     let sums = Sums::of(options.seed, parameters);
     let source = &Source { seed: options.seed, parameters, sums };
     let (users, items) = (u64::from(users), u64::from(items));
-    // Of an item: itself, its auction, its bids, and mostly a comment.
+    // Per item: the item, its auction, its bids, and usually a comment.
     let mut loading = Loading::new(options, 2 * users + items * (10 * 10 + 2 * 10 + 9) / 10);
     loading.fill(&database, &tables.categories, (&(), 1), |(), _| categories())?;
     loading.fill(&database, &tables.regions, (&(), 1), |(), _| regions())?;

@@ -1,32 +1,32 @@
 //! RUBiS, the Rice University Bidding System: an auction site.
 //!
-//! C. Amza and others: *Specification and Implementation of Dynamic Web Site Benchmarks*, WWC-5, 2002;
-//! as N. Narula and others port it in *Phase Reconciliation for Contended In-Memory Transactions*
-//! (Doppel, OSDI 2014, §7 and §8.8): 7 tables, 17 transactions, and the 26 interactions that run them.
+//! C. Amza and others: *Specification and Implementation of Dynamic Web Site Benchmarks*, WWC-5, 2002; as ported by
+//! N. Narula and others in *Phase Reconciliation for Contended In-Memory Transactions* (Doppel, OSDI 2014, §7 and
+//! §8.8). It has 7 tables, 17 transactions, and 26 interactions that run them.
 //!
-//! - [`schema`]: the tables, and what is kept beside them;
-//! - [`interactions`]: what users do, how often, and which transactions that takes;
-//! - `load`: the initial population, a million users and 33,000 auctions
-//!   [by default](Parameters::default), as in the paper;
+//! - [`schema`]: the tables, and the derived tables beside them;
+//! - [`interactions`]: the interactions of users, their frequencies, and their transactions;
+//! - `load`: the initial population, a million users and 33,000 auctions [by default](Parameters::default), as in
+//!   the paper;
 //! - `client`: draws requests, each with all of its input;
 //! - [`queries`], [`changes`]: the transactions that read, and those that write;
 //! - `conditions`: the invariants, checked after a run.
 //!
-//! A transaction is drawn as a [`Request`], which says all about it, and then [run](Rubis::run), as often
-//! as it takes.
+//! A transaction is drawn as a [`Request`] with all its input. It is then [run](Rubis::run), and retried after each
+//! conflict.
 //!
 //! ## Bids by commutative operations
 //!
-//! In RUBiS a bid reads what is highest so far, and how many bids there are, and then writes both: the
-//! paper's Figure 6. But it tells nobody. In Figure 7 it takes the maximum, puts the bidder by that
-//! order, adds one to the number, and inserts itself into the ten highest, which all commute, and can
-//! be split. A comment adds to a rating, a new item inserts itself into two lists, in the same way.
+//! In RUBiS a bid reads the highest bid and the number of bids, and then writes both: the paper's Figure 6. But it
+//! does not return them. In Figure 7 a bid takes the maximum, puts the bidder by that order, adds one to the
+//! number, and inserts itself into the ten highest. All these operations commute, so their records can be split. In
+//! the same way, a comment adds to a rating, and a new item inserts itself into two lists.
 //! [`Parameters::operations`] chooses between the two.
 //!
 //! ## The mixes
 //!
-//! **RUBiS-B** is the bidding mix: each client draws one interaction after the other, by these weights,
-//! of 10,000 steps that clients of RUBiS take.
+//! **RUBiS-B** is the bidding mix: each client draws one interaction after the other. The weights count how often
+//! each occurs in 10,000 steps of RUBiS's clients.
 //!
 //! | interaction | weight | transactions |
 //! | --- | ---: | --- |
@@ -52,34 +52,32 @@
 //! | RegisterItem | 53 m | **StoreItem** |
 //! | AboutMe | 171 m | Authenticate, AboutMe |
 //!
-//! *m* is measured: the shares that RUBiS published of a bidding run (its results for JBoss with 1,500
-//! clients), as M. Mior's workload for NoSE cites them. They leave out what NoSE has no queries for, so
-//! *t* is from RUBiS's transition table (`default_transitions.txt`): as often as clients that follow it
-//! come by, in a simulation of four million steps. The remaining 1,459 go back a page or end the
-//! session. What writes, in bold, adds up to 689, the paper's *7 % total writes and 93 % total reads*.
-//! With the forms that lead there it is 15 %, which is presumably what RUBiS calls read-write.
+//! *m* is measured: the shares that RUBiS published for a bidding run (its results for JBoss with 1,500 clients),
+//! as cited by M. Mior's workload for NoSE. They leave out interactions for which NoSE has no queries. For those,
+//! *t* is from RUBiS's transition table (`default_transitions.txt`): their frequency in a simulation of four
+//! million steps of clients that follow it. The remaining 1,459 steps go back a page or end the session. The
+//! interactions that write, in bold, add up to 689: the paper's *7 % total writes and 93 % total reads*. With the
+//! forms that lead to them it is 15 %, which is presumably what RUBiS calls read-write.
 //!
-//! Pages that are always the same take no transaction, so a client leaves them out. That, and the
-//! transactions that authenticate, make it that of 100 *transactions* 9.2 write, and 5.0 are bids.
+//! Pages that are always the same need no transaction, so a client leaves them out. Because of this, and of the
+//! transactions that authenticate, 9.2 of 100 *transactions* write, and 5.0 are bids.
 //!
-//! In **RUBiS-C** half of all transactions are StoreBid, on an item that is drawn by Zipf's law with
-//! [`alpha`](Mix::Contended); the other half are the rest of the bidding mix in its proportions.
+//! In **RUBiS-C** half of all transactions are StoreBid, on an item drawn by Zipf's law with
+//! [`alpha`](Mix::Contended). The other half are the rest of the bidding mix, in its proportions.
 //!
-//! ## Where this is not RUBiS
+//! ## Differences from RUBiS
 //!
-//! - There are no pages, images, web servers and think times, as in the paper. A client's next
-//!   interaction does not depend on the last one: the weights are kept, sessions are not.
-//! - Clients ask for what was loaded, all users and items alike, not for what was added later but by
-//!   lists.
-//! - Auctions do not end, and nobody is told to have won; there is no table of old items.
-//! - Bids and comments are clustered by user, as [`schema`] says, and there is no table `ids`, by which
-//!   RUBiS numbers rows: clients number theirs.
-//! - A lot is [so large](Parameters::lot) that none is sold out, and a run's last second is like its
-//!   first.
-//! - Of two highest bids that are equal the earlier wins; in the paper's Figure 7, the later one. The list
-//!   of highest bids has both.
-//! - RUBiS selects an item's bids, a category's items and the like by scans. Here they are lists that
-//!   are kept, as in the paper.
+//! - As in the paper, there are no pages, images, web servers and think times. A client's next interaction does not
+//!   depend on the previous one: the weights are kept, but sessions are not.
+//! - Clients ask for loaded users and items, uniformly. They see rows that were added later only in lists.
+//! - Auctions do not end, and winners are not notified; there is no table of old items.
+//! - Bids and comments are clustered by user, as [`schema`] describes. There is no table `ids`, by which RUBiS
+//!   numbers rows: clients number their own rows.
+//! - A lot is [so large](Parameters::lot) that no item is sold out, and a run's last second is like its first.
+//! - Of two equal highest bids the earlier wins; in the paper's Figure 7 the later wins. The list of highest bids
+//!   has both.
+//! - RUBiS selects an item's bids, a category's items and similar lists by scans. Here, as in the paper, these
+//!   lists are stored.
 
 pub mod changes;
 mod client;
@@ -111,28 +109,28 @@ use schema::{
     User,
 };
 
-/// The most users, and the most items, that are loaded.
+/// The most users that a database may have.
 pub const USERS_MAX: u32 = 100_000_000;
-/// See [`USERS_MAX`].
+/// The most items that a database may have.
 pub const ITEMS_MAX: u32 = 100_000_000;
 
-/// Size and mix of a RUBiS database.
+/// The size and the mix of a RUBiS database.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Parameters {
-    /// The number of users: from 1 to [`USERS_MAX`].
+    /// The number of users, from 1 to [`USERS_MAX`].
     pub users: u32,
-    /// The number of items, each of which is an auction: from 1 to [`ITEMS_MAX`].
+    /// The number of items, each with an auction, from 1 to [`ITEMS_MAX`].
     pub items: u32,
-    /// How often each transaction is drawn.
+    /// The mix of transactions.
     pub mix: Mix,
-    /// Whether changes that commute are made by commutative operations, or else by reading and writing.
+    /// Whether commutative operations make the changes that commute, instead of reading and writing.
     pub operations: bool,
-    /// Pieces for each of RUBiS's one to ten that an item offers to be bought at once.
+    /// The pieces for each of RUBiS's one to ten pieces that an item offers to be bought at once.
     pub lot: u32,
 }
 
 impl Default for Parameters {
-    /// The setting of the paper, and the bidding mix.
+    /// Returns the paper's setting, with the bidding mix.
     fn default() -> Self {
         Parameters {
             users: 1_000_000,
@@ -144,17 +142,17 @@ impl Default for Parameters {
     }
 }
 
-/// A transaction with all of its input.
+/// A transaction with its input.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request {
-    /// One that only reads.
+    /// A transaction that only reads.
     Query(Query),
-    /// One that writes.
+    /// A transaction that writes.
     Change(Change),
 }
 
 impl Request {
-    /// Its type.
+    /// Returns its type.
     pub fn transaction_type(&self) -> TransactionType {
         match self {
             Request::Query(query) => query.transaction(),
@@ -175,7 +173,7 @@ impl From<Change> for Request {
     }
 }
 
-/// Handles of the tables.
+/// The handles of the tables.
 struct Tables {
     users: Table<User>,
     ratings: Table<Rating>,
@@ -195,17 +193,17 @@ pub struct Rubis<P: Protocol> {
     database: Database<P>,
     tables: Tables,
     parameters: Parameters,
-    /// Of the load: verification draws the rows again.
+    /// The seed of the load, with which verification draws the rows again.
     seed: u64,
     ledgers: Ledgers,
 }
 
 impl<P: Protocol> Rubis<P> {
-    /// Does what a request asks for; whether it succeeded. If it has not, because something is not
-    /// there or sold out, it has written nothing. What a browser would get is computed, and dropped.
+    /// Runs a request in a transaction. Returns whether it succeeded. If not, because a row is missing or an item
+    /// is sold out, it has written nothing. The result, which a browser would get, is computed and dropped.
     ///
     /// # Errors
-    /// What the engine reports.
+    /// The engine's error.
     pub fn run(&self, tx: &Transaction<'_, P>, request: &Request) -> Result<bool, Error> {
         match request {
             Request::Query(query) => {
@@ -220,7 +218,8 @@ impl<P: Protocol> Rubis<P> {
 }
 
 impl<P: Protocol> Rubis<P> {
-    /// Executes a request's procedure, unless it may be set aside, or returns rows.
+    /// Executes a request's procedure. Returns `None` if the protocol may set the request aside, or if the request
+    /// returns rows.
     fn execute_procedure(&self, request: &Request) -> Option<Result<bool, Failure>> {
         let Request::Change(change) = request else { return None };
         if P::SPLITS {
@@ -257,7 +256,7 @@ impl<P: Protocol> Rubis<P> {
     }
 }
 
-/// The shapes of its [procedures](weft_procedures).
+/// Returns the shapes of the [procedures](weft_procedures).
 pub fn procedures() -> Vec<&'static Shape> {
     use weft::protocol::Dbx;
     vec![
@@ -283,7 +282,7 @@ pub fn procedures() -> Vec<&'static Shape> {
     ]
 }
 
-/// Those that are run with commutative operations, or without.
+/// Returns the shapes of the procedures that run with commutative operations, or without.
 fn procedures_by(operations: bool) -> Vec<&'static Shape> {
     use weft::protocol::Dbx;
     let by_operations = [
@@ -307,7 +306,7 @@ impl<P: Protocol> Workload<P> for Rubis<P> {
     type Client = Stashing<Client, P>;
 
     /// # Panics
-    /// If a number in `parameters` is out of its range.
+    /// A number in `parameters` is out of its range.
     fn load(parameters: &Parameters, options: &LoadOptions<'_>) -> Result<Self, Failure> {
         load::load(parameters, options)
     }

@@ -1,12 +1,12 @@
-//! The twelve transactions that only read, and what a browser would get of them.
+//! The twelve transactions of RUBiS that only read, and their results.
 //!
-//! An answer refers to rows and copies none. It is complete: for every item of a list its row and its
-//! bids summed up, for every bid and comment its author. What lists the rows of a user shows the last 20
-//! of them, a page of RUBiS.
+//! A result refers to rows and does not copy them. It is complete: for every item of a list it has the row and the
+//! sums of its bids, for every bid and comment its author. A list of a user's rows shows the last 20, as a page of
+//! RUBiS does.
 //!
-//! A list that is kept beside a table may be read in another state than the table, if others write
-//! meanwhile. A transaction that has read two states does not commit, so what it does not find of a
-//! list it leaves out, and runs on to be told.
+//! If other transactions write at the same time, a list that is stored beside a table may be read in another state
+//! than the table. A transaction that has read two states cannot commit. So it leaves out list entries that it does
+//! not find, and continues until validation aborts it.
 
 use arrayvec::{ArrayString, ArrayVec};
 use weft::protocol::Protocol;
@@ -20,10 +20,10 @@ use super::schema::{
     User,
 };
 
-/// The most rows of a user in a list: `workload_number_of_items_per_page` of RUBiS.
+/// The most rows of a user in a list: RUBiS's `workload_number_of_items_per_page`.
 pub(super) const PAGE: usize = 20;
 
-/// What a transaction that only reads asks for.
+/// The input of a transaction that only reads.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs, reason = "they are the transactions' inputs")]
 pub enum Query {
@@ -42,7 +42,7 @@ pub enum Query {
 }
 
 impl Query {
-    /// The transaction that asks.
+    /// Returns the type of the transaction.
     pub fn transaction(&self) -> TransactionType {
         match self {
             Query::Authenticate { .. } => TransactionType::Authenticate,
@@ -61,7 +61,7 @@ impl Query {
     }
 }
 
-/// The bids on an item, as a list of items shows them.
+/// The sums of the bids on an item, as a list of items shows them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Bidding {
     pub(super) number: i64,
@@ -79,7 +79,7 @@ impl Bidding {
     }
 }
 
-/// A line of a list of items.
+/// A line in a list of items.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Listed<'a> {
     pub(super) item: &'a Item,
@@ -92,7 +92,7 @@ impl<'a> Listed<'a> {
     }
 }
 
-/// What is known of a user: others' comments with their authors.
+/// The profile of a user, with the comments on the user and their authors.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Profile<'a> {
     pub(super) user: &'a User,
@@ -100,11 +100,11 @@ pub(super) struct Profile<'a> {
     pub(super) comments: ArrayVec<(&'a Comment, &'a User), PAGE>,
 }
 
-/// What a query finds.
+/// The result of a query.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(clippy::large_enum_variant, reason = "it lies on the stack, and is never moved far")]
 pub(super) enum Answer<'a> {
-    /// Nothing of what was asked for is there.
+    /// The row that was asked for does not exist.
     Nothing,
     User(u64),
     Categories {
@@ -135,13 +135,13 @@ pub(super) enum Answer<'a> {
 }
 
 impl Answer<'_> {
-    /// Whether what was asked for is there.
+    /// Returns whether the rows that were asked for exist.
     pub(super) fn is_found(&self) -> bool {
         !matches!(self, Answer::Nothing)
     }
 }
 
-/// Asks.
+/// Runs a query.
 pub(super) fn run<'tx, P: Protocol>(
     tables: &'tx Tables,
     tx: &'tx Transaction<'_, P>,
@@ -207,7 +207,7 @@ pub(super) fn browse_regions<'tx, P: Protocol>(
     Ok(Answer::Regions(regions))
 }
 
-/// The items of a list that is kept.
+/// Returns the items in the list of a category.
 #[procedure(SearchItemsByCategory)]
 pub(super) fn search_items_by_category<'tx, P: Protocol>(
     tables: &'tx Tables,
@@ -227,7 +227,7 @@ pub(super) fn search_items_by_category<'tx, P: Protocol>(
     Ok(Answer::Items(items))
 }
 
-/// Likewise.
+/// Returns the items in the list of a category in a region.
 #[procedure(SearchItemsByRegion)]
 pub(super) fn search_items_by_region<'tx, P: Protocol>(
     tables: &'tx Tables,
@@ -282,7 +282,7 @@ pub(super) fn view_bid_history<'tx, P: Protocol>(
     Ok(Answer::Bids { item, bids })
 }
 
-/// An item, and its seller.
+/// Returns an item and its seller.
 #[procedure(BuyNow)]
 pub(super) fn buy_now<'tx, P: Protocol>(
     tables: &'tx Tables,
@@ -294,7 +294,7 @@ pub(super) fn buy_now<'tx, P: Protocol>(
     Ok(user.map_or(Answer::Nothing, |user| Answer::Form { item, user }))
 }
 
-/// An item, and a user.
+/// Returns an item and a user.
 #[procedure(PutComment)]
 pub(super) fn put_comment<'tx, P: Protocol>(
     tables: &'tx Tables,
@@ -331,7 +331,7 @@ pub(super) fn about_me<'tx, P: Protocol>(
     tx: &'tx Transaction<'_, P>,
     user: u64,
 ) -> Result<Answer<'tx>, Error> {
-    // As others see the user.
+    // The user's profile, as others see it.
     let rating = tx.get(&tables.ratings, &user)?;
     let row = tx.get(&tables.users, &user)?;
     let (Some(row), Some(rating)) = (row, rating) else { return Ok(Answer::Nothing) };
@@ -358,7 +358,7 @@ pub(super) fn about_me<'tx, P: Protocol>(
     }
     let mut selling = ArrayVec::new();
     for item in tx.prefix_by(&tables.items, Item::SELLER, &user).descending().take(PAGE) {
-        // The row again, by its key.
+        // Read the row again, by its key.
         let Some(item) = tx.get(&tables.items, &item?.id)? else { continue };
         let auction = tx.get(&tables.auctions, &item.id)?;
         selling.extend(auction.map(|auction| Listed::new(item, auction)));

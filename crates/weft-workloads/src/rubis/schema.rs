@@ -1,4 +1,4 @@
-//! The seven tables of RUBiS, and what Doppel's port keeps beside them.
+//! The seven tables of RUBiS, and the derived tables that Doppel's port stores beside them.
 //!
 //! | table | key | stored in | rows |
 //! | --- | --- | --- | --- |
@@ -8,33 +8,31 @@
 //! | [`Region`] | id | B+-tree | 62 |
 //! | [`Bid`] | bidder, id | B+-tree | up to 20 for each item |
 //! | [`Purchase`], `buy_now` | buyer, id | B+-tree | none |
-//! | [`Comment`] | user that it is about, id | B+-tree | one for 95 % of the items |
+//! | [`Comment`] | user who gets the comment, id | B+-tree | one for 95 % of the items |
 //! | [`Auction`] | item | hash table | items |
 //! | [`Rating`] | user | hash table | users |
 //! | [`CategoryItems`] | category | hash table | 20 |
 //! | [`RegionItems`] | region, category | hash table | 1240 |
 //!
-//! The last four are what the paper's §7 materializes: `maxBid`, `maxBidder`, `numBids` and
-//! `bidsPerItemIndex` for each item, `userRating` for each user, and the indexes of items by category
-//! and by region. They are tables of their own, since they are *hot*: changed by commutative
-//! operations, which phase reconciliation splits by the row. A row that is split can be neither read
-//! nor changed otherwise, so what is only read must not lie in it. For the same reason none of them has
-//! an index or owns memory.
+//! The last four are what the paper's §7 materializes: `maxBid`, `maxBidder`, `numBids` and `bidsPerItemIndex` for
+//! each item, `userRating` for each user, and the indexes of items by category and by region. They are tables of
+//! their own because they are *hot*: they are changed by commutative operations, and phase reconciliation splits
+//! whole rows. A split row can be neither read nor changed by other operations, so it must not contain columns that
+//! are only read. For the same reason none of these tables has an index or owns memory.
 //!
-//! Bids, purchases and comments are clustered by whom their lists are about: what a user has bid,
-//! bought or been told lies side by side, and needs no index beside the table.
+//! Bids, purchases and comments are clustered by the user of their lists: the bids of a user, the purchases, and
+//! the comments on the user are adjacent, and need no index.
 //!
-//! Identifiers of rows that are loaded begin at 1; clients number their new rows by themselves, see
-//! [`new_id`].
+//! Identifiers of loaded rows begin at 1; clients number their new rows, see [`new_id`].
 
 use arrayvec::ArrayString;
 use weft::Record;
 use weft::operation::{Ordered, TopK};
 
-/// Money.
+/// An amount of money.
 pub type Cents = i64;
 
-/// Milliseconds since the site was opened.
+/// Milliseconds since the site opened.
 pub type Date = u64;
 
 /// The number of categories, which are numbered from 1.
@@ -43,21 +41,20 @@ pub const CATEGORIES: u8 = 20;
 /// The number of regions, which are numbered from 1.
 pub const REGIONS: u8 = 62;
 
-/// The length of the lists of items and bids that are kept: as many as Doppel's port has.
+/// The length of the stored lists of items and bids, as in Doppel's port.
 pub const LISTED: usize = 10;
 
-/// Identifiers below this are those of rows that were loaded.
+/// The identifiers of loaded rows are below this.
 pub const FIRST_NEW_ID: u64 = 1 << 32;
 
-/// The identifier of the `number`-th new row of its kind of a client, both counted from 0. No two
-/// clients ever choose the same, and so they need not know of each other.
+/// Returns the identifier of a client's `number`-th new row of a kind, both counted from 0. Identifiers of
+/// different clients differ, so clients need not coordinate.
 #[inline]
 pub fn new_id(client: u32, number: u64) -> u64 {
     (u64::from(client) + 1) * FIRST_NEW_ID + number
 }
 
-/// What comes second in the order of the highest bidders: of two who have bid the same, the earlier
-/// one is ahead.
+/// Returns the second part of the order of the highest bidders: of two equal bids, the earlier one is greater.
 #[inline]
 pub fn earliness(date: Date) -> u64 {
     u64::MAX - date
@@ -81,7 +78,7 @@ pub struct User {
     pub region: u8,
 }
 
-/// What comments say of a user, as a row of its own.
+/// The sum of the comments on a user, as a row of its own.
 #[derive(Clone, Debug, PartialEq, Record)]
 #[record(table = "ratings", storage = "hash")]
 pub struct Rating {
@@ -92,7 +89,7 @@ pub struct Rating {
     pub rating: i64,
 }
 
-/// A row of `items`: what does not change as bids come in.
+/// A row of `items`: the columns that bids do not change.
 #[derive(Clone, Debug, PartialEq, Record)]
 #[record(table = "items", storage = "hash")]
 #[allow(missing_docs, reason = "the columns are those of RUBiS")]
@@ -102,44 +99,43 @@ pub struct Item {
     pub name: ArrayString<50>,
     pub description: String,
     pub initial_price: Cents,
-    /// What of the item is left to be bought at once.
+    /// How many pieces can still be bought at once.
     pub quantity: u32,
-    /// What of it there was.
+    /// How many pieces there were.
     pub offered: u32,
     pub reserve_price: Cents,
-    /// At which it can be bought at once; 0 if it cannot.
+    /// The price at which it can be bought at once; 0 if it cannot.
     pub buy_now: Cents,
     pub started: Date,
-    /// When it ends, or was sold out.
+    /// The end of the auction, or when the item was sold out.
     pub ends: Date,
     #[record(index)]
     pub seller: u64,
     pub category: u8,
 }
 
-/// The highest bids on an item: they are ordered by their price and their identifier, and have their
-/// bidders as values.
+/// The highest bids on an item, ordered by price and identifier. The values are the bidders.
 pub type TopBids = TopK<(Cents, u64), u64, LISTED>;
 
-/// The bids on an item, summed up.
+/// The sums of the bids on an item.
 #[derive(Clone, Debug, PartialEq, Record)]
 #[record(table = "auctions", storage = "hash")]
 pub struct Auction {
     /// The item.
     #[record(key)]
     pub item: u64,
-    /// How many there are.
+    /// The number of bids.
     pub number_of_bids: i64,
-    /// The highest; 0 without bids.
+    /// The highest bid; 0 without bids.
     pub max_bid: Cents,
-    /// Who has bid that, and of these, [first](earliness).
+    /// The bidder of the highest bid; of several, the [first](earliness).
     pub max_bidder: Ordered<(Cents, u64), u64>,
-    /// The highest bids, and whose they are.
+    /// The highest bids with their bidders.
     pub top_bids: TopBids,
 }
 
 impl Auction {
-    /// Without bids.
+    /// Returns an auction without bids.
     pub fn new(item: u64) -> Auction {
         Auction {
             item,
@@ -160,7 +156,7 @@ pub struct Bid {
     pub id: u64,
     pub item: u64,
     pub quantity: u32,
-    /// For one piece.
+    /// The price of one piece.
     pub price: Cents,
     pub date: Date,
 }
@@ -212,7 +208,7 @@ pub struct Region {
     pub name: ArrayString<25>,
 }
 
-/// The newest items of a list: they are ordered by their start and their identifier.
+/// The newest items of a list, ordered by start and identifier.
 pub type NewestItems = TopK<(Date, u64), u64, LISTED>;
 
 /// The newest items of a category.
@@ -226,7 +222,7 @@ pub struct CategoryItems {
     pub newest: NewestItems,
 }
 
-/// The newest items of a category that somebody in a region sells.
+/// The newest items of a category whose sellers are in a region.
 #[derive(Clone, Debug, PartialEq, Record)]
 #[record(table = "region_items", storage = "hash", key(region, category))]
 pub struct RegionItems {

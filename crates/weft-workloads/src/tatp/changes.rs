@@ -1,7 +1,7 @@
-//! The four transactions that write.
+//! The four transactions of TATP that write.
 //!
-//! Three of them may fail to succeed, for want of a row or because there is one already. Then they
-//! have changed nothing: what they had changed before is rolled back.
+//! Three of them may not succeed, because a row is missing or already exists. Then they have changed nothing: their
+//! earlier changes are rolled back.
 
 use weft::protocol::Protocol;
 use weft::{Error, Failure, Transaction};
@@ -12,16 +12,16 @@ use super::load::{draw_location, draw_number};
 use super::schema::{CallForwarding, Number, Subscriber, number_of};
 use super::{Tables, Tatp, failure_of};
 
-/// What a transaction that writes is to do.
+/// The input of a transaction that writes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Change {
-    /// `UPDATE_SUBSCRIBER_DATA`: `BIT_1` of a subscriber, and `DATA_A` of a special facility.
+    /// `UPDATE_SUBSCRIBER_DATA`: changes `BIT_1` of a subscriber, and `DATA_A` of a special facility.
     SubscriberData { s_id: u32, bit_1: bool, sf_type: u8, data_a: u8 },
-    /// `UPDATE_LOCATION`: `VLR_LOCATION` of the subscriber with a number.
+    /// `UPDATE_LOCATION`: changes `VLR_LOCATION` of the subscriber with a number.
     Location { sub_nbr: Number, vlr_location: u32 },
-    /// `INSERT_CALL_FORWARDING`: for the subscriber with a number.
+    /// `INSERT_CALL_FORWARDING`: inserts a call forwarding of the subscriber with a number.
     Insert { sub_nbr: Number, sf_type: u8, start_time: u8, end_time: u8, numberx: Number },
-    /// `DELETE_CALL_FORWARDING`: of the subscriber with a number.
+    /// `DELETE_CALL_FORWARDING`: deletes a call forwarding of the subscriber with a number.
     Delete { sub_nbr: Number, sf_type: u8, start_time: u8 },
 }
 
@@ -61,12 +61,12 @@ impl Change {
     }
 }
 
-/// Why a change was not made.
+/// The reason why a change was not made.
 #[derive(Debug)]
 pub(super) enum NotMade {
-    /// The row that it is about is not there, or is there already.
+    /// A row is missing, or already exists.
     Unsuccessful,
-    /// The engine's reason.
+    /// The engine's error.
     Engine(Error),
 }
 
@@ -76,7 +76,7 @@ impl From<Error> for NotMade {
     }
 }
 
-/// Makes a change; whether it succeeded.
+/// Makes a change. Returns whether it succeeded.
 #[inline]
 pub(super) fn execute<P: Protocol>(
     tatp: &Tatp<P>,
@@ -159,8 +159,8 @@ pub(super) fn insert_call_forwarding<P: Protocol>(
     numberx: Number,
 ) -> Result<(), NotMade> {
     let s_id = id_of(tx.get_by(&tables.subscriber, Subscriber::SUB_NBR, &sub_nbr)?);
-    // The facilities that the subscriber has are asked for, and then one of any type is referred to:
-    // if there is none, that breaks the foreign key.
+    // The specification reads all facilities of the subscriber, and then refers to a facility of any type. If it
+    // does not exist, the foreign key is violated.
     let mut is_there = false;
     for facility in tx.prefix(&tables.special_facility, &s_id) {
         is_there |= facility?.sf_type == sf_type;
@@ -193,8 +193,8 @@ pub(super) fn delete_call_forwarding<P: Protocol>(
     }
 }
 
-/// The subscriber that was found by a number.
+/// Returns the identifier of the subscriber that was found by a number.
 #[inline]
 fn id_of(found: Option<&Subscriber>) -> u32 {
-    found.expect("every number that is drawn is a subscriber's").s_id
+    found.expect("every drawn number belongs to a subscriber").s_id
 }

@@ -1,4 +1,4 @@
-//! One client: what it draws, and an account of what it has inserted and deleted.
+//! A client of TATP: its draws, and an account of what it has inserted and deleted.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use super::schema::{START_TIMES, TYPES};
 use super::{Parameters, SUBSCRIBERS_MAX};
 use crate::random::Random;
 
-/// The first client's stream of random numbers; the subscribers have those below.
+/// The first client's stream of random numbers; subscribers have the streams below.
 const FIRST_STREAM: u64 = 1 << 32;
 
 const _: () = assert!((SUBSCRIBERS_MAX as u64) < FIRST_STREAM);
 
-/// What a client has done: written by it alone, and summed up when all is over.
+/// The counts of a client's changes. Only the client writes them; they are summed up at the end.
 #[repr(align(64))]
 #[derive(Debug, Default)]
 struct Ledger {
@@ -27,17 +27,18 @@ struct Ledger {
 pub(super) struct Ledgers(Mutex<Vec<Arc<Ledger>>>);
 
 impl Ledgers {
-    /// A ledger for one more client.
+    /// Opens a ledger for one more client.
     fn open(&self) -> Arc<Ledger> {
         let ledger = Arc::<Ledger>::default();
         self.0.lock().expect("no client panics with the lock").push(Arc::clone(&ledger));
         ledger
     }
 
-    /// Call forwardings that committed transactions of all clients have inserted, and deleted.
+    /// Returns the call forwardings that committed transactions of all clients inserted, and those that they
+    /// deleted.
     pub(super) fn inserted_and_deleted(&self) -> (u64, u64) {
         let ledgers = self.0.lock().expect("no client panics with the lock");
-        // Relaxed: read when the clients' threads have been joined.
+        // Relaxed: read after the clients' threads have been joined.
         let sum = |count: fn(&Ledger) -> &Word| {
             ledgers.iter().map(|ledger| count(ledger).load(Ordering::Relaxed)).sum()
         };
@@ -45,19 +46,19 @@ impl Ledgers {
     }
 }
 
-/// What one thread carries from one transaction to the next.
+/// The state that a thread carries from one transaction to the next.
 #[derive(Debug)]
 pub struct Client {
     pub(super) random: Random,
     subscribers: u32,
-    /// A of the specification: how uneven the choice of subscribers is.
+    /// A of the specification: the unevenness of the choice of subscribers.
     unevenness: u32,
     mix: Mix,
     ledger: Arc<Ledger>,
 }
 
 impl Client {
-    /// The client of the `thread`-th thread.
+    /// Creates the client of the `thread`-th thread.
     pub(super) fn new(
         parameters: &Parameters,
         ledgers: &Ledgers,
@@ -73,7 +74,7 @@ impl Client {
         }
     }
 
-    /// Chooses the next transaction's type.
+    /// Chooses the type of the next transaction.
     #[inline]
     pub(super) fn draw_transaction(&mut self) -> TransactionType {
         self.mix.draw(&mut self.random)
@@ -85,7 +86,7 @@ impl Client {
         self.random.nurand(self.unevenness, 0, 1, self.subscribers)
     }
 
-    /// Chooses a type of access or of special facilities.
+    /// Chooses a type of access or of special facility.
     #[inline]
     pub(super) fn draw_type(&mut self) -> u8 {
         self.random.within_u8(1, TYPES)
@@ -103,13 +104,13 @@ impl Client {
         self.random.within_u8(1, 24)
     }
 
-    /// Takes note of a committed insertion.
+    /// Counts a committed insertion.
     #[inline]
     pub(super) fn note_inserted(&mut self) {
         add_one(&self.ledger.inserted);
     }
 
-    /// Takes note of a committed deletion.
+    /// Counts a committed deletion.
     #[inline]
     pub(super) fn note_deleted(&mut self) {
         add_one(&self.ledger.deleted);
@@ -118,11 +119,11 @@ impl Client {
 
 #[inline]
 fn add_one(counter: &Word) {
-    // Relaxed: it has one writer, and is read by others when that one's thread has been joined.
+    // Relaxed: it has one writer, and other threads read it only after joining that writer's thread.
     counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
 
-/// A of the specification, by the size of the population.
+/// Returns A of the specification, for the size of the population.
 pub(crate) fn unevenness(subscribers: u32) -> u32 {
     match subscribers {
         ..=1_000_000 => 65_535,
@@ -149,8 +150,8 @@ mod tests {
         }
     }
 
-    /// Every draw is somebody, also in the smallest population; and in the standard one some are
-    /// drawn far more often than others.
+    /// Every draw is a subscriber, also in the smallest population. In the standard population some are drawn far
+    /// more often than others.
     #[test]
     fn subscribers_are_drawn_unevenly() {
         const SEED: u64 = 3;

@@ -1,11 +1,10 @@
-//! The invariants, checked on a database at rest.
+//! The invariants of TATP, checked on a database at rest.
 //!
-//! What a run may change is little: one bit and the location of subscribers, one column of special
-//! facilities, and which call forwardings there are. All else must be as it was loaded, and is
-//! drawn again to compare. That covers the benchmark's referential integrity: rows of access and of
-//! facilities belong to subscribers because those that were loaded do. The number of call
-//! forwardings must be what the committed insertions and deletions say, so a lost one, or one that
-//! was done twice, breaks it.
+//! A run changes little: one bit and the location of subscribers, one column of special facilities, and the set of
+//! call forwardings. Everything else must be as it was loaded; it is drawn again for the comparison. This covers
+//! the benchmark's referential integrity: rows of access and of facilities belong to subscribers because the loaded
+//! ones do. The number of call forwardings must match the committed insertions and deletions, so one that was lost
+//! or done twice breaks it.
 
 use weft::{Failure, Snapshot};
 
@@ -17,12 +16,12 @@ use crate::finding::Finding;
 use crate::walk;
 use crate::workload::{Condition, Progress};
 
-/// A database at rest, and what it should hold.
+/// A database at rest, and what it should contain.
 pub(super) struct AtRest<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) tables: &'a Tables,
     pub(super) subscribers: u32,
-    /// That of the load.
+    /// The seed of the load.
     pub(super) seed: u64,
     pub(super) ledgers: &'a Ledgers,
 }
@@ -47,10 +46,10 @@ pub(super) fn verify(tatp: &AtRest<'_>, progress: Progress<'_>) -> Result<Vec<Co
     Ok(findings.map(Finding::into_condition).collect())
 }
 
-/// SUBSCRIBER, but for what is updated; and no subscriber before the first or after the last.
+/// Checks SUBSCRIBER, except for the columns that are updated, and that no other subscribers exist.
 fn subscribers_as_loaded(tatp: &AtRest<'_>, report: impl Fn(u32)) -> Result<Finding, Failure> {
     let mut finding = Finding::new(
-        "SUBSCRIBER: each is there once, with the number of its S_ID, and as loaded but for BIT_1 \
+        "SUBSCRIBER: each exists once, with the number of its S_ID, and is as loaded except for BIT_1 \
          and VLR_LOCATION",
     );
     let last = tatp.subscribers;
@@ -74,13 +73,13 @@ fn subscribers_as_loaded(tatp: &AtRest<'_>, report: impl Fn(u32)) -> Result<Find
     Ok(finding)
 }
 
-/// The unique index of SUBSCRIBER.
+/// Checks the unique index of SUBSCRIBER.
 fn numbers_lead_to_subscribers(
     tatp: &AtRest<'_>,
     report: impl Fn(u32),
 ) -> Result<Finding, Failure> {
     let mut finding =
-        Finding::new("SUB_NBR: the number of each subscriber leads to it, and no other to anybody");
+        Finding::new("SUB_NBR: the number of each subscriber leads to it; no other number exists");
     let last = tatp.subscribers;
     for s_id in 0..=last + 1 {
         report(s_id);
@@ -93,7 +92,7 @@ fn numbers_lead_to_subscribers(
     Ok(finding)
 }
 
-/// ACCESS_INFO, which nobody changes.
+/// Checks ACCESS_INFO, which never changes.
 fn access_as_loaded(tatp: &AtRest<'_>, report: impl Fn(u32)) -> Result<Finding, Failure> {
     let mut finding =
         Finding::new("ACCESS_INFO: one to four rows for each subscriber, all of them as loaded");
@@ -114,10 +113,10 @@ fn access_as_loaded(tatp: &AtRest<'_>, report: impl Fn(u32)) -> Result<Finding, 
     Ok(finding)
 }
 
-/// SPECIAL_FACILITY, but for what is updated.
+/// Checks SPECIAL_FACILITY, except for the column that is updated.
 fn facilities_as_loaded(tatp: &AtRest<'_>) -> Result<Finding, Failure> {
     let mut finding = Finding::new(
-        "SPECIAL_FACILITY: one to four rows for each subscriber, as loaded but for DATA_A, and no \
+        "SPECIAL_FACILITY: one to four rows for each subscriber, as loaded except for DATA_A, and no \
          others",
     );
     let rows = tatp.snapshot.rows(&tatp.tables.special_facility);
@@ -139,7 +138,7 @@ fn facilities_as_loaded(tatp: &AtRest<'_>) -> Result<Finding, Failure> {
     Ok(finding)
 }
 
-/// CALL_FORWARDING against SPECIAL_FACILITY; and how many of them were loaded.
+/// Checks CALL_FORWARDING against SPECIAL_FACILITY, and returns the number of loaded forwardings.
 fn forwardings_belong(tatp: &AtRest<'_>, report: impl Fn(u32)) -> Result<(Finding, u64), Failure> {
     let mut finding = Finding::new(
         "CALL_FORWARDING: each belongs to a row of SPECIAL_FACILITY, starts at 0, 8 or 16 and has a \
@@ -171,7 +170,7 @@ fn forwardings_belong(tatp: &AtRest<'_>, report: impl Fn(u32)) -> Result<(Findin
     Ok((finding, loaded))
 }
 
-/// CALL_FORWARDING against the clients' accounts.
+/// Checks the number of rows of CALL_FORWARDING against the clients' accounts.
 fn forwardings_counted(tatp: &AtRest<'_>, found: u64, loaded: u64) -> Finding {
     let mut finding = Finding::new(
         "CALL_FORWARDING: as many as were loaded and inserted, less those that were deleted",

@@ -1,8 +1,7 @@
-//! The initial population: a subscriber, and what belongs to it.
+//! The initial population of TATP: subscribers, and the rows that belong to them.
 //!
-//! All random choices for a subscriber come from a source of its own, drawn from the seed and its
-//! number. So the rows do not depend on the number of threads, and verification can draw them
-//! again.
+//! The random choices for a subscriber come from a source of its own, derived from the seed and its number. So the
+//! rows do not depend on the number of threads, and verification can draw them again.
 
 use arrayvec::ArrayVec;
 use weft::protocol::Protocol;
@@ -17,7 +16,7 @@ use crate::load::Loading;
 use crate::random::Random;
 use crate::workload::LoadOptions;
 
-/// A subscriber and all rows that belong to it, as they are loaded.
+/// A loaded subscriber, with all rows that belong to it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Family {
     pub(super) subscriber: Subscriber,
@@ -27,12 +26,12 @@ pub(super) struct Family {
 }
 
 impl Family {
-    /// Draws that of the `n`-th subscriber, counted from 0.
+    /// Draws the family of the `n`-th subscriber, counted from 0.
     fn nth(seed: u64, n: u64) -> Family {
         Family::draw(seed, n as u32 + 1)
     }
 
-    /// Draws what the specification says of the population.
+    /// Draws a family by the specification's rules for the population.
     pub(super) fn draw(seed: u64, s_id: u32) -> Family {
         let mut random = Random::new(seed, u64::from(s_id));
         let random = &mut random;
@@ -80,7 +79,8 @@ impl Family {
     }
 }
 
-/// Some of `all`, at least `least`: each count is as likely, and each choice of so many.
+/// Returns a random part of `all` with at least `least` elements. Each count is equally likely, and each choice of
+/// this count.
 fn some_of<const N: usize>(random: &mut Random, mut all: [u8; N], least: u32) -> ArrayVec<u8, N> {
     let count = random.within(least, N as u32) as usize;
     for position in 0..count {
@@ -89,19 +89,19 @@ fn some_of<const N: usize>(random: &mut Random, mut all: [u8; N], least: u32) ->
     all[..count].iter().copied().collect()
 }
 
-/// A location: 1 to 2^32 - 1.
+/// Draws a location: 1 to 2^32 - 1.
 #[inline]
 pub(super) fn draw_location(random: &mut Random) -> u32 {
     random.within(1, u32::MAX)
 }
 
-/// A random telephone number.
+/// Draws a random telephone number.
 #[inline]
 pub(super) fn draw_number(random: &mut Random) -> Number {
     text(std::array::from_fn(|_| b'0' + random.within_u8(0, 9)))
 }
 
-/// Random capital letters.
+/// Draws random capital letters.
 fn draw_letters<const N: usize>(random: &mut Random) -> arrayvec::ArrayString<N> {
     text(std::array::from_fn(|_| random.within_u8(b'A', b'Z')))
 }
@@ -109,7 +109,7 @@ fn draw_letters<const N: usize>(random: &mut Random) -> arrayvec::ArrayString<N>
 /// Opens a database and fills it.
 ///
 /// # Panics
-/// If the number of subscribers is out of its range.
+/// The number of subscribers is out of its range.
 pub(super) fn load<P: Protocol>(
     parameters: &Parameters,
     options: &LoadOptions<'_>,

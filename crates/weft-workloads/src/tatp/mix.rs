@@ -1,4 +1,4 @@
-//! The seven transactions, how often each is drawn, and how often each succeeds.
+//! The seven transactions, their weights, and their success rates.
 
 use crate::mix::Transactions;
 
@@ -33,8 +33,8 @@ impl TransactionType {
         Self::DeleteCallForwarding,
     ];
 
-    /// Their names in results and in [`Mix`]es, in the same order: those of Shore-MT's kit, which
-    /// the papers use.
+    /// The names in results and in [`Mix`]es, in the same order. They are those of Shore-MT's kit, which the papers
+    /// use.
     pub const NAMES: [&'static str; 7] = [
         "getsubdata",
         "getnewdest",
@@ -45,15 +45,14 @@ impl TransactionType {
         "deletecallfwd",
     ];
 
-    /// The share of each that succeeds, in the same order, as the specification states it.
+    /// The share of each that succeeds, in the same order, as stated by the specification.
     ///
-    /// All but one follow from the population, and stay: a facility or access type is there in
-    /// 10 of 16 cases (one to four of four types, each count as likely); a forwarding at one of
-    /// three times in half of the cases (none to three of three), and that many of those inserted
-    /// are as likely to be free. The 23.9 % of `GET_NEW_DESTINATION` do not follow from the
-    /// population and the parameters as they are specified, which give 14.8 % of a fresh
-    /// database; forwardings that are inserted later end at any hour of the day, not just within
-    /// eight hours of their start, and let the share grow to 20.4 % in the long run.
+    /// All but one follow from the population, and do not change during a run. A facility or access type exists in
+    /// 10 of 16 cases: one to four of four types, each count equally likely. A forwarding at one of three times
+    /// exists in half of the cases (none to three of three), and an insertion is as likely to find the time free.
+    /// The 23.9 % of `GET_NEW_DESTINATION` do not follow from the specified population and parameters, which result
+    /// in 14.8 % for a fresh database. Forwardings that are inserted later end at any hour of the day, not just
+    /// within eight hours of their start, which increases the share to 20.4 % in the long run.
     pub const SUCCESS_RATES: [f64; 7] = [1.0, 0.239, 0.625, 0.625, 1.0, 0.3125, 0.3125];
 }
 
@@ -68,7 +67,7 @@ impl Transactions<7> for TransactionType {
     }
 }
 
-/// The weights by which transactions are drawn.
+/// The weights of the transactions.
 pub type Mix = crate::mix::Mix<TransactionType, 7>;
 
 #[cfg(test)]

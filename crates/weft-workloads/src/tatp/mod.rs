@@ -1,10 +1,9 @@
-//! TATP, the Telecom Application Transaction Processing benchmark: a mobile operator's register of
-//! where subscribers are and what they are allowed.
+//! TATP, the Telecom Application Transaction Processing benchmark: a mobile operator's register of subscribers,
+//! their locations and their services.
 //!
-//! S. Neuvonen, A. Wolski, M. Manner, V. Raatikka: *Telecom Application Transaction Processing
-//! Benchmark (TATP), Description*, 2009, the paper's \[15\] in *No Free Lunch* (Cervini et al.,
-//! DaMoN 2015). Seven very short transactions on four tables; four in five only read, and many ask
-//! for what is not there.
+//! S. Neuvonen, A. Wolski, M. Manner, V. Raatikka: *Telecom Application Transaction Processing Benchmark (TATP),
+//! Description*, 2009, the paper's \[15\] in *No Free Lunch* (Cervini et al., DaMoN 2015). It has seven very short
+//! transactions on four tables. 80 % of them only read, and many ask for rows that do not exist.
 //!
 //! - [`schema`]: the four tables;
 //! - `load`: the initial population, 80,000 subscribers [by default](Parameters::default), as in
@@ -16,16 +15,16 @@
 //!
 //! ## Success
 //!
-//! A transaction of TATP may run to its end and still not *succeed*, because the row that it asks
-//! for is not there, or the one that it inserts is. The specification says how often each type
-//! succeeds ([`TransactionType::SUCCESS_RATES`]) and counts only those that do. So does the
-//! harness, here: what has not succeeded has changed nothing, and is counted as rolled back.
+//! A transaction of TATP may run to its end and still not *succeed*, because the row that it asks for does not
+//! exist, or because the row that it inserts exists already. The specification says how often each type succeeds
+//! ([`TransactionType::SUCCESS_RATES`]), and counts only transactions that succeed. The harness does the same: a
+//! transaction that does not succeed changes nothing, and is counted as rolled back.
 //!
-//! ## Where this is not the benchmark of the specification
+//! ## Differences from the specification
 //!
-//! - Results are transactions per second of one process, whose clients call the database directly,
-//!   without a network and without SQL; there are no 20 minutes of ramp-up.
-//! - Several sets of subscribers, each in a database of its own, are left out.
+//! - Results are transactions per second of one process, whose clients call the database directly, without a
+//!   network and without SQL. There are no 20 minutes of ramp-up.
+//! - There is one set of subscribers. The specification allows several, each in a database of its own.
 
 mod changes;
 mod client;
@@ -53,28 +52,28 @@ use client::Ledgers;
 use queries::Query;
 use schema::{AccessInfo, CallForwarding, SpecialFacility, Subscriber};
 
-/// The most subscribers: ten times as many as the largest population of the specification.
+/// The largest number of subscribers: ten times as many as in the largest population of the specification.
 pub const SUBSCRIBERS_MAX: u32 = 100_000_000;
 
-/// Size and mix of a TATP database.
+/// The size and the mix of a TATP database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameters {
     /// The number of subscribers: from 1 to [`SUBSCRIBERS_MAX`].
     pub subscribers: u32,
     /// How often each transaction is drawn.
     pub mix: Mix,
-    /// On which snapshots the transactions that only read run.
+    /// The snapshots on which the read-only transactions run.
     pub snapshots: Snapshots,
 }
 
 impl Default for Parameters {
-    /// The population of *No Free Lunch*, the standard mix, no snapshots.
+    /// Returns the population of *No Free Lunch*, with the standard mix and without snapshots.
     fn default() -> Self {
         Parameters { subscribers: 80_000, mix: Mix::STANDARD, snapshots: Snapshots::Off }
     }
 }
 
-/// Handles of the four tables.
+/// The handles of the four tables.
 struct Tables {
     subscriber: Table<Subscriber>,
     access_info: Table<AccessInfo>,
@@ -87,12 +86,12 @@ pub struct Tatp<P: Protocol> {
     database: Database<P>,
     tables: Tables,
     parameters: Parameters,
-    /// Of the load: verification draws the rows again.
+    /// The seed of the load, with which verification draws the rows again.
     seed: u64,
     ledgers: Ledgers,
 }
 
-/// The shapes of its [procedures](weft_procedures).
+/// Returns the shapes of the [procedures](weft_procedures).
 pub fn procedures() -> Vec<&'static Shape> {
     use weft::protocol::Dbx;
     vec![
@@ -113,7 +112,7 @@ impl<P: Protocol> Workload<P> for Tatp<P> {
     type Client = Client;
 
     /// # Panics
-    /// If the number of subscribers is out of its range.
+    /// The number of subscribers is out of its range.
     fn load(parameters: &Parameters, options: &LoadOptions<'_>) -> Result<Self, Failure> {
         load::load(parameters, options)
     }

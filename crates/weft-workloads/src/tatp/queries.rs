@@ -1,4 +1,4 @@
-//! The three transactions that only read: four fifths of the standard mix.
+//! The three transactions that only read: 80 % of the standard mix.
 
 use std::hint::black_box;
 
@@ -12,18 +12,18 @@ use super::schema::{AccessInfo, Number, START_TIMES, Subscriber};
 use super::{Tables, Tatp, failure_of};
 use crate::view::View;
 
-/// What a transaction that only reads asks for.
+/// The input of a transaction that only reads.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Query {
     /// `GET_SUBSCRIBER_DATA`: the whole row of a subscriber.
     SubscriberData { s_id: u32 },
-    /// `GET_NEW_DESTINATION`: where calls go to, at a facility that is active.
+    /// `GET_NEW_DESTINATION`: the numbers to which an active facility forwards calls.
     NewDestination { s_id: u32, sf_type: u8, start_time: u8, end_time: u8 },
     /// `GET_ACCESS_DATA`: the data of one type of access.
     AccessData { s_id: u32, ai_type: u8 },
 }
 
-/// What a query finds.
+/// The result of a query.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Answer {
     SubscriberData(Option<Subscriber>),
@@ -32,7 +32,7 @@ pub(super) enum Answer {
 }
 
 impl Answer {
-    /// Whether anything was found: the specification's success.
+    /// Returns whether the query found anything, which is the specification's success.
     pub(super) fn is_success(&self) -> bool {
         match self {
             Answer::SubscriberData(row) => row.is_some(),
@@ -61,7 +61,7 @@ impl Query {
     }
 }
 
-/// Runs a query, on a snapshot if so asked for; whether it succeeded.
+/// Runs a query, on a snapshot if the parameters say so. Returns whether it succeeded.
 #[inline]
 pub(super) fn execute<P: Protocol>(tatp: &Tatp<P>, query: &Query) -> Result<bool, Failure> {
     let snapshots = tatp.parameters.snapshots;
@@ -93,7 +93,7 @@ pub(super) fn execute_as_transaction<P: Protocol>(
     })
 }
 
-/// The query's SQL.
+/// Runs the query on a view.
 #[inline]
 pub(super) fn run<P: Protocol>(
     tables: &Tables,
@@ -124,7 +124,7 @@ pub(super) fn get_subscriber_data<P: Protocol>(
     Ok(view.get(&tables.subscriber, &s_id)?.cloned())
 }
 
-/// The numbers that calls are forwarded to.
+/// The numbers to which calls are forwarded.
 type Destinations = ArrayVec<Number, { START_TIMES.len() }>;
 
 #[procedure(GetNewDestination, transaction = view)]

@@ -7,9 +7,8 @@
 //! | [`SpecialFacility`] | s, type | B+-tree | 1 to 4 |
 //! | [`CallForwarding`] | s, type, start time | B+-tree | 0 to 3 for each special facility |
 //!
-//! The tables that some transaction scans are trees and the others hash tables. `BIT_1` to
-//! `BIT_10`, and the other two rows of ten columns, are one column of ten values each. Rows own no
-//! heap memory.
+//! The tables that some transaction scans are trees, and the others are hash tables. `BIT_1` to `BIT_10`, and the
+//! two other series of ten columns, are one column of ten values each. Rows own no heap memory.
 
 use arrayvec::ArrayString;
 use weft::Record;
@@ -17,13 +16,13 @@ use weft::Record;
 /// A telephone number: 15 digits.
 pub type Number = ArrayString<15>;
 
-/// Types of access, and types of special facilities: numbered from 1.
+/// The number of types of access, and of types of special facilities. Types are numbered from 1.
 pub const TYPES: u8 = 4;
 
 /// The times at which a call forwarding may start: hours of the day.
 pub const START_TIMES: [u8; 3] = [0, 8, 16];
 
-/// The number of a subscriber: the identifier in 15 digits.
+/// Returns the number of a subscriber: the identifier in 15 digits.
 #[inline]
 pub fn number_of(s_id: u32) -> Number {
     let mut digits = [b'0'; 15];
@@ -36,7 +35,7 @@ pub fn number_of(s_id: u32) -> Number {
     text(digits)
 }
 
-/// The text that so many ASCII characters spell.
+/// Returns the text that `N` ASCII characters spell.
 #[inline]
 pub(super) fn text<const N: usize>(characters: [u8; N]) -> ArrayString<N> {
     ArrayString::from_byte_string(&characters).expect("ASCII is UTF-8")
@@ -52,7 +51,7 @@ pub struct Subscriber {
     #[record(unique)]
     pub sub_nbr: Number,
     pub bit: [bool; 10],
-    /// 0 to 15 each.
+    /// Each from 0 to 15.
     pub hex: [u8; 10],
     pub byte2: [u8; 10],
     pub msc_location: u32,

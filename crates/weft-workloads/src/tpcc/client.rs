@@ -1,8 +1,8 @@
-//! One client: what the specification calls a terminal and its user, without their delays.
+//! One client: a terminal and its user in the specification, but without their delays.
 //!
-//! ## Which warehouse is home
+//! ## Home warehouses
 //!
-//! As in the papers, each thread has a home of its own as long as there are warehouses enough:
+//! As in the papers, each thread has home warehouses of its own if there are enough warehouses:
 //!
 //! ```text
 //!   8 warehouses, 2 threads       2 warehouses, 8 threads
@@ -13,8 +13,7 @@
 //! A client with several home warehouses draws one of them for each transaction. Only remote
 //! payments and remote order lines leave home.
 //!
-//! A client also owns the buffers that its transactions need, so that running one allocates
-//! nothing.
+//! A client also owns the buffers that its transactions need, so that running a transaction allocates no memory.
 
 use super::Parameters;
 use super::mix::{Mix, TransactionType};
@@ -22,7 +21,7 @@ use super::random::{Constants, Random};
 use super::schema::{DISTRICTS, History};
 use super::{Scale, new_order};
 
-/// What one thread carries from one transaction to the next.
+/// The state that a thread carries from one transaction to the next.
 #[derive(Debug)]
 pub struct Client {
     pub(super) random: Random,
@@ -30,19 +29,19 @@ pub struct Client {
     pub(super) scale: Scale,
     pub(super) warehouses: u16,
     mix: Mix,
-    /// First and last home warehouse.
+    /// The first and the last home warehouse.
     home: (u16, u16),
-    /// The key of this client's next row of history: its origin, and the number of rows so far.
+    /// The key of this client's next row of history: its origin, and the number of its rows so far.
     history: (u32, u32),
-    /// Numbers of the customers, or items, that a transaction has found.
+    /// The numbers of the customers, or items, that a transaction has found.
     pub(super) found: Vec<u32>,
     pub(super) new_order: new_order::Output,
-    /// The key of the order entered last.
+    /// The key of the order that this client entered last.
     pub(super) entered: Option<(u16, u8, u32)>,
 }
 
 impl Client {
-    /// The `number`-th client of a database, for the `thread`-th of `threads` threads.
+    /// Creates the `number`-th client of a database, for the `thread`-th of `threads` threads.
     pub(super) fn new(
         parameters: &Parameters,
         constants: Constants,
@@ -65,7 +64,7 @@ impl Client {
         }
     }
 
-    /// The key of the order that this client has entered last: warehouse, district and number.
+    /// Returns the key of the order that this client entered last: warehouse, district and number.
     pub fn last_order(&self) -> Option<(u16, u8, u32)> {
         self.entered
     }
@@ -101,7 +100,7 @@ impl Client {
         self.random.customer(&self.constants, self.scale.customers_per_district)
     }
 
-    /// A key for a row of history that no other row has.
+    /// Returns a key for a row of history that no other row has.
     #[inline]
     pub(super) fn next_history_key(&mut self) -> (u32, u32) {
         let key = self.history;
@@ -110,14 +109,15 @@ impl Client {
     }
 }
 
-/// The first and last home warehouse of a thread.
+/// Returns the first and the last home warehouse of a thread.
 fn home(warehouses: u16, thread: usize, threads: usize) -> (u16, u16) {
     let count = usize::from(warehouses);
     if threads >= count {
         let w_id = (thread % count) as u16 + 1;
         return (w_id, w_id);
     }
-    // Fewer threads than warehouses: each has a whole number of them, the first ones one more.
+    // There are fewer threads than warehouses: each thread has a whole number of them, and the first threads have
+    // one more.
     let first = |thread: usize| thread * (count / threads) + thread.min(count % threads);
     (first(thread) as u16 + 1, first(thread + 1) as u16)
 }

@@ -1,12 +1,12 @@
-//! How Payment and Order-Status find their customer: by number or by last name (clauses 2.5.1.2
-//! and 2.6.1.2).
+//! The selection of a customer by Payment and Order-Status: by number or by last name (clauses 2.5.1.2 and
+//! 2.6.1.2).
 
 use super::client::Client;
 use super::random::last_name;
 use super::schema::NAME_BYTES_MAX;
 use arrayvec::ArrayString;
 
-/// What the user knows of the customer.
+/// What the user knows about the customer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selector {
     /// C_ID.
@@ -16,7 +16,7 @@ pub enum Selector {
 }
 
 impl Selector {
-    /// The last name in 60 % of all cases, the number in the others.
+    /// Draws the last name with a probability of 60 %, else the number.
     #[inline]
     pub(super) fn draw(client: &mut Client) -> Selector {
         if client.random.chance(60) {
@@ -29,8 +29,8 @@ impl Selector {
     }
 }
 
-/// Of the customers of a district who bear a name, sorted by first name, the one that is meant (clause
-/// 2.5.2.2, case 2): the one in position n / 2, rounded up.
+/// Returns the customer that is meant by a last name (clause 2.5.2.2, case 2). `found` holds the customers of the
+/// district with that name, sorted by first name. The result is the one in position n / 2, rounded up.
 #[inline]
 pub(super) fn middle(found: &[u32]) -> u32 {
     found[found.len().div_ceil(2) - 1]

@@ -1,8 +1,8 @@
-//! The Delivery transaction (clause 2.7): the oldest order of each district is delivered.
+//! The Delivery transaction (clause 2.7), which delivers the oldest order of each district.
 //!
-//! A read-write transaction of some 130 rows. The specification queues it and lets it run later,
-//! in the background (clause 2.7.2); here it is executed at once, as an ordinary transaction, and
-//! one transaction delivers for all ten districts, as clause 2.7 leaves to the implementation.
+//! It is a read-write transaction of about 130 rows. The specification queues it and lets it run later, in the
+//! background (clause 2.7.2). Here it is executed at once, as an ordinary transaction. One transaction delivers for
+//! all ten districts; clause 2.7 leaves this choice to the implementation.
 
 use std::hint::black_box;
 
@@ -15,19 +15,19 @@ use super::client::Client;
 use super::schema::{Cents, DISTRICTS, Timestamp};
 use super::{Tables, Tpcc, failure_of};
 
-/// What the user enters (clause 2.7.1).
+/// The input from the user (clause 2.7.1).
 #[derive(Clone, Debug)]
 pub struct Input {
     /// The warehouse.
     pub w_id: u16,
-    /// Who delivers.
+    /// The carrier that delivers.
     pub carrier_id: u8,
-    /// When.
+    /// The date of delivery.
     pub date: Timestamp,
 }
 
 impl Input {
-    /// Draws an input by clause 2.7.1.
+    /// Draws an input as in clause 2.7.1.
     pub(super) fn draw(client: &mut Client) -> Input {
         Input {
             w_id: client.draw_home(),
@@ -37,11 +37,10 @@ impl Input {
     }
 }
 
-/// The order delivered for each district, if it had one: the result file's content (clause
-/// 2.7.2).
+/// The order delivered in each district, if it had one: the content of the result file (clause 2.7.2).
 pub type Output = [Option<u32>; DISTRICTS as usize];
 
-/// Draws an input and runs the transaction; it is never rolled back.
+/// Draws an input and runs the transaction, which is never rolled back.
 pub(super) fn execute<P: Protocol>(tpcc: &Tpcc<P>, client: &mut Client) -> Result<bool, Failure> {
     let input = Input::draw(client);
     let mut delivery = Delivery::new(&tpcc.tables, &input);
@@ -50,7 +49,7 @@ pub(super) fn execute<P: Protocol>(tpcc: &Tpcc<P>, client: &mut Client) -> Resul
     Ok(false)
 }
 
-/// An order on its way.
+/// An order that is being delivered.
 struct Order {
     d_id: u8,
     o_id: u32,
@@ -59,8 +58,8 @@ struct Order {
     total: Cents,
 }
 
-/// The transaction's profile (clause 2.7.4.2), for all districts, table by table: so customers can be fetched
-/// together once they are known, and so it can be chopped.
+/// Runs the transaction's profile (clause 2.7.4.2). It works table by table, for all districts at once. So it can
+/// fetch customers together once they are known, and so it can be chopped.
 #[procedure(Delivery)]
 pub(super) fn run<P: Protocol>(
     tables: &Tables,
@@ -69,8 +68,8 @@ pub(super) fn run<P: Protocol>(
 ) -> Result<Output, Error> {
     let &Input { w_id, carrier_id, date } = input;
 
-    // Of each district the new order with the lowest number, which is not new any more; without one the
-    // district is skipped.
+    // Remove the new order with the lowest number of each district: it is no longer new. A district without new
+    // orders is skipped.
     let mut oldest = ArrayVec::<(u8, u32), { DISTRICTS as usize }>::new();
     for d_id in 1..=DISTRICTS {
         let Some(row) = tx.prefix(&tables.new_order, &(w_id, d_id)).next() else {
@@ -81,9 +80,9 @@ pub(super) fn run<P: Protocol>(
         oldest.push((d_id, o_id));
     }
 
-    // The orders get the carrier. (An order is inserted together with its new order. One that is missing
-    // here has been seen half-way by an attempt that will not commit; the consistency conditions would tell
-    // if it did.)
+    // Set the orders' carrier. An order is inserted together with its new order. If an order is missing here, this
+    // attempt has read two states of the database and will not commit. If it did commit, the consistency conditions
+    // would find it.
     let mut orders = ArrayVec::<Order, { DISTRICTS as usize }>::new();
     for &(d_id, o_id) in &oldest {
         let c_id = tx.update(&tables.order, &(w_id, d_id, o_id), |order| {
@@ -97,7 +96,7 @@ pub(super) fn run<P: Protocol>(
         orders.iter().map(|order| (w_id, order.d_id, order.c_id)),
     )?;
 
-    // The lines of the orders get the date, and their amounts are added up.
+    // Set the date of the orders' lines, and sum up their amounts.
     for order in &mut orders {
         for line in tx.prefix(&tables.order_line, &(w_id, order.d_id, order.o_id)) {
             let line = line?;
@@ -107,7 +106,7 @@ pub(super) fn run<P: Protocol>(
         }
     }
 
-    // The customers owe the totals.
+    // Add the totals to the customers' balances.
     let mut output = [None; DISTRICTS as usize];
     for &Order { d_id, o_id, c_id, total } in &orders {
         tx.update(&tables.customer, &(w_id, d_id, c_id), |customer| {

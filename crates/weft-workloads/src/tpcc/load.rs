@@ -1,7 +1,8 @@
 //! The initial population (clause 4.3).
 //!
-//! The rows are cut into units, such as a district's customers. Each unit has random numbers of its own, so the rows
-//! do not depend on which thread loads what. A unit of which rows go to several tables is drawn for each of them.
+//! The rows are divided into units, such as a district's customers. Each unit has a random source of its own, so
+//! the rows do not depend on which thread loads which unit. If a unit's rows go to several tables, the unit is
+//! drawn once for each table.
 
 use weft::htm::word::Word;
 use weft::protocol::Protocol;
@@ -16,19 +17,19 @@ use super::{Parameters, Scale, Tables, Tpcc};
 use crate::load::Loading;
 use crate::workload::{LoadOptions, failure_of};
 
-/// What each customer has paid before the load ends (clause 4.3.3.1).
+/// The sum that each customer has paid before the load ends (clause 4.3.3.1).
 const FIRST_PAYMENT: Cents = 10_00;
 
-/// Items, or rows of stock, in one unit.
+/// The number of items, or of rows of stock, in one unit.
 const UNIT_ROWS: u32 = 10_000;
 
-/// Order lines per order, on average: so many count as loaded with each order.
+/// The average number of order lines per order. This number is counted as loaded with each order.
 const LINES_MEAN: u64 = (5 + LINES_MAX as u64) / 2;
 
 /// Opens a database and fills it.
 ///
 /// # Panics
-/// If a number in `parameters` is 0.
+/// A number in `parameters` is 0.
 pub(super) fn load<P: Protocol>(
     builder: Builder<P>,
     parameters: &Parameters,
@@ -70,14 +71,14 @@ pub(super) fn load<P: Protocol>(
     Ok(Tpcc { database, tables, parameters: parameters.clone(), constants, clients: Word::new(0) })
 }
 
-/// Opens a database that was filled before, with the same parameters and seed.
+/// Opens a database that was filled earlier with the same parameters and seed.
 pub(super) fn reopen<P: Protocol>(
     builder: Builder<P>,
     parameters: &Parameters,
     seed: u64,
 ) -> Result<Tpcc<P>, Failure> {
     let (database, tables) = open(builder, parameters)?;
-    // Clients to come must not write under the name of those that were there before.
+    // New clients must not use the origins of earlier clients in the keys of history rows.
     let last_origin = database.transact(|tx| {
         let last = tx.range(&tables.history, ..).descending().next().transpose()?;
         Ok(last.map_or(0, |row| row.h_origin))
@@ -92,7 +93,7 @@ fn constants(seed: u64) -> Constants {
     Constants::draw(&mut Random::new(seed, 0))
 }
 
-/// Rows of a table for each warehouse, but for the items, which all warehouses share.
+/// The number of rows of each table per warehouse. The items are not here, because all warehouses share them.
 struct Cardinalities {
     districts: u64,
     customers: u64,
@@ -117,7 +118,7 @@ impl Cardinalities {
     }
 }
 
-/// All rows to be loaded, order lines at their mean.
+/// Returns the number of rows to load, with the average number of order lines.
 fn rows_of(parameters: &Parameters) -> u64 {
     let Cardinalities { districts, customers, orders, order_lines, new_orders, stock } =
         Cardinalities::of(&parameters.scale);
@@ -126,7 +127,7 @@ fn rows_of(parameters: &Parameters) -> u64 {
     u64::from(parameters.scale.items) + u64::from(parameters.warehouses) * per_warehouse
 }
 
-/// A database with the nine tables.
+/// Opens a database with the nine tables.
 fn open<P: Protocol>(
     builder: Builder<P>,
     parameters: &Parameters,
@@ -159,14 +160,14 @@ fn open<P: Protocol>(
     Ok((database, tables))
 }
 
-/// A piece of the population, drawn from a source of random numbers of its own.
+/// A part of the population, with a random source of its own.
 #[derive(Clone, Copy, Debug)]
 enum Unit {
     /// Items, from the first to the last.
     Items(u32, u32),
-    /// A warehouse's row and its districts'.
+    /// A warehouse's row, and the rows of its districts.
     Warehouse(u16),
-    /// A warehouse's stock of items, from the first to the last.
+    /// A warehouse's stock, from the first item to the last.
     Stock(u16, u32, u32),
     /// A district's customers, with their history.
     Customers(u16, u8),
@@ -174,7 +175,7 @@ enum Unit {
     Orders(u16, u8),
 }
 
-/// The whole population.
+/// Returns the units of the whole population.
 fn units(parameters: &Parameters) -> Vec<Unit> {
     let items = parameters.scale.items;
     let chunks = || {
@@ -191,23 +192,23 @@ fn units(parameters: &Parameters) -> Vec<Unit> {
     units
 }
 
-/// What is loaded.
+/// The population to load.
 struct Population {
     units: Vec<Unit>,
     scale: Scale,
     constants: Constants,
     seed: u64,
-    /// The date of everything that the load dates.
+    /// The date in all loaded rows.
     date: Timestamp,
 }
 
-/// Units of one sort, by their positions among all units.
+/// Units of one kind, by their positions among all units.
 struct Part<'a> {
     population: &'a Population,
     positions: Vec<usize>,
 }
 
-/// The orders of a district, and what belongs to them.
+/// The orders of a district, with their lines and new orders.
 #[derive(Default)]
 struct Orders {
     orders: Vec<Order>,
@@ -216,12 +217,12 @@ struct Orders {
 }
 
 impl Part<'_> {
-    /// All units, as [`Loading::fill`] takes them.
+    /// Returns all units in the form that [`Loading::fill`] takes.
     fn all(&self) -> (&Self, u64) {
         (self, self.positions.len() as u64)
     }
 
-    /// The `n`-th unit, and its source of random numbers.
+    /// Returns the `n`-th unit and its random source.
     fn unit(&self, n: u64) -> (Unit, Random) {
         let position = self.positions[n as usize];
         let random = Random::new(self.population.seed, position as u64 + 1);
@@ -293,8 +294,8 @@ impl Part<'_> {
         let (Unit::Orders(w_id, d_id), mut random) = self.unit(n) else { return Orders::default() };
         let (population, random) = (self.population, &mut random);
         let Scale { customers_per_district, orders_per_district, .. } = population.scale;
-        // Clause 4.3.3.1: the orders' customers are a permutation. (Of a district with more
-        // orders than customers, a test's, each customer has as many orders as comes out.)
+        // Clause 4.3.3.1: the orders' customers are a permutation. (A test's district may have more orders than
+        // customers. Then the permutation is repeated.)
         let mut customers: Vec<u32> = (1..=customers_per_district).collect();
         random.shuffle(&mut customers);
         let mut all = Orders::default();
@@ -312,7 +313,7 @@ impl Part<'_> {
 }
 
 impl Population {
-    /// The units of a sort.
+    /// Returns the units of one kind.
     fn part(&self, is_in: fn(&Unit) -> bool) -> Part<'_> {
         let positions = (0..self.units.len()).filter(|&position| is_in(&self.units[position]));
         Part { population: self, positions: positions.collect() }

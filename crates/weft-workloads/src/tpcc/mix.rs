@@ -1,8 +1,8 @@
-//! How often each of the five transactions is drawn (clauses 5.2.3 and 5.2.4).
+//! The frequencies of the five transactions (clauses 5.2.3 and 5.2.4).
 //!
-//! Each draw is independent, by weight: one of the two ways of clause 5.2.4 (the other is to deal
-//! from a shuffled deck of cards). The standard mix is that of the papers: as much New-Order as the
-//! specification's minimum shares for the other four leave room for.
+//! Each draw is independent, by weight. This is one of the two ways of clause 5.2.4; the other is to deal from a
+//! shuffled deck of cards. The standard mix is that of the papers. It has the largest share of New-Order that the
+//! specification's minimum shares of the other four allow.
 
 use crate::mix::Transactions;
 
@@ -26,7 +26,7 @@ impl TransactionType {
     pub const ALL: [TransactionType; 5] =
         [Self::NewOrder, Self::Payment, Self::OrderStatus, Self::Delivery, Self::StockLevel];
 
-    /// Their names in results and in [`Mix`]es, in the same order.
+    /// The names in results and in [`Mix`]es, in the same order.
     pub const NAMES: [&'static str; 5] =
         ["neworder", "payment", "orderstatus", "delivery", "stocklevel"];
 }
@@ -43,7 +43,7 @@ impl Transactions<5> for TransactionType {
     }
 }
 
-/// The weights by which transactions are drawn.
+/// The weights of the transactions.
 pub type Mix = crate::mix::Mix<TransactionType, 5>;
 
 #[cfg(test)]

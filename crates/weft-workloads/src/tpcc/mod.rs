@@ -1,8 +1,7 @@
 //! TPC-C, revision 5.11: a wholesale supplier's order entry.
 //!
-//! Warehouses of ten districts each with three thousand customers; five kinds of transaction.
-//! The code is arranged for a reader who has the specification at hand; clause numbers stand
-//! where each step is.
+//! There are warehouses of ten districts, each with three thousand customers, and five types of transaction. The
+//! code is arranged for a reader who has the specification at hand: each step has its clause number.
 //!
 //! - [`schema`]: the nine tables (clause 1);
 //! - [`random`]: `NURand`, last names, random text (clauses 2.1.6 and 4.3.2);
@@ -11,25 +10,23 @@
 //! - [`new_order`], [`payment`], [`order_status`], [`delivery`], [`stock_level`]: the five
 //!   transactions, one file each (clauses 2.4 to 2.8): input, output, profile;
 //! - [`mix`]: how often each is drawn (clause 5.2.4);
-//! - [`client`]: what stands for a terminal and its user;
-//! - [`conditions`]: the consistency conditions (clause 3.3.2) and some more, checked after a run.
+//! - [`client`]: the counterpart of a terminal and its user;
+//! - [`conditions`]: the consistency conditions (clause 3.3.2) and further ones, checked after a run.
 //!
-//! ## Where this is not the benchmark of the specification
+//! ## Differences from the specification
 //!
-//! - Clients think no time and type no keys (clause 5.2.5): each runs one transaction after the
-//!   other. Results are transactions per second, not tpmC, and comparable only with others
-//!   obtained so.
-//! - Terminals are not bound to a district: a client draws a district for each transaction, and a
-//!   warehouse too if it has several for a home ([`client`]).
-//! - An order with an item that does not exist is rolled back as soon as this is found, and all items
-//!   are looked up first, so that New-Order can be chopped. Clause 2.4.2.3 would have the rest of the
-//!   profile executed before the roll-back, which leaves no trace but the time it takes: that of one
-//!   order in a hundred.
-//! - Delivery is not deferred to a queue (clause 2.7.2): it is executed when it is drawn, and its
-//!   ten districts are delivered by one transaction, which clause 2.7 allows.
-//! - Every transaction is executed serializably, also Stock-Level, which clause 2.8 would allow to
-//!   see less. If so asked for ([`Parameters::snapshots`]), Stock-Level and Order-Status read a
-//!   snapshot, which is serializable, too.
+//! - Clients have no think times and keying times (clause 5.2.5): each runs one transaction after the other.
+//!   Results are transactions per second, not tpmC. They can be compared only with results that were obtained in
+//!   the same way.
+//! - Terminals are not bound to a district. A client draws a district for each transaction. If it has several home
+//!   warehouses, it draws one of these too ([`client`]).
+//! - All items are looked up first, and an order with an item that does not exist is rolled back as soon as this is
+//!   found. So New-Order can be chopped. In clause 2.4.2.3, the rest of the profile is executed before the
+//!   roll-back. This leaves no trace, but it takes time: that of one order in a hundred.
+//! - Delivery is not deferred to a queue (clause 2.7.2). It is executed when it is drawn, and one transaction
+//!   delivers for all ten districts, which clause 2.7 allows.
+//! - Every transaction is executed serializably, also Stock-Level, for which clause 2.8 allows weaker isolation.
+//!   With [`Parameters::snapshots`], Stock-Level and Order-Status read a snapshot, which is serializable too.
 //! - Text is ASCII.
 
 #![allow(
@@ -71,30 +68,31 @@ use schema::{
     Customer, DISTRICTS, District, History, Item, NewOrderRow, Order, OrderLine, Stock, Warehouse,
 };
 
-/// Size and mix of a TPC-C database.
+/// The size and the mix of a TPC-C database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parameters {
-    /// The number of warehouses, W of the specification; at least 1.
+    /// The number of warehouses, W in the specification; at least 1.
     pub warehouses: u16,
     /// How often each transaction is drawn.
     pub mix: Mix,
-    /// Rows per warehouse.
+    /// The numbers of rows per warehouse.
     pub scale: Scale,
-    /// On which snapshots Stock-Level and Order-Status run instead of as transactions.
+    /// The snapshots on which Stock-Level and Order-Status run instead of as transactions.
     pub snapshots: Snapshots,
-    /// Whether all tables are B+-trees, also those that are declared as hash tables.
+    /// Whether all tables are B+-trees, including those that are declared as hash tables.
     pub all_ordered: bool,
 }
 
 impl Parameters {
-    /// All districts, warehouse by warehouse.
+    /// Returns all districts, warehouse by warehouse.
     fn districts(&self) -> impl Iterator<Item = (u16, u8)> + Clone + use<> {
         (1..=self.warehouses).flat_map(|w_id| (1..=DISTRICTS).map(move |d_id| (w_id, d_id)))
     }
 }
 
 impl Default for Parameters {
-    /// One warehouse, the standard mix, the specification's cardinalities, no snapshots, tables as they are declared.
+    /// Returns one warehouse, the standard mix and the specification's cardinalities, without snapshots, and with
+    /// tables as they are declared.
     fn default() -> Self {
         Parameters {
             warehouses: 1,
@@ -106,15 +104,15 @@ impl Default for Parameters {
     }
 }
 
-/// Cardinalities (clause 4.3.3.1). Anything but [`Scale::SPECIFICATION`] is for tests: fewer rows
-/// are more contended and sit in nearer caches, so that measurements mean something else.
+/// Cardinalities (clause 4.3.3.1). All values except [`Scale::SPECIFICATION`] are for tests: with fewer rows there
+/// is more contention, and the rows fit into smaller caches, so measurements have another meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scale {
-    /// Items, and rows of stock per warehouse.
+    /// The number of items, and of rows of stock per warehouse.
     pub items: u32,
-    /// Customers per district.
+    /// The number of customers per district.
     pub customers_per_district: u32,
-    /// Orders per district after the load, of which the last 30 % are not delivered.
+    /// The number of orders per district after the load. The last 30 % of them are not delivered.
     pub orders_per_district: u32,
 }
 
@@ -123,21 +121,22 @@ impl Scale {
     pub const SPECIFICATION: Scale =
         Scale { items: 100_000, customers_per_district: 3_000, orders_per_district: 3_000 };
 
-    /// A database that loads at once, for tests.
+    /// A database that loads immediately, for tests.
     pub const TINY: Scale =
         Scale { items: 200, customers_per_district: 30, orders_per_district: 30 };
 
-    /// Whether these are the cardinalities of the specification.
+    /// Returns whether these are the cardinalities of the specification.
     pub fn is_specification(&self) -> bool {
         *self == Scale::SPECIFICATION
     }
 
-    /// Orders per district that the load leaves delivered: 2,100 in the specification.
+    /// Returns the number of orders per district that the load delivers: 2,100 in the specification.
     pub const fn delivered_per_district(&self) -> u32 {
         self.orders_per_district - self.orders_per_district * 3 / 10
     }
 
-    /// Last names in use: the load gives the first customers of a district one of each.
+    /// Returns the number of last names in use. The load gives each of them to one of the first customers of a
+    /// district.
     pub(crate) const fn last_names(&self) -> u32 {
         if self.customers_per_district < random::LAST_NAMES {
             self.customers_per_district
@@ -147,7 +146,7 @@ impl Scale {
     }
 }
 
-/// Handles of the nine tables.
+/// The handles of the nine tables.
 #[derive(Clone)]
 pub(crate) struct Tables {
     pub(crate) warehouse: Table<Warehouse>,
@@ -167,13 +166,13 @@ pub struct Tpcc<P: Protocol> {
     tables: Tables,
     parameters: Parameters,
     constants: Constants,
-    /// Clients made so far; gives each its origin of history rows.
+    /// The number of clients created so far. Each client gets its origin of history rows from it.
     clients: Word,
 }
 
 impl<P: Protocol> Tpcc<P> {
-    /// As [`Workload::load`], but `builder`, which names no tables, says where the database lies
-    /// and how: `options`, which name no directory, decide the rows only.
+    /// Loads the database as [`Workload::load`] does, but opens it with `builder`, which says where and how it is
+    /// stored. `builder` must not name tables. `options` must not name a directory; they determine only the rows.
     ///
     /// # Errors
     /// Those of [`Workload::load`].
@@ -185,11 +184,11 @@ impl<P: Protocol> Tpcc<P> {
         load::load(builder, parameters, options)
     }
 
-    /// Opens a database that was loaded before, with the same parameters and seed; `builder`, which
-    /// names no tables, says where it lies.
+    /// Opens a database that was loaded earlier with the same parameters and seed. `builder` says where it is
+    /// stored, and must not name tables.
     ///
     /// # Errors
-    /// What the engine reports.
+    /// The engine's error.
     pub fn reopen(
         builder: Builder<P>,
         parameters: &Parameters,
@@ -198,13 +197,13 @@ impl<P: Protocol> Tpcc<P> {
         load::reopen(builder, parameters, seed)
     }
 
-    /// The parameters it was loaded with.
+    /// Returns the parameters with which the database was loaded.
     pub fn parameters(&self) -> &Parameters {
         &self.parameters
     }
 }
 
-/// The shapes of its [procedures](weft_procedures).
+/// Returns the shapes of the [procedures](weft_procedures).
 pub fn procedures() -> Vec<&'static Shape> {
     use weft::protocol::Dbx;
     vec![
@@ -216,9 +215,9 @@ pub fn procedures() -> Vec<&'static Shape> {
     ]
 }
 
-/// What its tables' rows go by: a row of `NEW-ORDER` is the token of an order and its lines. New-Order inserts
-/// all of them; Delivery touches those whose token it has deleted. Order numbers are counted, so there is never
-/// another token with the same key.
+/// Returns the tokens: a row of `NEW-ORDER` is the token of an order and its lines. New-Order inserts all of them.
+/// Delivery accesses only those whose token it has deleted. Order numbers are counted up, so a deleted token's key
+/// is never used again.
 pub fn tokens() -> Vec<Token> {
     let name = |name: &str| name.to_owned();
     let tables = vec![name(schema::Order::TABLE), name(schema::OrderLine::TABLE)];
@@ -241,7 +240,7 @@ impl<P: Protocol> Workload<P> for Tpcc<P> {
     }
 
     fn client(&self, seed: u64, thread: usize, threads: usize) -> Client {
-        // ORDERING: relaxed, since only the numbers' being different matters.
+        // Relaxed: the numbers must only be different.
         let number = self.clients.fetch_add(1, Ordering::Relaxed) as u32;
         Client::new(&self.parameters, self.constants, seed, number, thread, threads)
     }

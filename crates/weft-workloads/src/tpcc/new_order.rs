@@ -1,7 +1,7 @@
 //! The New-Order transaction (clause 2.4): a customer orders five to fifteen items.
 //!
-//! A mid-weight read-write transaction, and the one whose rate is the benchmark's result. One
-//! order in a hundred names an item that does not exist, and is rolled back (clause 2.4.1.4).
+//! It is a mid-weight read-write transaction, and its rate is the benchmark's result. One order in a hundred names
+//! an item that does not exist, and is rolled back (clause 2.4.1.4).
 
 use std::hint::black_box;
 
@@ -18,7 +18,7 @@ use super::schema::{
 };
 use super::{Tables, Tpcc, failure_of};
 
-/// What the user enters (clause 2.4.1).
+/// The input from the user (clause 2.4.1).
 #[derive(Clone, Debug)]
 pub struct Input {
     /// The home warehouse.
@@ -27,25 +27,25 @@ pub struct Input {
     pub d_id: u8,
     /// The customer.
     pub c_id: u32,
-    /// The items ordered.
+    /// The ordered items.
     pub lines: ArrayVec<LineInput, LINES_MAX>,
-    /// When the order is entered.
+    /// The time of entry.
     pub entry_d: Timestamp,
 }
 
-/// What the user enters for one item (clause 2.4.1.5).
+/// The input from the user for one item (clause 2.4.1.5).
 #[derive(Clone, Copy, Debug)]
 pub struct LineInput {
     /// The item.
     pub i_id: u32,
     /// The warehouse that is to supply it.
     pub supply_w_id: u16,
-    /// How many.
+    /// The ordered quantity.
     pub quantity: u8,
 }
 
 impl Input {
-    /// Draws an input by clause 2.4.1.
+    /// Draws an input as in clause 2.4.1.
     pub(super) fn draw(client: &mut Client) -> Input {
         let w_id = client.draw_home();
         let d_id = client.draw_district();
@@ -54,21 +54,21 @@ impl Input {
         let ol_cnt = client.random.within(5, LINES_MAX as u32);
         let mut lines: ArrayVec<LineInput, LINES_MAX> =
             (0..ol_cnt).map(|_| LineInput::draw(client, w_id)).collect();
-        // Clause 2.4.1.4: one order in a hundred is to be rolled back, for its last item's sake.
+        // Clause 2.4.1.4: one order in a hundred is to be rolled back, because its last item does not exist.
         if client.random.chance(1) {
             lines[ol_cnt as usize - 1].i_id = client.scale.items + 1;
         }
         Input { w_id, d_id, c_id, lines, entry_d: Timestamp::now() }
     }
 
-    /// Whether every item is supplied by the home warehouse.
+    /// Returns whether the home warehouse supplies every item.
     fn is_all_local(&self) -> bool {
         self.lines.iter().all(|line| line.supply_w_id == self.w_id)
     }
 }
 
 impl LineInput {
-    /// Draws an item by clause 2.4.1.5: one in a hundred is supplied by a remote warehouse.
+    /// Draws an item as in clause 2.4.1.5: a remote warehouse supplies one item in a hundred.
     #[inline]
     fn draw(client: &mut Client, w_id: u16) -> LineInput {
         let i_id = client.random.item(&client.constants, client.scale.items);
@@ -77,7 +77,7 @@ impl LineInput {
     }
 }
 
-/// What the terminal shows (clause 2.4.3), apart from the input.
+/// The output on the terminal (clause 2.4.3), apart from the input.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Output {
     /// The order's number.
@@ -92,33 +92,33 @@ pub struct Output {
     pub w_tax: BasisPoints,
     /// The district's tax.
     pub d_tax: BasisPoints,
-    /// Sum of the amounts, less the discount, plus the taxes.
+    /// The sum of the amounts, minus the discount, plus the taxes.
     pub total_amount: Cents,
-    /// One line per item; nothing if the order was rolled back.
+    /// One line per item; empty if the order was rolled back.
     pub lines: ArrayVec<LineOutput, LINES_MAX>,
 }
 
-/// What the terminal shows of one item.
+/// The output on the terminal for one item.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LineOutput {
     /// The item's name.
     pub i_name: ArrayString<24>,
     /// Its price.
     pub i_price: Cents,
-    /// What is left in stock.
+    /// The quantity that remains in stock.
     pub s_quantity: i32,
-    /// `B` (true) if both the item's and the stock's data hold `ORIGINAL`, else `G`.
+    /// `B` (true) if both the item's and the stock's data contain `ORIGINAL`, else `G`.
     pub brand: bool,
     /// Quantity times price.
     pub ol_amount: Cents,
 }
 
-/// Why an order was not entered.
+/// The reason why an order was not entered.
 #[derive(Debug)]
 pub(super) enum NotEntered {
     /// An item does not exist: the roll-back of clause 2.4.2.3.
     UnusedItem,
-    /// The engine's reason.
+    /// The engine's error.
     Engine(Error),
 }
 
@@ -128,7 +128,7 @@ impl From<Error> for NotEntered {
     }
 }
 
-/// Draws an input and runs the transaction; whether it was rolled back.
+/// Draws an input and runs the transaction. Returns whether it was rolled back.
 pub(super) fn execute<P: Protocol>(tpcc: &Tpcc<P>, client: &mut Client) -> Result<bool, Failure> {
     let input = Input::draw(client);
     let output = &mut client.new_order;
@@ -144,10 +144,10 @@ pub(super) fn execute<P: Protocol>(tpcc: &Tpcc<P>, client: &mut Client) -> Resul
     }
 }
 
-/// The transaction's profile (clause 2.4.2.2), in an order in which it can be chopped: first all items, which
-/// decide whether the order is rolled back; last the row of `NEW-ORDER`, by which others find the rest. (So
-/// what is rolled back has not done what the profile has before its last item, which nobody can tell but by
-/// the time it took.)
+/// Runs the transaction's profile (clause 2.4.2.2), in an order in which it can be chopped. It begins with all
+/// items, which decide whether the order is rolled back. It ends with the row of `NEW-ORDER`, by which other
+/// transactions find the rest. (So an order that is rolled back skips the steps that the specification executes
+/// before its last item. Only the time that it takes shows this.)
 #[procedure(NewOrder)]
 pub(super) fn run<P: Protocol>(
     tables: &Tables,
@@ -158,13 +158,13 @@ pub(super) fn run<P: Protocol>(
     let &Input { w_id, d_id, c_id, ref lines, entry_d } = input;
     output.lines.clear();
 
-    // All rows that the input names, ahead of their use.
+    // Prefetch all rows that the input names.
     tx.prefetch(&tables.customer, [(w_id, d_id, c_id)])?;
     tx.prefetch(&tables.item, lines.iter().map(|line| line.i_id))?;
     tx.prefetch_for_update(&tables.stock, lines.iter().map(|line| (line.supply_w_id, line.i_id)))?;
 
-    // The items: price, name and data of each. If one is not found the order is rolled back, before
-    // anything else is done.
+    // The items: price, name and data of each. If an item is not found, the order is rolled back before anything
+    // else is done.
     let mut items = ArrayVec::<&Item, LINES_MAX>::new();
     for line in lines {
         let Some(item) = tx.get(&tables.item, &line.i_id)? else {
@@ -193,7 +193,7 @@ pub(super) fn run<P: Protocol>(
         })?
         .expect("districts are never removed");
 
-    // The order itself.
+    // Insert the order.
     tx.insert(
         &tables.order,
         Order {
@@ -208,10 +208,10 @@ pub(super) fn run<P: Protocol>(
         },
     )?;
 
-    // The order's lines, one by one (clause 2.4.2.2, "for each O_OL_CNT item on the order").
+    // Insert the order's lines, one by one (clause 2.4.2.2, "for each O_OL_CNT item on the order").
     let mut sum = 0;
     for (position, (line, &item)) in lines.iter().zip(&items).enumerate() {
-        // The item's stock: taken from the quantity, which is filled up by 91 before it falls below 10.
+        // Take the quantity out of the item's stock. If less than 10 would remain, 91 are added.
         let (s_quantity, ol_dist_info, brand) = tx
             .update(&tables.stock, &(line.supply_w_id, line.i_id), |stock| {
                 let quantity = i32::from(line.quantity);
@@ -250,7 +250,7 @@ pub(super) fn run<P: Protocol>(
         output.lines.push(LineOutput { i_name, i_price, s_quantity, brand, ol_amount });
     }
 
-    // That it is not delivered yet.
+    // Mark the order as not yet delivered.
     tx.insert(
         &tables.new_order,
         NewOrderRow { no_w_id: w_id, no_d_id: d_id, no_o_id: output.o_id },
@@ -260,7 +260,7 @@ pub(super) fn run<P: Protocol>(
     Ok(())
 }
 
-/// Sum of the amounts × (1 − C_DISCOUNT) × (1 + W_TAX + D_TAX), rounded to the cent.
+/// Returns the sum of the amounts × (1 − C_DISCOUNT) × (1 + W_TAX + D_TAX), rounded to the cent.
 fn total_amount(sum: Cents, output: &Output) -> Cents {
     const ONE: Cents = 10_000;
     let discounted = sum * (ONE - Cents::from(output.c_discount));

@@ -1,6 +1,6 @@
 //! The Order-Status transaction (clause 2.6): a customer asks for the state of the last order.
 //!
-//! A mid-weight read-only transaction.
+//! It is a mid-weight read-only transaction.
 
 use std::hint::black_box;
 
@@ -15,7 +15,7 @@ use super::schema::{Cents, Customer, LINES_MAX, NAME_BYTES_MAX, Order, Timestamp
 use super::{Tables, Tpcc, failure_of};
 use crate::view::View;
 
-/// What the user enters (clause 2.6.1).
+/// The input from the user (clause 2.6.1).
 #[derive(Clone, Debug)]
 pub struct Input {
     /// The customer's warehouse.
@@ -27,7 +27,7 @@ pub struct Input {
 }
 
 impl Input {
-    /// Draws an input by clause 2.6.1.
+    /// Draws an input as in clause 2.6.1.
     pub(super) fn draw(client: &mut Client) -> Input {
         Input {
             w_id: client.draw_home(),
@@ -37,7 +37,7 @@ impl Input {
     }
 }
 
-/// What the terminal shows (clause 2.6.3).
+/// The output on the terminal (clause 2.6.3).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Output {
     /// The customer's number.
@@ -52,35 +52,35 @@ pub struct Output {
     pub order: Option<OrderOutput>,
 }
 
-/// What the terminal shows of an order.
+/// The output on the terminal for an order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OrderOutput {
     /// Its number.
     pub o_id: u32,
-    /// When it was entered.
+    /// The time of entry.
     pub entry_d: Timestamp,
-    /// Who delivered it, if it was.
+    /// The carrier that delivered it, or `None` if it is not delivered.
     pub carrier_id: Option<u8>,
     /// Its items.
     pub lines: ArrayVec<LineOutput, LINES_MAX>,
 }
 
-/// What the terminal shows of one item.
+/// The output on the terminal for one item.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LineOutput {
     /// The supplying warehouse.
     pub supply_w_id: u16,
     /// The item.
     pub i_id: u32,
-    /// How many.
+    /// The ordered quantity.
     pub quantity: u8,
     /// Quantity times price.
     pub amount: Cents,
-    /// When it was delivered, if it was.
+    /// The time of delivery, or `None` if it is not delivered.
     pub delivery_d: Option<Timestamp>,
 }
 
-/// Draws an input and runs the transaction, on a snapshot if so asked for; it is never rolled back.
+/// Draws an input and runs the transaction, on a snapshot if the parameters say so. It is never rolled back.
 pub(super) fn execute<P: Protocol>(tpcc: &Tpcc<P>, client: &mut Client) -> Result<bool, Failure> {
     let input = Input::draw(client);
     let found = &mut client.found;
@@ -94,7 +94,7 @@ pub(super) fn execute<P: Protocol>(tpcc: &Tpcc<P>, client: &mut Client) -> Resul
     Ok(false)
 }
 
-/// The transaction's profile (clause 2.6.2.2).
+/// Runs the transaction's profile (clause 2.6.2.2).
 #[procedure(OrderStatus, transaction = view)]
 pub(super) fn run<P: Protocol>(
     tables: &Tables,
@@ -120,7 +120,7 @@ pub(super) fn run<P: Protocol>(
         view.get(&tables.customer, &(w_id, d_id, c_id))?.expect("customers are never removed");
     let (c_first, c_last, c_balance) = (customer.c_first, customer.c_last, customer.c_balance);
 
-    // The order with the largest number of all that are the customer's.
+    // The customer's order with the largest number.
     let last = view.last_by(&tables.order, Order::BY_CUSTOMER, &(w_id, d_id, c_id))?;
     let Some(order) = last else {
         return Ok(Output { c_id, c_first, c_last, c_balance, order: None });

@@ -1,8 +1,8 @@
-//! The Payment transaction (clause 2.5): a customer pays, and the sales figures of the district
-//! and the warehouse follow.
+//! The Payment transaction (clause 2.5): a customer pays, and the sales figures of the district and the warehouse
+//! are updated.
 //!
-//! A light-weight read-write transaction that fights over the warehouse's row. 15 % of the
-//! payments are made by customers of another warehouse.
+//! It is a light-weight read-write transaction that contends for the warehouse's row. 15 % of the payments are made
+//! by customers of another warehouse.
 
 use std::hint::black_box;
 
@@ -16,12 +16,12 @@ use super::customer::{Selector, middle};
 use super::schema::{BAD_CREDIT, Cents, Customer, History, NAME_BYTES_MAX, Timestamp};
 use super::{Tables, Tpcc, failure_of};
 
-/// What the user enters (clause 2.5.1).
+/// The input from the user (clause 2.5.1).
 #[derive(Clone, Debug)]
 pub struct Input {
-    /// Where the payment is made: warehouse.
+    /// The warehouse where the payment is made.
     pub w_id: u16,
-    /// Where the payment is made: district.
+    /// The district where the payment is made.
     pub d_id: u8,
     /// The customer's warehouse.
     pub c_w_id: u16,
@@ -31,18 +31,18 @@ pub struct Input {
     pub customer: Selector,
     /// The amount.
     pub amount: Cents,
-    /// When.
+    /// The time of the payment.
     pub date: Timestamp,
-    /// The key of the row of history to be written.
+    /// The key of the row of history to write.
     pub history_key: (u32, u32),
 }
 
 impl Input {
-    /// Draws an input by clause 2.5.1.
+    /// Draws an input as in clause 2.5.1.
     pub(super) fn draw(client: &mut Client) -> Input {
         let w_id = client.draw_home();
         let d_id = client.draw_district();
-        // Clause 2.5.1.2: 85 % pay at home.
+        // Clause 2.5.1.2: 85 % of the customers pay in their own district.
         let (c_w_id, c_d_id) = if client.random.chance(85) || client.warehouses == 1 {
             (w_id, d_id)
         } else {
@@ -62,8 +62,8 @@ impl Input {
     }
 }
 
-/// What the terminal shows (clause 2.5.3): who paid, and what it comes to. The names and
-/// addresses that it also shows are in rows that the transaction reads; they are not copied.
+/// The output on the terminal (clause 2.5.3): the customer and the new balance. The terminal also shows names and
+/// addresses. These are in rows that the transaction reads, and are not copied.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Output {
     /// The customer's number.
@@ -76,7 +76,7 @@ pub struct Output {
     pub c_data: Option<ArrayString<200>>,
 }
 
-/// Draws an input and runs the transaction; it is never rolled back.
+/// Draws an input and runs the transaction, which is never rolled back.
 pub(super) fn execute<P: Protocol>(tpcc: &Tpcc<P>, client: &mut Client) -> Result<bool, Failure> {
     let input = Input::draw(client);
     let mut payment = Payment::new(&tpcc.tables, &input, &mut client.found);
@@ -85,7 +85,7 @@ pub(super) fn execute<P: Protocol>(tpcc: &Tpcc<P>, client: &mut Client) -> Resul
     Ok(false)
 }
 
-/// The transaction's profile (clause 2.5.2.2).
+/// Runs the transaction's profile (clause 2.5.2.2).
 #[procedure(Payment)]
 pub(super) fn run<P: Protocol>(
     tables: &Tables,
@@ -93,7 +93,7 @@ pub(super) fn run<P: Protocol>(
     input: &Input,
     found: &mut Vec<u32>,
 ) -> Result<Output, Error> {
-    // The warehouse's year-to-date, and its name.
+    // Add the amount to the warehouse's year-to-date; read its name.
     let w_name = tx
         .update(&tables.warehouse, &input.w_id, |warehouse| {
             warehouse.w_ytd += input.amount;
@@ -101,7 +101,7 @@ pub(super) fn run<P: Protocol>(
         })?
         .expect("warehouses are never removed");
 
-    // The district's year-to-date, and its name.
+    // Add the amount to the district's year-to-date; read its name.
     let d_name = tx
         .update(&tables.district, &(input.w_id, input.d_id), |district| {
             district.d_ytd += input.amount;
@@ -136,7 +136,7 @@ pub(super) fn run<P: Protocol>(
         })?
         .expect("customers are never removed");
 
-    // The payment is written down; H_DATA is W_NAME and D_NAME, four spaces between.
+    // Insert the row of history. H_DATA is W_NAME, four spaces and D_NAME.
     let mut h_data = ArrayString::new();
     h_data.push_str(&w_name);
     h_data.push_str("    ");
@@ -160,15 +160,15 @@ pub(super) fn run<P: Protocol>(
     Ok(output)
 }
 
-/// The first 200 characters of C_DATA.
+/// Returns the first 200 characters of C_DATA.
 fn beginning(c_data: &str) -> ArrayString<200> {
     let mut shown = ArrayString::new();
     shown.push_str(&c_data[..c_data.len().min(200)]);
     shown
 }
 
-/// C_DATA of a customer with bad credit: the payment's particulars, and what was there before,
-/// cut off at 500 characters.
+/// Returns the new C_DATA of a customer with bad credit: the payment's data, followed by the old C_DATA, cut off at
+/// 500 characters.
 fn data_of_bad_credit(c_id: u32, c_data: &str, input: &Input) -> ArrayString<500> {
     let mut data = ArrayString::new();
     let particulars = [

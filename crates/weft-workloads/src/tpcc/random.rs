@@ -1,9 +1,9 @@
 //! The random quantities of the specification (clauses 2.1.6, 4.3.2 and 4.3.3).
 //!
-//! To the uniform and non-uniform numbers of [`Random`] come customers and items, some of them more
-//! popular than others, and random text. [`Constants`] holds the constants `C` of `NURand`:
-//! drawn once for a database, and for customers' last names once more for the runs on it.
-//! Nothing here allocates.
+//! This module extends the uniform and non-uniform numbers of [`Random`] by customers and items, some of them more
+//! popular than others, and by random text. [`Constants`] holds the constants `C` of `NURand`. They are drawn once
+//! for a database. For customers' last names there is a second constant for the runs on it. Nothing here allocates
+//! memory.
 
 use std::ops::RangeInclusive;
 
@@ -21,7 +21,7 @@ const SYLLABLES: [&str; 10] =
 /// The number of different last names.
 pub const LAST_NAMES: u32 = 1000;
 
-/// The last name made of the three digits of `number`, below [`LAST_NAMES`] (clause 4.3.2.3).
+/// Returns the last name for the three digits of `number`, which is below [`LAST_NAMES`] (clause 4.3.2.3).
 #[inline]
 pub fn last_name(number: u32) -> ArrayString<NAME_BYTES_MAX> {
     debug_assert!(number < LAST_NAMES);
@@ -35,10 +35,10 @@ pub fn last_name(number: u32) -> ArrayString<NAME_BYTES_MAX> {
 /// The constants `C` of `NURand` (clause 2.1.6.1), one for each of its uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Constants {
-    /// For last names, while loading.
+    /// For last names, during the load.
     pub last_name_load: u32,
-    /// For last names, while running: so far from the one of the load as clause 2.1.6.1 asks,
-    /// lest the names that many customers bear be those that are asked for most.
+    /// For last names, during a run. Clause 2.1.6.1 prescribes its distance from the load's constant, so that the
+    /// names that most customers have are not the names that clients ask for most.
     pub last_name_run: u32,
     /// For customer numbers.
     pub customer: u32,
@@ -64,8 +64,8 @@ impl Constants {
         }
     }
 
-    /// Whether a database loaded with `load` may be run with `run`: their distance is within 65
-    /// and 119, and neither 96 nor 112. (Every `load` in 0..=255 has such a `run`.)
+    /// Decides whether a database that was loaded with `load` may be run with `run`: their distance is from 65 to
+    /// 119, and neither 96 nor 112. (Every `load` in 0..=255 has such a `run`.)
     fn may_run_with(load: u32, run: u32) -> bool {
         let distance = load.abs_diff(run);
         (65..=119).contains(&distance) && distance != 96 && distance != 112
@@ -73,7 +73,7 @@ impl Constants {
 }
 
 impl Random {
-    /// A number of `within` other than `except`, or `except` where there is no other.
+    /// Returns a number from `low` to `high` other than `except`, or `except` if there is no other.
     #[inline]
     pub fn other_than(&mut self, except: u16, low: u16, high: u16) -> u16 {
         if low == high {
@@ -83,26 +83,26 @@ impl Random {
         if drawn >= except { drawn + 1 } else { drawn }
     }
 
-    /// A customer number up to `customers`: `NURand(1023, 1, 3000)`.
+    /// Returns a customer number up to `customers`: `NURand(1023, 1, 3000)`.
     #[inline]
     pub fn customer(&mut self, constants: &Constants, customers: u32) -> u32 {
         self.nurand(1023, constants.customer, 1, customers)
     }
 
-    /// An item number up to `items`: `NURand(8191, 1, 100000)`.
+    /// Returns an item number up to `items`: `NURand(8191, 1, 100000)`.
     #[inline]
     pub fn item(&mut self, constants: &Constants, items: u32) -> u32 {
         self.nurand(8191, constants.item, 1, items)
     }
 
-    /// The number of a last name, of the first `names`: `NURand(255, 0, 999)` with constant `c`,
-    /// one of the two in [`Constants`].
+    /// Returns the number of one of the first `names` last names: `NURand(255, 0, 999)` with the constant `c`, one
+    /// of the two in [`Constants`].
     #[inline]
     pub fn last_name_number(&mut self, c: u32, names: u32) -> u32 {
         self.nurand(255, c, 0, names - 1)
     }
 
-    /// A random a-string with a length out of `lengths` (clause 4.3.2.2).
+    /// Returns a random a-string with a length in `lengths` (clause 4.3.2.2).
     pub fn text<const N: usize>(&mut self, lengths: RangeInclusive<u32>) -> ArrayString<N> {
         let length = self.within(*lengths.start(), *lengths.end()) as usize;
         let mut bytes = [0; N];
@@ -112,27 +112,27 @@ impl Random {
         text
     }
 
-    /// A random a-string of exactly `N` characters.
+    /// Returns a random a-string of exactly `N` characters.
     pub fn fixed_text<const N: usize>(&mut self) -> FixedText<N> {
         let mut bytes = [0; N];
         self.fill(&mut bytes);
         FixedText::new(bytes)
     }
 
-    /// A random n-string of exactly `N` digits (clause 4.3.2.2).
+    /// Returns a random n-string of exactly `N` digits (clause 4.3.2.2).
     pub fn digits<const N: usize>(&mut self) -> FixedText<N> {
         FixedText::new(std::array::from_fn(|_| b'0' + self.within_u8(0, 9)))
     }
 
-    /// A random zip code: four digits and `11111` (clause 4.3.2.7).
+    /// Returns a random zip code: four digits and `11111` (clause 4.3.2.7).
     pub fn zip(&mut self) -> FixedText<9> {
         let mut bytes = *b"000011111";
         bytes[..4].copy_from_slice(self.digits::<4>().as_bytes());
         FixedText::new(bytes)
     }
 
-    /// The data of an item or of stock: an a-string of 26 to 50 characters, of which a tenth hold
-    /// `ORIGINAL` somewhere (clause 4.3.3.1).
+    /// Returns the data of an item or of stock: an a-string of 26 to 50 characters. A tenth of them contain
+    /// `ORIGINAL` at a random position (clause 4.3.3.1).
     pub fn data(&mut self) -> ArrayString<50> {
         let length = self.within(26, 50) as usize;
         let mut bytes = [0; 50];
@@ -146,13 +146,13 @@ impl Random {
         text
     }
 
-    /// Shuffles `numbers`: every permutation is equally likely (clause 4.3.3.1).
+    /// Shuffles `numbers`. Every permutation is equally likely (clause 4.3.3.1).
     pub fn shuffle(&mut self, numbers: &mut [u32]) {
         self.0.shuffle(numbers);
     }
 
-    /// Fills `bytes` with letters and digits, ten out of each random word: six bits each, and
-    /// the two values in 64 that stand for no character are skipped.
+    /// Fills `bytes` with letters and digits. Each random word gives ten values of six bits each. Two of the 64
+    /// values have no character and are skipped.
     fn fill(&mut self, bytes: &mut [u8]) {
         let (mut bits, mut left) = (0, 0);
         for byte in bytes {
@@ -171,12 +171,11 @@ impl Random {
     }
 }
 
-/// What the data of a tenth of items and stock hold.
+/// The text that the data of a tenth of all items and stock contain.
 pub const ORIGINAL: &[u8; 8] = b"ORIGINAL";
 
-/// Whether `data` holds [`ORIGINAL`]. Eight bytes are compared at once, as one word, and without
-/// a branch each, which for strings of this length takes a fraction of what a general substring
-/// search takes.
+/// Returns whether `data` contains [`ORIGINAL`]. Eight bytes are compared at once, as one word, and without
+/// branches. For strings of this length, this takes a fraction of the time of a general substring search.
 #[inline]
 pub fn is_original(data: &str) -> bool {
     let word = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().expect("a window of eight"));
@@ -186,7 +185,7 @@ pub fn is_original(data: &str) -> bool {
         .fold(false, |found, window| found | (word(window) == original))
 }
 
-/// The text that `bytes`, all ASCII, spell.
+/// Returns the text in `bytes`, which are all ASCII.
 fn ascii(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).expect("random text is made of ASCII characters")
 }
@@ -219,8 +218,8 @@ mod tests {
             drawn[random.customer(&constants, 3000) as usize] += 1;
         }
         assert_eq!(drawn[0], 0, "seed {SEED}");
-        // An even draw would give each customer 200 or so. The bits of A are set three times in
-        // four: a few customers are drawn far more often than others.
+        // A uniform draw would return each customer about 200 times. But each bit within A is set in three quarters
+        // of the draws, so a few customers are drawn far more often than others.
         assert!(drawn[1..].iter().filter(|&&times| times > 0).count() > 2_700, "seed {SEED}");
         let most = drawn.iter().max().unwrap();
         assert!(*most > 1_000, "seed {SEED}: no customer is popular: at most {most} draws");

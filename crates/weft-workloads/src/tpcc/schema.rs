@@ -1,4 +1,4 @@
-//! The nine tables of clause 1.3, with every column of the specification under its own name.
+//! The nine tables of clause 1.3. Every column has its name in the specification.
 //!
 //! | table | key | stored in | rows per warehouse |
 //! | --- | --- | --- | --- |
@@ -8,22 +8,21 @@
 //! | [`History`] | origin, sequence | B+-tree | 30,000, growing |
 //! | [`NewOrderRow`] | w, d, o | B+-tree | 9,000 |
 //! | [`Order`] | w, d, o | B+-tree; by w, d, c, o | 30,000, growing |
-//! | [`OrderLine`] | w, d, o, number | B+-tree | 300,000 or so, growing |
+//! | [`OrderLine`] | w, d, o, number | B+-tree | about 300,000, growing |
 //! | [`Item`] | i | hash table | 100,000 in all |
 //! | [`Stock`] | w, i | hash table | 100,000 |
 //!
-//! The tables that some transaction scans are trees and the others hash tables, as in §7.4.1 of
-//! the DBX paper. Primary keys fit in eight bytes, the longest exactly: (w, d, o, number) is
-//! 2 + 1 + 4 + 1.
+//! The tables that some transaction scans are trees, and the others are hash tables, as in §7.4.1 of the DBX paper.
+//! Primary keys fit in eight bytes. The longest, (w, d, o, number), has exactly eight: 2 + 1 + 4 + 1.
 //!
-//! `HISTORY` has no primary key in the specification (clause 1.3.1). Here it has one without
-//! meaning: who wrote the row and its number among that writer's rows. Nobody shares a counter,
-//! and each writer appends to a place of its own in the tree. A writer of the load is a warehouse
-//! (origin = w); a writer of a run is a client ([`History::FIRST_CLIENT`] and up).
+//! `HISTORY` has no primary key in the specification (clause 1.3.1). Here it has a key without meaning: the writer
+//! of the row, and the row's number among the writer's rows. So no counter is shared, and each writer appends to
+//! its own range of the tree. During the load, each warehouse is a writer (origin = w). During a run, each client
+//! is a writer (origins from [`History::FIRST_CLIENT`]).
 //!
-//! Money is in cents, rates in hundredths of a percent. Rows own no heap memory: variable text is
-//! an `ArrayString` as wide as the column, fixed text a [`FixedText`]. The columns that the
-//! specification allows to be null are options.
+//! Money is in cents, and rates are in hundredths of a percent. Rows own no heap memory: variable text is an
+//! `ArrayString` as wide as the column, and fixed text is a [`FixedText`]. A column that may be null in the
+//! specification is an `Option`.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -33,19 +32,19 @@ use arrayvec::ArrayString;
 use weft::column::{ColumnType, DecodeError, read_text, write_text};
 use weft::{ColumnValue, Record};
 
-/// Districts per warehouse (clause 1.2.1).
+/// The number of districts per warehouse (clause 1.2.1).
 pub const DISTRICTS: u8 = 10;
 
-/// The most lines that an order has (clause 2.4.1.3).
+/// The largest number of lines of an order (clause 2.4.1.3).
 pub const LINES_MAX: usize = 15;
 
-/// Width of the columns for first and last names, in bytes.
+/// The width of the columns for first and last names, in bytes.
 pub const NAME_BYTES_MAX: usize = 16;
 
 /// Money, in cents.
 pub type Cents = i64;
 
-/// A rate, in hundredths of a percent: 10,000 is one.
+/// A rate, in hundredths of a percent: 10,000 is 100 %.
 pub type BasisPoints = u16;
 
 /// Text of exactly `N` ASCII characters.
@@ -53,30 +52,30 @@ pub type BasisPoints = u16;
 pub struct FixedText<const N: usize>([u8; N]);
 
 impl<const N: usize> FixedText<N> {
-    /// The text that `characters` spell.
+    /// Creates the text from its characters.
     ///
     /// # Panics
-    /// If they are not all ASCII.
+    /// The characters are not all ASCII.
     pub const fn new(characters: [u8; N]) -> Self {
         assert!(characters.is_ascii(), "fixed text is ASCII");
         FixedText(characters)
     }
 
-    /// The characters as bytes.
+    /// Returns the characters as bytes.
     #[inline]
     pub const fn as_bytes(&self) -> &[u8; N] {
         &self.0
     }
 }
 
-/// Stored as any text, not as an array of bytes: so other programs show it as what it is.
+/// It is stored as text and not as an array of bytes, so that other programs show it as text.
 impl<const N: usize> ColumnValue for FixedText<N> {
     const TYPE: ColumnType = ColumnType::String;
 
     #[inline]
     fn write(&self, output: &mut Vec<u8>) {
-        // SAFETY: whoever makes one checks that it is ASCII. (To check it again for each of the
-        // eleven texts in a row of stock was a good part of the time that logging the row took.)
+        // SAFETY: `new` and `read` check that the characters are ASCII. (Checking this again for each of the eleven
+        // texts in a row of stock took a large part of the time to log the row.)
         write_text(unsafe { str::from_utf8_unchecked(&self.0) }, output);
     }
 
@@ -108,20 +107,20 @@ impl<const N: usize> fmt::Debug for FixedText<N> {
     }
 }
 
-/// A date and time: microseconds since the start of 1970 (UTC), and never zero, so that an
-/// optional one takes no more room.
+/// A date and time in microseconds since the start of 1970 (UTC). It is never zero, so an optional one takes no
+/// more space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ColumnValue)]
 pub struct Timestamp(NonZeroU64);
 
 impl Timestamp {
-    /// The current time.
+    /// Returns the current time.
     #[inline]
     pub fn now() -> Timestamp {
         let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         Timestamp::from_micros(since_1970.map_or(1, |time| time.as_micros() as u64))
     }
 
-    /// The time `micros` microseconds after the start of 1970; 0 is taken for 1.
+    /// Returns the time `micros` microseconds after the start of 1970. 0 is replaced by 1.
     #[inline]
     pub const fn from_micros(micros: u64) -> Timestamp {
         match NonZeroU64::new(micros) {
@@ -168,8 +167,8 @@ pub struct District {
     pub d_zip: FixedText<9>,
 }
 
-/// A row of `CUSTOMER`. The columns lie in this order, those that most transactions need first: in
-/// rows of several cache lines that decides how many of them are fetched.
+/// A row of `CUSTOMER`. The columns are stored in this order, beginning with those that most transactions need: a
+/// row has several cache lines, and the order determines how many of them are fetched.
 #[derive(Clone, Debug, PartialEq, Record)]
 #[record(table = "customer", storage = "hash")]
 #[record(index(name = "by_name", columns(c_w_id, c_d_id, c_last, c_first)))]
@@ -232,11 +231,11 @@ pub struct History {
 }
 
 impl History {
-    /// The origin of the first client's rows; smaller ones are warehouses.
+    /// The origin of the first client's rows. Smaller origins are warehouses.
     pub const FIRST_CLIENT: u32 = 1 << 16;
 }
 
-/// A row of `NEW-ORDER`, an order not yet delivered.
+/// A row of `NEW-ORDER`, for an order that is not yet delivered.
 #[derive(Clone, Debug, PartialEq, Record)]
 #[record(table = "new_order", storage = "ordered")]
 #[allow(missing_docs, reason = "the columns are those of clause 1.3.1")]
@@ -302,8 +301,8 @@ pub struct Item {
     pub i_data: ArrayString<50>,
 }
 
-/// A row of `STOCK`. The columns lie in this order, those that most transactions need first: in
-/// rows of several cache lines that decides how many of them are fetched.
+/// A row of `STOCK`. The columns are stored in this order, beginning with those that most transactions need: a row
+/// has several cache lines, and the order determines how many of them are fetched.
 #[derive(Clone, Debug, PartialEq, Record)]
 #[record(table = "stock", storage = "hash")]
 #[allow(missing_docs, reason = "the columns are those of clause 1.3.1")]
@@ -369,7 +368,7 @@ mod tests {
         assert_eq!(OrderLine::decode_row(&mut rest), Ok(undelivered));
         assert!(rest.is_empty());
         let table = TableDescription::of::<Stock>().expect("it is not volatile");
-        let values = table.read_row(&stocks).expect("it is described as it is");
+        let values = table.read_row(&stocks).expect("the description is correct");
         let text = Value::String("twenty-four characters..".to_owned());
         assert_eq!(values[6], Value::List(vec![text; DISTRICTS as usize]));
     }

@@ -1,8 +1,8 @@
-//! The Stock-Level transaction (clause 2.8): how many of the items sold lately are running short?
+//! The Stock-Level transaction (clause 2.8), which counts the recently sold items whose stock is low.
 //!
-//! A heavy read-only transaction: some two hundred order lines and their stock. The specification
-//! would let it see less than a serializable transaction must; here it is one like the others, or
-//! reads a snapshot.
+//! It is a heavy read-only transaction, which reads about two hundred order lines and their stock. The
+//! specification allows it weaker isolation than serializability. Here it is executed like the others, or reads a
+//! snapshot.
 
 use std::hint::black_box;
 
@@ -14,22 +14,22 @@ use super::client::Client;
 use super::{Tables, Tpcc, failure_of};
 use crate::view::View;
 
-/// How many of the last orders are looked at.
+/// The number of orders that are examined: the last ones of the district.
 const ORDERS: u32 = 20;
 
-/// What the user enters (clause 2.8.1).
+/// The input from the user (clause 2.8.1).
 #[derive(Clone, Debug)]
 pub struct Input {
     /// The warehouse.
     pub w_id: u16,
     /// The district.
     pub d_id: u8,
-    /// Less than this in stock is short.
+    /// A quantity in stock below this threshold is low.
     pub threshold: i32,
 }
 
 impl Input {
-    /// Draws an input by clause 2.8.1.
+    /// Draws an input as in clause 2.8.1.
     pub(super) fn draw(client: &mut Client) -> Input {
         Input {
             w_id: client.draw_home(),
@@ -39,7 +39,7 @@ impl Input {
     }
 }
 
-/// Draws an input and runs the transaction, on a snapshot if so asked for; it is never rolled back.
+/// Draws an input and runs the transaction, on a snapshot if the parameters say so. It is never rolled back.
 pub(super) fn execute<P: Protocol>(tpcc: &Tpcc<P>, client: &mut Client) -> Result<bool, Failure> {
     let input = Input::draw(client);
     let found = &mut client.found;
@@ -53,7 +53,7 @@ pub(super) fn execute<P: Protocol>(tpcc: &Tpcc<P>, client: &mut Client) -> Resul
     Ok(false)
 }
 
-/// The transaction's profile (clause 2.8.2.2): the number of distinct items that are short.
+/// Runs the transaction's profile (clause 2.8.2.2). Returns the number of distinct items whose stock is low.
 /// `found` is a buffer.
 #[procedure(StockLevel, transaction = view)]
 pub(super) fn run<P: Protocol>(
@@ -77,7 +77,7 @@ pub(super) fn run<P: Protocol>(
     found.sort_unstable();
     found.dedup();
 
-    // Those of which less is in stock than the threshold.
+    // Count those whose quantity in stock is below the threshold.
     let keys = found.iter().map(|&i_id| (w_id, i_id));
     let mut low_stock = 0;
     for stock in view.get_many(&tables.stock, keys)? {

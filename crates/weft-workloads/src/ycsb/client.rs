@@ -1,8 +1,8 @@
-//! One client: what it is going to do, and what it has done.
+//! One client: its planned operations, and the ledger of those that it has executed.
 //!
-//! Drawing from a Zipf distribution takes about as long as a short transaction, so a client draws
-//! its operations before the clock runs, a few million of them, and goes through them again when
-//! they are used up. An operation takes one word:
+//! Drawing from a Zipf distribution takes about as long as a short transaction. So a client draws a few million
+//! operations before the measurement starts. When they are used up, it begins again with the first. An operation
+//! takes one word:
 //!
 //! ```text
 //!   63   62 61          46 45                                       0
@@ -11,8 +11,8 @@
 //!  +-------+--------------+------------------------------------------+
 //! ```
 //!
-//! Keys of the loaded rows are the numbers from 0. Each client inserts under keys of its own,
-//! ascending from a place of its own in the tree, so that no insertion meets another:
+//! The keys of the loaded rows are the numbers from 0. Each client inserts ascending keys from a range of its own,
+//! so that no two insertions conflict:
 //!
 //! ```text
 //!   0 .. records         loaded
@@ -28,25 +28,25 @@ use super::mix::Kind;
 use super::zipf::{Scatter, Zipf};
 use super::{Distribution, Parameters};
 
-/// Bits for a loaded row: more than enough.
+/// The number of bits for a loaded row, which is more than enough.
 const TARGET_BITS: u32 = 46;
 
-/// Bits of a scan's length.
+/// The number of bits for a scan's length.
 const ROWS_BITS: u32 = 16;
 
 const _: () = assert!(TARGET_BITS + ROWS_BITS + 2 == u64::BITS);
 
-/// Clients' keys lie so far apart (log2).
+/// The distance between the first keys of two clients (log2).
 const CLIENT_SHIFT: u32 = 38;
 
-/// The most records that can be loaded: their keys end where the first client's begin.
+/// The largest number of records that can be loaded. Their keys are below those of the first client.
 pub const RECORDS_MAX: u64 = 1 << 32;
 
 const _: () = assert!(RECORDS_MAX <= 1 << CLIENT_SHIFT && RECORDS_MAX < 1 << TARGET_BITS);
 
-/// How many operations a client draws: with so many more than records, hardly a record is left
-/// out. Between the bounds, so that few records do not mean that all clients go round together,
-/// nor many that drawing takes minutes.
+/// The number of operations that a client draws for each record: with so many, hardly any record is left out. The
+/// total is at least `DRAWN_MIN`, so that with few records the clients do not repeat the same short sequence, and
+/// at most `DRAWN_MAX`, so that with many records the draw does not take minutes.
 const DRAWN_PER_RECORD: u64 = 4;
 const DRAWN_MIN: u64 = 1 << 16;
 const DRAWN_MAX: u64 = 1 << 22;
@@ -68,7 +68,7 @@ impl Operation {
         Kind::ALL[(self.0 >> (TARGET_BITS + ROWS_BITS)) as usize]
     }
 
-    /// How many rows a scan reads.
+    /// Returns the number of rows that a scan reads.
     #[inline(always)]
     pub(super) fn rows(self) -> usize {
         usize::from((self.0 >> TARGET_BITS) as u16)
@@ -80,7 +80,7 @@ impl Operation {
     }
 }
 
-/// What a client has done: written by it alone, and summed up when all is over.
+/// The counts of a client's committed changes. Only the client writes them, and they are summed up after the run.
 #[repr(align(64))]
 #[derive(Debug)]
 pub(super) struct Ledger {
@@ -90,8 +90,8 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    /// Adds to a counter of the calling client. Relaxed: it has one writer, and is read by others
-    /// when that one's thread has been joined.
+    /// Adds to a counter of the calling client. Relaxed: it has one writer, and other threads read it only after
+    /// joining that writer's thread.
     #[inline(always)]
     fn add(counter: &Word, count: u64) {
         counter.store(counter.load(Ordering::Relaxed) + count, Ordering::Relaxed);
@@ -103,7 +103,7 @@ impl Ledger {
 pub(super) struct Ledgers(Mutex<Vec<Arc<Ledger>>>);
 
 impl Ledgers {
-    /// A ledger for one more client.
+    /// Adds a ledger for a new client.
     fn open(&self) -> Arc<Ledger> {
         let mut ledgers = self.0.lock().expect("no client panics with the lock");
         let number = ledgers.len() as u64;
@@ -113,14 +113,14 @@ impl Ledgers {
         Arc::clone(&ledgers[number as usize])
     }
 
-    /// Committed read-modify-writes of all clients.
+    /// Returns the number of committed read-modify-writes of all clients.
     pub(super) fn modified(&self) -> u64 {
         let ledgers = self.0.lock().expect("no client panics with the lock");
         // Relaxed: see `Ledger::add`.
         ledgers.iter().map(|ledger| ledger.modified.load(Ordering::Relaxed)).sum()
     }
 
-    /// The first key of each client, and the first that it has not inserted.
+    /// Returns the first key of each client, and the first key that it has not inserted.
     pub(super) fn inserted(&self) -> Vec<(u64, u64)> {
         let ledgers = self.0.lock().expect("no client panics with the lock");
         let range = |ledger: &Arc<Ledger>| {
@@ -132,26 +132,26 @@ impl Ledgers {
     }
 }
 
-/// The first key that a client inserts.
+/// Returns the first key that a client inserts.
 fn first_key(number: u64) -> u64 {
     (number + 1) << CLIENT_SHIFT
 }
 
-/// What one transaction has done.
+/// The changes of one transaction.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Done {
     pub(super) modified: u64,
     pub(super) inserted: u64,
 }
 
-/// What one thread carries from one transaction to the next.
+/// The state that a thread carries from one transaction to the next.
 #[derive(Debug)]
 pub struct Client {
     operations: Box<[Operation]>,
-    /// Where the next transaction's operations begin.
+    /// The position of the next transaction's first operation.
     next: usize,
     per_transaction: usize,
-    /// The number of loaded records, if it takes part in the meaning of an operation's target.
+    /// The number of loaded records, if the target of an operation is a rank by age.
     latest_of: Option<u64>,
     first_key: u64,
     inserted: u64,
@@ -159,7 +159,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// The client of the `thread`-th thread.
+    /// Creates the client of the `thread`-th thread.
     pub(super) fn new(
         parameters: &Parameters,
         ledgers: &Ledgers,
@@ -181,7 +181,7 @@ impl Client {
         }
     }
 
-    /// The operations of the next transaction.
+    /// Returns the range of the operations of the next transaction.
     #[inline(always)]
     pub(super) fn advance(&mut self) -> std::ops::Range<usize> {
         if self.next == self.operations.len() {
@@ -192,13 +192,13 @@ impl Client {
         first..self.next
     }
 
-    /// The operations in a range that [`Client::advance`] gave.
+    /// Returns the operations in a range that [`Client::advance`] returned.
     #[inline(always)]
     pub(super) fn operations(&self, range: std::ops::Range<usize>) -> &[Operation] {
         &self.operations[range]
     }
 
-    /// The position among the transaction types of a transaction with these operations.
+    /// Returns the position, among the transaction types, of a transaction whose first operation is at `first`.
     #[inline(always)]
     pub(super) fn transaction_type(&self, first: usize) -> usize {
         if self.per_transaction == 1 {
@@ -208,7 +208,7 @@ impl Client {
         }
     }
 
-    /// The key of the row that an operation is about.
+    /// Returns the key of the row that an operation accesses.
     #[inline(always)]
     pub(super) fn key(&self, operation: Operation) -> u64 {
         match self.latest_of {
@@ -217,8 +217,8 @@ impl Client {
         }
     }
 
-    /// The key of a rank, where the row that this client inserted last comes first, and behind its
-    /// rows the loaded ones, from the last.
+    /// Returns the key of a rank by age. The row that this client inserted last has the first rank. The loaded rows
+    /// follow after the client's rows, from the last to the first.
     fn latest(&self, records: u64, rank: u64) -> u64 {
         match self.inserted.checked_sub(rank + 1) {
             Some(own) => self.first_key + own,
@@ -226,13 +226,13 @@ impl Client {
         }
     }
 
-    /// A key that no row has, for the `earlier + 1`-th insertion of a transaction.
+    /// Returns an unused key, for the `earlier + 1`-th insertion of a transaction.
     #[inline(always)]
     pub(super) fn fresh_key(&self, earlier: u64) -> u64 {
         self.first_key + self.inserted + earlier
     }
 
-    /// Takes note of what a committed transaction has done.
+    /// Records the changes of a committed transaction.
     #[inline(always)]
     pub(super) fn note(&mut self, done: Done) {
         if done.modified > 0 {
@@ -245,7 +245,7 @@ impl Client {
     }
 }
 
-/// The random numbers of a thread: those of two threads, or of two seeds, have nothing in common.
+/// Returns the random source of a thread. The numbers for different threads, or different seeds, are independent.
 fn random_of(seed: u64, thread: usize) -> Rng {
     let mut seeds = Rng::with_seed(seed);
     let mut random =
@@ -254,7 +254,7 @@ fn random_of(seed: u64, thread: usize) -> Rng {
     Rng::with_seed(random.u64(..) ^ random.u64(..).rotate_left(32))
 }
 
-/// Draws a client's operations: a whole number of transactions.
+/// Draws a client's operations, for a whole number of transactions.
 fn draw(parameters: &Parameters, random: &mut Rng) -> Box<[Operation]> {
     let Parameters { records, mix, operations, scan_rows, theta, distribution } = *parameters;
     let wanted = records.saturating_mul(DRAWN_PER_RECORD).clamp(DRAWN_MIN, DRAWN_MAX);

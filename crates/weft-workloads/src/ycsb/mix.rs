@@ -1,4 +1,4 @@
-//! How often each kind of operation is drawn.
+//! The kinds of operations, and how often each is drawn.
 
 use std::fmt;
 
@@ -21,7 +21,7 @@ impl Kind {
     /// Every kind, in order.
     pub const ALL: [Kind; 4] = [Kind::Read, Kind::ReadModifyWrite, Kind::Insert, Kind::Scan];
 
-    /// Their names, in the same order.
+    /// The names, in the same order.
     pub const NAMES: [&'static str; 4] = ["read", "rmw", "insert", "scan"];
 }
 
@@ -32,23 +32,23 @@ pub struct Mix {
 }
 
 impl Mix {
-    /// 80 % reads, 20 % read-modify-writes: the mix of the DBX and Silo papers.
+    /// 80 % reads and 20 % read-modify-writes, the mix of the DBX and Silo papers.
     pub const DBX: Mix = Mix { shares: [80, 20, 0, 0] };
 
-    /// Only one kind of operation.
+    /// Returns a mix with only one kind of operation.
     pub const fn only(kind: Kind) -> Mix {
         let mut shares = [0; 4];
         shares[kind as usize] = 100;
         Mix { shares }
     }
 
-    /// Shares of 100, in the order of [`Kind::ALL`]; `None` if they do not add up to 100.
+    /// Creates a mix from the shares in the order of [`Kind::ALL`]. Returns `None` if they do not add up to 100.
     pub fn new(shares: [u8; 4]) -> Option<Mix> {
         let total: u32 = shares.iter().map(|&share| u32::from(share)).sum();
         (total == 100).then_some(Mix { shares })
     }
 
-    /// The share of a kind, in percent.
+    /// Returns the share of a kind, in percent.
     pub const fn share(&self, kind: Kind) -> u8 {
         self.shares[kind as usize]
     }
@@ -66,7 +66,7 @@ impl Mix {
     }
 }
 
-/// `read 80 %, rmw 20 %`.
+/// For example `read 80 %, rmw 20 %`.
 impl fmt::Display for Mix {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut separator = "";

@@ -1,27 +1,26 @@
-//! YCSB: single rows read, modified, inserted and scanned by key, some far more often than others.
+//! YCSB: operations that read, modify, insert and scan rows by key. Some rows are far more popular than others.
 //!
-//! B. F. Cooper, A. Silberstein, E. Tam, R. Ramakrishnan, R. Sears: *Benchmarking Cloud Serving
-//! Systems with YCSB*, SoCC 2010; in the form that the DBX and Silo papers measure: keys of eight
-//! bytes, values of 100, and by [default](Parameters::default) 80 % reads and 20 %
-//! read-modify-writes of one row each, all rows alike (DBX §7.1).
+//! B. F. Cooper, A. Silberstein, E. Tam, R. Ramakrishnan, R. Sears: *Benchmarking Cloud Serving Systems with YCSB*,
+//! SoCC 2010; in the form that the DBX and Silo papers measure: keys of eight bytes, values of 100, and by
+//! [default](Parameters::default) 80 % reads and 20 % read-modify-writes of one row each, all rows equally popular
+//! (DBX §7.1).
 //!
 //! - [`row`]: the rows, whose value sizes are constants of their types;
 //! - [`mix`]: the kinds of operations, and how often each is drawn;
-//! - [`zipf`]: which rows are drawn how often;
-//! - [`client`]: a client's operations, drawn before the clock runs, and its keys;
+//! - [`zipf`]: the popularity of the rows;
+//! - [`client`]: a client's operations, drawn before the measurement starts, and its keys;
 //! - [`raw`]: the same operations on the memory store alone, without transactions;
 //! - [`survey`]: the invariants, checked after a run.
 //!
-//! ## Where this is not YCSB's own client
+//! ## Differences from YCSB's own client
 //!
-//! - There is no update that overwrites one field and looks at nothing. A row of Weft is replaced
-//!   as a whole, so an engine that keeps the other fields has to read them, and that makes it a
-//!   read-modify-write.
-//! - A value is one column of bytes, and the keys are numbers in place of strings. Rows are loaded
-//!   in the order of their keys, and popularity is spread over them by arithmetic, not by a hash
-//!   function that may map two ranks to one row.
-//! - Popularity does not follow insertions: inserted rows are found by scans, and with
-//!   [`Distribution::Latest`] by the client that inserted them.
+//! - There is no update that overwrites one field without reading. A row of Weft is replaced as a whole. So an
+//!   engine that keeps the other fields has to read them, which makes the update a read-modify-write.
+//! - A value is one column of bytes, and the keys are numbers instead of strings. Rows are loaded in the order of
+//!   their keys. Arithmetic spreads popularity over them, not a hash function, which might map two ranks to one
+//!   row.
+//! - Popularity does not follow insertions. Inserted rows are read by scans, and with [`Distribution::Latest`] by
+//!   the client that inserted them.
 //! - A transaction may have several operations.
 
 pub mod client;
@@ -51,34 +50,34 @@ use crate::workload::{Condition, LoadOptions, Outcome, Progress, Workload, failu
 use client::{Done, Ledgers};
 use survey::{Survey, expected_keys};
 
-/// Which rows are popular.
+/// The popularity of the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Distribution {
-    /// Zipf's law, the popular rows scattered over all keys.
+    /// Zipf's law, with the popular rows scattered over all keys.
     Zipf,
-    /// Zipf's law by age: what a client has inserted last is what it reads most.
+    /// Zipf's law by age: the rows that a client inserted last are those that it reads most.
     Latest,
 }
 
-/// Size of the table, and what transactions do.
+/// The size of the table, and the transactions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Parameters {
-    /// Rows that are loaded: from 1 to [`RECORDS_MAX`].
+    /// The number of loaded rows, from 1 to [`RECORDS_MAX`].
     pub records: u64,
     /// How often each operation is drawn.
     pub mix: Mix,
-    /// Operations in one transaction; at least 1.
+    /// The number of operations in one transaction; at least 1.
     pub operations: u32,
-    /// The longest scan, in rows; at least 1. Lengths are uniform from 1.
+    /// The longest scan, in rows; at least 1. The lengths are uniform from 1.
     pub scan_rows: u16,
-    /// How uneven popularity is: see [`zipf`]. 0: all rows alike.
+    /// The unevenness of popularity: see [`zipf`]. With 0, all rows are equally popular.
     pub theta: f64,
-    /// Which rows are popular.
+    /// The distribution of popularity.
     pub distribution: Distribution,
 }
 
 impl Default for Parameters {
-    /// The setting of the DBX paper, with a million rows.
+    /// Returns the setting of the DBX paper, with a million rows.
     fn default() -> Self {
         Parameters {
             records: 1_000_000,
@@ -92,15 +91,15 @@ impl Default for Parameters {
 }
 
 impl Parameters {
-    /// Whether a transaction is one access of one row that was loaded: then protocols that make
-    /// only that atomic can run it.
+    /// Returns whether a transaction is one access to one loaded row. Then protocols that make only such an access
+    /// atomic can run it.
     pub fn is_single_key(&self) -> bool {
         let others = self.mix.share(Kind::Insert) + self.mix.share(Kind::Scan);
         self.operations == 1 && others == 0
     }
 
     /// # Panics
-    /// If a number is out of its range.
+    /// A number is out of its range.
     fn check(&self, storage: Storage) {
         assert!((1..=RECORDS_MAX).contains(&self.records), "{} records", self.records);
         assert!(self.operations > 0, "a transaction has operations");
@@ -110,12 +109,12 @@ impl Parameters {
     }
 }
 
-/// The names of the transaction types: of a transaction of one operation that operation's, and one
-/// more for those of several.
+/// The names of the transaction types. A transaction of one operation has the operation's name, and transactions of
+/// several operations have one more name.
 const TRANSACTIONS: [&str; 5] =
     [Kind::NAMES[0], Kind::NAMES[1], Kind::NAMES[2], Kind::NAMES[3], "mixed"];
 
-/// The position of the last of them.
+/// The position of the last name.
 const MIXED: usize = 4;
 
 /// A loaded YCSB table of rows `R`.
@@ -133,7 +132,7 @@ impl<P: Protocol, R: Row> Workload<P> for Ycsb<P, R> {
     type Client = Client;
 
     /// # Panics
-    /// If a number in `parameters` is out of its range, or a hash table is to be scanned.
+    /// A number in `parameters` is out of its range, or a hash table is to be scanned.
     fn load(parameters: &Parameters, options: &LoadOptions<'_>) -> Result<Self, Failure> {
         parameters.check(R::STORAGE);
         let database =
@@ -215,7 +214,7 @@ fn verify<R: Row>(
         }
     };
     match R::STORAGE {
-        // All rows in order, beside the keys that there should be.
+        // Compare all rows, in order, with the keys that should exist.
         Storage::Ordered => {
             for (row, done) in snapshot.rows(table).zip(1..) {
                 survey.add(expected.next(), Some(row?));
@@ -223,7 +222,7 @@ fn verify<R: Row>(
             }
             expected.for_each(|key| survey.add::<R>(Some(key), None));
         }
-        // Every key that there should be a row of, and each client's next one, of which there should be none.
+        // Check that each expected key has a row, and that each client's next key does not.
         Storage::Hash => {
             let unused: Vec<u64> = ledgers.inserted().iter().map(|&(_, end)| end).collect();
             let mut done = 0;

@@ -1,11 +1,11 @@
-//! The same operations on the memory store alone, without transactions: what DBX §7.3.2 measures
-//! the cost of its smallest transactions against.
+//! The same operations on the memory store alone, without transactions. DBX §7.3.2 compares the cost of its
+//! smallest transactions with this.
 //!
-//! The rows, the load, the clients and their operations are those of [`Ycsb`](super::Ycsb), and so
-//! are the index, the records, the memory and the grace periods below; [`weft::raw_tree`] says
-//! what an operation does there, and lists what is left out. Operations are steps by themselves
-//! here, also where a transaction would have several, and a scan is no step at all. All invariants
-//! of [`survey`](super::survey) hold nevertheless: each concerns single rows, or sums of them.
+//! The rows, the load, the clients and their operations are those of [`Ycsb`](super::Ycsb). The index, the records,
+//! the memory and the grace periods below are also the same. [`weft::raw_tree`] says what an operation does there,
+//! and lists what is left out. Here each operation is atomic only on its own, also where a transaction would have
+//! several, and a scan is not atomic at all. Nevertheless all invariants of [`survey`](super::survey) hold, because
+//! each is about single rows, or sums of them.
 
 use std::hint::black_box;
 use std::thread;
@@ -27,7 +27,7 @@ pub struct RawYcsb<R: Row> {
     ledgers: Ledgers,
 }
 
-/// What one thread carries from one group of operations to the next.
+/// The state that a thread carries from one group of operations to the next.
 #[derive(Debug)]
 pub struct RawClient<R> {
     client: Client,
@@ -35,19 +35,19 @@ pub struct RawClient<R> {
 }
 
 impl<R: Row> RawYcsb<R> {
-    /// By what name it takes part in a benchmark.
+    /// The name in benchmarks.
     pub const NAME: &'static str = "raw";
 
-    /// The names of its transaction types.
+    /// The names of the transaction types.
     pub const TRANSACTIONS: &'static [&'static str] = &super::TRANSACTIONS;
 
-    /// Fills a tree; see [`Workload::load`](crate::Workload::load).
+    /// Creates and fills a tree. See [`Workload::load`](crate::Workload::load).
     ///
     /// # Errors
-    /// What the engine reports.
+    /// The engine's error.
     ///
     /// # Panics
-    /// If a number in `parameters` is out of its range, or the rows are meant for a hash table.
+    /// A number in `parameters` is out of its range, or the rows are for a hash table.
     pub fn load(parameters: &Parameters, options: &LoadOptions<'_>) -> Result<Self, Failure> {
         assert!(R::STORAGE == Storage::Ordered, "the raw index is the B+-tree");
         parameters.check(R::STORAGE);
@@ -68,10 +68,10 @@ impl<R: Row> RawYcsb<R> {
         Ok(RawYcsb { tree, parameters: *parameters, ledgers: Ledgers::default() })
     }
 
-    /// The client of the `thread`-th thread.
+    /// Creates the client of the `thread`-th thread.
     ///
     /// # Panics
-    /// If there are more clients than workers of a database.
+    /// There are more clients than workers of a database.
     pub fn client(&self, seed: u64, thread: usize) -> RawClient<R> {
         let worker = self.tree.worker().expect("as many workers as threads are allowed");
         RawClient { client: Client::new(&self.parameters, &self.ledgers, seed, thread), worker }
@@ -97,7 +97,7 @@ impl<R: Row> RawYcsb<R> {
                 }
                 Kind::Insert => {
                     let key = client.fresh_key(done.inserted);
-                    assert!(worker.insert(key, R::new(key)), "a fresh key is nobody else's");
+                    assert!(worker.insert(key, R::new(key)), "a fresh key is not in use");
                     done.inserted += 1;
                 }
                 Kind::Scan => {
@@ -111,12 +111,12 @@ impl<R: Row> RawYcsb<R> {
         Outcome::new(transaction, false)
     }
 
-    /// Memory and hardware regions.
+    /// Returns the metrics of the memory and of hardware regions.
     pub fn metrics(&self) -> Metrics {
         self.tree.metrics()
     }
 
-    /// Checks every invariant. Only while no client is running.
+    /// Checks every invariant. No client may be running.
     ///
     /// # Errors
     /// [`Failure::TooManyWorkers`].

@@ -8,12 +8,12 @@
 //!            '---------- value size (--value-bytes) -----------------'
 //! ```
 //!
-//! The counter holds how often the row was read, modified and written; the first word of the
-//! filler is the pattern combined with the counter. A read-modify-write changes these two and
-//! copies the rest. So a row tells whether it is whole: its filler must match its key and counter.
+//! The counter holds how often the row was read, modified and written. The first word of the filler is the pattern
+//! combined with the counter. A read-modify-write changes these two and copies the rest. So a torn row can be
+//! detected: the filler must match the key and the counter.
 //!
-//! The size is a constant of the type, as that of every row of Weft, and so is the kind of index.
-//! So there is a type for each pair of those that are on offer, and [`with_row`] picks one.
+//! The size is a constant of the type, as for every row of Weft, and so is the kind of index. So there is a type
+//! for each supported pair of the two, and [`with_row`] selects one.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -23,30 +23,30 @@ use weft::column::{ChangeWriter, ColumnSet, DecodeError};
 use weft::encoding::KeyEncoder;
 use weft::schema::{Column, IndexDescription, Record, Storage};
 
-/// Bytes of the value that the counter takes.
+/// The number of bytes of the value that the counter takes.
 const COUNTER_BYTES: usize = size_of::<u64>();
 
-/// Bytes in a word of the filler.
+/// The number of bytes in a word of the filler.
 const WORD_BYTES: usize = size_of::<u64>();
 
-/// What the workload does with a row, whatever its size.
+/// The workload's operations on a row of any size.
 pub trait Row: Record<Key = u64> + Copy + fmt::Debug {
-    /// Size of the value.
+    /// The size of the value.
     const VALUE_BYTES: usize;
 
-    /// The row of a key as it is loaded or inserted.
+    /// Creates the row of a key as it is loaded or inserted.
     fn new(key: u64) -> Self;
 
-    /// How often it was modified.
+    /// Returns how often the row was modified.
     fn counter(&self) -> u64;
 
-    /// Modifies it: changes two words of it, as far as there is room for them.
+    /// Modifies the row: changes two words of it, if it has as many.
     fn modify(&mut self);
 
-    /// Reads the whole value, and boils it down to a word.
+    /// Reads the whole value, and reduces it to a word.
     fn digest(&self) -> u64;
 
-    /// Whether the filler matches the key and the counter.
+    /// Returns whether the filler matches the key and the counter.
     fn is_whole(&self) -> bool;
 }
 
@@ -72,8 +72,8 @@ impl Stored for InHashTable {
     const STORAGE: Storage = Storage::Hash;
 }
 
-/// A row with `FILLER_BYTES` of filler. (The derive macro writes no generic rows: this is what it
-/// would write.)
+/// A row with `FILLER_BYTES` of filler. (The derive macro does not support generic rows. The implementation below
+/// is what it would generate.)
 #[derive(Clone, Copy, Debug)]
 pub struct FixedRow<const FILLER_BYTES: usize, S> {
     key: u64,
@@ -82,7 +82,7 @@ pub struct FixedRow<const FILLER_BYTES: usize, S> {
     storage: PhantomData<S>,
 }
 
-/// A word that looks random and belongs to a key.
+/// Returns a word that looks random and depends only on the key.
 fn pattern(key: u64) -> u64 {
     let mixed = (key ^ (key >> 31)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     mixed ^ (mixed >> 29)
@@ -248,25 +248,25 @@ impl<const FILLER_BYTES: usize, S: Stored> Record for FixedRow<FILLER_BYTES, S> 
     }
 }
 
-/// Something to be done with a row type that is known only at run time.
+/// A function that is generic over the row type, to be called with a type that is known only at run time.
 pub trait RowVisitor {
-    /// What comes out.
+    /// The result.
     type Output;
 
-    /// Does it.
+    /// Calls the function with the row type `R`.
     fn visit<R: Row>(self) -> Self::Output;
 }
 
 macro_rules! value_sizes {
     ($($bytes:literal)*) => {
-        /// The sizes of values, in bytes, that there are row types for: a counter alone; that of
-        /// the DBX and Silo papers; that of YCSB, ten fields of 100. For each size the whole
-        /// workload is compiled once per kind of index and protocol (45 KiB of code each), so there
-        /// are few; another is one number more below.
+        /// The sizes of values, in bytes, for which there are row types: a counter alone; the size in the DBX and
+        /// Silo papers; the size in YCSB, ten fields of 100. For each size the whole workload is compiled once per
+        /// kind of index and protocol (45 KiB of code each), so there are only a few. To add a size, add a number
+        /// below.
         pub const VALUE_BYTES: &[usize] = &[$($bytes),*];
 
-        /// Hands `visitor` the row type for values of this size in this kind of index; `None` if
-        /// the size is none of [`VALUE_BYTES`].
+        /// Calls `visitor` with the row type for values of this size in this kind of index. Returns `None` if
+        /// [`VALUE_BYTES`] does not contain the size.
         pub fn with_row<V: RowVisitor>(
             value_bytes: usize,
             storage: Storage,
@@ -315,7 +315,7 @@ mod tests {
             let (mut stored, mut key) = (Vec::new(), Vec::new());
             row.encode_row(&mut stored);
             R::encode_key(&row.key(), &mut key);
-            assert_eq!((stored.len(), key.len()), (8 + value_bytes, 8), "no byte but the columns'");
+            assert_eq!((stored.len(), key.len()), (8 + value_bytes, 8), "only the columns' bytes");
             assert_eq!(row.stored_bytes(), stored.len());
             let read = R::decode_row(&mut &stored[..]).expect("it was written");
             assert_eq!((read.key(), read.counter(), read.digest()), (77, 5, row.digest()));
@@ -325,7 +325,7 @@ mod tests {
             assert_eq!(changes, [&key[..], &[0]].concat(), "nothing has changed");
             assert_eq!(R::decode_key(&mut &key[..]), Ok(77));
             let table = TableDescription::of::<R>().expect("it is not volatile");
-            assert_eq!(table.read_row(&stored).expect("it is described as it is").len(), 3);
+            assert_eq!(table.read_row(&stored).expect("the description is correct").len(), 3);
         }
     }
 
@@ -345,7 +345,7 @@ mod tests {
         let (mut torn, mut newer) = (Hundred::new(1), Hundred::new(1));
         newer.modify();
         torn.counter = newer.counter;
-        assert!(!torn.is_whole(), "the counter is one version's and the filler another's");
+        assert!(!torn.is_whole(), "the counter and the filler are from different versions");
         let mut strange = Hundred::new(1);
         strange.filler = Hundred::new(2).filler;
         assert!(!strange.is_whole());

@@ -1,18 +1,17 @@
 //! The invariants, and how they are checked after a run.
 //!
-//! 1. *The rows are those loaded and those whose insertion has committed*: each of them is there,
-//!    and (in a tree) no other. A lost or doubled insertion breaks it.
-//! 2. *The counters' sum is the number of committed read-modify-writes.* Every committed one has
-//!    added 1 to some row's counter, so a lost update, or one that was rolled back in part, breaks
-//!    it.
-//! 3. *Every row is whole*: its filler matches its key and counter. A torn row breaks it.
+//! 1. *The rows are the loaded ones and those whose insertion has committed*: each of them exists, and (in a tree)
+//!    no other row. A lost or doubled insertion breaks this.
+//! 2. *The counters' sum is the number of committed read-modify-writes.* Each committed one has added 1 to some
+//!    row's counter. A lost update, or one that was rolled back in part, breaks this.
+//! 3. *Every row is intact*: its filler matches its key and counter. A torn row breaks this.
 
 use crate::workload::Condition;
 
 use super::client::Ledgers;
 use super::row::Row;
 
-/// What is found while the rows are gone through.
+/// The findings of the walk through the rows.
 pub(super) struct Survey {
     rows: u64,
     expected: u64,
@@ -26,15 +25,14 @@ impl Survey {
         Survey { rows: 0, expected: 0, counters: 0, strange: None, torn: None }
     }
 
-    /// Takes in the row that was found where the one of key `expected` should be; `None`: no row
-    /// should be there, or is.
+    /// Adds one comparison: the key that is expected next, if any, and the row that was found there, if any.
     pub(super) fn add<R: Row>(&mut self, expected: Option<u64>, found: Option<&R>) {
         self.expected += u64::from(expected.is_some());
         if found.map(|row| row.key()) != expected {
             self.strange.get_or_insert_with(|| match (expected, found) {
                 (Some(key), None) => format!("no row with key {key}"),
-                (None, Some(row)) => format!("a row that nobody has inserted: {row:?}"),
-                (_, row) => format!("in the place of key {expected:?}: {row:?}"),
+                (None, Some(row)) => format!("a row that no client has inserted: {row:?}"),
+                (_, row) => format!("instead of key {expected:?}: {row:?}"),
             });
         }
         let Some(row) = found else { return };
@@ -45,7 +43,7 @@ impl Survey {
         }
     }
 
-    /// The verdict.
+    /// Returns the conditions, each with its result.
     pub(super) fn conditions(self, ledgers: &Ledgers) -> Vec<Condition> {
         let modified = ledgers.modified();
         let sums_differ = self.counters != modified;
@@ -74,7 +72,7 @@ impl Survey {
     }
 }
 
-/// The keys that there should be rows of, in ascending order.
+/// Returns the keys for which there should be rows, in ascending order.
 pub(super) fn expected_keys(
     records: u64,
     ledgers: &Ledgers,

@@ -1,15 +1,14 @@
-//! Which records are asked for how often: Zipf's law.
+//! The popularity of records: Zipf's law.
 //!
-//! Of `n` records the one of rank `k`, from 1, is drawn with a probability proportional to
-//! `1 / k^theta`. With `theta` 0 all are alike; at 0.99, YCSB's usual value, the first of a million
-//! gets 6.5 % of all draws; at 2 it gets 61 %.
+//! Of `n` records, the one of rank `k`, from 1, is drawn with a probability proportional to `1 / k^theta`. With a
+//! `theta` of 0 all are equally likely. At 0.99, YCSB's usual value, the first of a million gets 6.5 % of all
+//! draws. At 2 it gets 61 %.
 //!
-//! The method is rejection-inversion: W. Hörmann, G. Derflinger, *Rejection-Inversion to Generate
-//! Variates from Monotone Discrete Distributions*, ACM TOMACS 6 (1996). It is exact for every
-//! `theta` of at least 0 and needs no tables (the generator that came with YCSB needs `theta` below
-//! 1 and is an approximation). The histogram of the ranks is covered by the curve
-//! `h(x) = x^-theta`, moved to the left by a half: one inverts the integral `H` of `h`, rounds to
-//! the nearest rank, and rejects what falls between the curve and the histogram, which is little.
+//! The method is rejection-inversion: W. Hörmann, G. Derflinger, *Rejection-Inversion to Generate Variates from
+//! Monotone Discrete Distributions*, ACM TOMACS 6 (1996). It is exact for every `theta` of at least 0, and needs no
+//! tables. (YCSB's own generator needs a `theta` below 1 and is an approximation.) The curve `h(x) = x^-theta`,
+//! moved to the left by a half, covers the histogram of the ranks. A draw inverts the integral `H` of `h`, rounds
+//! to the nearest rank, and rejects the small part between the curve and the histogram.
 
 use fastrand::Rng;
 
@@ -18,19 +17,19 @@ use fastrand::Rng;
 pub struct Zipf {
     ranks: f64,
     theta: f64,
-    /// `H(3/2) - h(1)` and `H(n + 1/2)`, the range of what is inverted: below the first bar's
-    /// right end, as much as the bar's whole area.
+    /// `H(3/2) - h(1)` and `H(n + 1/2)`, the bounds of the areas that are inverted. The lower bound is below the
+    /// area at the first bar's right end, by the whole area of the bar.
     integral_first: f64,
     integral_last: f64,
-    /// A rank so near to the `x` that led to it is accepted without a further look.
+    /// If a rank exceeds its `x` by at most this, it is accepted without further computation.
     distance_accepted: f64,
 }
 
 impl Zipf {
-    /// Ranks from 0 to `ranks - 1`, rank `k` with weight `1 / (k + 1)^theta`.
+    /// Creates the distribution of the ranks from 0 to `ranks - 1`. Rank `k` has the weight `1 / (k + 1)^theta`.
     ///
     /// # Panics
-    /// If there are no ranks, or `theta` is negative or no number.
+    /// There are no ranks, or `theta` is negative, infinite or not a number.
     pub fn new(ranks: u64, theta: f64) -> Zipf {
         assert!(ranks > 0, "a distribution has at least one outcome");
         assert!(theta >= 0.0 && theta.is_finite(), "theta is {theta}");
@@ -45,7 +44,7 @@ impl Zipf {
         }
     }
 
-    /// Draws a rank, from 0.
+    /// Draws a rank, counted from 0.
     #[inline]
     pub fn draw(&self, random: &mut Rng) -> u64 {
         if self.theta == 0.0 {
@@ -55,7 +54,7 @@ impl Zipf {
             let area =
                 self.integral_last + random.f64() * (self.integral_first - self.integral_last);
             let x = integral_inverse(self.theta, area);
-            // Rounding errors may lead out of the range by a little.
+            // Rounding errors may lead slightly out of the range.
             let rank = (x + 0.5).floor().clamp(1.0, self.ranks);
             if rank - x <= self.distance_accepted
                 || area >= integral(self.theta, rank + 0.5) - density(self.theta, rank)
@@ -66,33 +65,33 @@ impl Zipf {
     }
 }
 
-/// `h(x)`, which is `x^-theta`.
+/// Returns `h(x)`, which is `x^-theta`.
 fn density(theta: f64, x: f64) -> f64 {
     (-theta * x.ln()).exp()
 }
 
-/// `H(x)`: the integral of `h` from 1 to `x`, which is `(x^(1 - theta) - 1) / (1 - theta)`, and
-/// `ln x` at `theta` 1; written so that it stays exact next to 1.
+/// Returns `H(x)`, the integral of `h` from 1 to `x`. It is `(x^(1 - theta) - 1) / (1 - theta)`, and `ln x` at a
+/// `theta` of 1. The formula stays exact near 1.
 fn integral(theta: f64, x: f64) -> f64 {
     let log = x.ln();
     let exponent = (1.0 - theta) * log;
     log * if exponent.abs() > 1e-8 { exponent.exp_m1() / exponent } else { 1.0 + exponent / 2.0 }
 }
 
-/// The inverse of `H`.
+/// Returns the inverse of `H`.
 fn integral_inverse(theta: f64, area: f64) -> f64 {
-    // A rounding error may lead out of the logarithm's domain; x is then beyond every rank.
+    // A rounding error may lead out of the logarithm's domain. Then `x` is greater than every rank.
     let product = (area * (1.0 - theta)).max(-1.0);
     let ratio = if product.abs() > 1e-8 { product.ln_1p() / product } else { 1.0 - product / 2.0 };
     (ratio * area).exp()
 }
 
-/// A one-to-one map of the ranks onto the numbers below `n` that puts popular records far from
-/// each other: otherwise they would lie side by side in the leaves of a tree, and in few of them.
+/// A one-to-one map of the ranks to the numbers below `n` that puts popular records far from each other. Otherwise
+/// they would be side by side in a few leaves of a tree.
 ///
-/// Rank `k` becomes `k * step mod n`. The step has no divisor in common with `n`, so no two ranks
-/// meet; and it is close to `n` divided by the golden ratio, which spreads the first `m` ranks, for
-/// every `m` up to about the root of `n`, as evenly as can be: no two of them come closer than
+/// Rank `k` becomes `k * step mod n`. The step has no common divisor with `n`, so no two ranks are mapped to the
+/// same number. The step is close to `n` divided by the golden ratio. This spreads the first `m` ranks, for every
+/// `m` up to about the square root of `n`, as evenly as possible: the distance between any two of them is at least
 /// about `n / 2.6 m`.
 #[derive(Clone, Copy, Debug)]
 pub struct Scatter {
@@ -101,21 +100,21 @@ pub struct Scatter {
 }
 
 impl Scatter {
-    /// The map for `records` records.
+    /// Creates the map for `records` records.
     pub fn new(records: u64) -> Scatter {
         let golden = (records as f64 * 0.618_033_988_749_895) as u64;
         let step = (golden.max(1)..).find(|&step| divisor(step, records) == 1);
         Scatter { records, step: step.expect("there are primes above every number") }
     }
 
-    /// The record of a rank.
+    /// Returns the record of a rank.
     #[inline]
     pub fn record(&self, rank: u64) -> u64 {
         (u128::from(rank) * u128::from(self.step) % u128::from(self.records)) as u64
     }
 }
 
-/// The greatest common divisor.
+/// Returns the greatest common divisor.
 fn divisor(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { divisor(b, a % b) }
 }
@@ -126,7 +125,8 @@ mod tests {
 
     const DRAWS: u64 = 1_000_000;
 
-    /// Pearson's statistic of draws in bins that are expected to hold at least 100 each.
+    /// Returns Pearson's statistic of draws, and the number of bins. Each bin is expected to hold at least 100
+    /// draws.
     fn chi_squared(ranks: u64, theta: f64, seed: u64) -> (f64, usize) {
         let zipf = Zipf::new(ranks, theta);
         let mut random = Rng::with_seed(seed);
@@ -155,8 +155,8 @@ mod tests {
                 [0.0, 0.2, 0.5, 0.99, 1.0, 1.000_000_1, 1.2, 2.0, 5.0].into_iter().enumerate()
             {
                 let (statistic, bins) = chi_squared(ranks, theta, seed as u64);
-                // With d degrees of freedom: mean d, variance 2 d. Five standard deviations, and
-                // some for few degrees, whose distribution has a longer tail.
+                // With d degrees of freedom, the mean is d and the variance 2 d. Allow five standard deviations,
+                // and 20 more for few degrees, whose distribution has a longer tail.
                 let freedom = (bins - 1) as f64;
                 let bound = freedom + 5.0 * (2.0 * freedom).sqrt() + 20.0;
                 assert!(
@@ -167,7 +167,7 @@ mod tests {
         }
     }
 
-    /// The test above is worth something only if it tells apart what is close.
+    /// Checks that the test above distinguishes similar laws.
     #[test]
     fn a_slightly_wrong_law_is_noticed() {
         let (zipf, ranks) = (Zipf::new(1_000, 0.98), 1_000);
@@ -196,7 +196,7 @@ mod tests {
             found.sort_unstable();
             assert!(found.iter().copied().eq(0..records), "{records} records");
         }
-        // Beyond 64 bits, were it not for the wider product.
+        // Without the wider product, this would overflow 64 bits.
         assert!(Scatter::new(1 << 40).record((1 << 40) - 1) < 1 << 40);
     }
 }

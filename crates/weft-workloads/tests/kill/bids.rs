@@ -1,5 +1,5 @@
-//! Everybody bids on one auction, which is split nearly all the time, through a pool: kills come in
-//! split phases, in joined ones, and in between.
+//! Clients bid through a pool on one auction, which is split nearly all the time. So processes are killed in split
+//! phases, in joined phases, and between them.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -17,13 +17,13 @@ use weft_protocols::{BuilderExt, LabelledDatabase};
 
 use crate::process::{self, Killed, say, say_open};
 
-/// What the process is told to run.
+/// The name of the workload for the process.
 pub const NAME: &str = "bids";
 
-/// Threads that submit.
+/// The number of threads that submit bids.
 const CLIENTS: u64 = 2;
 
-/// How many bids each of them has under way.
+/// The number of bids that each client has in progress.
 const UNDER_WAY: usize = 50;
 
 #[derive(Clone, Record)]
@@ -35,7 +35,7 @@ struct Auction {
     highest: u64,
 }
 
-/// By whom, and the how many-eth.
+/// A bid. The identifier contains the client and the bid's number.
 #[derive(Clone, Record)]
 #[record(table = "bids")]
 struct Bid {
@@ -62,7 +62,7 @@ impl<J: JoinedProtocol> Auctions<J> {
         Auctions { database, auctions, bids }
     }
 
-    /// Submits a bid, which is everything at once: a row, and changes of a split one.
+    /// Submits a bid, a transaction that inserts a row and also changes a split record.
     fn bid(&self, pool: &weft::Pool<PhaseReconciliation<J>>, bid: Bid) -> Submission<(), Error> {
         let (auctions, bids) = (self.auctions.clone(), self.bids.clone());
         pool.submit(move |tx: &Transaction<'_, PhaseReconciliation<J>>| {
@@ -72,7 +72,7 @@ impl<J: JoinedProtocol> Auctions<J> {
         })
     }
 
-    /// The auction, and all bids.
+    /// Returns the auction and all bids.
     fn rows(&self) -> (Auction, Vec<(u64, u64)>) {
         let snapshot = self.database.open_snapshot().unwrap();
         let auction = snapshot.get(&self.auctions, &ITEM).unwrap().expect("it was loaded").clone();
@@ -81,12 +81,12 @@ impl<J: JoinedProtocol> Auctions<J> {
     }
 }
 
-/// Bids until the end.
+/// Bids until the process is killed.
 pub fn run<P: Protocol + Over>(directory: &Path, seed: u64) {
     P::run(directory, seed);
 }
 
-/// For which the protocol below is known.
+/// A protocol whose joined protocol is known.
 pub trait Over: Protocol {
     fn run(directory: &Path, seed: u64);
     fn kill_again_and_again(rounds: u32);
@@ -123,7 +123,7 @@ fn bid_until_the_end<J: JoinedProtocol>(directory: &Path, seed: u64) {
                     let bid = Bid { id, amount: random.u64(1..1_000_000) };
                     under_way.push_back((id, auctions.bid(pool, bid)));
                     if random.u8(..50) == 0 {
-                        // Somebody looks, which has to wait for a joined phase.
+                        // A read, which has to wait for a joined phase.
                         let table = auctions.auctions.clone();
                         let read = pool.submit(move |tx: &Transaction<'_, _>| {
                             Ok::<_, Error>(tx.get(&table, &ITEM)?.map(|auction| auction.bids))
@@ -131,7 +131,7 @@ fn bid_until_the_end<J: JoinedProtocol>(directory: &Path, seed: u64) {
                         read.wait().expect("it runs to its end");
                     }
                     if under_way.len() == UNDER_WAY {
-                        let (id, bid) = under_way.pop_front().expect("some are under way");
+                        let (id, bid) = under_way.pop_front().expect("it is not empty");
                         bid.wait().expect("it runs to its end");
                         say(&format!("bid {id}"));
                     }
@@ -141,7 +141,7 @@ fn bid_until_the_end<J: JoinedProtocol>(directory: &Path, seed: u64) {
     });
 }
 
-/// Kills so many processes that bid.
+/// Kills `rounds` processes that bid.
 pub fn kill_again_and_again<P: Protocol + Over>(rounds: u32) {
     P::kill_again_and_again(rounds);
 }
@@ -163,12 +163,12 @@ fn kill<J: JoinedProtocol>(rounds: u32) {
         let lost =
             acknowledged.iter().filter(|id| bids.binary_search_by_key(id, |bid| &bid.0).is_err());
         let lost: Vec<_> = lost.collect();
-        assert!(lost.is_empty(), "acknowledged, and lost: {lost:?}: {circumstances}");
+        assert!(lost.is_empty(), "lost although acknowledged: {lost:?}: {circumstances}");
         assert_eq!(auction.bids, bids.len() as u64, "each is counted once: {circumstances}");
         let highest = bids.iter().map(|(_, amount)| *amount).max().unwrap_or(0);
         assert_eq!(auction.highest, highest, "{circumstances}");
     };
     process::kill_again_and_again::<PhaseReconciliation<J>>(NAME, rounds, load, check);
     println!("{} bids were acknowledged", acknowledged.len());
-    assert!(acknowledged.len() > 100, "hardly anything happened: {}", acknowledged.len());
+    assert!(acknowledged.len() > 100, "too few transactions: {}", acknowledged.len());
 }

@@ -1,8 +1,8 @@
 //! Processes that run transactions on a database in a directory, and are killed in the middle of it.
 //!
-//! The process is this test program once more, at [`runs_until_it_is_killed`]. It says on its standard
-//! output what was acknowledged as durable. Afterwards all of that is there, and every consistency
-//! condition holds.
+//! The process runs this test program again, with the test [`runs_until_it_is_killed`]. It writes to its standard
+//! output which transactions were acknowledged as durable. After the kill, all of them must be in the database, and
+//! every consistency condition must hold.
 
 mod bids;
 mod process;
@@ -20,7 +20,7 @@ use process::stress;
 fn runs_until_it_is_killed() {
     let Ok(directory) = std::env::var(process::DIRECTORY) else { return };
     let directory = Path::new(&directory);
-    let told = |what| std::env::var(what).expect("it is told");
+    let told = |what| std::env::var(what).expect("the variable is set");
     let seed = told(process::SEED).parse().expect("a number");
     match (&*told(process::WORKLOAD), &*told(process::PROTOCOL)) {
         (tpcc::NAME, Dbx::NAME) => tpcc::run::<Dbx>(directory, seed),

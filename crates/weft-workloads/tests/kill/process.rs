@@ -1,4 +1,4 @@
-//! A process that is killed, and how it tells what was acknowledged.
+//! A process that is killed, and the protocol by which it reports acknowledged transactions.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -11,13 +11,13 @@ use fastrand::Rng;
 use weft::protocol::Protocol;
 use weft::{Acknowledge, Builder, Database, DurabilityOptions};
 
-/// What the process is told by its environment.
+/// The environment variables that control the process.
 pub const DIRECTORY: &str = "WEFT_KILL_DIRECTORY";
 pub const WORKLOAD: &str = "WEFT_KILL_WORKLOAD";
 pub const PROTOCOL: &str = "WEFT_KILL_PROTOCOL";
 pub const SEED: &str = "WEFT_KILL_SEED";
 
-/// Small segments and checkpoints often, so that kills find all of it under way.
+/// Returns a builder with small segments and frequent checkpoints, so that kills hit all kinds of work.
 pub fn builder<P: Protocol>(directory: &Path, acknowledge: Acknowledge) -> Builder<P> {
     let options = DurabilityOptions::new()
         .acknowledge(acknowledge)
@@ -29,15 +29,15 @@ pub fn builder<P: Protocol>(directory: &Path, acknowledge: Acknowledge) -> Build
     Database::builder().protocol::<P>().directory(directory).durability(options)
 }
 
-/// One line, at once and in one piece.
+/// Writes one line, immediately and in one piece.
 pub fn say(line: &str) {
     let line = format!("{line}\n");
     let mut output = std::io::stdout().lock();
     let said = output.write_all(line.as_bytes()).and_then(|()| output.flush());
-    said.expect("somebody listens");
+    said.expect("the test reads the output");
 }
 
-/// Says that the database is open.
+/// Reports that the database is open.
 pub fn say_open() {
     say("\nopen");
 }
@@ -45,9 +45,9 @@ pub fn say_open() {
 /// A process that runs transactions.
 struct Runner {
     child: Child,
-    /// Told when the database is open.
+    /// Receives a message when the database is open.
     open: Receiver<()>,
-    /// Gathers what is said then.
+    /// Collects the later lines.
     reader: JoinHandle<Vec<String>>,
 }
 
@@ -67,7 +67,7 @@ impl Runner {
         let reader = spawn(move || {
             let (mut said, mut line) = (Vec::new(), String::new());
             while output.read_line(&mut line).unwrap() > 0 {
-                // A line that was not written to its end is none.
+                // Ignore a line that was not written to its end.
                 match line.strip_suffix('\n') {
                     None => {}
                     Some("open") => is_open.send(()).unwrap(),
@@ -84,27 +84,27 @@ impl Runner {
         self.open.recv().expect("the process opens the database");
     }
 
-    /// Sends SIGKILL, and returns what was said before.
+    /// Sends SIGKILL, and returns the lines that the process wrote.
     fn kill(mut self) -> Vec<String> {
         let ended = self.child.try_wait().unwrap();
-        assert!(ended.is_none(), "it ended by itself: {ended:?}");
+        assert!(ended.is_none(), "it ended on its own: {ended:?}");
         self.child.kill().unwrap();
         self.child.wait().unwrap();
         self.reader.join().unwrap()
     }
 }
 
-/// The directory between two kills.
+/// The state after a kill.
 pub struct Killed<'a> {
     pub directory: &'a Path,
-    /// What the processes have said since the last check.
+    /// The lines that the processes have written since the last check.
     pub said: Vec<String>,
     pub random: &'a mut Rng,
-    /// By which the run is repeated.
+    /// A text by which the run can be repeated.
     pub circumstances: &'a str,
 }
 
-/// Kills processes of a workload under a protocol, so many, and has what they leave checked.
+/// Kills `rounds` processes of a workload under a protocol, and lets `check` check the directory that they leave.
 pub fn kill_again_and_again<P: Protocol>(
     workload: &str,
     rounds: u32,
@@ -125,7 +125,7 @@ pub fn kill_again_and_again<P: Protocol>(
         println!("{circumstances}");
         let runner = Runner::start(workload, P::NAME, &directory.0, random.u64(..));
         if random.u8(..5) == 0 {
-            // While it recovers.
+            // Kill it during recovery.
             sleep(Duration::from_millis(random.u64(5..60)));
         } else {
             runner.wait_until_open();
@@ -133,7 +133,7 @@ pub fn kill_again_and_again<P: Protocol>(
         }
         said.append(&mut runner.kill());
         if round + 1 < rounds && random.u8(..4) == 0 {
-            // Whatever is there is for the next process to recover.
+            // Leave the directory for the next process to recover.
             continue;
         }
         check(Killed {
@@ -145,13 +145,13 @@ pub fn kill_again_and_again<P: Protocol>(
     }
 }
 
-/// How many times as much is to be tried.
+/// Returns the factor by which the number of rounds is multiplied.
 pub fn stress() -> u32 {
     let given = std::env::var("WEFT_STRESS").ok();
     given.map_or(1, |factor| factor.parse().expect("WEFT_STRESS is a number"))
 }
 
-/// A directory that goes with the test, unless that fails.
+/// A directory that is removed after the test, unless the test fails.
 struct TemporaryDirectory(PathBuf);
 
 impl TemporaryDirectory {

@@ -1,4 +1,4 @@
-//! TPC-C: every order and payment that was acknowledged is there, and every consistency condition holds.
+//! TPC-C: every acknowledged order and payment is in the database, and every consistency condition holds.
 
 use std::cell::Cell;
 use std::path::Path;
@@ -13,12 +13,12 @@ use weft_workloads::{LoadOptions, Workload};
 
 use crate::process::{self, Killed, builder, say, say_open};
 
-/// What the process is told to run.
+/// The name of the workload for the process.
 pub const NAME: &str = "tpcc";
 
-/// Decides the rows.
+/// The seed of the load.
 const LOAD_SEED: u64 = 7;
-/// Threads that run transactions.
+/// The number of threads that run transactions.
 const THREADS: usize = 2;
 
 fn parameters() -> Parameters {
@@ -30,7 +30,7 @@ fn reopen<P: Protocol>(directory: &Path) -> Tpcc<P> {
     Tpcc::reopen(builder, &parameters(), LOAD_SEED).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Runs transactions until the end; it ends by itself only if nobody listens any more.
+/// Runs transactions until the process is killed. If the test no longer reads the output, it panics.
 pub fn run<P: Protocol>(directory: &Path, seed: u64) {
     let tpcc = &reopen::<P>(directory);
     say_open();
@@ -54,7 +54,7 @@ pub fn run<P: Protocol>(directory: &Path, seed: u64) {
     });
 }
 
-/// What a process, or several, have said.
+/// The acknowledged transactions of one or more processes.
 #[derive(Debug, Default)]
 struct Acknowledged {
     orders: Vec<(u16, u8, u32)>,
@@ -69,7 +69,7 @@ impl Acknowledged {
                 let number = |text: &str| text.parse::<u32>().unwrap();
                 self.orders.push((number(w_id) as u16, number(d_id) as u8, number(o_id)));
             }
-            // What the test harness says.
+            // A line of the test harness.
             _ => {}
         }
     }
@@ -99,7 +99,7 @@ impl Rows {
             orders: all(database),
             history: all(database),
         };
-        // A hash table gives them in no order.
+        // A hash table returns its rows in no particular order.
         rows.districts.sort_by_key(Record::key);
         rows.customers.sort_by_key(Record::key);
         rows.orders.sort_by_key(Record::key);
@@ -108,7 +108,7 @@ impl Rows {
     }
 }
 
-/// Checks what is there against all that was ever acknowledged.
+/// Checks that the database has all transactions that were ever acknowledged.
 fn check<P: Protocol>(
     tpcc: &Tpcc<P>,
     acknowledged: &Acknowledged,
@@ -123,17 +123,17 @@ fn check<P: Protocol>(
     let keys = rows.orders.iter().map(|order| (order.o_w_id, order.o_d_id, order.o_id));
     let keys: std::collections::HashSet<_> = keys.collect();
     let lost: Vec<_> = acknowledged.orders.iter().filter(|key| !keys.contains(key)).collect();
-    assert!(lost.is_empty(), "acknowledged, and lost: {lost:?}: {circumstances}");
+    assert!(lost.is_empty(), "lost although acknowledged: {lost:?}: {circumstances}");
     let payments = rows.history.len() - loaded_history;
     assert!(
         payments >= acknowledged.payments,
-        "{payments} payments of {}: {circumstances}",
+        "{payments} payments instead of {}: {circumstances}",
         acknowledged.payments
     );
     rows
 }
 
-/// Kills so many processes that run it.
+/// Kills `rounds` processes that run TPC-C.
 pub fn kill_again_and_again<P: Protocol>(rounds: u32) {
     let loaded_history = Cell::new(0);
     let load = |directory: &Path| {
@@ -152,11 +152,11 @@ pub fn kill_again_and_again<P: Protocol>(rounds: u32) {
         if killed.random.bool() {
             let again = Rows::of(&reopen::<P>(killed.directory));
             let circumstances = killed.circumstances;
-            assert!(again == rows, "opened again, it holds something else: {circumstances}");
+            assert!(again == rows, "reopened, it has other rows: {circumstances}");
         }
     };
     process::kill_again_and_again::<P>(NAME, rounds, load, check);
     let Acknowledged { orders, payments } = &acknowledged;
     println!("{} orders and {payments} payments were acknowledged", orders.len());
-    assert!(!orders.is_empty() && *payments > 0, "nothing happened");
+    assert!(!orders.is_empty() && *payments > 0, "no transactions");
 }

@@ -1,8 +1,8 @@
-//! The hash table.
+//! The benchmark of the hash table.
 //!
-//! Its memory is touched beforehand, as a database's is after a while, so that the rows show the
-//! table and not the price of fresh pages (which varies tenfold on virtual machines); the row
-//! "insert, fresh memory" includes it.
+//! Its memory is touched in advance, as a database's is after a while. So the rows show the cost of
+//! the table and not of fresh pages, which varies tenfold on virtual machines. The row "insert,
+//! fresh memory" includes that cost.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::cell::Cell;
@@ -25,7 +25,7 @@ pub fn run() {
     });
 }
 
-/// How many look-ups are prefetched together.
+/// How many lookups are prefetched together.
 const BATCH: usize = 8;
 
 fn measure<K: IndexKey>(section: &str, key: impl Fn(u64) -> K + Sync) {
@@ -93,7 +93,7 @@ fn measure<K: IndexKey>(section: &str, key: impl Fn(u64) -> K + Sync) {
     println!("{section:<28} bytes per key: grown {grown:.0}, in capacity {made:.0}");
 }
 
-/// The share of a thread in `items`.
+/// Returns a thread's share of `items`.
 fn share<T>(items: &[T], thread: usize) -> &[T] {
     let length = items.len() / THREADS;
     &items[thread * length..][..length]
@@ -108,12 +108,12 @@ fn insert_all<K: IndexKey>(table: &HashTable<K>, keys: &[K], pool: &Pool) -> usi
     keys.len()
 }
 
-/// Huge pages for all the tables of one round, taken by several workers in chunks.
+/// Huge pages for all the tables of one round. Several workers take chunks of them.
 struct Pool {
     start: usize,
     /// Bytes handed out.
     taken: Word,
-    /// Bytes that the tables have given back; they are not handed out again.
+    /// Bytes that the tables have retired. They are not handed out again.
     retired: Word,
 }
 
@@ -124,7 +124,7 @@ impl Pool {
     };
     const CHUNK_BYTES: usize = 64 << 10;
 
-    /// A pool whose pages are not touched yet.
+    /// Returns a pool whose pages are not touched yet.
     fn new() -> Self {
         // SAFETY: the layout is not empty.
         let memory = NonNull::new(unsafe { alloc(Self::LAYOUT) }).expect("memory");
@@ -137,10 +137,11 @@ impl Pool {
         Pool { start, taken: Word::new(0), retired: Word::new(0) }
     }
 
-    /// Makes all of it free again, with every page touched.
+    /// Makes the whole pool free again, with every page touched.
     fn reuse(&mut self) {
         let memory = std::ptr::with_exposed_provenance_mut::<u8>(self.start);
-        // SAFETY: `&mut`: the workers are gone, and the tables are not used any more.
+        // SAFETY: `&mut self` shows that the workers, which borrow the pool, are gone. The tables
+        // are not used any more.
         unsafe { memory.write_bytes(0xDD, Self::LAYOUT.size()) };
         (self.taken, self.retired) = (Word::new(0), Word::new(0));
     }
@@ -163,8 +164,8 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        // SAFETY: allocated in `new` with this layout; the workers are gone, as they borrow it,
-        // and the tables are not used any more.
+        // SAFETY: allocated in `new` with this layout. The workers are gone, because they borrow
+        // the pool, and the tables are not used any more.
         unsafe { dealloc(std::ptr::with_exposed_provenance_mut(self.start), Self::LAYOUT) };
     }
 }
@@ -197,7 +198,7 @@ impl IndexWorker for PoolWorker<'_> {
     }
 
     unsafe fn free(&self, block: NonNull<u8>, layout: Layout) {
-        // SAFETY: to retire asks less than to free.
+        // SAFETY: retiring a block demands less of the caller than freeing it.
         unsafe { self.retire(block, layout) };
     }
 

@@ -1,8 +1,8 @@
 //! Speed of the indexes: nanoseconds of processor time per operation.
 //!
 //! `cargo bench -p weft --bench index [-- FILTER]` runs the sections whose names contain FILTER.
-//! Processor time, not elapsed time, so that other programs disturb the numbers less; a row is
-//! the median of several rounds.
+//! It measures processor time, not elapsed time, so that other programs disturb the numbers less. A
+//! row is the median of several rounds.
 #![allow(missing_docs, reason = "a benchmark has no callers")]
 
 mod hash;
@@ -11,11 +11,11 @@ mod tree;
 
 use std::time::Duration;
 
-/// Keys in an index, as in the table of rivals that the engine is measured against.
+/// Keys in an index, as in the comparison with the indexes of others.
 pub const KEYS: usize = 1_000_000;
-/// Threads that work on one index together.
+/// Threads that use one index together.
 pub const THREADS: usize = 2;
-/// Rounds of which the median is reported.
+/// Rounds, whose median is reported.
 pub const ROUNDS: usize = 5;
 
 fn main() {
@@ -28,8 +28,8 @@ fn main() {
     }
 }
 
-/// Runs `work` on [`THREADS`] threads, which it is given the numbers of, and returns the time
-/// that one of its operations takes; `work` returns how many it did.
+/// Runs `work` on [`THREADS`] threads, each with its number, and returns the time per operation, in
+/// nanoseconds. `work` returns how many operations it did.
 pub fn time_threads(work: impl Fn(usize) -> usize + Sync) -> f64 {
     let work = &work;
     let total: (Duration, usize) = std::thread::scope(|scope| {

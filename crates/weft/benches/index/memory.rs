@@ -1,4 +1,4 @@
-//! Workers that give the indexes memory, and a clock.
+//! Workers that allocate memory for the indexes, and a clock.
 
 use std::alloc::{Layout, alloc};
 use std::cell::Cell;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use weft::index::IndexWorker;
 use weft_htm::{Htm, Regions};
 
-/// A worker of a benchmark. Nothing is ever given back: there is no grace period to wait for.
+/// A worker for benchmarks. It never frees memory, so there is no grace period to wait for.
 pub trait BenchWorker: IndexWorker {
     const NAME: &str;
     fn new() -> Self;
@@ -32,7 +32,7 @@ impl IndexWorker for GlobalWorker {
     }
 
     fn allocate(&self, layout: Layout) -> NonNull<u8> {
-        // SAFETY: an index allocates no empty blocks.
+        // SAFETY: an index never allocates an empty block.
         NonNull::new(unsafe { alloc(layout) }).expect("memory")
     }
 
@@ -95,7 +95,8 @@ impl IndexWorker for HugePageWorker {
     unsafe fn retire(&self, _block: NonNull<u8>, _layout: Layout) {}
 }
 
-/// The processor time that this thread has used; elapsed time where that cannot be had.
+/// Returns the processor time that this thread has used, or the elapsed time where the system does
+/// not have it.
 pub fn thread_time() -> Duration {
     #[cfg(target_os = "linux")]
     {

@@ -1,4 +1,4 @@
-//! The B+-tree.
+//! The benchmark of the B+-tree.
 
 use std::ops::Bound;
 
@@ -19,7 +19,7 @@ pub fn run() {
     });
 }
 
-/// The share of a thread in `items`.
+/// Returns a thread's share of `items`.
 fn share<T>(items: &[T], thread: usize) -> &[T] {
     let length = items.len() / THREADS;
     &items[thread * length..][..length]
@@ -94,7 +94,7 @@ fn scan_all<K: IndexKey>(tree: &BPlusTree<K>, worker: &impl BenchWorker) -> usiz
     count
 }
 
-/// Scans of about a hundred keys from random places.
+/// Scans about a hundred keys from each of several random places.
 fn scan_short<K: IndexKey>(tree: &BPlusTree<K>, keys: &[K], worker: &impl BenchWorker) -> usize {
     let mut count = 0;
     let mut hint = LeafHint::new();

@@ -1,9 +1,9 @@
-//! Backups: a database copied into another directory, while it goes on.
+//! Backups: copies of a running database in another directory.
 //!
-//! A backup is a checkpoint of its own, from a snapshot of the running database, and a manifest: so
-//! it opens like any other database, with the state at the end of the snapshot's epoch, and with
-//! an identity of its own. There is no log to copy. The manifest is written last: until then the
-//! directory is not a database, and cannot be mistaken for one.
+//! A backup is a checkpoint of its own, written from a snapshot of the running database, and a
+//! manifest. So it opens like any other database, with the state at the end of the snapshot's
+//! epoch. It has an identity of its own. There is no log to copy. The manifest is written last.
+//! Until then the directory is not a database, and cannot be mistaken for one.
 
 use std::path::Path;
 
@@ -13,14 +13,13 @@ use super::directory;
 use super::manifest::Manifest;
 use crate::error::StorageError;
 
-/// Writes all tables of a database, as `source` shows them, into `directory`, which is empty or
-/// does not exist. `manifest` is that of the database. Returns the manifest of the backup, which
-/// says how many rows and bytes it has.
+/// Writes all tables of a database, as `source` shows them, into `directory`, which must be empty
+/// or not exist. `manifest` is the manifest of the database. Returns the manifest of the backup,
+/// which says how many rows and bytes the backup has.
 ///
 /// # Errors
-/// [`StorageError::NotADatabase`] if there is something in the directory,
-/// [`StorageError::AlreadyOpen`] if somebody else is at work there, those of the file system, and
-/// those of `source`.
+/// [`StorageError::NotADatabase`] if the directory is not empty, [`StorageError::AlreadyOpen`] if
+/// another process or handle has locked it, those of the file system, and those of `source`.
 pub fn write_backup(
     backend: &dyn Backend,
     directory: &Path,

@@ -1,9 +1,10 @@
-//! Checkpoints: all rows as they were at the end of an epoch, so that the log before it can go.
+//! Checkpoints: all rows as they were at the end of an epoch, so that the log before it can be
+//! removed.
 //!
 //! A checkpoint is a directory of files, one for each part of each table. A file is a sequence of
-//! frames ([`format`](super::format)) with the checkpoint's epoch, the part in the place of the
-//! logger, and numbered through. Their payloads are rows, but that of the last one, which closes
-//! the file:
+//! frames ([`format`](super::format)). The frames have the checkpoint's epoch, the part in the
+//! place of the logger, and consecutive numbers. The payloads are rows, except in the last frame,
+//! which closes the file:
 //!
 //! ```text
 //!   frame 0 … n-1    row, row, row, …           a row is its length in LEB128, then its encoding
@@ -18,11 +19,11 @@
 //!   remove the old checkpoint, and the segments of the log that are not needed any more
 //! ```
 //!
-//! A crash in between leaves files that the manifest does not name, which the next opening removes.
+//! A crash in between leaves files that the manifest does not name. The next opening removes them.
 //!
-//! A segment is not needed if the first group of the one behind it follows an epoch that is in the
-//! checkpoint: groups name the one before (`previous epoch`), so nothing is between them. Which
-//! segment is the first that is needed goes into the manifest, too.
+//! A segment is not needed if the first group of the segment after it follows an epoch that is in
+//! the checkpoint. Every group names its predecessor (`previous epoch`), so nothing lies between
+//! the two. The manifest also records the first segment that is needed.
 
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
@@ -40,19 +41,21 @@ use super::parallel;
 use super::segments;
 use crate::error::StorageError;
 
-/// How large a frame grows, in bytes (larger only if a single row is). In tests, a few rows.
+/// The size of a frame, in bytes. Only a single row can make it larger. In tests a frame holds a
+/// few rows.
 const FRAME_BYTES: usize = if cfg!(test) { 200 } else { 1 << 20 };
 
-/// The consistent view that a checkpoint is written from: exactly the state at the end of an epoch.
+/// The consistent view from which a checkpoint is written: exactly the state at the end of an
+/// epoch.
 pub trait CheckpointSource: Send + Sync {
-    /// The epoch.
+    /// Returns the epoch.
     fn epoch(&self) -> u64;
 
-    /// Hands every row of part `part` of `parts` of a table to `sink`, encoded. `table` is the
-    /// table's number in the manifest. Called by several threads at a time.
+    /// Passes every row of part `part` of `parts` of a table to `sink`, encoded. `table` is the
+    /// table's number in the manifest. Several threads may call this at the same time.
     ///
     /// # Errors
-    /// Those of `sink`, at once; and its own.
+    /// Those of `sink`, which it returns immediately, and its own.
     fn rows(
         &self,
         table: u32,
@@ -62,7 +65,7 @@ pub trait CheckpointSource: Send + Sync {
     ) -> Result<(), StorageError>;
 }
 
-/// How far a checkpoint has come.
+/// The progress of a checkpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckpointProgress {
     /// Rows written.
@@ -71,10 +74,10 @@ pub struct CheckpointProgress {
     pub bytes: u64,
 }
 
-/// How a checkpoint is written.
+/// Options for writing a checkpoint.
 #[derive(Clone, Copy)]
 pub struct CheckpointOptions<'a> {
-    /// How many threads write. Each table is written in as many parts.
+    /// How many threads write. Each table is divided into the same number of parts.
     pub threads: usize,
     /// Called after every frame, by any of the threads.
     pub progress: Option<&'a (dyn Fn(CheckpointProgress) + Sync)>,
@@ -86,25 +89,26 @@ impl Default for CheckpointOptions<'_> {
     }
 }
 
-/// What came of writing a checkpoint.
+/// The result of writing a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckpointWritten {
     /// The checkpoint that is current now.
     pub checkpoint: Checkpoint,
-    /// False if there was one of this epoch, or a later one, already; nothing was written then.
+    /// `false` if there was already a checkpoint of this epoch or a later one. Nothing was written
+    /// then.
     pub is_new: bool,
-    /// Why something that is not needed any more could not be removed. It will be tried again with
-    /// the next checkpoint, and when the database is opened.
+    /// Why something that is not needed any more could not be removed. The next checkpoint tries
+    /// again, and so does the next opening of the database.
     pub not_removed: Option<StorageError>,
 }
 
-/// Writes a checkpoint of all tables, makes it the database's, and removes what it replaces. One
-/// at a time; the log may go on writing meanwhile.
+/// Writes a checkpoint of all tables, makes it the database's checkpoint, and removes what it
+/// replaces. Only one checkpoint may be written at a time. The log may go on writing during this.
 ///
 /// # Errors
-/// Those of the file system and of `source`. The checkpoint before stays the current one, and the
-/// database can go on; only after a failed replacement of the manifest is it unknown which of the
-/// two is current after a crash, and nothing is removed, so that either is whole.
+/// Those of the file system and of `source`. The previous checkpoint stays current, and the
+/// database can go on. If the replacement of the manifest fails, it is unknown which of the two
+/// checkpoints is current after a crash. Nothing is removed in this case, so that both are whole.
 pub fn write_checkpoint(
     backend: &dyn Backend,
     directory: &Path,
@@ -121,6 +125,7 @@ pub fn write_checkpoint(
     let tables = lock().current_tables();
     let checkpoint = write_files(backend, directory, &tables, source, options)?;
 
+    // Replace the manifest. This makes the new checkpoint current.
     let mut held = lock();
     let mut next = held.clone();
     next.checkpoint = Some(checkpoint.clone());
@@ -132,8 +137,8 @@ pub fn write_checkpoint(
     Ok(CheckpointWritten { checkpoint, is_new: true, not_removed: removed.err() })
 }
 
-/// Writes the files of a checkpoint and brings them to the disk, names and all. If that fails,
-/// removes them again as far as it can.
+/// Writes the files of a checkpoint and syncs them, names included. If this fails, removes them
+/// again as far as possible.
 pub(super) fn write_files(
     backend: &dyn Backend,
     directory: &Path,
@@ -144,20 +149,21 @@ pub(super) fn write_files(
     let epoch = source.epoch();
     let path = directory::checkpoint_directory(directory, epoch);
     if directory::exists(backend, &path)? {
-        // Left by an attempt that failed, perhaps in replacing the manifest: then a crash may make
-        // it the current one. One of a later epoch will do.
+        // A failed attempt has left it, perhaps one that failed while it replaced the manifest.
+        // Then a crash may make it the current checkpoint. A checkpoint of a later epoch will
+        // succeed.
         return Err(StorageError::Io {
             operation: "write a checkpoint into",
             path,
-            message: "an earlier attempt has left it".to_owned(),
+            message: "an earlier attempt left it; try again later".to_owned(),
         });
     }
     let written = write_tables(backend, &path, tables, source, options);
     match written {
         Ok(files) => Ok(Checkpoint { epoch, files }),
         Err(error) => {
-            // The space that it takes may be what others wait for. What cannot be removed now, the
-            // next attempt or the next opening removes.
+            // Others may be waiting for the space that it takes. The next attempt or the next
+            // opening removes what cannot be removed now.
             let _ = directory::remove_checkpoint(backend, &path);
             Err(error)
         }
@@ -261,7 +267,8 @@ impl<'a> RowsWriter<'a> {
     }
 }
 
-/// Reads a file of a checkpoint and hands each row to `visit`, with where its frame lies.
+/// Reads a file of a checkpoint and passes each row to `visit`, with the path of the file and the
+/// position of the row's frame.
 pub(super) fn read_file(
     backend: &dyn Backend,
     directory: &Path,
@@ -320,7 +327,7 @@ pub(super) fn read_file(
         while !rest.is_empty() {
             let length = take_number(rest).and_then(|length| usize::try_from(length).ok());
             let Some(row) = length.and_then(|length| rest.split_off(..length)) else {
-                return damaged(offset, "the frame's last row is cut".to_owned());
+                return damaged(offset, "the frame's last row is incomplete".to_owned());
             };
             visit(row, &path, offset)?;
             rows += 1;
@@ -328,13 +335,14 @@ pub(super) fn read_file(
     }
 }
 
-/// Where a file of the checkpoint of `epoch` lies.
+/// Returns the path of a file of the checkpoint of `epoch`.
 pub(super) fn rows_path(directory: &Path, epoch: u64, file: &CheckpointFile) -> PathBuf {
     let checkpoint = directory::checkpoint_directory(directory, epoch);
     directory::rows_path(&checkpoint, file.table, file.part)
 }
 
-/// Finds out which segments recovery needs no more, now that the manifest has its checkpoint.
+/// Removes from the manifest the segments that recovery no longer needs, now that the manifest has
+/// its checkpoint.
 fn forget_segments(
     backend: &dyn Backend,
     directory: &Path,
@@ -347,9 +355,11 @@ fn forget_segments(
     for (segments, found) in manifest.segments.iter_mut().zip(&listing.loggers) {
         let mut needed_from = segments.needed_from;
         if epoch >= manifest.recovered_epoch {
-            // What earlier runs wrote is in the checkpoint.
+            // The checkpoint contains what earlier runs wrote.
             needed_from = segments.run_from;
         }
+        // The newest segment whose first group follows an epoch in the checkpoint is the first one
+        // that is needed.
         for segment in found.iter().rev() {
             let follows = segments::first_header(backend, segment)?
                 .is_some_and(|first| first.previous_epoch <= epoch);
@@ -365,8 +375,8 @@ fn forget_segments(
     Ok(())
 }
 
-/// Removes what the manifest does not name: other checkpoints, and needless segments in the order
-/// in which they were written.
+/// Removes what the manifest does not name: other checkpoints, and segments that are not needed, in
+/// the order in which they were written.
 pub(super) fn remove_needless(
     backend: &dyn Backend,
     directory: &Path,

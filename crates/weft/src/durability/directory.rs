@@ -1,4 +1,4 @@
-//! The names in a database's directory, and what is done to files as a whole.
+//! The names in a database's directory, and operations on whole files.
 
 use std::path::{Path, PathBuf};
 
@@ -24,27 +24,29 @@ pub(super) fn log_directory(directory: &Path) -> PathBuf {
     directory.join(LOG)
 }
 
-/// The directory of the checkpoint of `epoch`. Epochs are padded so that the names are in order.
+/// Returns the directory of the checkpoint of `epoch`. Epochs are padded, so that the names sort in
+/// their order.
 pub(super) fn checkpoint_directory(directory: &Path, epoch: u64) -> PathBuf {
     directory.join(format!("{CHECKPOINT_PREFIX}{epoch:020}"))
 }
 
-/// The epoch of the checkpoint whose directory has this name; none if no checkpoint's has.
+/// Returns the epoch of the checkpoint whose directory has this name; `None` if it is not the name
+/// of one.
 fn parse_checkpoint_name(name: &str) -> Option<u64> {
     let epoch = name.strip_prefix(CHECKPOINT_PREFIX)?.parse().ok()?;
     (checkpoint_directory(Path::new(""), epoch) == Path::new(name)).then_some(epoch)
 }
 
-/// The file of a checkpoint with part `part` of the rows of table `table`.
+/// Returns the path of the file of a checkpoint that has part `part` of the rows of table `table`.
 pub(super) fn rows_path(checkpoint_directory: &Path, table: u32, part: u32) -> PathBuf {
     checkpoint_directory.join(format!("{table}-{part}.rows"))
 }
 
-/// Takes the lock of a database's directory, which is made if need be. It lasts until the guard is
-/// dropped or the process ends.
+/// Locks a database's directory, which is created if it does not exist. The lock lasts until the
+/// guard is dropped or the process ends.
 ///
 /// # Errors
-/// [`StorageError::AlreadyOpen`] if somebody else holds it, in this process or in another.
+/// [`StorageError::AlreadyOpen`] if another handle has the lock, in this process or in another.
 pub fn lock(backend: &dyn Backend, directory: &Path) -> Result<Box<dyn LockGuard>, StorageError> {
     create_directory(backend, directory)?;
     let path = directory.join(LOCK);
@@ -54,17 +56,17 @@ pub fn lock(backend: &dyn Backend, directory: &Path) -> Result<Box<dyn LockGuard
     })
 }
 
-/// What came of the attempt to lock a directory that is only to be read.
+/// The result of locking a directory for reading.
 #[derive(Debug)]
 pub struct ReadingLock {
     /// Another process, or another handle of this one, has the database open.
     pub open_elsewhere: bool,
-    /// Keeps others from opening it meanwhile.
+    /// Keeps others from opening the database as long as it exists.
     _guard: Option<Box<dyn LockGuard>>,
 }
 
-/// Takes the lock of a directory that is only to be read, if it can be had. Nothing is made in a
-/// directory that was never opened.
+/// Locks a directory for reading, if no other handle has the lock. Creates nothing in a directory
+/// that was never opened.
 ///
 /// # Errors
 /// Those of the file system.
@@ -84,8 +86,8 @@ pub fn lock_for_reading(
     }
 }
 
-/// Makes sure that a directory without a manifest holds nothing that a database could lose by
-/// being created there, or that somebody else could.
+/// Checks that a directory without a manifest holds nothing that could be lost if a database were
+/// created there. This includes files that are not Weft's.
 pub(super) fn expect_new(backend: &dyn Backend, directory: &Path) -> Result<(), StorageError> {
     if !exists(backend, directory)? {
         return Ok(());
@@ -117,7 +119,7 @@ pub(super) fn sync(backend: &dyn Backend, directory: &Path) -> Result<(), Storag
     backend.sync_directory(directory).map_err(|error| StorageError::sync(directory, &error))
 }
 
-/// Makes a directory if it is not there, and brings its name to the disk.
+/// Creates a directory if it does not exist, and syncs its name to the disk.
 pub(super) fn create_directory(backend: &dyn Backend, path: &Path) -> Result<(), StorageError> {
     if !exists(backend, path)? {
         backend
@@ -138,7 +140,7 @@ pub(super) fn remove_if_there(backend: &dyn Backend, path: &Path) -> Result<(), 
     backend.remove(path).map_err(|error| StorageError::io("remove", path, &error))
 }
 
-/// Removes the directories of all checkpoints but the one of epoch `current`.
+/// Removes the directories of all checkpoints except the one of epoch `current`.
 pub(super) fn remove_other_checkpoints(
     backend: &dyn Backend,
     directory: &Path,
@@ -153,7 +155,7 @@ pub(super) fn remove_other_checkpoints(
     Ok(())
 }
 
-/// Removes a checkpoint's directory and the files in it. A crash may leave some of them.
+/// Removes a checkpoint's directory and the files in it. After a crash, some of them may be left.
 pub(super) fn remove_checkpoint(backend: &dyn Backend, path: &Path) -> Result<(), StorageError> {
     for name in list(backend, path)? {
         let file = path.join(name);
@@ -164,7 +166,7 @@ pub(super) fn remove_checkpoint(backend: &dyn Backend, path: &Path) -> Result<()
         .map_err(|error| StorageError::io("remove the directory", path, &error))
 }
 
-/// Writes a file that is one frame, and brings it to the disk; its name not yet.
+/// Writes a file that consists of one frame, and syncs the file but not its name.
 pub(super) fn write_single_frame(
     backend: &dyn Backend,
     path: &Path,
@@ -180,7 +182,7 @@ pub(super) fn write_single_frame(
     file.sync().map_err(|error| StorageError::sync(path, &error))
 }
 
-/// Reads the payload of a file that is one frame.
+/// Reads the payload of a file that consists of one frame.
 pub(super) fn read_single_frame(
     backend: &dyn Backend,
     path: &Path,

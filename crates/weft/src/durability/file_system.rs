@@ -23,7 +23,7 @@ impl Backend for FileSystem {
     fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in fs::read_dir(directory)? {
-            // Weft's own names are all UTF-8; of others it is enough to know that they are there.
+            // Weft's own names are all UTF-8. For other names it is enough to know that they exist.
             names.push(entry?.file_name().to_string_lossy().into_owned());
         }
         names.sort_unstable();
@@ -64,12 +64,13 @@ impl Backend for FileSystem {
     #[cfg(unix)]
     fn sync_directory(&self, path: &Path) -> io::Result<()> {
         let mut options = OpenOptions::new();
-        // Anything but a directory is an error, and does not block.
+        // Opening anything but a directory is an error, and does not block.
         options.read(true).custom_flags(libc::O_DIRECTORY | libc::O_NONBLOCK);
         options.open(path)?.sync_all()
     }
 
-    /// Elsewhere a directory cannot be opened, and names are the file system's own business.
+    /// On other systems a directory cannot be opened, and the file system itself takes care of
+    /// names.
     #[cfg(not(unix))]
     fn sync_directory(&self, _path: &Path) -> io::Result<()> {
         Ok(())
@@ -86,11 +87,11 @@ impl Backend for FileSystem {
     }
 }
 
-/// Opens a file, which has to be a regular one. Never blocks.
+/// Opens a file, which must be a regular file. Never blocks.
 ///
 /// Opening a FIFO would wait for another process, and reading a device may never end.
 fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<fs::File> {
-    // First without opening it: to open a device may have an effect.
+    // Check first without opening it, because opening a device may have an effect.
     match fs::metadata(path) {
         Ok(metadata) => expect_regular(&metadata)?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -99,7 +100,7 @@ fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<fs::File> 
     #[cfg(unix)]
     options.custom_flags(libc::O_NONBLOCK);
     let file = options.open(path)?;
-    // Again, because the name may lead to something else by now.
+    // Check again, because the name may lead to something else by now.
     expect_regular(&file.metadata()?)?;
     Ok(file)
 }
@@ -127,9 +128,9 @@ impl LockGuard for LockedFile {}
 
 impl Drop for LockedFile {
     fn drop(&mut self) {
-        // Closing the file would not do: a child that another thread has just forked has a copy of the descriptor,
-        // and of the lock, until it executes its program. There is nothing to be done about an error; closing the
-        // file is all that is left.
+        // Closing the file would not be enough. A child process that another thread has just forked
+        // has a copy of the descriptor, and so of the lock, until it executes its program. Nothing
+        // can be done about an error here except closing the file.
         let _ = self.file.unlock();
     }
 }
@@ -137,7 +138,7 @@ impl Drop for LockedFile {
 #[derive(Debug)]
 struct OpenFile {
     file: fs::File,
-    /// One until the first sync, which brings all that there is about a new file to the disk.
+    /// One until the first sync, which also syncs all metadata of a new file.
     is_new: Word,
 }
 
@@ -177,7 +178,8 @@ impl File for OpenFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        // Relaxed: a file is synced by one thread at a time, and the other kind of sync would do.
+        // Relaxed: only one thread at a time syncs a file, and the other kind of sync would be
+        // correct, too.
         if self.is_new.load(Ordering::Relaxed) == 1 {
             self.file.sync_all()?;
             self.is_new.store(0, Ordering::Relaxed);
@@ -200,7 +202,7 @@ fn write_some(file: &fs::File, bytes: &[u8], offset: u64) -> io::Result<usize> {
 #[cfg(windows)]
 fn read_some(file: &fs::File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     match std::os::windows::fs::FileExt::seek_read(file, buffer, offset) {
-        // ERROR_HANDLE_EOF: there, the end of the file may be an error.
+        // ERROR_HANDLE_EOF: on Windows the end of the file may be an error.
         Err(error) if error.raw_os_error() == Some(38) => Ok(0),
         result => result,
     }
@@ -220,7 +222,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("weft-lock-{}", std::process::id()));
         let file = fs::File::create(&path).unwrap();
         file.try_lock().unwrap();
-        // What a fork makes.
+        // A fork makes such a copy.
         let copy = file.try_clone().unwrap();
         let guard = LockedFile { file };
         assert!(matches!(FileSystem.try_lock(&path), Err(LockError::AlreadyLocked)));

@@ -1,4 +1,4 @@
-//! How a database's files look: frames, and the entries in the frames of the log.
+//! The format of a database's files: frames, and the entries in the frames of the log.
 //!
 //! # Frames
 //!
@@ -11,44 +11,45 @@
 //!      4      2    version         of the format: 1
 //!      6      1    kind            1 log, 2 rows of a checkpoint, 3 manifest
 //!      7      1    flags           bit 0: closes the epoch; the others are zero
-//!      8      4    logger          that wrote it; rows: the part of the checkpoint
+//!      8      4    logger          the one that wrote it; rows: the part of the checkpoint
 //!     12      4    number          of the frame, from 0, within its epoch; rows: within its file
 //!     16      8    epoch           in which the payload's transactions committed
-//!     24      8    previous epoch  the last one that this logger closed before this one
+//!     24      8    previous epoch  the last epoch that this logger closed before this one
 //!     32      8    durable epoch   an epoch that was durable when the frame was written
-//!     40      8    position        where in the file the frame begins
-//!     48      8    synced          all of the file before this was synced when it was written
+//!     40      8    position        of the frame's beginning in the file
+//!     48      8    synced          how far the file was synced when the frame was written
 //!     56      4    payload length  in bytes
 //!     60      4    checksum        CRC-32C of bytes 0..60 and of the payload
 //!     64           payload
 //! ```
 //!
-//! A version to come may change anything but the places of the magic, the version, the payload
-//! length and the checksum: so that what is newer is told from what is damaged.
+//! A later version may change anything but the places of the magic, the version, the payload length
+//! and the checksum. So a newer file can be distinguished from a damaged one.
 //!
 //! # The log
 //!
-//! A logger writes the frames of one epoch together, its *group*: payloads of at most
-//! [`PAYLOAD_BYTES`] (more only if a single entry is longer), the last frame with the flag that
-//! closes the epoch. A group lies in one segment. Whenever one logger has something to write in
-//! an epoch, all loggers write a group, if need be of one closing frame without a payload. Then
-//! all of them sync, and only when all have done so is the epoch durable and the next one written.
-//! An epoch in which nobody wrote has no frames, except that the first such epoch after others is
-//! closed by an empty group, a *note*, which says of the epochs before it that they are durable.
-//! It is synced with what is written next.
+//! A logger writes the frames of one epoch together, as its *group*. Their payloads have at most
+//! [`PAYLOAD_BYTES`] (more only if a single entry is longer). The last frame has the flag that
+//! closes the epoch. A group lies in one segment. Whenever one logger has something to write in an
+//! epoch, all loggers write a group, which may be one closing frame without a payload. Then all of
+//! them sync. Only when all have done so is the epoch durable and the next one written.
 //!
-//! So the log is what it claims to be if for each logger the groups follow each other by
-//! `previous epoch`, and recovery has reached the greatest `durable epoch` of any valid frame.
-//! The first group after the database was opened has the recovered epoch as both.
+//! An epoch without writes has no frames, except that the first such epoch after others is closed
+//! by an empty group, a *note*. The note says that the epochs before it are durable. It is synced
+//! with what is written next.
+//!
+//! So the log is complete if, for each logger, the groups follow each other by `previous epoch`,
+//! and recovery has reached the greatest `durable epoch` of any valid frame. The first group after
+//! the database was opened has the recovered epoch in both fields.
 //!
 //! # Torn tails
 //!
 //! What was written but not yet synced when the power failed may be there in part, sector by
-//! sector. That concerns the last group of a segment (and a note before it), which nobody was told
-//! to be durable. Anything else that does not read as a frame is damage. The field `synced` tells
-//! the two apart: if a valid frame follows somewhere behind the bad place, and was written after
-//! the bad place had been synced, then no crash has made it bad. A frame is valid only where it
-//! says that it lies, so that a copy of a frame inside a row is none.
+//! sector. This concerns the last group of a segment (and a note before it), which was not
+//! acknowledged as durable. Anything else that does not read as a frame is damage. The field
+//! `synced` distinguishes the two: if a valid frame follows after the bad place, and was written
+//! after the bad place had been synced, then no crash can have made it bad. A frame is valid only
+//! at the position that it names, so a copy of a frame inside a row is not a frame.
 //!
 //! # Entries
 //!
@@ -62,19 +63,22 @@
 //!   operation     05  table  version  length  encoded operation
 //! ```
 //!
-//! A transaction entry precedes the writes of each transaction; it serves to count them. `table`
-//! is the table's number in the manifest; `version` orders the writes of one key within an epoch.
+//! A transaction entry precedes the writes of each transaction. It serves to count transactions.
+//! `table` is the table's number in the manifest. `version` orders the writes of one key within an
+//! epoch.
 //!
-//! A change says what has become of some columns of a row, and applies to the row as the writes
-//! before it have left it: to that of the greatest lesser version in its epoch, or of the last epoch
-//! in which the key was written, be it in the log or in the checkpoint. It is
+//! A change gives new values to some columns of a row. It applies to the row as the previous write
+//! has left it. This is the write with the greatest lesser version in the same epoch, or the last
+//! one in the last earlier epoch in which the key was written, in the log or in the checkpoint. A
+//! change consists of
 //!
 //! ```text
 //!   encoded key   which columns: a bit each, the first column's the lowest of the first byte   their values
 //! ```
 //!
-//! An operation says what was done to a column of a row, and applies to the row as a change does. Any
-//! number of operations on a row may have the same version; their order makes no difference. It is
+//! An operation says what was done to a column of a row. It applies to the row as a change does.
+//! Any number of operations on a row may have the same version, because their order makes no
+//! difference. An operation consists of
 //!
 //! ```text
 //!   encoded key   the column's position   the kind of the operation, a byte   its operand
@@ -85,9 +89,9 @@
 //! | 1 2 3 4 5 6 | add, mul, max, min, or, and | a value of the column's type |
 //! | 7 | ordered_put | order, core (4 bytes) and value, as the column holds them |
 //! | 8 | top_k_insert | `K`; order, core and value |
-//! | 9 | union | the most elements that there may be; a list of elements |
+//! | 9 | union | the greatest number of elements; a list of elements |
 //!
-//! A transaction whose operations were applied to rows at once logs changes instead.
+//! A transaction whose operations were applied directly to rows logs changes instead.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -98,26 +102,26 @@ use crate::error::StorageError;
 /// The first bytes of every frame.
 pub const MAGIC: [u8; 4] = *b"\xf5WFT";
 
-/// The version of the format that is written, and the only one that is read.
+/// The version of the format that is written. It is also the only one that is read.
 pub const VERSION: u16 = 1;
 
-/// Bytes of a frame before its payload.
+/// The length of a frame's header, in bytes.
 pub const HEADER_BYTES: usize = 64;
 
-/// How large a payload may grow before another frame is begun, in bytes.
+/// The size of a payload at which another frame is begun, in bytes.
 pub const PAYLOAD_BYTES: usize = 16 << 20;
 
 /// The longest row, key or change that an entry may hold, in bytes.
 pub const ENTRY_BYTES_MAX: usize = 1 << 30;
 
-/// The longest row that can be stored, in bytes: of a change of all of its columns, the key and the
-/// columns together fit into an entry.
+/// The longest row that can be stored, in bytes. For a change of all of its columns, the key and
+/// the columns together still fit in an entry.
 pub const STORED_BYTES_MAX: usize = ENTRY_BYTES_MAX / 2 - 1024;
 
-/// Flag: the epoch has no further frames of this logger.
+/// Flag: this is the logger's last frame in the epoch.
 const CLOSES_EPOCH: u8 = 1;
 
-/// Where the fields of a header lie.
+/// The offsets of a header's fields.
 mod field {
     pub const VERSION: usize = 4;
     pub const KIND: usize = 6;
@@ -134,7 +138,7 @@ mod field {
     const _: () = assert!(CHECKSUM + 4 == super::HEADER_BYTES);
 }
 
-/// What a frame is part of.
+/// What a frame belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameKind {
     /// The log.
@@ -145,8 +149,8 @@ pub enum FrameKind {
     Manifest,
 }
 
-/// What a frame's header says, but for the payload's length and the checksum. The module describes
-/// the fields.
+/// The header of a frame, without the payload's length and the checksum. The module describes the
+/// fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct FrameHeader {
@@ -162,7 +166,7 @@ pub struct FrameHeader {
 }
 
 impl FrameHeader {
-    /// A header of this kind that lies at `position`, with zeros in it.
+    /// Returns a header of this kind for `position`. The other fields are zero.
     pub fn new(kind: FrameKind, position: u64) -> FrameHeader {
         FrameHeader {
             kind,
@@ -177,7 +181,7 @@ impl FrameHeader {
         }
     }
 
-    /// The header's bytes, in front of this payload.
+    /// Returns the header's bytes, to stand before this payload.
     fn encode(&self, payload: &[u8]) -> [u8; HEADER_BYTES] {
         let kind = match self.kind {
             FrameKind::Log => 1,
@@ -204,7 +208,7 @@ impl FrameHeader {
         bytes
     }
 
-    /// The header in front of a payload whose checksum is right.
+    /// Reads the header of a frame whose checksum is right.
     fn decode(bytes: &[u8]) -> Result<FrameHeader, String> {
         let kind = match bytes[field::KIND] {
             1 => FrameKind::Log,
@@ -244,23 +248,23 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 
 // ---- writing frames -------------------------------------------------------------------------
 
-/// Appends a frame to `buffer`. The caller sees to it that the frame comes to lie at the position
-/// that the header names.
+/// Appends a frame to `buffer`. The caller must write the frame to the position that the header
+/// names.
 pub fn write_frame(buffer: &mut Vec<u8>, header: &FrameHeader, payload: &[u8]) {
     buffer.extend_from_slice(&header.encode(payload));
     buffer.extend_from_slice(payload);
 }
 
-/// Makes room for a header at the end of `buffer` and returns where it lies, for
-/// [`end_frame`]. The payload is to be appended between the two.
+/// Makes room for a header at the end of `buffer`. Returns its place in the buffer, for
+/// [`end_frame`]. The caller appends the payload between the two calls.
 pub fn begin_frame(buffer: &mut Vec<u8>) -> usize {
     let start = buffer.len();
     buffer.resize(start + HEADER_BYTES, 0);
     start
 }
 
-/// Ends the frame that [`begin_frame`] began at `start`: its payload is all that was appended
-/// since.
+/// Ends the frame that [`begin_frame`] began at `start`. Its payload is everything that was
+/// appended since.
 pub fn end_frame(buffer: &mut [u8], start: usize, header: &FrameHeader) {
     let (head, payload) = buffer[start..].split_at_mut(HEADER_BYTES);
     head.copy_from_slice(&header.encode(payload));
@@ -273,36 +277,36 @@ pub fn end_frame(buffer: &mut [u8], start: usize, header: &FrameHeader) {
 pub enum Next<'a> {
     /// A valid frame.
     Frame(Frame<'a>),
-    /// The file ends here, right behind a frame, or before the first.
+    /// The end of the file, after a frame or before the first one.
     End,
-    /// What is here is no valid frame. The reader does not go on behind it.
+    /// The bytes here are not a valid frame. The reader does not advance past them.
     Damage(Damage),
 }
 
 /// A valid frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
-    /// Its header; `position` is where it lies.
+    /// Its header. The field `position` is its place in the file.
     pub header: FrameHeader,
-    /// What it holds.
+    /// Its payload.
     pub payload: &'a [u8],
 }
 
 /// A place in a file that does not read as a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// Where, in bytes from the start of the file: the end of the last valid frame before.
+    /// The position in bytes from the start of the file: the end of the last valid frame before it.
     pub offset: u64,
     /// What is wrong there.
     pub what: String,
-    /// Whether a crash may have left it so, see the module. If not, it is damage of what had been
-    /// synced.
+    /// Whether a crash may have left this (see the module). If not, something is damaged that had
+    /// been synced.
     pub torn: bool,
     /// The first valid frame after it, if there is one.
     pub follows: Option<FrameHeader>,
 }
 
-/// How much of a file is read at a time, at least, in bytes.
+/// How much of a file is read at a time at least, in bytes.
 const READ_BYTES: usize = 256 << 10;
 
 /// Reads a file's frames in order, one at a time.
@@ -311,15 +315,15 @@ pub struct FrameReader<'f> {
     file: &'f dyn File,
     path: PathBuf,
     length: u64,
-    /// Where the next frame begins.
+    /// The position of the next frame.
     position: u64,
-    /// A part of the file, and where it lies.
+    /// A part of the file. It begins at `buffer_position` in the file.
     buffer: Vec<u8>,
     buffer_position: u64,
 }
 
 impl<'f> FrameReader<'f> {
-    /// Reads `file` from its start to its end as it is now; `path` serves for errors.
+    /// Returns a reader of `file`, from its start to its present end. `path` serves for errors.
     ///
     /// # Errors
     /// [`StorageError::Io`].
@@ -329,27 +333,27 @@ impl<'f> FrameReader<'f> {
         Ok(FrameReader { file, path, length, position: 0, buffer: Vec::new(), buffer_position: 0 })
     }
 
-    /// Takes the file for being `length` bytes long, if it is longer.
+    /// Treats the file as if it were only `length` bytes long.
     pub(super) fn limit(&mut self, length: u64) {
         self.length = self.length.min(length);
     }
 
-    /// Where the next frame begins, in bytes from the start of the file.
+    /// Returns the position of the next frame, in bytes from the start of the file.
     pub fn position(&self) -> u64 {
         self.position
     }
 
-    /// The file's length, in bytes.
+    /// Returns the file's length, in bytes.
     pub fn length(&self) -> u64 {
         self.length
     }
 
-    /// Goes on at `position`, where a frame is known to begin.
+    /// Continues at `position`, at which a frame must begin.
     pub fn seek(&mut self, position: u64) {
         self.position = position.min(self.length);
     }
 
-    /// The next frame, or why there is none.
+    /// Reads the next frame, or returns why there isn't one.
     ///
     /// # Errors
     /// [`StorageError::Io`], and [`StorageError::UnknownVersion`] for a frame that is whole, but of
@@ -374,7 +378,7 @@ impl<'f> FrameReader<'f> {
         }
     }
 
-    /// Brings bytes `offset..offset + needed` of the file into the buffer, and more behind them.
+    /// Reads bytes `offset..offset + needed` of the file into the buffer, and more after them.
     fn fill(&mut self, offset: u64, needed: usize) -> Result<&[u8], StorageError> {
         let end = self.buffer_position + self.buffer.len() as u64;
         if offset < self.buffer_position || offset + needed as u64 > end {
@@ -396,7 +400,7 @@ impl<'f> FrameReader<'f> {
                 return Err(StorageError::Io {
                     operation: "read",
                     path: self.path.clone(),
-                    message: "the file became shorter meanwhile".to_owned(),
+                    message: "the file became shorter while it was read".to_owned(),
                 });
             }
         }
@@ -404,8 +408,8 @@ impl<'f> FrameReader<'f> {
         Ok(&self.buffer[start..start + needed])
     }
 
-    /// The frame at `offset`, which lies in the buffer then: its header, and its length; or what is
-    /// wrong.
+    /// Reads the frame at `offset` into the buffer. Returns its header and its length, or what is
+    /// wrong with it.
     fn frame_at(
         &mut self,
         offset: u64,
@@ -446,7 +450,8 @@ impl<'f> FrameReader<'f> {
         }))
     }
 
-    /// Whether the bad place at `offset` can be a torn tail, and the first valid frame behind it.
+    /// Returns whether the bad place at `offset` can be a torn tail, and the first valid frame
+    /// after it.
     fn look_behind(&mut self, offset: u64) -> Result<(bool, Option<FrameHeader>), StorageError> {
         let mut follows = None;
         let mut position = offset + 1;
@@ -462,6 +467,8 @@ impl<'f> FrameReader<'f> {
             match self.frame_at(position)? {
                 Ok((header, length)) => {
                     follows.get_or_insert(header);
+                    // This frame was written after the bad place had been synced, so no crash has
+                    // made it bad.
                     if header.synced > offset {
                         return Ok((false, follows));
                     }
@@ -482,36 +489,36 @@ const DELETE: u8 = 3;
 const CHANGE: u8 = 4;
 const OPERATION: u8 = 5;
 
-/// Bytes that are left for an entry's length before it is known; longer ones make way. Two bytes
-/// are enough for what rows usually take.
+/// Bytes that are reserved for an entry's length before it is known. A longer length is inserted
+/// afterwards. Two bytes are enough for most rows.
 const LENGTH_BYTES: usize = 2;
 
 /// An entry of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry<'a> {
-    /// A transaction's writes follow.
+    /// The beginning of a transaction, whose writes follow.
     Transaction,
-    /// One of them.
+    /// A write of the transaction.
     Write(LogWrite<'a>),
 }
 
-/// What a transaction has done to a row.
+/// What a transaction did to a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogWrite<'a> {
-    /// What that is.
+    /// The kind of the write.
     pub kind: WriteKind,
     /// The table's number in the manifest.
     pub table: u32,
-    /// Orders the writes of one key within an epoch.
+    /// A number that orders the writes of one key within an epoch.
     pub version: u64,
-    /// The encoded row, key or change.
+    /// The encoded row, key, change or operation.
     pub bytes: &'a [u8],
 }
 
 /// A kind of write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteKind {
-    /// A row was inserted, or replaced the one with its key.
+    /// A row was inserted, or replaced the row with its key.
     Put,
     /// A row was deleted.
     Delete,
@@ -527,7 +534,7 @@ pub fn push_transaction(buffer: &mut Vec<u8>) {
     buffer.push(TRANSACTION);
 }
 
-/// Appends the entry of a write; `write` appends the encoded row, key or change.
+/// Appends the entry of a write. `write` appends the encoded row, key, change or operation.
 ///
 /// # Panics
 /// If that takes more than 1 GiB.
@@ -551,6 +558,7 @@ pub fn push_write(
     buffer.extend_from_slice(&[0; LENGTH_BYTES]);
     write(buffer);
     let length = buffer.len() - start - LENGTH_BYTES;
+    // A length below 2^14 fits in the reserved bytes.
     if length < 1 << 14 {
         buffer[start] = length as u8 | 0x80;
         buffer[start + 1] = (length >> 7) as u8;
@@ -573,8 +581,8 @@ pub fn push_number(buffer: &mut Vec<u8>, mut number: u64) {
     buffer.push(number as u8);
 }
 
-/// Takes a LEB128 number off the front of `bytes`; none if there is no whole one of 64 bits. Zeros
-/// above the highest bit are allowed.
+/// Takes a LEB128 number off the front of `bytes`. Returns `None` if there is no complete number of
+/// 64 bits. Zeros above the highest bit are allowed.
 #[inline]
 pub fn take_number(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0;
@@ -592,10 +600,10 @@ pub fn take_number(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// Why a payload does not read as entries, though its checksum is right.
+/// Why a payload does not read as entries, although its checksum is right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntryError {
-    /// Where the bad entry begins, in bytes from the start of the payload.
+    /// The beginning of the bad entry, in bytes from the start of the payload.
     pub offset: usize,
     /// What is wrong with it.
     pub what: &'static str,
@@ -607,7 +615,7 @@ impl fmt::Display for EntryError {
     }
 }
 
-/// The entries of a payload, in order. Ends after the first error.
+/// An iterator over the entries of a payload, in order. It ends after the first error.
 #[derive(Clone, Debug)]
 pub struct Entries<'a> {
     payload: &'a [u8],
@@ -615,12 +623,12 @@ pub struct Entries<'a> {
 }
 
 impl<'a> Entries<'a> {
-    /// The entries of a log frame's payload.
+    /// Returns an iterator over the entries of a log frame's payload.
     pub fn new(payload: &'a [u8]) -> Entries<'a> {
         Entries { payload, rest: payload }
     }
 
-    /// Where the next entry begins, in bytes from the start of the payload.
+    /// Returns the beginning of the next entry, in bytes from the start of the payload.
     pub fn offset(&self) -> usize {
         self.payload.len() - self.rest.len()
     }
@@ -636,10 +644,10 @@ impl<'a> Entries<'a> {
             OPERATION => WriteKind::Operation,
             _ => return Err("an entry of unknown kind"),
         };
-        let table = take_number(&mut self.rest).ok_or("a cut table number")?;
+        let table = take_number(&mut self.rest).ok_or("an incomplete table number")?;
         let table = u32::try_from(table).map_err(|_| "a table number beyond 32 bits")?;
-        let version = take_number(&mut self.rest).ok_or("a cut version")?;
-        let length = take_number(&mut self.rest).ok_or("a cut length")?;
+        let version = take_number(&mut self.rest).ok_or("an incomplete version")?;
+        let length = take_number(&mut self.rest).ok_or("an incomplete length")?;
         let length = usize::try_from(length).map_err(|_| "a length beyond the payload")?;
         let (bytes, rest) =
             self.rest.split_at_checked(length).ok_or("a length beyond the payload")?;
@@ -665,12 +673,13 @@ impl<'a> Iterator for Entries<'a> {
 
 // ---- names ----------------------------------------------------------------------------------
 
-/// The name of a segment of the log. Sequence numbers begin at 1.
+/// Returns the name of a segment of the log. Sequence numbers begin at 1.
 pub fn segment_name(logger: u32, sequence: u64) -> String {
     format!("{logger}-{sequence:010}.log")
 }
 
-/// The logger and the sequence number of the segment with this name; none if no segment has it.
+/// Returns the logger and the sequence number of the segment with this name; `None` if it is not
+/// the name of one.
 pub fn parse_segment_name(name: &str) -> Option<(u32, u64)> {
     let (logger, sequence) = name.strip_suffix(".log")?.split_once('-')?;
     let (logger, sequence) = (logger.parse().ok()?, sequence.parse().ok()?);

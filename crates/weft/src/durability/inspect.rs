@@ -1,10 +1,9 @@
-//! What lies in a database's directory, and whether it is whole: for those who operate it.
+//! Inspection of a database's directory, for operators: what it holds, and whether it is intact.
 //!
-//! Neither [`inspect`] nor [`verify`] writes anything. They take the lock of the directory if
-//! nobody holds it, so that nobody opens the database meanwhile. If it is open, they read it all
-//! the same: what was written last may then be there in part, which is no damage; and if something
-//! seems to be wrong while files are being appended to, or replaced by a checkpoint, they are read
-//! again.
+//! Neither [`inspect`] nor [`verify`] writes anything. If the database is not open, they lock the
+//! directory, so that it is not opened while they read. If it is open, they read it nevertheless.
+//! What was written last may then be there in part, which is not damage. If something seems to be
+//! wrong while the log grows or a checkpoint replaces files, they read again.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
@@ -24,18 +23,18 @@ use crate::error::StorageError;
 use crate::row::column::DecodeError;
 use crate::row::description::{RowChange, TableDescription};
 
-/// How often the files are read if they change meanwhile.
+/// How often the files are read at most, if they change during the reading.
 const ATTEMPTS: usize = 5;
 
-/// What lies in a database's directory.
+/// What a database's directory holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// Whether somebody had the database open.
+    /// Whether the database was open.
     pub is_open: bool,
     /// The manifest.
     pub manifest: Manifest,
-    /// Opened now, the database would have the state at the end of this epoch; none if that cannot
-    /// be said, because something is damaged.
+    /// The epoch at whose end the database's state would be if it were opened now; `None` if this
+    /// is unknown, because something is damaged.
     pub epoch: Option<u64>,
     /// The segments of the log, by logger and in order.
     pub segments: Vec<SegmentReport>,
@@ -43,9 +42,9 @@ pub struct Report {
     pub tables: Vec<TableReport>,
     /// Transactions in the log.
     pub transactions: u64,
-    /// What does not count of the log, and would be cut off.
+    /// Parts of the log that do not count, and would be cut off.
     pub cuts: Vec<Cut>,
-    /// Files that nobody needs, and that would be removed.
+    /// Files that are not needed, and would be removed.
     pub leftovers: Vec<PathBuf>,
     /// Everything that is wrong.
     pub problems: Vec<StorageError>,
@@ -56,17 +55,17 @@ pub struct Report {
 pub struct SegmentReport {
     /// The file.
     pub path: PathBuf,
-    /// The logger that has written it.
+    /// The logger that wrote it.
     pub logger: u32,
-    /// Which of the logger's segments it is.
+    /// Its sequence number among the logger's segments.
     pub sequence: u64,
-    /// Whether an earlier run has left it.
+    /// Whether an earlier run left it.
     pub is_sealed: bool,
     /// Its length, in bytes.
     pub bytes: u64,
-    /// How many valid frames it has, up to its end or to the first that is not.
+    /// How many valid frames it has, up to its end or to the first invalid one.
     pub frames: u64,
-    /// How many epochs they close.
+    /// How many epochs these frames close.
     pub epochs: u64,
     /// The first epoch in it.
     pub first_epoch: Option<u64>,
@@ -74,43 +73,44 @@ pub struct SegmentReport {
     pub last_epoch: Option<u64>,
 }
 
-/// What there is of a table.
+/// What the directory holds of a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TableReport {
     /// Its number.
     pub number: u32,
     /// Its name.
     pub name: String,
-    /// Whether this is how its rows are written today. There may be rows in an older encoding.
+    /// Whether the table's rows are now written in this encoding. Some rows may be stored in an
+    /// older one.
     pub is_current: bool,
     /// Rows in the checkpoint.
     pub checkpoint_rows: u64,
-    /// Rows that the log inserts or replaces.
+    /// How many rows the log inserts or replaces.
     pub puts: u64,
-    /// Rows of which the log changes columns.
+    /// How many changes of columns the log holds.
     pub changes: u64,
-    /// Commutative operations that the log holds.
+    /// How many commutative operations the log holds.
     pub operations: u64,
-    /// Rows that the log deletes.
+    /// How many rows the log deletes.
     pub deletes: u64,
-    /// How much of the log their encodings are, in bytes.
+    /// The length of all their encodings in the log, in bytes.
     pub log_bytes: u64,
 }
 
-/// How thoroughly to look.
+/// How thoroughly to read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Depth {
-    /// The log's frames and entries.
+    /// The frames and entries of the log.
     Log,
-    /// And every row in log and checkpoint.
+    /// Also every row in the log and the checkpoint.
     Rows,
 }
 
-/// Reports what lies in the directory of a database: reads the manifest and the whole log. What is
-/// wrong is in the report.
+/// Reports what a database's directory holds. Reads the manifest and the whole log. The report
+/// lists what is wrong.
 ///
 /// # Errors
-/// If the manifest cannot be read, or there is none.
+/// If the manifest cannot be read, or does not exist.
 pub fn inspect(
     backend: &dyn Backend,
     directory: &Path,
@@ -119,8 +119,8 @@ pub fn inspect(
     read_quietly(backend, directory, threads, Depth::Log)
 }
 
-/// Reads everything that there is, every row included, and makes sure that the database can be
-/// recovered from it.
+/// Reads everything in a database's directory, including every row, and checks that the database
+/// can be recovered from it.
 ///
 /// # Errors
 /// Everything that is wrong.
@@ -134,7 +134,8 @@ pub fn verify(
     if report.problems.is_empty() { Ok(report) } else { Err(report.problems) }
 }
 
-/// Reads the directory until nothing that is done to it meanwhile comes in between.
+/// Reads the directory, and reads it again if changes made at the same time seem to disturb the
+/// result.
 fn read_quietly(
     backend: &dyn Backend,
     directory: &Path,
@@ -161,7 +162,7 @@ fn read_quietly(
     Ok(read(backend, directory, &manifest, lock.open_elsewhere, threads, depth))
 }
 
-/// Entries of one table in the log.
+/// Counts of the log's entries for one table.
 #[derive(Clone, Copy, Default)]
 struct Counts {
     puts: u64,
@@ -281,7 +282,8 @@ fn segments_of(log: &LoggerLog) -> impl Iterator<Item = SegmentReport> {
     })
 }
 
-/// Counts the entries of a frame, and how many transactions it has; decodes them if asked to.
+/// Counts the entries of a frame by table, and returns how many transactions it has. With
+/// [`Depth::Rows`] it also checks the rows.
 fn count(
     frame: &Frame<'_>,
     segment: &Segment,
@@ -350,7 +352,7 @@ fn undecodable(table: &TableDescription, error: &DecodeError) -> String {
     format!("a row or key of table `{}` cannot be read: {error}", table.name)
 }
 
-/// Makes sure that `row` is the columns' encodings, and nothing else.
+/// Checks that `row` is exactly the columns' encodings.
 fn check_row(table: &TableDescription, row: &[u8]) -> Result<(), DecodeError> {
     check_columns(table, 0..table.columns.len(), row, "the row")
 }
@@ -376,9 +378,9 @@ fn check_columns(
     }
 }
 
-/// Tables that check the rows that they are given, and keep none: to try a recovery
-/// ([`RecoveryOptions::dry_run`](super::RecoveryOptions::dry_run)) without the program whose tables
-/// they are.
+/// Returns tables that check the rows that they are given, and keep none of them. They serve to try
+/// a recovery ([`RecoveryOptions::dry_run`](super::RecoveryOptions::dry_run)) without the program
+/// to which the tables belong.
 pub fn checked_tables(manifest: &Manifest) -> Vec<Arc<dyn StoredTable>> {
     let checked = |number: u32| {
         let description = manifest.tables[number as usize].clone();
@@ -389,7 +391,7 @@ pub fn checked_tables(manifest: &Manifest) -> Vec<Arc<dyn StoredTable>> {
 
 struct CheckedTable {
     description: TableDescription,
-    /// How many rows were put, those that replaced others included.
+    /// How many rows were put, including those that replaced others.
     puts: Word,
 }
 
@@ -408,7 +410,7 @@ impl StoredTable for CheckedTable {
         check_key(&self.description, key)
     }
 
-    /// (The columns were checked when they were read.)
+    /// Checks the key only, because the columns were checked when the change was read.
     fn change(&self, key: &[u8], _change: &RowChange<'_>) -> Result<bool, DecodeError> {
         check_key(&self.description, key).map(|()| true)
     }

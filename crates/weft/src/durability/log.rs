@@ -1,4 +1,4 @@
-//! The log: what committed transactions have written, brought to the disk epoch by epoch.
+//! The log: the writes of committed transactions, brought to the disk epoch by epoch.
 //!
 //! ```text
 //!   workers        append to a buffer of their own, at commit      [slot 0] [slot 1] [slot 2] ...
@@ -7,27 +7,28 @@
 //!                                                                        /            \
 //!   loggers        write it, a group each, and sync               0-0000000001.log  1-0000000001.log
 //!                                                                        \            /
-//!   coordinator    all synced: the epoch is durable; wakes who waits     durable epoch
+//!   coordinator    all synced: the epoch is durable; wakes waiters      durable epoch
 //! ```
 //!
-//! This is group commit by epochs, as in Silo (Tu et al., SOSP 2013, §4.10) and in DBX §5.6: a
-//! transaction is durable when its epoch is, and then so is all that it depends on, since that is
-//! of the same epoch or an earlier one. Meanwhile the workers go on in the next epoch. [`format`]
-//! says how the segments look.
+//! This is group commit by epochs, as in Silo (Tu et al., SOSP 2013, §4.10) and in DBX §5.6. A
+//! transaction is durable when its epoch is. Everything that it depends on is durable then, too,
+//! because it belongs to the same epoch or an earlier one. While an epoch is written, the workers
+//! go on in the next one. [`format`] describes the segments.
 //!
-//! **When it fails.** The log never says of an epoch that it is durable without having seen all
-//! of its syncs succeed.
+//! **Failures.** The log never declares an epoch durable before all syncs of the epoch have
+//! succeeded.
 //!
-//! - A failed sync ends it: the operating system may have dropped what it could not write, and a
-//!   later sync would succeed without it. Nobody is told anything to be durable from then on; all
-//!   who wait, or want to begin to write, get the error. So it is with any other error but:
-//! - A full disk. What has been written of the group is cut off again, and those who wait or want
-//!   to begin to write get an error; but what was committed stays in the buffers, and is tried
-//!   again until there is space, and then all goes on.
-//! - A disk that is slower than the workers: [`Log::admit`] makes writing transactions wait before
-//!   they begin, so that the buffers stay bounded.
+//! - A failed sync ends the log. The operating system may have dropped what it could not write, and
+//!   a later sync would succeed without it. From then on nothing is declared durable. Every caller
+//!   that waits, or wants to begin to write, gets the error. All other errors have the same effect,
+//!   except that of a full disk.
+//! - A full disk does not end the log. What has been written of the group is cut off again. Every
+//!   caller that waits, or wants to begin to write, gets an error. But what was committed stays in
+//!   the buffers. The log tries again until there is space, and then goes on.
+//! - A disk that is slower than the workers delays them. [`Log::admit`] makes writing transactions
+//!   wait before they begin, so that the buffers stay bounded.
 //!
-//! `buffer` is what workers append to, `logger` writes segments, `coordinator` goes through the
+//! Workers append to a `buffer`. A `logger` writes segments. The `coordinator` goes through the
 //! epochs.
 //!
 //! [`format`]: super::format
@@ -53,23 +54,24 @@ use super::backend::Backend;
 use super::format::{PAYLOAD_BYTES, parse_segment_name};
 use crate::error::StorageError;
 
-/// How the log is kept.
+/// Options of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogOptions {
-    /// How many threads write it, each to segments of its own. Default: 1.
+    /// How many threads write the log, each to segments of its own. Default: 1.
     pub loggers: usize,
-    /// Time from one epoch to the next, unless somebody waits. Default: 10 ms (the papers: 40 ms).
+    /// The time from one epoch to the next, unless a caller waits for an epoch. Default: 10 ms (the
+    /// papers: 40 ms).
     pub epoch_interval: Duration,
-    /// Size in bytes at which a segment is left for another. Default: 64 MiB.
+    /// The size in bytes at which a logger begins another segment. Default: 64 MiB.
     pub segment_bytes: u64,
-    /// About how many bytes may wait to be written before writing transactions have to wait, too.
+    /// About how many bytes may wait to be written before writing transactions must wait, too.
     /// Default: 256 MiB.
     pub buffer_bytes_max: usize,
-    /// How large a frame's payload may grow before another frame is begun, in bytes. Default:
+    /// The size in bytes of a frame's payload at which another frame is begun. Default:
     /// [`PAYLOAD_BYTES`].
     pub frame_bytes: usize,
-    /// No threads: an epoch is written by whoever calls [`Log::step`], or has to wait. For tests
-    /// that are to run the same again. Default: false.
+    /// Runs without threads. The caller of [`Log::step`], or a caller that has to wait, writes the
+    /// epoch. For tests that must run the same way each time. Default: false.
     pub manual: bool,
 }
 
@@ -86,54 +88,55 @@ impl Default for LogOptions {
     }
 }
 
-/// Where the epochs come from: the engine's clock.
+/// The source of epochs: the engine's clock.
 pub trait Epochs: Send + Sync {
-    /// Ends the current epoch and begins the next; returns the ended one when all that committed
-    /// in it, or before, has been appended to the log. Each call returns more than the one before.
+    /// Ends the current epoch and begins the next. Returns the ended one once everything that
+    /// committed in it, or before it, has been appended to the log. Each call returns a greater
+    /// epoch than the call before.
     fn close_epoch(&self) -> u64;
 }
 
-/// How a log is.
+/// The state of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogState {
-    /// All is well.
+    /// The log works normally.
     Running,
-    /// There is no space on the disk; it will be tried again.
+    /// The disk has no space. The log tries again.
     DiskFull,
-    /// It has failed, for good.
+    /// The log has failed, and will not recover.
     Failed,
-    /// It was shut down.
+    /// The log was shut down.
     Closed,
 }
 
 /// What a log has done since it was started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogMetrics {
-    /// How it is.
+    /// The state of the log.
     pub state: LogState,
-    /// All that committed in this epoch, or before, survives a crash.
+    /// The durable epoch: everything that committed in it, or before, survives a crash.
     pub durable_epoch: u64,
-    /// Epochs with something to write that have become durable.
+    /// How many epochs with something to write have become durable.
     pub epochs_written: u64,
-    /// Transactions in them.
+    /// How many transactions these epochs had.
     pub transactions: u64,
-    /// Bytes written to segments.
+    /// How many bytes were written to segments.
     pub bytes_written: u64,
-    /// Syncs of segments that succeeded.
+    /// How many syncs of segments succeeded.
     pub syncs: u64,
-    /// Time that they took, all together.
+    /// The time that all these syncs took together.
     pub sync_time: Duration,
-    /// Time that the longest of them took.
+    /// The time that the longest of these syncs took.
     pub sync_time_max: Duration,
     /// About how many bytes wait to be written.
     pub buffered_bytes: u64,
-    /// Segments that are there, also those from before the start.
+    /// How many segments exist, including those from before the start.
     pub segments: usize,
-    /// Bytes in these segments.
+    /// How many bytes these segments have.
     pub segment_bytes: u64,
 }
 
-/// Bits of [`Shared::gate`]: why [`Log::admit`] looks twice.
+/// Bits of [`Shared::gate`]: the reasons for which [`Log::admit`] takes its slow path.
 mod gate {
     pub const BUFFERS_FULL: u64 = 1;
     pub const DISK_FULL: u64 = 2;
@@ -144,7 +147,8 @@ mod gate {
 /// The log of one database.
 pub struct Log {
     shared: Arc<Shared>,
-    /// The coordinator, if the log is manual; its thread otherwise. None when it was shut down.
+    /// The coordinator if the log is manual, otherwise its thread. [`Runner::None`] after the log
+    /// was shut down.
     coordinator: Mutex<Runner>,
 }
 
@@ -156,7 +160,7 @@ enum Runner {
 
 /// What the coordinator, the loggers and the workers share.
 struct Shared {
-    /// Zero when all is well.
+    /// Zero if the log works normally.
     gate: Word,
     /// The durable epoch. Written under the lock of `state`.
     durable: Word,
@@ -171,12 +175,12 @@ struct Shared {
     state: Mutex<State>,
     /// Wakes the coordinator's thread.
     work: Condvar,
-    /// Wakes everybody else: the durable epoch, or the gate, has changed.
+    /// Wakes all other waiting threads: the durable epoch or the gate has changed.
     progress: Condvar,
     totals: Mutex<Totals>,
     /// The segments of each logger.
     segments: Box<[Segments]>,
-    /// Segments of loggers that are no more.
+    /// The segments of loggers that no longer exist.
     foreign_segments: Segments,
     backend: Arc<dyn Backend>,
     directory: PathBuf,
@@ -186,15 +190,15 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// The first error that was final.
+    /// The first final error.
     failure: Option<StorageError>,
-    /// The error that may pass.
+    /// The error of a full disk, which may pass.
     disk_full: Option<StorageError>,
-    /// The highest epoch that somebody waits for.
+    /// The highest epoch that a caller waits for.
     wanted: u64,
-    /// Somebody waits for space in the buffers.
+    /// Whether a caller waits for space in the buffers.
     crowded: bool,
-    /// The coordinator is to write what there is, and to end.
+    /// Whether the coordinator must write everything and end.
     closing: bool,
     closed: bool,
 }
@@ -214,19 +218,20 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Log {
-    /// Starts a log whose segments lie in `directory`, which is made if need be, for workers with
-    /// slots up to `workers_max`.
+    /// Starts a log whose segments lie in `directory`, which is created if it does not exist. The
+    /// log has slots for `workers_max` workers.
     ///
-    /// `first_epoch` is the first that may be appended to; all before it count as durable, so it is
-    /// one more than what was recovered. `sequences` are the numbers of the loggers' first
-    /// segments, beyond all that there are; 1 for loggers that it leaves out.
+    /// `first_epoch` is the first epoch that may be appended to, the recovered epoch plus one. All
+    /// epochs before it count as durable. `sequences` has the numbers of the loggers' first
+    /// segments, which must be greater than those of all existing segments. A logger that it leaves
+    /// out begins with 1.
     ///
     /// # Errors
-    /// [`StorageError::Io`], also if the operating system gives no thread;
-    /// [`StorageError::Damaged`] if there is a segment already where one is to be written.
+    /// [`StorageError::Io`], also if the operating system cannot start a thread;
+    /// [`StorageError::Damaged`] if a segment already exists where a new one has to be written.
     ///
     /// # Panics
-    /// If there are to be no loggers, or the first epoch is 0.
+    /// If the number of loggers or the first epoch is 0.
     pub fn start(
         backend: Arc<dyn Backend>,
         directory: &Path,
@@ -245,7 +250,7 @@ impl Log {
         for segment in find_segments(&*backend, directory, first_epoch - 1)? {
             let logger = segment.logger as usize;
             if logger < options.loggers && segment.sequence >= sequence(logger) {
-                let what = "a segment that was not recovered, where another is to be written";
+                let what = "a segment that was not recovered, where a new one must be written";
                 return Err(StorageError::damaged(&segment.path, 0, what));
             }
             segments.get(logger).unwrap_or(&foreign_segments).push(segment);
@@ -281,19 +286,19 @@ impl Log {
         Ok(Log { shared, coordinator: Mutex::new(runner) })
     }
 
-    /// Appends a transaction's entries, which `write` does by the functions of
-    /// [`format`](super::format), to the buffer of the worker with this slot.
+    /// Appends a transaction's entries to the buffer of the worker with this slot. `write` appends
+    /// them with the functions of [`format`](super::format).
     ///
-    /// To be called between the transaction's serialization point, where it drew `epoch`, and the
-    /// moment when [`Epochs::close_epoch`] no longer waits for it. Never waits for the disk.
+    /// Call this after the transaction's serialization point, at which it drew `epoch`, and before
+    /// [`Epochs::close_epoch`] stops waiting for the transaction. It never waits for the disk.
     ///
     /// # Panics
-    /// If the epoch is closed already, or comes before the slot's last one, or if `write` panics:
-    /// the transaction is not in the log, which has failed then.
+    /// If the epoch is already closed, or comes before the slot's last one, or if `write` panics.
+    /// The transaction is then not in the log, and the log has failed.
     #[inline]
     pub fn append(&self, slot: usize, epoch: u64, write: impl FnOnce(&mut Vec<u8>)) {
         let shared = &*self.shared;
-        // Relaxed: only a worker of this slot has changed it so that this matters.
+        // Relaxed: only a worker of this slot makes the change that matters here.
         if slot as u64 >= shared.slots_used.load(Ordering::Relaxed) {
             shared.enlist(slot);
         }
@@ -302,7 +307,7 @@ impl Log {
                 .append(epoch, shared.report_bytes, write, |bytes| shared.report(bytes));
         };
         if let Err(panicked) = panic::catch_unwind(AssertUnwindSafe(append)) {
-            // Before the epoch can be closed, since that waits for this transaction.
+            // Fail before the epoch can be closed, which waits for this transaction.
             shared.fail(StorageError::Io {
                 operation: "append to",
                 path: shared.directory.clone(),
@@ -312,14 +317,15 @@ impl Log {
         }
     }
 
-    /// Lets a writing transaction begin. Waits while too much is in the buffers.
+    /// Lets a writing transaction begin. Waits while the buffers are too full.
     ///
     /// # Errors
-    /// [`StorageError::DiskFull`] while that is so; [`StorageError::Closed`]; or why the log has
-    /// failed.
+    /// [`StorageError::DiskFull`] while the disk is full; [`StorageError::Closed`]; or the error by
+    /// which the log has failed.
     #[inline]
     pub fn admit(&self) -> Result<(), StorageError> {
-        // Relaxed: a transaction that misses a change of the gate is as one that began before it.
+        // Relaxed: a transaction that misses a change of the gate is like one that began before the
+        // change.
         if self.shared.gate.load(Ordering::Relaxed) == 0 {
             return Ok(());
         }
@@ -347,18 +353,20 @@ impl Log {
         }
     }
 
-    /// The last epoch that is durable: all that committed in it, or before, survives a crash.
+    /// Returns the durable epoch: everything that committed in it, or before, survives a crash.
     #[inline]
     pub fn durable_epoch(&self) -> u64 {
-        // Acquire: who sees the epoch sees what came before it.
+        // Acquire: pairs with the release in `publish`. A caller that sees the epoch also sees what
+        // came before it.
         self.shared.durable.load(Ordering::Acquire)
     }
 
-    /// Waits until `epoch` is durable, and makes it so at once instead of at the next interval.
+    /// Waits until `epoch` is durable. The log writes it at once, and not at the next interval.
     ///
     /// # Errors
-    /// [`StorageError::DiskFull`]: the epoch is not durable, but will be if there is space again.
-    /// [`StorageError::Closed`], or why the log has failed: it may or may not survive.
+    /// [`StorageError::DiskFull`]: the epoch is not durable, but will be once there is space again.
+    /// [`StorageError::Closed`], or the error by which the log has failed: the epoch may or may not
+    /// survive.
     pub fn wait_durable(&self, epoch: u64) -> Result<(), StorageError> {
         let shared = &*self.shared;
         if self.durable_epoch() >= epoch {
@@ -384,16 +392,17 @@ impl Log {
         }
     }
 
-    /// In a manual log: closes the epoch and writes it, or tries again what the disk had no space
-    /// for. Returns the durable epoch.
+    /// In a manual log, closes the epoch and writes it, or tries again to write what the disk had
+    /// no space for. Returns the durable epoch.
     ///
     /// # Errors
-    /// [`StorageError::DiskFull`], [`StorageError::Closed`], or why the log has failed.
+    /// [`StorageError::DiskFull`], [`StorageError::Closed`], or the error by which the log has
+    /// failed.
     ///
     /// # Panics
     /// If the log is not manual.
     pub fn step(&self) -> Result<u64, StorageError> {
-        assert!(self.shared.options.manual, "the log has threads, which do that");
+        assert!(self.shared.options.manual, "only a manual log is stepped by its caller");
         let mut runner = lock(&self.coordinator);
         let Runner::Manual(coordinator) = &mut *runner else {
             return Err(self.shared.failure().unwrap_or(StorageError::Closed));
@@ -402,18 +411,19 @@ impl Log {
         Ok(self.durable_epoch())
     }
 
-    /// Removes the segments that hold nothing beyond `epoch`, when a checkpoint of that epoch has
-    /// become durable; returns how many. The segments that are being written stay.
+    /// Removes the segments that hold nothing after `epoch`, when a checkpoint of that epoch has
+    /// become durable. Returns how many it removed. Segments that are being written stay.
     ///
     /// # Errors
-    /// [`StorageError::Io`], [`StorageError::SyncFailed`]: some may be left, to be removed the next
-    /// time.
+    /// [`StorageError::Io`], [`StorageError::SyncFailed`]: some segments may be left. The next call
+    /// removes them.
     pub fn remove_segments_up_to(&self, epoch: u64) -> Result<usize, StorageError> {
         self.remove_segments(|segment| segment.last_epoch <= epoch)
     }
 
-    /// Removes the segments of each logger whose numbers are below the logger's in `sequences`, as
-    /// [`Log::remove_segments_up_to`] does; those of loggers that it leaves out stay.
+    /// Removes the segments of each logger whose numbers are below the logger's number in
+    /// `sequences`, as [`Log::remove_segments_up_to`] does. The segments of loggers that
+    /// `sequences` leaves out stay.
     ///
     /// # Errors
     /// As for [`Log::remove_segments_up_to`].
@@ -431,7 +441,8 @@ impl Log {
         let shared = &*self.shared;
         let mut removed = 0;
         for segments in shared.all_segments() {
-            // One after the other, in order, so that no crash leaves a gap between those that stay.
+            // Remove them one by one, in order, so that no crash leaves a gap between those that
+            // stay.
             while let Some(path) = segments.first_if(&is_removable) {
                 shared.remove_segment(&path)?;
                 segments.forget(&path);
@@ -441,7 +452,7 @@ impl Log {
         Ok(removed)
     }
 
-    /// What the log has done, and how it is.
+    /// Returns what the log has done, and its state.
     pub fn metrics(&self) -> LogMetrics {
         let shared = &*self.shared;
         let state = match shared.gate.load(Ordering::SeqCst) {
@@ -468,20 +479,22 @@ impl Log {
         }
     }
 
-    /// Writes all that was appended, makes it durable, and ends the log. Appending is over.
+    /// Writes everything that was appended, makes it durable, and ends the log. Nothing can be
+    /// appended afterwards.
     ///
     /// # Errors
-    /// [`StorageError::DiskFull`]: what was not yet durable is lost. Or why the log has failed.
+    /// [`StorageError::DiskFull`]: what was not yet durable is lost. Or the error by which the log
+    /// has failed.
     pub fn shutdown(&self) -> Result<(), StorageError> {
         let shared = &*self.shared;
         let mut runner = lock(&self.coordinator);
         match std::mem::replace(&mut *runner, Runner::None) {
-            // An error is what the state says.
+            // The state, which is read below, has an error as well.
             Runner::Manual(mut coordinator) => drop(coordinator.finish()),
             Runner::Thread(thread) => {
                 lock(&shared.state).closing = true;
                 shared.work.notify_one();
-                // If it panicked, it has left a failure behind.
+                // If the thread panicked, it has left a failure in the state.
                 let _ = thread.join();
             }
             Runner::None => {}
@@ -496,7 +509,7 @@ impl Log {
 
 impl Drop for Log {
     fn drop(&mut self) {
-        // Who wants to know calls it before.
+        // A caller that wants to know the error has called `shutdown` before.
         let _ = self.shutdown();
     }
 }
@@ -509,7 +522,8 @@ impl std::fmt::Debug for Log {
 }
 
 impl State {
-    /// Why nobody should wait or begin to write, if so.
+    /// Returns the error that stops callers from waiting and from beginning to write, if there is
+    /// one.
     fn check(&self) -> Result<(), StorageError> {
         if let Some(error) = self.failure.as_ref() {
             return Err(error.clone());
@@ -525,12 +539,13 @@ impl Shared {
     #[cold]
     fn enlist(&self, slot: usize) {
         let _state = lock(&self.state);
-        // SeqCst, under the lock: of two slots at a time the higher one prevails.
+        // SeqCst, under the lock: of two slots that are enlisted at the same time, the higher one
+        // prevails.
         let used = self.slots_used.load(Ordering::SeqCst).max(slot as u64 + 1);
         self.slots_used.store(used, Ordering::SeqCst);
     }
 
-    /// Counts bytes that a slot has gathered.
+    /// Adds bytes that a slot has gathered.
     #[inline]
     fn report(&self, bytes: usize) {
         let before = self.buffered.fetch_add(bytes as u64, Ordering::SeqCst);
@@ -540,7 +555,7 @@ impl Shared {
         }
     }
 
-    /// Counts bytes off that were written.
+    /// Subtracts bytes that were written.
     fn settle(&self, bytes: usize) {
         let before = self.buffered.fetch_add((bytes as u64).wrapping_neg(), Ordering::SeqCst);
         let full = |buffered| buffered >= self.buffer_bytes_max;
@@ -550,8 +565,8 @@ impl Shared {
         }
     }
 
-    /// Brings the gate in line with the buffers, which have become full, or no longer are. Under
-    /// the lock: of several at a time, the last one sees what all of them have done.
+    /// Updates the gate when the buffers have become full, or no longer are. It takes the lock: of
+    /// several callers at the same time, the last one sees what all of them have done.
     #[cold]
     fn buffers_changed(&self) {
         let _state = lock(&self.state);
@@ -562,7 +577,7 @@ impl Shared {
         }
     }
 
-    /// Makes an error final.
+    /// Records an error that is final.
     fn fail(&self, error: StorageError) {
         let mut state = lock(&self.state);
         state.failure.get_or_insert(error);
@@ -576,12 +591,12 @@ impl Shared {
         lock(&self.state).failure.clone()
     }
 
-    /// Notes that there is no space, or that there is again.
+    /// Records that the disk is full, or that it has space again.
     fn set_disk_full(&self, error: Option<StorageError>) {
         let mut state = lock(&self.state);
         if error.is_some() {
             self.gate.fetch_or(gate::DISK_FULL, Ordering::SeqCst);
-            // Who waits gets the error, and so nobody does any more.
+            // Every waiting caller gets the error, so no caller waits any more.
             state.wanted = 0;
         } else if state.disk_full.is_some() {
             self.gate.fetch_and(!gate::DISK_FULL, Ordering::SeqCst);
@@ -593,7 +608,7 @@ impl Shared {
         self.progress.notify_all();
     }
 
-    /// Makes `epoch` the durable one, unless the log has failed.
+    /// Makes `epoch` the durable epoch, unless the log has failed.
     fn publish(&self, epoch: u64) -> Result<(), StorageError> {
         let state = lock(&self.state);
         if let Some(error) = &state.failure {
@@ -624,7 +639,7 @@ impl Shared {
 
     fn remove_segment(&self, path: &Path) -> Result<(), StorageError> {
         match self.backend.remove(path) {
-            // An attempt before this one has not come to its end.
+            // An earlier attempt has removed the file, but did not finish.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             result => result.map_err(|error| StorageError::io("remove", path, &error))?,
         }
@@ -650,7 +665,7 @@ fn make_directory(backend: &dyn Backend, directory: &Path) -> Result<(), Storage
     }
 }
 
-/// The segments that are there, in order, which hold nothing beyond `last_epoch`.
+/// Returns the existing segments, in order. They hold nothing after `last_epoch`.
 fn find_segments(
     backend: &dyn Backend,
     directory: &Path,

@@ -1,9 +1,10 @@
-//! The manifest: what a database's directory holds, in one small file that is replaced as a whole.
+//! The manifest: one small file that says what a database's directory holds, and is replaced as a
+//! whole.
 //!
-//! Everything else in the directory counts only as the manifest says: a checkpoint is there when
-//! the manifest names it, and a file that it does not name is a leftover of something that a crash
-//! interrupted. So each change of what there is (a new database, a run that begins or ends, a
-//! checkpoint that takes the place of another) is one replacement:
+//! Everything else in the directory counts only if the manifest says so. A checkpoint exists if the
+//! manifest names it. A file that the manifest does not name is left from something that a crash
+//! interrupted. So each change of the directory's contents (a new database, a run that begins or
+//! ends, a checkpoint that replaces another) is one replacement of the manifest:
 //!
 //! ```text
 //!   write MANIFEST.new;  sync it;  rename it to MANIFEST;  sync the directory
@@ -30,15 +31,15 @@
 //!     table description      (description::TableDescription)
 //! ```
 //!
-//! **Sealed segments.** When a run begins, the log that it has recovered from is known to be whole,
-//! and nothing will be appended to it. From then on the lengths of its segments are part of the
-//! manifest, so that a lost end is found even where it was lost between two frames. Only the
-//! segments of the last run may have a torn tail.
+//! **Sealed segments.** When a run begins, the log that it has recovered from is known to be
+//! complete, and nothing will be appended to it. From then on the manifest has the lengths of its
+//! segments. So a lost end is found even if it was lost between two frames. Only the segments of
+//! the last run may have a torn tail.
 //!
-//! **Numbers of tables.** Log and checkpoints name tables by number. A table whose rows are encoded
-//! in another way than before (a column was added) gets another number, since there are rows in
-//! both encodings until the next checkpoint. The last number of a name is the current one; a number
-//! is never used again.
+//! **Numbers of tables.** The log and checkpoints name tables by number. A table gets another
+//! number when the encoding of its rows changes (because a column was added), since rows in both
+//! encodings exist until the next checkpoint. The last number of a name is the current one. A
+//! number is never used again.
 
 use std::path::Path;
 
@@ -55,13 +56,13 @@ pub const MANIFEST_VERSION: u32 = 1;
 /// What a database's directory holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {
-    /// Identifies the database; copies of a directory share it, backups do not.
+    /// Identifies the database. Copies of a directory share it, backups do not.
     pub database: [u8; 16],
     /// How often the database has been opened.
     pub run: u64,
     /// The first epoch of this run.
     pub first_epoch: u64,
-    /// The run began with the state at the end of this epoch.
+    /// The epoch at whose end the state was with which this run began.
     pub recovered_epoch: u64,
     /// How many loggers write in this run.
     pub loggers: u32,
@@ -73,14 +74,14 @@ pub struct Manifest {
     pub tables: Vec<TableDescription>,
 }
 
-/// Which segments there are of one logger.
+/// The segments of one logger.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoggerSegments {
     /// The sequence number of the first segment that recovery needs.
     pub needed_from: u64,
     /// The sequence number of the first segment of this run.
     pub run_from: u64,
-    /// Lengths, in bytes, of the segments from `needed_from` on that earlier runs have left.
+    /// The lengths, in bytes, of the segments that earlier runs have left, from `needed_from` on.
     pub sealed: Vec<u64>,
 }
 
@@ -98,7 +99,7 @@ pub struct Checkpoint {
 pub struct CheckpointFile {
     /// The table's number.
     pub table: u32,
-    /// Which part of the table.
+    /// The number of the part of the table.
     pub part: u32,
     /// How many rows it holds.
     pub rows: u64,
@@ -107,19 +108,19 @@ pub struct CheckpointFile {
 }
 
 impl Checkpoint {
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn rows(&self) -> u64 {
         self.files.iter().map(|file| file.rows).sum()
     }
 
-    /// Length of all files, in bytes.
+    /// Returns the length of all files, in bytes.
     pub fn bytes(&self) -> u64 {
         self.files.iter().map(|file| file.length_bytes).sum()
     }
 }
 
 impl LoggerSegments {
-    /// The length of a segment that an earlier run has left.
+    /// Returns the length of a segment that an earlier run has left; `None` for any other segment.
     pub(super) fn sealed_length(&self, sequence: u64) -> Option<u64> {
         let position = sequence.checked_sub(self.needed_from)?;
         self.sealed.get(usize::try_from(position).ok()?).copied()
@@ -127,7 +128,7 @@ impl LoggerSegments {
 }
 
 impl Manifest {
-    /// The manifest of a database that was just created.
+    /// Returns the manifest of a new database.
     pub(super) fn new() -> Manifest {
         Manifest {
             database: fastrand::u128(..).to_le_bytes(),
@@ -141,28 +142,29 @@ impl Manifest {
         }
     }
 
-    /// The number of the table of this name, as rows are written today.
+    /// Returns the number of the table with this name, in the current encoding of its rows.
     pub fn table_number(&self, name: &str) -> Option<u32> {
         self.tables.iter().rposition(|table| table.name == name).map(|number| number as u32)
     }
 
-    /// The numbers of all tables, as rows are written today.
+    /// Returns the numbers of all tables, in the current encodings of their rows.
     pub fn current_tables(&self) -> Vec<u32> {
         (0..self.tables.len() as u32)
             .filter(|&number| self.table_number(&self.tables[number as usize].name) == Some(number))
             .collect()
     }
 
-    /// The state that the checkpoint and the sealed segments lead to: the end of this epoch.
+    /// Returns the epoch to whose end the checkpoint and the sealed segments lead.
     pub(super) fn base_epoch(&self) -> u64 {
         let checkpoint = self.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.epoch);
         self.recovered_epoch.max(checkpoint)
     }
 
-    /// Reads the manifest of `directory`; `None` if it holds nothing yet, or does not exist.
+    /// Reads the manifest of `directory`. Returns `None` if the directory does not exist or holds
+    /// nothing yet.
     ///
     /// # Errors
-    /// If there is a manifest that cannot be read, or none but other files.
+    /// If the manifest cannot be read, or if there are other files but no manifest.
     pub fn read(backend: &dyn Backend, directory: &Path) -> Result<Option<Manifest>, StorageError> {
         let path = directory::manifest_path(directory);
         if !directory::exists(backend, &path)? {
@@ -183,12 +185,12 @@ impl Manifest {
         }
     }
 
-    /// Makes this the manifest of `directory`. When it returns, it is, also after a crash; until
-    /// then it is the one before.
+    /// Makes this the manifest of `directory`. Once it returns, this is the manifest, even after a
+    /// crash. Until then, the previous manifest is.
     ///
     /// # Errors
-    /// Those of the file system. Whether this is the manifest is then unknown: a later one may be
-    /// written, but nothing may be removed that either needs.
+    /// Those of the file system. It is then unknown which of the two is the manifest. A later one
+    /// may be written, but nothing may be removed that either of the two needs.
     pub(super) fn write(
         &self,
         backend: &dyn Backend,
@@ -338,8 +340,8 @@ mod tests {
         }
     }
 
-    /// Without the checksum of its frame, too: no bytes make the decoder panic, and none that are
-    /// too few or too many are taken.
+    /// Even without the checksum of the frame, no bytes make the decoder panic, and it takes
+    /// neither too few nor too many bytes.
     #[test]
     fn any_payload_is_decoded_or_refused() {
         let mut payload = Vec::new();

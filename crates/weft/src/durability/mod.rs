@@ -1,5 +1,5 @@
-//! Durability: what a database writes to its directory, so that a crash loses nothing that was
-//! acknowledged as durable.
+//! Durability: the files that a database writes to its directory, so that a crash loses nothing
+//! that was acknowledged as durable.
 //!
 //! ```text
 //!   DIR/LOCK                              held by the process that has the database open
@@ -9,11 +9,16 @@
 //!                                         all rows as they were at the end of an epoch
 //! ```
 //!
-//! In reading order: [`backend`] is what is asked of a file system, and [`file_system`] and
-//! [`simulated_disk`] are the two that there are; [`format`](mod@format) is how frames and entries
-//! look; [`log`] writes them. [`manifest`] is what a directory says that it holds; [`checkpoint`]
-//! writes all rows, `segments` reads the log, and [`recovery`] brings both back. [`backup`] and
-//! [`inspect`](mod@inspect) are for those who operate a database. [`StorageError`] is what can go wrong.
+//! In reading order:
+//!
+//! - [`backend`] has the operations that durability needs of a file system. [`file_system`] and
+//!   [`simulated_disk`] are the two implementations.
+//! - [`format`](mod@format) is the layout of frames and entries, and [`log`] writes them.
+//! - [`manifest`] says what a directory holds.
+//! - [`checkpoint`] writes all rows, `segments` reads the log, and [`recovery`] restores a database
+//!   from both.
+//! - [`backup`] and [`inspect`](mod@inspect) are for operators.
+//! - [`StorageError`] is the type of errors.
 
 pub mod backend;
 pub mod backup;

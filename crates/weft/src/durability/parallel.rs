@@ -1,4 +1,4 @@
-//! Work that is divided among threads.
+//! The division of work among threads.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::PoisonError;
@@ -8,14 +8,15 @@ use weft_htm::word::{Ordering, Word};
 
 use crate::error::StorageError;
 
-/// Runs jobs `0..jobs` on up to `threads` threads, each job on the next thread that is free, and
-/// returns their results in order. With one thread, everything runs on the caller's.
+/// Runs jobs `0..jobs` on up to `threads` threads, each job on the next free thread. Returns their
+/// results in order. With one thread, everything runs on the caller's thread.
 ///
 /// # Errors
-/// That of the first job, in order, that failed; jobs that have not begun then are left out.
+/// The error of the first job, in order, that failed. Jobs that have not begun when a job fails are
+/// left out.
 ///
 /// # Panics
-/// If a job panics, with the same payload, when all threads have stopped.
+/// If a job panics, with the same payload, once all threads have stopped.
 pub(super) fn run<R: Send>(
     threads: usize,
     jobs: usize,
@@ -29,14 +30,14 @@ pub(super) fn run<R: Send>(
     let results: Mutex<Vec<(usize, Result<R, StorageError>)>> = Mutex::default();
     let panicked = Mutex::new(None);
     let work = || {
-        // Relaxed: the number is all that is shared; results go by the mutex.
+        // Relaxed: the threads share only the number here. The mutex hands over the results.
         while failed.load(Ordering::Relaxed) == 0 {
             let number = next.fetch_add(1, Ordering::Relaxed) as usize;
             if number >= jobs {
                 break;
             }
-            // Jobs run code of the user's, such as constraints. What a job has left half done is
-            // not used after a panic.
+            // Jobs run code of the user's, such as constraints. After a panic, nothing that a job
+            // has left half done is used.
             let result = match catch_unwind(AssertUnwindSafe(|| job(number))) {
                 Ok(result) => result,
                 Err(payload) => {

@@ -1,26 +1,26 @@
-//! Recovery: from the files in a directory to the rows in memory.
+//! Recovery: restores the rows in memory from the files in a directory.
 //!
 //! ```text
-//!   1  read the log        all segments, each frame's checksum; how far does it count?  (segments.rs)
+//!   1  read the log        all segments, each frame's checksum; how far it counts  (segments.rs)
 //!   2  load the checkpoint the rows of each file, files side by side
-//!   3  replay the log      the epochs behind the checkpoint, shards of keys side by side (replay.rs)
+//!   3  replay the log      the epochs after the checkpoint, shards of keys side by side (replay.rs)
 //!   4  build the indexes   and check each row against the constraints of its row type
 //!   5  settle              cut off what does not count, sync, write the manifest of a new run,
 //!                          remove leftovers
 //! ```
 //!
-//! Nothing is written before the fifth step, so whatever is wrong with the files is found while
-//! they are as they were. The fifth step can be interrupted anywhere: what was cut off would be cut
-//! off again, and until the manifest is replaced the next recovery does the same as this one.
-//! Everything is synced before that, also what no crash has torn: a process that was killed may
-//! have left frames that only the operating system has seen yet. And what the log itself does not
-//! say that it was synced is written again first, since it may be there because a sync has failed.
+//! Nothing is written before the fifth step. So anything wrong with the files is found while they
+//! are unchanged. The fifth step can be interrupted anywhere. What it cut off would be cut off
+//! again, and until the manifest is replaced the next recovery does the same as this one.
+//! Everything is synced before the manifest is replaced, including what no crash has torn: a
+//! process that was killed may have left frames that only the operating system has seen. What the
+//! log does not declare as synced is first written again, because a failed sync may have left it in
+//! the operating system's memory only.
 //!
 //! **Point in time.** [`RecoveryOptions::up_to_epoch`] recovers the state at the end of an earlier
-//! epoch, from the checkpoint's on. It leaves out the fifth step: nothing in the directory is
-//! changed, no run begins, and so there is no log to write to. Whoever wants to go on from that
-//! state makes a [backup](super::backup) of it in another directory, and the later epochs remain
-//! where they are.
+//! epoch, from the checkpoint's epoch on. It leaves out the fifth step: it changes nothing in the
+//! directory and begins no run, so there is no log to write to. To go on from that state, make a
+//! [backup](super::backup) of it in another directory. The later epochs remain where they are.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -41,84 +41,84 @@ mod schema;
 
 use schema::Targets;
 
-/// A table as recovery sees it.
+/// A table, as recovery uses it.
 pub trait StoredTable: Send + Sync {
-    /// The table, as its rows are encoded today.
+    /// Returns the description of the table, with the current encoding of its rows.
     fn description(&self) -> &TableDescription;
 
-    /// Whether its rows are wanted. If not, none is put or deleted, and the checkpoint's files of
-    /// this table are not read: for those who want one table of many.
+    /// Returns whether the table's rows are wanted. If not, no row of it is put or deleted, and its
+    /// files in the checkpoint are not read. This is for callers that want one table of many.
     fn is_wanted(&self) -> bool {
         true
     }
 
-    /// Puts a row, in place of the one with its key if there is one. Called by several threads at
-    /// a time, but not for the same key.
+    /// Inserts a row, or replaces the row with the same key. Several threads call this at the same
+    /// time, but not for the same key.
     ///
     /// # Errors
-    /// If `row` is no row of this table.
+    /// If `row` is not a row of this table.
     fn put(&self, row: &[u8]) -> Result<(), DecodeError>;
 
-    /// Removes the row with this key, if there is one. Called as [`StoredTable::put`] is.
+    /// Removes the row with this key, if it exists. Called in the same way as [`StoredTable::put`].
     ///
     /// # Errors
-    /// If `key` is no key of this table.
+    /// If `key` is not a key of this table.
     fn delete(&self, key: &[u8]) -> Result<(), DecodeError>;
 
-    /// Changes columns of the row with this key; false if there is none. Called as
-    /// [`StoredTable::put`] is.
+    /// Changes columns of the row with this key. Returns `false` if the row does not exist. Called
+    /// in the same way as [`StoredTable::put`].
     ///
     /// # Errors
-    /// If `key` is no key of this table, or `columns` are none of its columns.
+    /// If `key` is not a key of this table, or `change` does not fit the columns of the row.
     fn change(&self, key: &[u8], change: &RowChange<'_>) -> Result<bool, DecodeError>;
 
-    /// Builds part `part` of `parts` of the secondary indexes, when all rows are there, and checks
-    /// the rows of this part against the constraints of their type. Called by several threads at a
-    /// time.
+    /// Builds part `part` of `parts` of the secondary indexes, once all rows are there, and checks
+    /// the rows of this part against the constraints of their type. Several threads call this at
+    /// the same time.
     ///
     /// # Errors
-    /// If the rows do not allow it: two of them have the same key in a unique index.
+    /// If the rows do not allow it, because two of them have the same key in a unique index.
     fn build_indexes(&self, part: usize, parts: usize) -> Result<(), StorageError>;
 
-    /// Says what the checks in [`StoredTable::build_indexes`] have found. Called once, after all
+    /// Returns what the checks in [`StoredTable::build_indexes`] have found. Called once, after all
     /// parts.
     ///
     /// # Errors
-    /// [`StorageError::Constraint`], with the first row in the order of keys that breaks a
+    /// [`StorageError::Constraint`], with the first row, in the order of keys, that breaks a
     /// constraint.
     fn checked(&self) -> Result<(), StorageError> {
         Ok(())
     }
 
-    /// How many rows there are.
+    /// Returns how many rows the table has.
     fn rows(&self) -> u64;
 }
 
-/// What recovery is at.
+/// A phase of recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Reads the log and checks that it is whole.
+    /// Reading the log, and checking that it is complete.
     ReadLog,
-    /// Loads the checkpoint.
+    /// Loading the checkpoint.
     LoadCheckpoint,
-    /// Replays the log.
+    /// Replaying the log.
     Replay,
-    /// Builds the secondary indexes, and checks the rows' constraints.
+    /// Building the secondary indexes, and checking the rows' constraints.
     BuildIndexes,
 }
 
-/// How far recovery has come.
+/// The progress of recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecoveryProgress {
-    /// What it is at.
+    /// The current phase.
     pub phase: Phase,
-    /// How much of it is done: bytes of files, or parts of indexes.
+    /// How much of the phase is done, in bytes of files or parts of indexes.
     pub done: u64,
-    /// How much there is in this phase.
+    /// How much the whole phase has.
     pub total: u64,
 }
 
-/// How to recover.
+/// Options of recovery.
 #[derive(Clone, Copy)]
 pub struct RecoveryOptions<'a> {
     /// How many threads work.
@@ -129,7 +129,7 @@ pub struct RecoveryOptions<'a> {
     pub up_to_epoch: Option<u64>,
     /// Leave the directory as it is.
     pub dry_run: bool,
-    /// Called now and then, by any of the threads.
+    /// Called from time to time, by any of the threads.
     pub progress: Option<&'a (dyn Fn(RecoveryProgress) + Sync)>,
 }
 
@@ -153,14 +153,14 @@ impl RecoveryOptions<'_> {
     }
 }
 
-/// What was recovered.
+/// The result of a recovery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recovered {
     /// Whether the directory held no database yet.
     pub is_new: bool,
     /// The tables hold the state at the end of this epoch.
     pub epoch: u64,
-    /// The first epoch in which anything may commit from now on.
+    /// The first epoch in which a transaction may commit from now on.
     pub next_epoch: u64,
     /// The epoch of the checkpoint that was loaded.
     pub checkpoint_epoch: Option<u64>,
@@ -170,20 +170,20 @@ pub struct Recovered {
     pub checkpoint_bytes: u64,
     /// Transactions in the part of the log that was replayed.
     pub transactions: u64,
-    /// Rows put and deleted by it.
+    /// Writes in that part of the log.
     pub entries: u64,
     /// Length of the log that was read, in bytes.
     pub log_bytes: u64,
-    /// What did not count, and was cut off (or would be, if nothing may be changed).
+    /// The parts of the log that did not count, and were cut off (or would be, if the directory may
+    /// not be changed).
     pub cuts: Vec<Cut>,
     /// How long each phase took.
     pub durations: Durations,
-    /// The number of each of the tables, in the order in which they were given.
+    /// The number of each table, in the order in which the tables were given.
     pub table_numbers: Vec<u32>,
-    /// The sequence number of the segment that each logger is to begin with.
+    /// The sequence number of the segment with which each logger must begin.
     pub next_segments: Vec<u64>,
-    /// The manifest that the directory has now; if nothing may be changed, that which it would
-    /// have.
+    /// The manifest that the directory has now, or would have if it could be changed.
     pub manifest: Manifest,
 }
 
@@ -202,17 +202,18 @@ pub struct Durations {
     pub settle: Duration,
 }
 
-/// Recovers the database in `directory` into `tables`, which are empty, and begins a new run of it;
-/// makes a database there if there is none. The caller holds the lock of the directory
+/// Recovers the database in `directory` into `tables`, which must be empty, and begins a new run of
+/// it. Creates a database if there isn't one. The caller must hold the lock of the directory
 /// ([`lock`](directory::lock)).
 ///
-/// The memory that it takes, beside the rows, is some dozens of bytes for each frame of the log,
-/// and a few times the largest epoch, or a few times 32 MiB.
+/// Besides the rows, it takes some dozens of bytes of memory for each frame of the log, and a few
+/// times the size of the largest epoch, or a few times 32 MiB.
 ///
 /// # Errors
-/// Everything that is wrong with the files, with the file and the place; tables that do not fit
-/// what is stored. No file was touched then. In the last phase also errors of the file system;
-/// the database can be recovered again then. `tables` may hold anything after an error.
+/// Everything that is wrong with the files, with the file and the place. Also tables that do not
+/// match the stored ones. No file has been changed then. In the last phase also errors of the file
+/// system, after which the database can be recovered again. After an error, `tables` may hold
+/// anything.
 pub fn recover(
     backend: &dyn Backend,
     directory: &Path,
@@ -225,6 +226,7 @@ pub fn recover(
     let manifest = stored.unwrap_or_else(Manifest::new);
     let targets = Targets::match_tables(&manifest, tables)?;
 
+    // 1: read the log, and decide how far it counts.
     let log = time(&mut durations.read_log, || {
         StoredLog::read(backend, directory, &manifest, options.threads, &|done, total| {
             options.report(Phase::ReadLog, done, total);
@@ -233,15 +235,19 @@ pub fn recover(
     let checkpoint_epoch = manifest.checkpoint.as_ref().map(|checkpoint| checkpoint.epoch);
     let epoch = wanted_epoch(options.up_to_epoch, checkpoint_epoch, log.assessment.epoch)?;
 
+    // 2: load the checkpoint.
     time(&mut durations.load_checkpoint, || {
         load_checkpoint(backend, directory, &manifest, &targets, options)
     })?;
+    // 3: replay the epochs after the checkpoint.
     let after = checkpoint_epoch.unwrap_or(0);
     let replayed = time(&mut durations.replay, || {
         replay::replay(backend, &log.loggers, after, epoch, &targets, options)
     })?;
+    // 4: build the indexes, and check the rows.
     time(&mut durations.build_indexes, || build_indexes(tables, options))?;
 
+    // 5: settle, unless the directory must stay as it is.
     let next_segments = next_segments(&manifest, &log, options.loggers);
     let (next, table_numbers) = next_manifest(&manifest, &log, tables, &targets, options.loggers);
     if !options.dry_run && options.up_to_epoch.is_none() {
@@ -273,7 +279,7 @@ fn time<T>(duration: &mut Duration, phase: impl FnOnce() -> T) -> T {
     result
 }
 
-/// The log, read and found whole.
+/// The log after it was read and found complete.
 #[derive(Debug)]
 pub(super) struct StoredLog {
     pub loggers: Vec<LoggerLog>,
@@ -304,7 +310,7 @@ impl StoredLog {
     }
 }
 
-/// Scans all segments, on several threads, and hands the frames to `visit`.
+/// Scans all segments, on several threads, and passes their frames to `visit`.
 pub(super) fn scan_all(
     backend: &dyn Backend,
     listing: Listing,
@@ -333,7 +339,7 @@ pub(super) fn scan_all(
     Ok(listing.loggers.into_iter().map(with_scans).collect())
 }
 
-/// The epoch to recover: the last, or the one that was asked for.
+/// Returns the epoch to recover: the requested one, or else the last one.
 fn wanted_epoch(
     wanted: Option<u64>,
     checkpoint: Option<u64>,
@@ -395,13 +401,13 @@ fn build_indexes(
     tables.iter().try_for_each(|table| table.checked())
 }
 
-/// The segments that the loggers of the next run begin with.
+/// Returns the numbers of the segments with which the loggers of the next run begin.
 fn next_segments(manifest: &Manifest, log: &StoredLog, loggers: u32) -> Vec<u64> {
     debug_assert_eq!(log.next.len(), manifest.segments.len());
     (0..loggers as usize).map(|logger| log.next.get(logger).copied().unwrap_or(1)).collect()
 }
 
-/// The manifest of the run that begins, and the numbers of the tables in it.
+/// Returns the manifest of the run that begins, and the numbers of the tables in it.
 fn next_manifest(
     manifest: &Manifest,
     log: &StoredLog,
@@ -419,7 +425,7 @@ fn next_manifest(
     (next, table_numbers)
 }
 
-/// The lengths of each logger's segments when what does not count has been cut off.
+/// Returns the lengths of each logger's segments after the cuts.
 fn lengths_after(log: &StoredLog) -> Vec<Vec<u64>> {
     let length = |segment: &Segment| {
         let cut = log.assessment.cuts.iter().find(|cut| cut.path == segment.path);
@@ -428,7 +434,7 @@ fn lengths_after(log: &StoredLog) -> Vec<Vec<u64>> {
     log.loggers.iter().map(|log| log.segments.iter().map(length).collect()).collect()
 }
 
-/// Makes the segments that there are those of earlier runs, and `next` the first of this one.
+/// Makes the existing segments those of earlier runs, and `next` the first segments of this run.
 fn seal(manifest: &mut Manifest, next: &[u64], lengths: &[Vec<u64>]) {
     let loggers = manifest.segments.len().max(manifest.loggers as usize);
     let unused = LoggerSegments { needed_from: 1, run_from: 1, sealed: Vec::new() };
@@ -442,7 +448,7 @@ fn seal(manifest: &mut Manifest, next: &[u64], lengths: &[Vec<u64>]) {
     }
 }
 
-/// Makes the directory what the manifest of the new run says, and writes that.
+/// Makes the directory match the manifest of the new run, and writes that manifest.
 fn settle(
     backend: &dyn Backend,
     directory: &Path,
@@ -451,7 +457,8 @@ fn settle(
 ) -> Result<(), StorageError> {
     let log_directory = directory::log_directory(directory);
     for logger in &log.loggers {
-        // From the last on: a crash must not leave a gap between two segments.
+        // Go from the last segment to the first, because a crash must not leave a gap between two
+        // segments.
         let segments = logger.segments.iter().zip(&logger.scans).rev();
         for (segment, scan) in segments.filter(|(segment, _)| !segment.sealed) {
             let path = &segment.path;
@@ -459,8 +466,8 @@ fn settle(
                 backend.open(path).map_err(|error| StorageError::io("open", path, &error))?;
             let cut = log.assessment.cuts.iter().find(|cut| cut.path == *path);
             let length = cut.map_or(segment.length, |cut| cut.offset);
-            // Also where nothing is to be cut off: what seems to have been cut may be there still, if
-            // it was an earlier recovery that cut it, and its sync has failed.
+            // Truncate even if nothing has to be cut off. An earlier recovery may have cut it off
+            // and then failed to sync, so that it may still be on the disk.
             file.truncate(length).map_err(|error| StorageError::io("truncate", path, &error))?;
             let synced = scan.frames.iter().map(|frame| frame.header.synced).max().unwrap_or(0);
             write_again(&*file, path, synced, length)?;
@@ -476,8 +483,8 @@ fn settle(
     checkpoint::remove_needless(backend, directory, next)
 }
 
-/// Writes bytes `start..end` of a file once more. After a sync that failed, the operating system
-/// may go on showing what it has not brought to the disk, and take it for being there.
+/// Writes bytes `start..end` of a file again. After a failed sync, the operating system may go on
+/// showing what it has not written to the disk, and treat it as written.
 fn write_again(file: &dyn File, path: &Path, start: u64, end: u64) -> Result<(), StorageError> {
     let mut buffer = Vec::new();
     let mut position = start;
@@ -496,12 +503,12 @@ fn write_again(file: &dyn File, path: &Path, start: u64, end: u64) -> Result<(),
     Ok(())
 }
 
-/// Records that the run has ended and its log is whole, up to `epoch`, its last: from now on a
-/// missing or changed byte anywhere in it is damage, and never taken for a torn tail. To be called
-/// when the log has been shut down without an error and has made `epoch` durable; the directory is
-/// locked still.
+/// Records that the run has ended and its log is complete up to `epoch`, its last epoch. From now
+/// on, a missing or changed byte anywhere in the log is damage, and is never mistaken for a torn
+/// tail. Call this after the log has been shut down without an error and has made `epoch` durable,
+/// while the directory is still locked.
 ///
-/// A run that ends without it, as in a crash, is recovered just the same.
+/// A run that ends without this call, as in a crash, can be recovered as well.
 ///
 /// # Errors
 /// Those of the file system.

@@ -1,18 +1,18 @@
-//! Reading the log: which segments there are, whether they are whole, and how far they count.
+//! Reading the log: which segments exist, whether they are complete, and how far they count.
 //!
-//! It is done in three steps, of which none writes:
+//! This takes three steps, none of which writes:
 //!
-//! 1. [`list`]: the segments that the manifest says recovery needs. A missing one is an error.
-//! 2. [`scan`]: the headers of all frames of a segment, each frame with its checksum, until the
-//!    file ends or does not read as a frame.
-//! 3. [`assess`]: what the segments of all loggers say together. Each logger's groups must follow
-//!    each other without a gap; the log is recovered to the last epoch that *all* loggers have
-//!    closed.
+//! 1. [`list`] finds the segments that recovery needs according to the manifest. A missing one is
+//!    an error.
+//! 2. [`scan`] reads the headers of all frames of a segment, and checks each frame's checksum,
+//!    until the file ends or does not read as a frame.
+//! 3. [`assess`] puts the segments of all loggers together. Each logger's groups must follow each
+//!    other without a gap. The log is recovered to the last epoch that *all* loggers have closed.
 //!
-//! What lies behind that epoch was never acknowledged, or something that was is gone. The frames
-//! themselves tell: each names an epoch that was durable when it was written. If the greatest of
-//! these is `D`, and any frame proves that something was written in an epoch up to `D` that is not
-//! there in all loggers, then the log is damaged.
+//! Anything after that epoch was either never acknowledged, or shows that something acknowledged is
+//! lost. The frames themselves tell which: each names an epoch that was durable when the frame was
+//! written. Let `D` be the greatest of these. The log is damaged if any frame proves that something
+//! was written in an epoch up to `D` that is not there in all loggers.
 //!
 //! ```text
 //!   logger 0    [5 closed] [6 closed] [7 closed]                  recovered: 6
@@ -22,10 +22,11 @@
 //!   logger 1    [5 closed] 00 00 00 00                            is missing here
 //! ```
 //!
-//! What the log does not know, recovery cannot find. The last group before a crash bears no witness
-//! of having been durable unless another follows it, be it one of another logger or the note of an
-//! idle epoch. If it is damaged later, it looks torn, and is cut off: which is why cuts are
-//! reported. A run that ends in an orderly way seals its segments, and has no such end.
+//! Recovery cannot find what the log does not know. The last group before a crash has no proof that
+//! it was durable unless another group follows it. That may be a group of another logger, or the
+//! note of an idle epoch. If the last group is damaged later, it looks torn, and is cut off. This
+//! is why cuts are reported. A run that ends in an orderly way seals its segments, so it has no
+//! such end.
 
 use std::path::{Path, PathBuf};
 
@@ -43,7 +44,7 @@ pub(super) struct Segment {
     pub logger: u32,
     pub sequence: u64,
     pub path: PathBuf,
-    /// Whether an earlier run has left it: then it is as long as the manifest says.
+    /// Whether an earlier run has left it. If so, its length is the one in the manifest.
     pub sealed: bool,
     /// Whether the segment before it was removed after a checkpoint.
     pub follows_removed: bool,
@@ -53,13 +54,13 @@ pub(super) struct Segment {
 /// The segments in a directory.
 #[derive(Debug, Default)]
 pub(super) struct Listing {
-    /// Those that recovery needs, by logger, in order.
+    /// The segments that recovery needs, by logger, in order.
     pub loggers: Vec<Vec<Segment>>,
-    /// Those that a checkpoint has made needless, and that were not removed yet.
+    /// The segments that a checkpoint has made unnecessary, and that are not removed yet.
     pub leftovers: Vec<PathBuf>,
 }
 
-/// Lists the segments of the log, and makes sure that none is missing.
+/// Lists the segments of the log, and checks that none is missing.
 pub(super) fn list(
     backend: &dyn Backend,
     directory: &Path,
@@ -124,7 +125,7 @@ pub(super) fn list(
     Ok(listing)
 }
 
-/// The sequence number of the next segment of each logger.
+/// Returns the sequence number of the next segment of each logger.
 pub(super) fn next_sequences(listing: &Listing, manifest: &Manifest) -> Vec<u64> {
     let next = |(segments, found): (&super::manifest::LoggerSegments, &Vec<Segment>)| {
         found.last().map_or(segments.needed_from, |segment| segment.sequence + 1)
@@ -138,7 +139,7 @@ pub(super) fn length_of(backend: &dyn Backend, path: &Path) -> Result<u64, Stora
     file.length().map_err(|error| StorageError::io("measure", path, &error))
 }
 
-/// The header of a segment's first frame; none if there is no valid one.
+/// Returns the header of a segment's first frame; `None` if there is no valid one.
 pub(super) fn first_header(
     backend: &dyn Backend,
     segment: &Segment,
@@ -160,24 +161,25 @@ pub(super) struct FramePlace {
 }
 
 impl FramePlace {
-    /// Where the frame ends, in bytes from the start of the file.
+    /// Returns the end of the frame, in bytes from the start of the file.
     pub fn end(&self) -> u64 {
         self.header.position + super::format::HEADER_BYTES as u64 + self.payload_bytes
     }
 }
 
-/// What a segment holds.
+/// The contents of a segment.
 #[derive(Debug, Default)]
 pub(super) struct SegmentScan {
-    /// The valid frames, in order, up to the end or to what is no frame.
+    /// The valid frames, in order, up to the end or to the first place that is not a frame.
     pub frames: Vec<FramePlace>,
-    /// What is no frame.
+    /// The first place that is not a frame.
     pub damage: Option<Damage>,
 }
 
-/// Reads the frames of a segment, up to the length that it was listed with, and hands each to
-/// `visit`. What is appended meanwhile, by who has the database open, is left out in all segments
-/// alike: else it would seem to be missing in those that were read first.
+/// Reads the frames of a segment, up to the length with which it was listed, and passes each to
+/// `visit`. If the database is open, the log may grow at the same time. What is appended then is
+/// left out in all segments alike. Otherwise it would seem to be missing in the segments that were
+/// read first.
 pub(super) fn scan(
     backend: &dyn Backend,
     segment: &Segment,
@@ -210,21 +212,21 @@ pub(super) fn scan(
     }
 }
 
-/// The log of one logger, read.
+/// The log of one logger, after it was read.
 #[derive(Debug, Default)]
 pub(super) struct LoggerLog {
     pub segments: Vec<Segment>,
     pub scans: Vec<SegmentScan>,
 }
 
-/// Something at the end of a logger's log that does not count.
+/// A part at the end of a logger's log that does not count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cut {
     /// The segment.
     pub path: PathBuf,
-    /// What lies behind this is cut off, in bytes from the start of the file.
+    /// Everything after this position is cut off, in bytes from the start of the file.
     pub offset: u64,
-    /// How much that is.
+    /// How many bytes are cut off.
     pub bytes: u64,
     /// Why it does not count.
     pub what: String,
@@ -235,9 +237,9 @@ pub struct Cut {
 pub(super) struct Assessment {
     /// The log leads to the state at the end of this epoch.
     pub epoch: u64,
-    /// Greater than all epochs that are named anywhere in the log.
+    /// An epoch greater than all epochs that are named anywhere in the log.
     pub next_epoch: u64,
-    /// What does not count, of each logger the last segment first.
+    /// The parts that do not count; for each logger, the last segment comes first.
     pub cuts: Vec<Cut>,
 }
 
@@ -248,20 +250,20 @@ struct Place {
     offset: u64,
 }
 
-/// What one logger's log says by itself.
+/// What the log of one logger says on its own.
 #[derive(Debug)]
 struct Chain {
-    /// The groups of this run that are closed, and the place of each.
+    /// The closed groups of this run, each with its place.
     closed: Vec<(u64, Place)>,
-    /// Epochs that were written, as is known from frames that do not belong to a closed group.
+    /// Epochs that were written according to frames that do not belong to a closed group.
     known: Vec<u64>,
-    /// Where what follows the last closed group begins, if something does; and what it is.
+    /// The place of what follows the last closed group, and what it is, if there is anything.
     rest: Option<(Place, String)>,
-    /// Where what this run has written ends, if it has written anything.
+    /// The end of what this run has written, if it has written anything.
     end: Option<Place>,
 }
 
-/// The greatest epoch that is known to have been durable, and which frame says so.
+/// The greatest epoch that is known to have been durable, and the frame that says so.
 #[derive(Debug, Default)]
 struct Durable {
     epoch: u64,
@@ -281,7 +283,7 @@ impl Durable {
     }
 }
 
-/// Finds out how far the log counts.
+/// Decides how far the log counts.
 ///
 /// # Errors
 /// [`StorageError::Damaged`] if something is not as a crash may have left it.
@@ -298,13 +300,14 @@ pub(super) fn assess(manifest: &Manifest, logs: &[LoggerLog]) -> Result<Assessme
         }
         if writes {
             let mut chain = chain;
-            // What is in the checkpoint need not be here, and with several loggers not all of them
-            // need begin with the same epoch.
+            // Epochs in the checkpoint need not be in the log. With several loggers, not all of
+            // them need to begin with the same epoch.
             chain.closed.retain(|&(epoch, _)| epoch > manifest.base_epoch());
             chains.push(chain);
         }
     }
 
+    // The log counts up to the last epoch that all loggers have closed.
     let mut recovered = manifest.base_epoch();
     // How many groups of each logger count.
     let mut counted = 0;
@@ -317,6 +320,7 @@ pub(super) fn assess(manifest: &Manifest, logs: &[LoggerLog]) -> Result<Assessme
         recovered = recovered.max(epoch);
         counted += 1;
     }
+    // Later epochs were written, but not by all loggers. None of them may have been durable.
     let known = chains.iter().flat_map(|chain| {
         let closed = chain.closed[counted..].iter().map(|&(epoch, _)| epoch);
         closed.chain(chain.known.iter().copied())
@@ -333,7 +337,7 @@ pub(super) fn assess(manifest: &Manifest, logs: &[LoggerLog]) -> Result<Assessme
             .closed
             .get(counted)
             .map(|&(epoch, place)| (place, format!("epoch {epoch} is not complete in all logs")));
-        // The first thing that does not count.
+        // The first part that does not count.
         if let Some((from, what)) = dropped.or_else(|| chain.rest.clone()) {
             cut(log, from, &what, &mut cuts);
         }
@@ -341,14 +345,14 @@ pub(super) fn assess(manifest: &Manifest, logs: &[LoggerLog]) -> Result<Assessme
     Ok(Assessment { epoch, next_epoch, cuts })
 }
 
-/// Follows the groups of one logger, from each to the next.
+/// Follows the groups of one logger from each to the next.
 fn follow(
     manifest: &Manifest,
     log: &LoggerLog,
     durable: &mut Durable,
 ) -> Result<Chain, StorageError> {
     let mut chain = Chain { closed: Vec::new(), known: Vec::new(), rest: None, end: None };
-    // The last closed epoch, and the number of frames and the place of the group that is open.
+    // The last closed epoch. Then the epoch, the number of frames and the place of the open group.
     let mut last = 0;
     let mut open: Option<(u64, u32, Place)> = None;
     let mut begun = false;
@@ -359,7 +363,7 @@ fn follow(
         let damaged =
             |offset, what: String| Err(StorageError::damaged(&segment.path, offset, what));
         if let Some((place, what)) = chain.rest.take() {
-            // A segment is synced before the next one is written: a crash leaves no gap.
+            // A segment is synced before the next one is written, so a crash leaves no gap.
             return Err(StorageError::damaged(
                 &log.segments[place.segment].path,
                 place.offset,
@@ -371,7 +375,8 @@ fn follow(
             if !segment.follows_removed {
                 last = manifest.first_epoch - 1;
             } else if let Some(first) = scan.frames.first() {
-                // What is between the checkpoint and this was removed; it must not be too much.
+                // What was between the checkpoint and this segment was removed. Check that it was
+                // not too much.
                 last = first.header.previous_epoch;
                 if last > manifest.base_epoch() {
                     return damaged(0, format!("the log before this, to epoch {last}, is missing"));
@@ -440,7 +445,7 @@ fn follow(
     Ok(chain)
 }
 
-/// The error for an epoch that was durable and is not there.
+/// Returns the error for an epoch that was durable and is missing.
 fn lost_epoch(
     lost: u64,
     durable: &Durable,
@@ -452,7 +457,7 @@ fn lost_epoch(
     let logger = chains.iter().position(|chain| lags(&chain)).unwrap_or(0);
     let (log, chain) = (&logs[logger], &chains[logger]);
     let place = chain.rest.as_ref().map(|(place, _)| *place).or(chain.end);
-    // If it has written nothing: where it should have.
+    // If the logger has written nothing, use the place where it should have written.
     let first = log.segments.iter().position(|segment| !segment.sealed);
     let place = place.or(first.map(|segment| Place { segment, offset: 0 }));
     let reason = chain.rest.as_ref().map_or(String::new(), |(_, what)| format!("{what}; "));
@@ -475,7 +480,7 @@ fn lost_epoch(
     }
 }
 
-/// Notes what of a logger's log lies behind `from`.
+/// Adds the parts of a logger's log after `from` to `cuts`.
 fn cut(log: &LoggerLog, from: Place, what: &str, cuts: &mut Vec<Cut>) {
     for (index, segment) in log.segments.iter().enumerate().skip(from.segment).rev() {
         let offset = if index == from.segment { from.offset } else { 0 };

@@ -1,18 +1,20 @@
-//! A disk in memory that behaves as badly as disks may: for tests of what survives a crash.
+//! A disk in memory that behaves as badly as disks may, for tests of what survives a crash.
 //!
-//! The disk knows two states of everything: as the running process sees it, and as it would be
-//! found after a crash. Between them lie the *changes* that have not been synced, and
-//! [`SimulatedDisk::crash`] makes a disk to which each of them may or may not have got:
+//! The disk keeps two states of everything: as the running process sees it, and as it would be
+//! found after a crash. Between the two are the *changes* that have not been synced.
+//! [`SimulatedDisk::crash`] makes a disk that each of these changes may or may not have reached:
 //!
-//! - Writes get there sector by sector (512 bytes), in any order: all, none, or any of them. The
-//!   length that a write gives to its file may get there without the bytes, which are zeros then.
-//! - Names that were created, renamed or removed are the old or the new. A rename is one change.
+//! - Writes reach the disk sector by sector (512 bytes), in any order: all, none, or any of them.
+//!   The length that a write gives to its file may reach the disk without the bytes, which are
+//!   zeros then.
+//! - Names that were created, renamed or removed are the old ones or the new ones. A rename is one
+//!   change.
 //!
-//! A process can also be stopped in the middle: every change that it asks for has a number, and
+//! A process can also be stopped in the middle. Every change that it requests has a number, and
 //! [`SimulatedDisk::stop_at`] turns the power off at one of them, which may happen in part. And the
 //! disk can be made to fill up, to fail a sync, and to rot.
 //!
-//! All is decided by seeds, so that the same test on one thread has the same outcome again.
+//! Seeds decide everything, so that the same test on one thread always has the same outcome.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -23,10 +25,10 @@ use weft_htm::blocking::{Mutex, MutexGuard};
 
 use super::backend::{Backend, File, LockError, LockGuard};
 
-/// How many bytes get to the disk together or not at all.
+/// How many bytes reach the disk together or not at all.
 pub const SECTOR_BYTES: usize = 512;
 
-/// A disk in memory. Clones are handles of the same disk.
+/// A disk in memory. Its clones are handles of the same disk.
 #[derive(Clone, Debug, Default)]
 pub struct SimulatedDisk {
     state: Arc<Mutex<State>>,
@@ -34,20 +36,20 @@ pub struct SimulatedDisk {
 
 #[derive(Clone, Debug, Default)]
 struct State {
-    /// All files that ever were; names refer to them by their place here.
+    /// All files that ever existed. Names refer to them by their position here.
     files: Vec<Contents>,
     /// The names as the process sees them, without the root.
     names: BTreeMap<PathBuf, Node>,
-    /// The names that a crash leaves if no change of names gets to the disk.
+    /// The names that a crash leaves if no change of names has reached the disk.
     synced_names: BTreeMap<PathBuf, Node>,
-    /// Changes of names that were not synced, in order.
+    /// Changes of names that are not synced, in order.
     name_changes: Vec<NameChange>,
     locks: BTreeSet<PathBuf>,
     random: fastrand::Rng,
-    /// Changes asked for so far.
+    /// How many changes have been requested so far.
     operations: u64,
     stop_at: Option<u64>,
-    /// Syncs of files so far.
+    /// How many syncs of files there have been so far.
     syncs: u64,
     fail_sync: Option<u64>,
     capacity_bytes: Option<u64>,
@@ -67,7 +69,7 @@ enum NameChange {
 }
 
 impl NameChange {
-    /// Whether a sync of `directory` brings it to the disk.
+    /// Returns whether a sync of `directory` syncs this change.
     fn is_in(&self, directory: &Path) -> bool {
         let path = match self {
             NameChange::Create { path, .. } | NameChange::Remove { path } => path,
@@ -82,8 +84,8 @@ impl NameChange {
                 names.insert(path.clone(), *node);
             }
             NameChange::Rename { from, to, node } => {
-                // The old name may have come to mean another file meanwhile, by changes that got
-                // to the disk when this one did not.
+                // The old name may belong to another file by now, through changes that have reached
+                // the disk although this one had not.
                 if names.get(from) == Some(node) {
                     names.remove(from);
                 }
@@ -101,9 +103,9 @@ impl NameChange {
 struct Contents {
     /// As the process sees them.
     current: Vec<u8>,
-    /// As a crash leaves them if no change gets to the disk.
+    /// As a crash leaves them if no change has reached the disk.
     synced: Vec<u8>,
-    /// Changes that were not synced, in order.
+    /// Changes that are not synced, in order.
     changes: Vec<Change>,
 }
 
@@ -131,9 +133,9 @@ fn write(contents: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
 }
 
 impl Contents {
-    /// Lets some of the changes get to the disk, and forgets the others.
+    /// Lets some of the changes reach the disk, and forgets the others.
     fn settle_some(&mut self, random: &mut fastrand::Rng) {
-        // One file may be lucky throughout and another not at all.
+        // All changes of one file may reach the disk, and none of another.
         let likelihood = [0.0, 0.1, 0.5, 0.9, 1.0][random.usize(..5)];
         for change in std::mem::take(&mut self.changes) {
             match change {
@@ -166,7 +168,7 @@ impl Contents {
     }
 }
 
-/// The parts of a write that lie in different sectors.
+/// Returns the parts of a write that lie in different sectors.
 fn sectors(offset: usize, bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let first = (SECTOR_BYTES - offset % SECTOR_BYTES).min(bytes.len());
     let (first, rest) = bytes.split_at(first);
@@ -176,12 +178,12 @@ fn sectors(offset: usize, bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// How far an operation gets.
 enum Progress {
     All,
-    /// The power goes off in the middle of it.
+    /// The power goes off in the middle of the operation.
     Part,
 }
 
 impl State {
-    /// Counts a change that the process asks for.
+    /// Counts a change that the process requests.
     fn operation(&mut self) -> io::Result<Progress> {
         self.check_power()?;
         self.operations += 1;
@@ -213,7 +215,7 @@ impl State {
         self.names.keys().map(PathBuf::as_path).filter(move |path| path.parent() == Some(directory))
     }
 
-    /// Makes a change of names, of which the power may not let anything happen.
+    /// Makes a change of names. If the power goes off here, it may not happen.
     fn change_name(&mut self, change: NameChange) -> io::Result<()> {
         if matches!(self.operation()?, Progress::Part) && self.random.bool() {
             return Err(power_off());
@@ -241,7 +243,7 @@ impl State {
         }
     }
 
-    /// Bytes of all files that have a name.
+    /// Returns how many bytes all files with a name have.
     fn used_bytes(&self) -> u64 {
         let files = self.names.values().filter_map(|node| match node {
             Node::File(file) => Some(self.files[*file].current.len() as u64),
@@ -264,7 +266,7 @@ impl State {
                 usize::try_from(capacity.saturating_sub(self.used_bytes())).unwrap_or(usize::MAX);
             let room = present.saturating_add(free).saturating_sub(offset);
             if room < length {
-                // As much as fits, or less.
+                // Write as much as fits, or less.
                 length = if self.random.bool() { room } else { self.random.usize(..=room) };
                 outcome = outcome.and(Err(io::ErrorKind::StorageFull.into()));
             }
@@ -286,7 +288,7 @@ impl State {
         self.syncs += 1;
         let contents = &mut self.files[file];
         if matches!(progress, Progress::Part) {
-            // What does not get to the disk now does not by the crash either.
+            // What does not reach the disk now does not reach it through the crash either.
             contents.settle_some(&mut self.random);
             return Err(power_off());
         }
@@ -316,7 +318,7 @@ impl State {
         self.check_power()
     }
 
-    /// The state after a crash.
+    /// Returns the state after a crash.
     fn crash(&self, seed: u64) -> State {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut names = self.synced_names.clone();
@@ -333,13 +335,13 @@ impl State {
         State::found(files, names, random)
     }
 
-    /// A disk as it is found: everything is on it.
+    /// Returns a disk as a new process finds it: everything is synced.
     fn found(
         mut files: Vec<Contents>,
         mut names: BTreeMap<PathBuf, Node>,
         random: fastrand::Rng,
     ) -> State {
-        // What lay in a directory that is gone is gone.
+        // A directory that is lost takes its contents along.
         let all = names.clone();
         names.retain(|path, _| {
             path.ancestors().skip(1).all(|above| {
@@ -361,7 +363,8 @@ fn power_off() -> io::Error {
 }
 
 impl SimulatedDisk {
-    /// An empty disk. The seed decides what happens in part when it fails.
+    /// Returns an empty disk. The seed decides which part of an operation happens when the disk
+    /// fails.
     pub fn new(seed: u64) -> SimulatedDisk {
         let random = fastrand::Rng::with_seed(seed);
         SimulatedDisk::with(State { random, ..State::default() })
@@ -375,64 +378,65 @@ impl SimulatedDisk {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The disk as it may be found after a crash at this moment. This one is left as it is.
+    /// Returns the disk as it may be found after a crash at this moment. This disk stays as it is.
     pub fn crash(&self, seed: u64) -> SimulatedDisk {
         SimulatedDisk::with(self.state().crash(seed))
     }
 
-    /// The disk with all that was written, synced or not. This one is left as it is.
+    /// Returns the disk with everything that was written, synced or not. This disk stays as it is.
     pub fn snapshot(&self) -> SimulatedDisk {
         let state = self.state();
         let mut files = state.files.clone();
         files.iter_mut().for_each(Contents::settle);
         for contents in &mut files {
-            // A failed sync has let the two drift apart.
+            // After a failed sync the two may differ.
             contents.synced.clone_from(&contents.current);
         }
         SimulatedDisk::with(State::found(files, state.names.clone(), state.random.clone()))
     }
 
-    /// How many changes were asked for: of names, of files, and syncs of both.
+    /// Returns how many changes were requested: of names, of files, and syncs of both.
     pub fn operations(&self) -> u64 {
         self.state().operations
     }
 
-    /// Turns the power off at the `operation`-th change that is asked for, counted from 1 since the
-    /// disk was made. That one may happen in part, and fails, as does everything after it.
+    /// Turns the power off at the `operation`-th requested change, counted from 1 since the disk
+    /// was made. This change may happen in part, and fails, as does everything after it.
     pub fn stop_at(&self, operation: u64) {
         self.state().stop_at = Some(operation);
     }
 
-    /// How many syncs of files were asked for.
+    /// Returns how many syncs of files were requested.
     pub fn syncs(&self) -> u64 {
         self.state().syncs
     }
 
-    /// Makes the `sync`-th sync of a file fail, counted from 1 since the disk was made. What it was
-    /// to bring to the disk gets there in part, and the rest of it never, though later syncs succeed
-    /// and the process goes on seeing it: so does Linux.
+    /// Makes the `sync`-th sync of a file fail, counted from 1 since the disk was made. A part of
+    /// what it had to sync reaches the disk. The rest never does, although later syncs succeed and
+    /// the process still sees it. Linux behaves like this.
     pub fn fail_sync(&self, sync: u64) {
         self.state().fail_sync = Some(sync);
     }
 
-    /// Limits the bytes in all files together. A write beyond that fails, and may happen in part.
+    /// Limits the bytes of all files together. A write beyond the limit fails, and may happen in
+    /// part.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.state().capacity_bytes = bytes;
     }
 
-    /// Bytes in all files together.
+    /// Returns the bytes of all files together.
     pub fn used_bytes(&self) -> u64 {
         self.state().used_bytes()
     }
 
-    /// The paths of all files, in order.
+    /// Returns the paths of all files, in order.
     pub fn files(&self) -> Vec<PathBuf> {
         let state = self.state();
         let files = state.names.iter().filter(|(_, node)| matches!(node, Node::File(_)));
         files.map(|(path, _)| path.clone()).collect()
     }
 
-    /// A file's bytes, as the process sees them.
+    /// Returns a file's bytes, as the process sees them.
     ///
     /// # Panics
     /// If there is no such file.
@@ -442,8 +446,8 @@ impl SimulatedDisk {
         state.files[file].current.clone()
     }
 
-    /// Changes a file behind the back of everybody: `damage` gets its bytes, which are on the disk
-    /// at once.
+    /// Changes a file without the process's knowledge: `damage` gets its bytes, and the result is
+    /// on the disk at once.
     ///
     /// # Panics
     /// If there is no such file.

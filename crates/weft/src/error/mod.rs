@@ -1,9 +1,9 @@
-//! What can go wrong, in two kinds that callers treat differently.
+//! Errors, in two kinds that callers treat differently.
 //!
-//! A [`Conflict`] means that other transactions got in the way: nothing is wrong, run the
-//! transaction again. [`Database::transact`](crate::Database::transact) does so by itself, so
-//! only those who begin and commit by hand ever see one. A [`Failure`] means that trying again
-//! will not help. [`Error`] is either.
+//! A [`Conflict`] means that another transaction got in the way. Nothing is wrong: run the
+//! transaction again. [`Database::transact`](crate::Database::transact) does this automatically, so
+//! only callers that begin and commit transactions themselves see a conflict. A [`Failure`] means
+//! that trying again will not help. [`Error`] is either.
 
 mod storage;
 
@@ -18,46 +18,47 @@ use crate::row::schema::Violation;
 /// Why an operation or a commit did not happen.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Another transaction got in the way: run this one again.
+    /// Another transaction got in the way. Run this one again.
     #[error(transparent)]
     Conflict(#[from] Conflict),
-    /// Running the transaction again would fail again.
+    /// Running the transaction again would not help.
     #[error(transparent)]
     Failure(#[from] Failure),
 }
 
-/// A transaction that had to give way to another, and where.
+/// A conflict: this transaction had to abort because of another one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("conflict: {}", describe(reason.words(), table, *index, key.as_deref()))]
 pub struct Conflict {
-    /// What the other transaction had done.
+    /// What the other transaction did.
     pub reason: ConflictReason,
-    /// The table it happened in.
+    /// The table in which the conflict happened.
     pub table: &'static str,
-    /// The secondary index of that table, if it happened there.
+    /// The secondary index of that table, if the conflict happened in an index.
     pub index: Option<&'static str>,
-    /// The key, where it is known (a range has none).
+    /// The key, if it is known. A conflict on a range has no key.
     pub key: Option<String>,
 }
 
-/// What another transaction had done that this one cannot commit beside.
+/// What another transaction did that prevents this one from committing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ConflictReason {
-    /// A row (or the absence of one) that this transaction read has changed.
+    /// A row that this transaction read, or found absent, has changed.
     ReadChanged,
     /// A row that this transaction was to write has changed since it was read.
     WriteChanged,
-    /// A row that this transaction was to write is being committed by another.
+    /// Another transaction is committing a row that this transaction was to write.
     WriteLocked,
-    /// Keys were inserted into or removed from a range that this transaction scanned, or where it
-    /// found a key absent.
+    /// Another transaction inserted or removed keys in a range that this transaction scanned, or at
+    /// a place where this transaction found a key absent.
     RangeChanged,
-    /// Another transaction came first in a row or a range, in a way that the order of the two
-    /// transactions' timestamps does not allow.
+    /// Another transaction accessed a row or a range first, in an order that the timestamps of the
+    /// two transactions do not allow.
     TimestampOrder,
     /// Another transaction holds a lock on a row, and the protocol does not let this one wait.
     LockDenied,
-    /// A row is split among the workers at present, for operations of other transactions.
+    /// A row is split among the workers for a commutative operation, and this transaction needs the
+    /// row for something else.
     Split,
 }
 
@@ -73,7 +74,7 @@ impl ConflictReason {
         ConflictReason::Split,
     ];
 
-    /// The reason's name for machines: in snake case, and stable.
+    /// Returns the reason's name for machines, in snake case. These names are stable.
     pub const fn name(self) -> &'static str {
         match self {
             ConflictReason::ReadChanged => "read_changed",
@@ -90,13 +91,13 @@ impl ConflictReason {
         match self {
             ConflictReason::ReadChanged => "a row that was read has changed",
             ConflictReason::WriteChanged => "a row to be written has changed",
-            ConflictReason::WriteLocked => "a row to be written is being committed by another",
-            ConflictReason::RangeChanged => "keys came or went in a range that was read",
+            ConflictReason::WriteLocked => "another transaction is committing a row to be written",
+            ConflictReason::RangeChanged => "keys were added or removed in a range that was read",
             ConflictReason::TimestampOrder => {
-                "another transaction came first, against the order of timestamps"
+                "another transaction came first, which the order of timestamps does not allow"
             }
-            ConflictReason::LockDenied => "a row is locked by another, and not waited for",
-            ConflictReason::Split => "a row is split among the workers at present",
+            ConflictReason::LockDenied => "another transaction holds a lock that this one needs",
+            ConflictReason::Split => "a row is split among the workers",
         }
     }
 }
@@ -107,32 +108,32 @@ impl fmt::Display for ConflictReason {
     }
 }
 
-/// Why something cannot be done, however often it is tried.
+/// Why something cannot be done, even if it is tried again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {
     /// The transaction was retried as often as its options allow.
     #[error("gave up after {attempts} attempts; the last {last}")]
     RetriesExhausted {
-        /// How often it was run.
+        /// How often the transaction was run.
         attempts: u32,
         /// What stopped the last attempt.
         last: Conflict,
     },
-    /// The deadline of the transaction's options passed.
+    /// The deadline in the transaction's options passed.
     #[error("deadline of {deadline:?} passed after {attempts} attempts")]
     DeadlineExceeded {
         /// The deadline, counted from the call.
         deadline: Duration,
-        /// How often it was run.
+        /// How often the transaction was run.
         attempts: u32,
     },
-    /// A row with this key is there already.
+    /// A row with this key already exists.
     #[error("{}", describe("a row with this key exists", table, *index, Some(key)))]
     DuplicateKey {
         /// The table.
         table: &'static str,
-        /// The unique secondary index whose key it is; none for the primary key.
+        /// The unique secondary index that the key belongs to; `None` for the primary key.
         index: Option<&'static str>,
         /// The key.
         key: String,
@@ -160,7 +161,7 @@ pub enum Failure {
         /// The key that the closure left it with.
         changed: String,
     },
-    /// An update closure wrote the very row that it was given.
+    /// An update closure wrote the same row that it was given.
     #[error("table {table}, key {key}: the row was written again inside its own update closure")]
     NestedWrite {
         /// The table.
@@ -168,7 +169,7 @@ pub enum Failure {
         /// The row's key.
         key: String,
     },
-    /// A commutative operation was to change a row that is not there.
+    /// A commutative operation was applied to a row that does not exist.
     #[error("{}", describe("there is no row to change", table, None, Some(key)))]
     NoSuchRow {
         /// The table.
@@ -176,7 +177,7 @@ pub enum Failure {
         /// The key.
         key: String,
     },
-    /// A row was to be split for an operation that cannot be split.
+    /// A row was labelled split for an operation that cannot be split.
     #[error("table {table}, column {column}: {operation} cannot be split, since {reason}")]
     Unsplittable {
         /// The table.
@@ -188,7 +189,7 @@ pub enum Failure {
         /// Why not.
         reason: &'static str,
     },
-    /// What a commutative operation makes of a column is not within the column's type.
+    /// The result of a commutative operation is outside the range of the column's type.
     #[error("table {table}, key {key}: {operation} on column {column}: {message}")]
     OutOfRange {
         /// The table.
@@ -210,36 +211,36 @@ pub enum Failure {
         /// Its row type.
         row_type: &'static str,
     },
-    /// The builder was given two tables of one name.
+    /// The builder was given two tables with the same name.
     #[error("table {table} is registered twice")]
     DuplicateTable {
         /// The table.
         table: &'static str,
     },
-    /// A table's rows are larger than a row may be.
+    /// A table's row type is larger than a row may be.
     #[error(
-        "table {table}: a row takes {size_bytes} bytes, at most {size_max_bytes} are possible, aligned to 16 at most; put large columns on the heap"
+        "table {table}: a row takes {size_bytes} bytes; at most {size_max_bytes} are possible, with an alignment of at most 16; put large columns on the heap"
     )]
     RowTooLarge {
         /// The table.
         table: &'static str,
-        /// Size of the row type.
+        /// The size of the row type, in bytes.
         size_bytes: usize,
-        /// Largest possible size.
+        /// The largest possible size, in bytes.
         size_max_bytes: usize,
     },
-    /// A row with its texts and lists is longer than a stored row may be.
+    /// A row, including its texts and lists, is longer than a stored row may be.
     #[error(
-        "table {table}, key {key}: the row takes {stored_bytes} bytes when it is stored, and at most {stored_bytes_max} are possible; divide it among several rows"
+        "table {table}, key {key}: the row takes {stored_bytes} bytes when stored, and at most {stored_bytes_max} are possible; divide it among several rows"
     )]
     StoredRowTooLarge {
         /// The table.
         table: &'static str,
         /// The row's primary key.
         key: String,
-        /// Length of the row as it would be stored.
+        /// The length of the row when stored, in bytes.
         stored_bytes: usize,
-        /// The most.
+        /// The largest possible length, in bytes.
         stored_bytes_max: usize,
     },
     /// A table handle was used with a transaction of another database.
@@ -248,7 +249,7 @@ pub enum Failure {
         /// The table.
         table: &'static str,
     },
-    /// A range was asked of a table that has no order.
+    /// A range scan was requested on a table that has no order.
     #[error(
         "table {table} is stored in a hash table, which has no order to scan by; declare storage = \"ordered\""
     )]
@@ -256,7 +257,7 @@ pub enum Failure {
         /// The table.
         table: &'static str,
     },
-    /// A range whose start lies behind its end.
+    /// The start of a range lies after its end.
     #[error("table {table}: the range starts at {start}, behind its end {end}")]
     InvalidRange {
         /// The table.
@@ -266,126 +267,131 @@ pub enum Failure {
         /// The end.
         end: String,
     },
-    /// A transaction was begun on a thread that is already running one on this database; or a snapshot
-    /// was opened by the `drop` of a row, in the middle of a commit.
+    /// A transaction was begun on a thread that is already running one on this database. Or the
+    /// `drop` of a row opened a snapshot in the middle of a commit.
     #[error("this thread is already in a transaction on this database; pass it down instead")]
     NestedTransaction,
-    /// A row's type has called the transaction, or opened a snapshot, in the middle of an operation of that
-    /// transaction: in its `clone`, for example.
+    /// A row's type, for example its `clone`, used the transaction or opened a snapshot during an
+    /// operation of that transaction.
     #[error(
-        "a row's type has used the transaction that was at work on the row; do that in the transaction's \
+        "a row's type (its `clone`, for example) used the transaction during an operation on the row; do that in the transaction's \
          closure instead"
     )]
     NestedOperation,
-    /// A row's type has said other keys of the row than when the row was written, so that the row is not where it
-    /// has to be. The transaction cannot commit.
+    /// A row's type now returns other keys for the row than when the row was written. So the row is
+    /// not where it has to be, and the transaction cannot commit.
     #[error(
-        "{}; a row's key, and its index keys, have to stay the same for as long as the row is in the table",
-        describe("a row is not under the key that its type says", table, *index, None)
+        "{}; a row's key and its index keys must not change while the row is in the table",
+        describe("a row is not stored under the key that its type returns", table, *index, None)
     )]
     InconsistentKeys {
         /// The table.
         table: &'static str,
-        /// The secondary index that the row is missing in; none for the primary key.
+        /// The secondary index that lacks the row; `None` for the primary key.
         index: Option<&'static str>,
     },
-    /// Under `dbx-tc`, a procedure has deferred a sum, and a column that it is to be added to does not hold it.
-    /// The sum is not lost: it waits, and with it all that is no procedure in pieces, until other procedures
-    /// have moved the column away from the end of its range.
+    /// Under `dbx-tc`, a procedure deferred an addition to a column, and the column cannot hold the
+    /// sum. The addition is not lost. It waits until other procedures have moved the column away
+    /// from the end of its range. Everything that is not a procedure in pieces waits with it.
     #[error(
-        "a sum that a procedure has deferred does not fit its column in table '{table}'; it waits until another \
-         procedure has changed the column, so that it fits"
+        "a sum that a procedure deferred does not fit its column in table '{table}'; it waits until another \
+         procedure has changed the column so that the sum fits"
     )]
     DeferredOutOfRange {
         /// The table.
         table: &'static str,
     },
-    /// A checkpoint, a backup or a load was asked for, or the database was to be closed, by code that runs for
-    /// one of them: by a row's type, or by what watches the progress.
+    /// Code that runs as part of a checkpoint, a backup or a load requested another one of these,
+    /// or closed the database. Such code is a row's type, or a callback that watches the progress.
     #[error(
-        "this thread is in the middle of a checkpoint, a backup or a load, and would wait for itself; ask for \
-         this when that has ended"
+        "this thread is running a checkpoint, a backup or a load, and would wait for itself; do this when \
+         that has ended"
     )]
     NestedCheckpoint,
-    /// The database was to be closed, and a transaction, a checkpoint, a backup or a load has not ended in time.
+    /// While the database was being closed, a transaction, a checkpoint, a backup or a load did not
+    /// end in time.
     #[error(
         "a transaction, a checkpoint, a backup or a load is still running {waited:?} after the database was \
          closed; close it again when that has ended"
     )]
     StillRunning {
-        /// How long it was waited for.
+        /// How long the caller waited.
         waited: Duration,
     },
-    /// Too many threads use the database at a time.
-    #[error("{workers_max} threads use the database already, as many as it was opened for")]
+    /// More threads use the database at the same time than it was opened for.
+    #[error(
+        "{workers_max} threads already use the database, and it was opened for no more; raise .workers_max(n) in the builder"
+    )]
     TooManyWorkers {
         /// The limit.
         workers_max: usize,
     },
     /// The protocol runs one transaction at a time, and another thread is running one.
     #[error(
-        "protocol {protocol} has no concurrency control: one transaction at a time, on one thread"
+        "protocol {protocol} has no concurrency control: run one transaction at a time, on one thread"
     )]
     SingleThreaded {
         /// The protocol.
         protocol: &'static str,
     },
-    /// The protocol makes one operation on one row atomic, and more was asked of it.
+    /// The protocol makes one operation on one row atomic, and the transaction did more than that.
     #[error(
-        "table {table}: {attempted} is more than protocol {protocol} can do, which makes one operation on one row atomic; open the database under another protocol"
+        "table {table}: protocol {protocol} can only make one operation on one row atomic, and {attempted} is more than that; open the database under another protocol"
     )]
     SingleKey {
         /// The protocol.
         protocol: &'static str,
         /// The table.
         table: &'static str,
-        /// What was asked.
+        /// What the transaction attempted.
         attempted: &'static str,
     },
-    /// A procedure that runs in pieces, under a protocol that chops, has failed behind its
-    /// first piece, by an error that is no conflict. That is an error of the program: pieces that were committed
-    /// before stay.
+    /// A procedure that runs in pieces, under a protocol that chops, failed after its first piece
+    /// with an error that is not a conflict. This is an error in the program. The pieces that were
+    /// committed before it stay committed.
     #[error(
-        "procedure {procedure} has failed at step {step}, and what it had committed before stays: behind the first piece there must be no errors"
+        "procedure {procedure} has failed at step {step}, and the pieces that it had committed before stay committed; return errors from its first piece only"
     )]
     Halfway {
         /// The procedure.
         procedure: &'static str,
-        /// The number of the step that it had come to.
+        /// The number of the step at which it failed.
         step: usize,
     },
-    /// What is said of the procedures that a database is opened with is not possible.
+    /// The declarations of the procedures that the database is opened with are wrong, or contradict
+    /// each other.
     #[error(transparent)]
     Procedures(#[from] OutlineError),
     /// The database was closed.
     #[error("the database is closed")]
     Closed,
-    /// Something is wrong with the files of the database, or with the disk. If a commit returns it,
-    /// the transaction has committed in memory, but is not known to be durable.
+    /// Something is wrong with the files of the database, or with the disk. If a commit returns
+    /// this error, the transaction has committed in memory, but is not known to be durable.
     #[error(transparent)]
     Storage(#[from] StorageError),
-    /// The database was opened at an earlier epoch, and can only be read.
+    /// The database was opened as of an earlier epoch, and can only be read.
     #[error("the database was opened as it was at the end of epoch {epoch}, and can only be read")]
     ReadOnly {
         /// The epoch.
         epoch: u64,
     },
-    /// Durability was asked of a database that was opened without a directory.
-    #[error("the database lives in memory alone; open it with .directory(path)")]
+    /// The caller requested durability of a database that was opened without a directory.
+    #[error("the database is in memory only; open it with .directory(path)")]
     InMemory,
-    /// A snapshot was opened inside a transaction, while rows are split. When the transaction is run again
-    /// they are not.
+    /// A snapshot was opened inside a transaction while rows are split. When the transaction runs
+    /// again they are not split.
     #[error(
-        "rows are split at present, and a snapshot cannot be opened inside a transaction; run the transaction again"
+        "rows are split, and until they are joined again a snapshot cannot be opened inside a transaction; run the transaction again"
     )]
     RowsSplit,
-    /// A table is being loaded, and nothing else can be done meanwhile.
+    /// A table is being loaded. The database can do nothing else until that is done.
     #[error("a table of the database is being loaded; try again when that is done")]
     Loading,
-    /// A table cannot be loaded while a snapshot is open, which is not to see the rows.
-    #[error("a snapshot is open; close it before a table is loaded")]
+    /// A table cannot be loaded while a snapshot is open, because the snapshot must not see the new
+    /// rows.
+    #[error("a snapshot is open; close it before you load a table")]
     SnapshotOpen,
-    /// A table that is to be loaded has rows already.
+    /// The table to be loaded already has rows.
     #[error("table {table} has rows, or had some a moment ago; only an empty table can be loaded")]
     NotEmpty {
         /// The table.
@@ -394,33 +400,35 @@ pub enum Failure {
     /// A transaction was begun by a destructor that runs at the end of its thread.
     #[error("the thread is ending; run the transaction before its thread-local values are dropped")]
     ThreadEnding,
-    /// What was asked of the hardware is not there.
+    /// The requested hardware transactional memory is not available.
     #[error(transparent)]
     Htm(#[from] weft_htm::Unavailable),
-    /// The environment variable that chooses the HTM backend has no valid value.
+    /// The environment variable that selects the HTM backend has an invalid value.
     #[error(transparent)]
     HtmChoice(#[from] weft_htm::InvalidChoice),
-    /// The operating system gave no thread: for the epoch clock, checkpoints, or a pool.
+    /// The operating system could not start a thread for the epoch clock, for checkpoints or for a
+    /// pool.
     #[error("cannot start a thread: {message}")]
     Thread {
-        /// The operating system's words.
+        /// The operating system's message.
         message: String,
     },
 }
 
+/// Returns `what`, followed by the place where it happened.
 fn describe(what: &str, table: &str, index: Option<&str>, key: Option<&str>) -> String {
     let index = index.map(|index| format!(", index {index}")).unwrap_or_default();
     let key = key.map(|key| format!(", key {key}")).unwrap_or_default();
     format!("{what} (table {table}{index}{key})")
 }
 
-/// What is wrong with what the chopping of procedures is to start from.
+/// An error in the declarations that the chopping of procedures starts from.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct OutlineError(String);
 
 impl OutlineError {
-    /// An error with this message.
+    /// Returns an error with this message.
     #[doc(hidden)]
     pub fn new(message: String) -> Self {
         OutlineError(message)

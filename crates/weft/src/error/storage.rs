@@ -1,4 +1,4 @@
-//! What can go wrong with the files of a database.
+//! Errors of a database's files.
 
 use std::fmt::Display;
 use std::io;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::row::schema::Violation;
 
-/// Why something could not be read from or made durable in a database's directory.
+/// Why something could not be read from a database's directory, or could not be made durable in it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StorageError {
@@ -17,18 +17,19 @@ pub enum StorageError {
         operation: &'static str,
         /// The file or directory.
         path: PathBuf,
-        /// The operating system's words.
+        /// The operating system's message.
         message: String,
     },
-    /// There is no space left for the log. What was committed stays in memory, and becomes
-    /// durable when there is space again; until then no writing transaction begins.
+    /// The disk has no space left for the log. What was committed stays in memory, and becomes
+    /// durable once there is space again. Until then no writing transaction begins.
     #[error("no space left on the disk for {}; free some, and the database goes on", path.display())]
     DiskFull {
         /// The file that could not grow.
         path: PathBuf,
     },
-    /// The operating system could not bring a file to the disk. What it has kept of it is unknown
-    /// from now on, so nothing is durable after this; the database is to be opened again.
+    /// The operating system could not write a file to the disk. From now on it is unknown which of
+    /// the file's contents the disk holds. So nothing becomes durable after this error. Open the
+    /// database again.
     #[error(
         "cannot sync {}: {message}; nothing committed since the last durable epoch is durable, and \
          nothing will be until the database is opened again",
@@ -37,15 +38,16 @@ pub enum StorageError {
     SyncFailed {
         /// The file or directory.
         path: PathBuf,
-        /// The operating system's words.
+        /// The operating system's message.
         message: String,
     },
-    /// A file holds what was never written like this, at a place where no crash can leave it so.
+    /// A file holds bytes that Weft did not write this way, at a place where no crash can have left
+    /// them.
     #[error("{} is damaged at byte {offset}: {what}", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Where in it, in bytes from the start.
+        /// The place of the damage, in bytes from the start of the file.
         offset: u64,
         /// What is wrong there.
         what: String,
@@ -62,8 +64,8 @@ pub enum StorageError {
         /// The kind of file that was found, such as "a FIFO".
         found: &'static str,
     },
-    /// A stored row breaks a constraint of its row type, which was added after the row was written.
-    /// Of several such rows in a table this is the first one, in the order of the encoded keys.
+    /// A stored row breaks a constraint of its row type that was added after the row was written.
+    /// If several rows of a table do, this is the first one in the order of the encoded keys.
     #[error(
         "table `{table}`: the stored row {key} breaks a constraint of its row type: {violation}; \
          open the database without the constraint, correct the row, and open it again"
@@ -82,7 +84,7 @@ pub enum StorageError {
         /// The directory of the database.
         directory: PathBuf,
     },
-    /// The directory holds something else than a database.
+    /// The directory holds something other than a database.
     #[error("{} is not a database: {message}", directory.display())]
     NotADatabase {
         /// The directory.
@@ -90,30 +92,30 @@ pub enum StorageError {
         /// What is there, or is missing.
         message: String,
     },
-    /// A file was written by another version of Weft, in a format that this one does not know.
+    /// Another version of Weft wrote a file, in a format that this version does not know.
     #[error("{} has format version {version}, which this version of Weft cannot read", path.display())]
     UnknownVersion {
         /// The file.
         path: PathBuf,
-        /// The version that it names.
+        /// The format version that the file names.
         version: u32,
     },
-    /// The tables that the database was opened with do not fit what is stored.
+    /// The tables that the database was opened with do not match the stored ones.
     #[error("the tables differ from the stored ones: {message}")]
     SchemaMismatch {
         /// What differs, and what to do.
         message: String,
     },
-    /// The state at the end of an epoch was asked for that cannot be had.
+    /// The caller requested the state at the end of an epoch, and the files do not hold that state.
     #[error(
         "cannot open epoch {epoch}: the checkpoint and the log hold the states from epoch {first} to {last}"
     )]
     EpochUnavailable {
-        /// The epoch that was asked for.
+        /// The epoch that was requested.
         epoch: u64,
-        /// The first that can be had: the checkpoint's.
+        /// The first epoch that is available: the checkpoint's.
         first: u64,
-        /// The last.
+        /// The last epoch that is available.
         last: u64,
     },
     /// The log was shut down.
@@ -122,8 +124,9 @@ pub enum StorageError {
 }
 
 impl StorageError {
-    /// An error of the operating system, in an operation on `path`. A disk without space, and what
-    /// is no regular file, are errors of their own.
+    /// Returns the error for a failed operation of the operating system on `path`. A full disk
+    /// becomes [`StorageError::DiskFull`], and a file that is not a regular file becomes
+    /// [`StorageError::NotAFile`].
     pub fn io(operation: &'static str, path: &Path, error: &io::Error) -> StorageError {
         let path = path.to_owned();
         let not_regular = error.get_ref().and_then(|inner| inner.downcast_ref::<NotRegular>());
@@ -136,18 +139,19 @@ impl StorageError {
         StorageError::Io { operation, path, message: error.to_string() }
     }
 
-    /// A failed sync of `path`, be it for want of space or anything else.
+    /// Returns the error for a failed sync of `path`, whether it failed for lack of space or for
+    /// any other reason.
     pub fn sync(path: &Path, error: &io::Error) -> StorageError {
         StorageError::SyncFailed { path: path.to_owned(), message: error.to_string() }
     }
 
-    /// Damage of the file `path`.
+    /// Returns the error for a damaged file `path`.
     pub fn damaged(path: &Path, offset: u64, what: impl Display) -> StorageError {
         StorageError::Damaged { path: path.to_owned(), offset, what: what.to_string() }
     }
 }
 
-/// Whether an operation failed for want of space, which may come back.
+/// Returns whether an operation failed for lack of space, which may become available again.
 pub(crate) fn is_disk_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

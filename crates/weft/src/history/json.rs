@@ -1,6 +1,6 @@
-//! Histories as JSON lines, a line that names the format and then one for each transaction:
-//! `docs/history-format.md` describes them. Written by hand, since the engine depends on no
-//! serializer.
+//! Histories as JSON lines: one line that names the format, then one for each transaction.
+//! `docs/history-format.md` describes the format. The JSON is written by hand, because the engine
+//! depends on no serializer.
 
 use std::fmt::{self, Display, Formatter, Write as _};
 use std::io::{self, Write};
@@ -9,7 +9,7 @@ use std::ops::Bound;
 use super::{History, HistoryKey, Operation, Status, Transaction};
 
 impl History {
-    /// Writes the history, a line for each transaction, in the format that
+    /// Writes the history, one line for each transaction, in the format that
     /// `docs/history-format.md` describes and `weft check` reads.
     ///
     /// # Errors
@@ -20,7 +20,7 @@ impl History {
     }
 }
 
-/// A value, to be displayed as JSON.
+/// A value to be displayed as JSON.
 struct Json<T>(T);
 
 impl Display for Json<&Transaction> {

@@ -1,7 +1,7 @@
-//! Keys of a history: readable, and in the order of the keys that they stand for.
+//! The keys of a history: readable, and in the order of the keys that they represent.
 //!
-//! A typed key describes itself column by column to a [`Columns`] collector, by the same
-//! [`Key::encode`] that makes the encoding of the index:
+//! A typed key describes itself column by column to a [`Columns`] collector, through the same
+//! [`Key::encode`] that makes the encoding for the index:
 //!
 //! | column | in the history |
 //! | --- | --- |
@@ -11,26 +11,26 @@
 //! | `Option` | 0 for `None`; 1 and the value, two columns, for `Some` |
 //! | a tuple within a tuple | its columns |
 //!
-//! A key that is one of the types of the first three rows is that integer or text. Every other
-//! key, a type of the user's own included, is a tuple of its columns. So all keys of a table compare in one way:
-//! integers before texts, texts by their bytes, tuples column by column.
+//! A key whose type is in the first three rows is that integer or text. Every other key, including
+//! one of the user's own type, is a tuple of its columns. So all keys of a table compare in the
+//! same way: integers before texts, texts by their bytes, tuples column by column.
 //!
-//! The key of an entry of a secondary index is known in its encoded form only: it is a text, the
-//! hexadecimal digits of the encoding, whose order is the index's.
+//! The key of an entry of a secondary index is known only in its encoded form. It is a text, the
+//! hexadecimal digits of the encoding, which keeps the index's order.
 
 use std::ops::{Bound, RangeBounds};
 
 use crate::history::HistoryRange;
 use crate::row::encoding::{Column, Key, KeyEncoder, KeyForm, KeyPrefix};
 
-/// The key of a row, whatever its type.
+/// The key of a row, for keys of any type.
 ///
-/// The order of these is the order of the keys that they stand for. What stands for what: integers
-/// and `bool` are integers (but a `u128` above `i128::MAX` is the text of its 32 hexadecimal
-/// digits); `char` and strings are texts; byte strings are texts of hexadecimal digits; `None`
-/// is 0, and `Some` is 1 followed by the value. A key of several columns, or of a type of your own,
-/// is a tuple of its columns. The key of an index entry is the text of its encoding's hexadecimal
-/// digits.
+/// History keys have the order of the keys that they represent. Integers and `bool` become integers
+/// (but a `u128` above `i128::MAX` becomes the text of its 32 hexadecimal digits). `char` and
+/// strings become texts. Byte strings become texts of hexadecimal digits. `None` becomes 0, and
+/// `Some` becomes 1 followed by the value. A key of several columns, or of a type of your own,
+/// becomes a tuple of its columns. The key of an index entry becomes the text of its encoding's
+/// hexadecimal digits.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HistoryKey {
     /// A number.
@@ -42,26 +42,26 @@ pub enum HistoryKey {
 }
 
 impl HistoryKey {
-    /// What stands for `key`.
+    /// Returns the history key for `key`.
     pub fn of<K: Key>(key: &K) -> Self {
         let mut columns = Columns::default();
         key.encode(&mut columns);
         assemble::<K>(columns.0)
     }
 
-    /// What stands for an entry of a secondary index.
+    /// Returns the history key for an entry of a secondary index.
     pub(crate) fn encoded(key: &impl KeyForm) -> Self {
         Self::hexadecimal(key.to_bytes().as_ref())
     }
 
-    /// The text of the hexadecimal digits of `bytes`.
+    /// Returns the text of the hexadecimal digits of `bytes`.
     fn hexadecimal(bytes: &[u8]) -> Self {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
         HistoryKey::Text(digits.map(|digit| char::from(DIGITS[usize::from(digit)])).collect())
     }
 
-    /// The smallest key that is greater than this one and all tuples that go on from here.
+    /// Returns the smallest key that is greater than this one and all tuples that continue it.
     fn next(mut self) -> Bound<Self> {
         match &mut self {
             HistoryKey::Integer(value) => match value.checked_add(1) {
@@ -72,7 +72,7 @@ impl HistoryKey {
             HistoryKey::Text(text) => text.push('\0'),
             HistoryKey::Tuple(columns) => match columns.pop().map(HistoryKey::next) {
                 Some(Bound::Excluded(next)) => columns.push(next),
-                // A prefix without a column: all keys begin with it.
+                // This is a prefix without a column: all keys begin with it.
                 _ => return Bound::Unbounded,
             },
         }
@@ -80,17 +80,17 @@ impl HistoryKey {
     }
 }
 
-/// A range of keys.
+/// Returns a range of keys as history keys.
 pub(crate) fn key_range<K: Key>(range: &impl RangeBounds<K>) -> HistoryRange {
     (range.start_bound().map(HistoryKey::of), range.end_bound().map(HistoryKey::of))
 }
 
-/// A range of entries of a secondary index.
+/// Returns a range of entries of a secondary index as history keys.
 pub(crate) fn encoded_range<K: KeyForm>(range: &(Bound<K>, Bound<K>)) -> HistoryRange {
     (range.0.as_ref().map(HistoryKey::encoded), range.1.as_ref().map(HistoryKey::encoded))
 }
 
-/// The keys of type `K` that begin with `prefix`.
+/// Returns the range of the keys of type `K` that begin with `prefix`.
 pub(crate) fn prefix_range<K: Key>(prefix: &impl KeyPrefix<K>) -> HistoryRange {
     let mut columns = Columns::default();
     prefix.encode_prefix(&mut columns);
@@ -98,7 +98,7 @@ pub(crate) fn prefix_range<K: Key>(prefix: &impl KeyPrefix<K>) -> HistoryRange {
     (Bound::Included(first.clone()), first.next())
 }
 
-/// Columns as a key of type `K`.
+/// Makes a key of type `K` from its columns.
 fn assemble<K: Key>(mut columns: Vec<HistoryKey>) -> HistoryKey {
     match columns.pop() {
         Some(column) if K::IS_COLUMN => column,
@@ -135,7 +135,7 @@ impl KeyEncoder for Columns {
             Column::Signed(value) => self.0.push(HistoryKey::Integer(value)),
             Column::Text(text) => self.0.push(HistoryKey::Text(text.to_owned())),
             Column::Bytes(bytes) => self.push_slice(bytes),
-            // The 0 in front of it says it all.
+            // The 0 before it already says that the value is absent.
             Column::Padding => {}
         }
         true

@@ -1,8 +1,9 @@
-//! Recording: a [`Recorder`] for each worker, and what they share, the [`Recording`].
+//! The recording of histories: a [`Recorder`] for each worker, and the [`Recording`], which they
+//! share.
 //!
-//! A worker's recorder collects the operations of the running transaction, and moves them to the
-//! session's log when the transaction has ended, under a lock that nobody else wants while
-//! transactions run. [`Recording::take`] empties all logs and makes a [`History`] of them.
+//! A worker's recorder collects the operations of the running transaction. When the transaction has
+//! ended, it moves them to the session's log, under a lock that no other thread wants while
+//! transactions run. [`Recording::take`] empties all logs and builds a [`History`] from them.
 
 use std::alloc::Layout;
 use std::collections::{BTreeMap, HashMap};
@@ -15,30 +16,31 @@ use weft_htm::word::{Mutex, Ordering, Word};
 use super::{History, HistoryKey, HistoryRange, Operation, Status, Transaction};
 use crate::step::{Instance, Parts};
 
-/// Who wrote a row, and by which of its writes. Of type `u64` both, so that it lies behind any row.
+/// The identity of a write: the transaction that wrote a row, and the number of the write in it.
+/// Both are `u64`, so that a stamp can follow any row.
 ///
-/// Zero, as a transaction, is nobody.
+/// A transaction of zero means that there is no transaction.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Stamp {
-    /// [`SESSION_SHIFT`] says what of it is what.
+    /// [`SESSION_SHIFT`] says how it is divided.
     transaction: u64,
     write: u64,
 }
 
-/// A transaction's number in a stamp: the session's number, plus one, above, and its number in
-/// the session below.
+/// The bit that divides a transaction's number in a stamp. Above it is the session's number plus
+/// one, below it the transaction's number in the session.
 const SESSION_SHIFT: u32 = 40;
 
 impl Stamp {
-    /// Makes room for a stamp behind a row: where it lies, and the layout of both.
+    /// Makes room for a stamp after a row. Returns the stamp's offset, and the layout of both.
     pub(crate) fn behind(row: Layout) -> (usize, Layout) {
         let extended = row.extend(Layout::new::<Stamp>());
         let (layout, offset) = extended.expect("rows are far below isize::MAX");
         (offset, layout)
     }
 
-    /// The session's number, and the transaction's in it.
+    /// Returns the session's number, and the transaction's number in it.
     fn transaction(self) -> Option<(u32, usize)> {
         let session = (self.transaction >> SESSION_SHIFT).checked_sub(1)?;
         let serial = self.transaction & ((1 << SESSION_SHIFT) - 1);
@@ -46,7 +48,7 @@ impl Stamp {
     }
 }
 
-/// An operation, with stamps in place of versions. Of a write it is known which of its transaction's it is.
+/// An operation, with stamps in place of versions. A write has its number in its transaction.
 #[derive(Clone)]
 enum RawOperation {
     Read { table: u32, key: HistoryKey, seen: Option<Stamp> },
@@ -55,7 +57,7 @@ enum RawOperation {
     Scan(Box<RawScan>),
 }
 
-/// A scan, or a part of one, in its own direction.
+/// A scan, or a part of one. `near` and `far` are its ends in the direction of the scan.
 #[derive(Clone)]
 struct RawScan {
     table: u32,
@@ -72,14 +74,15 @@ struct RawTransaction {
     status: Status,
     commit_number: u64,
     writes: usize,
-    /// How many of the log's operations are its own.
+    /// How many of the log's operations belong to it.
     operations: usize,
 }
 
-/// What the transactions of a session did that have ended since the last history was taken.
+/// The log of a session: what its transactions did that have ended since the last history was
+/// taken.
 #[derive(Default)]
 struct Log {
-    /// The number in the session of the first of them.
+    /// The number in the session of the log's first transaction.
     first: usize,
     transactions: Vec<RawTransaction>,
     operations: Vec<RawOperation>,
@@ -92,7 +95,7 @@ pub(crate) struct Recording {
     started: Instant,
     /// The names of the indexes, by number.
     names: Vec<Arc<str>>,
-    /// Transactions draw numbers from here as they commit.
+    /// The counter from which transactions draw numbers as they commit.
     commits: Word,
     sessions: Mutex<Sessions>,
 }
@@ -113,7 +116,7 @@ impl Recording {
         }
     }
 
-    /// A recorder for a new worker.
+    /// Returns a recorder for a new worker.
     pub(crate) fn recorder(self: &Arc<Self>) -> Recorder {
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         let session = sessions.begun;
@@ -135,12 +138,12 @@ impl Recording {
         }
     }
 
-    /// Nanoseconds since the recording began.
+    /// Returns the nanoseconds since the recording began.
     pub(crate) fn now_ns(&self) -> u64 {
         self.started.elapsed().as_nanos() as u64
     }
 
-    /// Takes what was recorded since the last time.
+    /// Takes the history that was recorded since the last call.
     pub(crate) fn take(&self) -> History {
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         let logs: Vec<(u32, Log)> = sessions
@@ -152,7 +155,7 @@ impl Recording {
                 (session, std::mem::replace(&mut *log, Log { first, ..Log::default() }))
             })
             .collect();
-        // The logs of workers that have left are of no more use.
+        // The logs of workers that have left are not needed any more.
         sessions.logs.retain(|_, log| Arc::strong_count(log) > 1);
         let versions = Versions::number(&logs, sessions.begun);
         drop(sessions);
@@ -178,7 +181,8 @@ impl Recording {
                 });
             }
         }
-        // Stable: of two in one session at the same time, the first remains the first.
+        // The sort is stable: of two transactions in one session at the same time, the first
+        // remains the first.
         transactions.sort_by_key(|transaction| transaction.invoke_ns);
         for (id, transaction) in (1..).zip(&mut transactions) {
             transaction.id = id;
@@ -186,7 +190,8 @@ impl Recording {
         History { transactions }
     }
 
-    /// An operation with versions; `first` is that of the transaction's first write.
+    /// Replaces stamps by versions in an operation. `first` is the version of the transaction's
+    /// first write.
     fn operation(&self, operation: RawOperation, first: u64, versions: &mut Versions) -> Operation {
         let name = |table: u32| Arc::clone(&self.names[table as usize]);
         let own = |write: usize| first + write as u64;
@@ -211,16 +216,16 @@ impl Recording {
     }
 }
 
-/// Which stamp is which version.
+/// The assignment of versions to stamps.
 struct Versions {
-    /// For each session, the number of its first transaction, and the first version and the number
-    /// of writes of each.
+    /// For each session, the number of its first transaction. Then for each transaction, its first
+    /// version and its number of writes.
     sessions: HashMap<u32, (usize, Vec<(u64, usize)>)>,
     /// How many sessions there have been.
     begun: u32,
-    /// Versions that no transaction of the history has made.
+    /// The versions of stamps that no transaction of the history has written.
     strangers: HashMap<Stamp, u64>,
-    /// The next version that is free.
+    /// The next free version.
     next: u64,
 }
 
@@ -248,17 +253,17 @@ impl Versions {
         Versions { sessions, begun, strangers: HashMap::new(), next }
     }
 
-    /// The first version that a transaction made.
+    /// Returns the first version that a transaction wrote.
     fn first_of(&self, session: u32, serial: usize) -> u64 {
         let (first, writers) = &self.sessions[&session];
         writers[serial - first].0
     }
 
-    /// The version of a row with this stamp.
+    /// Returns the version of a row with this stamp.
     fn of(&mut self, stamp: Stamp) -> u64 {
         let Some((session, serial)) = stamp.transaction() else { return 0 };
         match self.sessions.get(&session) {
-            // Taken with an earlier history.
+            // The transaction is in an earlier history.
             Some((first, _)) if serial < *first => return 0,
             None if session < self.begun => return 0,
             Some((first, writers)) => {
@@ -270,7 +275,7 @@ impl Versions {
             }
             None => {}
         }
-        // A row that nobody says to have written: a number of its own, which is in no write.
+        // No transaction has recorded this write. Use a new number, which belongs to no write.
         *self.strangers.entry(stamp).or_insert_with(|| {
             self.next += 1;
             self.next - 1
@@ -287,35 +292,37 @@ pub(crate) struct Recorder {
     /// Its number in the session.
     serial: u64,
     invoke_ns: u64,
-    /// When it was complete, if it was before its end.
+    /// The time of completion, if the transaction was complete before its end.
     complete_ns: Option<u64>,
     commit_number: Option<u64>,
     /// How many writes it has recorded.
     writes: usize,
     operations: Vec<RawOperation>,
-    /// Of a procedure: which of its operations has recorded what, and what was recorded in the round before.
+    /// For a procedure: which of its operations has recorded what, and what was recorded in the
+    /// last round.
     parts: Parts<1>,
     last: (Vec<RawOperation>, Parts<1>),
 }
 
 impl Recorder {
-    /// A transaction is invoked.
+    /// Begins to record a transaction that is invoked now.
     pub(crate) fn invoke(&mut self) {
         self.invoke_ns = self.recording.now_ns();
         self.complete_ns = None;
         self.commit_number = None;
         self.writes = 0;
-        // What is there was undone by the simulated machine, with the transaction.
+        // Operations are left here if the simulated machine has undone the transaction that made
+        // them.
         self.operations.clear();
         self.parts.clear();
     }
 
-    /// An operation of a procedure runs, or goes on.
+    /// Records from now on for an operation of a procedure, which begins or goes on.
     pub(crate) fn enter_step(&mut self, instance: Instance, goes_on: bool) {
         self.parts.begin(instance, goes_on, [self.operations.len()]);
     }
 
-    /// What an operation did in the last round stands.
+    /// Keeps what an operation did in the last round.
     pub(crate) fn keep_step(&mut self, instance: Instance) {
         self.enter_step(instance, false);
         let (operations, parts) = &mut self.last;
@@ -324,36 +331,39 @@ impl Recorder {
         });
     }
 
-    /// A procedure begins anew. Writes are counted on, since rows may be kept, with their stamps.
+    /// Begins the next round of a procedure. The count of writes goes on, because rows may be kept,
+    /// with their stamps.
     pub(crate) fn next_round(&mut self) {
         let (last, last_parts) = std::mem::take(&mut self.last);
         let missed = last_parts.all([last.len()]).filter(|(other, _)| !self.parts.has(*other));
         let missed: Vec<_> = missed.collect();
         self.last = (std::mem::take(&mut self.operations), std::mem::take(&mut self.parts));
         let (operations, parts) = &mut self.last;
-        // What an operation did that this round has not come by: it may have ended early.
+        // Keep what an operation did that this round has not reached, because the round may have
+        // ended early.
         for (instance, [range]) in missed {
             parts.begin(instance, true, [operations.len()]);
             operations.extend_from_slice(&last[range]);
         }
     }
 
-    /// The transaction has taken place: what it reads from now on was so at this moment.
+    /// Notes that the transaction has taken place. What it reads from now on was so at this moment.
     pub(crate) fn complete(&mut self) {
         self.complete_ns = Some(self.recording.now_ns());
     }
 
-    /// When the transaction was invoked, and when it was complete, or else now.
+    /// Returns the times of the transaction's invocation and completion. If it is not complete, the
+    /// second is now.
     pub(crate) fn times(&self) -> (u64, u64) {
         (self.invoke_ns, self.complete_ns.unwrap_or_else(|| self.recording.now_ns()))
     }
 
-    /// The transaction has taken place between these times.
+    /// Sets the times between which the transaction has taken place.
     pub(crate) fn set_times(&mut self, (invoke_ns, complete_ns): (u64, u64)) {
         (self.invoke_ns, self.complete_ns) = (invoke_ns, Some(complete_ns));
     }
 
-    /// The stamp of the row that will be recorded as the next write.
+    /// Returns the stamp of the row that will be recorded as the next write.
     #[inline]
     pub(crate) fn next_stamp(&self) -> Stamp {
         let session = u64::from(self.session) + 1;
@@ -375,17 +385,18 @@ impl Recorder {
         self.writes += 1;
     }
 
-    /// Draws the transaction's number in the order of commits. Called by its executor at the
-    /// serialization point; if more than once, the last time counts, as in the protocol.
+    /// Draws the transaction's number in the order of commits. The executor calls this at the
+    /// serialization point. If it does so more than once, the last number counts, as in the
+    /// protocol.
     #[inline]
     pub(crate) fn note_serialization(&mut self) {
         // Relaxed: two transactions that write the same key draw while they hold its lock, or in
-        // hardware regions that conflict, so one draw happens before the other, and the counter
-        // is a single word. Between others the order of the numbers means nothing.
+        // hardware regions that conflict. So one draw happens before the other, and the counter is
+        // a single word. Between other transactions the order of the numbers means nothing.
         self.commit_number = Some(self.recording.commits.fetch_add(1, Ordering::Relaxed));
     }
 
-    /// Ends the transaction, which has released everything by now.
+    /// Ends the recording of the transaction, which has released everything by now.
     pub(crate) fn end(&mut self, status: Status) {
         let complete_ns = self.complete_ns.unwrap_or_else(|| self.recording.now_ns());
         assert!(
@@ -393,7 +404,7 @@ impl Recorder {
             "a commit with writes asks for the epoch at its serialization point"
         );
         let commit_number = self.commit_number.unwrap_or_else(|| {
-            // Only a number that nobody else has. Relaxed: as above.
+            // It only has to be a number that no other transaction has. Relaxed: as above.
             self.recording.commits.fetch_add(1, Ordering::Relaxed)
         });
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
@@ -417,30 +428,31 @@ impl Recorder {
 pub(crate) struct ScanProgress {
     table: u32,
     reverse: bool,
-    /// Where the part that is not recorded yet begins, and where the range ends, as the scan goes.
+    /// Where the unrecorded part begins, and where the range ends, in the direction of the scan.
     near: Bound<HistoryKey>,
     far: Bound<HistoryKey>,
     /// How many operations the transaction had recorded when the scan began.
     began: Option<usize>,
-    /// The part that goes on, by its position among the operations, and the number of writes when
-    /// it was begun.
+    /// The current part: its position among the operations, and the number of writes when it was
+    /// begun.
     part: Option<(usize, usize)>,
 }
 
 impl ScanProgress {
-    /// For a scan of `range` that goes upwards.
+    /// Returns the progress of a scan of `range` that goes upwards.
     pub(crate) fn new(table: usize, range: HistoryRange) -> Self {
         let (near, far) = range;
         ScanProgress { table: table as u32, reverse: false, near, far, began: None, part: None }
     }
 
-    /// Turns the scan round, before it has begun.
+    /// Reverses the scan, before it has begun.
     pub(crate) fn turn(&mut self) {
         std::mem::swap(&mut self.near, &mut self.far);
         self.reverse = true;
     }
 
-    /// Whether a key lies between what was recorded and `end`, as the scan goes.
+    /// Returns whether a key lies between what was recorded and `end`, in the direction of the
+    /// scan.
     fn is_before(&self, key: &HistoryKey, end: &Bound<HistoryKey>) -> bool {
         let precedes = |one: &HistoryKey, other: &HistoryKey| match self.reverse {
             false => one < other,
@@ -461,12 +473,12 @@ impl ScanProgress {
 }
 
 impl Recorder {
-    /// The scan begins to read.
+    /// Notes that the scan begins to read.
     pub(crate) fn begin_scan(&mut self, scan: &mut ScanProgress) {
         scan.began.get_or_insert(self.operations.len());
     }
 
-    /// The scan has come to a row, and seen nothing before it.
+    /// Records that the scan has reached a row, and has seen nothing before it.
     pub(crate) fn scan_row(&mut self, scan: &mut ScanProgress, key: HistoryKey, seen: Stamp) {
         self.pass(scan, &Bound::Excluded(key.clone()));
         let part = self.part(scan);
@@ -475,7 +487,7 @@ impl Recorder {
         scan.near = Bound::Excluded(key);
     }
 
-    /// The scan has come to the end of its range, and seen nothing before it.
+    /// Records that the scan has reached the end of its range, and has seen nothing before it.
     pub(crate) fn end_scan(&mut self, scan: &mut ScanProgress) {
         let end = scan.far.clone();
         self.pass(scan, &end);
@@ -486,8 +498,8 @@ impl Recorder {
         }
     }
 
-    /// Leaves out of the scan what it has passed without showing it: the keys before `end` that the
-    /// transaction itself has written since the scan began.
+    /// Leaves out of the scan the keys that it has passed without returning them. These are the
+    /// keys before `end` that the transaction itself has written since the scan began.
     fn pass(&mut self, scan: &mut ScanProgress, end: &Bound<HistoryKey>) {
         for key in self.passed_over(scan, end) {
             self.part(scan).far = Bound::Excluded(key.clone());
@@ -496,7 +508,7 @@ impl Recorder {
         }
     }
 
-    /// The keys before `end` that the transaction itself has written since the scan began.
+    /// Returns the keys before `end` that the transaction itself has written since the scan began.
     fn passed_over(&self, scan: &ScanProgress, end: &Bound<HistoryKey>) -> Vec<HistoryKey> {
         let since = &self.operations[scan.began.unwrap_or(self.operations.len())..];
         let written = since.iter().filter_map(|operation| match operation {
@@ -516,8 +528,8 @@ impl Recorder {
         written
     }
 
-    /// The part of the scan that goes on: a new one if the transaction has written something since
-    /// the last one was begun.
+    /// Returns the current part of the scan. This is a new part if the transaction has written
+    /// something since the last part was begun.
     fn part(&mut self, scan: &mut ScanProgress) -> &mut RawScan {
         let position = match scan.part {
             Some((position, writes)) if writes == self.writes => position,
@@ -555,11 +567,11 @@ mod tests {
     struct Odd {
         #[record(key)]
         id: u32,
-        /// It is there for its size.
+        /// This column only adds to the size.
         name: [u8; 9],
     }
 
-    /// The classes of a table's rows and records.
+    /// Returns the size classes of a table's rows and records.
     fn classes(recording: Option<Recording>) -> (usize, usize) {
         let htm = Htm::open(Choice::Software, RetryPolicy::default()).unwrap();
         let mut shared = Shared::new(htm, 1);

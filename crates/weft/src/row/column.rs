@@ -1,9 +1,10 @@
-//! Columns as bytes: how rows are stored outside memory, and what their types are at run time.
+//! The stored form of columns, and their types at run time.
 //!
-//! What is in memory needs no format: rows are Rust values there. In a log, in a checkpoint and in
-//! a backup a row is its columns, one after the other in the order of the struct's fields, each
-//! written by its type's [`ColumnValue`]. Nothing stands between them, and nothing says what they
-//! are: the table's description, stored once, does ([`description`](crate::description)).
+//! In memory rows need no format, because they are Rust values there. In a log, a checkpoint or a
+//! backup, a row is its columns, one after the other in the order of the struct's fields. Each
+//! column is written by its type's [`ColumnValue`]. There are no separators between the columns,
+//! and no types beside them: the table's description, which is stored once, holds the types
+//! ([`description`](crate::description)).
 //!
 //! ```text
 //!   #[derive(Clone, Record)]
@@ -23,7 +24,7 @@
 //! | `bool` | `Bool` | `00` or `01` |
 //! | `u8` … `u128`, `i8` … `i128` | `U8` … `I128` | little-endian, as wide as the type |
 //! | `NonZero` of these | that of the number | as the number |
-//! | `f32`, `f64` | `F32`, `F64` | the IEEE 754 bits, little-endian; every bit is kept, those of a NaN too |
+//! | `f32`, `f64` | `F32`, `F64` | the IEEE 754 bits, little-endian; every bit is kept, also in a NaN |
 //! | `char` | `Char` | its code point, four bytes, little-endian |
 //! | `String`, `Box<str>`, `Arc<str>`, `ArrayString<N>` | `String` | a length in bytes, then the UTF-8 |
 //! | `Vec<T>`, `Box<[T]>`, `Arc<[T]>`, `ArrayVec<T, N>` | `List` | a length in elements, then the elements |
@@ -31,13 +32,13 @@
 //! | `Option<T>` | `Option` | `00`, or `01` and the value |
 //! | `()`, tuples, up to 12 elements | `Tuple` | the elements |
 //! | structs that derive [`ColumnValue`](macro@crate::ColumnValue) | `Struct` | the fields |
-//! | enums that do | `Enum` | the variant's number, from 0 in the order of their declaration, as a length is written |
+//! | enums that derive it | `Enum` | the variant's number, counted from 0 in the order of declaration, encoded as a length |
 //!
 //! Lengths are in unsigned LEB128 ([`write_leb128`]): seven bits to a byte, the lowest first, the
-//! top bit set in all but the last, and no more bytes than needed.
+//! top bit set in every byte but the last, and no more bytes than needed.
 //!
-//! Order does not matter here, as it does for keys ([`encoding`](crate::encoding)): a key in a
-//! log is written as its columns are.
+//! This format does not preserve the order of values, unlike the encoding of keys in indexes
+//! ([`encoding`](crate::encoding)). A key in a log is written in this format, column by column.
 //!
 //! ## Promises
 //!
@@ -46,8 +47,9 @@
 //! 3. **Totality.** Any bytes at all give a value or a [`DecodeError`]: no panic, no loop that the
 //!    input's length does not bound, and no allocation for more elements than its bytes can hold.
 //!
-//! The third is why elements of lists and arrays take at least one byte each: a list of a
-//! thousand million `()` would be five bytes. The compiler refuses such columns:
+//! Because of the third promise, elements of lists and arrays must take at least one byte each.
+//! Otherwise a list of a thousand million `()` would take only five bytes. The compiler refuses
+//! such columns:
 //!
 //! ```compile_fail,E0080
 //! #[derive(Clone, weft::Record)]
@@ -89,8 +91,8 @@ mod values;
 /// # Ok::<(), weft::column::DecodeError>(())
 /// ```
 ///
-/// By hand, delegate: write another type's form and read it back, and refuse what your own type
-/// does not allow.
+/// To implement it by hand, delegate: write another type's form, read it back, and refuse what your
+/// own type does not allow.
 ///
 /// ```
 /// use weft::column::{ColumnType, ColumnValue, DecodeError};
@@ -116,7 +118,7 @@ mod values;
 /// ```
 ///
 /// An implementation must keep the three [promises](self#promises), and [`Self::write`] must write
-/// what [`Self::TYPE`] says: programs that do not have the type read by that.
+/// what [`Self::TYPE`] says: programs that do not have the Rust type read values by [`Self::TYPE`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be stored, and a column of a table is",
     label = "not a column type",
@@ -132,14 +134,16 @@ pub trait ColumnValue: Sized {
     /// Appends the value to `output`.
     fn write(&self, output: &mut Vec<u8>);
 
-    /// Reads a value from the beginning of `input`, and moves `input` behind it.
+    /// Reads a value from the beginning of `input`, and advances `input` past it.
     ///
     /// # Errors
-    /// If no value's encoding stands there. `input` then points anywhere.
+    /// If `input` does not begin with the encoding of a value. `input` is then left at an
+    /// unspecified place.
     fn read(input: &mut &[u8]) -> Result<Self, DecodeError>;
 
-    /// How many bytes the value is stored in: asked of the columns of each row that owns memory, since
-    /// there is a most. What is provided writes the value; it pays to implement it.
+    /// Returns how many bytes the value takes when stored. The engine calls this for the columns of
+    /// every row that owns memory, because the length of a stored row is limited. The default
+    /// implementation writes the value and counts the bytes. Implementing it is worth while.
     #[inline]
     fn stored_bytes(&self) -> usize {
         let mut bytes = Vec::new();
@@ -147,18 +151,18 @@ pub trait ColumnValue: Sized {
         bytes.len()
     }
 
-    /// How many bytes the values of a list are stored in.
+    /// Returns how many bytes the values of a list take when stored.
     #[doc(hidden)]
     #[inline]
     fn all_stored_bytes(values: &[Self]) -> usize {
         values.iter().map(Self::stored_bytes).sum()
     }
 
-    /// Whether another value is stored as the same bytes: asked of the columns of each row that is
-    /// written, since the log holds those that have changed.
+    /// Returns whether another value is stored as the same bytes. The engine calls this for the
+    /// columns of every row that is written, because the log holds only the columns that changed.
     ///
-    /// What is provided writes both into new memory. It pays to implement it where there is a
-    /// quicker way, as there is for all types that are not implemented by hand.
+    /// The default implementation writes both values into new memory. Implementing it is worth
+    /// while if there is a faster way. All of Weft's own implementations have one.
     #[inline]
     fn is_same(&self, other: &Self) -> bool {
         let (mut own, mut others) = (Vec::new(), Vec::new());
@@ -167,23 +171,24 @@ pub trait ColumnValue: Sized {
         own == others
     }
 
-    /// `self + (after - before)`, exactly. `None` if that is no value of the type, or if the type has no exact
-    /// sums: all but the integers, in what is provided.
+    /// Returns `self + (after - before)`, exactly. Returns `None` if the result is not a value of
+    /// the type, or if the type has no exact sums. The default implementation returns `None`; the
+    /// integers override it.
     ///
-    /// Where a transaction has only added to a column, and so made `after` of `before`, this is what it makes
-    /// of another value.
+    /// If a transaction only added to a column, and so changed it from `before` to `after`, the
+    /// result is what the same transaction makes of the value `self`.
     #[inline]
     fn add_difference(&self, after: &Self, before: &Self) -> Option<Self> {
         let _ = (after, before);
         None
     }
 
-    /// Whether `self + (after - before)` is a value of the type, also if some thousand sums of that size are
-    /// added before: then the sum can be promised now, and made later. What is provided says yes, of types
-    /// without exact sums.
+    /// Returns whether `self + (after - before)` is a value of the type, even if some thousand sums
+    /// of that size are added first. If it is, the sum can be promised now and made later. The
+    /// default implementation, for types without exact sums, returns `true`.
     ///
-    /// Of an integer it is so if `self` is at least a quarter of the type's range away from the end that the
-    /// sum moves it to, and the difference is at most a 2^14th part of the range.
+    /// For an integer this holds if `self` is at least a quarter of the type's range away from the
+    /// end that the sum moves it towards, and the difference is at most a 2^14th part of the range.
     #[doc(hidden)]
     #[inline]
     fn has_room(&self, after: &Self, before: &Self) -> bool {
@@ -191,7 +196,7 @@ pub trait ColumnValue: Sized {
         true
     }
 
-    /// Whether two lists of the same length are stored as the same bytes.
+    /// Returns whether two lists of the same length are stored as the same bytes.
     #[doc(hidden)]
     #[inline]
     fn are_same(values: &[Self], others: &[Self]) -> bool {
@@ -207,7 +212,7 @@ pub trait ColumnValue: Sized {
         }
     }
 
-    /// Reads `count` values, of which the caller knows that the input may hold so many.
+    /// Reads `count` values. The caller has checked that the input may hold that many.
     #[doc(hidden)]
     #[inline]
     fn read_many(count: usize, input: &mut &[u8]) -> Result<Vec<Self>, DecodeError> {
@@ -233,17 +238,18 @@ pub trait ColumnValue: Sized {
     }
 }
 
-/// Writes which columns of a row have changed, and their values: for
+/// Writes which columns of a row have changed, and their values. Used by
 /// [`Record::encode_changes`](crate::schema::Record::encode_changes).
 #[derive(Debug)]
 pub struct ChangeWriter<'a> {
     output: &'a mut Vec<u8>,
-    /// Where the columns' bits begin.
+    /// The place in `output` at which the columns' bits begin.
     bits: usize,
 }
 
 impl<'a> ChangeWriter<'a> {
-    /// Appends to `output` the changes of a row of so many columns: none yet.
+    /// Begins the changes of a row with this number of columns: appends one bit per column to
+    /// `output`, all of them zero.
     #[inline]
     pub fn new(columns: usize, output: &'a mut Vec<u8>) -> ChangeWriter<'a> {
         let bits = output.len();
@@ -251,8 +257,8 @@ impl<'a> ChangeWriter<'a> {
         ChangeWriter { output, bits }
     }
 
-    /// Appends the value of the column at `position`, if it is not as before. Columns are to be
-    /// looked at in their order.
+    /// Appends the value of the column at `position` if it differs from `before`. Call this for the
+    /// columns in their order.
     #[inline]
     pub fn column<T: ColumnValue>(&mut self, position: usize, value: &T, before: &T) {
         if !value.is_same(before) {
@@ -260,7 +266,7 @@ impl<'a> ChangeWriter<'a> {
         }
     }
 
-    /// Marks the column at `position` as changed, and returns what its value is to be appended to.
+    /// Marks the column at `position` as changed, and returns the buffer to append its value to.
     #[doc(hidden)]
     #[inline]
     pub fn changed(&mut self, position: usize) -> &mut Vec<u8> {
@@ -269,7 +275,7 @@ impl<'a> ChangeWriter<'a> {
     }
 }
 
-/// The type of a column, at run time. Printed as one writes it in Rust.
+/// The type of a column, at run time. Its `Display` form is the type as written in Rust.
 ///
 /// It describes the stored form: a `Box<str>` and an `ArrayString<16>` are both `String`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -293,7 +299,7 @@ pub enum ColumnType {
     String,
     /// Any number of values of one type.
     List(&'static ColumnType),
-    /// A value, or none.
+    /// A value of this type, or `None`.
     Option(&'static ColumnType),
     /// A fixed number of values of one type.
     Array(&'static ColumnType, usize),
@@ -316,7 +322,7 @@ pub enum ColumnType {
 }
 
 impl ColumnType {
-    /// The least number of bytes that a value of this type is stored in.
+    /// Returns the least number of bytes in which a value of this type is stored.
     pub const fn width_min_bytes(&self) -> usize {
         match *self {
             ColumnType::Bool | ColumnType::I8 | ColumnType::U8 => 1,
@@ -348,10 +354,10 @@ impl ColumnType {
         }
     }
 
-    /// This type, as that of a list's or an array's elements.
+    /// Returns this type, for use as the element type of a list or an array.
     ///
     /// # Panics
-    /// If its values may take no bytes; while the program is compiled, in a constant.
+    /// If values of the type may take no bytes. In a constant, this is a compile-time error.
     const fn as_element(self) -> ColumnType {
         assert!(
             self.width_min_bytes() > 0,
@@ -378,17 +384,17 @@ pub fn write_leb128(value: u64, output: &mut Vec<u8>) {
     output.push(rest as u8);
 }
 
-/// How many bytes [`write_leb128`] writes.
+/// Returns how many bytes [`write_leb128`] writes for `value`.
 #[inline]
 pub const fn leb128_bytes(value: u64) -> usize {
     (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
 }
 
-/// Reads a number that [`write_leb128`] wrote, and moves `input` behind it.
+/// Reads a number that [`write_leb128`] wrote, and advances `input` past it.
 ///
 /// # Errors
-/// If the input ends within the number, if it does not fit in 64 bits, or if it is written with
-/// more bytes than it needs.
+/// If the input ends within the number, if the number does not fit in 64 bits, or if it takes more
+/// bytes than it needs.
 #[inline]
 pub fn read_leb128(input: &mut &[u8]) -> Result<u64, DecodeError> {
     let start = *input;
@@ -413,17 +419,17 @@ pub fn read_leb128(input: &mut &[u8]) -> Result<u64, DecodeError> {
     Err(DecodeError::new(start, "a length does not fit in 64 bits"))
 }
 
-/// Appends a text as a `String` is stored.
+/// Appends a text in the stored form of a `String`.
 #[inline]
 pub fn write_text(text: &str, output: &mut Vec<u8>) {
     write_leb128(text.len() as u64, output);
     output.extend_from_slice(text.as_bytes());
 }
 
-/// Reads what [`write_text`] wrote, in place.
+/// Reads a text that [`write_text`] wrote, in place.
 ///
 /// # Errors
-/// If no such text stands there.
+/// If `input` does not begin with such a text.
 #[inline]
 pub fn read_text<'a>(input: &mut &'a [u8]) -> Result<&'a str, DecodeError> {
     let length = read_leb128(input)?;
@@ -439,7 +445,7 @@ pub fn read_text<'a>(input: &mut &'a [u8]) -> Result<&'a str, DecodeError> {
         .map_err(|error| DecodeError::new(&start[error.valid_up_to()..], "a text is not in UTF-8"))
 }
 
-/// Reads the first byte of an option: whether a value follows.
+/// Reads the first byte of an option, and returns whether a value follows.
 #[inline]
 pub(crate) fn read_is_some(input: &mut &[u8]) -> Result<bool, DecodeError> {
     let start = *input;
@@ -452,8 +458,8 @@ pub(crate) fn read_is_some(input: &mut &[u8]) -> Result<bool, DecodeError> {
     }
 }
 
-/// Reads the length of a list whose elements take at least `width_min_bytes` each, and makes sure
-/// that the rest of the input can hold so many.
+/// Reads the length of a list whose elements take at least `width_min_bytes` each, and checks that
+/// the rest of the input can hold that many elements.
 pub(crate) fn read_list_length(
     width_min_bytes: usize,
     input: &mut &[u8],

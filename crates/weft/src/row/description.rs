@@ -1,13 +1,13 @@
-//! Tables described at run time: what a program knows of rows whose Rust type it does not have.
+//! Descriptions of tables at run time, for programs that do not have the rows' Rust types.
 //!
 //! A database that outlives its process stores a [`TableDescription`] of each of its tables beside
 //! the rows. It serves two purposes:
 //!
-//! - When the database is opened again, the tables of the program are compared with it
-//!   ([`compare`]). A program may have more tables, more columns with a default, its columns in
-//!   another order, and any indexes; an [`Adaptation`] turns a stored row into one of today. All
-//!   other differences are refused, with words for each.
-//! - A tool reads rows by it: each column becomes a [`Value`].
+//! - When the database is opened again, the program's tables are compared with the stored
+//!   descriptions ([`compare`]). A program may have more tables, more columns with a default, its
+//!   columns in another order, and any indexes. An [`Adaptation`] turns a stored row into a row of
+//!   the program's table. All other differences are refused, with a message for each.
+//! - A tool reads rows by their description: each column becomes a [`Value`].
 //!
 //! ```
 //! use weft::Record;
@@ -27,7 +27,7 @@
 //! # Ok::<(), weft::column::DecodeError>(())
 //! ```
 //!
-//! A description's own encoding uses the primitives of [`column`](crate::column#the-format):
+//! The encoding of a description uses the primitives of [`column`](crate::column#the-format):
 //!
 //! ```text
 //!   table:   name, kind of index (one byte: 0 B+-tree, 1 hash table),
@@ -42,8 +42,8 @@
 //!            19 struct, name, list of (name, type)   20 enum, name, list of names
 //! ```
 //!
-//! Names are texts; positions and lengths are in LEB128. It carries no version of its own: what it
-//! is stored in does.
+//! Names are texts. Positions and lengths are in LEB128. A description has no version of its own:
+//! the file that it is stored in has one.
 
 mod adaptation;
 mod change;
@@ -64,7 +64,7 @@ pub use value::{Value, ValueMismatch};
 
 use crate::row::column::{DecodeError, read_leb128, read_list_length, write_leb128};
 
-/// Appends the number of `items`, and then each as `write` does.
+/// Appends the number of `items`, and then each item as `write` writes it.
 fn write_list<T>(items: &[T], output: &mut Vec<u8>, mut write: impl FnMut(&T, &mut Vec<u8>)) {
     write_leb128(items.len() as u64, output);
     for item in items {
@@ -72,13 +72,14 @@ fn write_list<T>(items: &[T], output: &mut Vec<u8>, mut write: impl FnMut(&T, &m
     }
 }
 
-/// Reads a list of things that take a byte or more each.
+/// Reads a list of items that take at least one byte each.
 fn read_list<T>(
     input: &mut &[u8],
     mut read: impl FnMut(&mut &[u8]) -> Result<T, DecodeError>,
 ) -> Result<Vec<T>, DecodeError> {
     let length = read_list_length(1, input)?;
-    // Without a reservation: a thing is much larger than the byte that it may take.
+    // Reserve nothing: an item takes much more memory than the one byte that it may take in the
+    // input.
     let mut items = Vec::new();
     for _ in 0..length {
         items.push(read(input)?);

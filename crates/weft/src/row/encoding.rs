@@ -1,13 +1,13 @@
-//! Keys as byte strings that sort as their values do.
+//! The encoding of keys as byte strings that sort as their values do.
 //!
-//! An index knows no types: it orders words and byte strings. So a key is *encoded*, and the
-//! encoding keeps three promises, on which everything above rests:
+//! An index knows no types. It orders words and byte strings. So a key is *encoded*, and the
+//! encoding keeps three promises, on which everything above it relies:
 //!
 //! 1. **Order.** Encodings compare, byte by byte, as the values do.
 //! 2. **Injectivity.** Different values have different encodings.
 //! 3. **No encoding is the beginning of another** of the same type. So encodings can be put one
-//!    after the other: a tuple is its elements in a row, and order and injectivity carry over; and
-//!    all the keys that begin with the same elements ([`KeyPrefix`]) lie together.
+//!    after the other: a tuple is the encodings of its elements in a row, and it keeps order and
+//!    injectivity. And all the keys that begin with the same elements ([`KeyPrefix`]) lie together.
 //!
 //! ## The format
 //!
@@ -25,19 +25,20 @@
 //! | `()` | nothing | 0 |
 //! | tuples, up to 8 elements | the elements, one after the other | the sum |
 //!
-//! Why strings are written so: the terminator is smaller than every byte that can stand in its
-//! place, which puts a string before its continuations. The bytes of a string are mostly text, so
-//! the escape costs nothing, and the terminator is one byte. Why short arrays are not: with a
-//! fixed width they fit in a word, as a fifteen-digit telephone number does. The length at the end
-//! is what tells "ab" from "ab" followed by a zero byte.
+//! Strings are written this way because the terminator is smaller than every byte that can stand in
+//! its place, which puts a string before its continuations. The bytes of a string are mostly text,
+//! so the escapes cost almost nothing, and the terminator is one byte. Short arrays have a fixed
+//! width instead, so that they fit in a word; a fifteen-digit telephone number does. The length at
+//! the end distinguishes "ab" from "ab" followed by a zero byte.
 //!
-//! Floating-point numbers are no keys: they have no total order (`NaN`, `-0.0`). Store a scaled
-//! integer. Neither are `usize` and `isize`, whose width depends on the machine.
+//! Floating-point numbers cannot be keys, because they have no total order (`NaN`, `-0.0`). Store a
+//! scaled integer. `usize` and `isize` cannot be keys either, because their width depends on the
+//! machine.
 //!
 //! ## The three forms
 //!
-//! An index holds encodings in one of three forms ([`KeyForm`]), chosen by the width of the type
-//! ([`Key::WIDTH_BYTES`]):
+//! An index holds encodings in one of three forms ([`KeyForm`]). The width of the type decides
+//! which one ([`Key::WIDTH_BYTES`]):
 //!
 //! ```text
 //!   up to 8 bytes    u64       first byte of the encoding in the most significant byte,
@@ -46,8 +47,8 @@
 //! ```
 //!
 //! Comparing two words compares their bytes in order, so promise 1 holds in every form. For a type
-//! of fixed width the compiler knows at every step how much of the word is filled, and what is
-//! left of an encoding is a handful of shifts.
+//! of fixed width the compiler knows at every step how much of the word is filled, so encoding
+//! compiles to a few shifts.
 
 use std::fmt::Debug;
 use std::ops::Bound;
@@ -63,8 +64,8 @@ use crate::index::{IndexKey, LongKey};
 /// Implemented for integers of a fixed width, `bool`, `char`, strings, byte strings, arrays of
 /// bytes, options of these, and tuples of up to eight of these.
 ///
-/// A type of your own can be a key by encoding what it is made of. Its implementation must keep
-/// the three promises of [the module](self), which is easiest done by delegating:
+/// To make a type of your own a key, encode its parts. The implementation must keep the three
+/// promises of [the module](self). The easiest way is to delegate:
 ///
 /// ```
 /// use weft::encoding::{Key, KeyEncoder};
@@ -87,10 +88,10 @@ use crate::index::{IndexKey, LongKey};
     note = "floating-point numbers have no total order: store a scaled integer, such as cents"
 )]
 pub trait Key: Clone + Debug + PartialEq + Send + Sync + 'static {
-    /// The width of every encoding; `None` if it varies.
+    /// The width of every encoding in bytes; `None` if it varies.
     const WIDTH_BYTES: Option<usize>;
 
-    /// Whether it is a single column by its nature, as numbers and strings are.
+    /// Whether the type is a single column by nature, as numbers and strings are.
     #[doc(hidden)]
     const IS_COLUMN: bool = false;
 
@@ -98,13 +99,13 @@ pub trait Key: Clone + Debug + PartialEq + Send + Sync + 'static {
     fn encode(&self, encoder: &mut impl KeyEncoder);
 }
 
-/// What a key is encoded into.
+/// Collects the encoding of a key.
 pub trait KeyEncoder {
     /// Appends the low `width_bytes` bytes of `value`, the most significant first.
     ///
     /// # Panics
-    /// If `width_bytes` is not within 1 to 8, or if a word that is too narrow for the key is being
-    /// filled, which means that the key's [`Key::WIDTH_BYTES`] is wrong.
+    /// If `width_bytes` is not within 1 to 8. Also if the encoder fills a word that is too narrow
+    /// for the key, which means that the key's [`Key::WIDTH_BYTES`] is wrong.
     fn push(&mut self, value: u64, width_bytes: u32);
 
     /// Appends all sixteen bytes of `value`, the most significant first.
@@ -119,8 +120,9 @@ pub trait KeyEncoder {
     /// As [`KeyEncoder::push`], if the key does not fit.
     fn push_slice(&mut self, bytes: &[u8]);
 
-    /// Offers a column as it is, where its encoding does not show what it was. An encoder that
-    /// takes it (true) is not given the encoding; those of indexes want nothing else.
+    /// Offers the encoder a column as a value, where the encoding does not show what the value was.
+    /// If the encoder takes it (`true`), it does not get the encoding. The encoders of indexes
+    /// never take it.
     #[doc(hidden)]
     #[inline(always)]
     fn take(&mut self, column: Column<'_>) -> bool {
@@ -129,7 +131,7 @@ pub trait KeyEncoder {
     }
 }
 
-/// A column of a key, as it was before it was encoded.
+/// A column of a key before encoding.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub enum Column<'a> {
@@ -139,14 +141,14 @@ pub enum Column<'a> {
     Text(&'a str),
     /// Bytes.
     Bytes(&'a [u8]),
-    /// What fills the place of an absent value.
+    /// The padding in place of an absent value.
     Padding,
 }
 
 /// Values that are the leading part of a key `K`: all the keys that begin with it lie together.
 ///
-/// A key is a prefix of itself. Of a tuple key `(A, B, C)` so are `(A, B)` and `(A,)`, and, for
-/// convenience, a lone `A`.
+/// A whole key is a prefix, too. The prefixes of a tuple key `(A, B, C)` are also `(A, B)`, `(A,)`
+/// and, for convenience, a lone `A`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not the leading part of the key `{K}`",
     label = "not a prefix of the key",
@@ -164,7 +166,8 @@ impl<K: Key> KeyPrefix<K> for K {
     }
 }
 
-/// The width of encodings in a row: the sum of their widths, unless one of them varies.
+/// Returns the width of several encodings in a row: the sum of their widths, or `None` if one of
+/// them varies.
 #[doc(hidden)]
 pub const fn total_width_bytes(widths_bytes: &[Option<usize>]) -> Option<usize> {
     let mut total_bytes = 0;
@@ -208,7 +211,8 @@ macro_rules! signed_keys {
                 if encoder.take(Column::Signed(i128::from(*self))) {
                     return;
                 }
-                // The sign bit is the one that is set in the smallest number.
+                // Flipping the sign bit, the only one that is set in the smallest number, puts
+                // negative numbers first.
                 (self ^ $integer::MIN).cast_unsigned().encode(encoder);
             }
         }
@@ -237,7 +241,7 @@ impl Key for bool {
     }
 }
 
-/// Code points end at 0x10_FFFF.
+/// The width of a `char` in a key: code points end at 0x10_FFFF.
 const CHAR_WIDTH_BYTES: u32 = 3;
 
 impl Key for char {
@@ -255,12 +259,12 @@ impl Key for char {
 
 // Strings and bytes.
 
-/// Ends a string; smaller than every byte that may stand in its place.
+/// Ends a string. It is smaller than every byte that may stand in its place.
 const TERMINATOR: u8 = 0;
-/// Stands before a byte of a string that is not greater than itself. That byte follows, plus one.
+/// Stands before a byte of a string that is at most [`ESCAPE`] itself. That byte follows, plus one.
 const ESCAPE: u8 = 1;
-/// The longest array whose encoding is padded to a fixed width: with its length it fills the
-/// widest word.
+/// The capacity of the longest array whose encoding is padded to a fixed width. With its length it
+/// fills the widest word.
 const PADDED_CAPACITY_MAX: usize = 15;
 
 #[inline]
@@ -280,7 +284,7 @@ const fn array_width_bytes(capacity: usize) -> Option<usize> {
     if capacity <= PADDED_CAPACITY_MAX { Some(capacity + 1) } else { None }
 }
 
-/// Appends the contents, `bytes`, of an array that can hold `CAPACITY`.
+/// Appends `bytes`, the contents of an array that can hold `CAPACITY` bytes.
 #[inline]
 fn push_array<const CAPACITY: usize>(bytes: &[u8], encoder: &mut impl KeyEncoder) {
     if CAPACITY > PADDED_CAPACITY_MAX {
@@ -366,7 +370,7 @@ impl<const N: usize> Key for [u8; N] {
     }
 }
 
-// What is made of other keys.
+// Keys made of other keys.
 
 impl<T: Key> Key for Option<T> {
     const WIDTH_BYTES: Option<usize> = total_width_bytes(&[Some(1), T::WIDTH_BYTES]);
@@ -422,7 +426,8 @@ tuple_keys!(A 0, B 1, C 2, D 3, E 4, F 5);
 tuple_keys!(A 0, B 1, C 2, D 3, E 4, F 5, G 6);
 tuple_keys!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
 
-/// Makes the elements before the semicolon a prefix of all of them, then moves one to the left.
+/// Makes the elements before the semicolon a prefix of the whole tuple, then moves one element to
+/// the left.
 macro_rules! tuple_prefixes {
     ($($leading:ident)+;) => {};
     ($($leading:ident)+; $next:ident $($rest:ident)*) => {
@@ -449,33 +454,33 @@ tuple_prefixes!(A; B C D E F G H);
 
 // The forms that an index stores.
 
-/// One of the three forms in which an index stores encodings, and how an encoding becomes one.
+/// One of the three forms in which an index stores encodings, and the conversion from an encoding.
 ///
-/// An index is declared with the narrowest form that its keys fit in. Nothing but a wrong
-/// [`Key::WIDTH_BYTES`] makes an encoding overflow its form, and then encoding panics: two keys
-/// that were cut to the same word would be one.
+/// An index is declared with the narrowest form that its keys fit in. Only a wrong
+/// [`Key::WIDTH_BYTES`] can make an encoding overflow its form. Encoding panics in this case,
+/// because two keys cut to the same word would become one.
 #[doc(hidden)]
 pub trait KeyForm: IndexKey {
-    /// What collects an encoding for this form.
+    /// The encoder that collects an encoding for this form.
     type Encoder: KeyEncoder + Clone + Default;
 
-    /// The key that was encoded.
+    /// Returns the key that was encoded.
     fn finish(encoder: Self::Encoder) -> Self;
 
-    /// The bytes of the encoding; in a word, with the zeros that follow.
+    /// Returns the bytes of the encoding. For a word this includes the zeros that follow it.
     fn to_bytes(&self) -> impl AsRef<[u8]>;
 
-    /// Where the keys that begin with what was encoded end. (They start at
-    /// [`KeyForm::finish`], itself included.)
+    /// Returns the end of the range of keys that begin with what was encoded. (The range starts at
+    /// [`KeyForm::finish`], inclusive.)
     fn prefix_end(encoder: Self::Encoder) -> Bound<Self>;
 
-    /// The key, in whatever form.
+    /// Returns the key as a value that can hold any form.
     fn erase(&self) -> EncodedKey;
 
-    /// The key that [`KeyForm::erase`] was asked of, in this form.
+    /// Returns the key that [`KeyForm::erase`] was called on, in this form.
     fn restore(key: &EncodedKey) -> Self;
 
-    /// A whole key, encoded.
+    /// Encodes a whole key.
     #[inline]
     fn from_key<K: Key>(key: &K) -> Self {
         let mut encoder = Self::Encoder::default();
@@ -483,7 +488,7 @@ pub trait KeyForm: IndexKey {
         Self::finish(encoder)
     }
 
-    /// The range of all keys that begin with `prefix`.
+    /// Returns the range of all keys that begin with `prefix`.
     #[inline]
     fn prefix_range<K: Key>(prefix: &impl KeyPrefix<K>) -> (Bound<Self>, Bound<Self>) {
         let mut encoder = Self::Encoder::default();
@@ -492,36 +497,38 @@ pub trait KeyForm: IndexKey {
     }
 }
 
-/// The key of a record, as its index holds it, in whatever form.
+/// The key of a record, as its index holds it, in any of the forms.
 ///
-/// A worker that will take a record out of its index later keeps one of these from the moment at which the
-/// record was put there, or found there. So nothing has to be encoded again, which would be code of the
-/// user's, and might come to something else.
+/// A worker that will remove a record from its index later keeps one of these from the moment at
+/// which it inserted or found the record there. So nothing is encoded again. Encoding would run the
+/// user's code, which might give another result.
 #[doc(hidden)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EncodedKey {
-    /// Of a `u64`.
+    /// A key in the form `u64`.
     Words1(u64),
-    /// Of a `u128`, the more significant word first. (Two words are aligned as one.)
+    /// A key in the form `u128`, the more significant word first. (Two `u64` have an alignment of 8
+    /// bytes, a `u128` one of 16.)
     Words2([u64; 2]),
-    /// Of any length.
+    /// A key of any length.
     Long(Arc<LongKey>),
 }
 
 const _: () = assert!(size_of::<EncodedKey>() == 24 && size_of::<Option<EncodedKey>>() == 24);
 
 impl EncodedKey {
-    /// How much memory it holds besides its own size, in bytes; its copies share it.
+    /// Returns how much memory the key holds besides its own size, in bytes. Its copies share this
+    /// memory.
     pub(crate) fn heap_bytes(&self) -> usize {
         match self {
             EncodedKey::Words1(_) | EncodedKey::Words2(_) => 0,
-            // The counts of the `Arc` come first.
+            // The two counters of the `Arc` come first.
             EncodedKey::Long(key) => 2 * size_of::<usize>() + key.total_bytes(),
         }
     }
 }
 
-const WRONG_FORM: &str = "the keys of an index are all of one form";
+const WRONG_FORM: &str = "all keys of an index have the same form";
 
 /// Fills a word from its most significant byte down.
 #[doc(hidden)]
@@ -537,7 +544,7 @@ impl KeyEncoder for WordEncoder<u64> {
         assert!(width_bytes.wrapping_sub(1) < 8, "a word has one to eight bytes");
         let filled_bits = self.filled_bits + 8 * width_bytes;
         assert!(filled_bits <= u64::BITS, "a key is wider than its WIDTH_BYTES");
-        // First to the left end, which drops what is above the width; then into place.
+        // Shift the value to the left end, which drops what is above its width, then to its place.
         self.word |= value << (u64::BITS - 8 * width_bytes) >> self.filled_bits;
         self.filled_bits = filled_bits;
     }
@@ -653,7 +660,8 @@ macro_rules! byte_encoders {
     )*};
 }
 
-/// Collects the bytes of a [`LongKey`]: without an allocation while they are few, as mostly.
+/// Collects the bytes of a [`LongKey`]. Needs no allocation for up to 64 bytes, which is the usual
+/// case.
 type LongKeyEncoder = SmallVec<[u8; 64]>;
 
 byte_encoders!(LongKeyEncoder Vec<u8>);
@@ -671,8 +679,8 @@ impl KeyForm for LongKey {
     }
 
     fn prefix_end(mut encoder: LongKeyEncoder) -> Bound<LongKey> {
-        // The smallest byte string that is greater than all that begin with these bytes: the last
-        // byte that can be raised is raised, and what follows it is dropped.
+        // The end is the smallest byte string that is greater than all that begin with these bytes:
+        // raise the last byte that can be raised, and drop what follows it.
         let Some(raised) = encoder.iter().rposition(|&byte| byte < u8::MAX) else {
             return Bound::Unbounded;
         };

@@ -1,5 +1,5 @@
-//! Rows as data, without transactions: what a column is, how keys are encoded, which tables there are, which
-//! operations on columns commute, and how all of it is described for the log and for other programs.
+//! Rows as data, without transactions: columns, the encoding of keys, table schemas, commutative
+//! operations on columns, and descriptions of all these for the log and for other programs.
 
 pub mod column;
 pub mod description;

@@ -1,6 +1,6 @@
-//! What a table's rows look like: the [`Record`] trait, and its description at run time.
+//! The [`Record`] trait, which describes the rows of a table, and the table's schema at run time.
 //!
-//! `#[derive(Record)]` writes the implementation; nothing here needs to be implemented by hand.
+//! `#[derive(Record)]` writes the implementation. You need not implement anything here by hand.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -14,7 +14,7 @@ use crate::row::encoding::{Key, KeyEncoder};
 /// changes the clone and swaps a pointer. So readers get plain references, and a row may own
 /// heap memory (`String`, `Vec`), though rows without any are cheaper to update.
 pub trait Record: Clone + Send + Sync + 'static {
-    /// The primary key's type: one column's, or a tuple of several columns'.
+    /// The primary key's type: that of one column, or a tuple of several columns' types.
     type Key: Key;
 
     /// The table's name.
@@ -23,9 +23,9 @@ pub trait Record: Clone + Send + Sync + 'static {
     /// The kind of index that holds the primary key.
     const STORAGE: Storage;
 
-    /// Whether the table lives in memory alone: its rows are never logged, are in no checkpoint,
-    /// and are gone when the database is closed, while other tables' rows are not. Its columns can
-    /// be of any type.
+    /// Whether the table exists in memory only. Its rows are never logged, are in no checkpoint,
+    /// and are lost when the database is closed, while the rows of other tables are kept. Its
+    /// columns can be of any type.
     const VOLATILE: bool;
 
     /// The columns, in the order of the struct's fields.
@@ -37,10 +37,10 @@ pub trait Record: Clone + Send + Sync + 'static {
     /// The secondary indexes, in the order of their declaration.
     const INDEXES: &'static [IndexDescription];
 
-    /// The row's primary key.
+    /// Returns the row's primary key.
     fn key(&self) -> Self::Key;
 
-    /// Whether the row's primary key is `key`, without building one.
+    /// Returns whether the row's primary key is `key`, without building a key.
     fn key_equals(&self, key: &Self::Key) -> bool;
 
     /// Encodes the row's key in secondary index `INDEXES[index]`: the index's columns, and after
@@ -50,83 +50,87 @@ pub trait Record: Clone + Send + Sync + 'static {
     /// If there is no such index.
     fn encode_index_key(&self, index: usize, encoder: &mut impl KeyEncoder);
 
-    /// Whether two versions of a row have different keys in secondary index `INDEXES[index]`.
-    /// They have the same primary key, of which no column is compared.
+    /// Returns whether two versions of a row have different keys in secondary index
+    /// `INDEXES[index]`. The two versions have the same primary key, so its columns are not
+    /// compared.
     ///
     /// # Panics
     /// If there is no such index.
     fn index_key_differs(&self, other: &Self, index: usize) -> bool;
 
     /// Appends the row's stored form: its columns, in order, each as its
-    /// [`ColumnValue`](crate::column::ColumnValue) writes it. Of a row of a volatile table, which
-    /// has none, nothing.
+    /// [`ColumnValue`](crate::column::ColumnValue) writes it. Appends nothing for a volatile table,
+    /// whose rows have no stored form.
     fn encode_row(&self, output: &mut Vec<u8>);
 
-    /// Reads a row's stored form from the beginning of `input`, and moves `input` behind it.
+    /// Reads a row's stored form from the beginning of `input`, and advances `input` past it.
     ///
     /// # Errors
-    /// If no row stands there, or if the table is volatile.
+    /// If `input` does not begin with a row, or if the table is volatile.
     fn decode_row(input: &mut &[u8]) -> Result<Self, DecodeError>;
 
-    /// How many bytes the row's stored form takes; 0 for a volatile table.
+    /// Returns how many bytes the row's stored form takes; 0 for a volatile table.
     fn stored_bytes(&self) -> usize;
 
-    /// Appends what of the row is not as it was in `before`, a version of the same row: which columns
-    /// these are, a bit each, and then their stored forms, in order. The first column's bit is the
-    /// lowest of the first byte. For a volatile table, nothing.
+    /// Appends the changes between `before`, another version of the same row, and this version: one
+    /// bit for each column, which says whether the column changed, then the stored forms of the
+    /// changed columns, in order. The first column's bit is the lowest bit of the first byte.
+    /// Appends nothing for a volatile table.
     fn encode_changes(&self, before: &Self, output: &mut Vec<u8>);
 
-    /// Whether it is known that these columns are as they are in another version of the same row. Columns of the
-    /// primary key always are. Of a volatile table, whose columns cannot be compared, it is never known, unless
-    /// there are none to compare.
+    /// Returns whether `columns` are known to be the same in `other`, another version of the same
+    /// row. Columns of the primary key always are. Columns of a volatile table cannot be compared,
+    /// so for such a table the answer is no, unless no column is left to compare.
     fn same_columns(&self, other: &Self, columns: ColumnSet) -> bool {
         let _ = other;
         columns.is_empty()
     }
 
-    /// Carries a change over to another version of the same row: this version was made of `before`, and what is
-    /// returned is what the same makes of `onto`.
+    /// Carries a change over to another version of the same row. This version was made from
+    /// `before`, and the result is what the same change makes of `onto`.
     ///
-    /// Columns that are as they were are `onto`'s, and those that have changed are this version's. But columns in
-    /// `adds` are sums: they are moved by as much as they have moved here, exactly.
+    /// A column that did not change keeps `onto`'s value. A column that changed gets this version's
+    /// value. Columns in `adds` are sums: each moves by exactly the amount by which it moved from
+    /// `before` to this version.
     ///
-    /// `None` if a sum is no value of its column's type, or if the type has no exact sums (all but the
-    /// integers), or if the column is none of those that a [`ColumnSet`] tells apart. And of a volatile
-    /// table, whose columns cannot be compared.
+    /// Returns `None` if a sum is not a value of its column's type, if the type has no exact sums
+    /// (only the integers have), or if the column is not one that a [`ColumnSet`] distinguishes.
+    /// Also returns `None` for a volatile table, whose columns cannot be compared.
     fn rebase(&self, before: &Self, onto: &Self, adds: ColumnSet) -> Option<Self> {
         let _ = (before, onto, adds);
         None
     }
 
-    /// The position of a column in `adds` whose sum cannot be deferred: added to `onto` at some later time, in
-    /// whatever order with others, it might come to no value of the column's type. See
-    /// [`ColumnValue::has_room`](crate::column::ColumnValue::has_room). This version was made of `before`.
+    /// Returns the position of a column in `adds` whose sum cannot be deferred. If the sum were
+    /// added to `onto` later, in some order with other sums, the result might not be a value of the
+    /// column's type. See [`ColumnValue::has_room`](crate::column::ColumnValue::has_room). This
+    /// version was made from `before`.
     #[doc(hidden)]
     fn lacks_room(&self, before: &Self, onto: &Self, adds: ColumnSet) -> Option<usize> {
         let _ = (before, onto, adds);
         None
     }
 
-    /// Appends a primary key's stored form: its columns, in the order of the key, as in a row. For
-    /// a volatile table, nothing.
+    /// Appends a primary key's stored form: its columns, in the order of the key, encoded as in a
+    /// row. Appends nothing for a volatile table.
     fn encode_key(key: &Self::Key, output: &mut Vec<u8>);
 
-    /// Reads a primary key's stored form from the beginning of `input`, and moves `input` behind
+    /// Reads a primary key's stored form from the beginning of `input`, and advances `input` past
     /// it.
     ///
     /// # Errors
-    /// If no key stands there, or if the table is volatile.
+    /// If `input` does not begin with a key, or if the table is volatile.
     fn decode_key(input: &mut &[u8]) -> Result<Self::Key, DecodeError>;
 
     /// Whether [`Record::check`] checks anything.
     #[doc(hidden)]
     const IS_CHECKED: bool = true;
 
-    /// Checks the row's own constraints, before it is inserted or replaces another.
+    /// Checks the row's own constraints, before the row is inserted or replaces another version.
     ///
-    /// When a database with a directory is opened, each stored row is checked, because the constraints
-    /// may have been added since. If it panics then, opening the database panics, and the directory
-    /// stays as it was.
+    /// When a database with a directory is opened, this is called for each stored row, because the
+    /// constraints may have been added since the row was written. If it panics then, opening the
+    /// database panics, and the directory stays as it was.
     ///
     /// # Errors
     /// The first constraint that the row breaks.
@@ -153,10 +157,10 @@ pub struct Column {
     pub type_name: &'static str,
     /// The type that its values are stored as; `None` in a volatile table.
     pub type_of: Option<ColumnType>,
-    /// Whether it belongs to the primary key.
+    /// Whether the column belongs to the primary key.
     pub in_key: bool,
-    /// Appends the encoded value that it has in rows which were stored before it was there; `None`
-    /// if there is no such value.
+    /// Appends the encoded value of this column for rows that were stored before the column
+    /// existed. `None` if the column has no such default.
     pub default: Option<fn(&mut Vec<u8>)>,
 }
 
@@ -167,9 +171,10 @@ pub struct IndexDescription {
     pub name: &'static str,
     /// The columns it is ordered by.
     pub columns: &'static [&'static str],
-    /// Whether two rows may not share the same values of these columns.
+    /// Whether any two rows must differ in the values of these columns.
     pub unique: bool,
-    /// Encoded width of an entry, as [`Record::encode_index_key`] makes it; `None` if it varies.
+    /// The encoded width of an entry in bytes, as [`Record::encode_index_key`] writes it; `None` if
+    /// it varies.
     pub width_bytes: Option<usize>,
 }
 
@@ -182,18 +187,18 @@ pub struct Index<R, K> {
 }
 
 impl<R: Record, K: Key> Index<R, K> {
-    /// The index at `position` of [`Record::INDEXES`]. Called by the derive macro.
+    /// Returns the index at `position` of [`Record::INDEXES`]. Called by the derive macro.
     #[doc(hidden)]
     pub const fn new(position: usize) -> Self {
         Index { position, types: PhantomData }
     }
 
-    /// The position in [`Record::INDEXES`].
+    /// Returns the position in [`Record::INDEXES`].
     pub const fn position(self) -> usize {
         self.position
     }
 
-    /// The index's description.
+    /// Returns the index's description.
     pub const fn description(self) -> &'static IndexDescription {
         &R::INDEXES[self.position]
     }

@@ -1,11 +1,16 @@
 //! Helpers for the engine's tests: every protocol, seeds that repeat a run, threads, and the amount of work.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+pub mod meeting;
+
 use std::thread::{scope, yield_now};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use weft::protocol::Protocol;
 use weft_protocols::HtmNaive;
+
+#[allow(unused_imports, reason = "each test file uses its own part")]
+pub use meeting::Meeting;
 
 /// Runs an expression once for every protocol, with the protocol as a type parameter. Leaves out the protocols
 /// that accept only one operation on one row per transaction: these have no multi-step transactions to test, and

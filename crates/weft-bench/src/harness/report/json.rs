@@ -1,4 +1,4 @@
-//! The report for programs. [`super`] says what is in it.
+//! The report as JSON. [`super`] describes its content.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -10,7 +10,7 @@ use crate::stop::Stop;
 
 use super::Report;
 
-/// A map whose keys keep the order in which they are put in.
+/// A map whose keys keep the order of their insertion.
 #[derive(Clone, Debug)]
 pub struct InOrder<K, V>(pub Vec<(K, V)>);
 
@@ -20,23 +20,23 @@ impl<K: Serialize, V: Serialize> Serialize for InOrder<K, V> {
     }
 }
 
-/// All protocols' reports, as one JSON array.
+/// The reports of all protocols, as one JSON array.
 #[derive(Serialize)]
 #[serde(transparent)]
 pub struct JsonOutput<'a>(pub &'a [Report<'a>]);
 
-/// Where the JSON goes to.
+/// The destination of the JSON.
 #[derive(Debug)]
 pub enum JsonTarget {
-    /// `-`: in place of the report.
+    /// `-`: standard output, instead of the report.
     StandardOutput,
-    /// A file. Until the results are there, it keeps what was in it before.
+    /// A file, which keeps its content until the results are there.
     File(PathBuf),
 }
 
 impl JsonTarget {
-    /// The target of `--json`, tried before the run: nobody should spend minutes on results for a
-    /// path that cannot be written.
+    /// Returns the target of `--json`. The path is tried before the run, so that no results are lost because it
+    /// cannot be written.
     ///
     /// # Errors
     /// The path cannot be written.
@@ -54,15 +54,15 @@ impl JsonTarget {
         Ok(JsonTarget::File(path.to_owned()))
     }
 
-    /// Whether the JSON takes the place of the report.
+    /// Returns whether the JSON replaces the report.
     pub fn is_standard_output(&self) -> bool {
         matches!(self, JsonTarget::StandardOutput)
     }
 
-    /// Writes the results; `out` is what reports go to.
+    /// Writes the results. `out` is the destination of reports.
     ///
     /// # Errors
-    /// The system's, with the path.
+    /// The system's error, with the path.
     pub fn write(&self, output: &impl Serialize, out: &mut impl Write) -> Result<(), Stop> {
         match self {
             JsonTarget::StandardOutput => Ok(write_to(out, output)?),
@@ -75,13 +75,14 @@ impl JsonTarget {
     }
 }
 
-/// Opens the file for writing, changes nothing in it, and leaves none behind that was not there.
+/// Tests whether the file can be opened for writing. Leaves its content unchanged, and removes it if it did not
+/// exist.
 ///
 /// # Errors
-/// It cannot be written.
+/// The file cannot be written.
 pub fn try_to_write(path: &Path) -> io::Result<()> {
     match path.metadata() {
-        // To open a pipe means to use it, so that is left for later, as with a device.
+        // Opening a pipe or a device has effects: do not try it here.
         Ok(metadata) if !metadata.is_file() && !metadata.is_dir() => Ok(()),
         Ok(_) => OpenOptions::new().append(true).open(path).map(drop),
         Err(_) => {

@@ -1,51 +1,51 @@
-//! The results of a call, once measured: the same numbers for the tables and for the JSON.
+//! The results of a run: the same numbers for the tables and for the JSON.
 //!
 //! # The JSON
 //!
-//! An array with one object per database: for each protocol, in the order of `--protocol`, one for
-//! each value of `--acknowledge`, and of these one for each value of `--snapshots`. Keys come in
-//! the order below; none is ever left out, and what is not known is `null`.
+//! An array with one object per database: for each protocol, in the order of `--protocol`, one for each value of
+//! `--acknowledge`, and for each of these one for each value of `--snapshots`. Keys have the order below. No key is
+//! ever left out; an unknown value is `null`.
 //!
 //! | key | value |
 //! | --- | --- |
 //! | `workload`, `protocol` | names |
 //! | `htm_backend` | what ran the protocol's regions: `rtm`, or `software` for their twins; `null` for a protocol without regions |
-//! | `twin` | what takes the place of hardware regions in this run, if results must be read with that in mind; else `null` |
-//! | `snapshots` | on which snapshots read-only transactions ran: `off`, `on` or `recent` |
+//! | `twin` | the twin that replaces hardware regions in this run, if it affects how to read the results; else `null` |
+//! | `snapshots` | the snapshots on which read-only transactions ran: `off`, `on` or `recent` |
 //! | `acknowledge` | when commits returned: `durable`, `committed`, or `memory` without a log |
-//! | `threads`, `seed` | as asked for |
+//! | `threads`, `seed` | as given on the command line |
 //! | `warehouses`, `mix`, `scale`, `storage` | the workload's own options (these are TPC-C's; those of INCR1 and INCRZ are `distribution`, `records`, `hot_percent`, `change_seconds`, `alpha`, LIKE's `users`, `pages`, `alpha`, `write_percent`, TATP's `subscribers` and `mix`, those of Articles `articles`, `users`, `mix`, `alpha`, `operations`, those of locks `structure`, `kinds_elided`, `work`, `subscribers`, `updates`, `mix` and `theta`, YCSB's `preset`, `records`, `value_bytes`, `read`, `rmw`, `insert`, `scan`, `scan_rows`, `operations`, `theta`, `distribution`, `storage`) |
-//! | `conflict_retries` | at which conflict regions were to give up; `null` if nobody said |
-//! | `phase_length_ms` | how long phases were to last; `null` if nobody said |
+//! | `conflict_retries` | the number of conflicts after which regions gave up; `null` without `--conflict-retries` |
+//! | `phase_length_ms` | the length of phases; `null` without `--phase-length` |
 //! | `seconds`, `warmup_seconds` | length of a round, and of the warm-up before it |
-//! | `rounds` | array: `seconds`, `committed`, `user_rollbacks`, `throughput_per_second`, `aborts` of each |
-//! | `committed` | transactions that committed, all rounds together |
-//! | `user_rollbacks` | transactions that ran to the end and rolled back because the workload wants it so; not in `committed` |
+//! | `rounds` | array of objects: `seconds`, `committed`, `user_rollbacks`, `throughput_per_second`, `aborts` |
+//! | `committed` | transactions that committed, in all rounds |
+//! | `user_rollbacks` | transactions that ran to the end and rolled back because the workload asks for it; not in `committed` |
 //! | `throughput_per_second` | `median`, `min`, `max` of the rounds' committed transactions per second |
-//! | `operations_per_second` | the same times the operations of a transaction; `null` for a workload that does not count them |
-//! | `ratio_to_first` | median over the rounds of this throughput over the first database's in the same round |
-//! | `aborts` | attempts that were aborted and tried again, by reason; all rounds, without the warm-up |
+//! | `operations_per_second` | the same, multiplied by the operations of a transaction; `null` for a workload that does not count them |
+//! | `ratio_to_first` | median over the rounds of this throughput divided by the first database's in the same round |
+//! | `aborts` | attempts that were aborted and retried, by reason; in all rounds, without the warm-up |
 //! | `aborts_per_commit` | their sum divided by `committed` |
-//! | `aborts_by_table` | the same by the table that was contended: `aborts`, and their `share` in all; `null` if there was none |
+//! | `aborts_by_table` | the same by contended table: `aborts`, and their `share` of all aborts; `null` without aborts |
 //! | `transactions` | by type: `committed`, `user_rollbacks` |
-//! | `success_rates` | by type: `measured`, the share of `committed` in all that ran to their end, and `specified`, what the workload's specification says; types that did not run are left out; `null` for a workload that specifies none |
-//! | `latency_us` | by type: `p50`, `p99`, `p999`, `max`, from the client's side, retries included; types of which none was sampled are left out |
-//! | `transactions_per_sample` | of how many transactions one has its latency taken |
+//! | `success_rates` | by type: `measured`, the share of `committed` in all that ran to their end, and `specified`, the share in the workload's specification; types that did not run are left out; `null` for a workload that specifies no rates |
+//! | `latency_us` | by type: `p50`, `p99`, `p999`, `max`, from the client's side, retries included; types without a sample are left out |
+//! | `transactions_per_sample` | the number of transactions for each one whose latency is measured |
 //! | `htm` | hardware regions: `started`, `committed`, `aborted_conflict`, `aborted_capacity`, `aborted_system_event`, `aborted_explicit`, `fallbacks` |
 //! | `memory` | `resident_before_load_bytes`, `resident_after_load_bytes`, `resident_after_run_bytes` of the whole process; of this database `chunk_bytes` (memory taken for rows) and `retired_pending` (old versions not yet reused) |
-//! | `log` | `bytes_written`, `transactions` (those that have written something), `bytes_per_transaction`, `epochs_written`, `syncs`, `sync_mean_us`, within the rounds; `acknowledged_us`: latencies of all transactions together if commits are acknowledged when durable, else `null`; `durable_after_us`: how long it takes until a commit is durable that nobody waits for, by a look every 2 ms. `null` without a log |
-//! | `phases` | of a protocol with phases, within the rounds: `split_phases` that began, those `hurried` because somebody waited, `split_records` at the end, `reconciled_rows`, transactions `refused`, and those of them that were `stashed` while others ran, `split_ms` of split phases, `changing_ms` in which none ran; else `null` |
-//! | `repairs` | transactions that were repaired, `repairs`, and their operations that ran again on the record known from before (`fast`), by the index (`slow`), or not again (`kept`); `null` if none was |
-//! | `pieces` | of procedures in pieces: those that `committed` in several, how often a piece behind the first was `redone`, how many commits were `carried_over`, and how many changes were `deferred`; `null` if there was none of that |
-//! | `versions_held` | old versions kept for snapshots at the end of a round, the most of the rounds |
+//! | `log` | within the rounds: `bytes_written`, `transactions` (those that wrote something), `bytes_per_transaction`, `epochs_written`, `syncs`, `sync_mean_us`; `acknowledged_us`: latencies of all transactions together if commits are acknowledged when durable, else `null`; `durable_after_us`: the time until a commit for which no thread waits is durable, by a look every 2 ms. `null` without a log |
+//! | `phases` | for a protocol with phases, within the rounds: `split_phases` that began, those `hurried` because a transaction waited, `split_records` at the end, `reconciled_rows`, transactions `refused`, those of them that were `stashed` while others ran, `split_ms` of split phases, `changing_ms` in which no phase ran; else `null` |
+//! | `repairs` | `repairs`: transactions that were repaired; their operations that ran again on the record found before (`fast`), that used the index again (`slow`), or that did not run again (`kept`); `null` without repairs |
+//! | `pieces` | for procedures in pieces: `committed` in several pieces, `redone`: retries of a piece after the first, `carried_over`: commits, `deferred`: changes; `null` if all are 0 |
+//! | `versions_held` | old versions kept for snapshots at the end of a round, the maximum over the rounds |
 //! | `verified` | `true`, `false`, or `null` without `--verify` |
-//! | `conditions` | array: `name`, `holds`, `checked`, `detail` of each; `null` without `--verify` |
+//! | `conditions` | array of objects: `name`, `holds`, `checked`, `detail`; `null` without `--verify` |
 //! | `pinned` | whether each thread had a core of its own |
-//! | `logical_cores` | how many the process may use |
+//! | `logical_cores` | the number of cores that the process may use |
 //! | `version`, `command_line` | of this program |
 //!
-//! `committed` is counted by the clients, `aborts` by the engine; they are read within the same
-//! window but not at the same instant.
+//! The clients count `committed`; the engine counts `aborts`. Both are read within the same window, but not at the
+//! same instant.
 
 pub mod json;
 pub mod table;
@@ -71,44 +71,44 @@ use super::statistics::{Spread, fraction, median_ratio};
 use super::tally::Tally;
 use json::InOrder;
 
-/// What the engine counts, between two points in time.
+/// The engine's counters between two points in time.
 #[derive(Clone, Debug)]
 pub struct Counters {
-    /// Attempts that were aborted, by the name of the reason, zeros included.
+    /// Aborted attempts, by the name of the reason, zeros included.
     pub aborts: Vec<(&'static str, u64)>,
-    /// The same, by table.
+    /// Aborted attempts, by table.
     pub aborts_by_table: AbortsByTable,
     /// Hardware regions.
     pub htm: weft::htm::Statistics,
-    /// The log, if there is one.
+    /// The log's counters, if there is a log.
     pub log: Option<LogCounters>,
-    /// The phases, under a protocol that has them.
+    /// The counters of phases, under a protocol that has them.
     pub phases: Option<Phases>,
-    /// What was repaired.
+    /// The counters of repairs.
     pub repairs: Repairs,
-    /// What was done in pieces.
+    /// The counters of pieces.
     pub pieces: Pieces,
     /// Versions kept for snapshots at the later of the points.
     pub versions_held: u64,
 }
 
-/// What a log has written.
+/// The counters of a log.
 #[derive(Clone, Copy, Debug)]
 pub struct LogCounters {
-    /// Bytes.
+    /// Bytes written.
     pub bytes: u64,
-    /// Transactions that have written something.
+    /// Transactions that wrote something.
     pub transactions: u64,
-    /// Epochs in which one has.
+    /// Epochs with such a transaction.
     pub epochs: u64,
     /// Syncs.
     pub syncs: u64,
-    /// How long these took, all together.
+    /// The total time of the syncs.
     pub sync_time: Duration,
 }
 
 impl Counters {
-    /// What the engine has counted so far.
+    /// Returns the counters so far.
     pub fn of(metrics: &weft::Metrics) -> Self {
         Counters {
             aborts: metrics.aborted().map(|(reason, count)| (reason.name(), count)).collect(),
@@ -128,7 +128,7 @@ impl Counters {
         }
     }
 
-    /// What was counted since `before`.
+    /// Returns the difference to the earlier counters `before`.
     pub fn since(mut self, before: &Counters) -> Self {
         for (abort, before) in self.aborts.iter_mut().zip(&before.aborts) {
             abort.1 -= before.1;
@@ -157,7 +157,7 @@ impl Counters {
         self
     }
 
-    /// The sum over some rounds.
+    /// Returns the sum over some rounds; `None` without rounds.
     fn sum<'a>(rounds: impl Iterator<Item = &'a Counters>) -> Option<Counters> {
         rounds.cloned().reduce(|mut sum, counters| {
             for (abort, more) in sum.aborts.iter_mut().zip(&counters.aborts) {
@@ -183,18 +183,18 @@ impl Counters {
     }
 }
 
-/// Resident memory of the process, where the system says it.
+/// The resident memory of the process, if the system reports it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Resident {
     /// Before this protocol's database was loaded.
     pub before_load_bytes: Option<u64>,
-    /// After that.
+    /// After this protocol's database was loaded.
     pub after_load_bytes: Option<u64>,
     /// After this protocol's last round.
     pub after_run_bytes: Option<u64>,
 }
 
-/// What is the same for all protocols of a call.
+/// The properties that all protocols of a run share.
 pub struct Description {
     threads: usize,
     seed: u64,
@@ -211,7 +211,7 @@ pub struct Description {
 }
 
 impl Description {
-    /// The call that the arguments ask for.
+    /// Returns the description of the run that the arguments ask for.
     pub fn new(arguments: &BenchArguments, plan: &Plan, subject: Subject) -> Self {
         Description {
             threads: arguments.threads,
@@ -232,10 +232,10 @@ impl Description {
     }
 }
 
-/// Everything about one protocol, with the keys of the JSON. See the module for what they mean.
+/// Everything about one protocol, with the keys of the JSON. The module explains them.
 #[derive(Serialize)]
 pub struct Report<'a> {
-    /// How the tables call the protocol.
+    /// The name of the protocol in the tables.
     #[serde(skip)]
     pub label: &'a str,
     pub workload: &'static str,
@@ -280,7 +280,7 @@ pub struct Report<'a> {
     pub command_line: &'a [String],
 }
 
-/// One round.
+/// The numbers of one round.
 #[derive(Serialize)]
 pub struct RoundReport {
     pub seconds: f64,
@@ -297,7 +297,7 @@ pub struct Counts {
     pub user_rollbacks: u64,
 }
 
-/// How many transactions of one type succeed.
+/// The success rate of one transaction type.
 #[derive(Clone, Copy, Serialize)]
 pub struct SuccessRate {
     pub measured: f64,
@@ -313,7 +313,7 @@ pub struct Latency {
     pub max: f64,
 }
 
-/// Hardware regions.
+/// The counters of hardware regions.
 #[derive(Clone, Copy, Serialize)]
 pub struct HtmReport {
     pub started: u64,
@@ -348,7 +348,7 @@ pub struct LogReport {
     pub durable_after_us: Option<Latency>,
 }
 
-/// One invariant.
+/// The result of one invariant.
 #[derive(Serialize)]
 pub struct ConditionReport<'a> {
     pub name: &'a str,
@@ -358,7 +358,7 @@ pub struct ConditionReport<'a> {
 }
 
 impl<'a> Report<'a> {
-    /// The report of `contender`, which ran `rounds`; `first` are the rounds of the first protocol.
+    /// Returns the report of `contender`, which ran `rounds`. `first` is the rounds of the first protocol.
     pub fn new(
         description: &'a Description,
         (label, variant): (&'a str, &Variant),
@@ -369,9 +369,9 @@ impl<'a> Report<'a> {
         conditions: Option<&'a [Condition]>,
     ) -> Self {
         let counters = Counters::sum(rounds.iter().map(|round| &round.counters))
-            .expect("the parser lets at least one round through");
+            .expect("the parser accepts only one round or more");
         let throughput_per_second = Spread::of(rounds.iter().map(Round::throughput))
-            .expect("the parser lets at least one round through");
+            .expect("the parser accepts only one round or more");
         let committed = rounds.iter().map(|round| round.committed).sum();
         let attempts_aborted = counters.aborts.iter().map(|(_, count)| count).sum();
         let in_turn = rounds.iter().zip(first).map(|(a, b)| (a.throughput(), b.throughput()));
@@ -428,7 +428,7 @@ impl<'a> Report<'a> {
     }
 }
 
-/// The counts of every transaction type, and the latencies of those that were sampled.
+/// Returns the counts of every transaction type, and the latencies of those with samples.
 fn by_type(
     contender: &dyn Contender,
 ) -> (InOrder<&'static str, Counts>, InOrder<&'static str, Latency>) {
@@ -440,7 +440,7 @@ fn by_type(
     (InOrder(counts.collect()), InOrder(latencies.collect()))
 }
 
-/// The share of each type that has committed, beside what is specified.
+/// Returns the committed share of each type, beside the specified share.
 fn success_rates(
     transactions: &InOrder<&'static str, Counts>,
     specified: &[f64],
@@ -453,13 +453,13 @@ fn success_rates(
 }
 
 impl Latency {
-    /// Those of a histogram, unless it is empty.
+    /// Returns the latencies of a histogram, unless it is empty.
     fn of(latency_ns: &Histogram<u64>) -> Option<Latency> {
         if latency_ns.is_empty() {
             return None;
         }
         let max = latency_ns.max() as f64 / 1000.0;
-        // A quantile is the upper end of its bucket, which may lie above the largest value of all.
+        // A quantile is the upper end of its bucket, which may exceed the maximum.
         let quantile = |q| f64::min(latency_ns.value_at_quantile(q) as f64 / 1000.0, max);
         Some(Latency { p50: quantile(0.5), p99: quantile(0.99), p999: quantile(0.999), max })
     }

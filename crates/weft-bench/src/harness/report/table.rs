@@ -1,4 +1,4 @@
-//! The report for people: plain tables of at most 100 columns that can be pasted into Markdown.
+//! The report as text: plain tables of at most 100 columns that can be pasted into Markdown.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use crate::numbers::{counted, grouped, microseconds, rate, size};
 use super::super::statistics::fraction;
 use super::{Latency, Report};
 
-/// All protocols' reports.
+/// The reports of all protocols.
 pub struct Tables<'a>(pub &'a [Report<'a>]);
 
 impl fmt::Display for Tables<'_> {
@@ -67,14 +67,14 @@ impl fmt::Display for Tables<'_> {
     }
 }
 
-/// An empty table with these headings, all columns aligned to the left.
+/// Returns an empty table with these headings, and all columns aligned to the left.
 pub fn plain(headings: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::ASCII_MARKDOWN).set_header(headings);
     table
 }
 
-/// An empty table whose first columns hold words and whose other columns hold numbers.
+/// Returns an empty table whose first columns hold words and whose other columns hold numbers.
 pub fn numeric(words: &[&str], numbers: &[&str]) -> Table {
     let mut table = plain(&[words, numbers].concat());
     for column in table.column_iter_mut().skip(words.len()) {
@@ -83,7 +83,7 @@ pub fn numeric(words: &[&str], numbers: &[&str]) -> Table {
     table
 }
 
-/// How fast each protocol was, and how that compares.
+/// Returns the throughput of each protocol, compared with the first.
 fn throughput(reports: &[Report<'_>]) -> Table {
     let versus = format!("vs {}", reports[0].label);
     let mut table =
@@ -103,7 +103,7 @@ fn throughput(reports: &[Report<'_>]) -> Table {
     table
 }
 
-/// The rates of operations; `None` if they are not counted, or are those of the transactions.
+/// Returns the rates of operations; `None` if they are not counted, or equal the rates of transactions.
 fn operations(reports: &[Report<'_>]) -> Option<Table> {
     let mut table = numeric(&["protocol"], &["operations/s", "min", "max"]);
     for report in reports {
@@ -117,13 +117,13 @@ fn operations(reports: &[Report<'_>]) -> Option<Table> {
     (!table.is_empty()).then_some(table)
 }
 
-/// What runs in place of hardware regions, where that must be known to read the rates.
+/// Returns the twins that replace hardware regions, if this affects how to read the rates.
 fn twins(reports: &[Report<'_>]) -> impl Iterator<Item = String> {
     let twins = reports.iter().filter_map(|report| report.twin.map(|twin| (report, twin)));
     twins.map(|(report, twin)| format!("{}: no RTM here, so its twin runs: {twin}.", report.label))
 }
 
-/// How many transactions of each type there were, and how long they took.
+/// Returns how many transactions of each type there were, and how long they took.
 fn transactions(reports: &[Report<'_>]) -> Table {
     let mut table = numeric(
         &["protocol", "transaction"],
@@ -153,7 +153,7 @@ fn transactions(reports: &[Report<'_>]) -> Table {
     table
 }
 
-/// How often transactions succeeded; `None` if all of the workload's do.
+/// Returns the share of transactions that succeeded; `None` if the workload specifies no shares.
 fn success_rates(reports: &[Report<'_>]) -> Option<Table> {
     let mut table =
         numeric(&["protocol", "transaction"], &["succeeded %", "by the specification %"]);
@@ -168,7 +168,7 @@ fn success_rates(reports: &[Report<'_>]) -> Option<Table> {
     (!table.is_empty()).then_some(table)
 }
 
-/// Why attempts were aborted; `None` if none was.
+/// Returns the reasons for aborts; `None` if no attempt was aborted.
 fn aborts(reports: &[Report<'_>]) -> Option<Table> {
     let mut table = numeric(&["protocol", "abort reason"], &["aborts", "per 1000 commits"]);
     for report in reports {
@@ -181,7 +181,7 @@ fn aborts(reports: &[Report<'_>]) -> Option<Table> {
     (!table.is_empty()).then_some(table)
 }
 
-/// What became of hardware regions, in percent of those that were started; `None` if none was.
+/// Returns the outcomes of hardware regions, in percent of those started; `None` if no region was started.
 fn regions(reports: &[Report<'_>]) -> Option<Table> {
     let mut table = numeric(
         &["protocol"],
@@ -208,7 +208,7 @@ fn regions(reports: &[Report<'_>]) -> Option<Table> {
     (!table.is_empty()).then_some(table)
 }
 
-/// What was repaired; `None` if nothing was.
+/// Returns the repairs; `None` without repairs.
 fn repairs(reports: &[Report<'_>]) -> Option<Table> {
     let mut table = numeric(&["protocol"], &Repairs::HEADINGS);
     for report in reports {
@@ -220,7 +220,7 @@ fn repairs(reports: &[Report<'_>]) -> Option<Table> {
     (!table.is_empty()).then_some(table)
 }
 
-/// What was done in pieces; `None` if nothing was.
+/// Returns the counts of pieces; `None` if no protocol ran pieces.
 fn pieces(reports: &[Report<'_>]) -> Option<Table> {
     let mut table = numeric(&["protocol"], &Pieces::HEADINGS);
     for report in reports {
@@ -232,7 +232,7 @@ fn pieces(reports: &[Report<'_>]) -> Option<Table> {
     (!table.is_empty()).then_some(table)
 }
 
-/// What happened in phases; `None` if no protocol has any.
+/// Returns the counts of phases; `None` if no protocol has phases.
 fn phases(reports: &[Report<'_>]) -> Option<Table> {
     let mut table = numeric(&["protocol"], &Phases::HEADINGS);
     for report in reports {
@@ -243,7 +243,7 @@ fn phases(reports: &[Report<'_>]) -> Option<Table> {
     (!table.is_empty()).then_some(table)
 }
 
-/// Memory of the process, with all of its databases; the last column is of the one database alone.
+/// Returns the memory of the process, with all of its databases. The last column is the memory of one database.
 fn memory(reports: &[Report<'_>]) -> Table {
     let mut table = numeric(
         &["protocol"],
@@ -262,7 +262,7 @@ fn memory(reports: &[Report<'_>]) -> Table {
     table
 }
 
-/// What was written to the logs; `None` if there are none.
+/// Returns what was written to the logs; `None` without logs.
 fn log(reports: &[Report<'_>]) -> Option<Table> {
     let mut table = numeric(
         &["protocol"],
@@ -271,7 +271,7 @@ fn log(reports: &[Report<'_>]) -> Option<Table> {
     for report in reports {
         let Some(log) = &report.log else { continue };
         let shown = |pick: fn(&Latency) -> f64| {
-            // Of those that waited for it, or else of any.
+            // The latency of commits that waited for the log, or else that of the probe.
             let latency = log.acknowledged_us.as_ref().or(log.durable_after_us.as_ref());
             latency.map_or("-".to_owned(), |latency| microseconds(pick(latency)))
         };
@@ -289,7 +289,7 @@ fn log(reports: &[Report<'_>]) -> Option<Table> {
     (!table.is_empty()).then_some(table)
 }
 
-/// What was kept for snapshots; `None` if nobody reads any.
+/// Returns the versions kept for snapshots; `None` if snapshots are not used.
 fn versions(reports: &[Report<'_>]) -> Option<Table> {
     let mut table = numeric(&["protocol"], &["versions held for snapshots, at most"]);
     for report in reports.iter().filter(|report| report.snapshots.are_used()) {
@@ -298,7 +298,7 @@ fn versions(reports: &[Report<'_>]) -> Option<Table> {
     (!table.is_empty()).then_some(table)
 }
 
-/// What verification found; `None` if it was not asked for.
+/// Returns the result of the verification; `None` without `--verify`.
 fn verdict(report: &Report<'_>) -> Option<String> {
     let conditions = report.conditions.as_ref()?;
     let checked = conditions.iter().map(|condition| condition.checked).sum();

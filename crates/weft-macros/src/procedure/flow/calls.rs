@@ -1,4 +1,4 @@
-//! Operations, methods, functions, closures and macros.
+//! The analysis of operations, methods, functions, closures and macros.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ impl Analysis<'_> {
             return self.operation(number, call);
         }
         if is_walk(&call.receiver) {
-            // A hint, or what counts iterations.
+            // A hint, or the code that counts iterations.
             return Value::of(self.all(&call.args).origins);
         }
         let name = call.method.to_string();
@@ -27,7 +27,7 @@ impl Analysis<'_> {
         let mut result = receiver.clone().and(&arguments);
         if methods::returns_no_reference(&name) {
             result.aliases = arguments.aliases.clone();
-            // What a collection holds may be a reference, and it holds what it is given.
+            // A collection may hold references, and it holds what it is given.
             if !methods::only_reads(&name) {
                 result.aliases.extend(&receiver.aliases);
             }
@@ -59,12 +59,13 @@ impl Analysis<'_> {
         result
     }
 
-    /// What gets these values may change all that can be changed through them.
+    /// A function that gets these values may change everything that can be changed through them.
     fn change_through(&mut self, values: &Value, origins: &Origins, span: Span) {
         self.write_through(values.aliases.clone(), origins, BTreeSet::new(), span);
     }
 
-    /// Arguments. Closures come last: what they get comes from the receiver and from the other arguments.
+    /// Analyses arguments. Closures come last, because their parameters come from the receiver and from the
+    /// other arguments.
     fn arguments<'e>(
         &mut self,
         arguments: impl Iterator<Item = &'e Expr>,
@@ -82,13 +83,13 @@ impl Analysis<'_> {
         value
     }
 
-    /// A closure whose arguments come from `given`: what it captures, and what it can change.
+    /// Analyses a closure whose arguments come from `given`: what it captures, and what it can change.
     pub(super) fn closure(&mut self, closure: &ExprClosure, given: &Value) -> Value {
         let before = self.state.clone();
         let outer_read = std::mem::take(&mut self.read);
         let outer_written = std::mem::take(&mut self.written);
         let first = self.kinds.len();
-        // Its own `break`s and `?`s are no one else's.
+        // Its `break`s and `?`s do not leave the surrounding code.
         let frames = std::mem::take(&mut self.frames);
         let rollbacks = self.rollbacks.len();
         let value = self.guarded(given.origins.clone(), |this| {
@@ -96,7 +97,7 @@ impl Analysis<'_> {
                 for input in &closure.inputs {
                     let from = this.kinds.len();
                     this.bind(input, given);
-                    // It may be a `&mut`.
+                    // The parameter may be a `&mut`.
                     for variable in from..this.kinds.len() {
                         this.kinds[variable].is_exclusive_reference = true;
                     }
@@ -106,7 +107,7 @@ impl Analysis<'_> {
         });
         self.rollbacks.truncate(rollbacks);
         self.frames = frames;
-        // It may run or not.
+        // The closure may run or not.
         self.state.join(&before);
         let origins = value.origins.and(&self.read);
         let written = std::mem::replace(&mut self.written, outer_written);
@@ -124,7 +125,7 @@ impl Analysis<'_> {
     fn operation(&mut self, number: usize, call: &ExprMethodCall) -> Value {
         let site = &self.steps.sites[number];
         let roles = site.method.arguments;
-        // Behind the slot.
+        // The first argument is the slot.
         let mut arguments = call.args.iter().skip(1);
         let mut found = Found::default();
         if let Some(table) = arguments.next() {
@@ -188,7 +189,7 @@ impl Analysis<'_> {
 
     // ---- macros -----------------------------------------------------------------------------
 
-    /// A macro reads every variable that it names, and may change those that can be changed.
+    /// Analyses a macro. It reads every variable that it names, and may change those that can be changed.
     pub(super) fn macro_call(&mut self, called: &Macro) -> Value {
         let mut names = Vec::new();
         collect_names(called.tokens.clone(), &mut names);
@@ -212,7 +213,7 @@ impl Analysis<'_> {
     }
 }
 
-/// Whether what is called is the constructor of a tuple struct or of a variant.
+/// Whether the called function is the constructor of a tuple struct or of a variant.
 fn is_constructor(function: &Expr) -> bool {
     let Expr::Path(path) = function else { return false };
     let last = path.path.segments.last().map(|last| last.ident.to_string());

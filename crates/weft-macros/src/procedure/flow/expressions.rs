@@ -1,4 +1,4 @@
-//! Expressions other than calls.
+//! The analysis of expressions other than calls.
 
 use syn::spanned::Spanned;
 use syn::{Expr, Member};
@@ -9,7 +9,7 @@ use crate::procedure::loop_of_block;
 use crate::procedure::steps::is_assignment;
 
 impl Analysis<'_> {
-    /// What an expression comes from, and what it changes on the way.
+    /// Returns what an expression comes from, and notes what it changes on the way.
     pub(super) fn expression(&mut self, expression: &Expr) -> Value {
         match expression {
             Expr::Path(path) => match path.path.get_ident().and_then(|name| {
@@ -114,7 +114,7 @@ impl Analysis<'_> {
             Expr::Macro(called) => self.macro_call(&called.mac),
             other => {
                 let message =
-                    "it cannot be seen what this expression depends on: write it in plain Rust";
+                    "the analysis cannot see what this depends on: write it in plain Rust";
                 self.refuse(other.span(), message);
                 Value::default()
             }
@@ -154,7 +154,7 @@ impl Analysis<'_> {
                     this.block(&repeated.body);
                 };
                 self.repeat(repeated.label.as_ref(), None, true, body, counted);
-                // What it is left with was noted where it is left.
+                // The values with which it is left were noted where it is left.
                 if let Some(number) = counted {
                     return Value::of(self.loop_guards[number].clone());
                 }
@@ -167,7 +167,7 @@ impl Analysis<'_> {
 
     // ---- places -----------------------------------------------------------------------------
 
-    /// The variable in which a place lies, and the field of it.
+    /// Returns the variable that a place is in, and the field of the variable.
     pub(super) fn place(&self, expression: &Expr) -> Option<(Variable, Option<String>)> {
         match expression {
             Expr::Path(path) => {
@@ -196,7 +196,7 @@ impl Analysis<'_> {
             let Expr::Field(field) = expression else { return Value::default() };
             return self.expression(&field.base);
         };
-        // An index within the place is read, too.
+        // An index within the place is read as well.
         let mut origins = self.read(variable, Some(&name));
         origins.add(&self.indexes(expression).origins);
         let aliases = match self.kinds[variable].is_exclusive_reference {
@@ -206,7 +206,7 @@ impl Analysis<'_> {
         Value { origins, aliases }
     }
 
-    /// What the indexes of a place come from.
+    /// Returns what the indexes of a place come from.
     fn indexes(&mut self, place: &Expr) -> Value {
         match place {
             Expr::Field(field) => self.indexes(&field.base),
@@ -231,13 +231,13 @@ impl Analysis<'_> {
                 let indexes = self.indexes(place);
                 let value = value.clone().and(&indexes);
                 let Some((variable, field)) = self.place(place) else {
-                    // A place that is computed: what can be changed through it is.
+                    // A computed place: everything that can be changed through it is changed.
                     let through = self.expression(place);
                     let origins = value.origins.and(&through.origins);
                     self.write_through(through.aliases, &origins, Default::default(), place.span());
                     return;
                 };
-                // All of a variable, or of one of its fields, by its name.
+                // The whole of a variable, or of one of its fields, named directly.
                 let is_whole = match place {
                     Expr::Path(_) => self.held(variable).aliases.is_empty(),
                     Expr::Field(field) => matches!(&*field.base, Expr::Path(_)),

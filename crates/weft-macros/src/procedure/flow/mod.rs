@@ -1,15 +1,17 @@
-//! The analysis: which operations' results flow into which operations.
+//! The data-flow analysis: which operations' results flow into which operations.
 //!
-//! It goes over the body as it runs, statement by statement, with what every variable is computed from
-//! ([`state`]); over the ways of a branch one by one, and joins them; over the body of a loop until nothing
-//! new is found. Whatever is assigned under a condition comes also from what the condition comes from.
+//! It goes through the body statement by statement, as the body runs, and keeps track of what every variable is
+//! computed from ([`state`]). It follows the branches one by one and joins their states. It repeats the body of
+//! a loop until nothing new is found. A value that is assigned under a condition also depends on what the
+//! condition depends on.
 //!
 //! It knows no types, so it assumes the worst. A method that is called on a variable which may be changed
-//! changes it, by all that its arguments come from, unless the method is known not to; so does a function
-//! that is given it by `&mut`, and a macro that names it. A variable that may hold a `&mut` to another one is
-//! an *alias* of that: what is written to it is written to both. So dependencies may be found that are none,
-//! but not the other way round, for a body that is a function of its arguments and of what its operations
-//! return: it must not look at clocks, at random numbers, at statics or through `Cell`s.
+//! counts as changing it, by everything that its arguments come from, unless the method is known not to. The
+//! same holds for a function that gets the variable by `&mut`, and for a macro that names it. A variable that
+//! may hold a `&mut` to another one is an *alias* of that: what is written to it is written to both. So the
+//! analysis may find dependencies that do not exist, but it misses none. This holds for a body that is a
+//! function of its arguments and of the results of its operations: it must not look at clocks, at random
+//! numbers, at statics or through `Cell`s.
 //!
 //! In reading order: this file, what a step is found to depend on; `state`; `statements`, blocks, branches,
 //! loops; `expressions`; `calls`, methods, functions, closures and macros.
@@ -29,22 +31,23 @@ use super::steps::Steps;
 pub use state::Origins;
 use state::{Held, State, Value, Variable};
 
-/// What a step depends on.
+/// The dependencies of a step.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
     pub keys: Origins,
     pub values: Origins,
-    /// Of a row that is written out, column by column.
+    /// The origins of a row that is written out, column by column.
     pub columns: Vec<(String, Origins)>,
     pub guards: Origins,
 }
 
-/// What was found of the whole body.
+/// The result of the analysis for the whole body.
 pub struct Flow {
     pub steps: Vec<Found>,
-    /// What each loop goes by.
+    /// What decides about the iterations of each loop.
     pub loops: Vec<Origins>,
-    /// Where it may end by an error of its own: the steps before have lesser numbers, and the line.
+    /// The places where the body may end with an error of its own: the number of steps that may have run
+    /// before, and the line.
     pub rollbacks: Vec<(usize, usize)>,
 }
 
@@ -55,7 +58,7 @@ pub fn analyse(parameters: &[Parameter], steps: &Steps) -> Result<Flow, Error> {
         let variable = analysis.declare(&parameter.name.to_string());
         analysis.kinds[variable].is_mutable = parameter.is_mutable;
         analysis.kinds[variable].is_exclusive_reference = parameter.kind == Kind::Exclusive;
-        // A `&mut`, or a value that may have one in it.
+        // A `&mut`, or a value that may contain one.
         let may_change = match parameter.kind {
             Kind::Shared => false,
             Kind::Exclusive => true,
@@ -77,12 +80,12 @@ pub fn analyse(parameters: &[Parameter], steps: &Steps) -> Result<Flow, Error> {
     }
 }
 
-/// What is wrong with a closure of an operation that writes to what it has captured.
+/// The message for a closure of an operation that writes to what it has captured.
 const NOT_ITS_OWN: &str = "the closure of an operation changes a variable that is not its own, and is not \
                            run again where the operation keeps what it has returned: return the value \
                            from the closure, and write it behind the operation";
 
-/// Whether a type is a number, or the like.
+/// Whether a type is a number or another type that contains no references.
 fn is_plain(of: &syn::Type) -> bool {
     const PLAIN: &[&str] = &[
         "bool", "char", "f32", "f64", "i8", "i16", "i32", "i64", "i128", "isize", "u8", "u16",
@@ -94,25 +97,26 @@ fn is_plain(of: &syn::Type) -> bool {
 /// How a variable was declared.
 #[derive(Clone, Copy, Debug, Default)]
 struct VariableKind {
-    /// By `mut`.
+    /// With `mut`.
     is_mutable: bool,
-    /// As a `&mut`: nothing that is not `Copy` can be moved out of its fields.
+    /// As a `&mut`: no value that is not `Copy` can be moved out of its fields.
     is_exclusive_reference: bool,
-    /// Under so many conditions, and within so many loops: what is written to it under others, or in others,
-    /// may not be written. (Who reads it has met all the conditions that it was declared under.)
+    /// The number of conditions and (`frames`) of loops around the declaration. A write under further
+    /// conditions, or in further loops, may not happen. (A read of the variable is under all the conditions of
+    /// the declaration.)
     guards: usize,
     frames: usize,
 }
 
-/// A loop, or a block with a label, that the analysis is in.
+/// A loop, or a block with a label, around the present point.
 struct Frame {
     label: Option<String>,
     is_loop: bool,
     /// What decides when it is left.
     exits: Origins,
-    /// What decides whether the rest of an iteration is come to.
+    /// What decides whether the rest of an iteration is reached.
     skips: Origins,
-    /// What is known where it is left early, and where an iteration is.
+    /// The state where the loop is left early, and (`continued`) where an iteration is.
     left: Option<State>,
     continued: Option<State>,
 }
@@ -123,23 +127,23 @@ struct Analysis<'a> {
     loop_guards: Vec<Origins>,
     rollbacks: Vec<(usize, usize)>,
     state: State,
-    /// Names in scope, the innermost last.
+    /// The names in scope, the innermost last.
     scopes: Vec<Vec<(String, Variable)>>,
     kinds: Vec<VariableKind>,
-    /// What decides that this point is come to.
+    /// What decides whether this point is reached.
     guards: Vec<Origins>,
     frames: Vec<Frame>,
-    /// What decides whether the procedure has ended before.
+    /// What decides whether the procedure has ended before this point.
     ends: Origins,
-    /// All that was read of variables since this was cleared.
+    /// The origins of all variables that were read since this was cleared.
     read: Origins,
-    /// Variables that were written since this was cleared.
+    /// The variables that were written since this was cleared.
     written: BTreeSet<Variable>,
-    /// In the closure of an operation: variables with lesser numbers are not its own.
+    /// Set in the closure of an operation: variables with smaller numbers are not the closure's own.
     own_from: Option<Variable>,
-    /// How many steps have been come by.
+    /// The number of steps that have been reached.
     steps_before: usize,
-    /// The loops with operations around this point, from the outermost.
+    /// The numbers of the loops with operations around this point, from the outermost.
     counted: Vec<usize>,
     error: Option<Error>,
 }
@@ -169,7 +173,7 @@ impl<'a> Analysis<'a> {
     fn refuse(&mut self, span: Span, message: impl std::fmt::Display) {
         let error = Error::new(span, message);
         match &mut self.error {
-            // Loops are gone over more than once.
+            // Loops are analysed more than once, so the same error may come again.
             Some(first) => {
                 let known = first.clone().into_iter().any(|known| {
                     known.to_string() == error.to_string()
@@ -200,7 +204,7 @@ impl<'a> Analysis<'a> {
         names.find(|(known, _)| known == name).map(|&(_, variable)| variable)
     }
 
-    /// Runs `body` in a scope of its own.
+    /// Runs `body` in a new scope.
     fn scoped<R>(&mut self, body: impl FnOnce(&mut Self) -> R) -> R {
         self.scopes.push(Vec::new());
         let result = body(self);
@@ -222,24 +226,24 @@ impl<'a> Analysis<'a> {
         result
     }
 
-    /// What decides that this point is come to.
+    /// Returns what decides whether this point is reached.
     fn guard(&self) -> Origins {
         self.guard_within(0, 0)
     }
 
-    /// What decides it, as far as it is within so many conditions and loops.
+    /// As [`Analysis::guard`], but without the outermost `guards` conditions and `frames` loops.
     fn guard_within(&self, guards: usize, frames: usize) -> Origins {
         let skips = self.frames.iter().skip(frames).map(|frame| &frame.skips);
         self.guards.iter().skip(guards).chain(skips).fold(Origins::default(), Origins::and)
     }
 
-    /// What decides whether a variable is written to at this point.
+    /// Returns what decides whether a variable is written at this point.
     fn guard_of_write(&self, variable: Variable) -> Origins {
         let kind = self.kinds[variable];
         self.guard_within(kind.guards, kind.frames)
     }
 
-    /// Whether a variable can be changed by what gets it, or a method that is called on it.
+    /// Whether a variable can be changed by a function that gets it, or by a method that is called on it.
     fn may_change(&self, variable: Variable) -> bool {
         let kind = self.kinds[variable];
         let has_aliases = self.state.0.get(&variable).is_some_and(|held| !held.aliases.is_empty());
@@ -250,7 +254,7 @@ impl<'a> Analysis<'a> {
         self.state.0.get(&variable).cloned().unwrap_or_default()
     }
 
-    /// Reads a variable, or a field of it.
+    /// Reads a variable or one of its fields.
     fn read(&mut self, variable: Variable, field: Option<&str>) -> Origins {
         let held = self.held(variable);
         let origins = match field {
@@ -261,7 +265,7 @@ impl<'a> Analysis<'a> {
         origins
     }
 
-    /// Writes to a variable, or a field of it: in place of what was there, or besides.
+    /// Writes to a variable or one of its fields. Without `replaces` the old value may stay.
     fn write(
         &mut self,
         variable: Variable,
@@ -294,7 +298,7 @@ impl<'a> Analysis<'a> {
         self.write_through(aliases, &value.origins, BTreeSet::from([variable]), span);
     }
 
-    /// Writes to all that can be changed through aliases.
+    /// Writes to all variables that can be changed through aliases.
     fn write_through(
         &mut self,
         aliases: BTreeSet<Variable>,
@@ -318,7 +322,7 @@ impl<'a> Analysis<'a> {
         }
     }
 
-    /// Binds the names of a pattern.
+    /// Binds the names of a pattern to a value.
     fn bind(&mut self, pattern: &Pat, value: &Value) {
         match pattern {
             Pat::Ident(ident) => {
@@ -329,7 +333,7 @@ impl<'a> Analysis<'a> {
                     );
                 }
                 let name = ident.ident.to_string();
-                // Constants and variants look alike, and begin with a capital letter.
+                // Constants and variants look the same as names, but begin with a capital letter.
                 if name.starts_with(|first: char| first.is_lowercase() || first == '_') {
                     let variable = self.declare(&name);
                     self.kinds[variable].is_mutable = ident.mutability.is_some();
@@ -340,7 +344,7 @@ impl<'a> Analysis<'a> {
                     self.bind(sub, value);
                 }
             }
-            // Each alternative binds the same names, and so the last hides the others.
+            // All alternatives bind the same names, so the last one hides the others.
             Pat::Or(or) => or.cases.iter().for_each(|case| self.bind(case, value)),
             Pat::Paren(paren) => self.bind(&paren.pat, value),
             Pat::Reference(reference) => self.bind(&reference.pat, value),
@@ -357,18 +361,18 @@ impl<'a> Analysis<'a> {
             | Pat::Wild(_) => {}
             other => {
                 let span = syn::spanned::Spanned::span(other);
-                self.refuse(span, "it cannot be seen what this pattern binds: write it out");
+                self.refuse(span, "the analysis cannot see what this pattern binds: write it out");
             }
         }
     }
 
-    /// What a pattern binds, if it is matched against an expression.
+    /// Binds the names of a pattern that is matched against an expression.
     fn bind_expression(&mut self, pattern: &Pat, expression: &Expr, value: &Value) {
         if let (Pat::Tuple(patterns), Expr::Tuple(values)) = (pattern, expression)
             && patterns.elems.len() == values.elems.len()
             && !patterns.elems.iter().any(|part| matches!(part, Pat::Rest(_)))
         {
-            // All is read before anything is bound.
+            // All values are read before a name is bound.
             let parts: Vec<Value> = values
                 .elems
                 .iter()
@@ -389,7 +393,7 @@ impl<'a> Analysis<'a> {
         }
     }
 
-    /// The variable that a pattern's parts may refer to, if it is matched against a place.
+    /// If a pattern is matched against a place, returns the variable to which the pattern's parts may refer.
     fn through_place(&self, expression: &Expr) -> Value {
         let mut value = Value::default();
         if let Some((variable, _)) = self.place(expression)

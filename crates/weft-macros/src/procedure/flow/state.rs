@@ -1,9 +1,9 @@
-//! What is known of variables at a point of the body.
+//! What the analysis knows of variables at a point of the body.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The steps from whose results something is computed; and of each, if it is also those of earlier iterations
-/// of a loop, the depth of the outermost such loop.
+/// The steps from whose results something is computed. If it also comes from results of earlier iterations of a
+/// loop, the step's entry has the depth of the outermost such loop.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Origins(pub BTreeMap<usize, Option<usize>>);
 
@@ -27,14 +27,15 @@ impl Origins {
         self
     }
 
-    /// As the next iteration of a loop finds them: those of its steps are an earlier one's.
+    /// Turns the origins into those that the next iteration of a loop finds: results of the loop's steps are
+    /// then those of an earlier iteration.
     pub fn carry(&mut self, depth: usize, steps: &impl Fn(usize) -> bool) {
         for (_, carried) in self.0.iter_mut().filter(|(step, _)| steps(**step)) {
             *carried = Some(carried.map_or(depth, |outer| outer.min(depth)));
         }
     }
 
-    /// As they are found behind a loop: of all iterations, which goes without saying.
+    /// Turns the origins into those after a loop. They come from all iterations, which need not be noted.
     fn leave(&mut self, depth: usize) {
         for carried in self.0.values_mut() {
             *carried = carried.filter(|&outer| outer < depth);
@@ -42,21 +43,21 @@ impl Origins {
     }
 }
 
-/// A variable, by the place of its declaration on one way through the body.
+/// A variable, numbered by its declaration. A declaration that is analysed twice gets two numbers.
 pub type Variable = usize;
 
-/// What a variable holds.
+/// What a variable may hold.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Held {
     pub whole: Origins,
-    /// What was written to fields by themselves.
+    /// The origins of what was written to single fields.
     pub fields: BTreeMap<String, Origins>,
     /// The variables that can be changed through it.
     pub aliases: BTreeSet<Variable>,
 }
 
 impl Held {
-    /// All of it together.
+    /// Returns the origins of the whole value.
     pub fn all(&self) -> Origins {
         self.fields.values().fold(self.whole.clone(), Origins::and)
     }
@@ -72,12 +73,12 @@ impl Held {
     }
 }
 
-/// What is known at a point.
+/// What is known of all variables at a point.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct State(pub BTreeMap<Variable, Held>);
 
 impl State {
-    /// What is known where two ways meet.
+    /// Joins the state of another path that leads to the same point.
     pub fn join(&mut self, other: &State) {
         for (variable, held) in &other.0 {
             let own = self.0.entry(*variable).or_default();
@@ -107,7 +108,7 @@ impl State {
     }
 }
 
-/// What an expression comes to.
+/// What is known of the value of an expression.
 #[derive(Clone, Debug, Default)]
 pub struct Value {
     pub origins: Origins,

@@ -1,4 +1,4 @@
-//! Blocks, branches and loops.
+//! The analysis of blocks, branches and loops.
 
 use syn::spanned::Spanned;
 use syn::{Block, Expr, ExprBreak, ExprIf, ExprMatch, Label, Lifetime, Local, Pat, Stmt};
@@ -40,7 +40,7 @@ impl Analysis<'_> {
         if let Some((_, diverging)) = &init.diverge {
             let before = self.state.clone();
             self.guarded(value.origins.clone(), |this| this.expression(diverging));
-            // It does not come back from there.
+            // The diverging branch does not come back.
             self.state = before;
         }
         self.bind_expression(&local.pat, &init.expr, &value);
@@ -66,7 +66,7 @@ impl Analysis<'_> {
         })
     }
 
-    /// A condition, whose `let`s bind names in the scope.
+    /// Analyses a condition, whose `let`s bind names in the scope.
     fn condition(&mut self, condition: &Expr) -> Value {
         match condition {
             Expr::Let(matched) => {
@@ -111,8 +111,8 @@ impl Analysis<'_> {
 
     // ---- loops ------------------------------------------------------------------------------
 
-    /// A loop: what it goes over, if that is known beforehand, and its body. With operations in it, it has a
-    /// depth, and a number.
+    /// Analyses a loop. `over` is what it iterates over, if it is a `for` loop. `counted` is its number, if it
+    /// contains operations.
     pub(super) fn repeat(
         &mut self,
         label: Option<&Label>,
@@ -181,7 +181,7 @@ impl Analysis<'_> {
         }
     }
 
-    /// A block with a label, which may be left early.
+    /// Analyses a block with a label, which may be left early.
     pub(super) fn labelled_block(&mut self, label: &Label, block: &Block) -> Value {
         self.frames.push(Frame {
             label: Some(label.name.ident.to_string()),
@@ -205,7 +205,7 @@ impl Analysis<'_> {
         self.exit(left.label.as_ref(), &value.origins, true);
     }
 
-    /// An iteration, or a loop or block, is left here.
+    /// Notes that an iteration, or a loop or block, is left here.
     pub(super) fn exit(&mut self, label: Option<&Lifetime>, value: &Origins, leaves: bool) {
         let decided_by = self.guard().and(value);
         let state = self.state.clone();
@@ -228,7 +228,7 @@ impl Analysis<'_> {
 
     // ---- the end ----------------------------------------------------------------------------
 
-    /// Notes whether the procedure ends here with an error of its own, if it ends by this expression.
+    /// Notes whether the procedure ends with an error of its own, if it ends with this expression.
     pub(super) fn note_end(&mut self, end: &Expr) {
         match end {
             Expr::Block(block) => self.note_tail(&block.block),
@@ -248,7 +248,7 @@ impl Analysis<'_> {
         }
     }
 
-    /// Notes an error that is not the engine's, if that of an expression may be one.
+    /// Notes an error that is not the engine's, if a `?` on this expression may return one.
     pub(super) fn note_tried(&mut self, tried: &Expr, value: &Value) {
         let is_result_of_operation = matches!(tried, Expr::Path(_)) && !value.origins.0.is_empty()
             || is_end_of_engine(tried);
@@ -260,7 +260,7 @@ impl Analysis<'_> {
     }
 
     pub(super) fn note_rollback(&mut self, at: &Expr) {
-        // In a loop, the steps of earlier iterations have run.
+        // In a loop, the steps of earlier iterations have run, too.
         let before = match self.counted.first() {
             Some(&outermost) => self.steps.loops[outermost].steps.1,
             None => self.steps_before,

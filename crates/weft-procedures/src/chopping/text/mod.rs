@@ -1,6 +1,6 @@
-//! Outlines as text, to be read and written by people.
+//! The text form of outlines, which people can read and write.
 //!
-//! A file is a list of procedures; a line is a step.
+//! A file is a list of procedures. Each step is a line.
 //!
 //! ```text
 //! # A row of new_order is the token of an order and its lines.
@@ -22,9 +22,9 @@
 //!
 //! # Grammar
 //!
-//! What stands in quotes stands so; `[ ]` is what may be there, `{ }` what may be there any number of times. A
-//! *name* is made of letters, digits, `_` and `-`. No word is reserved. Space at the beginning of a line is
-//! for people. `#` begins a comment, which goes to the end of the line.
+//! Words in quotes stand for themselves. `[ ]` encloses what is optional, and `{ }` what may occur any number
+//! of times. A *name* consists of letters, digits, `_` and `-`. No word is reserved. Space at the beginning of
+//! a line has no meaning. `#` begins a comment, which extends to the end of the line.
 //!
 //! ```text
 //! file      = { token | procedure }
@@ -42,28 +42,29 @@
 //! labels    = label { "," label }
 //! ```
 //!
-//! - Without columns in brackets a step touches any of them, as far as it is known. `()` is none: only whether
-//!   the row is there.
-//! - `update` alone has parts; `update t (a, b)` is short for `update t (reads a, b; writes a, b)`. Columns
-//!   under an operation are changed by it, and not looked at. `*` is any.
+//! - A step without columns in brackets may touch any column. `()` means no columns: the step only finds out
+//!   whether the row exists.
+//! - Only `update` has parts; `update t (a, b)` is short for `update t (reads a, b; writes a, b)`. Columns
+//!   after an operation are changed by it, and not read. `*` means any column.
 //! - `insert`, `upsert` and `delete` are about whole rows, and have no columns.
-//! - A step's label is its table's name, if it has no other. `from` and `if` say which steps it depends on:
-//!   for its key, for what it writes, and for whether it runs. They stand before it, or in a loop around both.
-//! - Loops are nested at most 64 deep.
+//! - If a step has no label, its label is the table's name. `from` and `if` name the steps on which it depends:
+//!   for its key, for what it writes, and for whether it runs. Those steps come before it, or are in a loop
+//!   around both.
+//! - Loops may be nested at most 64 deep.
 //!
 //! A text is read in time linear in its length, and messages quote at most 80 characters of a name.
 
 mod read;
 mod write;
 
-/// Why a text is not one of outlines.
+/// The error of a text that does not describe outlines.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, column {column}: {what}")]
 pub struct TextError {
-    /// The line, from 1.
+    /// The line, counted from 1.
     pub line: usize,
-    /// The column, in characters, from 1.
+    /// The column, in characters, counted from 1.
     pub column: usize,
-    /// What is wrong, and what could be there.
+    /// What is wrong, and what is expected.
     pub what: String,
 }

@@ -1,4 +1,4 @@
-//! Reading outlines.
+//! Reading outlines from text.
 
 use std::collections::{HashMap, HashSet};
 use std::iter::Enumerate;
@@ -14,7 +14,7 @@ use weft::operation::OperationKind;
 /// How deeply loops may be nested in a text.
 const LOOPS_NESTED_MAX: usize = 64;
 
-/// The words for what steps do, but for operations.
+/// The words for what steps do, except for operations.
 const ACCESSES: [&str; 7] = ["read", "scan", "write", "update", "insert", "upsert", "delete"];
 
 impl FromStr for Outlines {
@@ -25,7 +25,7 @@ impl FromStr for Outlines {
     }
 }
 
-/// A word, or a sign, and where it stands.
+/// A word or a sign, with its position.
 #[derive(Clone, Copy, Debug)]
 struct Mark<'t> {
     text: &'t str,
@@ -47,7 +47,7 @@ fn is_of_name(character: char) -> bool {
     character.is_alphanumeric() || character == '_' || character == '-'
 }
 
-/// The words and signs of a line.
+/// Splits a line into its words and signs.
 fn marks(line: usize, whole: &str) -> Result<Vec<Mark<'_>>, TextError> {
     let mut marks = Vec::new();
     let mut rest = whole.split('#').next().unwrap_or_default();
@@ -71,10 +71,10 @@ fn marks(line: usize, whole: &str) -> Result<Vec<Mark<'_>>, TextError> {
     Ok(marks)
 }
 
-/// What is left of a line.
+/// The rest of a line.
 struct Line<'l, 't> {
     marks: &'l [Mark<'t>],
-    /// Behind the last.
+    /// The position after the last word or sign.
     end: Mark<'t>,
 }
 
@@ -103,7 +103,7 @@ impl<'t> Line<'_, 't> {
         }
     }
 
-    /// Takes a word or a sign, if it is this.
+    /// Takes the next word or sign if it is `text`. Returns whether it was.
     fn takes(&mut self, text: &str) -> bool {
         let is_it = self.peek() == text;
         if is_it {
@@ -112,7 +112,7 @@ impl<'t> Line<'_, 't> {
         is_it
     }
 
-    /// What was expected, and what is there.
+    /// Takes the next word or sign, which has to be `text`.
     fn expect(&mut self, text: &str) -> Result<(), TextError> {
         let mark = self.take();
         match mark.text == text {
@@ -167,7 +167,7 @@ struct Reader<'t> {
 }
 
 impl<'t> Reader<'t> {
-    /// The words and signs of the next line that has any.
+    /// Returns the words and signs of the next line that has any.
     fn next_line(&mut self) -> Result<Option<Vec<Mark<'t>>>, TextError> {
         for (number, line) in self.lines.by_ref() {
             self.last = number + 1;
@@ -272,7 +272,7 @@ impl<'t> Reader<'t> {
     }
 }
 
-/// Finds the steps that labels name.
+/// Replaces the labels by the numbers of the steps that they name.
 fn resolved<'t>(
     name: &str,
     steps: Vec<(Mark<'t>, Unresolved<'t>)>,
@@ -314,7 +314,7 @@ fn resolved<'t>(
     Ok(outline)
 }
 
-/// The operation of a name.
+/// Returns the operation with a name.
 fn operation(word: &str) -> Option<OperationKind> {
     OperationKind::ALL.into_iter().find(|kind| kind.name() == word)
 }
@@ -397,7 +397,7 @@ fn step<'t>(line: &mut Line<'_, 't>) -> Result<Unresolved<'t>, TextError> {
     Ok(unresolved)
 }
 
-/// What stands in the brackets.
+/// Reads the contents of the brackets after the table.
 fn columns(line: &mut Line<'_, '_>, word: &str, step: &mut OutlineStep) -> Result<(), TextError> {
     let is_part = |line: &Line<'_, '_>| {
         let word = line.peek();

@@ -1,4 +1,4 @@
-//! Writing outlines.
+//! Writing outlines as text.
 
 use std::fmt;
 
@@ -59,7 +59,7 @@ impl fmt::Display for Outline {
     }
 }
 
-/// The access, the table and the columns.
+/// Writes the access, the table and the columns.
 impl fmt::Display for OutlineStep {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{} {}", self.word(), self.table)?;

@@ -1,4 +1,4 @@
-//! Every protocol, on a database so small that clients keep getting in each other's way.
+//! Every protocol, on a database so small that the clients' transactions conflict often.
 
 use std::thread;
 
@@ -21,7 +21,7 @@ fn run<P: Protocol>(parameters: &Parameters, seed: u64) -> [u64; 4] {
     drive(&load::<P>(parameters, seed, THREADS), seed)
 }
 
-/// Runs clients, and checks the invariants. How many transactions there were of each type.
+/// Runs clients, and checks the invariants. Returns how many transactions of each type there were.
 fn drive<P: Protocol>(articles: &Articles<P>, seed: u64) -> [u64; 4] {
     let threads = THREADS.min(P::WORKERS_MAX);
     let mut ended = [0; 4];
@@ -33,14 +33,14 @@ fn drive<P: Protocol>(articles: &Articles<P>, seed: u64) -> [u64; 4] {
                     let mut ended = [0; 4];
                     for number in 0..TRANSACTIONS_PER_THREAD {
                         let outcome = articles.execute(&mut client).expect("it runs to its end");
-                        assert!(!outcome.rolled_back, "all that is asked for is there");
+                        assert!(!outcome.rolled_back, "every requested row exists");
                         ended[outcome.transaction] += 1;
                         if number % 8 == 0 {
-                            // So often that the others come between, also where cores are few.
+                            // Yield so often that other threads run in between, even if there are few cores.
                             thread::yield_now();
                         }
                     }
-                    articles.finish(&mut client).expect("what was set aside runs to its end");
+                    articles.finish(&mut client).expect("all requests run to their end");
                     ended
                 })
             })
@@ -57,7 +57,7 @@ fn drive<P: Protocol>(articles: &Articles<P>, seed: u64) -> [u64; 4] {
     ended
 }
 
-/// As [`run`], under every protocol; transactions of each type that is drawn are run.
+/// As [`run`], under every protocol. Some transactions of each drawn type must have run.
 fn run_all(parameters: &Parameters, seed: u64) {
     for name in runnable_protocols() {
         let ended =
@@ -80,7 +80,7 @@ fn a_contended_mix_keeps_every_condition() {
     run_all(&Parameters { articles: 2, users: 2, mix, alpha: 2.0, ..TINY }, 52);
 }
 
-/// Whoever loses a count also gives a number twice.
+/// If an update of a count is lost, two comments get the same number.
 #[test]
 fn comments_that_read_and_write_keep_every_condition() {
     let mix = "1,1,6,1".parse().expect("a mix");
@@ -94,8 +94,8 @@ fn snapshots_beside_changes_keep_every_condition() {
     run_all(&Parameters { snapshots: Snapshots::Recent, ..TINY }, 55);
 }
 
-/// The count of the most popular article is split, so whoever reads the article is set aside, or waits for
-/// a snapshot.
+/// The count of the most popular article is split. So a transaction that reads the article is set aside, or waits
+/// for a snapshot.
 #[test]
 fn counts_that_are_split_keep_every_condition() {
     for (seed, snapshots) in [(56, Snapshots::Off), (57, Snapshots::On), (58, Snapshots::Recent)] {
@@ -105,7 +105,7 @@ fn counts_that_are_split_keep_every_condition() {
         let labelled = articles.database.label_split::<_, _, Add<_>>(table, &popular, counts);
         labelled.expect("the column can be split");
         drive(&articles, seed);
-        let phases = articles.database.metrics().phases.expect("there are some");
+        let phases = articles.database.metrics().phases.expect("the protocol has phases");
         assert!(phases.split_phases > 0 && phases.reconciled_rows > 0, "seed {seed}: {phases:?}");
         assert!(snapshots.are_used() || phases.stashed > 0, "seed {seed}: {phases:?}");
     }

@@ -1,4 +1,4 @@
-//! Each rule can fail: one row is broken on purpose, and exactly the rules that speak of it say so.
+//! Each rule can fail: the test damages one row, and exactly the rules about this row must report it.
 
 use weft::protocol::Dbx;
 use weft::{Error, Transaction};
@@ -22,7 +22,7 @@ fn database(operations: bool) -> Articles<Dbx> {
     articles
 }
 
-/// The rules that do not hold.
+/// Returns the rules that do not hold.
 fn broken_rules(articles: &Articles<Dbx>) -> Vec<Rule> {
     let rules = Rule::ALL.into_iter().zip(conditions(articles));
     rules.filter(|(_, condition)| !condition.holds).map(|(rule, _)| rule).collect()
@@ -30,7 +30,7 @@ fn broken_rules(articles: &Articles<Dbx>) -> Vec<Rule> {
 
 type Damage = fn(&Articles<Dbx>, &Tables, &Transaction<'_, Dbx>) -> Result<(), Error>;
 
-/// Changes rows behind the transactions' back, and compares the rules that break.
+/// Changes rows without the clients, and compares the rules that break.
 #[track_caller]
 fn assert_breaks_with(operations: bool, expected: &[Rule], damage: Damage) {
     let articles = database(operations);
@@ -45,22 +45,22 @@ fn assert_breaks(expected: &[Rule], damage: Damage) {
     assert_breaks_with(true, expected, damage);
 }
 
-/// The article that is commented on most.
+/// Returns the article with the most comments.
 fn popular(articles: &Articles<Dbx>) -> u64 {
     articles.choice.popular_articles[0]
 }
 
-/// A comment that was added to an article.
+/// Returns a comment that a client added to an article.
 fn added(tables: &Tables, tx: &Transaction<'_, Dbx>, article: u64) -> Result<Comment, Error> {
     let mut rows = tx.prefix(&tables.comments, &article);
     let row = rows.find(|row| row.as_ref().is_ok_and(|row| client_of(row.c_id).is_some()));
-    Ok(row.expect("there are some")?.clone())
+    Ok(row.expect("the article has new comments")?.clone())
 }
 
-/// An article that was loaded with comments.
+/// Returns an article that was loaded with comments.
 fn discussed(users: u64) -> Discussion {
     let mut all = (0..TINY.articles).map(|a_id| Discussion::draw(SEED, a_id, users));
-    all.find(|discussion| discussion.comments.len() > 1).expect("there is one")
+    all.find(|discussion| discussion.comments.len() > 1).expect("one has comments")
 }
 
 #[test]
@@ -127,7 +127,8 @@ fn loaded_comment_that_was_lost() {
     });
 }
 
-/// As many as there should be, and each counted where it is: only the account of the popular ones tells.
+/// The number of comments is right, and each article counts its own. Only the counts of the popular articles
+/// differ.
 #[test]
 fn comment_on_another_article() {
     assert_breaks(&[Rule::PopularCounted], |articles, tables, tx| {
@@ -141,7 +142,7 @@ fn comment_on_another_article() {
     });
 }
 
-/// As a lost update would leave it: one transaction's count, and both comments.
+/// As after a lost update: two comments, but the identifier of one transaction.
 #[test]
 fn comment_that_was_added_twice() {
     let expected =
@@ -183,7 +184,7 @@ fn comment_on_nothing() {
     });
 }
 
-/// All else is as if it had been added by the client rightly.
+/// Otherwise the comment is as if a client had added it correctly.
 #[test]
 fn identifier_of_no_client() {
     assert_breaks(&[Rule::Identifiers], |articles, tables, tx| {
@@ -193,7 +194,7 @@ fn identifier_of_no_client() {
     });
 }
 
-/// Where comments are numbered by their articles, there are no gaps.
+/// Comments that are numbered by their articles have no gaps.
 #[test]
 fn number_that_was_left_out() {
     assert_breaks_with(false, &[Rule::Identifiers], |articles, tables, tx| {
@@ -219,7 +220,7 @@ fn name_of_nobody() {
     });
 }
 
-/// One that the client has not drawn yet.
+/// A name that the client has not drawn yet.
 #[test]
 fn name_from_the_future() {
     assert_breaks(&[Rule::Users, Rule::PopularNames], |articles, tables, tx| {
@@ -230,7 +231,7 @@ fn name_from_the_future() {
     });
 }
 
-/// The client's last update has been lost: an earlier one of its own, or what was loaded, shows.
+/// The client's last update has been lost: the row has an earlier name by this client, or the loaded one.
 #[test]
 fn name_that_was_lost() {
     assert_breaks(&[Rule::PopularNames], |articles, tables, tx| {
@@ -246,7 +247,7 @@ fn name_that_was_lost() {
     });
 }
 
-/// An index cannot be broken from outside; here the row leaves it.
+/// A test cannot damage an index without its table. So this changes the row that the index leads to.
 #[test]
 fn address_of_nobody() {
     assert_breaks(&[Rule::Users, Rule::Addresses], |_, tables, tx| {

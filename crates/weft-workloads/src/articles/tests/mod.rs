@@ -1,6 +1,5 @@
-//! Tests of the workload as a whole: what the load leaves, what the transactions do (against a plain
-//! model of the tables), how often they are drawn, that every protocol keeps the invariants, and that
-//! verification finds what is wrong.
+//! Tests of the workload as a whole: the load, the transactions (against a plain model of the tables), how often
+//! they are drawn, that every protocol keeps the invariants, and that verification finds damage.
 
 mod concurrency;
 mod damage;
@@ -19,7 +18,7 @@ use super::{Articles, Mix, Parameters};
 use crate::snapshots::Snapshots;
 use crate::workload::{Condition, LoadOptions, Workload};
 
-/// A database so small that everybody meets everybody.
+/// A database so small that all clients access the same rows.
 const TINY: Parameters = Parameters {
     articles: 12,
     users: 5,
@@ -29,8 +28,8 @@ const TINY: Parameters = Parameters {
     snapshots: Snapshots::Off,
 };
 
-/// A loaded database, with the HTM backend that the environment asks for, and phases so short that a test
-/// sees some.
+/// Returns a loaded database, with the HTM backend that the environment names. The phases are so short that a test
+/// has several.
 fn load<P: Protocol>(parameters: &Parameters, seed: u64, threads: usize) -> Articles<P> {
     let htm = Choice::from_environment().expect("WEFT_HTM names a backend").unwrap_or(Choice::Auto);
     let phase_length = Some(Duration::from_millis(1));
@@ -38,7 +37,8 @@ fn load<P: Protocol>(parameters: &Parameters, seed: u64, threads: usize) -> Arti
     Articles::load(parameters, &options).expect("loads")
 }
 
-/// The names of the protocols that can run it: all but those that make only single accesses atomic.
+/// Returns the names of the protocols that can run the workload: all except those in which only single accesses are
+/// atomic.
 fn runnable_protocols() -> Vec<&'static str> {
     let runnable = PROTOCOLS.iter().filter(|protocol| !protocol.single_key);
     let runnable: Vec<_> = runnable.map(|protocol| protocol.name).collect();
@@ -46,7 +46,7 @@ fn runnable_protocols() -> Vec<&'static str> {
     runnable
 }
 
-/// The invariants, each of which was checked somewhere.
+/// Returns the results of the invariants. Each must have been checked somewhere.
 fn conditions<P: Protocol>(articles: &Articles<P>) -> Vec<Condition> {
     let conditions = articles.verify(&|_, _| {}).expect("verification reads every row");
     assert_eq!(conditions.len(), Rule::ALL.len());
@@ -58,7 +58,7 @@ fn conditions<P: Protocol>(articles: &Articles<P>) -> Vec<Condition> {
     conditions
 }
 
-/// Fails with every condition that does not hold.
+/// Panics with every condition that does not hold.
 fn assert_consistent<P: Protocol>(articles: &Articles<P>, context: &str) {
     let conditions = conditions(articles);
     let broken = conditions.iter().filter(|condition| !condition.holds);

@@ -1,4 +1,4 @@
-//! The four transactions against a plain model: maps of rows, changed one transaction at a time.
+//! The four transactions against a plain model: maps of rows, changed by one transaction at a time.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ struct Model {
     comments: BTreeMap<(u64, u64), Comment>,
 }
 
-/// What a transaction that only reads finds.
+/// The result of a transaction that only reads.
 #[derive(Debug, PartialEq)]
 enum Answer {
     Article(Option<Box<Article>>),
@@ -46,7 +46,7 @@ impl Model {
         model
     }
 
-    /// All rows of a database.
+    /// Reads all rows of a database.
     fn read<P: Protocol>(articles: &Articles<P>) -> Model {
         let Articles { database, tables, parameters, .. } = articles;
         let snapshot = database.open_snapshot().expect("a snapshot");
@@ -66,7 +66,7 @@ impl Model {
         model
     }
 
-    /// What a request finds; `None` if it changes something.
+    /// Returns the result of a request, or `None` if it changes something.
     fn answer(&self, request: &Request) -> Option<Answer> {
         match request {
             Request::GetArticle { article } => {
@@ -106,7 +106,7 @@ impl Model {
     }
 }
 
-/// What a request finds in the database.
+/// Returns the result of a request in the database.
 fn ask<P: Protocol>(
     articles: &Articles<P>,
     view: &impl View<P>,
@@ -126,7 +126,7 @@ fn ask<P: Protocol>(
     })
 }
 
-/// Compares what every transaction finds and leaves with what the model says.
+/// Compares the result and the changes of every transaction with the model.
 fn agrees<P: Protocol>(seed: u64) {
     for operations in [true, false] {
         let parameters = Parameters { operations, mix: "3,3,3,1".parse().expect("a mix"), ..TINY };

@@ -1,4 +1,4 @@
-//! The load, and how often clients draw what.
+//! The load, and how often clients draw each transaction, article and user.
 
 use weft::protocol::Dbx;
 
@@ -12,7 +12,7 @@ use crate::workload::Workload;
 #[test]
 fn the_load_is_the_same_on_any_number_of_threads() {
     const SEED: u64 = 31;
-    // Units of the load are 10,000 rows; one has articles and users.
+    // Units of the load are 10,000 rows. One of them has articles and users.
     let parameters = Parameters { articles: 15_000, users: 12_000, ..TINY };
     for threads in [1, 3] {
         let articles: Articles<Dbx> = load(&parameters, SEED, threads);
@@ -43,7 +43,7 @@ fn the_population_has_the_proportions_of_the_benchmark() {
             by[comment.c_u_id as usize] += 1;
         }
     }
-    // By 1 / (k + 1)^2.
+    // The probability of k is proportional to 1 / (k + 1)^2.
     let total: f64 = (1..=LOADED_COMMENTS_MAX).map(|k| (k as f64).powi(-2)).sum();
     for (k, &count) in with.iter().enumerate() {
         let expected = ARTICLES as f64 * ((k + 1) as f64).powi(-2) / total;
@@ -64,7 +64,7 @@ fn the_population_has_the_proportions_of_the_benchmark() {
     let (mut outer, mut inner) = (0, 0);
     for length in lengths {
         assert!((5..=TEXT_BYTES_MAX).contains(&length), "seed {SEED}: {length}");
-        // The middle half of the range, which is a standard deviation to either side.
+        // The middle half of the range: one standard deviation to each side.
         let is_inner = (29..=76).contains(&length);
         (outer, inner) = (outer + u32::from(!is_inner), inner + u32::from(is_inner));
     }
@@ -112,13 +112,13 @@ fn the_shares_of_transactions_articles_and_users_are_those_asked_for() {
     }
 }
 
-/// Protects against identifiers and names that two clients choose.
+/// Protects against two clients that choose the same identifier or name.
 #[test]
 fn no_two_requests_are_numbered_alike() {
     const SEED: u64 = 34;
     let articles: Articles<Dbx> = load(&TINY, SEED, 1);
     let (mut posts, mut names) = (Vec::new(), Vec::new());
-    // Two rounds with the same seed, as a benchmark has them.
+    // Two rounds with the same seed, as in a benchmark.
     for thread in [0, 1, 0, 1] {
         let mut client = articles.client(SEED, thread, 2);
         for _ in 0..500 {

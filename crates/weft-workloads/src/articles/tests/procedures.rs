@@ -13,7 +13,7 @@ use crate::procedures::rehearsal::{Change, Met, Subject, Tally, subject};
 use crate::stashing::Draws;
 use crate::workload::Workload;
 
-/// Some changes around an article, and of what a transaction has met.
+/// Returns some changes to an article, and to rows that a transaction has accessed.
 fn changes(
     articles: &Articles<Dbx>,
     random: &mut fastrand::Rng,
@@ -44,7 +44,7 @@ fn change(
         }),
         1 => Change::update(&tables.articles, article, |row: &mut Article| row.a_title.clear()),
         _ => {
-            // Among the first on its article, or as a client numbers it.
+            // An early number of its article, or a client's number.
             let c_id = match random.bool() {
                 true => numbered_id(article, number),
                 false => new_id(1_000, number as u32),
@@ -61,7 +61,7 @@ fn change(
     }
 }
 
-/// Tries a transaction, comments in both ways.
+/// Tries a transaction, with both ways to add comments.
 fn try_one(articles: &Articles<Dbx>, request: &Request, seed: u64, tally: &mut Tally) {
     let random = RefCell::new(fastrand::Rng::with_seed(seed));
     let tables = &articles.tables;
@@ -110,8 +110,8 @@ fn a_repair_comes_to_the_same_as_a_run_from_the_start() {
     assert!(comments.kept > 0, "{comments:?}");
 }
 
-/// What chopping and repair can make of AddComment: by an operation its steps have nothing to do with each
-/// other; by reading, all hangs on what is read first.
+/// Checks the dependencies in AddComment, which limit chopping and repair. With an operation, no step depends on
+/// another. With reading and writing, every step depends on the first read.
 #[test]
 fn a_comment_depends_on_nothing_but_by_reading() {
     let shapes = procedures();

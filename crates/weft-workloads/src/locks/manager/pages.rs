@@ -1,4 +1,4 @@
-//! Pages in a buffer pool: trees, and the rows that they lead to.
+//! The pages of a buffer pool: trees, and the rows that they lead to.
 
 use weft::htm::Regions;
 use weft::htm::lock::{Elidable, Mcs, Mode, SrwLock, Tatas};
@@ -7,21 +7,21 @@ use weft::htm::word::{Ordering, Word};
 use super::Kinds;
 use crate::locks::{Row, compute};
 
-/// Entries of an inner page, and rows of one that holds rows.
+/// The number of entries of an inner page, and of rows of a page with rows.
 const FANOUT: usize = 64;
 
-/// Frames of the buffer pool that have a lock of their own.
+/// The number of frames of the buffer pool; each has a lock.
 const FRAMES: usize = 4096;
 
-/// The buffer pool's frames, and what a visit of a page costs.
+/// The frames of the buffer pool, and the cost of a visit to a page.
 #[derive(Debug)]
 pub(super) struct Pool {
     frames: Box<[Frame]>,
-    /// How long each section of a page computes.
+    /// The number of steps that each section of a page computes.
     pub(super) work: u64,
 }
 
-/// A page's place in memory.
+/// A frame of the buffer pool, which holds a page.
 #[derive(Debug)]
 struct Frame {
     lock: Elidable<Tatas>,
@@ -34,7 +34,7 @@ impl Pool {
         Pool { frames: (0..FRAMES).map(frame).collect(), work: 0 }
     }
 
-    /// Finds a page.
+    /// Fixes a page: finds its frame.
     #[inline]
     fn fix(&self, regions: &Regions, number: usize) {
         let frame = &self.frames[number % FRAMES];
@@ -47,16 +47,16 @@ impl Pool {
     }
 }
 
-/// A page.
+/// A page with its latch.
 #[derive(Debug)]
 struct Page<C> {
     latch: Elidable<SrwLock>,
-    /// A statistic. Readers share the latch, so that some visits may get lost.
+    /// A statistic. Readers share the latch, so some visits may be lost.
     visits: Word,
     content: C,
 }
 
-/// The first key of each page below.
+/// An inner page, or a leaf: the first key of each page below it.
 type Entries = Page<Box<[Word]>>;
 
 impl<C> Page<C> {
@@ -64,7 +64,7 @@ impl<C> Page<C> {
         Page { latch: Elidable::new(kinds.srwlock), visits: Word::new(0), content }
     }
 
-    /// Counts a visit, and does the work of one.
+    /// Counts a visit, and does its work.
     #[inline]
     fn visit(&self, work: u64) {
         // Relaxed: see `visits`.
@@ -92,27 +92,27 @@ impl Entries {
     /// The position of the entry that leads to a key.
     #[inline]
     fn search(&self, key: u32) -> usize {
-        // Relaxed: nobody changes entries.
+        // Relaxed: entries never change.
         self.content.partition_point(|first| first.load(Ordering::Relaxed) <= key.into()) - 1
     }
 }
 
-/// A tree over the keys from 0 on, whose leaves lead to pages of rows: one page after the other, from the root
-/// to the leaves.
+/// A tree over the keys from 0 on, whose leaves lead to pages of rows. A probe visits one page of each level, from
+/// the root to a leaf.
 #[derive(Debug)]
 pub(super) struct Tree {
-    /// Among all trees.
+    /// The tree's number among all trees.
     pub(super) number: usize,
     levels: Vec<Box<[Entries]>>,
     coarse: Option<Elidable<Mcs>>,
 }
 
 impl Tree {
-    /// Over so many keys; with `coarse`, probed under one latch.
+    /// Creates a tree over `keys` keys. With `coarse`, it is probed under one latch.
     pub(super) fn new(number: usize, keys: u32, kinds: Kinds, coarse: bool) -> Tree {
         let mut firsts: Vec<u32> = (0..keys).step_by(FANOUT).collect();
         let mut levels = Vec::new();
-        // Level upon level, up to a single page.
+        // Build the levels from the leaves up to a single page.
         loop {
             let page_of_entries = |firsts: &[u32]| {
                 let entries = firsts.iter().map(|&first| Word::new(first.into())).collect();
@@ -128,13 +128,13 @@ impl Tree {
         Tree { number, levels, coarse: coarse.then(|| Elidable::new(kinds.mcs)) }
     }
 
-    /// The number of a page in the pool; that of rows comes after the leaves.
+    /// Returns the number of a page in the pool. The level of the rows follows that of the leaves.
     #[inline]
     fn page(&self, level: usize, position: usize) -> usize {
         position * 8 + level + self.number * 1031
     }
 
-    /// The position of the page that has a key's row. The leaf is latched in this mode.
+    /// Returns the position of the page with a key's row. The leaf is latched in this mode.
     #[inline]
     pub(super) fn probe(&self, pool: &Pool, regions: &Regions, mode: Mode, key: u32) -> usize {
         if let Some(coarse) = &self.coarse {
@@ -164,7 +164,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Of so many rows, by what `row` makes of their keys.
+    /// Creates a table with this number of rows; `row` creates the row of a key.
     pub(super) fn new(
         (number, keys): (usize, u32),
         kinds: Kinds,
@@ -181,7 +181,7 @@ impl Table {
         }
     }
 
-    /// Runs a section at the rows of so many keys in a row, which are in one page, under its latch.
+    /// Runs a section on the rows of `count` consecutive keys, which are in one page, under the page's latch.
     #[inline]
     pub(super) fn visit<R>(
         &self,
@@ -197,7 +197,7 @@ impl Table {
         page.latched(mode, regions, pool.work, || section(&page.content[place..place + count]))
     }
 
-    /// All rows, by their keys; each as the tree leads to it.
+    /// Returns all rows by key, each found through the tree.
     pub(super) fn rows(&self) -> impl Iterator<Item = (u32, &Row)> {
         let (pool, regions) =
             (Pool::new(Kinds::default()), Regions::new(&weft::htm::Htm::software()));

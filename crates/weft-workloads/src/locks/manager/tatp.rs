@@ -12,18 +12,18 @@ use super::{Bucket, StorageManager};
 use crate::locks::{Draws, Ran, Row};
 use crate::tatp::TransactionType;
 
-/// Types of access, and of special facilities.
+/// The number of types of access, and of special facilities.
 pub(super) const TYPES: u32 = 4;
 
-/// Places for the forwardings of a facility, and those of a page's that are used: one for each time at which a
-/// forwarding may begin.
+/// The number of places for the forwardings of a facility, and how many of them are used: one for each time at
+/// which a forwarding may begin.
 pub(super) const FORWARDINGS: u32 = 4;
 const TIMES: u32 = 3;
 
-/// The most locks that a transaction takes on rows.
+/// The most row locks that a transaction takes.
 const REQUESTS_MAX: usize = 5;
 
-/// A transaction that is under way.
+/// A transaction in progress.
 struct Running<'a> {
     manager: &'a StorageManager,
     regions: &'a Regions,
@@ -39,7 +39,7 @@ impl<'a> Running<'a> {
         Running { manager, regions, requested: ArrayVec::new(), updates: 0, digest }
     }
 
-    /// Locks a row, until the end.
+    /// Locks a row until the end of the transaction.
     #[inline]
     fn request(&mut self, table: &Table, key: u32) {
         let bucket = self.manager.bucket(table, key);
@@ -47,7 +47,7 @@ impl<'a> Running<'a> {
         self.requested.push(bucket);
     }
 
-    /// Reads a row; whether it is there.
+    /// Reads a row. Returns whether it exists.
     #[inline]
     fn read(&mut self, table: &Table, key: u32) -> bool {
         self.request(table, key);
@@ -59,8 +59,8 @@ impl<'a> Running<'a> {
         digest.is_some()
     }
 
-    /// Updates a row, if it is there and this holds of it; whether it does. `leaf` is how the leaf of the tree is
-    /// latched.
+    /// Updates a row if it exists and `may` allows it. Returns whether it did. The leaf of the tree is latched in
+    /// the mode `leaf`.
     #[inline]
     fn change(&mut self, table: &Table, key: u32, leaf: Mode, may: impl Fn(&Row) -> bool) -> bool {
         self.request(table, key);
@@ -79,20 +79,20 @@ impl<'a> Running<'a> {
         changed
     }
 
-    /// Appends to the log.
+    /// Appends a record to the log.
     fn log(&self) {
         let log = &self.manager.log;
         log.lock.section(Mode::Exclusive, self.regions, || log.tail.update());
     }
 
-    /// Finds the subscriber who has a telephone number.
+    /// Finds the subscriber with a telephone number.
     #[inline]
     fn find_by_number(&self, s_id: u32) {
         let manager = self.manager;
         black_box(manager.numbers.probe(&manager.pool, self.regions, Mode::Shared, s_id));
     }
 
-    /// Commits, if it has found what it asked for, and releases its locks.
+    /// Commits a transaction that succeeded, and releases the locks.
     fn end(self, place: usize, transaction: TransactionType, succeeded: bool) -> Ran {
         if self.updates > 0 {
             self.log();
@@ -117,7 +117,7 @@ impl Bucket {
     }
 }
 
-/// Whether there is a forwarding in its place: each update puts it there or takes it away.
+/// Returns whether the forwarding in this place exists: each update inserts or deletes it.
 pub(super) fn is_forwarding(row: &Row) -> bool {
     row.updates() % 2 == 1
 }
@@ -141,7 +141,7 @@ impl StorageManager {
             GetAccessData => running.read(&self.accesses, subscriber * TYPES + draws.one_of(TYPES)),
             UpdateSubscriberData => {
                 let facility = subscriber * TYPES + draws.one_of(TYPES);
-                // First what may not be there, so that nothing has to be undone.
+                // Update first the row that may not exist, so that nothing must be undone.
                 running.change(&self.facilities, facility, Mode::Shared, |_| true)
                     && running.change(&self.subscribers, subscriber, Mode::Shared, |_| true)
             }
@@ -170,7 +170,7 @@ impl StorageManager {
 }
 
 impl Running<'_> {
-    /// Reads the forwardings of a facility that begin by some time; whether there is one.
+    /// Reads the forwardings of a facility that begin by `time`. Returns whether there is one.
     #[inline]
     fn find_destination(&mut self, first: u32, time: u32) -> bool {
         let manager = self.manager;

@@ -1,9 +1,8 @@
-//! The invariants, checked on a database at rest.
+//! The invariants of RUBiS, checked on a database at rest.
 //!
-//! All that is summed up beside the tables must equal what the tables say, added up again by other
-//! means than the engine's operations. `verify` reads every row once (`survey`), so that the time grows
-//! with the number of rows and no faster. What was loaded is drawn again to compare; what was stored
-//! since is counted by the clients.
+//! Every sum beside the tables must equal the sum of the tables' rows, added up again without the engine's
+//! operations. `verify` reads every row once (`survey`), so its time grows linearly with the number of rows. Loaded
+//! rows are drawn again for the comparison; the clients count the rows stored later.
 
 mod survey;
 #[cfg(test)]
@@ -18,7 +17,7 @@ use super::{Parameters, Tables};
 use crate::finding::Finding;
 use crate::workload::{Condition, Progress};
 
-/// One invariant.
+/// The invariants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rule {
     BidsCounted,
@@ -58,7 +57,7 @@ impl Rule {
             Rule::BidsCounted => "auctions: number_of_bids = count(bids) of the item",
             Rule::MaxBid => "auctions: max_bid = max(price) of the item's bids",
             Rule::MaxBidder => {
-                "auctions: max_bidder has bid max_bid; by commutative operations, first of all who \
+                "auctions: max_bidder has bid max_bid; by commutative operations, as the first of all who \
                  have"
             }
             Rule::TopBids => "auctions: top_bids are the ten highest bids on the item",
@@ -66,31 +65,31 @@ impl Rule {
             Rule::CategoryItems => "category_items: the ten newest items of the category",
             Rule::RegionItems => "region_items: the ten newest items of the region and category",
             Rule::Quantities => {
-                "items: quantity = offered - sum(quantity) of the item's purchases, and what is sold \
-                 out ended with one of them"
+                "items: quantity = offered - sum(quantity) of the item's purchases, and a sold-out item ended \
+                 with one of them"
             }
             Rule::Loaded => {
-                "users, items, categories, regions: those that were loaded are as they were"
+                "users, items, categories, regions: those that were loaded are unchanged"
             }
             Rule::References => {
-                "references: every user has a rating, every item an auction, and no row refers to one \
+                "references: every user has a rating, every item an auction, and no row refers to a row \
                  that does not exist"
             }
             Rule::Counted => "rows: as many as were loaded and stored",
             Rule::Indexes => {
-                "indexes: every nickname leads to its user, every seller to their items, once and in \
+                "indexes: every nickname leads to its user, every seller to the seller's items, once and in \
                  order"
             }
         }
     }
 }
 
-/// A database at rest, and what it should hold.
+/// A database at rest, and what it should contain.
 pub(super) struct AtRest<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) tables: &'a Tables,
     pub(super) parameters: &'a Parameters,
-    /// That of the load.
+    /// The seed of the load.
     pub(super) seed: u64,
     pub(super) ledgers: &'a Ledgers,
 }
@@ -104,7 +103,7 @@ pub(super) fn verify(
     Ok(findings.map(Finding::into_condition).into())
 }
 
-/// What has been found so far, for each rule.
+/// The findings so far, one for each rule.
 #[derive(Debug)]
 struct Findings([Finding; Rule::ALL.len()]);
 
@@ -115,14 +114,14 @@ impl Default for Findings {
 }
 
 impl Findings {
-    /// Notes that `rule` was checked in one more place; `violation` describes it if it does not hold
-    /// there.
+    /// Records that `rule` was checked in one more place. `violation` describes the violation if the rule does not
+    /// hold there.
     #[inline]
     fn check(&mut self, rule: Rule, holds: bool, violation: fmt::Arguments<'_>) {
         self.0[rule as usize].check(holds, violation);
     }
 
-    /// Checks at `place` that what is kept of something equals what was added up.
+    /// Checks at `place` that the stored value equals the expected one.
     #[inline]
     fn check_equal<T: PartialEq + fmt::Debug>(
         &mut self,

@@ -1,12 +1,12 @@
-//! One pass over all tables that adds up what the rules compare.
+//! A pass over all tables that adds up what the rules compare.
 //!
-//! Tables are read in an order that has each side of a rule ready when the other is read:
+//! The order of the tables ensures that one side of a rule is known when the other is read:
 //!
-//! 1. users and items: what exists, and which items are the newest of each list;
-//! 2. bids, purchases and comments: what they add up to, by item and by user;
-//! 3. auctions, ratings and lists, compared with the sums of 1 and 2; indexes, with 1.
+//! 1. users and items: which of them exist, and which items are the newest of each list;
+//! 2. bids, purchases and comments: their sums, by item and by user;
+//! 3. auctions, ratings and lists, compared with the results of 1 and 2; indexes, compared with 1.
 //!
-//! The sums are kept in plain arrays, with a [place](Places) for each user and each item.
+//! The sums are in plain arrays, with a [place](Places) for each user and each item.
 
 use std::collections::BTreeMap;
 
@@ -41,11 +41,11 @@ pub(super) fn take(rubis: &AtRest<'_>, progress: Progress<'_>) -> Result<Finding
     Ok(survey.findings)
 }
 
-/// Where in an array what belongs to an identifier is found: those that were loaded come first, then
-/// those that clients have chosen, one client's after the other's.
+/// The position of each identifier in an array. Loaded identifiers come first, then those that clients have chosen,
+/// client by client.
 struct Places {
     loaded: u64,
-    /// Of each client: the place of its first, and how many it has chosen.
+    /// For each client: the place of its first identifier, and how many it has chosen.
     clients: Vec<(u64, u64)>,
     total: usize,
 }
@@ -62,6 +62,7 @@ impl Places {
         Places { loaded, clients, total: end as usize }
     }
 
+    /// Returns the place of an identifier; `None` if it was neither loaded nor chosen.
     fn place(&self, id: u64) -> Option<usize> {
         if (1..=self.loaded).contains(&id) {
             return Some(id as usize - 1);
@@ -76,7 +77,7 @@ impl Places {
         (1..=self.loaded).contains(&id)
     }
 
-    /// All identifiers that may be in use, and the next ones, which may not.
+    /// Returns all identifiers that may be in use, and for each sequence the next one, which may not.
     fn ids(&self) -> impl Iterator<Item = u64> {
         let of_clients = (0..).zip(&self.clients);
         let of_clients = of_clients
@@ -85,7 +86,7 @@ impl Places {
     }
 }
 
-/// The greatest of what is put in: written down by itself, so that an error in the engine's sets shows.
+/// The greatest of the values put in. It is implemented separately, so that an error in the engine's sets shows.
 #[derive(Clone, Default)]
 struct Greatest<T>(Vec<T>);
 
@@ -99,7 +100,7 @@ impl<T: Ord> Greatest<T> {
     }
 }
 
-/// What is known of an item.
+/// What the pass has found about an item.
 #[derive(Clone, Default)]
 struct ItemSums {
     exists: bool,
@@ -109,23 +110,23 @@ struct ItemSums {
     ends: Date,
     bids: i64,
     max_bid: Cents,
-    /// When the highest bids were made, and by whom.
+    /// The dates and bidders of the highest bids.
     highest: Vec<(Date, u64)>,
     top: Greatest<(Cents, u64, u64)>,
     sold: u64,
-    /// Whether a purchase was made when the item ended.
+    /// Whether a purchase was made at the item's end.
     sold_at_end: bool,
 }
 
-/// What is known of a user.
+/// What the pass has found about a user.
 #[derive(Clone, Default)]
 struct UserSums {
-    /// 0 if there is no such user.
+    /// The user's region; 0 if there is no such user.
     region: u8,
     rating: i64,
 }
 
-/// How many rows there are of a kind, and how many should be.
+/// The number of rows of a kind that were found, and the number that were loaded.
 #[derive(Clone, Copy, Default)]
 struct Count {
     found: u64,
@@ -141,11 +142,11 @@ struct Survey<'a> {
     items: Vec<ItemSums>,
     /// The newest items, by category.
     categories: Vec<Greatest<(Date, u64)>>,
-    /// The newest items, by region, and in each by category.
+    /// The newest items, by region and then category.
     regions: Vec<Greatest<(Date, u64)>>,
     /// The items of each seller.
     sellers: BTreeMap<u64, Vec<u64>>,
-    /// By [`Change::kind`].
+    /// The counts of rows, by [`Change::kind`].
     counts: [Count; Change::KINDS],
     stored: [u64; Change::KINDS],
     progress: Progress<'a>,
@@ -163,7 +164,7 @@ impl<'a> Survey<'a> {
         let item_places = Places::new(parameters.items, chosen);
         let stored: [u64; Change::KINDS] =
             std::array::from_fn(|kind| accounts.iter().map(|account| account.stored[kind]).sum());
-        // Users are read three times, items four times, and have ten bids each when they are loaded.
+        // Users are read three times, items four times, and a loaded item has ten bids.
         let (users, items) = (user_places.total as u64, item_places.total as u64);
         let rows = 3 * users + 14 * items + stored.iter().sum::<u64>();
         let lists = usize::from(CATEGORIES);
@@ -185,7 +186,7 @@ impl<'a> Survey<'a> {
         }
     }
 
-    /// Counts a row as read.
+    /// Counts a row as read, and reports the progress.
     #[inline]
     fn done(&mut self) {
         self.rows_done += 1;
@@ -206,7 +207,7 @@ impl<'a> Survey<'a> {
         self.user_places.place(id).is_some_and(|place| self.users[place].region > 0)
     }
 
-    /// The item with this identifier, if there is one.
+    /// Returns the sums of the item with this identifier, if the item exists.
     fn item(&mut self, id: u64) -> Option<&mut ItemSums> {
         let place = self.item_places.place(id)?;
         Some(&mut self.items[place]).filter(|item| item.exists)
@@ -234,7 +235,7 @@ impl<'a> Survey<'a> {
                     Rule::References,
                     holds,
                     format_args!(
-                        "nobody has stored this user, or there is no such region: {user:?}"
+                        "no client has stored this user, or there is no such region: {user:?}"
                     ),
                 );
                 if let Some(place) = place {
@@ -258,7 +259,7 @@ impl<'a> Survey<'a> {
         })
     }
 
-    /// Compares an item with what was loaded, but for its quantity; and counts what was loaded with it.
+    /// Compares an item, except for its quantity, with the loaded one. Counts the rows that were loaded with it.
     fn compare_loaded_item(&mut self, id: u64, item: Option<&Item>) {
         let offer = Offer::draw(self.rubis.seed, id, self.rubis.parameters);
         self.counts[kind_of(TransactionType::StoreBid)].loaded += offer.bids.len() as u64;
@@ -281,7 +282,7 @@ impl<'a> Survey<'a> {
             Rule::References,
             place.is_some() && region > 0 && (1..=CATEGORIES).contains(&item.category),
             format_args!(
-                "nobody has stored or sells this item, or its category does not exist: {item:?}"
+                "no client has stored this item, its seller does not exist, or its category does not: {item:?}"
             ),
         );
         let category = usize::from(item.category).wrapping_sub(1);
@@ -324,7 +325,7 @@ impl<'a> Survey<'a> {
                 }
                 item.top.put((bid.price, bid.id, bid.bidder));
             }
-            let place = format_args!("a bid by nobody, or on no item: {bid:?}");
+            let place = format_args!("a bid by no user, or on no item: {bid:?}");
             self.findings.check(Rule::References, holds, place);
         }
         Ok(())
@@ -342,7 +343,7 @@ impl<'a> Survey<'a> {
                 item.sold += u64::from(purchase.quantity);
                 item.sold_at_end |= purchase.date == item.ends;
             }
-            let place = format_args!("a purchase by nobody, or of no item: {purchase:?}");
+            let place = format_args!("a purchase by no user, or of no item: {purchase:?}");
             self.findings.check(Rule::References, holds, place);
         }
         Ok(())
@@ -357,7 +358,7 @@ impl<'a> Survey<'a> {
             let seller = self.item(comment.item).map(|item| item.seller);
             let holds = has_author && seller == Some(comment.to_user);
             let place =
-                format_args!("a comment by nobody, or not on an item's seller: {comment:?}");
+                format_args!("a comment by no user, or not on an item's seller: {comment:?}");
             self.findings.check(Rule::References, holds, place);
             if let Some(place) = self.user_places.place(comment.to_user) {
                 self.users[place].rating += comment.rating;
@@ -479,7 +480,7 @@ impl<'a> Survey<'a> {
         Ok(())
     }
 
-    /// The unique index of users.
+    /// Checks the unique index of users.
     fn compare_nicknames(&mut self) -> Result<(), Failure> {
         let rubis = self.rubis;
         let ids: Vec<u64> = self.user_places.ids().collect();
@@ -494,7 +495,7 @@ impl<'a> Survey<'a> {
         Ok(())
     }
 
-    /// The index of items by seller.
+    /// Checks the index of items by seller.
     fn compare_sellers(&mut self) -> Result<(), Failure> {
         let rubis = self.rubis;
         for (seller, items) in std::mem::take(&mut self.sellers) {
@@ -522,7 +523,7 @@ impl<'a> Survey<'a> {
     }
 }
 
-/// The [`Change::kind`] of what a transaction stores.
+/// Returns the [`Change::kind`] of what a transaction stores.
 fn kind_of(transaction: TransactionType) -> usize {
     transaction as usize - TransactionType::RegisterUser as usize
 }

@@ -1,4 +1,4 @@
-//! Each rule can fail: one row is broken on purpose, and exactly the rules that speak of it say so.
+//! Each rule can fail: the test damages one row, and exactly the rules about this row must report it.
 
 use weft::operation::{Operation, OrderedTuple, TopK, TopKInsert};
 use weft::protocol::Dbx;
@@ -13,7 +13,7 @@ use crate::workload::Workload;
 
 const SEED: u64 = 3;
 
-/// A small database on which all kinds of transactions have been run.
+/// Returns a small database on which all kinds of transactions have been run.
 fn database() -> Rubis<Dbx> {
     let rubis: Rubis<Dbx> = load(&TINY, SEED, 1);
     let mut client = rubis.client(SEED, 0, 1);
@@ -23,7 +23,7 @@ fn database() -> Rubis<Dbx> {
     rubis
 }
 
-/// The rules that do not hold.
+/// Returns the rules that do not hold.
 fn broken_rules(rubis: &Rubis<Dbx>) -> Vec<Rule> {
     let conditions = rubis.verify(&|_, _| {}).expect("verification reads every row");
     for (condition, rule) in conditions.iter().zip(Rule::ALL) {
@@ -36,7 +36,7 @@ fn broken_rules(rubis: &Rubis<Dbx>) -> Vec<Rule> {
 
 type Change = fn(&Tables, &Transaction<'_, Dbx>) -> Result<(), Error>;
 
-/// Runs the transactions, changes rows behind their back, and compares the rules that break.
+/// Runs the transactions, then changes rows without the clients, and compares the rules that break.
 #[track_caller]
 fn assert_breaks(expected: &[Rule], change: Change) {
     let rubis = database();
@@ -45,7 +45,7 @@ fn assert_breaks(expected: &[Rule], change: Change) {
     assert_eq!(broken_rules(&rubis), expected);
 }
 
-/// An item with more bids than are listed.
+/// Returns an item with more bids than are listed.
 fn popular(tables: &Tables, tx: &Transaction<'_, Dbx>) -> Result<Auction, Error> {
     for item in 1..=u64::from(TINY.items) {
         let auction = tx.get(&tables.auctions, &item)?.expect("an auction");
@@ -101,11 +101,11 @@ fn winner_who_was_not_the_first() {
     assert_breaks(&[Rule::MaxBidder], |tables, tx| {
         let Auction { item, max_bidder, .. } = popular(tables, tx)?;
         let OrderedTuple { order, value, .. } = *max_bidder.tuple().expect("somebody wins");
-        // The same bid once more, one time later: it ought not to win, and is made to.
+        // The same bid again, one time unit later: it should not win, but this makes it win.
         let date = u64::MAX - order.1 + 1;
         let later = Bid { bidder: value, id: 1, item, quantity: 1, price: order.0, date };
         let winner = OrderedTuple { order: (order.0, order.1 - 1), core: 0, value };
-        // All else is as if it had been stored rightly, in place of the least of the highest bids.
+        // Otherwise the row is as if the bid had been stored correctly, in place of the lowest of the highest bids.
         let last = first(tx.range(&tables.bids, ..).filter_map(|row| {
             let row = row.cloned();
             row.as_ref().is_ok_and(|row| row.item == item && row.price < order.0 / 4).then_some(row)
@@ -244,7 +244,7 @@ fn rating_missing() {
     assert_breaks(&[Rule::References], |tables, tx| tx.delete(&tables.ratings, &5).map(drop));
 }
 
-/// What a transaction would leave behind that was rolled back in all but one row.
+/// As after a transaction whose rollback missed one row.
 #[test]
 fn user_that_leaked() {
     assert_breaks(&[Rule::References, Rule::Counted, Rule::Indexes], |tables, tx| {
@@ -270,7 +270,7 @@ fn nickname_of_somebody_else() {
     });
 }
 
-/// An index cannot be broken from outside; here the row leaves it.
+/// A test cannot damage an index without its table. So this changes the row that the index leads to.
 #[test]
 fn purchase_by_nobody() {
     assert_breaks(&[Rule::Quantities, Rule::References, Rule::Counted], |tables, tx| {

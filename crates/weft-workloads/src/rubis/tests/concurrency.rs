@@ -1,4 +1,4 @@
-//! Every protocol, on a database so small that clients keep getting in each other's way.
+//! Every protocol, on a database so small that the clients' transactions conflict often.
 
 use std::thread;
 
@@ -12,8 +12,8 @@ use crate::workload::Workload;
 const THREADS: usize = 4;
 const TRANSACTIONS_PER_THREAD: u32 = 2_000;
 
-/// Runs clients on as many threads as the protocol allows, and checks the invariants. How often each
-/// type succeeded, and how often not.
+/// Runs clients on as many threads as the protocol allows, and checks the invariants. Returns how often each type
+/// succeeded, and how often it did not.
 fn run<P: Protocol>(parameters: &Parameters, seed: u64) -> [[u32; 2]; 17] {
     let threads = THREADS.min(P::WORKERS_MAX);
     let rubis: Rubis<P> = load(parameters, seed, threads);
@@ -29,7 +29,7 @@ fn run<P: Protocol>(parameters: &Parameters, seed: u64) -> [[u32; 2]; 17] {
                         let outcome = rubis.execute(&mut client).expect("it runs to its end");
                         ended[outcome.transaction][usize::from(outcome.rolled_back)] += 1;
                         if number % 8 == 0 {
-                            // So often that the others come between, also where cores are few.
+                            // Yield so often that other threads run in between, even if there are few cores.
                             thread::yield_now();
                         }
                     }
@@ -48,7 +48,7 @@ fn run<P: Protocol>(parameters: &Parameters, seed: u64) -> [[u32; 2]; 17] {
     ended
 }
 
-/// As [`run`], under every protocol; but for items that are sold out every transaction succeeds.
+/// As [`run`], under every protocol. Every transaction succeeds, except purchases of items that are sold out.
 fn run_all(parameters: &Parameters, seed: u64) {
     for name in runnable_protocols() {
         let ended =
@@ -69,7 +69,7 @@ fn the_bidding_mix_keeps_every_condition() {
     run_all(&TINY, 61);
 }
 
-/// Half of all transactions are bids, and half of these are for one item.
+/// Half of all transactions are bids, and half of these bids are on one item.
 #[test]
 fn the_contended_mix_keeps_every_condition() {
     run_all(&Parameters { mix: Mix::Contended { alpha: Mix::ALPHA }, lot: 100, ..TINY }, 62);

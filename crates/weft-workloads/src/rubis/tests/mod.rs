@@ -1,5 +1,5 @@
-//! Tests of the workload as a whole: what the load leaves, what the transactions do (against a plain
-//! model of the tables), how often they are drawn, and that every protocol keeps the invariants.
+//! Tests of the workload as a whole: the load, the transactions (against a plain model of the tables), how often
+//! they are drawn, and that every protocol keeps the invariants.
 
 mod concurrency;
 mod model;
@@ -13,19 +13,19 @@ use weft_protocols::PROTOCOLS;
 use super::{Parameters, Rubis};
 use crate::workload::{Condition, LoadOptions, Workload};
 
-/// A database so small that everybody meets everybody, and that lots are sold out.
+/// A database so small that all clients access the same rows, and that lots are sold out.
 pub(super) const TINY: Parameters =
     Parameters { users: 40, items: 25, mix: super::Mix::Bidding, operations: true, lot: 1 };
 
-/// A loaded database, with the HTM backend that the environment asks for.
+/// Returns a loaded database, with the HTM backend that the environment names.
 pub(super) fn load<P: Protocol>(parameters: &Parameters, seed: u64, threads: usize) -> Rubis<P> {
     let htm = Choice::from_environment().expect("WEFT_HTM names a backend").unwrap_or(Choice::Auto);
     let options = LoadOptions { seed, threads, htm, ..LoadOptions::default() };
     Rubis::load(parameters, &options).expect("loads")
 }
 
-/// The names of the protocols that can run RUBiS: all but those that make single operations on single
-/// rows atomic, and refuse its tables.
+/// Returns the names of the protocols that can run RUBiS: all except those in which only single operations on
+/// single rows are atomic. These refuse its tables.
 fn runnable_protocols() -> Vec<&'static str> {
     let runnable = PROTOCOLS.iter().filter(|protocol| !protocol.single_key);
     let runnable: Vec<_> = runnable.map(|protocol| protocol.name).collect();
@@ -33,7 +33,7 @@ fn runnable_protocols() -> Vec<&'static str> {
     runnable
 }
 
-/// Fails with every condition that does not hold, or was checked nowhere.
+/// Panics with every condition that does not hold, or that was not checked at all.
 fn assert_consistent<P: Protocol>(rubis: &Rubis<P>, context: &str) {
     let conditions = rubis.verify(&|_, _| {}).expect("verification reads every row");
     let is_broken = |condition: &&Condition| !condition.holds || condition.checked == 0;

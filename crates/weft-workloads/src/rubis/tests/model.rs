@@ -1,5 +1,5 @@
-//! The 17 transactions against a plain model: maps of the rows of RUBiS's own tables, from which all
-//! that is kept beside them is found by looking at every row.
+//! The 17 transactions against a plain model: maps of the rows of RUBiS's own tables. The model finds the contents
+//! of derived tables by reading every row.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -61,7 +61,7 @@ impl Model {
         model
     }
 
-    /// All rows of a database whose only client has the number 0.
+    /// Reads all rows of a database whose only client has the number 0.
     fn read<P: Protocol>(rubis: &Rubis<P>) -> Model {
         let (snapshot, tables) =
             (rubis.database.open_snapshot().expect("a snapshot"), &rubis.tables);
@@ -105,7 +105,7 @@ impl Model {
         Listed { item: &self.items[&item], bidding }
     }
 
-    /// The newest of the items that a list is of.
+    /// Returns a list of the newest items for which `is_of` is true.
     fn newest(&self, is_of: impl Fn(&Item) -> bool) -> Answer<'_> {
         let mut items: Vec<(Date, u64)> = self
             .items
@@ -185,7 +185,7 @@ impl Model {
         Answer::AboutMe { profile: self.profile(user), bids, purchases, selling }
     }
 
-    /// Whether it succeeded.
+    /// Changes the model. Returns whether the transaction succeeded.
     fn change(&mut self, change: &Change) -> bool {
         match change.clone() {
             Change::RegisterUser(row) => {
@@ -213,7 +213,7 @@ impl Model {
     }
 }
 
-/// Asks a database, and compares with the model; whether anything was found.
+/// Runs a query on a database, and compares the result with the model's. Returns whether anything was found.
 fn ask<P: Protocol>(rubis: &Rubis<P>, model: &Model, query: &Query, context: &str) -> bool {
     let found = rubis.database.transact(|tx| {
         let answer = queries::run(&rubis.tables, tx, query)?;
@@ -223,7 +223,7 @@ fn ask<P: Protocol>(rubis: &Rubis<P>, model: &Model, query: &Query, context: &st
     found.unwrap_or_else(|error| panic!("{context}: {error}"))
 }
 
-/// Changes a database and the model; whether it succeeded.
+/// Changes a database and the model. Returns whether the transaction succeeded.
 fn make<P: Protocol>(rubis: &Rubis<P>, model: &mut Model, change: &Change, context: &str) -> bool {
     let operations = rubis.parameters.operations;
     let made = rubis.database.transact(|tx| changes::run(&rubis.tables, tx, change, operations));
@@ -269,7 +269,7 @@ fn every_protocol_agrees_with_the_model_without_commutative_operations() {
     }
 }
 
-/// What clients never ask for.
+/// Queries and changes that clients never draw.
 #[test]
 fn what_is_not_there_is_not_found() {
     const SEED: u64 = 53;
@@ -292,7 +292,7 @@ fn what_is_not_there_is_not_found() {
     for query in nowhere {
         assert!(!ask(&rubis, &model, &query, &context), "{query:?}");
     }
-    // A nickname that is taken, and more pieces than there are; neither leaves anything behind.
+    // A nickname that is in use, and more pieces than the item has. Both change nothing.
     let twin = User { nickname, ..user_of(new_id(9, 0), 3, LOADED_UNTIL) };
     assert!(!make(&rubis, &mut model, &Change::RegisterUser(twin), &context));
     let too_many = Purchase { buyer: 1, id: 1, item: 3, quantity: 11, date: LOADED_UNTIL };
@@ -300,8 +300,7 @@ fn what_is_not_there_is_not_found() {
     assert_consistent(&rubis, &context);
 }
 
-/// Of two equal bids that are the highest the earlier wins, whichever is stored first; both are in the
-/// history.
+/// Of two equal highest bids the earlier wins, regardless of which is stored first. Both are in the history.
 #[test]
 fn the_earlier_of_two_equal_bids_wins() {
     const SEED: u64 = 54;
@@ -319,7 +318,7 @@ fn the_earlier_of_two_equal_bids_wins() {
     assert_eq!(model.listed(4).bidding.winner, Some(2));
 }
 
-/// The clients' accounts, by which verification counts the rows.
+/// Checks the clients' ledgers, by which verification counts the rows.
 #[test]
 fn clients_keep_account_of_what_they_store() {
     const SEED: u64 = 55;

@@ -1,4 +1,4 @@
-//! The load, and how often clients draw what.
+//! The load, and how often clients draw each transaction and item.
 
 use weft::protocol::Dbx;
 
@@ -44,7 +44,7 @@ fn the_population_has_the_proportions_of_rubis() {
         categories[usize::from(offer.item.category) - 1] += 1;
         sellers[offer.item.seller as usize] += 1;
     }
-    // One in ten of those that are not drawn to be unique comes to a single piece too.
+    // One in ten of those that are not drawn to be unique also has a single piece.
     for (count, percent) in [(unique, 82), (reserved, 40), (to_buy, 10), (comments, 95)] {
         let expected = ITEMS / 100 * percent;
         assert!(count.abs_diff(expected) < ITEMS / 100, "seed {SEED}: {count}, not {expected}");
@@ -61,7 +61,7 @@ fn the_population_has_the_proportions_of_rubis() {
     assert!(near(&regions, 20), "seed {SEED}: {regions:?}");
 }
 
-/// How often each type is drawn, of so many requests.
+/// Returns how often each type is drawn in this number of requests.
 fn drawn(parameters: &Parameters, seed: u64, requests: u32) -> [f64; 17] {
     let rubis: Rubis<Dbx> = load(&Parameters { users: 10, items: 10, ..*parameters }, seed, 1);
     let mut client = rubis.client(seed, 0, 1);
@@ -72,7 +72,7 @@ fn drawn(parameters: &Parameters, seed: u64, requests: u32) -> [f64; 17] {
     counts.map(|count| f64::from(count) / f64::from(requests))
 }
 
-/// How often each type should be drawn in the bidding mix.
+/// Returns how often each type should be drawn in the bidding mix.
 fn shares() -> [f64; 17] {
     let mut weights = [0.0; 17];
     for (_, weight, work) in Interaction::ALL {
@@ -89,7 +89,7 @@ fn shares() -> [f64; 17] {
     weights.map(|weight| weight / total)
 }
 
-/// The share of transactions that write.
+/// Returns the share of transactions that write.
 fn writes(shares: &[f64; 17]) -> f64 {
     let writing = TransactionType::ALL.into_iter().filter(|transaction| transaction.writes());
     writing.map(|transaction| shares[transaction as usize]).sum()
@@ -106,7 +106,7 @@ fn transactions_are_drawn_as_often_as_their_interactions() {
     for (drawn, expected) in drawn_shares.into_iter().zip(expected) {
         assert!((drawn - expected).abs() < 0.003, "seed {SEED}: {drawn}, not {expected}");
     }
-    // In the contended mix half are bids, and the others keep their proportions.
+    // In the contended mix, half of the transactions are bids. The others keep their proportions.
     let contended = Parameters { mix: Mix::Contended { alpha: 1.0 }, ..TINY };
     let drawn_shares = drawn(&contended, SEED, 400_000);
     for (position, (drawn, share)) in drawn_shares.into_iter().zip(expected).enumerate() {
@@ -115,7 +115,7 @@ fn transactions_are_drawn_as_often_as_their_interactions() {
     }
 }
 
-/// The paper's Table 1 has 53.13 % for a million keys at 1.8, and 15.26 % for the second.
+/// In the paper's Table 1, with a million keys and 1.8, the first has 53.13 %, and the second 15.26 %.
 #[test]
 fn popular_items_get_their_share_of_the_contended_bids() {
     const SEED: u64 = 44;
@@ -136,7 +136,7 @@ fn popular_items_get_their_share_of_the_contended_bids() {
     assert!((second / all - 0.1526_f64).abs() < 0.005, "seed {SEED}: {}", second / all);
 }
 
-/// Who is asked to log in is then shown the page; and new rows never have the same key.
+/// After a login, the client gets the page for which it had to log in. No two new rows have the same key.
 #[test]
 fn requests_follow_each_other_and_have_keys_of_their_own() {
     const SEED: u64 = 45;
@@ -164,7 +164,7 @@ fn requests_follow_each_other_and_have_keys_of_their_own() {
                 Request::Query(
                     Query::BuyNow { .. } | Query::PutBid { .. } | Query::PutComment { .. },
                 ) => true,
-                // To sell an item one is asked for its category.
+                // To sell an item, the user must choose its category.
                 Request::Query(Query::BrowseCategories { region: None }) => login.is_some(),
                 _ => false,
             };

@@ -14,7 +14,7 @@ use crate::rubis::{Change, Query, Request, Rubis, changes, queries};
 use crate::stashing::Draws;
 use crate::workload::Workload;
 
-/// Some changes of what a transaction has met, and for a user.
+/// Returns some changes to rows that a transaction has accessed, and to rows of a user.
 fn others(rubis: &Rubis<Dbx>, random: &mut fastrand::Rng, met: &[Met], user: u64) -> Vec<Other> {
     (0..random.usize(1..=3)).filter_map(|_| other(rubis, random, met, user)).collect()
 }
@@ -23,7 +23,7 @@ fn other(rubis: &Rubis<Dbx>, random: &mut fastrand::Rng, met: &[Met], user: u64)
     let tables = &rubis.tables;
     let number = random.u64(1..1_000);
     let (id, some_item, some_user) = (number << 40, number % 25 + 1, number % 40 + 1);
-    // What scans find is not met by its key.
+    // Rows that scans return are not in `met`.
     match random.u32(..8) {
         0 => {
             let row = Bid { bidder: user, id, item: some_item, quantity: 1, price: 7, date: 7 };
@@ -97,7 +97,7 @@ fn other(rubis: &Rubis<Dbx>, random: &mut fastrand::Rng, met: &[Met], user: u64)
     None
 }
 
-/// Tries a transaction, by commutative operations or not.
+/// Tries a transaction, with commutative operations or without.
 fn try_one(rubis: &Rubis<Dbx>, request: &Request, seed: u64, tally: &mut Tally) {
     let random = RefCell::new(fastrand::Rng::with_seed(seed));
     let tables = &rubis.tables;
@@ -180,7 +180,7 @@ fn a_repair_comes_to_the_same_as_a_run_from_the_start() {
             tallies.len() - 1
         });
         let tally = &mut tallies[position].1;
-        // Queries of one kind are most of the mix.
+        // Most transactions of the mix are queries of one kind.
         if tally.trials < 150 {
             try_one(&rubis, &request, seed, tally);
         }

@@ -1,4 +1,4 @@
-//! Every protocol, on a database so small that clients keep getting in each other's way.
+//! Every protocol, on a database so small that the clients' transactions conflict often.
 
 use std::thread;
 
@@ -13,8 +13,8 @@ use crate::workload::Workload;
 const THREADS: usize = 4;
 const TRANSACTIONS_PER_THREAD: u32 = 1_500;
 
-/// Runs clients on as many threads as the protocol allows, and checks the invariants. How often
-/// each type succeeded.
+/// Runs clients on as many threads as the protocol allows, and checks the invariants. Returns how often each type
+/// succeeded.
 fn run<P: Protocol>(parameters: &Parameters, seed: u64) -> [u32; 7] {
     let threads = THREADS.min(P::WORKERS_MAX);
     let tatp: Tatp<P> = load(parameters, seed, threads);
@@ -30,7 +30,7 @@ fn run<P: Protocol>(parameters: &Parameters, seed: u64) -> [u32; 7] {
                         let outcome = tatp.execute(&mut client).expect("it runs to its end");
                         succeeded[outcome.transaction] += u32::from(!outcome.rolled_back);
                         if number % 8 == 0 {
-                            // So often that the others come between, also where cores are few.
+                            // Yield so often that other threads run in between, even if there are few cores.
                             thread::yield_now();
                         }
                     }
@@ -47,7 +47,7 @@ fn run<P: Protocol>(parameters: &Parameters, seed: u64) -> [u32; 7] {
     succeeded
 }
 
-/// A mix in which most transactions write, on a handful of subscribers.
+/// Returns parameters in which most transactions write, on a few subscribers.
 fn contended(mix: &str) -> Parameters {
     let mix = mix.parse().expect("a mix");
     Parameters { subscribers: 5, mix, ..Parameters::default() }
@@ -63,7 +63,7 @@ fn the_standard_mix_keeps_every_condition() {
     }
 }
 
-/// Insertions and deletions of the same few rows: the counts tell of each that is lost.
+/// Insertions and deletions of the same few rows. If one is lost, the counts differ.
 #[test]
 fn insertions_against_deletions_keep_every_condition() {
     for name in runnable_protocols() {
@@ -74,7 +74,7 @@ fn insertions_against_deletions_keep_every_condition() {
     }
 }
 
-/// Queries on snapshots, while rows that they read change.
+/// Queries on snapshots, while other transactions change the rows that they read.
 #[test]
 fn snapshots_beside_changes_keep_every_condition() {
     for name in runnable_protocols() {

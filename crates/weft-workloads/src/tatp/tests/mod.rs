@@ -1,6 +1,5 @@
-//! Tests of the workload as a whole: what the load leaves, what the transactions do (against a
-//! plain model of the tables), how often they succeed, and that every protocol keeps the
-//! invariants.
+//! Tests of the workload as a whole: the load, the transactions (against a plain model of the tables), how often
+//! they succeed, and that every protocol keeps the invariants.
 
 mod concurrency;
 mod model;
@@ -14,15 +13,15 @@ use weft_protocols::PROTOCOLS;
 use super::{Parameters, Tatp};
 use crate::workload::{Condition, LoadOptions, Workload};
 
-/// A loaded database, with the HTM backend that the environment asks for.
+/// Returns a loaded database, with the HTM backend that the environment names.
 fn load<P: Protocol>(parameters: &Parameters, seed: u64, threads: usize) -> Tatp<P> {
     let htm = Choice::from_environment().expect("WEFT_HTM names a backend").unwrap_or(Choice::Auto);
     let options = LoadOptions { seed, threads, htm, ..LoadOptions::default() };
     Tatp::load(parameters, &options).expect("loads")
 }
 
-/// The names of the protocols that can run TATP: all but those that make single operations on
-/// single rows atomic, and refuse its tables.
+/// Returns the names of the protocols that can run TATP: all except those in which only single operations on single
+/// rows are atomic. These refuse its tables.
 fn runnable_protocols() -> Vec<&'static str> {
     let runnable = PROTOCOLS.iter().filter(|protocol| !protocol.single_key);
     let runnable: Vec<_> = runnable.map(|protocol| protocol.name).collect();
@@ -30,8 +29,8 @@ fn runnable_protocols() -> Vec<&'static str> {
     runnable
 }
 
-/// The invariants, each of which was checked somewhere; but for that of call forwardings, all of
-/// which may have been deleted.
+/// Returns the results of the invariants. Each must have been checked somewhere, except that of call forwardings,
+/// all of which may have been deleted.
 fn conditions<P: Protocol>(tatp: &Tatp<P>) -> Vec<Condition> {
     let conditions = tatp.verify(&|_, _| {}).expect("verification reads every row");
     assert_eq!(conditions.len(), 6);
@@ -41,7 +40,7 @@ fn conditions<P: Protocol>(tatp: &Tatp<P>) -> Vec<Condition> {
     conditions
 }
 
-/// Fails with every condition that does not hold.
+/// Panics with every condition that does not hold.
 fn assert_consistent<P: Protocol>(tatp: &Tatp<P>, context: &str) {
     let broken: Vec<String> = conditions(tatp)
         .iter()

@@ -1,4 +1,4 @@
-//! The seven transactions against a plain model: maps of rows, changed one transaction at a time.
+//! The seven transactions against a plain model: maps of rows, changed by one transaction at a time.
 
 use std::collections::BTreeMap;
 
@@ -68,11 +68,11 @@ impl Model {
         }
     }
 
-    /// Whether it succeeded.
+    /// Changes the model. Returns whether the transaction succeeded.
     fn change(&mut self, change: &Change) -> bool {
         let find = |number| {
             let subscriber = self.subscriber.values().find(|row| row.sub_nbr == number);
-            subscriber.expect("every number is somebody's").s_id
+            subscriber.expect("a subscriber has every number").s_id
         };
         match *change {
             Change::SubscriberData { s_id, bit_1, sf_type, data_a } => {
@@ -106,7 +106,7 @@ impl Model {
         }
     }
 
-    /// All rows of a database.
+    /// Reads all rows of a database.
     fn read<P: Protocol>(tatp: &Tatp<P>) -> Model {
         let subscribers = 1..=tatp.parameters.subscribers;
         let mut model = Model::loaded(0, 0);
@@ -132,7 +132,7 @@ impl Model {
     }
 }
 
-/// What one transaction is.
+/// One transaction.
 enum Step {
     Query(Query),
     Change(Change),
@@ -150,7 +150,7 @@ fn draw(client: &mut Client) -> Step {
     }
 }
 
-/// The transactions, each at the bottom, so that their answers can be compared.
+/// Runs the transactions by their inner functions, so that their results can be compared.
 fn agrees<P: Protocol>(seed: u64) {
     let context = format!("{}, seed {seed}", P::NAME);
     let mix = "2,2,2,1,1,2,2".parse().expect("a mix");
@@ -194,7 +194,7 @@ fn every_protocol_agrees_with_the_model() {
     }
 }
 
-/// The clients' whole transactions, with the accounts that verification reads.
+/// Runs the clients' whole transactions, with the ledgers that verification reads.
 #[test]
 fn clients_keep_account_of_what_they_change() {
     const SEED: u64 = 42;

@@ -1,4 +1,4 @@
-//! The load, how often transactions succeed on what it leaves, and what verification finds wrong.
+//! The load, how often transactions succeed on the loaded rows, and that verification finds damage.
 
 use weft::protocol::Dbx;
 use weft::{Error, Transaction};
@@ -53,7 +53,7 @@ fn the_population_has_the_proportions_of_the_specification() {
     assert!((share - 0.85).abs() < 0.01, "seed {SEED}: {share}");
 }
 
-/// The specification's shares, and for `GET_NEW_DESTINATION` those that follow from its population.
+/// The specification's rates, and for `GET_NEW_DESTINATION` the rate that follows from its population.
 #[test]
 fn transactions_succeed_as_often_as_they_should() {
     const SEED: u64 = 33;
@@ -71,7 +71,7 @@ fn transactions_succeed_as_often_as_they_should() {
     for (position, expected) in expected.into_iter().enumerate() {
         let rate = f64::from(succeeded[position]) / f64::from(ended[position]);
         let name = TransactionType::NAMES[position];
-        // Some subscribers are drawn far more often than others, so it matters what these have.
+        // Some subscribers are drawn far more often than others, so the rate depends on the rows of these.
         let tolerance = if expected == 1.0 { 0.0 } else { 0.035 };
         assert!((rate - expected).abs() <= tolerance, "seed {SEED}, {name}: {rate}, {expected}");
     }
@@ -82,7 +82,7 @@ fn transactions_succeed_as_often_as_they_should() {
     assert_consistent(&tatp, &format!("seed {SEED}"));
 }
 
-/// What goes wrong in a database, and the condition that tells.
+/// Damages a database, and checks which conditions report it.
 #[test]
 fn verification_finds_what_is_wrong() {
     type Damage = fn(&Tables, &Transaction<'_, Dbx>, &Family) -> Result<(), Error>;
@@ -126,7 +126,7 @@ fn verification_finds_what_is_wrong() {
             &[3],
         ),
         (
-            "a forwarding of nobody",
+            "a forwarding without a subscriber",
             |tables, tx, family| {
                 let row = CallForwarding { s_id: 101, ..family.forwardings[0].clone() };
                 tx.insert(&tables.call_forwarding, row)
@@ -144,7 +144,7 @@ fn verification_finds_what_is_wrong() {
         ),
     ];
     for (name, damage, expected) in cases {
-        // The seed whose seventh subscriber has a forwarding.
+        // A seed with which the seventh subscriber has a forwarding.
         let seed = (0..).find(|&seed| !Family::draw(seed, 7).forwardings.is_empty()).expect("one");
         let parameters = Parameters { subscribers: 100, ..Parameters::default() };
         let tatp: Tatp<Dbx> = load(&parameters, seed, 1);

@@ -14,7 +14,7 @@ use crate::tatp::schema::{
 use crate::tatp::{Parameters, Tatp};
 use crate::workload::Workload;
 
-/// Some changes around a subscriber.
+/// Returns some changes to the rows of a subscriber.
 fn changes(tatp: &Tatp<Dbx>, random: &mut fastrand::Rng, met: &[Met], s_id: u32) -> Vec<Change> {
     (0..random.usize(1..=3)).flat_map(|_| change(tatp, random, met, s_id)).collect()
 }
@@ -68,7 +68,7 @@ fn change(tatp: &Tatp<Dbx>, random: &mut fastrand::Rng, met: &[Met], s_id: u32) 
             };
             let renumber = |row: &mut Subscriber, number| row.sub_nbr = number_of(number);
             match random.bool() {
-                // The number becomes another's.
+                // Another subscriber gets the number.
                 true => vec![
                     of_subscriber(s_id, renumber, 1_000 + s_id),
                     of_subscriber(s_id % 50 + 1, renumber, s_id),

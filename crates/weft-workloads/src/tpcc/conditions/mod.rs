@@ -1,13 +1,12 @@
-//! The consistency conditions (clause 3.3.2), and some more, checked on a database at rest.
+//! The consistency conditions of clause 3.3.2, and further ones, checked on a database at rest.
 //!
-//! `verify` reads every row once and adds up as it goes (`survey`), so that the time grows
-//! with the number of rows and no faster. It reads on one snapshot.
+//! `verify` reads every row once, on one snapshot, and sums up as it reads (`survey`). So its time is linear in the
+//! number of rows.
 //!
-//! What must hold for every correct execution, whatever the inputs, is a [`Rule`]. The first
-//! twelve are the specification's. The others catch what those leave out: orders that leaked from
-//! a roll-back, updates of stock that were lost, counters that drifted, rows that only an index
-//! has or lacks. Each is checked in as many places as it applies to, and the first place where it
-//! fails is described with the values of both sides.
+//! A [`Rule`] holds after every correct execution, whatever the inputs. The first twelve are the specification's.
+//! The others find errors that those do not: orders that remain after a roll-back, lost updates of stock, wrong
+//! counters, rows that are missing in an index or exist only there. Each rule is checked in every place to which it
+//! applies. The first place where it fails is described, with the values of both sides.
 
 mod survey;
 #[cfg(test)]
@@ -32,7 +31,7 @@ pub enum Rule {
     Condition3,
     /// sum(O_OL_CNT) = number of order lines.
     Condition4,
-    /// O_CARRIER_ID is null if and only if there is a new order.
+    /// O_CARRIER_ID is null if and only if the order is a new order.
     Condition5,
     /// O_OL_CNT = number of the order's lines.
     Condition6,
@@ -44,19 +43,19 @@ pub enum Rule {
     Condition9,
     /// C_BALANCE = sum(OL_AMOUNT of delivered lines) - sum(H_AMOUNT).
     Condition10,
-    /// Orders that are not new are those that the load or a transaction delivered.
+    /// The orders that are not new are those that the load or a transaction delivered.
     Condition11,
     /// C_BALANCE + C_YTD_PAYMENT = sum(OL_AMOUNT of delivered lines).
     Condition12,
-    /// Order numbers are used once, and only by orders that were entered.
+    /// Each order number is used once, and only by an order that was entered.
     OrdersCounted,
-    /// The stock's counters equal what the order lines say.
+    /// The stock's counters equal the sums over the order lines.
     StockCounted,
     /// C_PAYMENT_CNT = rows of history.
     PaymentsCounted,
-    /// No row is missing, and none refers to one that does not exist.
+    /// No row is missing, and no row refers to a row that does not exist.
     References,
-    /// Secondary indexes lead to every row, once.
+    /// Each secondary index leads to every row, once.
     Indexes,
 }
 
@@ -82,7 +81,7 @@ impl Rule {
         Rule::Indexes,
     ];
 
-    /// The rule in words.
+    /// Returns the rule in words.
     pub const fn name(self) -> &'static str {
         match self {
             Rule::Condition1 => "TPC-C consistency condition 1: W_YTD = sum(D_YTD)",
@@ -128,11 +127,11 @@ impl Rule {
             }
             Rule::PaymentsCounted => "payments: C_PAYMENT_CNT = count(HISTORY) of the customer",
             Rule::References => {
-                "references: every warehouse, district, customer and stock is there, and no row \
-                 refers to one that is not"
+                "references: every warehouse, district, customer and stock exists, and no row refers to \
+                 a row that does not exist"
             }
             Rule::Indexes => {
-                "indexes: each leads to every customer, or order, once and in its order"
+                "indexes: each leads to every customer, or to every order, once and in its order"
             }
         }
     }
@@ -148,7 +147,7 @@ pub(super) fn verify(
     Ok(survey::take(snapshot, tables, parameters, progress)?.into_conditions())
 }
 
-/// What has been found so far, for each rule.
+/// The findings so far, one for each rule.
 #[derive(Debug)]
 struct Findings([Finding; Rule::ALL.len()]);
 
@@ -159,14 +158,14 @@ impl Default for Findings {
 }
 
 impl Findings {
-    /// Notes that `rule` was checked in one more place; `violation` describes it if it does not
+    /// Records that `rule` was checked in one more place. `violation` describes the violation if the rule does not
     /// hold there.
     #[inline]
     fn check(&mut self, rule: Rule, holds: bool, violation: fmt::Arguments<'_>) {
         self.0[rule as usize].check(holds, violation);
     }
 
-    /// Checks at `place` that two sides, each named and given, are equal.
+    /// Checks at `place` that two sides are equal. Each is given with its name.
     #[inline]
     fn check_equal<T: PartialEq + fmt::Display>(
         &mut self,

@@ -1,13 +1,13 @@
-//! One pass over all nine tables that adds up what the rules compare.
+//! One pass over all nine tables that sums up what the rules compare.
 //!
-//! Tables are read in an order that has each side of a rule ready when the other is read:
+//! The order of the tables is such that the sums of one side of a rule are complete when the other side is read:
 //!
 //! 1. warehouses and districts: the expected sums;
-//! 2. history: what was paid, by warehouse, district and customer;
-//! 3. district by district, orders, new orders and order lines, which are ordered alike and are
-//!    merged by order number: what was ordered and delivered, by customer and by stock;
-//! 4. customers and stock: compared with the sums of 2 and 3;
-//! 5. warehouses and districts, compared with their sums.
+//! 2. history: the sums paid, by warehouse, district and customer;
+//! 3. orders, new orders and order lines, district by district: the sums ordered and delivered, by customer and by
+//!    stock. The three tables are sorted in the same way, and are merged by order number;
+//! 4. customers and stock: compared with the sums of steps 2 and 3;
+//! 5. warehouses and districts: compared with their sums.
 //!
 //! The sums are kept in plain arrays, one element per warehouse, district, customer and stock.
 
@@ -79,7 +79,7 @@ struct StockSums {
     quantity: u64,
 }
 
-/// An order while its district is being read.
+/// The sums for an order while its district is being read.
 struct OrderSums {
     o_id: u32,
     is_new: bool,
@@ -87,7 +87,7 @@ struct OrderSums {
     expected_lines: u32,
     lines: u32,
     delivered: Cents,
-    /// Position of the customer in [`Survey::customers`], if there is such a customer.
+    /// The position of the customer in [`Survey::customers`], or `None` if the customer does not exist.
     customer: Option<usize>,
 }
 
@@ -130,8 +130,8 @@ impl<'a> Survey<'a> {
         }
     }
 
-    /// Counts rows as read. The number of lines of an order is taken for its mean, since only the
-    /// number of orders is known beforehand.
+    /// Counts rows as read. The mean is used for the number of an order's lines, because the total counts them
+    /// before they are read, when only the number of orders is known.
     fn done(&mut self, rows: u64) {
         self.rows_done += rows;
         (self.progress)(self.rows_done, self.rows);
@@ -171,7 +171,7 @@ impl<'a> Survey<'a> {
             self.findings.check(Rule::References, found.is_some(), place);
             let (ytd, next_o_id) = found.unwrap_or((0, 1));
             self.warehouses[usize::from(w_id) - 1].districts_ytd += ytd;
-            let at = self.district_at(w_id, d_id).expect("a district that exists");
+            let at = self.district_at(w_id, d_id).expect("the district exists");
             self.districts[at].ytd = ytd;
             self.districts[at].next_o_id = next_o_id;
         })?;
@@ -190,7 +190,7 @@ impl<'a> Survey<'a> {
             self.findings.check(
                 Rule::References,
                 known.is_some(),
-                format_args!("a row of history refers to what does not exist: {row:?}"),
+                format_args!("a row of history refers to a row that does not exist: {row:?}"),
             );
             if let Some((district, customer)) = known {
                 self.warehouses[usize::from(row.h_w_id) - 1].paid += row.h_amount;
@@ -204,7 +204,7 @@ impl<'a> Survey<'a> {
 
     /// Reads a district's orders, new orders and order lines.
     fn read_orders(&mut self, w_id: u16, d_id: u8) -> Result<(), Failure> {
-        let district = self.district_at(w_id, d_id).expect("a district that exists");
+        let district = self.district_at(w_id, d_id).expect("the district exists");
         let mut sums = std::mem::take(&mut self.districts[district]);
         let mut orders = self.orders(w_id, d_id)?;
         self.merge_new_orders(w_id, d_id, &mut orders, &mut sums)?;
@@ -295,7 +295,7 @@ impl<'a> Survey<'a> {
             self.findings.check(
                 Rule::References,
                 order.is_some() && stock.is_some(),
-                format_args!("an order line refers to what does not exist: {line:?}"),
+                format_args!("an order line refers to a row that does not exist: {line:?}"),
             );
             if let Some(order) = order {
                 order.lines += 1;
@@ -336,7 +336,7 @@ impl<'a> Survey<'a> {
         );
     }
 
-    /// Finds a district's customers by name, and their orders by customer.
+    /// Reads a district's customers through the index by name, and their orders through the index by customer.
     fn read_indexes(&mut self, w_id: u16, d_id: u8) -> Result<(), Failure> {
         let Survey { snapshot, tables, parameters, .. } = *self;
         let count = parameters.scale.customers_per_district;
@@ -361,7 +361,7 @@ impl<'a> Survey<'a> {
     fn read_customers(&mut self, w_id: u16, d_id: u8) -> Result<(), Failure> {
         let Survey { snapshot, tables, parameters, .. } = *self;
         let count = parameters.scale.customers_per_district;
-        let district = self.district_at(w_id, d_id).expect("a district that exists");
+        let district = self.district_at(w_id, d_id).expect("the district exists");
         walk::keys(
             snapshot,
             &tables.customer,
@@ -501,7 +501,7 @@ impl<'a> Survey<'a> {
     }
 }
 
-/// Compares what the index by name gave for a district with its number of customers.
+/// Compares the customers that the index by name returned for a district with the district's number of customers.
 pub(super) fn compare_names<N: Ord>(
     findings: &mut Findings,
     (w_id, d_id): (u16, u8),
@@ -521,7 +521,7 @@ pub(super) fn compare_names<N: Ord>(
     );
 }
 
-/// Compares what the index by customer gave with the number of the customer's orders.
+/// Compares the orders that the index by customer returned with the number of the customer's orders.
 pub(super) fn compare_orders_of(
     findings: &mut Findings,
     customer: (u16, u8, u32),
@@ -541,18 +541,18 @@ pub(super) fn compare_orders_of(
     );
 }
 
-/// The position of a number counted from 1, unless it is 0 or beyond `count`.
+/// Returns the position of a number that is counted from 1, or `None` if it is 0 or greater than `count`.
 fn position(number: u32, count: u32) -> Option<usize> {
     number.checked_sub(1).filter(|&position| position < count).map(|position| position as usize)
 }
 
-/// An estimate of the rows that hold a district's orders.
+/// Returns an estimate of the number of rows that hold a district's orders and their lines.
 fn rows_of_orders(district: &DistrictSums) -> u64 {
     let lines_mean = (5 + LINES_MAX as u64) / 2;
     u64::from(district.next_o_id.saturating_sub(1)) * (1 + lines_mean)
 }
 
-/// Goes through a district's orders beside rows that are ordered by order number, too.
+/// Walks through a district's orders in step with rows that are also sorted by order number.
 struct Cursor<'a> {
     orders: &'a mut [OrderSums],
     position: usize,
@@ -563,7 +563,7 @@ impl<'a> Cursor<'a> {
         Cursor { orders, position: 0 }
     }
 
-    /// The order with number `o_id`, which is no smaller than that of the last call.
+    /// Returns the order with number `o_id`, which must not be smaller than that of the previous call.
     fn seek(&mut self, o_id: u32) -> Option<&mut OrderSums> {
         while self.orders.get(self.position).is_some_and(|order| order.o_id < o_id) {
             self.position += 1;

@@ -1,5 +1,4 @@
-//! Each rule can fail: one row is broken on purpose, and exactly the rules that speak of it say
-//! so.
+//! Each rule can fail: the test damages one row, and exactly the rules about this row must report it.
 
 use weft::protocol::Dbx;
 use weft::{Error, Transaction};
@@ -13,7 +12,7 @@ use crate::workload::Workload;
 
 const SEED: u64 = 3;
 
-/// A small database on which all kinds of transactions have been run.
+/// Returns a small database on which all kinds of transactions have been run.
 fn database() -> Tpcc<Dbx> {
     let parameters = Parameters { warehouses: 2, scale: Scale::TINY, ..Parameters::default() };
     let tpcc: Tpcc<Dbx> = load(parameters, SEED, 1);
@@ -24,7 +23,7 @@ fn database() -> Tpcc<Dbx> {
     tpcc
 }
 
-/// The rules that do not hold.
+/// Returns the rules that do not hold.
 fn broken_rules(tpcc: &Tpcc<Dbx>) -> Vec<Rule> {
     let conditions = tpcc.verify(&|_, _| {}).expect("verification reads every row");
     for (condition, rule) in conditions.iter().zip(Rule::ALL) {
@@ -37,7 +36,7 @@ fn broken_rules(tpcc: &Tpcc<Dbx>) -> Vec<Rule> {
 
 type Change = fn(&Tables, &Transaction<'_, Dbx>) -> Result<(), Error>;
 
-/// Runs the transactions, changes one row behind their back, and compares the rules that break.
+/// Runs the transactions, then changes one row without the clients, and compares the rules that break.
 fn assert_breaks(expected: &[Rule], change: Change) {
     let tpcc = database();
     assert_eq!(broken_rules(&tpcc), [], "before the change");
@@ -50,7 +49,7 @@ fn last_order(tables: &Tables, tx: &Transaction<'_, Dbx>) -> Result<Order, Error
     orders.descending().next().expect("district 1 has orders").cloned()
 }
 
-/// The first line of order 1 of district 1, which the load delivered.
+/// Changes the first line of order 1 of district 1, which the load delivered.
 fn change_delivered_line(
     tables: &Tables,
     tx: &Transaction<'_, Dbx>,
@@ -222,7 +221,7 @@ fn number_of_deliveries() {
     });
 }
 
-/// What a roll-back would leave behind if it undid all but one row.
+/// As after a rollback that missed one row.
 #[test]
 fn order_that_leaked() {
     let expected = [Rule::Condition2, Rule::Condition5, Rule::Condition11, Rule::OrdersCounted];
@@ -292,7 +291,7 @@ fn warehouse_missing() {
     });
 }
 
-/// An index cannot be broken from outside; what it gives is compared so.
+/// A test cannot damage an index without its table. So this compares wrong results of an index.
 #[test]
 fn index_out_of_step() {
     let breaks = |compare: fn(&mut Findings)| {

@@ -1,18 +1,18 @@
 //! The five transactions in pieces: the paper's Figures 10 and 11.
 //!
-//! DBX-TC (Qian and others, 2015) draws its chopping graphs of TPC-C in these two figures, and says of them in
-//! words:
+//! DBX-TC (Qian and others, 2015) draws its chopping graphs of TPC-C in these two figures, and describes them as
+//! follows:
 //!
-//! 1. Figure 10 is by default, with commutativity and reordering (§6.2); in practice conflicts are by tables
-//!    (§3.1). All five transactions are in it, and "very few" can be chopped.
+//! 1. Figure 10 is the default, with commutativity and reordering (§6.2). In practice, conflicts are between tables
+//!    (§3.1). The graph has all five transactions, and "very few" can be chopped.
 //! 2. In Figure 11 the transactions that only read are not in the graph (§3.2).
-//! 3. Each transaction has one conflicting piece at most (Theorem 1).
+//! 3. Each transaction has at most one conflicting piece (Theorem 1).
 //! 4. DELIVERY's change of the customer is deferred, and PAYMENT is its subscriber (§3.2).
-//! 5. By that, DELIVERY's accesses to ORDER and ORDER-LINE are in its conflicting piece no more (§3.2).
+//! 5. So DELIVERY's accesses to ORDER and ORDER-LINE are no longer in its conflicting piece (§3.2).
 //! 6. NEWORDER inserts order lines in its conflicting piece (§3.3).
 //! 7. Tables without changes are static (§3.3).
 //!
-//! What comes of the analysis is held to all of these.
+//! The tests compare the result of the analysis with each of these statements.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -32,11 +32,11 @@ use crate::tpcc::{Parameters, Scale, delivery, new_order, tokens};
 use crate::workload::Workload;
 
 fn chopped(options: Options) -> Chopping {
-    let outlines = outlines_of_workload("tpcc").expect("it is one of them");
-    chop(&outlines, options).expect("shapes are possible")
+    let outlines = outlines_of_workload("tpcc").expect("it is a workload");
+    chop(&outlines, options).expect("the shapes are valid")
 }
 
-/// A line for each piece: the procedure, the kind, and what it does to which table.
+/// Returns a line for each piece: the procedure, the kind, and its accesses to tables.
 fn pieces(chopping: &Chopping) -> String {
     let mut text = String::new();
     for (outline, chopped) in chopping.each().filter(|(_, chopped)| !chopped.on_snapshot) {
@@ -89,7 +89,7 @@ delivery | deferred | add customer
     let on_snapshots = chopping.each().filter(|(_, chopped)| chopped.on_snapshot);
     let names: Vec<&str> = on_snapshots.map(|(outline, _)| outline.name.as_str()).collect();
     assert_eq!(names, ["order_status", "stock_level"]);
-    // Publishers and subscribers: the broken line of the figure.
+    // Publishers and subscribers: the figure's dashed line.
     let deferred: BTreeSet<(&str, &str)> = chopping
         .conflicts
         .iter()
@@ -105,7 +105,7 @@ delivery | deferred | add customer
     assert_eq!(deferred, BTreeSet::from([("delivery", "payment")]));
 }
 
-/// The functions are written in an order in which they can be run in these pieces, loops and all.
+/// The functions are written in an order in which they can run in these pieces, including the loops.
 #[test]
 fn they_are_written_in_the_order_of_their_pieces() {
     for options in [Options::CONVENTIONAL, Options::ALL] {
@@ -115,7 +115,7 @@ fn they_are_written_in_the_order_of_their_pieces() {
     }
 }
 
-/// What each optimization is for: without it, something more is in a conflicting piece.
+/// The effect of each optimization: without it, the conflicting pieces have more steps.
 #[test]
 fn each_optimization_takes_something_out_of_conflicting_pieces() {
     let conflicting = |options: Options| -> usize {
@@ -139,11 +139,12 @@ fn each_optimization_takes_something_out_of_conflicting_pieces() {
     }
 }
 
-/// The other four run in their pieces. These depend on two of the five: without Delivery, New-Order's row of
-/// `NEW-ORDER` is a piece by itself; and without Payment, warehouses do not change.
+/// The other four procedures run in their pieces when the fifth is added. Their pieces depend on two of the five:
+/// without Delivery, New-Order's row of `NEW-ORDER` is a piece of its own, and without Payment, warehouses do not
+/// change.
 #[test]
 fn who_may_come_last() {
-    let outlines = outlines_of_workload("tpcc").expect("it is one of them");
+    let outlines = outlines_of_workload("tpcc").expect("it is a workload");
     for number in 0..outlines.procedures.len() {
         let mut running = outlines.clone();
         let added = running.procedures.remove(number);
@@ -161,7 +162,7 @@ fn who_may_come_last() {
         let error = admitted.expect_err(expected).to_string();
         assert!(error.starts_with(expected), "{error}");
     }
-    // Somebody who reads balances and districts' orders at once.
+    // A procedure that reads balances and districts' orders together.
     let audit = "procedure audit\n update district (d_next_o_id)\n read customer (c_balance)\nend";
     let audit: weft_procedures::chopping::Outlines = audit.parse().expect("it is an outline");
     let error =
@@ -172,7 +173,7 @@ fn who_may_come_last() {
     }
 }
 
-/// What an instance did.
+/// One access by an instance.
 struct Event {
     table: &'static str,
     access: Access,
@@ -180,7 +181,7 @@ struct Event {
     key: Option<Box<dyn Any>>,
 }
 
-/// Writes down what a procedure does.
+/// A driver that records a procedure's accesses.
 struct Recorder<'t, 'db> {
     tx: &'t Transaction<'db, Dbx>,
     events: RefCell<Vec<Event>>,
@@ -209,7 +210,7 @@ impl Driver<Dbx> for Recorder<'_, '_> {
 /// An order's key.
 type OrderKey = (u16, u8, u32);
 
-/// The orders' keys in what was done to rows that go by tokens; an error where it is about others, too.
+/// Returns the orders' keys in an access to rows that have tokens. An access to anything else is an error.
 fn order_of(event: &Event) -> Result<Vec<OrderKey>, String> {
     let wrong = || Err(format!("{} at {:?}", event.access, event.place));
     match &event.key {
@@ -224,13 +225,13 @@ fn order_of(event: &Event) -> Result<Vec<OrderKey>, String> {
     }
 }
 
-/// Whether a scan is about the lines of this order, and no others.
+/// Returns whether a scan is about the lines of this order and no others.
 fn is_of_order(place: &Place, (w_id, d_id, o_id): OrderKey) -> bool {
     let has = |o_id: u32, number: u8| Place::key(&(w_id, d_id, o_id, number)).may_meet(place);
     has(o_id, 0) && has(o_id, u8::MAX) && !has(o_id - 1, u8::MAX) && !has(o_id + 1, 0)
 }
 
-/// What does not keep to a token: `inserted` has the keys of all tokens before.
+/// Returns the accesses without a token. `inserted` has the keys of all earlier tokens.
 fn strays(token: &Token, events: &[Event], inserted: &mut BTreeSet<OrderKey>) -> Vec<String> {
     let mut strays = Vec::new();
     let mut own = BTreeSet::new();
@@ -260,7 +261,7 @@ fn strays(token: &Token, events: &[Event], inserted: &mut BTreeSet<OrderKey>) ->
     strays
 }
 
-/// Runs some of the two transactions that touch orders, and says what does not keep to a token.
+/// Runs some of the two transactions that access orders. Returns the accesses without a token.
 fn recorded(token: &Token) -> Vec<String> {
     let tpcc = load(Parameters { scale: Scale::TINY, ..Parameters::default() }, 3, 1);
     let tables = &tpcc.tables;
@@ -287,7 +288,7 @@ fn recorded(token: &Token) -> Vec<String> {
             }
             Ok::<_, Error>(recorder.events.take())
         });
-        let events = events.expect("nobody else is there");
+        let events = events.expect("no other client is running");
         touched +=
             events.iter().filter(|it| token.tables.iter().any(|name| name == it.table)).count();
         all.extend(strays(token, &events, &mut inserted));
@@ -296,7 +297,7 @@ fn recorded(token: &Token) -> Vec<String> {
     all
 }
 
-/// The declaration that a row of `NEW-ORDER` is an order's token is true of the keys that there are.
+/// The workload declares that a row of `NEW-ORDER` is an order's token. Checks this for the keys in the database.
 #[test]
 fn orders_go_by_their_tokens() {
     for token in tokens() {
@@ -305,7 +306,7 @@ fn orders_go_by_their_tokens() {
     }
 }
 
-/// It could be false: stock does not go by orders.
+/// Checks that the test above can fail: stock has no tokens.
 #[test]
 fn a_token_that_is_none_is_found_out() {
     let token = Token { table: "new_order".to_owned(), tables: vec!["stock".to_owned()] };

@@ -1,4 +1,4 @@
-//! Every protocol, on a database so small that clients keep getting in each other's way.
+//! Every protocol, on a database so small that the clients' transactions conflict often.
 
 use std::thread;
 
@@ -16,12 +16,12 @@ use crate::workload::Workload;
 const THREADS: usize = 4;
 const TRANSACTIONS_PER_THREAD: u32 = 2_000;
 
-/// Runs `mix` under `P`; how often each transaction ended, and how many were rolled back.
+/// Runs `mix` under `P`. Returns how often each transaction ended, and how many were rolled back.
 fn run<P: Protocol>(warehouses: u16, mix: Mix, seed: u64) -> ([u32; 5], u32) {
     run_with::<P>(Parameters { warehouses, mix, scale: Scale::TINY, ..Parameters::default() }, seed)
 }
 
-/// Runs what the parameters say, likewise.
+/// Runs the mix of the parameters. Returns the same as [`run`].
 fn run_with<P: Protocol>(parameters: Parameters, seed: u64) -> ([u32; 5], u32) {
     let mix = parameters.mix;
     let threads = THREADS.min(P::WORKERS_MAX);
@@ -75,7 +75,7 @@ fn the_standard_mix_keeps_every_condition() {
     });
 }
 
-/// Deliveries empty the districts and wait at the end of an index for orders to deliver.
+/// Deliveries empty the districts, and read the end of an index, where orders are inserted.
 #[test]
 fn orders_against_deliveries_keep_every_condition() {
     for_each_protocol(|name| {
@@ -84,7 +84,7 @@ fn orders_against_deliveries_keep_every_condition() {
     });
 }
 
-/// Stock-Level and Order-Status on snapshots, while rows that they read change.
+/// Stock-Level and Order-Status on snapshots, while other transactions change the rows that they read.
 #[test]
 fn snapshots_beside_orders_and_deliveries_keep_every_condition() {
     for_each_protocol(|name| {
@@ -101,7 +101,7 @@ fn snapshots_beside_orders_and_deliveries_keep_every_condition() {
     });
 }
 
-/// While nothing changes, a snapshot shows what a transaction reads.
+/// While nothing changes, a snapshot has the rows that a transaction reads.
 #[test]
 fn snapshots_and_transactions_read_the_same() {
     const SEED: u64 = 16;
@@ -141,8 +141,8 @@ fn each_transaction_alone_keeps_every_condition() {
     });
 }
 
-/// What a reader finds of a district: order numbers that must be equal (condition 2), and the
-/// last order with its lines (conditions 6 and 7).
+/// A reader's view of a district: order numbers that must be equal (condition 2), and the last order with its lines
+/// (conditions 6 and 7).
 struct Sight {
     last_used: u32,
     last_order: Order,
@@ -150,8 +150,8 @@ struct Sight {
     lines: Vec<OrderLine>,
 }
 
-/// Looks at a district, in one of two orders, and lets other threads run between one look and the
-/// next: what they commit there must not show, or the reader must not commit.
+/// Reads a district, in one of two orders, and lets other threads run between the reads. Their commits in the
+/// meantime must not be visible, or the reader must not commit.
 fn look<P: Protocol>(
     tpcc: &Tpcc<P>,
     tx: &Transaction<'_, P>,
@@ -194,8 +194,7 @@ fn look<P: Protocol>(
     }
 }
 
-/// While orders are entered and delivered one client looks at districts, and must see each as it
-/// was at one moment.
+/// While orders are entered and delivered, one client reads districts. It must see each of them as of one moment.
 fn readers_see_one_state<P: Protocol>(mix: Mix) {
     const SEED: u64 = 14;
     let parameters = Parameters { warehouses: 1, mix, scale: Scale::TINY, ..Parameters::default() };
@@ -206,10 +205,10 @@ fn readers_see_one_state<P: Protocol>(mix: Mix) {
         let mut client = tpcc.client(SEED, thread, threads);
         for _ in 0..TRANSACTIONS_PER_THREAD {
             tpcc.execute(&mut client).expect("it runs to its end");
-            // So often that the reader's looks come between, also where cores are few.
+            // Yield so often that the reader's reads come in between, even if there are few cores.
             thread::yield_now();
         }
-        // ORDERING: the count decides only when the reader stops.
+        // Relaxed: the count only tells the reader when to stop.
         finished.fetch_add(1, Ordering::Relaxed);
     };
     thread::scope(|scope| {
@@ -235,7 +234,7 @@ fn readers_see_one_state<P: Protocol>(mix: Mix) {
     assert_consistent(tpcc, P::NAME);
 }
 
-/// Orders come: a reader that does not check the ranges it has scanned misses some.
+/// While orders are inserted, a reader that does not validate its scanned ranges misses some of them.
 #[test]
 fn readers_see_one_state_while_orders_are_entered() {
     for_each_protocol(|name| {
@@ -245,7 +244,7 @@ fn readers_see_one_state_while_orders_are_entered() {
     });
 }
 
-/// Orders change: a reader that does not check the rows it has read sees some half delivered.
+/// While orders change, a reader that does not validate the rows that it has read sees some half delivered.
 #[test]
 fn readers_see_one_state_while_orders_are_delivered() {
     for_each_protocol(|name| {

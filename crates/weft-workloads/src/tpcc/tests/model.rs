@@ -1,5 +1,5 @@
-//! The five transactions against a plain model: maps of rows, changed one transaction at a time
-//! as the specification's profiles say.
+//! The five transactions against a plain model: maps of rows, changed by one transaction at a time as the
+//! specification's profiles say.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ pub(super) struct Model {
 }
 
 impl Model {
-    /// All rows of a database.
+    /// Reads all rows of a database.
     pub(super) fn read<P: Protocol>(tpcc: &Tpcc<P>) -> Model {
         let Scale { items, customers_per_district: customers, .. } = tpcc.parameters.scale;
         let warehouses = 1..=tpcc.parameters.warehouses;
@@ -67,7 +67,7 @@ impl Model {
         }
     }
 
-    /// Replaces what the clock decides.
+    /// Replaces the values that come from the clock.
     pub(super) fn forget_dates(&mut self) {
         let never = Timestamp::from_micros(1);
         self.customer.values_mut().for_each(|row| row.c_since = never);
@@ -78,7 +78,7 @@ impl Model {
         }
     }
 
-    /// Clause 2.4.2.2; `None` is a roll-back.
+    /// Clause 2.4.2.2. Returns `None` for a roll-back.
     fn new_order(&mut self, input: &new_order::Input) -> Option<new_order::Output> {
         let (w, d) = (input.w_id, input.d_id);
         if input.lines.iter().any(|line| !self.item.contains_key(&line.i_id)) {
@@ -289,7 +289,7 @@ fn in_range<P: Protocol, R: Record<Key: Ord>>(
     rows.map(|row| (row.key(), row.clone())).collect()
 }
 
-/// Runs one transaction on both and compares what they show.
+/// Runs one transaction on both, and compares the outputs.
 fn step<P: Protocol>(tpcc: &Tpcc<P>, client: &mut Client, model: &mut Model, context: &str) {
     let (database, tables) = (&tpcc.database, &tpcc.tables);
     let mut found = Vec::new();

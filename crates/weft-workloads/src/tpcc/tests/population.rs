@@ -1,4 +1,4 @@
-//! What the load leaves behind (clause 4.3.3.1).
+//! The rows after the load (clause 4.3.3.1).
 
 use weft::htm::word::Mutex;
 use weft::protocol::Dbx;
@@ -68,7 +68,7 @@ fn one_warehouse_of_the_specification() {
             model.order.range(of_district.clone()).map(|(_, order)| order.o_c_id).collect();
         assert!(!customers.is_sorted(), "the orders' customers are not shuffled");
         customers.sort_unstable();
-        assert!(customers.into_iter().eq(1..=3_000), "the orders' customers are no permutation");
+        assert!(customers.into_iter().eq(1..=3_000), "the customers are not a permutation");
         let new_orders = model.new_order.range(of_district).map(|(_, row)| row.no_o_id);
         assert!(new_orders.eq(2_101..=3_000));
     }

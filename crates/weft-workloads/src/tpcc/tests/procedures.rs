@@ -14,7 +14,7 @@ use crate::tpcc::{
 };
 use crate::workload::Workload;
 
-/// Some changes: mostly of what a transaction has met.
+/// Returns some changes, mostly to rows that a transaction has accessed.
 fn changes(
     tpcc: &Tpcc<Dbx>,
     random: &mut fastrand::Rng,
@@ -33,7 +33,7 @@ fn change(
     let tables = &tpcc.tables;
     let number = random.u32(1..1_000);
     let (w_id, d_id) = (1, random.u8(1..=DISTRICTS));
-    // What scans find is not met by its key.
+    // Rows that scans return are not in `met`.
     match random.u32(..8) {
         0 => {
             let key = (w_id, d_id, random.u32(20..=30));
@@ -50,7 +50,7 @@ fn change(
             }));
         }
         2 => {
-            // One more who bears the name.
+            // Another customer gets the name.
             let (w_id, d_id, Selector::LastName(last)) = customer? else { return None };
             let (key, last) = ((w_id, d_id, number % 30 + 1), *last);
             return Some(Change::update(&tables.customer, key, move |row: &mut Customer| {
@@ -180,7 +180,7 @@ fn a_repair_comes_to_the_same_as_a_run_from_the_start() {
     }
 }
 
-/// Each dependency that is left out of a shape is missed: the test above could fail.
+/// Checks that the test above can fail: it notices each dependency that is removed from a shape.
 #[test]
 fn a_shape_that_lacks_a_dependency_is_found_out() {
     use weft_procedures::Procedure;

@@ -1,4 +1,4 @@
-//! Every protocol, on a table so small that clients keep getting in each other's way.
+//! Every protocol, on a table so small that the clients' transactions conflict often.
 
 use std::thread;
 
@@ -15,8 +15,8 @@ use crate::workload::Workload;
 const THREADS: usize = 4;
 const TRANSACTIONS_PER_THREAD: u32 = 3_000;
 
-/// Runs clients on as many threads as the protocol allows, `beside` on this one, and checks the
-/// invariants. `beside` is told whether they are still running.
+/// Runs clients on as many threads as the protocol allows, and `beside` on this thread. Then it checks the
+/// invariants. `beside` can ask whether the clients are still running.
 fn run<P: Protocol, R: Row>(
     parameters: &Parameters,
     seed: u64,
@@ -32,11 +32,11 @@ fn run<P: Protocol, R: Row>(
                 for number in 0..TRANSACTIONS_PER_THREAD {
                     ycsb.execute(&mut client).expect("it runs to its end");
                     if number % 8 == 0 {
-                        // So often that the others come between, also where cores are few.
+                        // Yield so often that other threads run in between, even if there are few cores.
                         thread::yield_now();
                     }
                 }
-                // ORDERING: it only tells the thread beside when to stop.
+                // Relaxed: it only tells the thread that runs `beside` when to stop.
                 running.fetch_add(u64::MAX, Ordering::Relaxed);
             });
         }
@@ -47,7 +47,7 @@ fn run<P: Protocol, R: Row>(
     assert_invariants(ycsb, &format!("{}, {parameters:?}, seed {seed}", P::NAME));
 }
 
-/// The setting of the tests: few rows, of which one gets a third of all accesses.
+/// The tests' parameters: few rows, one of which gets a third of all accesses.
 fn contended(mix: Mix) -> Parameters {
     Parameters { records: 50, mix, theta: 1.2, scan_rows: 60, ..Parameters::default() }
 }
@@ -77,8 +77,8 @@ fn transactions_of_several_operations_keep_the_invariants() {
     });
 }
 
-/// Looks at what `look` reads again and again, in transactions of their own beside the clients',
-/// until these are done. What it finds must be even.
+/// Calls `look` repeatedly until the clients are done. `look` reads in a transaction of its own while the clients
+/// run, and its result must be even.
 fn stays_even<P: Protocol, R: Row>(
     parameters: &Parameters,
     seed: u64,
@@ -94,8 +94,8 @@ fn stays_even<P: Protocol, R: Row>(
     });
 }
 
-/// Every transaction modifies twice, so the counters' sum is even for whoever sees all of a
-/// transaction or nothing.
+/// Every transaction modifies twice. So the sum of the counters is even for a reader that sees all of each
+/// transaction or nothing of it.
 #[test]
 fn readers_see_all_of_a_transaction_or_nothing() {
     for_each_protocol(|protocol| {
@@ -119,8 +119,7 @@ fn readers_see_all_of_a_transaction_or_nothing() {
     });
 }
 
-/// Every transaction inserts twice, so the number of rows in a range is even for whoever sees no
-/// phantoms.
+/// Every transaction inserts twice. So the number of rows in a range is even for a reader that sees no phantoms.
 #[test]
 fn scans_see_no_phantoms() {
     for_each_protocol(|protocol| {
@@ -130,7 +129,7 @@ fn scans_see_no_phantoms() {
         let mix = Mix::only(Kind::Insert);
         let parameters = Parameters { records: 8, operations: 2, ..contended(mix) };
         with_protocol!(protocol.name, |P| {
-            // The first rows of each client: a range that grows, and then is read in a moment.
+            // The first rows of each client: the range grows, and is read in a short time.
             stays_even::<P, TreeRow>(&parameters, 26, |ycsb| {
                 let rows = ycsb.database.transact(|tx| -> Result<u64, Error> {
                     let mut rows = 0;

@@ -16,7 +16,7 @@ use crate::workload::{Condition, LoadOptions, Workload};
 type TreeRow = FixedRow<92, InTree>;
 type HashRow = FixedRow<92, InHashTable>;
 
-/// How to load for a test, with the HTM backend that the environment asks for.
+/// Returns the options of a load for a test, with the HTM backend that the environment names.
 fn options(threads: usize) -> LoadOptions<'static> {
     let htm = Choice::from_environment().expect("WEFT_HTM names a backend").unwrap_or(Choice::Auto);
     LoadOptions { threads, htm, ..LoadOptions::default() }
@@ -32,19 +32,19 @@ fn broken(conditions: &[Condition]) -> Vec<String> {
     conditions.iter().filter(|condition| !condition.holds).map(ToString::to_string).collect()
 }
 
-/// Fails with every condition that does not hold.
+/// Panics with every condition that does not hold.
 fn assert_invariants<P: Protocol, R: Row>(ycsb: &Ycsb<P, R>, context: &str) {
     let conditions = ycsb.verify(&|_, _| {}).expect("verification reads every row");
     assert_eq!(broken(&conditions), [""; 0], "{context}");
 }
 
-/// Runs a test for every protocol of the list.
+/// Runs a test for every protocol.
 fn for_each_protocol(test: impl Fn(&ProtocolDescription)) {
     assert!(!PROTOCOLS.is_empty());
     PROTOCOLS.iter().for_each(test);
 }
 
-/// Reads, read-modify-writes, insertions and scans, in percent.
+/// Returns a mix of reads, read-modify-writes, insertions and scans, in percent.
 fn mix(shares: [u8; 4]) -> Mix {
     Mix::new(shares).expect("100 in all")
 }
@@ -70,7 +70,7 @@ fn the_load_is_the_same_on_any_number_of_threads() {
     }
 }
 
-/// What goes wrong in a database, and the condition that tells.
+/// Damages a database, and checks which condition reports it.
 #[test]
 fn verification_finds_what_is_wrong() {
     use weft::Error;
@@ -135,7 +135,7 @@ fn the_latest_rows_are_read_where_they_were_inserted() {
     let ycsb = load::<weft::protocol::Dbx, TreeRow>(&parameters, 1);
     let mut client = ycsb.client(1, 0, 1);
     for _ in 0..5_000 {
-        ycsb.execute(&mut client).expect("every row that is read is there");
+        ycsb.execute(&mut client).expect("every row that is read exists");
     }
     assert_invariants(&ycsb, "latest");
 }

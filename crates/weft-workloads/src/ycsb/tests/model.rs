@@ -1,4 +1,4 @@
-//! One client, against a `BTreeMap`: after each transaction both hold the same.
+//! One client, against a `BTreeMap`: after each transaction both have the same rows.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::ycsb::client::{Client, Done};
 
 const TRANSACTIONS: u32 = 3_000;
 
-/// What the rows should be.
+/// The expected rows.
 struct Model<R>(BTreeMap<u64, R>);
 
 impl<R: Row> Model<R> {
@@ -21,7 +21,7 @@ impl<R: Row> Model<R> {
         Model((0..records).map(|key| (key, R::new(key))).collect())
     }
 
-    /// Does what the client is about to do; the client itself is left as it is.
+    /// Executes the client's next transaction on the model.
     fn step(&mut self, client: &mut Client) {
         let range = client.advance();
         let mut done = Done::default();
@@ -49,7 +49,7 @@ impl<R: Row> Model<R> {
 fn agrees<P: Protocol, R: Row>(parameters: &Parameters, seed: u64) {
     let context = format!("{}, {parameters:?}, seed {seed}", P::NAME);
     let ycsb: Ycsb<P, R> = load(parameters, 1);
-    // The model follows a client of its own, which has the same seed, and another database.
+    // The model has a client of its own, with the same seed, of another database.
     let other: Ycsb<P, R> = load(parameters, 1);
     let (mut client, mut followed) = (ycsb.client(seed, 0, 1), other.client(seed, 0, 1));
     let mut model = Model::<R>::new(parameters.records);

@@ -1,4 +1,4 @@
-//! The format: what was written is read again, and nothing else is taken for it.
+//! Tests of the format: what was written is read again, and nothing else is accepted.
 
 use proptest::prelude::*;
 
@@ -21,7 +21,8 @@ fn header(position: usize, epoch: u64, synced: usize) -> FrameHeader {
     }
 }
 
-/// A file of frames with these payloads, each synced before the next; and where they begin.
+/// Returns a file of frames with these payloads, each synced before the next, and the positions at
+/// which they begin.
 fn file_of(payloads: &[Vec<u8>]) -> (Vec<u8>, Vec<usize>) {
     let (mut bytes, mut starts) = (Vec::new(), Vec::new());
     for (index, payload) in payloads.iter().enumerate() {
@@ -32,7 +33,8 @@ fn file_of(payloads: &[Vec<u8>]) -> (Vec<u8>, Vec<usize>) {
     (bytes, starts)
 }
 
-/// What a reader makes of a file: the payloads of its frames, and the damage that it ends with.
+/// Returns what a reader makes of a file: the payloads of its frames, and the damage at its end, if
+/// there is any.
 fn read(bytes: &[u8]) -> Result<(Vec<Vec<u8>>, Option<Damage>), StorageError> {
     let disk = SimulatedDisk::new(0);
     let file = disk.create_new(Path::new(PATH)).unwrap();
@@ -122,7 +124,7 @@ fn frames_longer_than_what_is_read_at_a_time() {
     let (bytes, starts) = file_of(&payloads);
     assert_eq!(read(&bytes).unwrap(), (payloads.to_vec(), None));
 
-    // A torn frame of that length, whose follower lies far behind and straddles a window.
+    // A torn frame of this length. The next frame lies far behind it and straddles a window.
     let mut torn = bytes.clone();
     torn[starts[2] + HEADER_BYTES + 9] ^= 1;
     let (before, damage) = read(&torn).unwrap();
@@ -140,7 +142,7 @@ fn a_frame_inside_a_payload_is_none() {
     assert_eq!((damage.torn, damage.follows), (true, None));
 }
 
-/// Of a group of two frames the second may have got to the disk without the first.
+/// The second frame of a group may have reached the disk without the first.
 #[test]
 fn a_frame_of_the_same_group_does_not_make_a_torn_tail_damage() {
     let mut bytes = Vec::new();
@@ -155,7 +157,7 @@ fn a_frame_of_the_same_group_does_not_make_a_torn_tail_damage() {
         read(&bytes).unwrap().1.unwrap()
     };
     let damage = flipped(group);
-    assert!(damage.torn, "nobody has said that it was synced");
+    assert!(damage.torn, "no frame says that it was synced");
     assert_eq!(damage.follows.unwrap().position, second as u64);
     let damage = flipped(0);
     assert!(!damage.torn, "the group was written after the first frame was synced");
@@ -208,7 +210,7 @@ fn entry() -> impl Strategy<Value = Owned> {
 }
 
 fn payloads() -> impl Strategy<Value = Vec<Vec<u8>>> {
-    // Bytes of the magic are likely, to lead the search for frames astray.
+    // Bytes of the magic are frequent, to mislead the search for frames.
     let byte = prop_oneof![any::<u8>(), proptest::sample::select(MAGIC.to_vec())];
     proptest::collection::vec(proptest::collection::vec(byte, 0..300), 1..8)
 }
@@ -222,7 +224,7 @@ proptest! {
         prop_assert_eq!(read.unwrap(), entries.iter().map(borrowed).collect::<Vec<_>>());
     }
 
-    /// Whatever the bytes are: some entries, at most one error, which is the last, and an end.
+    /// For any bytes there are some entries, at most one error, which is the last item, and an end.
     #[test]
     fn no_bytes_make_entries_go_wrong(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
         let read = Entries::new(&bytes).collect::<Vec<_>>();
@@ -243,7 +245,8 @@ proptest! {
         prop_assert_eq!(take_number(&mut cut), None);
     }
 
-    /// All frames before the bit, and none from it on; what follows tells that it is no torn tail.
+    /// All frames before the flipped bit are read, and none from there on. A later frame shows that
+    /// this is not a torn tail.
     #[test]
     fn every_flipped_bit_is_found(payloads in payloads(), at: prop::sample::Index) {
         let (mut bytes, starts) = file_of(&payloads);
@@ -259,7 +262,7 @@ proptest! {
         prop_assert_eq!(follows, starts.get(hit + 1).copied());
     }
 
-    /// A file may be cut anywhere: what is whole is read, and the rest is a torn tail.
+    /// If a file is cut anywhere, what is complete is read, and the rest is a torn tail.
     #[test]
     fn every_cut_is_a_torn_tail(payloads in payloads(), at: prop::sample::Index) {
         let (mut bytes, starts) = file_of(&payloads);
@@ -277,7 +280,7 @@ proptest! {
         }
     }
 
-    /// Bytes are overwritten anywhere: nothing is read that was not written.
+    /// If bytes are overwritten anywhere, nothing is read that was not written.
     #[test]
     fn nothing_invalid_is_accepted(
         payloads in payloads(),

@@ -1,23 +1,24 @@
-//! What a worker has appended and nobody has written yet.
+//! The buffers between workers and loggers: what workers have appended and loggers have not yet
+//! written.
 //!
 //! A worker appends to the last of its slot's chunks, one or more for each epoch. When an epoch is
-//! closed, the coordinator takes its chunks, and brings them back, empty, when they are durable:
-//! three or four of them go round, and nothing is allocated.
+//! closed, the coordinator takes its chunks. It gives them back, empty, when they are durable.
+//! Three or four chunks circulate, and nothing is allocated.
 
 use std::collections::VecDeque;
 use std::sync::PoisonError;
 
 use weft_htm::word::Mutex;
 
-/// Size in bytes from which on an epoch's next transaction goes to another chunk.
+/// The size in bytes from which on an epoch's next transaction goes to another chunk.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// Empty chunks that a slot keeps, and how many bytes one of them may have room for.
+/// How many empty chunks a slot keeps, and how many bytes one of them may have room for.
 const SPARE_CHUNKS: usize = 4;
 const SPARE_BYTES_MAX: usize = 2 * CHUNK_BYTES;
 
-/// A slot of a worker, on a cache line of its own: only its worker uses the lock, but for the
-/// moment when the coordinator takes an epoch.
+/// The slot of a worker, on a cache line of its own. Only its worker uses the lock, except when the
+/// coordinator takes an epoch.
 #[repr(align(64))]
 #[derive(Debug, Default)]
 pub struct Slot(Mutex<Buffer>);
@@ -28,9 +29,9 @@ struct Buffer {
     spare: Vec<Vec<u8>>,
     /// The last epoch that was taken.
     taken_epoch: u64,
-    /// Bytes in chunks, also in those that were taken and not brought back.
+    /// Bytes in chunks, including those that were taken and not given back.
     bytes: usize,
-    /// As many of them as were counted for all slots together.
+    /// How many of these bytes were reported, to be counted for all slots together.
     reported_bytes: usize,
 }
 
@@ -43,12 +44,12 @@ pub struct Chunk {
 }
 
 impl Slot {
-    /// Appends what `write` does. Calls `report` with the bytes that are now to be counted, when
-    /// they are at least `report_bytes`.
+    /// Appends what `write` appends. Calls `report` with the number of unreported bytes, if there
+    /// are at least `report_bytes`.
     ///
     /// # Panics
-    /// If the epoch is closed, or comes before the last one; or if `write` panics: then what it has
-    /// appended by half stays, and the epoch must not be taken any more.
+    /// If the epoch is closed or comes before the last one, or if `write` panics. In the last case
+    /// a part of an entry may stay in the chunk, and the epoch must not be taken any more.
     #[inline]
     pub fn append(
         &self,
@@ -68,7 +69,7 @@ impl Slot {
             let bytes = buffer.spare.pop().unwrap_or_default();
             buffer.chunks.push_back(Chunk { epoch, transactions: 0, bytes });
         }
-        let chunk = buffer.chunks.back_mut().expect("there is one that fits");
+        let chunk = buffer.chunks.back_mut().expect("the last chunk fits now");
         let before = chunk.bytes.len();
         write(&mut chunk.bytes);
         chunk.transactions += 1;
@@ -80,8 +81,8 @@ impl Slot {
         }
     }
 
-    /// Takes the chunks of all epochs up to `epoch`, in order; nothing can be appended to these any
-    /// more.
+    /// Takes the chunks of all epochs up to `epoch`, in order. Nothing can be appended to these
+    /// epochs any more.
     pub fn take(&self, epoch: u64, mut chunk: impl FnMut(Chunk)) {
         let mut buffer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         buffer.taken_epoch = epoch;
@@ -90,7 +91,7 @@ impl Slot {
         }
     }
 
-    /// Brings back a chunk that is durable; returns how many bytes are no longer to be counted.
+    /// Gives back a chunk that is durable. Returns how many bytes must no longer be counted.
     pub fn give_back(&self, chunk: Chunk) -> usize {
         let mut bytes = chunk.bytes;
         let mut buffer = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,6 +1,6 @@
-//! The coordinator: closes epochs, has them written, and says that they are durable.
+//! The coordinator of the log, which closes epochs, has them written, and declares them durable.
 //!
-//! It is the first logger itself; each further logger has a thread of its own.
+//! It is also the first logger. Each further logger has a thread of its own.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -15,34 +15,34 @@ use super::logger::{Group, Logger};
 use super::{Epochs, Shared, lock, spawn};
 use crate::error::StorageError;
 
-/// Time after which a full disk is tried again.
+/// The time after which the log tries again to write to a full disk.
 const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The shortest time between two epochs, however many wait for the next: where a sync costs
-/// nothing, each transaction would get an epoch of its own.
+/// The shortest time between two epochs, no matter how many callers wait for the next one. Without
+/// it, where a sync costs nothing, each transaction would get an epoch of its own.
 const HURRIED_INTERVAL: Duration = Duration::from_micros(100);
 
 /// An epoch on its way to the disk.
 struct Round {
     epoch: u64,
-    /// The group of each logger; none when it is durable.
+    /// The group of each logger; `None` once it is durable.
     groups: Vec<Option<Group>>,
 }
 
-/// A logger, where it works.
+/// A logger, and where it runs.
 enum Hand {
     Here(Box<Logger>),
     Thread { jobs: Sender<Job>, results: Receiver<Done>, thread: Option<JoinHandle<()>> },
 }
 
-/// What a logger is asked for.
+/// A job for a logger.
 enum Job {
     Write(Group),
     Note(u64, u64),
     Sync,
 }
 
-/// The job's group, if it had one, and how it went.
+/// The job's group, if it had one, and the result.
 type Done = (Option<Group>, Result<(), StorageError>);
 
 pub struct Coordinator {
@@ -55,7 +55,7 @@ pub struct Coordinator {
     closed_epoch: u64,
     /// The last epoch with groups that is durable.
     written_epoch: u64,
-    /// Nothing in the log says yet that `written_epoch` is durable.
+    /// Whether nothing in the log says yet that `written_epoch` is durable.
     note_is_due: bool,
 }
 
@@ -93,7 +93,7 @@ impl Coordinator {
             let closing = self.wait_for_tick(last);
             last = Instant::now();
             if closing {
-                // An error is in the state then.
+                // If there is an error, it is in the state.
                 let _ = self.finish();
                 break;
             }
@@ -105,8 +105,8 @@ impl Coordinator {
         drop(guard);
     }
 
-    /// Waits until it is time for the next epoch, after that of `last`; true if it is to be the
-    /// last one.
+    /// Waits until it is time for the next epoch. `last` is the time of the previous one. Returns
+    /// `true` if the next epoch must be the last one.
     fn wait_for_tick(&self, last: Instant) -> bool {
         let shared = &*self.shared;
         let mut state = lock(&shared.state);
@@ -131,7 +131,7 @@ impl Coordinator {
         }
     }
 
-    /// Closes the epoch and writes it, or goes on with those that there was no space for.
+    /// Closes the epoch and writes it, or goes on with the epochs for which there was no space.
     pub fn tick(&mut self) -> Result<(), StorageError> {
         if let Some(error) = self.shared.failure() {
             return Err(error);
@@ -148,6 +148,7 @@ impl Coordinator {
     }
 
     fn try_tick(&mut self) -> Result<(), StorageError> {
+        // Close the next epoch, unless earlier ones still wait for space.
         if self.rounds.is_empty() {
             let epoch = self.epochs.close_epoch();
             assert!(epoch > self.closed_epoch, "epoch {epoch} was closed before");
@@ -166,6 +167,7 @@ impl Coordinator {
             lock(&self.shared.totals).epochs_written += 1;
             self.shared.publish(round.epoch)?;
         }
+        // Close an idle epoch with a note, which says that the epochs before it are durable.
         if is_idle && self.note_is_due {
             let (epoch, durable_epoch) = (self.closed_epoch, self.written_epoch);
             self.all(|| Job::Note(epoch, durable_epoch))?;
@@ -174,7 +176,8 @@ impl Coordinator {
         self.shared.publish(self.closed_epoch)
     }
 
-    /// Takes all that was appended up to the closed epoch: a round for each epoch in it.
+    /// Takes everything that was appended up to the closed epoch, and makes a round for each epoch
+    /// in it.
     fn collect(&mut self) {
         let loggers = self.hands.len();
         let shared = &*self.shared;
@@ -190,12 +193,12 @@ impl Coordinator {
                     rounds.insert(at, Round { epoch, groups });
                 }
                 let group = rounds[at].groups[slot % loggers].as_mut();
-                group.expect("nothing of it is written yet").chunks.push((slot, chunk));
+                group.expect("no group of the round is written yet").chunks.push((slot, chunk));
             });
         }
     }
 
-    /// Has all groups of a round written that are not.
+    /// Has the loggers write all groups of a round that are not durable yet.
     fn write(&mut self, round: &mut Round) -> Result<(), StorageError> {
         let jobs = round.groups.iter_mut().map(|group| {
             let mut group = group.take()?;
@@ -211,7 +214,7 @@ impl Coordinator {
                 Ok(()) => self.give_back(group),
                 Err(error) => {
                     round.groups[index] = group;
-                    // A failure rather than a full disk, if there are both.
+                    // If there are both, return the failure and not the full disk.
                     if !matches!(outcome, Err(ref e) if !matches!(e, StorageError::DiskFull { .. }))
                     {
                         outcome = Err(error);
@@ -222,7 +225,7 @@ impl Coordinator {
         outcome
     }
 
-    /// Brings the chunks of a durable group back to their slots.
+    /// Gives the chunks of a durable group back to their slots.
     fn give_back(&self, group: Option<Group>) {
         let mut transactions = 0;
         for (slot, chunk) in group.into_iter().flat_map(|group| group.chunks) {
@@ -235,14 +238,14 @@ impl Coordinator {
         lock(&self.shared.totals).transactions += transactions;
     }
 
-    /// Asks all loggers for the same.
+    /// Gives all loggers the same job.
     fn all(&mut self, job: impl Fn() -> Job) -> Result<(), StorageError> {
         let jobs = (0..self.hands.len()).map(|_| Some(job())).collect::<Vec<_>>();
         let done = ask(&mut self.hands, &self.shared.directory, jobs.into_iter());
         done.into_iter().flatten().try_for_each(|(_, result)| result)
     }
 
-    /// Writes all that there is, with a note behind it, and closes the log.
+    /// Writes everything, followed by a note, and closes the log.
     pub fn finish(&mut self) -> Result<(), StorageError> {
         let result = self.try_finish();
         if let Err(error) = &result
@@ -255,8 +258,8 @@ impl Coordinator {
     }
 
     fn try_finish(&mut self) -> Result<(), StorageError> {
-        // What waits for space, what was appended since, and the note; more if somebody still
-        // appends, which is then left out.
+        // One tick each for what waits for space, for what was appended since, and for the note.
+        // There would be more if a worker still appends. This is left out then.
         for _ in 0..4 {
             self.tick()?;
             if !self.note_is_due {
@@ -267,7 +270,7 @@ impl Coordinator {
     }
 }
 
-/// Lets loggers do jobs at the same time, and returns how they went.
+/// Lets loggers do jobs at the same time, and returns the results.
 fn ask(
     hands: &mut [Hand],
     directory: &Path,
@@ -282,18 +285,18 @@ fn ask(
         match hand {
             Hand::Here(_) => here.push((index, job)),
             Hand::Thread { jobs, .. } => {
-                // If it is gone, there is no answer either.
+                // If the thread is gone, there is no answer either.
                 let _ = jobs.send(job);
                 asked.push(index);
             }
         }
     }
     for (index, job) in here {
-        let Hand::Here(logger) = &mut hands[index] else { unreachable!("it was here before") };
+        let Hand::Here(logger) = &mut hands[index] else { unreachable!("it has no thread") };
         done[index] = Some(perform(logger, job));
     }
     for index in asked {
-        let Hand::Thread { results, .. } = &hands[index] else { unreachable!("it was there") };
+        let Hand::Thread { results, .. } = &hands[index] else { unreachable!("it has a thread") };
         done[index] = Some(results.recv().unwrap_or_else(|_| (None, Err(panicked(directory)))));
     }
     done
@@ -342,7 +345,8 @@ impl Drop for Hand {
     }
 }
 
-/// Makes a panic of the coordinator a failure of the log, or everybody would wait for ever.
+/// Turns a panic of the coordinator into a failure of the log. Otherwise all callers would wait for
+/// ever.
 struct FailIfPanicked(Arc<Shared>);
 
 impl Drop for FailIfPanicked {

@@ -1,4 +1,4 @@
-//! A logger: writes its groups into segments, and syncs them.
+//! A logger, which writes its groups into segments and syncs them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use super::buffer::Chunk;
 use super::{Shared, lock};
 use crate::error::StorageError;
 
-/// What a logger is to write of an epoch.
+/// What a logger has to write for an epoch.
 #[derive(Debug, Default)]
 pub struct Group {
     pub epoch: u64,
     /// The last epoch with groups that is durable.
     pub durable_epoch: u64,
-    /// The chunks, each with the slot that it goes back to.
+    /// The chunks, each with the slot to which it returns.
     pub chunks: Vec<(usize, Chunk)>,
 }
 
-/// The segments of a logger that are there, in order.
+/// The existing segments of a logger, in order.
 #[derive(Debug, Default)]
 pub struct Segments(Mutex<Vec<Segment>>);
 
@@ -31,10 +31,10 @@ pub struct Segment {
     pub logger: u32,
     pub sequence: u64,
     pub path: PathBuf,
-    /// It holds nothing beyond this epoch.
+    /// The segment holds nothing after this epoch.
     pub last_epoch: u64,
     pub bytes: u64,
-    /// It is being written.
+    /// Whether it is being written.
     pub is_open: bool,
 }
 
@@ -43,7 +43,7 @@ impl Segments {
         lock(&self.0).push(segment);
     }
 
-    /// The path of the first segment, if it is not being written and the condition holds.
+    /// Returns the path of the first segment, if it is not being written and the condition holds.
     pub fn first_if(&self, condition: impl Fn(&Segment) -> bool) -> Option<PathBuf> {
         let segments = lock(&self.0);
         let first = segments.first().filter(|first| !first.is_open && condition(first))?;
@@ -54,7 +54,7 @@ impl Segments {
         lock(&self.0).retain(|segment| segment.path != *path);
     }
 
-    /// How many they are, and their bytes.
+    /// Returns how many segments there are, and their bytes.
     pub fn size(&self) -> (usize, u64) {
         let segments = lock(&self.0);
         (segments.len(), segments.iter().map(|segment| segment.bytes).sum())
@@ -72,12 +72,12 @@ struct Open {
 pub struct Logger {
     shared: Arc<Shared>,
     index: u32,
-    /// The number of the next segment.
+    /// The sequence number of the next segment.
     sequence: u64,
     open: Option<Open>,
     /// The last epoch that was closed.
     previous_epoch: u64,
-    /// The frame that is being made.
+    /// The frame that is being built.
     frame: Vec<u8>,
 }
 
@@ -87,15 +87,16 @@ impl Logger {
         Logger { shared, index, sequence, open: None, previous_epoch, frame: Vec::new() }
     }
 
-    /// Writes and syncs a group. After [`StorageError::DiskFull`] it is as if it had not been tried.
+    /// Writes and syncs a group. After [`StorageError::DiskFull`], everything is as if this had not
+    /// been tried.
     pub fn write(&mut self, group: &Group) -> Result<(), StorageError> {
         self.open_segment()?;
         self.write_frames(group)?;
         self.sync()
     }
 
-    /// Closes an idle epoch by a note, which the next sync syncs. A note that there is no space for
-    /// is left out.
+    /// Closes an idle epoch with a note, which the next sync syncs. The note is left out if there
+    /// is no space for it.
     pub fn note(&mut self, epoch: u64, durable_epoch: u64) -> Result<(), StorageError> {
         if self.open.is_none() {
             return Ok(());
@@ -106,7 +107,7 @@ impl Logger {
         }
     }
 
-    /// Syncs what was written and not synced.
+    /// Syncs what was written but not synced.
     pub fn sync(&mut self) -> Result<(), StorageError> {
         let Some(open) = self.open.as_mut().filter(|open| open.synced < open.length) else {
             return Ok(());
@@ -122,18 +123,19 @@ impl Logger {
         Ok(())
     }
 
-    /// Sees to it that there is a segment to write a group to.
+    /// Makes sure that there is a segment to write a group to.
     fn open_segment(&mut self) -> Result<(), StorageError> {
         if self.open.as_ref().is_some_and(|open| open.length < self.shared.options.segment_bytes) {
             return Ok(());
         }
-        // A note at its end, or it could be torn where no torn tail is expected.
+        // Sync a note at the end of the segment. Otherwise it could be torn in a segment in which
+        // no torn tail is expected.
         self.sync()?;
         let shared = &*self.shared;
         let path = shared.directory.join(segment_name(self.index, self.sequence));
         let file = shared.backend.create_new(&path);
         let file = file.map_err(|error| StorageError::io("create", &path, &error))?;
-        // Before anything in it counts as durable, its name has to be.
+        // The segment's name must be durable before anything in it counts as durable.
         let synced = shared.backend.sync_directory(&shared.directory);
         synced.map_err(|error| StorageError::sync(&shared.directory, &error))?;
         let segments = &shared.segments[self.index as usize].0;
@@ -155,7 +157,7 @@ impl Logger {
         Ok(())
     }
 
-    /// Writes a group's frames. If there is no space for them, they are cut off again.
+    /// Writes a group's frames. If there is no space for them, cuts them off again.
     fn write_frames(&mut self, group: &Group) -> Result<(), StorageError> {
         let open = self.open.as_mut().expect("a segment was opened");
         let (start, synced) = (open.length, open.synced);
@@ -184,7 +186,7 @@ impl Logger {
         let bytes = open.length - start;
         self.previous_epoch = group.epoch;
         let mut segments = lock(&self.shared.segments[self.index as usize].0);
-        let segment = segments.last_mut().expect("the one that is being written");
+        let segment = segments.last_mut().expect("the open segment is listed");
         segment.last_epoch = group.epoch;
         segment.bytes += bytes;
         drop(segments);
@@ -197,7 +199,7 @@ impl Logger {
 /// The frames of a group on their way into a segment.
 struct Frames<'a> {
     open: &'a mut Open,
-    /// Of the next frame.
+    /// The header of the next frame.
     header: FrameHeader,
     frame: &'a mut Vec<u8>,
     payload_bytes: usize,
@@ -236,7 +238,8 @@ impl Frames<'_> {
     }
 }
 
-/// Divides entries into pieces of whole ones, of at most `bytes_max` unless a single one is longer.
+/// Divides entries into pieces of whole entries. A piece has at most `bytes_max` bytes, unless a
+/// single entry is longer.
 fn pieces(entries: &[u8], bytes_max: usize) -> impl Iterator<Item = &[u8]> {
     let mut rest = entries;
     std::iter::from_fn(move || {

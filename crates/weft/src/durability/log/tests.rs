@@ -1,7 +1,8 @@
-//! The log writes what was appended, and says no more of it than is so.
+//! Tests of the log: it writes what was appended, and acknowledges no more than is true.
 //!
-//! `basics`: what is written, when all is well. `crashes`: power goes off at every change of the
-//! disk. `faults`: failed syncs, full disks, panics. `threads`: many workers at a time.
+//! `basics`: what is written when nothing goes wrong. `crashes`: the power goes off at every change
+//! of the disk. `faults`: failed syncs, full disks and panics. `threads`: many workers at the same
+//! time.
 
 mod basics;
 mod crashes;
@@ -25,7 +26,7 @@ use crate::error::StorageError;
 
 const DIRECTORY: &str = "/log";
 
-/// A clock for one thread: nobody is ever under way when an epoch is closed.
+/// A clock for one thread: no transaction is ever under way when an epoch is closed.
 struct Clock(Word);
 
 impl Clock {
@@ -44,7 +45,7 @@ impl Epochs for Clock {
     }
 }
 
-/// Small enough that everything happens often.
+/// Options so small that everything happens often.
 fn small(loggers: usize) -> LogOptions {
     LogOptions {
         loggers,
@@ -66,7 +67,7 @@ fn start(
     Log::start(backend, Path::new(DIRECTORY), options, 8, epochs, first_epoch, sequences)
 }
 
-/// A transaction that puts a row, and deletes the key that is the same.
+/// Appends a transaction that puts a row, and deletes the key with the same bytes.
 fn append_row(log: &Log, slot: usize, epoch: u64, row: &[u8]) {
     log.append(slot, epoch, |buffer| {
         push_transaction(buffer);
@@ -78,20 +79,20 @@ fn append_row(log: &Log, slot: usize, epoch: u64, row: &[u8]) {
 /// The rows that were put, by epoch.
 type Rows = BTreeMap<u64, BTreeSet<Vec<u8>>>;
 
-/// What is found in a log.
+/// What a log holds.
 #[derive(Debug)]
 struct Found {
     /// The last epoch that all loggers have closed.
     epoch: u64,
-    /// The rows of epochs up to that.
+    /// The rows of all epochs up to that one.
     rows: Rows,
     headers: Vec<FrameHeader>,
-    /// The greatest number of a segment, by logger.
+    /// The greatest sequence number of a segment, by logger.
     sequences: Vec<u64>,
 }
 
-/// Reads a log as recovery does, and checks on the way that it is what the format says.
-/// `base_epoch` is what does not have to be in the log. The error says what is damaged.
+/// Reads a log as recovery does, and checks that it follows the format. Epochs up to `base_epoch`
+/// need not be in the log. The error says what is damaged.
 fn find(disk: &SimulatedDisk, loggers: usize, base_epoch: u64) -> Result<Found, String> {
     let mut segments: Vec<BTreeSet<u64>> = vec![BTreeSet::new(); loggers];
     let names = disk.list(Path::new(DIRECTORY)).unwrap_or_default();
@@ -152,7 +153,7 @@ fn find(disk: &SimulatedDisk, loggers: usize, base_epoch: u64) -> Result<Found, 
     Ok(Found { epoch, rows, headers, sequences })
 }
 
-/// Checks two frames of a logger, one after the other.
+/// Checks two consecutive frames of a logger.
 fn follows(first: &FrameHeader, second: &FrameHeader) {
     if first.closes_epoch {
         assert_eq!(second.number, 0, "a group begins behind the last frame of another");

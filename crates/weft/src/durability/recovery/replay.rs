@@ -1,12 +1,13 @@
-//! Replays the log: does to the rows what its entries say, epoch by epoch.
+//! The replay of the log: applies its entries to the rows, epoch by epoch.
 //!
 //! The epochs are taken in *rounds* of some megabytes. In each round
 //!
-//! 1. threads read frames, and sort each frame's entries by the shard of their key into groups;
-//! 2. threads take a group each, put the entries of all frames in order, and apply them.
+//! 1. threads read frames, and sort each frame's entries into groups by the shard of their key;
+//! 2. threads take one group each, put the entries of all frames in order, and apply them.
 //!
-//! A key has one shard, a hash of its encoding, so a single thread sees all of its entries. Their order is that of epochs,
-//! and within an epoch that of versions, whatever logger has written them.
+//! A key belongs to one shard, by a hash of its encoding, so a single thread sees all of its
+//! entries. Their order is that of epochs, and within an epoch that of versions. It does not matter
+//! which logger has written them.
 
 use std::sync::{PoisonError, RwLock};
 
@@ -18,27 +19,27 @@ use super::schema::Targets;
 use super::{Phase, RecoveryOptions};
 use crate::error::StorageError;
 
-/// How many bytes of log a round takes at least, unless the log ends. Little in tests, so that
-/// there are several rounds.
+/// How many bytes of the log a round takes at least, unless the log ends. In tests this is small,
+/// so that there are several rounds.
 const ROUND_BYTES: u64 = if cfg!(test) { 700 } else { 32 << 20 };
 
 /// How many bytes of one segment are read as one job, unless a frame is larger.
 const PIECE_BYTES: u64 = if cfg!(test) { 300 } else { 2 << 20 };
 
-/// What was replayed.
+/// How much was replayed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Replayed {
     pub transactions: u64,
     pub entries: u64,
 }
 
-/// A frame that is to be replayed, and where it lies.
+/// A frame to replay, and its place.
 struct Source<'a> {
     segment: &'a Segment,
     frame: &'a FramePlace,
 }
 
-/// Frames of one segment that one thread reads together, and what it has made of them.
+/// Frames of one segment that one thread reads together, with the writes in them.
 #[derive(Default)]
 struct Piece {
     /// The payloads.
@@ -51,16 +52,16 @@ struct Piece {
 struct Write {
     epoch: u64,
     version: u64,
-    /// Where the row, the key or the change is among the piece's bytes.
+    /// The place of the row, the key or the change in the piece's bytes.
     start: usize,
     length: usize,
     table: u32,
     kind: WriteKind,
-    /// Where its frame lies, for errors.
+    /// The position of its frame, for errors.
     frame: u64,
 }
 
-/// Replays the epochs behind `after`, up to `last`.
+/// Replays the epochs after `after`, up to `last`.
 pub(super) fn replay(
     backend: &dyn Backend,
     logs: &[LoggerLog],
@@ -76,7 +77,7 @@ pub(super) fn replay(
         .filter(|source| source.frame.header.epoch > after && source.frame.header.epoch <= last)
         .filter(|source| source.frame.payload_bytes > 0)
         .collect();
-    // Stable: a logger's frames stay in their order.
+    // The sort is stable, so a logger's frames keep their order.
     sources.sort_by_key(|source| source.frame.header.epoch);
     let total = sources.iter().map(|source| source.frame.payload_bytes).sum();
 
@@ -88,7 +89,8 @@ pub(super) fn replay(
         let (round, behind) = rest.split_at(round_length(rest));
         rest = behind;
         done += round.iter().map(|source| source.frame.payload_bytes).sum::<u64>();
-        // The frames of each segment together.
+        // Step 1: read the frames, those of each segment together, and sort the entries into
+        // groups.
         let mut in_files: Vec<&Source<'_>> = round.iter().collect();
         in_files.sort_by_key(|source| {
             (source.segment.logger, source.segment.sequence, source.frame.header.position)
@@ -106,6 +108,7 @@ pub(super) fn replay(
             .iter()
             .map(|piece| piece.read().unwrap_or_else(PoisonError::into_inner))
             .collect();
+        // Step 2: apply the groups.
         let used: Vec<(&Piece, &Segment)> =
             used.iter().zip(&jobs).map(|(piece, job)| (&**piece, job[0].segment)).collect();
         let counts =
@@ -116,7 +119,7 @@ pub(super) fn replay(
     Ok(replayed)
 }
 
-/// How many of `sources` the next round takes: whole epochs.
+/// Returns how many of `sources` the next round takes: whole epochs.
 fn round_length(sources: &[Source<'_>]) -> usize {
     let mut bytes = 0;
     for (position, source) in sources.iter().enumerate() {
@@ -130,7 +133,7 @@ fn round_length(sources: &[Source<'_>]) -> usize {
     sources.len()
 }
 
-/// Divides the frames of a round, sorted by where they lie, into pieces of one segment each.
+/// Divides the frames of a round, sorted by their place, into pieces of one segment each.
 fn divide<'s, 'a>(sources: &'s [&'s Source<'a>]) -> Vec<&'s [&'s Source<'a>]> {
     let mut bytes = 0;
     let together = |before: &&Source<'_>, source: &&Source<'_>| {
@@ -168,7 +171,7 @@ fn read_piece(
         }
         let payload = match reader.next()? {
             Next::Frame(frame) => frame.payload,
-            // It was valid a moment ago.
+            // The frame was valid when the log was scanned.
             Next::End => return Err(StorageError::damaged(path, header.position, "the file ends")),
             Next::Damage(damage) => {
                 return Err(StorageError::damaged(path, damage.offset, damage.what));
@@ -205,7 +208,7 @@ fn read_piece(
     Ok(transactions)
 }
 
-/// Applies a group's entries of all pieces. Returns how many there are.
+/// Applies a group's entries of all pieces. Returns how many entries it has applied.
 fn apply_group(
     pieces: &[(&Piece, &Segment)],
     group: usize,

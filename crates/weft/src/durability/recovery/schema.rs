@@ -1,4 +1,5 @@
-//! Which table of today a number in the log stands for, and how its rows become today's.
+//! The tables that the numbers in the log stand for, and the adaptation of their rows to the
+//! current tables.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,38 +13,38 @@ use crate::error::StorageError;
 use crate::row::column::DecodeError;
 use crate::row::description::{Adaptation, SchemaMismatch, TableDescription, compare};
 
-/// The tables of today, by the numbers that stored rows have.
+/// The current tables, by the numbers in stored rows.
 pub(super) struct Targets {
     tables: Vec<Arc<dyn StoredTable>>,
     numbers: Vec<Target>,
 }
 
 struct Target {
-    /// Its position among the tables of today.
+    /// Its position among the current tables.
     table: usize,
     /// Whether its rows are wanted.
     is_wanted: bool,
-    /// How its rows are stored.
+    /// The description of its rows as they are stored.
     stored: TableDescription,
-    /// What is to be done with its rows. An older encoding of a table may be one that cannot be
-    /// adapted any more; that matters only if there still are such rows.
+    /// What has to be done with its rows. An older encoding of a table may not be adaptable any
+    /// more. This matters only if such rows still exist.
     adaptation: Result<Adaptation, SchemaMismatch>,
 }
 
 /// What is wrong with an entry.
 pub(super) enum Fault {
-    /// There is no table of this number.
+    /// There is no table with this number.
     UnknownTable(u32),
-    /// Its bytes are no row, or no key.
+    /// Its bytes are not a row, or not a key.
     Undecodable { table: String, error: DecodeError },
-    /// It changes a row that is not there.
+    /// It changes a row that does not exist.
     NothingToChange { table: String },
     /// It is in an encoding that cannot be adapted.
     Mismatch(SchemaMismatch),
 }
 
 impl Fault {
-    /// As an error of the frame at `offset` of a file.
+    /// Returns the error for this fault in the frame at `offset` of a file.
     #[cold]
     pub(super) fn at(self, path: &Path, offset: u64) -> StorageError {
         match self {
@@ -71,10 +72,10 @@ impl Fault {
 }
 
 impl Targets {
-    /// Finds the table of today for each that is stored.
+    /// Finds the current table for each stored one.
     ///
     /// # Errors
-    /// [`StorageError::SchemaMismatch`], with all that differs.
+    /// [`StorageError::SchemaMismatch`], with everything that differs.
     pub(super) fn match_tables(
         manifest: &Manifest,
         tables: &[Arc<dyn StoredTable>],
@@ -106,17 +107,17 @@ impl Targets {
         Ok((&*self.tables[target.table], target, adaptation))
     }
 
-    /// Whether the rows of table `number` are wanted.
+    /// Returns whether the rows of table `number` are wanted.
     pub(super) fn is_wanted(&self, number: u32) -> bool {
         self.numbers.get(number as usize).is_none_or(|target| target.is_wanted)
     }
 
-    /// The shard of the key that is written, by which threads divide the work: a hash of the encoded
-    /// key, which is the same in all versions of a table.
+    /// Returns the shard of the key that is written, by which threads divide the work. It is a hash
+    /// of the encoded key, which is the same in all versions of a table.
     pub(super) fn shard(&self, write: &LogWrite<'_>) -> Result<u16, Fault> {
         let number = write.table;
         let target = self.numbers.get(number as usize).ok_or(Fault::UnknownTable(number))?;
-        // All of its writes are left out.
+        // All writes to this table are left out.
         if !target.is_wanted {
             return Ok(0);
         }
@@ -131,7 +132,7 @@ impl Targets {
             .map_err(|error| Fault::Undecodable { table: table(), error })
     }
 
-    /// Puts a stored row of table `number`; `adapted` is a buffer for the row that it becomes.
+    /// Puts a stored row of table `number`. `adapted` is a buffer for the adapted row.
     pub(super) fn put(&self, number: u32, row: &[u8], adapted: &mut Vec<u8>) -> Result<(), Fault> {
         if !self.is_wanted(number) {
             return Ok(());
@@ -155,7 +156,7 @@ impl Targets {
         table.delete(key).map_err(|error| undecodable(table, error))
     }
 
-    /// Changes columns of a row of table `number`, or one by an operation.
+    /// Changes columns of a row of table `number`, or applies an operation to one of them.
     pub(super) fn change(&self, kind: WriteKind, number: u32, bytes: &[u8]) -> Result<(), Fault> {
         if !self.is_wanted(number) {
             return Ok(());
@@ -176,8 +177,9 @@ impl Targets {
         }
     }
 
-    /// Gives each table of today the number that its rows will be written with: that of the newest
-    /// description of its name, if rows are encoded like that; or else a new one.
+    /// Gives each current table the number with which its rows will be written. This is the number
+    /// of the newest description with its name, if rows are still encoded in the same way.
+    /// Otherwise it is a new number.
     pub(super) fn number_tables(
         &self,
         tables: &[Arc<dyn StoredTable>],
@@ -210,7 +212,7 @@ fn undecodable(table: &dyn StoredTable, error: DecodeError) -> Fault {
     Fault::Undecodable { table: table.description().name.clone(), error }
 }
 
-/// A hash of the key in a stored row.
+/// Returns a hash of the key in a stored row.
 fn hash_key_of_row(table: &TableDescription, row: &[u8]) -> Result<u64, DecodeError> {
     let columns = table.key.iter().max().map_or(0, |last| last + 1);
     let mut values = SmallVec::<[&[u8]; 8]>::new();
@@ -223,7 +225,7 @@ fn hash_key_of_row(table: &TableDescription, row: &[u8]) -> Result<u64, DecodeEr
     Ok(table.key.iter().fold(0, |hash, &position| hash_bytes(hash, values[position])))
 }
 
-/// A hash of the key that `bytes` begins with, the same as that of a row.
+/// Returns a hash of the key with which `bytes` begins. It is the same as that of the key in a row.
 fn hash_key(table: &TableDescription, bytes: &[u8]) -> Result<u64, DecodeError> {
     let (mut hash, mut rest) = (0, bytes);
     for &position in &table.key {

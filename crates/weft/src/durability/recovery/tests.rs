@@ -1,5 +1,5 @@
-//! Recovery against a simulated disk: a small engine with a real log, whose tables are maps, and
-//! which remembers the state at the end of every epoch.
+//! Recovery against a simulated disk. A small engine with a real log has maps for tables, and
+//! remembers the state at the end of every epoch.
 
 mod crash;
 mod damage;
@@ -21,10 +21,10 @@ use crate::row::schema::Storage;
 
 const DIRECTORY: &str = "/db";
 
-/// Rows of all tables: key to text.
+/// The rows of all tables: from key to text.
 type State = Vec<BTreeMap<u64, String>>;
 
-/// A table of an id and a text, and what was added to it later.
+/// Describes a table with an id, a text, and the columns that were added later.
 pub(in crate::durability) fn describe(
     name: &str,
     added: &[(&str, Option<u8>)],
@@ -51,7 +51,7 @@ pub(in crate::durability) fn describe(
     }
 }
 
-/// A table in memory: encoded rows by their encoded keys.
+/// A table in memory: encoded rows by their keys.
 #[derive(Debug)]
 struct MapTable {
     description: TableDescription,
@@ -124,7 +124,7 @@ impl StoredTable for MapTable {
     }
 }
 
-/// Fresh tables, and the same as recovery takes them.
+/// Returns new tables, and the same tables in the form that recovery takes.
 fn tables(descriptions: &[TableDescription]) -> (Vec<Arc<MapTable>>, Vec<Arc<dyn StoredTable>>) {
     let tables: Vec<_> = descriptions.iter().cloned().map(MapTable::new).collect();
     let stored = tables.iter().map(|table| Arc::clone(table) as Arc<dyn StoredTable>).collect();
@@ -145,7 +145,7 @@ fn recover_all(
     Ok((recovered, tables.iter().map(|table| table.texts()).collect()))
 }
 
-/// Recovers and leaves the disk as it is.
+/// Recovers, and leaves the disk as it is.
 fn look(disk: &SimulatedDisk) -> Result<(Recovered, State), StorageError> {
     recover_all(disk, &RecoveryOptions { dry_run: true, ..RecoveryOptions::default() })
 }
@@ -168,7 +168,7 @@ impl Epochs for Clock {
     }
 }
 
-/// What was true of a database, across all of its runs: what recovery is judged by.
+/// What is true of a database, across all of its runs. Recovery is judged by it.
 #[derive(Clone, Debug, Default)]
 struct Model {
     /// The state after the last write in each epoch in which something was written.
@@ -183,7 +183,8 @@ impl Model {
         last.map_or_else(|| vec![BTreeMap::new(); 2], |(_, state)| state.clone())
     }
 
-    /// Asserts that `recovered` is no less than what was acknowledged, and exactly what it says.
+    /// Asserts that `recovered` has everything that was acknowledged, and exactly the state that it
+    /// claims.
     #[track_caller]
     fn check(&self, recovered: &Recovered, state: &State, circumstances: &str) {
         assert!(
@@ -207,7 +208,7 @@ impl Model {
     }
 }
 
-/// How a run is to be.
+/// The parameters of a run.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     loggers: usize,
@@ -275,7 +276,7 @@ impl Engine {
         })
     }
 
-    /// A transaction that writes some rows of few keys.
+    /// Runs a transaction that writes a few rows, which have few different keys.
     fn transact(&mut self, random: &mut fastrand::Rng, model: &mut Model) {
         let slot = random.usize(..WORKERS);
         let (state, versions, numbers) = (&mut self.state, &mut self.versions, &self.numbers);
@@ -294,7 +295,7 @@ impl Engine {
                 };
                 format::push_write(buffer, kind, number, *versions, |buffer| match kind {
                     WriteKind::Put => buffer.extend_from_slice(&encode(key, &text)),
-                    WriteKind::Operation => unreachable!("there is none on texts"),
+                    WriteKind::Operation => unreachable!("texts have no operations"),
                     WriteKind::Delete => key.write(buffer),
                     WriteKind::Change => {
                         key.write(buffer);
@@ -303,7 +304,7 @@ impl Engine {
                     }
                 });
                 match kind {
-                    WriteKind::Operation => unreachable!("there is none on texts"),
+                    WriteKind::Operation => unreachable!("texts have no operations"),
                     WriteKind::Delete => state[table].remove(&key),
                     WriteKind::Put | WriteKind::Change => state[table].insert(key, text),
                 };
@@ -312,7 +313,7 @@ impl Engine {
         model.states.insert(epoch, self.state.clone());
     }
 
-    /// Ends an epoch; what is acknowledged then goes into the model.
+    /// Ends an epoch, and records in the model what is acknowledged then.
     fn step(&self, model: &mut Model) -> Result<(), StorageError> {
         let durable = self.log.step()?;
         if let Some((&epoch, _)) = model.states.range(..=durable).next_back() {
@@ -326,7 +327,7 @@ impl Engine {
         self.checkpoint_of(self.clock.epoch() - 1, model)
     }
 
-    /// Writes a checkpoint of an epoch that has ended some time ago, as if it had taken so long.
+    /// Writes a checkpoint of an epoch that ended some time ago, as if it had taken this long.
     fn checkpoint_of(&self, epoch: u64, model: &Model) -> Result<(), StorageError> {
         let source =
             Snapshot { epoch, state: model.state_at(epoch), numbers: self.numbers.clone() };
@@ -351,7 +352,7 @@ impl Engine {
     }
 }
 
-/// A state, as a checkpoint is written from it.
+/// A state from which a checkpoint is written.
 struct Snapshot {
     epoch: u64,
     state: State,
@@ -380,7 +381,7 @@ impl CheckpointSource for Snapshot {
     }
 }
 
-/// A run of `epochs` epochs with a checkpoint now and then, until something fails.
+/// Works for `epochs` epochs, with a checkpoint from time to time, until something fails.
 fn work(
     engine: &mut Engine,
     random: &mut fastrand::Rng,

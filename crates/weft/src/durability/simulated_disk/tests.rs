@@ -1,4 +1,4 @@
-//! The disk is as bad as it says, no better and no worse.
+//! Tests that the disk is exactly as bad as it claims to be.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -13,7 +13,7 @@ fn create(disk: &SimulatedDisk, name: &str) -> Box<dyn File> {
     disk.create_new(&path(name)).unwrap()
 }
 
-/// A file whose name is on the disk.
+/// Creates a file whose name is synced.
 fn create_synced(disk: &SimulatedDisk, name: &str) -> Box<dyn File> {
     let file = create(disk, name);
     disk.sync_directory(Path::new("/")).unwrap();

@@ -1,25 +1,27 @@
-//! What is wrong with bytes that should be a row.
+//! The error for bytes that are not a valid value, row or description.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// Bytes that are no stored value, row or description: what is wrong with them, and where.
+/// An error about bytes that are not a stored value, row or description: what is wrong with them,
+/// and where.
 #[derive(Clone, PartialEq, Eq)]
 pub struct DecodeError(Box<Fault>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Fault {
     what: Cow<'static, str>,
-    /// How many bytes the input had from the faulty one on. Whoever reads a value does not know
-    /// what was before it; whoever began to read does, and turns it into `position`.
+    /// The length of the input from the faulty byte on. The code that reads a value does not know
+    /// what precedes the value. The code that began reading does know, and turns this into
+    /// `position`.
     rest_bytes: usize,
     position: Option<usize>,
     column: Option<Cow<'static, str>>,
 }
 
 impl DecodeError {
-    /// The bytes at the beginning of `rest`, the input from the faulty byte on, are wrong: `what`
-    /// says in which way, in words that can follow "byte 12: ".
+    /// Returns an error about the first byte of `rest`, which is the input from the faulty byte on.
+    /// `what` says what is wrong, in words that can follow "byte 12: ".
     #[cold]
     pub fn new(rest: &[u8], what: impl Into<Cow<'static, str>>) -> DecodeError {
         DecodeError(Box::new(Fault {
@@ -30,19 +32,21 @@ impl DecodeError {
         }))
     }
 
-    /// The input ends within `what`, of which it holds `rest`.
+    /// Returns the error for an input that ends within `what`. `rest` is the part of `what` that is
+    /// there.
     #[cold]
     pub(crate) fn ends_within(rest: &[u8], what: &str) -> DecodeError {
         DecodeError::new(&rest[rest.len()..], format!("the bytes end within {what}"))
     }
 
-    /// More bytes follow, `rest`, where `what` should have ended.
+    /// Returns the error for an input that goes on with `rest`, where `what` should have ended.
     #[cold]
     pub(crate) fn goes_on(rest: &[u8], what: &str) -> DecodeError {
         DecodeError::new(rest, format!("{what} ends here, but {} bytes follow", rest.len()))
     }
 
-    /// The enum `name`, whose value begins `rest`, has no variant of this number.
+    /// Returns the error for a variant number that the enum `name` does not have. The value begins
+    /// at the start of `rest`.
     #[doc(hidden)]
     #[cold]
     pub fn no_variant(rest: &[u8], name: &str, number: u64, variants: usize) -> DecodeError {
@@ -50,14 +54,15 @@ impl DecodeError {
         DecodeError::new(rest, message)
     }
 
-    /// A row or a key of a volatile table was to be read.
+    /// Returns the error for an attempt to read a row or a key of a volatile table.
     #[doc(hidden)]
     #[cold]
     pub fn volatile(table: &'static str, input: &[u8]) -> DecodeError {
         DecodeError::new(input, format!("table `{table}` is volatile: its rows are never stored"))
     }
 
-    /// Says where the error is: within an input of `length_bytes`. Without effect if that is known.
+    /// Adds the position of the error, within an input of `length_bytes`. Has no effect if the
+    /// position is already known.
     #[must_use]
     pub fn within(mut self, length_bytes: usize) -> DecodeError {
         let position = length_bytes.saturating_sub(self.0.rest_bytes);
@@ -65,7 +70,8 @@ impl DecodeError {
         self
     }
 
-    /// Says where the error is: in `column` of a row or key of `length_bytes`.
+    /// Adds the column, and the position within a row or key of `length_bytes`. Has no effect on
+    /// what is already known.
     #[must_use]
     pub fn in_column(
         mut self,
@@ -76,17 +82,18 @@ impl DecodeError {
         self.within(length_bytes)
     }
 
-    /// What is wrong, without the place.
+    /// Returns what is wrong, without the place.
     pub fn what(&self) -> &str {
         &self.0.what
     }
 
-    /// Which byte of the row, counted from 0; `None` if a value was read by itself.
+    /// Returns the position of the faulty byte in the row, counted from 0; `None` if the value was
+    /// not read as part of a row.
     pub fn position(&self) -> Option<usize> {
         self.0.position
     }
 
-    /// The name of the column.
+    /// Returns the name of the column, if it is known.
     pub fn column(&self) -> Option<&str> {
         self.0.column.as_deref()
     }

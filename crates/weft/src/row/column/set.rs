@@ -2,8 +2,9 @@
 
 /// A set of columns of a table, by their positions in [`Record::COLUMNS`](crate::Record::COLUMNS).
 ///
-/// The first [`ColumnSet::SINGLE`] columns are told apart. All behind them count as one: a set has them all, or
-/// none. So a set may have more columns than were put into it, never fewer.
+/// The set distinguishes the first [`ColumnSet::SINGLE`] columns. All columns after them count as
+/// one: a set contains all of them or none of them. So a set may contain more columns than were put
+/// into it, but never fewer.
 ///
 /// ```
 /// use weft::column::ColumnSet;
@@ -17,7 +18,7 @@
 pub struct ColumnSet(u128);
 
 impl ColumnSet {
-    /// How many columns, from the first on, are told apart.
+    /// How many columns, from the first on, are distinguished.
     pub const SINGLE: usize = 127;
 
     /// No columns.
@@ -26,7 +27,7 @@ impl ColumnSet {
     /// All columns that a table may have.
     pub const ALL: ColumnSet = ColumnSet(u128::MAX);
 
-    /// The columns at these positions.
+    /// Returns the set of the columns at these positions.
     pub fn of(positions: impl IntoIterator<Item = usize>) -> ColumnSet {
         positions.into_iter().fold(ColumnSet::NONE, ColumnSet::with)
     }
@@ -35,38 +36,38 @@ impl ColumnSet {
         1 << (if position < Self::SINGLE { position } else { Self::SINGLE })
     }
 
-    /// This set, with the column at a position.
+    /// Returns this set, with the column at a position added.
     pub const fn with(self, position: usize) -> ColumnSet {
         ColumnSet(self.0 | Self::bit(position))
     }
 
-    /// The columns of both sets.
+    /// Returns the columns that are in either set.
     pub const fn and(self, other: ColumnSet) -> ColumnSet {
         ColumnSet(self.0 | other.0)
     }
 
-    /// Those that are not in the other.
+    /// Returns the columns of this set that are not in the other.
     pub const fn without(self, other: ColumnSet) -> ColumnSet {
         ColumnSet(self.0 & !other.0)
     }
 
-    /// Those that are in both.
+    /// Returns the columns that are in both sets.
     pub const fn common(self, other: ColumnSet) -> ColumnSet {
         ColumnSet(self.0 & other.0)
     }
 
-    /// Whether a column is in both.
+    /// Returns whether the two sets have a column in common.
     pub const fn meets(self, other: ColumnSet) -> bool {
         self.0 & other.0 != 0
     }
 
-    /// Whether the column at a position is in it.
+    /// Returns whether the column at a position is in the set.
     #[inline(always)]
     pub const fn contains(self, position: usize) -> bool {
         self.0 & Self::bit(position) != 0
     }
 
-    /// Whether there is none in it.
+    /// Returns whether the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }

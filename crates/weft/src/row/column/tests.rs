@@ -1,4 +1,5 @@
-//! Every type there and back, the bytes that are promised, and bytes that are nothing.
+//! Tests of the stored form: round trips of every type, the promised bytes, and bytes that are not
+//! a value.
 
 use std::fmt::Debug;
 use std::num::NonZero;
@@ -38,15 +39,15 @@ fn encoding(value: &impl ColumnValue) -> Vec<u8> {
     bytes
 }
 
-/// `bytes` as one whole value.
+/// Reads `bytes` as one whole value.
 fn decode<T: ColumnValue>(bytes: &[u8]) -> Result<T, DecodeError> {
     let mut rest = bytes;
     let value = T::read(&mut rest).map_err(|error| error.within(bytes.len()))?;
     if rest.is_empty() { Ok(value) } else { Err(DecodeError::goes_on(rest, "the value")) }
 }
 
-/// Checks all that is promised of a value, and of its bytes when they are cut short. What follows
-/// a value is left alone. Returns what was read.
+/// Checks every promise about a value, and that its bytes are refused when they are cut short.
+/// Bytes after the value are left alone. Returns the value that was read.
 fn check<T: ColumnValue>(value: &T) -> Result<T, TestCaseError> {
     let bytes = encoding(value);
     let followed = [&bytes[..], b"more"].concat();
@@ -79,8 +80,8 @@ fn check<T: ColumnValue>(value: &T) -> Result<T, TestCaseError> {
     Ok(read)
 }
 
-/// One test for each type: values of `$strategy` come back equal, and two of them are the same if
-/// their bytes are.
+/// Declares one test for each type: values of `$strategy` come back equal, and two of them are the
+/// same exactly if their bytes are.
 macro_rules! round_trips {
     ($($test:ident: $type_of:ty = $strategy:expr;)*) => {$(
         proptest! {
@@ -300,7 +301,7 @@ fn an_error_says_what_and_where() {
     );
 }
 
-/// A length that the input cannot hold costs no memory, and no time.
+/// A length that the input cannot hold costs no memory and no time.
 #[test]
 fn lengths_beyond_the_input_are_refused_at_once() {
     for length in [1_u64 << 20, 1 << 40, u64::MAX] {
@@ -315,7 +316,7 @@ fn lengths_beyond_the_input_are_refused_at_once() {
     }
 }
 
-/// Reads `bytes` as a `T`: if they are one, they are exactly its encoding.
+/// Reads `bytes` as a `T`. If they are a value, they are exactly its encoding.
 fn check_any_bytes<T: ColumnValue>(bytes: &[u8]) -> Result<(), TestCaseError> {
     let type_of = TypeDescription::from(T::TYPE);
     let (mut rest, mut dynamic_rest, mut skipped_rest) = (bytes, bytes, bytes);
@@ -331,7 +332,7 @@ fn check_any_bytes<T: ColumnValue>(bytes: &[u8]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Bytes that are now and then something: small numbers are lengths, tags and letters.
+/// Generates bytes that are sometimes a value: small numbers are lengths, tags and letters.
 fn any_bytes() -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![3 => 0_u8..5, 1 => any::<u8>()];
     prop::collection::vec(byte, 0..64)

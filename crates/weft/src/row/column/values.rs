@@ -1,4 +1,4 @@
-//! The stored forms of Rust's own types, and of those of arrays that hold text or lists.
+//! The stored forms of Rust's own types, and of `arrayvec`'s types that hold text or lists.
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::{
 
 // Numbers.
 
-/// The next `N` bytes, of a value of the type `name`.
+/// Reads the next `N` bytes, of a value of the type `name`.
 #[inline]
 fn read_bytes<const N: usize>(input: &mut &[u8], name: &str) -> Result<[u8; N], DecodeError> {
     let Some((bytes, rest)) = input.split_first_chunk::<N>() else {
@@ -22,14 +22,14 @@ fn read_bytes<const N: usize>(input: &mut &[u8], name: &str) -> Result<[u8; N], 
     Ok(*bytes)
 }
 
-/// [`ColumnValue::add_difference`] of an integer.
+/// [`ColumnValue::add_difference`] and [`ColumnValue::has_room`] of an integer.
 macro_rules! exact_sum {
     () => {
         #[inline]
         fn add_difference(&self, after: &Self, before: &Self) -> Option<Self> {
             let sum = self.wrapping_add(after.wrapping_sub(*before));
-            // A difference is less than what sums wrap around by: so one that has wrapped lies on the wrong
-            // side.
+            // The difference is smaller than the amount by which a sum wraps around. So a sum that
+            // has wrapped lies on the wrong side of `self`.
             ((after >= before) == (sum >= *self)).then_some(sum)
         }
 
@@ -37,6 +37,7 @@ macro_rules! exact_sum {
         fn has_room(&self, after: &Self, before: &Self) -> bool {
             let quarter = Self::MAX / 4 - Self::MIN / 4;
             let (greater, lesser) = if after >= before { (after, before) } else { (before, after) };
+            // 4096 sums of at most this size add up to at most a quarter of the range.
             let small = quarter.checked_shr(12).unwrap_or(0);
             greater.checked_sub(*lesser).is_some_and(|by| by <= small)
                 && match after >= before {
@@ -47,7 +48,8 @@ macro_rules! exact_sum {
     };
 }
 
-/// That of a number whose sums depend on their order.
+/// [`ColumnValue::add_difference`] of a number whose sums depend on the order of additions: the
+/// default.
 macro_rules! no_sum {
     () => {};
 }

@@ -1,5 +1,5 @@
-//! [`compare`]: the tables that are stored and those of the program; and what is to be done with
-//! the rows where they differ.
+//! [`compare`], which compares the stored tables with the program's, and the adaptation of rows
+//! where they differ.
 
 use std::fmt;
 use std::ops::Range;
@@ -9,12 +9,12 @@ use smallvec::SmallVec;
 use super::{ColumnDescription, RowChange, TableDescription, TypeDescription};
 use crate::row::column::DecodeError;
 
-/// How rows of a table as it was stored become rows of the same table as it is now.
+/// The conversion of rows of a table as it was stored into rows of the same table as it is now.
 #[derive(Clone, Debug)]
 pub struct Adaptation {
     /// The stored columns, in their order.
     stored: Vec<(String, TypeDescription)>,
-    /// The columns of now, in theirs.
+    /// The source of each current column, in the order of the current columns.
     sources: Vec<Source>,
     is_identity: bool,
 }
@@ -24,20 +24,20 @@ pub struct Adaptation {
 enum Source {
     /// From the stored column at this position.
     Stored(usize),
-    /// It was not there: the default's encoding.
+    /// The column was not stored. This is the default's encoding.
     Default(Vec<u8>),
 }
 
-/// A stored table, and the table of the program that it is now.
+/// A stored table, with the table of the program that it has become.
 #[derive(Clone, Debug)]
 pub struct Matched {
-    /// Its position among the tables of the program.
+    /// The position of that table among the tables of the program.
     pub current: usize,
-    /// What is to be done with its rows.
+    /// What has to be done with the table's rows.
     pub adaptation: Adaptation,
 }
 
-/// Tables that cannot be opened as what the program says they are.
+/// The error for stored tables that cannot be opened as the program declares them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchemaMismatch {
     /// Everything that differs, table by table.
@@ -49,17 +49,17 @@ pub struct SchemaMismatch {
 pub struct Difference {
     /// The table's name.
     pub table: String,
-    /// What it is, in words.
+    /// What differs, in words.
     pub what: String,
 }
 
 /// Compares the stored tables with those of the program: finds each of `stored` in `current`, by
-/// its name. The result has one entry for each, in the order of `stored`. Tables that are only in
-/// `current` are new, which is fine.
+/// its name. The result has one entry for each stored table, in the order of `stored`. Tables that
+/// are only in `current` are new, which is allowed.
 ///
 /// # Errors
-/// Everything that differs and must not, in one error: a stored table that is not there now, and
-/// what [`Adaptation::new`] refuses.
+/// All differences that are not allowed, in one error: each stored table that is not in `current`,
+/// and everything that [`Adaptation::new`] refuses.
 pub fn compare(
     stored: &[TableDescription],
     current: &[TableDescription],
@@ -85,15 +85,16 @@ pub fn compare(
 }
 
 impl Adaptation {
-    /// What turns rows of `stored` into rows of `current`, its columns found by their names.
+    /// Returns the adaptation that turns rows of `stored` into rows of `current`. Columns are found
+    /// by their names.
     ///
     /// Columns may be added if they have a default, and may stand in another order. The kind of
-    /// index that holds the key, and the secondary indexes, are no properties of stored rows: they
-    /// may differ.
+    /// index that holds the key, and the secondary indexes, may differ, because stored rows do not
+    /// depend on them.
     ///
     /// # Errors
-    /// Everything else that differs: the table's name, the type of a column, the columns of the
-    /// primary key or their order, a column that is no longer there, a new one without a default.
+    /// All other differences: the table's name, the type of a column, the columns of the primary
+    /// key or their order, a column that no longer exists, a new column without a default.
     pub fn new(
         stored: &TableDescription,
         current: &TableDescription,
@@ -151,18 +152,19 @@ impl Adaptation {
         Ok(Adaptation { stored, sources, is_identity })
     }
 
-    /// Whether rows are stored exactly as they are now.
+    /// Returns whether rows are stored exactly as the current table has them.
     pub fn is_identity(&self) -> bool {
         self.is_identity
     }
 
-    /// Appends to `output` the row that `stored`, a stored row, is now.
+    /// Appends to `output` the current form of `stored`, a stored row.
     ///
-    /// Reads no more of the row than where its columns begin and end; if [`Self::is_identity`],
-    /// not even that. (Keys need no adaptation: they are stored as they are now, or refused.)
+    /// It reads no more of the row than where its columns begin and end, and if
+    /// [`Self::is_identity`], not even that. (Keys need no adaptation: a key that is stored in
+    /// another form is refused.)
     ///
     /// # Errors
-    /// If `stored` is not made of the stored columns.
+    /// If `stored` does not consist of the stored columns.
     pub fn row(&self, stored: &[u8], output: &mut Vec<u8>) -> Result<(), DecodeError> {
         if self.is_identity {
             output.extend_from_slice(stored);
@@ -190,7 +192,7 @@ impl Adaptation {
 }
 
 impl Adaptation {
-    /// Gives columns of a stored row the positions that they have now.
+    /// Moves the columns of a stored change to the positions that they have now.
     pub fn move_columns(&self, change: &mut RowChange<'_>) {
         if self.is_identity {
             return;

@@ -1,25 +1,25 @@
-//! Changes: what becomes of some columns of a row, as the log holds it.
+//! Changes of single columns of a row, as the log holds them.
 
 use smallvec::SmallVec;
 
 use super::{StoredOperation, TableDescription};
 use crate::row::column::DecodeError;
 
-/// What becomes of a row.
+/// A change of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RowChange<'a> {
-    /// Columns get other values.
+    /// Columns get new values.
     Columns(ChangedColumns<'a>),
     /// A commutative operation is applied to a column.
     Operation(StoredOperation<'a>),
 }
 
 impl RowChange<'_> {
-    /// Appends to `output` what becomes of `row`, a stored row of `table`.
+    /// Appends to `output` the row that this change makes of `row`, a stored row of `table`.
     ///
     /// # Errors
-    /// If `row` is not made of the table's columns, or if what an operation makes of one is not within
-    /// the column's type.
+    /// If `row` does not consist of the table's columns, or if the result of an operation is
+    /// outside the range of the column's type.
     pub fn apply(
         &self,
         table: &TableDescription,
@@ -32,7 +32,7 @@ impl RowChange<'_> {
         }
     }
 
-    /// Gives the columns the positions that `position_of` says.
+    /// Moves the columns to the positions that `position_of` returns.
     pub(super) fn move_columns(&mut self, position_of: impl Fn(usize) -> usize) {
         match self {
             RowChange::Columns(columns) => columns.move_columns(position_of),
@@ -41,7 +41,7 @@ impl RowChange<'_> {
     }
 }
 
-/// Some columns of a row, by their positions, and the values that they get.
+/// Some columns of a row, by their positions, with their new values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangedColumns<'a> {
     /// In ascending order of the positions.
@@ -49,12 +49,12 @@ pub struct ChangedColumns<'a> {
 }
 
 impl TableDescription {
-    /// Takes a stored change apart: the row's encoded key, and the columns that are changed.
+    /// Takes a stored change apart: returns the row's encoded key, and the columns that change.
     /// ([`format`](crate::durability::format) draws it.)
     ///
     /// # Errors
-    /// If `change` is not exactly a key, a bit for each column, and the values of those whose bit is
-    /// set; or if a column of the key is among them.
+    /// If `change` is not exactly a key, one bit for each column, and the values of the columns
+    /// whose bit is set. Also if one of these columns belongs to the key.
     pub fn read_change<'a>(
         &self,
         change: &'a [u8],
@@ -72,11 +72,11 @@ impl TableDescription {
             bits.get(position / 8).is_some_and(|byte| byte & 1 << (position % 8) != 0)
         };
         if (self.columns.len()..bits.len() * 8).any(is_set) {
-            let error = DecodeError::new(at_bits, "a change is of a column that there is not");
+            let error = DecodeError::new(at_bits, "a change names a column that does not exist");
             return Err(error.within(change.len()));
         }
         if self.key.iter().any(|&position| is_set(position)) {
-            let error = DecodeError::new(at_bits, "a change is of a column of the primary key");
+            let error = DecodeError::new(at_bits, "a change names a column of the primary key");
             return Err(error.within(change.len()));
         }
         let mut columns = SmallVec::new();
@@ -91,10 +91,10 @@ impl TableDescription {
         }
     }
 
-    /// Visits the columns of a stored row, in order: each by its position, and its stored value.
+    /// Visits the columns of a stored row, in order, each with its position and its stored value.
     ///
     /// # Errors
-    /// Those of `visit`; and if `row` is not made of the table's columns.
+    /// Those of `visit`. Also if `row` does not consist of the table's columns.
     pub(super) fn for_each_column<'a>(
         &self,
         row: &'a [u8],
@@ -112,7 +112,7 @@ impl TableDescription {
         }
     }
 
-    /// Moves `input`, the rest of `length_bytes`, behind the value of a column.
+    /// Advances `input` past the value of a column. `input` is the rest of `length_bytes`.
     pub(crate) fn skip_column(
         &self,
         position: usize,
@@ -126,10 +126,10 @@ impl TableDescription {
 }
 
 impl ChangedColumns<'_> {
-    /// Appends to `output` what becomes of `row`, a stored row of `table`.
+    /// Appends to `output` the row that these changes make of `row`, a stored row of `table`.
     ///
     /// # Errors
-    /// If `row` is not made of the table's columns.
+    /// If `row` does not consist of the table's columns.
     fn apply(
         &self,
         table: &TableDescription,
@@ -144,7 +144,7 @@ impl ChangedColumns<'_> {
         })
     }
 
-    /// Gives the columns the positions that `position_of` says.
+    /// Moves the columns to the positions that `position_of` returns.
     fn move_columns(&mut self, position_of: impl Fn(usize) -> usize) {
         for (position, _) in &mut self.columns {
             *position = position_of(*position);

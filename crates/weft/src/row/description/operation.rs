@@ -1,6 +1,6 @@
-//! Commutative operations on stored rows, as the log holds them: what
-//! [`operation`](crate::operation) does to columns in memory, done to their stored forms, by the types
-//! that a table's description names.
+//! Commutative operations on stored rows, as the log holds them. They do to the stored form of a
+//! column what [`operation`](crate::operation) does to the column in memory. The table's
+//! description gives the types.
 
 use std::cmp::Ordering;
 
@@ -20,12 +20,12 @@ pub struct StoredOperation<'a> {
 }
 
 impl TableDescription {
-    /// Takes a stored operation apart: the row's encoded key, and what is done to it.
+    /// Takes a stored operation apart: returns the row's encoded key, and the operation.
     /// ([`format`](crate::durability::format) draws it.)
     ///
     /// # Errors
-    /// If `operation` is not exactly a key, a column that does not belong to it, and an operation on
-    /// columns of that column's type.
+    /// If `operation` is not exactly a key, a column outside the key, and an operation on columns
+    /// of that column's type.
     pub fn read_operation<'a>(
         &self,
         operation: &'a [u8],
@@ -40,7 +40,7 @@ impl TableDescription {
         let column = read_leb128(&mut rest).map_err(|error| error.within(length_bytes))?;
         let column = usize::try_from(column).unwrap_or(usize::MAX);
         if column >= self.columns.len() || self.key.contains(&column) {
-            let what = format!("an operation is on column {column}, which it cannot change");
+            let what = format!("an operation is on column {column}, which no operation can change");
             return Err(DecodeError::new(at_column, what).within(length_bytes));
         }
         let at_kind = rest;
@@ -61,11 +61,11 @@ impl TableDescription {
 }
 
 impl StoredOperation<'_> {
-    /// Appends to `output` what becomes of `row`, a stored row of `table`.
+    /// Appends to `output` the row that this operation makes of `row`, a stored row of `table`.
     ///
     /// # Errors
-    /// If `row` is not made of the table's columns, or if what becomes of the column is not within its
-    /// type.
+    /// If `row` does not consist of the table's columns, or if the result is outside the range of
+    /// the column's type.
     pub(super) fn apply(
         &self,
         table: &TableDescription,
@@ -84,21 +84,23 @@ impl StoredOperation<'_> {
     }
 }
 
-/// What operations a type of columns has.
+/// The operand of an operation, by the type of the column.
 enum Operand<'a> {
-    /// Those on integers, and on bits.
+    /// An integer, for operations on integers and on bits.
     Integer,
-    /// Those on bits.
+    /// A `bool`, for operations on bits.
     Bool,
-    /// A tuple of this type, whose first field is the order, is put.
+    /// An ordered tuple of the first type, which is put. The second type is that of its first
+    /// field, the order.
     Ordered(&'a TypeDescription, &'a TypeDescription),
-    /// The same is inserted.
+    /// An ordered tuple, with types as above, which is inserted.
     TopK(&'a TypeDescription, &'a TypeDescription),
-    /// Elements of this type are added.
+    /// Elements of this type, which are added.
     Set(&'a TypeDescription),
 }
 
-/// What an operation of a kind on a column of a type has for an operand.
+/// Returns the operand that an operation of kind `kind` has on a column of type `type_of`. `input`
+/// is the place of a possible error.
 fn operand_of<'a>(
     type_of: &'a TypeDescription,
     kind: OperationKind,
@@ -149,7 +151,7 @@ fn is_integer(type_of: &TypeDescription) -> bool {
     )
 }
 
-/// Whether values of the type can be compared in their stored form: see
+/// Returns whether values of the type can be compared in their stored form: see
 /// [`Order`](crate::operation::Order).
 fn is_order(type_of: &TypeDescription) -> bool {
     match type_of {
@@ -159,7 +161,7 @@ fn is_order(type_of: &TypeDescription) -> bool {
     }
 }
 
-/// The type of the orders of a type of ordered tuples.
+/// Returns the type of the order in an ordered tuple, if `tuple` is the type of ordered tuples.
 fn order_of(tuple: &TypeDescription) -> Option<&TypeDescription> {
     let TypeDescription::Struct { fields, .. } = tuple else { return None };
     match &fields[..] {
@@ -168,7 +170,7 @@ fn order_of(tuple: &TypeDescription) -> Option<&TypeDescription> {
     }
 }
 
-/// Moves `input` behind an operand.
+/// Advances `input` past an operand.
 fn skip_operand(
     type_of: &TypeDescription,
     kind: OperationKind,
@@ -188,7 +190,7 @@ fn skip_operand(
     }
 }
 
-/// Appends what becomes of a stored value.
+/// Appends the result of an operation on a stored value.
 fn apply(
     type_of: &TypeDescription,
     kind: OperationKind,
@@ -220,6 +222,7 @@ fn apply(
             let mut inserted = operand;
             let most = read_leb128(&mut inserted)?;
             let mut tuples = elements_of(tuple, value)?;
+            // Tuples are in descending order. Find the place of the inserted one.
             let mut position = 0;
             while position < tuples.len()
                 && compare_orders(order, tuples[position], inserted)? == Ordering::Greater
@@ -227,6 +230,7 @@ fn apply(
                 position += 1;
             }
             match tuples.get(position) {
+                // Of two tuples with the same order, the one with the greater core stays.
                 Some(other) if compare_orders(order, other, inserted)? == Ordering::Equal => {
                     if compare_tuples(order, other, inserted)? == Ordering::Less {
                         tuples[position] = inserted;
@@ -243,6 +247,8 @@ fn apply(
             let most = read_leb128(&mut added)?;
             let mut elements = elements_of(element, value)?;
             for new in elements_of(element, added)? {
+                // Elements are in ascending order. Insert the new one at its place, unless it is
+                // there already.
                 let mut position = 0;
                 while position < elements.len()
                     && compare_orders(element, elements[position], new)? == Ordering::Less
@@ -277,7 +283,7 @@ fn apply_to<V: ColumnValue>(
             value.write(output);
             Ok(())
         }
-        None => Err(DecodeError::new(operand, format!("a result of {kind} is out of range"))),
+        None => Err(DecodeError::new(operand, format!("the result of {kind} is out of range"))),
     }
 }
 
@@ -311,7 +317,7 @@ fn apply_to_integer(
     integers!(I8 i8 I16 i16 I32 i32 I64 i64 I128 i128 U8 u8 U16 u16 U32 u32 U64 u64 U128 u128)
 }
 
-/// Compares the orders that two tuples begin with.
+/// Compares the orders with which two tuples begin.
 fn compare_orders(
     order: &TypeDescription,
     mut one: &[u8],
@@ -320,7 +326,7 @@ fn compare_orders(
     compare(order, &mut one, &mut other)
 }
 
-/// Compares the orders and the cores that two tuples begin with.
+/// Compares the orders and the core numbers with which two tuples begin.
 fn compare_tuples(
     order: &TypeDescription,
     mut one: &[u8],
@@ -330,7 +336,7 @@ fn compare_tuples(
     Ok(of_orders.then(u32::read(&mut one)?.cmp(&u32::read(&mut other)?)))
 }
 
-/// Compares two stored values of a type that has an order, and moves behind them.
+/// Compares two stored values of a type that has an order, and advances past them.
 fn compare(
     type_of: &TypeDescription,
     one: &mut &[u8],
@@ -357,7 +363,7 @@ fn compare(
     )
 }
 
-/// The elements of a stored list.
+/// Returns the elements of a stored list.
 fn elements_of<'a>(
     element: &TypeDescription,
     mut list: &'a [u8],

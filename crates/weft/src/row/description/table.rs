@@ -1,4 +1,4 @@
-//! [`TableDescription`]: a table, as owned data.
+//! [`TableDescription`]: the description of a table, as owned data.
 
 use super::{TypeDescription, Value, read_list, read_positions, write_list};
 use crate::row::column::{ColumnValue, DecodeError, read_text, write_leb128, write_text};
@@ -19,30 +19,32 @@ pub struct TableDescription {
     pub indexes: Vec<IndexDescription>,
 }
 
-/// A column.
+/// The description of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ColumnDescription {
     /// Its name.
     pub name: String,
     /// Its type.
     pub type_of: TypeDescription,
-    /// The encoded value of rows that were stored before the column was there, if it has one.
+    /// The encoded value of this column in rows that were stored before the column existed; `None`
+    /// if it has no default.
     pub default: Option<Vec<u8>>,
 }
 
-/// A secondary index.
+/// The description of a secondary index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexDescription {
     /// Its name.
     pub name: String,
     /// The columns that it is ordered by: positions in [`TableDescription::columns`].
     pub columns: Vec<usize>,
-    /// Whether two rows may not share the same values of these columns.
+    /// Whether any two rows must differ in the values of these columns.
     pub unique: bool,
 }
 
 impl TableDescription {
-    /// The table of the rows `R`; `None` if it is volatile, since its columns have no stored form.
+    /// Returns the description of the table with rows of type `R`. Returns `None` if the table is
+    /// volatile, because its columns have no stored form.
     ///
     /// Evaluates the columns' defaults.
     pub fn of<R: Record>() -> Option<TableDescription> {
@@ -98,7 +100,7 @@ impl TableDescription {
     /// Reads the values of a stored key, in the order of the key's columns.
     ///
     /// # Errors
-    /// If `key` is not exactly their encodings.
+    /// If `key` is not exactly the encodings of these columns.
     pub fn read_key(&self, key: &[u8]) -> Result<Vec<Value>, DecodeError> {
         let mut values = Vec::with_capacity(self.key.len());
         let mut rest = key;
@@ -112,7 +114,7 @@ impl TableDescription {
         Ok(values)
     }
 
-    /// Appends the description's encoding ([the module](super) draws it).
+    /// Appends the encoding of the description ([the module](super) draws it).
     pub fn write(&self, output: &mut Vec<u8>) {
         let write_position = |&position: &usize, output: &mut Vec<u8>| {
             write_leb128(position as u64, output);
@@ -135,11 +137,12 @@ impl TableDescription {
         });
     }
 
-    /// Reads what [`TableDescription::write`] wrote, and moves `input` behind it.
+    /// Reads a description that [`TableDescription::write`] wrote, and advances `input` past it.
     ///
     /// # Errors
-    /// If no description stands there: its positions are those of columns, its columns have
-    /// different names, its defaults are values of their columns.
+    /// If `input` does not begin with a valid description. In a valid one all positions are those
+    /// of columns, the columns have different names, and the defaults are values of their columns'
+    /// types.
     pub fn read(input: &mut &[u8]) -> Result<TableDescription, DecodeError> {
         let length = input.len();
         Self::read_here(input).map_err(|error| error.within(length))
@@ -185,7 +188,8 @@ impl ColumnDescription {
         if let Some(mut value) = default.as_deref() {
             let is_whole = type_of.read_value(&mut value).is_ok() && value.is_empty();
             if !is_whole {
-                let message = format!("the default of column `{name}` is no {type_of}");
+                let message =
+                    format!("the default of column `{name}` is not a value of type {type_of}");
                 return Err(DecodeError::new(start, message));
             }
         }

@@ -1,4 +1,5 @@
-//! Descriptions there and back, rows read by them, and stored tables that are not the program's.
+//! Tests of descriptions: round trips, rows read by them, and stored tables that differ from the
+//! program's.
 
 use proptest::prelude::*;
 
@@ -131,7 +132,7 @@ fn a_volatile_table_is_not_described() {
     assert!(session.since.elapsed() >= std::time::Duration::ZERO);
 }
 
-/// Types as deep as four, of all kinds.
+/// Generates types of all kinds, nested up to four deep.
 fn types() -> impl Strategy<Value = TypeDescription> {
     use TypeDescription as Type;
     let plain = prop::sample::select(vec![
@@ -173,7 +174,7 @@ fn types() -> impl Strategy<Value = TypeDescription> {
     })
 }
 
-/// A value of `type_of`, drawn with `draw`.
+/// Returns a random value of `type_of`.
 fn value_of(type_of: &TypeDescription, draw: &mut fastrand::Rng) -> Value {
     use TypeDescription as Type;
     let values = |type_of: &Type, count: usize, draw: &mut fastrand::Rng| match type_of {
@@ -215,7 +216,8 @@ fn value_of(type_of: &TypeDescription, draw: &mut fastrand::Rng) -> Value {
     }
 }
 
-/// Tables of any columns, which are named `a`, `b` and so on. The first one is the key.
+/// Generates tables with random columns, which are named `a`, `b` and so on. The first column is
+/// the key.
 fn tables() -> impl Strategy<Value = TableDescription> {
     (prop::collection::vec((types(), any::<bool>()), 1..8), any::<u64>()).prop_map(
         |(types, seed)| {
@@ -321,7 +323,7 @@ fn faulty_descriptions_are_refused_in_words() {
     );
     assert_refused(
         &[head, &[1, 1, b'a', 0, 1, 1, 9]],
-        "byte 7: the default of column `a` is no bool",
+        "byte 7: the default of column `a` is not a value of type bool",
     );
     let column: &[u8] = &[1, 1, b'a', 0, 0];
     assert_refused(&[head, column, &[1, 1]], "byte 9: column 1 is named, and there are 1");
@@ -518,7 +520,7 @@ fn a_faulty_row_is_not_adapted() {
 
 // ---- changes ----------------------------------------------------------------------------------
 
-/// The change that makes `before` what `row` is.
+/// Returns the change that turns `before` into `row`.
 fn change_of<R: Record>(before: &R, row: &R) -> Vec<u8> {
     let mut change = Vec::new();
     R::encode_key(&row.key(), &mut change);
@@ -544,10 +546,10 @@ fn a_faulty_change_is_refused() {
     assert_eq!(refusal(&[2, 7, 0, 0, 0]), "byte 5: the bytes end within a change");
     assert_eq!(
         refusal(&[2, 7, 0, 0, 0, 0x40]),
-        "byte 5: a change is of a column that there is not"
+        "byte 5: a change names a column that does not exist"
     );
     let of_key = refusal(&[2, 7, 0, 0, 0, 1, 7, 0, 0, 0]);
-    assert_eq!(of_key, "byte 5: a change is of a column of the primary key");
+    assert_eq!(of_key, "byte 5: a change names a column of the primary key");
     let cut = refusal(&[2, 7, 0, 0, 0, 0b1000, 1]);
     assert_eq!(cut, "byte 7 (column `balance`): the bytes end within i64");
     assert_eq!(refusal(&[2, 7, 0, 0, 0, 0, 9]), "byte 6: a change ends here, but 1 bytes follow");
@@ -556,7 +558,7 @@ fn a_faulty_change_is_refused() {
 fn accounts() -> impl Strategy<Value = Account> {
     let address = (any::<String>(), any::<u16>());
     let address = address.prop_map(|(street, number)| Address { street, number });
-    // Few values, so that columns often stay as they are.
+    // Use few values, so that columns often stay as they are.
     let owner = prop::sample::select(vec!["", "Ada", "Zoë"]);
     let marks = prop::collection::vec(0..2_u16, 0..2);
     (owner, 0..2_i64, prop::option::of(address), marks).prop_map(
@@ -568,8 +570,8 @@ fn accounts() -> impl Strategy<Value = Account> {
 }
 
 proptest! {
-    /// A change makes of the row before the row that it was made from; also when the columns stand
-    /// elsewhere by now.
+    /// A change turns the old row into the new row from which it was made, even if the columns have
+    /// other positions now.
     #[test]
     fn a_change_turns_one_row_into_another((before, row) in (accounts(), accounts())) {
         let table = description_of::<Account>();

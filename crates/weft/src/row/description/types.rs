@@ -8,10 +8,11 @@ use crate::row::column::{
     write_text,
 };
 
-/// How deep types may be nested in a description that is read. The compiler gives up long before.
+/// How deep types may be nested in a description that is read. The compiler fails long before this
+/// depth.
 const DEPTH_MAX: usize = 256;
 
-/// The type of a column, as [`ColumnType`] is, but owned: it may have been read from a file.
+/// The type of a column: like [`ColumnType`], but owned, because it may have been read from a file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "the variants without a comment are Rust's own types")]
 pub enum TypeDescription {
@@ -33,7 +34,7 @@ pub enum TypeDescription {
     String,
     /// Any number of values of one type.
     List(Box<TypeDescription>),
-    /// A value, or none.
+    /// A value of this type, or `None`.
     Option(Box<TypeDescription>),
     /// A fixed number of values of one type.
     Array(Box<TypeDescription>, usize),
@@ -95,7 +96,8 @@ impl From<ColumnType> for TypeDescription {
 }
 
 impl TypeDescription {
-    /// The width of every value, in bytes; `None` if it varies, or is more than can be counted.
+    /// Returns the width of every value, in bytes; `None` if it varies, or does not fit in a
+    /// `usize`.
     pub fn width_bytes(&self) -> Option<usize> {
         let add = |sum: usize, type_of: &Type| sum.checked_add(type_of.width_bytes()?);
         match self {
@@ -113,7 +115,7 @@ impl TypeDescription {
         }
     }
 
-    /// The least width of a value, in bytes.
+    /// Returns the least width of a value, in bytes.
     pub(crate) fn width_min_bytes(&self) -> usize {
         let add = |sum: usize, type_of: &Type| sum.saturating_add(type_of.width_min_bytes());
         match self {
@@ -125,8 +127,9 @@ impl TypeDescription {
         }
     }
 
-    /// Whether values of both types are stored alike, and mean the same as far as one can tell: it
-    /// is only the names of structs and enums that may differ, not those of their parts.
+    /// Returns whether values of both types are stored alike and mean the same, as far as the types
+    /// show. Only the names of structs and enums may differ, not the names of their fields and
+    /// variants.
     pub fn is_stored_as(&self, other: &TypeDescription) -> bool {
         match (self, other) {
             (Type::List(one), Type::List(another)) | (Type::Option(one), Type::Option(another)) => {
@@ -152,11 +155,11 @@ impl TypeDescription {
         }
     }
 
-    /// Moves `input` behind the value at its beginning. Looks at no more of it than that takes:
-    /// the bytes passed over need not be those of a value.
+    /// Advances `input` past the value at its beginning. It looks at no more of the value than this
+    /// needs, so the bytes passed over need not be those of a valid value.
     ///
     /// # Errors
-    /// If the input ends within the value, or what decides about its length is wrong.
+    /// If the input ends within the value, or if a byte that decides its length is wrong.
     pub fn skip(&self, input: &mut &[u8]) -> Result<(), DecodeError> {
         if let Some(width_bytes) = self.width_bytes() {
             return self.skip_bytes(width_bytes, input);
@@ -199,7 +202,7 @@ impl TypeDescription {
         }
     }
 
-    /// Makes sure that `input` can hold an array of `length` elements.
+    /// Checks that `input` can hold an array of `length` elements.
     pub(super) fn check_array(
         &self,
         element: &Type,
@@ -213,7 +216,7 @@ impl TypeDescription {
     }
 }
 
-// The description's own encoding: the first byte is the number below.
+// The encoding of a description: its first byte is one of these numbers, or a position in `PLAIN`.
 
 const LIST: u8 = 15;
 const OPTION: u8 = 16;
@@ -222,7 +225,7 @@ const TUPLE: u8 = 18;
 const STRUCT: u8 = 19;
 const ENUM: u8 = 20;
 
-/// The types that are said in one byte, which is their position here.
+/// The types that are encoded in one byte. This byte is their position here.
 const PLAIN: [TypeDescription; LIST as usize] = [
     Type::Bool,
     Type::I8,
@@ -242,7 +245,7 @@ const PLAIN: [TypeDescription; LIST as usize] = [
 ];
 
 impl TypeDescription {
-    /// Appends the description's encoding ([the module](super) draws it).
+    /// Appends the encoding of the description ([the module](super) draws it).
     pub fn write(&self, output: &mut Vec<u8>) {
         match self {
             Type::List(element) => {
@@ -282,10 +285,10 @@ impl TypeDescription {
         }
     }
 
-    /// Reads what [`TypeDescription::write`] wrote, and moves `input` behind it.
+    /// Reads a description that [`TypeDescription::write`] wrote, and advances `input` past it.
     ///
     /// # Errors
-    /// If no description stands there.
+    /// If `input` does not begin with a description.
     pub fn read(input: &mut &[u8]) -> Result<TypeDescription, DecodeError> {
         Type::read_at_depth(0, input)
     }
@@ -330,7 +333,8 @@ impl TypeDescription {
         }
     }
 
-    /// This type, which was read from `start`, as that of a list's or an array's elements.
+    /// Returns this type, which was read from `start`, for use as the element type of a list or an
+    /// array.
     fn into_element(self, start: &[u8]) -> Result<Box<TypeDescription>, DecodeError> {
         if self.width_min_bytes() == 0 {
             let message = format!("the elements of a list or an array are {self}, of no bytes");

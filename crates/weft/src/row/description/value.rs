@@ -1,4 +1,4 @@
-//! [`Value`]: what a column holds, read by its type's description.
+//! [`Value`]: the value of a column, read with the description of its type.
 
 use std::fmt;
 
@@ -10,40 +10,40 @@ use crate::row::column::{
 
 /// A column's value, in a form that fits all types.
 ///
-/// Which type it belongs to is not in it: the same `Unsigned(7)` is a `u8` of one column and a
-/// `u64` of another.
+/// The value does not say which type it belongs to: the same `Unsigned(7)` may be a `u8` in one
+/// column and a `u64` in another.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// Of `bool`.
+    /// A `bool`.
     Bool(bool),
-    /// Of a signed integer.
+    /// A signed integer.
     Signed(i128),
-    /// Of an unsigned integer.
+    /// An unsigned integer.
     Unsigned(u128),
-    /// Of `f32`.
+    /// An `f32`.
     F32(f32),
-    /// Of `f64`.
+    /// An `f64`.
     F64(f64),
-    /// Of `char`.
+    /// A `char`.
     Char(char),
-    /// Of a text.
+    /// A text.
     String(String),
-    /// Of a list or an array of `u8`.
+    /// A list or an array of `u8`.
     Bytes(Vec<u8>),
-    /// Of a list or an array of anything else.
+    /// A list or an array of any other type.
     List(Vec<Value>),
-    /// Of an option.
+    /// An option.
     Option(Option<Box<Value>>),
-    /// Of a tuple, or of a struct: its fields in order.
+    /// A tuple, or a struct: its fields in order.
     Tuple(Vec<Value>),
-    /// Of an enum: the variant's position.
+    /// An enum: the variant's position.
     Enum(usize),
 }
 
-/// A [`Value`] that is none of a type.
+/// The error for a [`Value`] that is not a value of a given type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValueMismatch {
-    /// The type, printed.
+    /// The type, as it is printed.
     pub expected: String,
     /// What the value is instead, in words.
     pub found: String,
@@ -58,10 +58,10 @@ impl fmt::Display for ValueMismatch {
 impl std::error::Error for ValueMismatch {}
 
 impl Type {
-    /// Reads a value of this type from the beginning of `input`, and moves `input` behind it.
+    /// Reads a value of this type from the beginning of `input`, and advances `input` past it.
     ///
     /// # Errors
-    /// If no value's encoding stands there.
+    /// If `input` does not begin with the encoding of a value.
     pub fn read_value(&self, input: &mut &[u8]) -> Result<Value, DecodeError> {
         let start = *input;
         match self {
@@ -107,7 +107,7 @@ impl Type {
         }
     }
 
-    /// Reads so many values, which `input` is long enough for.
+    /// Reads `count` values. The caller has checked that `input` can hold that many.
     fn read_elements(&self, count: usize, input: &mut &[u8]) -> Result<Value, DecodeError> {
         if *self == Type::U8 {
             return u8::read_many(count, input).map(Value::Bytes);
@@ -118,11 +118,11 @@ impl Type {
 }
 
 impl Value {
-    /// Appends the encoding of this value as one of type `type_of`.
+    /// Appends the encoding of this value as a value of type `type_of`.
     ///
     /// # Errors
-    /// If it is no such value: of another kind, too large, of another length. A part of it may
-    /// have been written then.
+    /// If it is not a value of that type: it is of another kind, too large, or of another length. A
+    /// part of it may already have been written.
     pub fn write(&self, type_of: &Type, output: &mut Vec<u8>) -> Result<(), ValueMismatch> {
         let mismatch = || ValueMismatch { expected: type_of.to_string(), found: self.in_words() };
         macro_rules! write_number {
@@ -187,7 +187,8 @@ impl Value {
         Ok(())
     }
 
-    /// What it is, for messages: numbers as they are, of the others the kind and the length.
+    /// Describes the value for messages: simple values as they are, others by their kind and
+    /// length.
     fn in_words(&self) -> String {
         match self {
             Value::Bool(value) => value.to_string(),

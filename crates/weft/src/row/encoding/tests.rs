@@ -1,7 +1,7 @@
-//! What encodings promise, on random values: see the head of the module. Values come from small
-//! alphabets with the terminator, the escape and the extremes in them, so that equal beginnings
-//! and escapes are common and not a once-in-a-million event. A failing test prints the seed that
-//! repeats it, and the smallest pair of values it found.
+//! Tests of the promises about encodings, on random values: see the head of the module. Values come
+//! from small alphabets that contain the terminator, the escape and the extremes, so that equal
+//! beginnings and escapes are common. A failing test prints the seed that repeats it, and the
+//! smallest pair of values that it found.
 
 use std::ops::RangeBounds;
 
@@ -17,7 +17,7 @@ fn bytes_of(key: &impl Key) -> Vec<u8> {
     bytes
 }
 
-/// Holds two values against the three promises, in every form that fits their type.
+/// Checks the three promises for two values, in every form that fits their type.
 fn check_pair<K: Key + Ord>(left: &K, right: &K) {
     let (left_bytes, right_bytes) = (bytes_of(left), bytes_of(right));
     let context = format!("{left:?} as {left_bytes:x?}, {right:?} as {right_bytes:x?}");
@@ -45,7 +45,7 @@ fn check_order_in<F: KeyForm, K: Key + Ord>(left: &K, right: &K) {
     assert_eq!(left_form.cmp(&right_form), left.cmp(right), "{context}");
 }
 
-/// The bytes of a word that begins with `bytes`.
+/// Returns the bytes of a word that begins with `bytes`.
 fn left_aligned<const N: usize>(bytes: &[u8]) -> [u8; N] {
     let mut word = [0; N];
     word[..bytes.len()].copy_from_slice(bytes);
@@ -57,7 +57,7 @@ fn bytes(length_max: usize) -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn text(length_max: usize) -> impl Strategy<Value = String> {
-    // Ends short of `length_max` bytes if a wide character would cross it.
+    // The text is shorter than `length_max` bytes if a wide character would cross that limit.
     vec(select(vec!['\0', '\u{1}', '\u{2}', 'a', 'é', '\u{10FFFF}']), 0..=length_max).prop_map(
         move |characters| {
             let mut text = String::new();
@@ -79,7 +79,7 @@ fn short_bytes<const N: usize>() -> impl Strategy<Value = ArrayVec<u8, N>> {
     bytes(N.min(20)).prop_map(|bytes| bytes.into_iter().collect())
 }
 
-/// Any integer, or one near a place where an encoding could go wrong.
+/// Generates any integer, or one near a value at which an encoding could go wrong.
 macro_rules! near {
     ($integer:ident) => {
         prop_oneof![
@@ -166,15 +166,16 @@ pairs_keep_the_promises! {
     );
 }
 
-/// Holds the range of `prefix` against what it must and must not contain.
+/// Checks whether the range of `prefix` contains `key`: it must exactly if the key begins with the
+/// prefix.
 fn check_prefix_in<F: KeyForm, K: Key>(prefix: &impl KeyPrefix<K>, key: &K, begins: bool) {
     let range = F::prefix_range(prefix);
     let key_form = F::from_key(key);
     assert_eq!(range.contains(&key_form), begins, "{key:?} as {key_form:?} in {range:?}");
 }
 
-/// An alphabet in which prefixes that have no successor byte (`FF`), or no predecessor (`00`), are
-/// frequent.
+/// Generates bytes from an alphabet in which prefixes without a successor byte (`FF`), or without a
+/// predecessor (`00`), are frequent.
 fn edge() -> impl Strategy<Value = u8> {
     select(vec![0, 1, 0xFE, 0xFF])
 }
@@ -219,7 +220,8 @@ proptest! {
     }
 }
 
-/// The format is on disk, so it must not drift: the bytes of the table at the head of the module.
+/// The format is on disk, so it must not change: this test has the bytes of the table at the head
+/// of the module.
 #[test]
 fn the_format_is_the_documented_one() {
     assert_eq!(bytes_of(&0x1234_u16), [0x12, 0x34]);
@@ -247,7 +249,7 @@ fn widths_add_up_and_one_that_varies_makes_the_sum_vary() {
     assert_eq!(Option::<ArrayString<16>>::WIDTH_BYTES, None);
 }
 
-/// A key type that breaks its word about its width, in one of three ways.
+/// A key type whose encoding is wider than it declares, in one of three ways.
 #[derive(Clone, Debug, PartialEq)]
 enum Liar {
     Number,
@@ -268,7 +270,7 @@ impl Key for Liar {
     }
 }
 
-/// Were the end of the key dropped instead, two rows would share one key.
+/// If the end of the key were dropped instead, two rows would share one key.
 #[test]
 fn a_key_that_overflows_its_form_panics() {
     for liar in [Liar::Number, Liar::Wide, Liar::Slice] {

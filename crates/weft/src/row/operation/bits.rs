@@ -1,15 +1,16 @@
-//! Operations on bits: those of a `bool`, and those of an integer.
+//! Operations on the bits of a `bool` or of an integer.
 
 use super::{Operation, OperationKind, OutOfRange, Undecided, sealed};
 use crate::row::column::ColumnValue;
 
-/// Sets a `bool` if this is set, or the bits of an integer that are set here.
+/// Sets a `bool` if the operand is set. Sets the bits of an integer that are set in the operand.
 ///
 /// Algebra: a semilattice: commutative, associative, and idempotent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Or<V>(pub V);
 
-/// Clears a `bool` if this is not set, or the bits of an integer that are not set here.
+/// Clears a `bool` if the operand is clear. Clears the bits of an integer that are clear in the
+/// operand.
 ///
 /// Algebra: a semilattice, as [`Or`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +19,7 @@ pub struct And<V>(pub V);
 impl<V> sealed::Sealed for Or<V> {}
 impl<V> sealed::Sealed for And<V> {}
 
-/// What changes nothing, made of all zeros.
+/// The operands that change nothing, made from all zeros.
 mod neutral {
     pub fn zeros<V>(zeros: V) -> V {
         zeros

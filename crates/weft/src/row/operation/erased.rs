@@ -1,5 +1,5 @@
-//! Operations as the layers below know them, which know no types: a column's [`ColumnOperation`], the
-//! slices that it makes, and what it takes to undo what was done to them.
+//! Operations without types, for the layers below, which do not know types: a column's
+//! [`ColumnOperation`], the slices that it makes, and the undo log for slices.
 
 use std::alloc::Layout;
 use std::any::TypeId;
@@ -20,30 +20,31 @@ pub struct ColumnOperation {
     get_mut: fn(),
 }
 
-/// With an accessor, a row, and how many cores there are, makes a slice in a place.
+/// Makes a slice at a place, from an accessor of the column, a row, and the number of cores.
 type Initialise = unsafe fn(fn(), NonNull<u8>, u32, NonNull<u8>);
 
-/// What is done with slices of a type.
+/// The functions for slices of one type.
 struct Functions {
     kind: OperationKind,
     /// Identifies the types of the row, the column and the operation, which decide what a slice is.
     types: fn() -> TypeId,
     layout: Layout,
-    /// Makes a slice in a place, for one of so many cores.
+    /// Makes a slice at a place, for one of several cores.
     initialise: Initialise,
-    /// Takes a slice out of its place, and adds it to the row.
+    /// Takes a slice out of its place, and merges it into the row.
     merge: unsafe fn(get_mut: fn(), slice: NonNull<u8>, row: NonNull<u8>),
 }
 
 impl ColumnOperation {
-    /// The operation `O` on a column; `None` if its slices own memory, or the column.
+    /// Returns the operation `O` on a column; `None` if the column or the operation's slices own
+    /// memory.
     #[inline(always)]
     pub fn new<R: Record, V: 'static, O: Operation<V>>(column: ColumnOf<R, V>) -> Option<Self> {
         if const { std::mem::needs_drop::<V>() || std::mem::needs_drop::<O::Slice>() } {
             return None;
         }
-        // SAFETY: function pointers have one representation; `initialise` and `merge` give these their
-        // types back.
+        // SAFETY: all function pointers have the same representation, and `initialise` and `merge`
+        // give these two their types back before they call them.
         let (get, get_mut) = unsafe {
             (
                 std::mem::transmute::<fn(&R) -> &V, fn()>(column.get),
@@ -62,28 +63,28 @@ impl ColumnOperation {
         Some(ColumnOperation { column: column.position(), functions, get, get_mut })
     }
 
-    /// The column's position.
+    /// Returns the column's position.
     pub fn column(&self) -> usize {
         self.column
     }
 
-    /// The operation's kind.
+    /// Returns the operation's kind.
     pub fn kind(&self) -> OperationKind {
         self.functions.kind
     }
 
-    /// Whether it is the same operation on the same column, of the same types: then, and only then,
-    /// slices of one are slices of the other. (A kind is not enough. An application that writes a [`Record`] by hand
-    /// may name a column with two types.)
+    /// Returns whether this is the same operation on the same column, with the same types. Then,
+    /// and only then, are slices of the one also slices of the other. (The same kind is not enough:
+    /// an application that implements [`Record`] by hand may name a column with two types.)
     #[inline(always)]
     pub fn is_same(&self, other: &ColumnOperation) -> bool {
-        // One operation has one static, nearly always.
+        // An operation nearly always has only one static, so the pointers decide without a call.
         let is_same_type = std::ptr::eq(self.functions, other.functions)
             || (self.functions.types)() == (other.functions.types)();
         self.column == other.column && is_same_type
     }
 
-    /// The layout of a slice.
+    /// Returns the layout of a slice.
     pub fn slice_layout(&self) -> Layout {
         self.functions.layout
     }
@@ -91,20 +92,21 @@ impl ColumnOperation {
     /// Makes a slice for one of `cores` workers.
     ///
     /// # Safety
-    /// `row` is a row of the operation's table, which does not change meanwhile; `slice` is a place of
-    /// the slice's layout, the caller's own.
+    /// `row` is a row of the operation's table, and does not change during this call. `slice` is a
+    /// place with the slice's layout, and belongs to the caller alone.
     pub unsafe fn initialise(&self, row: NonNull<u8>, cores: u32, slice: NonNull<u8>) {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller keeps the same contract.
         unsafe { (self.functions.initialise)(self.get, row, cores, slice) };
     }
 
-    /// Adds a slice to a row. The slice is gone then.
+    /// Merges a slice into a row. This consumes the slice.
     ///
     /// # Safety
-    /// [`ColumnOperation::initialise`] has made the slice, for an earlier version of the row, to which
-    /// nothing has been done since but the merging of others; both are the caller's own.
+    /// [`ColumnOperation::initialise`] made the slice, for an earlier version of the row. Since
+    /// then nothing has changed the row but merges of other slices. The slice and the row belong to
+    /// the caller alone.
     pub unsafe fn merge(&self, slice: NonNull<u8>, row: NonNull<u8>) {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller keeps the same contract.
         unsafe { (self.functions.merge)(self.get_mut, slice, row) };
     }
 }
@@ -141,31 +143,32 @@ unsafe fn merge<R: Record, V, O: Operation<V>>(
     }
 }
 
-/// What a transaction has done to slices, to be undone if it does not commit.
+/// The undo log for slices: what a transaction did to slices, to be undone if it does not commit.
 #[derive(Default)]
 pub struct UndoLog {
     steps: Vec<Step>,
 }
 
-// SAFETY: an undo log moves between threads only with its worker, empty between transactions.
+// SAFETY: an undo log moves between threads only together with its worker, between transactions,
+// when it is empty.
 unsafe impl Send for UndoLog {}
 
-/// Room for what most operations need to be undone.
+/// Space for what most operations need to be undone.
 type Inline = MaybeUninit<[u64; 6]>;
 
 struct Step {
     slice: NonNull<u8>,
-    /// Undoes the step, or else drops what that would have needed.
+    /// Undoes the step if it gets the slice. Otherwise only drops what the undo would have needed.
     end: unsafe fn(&mut Inline, Option<NonNull<u8>>),
     undo: Inline,
 }
 
 impl UndoLog {
-    /// Notes that `undo` takes back what was done to a slice.
+    /// Records that `undo` reverses what was just done to a slice.
     ///
     /// # Safety
-    /// `slice` is a slice of `O`, to which this was done just now; it stays where it is until the log
-    /// is [ended](UndoLog::forget).
+    /// `slice` is a slice of `O`, and `undo` belongs to the last change of it. The slice stays at
+    /// this address until the log [is undone](UndoLog::undo) or [forgotten](UndoLog::forget).
     #[inline(always)]
     pub unsafe fn push<V, O: Operation<V>>(&mut self, slice: NonNull<u8>, undo: O::Undo) {
         let mut place = Inline::uninit();
@@ -173,32 +176,32 @@ impl UndoLog {
             size_of::<O::Undo>() <= size_of::<Inline>()
                 && align_of::<O::Undo>() <= align_of::<Inline>()
         } {
-            // SAFETY: it fits.
+            // SAFETY: the value fits in the space.
             unsafe { place.as_mut_ptr().cast::<O::Undo>().write(undo) };
             end_inline::<V, O>
         } else {
-            // SAFETY: a box is a pointer, which fits.
+            // SAFETY: a box is a pointer, which fits in the space.
             unsafe { place.as_mut_ptr().cast::<Box<O::Undo>>().write(Box::new(undo)) };
             end_boxed::<V, O>
         };
         self.steps.push(Step { slice, end, undo: place });
     }
 
-    /// Whether nothing was done.
+    /// Returns whether nothing was done to slices.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }
 
-    /// Undoes everything, the last first.
+    /// Undoes everything, in reverse order.
     pub fn undo(&mut self) {
         while let Some(mut step) = self.steps.pop() {
-            // SAFETY: written by `push` for this type, and taken once.
+            // SAFETY: `push` wrote it for this type, and it is taken only once.
             unsafe { (step.end)(&mut step.undo, Some(step.slice)) };
         }
     }
 
-    /// Forgets everything: it has been committed.
+    /// Forgets everything, because the transaction has committed.
     #[inline(always)]
     pub fn forget(&mut self) {
         for mut step in self.steps.drain(..) {
@@ -218,7 +221,7 @@ unsafe fn end_inline<V, O: Operation<V>>(undo: &mut Inline, slice: Option<NonNul
     if slice.is_none() && !std::mem::needs_drop::<O::Undo>() {
         return;
     }
-    // SAFETY: `UndoLog::push` has written it, and it is taken once.
+    // SAFETY: `UndoLog::push` wrote it, and it is taken only once.
     let undo = unsafe { undo.as_mut_ptr().cast::<O::Undo>().read() };
     if let Some(slice) = slice {
         // SAFETY: by the contract of `UndoLog::push`.

@@ -1,13 +1,14 @@
-//! A short list that lies in place.
+//! A short list that is stored inline.
 
 use crate::row::column::{ColumnValue, DecodeError, leb128_bytes, read_list_length, write_leb128};
 
-/// At most `N` elements. Unlike an `ArrayVec` it needs not be dropped if its elements need not, so that
-/// rows with it may lie inline in their records, and its column may be split.
+/// A list of at most `N` elements. Unlike an `ArrayVec`, it does not need to be dropped if its
+/// elements do not. So rows that contain it can lie inline in their records, and its column can be
+/// split.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct InlineList<T, const N: usize> {
     length: usize,
-    /// The first `length` of them are there, the others are not.
+    /// The first `length` elements are `Some`, the others are `None`.
     elements: [Option<T>; N],
 }
 
@@ -34,7 +35,7 @@ impl<T, const N: usize> InlineList<T, N> {
         there.map(|element| element.as_ref().expect("the first ones are there"))
     }
 
-    /// The elements.
+    /// Returns the elements.
     pub fn into_elements(self) -> impl Iterator<Item = T> {
         self.elements.into_iter().flatten()
     }
@@ -49,7 +50,8 @@ impl<T, const N: usize> InlineList<T, N> {
         self.elements[..self.length].last()?.as_ref()
     }
 
-    /// Where the element is for which `compare` says `Equal`, or else where it would be.
+    /// Searches for the element for which `compare` returns `Equal`. Returns its position, or in
+    /// `Err` the position at which it would be inserted.
     #[inline]
     pub fn search(&self, compare: impl Fn(&T) -> std::cmp::Ordering) -> Result<usize, usize> {
         self.elements[..self.length].binary_search_by(|element| {
@@ -57,13 +59,13 @@ impl<T, const N: usize> InlineList<T, N> {
         })
     }
 
-    /// Replaces an element, and returns it.
+    /// Replaces an element, and returns the old one.
     #[inline]
     pub fn replace(&mut self, position: usize, element: T) -> T {
         self.elements[position].replace(element).expect("the position is within the list")
     }
 
-    /// Inserts an element, for which there is room.
+    /// Inserts an element. There must be room for it.
     #[inline]
     pub fn insert(&mut self, position: usize, element: T) {
         assert!(position <= self.length && self.length < N);
@@ -72,14 +74,14 @@ impl<T, const N: usize> InlineList<T, N> {
         self.elements[position..self.length].rotate_right(1);
     }
 
-    /// Removes an element.
+    /// Removes an element, and returns it.
     #[inline]
     pub fn remove(&mut self, position: usize) -> T {
         self.elements[position..self.length].rotate_left(1);
         self.pop().expect("the position is within the list")
     }
 
-    /// Removes the last element.
+    /// Removes the last element, and returns it.
     #[inline]
     pub fn pop(&mut self) -> Option<T> {
         self.length = self.length.checked_sub(1)?;

@@ -1,27 +1,27 @@
-//! Operations on integers: sums, products, greatest and least.
+//! Operations on integers: addition, multiplication, maximum and minimum.
 
 use super::{Operation, OperationKind, OutOfRange, Undecided, sealed};
 use crate::row::column::ColumnValue;
 
 /// Adds a number, which may be negative.
 ///
-/// Algebra: addition of integers is commutative and associative, 0 changes nothing.
+/// Algebra: addition of integers is commutative and associative, and 0 changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Add<V>(pub V);
 
 /// Multiplies by a number.
 ///
-/// Algebra: multiplication of integers is commutative and associative, 1 changes nothing.
+/// Algebra: multiplication of integers is commutative and associative, and 1 changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mul<V>(pub V);
 
-/// Replaces a number by a greater one.
+/// Replaces a number by the operand, if the operand is greater.
 ///
 /// Algebra: a semilattice: commutative, associative, and idempotent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Max<V>(pub V);
 
-/// Replaces a number by a lesser one.
+/// Replaces a number by the operand, if the operand is less.
 ///
 /// Algebra: a semilattice, as [`Max`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,12 +36,13 @@ impl<V> sealed::Sealed for Min<V> {}
 pub trait Integer:
     ColumnValue + Copy + Ord + std::fmt::Debug + Send + Sync + sealed::Sealed + 'static
 {
-    /// The bounds of the sums that each of `cores` workers may arrive at, for a column that is `self`.
+    /// Returns the bounds of the sum that each of `cores` workers may gather, for a column with the
+    /// value `self`.
     #[doc(hidden)]
     fn sum_bounds(self, cores: u32) -> (Self, Self);
 
-    /// The bounds of the products that each of `cores` workers may arrive at, for a column that is
-    /// `self`.
+    /// Returns the bounds of the product that each of `cores` workers may gather, for a column with
+    /// the value `self`.
     #[doc(hidden)]
     fn product_bounds(self, cores: u32) -> (Self, Self);
 
@@ -69,11 +70,11 @@ macro_rules! integers {
             fn sum_bounds(self, cores: u32) -> (Self, Self) {
                 let cores = u128::from(cores.max(1));
                 if cores > Self::MAX as u128 {
-                    return (0, 0); // A narrow type's room does not reach for that many.
+                    return (0, 0); // A narrow type has no room to share among so many.
                 }
                 let cores = cores as Self;
-                // Quotients are cut off towards zero, so one less is on the safe side; a difference
-                // that has no room in the type is cut off, too.
+                // Division rounds towards zero, so a bound that is smaller by one is on the safe
+                // side. A difference that the type cannot hold is cut off at the type's limit.
                 let high = (Self::MAX / cores).saturating_sub(self / cores).saturating_sub(1);
                 let low = (Self::MIN / cores).saturating_sub(self / cores).saturating_add(1);
                 (low.min(0), high.max(0))
@@ -85,9 +86,10 @@ macro_rules! integers {
                 let value = if self < 0 { (self as i128).unsigned_abs() } else { self as u128 };
                 let room = most / value.max(1);
                 if room == 0 {
-                    return (0, 1); // The least number, which has no counterpart.
+                    return (0, 1); // The least number of the type has no positive counterpart.
                 }
-                // With as many factors of two^bits each as there are workers, it still fits.
+                // If every worker gathers a factor of at most 2^bits, the product of all of them
+                // still fits.
                 let bits = room.ilog2() / cores.max(1);
                 let bound = (1_u128 << bits.min(126)).min(most) as Self;
                 ((0 as Self).checked_sub(bound).unwrap_or(0), bound)
@@ -108,7 +110,7 @@ macro_rules! integers {
 
 integers!(i8 i16 i32 i64 i128 u8 u16 u32 u64 u128);
 
-/// A sum or a product, within bounds.
+/// The slice of an addition or a multiplication: what was gathered, and its bounds.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct Bounded<V> {
@@ -122,7 +124,7 @@ impl<V: Integer> Bounded<V> {
         Bounded { gathered, low, high }
     }
 
-    /// Replaces what is gathered, and returns what was.
+    /// Replaces the gathered number if the new one is within the bounds. Returns the old one.
     #[inline(always)]
     fn replace(&mut self, gathered: Option<V>) -> Result<V, Undecided> {
         match gathered {
@@ -140,7 +142,7 @@ fn out_of_range<V: Integer>(value: V, sign: char, operand: V) -> OutOfRange {
     OutOfRange { message: format!("{value:?} {sign} {operand:?} is no {type_of}") }
 }
 
-/// An operation whose result may not fit.
+/// An operation whose result may not fit in the type.
 macro_rules! arithmetic {
     ($operation:ident, $sign:literal, $checked:ident, $neutral:ident, $bounds:ident) => {
         impl<V: Integer> Operation<V> for $operation<V> {
@@ -184,7 +186,7 @@ macro_rules! arithmetic {
 arithmetic!(Add, '+', checked_add, ZERO, sum_bounds);
 arithmetic!(Mul, '*', checked_mul, ONE, product_bounds);
 
-/// An operation that chooses between two numbers.
+/// An operation that chooses one of two numbers.
 macro_rules! choice {
     ($operation:ident, $choose:ident) => {
         impl<V: Integer> Operation<V> for $operation<V> {

@@ -1,11 +1,12 @@
 //! Commutative operations: changes of a column whose order makes no difference.
 //!
-//! An operation changes one column of one row, and tells nothing of what it found there. Written as
-//! such ([`Transaction::apply`](crate::Transaction::apply), or [`add`](crate::Transaction::add) and its
-//! like) instead of as a read and a write, a change says more: that any other change of the same kind
-//! may come before it or after it, with the same outcome. Every protocol takes it as the update that it
-//! is. Phase reconciliation (`Doppel`, in `weft-protocols`) has workers gather the operations on a
-//! contended column each by itself, and puts together later what they have gathered.
+//! An operation changes one column of one row, and returns nothing about the value that it found
+//! there. A change that is written as an operation
+//! ([`Transaction::apply`](crate::Transaction::apply), [`add`](crate::Transaction::add) and similar
+//! methods) says more than a read and a write: any other change of the same kind may come before it
+//! or after it, with the same outcome. Every protocol can run an operation as an ordinary update.
+//! Under phase reconciliation (`Doppel`, in `weft-protocols`) each worker gathers its own
+//! operations on a contended column in a slice, and the slices are merged into the row later.
 //!
 //! ```
 //! use weft::operation::{Ordered, TopK};
@@ -17,9 +18,9 @@
 //!     item: u32,
 //!     bids: i64,
 //!     highest: i64,
-//!     /// Who has bidden most, and of these, first.
+//!     /// The highest bidder; of several with the same bid, the first.
 //!     winner: Ordered<i64, u32>,
-//!     /// The three highest bids, and whose they are.
+//!     /// The three highest bids, and their bidders.
 //!     top: TopK<i64, u32, 3>,
 //! }
 //!
@@ -47,36 +48,37 @@
 //!
 //! # The operations
 //!
-//! From Doppel (Narula et al., OSDI 2014, §4), whose names are in capitals, and a few more of the same
-//! kind. Of each: the columns it works on, what becomes of a column `v`, and what a worker gathers
-//! (its *slice*) while the row is split.
+//! These are the operations of Doppel (Narula et al., OSDI 2014, §4), whose names are in capitals,
+//! and a few more of the same kind. The table shows the columns that an operation works on, the new
+//! value of a column `v`, and what a worker gathers while the row is split (its *slice*).
 //!
 //! | operation | column | `v` becomes | a slice |
 //! | --- | --- | --- | --- |
 //! | [`Add`], ADD | integers | `v + n` | a sum |
 //! | [`Mul`] | integers | `v * n` | a product |
-//! | [`Max`], MAX; [`Min`], MIN | integers | the greater, the lesser of `v` and `n` | the same |
-//! | [`Or`], [`And`] | `bool`, integers | `v | n`, `v & n` | the same |
-//! | [`OrderedPut`], OPUT | [`Ordered`] | `(order, core, value)`, if that is greater than `v`'s `(order, core)` | the greatest |
-//! | [`TopKInsert`], TOPKINSERT | [`TopK`] | `v` with `(order, core, value)`; of one order the greatest core's; of all the `K` greatest orders | the same |
+//! | [`Max`], MAX; [`Min`], MIN | integers | the greater or the lesser of `v` and `n` | the same |
+//! | [`Or`], [`And`] | `bool`, integers | `v \| n`, `v & n` | the same |
+//! | [`OrderedPut`], OPUT | [`Ordered`] | `(order, core, value)`, if `(order, core)` is greater than that of `v` | the greatest tuple |
+//! | [`TopKInsert`], TOPKINSERT | [`TopK`] | `v` with `(order, core, value)`; of equal orders the greatest core's tuple stays, and of all orders the `K` greatest | the same |
 //! | [`Union`] | [`BoundedSet`] | `v` with these elements | the new elements |
 //!
-//! A core is the number of a worker, which makes the outcome independent of the order of operations on
-//! different cores. Those of one core have an order, which is kept: the first of two with the same
-//! order and core stays.
+//! A core is the number of a worker. It makes the outcome independent of the order of operations on
+//! different cores. Operations on the same core keep their order: of two with the same order and
+//! core, the first stays.
 //!
 //! # Errors
 //!
-//! An operation on a row that is not there is [`Failure::NoSuchRow`](crate::Failure::NoSuchRow), under
-//! every protocol: there is no result by which it could be told. A column that holds nothing yet
-//! ([`Ordered`], [`TopK`], [`BoundedSet`] as they come by `default()`) is less than everything.
+//! An operation on a row that does not exist fails with
+//! [`Failure::NoSuchRow`](crate::Failure::NoSuchRow), under every protocol, because an operation
+//! returns no result that could show it. A column that holds nothing yet ([`Ordered`], [`TopK`] and
+//! [`BoundedSet`] as `default()` makes them) is less than every value.
 //!
-//! What does not fit is [`Failure::OutOfRange`](crate::Failure::OutOfRange), from the operation itself,
-//! and the transaction sees it in the same place under every protocol: sums and products that the
-//! column's type cannot hold, and elements that a set has no room for. Such operations commute as long
-//! as none fails, so a worker gathers them only within its share of the room that is left: each of
-//! `J` workers may add `(MAX - v) / J`. What goes beyond is decided on the row itself, when it is whole
-//! again.
+//! A result that does not fit fails with [`Failure::OutOfRange`](crate::Failure::OutOfRange): a sum
+//! or a product that the column's type cannot hold, or elements that a set has no room for. The
+//! operation itself returns this error, so the transaction sees it at the same place under every
+//! protocol. Such operations commute only as long as none fails. So a worker gathers them only
+//! within its share of the room that is left: each of `J` workers may add `(MAX - v) / J`. An
+//! operation that exceeds this share is decided on the row itself, once the row is joined again.
 
 mod bits;
 mod erased;
@@ -104,14 +106,14 @@ pub use top_k::{TopK, TopKInsert};
 use crate::row::column::ColumnValue;
 use crate::row::schema::Record;
 
-/// An operation on a column that holds a `V`, as the [module](self) describes them.
+/// An operation on a column that holds a `V`. The [module](self) describes the operations.
 ///
-/// Sealed: protocols and the log know all of them.
+/// Sealed, because protocols and the log know all of them.
 pub trait Operation<V>: fmt::Debug + sealed::Sealed + Sized + 'static {
-    /// Which one it is.
+    /// The operation's kind.
     const KIND: OperationKind;
 
-    /// What one of several workers gathers of a split column.
+    /// A slice: what one of several workers gathers for a split column.
     #[doc(hidden)]
     type Slice: 'static;
 
@@ -119,31 +121,32 @@ pub trait Operation<V>: fmt::Debug + sealed::Sealed + Sized + 'static {
     #[doc(hidden)]
     type Undo: 'static;
 
-    /// Changes a column, on a worker with the number `core`; or leaves it as it is.
+    /// Applies the operation to a column, on a worker with the number `core`.
     ///
     /// # Errors
-    /// If what becomes of the column is not within its type.
+    /// If the result is outside the range of the column's type. The column is unchanged then.
     fn apply(&self, value: &mut V, core: u32) -> Result<(), OutOfRange>;
 
-    /// What one of `cores` workers begins with, for a column that is `value`.
+    /// Returns the slice with which one of `cores` workers begins, for a column with the value
+    /// `value`.
     #[doc(hidden)]
     fn slice(value: &V, cores: u32) -> Self::Slice;
 
-    /// As [`Operation::apply`], to a slice; `Err` leaves it as it is, and says that a worker does not
-    /// know by itself whether there is room for this.
+    /// Applies the operation to a slice. `Err` leaves the slice unchanged, and means that the
+    /// worker cannot decide from its slice alone whether there is room for the result.
     #[doc(hidden)]
     fn accumulate(&self, slice: &mut Self::Slice, core: u32) -> Result<Self::Undo, Undecided>;
 
-    /// Takes the last [`Operation::accumulate`] back.
+    /// Undoes the last [`Operation::accumulate`].
     #[doc(hidden)]
     fn undo(slice: &mut Self::Slice, undo: Self::Undo);
 
-    /// Adds what a worker has gathered to the column, which but for other slices' doing is as it was
-    /// when the slice was made.
+    /// Merges a worker's slice into the column. Since the slice was made, nothing has changed the
+    /// column but merges of other slices.
     #[doc(hidden)]
     fn merge(slice: Self::Slice, value: &mut V);
 
-    /// Appends the operation, but for its kind, as it is logged.
+    /// Appends the operation in the form in which it is logged, without its kind.
     #[doc(hidden)]
     fn write(&self, core: u32, output: &mut Vec<u8>);
 }
@@ -152,10 +155,10 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// What became of a column would not be a value of its type.
+/// The error for an operation whose result is not a value of the column's type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutOfRange {
-    /// What did not fit, for people.
+    /// What did not fit, in words.
     pub message: String,
 }
 
@@ -165,7 +168,7 @@ impl fmt::Display for OutOfRange {
     }
 }
 
-/// An operation that a worker cannot decide by its slice alone.
+/// The error for an operation that a worker cannot decide from its slice alone.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Undecided;
@@ -208,7 +211,7 @@ impl OperationKind {
         OperationKind::Union,
     ];
 
-    /// The kind's name for machines and people: in snake case, and stable.
+    /// Returns the kind's name for machines and people, in snake case. These names are stable.
     pub const fn name(self) -> &'static str {
         match self {
             OperationKind::Add => "add",
@@ -225,7 +228,7 @@ impl OperationKind {
 }
 
 impl OperationKind {
-    /// The kind with a number in the log.
+    /// Returns the kind with this number in the log.
     pub(crate) fn of_number(number: u8) -> Option<OperationKind> {
         OperationKind::ALL.into_iter().find(|kind| *kind as u8 == number)
     }
@@ -237,8 +240,8 @@ impl fmt::Display for OperationKind {
     }
 }
 
-/// A column of the row type `R` that holds a `V`, for operations. [`column_of!`](macro@crate::column_of)
-/// names one.
+/// A column of the row type `R` that holds a `V`, for use in operations. Made by
+/// [`column_of!`](macro@crate::column_of).
 pub struct ColumnOf<R, V> {
     position: usize,
     get: fn(&R) -> &V,
@@ -246,11 +249,12 @@ pub struct ColumnOf<R, V> {
 }
 
 impl<R: Record, V> ColumnOf<R, V> {
-    /// The column with this name, and how to get at it. Called by [`column_of!`](macro@crate::column_of).
+    /// Returns the column with this name and these accessors. Called by
+    /// [`column_of!`](macro@crate::column_of).
     ///
     /// # Panics
-    /// If there is no such column, or if it belongs to the primary key: while the program is compiled,
-    /// where the macro calls it.
+    /// If there is no such column, or if it belongs to the primary key. Where the macro calls this,
+    /// it is a compile-time error.
     #[doc(hidden)]
     pub const fn new(name: &str, get: fn(&R) -> &V, get_mut: fn(&mut R) -> &mut V) -> Self {
         let mut position = 0;
@@ -267,17 +271,17 @@ impl<R: Record, V> ColumnOf<R, V> {
         panic!("the table has no column of this name");
     }
 
-    /// The position in [`Record::COLUMNS`].
+    /// Returns the position in [`Record::COLUMNS`].
     pub const fn position(self) -> usize {
         self.position
     }
 
-    /// The column's name.
+    /// Returns the column's name.
     pub const fn name(self) -> &'static str {
         R::COLUMNS[self.position].name
     }
 
-    /// Whether a secondary index is ordered by it.
+    /// Returns whether a secondary index is ordered by the column.
     #[doc(hidden)]
     pub fn is_indexed(self) -> bool {
         R::INDEXES.iter().any(|index| index.columns.contains(&self.name()))
@@ -285,7 +289,7 @@ impl<R: Record, V> ColumnOf<R, V> {
 }
 
 impl<R, V> ColumnOf<R, V> {
-    /// The column of a row.
+    /// Returns the column's value in a row.
     #[inline(always)]
     pub fn get(self, row: &R) -> &V {
         (self.get)(row)
@@ -297,7 +301,7 @@ impl<R, V> ColumnOf<R, V> {
     }
 }
 
-/// Whether two texts are equal.
+/// Returns whether two texts are equal.
 const fn is_same(text: &str, other: &str) -> bool {
     let (text, other) = (text.as_bytes(), other.as_bytes());
     let mut position = 0;
@@ -326,7 +330,8 @@ impl<R, V> fmt::Debug for ColumnOf<R, V> {
 
 /// Names a column of a row type, for operations: `column_of!(Auction.bids)`.
 ///
-/// A column of the primary key is refused, since an operation would change which row it is:
+/// A column of the primary key is refused, because an operation on it would make the row another
+/// one:
 ///
 /// ```compile_fail,E0080
 /// # use weft::{Record, column_of};
@@ -348,10 +353,10 @@ macro_rules! column_of {
     };
 }
 
-/// Types that orders, and the elements of sets, are made of: integers, `bool`, and tuples of up to four of
-/// these, which are compared one element after the other.
+/// The types of orders and of the elements of sets: integers, `bool`, and tuples of up to four of
+/// these. Tuples are compared element by element.
 ///
-/// Sealed: whoever replays a log compares them in their stored form.
+/// Sealed, because the replay of a log compares the values in their stored form.
 pub trait Order:
     ColumnValue + Ord + Clone + fmt::Debug + Send + Sync + sealed::Sealed + 'static
 {

@@ -1,16 +1,16 @@
-//! Ordered tuples: of all values that were put, the one with the greatest order.
+//! Ordered tuples: a column that keeps the value that was put with the greatest order.
 
 use std::cmp::Ordering;
 
 use super::{Operation, OperationKind, Order, OutOfRange, Payload, Undecided, sealed};
 use crate::row::column::{ColumnType, ColumnValue, DecodeError};
 
-/// A value with its order, and the core that has written it.
+/// A value with its order, and the core that wrote it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OrderedTuple<O, T> {
-    /// What it is compared by first.
+    /// The order, which is compared first.
     pub order: O,
-    /// The number of the worker that has written it, which decides between equal orders.
+    /// The number of the worker that wrote the value. It decides between equal orders.
     pub core: u32,
     /// The value.
     pub value: T,
@@ -47,13 +47,13 @@ impl<O: ColumnValue, T: ColumnValue> ColumnValue for OrderedTuple<O, T> {
     }
 }
 
-/// A column for [`OrderedPut`]: nothing yet, or the value that was put with the greatest order. It is
+/// A column for [`OrderedPut`]: empty, or the value that was put with the greatest order. It is
 /// stored as an `Option<OrderedTuple<O, T>>`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ordered<O, T>(Option<OrderedTuple<O, T>>);
 
 impl<O, T> Default for Ordered<O, T> {
-    /// Nothing yet.
+    /// Returns a column that is empty.
     fn default() -> Self {
         Ordered(None)
     }
@@ -66,24 +66,24 @@ impl<O, T> From<OrderedTuple<O, T>> for Ordered<O, T> {
 }
 
 impl<O, T> Ordered<O, T> {
-    /// The value with its order and core, if one was put.
+    /// Returns the value with its order and core, if one was put.
     pub const fn tuple(&self) -> Option<&OrderedTuple<O, T>> {
         self.0.as_ref()
     }
 
-    /// The value, if one was put.
+    /// Returns the value, if one was put.
     pub fn value(&self) -> Option<&T> {
         self.0.as_ref().map(|tuple| &tuple.value)
     }
 
-    /// The value's order, if one was put.
+    /// Returns the value's order, if one was put.
     pub fn order(&self) -> Option<&O> {
         self.0.as_ref().map(|tuple| &tuple.order)
     }
 }
 
 impl<O: Ord, T> Ordered<O, T> {
-    /// Whether a tuple with this order and core takes the place of the one that is there.
+    /// Returns whether a tuple with this order and core would replace the current one.
     #[inline]
     fn yields_to(&self, order: &O, core: u32) -> bool {
         match &self.0 {
@@ -117,11 +117,11 @@ impl<O: Order, T: Payload> ColumnValue for Ordered<O, T> {
     }
 }
 
-/// Puts a value with an order in place of one that has a lesser order, or the same and was written by
-/// a worker with a lesser number.
+/// Puts a value with an order. It replaces a value with a lesser order, or with an equal order that
+/// a worker with a lesser number wrote.
 ///
-/// Algebra: the greatest by order and core: a semilattice, where each core's tuples have an order of
-/// their own.
+/// Algebra: the maximum by order and core. This is a semilattice as long as the tuples of each core
+/// keep their sequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OrderedPut<O, T>(pub O, pub T);
 
@@ -136,7 +136,7 @@ impl<O: Order, T: Payload> OrderedPut<O, T> {
 impl<O: Order, T: Payload> Operation<Ordered<O, T>> for OrderedPut<O, T> {
     const KIND: OperationKind = OperationKind::OrderedPut;
     type Slice = Ordered<O, T>;
-    /// What was there, if it was replaced.
+    /// The value before, if it was replaced.
     type Undo = Option<Ordered<O, T>>;
 
     #[inline]

@@ -1,11 +1,11 @@
-//! Bounded sets, which grow by union.
+//! Bounded sets, which grow by the union with other sets.
 
 use super::inline_list::InlineList;
 use super::{Operation, OperationKind, Order, OutOfRange, Undecided, sealed};
 use crate::row::column::{ColumnType, ColumnValue, DecodeError, write_leb128};
 
-/// A column for [`Union`]: a set of at most `N` elements. It lies in the row itself, and is stored as a
-/// list, in ascending order.
+/// A column for [`Union`]: a set of at most `N` elements. It lies in the row itself. It is stored
+/// as a list in ascending order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BoundedSet<T, const N: usize> {
     /// In ascending order.
@@ -13,14 +13,14 @@ pub struct BoundedSet<T, const N: usize> {
 }
 
 impl<T, const N: usize> Default for BoundedSet<T, N> {
-    /// The empty set.
+    /// Returns the empty set.
     fn default() -> Self {
         BoundedSet { elements: InlineList::default() }
     }
 }
 
 impl<T: Ord, const N: usize> BoundedSet<T, N> {
-    /// The set of these elements; `None` if they are more than `N`.
+    /// Returns the set of these elements; `None` if more than `N` of them are different.
     pub fn of(elements: impl IntoIterator<Item = T>) -> Option<Self> {
         let mut set = BoundedSet::default();
         for element in elements {
@@ -34,27 +34,27 @@ impl<T: Ord, const N: usize> BoundedSet<T, N> {
         Some(set)
     }
 
-    /// The elements, in ascending order.
+    /// Returns the elements, in ascending order.
     pub fn elements(&self) -> impl DoubleEndedIterator<Item = &T> + ExactSizeIterator + Clone {
         self.elements.iter()
     }
 
-    /// Whether an element is in the set.
+    /// Returns whether an element is in the set.
     pub fn contains(&self, element: &T) -> bool {
         self.elements.search(|other| other.cmp(element)).is_ok()
     }
 
-    /// How many elements there are.
+    /// Returns how many elements the set has.
     pub fn len(&self) -> usize {
         self.elements.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.elements.len() == 0
     }
 
-    /// Inserts an element that is not there yet, and for which there is room.
+    /// Inserts an element, unless it is in the set already. There must be room for it.
     fn insert(&mut self, element: T) {
         if let Err(position) = self.elements.search(|other| other.cmp(&element)) {
             self.elements.insert(position, element);
@@ -99,14 +99,14 @@ pub struct Union<T, const N: usize>(pub BoundedSet<T, N>);
 
 impl<T, const N: usize> sealed::Sealed for Union<T, N> {}
 
-/// New elements of a set.
+/// The slice of a union: the new elements of a set.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct NewElements<T, const N: usize> {
-    /// What the set had before, which is not to be counted.
+    /// The elements that the set had before. They do not count as new.
     known: BoundedSet<T, N>,
     new: BoundedSet<T, N>,
-    /// How many new ones there may be.
+    /// How many new elements the slice may have.
     room: usize,
 }
 

@@ -1,5 +1,5 @@
-//! Properties of all operations: they commute, what workers gather by themselves and put together
-//! equals what comes of doing it directly, and the log's form does what the operation does.
+//! Tests of the properties of all operations: they commute, merged slices equal direct application,
+//! and the logged form does what the operation does.
 
 use std::fmt::Debug;
 
@@ -16,7 +16,7 @@ type Script<O> = Vec<(u32, O)>;
 
 const CORES: u32 = 4;
 
-/// The operations of a script in another order, in which those of one core are in the same.
+/// Returns the operations of a script in another order, which keeps the order within each core.
 fn interleave<O: Clone>(script: &Script<O>, order: &[usize]) -> Script<O> {
     let of_core = |core| script.iter().filter(move |(of, _)| *of == core).cloned();
     let mut cores: Vec<Vec<(u32, O)>> = (0..CORES).map(|core| of_core(core).collect()).collect();
@@ -30,27 +30,27 @@ fn interleave<O: Clone>(script: &Script<O>, order: &[usize]) -> Script<O> {
     interleaved
 }
 
-/// Applies a script; `None` if one of the operations fails.
+/// Applies a script, and returns the result; `None` if one of the operations fails.
 fn run<V: Clone, O: Operation<V>>(value: &V, script: &Script<O>) -> Option<V> {
     let mut value = value.clone();
     script.iter().try_for_each(|(core, operation)| operation.apply(&mut value, *core)).ok()?;
     Some(value)
 }
 
-/// Checks all properties for a column that is `value`.
+/// Checks all properties for a column with the value `value`.
 fn check<V, O>(value: &V, script: &Script<O>, order: &[usize], undone: &[bool])
 where
     V: ColumnValue + Clone + PartialEq + Debug,
     O: Operation<V> + Clone,
 {
-    // Commutativity, where nothing fails.
+    // Operations commute if none of them fails.
     let interleaved = interleave(script, order);
     assert_eq!(interleaved.len(), script.len());
     if let (Some(one), Some(other)) = (run(value, script), run(value, &interleaved)) {
         assert_eq!(one, other, "{script:?} and {interleaved:?}");
     }
 
-    // Slices. Some operations are undone; they alone leave no trace.
+    // Gather operations in slices, and merge these. Undone operations leave no trace.
     let mut slices: Vec<O::Slice> = (0..CORES).map(|_| O::slice(value, CORES)).collect();
     let mut gathered = Vec::new();
     for (position, (core, operation)) in script.iter().enumerate() {
@@ -64,13 +64,14 @@ where
     }
     let mut merged = value.clone();
     slices.into_iter().for_each(|slice| O::merge(slice, &mut merged));
-    // What was gathered never fails, in whatever order, and has the same outcome.
+    // Operations that were gathered never fail when they are applied directly, in any order, and
+    // they have the same outcome.
     for script in [&gathered, &interleave(&gathered, order)] {
         let direct = run(value, script).unwrap_or_else(|| panic!("{script:?} fails on {value:?}"));
         assert_eq!(direct, merged, "{script:?}, directly and by slices");
     }
 
-    // The log's form, on a stored row of a key and this column.
+    // The logged form, on a stored row of a key and this column.
     let column = |name: &str, type_of: ColumnType| ColumnDescription {
         name: name.to_owned(),
         type_of: type_of.into(),
@@ -108,7 +109,7 @@ where
         for kind in OperationKind::ALL {
             let mut other = logged.clone();
             other[2] = kind as u8;
-            // Another operation, or none on this column; not a panic.
+            // This is another operation, or one that the column does not have. It must not panic.
             if let Ok((_, change)) = table.read_operation(&other) {
                 let _ = change.apply(&table, &row, &mut Vec::new());
             }
@@ -128,7 +129,7 @@ fn undone() -> impl Strategy<Value = Vec<bool>> {
     vec(any::<bool>(), 0..24)
 }
 
-/// The same number for the same order and core: those of one core are never equal otherwise.
+/// Generates an order and a value. There are few different orders, so that equal ones are frequent.
 fn tuple() -> impl Strategy<Value = ((i32, u8), u16)> {
     ((0..6, 0..2_u8), any::<u16>())
 }
@@ -173,7 +174,7 @@ macro_rules! integer_properties {
                     check(&value, &script, &order, &undone);
                 }
 
-                /// However many workers there are, all of them at their bounds fit.
+                /// For any number of workers, all of them at their bounds still fit in the type.
                 #[test]
                 fn shares_of_the_room_fit(value in small(), cores in 1..200_u32) {
                     let (low, high) = value.sum_bounds(cores);
@@ -237,7 +238,8 @@ proptest! {
             TopKInsert(*order, *inserted).apply(&mut value, *core).unwrap();
         }
         check(&value, &script, &order, &undone);
-        // The true top five: the greatest orders, and of each the greatest core's first.
+        // The true top five: the greatest orders, and of each order the first tuple of the greatest
+        // core.
         let mut greatest: std::collections::BTreeMap<_, (u32, u16)> = Default::default();
         for (core, (order, inserted)) in before {
             let of_order = greatest.entry(order).or_insert((core, inserted));

@@ -1,4 +1,4 @@
-//! Top-K sets: of all values that were inserted, those with the greatest orders.
+//! Top-K sets: a column that keeps the values that were inserted with the greatest orders.
 
 use super::inline_list::InlineList;
 use super::{
@@ -6,19 +6,19 @@ use super::{
 };
 use crate::row::column::{ColumnType, ColumnValue, DecodeError, write_leb128};
 
-/// A column for [`TopKInsert`]: the `K` values with the greatest orders that were inserted, one for each
-/// order. It lies in the row itself, and is stored as a list of [`OrderedTuple`]s.
+/// A column for [`TopKInsert`]: the values with the `K` greatest orders that were inserted, one for
+/// each order. It lies in the row itself. It is stored as a list of [`OrderedTuple`]s.
 ///
 /// # Panics
-/// If `K` is 0: while the program is compiled.
+/// If `K` is 0. This is a compile-time error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopK<O, T, const K: usize> {
-    /// By descending orders.
+    /// In descending order.
     tuples: InlineList<OrderedTuple<O, T>, K>,
 }
 
 impl<O, T, const K: usize> Default for TopK<O, T, K> {
-    /// Nothing yet.
+    /// Returns an empty set.
     fn default() -> Self {
         const { assert!(K > 0, "a top-K set must have room for one value") };
         TopK { tuples: InlineList::default() }
@@ -26,34 +26,35 @@ impl<O, T, const K: usize> Default for TopK<O, T, K> {
 }
 
 impl<O, T, const K: usize> TopK<O, T, K> {
-    /// The tuples, by descending orders.
+    /// Returns the tuples, in descending order.
     pub fn tuples(
         &self,
     ) -> impl DoubleEndedIterator<Item = &OrderedTuple<O, T>> + ExactSizeIterator + Clone {
         self.tuples.iter()
     }
 
-    /// The values, by descending orders.
+    /// Returns the values, in descending order.
     pub fn values(&self) -> impl DoubleEndedIterator<Item = &T> + ExactSizeIterator + Clone {
         self.tuples.iter().map(|tuple| &tuple.value)
     }
 
-    /// How many there are.
+    /// Returns how many tuples there are.
     pub fn len(&self) -> usize {
         self.tuples.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.tuples.len() == 0
     }
 }
 
 impl<O: Ord, T, const K: usize> TopK<O, T, K> {
-    /// Where a tuple with this order and core would go, if anywhere.
+    /// Returns the place for a tuple with this order and core; `None` if it does not belong in the
+    /// set.
     #[inline]
     fn place(&self, order: &O, core: u32) -> Option<Place> {
-        // Most of what is inserted into a set that is full does not make it.
+        // Most of the tuples that are inserted into a full set are less than all the tuples there.
         if self.tuples.is_full() && self.tuples.last().is_some_and(|least| *order < least.order) {
             return None;
         }
@@ -66,7 +67,7 @@ impl<O: Ord, T, const K: usize> TopK<O, T, K> {
         }
     }
 
-    /// Puts a tuple in its place.
+    /// Puts a tuple in its place. Returns how to undo this.
     #[inline]
     fn put(&mut self, place: Place, tuple: OrderedTuple<O, T>) -> TopKUndo<O, T> {
         match place {
@@ -82,24 +83,25 @@ impl<O: Ord, T, const K: usize> TopK<O, T, K> {
     }
 }
 
-/// A place in a top-K set.
+/// The place of a new tuple in a top-K set.
 #[derive(Clone, Copy)]
 enum Place {
-    /// In place of the tuple there, which has the same order.
+    /// Instead of the tuple at this position, which has the same order.
     InsteadOf(usize),
-    /// Before the tuple there.
+    /// Before the tuple at this position.
     At(usize),
 }
 
-/// What an insertion has done.
+/// How to undo an insertion.
 #[doc(hidden)]
 #[derive(Debug)]
 pub enum TopKUndo<O, T> {
-    /// Nothing.
+    /// Nothing was changed.
     Nothing,
-    /// It has replaced a tuple at a position.
+    /// The tuple at this position was replaced; this is the old one.
     Replaced(usize, OrderedTuple<O, T>),
-    /// It has inserted a tuple at a position, and removed the last.
+    /// A tuple was inserted at this position. If the set was full, this is the last tuple, which
+    /// was removed.
     Inserted(usize, Option<OrderedTuple<O, T>>),
 }
 
@@ -132,11 +134,11 @@ impl<O: Order, T: Payload, const K: usize> ColumnValue for TopK<O, T, K> {
     }
 }
 
-/// Inserts a value with an order into a top-K set. Of two with the same order, that of the worker with
-/// the greater number stays; of all, those with the `K` greatest orders.
+/// Inserts a value with an order into a top-K set. Of two values with the same order, the one of
+/// the worker with the greater number stays. Of all orders, the `K` greatest stay.
 ///
-/// Algebra: union, followed by a choice that does not depend on what was left out before: a
-/// semilattice, where each core's tuples have an order of their own.
+/// Algebra: union, followed by a choice that does not depend on what earlier choices left out. This
+/// is a semilattice as long as the tuples of each core keep their sequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopKInsert<O, T>(pub O, pub T);
 
@@ -161,7 +163,8 @@ impl<O: Order, T: Payload, const K: usize> Operation<TopK<O, T, K>> for TopKInse
         Ok(())
     }
 
-    /// A copy: most of what is inserted is less than all that are there.
+    /// Returns a copy of the column, because most inserted tuples are less than all that are there
+    /// already.
     fn slice(value: &TopK<O, T, K>, _cores: u32) -> TopK<O, T, K> {
         value.clone()
     }

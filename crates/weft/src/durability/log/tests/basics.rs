@@ -1,4 +1,4 @@
-//! What is written, when all is well.
+//! What is written when nothing goes wrong.
 
 use super::super::buffer::Slot;
 use super::super::{LogMetrics, LogState};
@@ -58,7 +58,7 @@ fn an_idle_database_writes_one_note_and_nothing_more() {
     assert_eq!(notes.filter(|note| note.durable_epoch == 2).count(), 2);
 }
 
-/// Without it, damage of the last group would pass for a torn tail.
+/// Without the note, damage of the last group would look like a torn tail.
 #[test]
 fn a_note_tells_damage_of_the_last_durable_group_from_a_torn_tail() {
     let disk = SimulatedDisk::new(0);
@@ -72,7 +72,7 @@ fn a_note_tells_damage_of_the_last_durable_group_from_a_torn_tail() {
         disk.flip_bit(path, bit);
         find(&disk, 2, 0)
     };
-    assert_eq!(flip(&disk, 100).unwrap().epoch, 0, "nobody can know");
+    assert_eq!(flip(&disk, 100).unwrap().epoch, 0, "nothing proves that it was durable");
     log.step().unwrap();
     for bit in 0..bits {
         assert!(flip(&disk, bit).is_err(), "bit {bit} was durable");
@@ -122,7 +122,7 @@ fn segments_are_left_when_they_are_full_and_removed_when_they_are_not_needed() {
         let needed: BTreeSet<u64> = (checkpoint + 1..=12).collect();
         let found = find(&disk, 2, checkpoint).unwrap();
         assert_eq!(found.rows.keys().copied().collect::<BTreeSet<_>>(), needed);
-        // Nothing more was removed, and nothing less but the open ones.
+        // Everything that is needed is still there.
         for path in copy.files() {
             let file = copy.open(&path).unwrap();
             let mut reader = FrameReader::new(&*file, &path).unwrap();
@@ -268,7 +268,7 @@ fn full_buffers_are_written_before_another_transaction_begins() {
     assert!(clock.now() > 20, "epoch {}", clock.now());
 }
 
-/// The memory of a chunk that was written is used again.
+/// The memory of a chunk is reused after the chunk was written.
 #[test]
 fn appending_allocates_nothing_in_the_long_run() {
     let slot = Slot::default();

@@ -1,19 +1,19 @@
-//! Power goes off at every change of the disk: what was said to be durable is there, and of each
-//! epoch all or nothing.
+//! The power goes off at every change of the disk. What was acknowledged as durable is still there,
+//! and each epoch is there completely or not at all.
 
 use super::*;
 
-/// What a run has done until the power went off.
+/// What a run did until the power went off.
 #[derive(Default)]
 struct Run {
     appended: Rows,
-    /// The greatest durable epoch that the log has told.
+    /// The greatest durable epoch that the log has reported.
     acknowledged: u64,
-    /// What a checkpoint holds.
+    /// The epoch that a checkpoint holds.
     base: u64,
 }
 
-/// Appends, steps, now and then removes segments, and shuts down, as the seed wants it.
+/// Appends, steps, sometimes removes segments, and shuts down, as the seed decides.
 fn run(disk: &SimulatedDisk, loggers: usize, seed: u64) -> Run {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut run = Run::default();
@@ -38,7 +38,7 @@ fn run(disk: &SimulatedDisk, loggers: usize, seed: u64) -> Run {
         }
         if random.u8(..4) == 0 {
             run.base = run.acknowledged - random.u64(..3).min(run.acknowledged - run.base);
-            // An error is that the power is off.
+            // An error means that the power is off.
             let _ = log.remove_segments_up_to(run.base);
         }
     }
@@ -48,7 +48,7 @@ fn run(disk: &SimulatedDisk, loggers: usize, seed: u64) -> Run {
     run
 }
 
-/// Checks what is left after a crash, and returns how much of the unacknowledged is there.
+/// Checks what is left after a crash. Returns how many epochs are there that were not acknowledged.
 fn check(run: &Run, disk: &SimulatedDisk, loggers: usize, name: &str) -> u64 {
     let found = find(disk, loggers, run.base).unwrap_or_else(|error| panic!("{name}: {error}"));
     let of = |from: u64, to: u64| {

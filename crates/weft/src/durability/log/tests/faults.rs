@@ -1,4 +1,4 @@
-//! Syncs that fail, disks that fill up, and panics: nobody is told what is not so.
+//! Failed syncs, full disks and panics: the log acknowledges nothing that is not true.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -15,7 +15,7 @@ fn is_disk_full<T: std::fmt::Debug>(result: Result<T, StorageError>) -> bool {
 
 #[test]
 fn a_failed_sync_ends_all_acknowledgement() {
-    // Of two loggers the first fails, or the second.
+    // Either the first or the second of two loggers fails.
     for sync in [3, 4] {
         let disk = SimulatedDisk::new(sync);
         let clock = Clock::starting_at(1);
@@ -28,7 +28,7 @@ fn a_failed_sync_ends_all_acknowledgement() {
         let syncs = disk.syncs();
         assert_eq!(log.durable_epoch(), 1);
         assert_eq!(log.metrics().state, LogState::Failed);
-        // The disk works again: that must not matter.
+        // The disk works again. This must make no difference.
         append_row(&log, 0, 3, b"c");
         for _ in 0..3 {
             assert!(is_sync_failure(log.step()));
@@ -41,7 +41,7 @@ fn a_failed_sync_ends_all_acknowledgement() {
         assert_eq!((disk.syncs(), log.durable_epoch()), (syncs, 1), "never tried again");
         for crash in 0..20 {
             let found = find(&disk.crash(crash), 2, 0).unwrap();
-            assert!(found.rows[&1].contains(&b"a"[..]), "what was durable is");
+            assert!(found.rows[&1].contains(&b"a"[..]), "what was durable is still there");
         }
     }
 }
@@ -76,7 +76,7 @@ fn a_full_disk_refuses_writers_and_loses_nothing() {
         };
         append(1, 1);
         log.step().unwrap();
-        // Enough for nothing, for a part of one group, or for one of two groups.
+        // Leave space for nothing, for a part of one group, or for one of two groups.
         disk.set_capacity(Some(disk.used_bytes() + random.u64(..600)));
         append(2, 2);
         for attempt in 0..3 {
@@ -92,7 +92,7 @@ fn a_full_disk_refuses_writers_and_loses_nothing() {
             let crashed = find(&disk.crash(attempt), 2, 0).unwrap();
             assert!(crashed.epoch == 1 && crashed.rows.len() == 1, "seed {seed}");
         }
-        // Who was under way still commits.
+        // A transaction that was under way still commits.
         append(clock.now(), 3);
         disk.set_capacity(None);
         log.step().unwrap();
@@ -105,7 +105,7 @@ fn a_full_disk_refuses_writers_and_loses_nothing() {
     }
 }
 
-/// Bytes of a group that did not fit must not stay behind the last frame.
+/// Bytes of a group that did not fit must not stay after the last frame.
 #[test]
 fn what_did_not_fit_is_cut_off() {
     for seed in 0..50 {
@@ -153,7 +153,7 @@ fn shutting_down_on_a_full_disk_says_so() {
 fn a_directory_that_cannot_be_synced_is_a_failed_sync() {
     let disk = SimulatedDisk::new(0);
     let log = start(&disk, small(1), Clock::starting_at(1), 1, &[]).unwrap();
-    // The segment is made, and then its name is synced.
+    // The segment is created, and then its name is synced.
     disk.stop_at(disk.operations() + 2);
     append_row(&log, 0, 1, b"a");
     let error = log.step().unwrap_err();

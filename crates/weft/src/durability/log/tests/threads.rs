@@ -1,4 +1,4 @@
-//! Many workers at a time, with the log's own threads.
+//! Many workers at the same time, with the log's own threads.
 
 use std::sync::{Condvar, Mutex, RwLock, mpsc};
 use std::thread;
@@ -16,7 +16,7 @@ impl SharedClock {
         Arc::new(SharedClock(RwLock::new(epoch)))
     }
 
-    /// Commits a transaction that puts a row; returns its epoch.
+    /// Commits a transaction that puts a row. Returns its epoch.
     fn commit(&self, log: &Log, slot: usize, row: &[u8]) -> u64 {
         let epoch = self.0.read().unwrap();
         append_row(log, slot, *epoch, row);
@@ -37,7 +37,7 @@ fn threaded(loggers: usize) -> LogOptions {
     LogOptions { manual: false, epoch_interval, segment_bytes: 50_000, ..small(loggers) }
 }
 
-/// Workers commit, some of them wait, and all the time the power may go off.
+/// Workers commit, some of them wait, and the power may go off at any time.
 #[test]
 fn who_was_told_that_it_is_durable_finds_it_after_any_crash() {
     for loggers in [1, 3] {
@@ -72,7 +72,7 @@ fn who_was_told_that_it_is_durable_finds_it_after_any_crash() {
     }
 }
 
-/// The interval is an hour: only who waits makes the next epoch come.
+/// The interval is one hour. Only a waiting caller makes the next epoch come.
 #[test]
 fn who_waits_does_not_wait_for_the_interval() {
     let disk = SimulatedDisk::new(0);
@@ -93,7 +93,7 @@ fn who_waits_does_not_wait_for_the_interval() {
     assert_eq!(log.metrics().transactions, 80);
 }
 
-/// So it is for who finds the buffers full.
+/// The same holds for a worker that finds the buffers full.
 #[test]
 fn full_buffers_hold_back_writers_and_hurry_the_log() {
     let disk = SimulatedDisk::new(0);
@@ -172,10 +172,10 @@ fn a_full_disk_is_tried_again_until_there_is_space() {
     assert_eq!(find(&disk.crash(0), 2, 0).unwrap().rows[&epoch], BTreeSet::from([vec![7; 300]]));
 }
 
-/// While an epoch is on its way, workers go on in the next.
+/// While an epoch is being written, workers go on in the next one.
 #[test]
 fn a_slow_clock_holds_back_nobody_but_who_waits() {
-    /// Closes an epoch when it is let.
+    /// Closes an epoch when it is allowed to.
     struct Held(Clock, Mutex<mpsc::Receiver<()>>);
     impl Epochs for Held {
         fn close_epoch(&self) -> u64 {
@@ -243,7 +243,7 @@ fn the_same_on_the_file_system() {
     assert!(removed > 2, "{removed} segments");
     log.shutdown().unwrap();
 
-    // Read by way of the simulated disk, from where the last segments are.
+    // Read through the simulated disk, from the directory with the last segments.
     let disk = SimulatedDisk::new(0);
     disk.create_directory(Path::new(DIRECTORY)).unwrap();
     let names = FileSystem.list(&directory).unwrap();

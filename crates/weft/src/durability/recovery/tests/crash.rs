@@ -1,8 +1,8 @@
-//! Crashes, at every operation that changes the disk.
+//! Crashes at every operation that changes the disk.
 
 use super::*;
 
-/// Two runs with checkpoints, the first of which may end without a word.
+/// Runs the database twice, with checkpoints. The first run may end without being closed.
 fn scenario(
     disk: &SimulatedDisk,
     seed: u64,
@@ -20,7 +20,7 @@ fn scenario(
     } else {
         drop(engine);
     }
-    // Another number of loggers than before.
+    // Use another number of loggers than before.
     let shape = Shape { loggers: shape.loggers % 3 + 1, ..shape };
     let mut engine = Engine::open(disk, model, shape)?;
     work(&mut engine, &mut random, model, 8)?;
@@ -37,8 +37,9 @@ fn shape_of(seed: u64) -> Shape {
     }
 }
 
-/// The heart of it: whatever operation is the last, what was acknowledged is recovered, nothing is
-/// recovered in part, and recovering again, or after a crash of recovery, gives the same.
+/// The most important test. For every operation at which the disk stops, everything acknowledged is
+/// recovered and nothing is recovered in part. Recovering again, or after a crash of recovery,
+/// gives the same result.
 #[test]
 fn a_crash_at_any_operation_loses_nothing_that_was_acknowledged() {
     for seed in 0..6 {
@@ -112,8 +113,8 @@ fn a_database_lives_through_many_crashes() {
                 Err(StorageError::Io { .. } | StorageError::SyncFailed { .. }) => {}
                 Err(error) => panic!("{error}: {circumstances}"),
             }
-            // What was not synced may be lost, or be all there; or the operating system goes on, and
-            // what an interrupted sync has not brought to the disk never gets there.
+            // What was not synced may be lost, or may all be there. Or the operating system goes
+            // on, and what an interrupted sync has not written to the disk never reaches it.
             match random.u8(..4) {
                 0 => disk = disk.snapshot(),
                 1 => disk.stop_at(u64::MAX),
@@ -126,7 +127,7 @@ fn a_database_lives_through_many_crashes() {
     }
 }
 
-/// A failed sync: nothing more is acknowledged, and what was is recovered.
+/// After a failed sync nothing more is acknowledged, and what was acknowledged is recovered.
 #[test]
 fn a_failed_sync_loses_nothing_that_was_acknowledged() {
     for seed in 0..10 {
@@ -148,7 +149,7 @@ fn a_failed_sync_loses_nothing_that_was_acknowledged() {
                 look(&disk.crash(seed)).unwrap_or_else(|error| panic!("{error}: {circumstances}"));
             model.check(&recovered, &state, &circumstances);
 
-            // Another process goes on, and is shown what is not on the disk.
+            // Another process goes on, and sees what is not on the disk.
             let mut random = fastrand::Rng::with_seed(seed);
             let mut engine = Engine::open(&disk, &mut model, shape)
                 .unwrap_or_else(|error| panic!("{error}: {circumstances}"));
@@ -161,7 +162,7 @@ fn a_failed_sync_loses_nothing_that_was_acknowledged() {
     }
 }
 
-/// A full disk fails a checkpoint, and nothing else happens to it.
+/// A full disk makes a checkpoint fail, and does nothing else to the database.
 #[test]
 fn a_full_disk_leaves_the_old_checkpoint() {
     for seed in 0..20 {

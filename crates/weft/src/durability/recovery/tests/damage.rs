@@ -1,8 +1,8 @@
-//! Damage of every kind: the message that it gets, and that no file is touched.
+//! Damage of every kind: its message, and the fact that no file is changed.
 
 use super::*;
 
-/// A closed database with a checkpoint, sealed segments, and a run that was killed.
+/// Returns a closed database with a checkpoint, sealed segments, and a run that was killed.
 fn database(seed: u64, shape: Shape) -> (SimulatedDisk, Model) {
     let (disk, mut model) = (new_disk(seed), Model::default());
     let mut random = fastrand::Rng::with_seed(seed);
@@ -27,7 +27,7 @@ fn database(seed: u64, shape: Shape) -> (SimulatedDisk, Model) {
     (killed, model)
 }
 
-/// One to three loggers, with a segment or several in each run.
+/// Returns a shape with one to three loggers, and one segment or several in each run.
 fn shape_of(seed: u64) -> Shape {
     let segment_bytes = if seed.is_multiple_of(2) { 1500 } else { 300 };
     Shape { loggers: 1 + seed as usize % 3, segment_bytes, ..Shape::default() }
@@ -37,7 +37,7 @@ fn bytes_of(disk: &SimulatedDisk) -> Vec<(PathBuf, Vec<u8>)> {
     disk.files().into_iter().map(|path| (path.clone(), disk.contents(&path))).collect()
 }
 
-/// Recovers a damaged disk, which must be refused and left as it is.
+/// Recovers a damaged disk. Recovery must refuse it and leave it as it is.
 #[track_caller]
 fn refused(disk: &SimulatedDisk) -> StorageError {
     let before = bytes_of(disk);
@@ -46,8 +46,8 @@ fn refused(disk: &SimulatedDisk) -> StorageError {
     error
 }
 
-/// What may come of damage at the very end of a log: a torn tail, reported. Everything else is
-/// refused, or did not matter.
+/// Recovers a damaged disk, and returns whether it was refused. Otherwise the damage made no
+/// difference, or was at the very end of a log, and was reported as a torn tail.
 fn refused_or_cut(disk: &SimulatedDisk, model: &Model, circumstances: &str) -> bool {
     let before = bytes_of(disk);
     match recover_all(disk, &RecoveryOptions { dry_run: true, ..RecoveryOptions::default() }) {
@@ -69,7 +69,7 @@ fn refused_or_cut(disk: &SimulatedDisk, model: &Model, circumstances: &str) -> b
     }
 }
 
-/// Up to where a segment is known to have been synced, by what it says itself.
+/// Returns up to where a segment is known to have been synced, according to its own frames.
 fn synced(disk: &SimulatedDisk, path: &Path) -> u64 {
     let file = disk.open_read_only(path).unwrap();
     let mut reader = format::FrameReader::new(&*file, path).unwrap();
@@ -80,8 +80,8 @@ fn synced(disk: &SimulatedDisk, path: &Path) -> u64 {
     synced
 }
 
-/// Any flipped bit is found wherever it matters; only in the last group of the log, of which
-/// nobody can tell that it was whole, it is a torn tail, which is said.
+/// Every flipped bit that matters is found. In the last group of the log it is reported as a torn
+/// tail, because nothing proves that this group was complete.
 #[test]
 fn a_flipped_bit_is_never_believed() {
     for seed in 0..6 {
@@ -107,7 +107,7 @@ fn a_flipped_bit_is_never_believed() {
     }
 }
 
-/// Whether a segment is the last of its logger.
+/// Returns whether a segment is the last one of its logger.
 fn is_last_segment(disk: &SimulatedDisk, path: &Path) -> bool {
     let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
     let (logger, sequence) = format::parse_segment_name(&name(path)).unwrap();
@@ -116,7 +116,7 @@ fn is_last_segment(disk: &SimulatedDisk, path: &Path) -> bool {
     of_logger.filter(|(other, _)| *other == logger).all(|(_, other)| other <= sequence)
 }
 
-/// A log that is cut at any byte: the cut is found, or what it took is reported or was not
+/// A log is cut at any byte. Either the cut is found, or what it removed is reported or was never
 /// acknowledged.
 #[test]
 fn a_log_cut_at_any_byte_is_refused_or_ends_with_an_epoch() {
@@ -150,8 +150,8 @@ fn a_log_cut_at_any_byte_is_refused_or_ends_with_an_epoch() {
     }
 }
 
-/// Whatever happens to the files, and however much of it: what is recovered is the state of the
-/// epoch that is said, or nothing is.
+/// Any kind and amount of damage is done to the files. Either the recovered state is that of the
+/// epoch that recovery names, or nothing is recovered.
 #[test]
 fn random_damage_is_never_believed() {
     let (mut refused, mut recovered_some) = (0, 0);
@@ -192,7 +192,7 @@ fn random_damage_is_never_believed() {
     assert!(refused > recovered_some && recovered_some > 20, "{refused}, {recovered_some}");
 }
 
-/// A file that is missing, or in another's place.
+/// A file is missing, or has changed places with another.
 #[test]
 fn a_missing_or_swapped_file_is_found() {
     let shape = Shape { loggers: 2, segment_bytes: 400, ..Shape::default() };
@@ -203,7 +203,7 @@ fn a_missing_or_swapped_file_is_found() {
     for path in &files {
         let damaged = disk.snapshot();
         damaged.remove(path).unwrap();
-        // A logger's last segment may hold nothing that another knows of.
+        // A logger's last segment may hold nothing that is known to another logger.
         if path.starts_with("/db/log") && is_last_segment(&disk, path) {
             continue;
         }
@@ -234,7 +234,7 @@ fn a_missing_or_swapped_file_is_found() {
     }
 }
 
-/// What is said of each kind of damage.
+/// The message for each kind of damage.
 #[test]
 fn messages() {
     let shape =
@@ -272,7 +272,7 @@ fn messages() {
     assert_eq!(messages.join("\n"), expected.trim_end(), "the messages have changed");
 }
 
-/// A change is believed only if there is a row to be changed.
+/// A change is accepted only if the row that it changes exists.
 #[test]
 fn a_change_of_nothing_is_damage() {
     let (disk, mut model) = (new_disk(0), Model::default());
@@ -310,7 +310,7 @@ fn a_foreign_directory_is_refused() {
     );
 }
 
-/// A frame of a newer format, and a newer manifest, are told from damage.
+/// A frame of a newer format, and a newer manifest, are distinguished from damage.
 #[test]
 fn a_newer_version_is_named() {
     let (disk, _) = database(1, Shape::default());

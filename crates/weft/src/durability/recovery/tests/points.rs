@@ -1,10 +1,11 @@
-//! What else recovery offers: points in time, several threads, changed schemas, backups, reports.
+//! The other functions of recovery: points in time, several threads, changed schemas, backups and
+//! reports.
 
 use super::*;
 use crate::durability::inspect::{checked_tables, inspect, verify};
 use crate::durability::write_backup;
 
-/// A database that was killed in its second run, after a checkpoint.
+/// Returns a database that was killed in its last run, after a checkpoint.
 fn database(seed: u64, shape: Shape) -> (SimulatedDisk, Model) {
     let (disk, mut model) = (new_disk(seed), Model::default());
     let mut random = fastrand::Rng::with_seed(seed);
@@ -47,8 +48,8 @@ fn any_number_of_threads_recovers_the_same() {
     }
 }
 
-/// Each epoch from the checkpoint on can be had, with the state that it ended with; no other can,
-/// and the directory stays as it is.
+/// Each epoch from the checkpoint on can be recovered, with the state at its end. No other epoch
+/// can, and the directory stays as it is.
 #[test]
 fn a_point_in_time_is_the_state_of_its_epoch() {
     let (disk, model) = database(5, Shape::default());
@@ -71,7 +72,7 @@ fn a_point_in_time_is_the_state_of_its_epoch() {
     assert_eq!(before, after);
 }
 
-/// A table of which nothing is wanted.
+/// A table whose rows are not wanted.
 struct Unwanted(TableDescription);
 
 impl StoredTable for Unwanted {
@@ -84,15 +85,15 @@ impl StoredTable for Unwanted {
     }
 
     fn put(&self, _row: &[u8]) -> Result<(), DecodeError> {
-        panic!("nobody wants this row");
+        panic!("this row is not wanted");
     }
 
     fn delete(&self, _key: &[u8]) -> Result<(), DecodeError> {
-        panic!("nobody wants this row's end");
+        panic!("this deletion is not wanted");
     }
 
     fn change(&self, _key: &[u8], _change: &RowChange<'_>) -> Result<bool, DecodeError> {
-        panic!("nobody wants this row changed");
+        panic!("this change is not wanted");
     }
 
     fn build_indexes(&self, _part: usize, _parts: usize) -> Result<(), StorageError> {
@@ -123,7 +124,7 @@ fn of_a_table_that_is_not_wanted_no_file_is_read() {
     assert_eq!(accounts.texts(), model.state_at(recovered.epoch)[0]);
 }
 
-/// The segments of the loggers are read one after the other, and the database goes on meanwhile.
+/// The segments of the loggers are read one after the other, while the database goes on.
 #[test]
 fn what_is_appended_while_the_log_is_read_is_left_out() {
     for seed in 0..10 {
@@ -161,7 +162,7 @@ fn indexes_are_built_once_in_all_parts() {
     }
 }
 
-/// Progress reaches the end of every phase that has something to do, and never goes beyond.
+/// The progress reaches the end of every phase that has something to do, and never exceeds it.
 #[test]
 fn progress_is_reported() {
     let (disk, _) = database(4, Shape::default());
@@ -178,7 +179,7 @@ fn progress_is_reported() {
     }
 }
 
-/// A column with a default is added; rows in the log and in the checkpoint are without it.
+/// A column with a default is added. Rows in the log and in the checkpoint do not have it.
 #[test]
 fn rows_without_a_new_column_get_its_default() {
     let (disk, model) = database(6, Shape::default());
@@ -197,7 +198,7 @@ fn rows_without_a_new_column_get_its_default() {
     let again = recover(&disk, Path::new(DIRECTORY), &stored, &RecoveryOptions::default()).unwrap();
     assert_eq!(again.table_numbers, [2, 1]);
     assert_eq!(maps[0].texts(), model.state_at(recovered.epoch)[0]);
-    // To give up the default is to give up the old rows.
+    // Removing the default makes the old rows unreadable.
     let (_, stored) = tables(&[describe("accounts", &[("rank", None)]), describe("orders", &[])]);
     let before: Vec<_> = disk.files().iter().map(|path| disk.contents(path)).collect();
     let error =
@@ -225,7 +226,7 @@ fn tables_that_do_not_fit_are_refused() {
     }
     let after: Vec<_> = disk.files().iter().map(|path| disk.contents(path)).collect();
     assert_eq!(before, after);
-    // A table more is fine.
+    // An additional table is allowed.
     let mut more = default_tables();
     more.insert(0, describe("audit", &[]));
     let (_, stored) = tables(&more);
@@ -263,7 +264,7 @@ fn a_backup_opens_as_a_database() {
     Engine::open(&target.crash(1), &mut model, Shape::default()).unwrap();
 }
 
-/// A backup that was interrupted at any operation is no database, or it is the whole backup.
+/// A backup that was interrupted at any operation is not a database, or it is the complete backup.
 #[test]
 fn an_interrupted_backup_is_none() {
     let state = vec![BTreeMap::from([(1, "one".to_owned())]), BTreeMap::new()];
@@ -292,7 +293,7 @@ fn an_interrupted_backup_is_none() {
     assert!(refused > 0);
 }
 
-/// What is reported is what there is; and looking changes nothing.
+/// A report agrees with what there is, and making it changes nothing.
 #[test]
 fn a_report_counts_what_there_is() {
     for seed in 0..5 {
@@ -313,7 +314,7 @@ fn a_report_counts_what_there_is() {
         assert!(report.tables.iter().all(|table| table.puts > 0 && table.log_bytes > 0));
         assert_eq!(verify(&disk, directory, 2).unwrap(), report);
         assert_eq!(disk.operations(), operations, "looking has changed something");
-        // A dry run without the program's tables.
+        // A dry run works without the program's tables.
         let stored = checked_tables(&report.manifest);
         let options = RecoveryOptions { dry_run: true, ..RecoveryOptions::default() };
         let dry = recover(&disk, directory, &stored, &options).unwrap();
@@ -322,7 +323,8 @@ fn a_report_counts_what_there_is() {
     }
 }
 
-/// Verification finds everything that is wrong, in one go, and does without the lock.
+/// Verification finds everything that is wrong in one run. Inspection works on a locked directory,
+/// too.
 #[test]
 fn verification_finds_all_damage() {
     let (disk, _) = database(1, Shape { loggers: 1, segment_bytes: 300, ..Shape::default() });
@@ -343,7 +345,7 @@ fn verification_finds_all_damage() {
     assert_eq!(problems.len(), 3, "{problems:?}");
 }
 
-/// The same in a directory of the operating system.
+/// The same holds in a directory of the operating system.
 #[test]
 fn a_real_directory_is_as_good() {
     use crate::durability::FileSystem;
