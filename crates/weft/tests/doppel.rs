@@ -442,7 +442,7 @@ mod cases {
         let (begun, done) = (Meeting::new(2), Meeting::new(2));
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                // The row is split among the workers that there are when the phase begins.
+                // Becomes a worker now, because a split phase gives slices to the workers that exist when it begins.
                 get(&database, &auctions, 3);
                 came.wait();
                 is_split.wait();
@@ -471,7 +471,7 @@ mod cases {
         let committed = metrics(&database);
         assert!(committed.is_split, "{committed:?}");
         assert_eq!(get(&database, &auctions, 2).bids, 50);
-        // The 50 bids, the addition of the transaction that lasted, and those that began the phase.
+        // The 50 bids, the addition of the long transaction, and the additions that began the phase.
         assert!(get(&database, &auctions, 1).bids >= 52);
     }
 
