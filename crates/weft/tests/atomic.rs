@@ -167,7 +167,7 @@ fn answers<R: Row>() {
 }
 
 #[test]
-fn operations_answer_as_they_do_everywhere() {
+fn operations_return_the_usual_results() {
     answers::<Counter>();
     answers::<Note>();
 }
@@ -194,7 +194,7 @@ fn rollback<R: Row>() {
 }
 
 #[test]
-fn what_is_rolled_back_never_was() {
+fn rollback_leaves_no_trace() {
     rollback::<Counter>();
     rollback::<Note>();
 }
@@ -231,7 +231,7 @@ fn the_second_of_two_writes_of_a_row_conflicts() {
 
 /// Another transaction cannot commit its row into a placeholder that the first transaction removes.
 #[test]
-fn an_insert_into_a_placeholder_that_is_taken_back_conflicts() {
+fn insert_into_a_removed_placeholder_conflicts() {
     let it = Fixture::<Counter>::new();
     let step = Meeting::new(2);
     scope(|scope| {
@@ -331,7 +331,7 @@ fn churn<R: Row>(seed: &Seed) {
 const RELAXED: Ordering = Ordering::Relaxed;
 
 #[test]
-fn rows_come_and_go_and_memory_stays() {
+fn memory_stays_bounded_as_rows_come_and_go() {
     let seed = Seed::new();
     churn::<Counter>(&seed);
     churn::<Note>(&seed);
@@ -464,7 +464,7 @@ fn secondary_indexes_are_refused_at_the_start() {
 }
 
 #[test]
-fn announcing_keys_is_no_operation() {
+fn prefetching_is_not_an_operation() {
     let it = Fixture::<Counter>::new();
     it.insert(1, 10);
     it.delete(1);

@@ -166,25 +166,25 @@ macro_rules! over_both {
 }
 
 over_both!(
-    operations_on_a_split_row_are_all_there_when_it_is_read
+    reading_a_split_row_shows_all_operations
     many_threads_lose_nothing
-    what_is_rolled_back_leaves_no_trace_in_a_slice
-    an_overflow_in_a_split_phase_is_an_error_of_the_operation
-    others_than_the_selected_operation_wait_for_a_joined_phase
-    snapshots_show_all_that_had_committed
+    rollback_leaves_no_trace_in_a_slice
+    overflow_in_a_split_phase_fails_the_operation
+    unselected_operations_wait_for_a_joined_phase
+    snapshots_show_all_committed_operations
     a_snapshot_inside_a_transaction_makes_it_run_again
-    rows_that_cannot_be_split_are_refused_labels
-    a_row_that_is_deleted_is_split_no_more
-    a_transaction_that_lasts_does_not_hold_others_up
-    threads_that_come_later_and_sleep_hold_nobody_up
-    labels_can_be_taken_back
-    a_row_whose_drop_runs_a_transaction_while_the_phase_changes
+    unsplittable_rows_cannot_be_labelled
+    deleted_rows_stop_being_split
+    long_transaction_does_not_block_others
+    sleeping_threads_do_not_block_others
+    labels_can_be_removed
+    drop_can_run_a_transaction_during_a_phase_change
 );
 
 mod cases {
     use super::*;
 
-    pub fn operations_on_a_split_row_are_all_there_when_it_is_read<J: JoinedProtocol>() {
+    pub fn reading_a_split_row_shows_all_operations<J: JoinedProtocol>() {
         let (database, auctions) = open::<J>();
         label(&database, &auctions);
         for bidder in 0..100 {
@@ -241,7 +241,7 @@ mod cases {
         assert!(seen.load(Ordering::Relaxed) > 0);
     }
 
-    pub fn what_is_rolled_back_leaves_no_trace_in_a_slice<J: JoinedProtocol>() {
+    pub fn rollback_leaves_no_trace_in_a_slice<J: JoinedProtocol>() {
         let (database, auctions) = open::<J>();
         label(&database, &auctions);
         bid(&database, &auctions, 1, 10).unwrap();
@@ -278,7 +278,7 @@ mod cases {
         assert!(auction.bidders.elements().eq(&[1, 2]));
     }
 
-    pub fn an_overflow_in_a_split_phase_is_an_error_of_the_operation<J: JoinedProtocol>() {
+    pub fn overflow_in_a_split_phase_fails_the_operation<J: JoinedProtocol>() {
         let (database, auctions) = open::<J>();
         label(&database, &auctions);
         let add = |number| -> Result<(), Error> {
@@ -298,7 +298,7 @@ mod cases {
         assert_eq!(get(&database, &auctions, 1).small, i8::MAX);
     }
 
-    pub fn others_than_the_selected_operation_wait_for_a_joined_phase<J: JoinedProtocol>() {
+    pub fn unselected_operations_wait_for_a_joined_phase<J: JoinedProtocol>() {
         let (database, auctions) = open::<J>();
         label(&database, &auctions);
         // A transaction that is begun by hand gets a conflict when it is refused.
@@ -339,7 +339,7 @@ mod cases {
         assert_eq!(get(&database, &auctions, 2).bids, 1);
     }
 
-    pub fn snapshots_show_all_that_had_committed<J: JoinedProtocol>() {
+    pub fn snapshots_show_all_committed_operations<J: JoinedProtocol>() {
         let (database, auctions) = open::<J>();
         label(&database, &auctions);
         let mut snapshots = Vec::new();
@@ -376,7 +376,7 @@ mod cases {
         drop(transaction);
     }
 
-    pub fn rows_that_cannot_be_split_are_refused_labels<J: JoinedProtocol>() {
+    pub fn unsplittable_rows_cannot_be_labelled<J: JoinedProtocol>() {
         #[derive(Clone, Record)]
         #[record(check = Checked::check_value)]
         struct Checked {
@@ -409,7 +409,7 @@ mod cases {
         );
     }
 
-    pub fn a_row_that_is_deleted_is_split_no_more<J: JoinedProtocol>() {
+    pub fn deleted_rows_stop_being_split<J: JoinedProtocol>() {
         let (database, auctions) = open::<J>();
         label(&database, &auctions);
         for round in 0..5 {
@@ -436,7 +436,7 @@ mod cases {
         }
     }
 
-    pub fn a_transaction_that_lasts_does_not_hold_others_up<J: JoinedProtocol>() {
+    pub fn long_transaction_does_not_block_others<J: JoinedProtocol>() {
         let (database, auctions) = open::<J>();
         let (came, is_split) = (Meeting::new(2), Meeting::new(2));
         let (begun, done) = (Meeting::new(2), Meeting::new(2));
@@ -475,7 +475,7 @@ mod cases {
         assert!(get(&database, &auctions, 1).bids >= 52);
     }
 
-    pub fn threads_that_come_later_and_sleep_hold_nobody_up<J: JoinedProtocol>() {
+    pub fn sleeping_threads_do_not_block_others<J: JoinedProtocol>() {
         let (database, auctions) = open::<J>();
         label(&database, &auctions);
         for _ in 0..3 {
@@ -501,7 +501,7 @@ mod cases {
         assert_eq!(get(&database, &auctions, 1).bids, 7);
     }
 
-    pub fn labels_can_be_taken_back<J: JoinedProtocol>() {
+    pub fn labels_can_be_removed<J: JoinedProtocol>() {
         let (database, auctions) = open::<J>();
         label(&database, &auctions);
         for _ in 0..5 {
@@ -519,7 +519,7 @@ mod cases {
         assert_eq!(get(&database, &auctions, 1).bids, 10);
     }
 
-    pub fn a_row_whose_drop_runs_a_transaction_while_the_phase_changes<J: JoinedProtocol>() {
+    pub fn drop_can_run_a_transaction_during_a_phase_change<J: JoinedProtocol>() {
         let phases = PhaseOptions::new().length(Duration::ZERO);
         let database =
             Database::builder().protocol::<Reconciled<J>>().table::<Counter>().phases(phases);

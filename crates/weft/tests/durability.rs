@@ -117,7 +117,7 @@ impl<P: Protocol> Fixture<P> {
 }
 
 #[test]
-fn what_was_committed_is_there_again() {
+fn committed_rows_survive_reopening() {
     let seed = Seed::new();
     for_each_executor!(|P| {
         let directory = TemporaryDirectory::new("again");
@@ -365,7 +365,7 @@ fn an_earlier_epoch_can_be_read_and_backed_up() {
 }
 
 #[test]
-fn a_directory_is_open_once() {
+fn directory_cannot_be_opened_twice() {
     let directory = TemporaryDirectory::new("once");
     let fixture = Fixture::<Dbx>::open(&directory.0);
     let second = builder::<Dbx>(&directory.0).open();
@@ -386,7 +386,7 @@ fn volatile_tables_begin_empty() {
 }
 
 #[test]
-fn memory_alone_has_nothing_durable() {
+fn database_in_memory_has_nothing_durable() {
     let database = Database::builder().table::<Item>().open().unwrap();
     assert_eq!(database.checkpoint(), Err(Failure::InMemory));
     assert_eq!(database.flush(), Err(Failure::InMemory));
@@ -397,7 +397,7 @@ fn memory_alone_has_nothing_durable() {
 
 /// After a failed sync, every later transaction is refused with the same error, and none is acknowledged.
 #[test]
-fn a_failed_sync_ends_all_writing() {
+fn failed_sync_stops_all_writing() {
     let disk = SimulatedDisk::new(7);
     let open = |disk: &SimulatedDisk| {
         let options = DurabilityOptions::new().threads(1);
@@ -611,7 +611,7 @@ impl Drop for Question {
 /// A checkpoint, a backup and a snapshot wait for the commits in progress. A row that a commit replaces is dropped
 /// after that commit has ended, so its `Drop` may request all three.
 #[test]
-fn a_drop_may_ask_for_a_checkpoint_a_backup_and_a_snapshot() {
+fn drop_can_request_a_checkpoint_a_backup_and_a_snapshot() {
     let directory = TemporaryDirectory::new("amid");
     let database = Database::builder()
         .protocol::<NoControl>()

@@ -104,7 +104,7 @@ fn takes_many<P: Protocol>() -> bool {
 }
 
 #[test]
-fn a_script_makes_exactly_this_history() {
+fn script_produces_exactly_this_history() {
     fn run<P: Protocol>() -> Result<(), Error> {
         if !takes_many::<P>() {
             return Ok(());
@@ -176,7 +176,7 @@ fn a_script_makes_exactly_this_history() {
 }
 
 #[test]
-fn what_did_not_commit_is_listed_and_numbered() {
+fn uncommitted_transactions_are_listed_and_numbered() {
     fn run<P: Protocol>() -> Result<(), Error> {
         if !takes_many::<P>() {
             return Ok(());
@@ -215,7 +215,7 @@ fn what_did_not_commit_is_listed_and_numbered() {
 }
 
 #[test]
-fn a_conflict_is_an_aborted_transaction_between_others() {
+fn conflict_is_recorded_as_an_aborted_transaction() {
     use weft::protocol::Dbx;
     let Recorded { database, items } = open::<Dbx>();
     database.transact(|tx| tx.insert(&items, Item { id: 1, value: 0 })).unwrap();
@@ -239,7 +239,7 @@ fn a_conflict_is_an_aborted_transaction_between_others() {
 }
 
 #[test]
-fn scans_cover_what_was_read_and_no_more() {
+fn scans_cover_exactly_what_was_read() {
     fn run<P: Protocol>() -> Result<(), Error> {
         if !takes_many::<P>() {
             return Ok(());
@@ -279,7 +279,7 @@ fn scans_cover_what_was_read_and_no_more() {
 }
 
 #[test]
-fn a_scan_is_parted_where_its_transaction_writes() {
+fn own_writes_divide_a_scan() {
     fn run<P: Protocol>() -> Result<(), Error> {
         if !takes_many::<P>() {
             return Ok(());
@@ -574,7 +574,7 @@ fn committed_versions(history: &History) -> Versions {
 }
 
 #[test]
-fn the_order_of_versions_is_that_of_the_rows() {
+fn version_order_matches_the_rows() {
     fn run<P: Protocol>(seed: &Seed) {
         let recorded = open::<P>();
         let steps = 300 * stress();
@@ -644,7 +644,7 @@ fn assert_times_and_scans(history: &History) {
 }
 
 #[test]
-fn histories_of_threads_that_left_are_not_lost() {
+fn histories_of_ended_threads_are_kept() {
     let recorded = open::<weft::protocol::Dbx>();
     let seed = Seed::new();
     let mut sessions = 0;
