@@ -68,7 +68,7 @@ fn since(database: &Database<Htcc>, before: &Metrics) -> (u64, u64, u64, u64) {
 }
 
 #[test]
-fn what_is_stale_is_repaired_without_asking_the_index() {
+fn stale_reads_are_repaired_without_index_look_ups() {
     let (database, accounts) = open(cold());
     let before = database.metrics();
     let runs = Cell::new(0);
@@ -91,7 +91,7 @@ fn what_is_stale_is_repaired_without_asking_the_index() {
 }
 
 #[test]
-fn a_key_that_has_changed_is_looked_up_again() {
+fn changed_key_is_looked_up_again() {
     let (database, accounts) = open(cold());
     let before = database.metrics();
     let runs = Cell::new(0);
@@ -113,7 +113,7 @@ fn a_key_that_has_changed_is_looked_up_again() {
 }
 
 #[test]
-fn operations_that_a_branch_drops_leave_nothing() {
+fn operations_of_an_abandoned_branch_leave_no_trace() {
     for hot in [HotRecords::None, HotRecords::All] {
         let (database, accounts) = open(HtccOptions::new().hot(hot.clone()));
         let runs = Cell::new(0);
@@ -145,7 +145,7 @@ fn operations_that_a_branch_drops_leave_nothing() {
 }
 
 #[test]
-fn errors_that_follow_from_stale_reads_are_repaired_too() {
+fn panic_after_a_stale_read_is_repaired() {
     let (database, accounts) = open(cold());
     let runs = Cell::new(0);
     let cents: Result<i64, Error> = database.transact(|tx| {
@@ -161,7 +161,7 @@ fn errors_that_follow_from_stale_reads_are_repaired_too() {
 }
 
 #[test]
-fn a_transaction_that_is_stale_again_and_again_is_restarted() {
+fn repeatedly_stale_transaction_is_restarted() {
     let (database, accounts) = open(cold());
     let before = database.metrics();
     let runs = Cell::new(0);
@@ -198,7 +198,7 @@ fn a_transaction_that_is_stale_again_and_again_is_restarted() {
 /// Each thread that ends closes a batch of garbage. This transaction keeps those batches from being freed, so it
 /// is restarted instead of repaired.
 #[test]
-fn a_transaction_that_others_wait_for_is_restarted() {
+fn transaction_that_delays_garbage_is_restarted() {
     let (database, accounts) = open(cold());
     let before = database.metrics();
     let runs = Cell::new(0);
@@ -221,7 +221,7 @@ fn a_transaction_that_others_wait_for_is_restarted() {
 }
 
 #[test]
-fn without_repair_it_is_restarted_at_once() {
+fn without_repair_a_stale_transaction_is_restarted() {
     let (database, accounts) = open(cold().repairs(false));
     let before = database.metrics();
     let runs = Cell::new(0);
@@ -238,7 +238,7 @@ fn without_repair_it_is_restarted_at_once() {
 }
 
 #[test]
-fn records_that_are_contended_become_hot_and_nothing_is_lost() {
+fn contended_records_become_hot_and_lose_no_update() {
     const THREADS: i64 = 4;
     const TURNS: i64 = 500;
     let all = [HotRecords::None, HotRecords::Automatic, HotRecords::All];
@@ -307,7 +307,7 @@ fn keys_that_come_and_go_are_looked_up_again() {
 }
 
 #[test]
-fn what_is_not_validated_is_not_serializable() {
+fn without_validation_stale_reads_commit() {
     let (database, accounts) = open(cold().validates(false));
     let runs = Cell::new(0);
     let total: Result<i64, Error> = database.transact(|tx| {

@@ -146,7 +146,7 @@ fn whole_transactions_commit_as_regions() -> Result<(), Error> {
 /// A roll-back uses the undo log and commits the region, because aborting the region would run the closure again.
 /// The closure runs once, and its effects outside of the database remain.
 #[test]
-fn a_rollback_ends_the_region_and_not_the_decision() -> Result<(), Error> {
+fn rollback_commits_its_region() -> Result<(), Error> {
     let Some(htm) = hardware(100) else { return Ok(()) };
     let _thread = on_thread(0, 2);
     let bank = Bank::open(htm)?;
@@ -174,7 +174,7 @@ fn a_rollback_ends_the_region_and_not_the_decision() -> Result<(), Error> {
 /// A system call aborts the region at each try, so the transaction runs under the lock in the end. Everything that
 /// the closure did in the aborted regions is undone.
 #[test]
-fn what_no_region_can_hold_is_done_once_and_under_the_lock() -> Result<(), Error> {
+fn unsupported_work_runs_once_under_the_lock() -> Result<(), Error> {
     let Some(htm) = hardware(100) else { return Ok(()) };
     let _thread = on_thread(0, 3);
     let bank = Bank::open(htm)?;
@@ -217,7 +217,7 @@ fn a_transaction_that_overflows_the_cache_takes_the_lock() -> Result<(), Error> 
 
 /// A panic unwinds through the region and reaches the caller, and the database is unchanged.
 #[test]
-fn a_panic_passes_through_and_leaves_nothing() -> Result<(), Error> {
+fn panic_unwinds_through_a_region_and_leaves_no_trace() -> Result<(), Error> {
     let Some(htm) = hardware(100) else { return Ok(()) };
     let _thread = on_thread(0, 5);
     let bank = Bank::open(htm)?;

@@ -401,7 +401,7 @@ fn a_planted_arrow_is_found() {
 }
 
 #[test]
-fn what_only_tests_compile_does_not_count() {
+fn code_for_tests_does_not_count() {
     for (name, text) in [
         ("module", "#[cfg(test)] mod tests { use crate::database::Database; }"),
         ("use", "#[cfg(all(test, not(loom)))] use crate::database::Database;"),

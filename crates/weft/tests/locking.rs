@@ -90,7 +90,7 @@ fn a_younger_transaction_gives_way<P: Protocol>() {
 }
 
 #[test]
-fn a_younger_transaction_gives_way_under_each() {
+fn younger_transactions_give_way() {
     a_younger_transaction_gives_way::<TwoPhaseLocking>();
     a_younger_transaction_gives_way::<TwoPhaseLockingNoWait>();
 }
@@ -109,7 +109,7 @@ fn an_absent_row_is_locked<P: Protocol>() {
 }
 
 #[test]
-fn an_absent_row_is_locked_under_each() {
+fn absent_rows_are_locked() {
     an_absent_row_is_locked::<TwoPhaseLocking>();
     an_absent_row_is_locked::<TwoPhaseLockingNoWait>();
 }
@@ -117,7 +117,7 @@ fn an_absent_row_is_locked_under_each() {
 /// Under wait-die the older transaction succeeds at its first attempt, no matter which lock the younger one
 /// holds. It waits when it reads, when it writes, and when it upgrades a shared lock.
 #[test]
-fn an_older_transaction_waits() {
+fn older_transactions_wait() {
     type Access =
         fn(&Counts<TwoPhaseLocking>, &Transaction<'_, TwoPhaseLocking>) -> Result<(), Error>;
     let read: Access = |it, tx| tx.get(&it.counts, &1).map(drop);

@@ -113,7 +113,7 @@ fn is_flat<P: Protocol>(tables: &Tables<P>, load: impl Fn(u64)) {
 }
 
 #[test]
-fn updates_reuse_what_they_replace() {
+fn updates_reuse_replaced_memory() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     for_each_executor!(|P| {
         let tables = Tables::<P>::new();
@@ -147,7 +147,7 @@ fn updates_reuse_what_they_replace() {
 }
 
 #[test]
-fn insertions_reuse_what_deletions_left() {
+fn insertions_reuse_deleted_memory() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     for_each_executor!(|P| {
         let tables = Tables::<P>::new();
@@ -175,7 +175,7 @@ fn insertions_reuse_what_deletions_left() {
 }
 
 #[test]
-fn rolled_back_transactions_leave_nothing() {
+fn rolled_back_transactions_leave_no_garbage() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     for_each_executor!(|P| {
         let tables = Tables::<P>::new();
@@ -203,7 +203,7 @@ fn rolled_back_transactions_leave_nothing() {
 }
 
 #[test]
-fn threads_that_come_and_go_leave_their_memory_to_the_next() {
+fn ended_threads_leave_their_memory_to_new_ones() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     for_each_executor!(|P| {
         let tables = Tables::<P>::new();
@@ -234,7 +234,7 @@ fn threads_that_come_and_go_leave_their_memory_to_the_next() {
 }
 
 #[test]
-fn a_reader_that_stays_holds_garbage_back_and_then_lets_it_go() {
+fn open_reader_delays_reclamation_until_it_ends() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     for_each_executor!(|P| {
         if P::WORKERS_MAX > 1 && !P::KEEPS_LOCKS {
@@ -263,7 +263,7 @@ fn a_reader_that_stays_holds_garbage_back_and_then_lets_it_go() {
 }
 
 #[test]
-fn a_dropped_database_gives_everything_back() {
+fn dropped_database_frees_all_memory() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     for_each_executor!(|P| {
         let live = |work: &dyn Fn()| {

@@ -73,7 +73,7 @@ fn failure<R: std::fmt::Debug>(result: Result<R, Error>) -> Failure {
 }
 
 #[test]
-fn an_operation_on_a_row_that_is_not_there_is_an_error_under_every_protocol() {
+fn operation_on_a_missing_row_fails_under_every_protocol() {
     fn run<P: Protocol>() {
         let (database, counters) = open::<P>();
         let failed =
@@ -91,7 +91,7 @@ fn an_operation_on_a_row_that_is_not_there_is_an_error_under_every_protocol() {
 }
 
 #[test]
-fn an_overflow_is_an_error_of_the_operation_under_every_protocol() {
+fn overflow_fails_the_operation_under_every_protocol() {
     fn run<P: Protocol>() {
         let (database, counters) = open::<P>();
         let add = |number| {
@@ -190,7 +190,7 @@ fn every_operation_changes_its_column_under_every_protocol() {
 }
 
 #[test]
-fn operations_of_many_threads_are_all_there_at_the_end() {
+fn no_operation_of_many_threads_is_lost() {
     fn run<P: Protocol>() {
         #[derive(Clone, Record)]
         struct Total {
