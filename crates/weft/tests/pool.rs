@@ -114,18 +114,18 @@ macro_rules! over_both {
 }
 
 over_both!(
-    what_meets_a_split_record_is_set_aside_and_due_in_the_next_joined_phase
+    requests_for_split_records_wait_for_the_next_joined_phase
     no_split_phase_begins_before_every_stash_is_empty
-    a_stash_that_has_missed_a_joined_phase_waits_for_the_next
-    a_stash_that_is_dropped_keeps_nothing_from_going_on
-    who_has_a_full_stash_waits
-    what_is_set_aside_can_be_taken_out
-    own_errors_and_panics_are_not_set_aside
-    threads_with_stashes_lose_nothing
-    a_pool_runs_all_that_is_submitted
-    a_pool_ends_the_phase_if_it_has_nothing_else_to_do
-    a_pool_goes_on_with_others_meanwhile
-    a_pool_acknowledges_what_is_durable
+    stash_that_missed_a_joined_phase_waits_for_the_next
+    dropped_stash_does_not_delay_split_phases
+    full_stash_makes_its_thread_wait
+    stashed_requests_can_be_taken_out
+    user_errors_and_panics_are_not_stashed
+    stashes_lose_no_request
+    pool_runs_every_submission
+    idle_pool_ends_the_phase
+    pool_runs_other_requests_while_one_is_stashed
+    pool_acknowledges_durable_commits
 );
 
 mod cases {
@@ -142,9 +142,7 @@ mod cases {
         stash.transact(page, |tx, &mut page| likes_of(tx, pages, page))
     }
 
-    pub fn what_meets_a_split_record_is_set_aside_and_due_in_the_next_joined_phase<
-        J: JoinedProtocol,
-    >() {
+    pub fn requests_for_split_records_wait_for_the_next_joined_phase<J: JoinedProtocol>() {
         let (database, pages) = open::<J>();
         let likes = into_split_phase(&database, &pages);
         let mut stash = database.stash(10);
@@ -189,7 +187,7 @@ mod cases {
         into_split_phase(&database, &pages);
     }
 
-    pub fn a_stash_that_has_missed_a_joined_phase_waits_for_the_next<J: JoinedProtocol>() {
+    pub fn stash_that_missed_a_joined_phase_waits_for_the_next<J: JoinedProtocol>() {
         let (database, pages) = open_with::<J>(Duration::from_millis(30));
         let mut stash = database.stash(10);
         // Repeats if the phase ends before the read.
@@ -207,7 +205,7 @@ mod cases {
         assert_eq!(stash.take_due(), Some(POPULAR), "no other thread could end the phase");
     }
 
-    pub fn a_stash_that_is_dropped_keeps_nothing_from_going_on<J: JoinedProtocol>() {
+    pub fn dropped_stash_does_not_delay_split_phases<J: JoinedProtocol>() {
         let (database, pages) = open::<J>();
         into_split_phase(&database, &pages);
         let mut stash = database.stash(10);
@@ -219,7 +217,7 @@ mod cases {
         into_split_phase(&database, &pages);
     }
 
-    pub fn who_has_a_full_stash_waits<J: JoinedProtocol>() {
+    pub fn full_stash_makes_its_thread_wait<J: JoinedProtocol>() {
         let (database, pages) = open::<J>();
         let likes = into_split_phase(&database, &pages);
         let mut stash = database.stash(2);
@@ -234,7 +232,7 @@ mod cases {
         assert!(stash.take_due().is_some());
     }
 
-    pub fn what_is_set_aside_can_be_taken_out<J: JoinedProtocol>() {
+    pub fn stashed_requests_can_be_taken_out<J: JoinedProtocol>() {
         let (database, pages) = open::<J>();
         into_split_phase(&database, &pages);
         let mut stash = database.stash(10);
@@ -248,7 +246,7 @@ mod cases {
         assert!(matches!(after, Err(Error::Failure(Failure::Closed))), "{after:?}");
     }
 
-    pub fn own_errors_and_panics_are_not_set_aside<J: JoinedProtocol>() {
+    pub fn user_errors_and_panics_are_not_stashed<J: JoinedProtocol>() {
         let (database, pages) = open::<J>();
         into_split_phase(&database, &pages);
         let mut stash = database.stash::<u32>(10).options(TransactionOptions::new().retries_max(3));
@@ -283,7 +281,7 @@ mod cases {
         read.unwrap();
     }
 
-    pub fn threads_with_stashes_lose_nothing<J: JoinedProtocol>() {
+    pub fn stashes_lose_no_request<J: JoinedProtocol>() {
         const THREADS: u64 = 3;
         const REQUESTS: u64 = 3000;
         let phases = PhaseOptions::new().length(Duration::from_micros(200));
@@ -343,7 +341,7 @@ mod cases {
         assert!(metrics.stashed > 0 && metrics.split_phases > 1, "{metrics:?}");
     }
 
-    pub fn a_pool_runs_all_that_is_submitted<J: JoinedProtocol>() {
+    pub fn pool_runs_every_submission<J: JoinedProtocol>() {
         let (database, pages) = open::<J>();
         let options = PoolOptions::new().threads(2).queue(8).stash(16);
         let pool = database.pool(&options).unwrap();
@@ -368,7 +366,7 @@ mod cases {
         assert!(metrics(&database).split_phases > 0);
     }
 
-    pub fn a_pool_ends_the_phase_if_it_has_nothing_else_to_do<J: JoinedProtocol>() {
+    pub fn idle_pool_ends_the_phase<J: JoinedProtocol>() {
         let (database, pages) = open::<J>();
         let likes = into_split_phase(&database, &pages);
         let pool = database.pool(&PoolOptions::new().threads(1)).unwrap();
@@ -380,7 +378,7 @@ mod cases {
         assert_eq!(metrics(&database).stashed, 1);
     }
 
-    pub fn a_pool_goes_on_with_others_meanwhile<J: JoinedProtocol>() {
+    pub fn pool_runs_other_requests_while_one_is_stashed<J: JoinedProtocol>() {
         let (database, pages) = open::<J>();
         let pool = database.pool(&PoolOptions::new().threads(1).queue(100)).unwrap();
         // Runs a first request, so that the pool's thread has its slice from the beginning of the phase.
@@ -418,7 +416,7 @@ mod cases {
         assert_eq!(read.wait().unwrap(), likes + 26);
     }
 
-    pub fn a_pool_acknowledges_what_is_durable<J: JoinedProtocol>() {
+    pub fn pool_acknowledges_durable_commits<J: JoinedProtocol>() {
         let directory = tempfile();
         let open = || {
             let phases = PhaseOptions::new().length(Duration::from_millis(2));
@@ -553,7 +551,7 @@ fn a_full_queue_refuses() {
 }
 
 #[test]
-fn errors_and_panics_go_to_who_submitted() {
+fn errors_and_panics_reach_the_submitter() {
     #[derive(Debug)]
     enum Own {
         NotEnough(u64),
@@ -603,7 +601,7 @@ fn errors_and_panics_go_to_who_submitted() {
 }
 
 #[test]
-fn protocols_without_phases_set_nothing_aside() {
+fn protocols_without_phases_stash_nothing() {
     let (database, pages) = open_silo();
     let mut stash = database.stash(0);
     let liked = stash.transact(2, |tx, page| tx.add(&pages, page, column_of!(Page.likes), 1));

@@ -83,7 +83,7 @@ fn expected(after: &Row, before: &Row, onto: &Row, adds: ColumnSet) -> Option<Ro
 
 proptest! {
     #[test]
-    fn a_change_is_carried_over(
+    fn rebase_agrees_with_its_definition(
         after in rows(),
         before in rows(),
         onto in rows(),
@@ -147,7 +147,7 @@ fn row() -> Row {
 
 /// The row is `Clone`, but one of its columns is not.
 #[test]
-fn a_column_need_not_be_copied_by_itself() {
+fn columns_need_not_be_clone() {
     #[derive(weft::ColumnValue)]
     struct Label(String);
     #[derive(weft::Record)]
@@ -169,7 +169,7 @@ fn a_column_need_not_be_copied_by_itself() {
 }
 
 #[test]
-fn nothing_is_known_of_the_columns_of_a_volatile_table() {
+fn volatile_tables_cannot_be_rebased() {
     #[derive(Clone, weft::Record)]
     #[record(volatile)]
     struct Volatile {
@@ -184,7 +184,7 @@ fn nothing_is_known_of_the_columns_of_a_volatile_table() {
 }
 
 #[test]
-fn a_row_that_is_all_key_does_not_change() {
+fn row_of_key_columns_never_changes() {
     #[derive(Clone, weft::Record)]
     struct Key {
         #[record(key)]
@@ -196,7 +196,7 @@ fn a_row_that_is_all_key_does_not_change() {
 }
 
 #[test]
-fn columns_far_behind_count_as_one() {
+fn columns_beyond_the_last_single_one_count_as_one() {
     let last = ColumnSet::SINGLE - 1;
     let (single, many) = (ColumnSet::of([last]), ColumnSet::of([last + 1]));
     assert!(!single.meets(many) && single.contains(last) && !single.contains(last + 1));

@@ -106,7 +106,7 @@ fn pay<P: Protocol>(
 }
 
 #[test]
-fn only_what_a_stale_read_reaches_runs_again() {
+fn only_dependents_of_a_stale_read_run_again() {
     // The lead of node 0 changes. All operations but the last two depend on it.
     let (database, nodes) = open(by_steps());
     let before = database.metrics();
@@ -167,7 +167,7 @@ fn read_and_write<P: Protocol>(
 }
 
 #[test]
-fn what_comes_later_is_not_seen_by_what_runs_again() {
+fn repaired_steps_do_not_see_later_steps() {
     for (next, seen) in [(7, 70), (8, 80)] {
         let (database, nodes) = open(by_steps());
         let before = database.metrics();
@@ -198,7 +198,7 @@ fn write_twice<P: Protocol>(
 }
 
 #[test]
-fn rows_that_are_written_several_times_come_to_the_same() {
+fn repeated_writes_of_a_row_are_repaired() {
     for (next, value) in [(3, (30 + 1) * 2 + 10), (4, 41)] {
         for first in [3, 5] {
             let (database, nodes) = open(by_steps());
@@ -235,7 +235,7 @@ fn insert_some<P: Protocol>(
 }
 
 #[test]
-fn insertions_move_onto_each_others_places() {
+fn repaired_insertions_can_exchange_keys() {
     // For example from 100, 101, 102 to 101, 102, 103 and back: an insertion moves to a key where another was.
     for (from, to) in [(0, 1), (1, 0), (0, 2), (0, 3)] {
         for point in 1..=4 {
@@ -263,7 +263,7 @@ fn insertions_move_onto_each_others_places() {
 }
 
 #[test]
-fn a_round_that_ends_early_forgets_nothing() {
+fn round_that_ends_early_is_repaired() {
     // In the second round the procedure fails in the middle, because node 102 still exists at that moment.
     let (database, nodes) = open(by_steps());
     let round = Cell::new(0);
@@ -286,7 +286,7 @@ fn a_round_that_ends_early_forgets_nothing() {
 }
 
 #[test]
-fn its_own_errors_come_out_if_they_follow_from_what_is_there() {
+fn errors_and_panics_from_current_rows_are_returned() {
     let (database, nodes) = open(by_steps());
     let change = once(4, || {
         elsewhere(&database, |tx| {
@@ -356,7 +356,7 @@ fn scans_are_repaired() {
 }
 
 #[test]
-fn many_threads_keep_what_has_to_be_kept() {
+fn many_threads_keep_the_invariants() {
     let seed = std::env::var("WEFT_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
     println!("seed {seed}");
     for hot in [HotRecords::None, HotRecords::Automatic, HotRecords::All] {

@@ -96,7 +96,7 @@ fn is_range_conflict(error: &Error) -> bool {
 /// Guards TPC-C's Delivery, which reads the oldest order of a district. A new order of the district before does
 /// not abort it, and neither does a newer order of its own district.
 #[test]
-fn insertions_beside_what_was_read_do_not_matter() {
+fn insertions_outside_the_scanned_range_do_not_conflict() {
     for_each_that_notes!(|P| {
         let orders = Orders::<P>::new();
         assert_eq!(orders.deliver((1, false), (1, 40)).unwrap(), [10]);
@@ -109,7 +109,7 @@ fn insertions_beside_what_was_read_do_not_matter() {
 
 /// An insertion into the range that the scan has read is a phantom, and conflicts.
 #[test]
-fn insertions_into_what_was_read_matter() {
+fn insertions_into_the_scanned_range_conflict() {
     for_each_that_notes!(|P| {
         for (scan, placed) in [((1, false), 9), ((9, false), 25), ((9, false), 40), ((1, true), 40)]
         {
@@ -126,7 +126,7 @@ type Look<P> = fn(&Orders<P>, &Transaction<'_, P>) -> Result<(), Error>;
 /// A phantom conflicts even if the transaction finds it later, and so has it in its read set or write set: the
 /// scan has missed it.
 #[test]
-fn what_is_found_later_was_missed_before() {
+fn phantom_that_is_read_later_still_conflicts() {
     for_each_that_notes!(|P| {
         let ways: [Look<P>; 3] = [
             |orders, tx| orders.read(tx, 9, false).map(drop),
@@ -146,7 +146,7 @@ fn what_is_found_later_was_missed_before() {
 
 /// A transaction's own insertions are not phantoms, but another transaction's insertions among them are.
 #[test]
-fn own_insertions_are_no_phantoms() {
+fn own_insertions_are_not_phantoms() {
     for_each_that_notes!(|P| {
         for (others, commits) in [((1, 40), true), ((2, 25), false)] {
             let orders = Orders::<P>::new();
