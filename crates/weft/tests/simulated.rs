@@ -188,13 +188,13 @@ fn money_is_kept_at_random() {
     }
 }
 
-/// The environment variable for the child processes that [`a_seed_is_a_run_in_every_process`] compares.
+/// The environment variable for the child processes that [`seed_repeats_its_run_in_every_process`] compares.
 const CHILD: &str = "WEFT_SIMULATED_CHILD";
 
 /// The same seed gives the same virtual times, accesses and aborts in another process, whose memory is at other
 /// addresses. Another seed gives others.
 #[test]
-fn a_seed_is_a_run_in_every_process() {
+fn seed_repeats_its_run_in_every_process() {
     let summary = |seed: u64| {
         let of = |name: &str| {
             let summary = with_protocol!(name, |P| {
@@ -213,7 +213,7 @@ fn a_seed_is_a_run_in_every_process() {
     }
     let child = |seed: &str| {
         let mut child = Command::new(std::env::current_exe().unwrap());
-        let child = child.args(["a_seed_is_a_run_in_every_process", "--exact", "--nocapture"]);
+        let child = child.args(["seed_repeats_its_run_in_every_process", "--exact", "--nocapture"]);
         let output = child.env(CHILD, seed).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         let runs: Vec<String> =
@@ -270,7 +270,7 @@ fn sections_exclude_each_other<L: Lock>(schedule: Schedule, seed: u64) {
 }
 
 #[test]
-fn elided_locks_exclude() {
+fn elided_sections_exclude_each_other() {
     for seed in 1..=5 {
         for schedule in [Schedule::Time, Schedule::Random { switch_one_in: 3 }] {
             sections_exclude_each_other::<Tatas>(schedule.clone(), seed);

@@ -158,7 +158,7 @@ fn snapshots_agree_with_a_model() {
 /// Snapshots never show the changes of a transaction that fails or is rolled back, whether they are opened before,
 /// during or after it.
 #[test]
-fn what_is_rolled_back_was_never_there() {
+fn snapshots_never_show_rolled_back_changes() {
     for_each_executor!(|P| {
         let fixture = Fixture::<P>::new();
         fixture.put(1, 10);
@@ -209,7 +209,7 @@ fn threads_share_a_snapshot() {
 
 /// Transfers keep a sum, in rows and in an index. Every snapshot shows that sum.
 #[test]
-fn snapshots_of_a_busy_bank_add_up() {
+fn snapshots_show_the_banks_constant_sum() {
     const ACCOUNTS: u32 = 30;
     let seed = Seed::new();
     for_each_protocol!(|P| {
@@ -431,7 +431,7 @@ fn recent_snapshots_are_shared_and_renewed() {
 
 /// A recent snapshot that is no longer requested is closed, and the versions that it held are freed.
 #[test]
-fn a_recent_snapshot_that_nobody_reads_is_closed() {
+fn unread_recent_snapshots_are_closed() {
     for_each_executor!(|P| {
         let fixture = Fixture::<P>::new();
         fixture.put(7, 0);
@@ -454,7 +454,7 @@ fn a_recent_snapshot_that_nobody_reads_is_closed() {
 
 /// A recent snapshot prevents loading a table only while it is being read.
 #[test]
-fn a_table_is_loaded_beside_a_recent_snapshot_that_nobody_reads() {
+fn unread_recent_snapshots_allow_loads() {
     for_each_executor!(|P| {
         let fixture = Fixture::<P>::new();
         let load = |ids: std::ops::Range<u32>| {
@@ -473,7 +473,7 @@ fn a_table_is_loaded_beside_a_recent_snapshot_that_nobody_reads() {
 /// However often rows are overwritten, an open snapshot holds one version of each. Versions between two snapshots
 /// are not held. Closing the snapshots frees everything.
 #[test]
-fn a_record_has_as_many_old_versions_as_there_are_snapshots() {
+fn each_snapshot_holds_one_version_of_a_record() {
     for_each_executor!(|P| {
         let fixture = Fixture::<P>::new();
         for id in 0..IDS {
@@ -612,7 +612,7 @@ impl<P: Protocol> Queue<P> {
 
 /// A snapshot cannot read a row that was inserted and deleted after it was opened, so nothing of that row is held.
 #[test]
-fn a_queue_beside_a_snapshot_keeps_what_the_snapshot_reads() {
+fn queue_holds_only_rows_that_a_snapshot_reads() {
     for_each_protocol!(|P| {
         let queue = Queue::<P>::new();
         let snapshot = queue.database.open_snapshot().unwrap();
@@ -628,7 +628,7 @@ fn a_queue_beside_a_snapshot_keeps_what_the_snapshot_reads() {
 
 /// An update of an indexed column deletes an index entry and inserts one. Entries that no snapshot reads are freed.
 #[test]
-fn indexed_updates_beside_a_snapshot_keep_what_the_snapshot_reads() {
+fn indexed_updates_hold_only_entries_that_a_snapshot_reads() {
     for_each_protocol!(|P| {
         let queue = Queue::<P>::new();
         let snapshot = queue.database.open_snapshot().unwrap();
@@ -640,7 +640,7 @@ fn indexed_updates_beside_a_snapshot_keep_what_the_snapshot_reads() {
 /// A key that is deleted and inserted repeatedly holds only the row that the snapshot reads, and the current one.
 /// (Both the deleted record and the version that it held may be in the snapshot's list.)
 #[test]
-fn keys_that_come_back_beside_a_snapshot_keep_what_the_snapshot_reads() {
+fn reinserted_keys_hold_only_rows_that_a_snapshot_reads() {
     for_each_protocol!(|P| {
         let queue = Queue::<P>::new();
         let snapshot = queue.database.open_snapshot().unwrap();
@@ -655,7 +655,7 @@ fn keys_that_come_back_beside_a_snapshot_keep_what_the_snapshot_reads() {
 /// Several snapshots that are opened in the middle of a queue's life hold exactly what each of them reads, in
 /// whatever order they are closed.
 #[test]
-fn snapshots_of_a_queue_keep_what_each_of_them_reads() {
+fn several_snapshots_hold_only_rows_that_they_read() {
     let seed = Seed::new();
     for_each_protocol!(|P| {
         let mut random = seed.random(0);
@@ -689,7 +689,7 @@ fn snapshots_of_a_queue_keep_what_each_of_them_reads() {
 /// A deleted record stays in its index while snapshots read its older versions. It is freed when the last of these
 /// is.
 #[test]
-fn a_deleted_record_goes_with_its_last_older_version() {
+fn deleted_record_is_freed_with_its_last_held_version() {
     for_each_protocol!(|P| {
         let queue = Queue::<P>::new();
         let older = queue.database.open_snapshot().unwrap();
@@ -728,7 +728,7 @@ fn a_deleted_record_goes_with_its_last_older_version() {
 
 /// The metrics count the bytes of rows and of records that snapshots hold.
 #[test]
-fn held_bytes_are_those_of_rows_and_records() {
+fn held_bytes_count_rows_and_records() {
     let queue = Queue::<weft::protocol::Dbx>::new();
     let snapshot = queue.database.open_snapshot().unwrap();
     let held = || queue.database.metrics().snapshots;
@@ -756,7 +756,7 @@ struct Counted {
 /// If a worker deletes or replaces rows and then stays idle, other workers take over its garbage. It makes no
 /// difference whether a snapshot was open.
 #[test]
-fn what_an_idle_worker_holds_is_taken_over() {
+fn garbage_of_idle_workers_is_taken_over() {
     for with_snapshot in [false, true] {
         for deletes in [false, true] {
             idle_worker::<weft::protocol::Dbx>(with_snapshot, deletes);
@@ -882,7 +882,7 @@ fn atomic_operations_have_snapshots() {
 
 /// `get_many` returns the same as `get` for each key, whether the row exists, was deleted, or never existed.
 #[test]
-fn rows_of_many_keys_are_those_of_each() {
+fn get_many_returns_the_same_as_get() {
     for_each_executor!(|P| {
         let fixture = Fixture::<P>::new();
         for id in 0..IDS {
@@ -919,7 +919,7 @@ fn rows_of_many_keys_are_those_of_each() {
 /// A thread that ends hands over what it holds for snapshots, including deleted records that it finds only while
 /// it ends.
 #[test]
-fn a_worker_that_leaves_keeps_what_snapshots_need() {
+fn ended_worker_hands_over_rows_that_snapshots_need() {
     let fixture = Fixture::<weft::protocol::Dbx>::new();
     for id in 0..IDS {
         fixture.put(id, 1);
@@ -968,7 +968,7 @@ impl Drop for Way {
 
 /// Closing a snapshot may free rows. Their `Drop` may open snapshots. A transaction in it is refused as nested.
 #[test]
-fn rows_that_are_dropped_at_the_end_of_a_snapshot_may_open_another() {
+fn drop_at_the_end_of_a_snapshot_can_open_another() {
     let way = std::sync::Arc::new(Return::default());
     let database = Database::builder().table::<Returning>().open().unwrap();
     let table = database.table::<Returning>().unwrap();

@@ -209,7 +209,7 @@ fn a_bank_keeps_its_money() {
 // ---- counters ---------------------------------------------------------------------------------
 
 #[test]
-fn no_increment_is_lost_and_none_counted_that_failed() {
+fn exactly_the_committed_increments_are_counted() {
     for_each_protocol!(|P| {
         let seed = Seed::new();
         let database = Database::builder().protocol::<P>().table::<Vault>().open().unwrap();
@@ -268,7 +268,7 @@ fn halves(number: u64) -> [Half; 2] {
 }
 
 #[test]
-fn who_sees_one_half_of_a_pair_sees_the_other() {
+fn both_halves_of_a_pair_are_visible_together() {
     for_each_protocol!(|P| {
         let seed = Seed::new();
         let builder = Database::builder().protocol::<P>().table::<Half>().table::<HashedHalf>();
@@ -433,7 +433,7 @@ struct User {
 }
 
 #[test]
-fn of_those_who_race_for_a_unique_value_one_wins() {
+fn one_of_racing_unique_inserts_wins() {
     for_each_protocol!(|P| {
         let seed = Seed::new();
         let database = Database::builder().protocol::<P>().table::<User>().open().unwrap();
@@ -468,7 +468,7 @@ fn of_those_who_race_for_a_unique_value_one_wins() {
 }
 
 #[test]
-fn every_index_tells_the_same_story() {
+fn all_indexes_show_the_same_rows() {
     const USERS: u64 = 40;
     for_each_protocol!(|P| {
         let seed = Seed::new();
@@ -592,7 +592,7 @@ impl Drop for Mortal {
 }
 
 #[test]
-fn every_row_dies_once_and_not_while_it_can_be_seen() {
+fn every_row_is_dropped_once_and_never_in_use() {
     const ROWS: u64 = 24;
     for_each_protocol!(|P| {
         let seed = Seed::new();

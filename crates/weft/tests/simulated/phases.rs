@@ -69,7 +69,7 @@ fn count(seed: u64) -> Counting {
 
 /// After a run virtual time stands still. A reader can still end the last split phase, and no increment is lost.
 #[test]
-fn what_is_still_split_at_the_end_of_virtual_time_can_be_read() {
+fn rows_split_at_the_end_of_a_run_can_be_read() {
     for seed in 1..3 {
         let Counting { database, counters, phases, increments } = count(seed);
         assert!(phases.is_split && phases.split_phases > 2, "seed {seed}: {phases:?}");
