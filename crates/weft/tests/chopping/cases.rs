@@ -72,7 +72,7 @@ fn columns_and_operations_set_steps_apart() {
 }
 
 #[test]
-fn what_stands_between_moves_out_if_it_can() {
+fn steps_between_merged_steps_move_out() {
     let text = "
         procedure one
             first: update a (v)
@@ -98,7 +98,7 @@ fn what_stands_between_moves_out_if_it_can() {
 }
 
 #[test]
-fn a_rollback_is_in_the_first_piece() {
+fn rollbacks_are_in_the_first_piece() {
     let text = "
         procedure one
             add a (v)
@@ -118,7 +118,7 @@ fn a_rollback_is_in_the_first_piece() {
 
 /// The scheme of Figure 3, and its condition.
 #[test]
-fn what_only_others_read_is_deferred_if_they_meet_nowhere_else() {
+fn operations_are_deferred_if_they_meet_their_readers_nowhere_else() {
     let text = "
         procedure publish
             update x (v)
@@ -155,7 +155,7 @@ fn what_only_others_read_is_deferred_if_they_meet_nowhere_else() {
 }
 
 #[test]
-fn two_do_not_wait_for_each_other() {
+fn deferral_is_never_mutual() {
     let text = "
         procedure one
             add x (v)
@@ -172,7 +172,7 @@ fn two_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn subscribers_read_what_was_deferred_at_one_moment() {
+fn subscribers_read_deferred_values_in_one_piece() {
     let text = "
         procedure publish
             add x (v)
@@ -201,7 +201,7 @@ const TOKENS: &str = "
     end";
 
 #[test]
-fn rows_go_by_tokens_as_far_as_all_keep_to_them() {
+fn tokens_guard_rows_if_all_procedures_use_them() {
     let (_, by_token) = pieces(TOKENS, Options::ALL);
     assert_eq!(by_token[0], ["conflicting: counter order ticket"]);
     assert_eq!(by_token[1], ["conflicting: ticket done", "exclusive: order"]);
@@ -222,7 +222,7 @@ fn rows_go_by_tokens_as_far_as_all_keep_to_them() {
 }
 
 #[test]
-fn a_table_that_nobody_changes_is_static() {
+fn unchanged_tables_are_static() {
     let text = "
         procedure one
             read item
@@ -241,7 +241,7 @@ fn a_table_that_nobody_changes_is_static() {
 
 /// An error of admission names the procedure, the steps and the cycle.
 #[test]
-fn who_would_close_a_cycle_is_not_admitted() {
+fn procedures_that_close_a_cycle_are_not_admitted() {
     let running = outlines(
         "procedure one
             write a (v); may roll back
@@ -286,7 +286,7 @@ fn who_would_close_a_cycle_is_not_admitted() {
 }
 
 #[test]
-fn what_is_wrong_in_a_text_is_said_with_its_place() {
+fn text_errors_name_their_place() {
     for (text, line, column, words) in [
         ("procedur x", 1, 1, "'procedur' stands where 'procedure' or 'token'"),
         ("procedure p\n reed t\nend", 2, 2, "'reed' stands where a step (read, scan,"),
@@ -312,7 +312,7 @@ fn what_is_wrong_in_a_text_is_said_with_its_place() {
 }
 
 #[test]
-fn a_text_that_uses_all_of_the_grammar_comes_back() {
+fn text_with_all_of_the_grammar_round_trips() {
     let text = "token ticket for order, line
 
 procedure all

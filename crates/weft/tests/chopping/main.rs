@@ -117,7 +117,7 @@ enum Concealed {
 
 /// Shows that the test above can fail: it fails if the analysis does not know a fact about the set.
 #[test]
-fn an_edge_that_is_left_out_is_found_out() {
+fn facts_hidden_from_the_analysis_are_detected() {
     println!("seed {SEED}");
     for concealed in
         [Concealed::Table, Concealed::Dependencies, Concealed::Rollback, Concealed::Token]

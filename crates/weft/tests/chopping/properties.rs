@@ -68,7 +68,7 @@ fn is_allowed(chopping: &Chopping, procedure: usize, cuts: u32) -> bool {
 }
 
 #[test]
-fn there_is_no_cycle_left_and_no_more_pieces_are_possible() {
+fn pieces_are_without_cycles_and_as_many_as_possible() {
     const SEED: u64 = 11;
     println!("seed {SEED}");
     let mut generator = Generator::new(SEED);
@@ -126,7 +126,7 @@ fn a_procedure_has_one_conflicting_piece_at_most() {
 /// A procedure is admitted only if the pieces of the running procedures stay the same. A refusal names a running
 /// procedure whose pieces would change.
 #[test]
-fn what_is_admitted_leaves_the_others_in_their_pieces() {
+fn admission_keeps_the_pieces_of_running_procedures() {
     const SEED: u64 = 13;
     println!("seed {SEED}");
     let mut generator = Generator::new(SEED);
@@ -162,7 +162,7 @@ fn what_is_admitted_leaves_the_others_in_their_pieces() {
 }
 
 #[test]
-fn what_is_written_is_read_as_it_was() {
+fn outlines_round_trip_as_text() {
     const SEED: u64 = 14;
     println!("seed {SEED}");
     let mut generator = Generator::new(SEED);

@@ -319,7 +319,7 @@ pub(super) fn rounds<W: Workplace>(seed: &Seed, rounds: usize) {
 }
 
 #[test]
-fn what_survives_a_crash_depends_on_nothing_that_does_not() {
+fn surviving_rows_depend_only_on_surviving_transactions() {
     let seed = Seed::new();
     rounds::<Tables<Dbx>>(&seed, 36 * stress());
     rounds::<Tables<Silo>>(&seed, 18 * stress());

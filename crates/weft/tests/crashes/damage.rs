@@ -109,7 +109,7 @@ fn a_torn_tail_is_cut_off_and_reported() {
 }
 
 #[test]
-fn a_changed_bit_is_found() {
+fn changed_bit_is_reported() {
     let (disk, _) = closed();
     let first = segments(&disk).remove(0);
     disk.flip_bit(&first, 8 * 300 + 1);
@@ -124,7 +124,7 @@ fn a_changed_bit_is_found() {
 }
 
 #[test]
-fn a_missing_segment_is_missed() {
+fn missing_segment_is_reported() {
     let (disk, _) = closed();
     let second = segments(&disk).remove(1);
     disk.remove(&second).unwrap();
@@ -135,7 +135,7 @@ fn a_missing_segment_is_missed() {
 }
 
 #[test]
-fn a_missing_file_of_the_checkpoint_is_missed() {
+fn missing_checkpoint_file_is_reported() {
     let (disk, _) = closed();
     let is_rows = |path: &PathBuf| path.extension().is_some_and(|end| end == "rows");
     let rows = disk.files().into_iter().find(is_rows).unwrap();
@@ -147,7 +147,7 @@ fn a_missing_file_of_the_checkpoint_is_missed() {
 }
 
 #[test]
-fn a_missing_manifest_is_missed() {
+fn missing_manifest_is_reported() {
     let (disk, _) = closed();
     disk.remove(Path::new("/db/MANIFEST")).unwrap();
     assert_eq!(
@@ -158,7 +158,7 @@ fn a_missing_manifest_is_missed() {
 }
 
 #[test]
-fn what_is_no_database_is_refused() {
+fn directory_of_other_files_is_refused() {
     let disk = SimulatedDisk::new(1);
     disk.create_directory(Path::new(DIRECTORY)).unwrap();
     let file = disk.create_new(Path::new("/db/holiday.jpg")).unwrap();
@@ -213,7 +213,7 @@ fn tables_that_do_not_fit_are_refused() {
 }
 
 #[test]
-fn an_epoch_that_is_not_there_cannot_be_opened() {
+fn missing_epoch_cannot_be_opened() {
     let (disk, _) = closed();
     let before = files(&disk);
     let refused = place(builder::<Dbx>(), &disk, options(), true).at_epoch(3).open();
@@ -230,7 +230,7 @@ const SYNC_FAILED: &str = "cannot sync /db/log/0-0000000006.log: simulated input
 
 /// After a failed sync, the commit that waited for it and every later call return the error.
 #[test]
-fn a_failed_sync_is_said_to_all() {
+fn every_call_reports_a_failed_sync() {
     let (disk, mut state) = closed();
     let bank = open(&disk).unwrap();
     let before = state.clone();
@@ -255,7 +255,7 @@ fn a_failed_sync_is_said_to_all() {
 
 /// On a full disk every commit returns an error. When there is space again, the same process goes on.
 #[test]
-fn a_full_disk_is_said_until_there_is_space() {
+fn full_disk_is_reported_until_there_is_space() {
     let (disk, mut state) = closed();
     // The log's threads try again here. A single segment holds everything.
     let options = options().segment_bytes(1 << 20);

@@ -302,7 +302,7 @@ fn report<P: Protocol>(tried: &Tried) {
 /// A crash may follow any operation. In every case all acknowledged transactions survive, the state is that after
 /// some number of transactions, and opening again gives the same state, even after a crash during recovery.
 #[test]
-fn a_crash_at_any_operation_loses_nothing_that_was_acknowledged() {
+fn crash_at_any_operation_loses_nothing_acknowledged() {
     let mut tried = Tried::default();
     for seed in 0..20 * stress() as u64 {
         campaign::<Dbx>(seed, 1, &mut tried);
@@ -312,7 +312,7 @@ fn a_crash_at_any_operation_loses_nothing_that_was_acknowledged() {
 }
 
 #[test]
-fn so_it_is_under_other_protocols() {
+fn crash_loses_nothing_acknowledged_under_other_protocols() {
     fn some<P: Protocol>() {
         let _named = Named(P::NAME);
         let mut tried = Tried::default();
@@ -328,7 +328,7 @@ fn so_it_is_under_other_protocols() {
 /// Any sync may fail. In every case everything that was acknowledged survives, both when the process goes on and
 /// when the power fails.
 #[test]
-fn a_failed_sync_loses_nothing_that_was_acknowledged() {
+fn failed_sync_loses_nothing_acknowledged() {
     let mut tried = Tried::default();
     for seed in 0..4 * stress() as u64 {
         let shape = Shape::of(seed);
