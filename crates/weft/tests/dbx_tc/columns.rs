@@ -261,21 +261,21 @@ macro_rules! in_either_cut {
 
 in_either_cut! {
     each_procedure_has_two_pieces
-    what_is_added_to_a_column_adds_up
-    changes_of_different_columns_are_both_there
-    a_read_holds_as_long_as_its_columns
-    what_a_step_has_read_of_a_row_holds_when_another_has_written_it
-    a_sum_that_is_none_is_an_error_as_ever
-    a_row_that_is_carried_over_keeps_to_constraints
-    entries_of_indexes_and_rows_written_twice_go_by_versions
-    rows_that_come_and_go_do_so_by_versions
-    it_can_be_switched_off
+    additions_to_a_column_add_up
+    changes_of_different_columns_are_both_kept
+    read_is_valid_while_its_columns_are_unchanged
+    reads_before_and_after_own_writes_are_validated_by_column
+    overflowing_sum_is_an_error
+    carried_over_rows_are_checked
+    index_changes_and_repeated_writes_are_not_carried_over
+    deletions_are_not_carried_over
+    carrying_over_can_be_switched_off
 }
 
 /// Guards the cost of notes: a procedure without recent conflicts takes none, so its first conflict makes it run
 /// again. After that it takes notes.
 #[test]
-fn who_meets_nobody_takes_no_notes() {
+fn notes_are_taken_only_after_conflicts() {
     let shop = open(options());
     for _ in 0..20 {
         execute!(&shop, Reprice, 90, NOTHING).expect("is executed");
@@ -296,7 +296,7 @@ fn each_procedure_has_two_pieces(options: fn() -> DbxTcOptions) {
     }
 }
 
-fn what_is_added_to_a_column_adds_up(options: fn() -> DbxTcOptions) {
+fn additions_to_a_column_add_up(options: fn() -> DbxTcOptions) {
     for times in [1, 3] {
         let shop = open(options());
         let meanwhile = at(1, 1, || (0..times).for_each(|_| elsewhere!(&shop, Sell, 2)));
@@ -315,7 +315,7 @@ fn what_is_added_to_a_column_adds_up(options: fn() -> DbxTcOptions) {
     assert_eq!(shop.counts(), CARRIED_OVER);
 }
 
-fn changes_of_different_columns_are_both_there(options: fn() -> DbxTcOptions) {
+fn changes_of_different_columns_are_both_kept(options: fn() -> DbxTcOptions) {
     let shop = open(options());
     let meanwhile = at(1, 1, || elsewhere!(&shop, Sell, 2));
     execute!(&shop, Reprice, 90, &meanwhile).expect("is executed");
@@ -328,7 +328,7 @@ fn changes_of_different_columns_are_both_there(options: fn() -> DbxTcOptions) {
     assert_eq!(shop.counts(), (1, 1), "the column has changed since it was read");
 }
 
-fn a_read_holds_as_long_as_its_columns(options: fn() -> DbxTcOptions) {
+fn read_is_valid_while_its_columns_are_unchanged(options: fn() -> DbxTcOptions) {
     let shop = open(options());
     let meanwhile = at(1, 1, || elsewhere!(&shop, Sell, 2));
     let number = execute!(&shop, Quote, 1, &meanwhile).expect("is executed");
@@ -345,7 +345,7 @@ fn a_read_holds_as_long_as_its_columns(options: fn() -> DbxTcOptions) {
     assert_eq!((shop.noted(number), shop.counts()), (Some(6), (2, 1)));
 }
 
-fn what_a_step_has_read_of_a_row_holds_when_another_has_written_it(options: fn() -> DbxTcOptions) {
+fn reads_before_and_after_own_writes_are_validated_by_column(options: fn() -> DbxTcOptions) {
     // The procedure reads `left`, changes `price`, and then reads `price`.
     let shop = open(options());
     let meanwhile = at(1, 1, || elsewhere!(&shop, Count, 1));
@@ -361,7 +361,7 @@ fn what_a_step_has_read_of_a_row_holds_when_another_has_written_it(options: fn()
     assert_eq!(shop.stock(), Some(expected));
 }
 
-fn a_sum_that_is_none_is_an_error_as_ever(options: fn() -> DbxTcOptions) {
+fn overflowing_sum_is_an_error(options: fn() -> DbxTcOptions) {
     let shop = open(options());
     let meanwhile = at(1, 1, || elsewhere!(&shop, Count, 30));
     let counted = execute!(&shop, Count, 30, &meanwhile);
@@ -370,7 +370,7 @@ fn a_sum_that_is_none_is_an_error_as_ever(options: fn() -> DbxTcOptions) {
     assert_eq!(shop.counts(), DONE_AGAIN);
 }
 
-fn a_row_that_is_carried_over_keeps_to_constraints(options: fn() -> DbxTcOptions) {
+fn carried_over_rows_are_checked(options: fn() -> DbxTcOptions) {
     let shop = open(options());
     let meanwhile = at(1, 1, || elsewhere!(&shop, Sell, 6));
     let sold = execute!(&shop, Sell, 6, &meanwhile);
@@ -378,7 +378,7 @@ fn a_row_that_is_carried_over_keeps_to_constraints(options: fn() -> DbxTcOptions
     assert_eq!((shop.stock(), shop.counts()), (Some(Stock { left: 4, ..stock() }), DONE_AGAIN));
 }
 
-fn entries_of_indexes_and_rows_written_twice_go_by_versions(options: fn() -> DbxTcOptions) {
+fn index_changes_and_repeated_writes_are_not_carried_over(options: fn() -> DbxTcOptions) {
     // Another transaction moves the index entry.
     let shop = open(options());
     let meanwhile = at(1, 1, || elsewhere!(&shop, Write, 6));
@@ -395,7 +395,7 @@ fn entries_of_indexes_and_rows_written_twice_go_by_versions(options: fn() -> Dbx
     assert_eq!((shop.stock(), shop.counts()), (Some(expected), (0, 3)));
 }
 
-fn rows_that_come_and_go_do_so_by_versions(options: fn() -> DbxTcOptions) {
+fn deletions_are_not_carried_over(options: fn() -> DbxTcOptions) {
     let shop = open(options());
     let meanwhile = at(1, 1, || elsewhere!(&shop, Sell, 1));
     execute!(&shop, Remove, 1, &meanwhile).expect("is executed");
@@ -406,7 +406,7 @@ fn rows_that_come_and_go_do_so_by_versions(options: fn() -> DbxTcOptions) {
     assert_eq!((shop.stock(), shop.counts()), (None, DONE_AGAIN));
 }
 
-fn it_can_be_switched_off(options: fn() -> DbxTcOptions) {
+fn carrying_over_can_be_switched_off(options: fn() -> DbxTcOptions) {
     let shop = open(options().by_columns(false));
     let meanwhile = at(1, 1, || elsewhere!(&shop, Sell, 2));
     execute!(&shop, Sell, 3, &meanwhile).expect("sells");

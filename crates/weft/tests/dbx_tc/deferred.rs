@@ -62,7 +62,7 @@ fn pay_and_look<R>(look: impl Fn(&Bank) -> R) -> R {
 }
 
 #[test]
-fn subscribers_alone_miss_what_is_deferred() {
+fn only_subscribers_miss_deferred_changes() {
     assert_eq!(
         pay_and_look(|bank| bank.state(1)),
         (BEGINNING + 10, 10),
@@ -79,7 +79,7 @@ fn subscribers_alone_miss_what_is_deferred() {
 }
 
 #[test]
-fn in_the_next_epoch_subscribers_see_it_too() {
+fn subscribers_see_deferred_changes_in_the_next_epoch() {
     pay_and_look(|bank| {
         let mut number = 101;
         while reviewed(bank, 1, number) == 0 {
@@ -90,7 +90,7 @@ fn in_the_next_epoch_subscribers_see_it_too() {
 }
 
 #[test]
-fn what_others_have_changed_meanwhile_stays() {
+fn publication_keeps_other_changes() {
     pay_and_look(|bank| {
         // These payments belong to the same epoch or to the next.
         bank.pay(1, 5, 2);
@@ -103,7 +103,7 @@ fn what_others_have_changed_meanwhile_stays() {
 }
 
 #[test]
-fn beside_a_stranger_nothing_is_deferred() {
+fn nothing_is_deferred_beside_a_stranger() {
     let bank = &open(deferring());
     let (come, has_come) = mpsc::channel();
     let (go, may_go) = mpsc::channel();
@@ -126,7 +126,7 @@ fn beside_a_stranger_nothing_is_deferred() {
 /// A sum that might not fit is refused before its procedure commits, because afterwards the error could not be
 /// returned to a caller.
 #[test]
-fn a_sum_that_might_not_fit_is_refused_when_it_is_deferred() {
+fn sum_that_might_not_fit_cannot_be_deferred() {
     let bank = open(deferring());
     let almost_full = |tx: &Transaction<'_, DbxTc>| {
         tx.update(&bank.branches, &1, |branch| branch.cents = i64::MAX - 15)
@@ -151,7 +151,7 @@ fn a_sum_that_might_not_fit_is_refused_when_it_is_deferred() {
 
 /// A committed change is not lost if the row's `clone` panics while the deferred sum is added.
 #[test]
-fn a_sum_waits_on_if_its_publication_panics() {
+fn deferred_sum_survives_a_panicking_publication() {
     pay_and_look(|bank| {
         CLONES_PANIC.set(true);
         let told = catch_unwind(AssertUnwindSafe(|| bank.state(1)));
@@ -163,7 +163,7 @@ fn a_sum_waits_on_if_its_publication_panics() {
 }
 
 #[test]
-fn a_procedure_that_is_left_halfway_has_deferred_what_it_had_come_by() {
+fn procedure_left_halfway_keeps_its_deferred_changes() {
     let bank = open(deferring().finest(true));
     bank.pay(2, 7, 1);
     let paid = bank.database.execute(&mut bank.paying(1, 10, 1, NOTHING));
@@ -174,13 +174,13 @@ fn a_procedure_that_is_left_halfway_has_deferred_what_it_had_come_by() {
 }
 
 #[test]
-fn what_waits_when_the_database_is_dropped_goes_with_it() {
+fn database_can_be_dropped_with_deferred_changes() {
     let bank = open(deferring());
     bank.pay(1, 10, 1);
 }
 
 #[test]
-fn nothing_is_deferred_unasked_nor_where_it_would_be_lost() {
+fn deferral_is_opt_in_and_off_with_a_log() {
     assert!(!defers(&open(options())), "deferral is off by default");
     let builder = || Database::builder().protocol::<DbxTc>().dbx_tc(deferring());
     let disk = Arc::new(SimulatedDisk::new(1));

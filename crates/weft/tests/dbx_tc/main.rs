@@ -201,7 +201,7 @@ fn at(point: u32, times: u32, act: impl Fn()) -> impl Fn(u32) {
 }
 
 #[test]
-fn the_pieces_are_those_that_were_found() {
+fn pieces_match_the_chopping() {
     let bank = open(options());
     let chopping = bank.database.chopping();
     let pieces = &chopping.procedures[0].pieces;
@@ -235,7 +235,7 @@ fn pieces_of_two_procedures_interleave() {
 }
 
 #[test]
-fn a_piece_that_fails_is_done_again_alone() {
+fn only_the_failed_piece_runs_again() {
     for times in [1, 3] {
         let bank = open(by_rows());
         let before = bank.database.metrics();
@@ -265,7 +265,7 @@ fn a_piece_that_fails_is_done_again_alone() {
 }
 
 #[test]
-fn the_first_piece_gives_way_and_rolls_back_like_any_transaction() {
+fn first_piece_aborts_and_rolls_back_like_a_transaction() {
     let bank = open(by_rows());
     let overdrawn = bank.database.execute(&mut bank.paying(1, -BEGINNING - 1, 1, NOTHING));
     assert!(matches!(overdrawn, Err(Refused::Overdrawn)), "{overdrawn:?}");
@@ -303,7 +303,7 @@ fn the_first_piece_gives_way_and_rolls_back_like_any_transaction() {
 }
 
 #[test]
-fn a_piece_that_starves_gets_through_whatever_the_deadline() {
+fn starving_piece_commits_after_the_deadline() {
     let bank = open(by_rows());
     let options = TransactionOptions::new().deadline(Duration::from_millis(50));
     let number = Cell::new(1);
@@ -322,7 +322,7 @@ fn a_piece_that_starves_gets_through_whatever_the_deadline() {
 }
 
 #[test]
-fn errors_behind_the_first_piece_leave_it_halfway() {
+fn errors_after_the_first_piece_leave_the_procedure_halfway() {
     let bank = open(options());
     bank.pay(2, 7, 1);
     let before = bank.database.metrics();
@@ -352,7 +352,7 @@ fn errors_behind_the_first_piece_leave_it_halfway() {
 }
 
 #[test]
-fn a_panic_that_a_conflict_has_led_to_does_not_count() {
+fn panic_caused_by_a_conflict_is_retried() {
     let bank = open(options());
     let change = at(3, 1, || {
         bank.pay_elsewhere(1, 1, 2);
@@ -386,7 +386,7 @@ fn count<P: Protocol>(
 }
 
 #[test]
-fn a_scan_that_is_being_read_keeps_its_piece_open() {
+fn open_scan_keeps_its_piece_open() {
     let both = [Pay::<DbxTc>::shape(), Count::<DbxTc>::shape()];
     let bank = open(DbxTcOptions::new().procedures(both).finest(true));
     let pieces = bank.database.chopping().procedures[1].pieces.len();

@@ -28,7 +28,7 @@ fn give_time<R>(thread: &ScopedJoinHandle<'_, R>) {
 }
 
 #[test]
-fn strangers_see_no_procedure_by_halves() {
+fn strangers_never_see_half_a_procedure() {
     let bank = &open(options());
     let look = || bank.state(1);
     let look_by_snapshot = || {
@@ -60,7 +60,7 @@ fn strangers_see_no_procedure_by_halves() {
 }
 
 #[test]
-fn beside_a_stranger_a_procedure_is_one_piece() {
+fn procedure_is_one_piece_beside_a_stranger() {
     let bank = &open(options());
     let (come, has_come) = mpsc::channel();
     let (go, may_go) = mpsc::channel();
@@ -84,7 +84,7 @@ fn beside_a_stranger_a_procedure_is_one_piece() {
 }
 
 #[test]
-fn an_epoch_ends_between_no_two_pieces() {
+fn epochs_do_not_end_between_pieces() {
     let disk = Arc::new(SimulatedDisk::new(1));
     // Epochs end only on request here, and not automatically.
     let durability = DurabilityOptions::new().epoch_interval(Duration::from_secs(3600));
@@ -148,7 +148,7 @@ fn seen_in_the_middle<T: Send>(bank: &Bank, look: impl Fn(&Bank) -> T + Sync) ->
 }
 
 #[test]
-fn a_procedure_that_is_not_registered_is_a_stranger() {
+fn unregistered_procedure_is_a_stranger() {
     assert_eq!(other::Pay::<DbxTc>::shape().name, Pay::<DbxTc>::shape().name);
     let seen = seen_in_the_middle(&open(options()), |bank| {
         bank.database.execute(&mut other::Pay::new(&bank.branches, &bank.accounts, 1))
@@ -157,7 +157,7 @@ fn a_procedure_that_is_not_registered_is_a_stranger() {
 }
 
 #[test]
-fn a_procedure_that_only_reads_is_a_stranger_or_one_of_the_others() {
+fn read_only_procedure_is_a_stranger_if_it_uses_snapshots() {
     let both = [Pay::<DbxTc>::shape(), Check::<DbxTc>::shape()];
     let look = |bank: &Bank| {
         bank.database.execute(&mut Check::new(&bank.accounts, &bank.branches, 1)).expect("is read")
@@ -213,7 +213,7 @@ fn give<P: Protocol>(
 }
 
 #[test]
-fn a_procedure_that_comes_later_is_checked() {
+fn later_procedures_are_checked() {
     let bank = open(options());
     let refused = bank.database.admit(Note::<DbxTc>::shape());
     let Err(NotAdmitted::Changes(change)) = refused else { panic!("{refused:?}") };
