@@ -145,12 +145,12 @@ macro_rules! under_each {
     };
 }
 
-under_each!(a_drop_panics_in_a_commit:
+under_each!(commit_survives_a_panicking_drop:
     none NoControl dbx Dbx two_phase_locking TwoPhaseLocking timestamp_ordering TimestampOrdering);
 
 /// Fault 2: rows were freed twice. When the drop of a replaced row panicked, the rows that the commit had
 /// installed stayed in its access set.
-fn a_drop_panics_in_a_commit<P: Protocol>() {
+fn commit_survives_a_panicking_drop<P: Protocol>() {
     let _one = begin();
     {
         let (database, table) = open_fragile::<P>();
@@ -170,11 +170,11 @@ fn a_drop_panics_in_a_commit<P: Protocol>() {
     end();
 }
 
-under_each!(a_drop_panics_in_garbage_collection:
+under_each!(garbage_collection_survives_a_panicking_drop:
     none NoControl dbx Dbx two_phase_locking TwoPhaseLocking timestamp_ordering TimestampOrdering htcc Htcc);
 
 /// Fault 7: the worker stayed pinned. The next transaction was refused as nested, and `close` did not return.
-fn a_drop_panics_in_garbage_collection<P: Protocol>() {
+fn garbage_collection_survives_a_panicking_drop<P: Protocol>() {
     let _one = begin();
     {
         let (database, table) = open_fragile::<P>();
@@ -225,11 +225,11 @@ struct Stored {
     text: String,
 }
 
-under_each!(a_column_panics_when_it_is_logged: none NoControl dbx Dbx two_phase_locking TwoPhaseLocking
+under_each!(column_that_panics_while_logged_undoes_the_commit: none NoControl dbx Dbx two_phase_locking TwoPhaseLocking
     timestamp_ordering TimestampOrdering);
 
 /// Fault 3: rows were freed twice, because the log's entries were encoded after the rows were installed.
-fn a_column_panics_when_it_is_logged<P: Protocol>() {
+fn column_that_panics_while_logged_undoes_the_commit<P: Protocol>() {
     let _one = begin();
     let disk = Arc::new(SimulatedDisk::new(1));
     let open = || {
@@ -297,12 +297,12 @@ struct FickleRow {
     owned: Owned,
 }
 
-under_each!(a_key_changes_its_encoding: none NoControl dbx Dbx two_phase_locking TwoPhaseLocking
+under_each!(key_that_changes_its_encoding_frees_no_reachable_record: none NoControl dbx Dbx two_phase_locking TwoPhaseLocking
     timestamp_ordering TimestampOrdering);
 
 /// Fault 4: memory was used after it was freed. The type encoded a deleted record's key differently by then, so
 /// the record was not found in the index. It was freed although the index still led to it.
-fn a_key_changes_its_encoding<P: Protocol>() {
+fn key_that_changes_its_encoding_frees_no_reachable_record<P: Protocol>() {
     let _one = begin();
     {
         let database = Database::builder().protocol::<P>().table::<FickleRow>().open().unwrap();
@@ -352,12 +352,12 @@ struct ShiftingRow {
     owned: Owned,
 }
 
-under_each!(a_deleted_row_says_another_key: none NoControl dbx Dbx two_phase_locking TwoPhaseLocking
+under_each!(deleted_row_with_another_key_frees_no_reachable_record: none NoControl dbx Dbx two_phase_locking TwoPhaseLocking
     timestamp_ordering TimestampOrdering);
 
 /// Fault 4 again: all keys change between the deletion and the collection of garbage. The records were not found
 /// under the new keys, and were freed although the index still led to them.
-fn a_deleted_row_says_another_key<P: Protocol>() {
+fn deleted_row_with_another_key_frees_no_reachable_record<P: Protocol>() {
     let _one = begin();
     {
         let database = Database::builder().protocol::<P>().table::<ShiftingRow>().open().unwrap();
@@ -415,11 +415,11 @@ struct PlainRow {
     text: String,
 }
 
-under_each!(a_row_is_read_after_a_change_in_the_same_transaction: none NoControl htm_naive HtmNaive);
+under_each!(own_changes_can_be_read: none NoControl htm_naive HtmNaive);
 
 /// Fault 5: a segmentation fault. A pointer to a row that the same transaction had changed was used without
 /// removing its flag bits.
-fn a_row_is_read_after_a_change_in_the_same_transaction<P: Protocol>() {
+fn own_changes_can_be_read<P: Protocol>() {
     let _one = begin();
     let database = Database::builder().protocol::<P>().table::<PlainRow>().open().unwrap();
     let table = database.table::<PlainRow>().unwrap();
@@ -476,10 +476,10 @@ struct BoxedRow {
     id: Boxed,
 }
 
-under_each!(an_announced_row_is_deleted_first: none NoControl htm_naive HtmNaive dbx Dbx);
+under_each!(prefetched_row_can_be_deleted: none NoControl htm_naive HtmNaive dbx Dbx);
 
 /// Fault 5 again: the key of a deleted row was compared through a pointer with a flag bit.
-fn an_announced_row_is_deleted_first<P: Protocol>() {
+fn prefetched_row_can_be_deleted<P: Protocol>() {
     let _one = begin();
     let database = Database::builder().protocol::<P>().table::<BoxedRow>().open().unwrap();
     let table = database.table::<BoxedRow>().unwrap();
@@ -505,7 +505,7 @@ struct Counted {
 /// Fault 8: memory of another type was written. Two operations were considered equal if they had the same column
 /// position and the same kind, even if their types differed.
 #[test]
-fn operations_on_a_split_column_by_another_type() {
+fn operation_of_another_type_keeps_a_split_column_intact() {
     let _one = begin();
     // A function that is hidden from the documentation lets a user name one column and refer to another.
     let large: ColumnOf<Counted, i64> =
@@ -532,7 +532,7 @@ fn operations_on_a_split_column_by_another_type() {
 
 /// Suspected fault: a snapshot that a row's drop opens misses the operations in workers' slices.
 #[test]
-fn a_drop_opens_a_snapshot_while_rows_are_split() {
+fn snapshot_opened_by_a_drop_shows_split_rows_whole() {
     let _one = begin();
     {
         let phases = PhaseOptions::new().length(Duration::from_secs(3600));
@@ -617,7 +617,7 @@ fn audit<P: Protocol>(
 
 /// Suspected fault: a snapshot that a row's drop opens misses deferred changes of procedures.
 #[test]
-fn a_drop_opens_a_snapshot_while_sums_are_deferred() {
+fn snapshot_opened_by_a_drop_shows_deferred_sums() {
     let _one = begin();
     {
         let options = DbxTcOptions::new()
@@ -669,7 +669,7 @@ fn a_drop_opens_a_snapshot_while_sums_are_deferred() {
 
 /// Suspected fault: if the drop of a row panics while HTCC repairs a transaction, the writes are undone twice.
 #[test]
-fn a_drop_panics_in_a_repair() {
+fn repair_survives_a_panicking_drop() {
     let _one = begin();
     {
         let (database, table) = open_fragile::<Htcc>();
@@ -714,11 +714,11 @@ fn a_drop_panics_in_a_repair() {
     end();
 }
 
-under_each!(a_comparison_uses_the_transaction: none NoControl dbx Dbx htcc Htcc doppel Doppel dbx_tc DbxTc
+under_each!(key_comparison_can_use_the_transaction: none NoControl dbx Dbx htcc Htcc doppel Doppel dbx_tc DbxTc
     two_phase_locking TwoPhaseLocking timestamp_ordering TimestampOrdering);
 
 /// Suspected fault: the index buffer of a worker is borrowed while user code compares keys.
-fn a_comparison_uses_the_transaction<P: Protocol>() {
+fn key_comparison_can_use_the_transaction<P: Protocol>() {
     let _one = begin();
     {
         let (database, table) = open_fragile::<P>();
@@ -759,12 +759,12 @@ fn a_comparison_uses_the_transaction<P: Protocol>() {
     end();
 }
 
-under_each!(a_row_is_used_while_its_conflicts_are_counted: doppel Doppel doppel_locking DoppelLocking);
+under_each!(row_code_can_use_the_database_while_conflicts_are_counted: doppel Doppel doppel_locking DoppelLocking);
 
 /// Suspected fault: a worker's sketch of its conflicts is borrowed while the code of a row type runs. That code
 /// encodes the key of a contended row, compares it, and clones the row for a worker's slice. Here each of these
 /// uses the transaction and the database, and sometimes panics.
-fn a_row_is_used_while_its_conflicts_are_counted<P: Protocol>() {
+fn row_code_can_use_the_database_while_conflicts_are_counted<P: Protocol>() {
     /// More rows than a sketch has entries, so that entries are replaced.
     const ROWS: u32 = 40;
     /// One in this many calls uses the database. One in `USES_PER_PANIC` of those panics.
@@ -845,7 +845,7 @@ fn a_row_is_used_while_its_conflicts_are_counted<P: Protocol>() {
 /// Fault: a type that reported other index keys when a row was deleted made `transact` retry for ever, and block
 /// all other transactions of the database.
 #[test]
-fn an_index_key_that_is_not_found_is_a_failure() {
+fn missing_index_key_is_a_failure() {
     let _one = begin();
     let database = Database::builder().table::<Moving>().table::<PlainRow>().open().unwrap();
     let table = database.table::<Moving>().unwrap();
@@ -892,7 +892,7 @@ fn open_stored() -> (Database<Dbx>, Table<Stored>) {
 /// Fault: a checkpoint waited for itself if the code of a row that it encoded requested a checkpoint, or closed
 /// the database.
 #[test]
-fn code_that_a_checkpoint_runs_asks_for_another() {
+fn checkpoint_within_a_checkpoint_is_refused() {
     let _one = begin();
     let (database, _) = open_stored();
     let told = Rc::new(RefCell::new(Vec::new()));

@@ -403,7 +403,7 @@ fn last_segment(path: &str) -> usize {
 }
 
 #[test]
-fn names_of_functions_are_found_in_symbols() {
+fn function_names_are_found_in_symbols() {
     for (symbol, name) in [
         ("weft::transaction::writes::<impl weft::transaction::Transaction<P>>::place", "place"),
         ("weft::table::core::clone_row::h0123456789abcdef", "clone_row"),
