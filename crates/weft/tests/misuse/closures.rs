@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn an_error_of_the_users_own_passes_through_and_rolls_back() {
+fn user_error_is_returned_and_rolls_back() {
     for_each_executor!(|P| {
         let it = Fixture::<P>::new();
         let result = it.database.transact(|tx| -> Result<(), Refused> {
@@ -19,7 +19,7 @@ fn an_error_of_the_users_own_passes_through_and_rolls_back() {
 }
 
 #[test]
-fn an_error_of_the_engine_reaches_the_users_own_type() {
+fn engine_error_converts_to_the_users_type() {
     for_each_executor!(|P| {
         let it = Fixture::<P>::new();
         let result = it.database.transact(|tx| -> Result<(), Refused> {
@@ -34,7 +34,7 @@ fn an_error_of_the_engine_reaches_the_users_own_type() {
 }
 
 #[test]
-fn a_panic_in_the_closure_passes_through_and_rolls_back() {
+fn panic_in_the_closure_propagates_and_rolls_back() {
     for_each_executor!(|P| {
         let it = Fixture::<P>::new();
         let caught = catch_unwind(AssertUnwindSafe(|| {
@@ -51,7 +51,7 @@ fn a_panic_in_the_closure_passes_through_and_rolls_back() {
 }
 
 #[test]
-fn a_panic_in_an_update_closure_passes_through_and_rolls_back() {
+fn panic_in_an_update_closure_propagates_and_rolls_back() {
     for_each_executor!(|P| {
         let it = Fixture::<P>::new();
         let caught = catch_unwind(AssertUnwindSafe(|| {
@@ -69,7 +69,7 @@ fn a_panic_in_an_update_closure_passes_through_and_rolls_back() {
 }
 
 #[test]
-fn a_panic_caught_inside_the_closure_leaves_the_transaction_usable() {
+fn panic_caught_in_the_closure_leaves_the_transaction_usable() {
     for_each_executor!(|P| {
         let it = Fixture::<P>::new();
         it.database
@@ -91,7 +91,7 @@ fn a_panic_caught_inside_the_closure_leaves_the_transaction_usable() {
 
 /// An error or panic that results from an inconsistent set of rows is discarded.
 #[test]
-fn errors_and_panics_concluded_from_stale_rows_are_retried() {
+fn errors_and_panics_caused_by_stale_rows_are_retried() {
     for_each_executor!(|P| {
         if P::WORKERS_MAX > 1 && !P::KEEPS_LOCKS {
             for panics in [false, true] {
@@ -123,7 +123,7 @@ fn errors_and_panics_concluded_from_stale_rows_are_retried() {
 }
 
 #[test]
-fn a_nested_transaction_is_refused_and_the_outer_one_goes_on() {
+fn nested_transaction_is_refused() {
     for_each_executor!(|P| {
         let it = Fixture::<P>::new();
         it.database
@@ -165,7 +165,7 @@ fn a_swallowed_conflict_fails_the_commit() {
 }
 
 #[test]
-fn options_bound_the_retries_and_the_time() {
+fn options_limit_retries_and_time() {
     for_each_executor!(|P| {
         if P::WORKERS_MAX > 1 && !P::KEEPS_LOCKS {
             let it = Fixture::<P>::new();
@@ -200,7 +200,7 @@ fn options_bound_the_retries_and_the_time() {
 }
 
 #[test]
-fn a_deadline_stops_a_closure_that_would_never_end() {
+fn deadline_stops_an_endless_closure() {
     for_each_executor!(|P| {
         let it = Fixture::<P>::new();
         let options = TransactionOptions::new().deadline(Duration::from_millis(2));
@@ -215,7 +215,7 @@ fn a_deadline_stops_a_closure_that_would_never_end() {
 }
 
 #[test]
-fn a_deadline_beyond_the_end_of_time_is_none() {
+fn unrepresentable_deadline_is_ignored() {
     for_each_executor!(|P| {
         let it = Fixture::<P>::new();
         let options = TransactionOptions::new().deadline(Duration::MAX).retries_max(u32::MAX);

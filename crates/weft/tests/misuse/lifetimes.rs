@@ -33,7 +33,7 @@ fn one_thread_uses_several_databases_interleaved() {
 }
 
 #[test]
-fn databases_come_and_go_under_a_thread_that_stays() {
+fn one_thread_can_use_many_short_lived_databases() {
     for_each_executor!(|P| {
         let stays = Fixture::<P>::new();
         for round in 0..50 {
@@ -47,7 +47,7 @@ fn databases_come_and_go_under_a_thread_that_stays() {
 }
 
 #[test]
-fn a_database_is_dropped_while_other_threads_are_registered() {
+fn database_can_be_dropped_while_threads_are_registered() {
     for_each_executor!(|P| {
         let it = Fixture::<P>::new();
         let (registered, is_registered) = channel();
@@ -73,7 +73,7 @@ fn a_database_is_dropped_while_other_threads_are_registered() {
 }
 
 #[test]
-fn the_last_handle_goes_on_another_thread() {
+fn last_handle_can_be_dropped_on_another_thread() {
     for_each_executor!(|P| {
         for _ in 0..20 {
             let it = Fixture::<P>::new();
@@ -87,7 +87,7 @@ fn the_last_handle_goes_on_another_thread() {
 
 /// A leaked transaction keeps its worker's slot for ever, and its locks, if the protocol has locks.
 #[test]
-fn a_thread_that_leaks_a_transaction() {
+fn leaked_transaction_blocks_only_its_own_rows() {
     for_each_executor!(|P| {
         let it = Fixture::<P>::new();
         on_a_thread(|| {
@@ -117,7 +117,7 @@ fn a_thread_that_leaks_a_transaction() {
 }
 
 #[test]
-fn a_transaction_that_outlives_other_uses_of_its_thread_is_leaked_at_its_end() {
+fn row_of_a_leaked_transaction_stays_readable() {
     // The row stays readable, because the worker is not released while the transaction exists.
     for_each_executor!(|P| {
         let it = Fixture::<P>::new();
@@ -170,7 +170,7 @@ impl Drop for Counted {
 }
 
 #[test]
-fn a_worker_ends_with_garbage_pending() {
+fn garbage_of_ended_workers_is_dropped() {
     for_each_executor!(|P| {
         let live: &'static Live = Box::leak(Box::new(Live(Word::new(0))));
         let database = Database::builder().protocol::<P>().table::<Counted>().open().unwrap();
@@ -258,7 +258,7 @@ impl Drop for Reentrant {
 
 /// Rows are dropped after their transaction has ended, so a `Drop` may do anything.
 #[test]
-fn a_row_whose_drop_runs_a_transaction() {
+fn drop_of_a_row_can_run_a_transaction() {
     for_each_executor!(|P| {
         let database = Database::builder().protocol::<P>().table::<Reentrant>().open().unwrap();
         let table = database.table::<Reentrant>().unwrap();

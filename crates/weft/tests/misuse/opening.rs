@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_closed_database_says_so() {
+fn closed_database_refuses_transactions() {
     for_each_executor!(|P| {
         let it = Fixture::<P>::new();
         it.database.close().unwrap();
@@ -65,7 +65,7 @@ fn close_waits_for_running_transactions() {
 }
 
 #[test]
-fn too_many_threads_are_refused_and_places_come_back() {
+fn excess_threads_are_refused_until_others_end() {
     for_each_executor!(|P| {
         let builder = Database::builder().protocol::<P>().table::<Hit>().workers_max(2);
         let database = builder.open().unwrap();
@@ -105,7 +105,7 @@ fn too_many_threads_are_refused_and_places_come_back() {
 }
 
 #[test]
-fn one_thread_at_a_time_where_the_protocol_wants_it() {
+fn single_threaded_protocols_refuse_a_second_thread() {
     for_each_executor!(|P| {
         if begin_waits::<P>() {
             continue;
@@ -125,7 +125,7 @@ fn one_thread_at_a_time_where_the_protocol_wants_it() {
 }
 
 #[test]
-fn no_place_for_workers_means_one() {
+fn maximum_of_zero_workers_means_one() {
     for_each_executor!(|P| {
         let database =
             Database::builder().protocol::<P>().table::<Hit>().workers_max(0).open().unwrap();
@@ -134,7 +134,7 @@ fn no_place_for_workers_means_one() {
 }
 
 #[test]
-fn a_database_without_tables() {
+fn database_without_tables_works() {
     for_each_executor!(|P| {
         let database = Database::builder().protocol::<P>().open().unwrap();
         database.transact(|_| Ok::<_, Error>(())).unwrap();

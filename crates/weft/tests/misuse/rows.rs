@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_duplicate_key_is_named_and_has_no_partial_effect() {
+fn duplicate_key_is_named_and_changes_nothing() {
     for_each_executor!(|P| {
         let it = Fixture::<P>::new();
         it.database
@@ -39,7 +39,7 @@ fn a_duplicate_key_is_named_and_has_no_partial_effect() {
 }
 
 #[test]
-fn a_duplicate_of_a_row_of_the_same_transaction() {
+fn duplicate_within_a_transaction_is_refused() {
     for_each_executor!(|P| {
         let it = Fixture::<P>::new();
         it.database
@@ -64,7 +64,7 @@ fn a_duplicate_of_a_row_of_the_same_transaction() {
 }
 
 #[test]
-fn a_broken_constraint_names_the_row_and_leaves_it_as_it_was() {
+fn violated_constraint_names_the_row_and_changes_nothing() {
     for_each_executor!(|P| {
         let it = Fixture::<P>::new();
         it.database
@@ -157,7 +157,7 @@ fn a_swallowed_nested_write_keeps_the_inner_one() {
 }
 
 #[test]
-fn empty_and_huge_keys() {
+fn empty_and_huge_keys_work() {
     for_each_executor!(|P| {
         let it = Fixture::<P>::new();
         let names: Vec<String> = [0, 1, 31, 32, 33, 4096, 32 << 10, 64 << 10, 1 << 20]
@@ -210,7 +210,7 @@ struct Large {
 }
 
 #[test]
-fn rows_up_to_the_limit_and_beyond() {
+fn rows_beyond_the_size_limit_are_refused() {
     for_each_executor!(|P| {
         let Err(failed) = Database::builder().protocol::<P>().table::<Huge>().open() else {
             panic!("a row above the size limit was accepted");
@@ -244,7 +244,7 @@ struct Nothing {
 
 /// A row of no bytes takes no memory, but the table still knows whether it has the row, and holds at most one.
 #[test]
-fn a_row_of_no_bytes() {
+fn row_of_no_bytes_works() {
     for_each_executor!(|P| {
         let database = Database::builder().protocol::<P>().table::<Nothing>().open().unwrap();
         let table = database.table::<Nothing>().unwrap();

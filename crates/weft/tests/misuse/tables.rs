@@ -5,7 +5,7 @@ use weft_protocols::NoControl;
 use super::*;
 
 #[test]
-fn a_table_that_was_not_registered_is_named() {
+fn unregistered_table_is_named() {
     for_each_executor!(|P| {
         let it = Fixture::<P>::new();
         let failed = it.database.table::<Stranger>().unwrap_err();
@@ -18,7 +18,7 @@ fn a_table_that_was_not_registered_is_named() {
 }
 
 #[test]
-fn a_table_that_is_registered_twice_is_named() {
+fn table_registered_twice_is_named() {
     #[derive(Clone, Debug, Record)]
     #[record(table = "hits")]
     struct Namesake {
@@ -90,7 +90,7 @@ fn a_hash_table_has_no_ranges() {
 }
 
 #[test]
-fn a_range_the_wrong_way_round_is_named_and_an_empty_one_is_empty() {
+fn reversed_range_fails_and_empty_range_is_empty() {
     use std::ops::Bound::{Excluded, Included};
     for_each_executor!(|P| {
         let it = Fixture::<P>::new();

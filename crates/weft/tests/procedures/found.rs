@@ -103,7 +103,7 @@ fn values_flow_through_locals() {
 }
 
 #[test]
-fn values_flow_through_what_changes_them() {
+fn values_flow_through_mutation() {
     // A method changes its receiver, unless it is known not to.
     found!(
         |nodes, tx, id, out| Methods,
@@ -423,7 +423,7 @@ fn kinds<P: Protocol>(
 }
 
 #[test]
-fn steps_say_what_they_do_and_to_which_columns() {
+fn steps_name_their_access_and_columns() {
     use weft::operation::OperationKind;
     let shape = Kinds::<Dbx>::shape();
     let accesses: Vec<Access> = shape.steps.iter().map(|step| step.access).collect();
@@ -485,7 +485,7 @@ fn added<P: Protocol>(
 }
 
 #[test]
-fn columns_that_are_only_added_to_are_known() {
+fn columns_that_are_only_added_to_are_found() {
     let shape = Added::<Dbx>::shape();
     let adds: Vec<&[&str]> = shape.steps.iter().map(|step| step.adds).collect();
     assert_eq!(adds, [&["value"][..], &["value"], &[], &["value"], &[], &[]]);
@@ -512,7 +512,7 @@ fn checked<P: Protocol>(
 }
 
 #[test]
-fn rollbacks_of_its_own_are_known() {
+fn rollbacks_of_the_user_are_found() {
     let shape = Checked::<Dbx>::shape();
     let before: Vec<usize> = shape.rollbacks.iter().map(|rollback| rollback.before).collect();
     assert_eq!(before, [1, 2], "after the first step, and anywhere in the loop");

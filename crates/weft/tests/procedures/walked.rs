@@ -117,7 +117,7 @@ fn look<P: Protocol>(nodes: &Nodes, tx: &Transaction<'_, P>, id: u32) -> Result<
 }
 
 #[test]
-fn what_a_stale_read_reaches_runs_again_and_nothing_else() {
+fn steps_that_a_stale_read_reaches_run_again() {
     let (database, nodes) = loaded();
     let change = |next| move |node: &mut Node| node.next = next;
     for (next, expected, log) in [
@@ -153,7 +153,7 @@ fn what_a_stale_read_reaches_runs_again_and_nothing_else() {
 }
 
 #[test]
-fn a_piece_that_fails_runs_again_and_those_before_it_do_not() {
+fn failed_piece_runs_again_without_earlier_pieces() {
     let (database, nodes) = loaded();
     let tx = database.begin().expect("begins");
     let driver = Told::new(&tx).then(Selection::From(1), || ());
@@ -182,7 +182,7 @@ fn add_all<P: Protocol>(
 
 /// By its shape no step depends on another, but steps may access the same row.
 #[test]
-fn own_writes_are_seen_again() {
+fn reads_of_own_writes_run_again() {
     let (database, nodes) = loaded();
     assert_eq!(dependencies(AddAll::<Dbx>::shape()), [" |  | ", " |  | "]);
     let tx = database.begin().expect("begins");
@@ -240,7 +240,7 @@ fn find<P: Protocol>(
 
 /// A scan keeps the rows that it has read. If the procedure needs more rows than that, the scan runs again.
 #[test]
-fn a_scan_that_has_to_read_on_runs_again() {
+fn scan_that_needs_more_rows_runs_again() {
     let (database, nodes) = loaded();
     let set = |tx: &Transaction<'_, Dbx>, value| {
         tx.update(&nodes, &0, |node| node.value = value).expect("the node exists");
@@ -273,7 +273,7 @@ fn guarded<P: Protocol>(nodes: &Nodes, tx: &Transaction<'_, P>, from: u32) -> Re
 /// The next pass takes into account what a pass that ended early has run: the steps after its end have not seen
 /// that.
 #[test]
-fn a_pass_that_ends_early_is_remembered() {
+fn changes_of_a_pass_that_ended_early_are_remembered() {
     let (database, nodes) = loaded();
     let tx = database.begin().expect("begins");
     let set = |id: u32, value| {
@@ -286,7 +286,7 @@ fn a_pass_that_ends_early_is_remembered() {
 }
 
 #[test]
-fn a_procedure_is_also_its_function() {
+fn procedure_equals_its_function() {
     let (database, nodes) = loaded();
     let by_function = database.transact(|tx| look(&nodes, tx, 3)).expect("no error");
     let by_run = database.transact(|tx| Look::new(&nodes, 3).run(tx)).expect("no error");
