@@ -308,12 +308,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn bytes_are_ordered_as_the_keys_are(one in keys(), other in keys()) {
+        fn encoded_keys_keep_their_order(one in keys(), other in keys()) {
             prop_assert_eq!(encode_bare(&one).cmp(&encode_bare(&other)), one.cmp(&other));
         }
 
         #[test]
-        fn keys_round_trip_through_bytes(key in keys()) {
+        fn encoded_keys_round_trip(key in keys()) {
             prop_assert_eq!(decode_bare(&encode_bare(&key)), key);
         }
     }
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_has_one_number() {
+    fn equal_keys_have_the_same_number() {
         let mut all = Keys::default();
         let ids: Vec<u32> =
             [1, 2, 1, 3, 2].map(|n| all.intern(&with_table(&Key::from(n)))).to_vec();

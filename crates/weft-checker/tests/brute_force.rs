@@ -410,7 +410,7 @@ proptest! {
 
 /// Protects the worth of the property tests: both verdicts occur, and often only one is possible.
 #[test]
-fn generated_histories_have_both_verdicts() {
+fn random_histories_have_both_verdicts() {
     use proptest::strategy::ValueTree;
     use proptest::test_runner::TestRunner;
 

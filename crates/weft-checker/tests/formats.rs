@@ -108,7 +108,7 @@ fn malformed_events_are_errors_that_name_the_line() {
 }
 
 #[test]
-fn histories_round_trip() {
+fn history_round_trips() {
     let mut builder = HistoryBuilder::new();
     let (one, other) = (builder.table("one"), builder.table("o\"ther"));
     let mut transaction = builder.transaction(9, 3, 10);
@@ -137,7 +137,7 @@ fn histories_round_trip() {
 }
 
 #[test]
-fn formats_are_detected_and_may_be_forced() {
+fn formats_are_detected_unless_given() {
     let read = |text: &str, format| {
         format::read(text.as_bytes(), format, &mut |_| {}).map(|read| read.format)
     };

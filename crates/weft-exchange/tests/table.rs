@@ -63,7 +63,7 @@ fn import<T: Record>(format: Format, file: Vec<u8>) -> Vec<T> {
 }
 
 #[test]
-fn export_shows_one_snapshot_during_writes() {
+fn export_shows_a_snapshot_during_writes() {
     let database = database::<weft::protocol::Dbx>();
     fill(&database);
     let readings = database.table::<Reading>().unwrap();
@@ -91,7 +91,7 @@ fn export_shows_one_snapshot_during_writes() {
 }
 
 #[test]
-fn hash_table_is_exported_under_another_protocol() {
+fn hash_table_is_exported_in_some_order() {
     let database = database::<weft::protocol::TwoPhaseLocking>();
     fill(&database);
     let names = database.table::<Name>().unwrap();
@@ -107,7 +107,7 @@ fn hash_table_is_exported_under_another_protocol() {
 }
 
 #[test]
-fn volatile_and_foreign_tables_are_refused() {
+fn unexportable_tables_are_refused() {
     let database = database::<weft::protocol::Dbx>();
     let sessions = database.table::<Session>().unwrap();
     let session = Session { id: 1, opened: std::time::Instant::now() };
@@ -132,7 +132,7 @@ fn volatile_and_foreign_tables_are_refused() {
 /// Exported rows are imported again, by several threads, into a table of another database. Errors on the way
 /// leave the table empty.
 #[test]
-fn an_exported_table_is_imported_again() {
+fn exported_table_can_be_imported() {
     let source = database::<weft::protocol::Dbx>();
     fill(&source);
     let readings = source.table::<Reading>().unwrap();

@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn one_writer_or_many_readers() {
+    fn lock_admits_one_writer_or_many_readers() {
         let lock = SharedLock::default();
         lock.lock(Mode::Read);
         lock.lock(Mode::Read);

@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_what_is_wrong() {
+    fn errors_name_the_cause() {
         let cases = [
             (r#"{"count":1,"rate":1}"#, "the field `maybe` is missing"),
             (r#"{"count":1,"count":1}"#, "the field `count` appears twice"),

@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_and_records() {
+    fn text_is_split_into_fields_and_records() {
         let cases: [(&str, &[&[&str]]); 8] = [
             ("", &[]),
             ("\n", &[&[""]]),

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn not_a_number_keeps_its_bits() {
+    fn nan_keeps_its_bits() {
         for (bits, text) in [
             (0x7FC0_0000, "NaN"),
             (0xFFC0_0000, "NaN(0xffc00000)"),

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_are_in_the_pieces_that_were_found() {
+    fn steps_belong_to_their_pieces() {
         let text = "
             procedure p
                 a: read s (x)
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_in_another_order_are_one_piece() {
+    fn reordered_steps_are_one_piece() {
         let text = "
             procedure p
                 a: update t (x)

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sketch_keeps_the_most_contended_records() {
+    fn sketch_keeps_the_most_contended_records() {
         let database: Database<Dbx> = Database::builder().table::<Counter>().open().unwrap();
         let counters = database.table::<Counter>().unwrap();
         // SAFETY: only the table's name is used, for access sets.

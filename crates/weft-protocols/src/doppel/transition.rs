@@ -691,7 +691,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn contended_record_is_split_if_conflicts_are_about_one_operation() {
+    fn records_with_many_conflicting_operations_are_split() {
         assert!(is_worth_splitting(500, 500, 10_000));
         assert!(is_worth_splitting(500, 250, 10_000), "half of the conflicts are of reads");
         assert!(!is_worth_splitting(500, 200, 10_000), "most conflicts are of reads");

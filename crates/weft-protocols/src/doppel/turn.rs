@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_holder_at_a_time() {
+    fn one_worker_has_the_turn_at_a_time() {
         let turn = TurnLock::<u32>::default();
         let mut first = turn.try_take().expect("it is free");
         *first += 1;

@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn record_becomes_hot_by_conflicts_and_cools() {
+    fn conflicts_within_an_epoch_make_a_record_hot() {
         let heat = HeatWord::default();
         (0..100).for_each(|_| heat.note_conflict(Conflict::First, 0, 1));
         for _ in 0..100 {

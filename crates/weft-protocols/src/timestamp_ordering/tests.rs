@@ -93,7 +93,7 @@ fn only_younger_transactions_wait_for_a_pending_write() {
 }
 
 #[test]
-fn released_reservation_leaves_only_a_read() {
+fn released_reservation_leaves_at_most_a_read() {
     let fixture = Fixture::written(1);
     assert_eq!(fixture.reserve(5), granted(1, 1));
     fixture.release(None);
@@ -105,7 +105,7 @@ fn released_reservation_leaves_only_a_read() {
 }
 
 #[test]
-fn absence_read_outlives_the_record() {
+fn absent_read_is_remembered_by_the_index() {
     let fixture = Fixture::placeholder();
     assert!(matches!(fixture.read(7), AccessResult::Granted(tid, _) if tid.is_absent()));
     assert!(!fixture.index.admits(6), "7 would have found it");
@@ -117,7 +117,7 @@ fn absence_read_outlives_the_record() {
 }
 
 #[test]
-fn range_is_protected_only_from_older_insertions() {
+fn range_is_protected_from_older_insertions() {
     let index = IndexTimestamps::default();
     assert_eq!(index.protect(5, || true), Ok(()));
     assert_eq!(index.protect(3, || true), Ok(()));
@@ -127,7 +127,7 @@ fn range_is_protected_only_from_older_insertions() {
 }
 
 #[test]
-fn absence_below_a_forgotten_deletion_is_too_late() {
+fn early_deletion_refuses_older_absent_reads() {
     let index = IndexTimestamps::default();
     index.mark_early_deletion(5);
     assert_eq!(index.protect(4, || true), Err(ConflictReason::TimestampOrder));
@@ -138,7 +138,7 @@ fn absence_below_a_forgotten_deletion_is_too_late() {
 }
 
 #[test]
-fn placeholder_does_not_hide_a_forgotten_deletion() {
+fn placeholder_does_not_hide_an_early_deletion() {
     // A row that 3 has read is deleted by 5, its record is unlinked, and 9 is about to insert the key again.
     let fixture = Fixture::placeholder();
     fixture.record.header.pending.store(9, Ordering::Relaxed);
@@ -150,7 +150,7 @@ fn placeholder_does_not_hide_a_forgotten_deletion() {
 }
 
 #[test]
-fn deleted_record_stays_while_reserved() {
+fn reserved_deleted_record_is_not_unlinked() {
     let fixture = Fixture::written(1);
     let deleted = fixture.record.header.tid.load().deleted_at(Tid::at(2));
     install(&fixture.record, deleted, None, &fixture.regions);
@@ -177,7 +177,7 @@ fn deleted_record_stays_while_reserved() {
 }
 
 #[test]
-fn wait_ends_with_the_writer_or_at_its_bound() {
+fn wait_ends_with_the_writer_or_with_patience() {
     let fixture = Fixture::written(1);
     assert!(wait_for_end_of(5, &fixture.record));
     assert_eq!(fixture.reserve(5), granted(1, 1));
@@ -271,7 +271,7 @@ fn step(
 }
 
 #[test]
-fn commits_are_serializable_in_timestamp_order() {
+fn committed_reads_agree_with_the_timestamp_order() {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
     let seed = std::env::var("WEFT_SEED")
         .map_or(now.as_nanos() as u64, |seed| seed.parse().expect("WEFT_SEED is a number"));
@@ -310,7 +310,7 @@ struct Lamp {
 /// is unlinked before the transactions that began between the last two steps have ended. Such a transaction
 /// must find the row that was there when it began, or abort.
 #[test]
-fn early_deletion_is_not_seen_by_older_transactions() {
+fn early_deletion_is_invisible_to_older_transactions() {
     let database: Database<TimestampOrdering> = Database::builder()
         .protocol::<TimestampOrdering>()
         .table::<Lamp>()
@@ -356,7 +356,7 @@ fn early_deletion_is_not_seen_by_older_transactions() {
 /// What makes a transaction fail is protected like what makes it commit: once a key was found absent, no older
 /// transaction can insert it.
 #[test]
-fn absence_behind_an_error_lasts() {
+fn absence_that_caused_an_error_is_protected() {
     let database: Database<TimestampOrdering> = Database::builder()
         .protocol::<TimestampOrdering>()
         .table::<Lamp>()

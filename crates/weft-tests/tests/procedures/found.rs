@@ -1,0 +1,523 @@
+//! The dependencies that the analysis finds.
+
+use weft::protocol::{Dbx, Protocol};
+use weft::{Error, Transaction};
+use weft_procedures::procedure;
+use weft_procedures::{Access, Procedure};
+
+use super::{Node, Nodes, Refused, dependencies};
+
+/// Declares a procedure on nodes whose body may use `nodes`, `tx`, `id` and `out`, and checks its dependencies.
+macro_rules! found {
+    (
+        |$nodes:ident, $tx:ident, $id:ident, $out:ident| $name:ident,
+        $body:block,
+        [$($expected:literal),* $(,)?]
+    ) => {{
+        #[procedure($name)]
+        #[allow(unused, clippy::all, reason = "only what is found matters")]
+        fn function<P: Protocol>(
+            $nodes: &Nodes,
+            $tx: &Transaction<'_, P>,
+            $id: u32,
+            $out: &mut Vec<u32>,
+        ) -> Result<i64, Error> {
+            $body
+        }
+        let expected: &[&str] = &[$($expected),*];
+        assert_eq!(dependencies($name::<Dbx>::shape()), expected, stringify!($name));
+    }};
+}
+
+fn longest(nodes: &[u32]) -> u32 {
+    nodes.iter().copied().max().unwrap_or(0)
+}
+
+fn append(nodes: &mut Vec<u32>, node: u32) {
+    nodes.push(node);
+}
+
+#[test]
+fn values_flow_through_locals() {
+    found!(
+        |nodes, tx, id, out| Chain,
+        {
+            let first = tx.get(nodes, &id)?.unwrap();
+            let &Node { next, value, .. } = first;
+            let (a, b) = (next, value);
+            tx.update(nodes, &a, |node| node.value = b)?;
+            Ok(0)
+        },
+        [" |  | ", "0 | 0 | "]
+    );
+    // A shadowing name is another variable.
+    found!(
+        |nodes, tx, id, out| Shadowed,
+        {
+            let id = tx.get(nodes, &id)?.unwrap().next;
+            let id = {
+                let id = id + 1;
+                7
+            };
+            tx.get(nodes, &id)?;
+            Ok(0)
+        },
+        [" |  | ", " |  | "]
+    );
+    // After an assignment only the new value counts.
+    found!(
+        |nodes, tx, id, out| Assigned,
+        {
+            let mut key = tx.get(nodes, &id)?.unwrap().next;
+            tx.get(nodes, &key)?;
+            key = 3;
+            tx.get(nodes, &key)?;
+            Ok(0)
+        },
+        [" |  | ", "0 |  | ", " |  | "]
+    );
+    found!(
+        |nodes, tx, id, out| Swapped,
+        {
+            let a = tx.get(nodes, &id)?.unwrap().next;
+            let b = 5;
+            let (a, b) = (b, a);
+            tx.get(nodes, &a)?;
+            tx.get(nodes, &b)?;
+            Ok(0)
+        },
+        [" |  | ", " |  | ", "0 |  | "]
+    );
+    // Fields are distinguished, and a whole row depends on all of its columns.
+    found!(
+        |nodes, tx, id, out| Fields,
+        {
+            let mut row = Node { id, next: 0, value: 0 };
+            row.value = tx.get(nodes, &id)?.unwrap().value;
+            tx.insert(nodes, Node { id: row.id + 1, next: 0, value: row.value })?;
+            tx.insert(nodes, row)?;
+            Ok(0)
+        },
+        [" |  | ", " | 0 | ", "0 | 0 | "]
+    );
+}
+
+#[test]
+fn values_flow_through_mutation() {
+    // A method changes its receiver, unless it is known not to.
+    found!(
+        |nodes, tx, id, out| Methods,
+        {
+            let next = tx.get(nodes, &id)?.unwrap().next;
+            let mut list = vec![1];
+            tx.get(nodes, &longest(&list))?;
+            list.push(next);
+            tx.get(nodes, &longest(&list))?;
+            Ok(0)
+        },
+        [" |  | ", " |  | ", "0 |  | "]
+    );
+    // A function changes an argument that it gets by `&mut`.
+    found!(
+        |nodes, tx, id, out| Functions,
+        {
+            let next = tx.get(nodes, &id)?.unwrap().next;
+            append(out, next);
+            tx.get(nodes, &out[0])?;
+            Ok(0)
+        },
+        [" |  | ", "0 |  | "]
+    );
+    // An assignment through a reference changes the variable that it refers to.
+    found!(
+        |nodes, tx, id, out| References,
+        {
+            let next = tx.get(nodes, &id)?.unwrap().next;
+            let mut list = vec![1, 2];
+            let last = list.last_mut().unwrap();
+            *last = next;
+            tx.get(nodes, &list[1])?;
+            Ok(0)
+        },
+        [" |  | ", "0 |  | "]
+    );
+    found!(
+        |nodes, tx, id, out| Iterators,
+        {
+            let next = tx.get(nodes, &id)?.unwrap().next;
+            let mut list = [1, 2];
+            for element in list.iter_mut() {
+                *element += next;
+            }
+            tx.get(nodes, &list[1])?;
+            Ok(0)
+        },
+        [" |  | ", "0 |  | "]
+    );
+    found!(
+        |nodes, tx, id, out| Matched,
+        {
+            let next = tx.get(nodes, &id)?.unwrap().next;
+            let mut pair = (1, Some(2));
+            if let (_, Some(second)) = &mut pair {
+                *second = next;
+            }
+            tx.get(nodes, &pair.0)?;
+            Ok(0)
+        },
+        [" |  | ", "0 |  | "]
+    );
+    // A closure changes what it captures, whether the procedure calls it or another function does.
+    found!(
+        |nodes, tx, id, out| Closures,
+        {
+            let next = tx.get(nodes, &id)?.unwrap().next;
+            let (mut sum, mut count) = (0, 0);
+            [1, 2].iter().for_each(|element| sum += element * next);
+            let mut more = || count += next;
+            more();
+            tx.get(nodes, &sum)?;
+            tx.get(nodes, &count)?;
+            Ok(0)
+        },
+        [" |  | ", "0 |  | ", "0 |  | "]
+    );
+    // A macro may use a variable that it names, also in a format string.
+    found!(
+        |nodes, tx, id, out| Macros,
+        {
+            let next = tx.get(nodes, &id)?.unwrap().next;
+            let mut text = String::new();
+            {
+                use std::fmt::Write;
+                write!(text, "{next}").unwrap();
+            }
+            let other = format!("{text}");
+            tx.get(nodes, &(other.len() as u32))?;
+            Ok(0)
+        },
+        [" |  | ", "0 |  | "]
+    );
+}
+
+#[test]
+fn values_flow_through_branches() {
+    // A value that is assigned under a condition depends on the condition, too.
+    found!(
+        |nodes, tx, id, out| Conditions,
+        {
+            let mut key = 1;
+            if tx.get(nodes, &id)?.is_some() {
+                key = 2;
+            }
+            tx.get(nodes, &key)?;
+            Ok(0)
+        },
+        [" |  | ", "0 |  | "]
+    );
+    // A variable inside the branch does not, but the step is guarded by the condition.
+    found!(
+        |nodes, tx, id, out| Within,
+        {
+            if tx.get(nodes, &id)?.is_some() {
+                let key = 2;
+                tx.get(nodes, &key)?;
+            }
+            Ok(0)
+        },
+        [" |  | ", " |  | 0"]
+    );
+    found!(
+        |nodes, tx, id, out| Matches,
+        {
+            let key = match tx.get(nodes, &id)? {
+                Some(node) if node.value > 0 => node.next,
+                Some(_) => 4,
+                None => 5,
+            };
+            tx.get(nodes, &key)?;
+            Ok(0)
+        },
+        [" |  | ", "0 |  | "]
+    );
+    // An early return guards the steps that follow, and affects no value.
+    found!(
+        |nodes, tx, id, out| Ends,
+        {
+            let Some(_) = tx.get(nodes, &id)? else { return Ok(1) };
+            tx.get(nodes, &(id + 1))?;
+            Ok(0)
+        },
+        [" |  | ", " |  | 0"]
+    );
+    found!(
+        |nodes, tx, id, out| Lazy,
+        {
+            let mut key = 1;
+            let is_there = id > 3 && tx.get(nodes, &id)?.is_some() && {
+                key = 2;
+                true
+            };
+            tx.get(nodes, &key)?;
+            Ok(0)
+        },
+        [" |  | ", "0 |  | "]
+    );
+    found!(
+        |nodes, tx, id, out| Blocks,
+        {
+            let mut key = 1;
+            'done: {
+                if tx.get(nodes, &id)?.is_some() {
+                    break 'done;
+                }
+                key = 2;
+            }
+            tx.get(nodes, &key)?;
+            Ok(0)
+        },
+        [" |  | ", "0 |  | "]
+    );
+}
+
+#[test]
+fn values_flow_through_loops() {
+    // Values flow within an iteration, and out of the loop.
+    found!(
+        |nodes, tx, id, out| Sum,
+        {
+            let mut sum = 0;
+            for key in 1..id {
+                let node = tx.get(nodes, &key)?.unwrap();
+                tx.update(nodes, &(key + 100), |other| other.value = node.value)?;
+                sum += node.value;
+            }
+            tx.update(nodes, &id, |node| node.value = sum)?;
+            Ok(0)
+        },
+        [" |  | ", " | 0 | ", " | 0 | "]
+    );
+    // Values flow from one iteration to the next.
+    found!(
+        |nodes, tx, id, out| Linked,
+        {
+            let mut key = id;
+            while key > 0 {
+                key = tx.get(nodes, &key)?.unwrap().next;
+            }
+            Ok(0)
+        },
+        ["0*0 |  | 0*0"]
+    );
+    found!(
+        |nodes, tx, id, out| Inner,
+        {
+            for key in 1..id {
+                let mut next = key;
+                for _ in 0..3 {
+                    next = tx.get(nodes, &next)?.unwrap().next;
+                }
+                tx.get(nodes, &next)?;
+            }
+            Ok(0)
+        },
+        ["0*1 |  | ", "0 |  | "]
+    );
+    found!(
+        |nodes, tx, id, out| Outer,
+        {
+            let mut last = id;
+            for key in 1..id {
+                for other in 0..3 {
+                    tx.get(nodes, &last)?;
+                }
+                last = tx.get(nodes, &key)?.unwrap().next;
+            }
+            Ok(0)
+        },
+        ["1*0 |  | ", " |  | "]
+    );
+    // A `break` guards everything that follows in the loop. A `continue` guards the rest of its iteration.
+    found!(
+        |nodes, tx, id, out| Broken,
+        {
+            let mut count = 0;
+            for key in 1..id {
+                if tx.get(nodes, &key)?.is_none() {
+                    break;
+                }
+                count += 1;
+            }
+            tx.get(nodes, &count)?;
+            Ok(0)
+        },
+        [" |  | 0*0", "0 |  | "]
+    );
+    found!(
+        |nodes, tx, id, out| BrokenAfter,
+        {
+            let mut key = 1;
+            loop {
+                key = 2;
+                if tx.get(nodes, &id)?.is_none() {
+                    key = 3;
+                    break;
+                }
+                key = 4;
+                if id > 2 {
+                    break;
+                }
+            }
+            tx.get(nodes, &key)?;
+            Ok(0)
+        },
+        [" |  | 0*0", "0 |  | "]
+    );
+    found!(
+        |nodes, tx, id, out| Continued,
+        {
+            let mut count = 0;
+            for key in 1..id {
+                if tx.get(nodes, &key)?.is_none() {
+                    continue;
+                }
+                tx.get(nodes, &(key + 1))?;
+                count += 1;
+            }
+            tx.get(nodes, &count)?;
+            Ok(0)
+        },
+        [" |  | ", " |  | 0", "0 |  | "]
+    );
+    // All rows of a scan belong to one step.
+    found!(
+        |nodes, tx, id, out| Scanned,
+        {
+            for node in tx.range(nodes, ..).take(3) {
+                tx.get(nodes, &node?.next)?;
+            }
+            Ok(0)
+        },
+        [" |  | ", "0 |  | 0"]
+    );
+}
+
+/// A procedure with steps of all kinds.
+#[procedure(Kinds)]
+fn kinds<P: Protocol>(
+    nodes: &Nodes,
+    tx: &Transaction<'_, P>,
+    id: u32,
+) -> Result<Option<i64>, weft::Error> {
+    let node = tx.get(nodes, &id)?.expect("the node exists");
+    let read = (node.next, node.value);
+    tx.upsert(nodes, Node { id: read.0, next: 0, value: read.1 })?;
+    let changed = tx.update(nodes, &id, |node| {
+        node.value += i64::from(node.next);
+        node.value
+    })?;
+    tx.add(nodes, &id, weft::column_of!(Node.value), 1)?;
+    tx.apply(nodes, &id, weft::column_of!(Node.value), weft::operation::Max(5))?;
+    tx.delete(nodes, &(id + 1))?;
+    Ok(changed)
+}
+
+#[test]
+fn steps_name_their_access_and_columns() {
+    use weft::operation::OperationKind;
+    let shape = Kinds::<Dbx>::shape();
+    let accesses: Vec<Access> = shape.steps.iter().map(|step| step.access).collect();
+    assert_eq!(
+        accesses,
+        [
+            Access::Read,
+            Access::ReadWrite,
+            Access::ReadWrite,
+            Access::Operation(OperationKind::Add),
+            Access::Operation(OperationKind::Max),
+            Access::Delete
+        ]
+    );
+    // The closure's row is called `node`, too. The columns that it uses count for both.
+    assert_eq!(shape.steps[0].reads, Some(&["next", "value"][..]));
+    assert_eq!(shape.steps[0].writes, Some(&[][..]));
+    assert_eq!(shape.steps[2].reads, Some(&["next", "value"][..]));
+    assert_eq!(shape.steps[2].writes, Some(&["value"][..]));
+    assert_eq!(shape.steps[3].writes, Some(&["value"][..]));
+    assert_eq!((shape.steps[1].writes, shape.steps[5].writes), (None, None));
+    assert!(shape.steps.iter().all(|step| step.table.name == "node" && step.loops.is_empty()));
+    assert!(shape.rollbacks.is_empty() && !shape.is_read_only());
+    let lines: Vec<u32> = shape.steps.iter().map(|step| step.line).collect();
+    assert!(lines.is_sorted() && lines[0] > 1, "{lines:?}");
+}
+
+#[procedure(Added)]
+fn added<P: Protocol>(
+    nodes: &Nodes,
+    tx: &Transaction<'_, P>,
+    id: u32,
+    sum: i64,
+) -> Result<Option<i64>, Error> {
+    tx.update(nodes, &id, |node| {
+        node.value += sum;
+        if sum > 0 {
+            node.value -= 1;
+        }
+        node.next
+    })?;
+    // The amount depends on another column, but not on the column itself.
+    tx.update(nodes, &id, |node| node.value += i64::from(node.next))?;
+    // The other updates also read `value`, assign a column, or return `value`. Of these, only the update that assigns
+    // another column (`next`) still adds to `value`.
+    tx.update(nodes, &id, |node| node.value += node.value)?;
+    tx.update(nodes, &id, |node| {
+        node.value += 1;
+        node.next = 0;
+    })?;
+    tx.update(nodes, &id, |node| {
+        node.value += 1;
+        node.value *= 2;
+    })?;
+    tx.update(nodes, &id, |node| {
+        node.value += 1;
+        node.value
+    })
+}
+
+#[test]
+fn columns_that_are_only_added_to_are_found() {
+    let shape = Added::<Dbx>::shape();
+    let adds: Vec<&[&str]> = shape.steps.iter().map(|step| step.adds).collect();
+    assert_eq!(adds, [&["value"][..], &["value"], &[], &["value"], &[], &[]]);
+    assert_eq!(shape.steps[0].reads, Some(&["next", "value"][..]), "the added column is read, too");
+    assert_eq!(shape.steps[0].writes, Some(&["value"][..]));
+}
+
+#[procedure(Checked)]
+fn checked<P: Protocol>(
+    nodes: &Nodes,
+    tx: &Transaction<'_, P>,
+    ids: &[u32],
+) -> Result<(), Refused> {
+    let first = tx.get(nodes, &0)?;
+    first.filter(|node| node.value < 100).ok_or(Refused::TooLarge)?;
+    for id in ids {
+        if *id > 100 {
+            return Err(Refused::TooLarge);
+        }
+        tx.add(nodes, id, weft::column_of!(Node.value), 1)?;
+    }
+    tx.delete(nodes, &1)?;
+    Ok(())
+}
+
+#[test]
+fn rollbacks_of_the_user_are_found() {
+    let shape = Checked::<Dbx>::shape();
+    let before: Vec<usize> = shape.rollbacks.iter().map(|rollback| rollback.before).collect();
+    assert_eq!(before, [1, 2], "after the first step, and anywhere in the loop");
+    assert_eq!(shape.steps_before_rollback(), 2);
+    let may_begin: Vec<bool> = (0..3).map(|step| shape.may_begin_piece(step)).collect();
+    assert_eq!(may_begin, [true, true, true]);
+    assert_eq!((shape.loops[0].steps, shape.loops[0].depth), ((1, 2), 0));
+}
