@@ -67,7 +67,7 @@ use weft::commit::access_set::{AccessSet, ReadEntry, Replaced, TidHeader, is_inl
 use weft::commit::optimistic::{
     lock_expected, read_conflict, stored, unlock, validate_nodes, write_conflict,
 };
-use weft::commit::{Abort, Executor, Never, Observation, Protocol, Refusal, Settled, Visible};
+use weft::commit::{Abort, Executor, Never, Observation, Protocol, Refusal, DeletedOutcome, Visible};
 use weft::encoding::EncodedKey;
 use weft::index::bplus_tree::ScannedRange;
 use weft::index::{NodeChange, NodeVersion};
@@ -181,10 +181,10 @@ unsafe impl Protocol for Canary {
         _record: &StoredRecord<CanaryHeader>,
         _may_go: impl Fn(u64) -> bool,
         _unlink: impl FnOnce() -> bool,
-    ) -> Settled {
+    ) -> DeletedOutcome {
         // Records stay in their indexes: see "Wrong, but safe". The flag of the garbage list stays set, so the
         // record is not queued again.
-        Settled::Kept
+        DeletedOutcome::Kept
     }
 }
 

@@ -115,7 +115,7 @@ use std::sync::Arc;
 use weft::ConflictReason;
 use weft::commit::access_set::{AccessSet, Replaced, TidHeader, WriteEntry, visible, written_at};
 use weft::commit::optimistic::{abort_at, node_version, stored};
-use weft::commit::{Abort, Executor, Never, Observation, Protocol, Refusal, Settled, Visible};
+use weft::commit::{Abort, Executor, Never, Observation, Protocol, Refusal, DeletedOutcome, Visible};
 use weft::encoding::EncodedKey;
 use weft::index::bplus_tree::ScannedRange;
 use weft::index::{NodeChange, NodeVersion};
@@ -147,23 +147,23 @@ unsafe impl Protocol for TimestampOrdering {
         record: &StoredRecord<RecordTimestamps>,
         may_go: impl Fn(u64) -> bool,
         unlink: impl FnOnce() -> bool,
-    ) -> Settled {
+    ) -> DeletedOutcome {
         let word = &record.header.tid;
         let tid = word.lock();
         // A reservation relies on the word as it was, so the flags must stay.
         if record.header.pending.load(Ordering::Relaxed) != NOBODY {
             word.unlock(tid);
-            Settled::Busy
+            DeletedOutcome::Busy
         } else if !tid.is_absent() {
             word.unlock(tid.dequeued());
-            Settled::Kept
+            DeletedOutcome::Kept
         } else if may_go(0) {
             let unlinked = unlink();
             word.unlock(if unlinked { tid.removed() } else { tid.dequeued() });
-            if unlinked { Settled::Unlinked } else { Settled::Kept }
+            if unlinked { DeletedOutcome::Unlinked } else { DeletedOutcome::Kept }
         } else {
             word.unlock(tid);
-            Settled::Busy
+            DeletedOutcome::Busy
         }
     }
 }

@@ -40,7 +40,7 @@ use crate::store::deadline::Deadline;
 use crate::store::ranges::{describe_range, encode_index_range, encode_range, prefix_of};
 use crate::store::record::RecordPointer;
 use crate::store::table::{Table, TableInner, TableRef, check, with_form, with_secondary};
-use crate::store::worker::{Committing, Counters, WorkerMemory};
+use crate::store::worker::{CommitGuard, Counters, WorkerMemory};
 use lookup::Located;
 use prefetch::{PREFETCH_READ_BYTES, PREFETCH_UPDATE_BYTES};
 use private_row::PrivateRow;
@@ -510,7 +510,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         }
         let memory = &self.worker.memory;
         self.stage_writes(Unstable::ENGINE);
-        let _committing = Committing(memory);
+        let _committing = CommitGuard(memory);
         // The executor calls the closure at its serialization point.
         self.worker.executor().commit(memory, || {
             self.record_serialization();

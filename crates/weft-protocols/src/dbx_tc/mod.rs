@@ -10,14 +10,14 @@
 //!
 //! The procedures are [registered](DbxTcOptions::procedures) when the database is opened, or
 //! [admitted](ChoppedDatabase::admit) later, and [executed](weft_procedures::Execute::execute). All other
-//! transactions are *strangers*. They are kept apart from procedures that are between two pieces: see `gate`.
+//! transactions are *outsiders*. They are kept apart from procedures that are between two pieces: see `gate`.
 //!
 //! A procedure can decide to roll back only in its first piece; the analysis makes sure of that. After the
 //! first piece, an error of the engine that is not a conflict (a key that exists already, a column that
 //! overflows) or a panic is an error of the program. What was committed before stays, and the error says so:
 //! [`Failure::Halfway`].
 //!
-//! The files: `registered` has the procedures and their pieces; `gate`, in the engine, keeps strangers apart;
+//! The files: `registered` has the procedures and their pieces; `gate`, in the engine, keeps outsiders apart;
 //! `columns` has what happens where a commit by versions of rows fails; `deferred` has deferred execution;
 //! `region` has pieces as hardware regions; this file has what a worker does. The driver of procedures in
 //! pieces ([`Execute::execute`](weft_procedures::Execute::execute)) decides where a piece ends and what is
@@ -41,7 +41,7 @@
 //! - Read-only procedures that run as transactions wait until no procedure is between two pieces.
 //! - Durability goes by epochs, as under DBX, and not by snapshot numbers. If the database has a log, an epoch
 //!   ends only when no procedure is between two pieces: the thread that ends it passes the gate like a
-//!   stranger. So all pieces of a procedure are in one epoch, which survives as a whole or not at all.
+//!   outsider. So all pieces of a procedure are in one epoch, which survives as a whole or not at all.
 //! - Deferred changes are published when no procedure is between two pieces, by each worker that passes the
 //!   gate, and at the latest when a procedure begins in the next epoch. The paper has a barrier at each epoch,
 //!   for which subscribers wait. A database with a log defers nothing, because the log would have to contain
@@ -67,7 +67,7 @@ use weft::commit::optimistic::{
 };
 use weft::commit::{
     Abort, ChopsProcedures, DeferredChange, Engine, Executor, Never, Observation, Protocol,
-    ProtocolOptions, ProtocolShared, Refusal, Settled, Visible, Worker,
+    ProtocolOptions, ProtocolShared, Refusal, DeletedOutcome, Visible, Worker,
 };
 use weft::encoding::EncodedKey;
 use weft::index::bplus_tree::ScannedRange;
@@ -76,8 +76,8 @@ use weft::plan::{Pieces, Shape, StepColumns};
 use weft::step::Instance;
 use weft::store::record::{RecordPointer, StoredRecord};
 use weft::store::table::TableRef;
-use weft::store::worker::{Counters, Discarded, LoggedWrite, Pinned, WorkerMemory};
-use weft::sync::gate::{Gate, Stranger};
+use weft::store::worker::{Counters, DiscardedValue, LoggedWrite, PinnedWorker, WorkerMemory};
+use weft::sync::gate::{Gate, Outsider};
 use weft::{Database, Failure};
 use weft_procedures::chopping::{Chopping, NotAdmitted};
 
@@ -123,10 +123,10 @@ unsafe impl Protocol for DbxTc {
         // Rows are dropped after procedures may run in pieces again.
         let _held = worker.memory.hold_discarded();
         let slots_used = || database.shared.grace.slots_used();
-        let _stranger = Stranger::enter(gate, slots_used, || worker.memory.keep_waiting())?;
+        let _outsider = Outsider::enter(gate, slots_used, || worker.memory.keep_waiting())?;
         // A transaction that is not in pieces has passed the gate before.
         if !worker.active.get() {
-            let _pinned = Pinned::new(worker);
+            let _pinned = PinnedWorker::new(worker);
             worker.executor().publish(&worker.memory)?;
         }
         Ok(body())
@@ -136,7 +136,7 @@ unsafe impl Protocol for DbxTc {
         record: &StoredRecord<TidOnly>,
         may_go: impl Fn(u64) -> bool,
         unlink: impl FnOnce() -> bool,
-    ) -> Settled {
+    ) -> DeletedOutcome {
         settle_deleted(record, may_go, unlink)
     }
 }
@@ -216,7 +216,7 @@ enum Standing {
     /// There is no transaction.
     Idle,
     /// A transaction that the analysis does not know.
-    Stranger,
+    Outsider,
     /// A registered procedure that runs as one piece.
     Whole,
     /// A registered procedure, some of whose pieces may have been committed.
@@ -259,13 +259,13 @@ struct Expected {
 }
 
 impl PieceExecutor {
-    /// Passes the gate, as a stranger that stays until [`Gate::leave`], and publishes what is deferred.
+    /// Passes the gate, as an outsider that stays until [`Gate::leave`], and publishes what is deferred.
     fn come_through(&mut self, memory: &WorkerMemory) -> Result<(), Failure> {
         let shared = &self.shared;
         let slots_used = || memory.shared().grace.slots_used();
-        let stranger = Stranger::enter(&shared.gate, slots_used, || memory.keep_waiting())?;
+        let outsider = Outsider::enter(&shared.gate, slots_used, || memory.keep_waiting())?;
         shared.deferred.publish(&mut self.optimistic, memory)?;
-        std::mem::forget(stranger);
+        std::mem::forget(outsider);
         Ok(())
     }
 
@@ -277,7 +277,7 @@ impl PieceExecutor {
     /// Forgets what the present piece has deferred.
     fn forget_deferring(&mut self, memory: &WorkerMemory) {
         for DeferredChange { sums, .. } in self.deferring.drain(..) {
-            memory.discard(Discarded::Value(sums));
+            memory.discard(DiscardedValue::Value(sums));
         }
     }
 
@@ -292,7 +292,7 @@ impl PieceExecutor {
         self.forget_deferring(memory);
         self.accesses.end();
         match std::mem::replace(&mut self.standing, Standing::Idle) {
-            Standing::Stranger => self.shared.gate.leave(),
+            Standing::Outsider => self.shared.gate.leave(),
             Standing::InPieces => {
                 if !self.deferred.is_empty() {
                     let batch = std::mem::take(&mut self.deferred);
@@ -346,8 +346,8 @@ impl Executor for PieceExecutor {
             self.come_through(memory)?;
             self.shared.gate.leave();
         }
-        // A registered procedure runs in pieces if no stranger is there. Otherwise it runs as one piece, or as
-        // a stranger itself if it is a publisher.
+        // A registered procedure runs in pieces if no outsider is there. Otherwise it runs as one piece, or as
+        // an outsider itself if it is a publisher.
         self.standing = match expected {
             Some(Expected { in_pieces: true, .. }) if self.shared.gate.begin_pieces(self.slot) => {
                 Standing::InPieces
@@ -355,7 +355,7 @@ impl Executor for PieceExecutor {
             Some(Expected { publishes: false, .. }) => Standing::Whole,
             Some(_) | None => {
                 self.come_through(memory)?;
-                Standing::Stranger
+                Standing::Outsider
             }
         };
         self.optimistic.begin(attempt, memory)

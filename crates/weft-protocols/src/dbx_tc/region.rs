@@ -13,7 +13,7 @@
 //! [commit](weft::commit::dbx) of DBX. So when a region gives up, there is nothing to clean up, and the piece
 //! runs as a small transaction instead, which is the region's *fallback*. The fallback locks the records that
 //! it writes. A region that meets such a lock rolls back, and a region that has read the record before is
-//! rolled back by the lock. So regions, their fallbacks and strangers can run side by side, and no lock is
+//! rolled back by the lock. So regions, their fallbacks and outsiders can run side by side, and no lock is
 //! needed that covers more than a record.
 //!
 //! A piece that was too large for a region is not tried as one for the next few executions, because an attempt

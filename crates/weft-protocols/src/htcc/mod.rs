@@ -61,7 +61,7 @@ use weft::commit::optimistic::{
 };
 use weft::commit::{
     Abort, Executor, Never, Observation, Protocol, ProtocolOptions, ProtocolShared, Refusal,
-    RepairsTransactions, Settled, Visible,
+    RepairsTransactions, DeletedOutcome, Visible,
 };
 use weft::encoding::EncodedKey;
 use weft::index::bplus_tree::ScannedRange;
@@ -102,7 +102,7 @@ unsafe impl Protocol for Htcc {
         record: &StoredRecord<HeatHeader>,
         may_go: impl Fn(u64) -> bool,
         unlink: impl FnOnce() -> bool,
-    ) -> Settled {
+    ) -> DeletedOutcome {
         settle_deleted(record, may_go, unlink)
     }
 }
@@ -168,7 +168,7 @@ pub struct HtccOptions {
 impl Default for HtccOptions {
     fn default() -> Self {
         // In tests, rare events are to happen often.
-        let is_test = weft::store::IS_HASTY;
+        let is_test = weft::store::RECLAIMS_EARLY;
         let (hot_at, dependencies) = if is_test { (1, true) } else { (32, false) };
         HtccOptions {
             hot: HotRecords::Automatic,
@@ -434,7 +434,7 @@ impl HybridExecutor {
             }
             let conflict = match self.round + self.attempt {
                 // In tests every record is to become hot soon.
-                _ if weft::store::IS_HASTY => Conflict::Again,
+                _ if weft::store::RECLAIMS_EARLY => Conflict::Again,
                 0 => Conflict::First,
                 1 => Conflict::Again,
                 // Later attempts are not counted: one starving transaction says no more about the record.

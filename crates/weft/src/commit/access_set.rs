@@ -16,7 +16,7 @@ use crate::store::record::tid::{Tid, TidWord};
 use crate::store::record::version::VersionHeader;
 use crate::store::record::{RecordPointer, StoredRecord};
 use crate::store::table::TableRef;
-use crate::store::worker::{self, LoggedWrite, NOT_STAGED, Outcome, WorkerMemory, Written};
+use crate::store::worker::{LoggedWrite, NOT_STAGED, RecordOutcome, ReplacedRow, WorkerMemory, WriteOutcome};
 
 /// A record header that has a TID word, and maybe other fields.
 pub trait TidHeader: Default + Send + Sync + 'static {
@@ -320,19 +320,19 @@ impl<H: TidHeader> AccessSet<H> {
             let replaced = NonNull::new(entry.replaced);
             let outcome = match (entry.row, self.key_of(entry)) {
                 (Some(row), _) => {
-                    let replaced = replaced.map(|row| worker::Replaced {
+                    let replaced = replaced.map(|row| ReplacedRow {
                         row,
                         was_deleted: entry.expected.is_absent(),
                         inline: is_inline(entry.table, entry.record, row),
                     });
-                    Outcome::Written { row, replaced }
+                    RecordOutcome::Written { row, replaced }
                 }
                 // The record was inserted, and deleted again.
                 (None, Some(key)) if entry.key.is_created() => {
                     discard(entry, key);
                     continue;
                 }
-                (None, Some(key)) if !entry.expected.is_absent() => Outcome::Deleted {
+                (None, Some(key)) if !entry.expected.is_absent() => RecordOutcome::Deleted {
                     row: replaced.expect("a row was visible"),
                     key,
                     is_queued: entry.expected.is_queued(),
@@ -540,9 +540,9 @@ impl<H: TidHeader> AccessSet<H> {
 fn logged<H>(entry: &WriteEntry<H>) -> Option<LoggedWrite> {
     let before = NonNull::new(entry.replaced).filter(|_| !entry.expected.is_absent());
     let written = match (entry.row, before) {
-        (Some(row), Some(before)) => Written::Changed { row, before },
-        (Some(row), None) => Written::Row(row),
-        (None, Some(deleted)) => Written::Deleted(deleted),
+        (Some(row), Some(before)) => WriteOutcome::Changed { row, before },
+        (Some(row), None) => WriteOutcome::Row(row),
+        (None, Some(deleted)) => WriteOutcome::Deleted(deleted),
         (None, None) => return None,
     };
     Some(LoggedWrite { table: entry.table, written })

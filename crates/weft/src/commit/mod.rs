@@ -42,7 +42,7 @@ use crate::index::bplus_tree::ScannedRange;
 use crate::index::{NodeChange, NodeVersion};
 use crate::row::encoding::EncodedKey;
 use crate::store::record::newest;
-pub use crate::store::record::{RecordHeader, Settled};
+pub use crate::store::record::{RecordHeader, DeletedOutcome};
 use crate::store::record::{RecordKind, RecordPointer, StoredRecord};
 use crate::store::table::TableRef;
 use crate::store::worker::{LoggedWrite, WorkerMemory};
@@ -186,7 +186,7 @@ pub unsafe trait Protocol: Sized + Send + Sync + 'static {
         record: &StoredRecord<Self::Header>,
         may_go: impl Fn(u64) -> bool,
         unlink: impl FnOnce() -> bool,
-    ) -> Settled;
+    ) -> DeletedOutcome;
 }
 
 /// Returns what tables must know of the records of protocol `P`.
@@ -198,7 +198,7 @@ unsafe fn settle_deleted<P: Protocol>(
     record: NonNull<u8>,
     may_go: &dyn Fn(u64) -> bool,
     unlink: &mut dyn FnMut() -> bool,
-) -> Settled {
+) -> DeletedOutcome {
     // SAFETY: called through the `RecordKind` of this protocol's records.
     let record = unsafe { record.cast::<StoredRecord<P::Header>>().as_ref() };
     P::settle_deleted(record, may_go, unlink)

@@ -29,7 +29,7 @@ use weft_htm::word::Ordering;
 use super::access_set::{
     AccessSet, NodeEntry, ReadEntry, Replaced, TidHeader, WriteEntry, successor,
 };
-use super::{Abort, Executor, Never, Observation, Protocol, Refusal, Settled, Visible};
+use super::{Abort, Executor, Never, Observation, Protocol, Refusal, DeletedOutcome, Visible};
 use crate::error::ConflictReason;
 use crate::index::bplus_tree::ScannedRange;
 use crate::index::{NodeChange, NodeVersion};
@@ -389,19 +389,19 @@ pub fn settle_deleted<H: TidHeader>(
     record: &StoredRecord<H>,
     may_go: impl Fn(u64) -> bool,
     unlink: impl FnOnce() -> bool,
-) -> Settled {
+) -> DeletedOutcome {
     let word = record.header.tid();
     let tid = word.lock();
     if !tid.is_absent() {
         word.unlock(tid.dequeued());
-        Settled::Kept
+        DeletedOutcome::Kept
     } else if may_go(tid.epoch()) {
         let unlinked = unlink();
         word.unlock(if unlinked { tid.removed() } else { tid.dequeued() });
-        if unlinked { Settled::Unlinked } else { Settled::Kept }
+        if unlinked { DeletedOutcome::Unlinked } else { DeletedOutcome::Kept }
     } else {
         word.unlock(tid);
-        Settled::Busy
+        DeletedOutcome::Busy
     }
 }
 

@@ -43,7 +43,7 @@ use super::optimistic::{
     CommitContext, CommitPhases, OptimisticExecutor, install, settle_deleted, stored, unlock,
     validate_reads, write_conflict,
 };
-use super::{Abort, Protocol, Settled};
+use super::{Abort, Protocol, DeletedOutcome};
 use crate::store::record::StoredRecord;
 use crate::store::record::tid::{Tid, fence_before_validation};
 
@@ -65,7 +65,7 @@ unsafe impl Protocol for Silo {
         record: &StoredRecord<TidOnly>,
         may_go: impl Fn(u64) -> bool,
         unlink: impl FnOnce() -> bool,
-    ) -> Settled {
+    ) -> DeletedOutcome {
         settle_deleted(record, may_go, unlink)
     }
 }

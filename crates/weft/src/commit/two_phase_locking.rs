@@ -86,7 +86,7 @@ use super::access_set::{
     AccessSet, Positions, Replaced, TidHeader, WriteEntry, successor, visible,
 };
 use super::optimistic::{abort_at, stored, validate_nodes};
-use super::{Abort, Executor, Never, Observation, Protocol, Refusal, Settled, Visible};
+use super::{Abort, Executor, Never, Observation, Protocol, Refusal, DeletedOutcome, Visible};
 use crate::error::ConflictReason;
 use crate::index::bplus_tree::ScannedRange;
 use crate::index::{NodeChange, NodeVersion};
@@ -116,7 +116,7 @@ unsafe impl Protocol for TwoPhaseLocking {
         record: &StoredRecord<LockHeader>,
         may_go: impl Fn(u64) -> bool,
         unlink: impl FnOnce() -> bool,
-    ) -> Settled {
+    ) -> DeletedOutcome {
         settle_deleted(record, may_go, unlink)
     }
 }
@@ -140,7 +140,7 @@ unsafe impl Protocol for TwoPhaseLockingNoWait {
         record: &StoredRecord<LockHeader>,
         may_go: impl Fn(u64) -> bool,
         unlink: impl FnOnce() -> bool,
-    ) -> Settled {
+    ) -> DeletedOutcome {
         settle_deleted(record, may_go, unlink)
     }
 }
@@ -343,23 +343,23 @@ fn settle_deleted(
     record: &StoredRecord<LockHeader>,
     may_go: impl Fn(u64) -> bool,
     unlink: impl FnOnce() -> bool,
-) -> Settled {
+) -> DeletedOutcome {
     let LockHeader { tid: word, lock } = &record.header;
     // With this timestamp every other transaction is older, and may wait for this lock. The holder does not wait
     // for any other lock while it holds this one.
     if !lock.try_lock_exclusive(TIMESTAMP_MAX) {
-        return Settled::Busy;
+        return DeletedOutcome::Busy;
     }
     let tid = word.load_relaxed();
     let settled = if !tid.is_absent() {
         word.unlock(tid.dequeued());
-        Settled::Kept
+        DeletedOutcome::Kept
     } else if may_go(tid.epoch()) {
         let unlinked = unlink();
         word.unlock(if unlinked { tid.removed() } else { tid.dequeued() });
-        if unlinked { Settled::Unlinked } else { Settled::Kept }
+        if unlinked { DeletedOutcome::Unlinked } else { DeletedOutcome::Kept }
     } else {
-        Settled::Busy
+        DeletedOutcome::Busy
     };
     lock.unlock_exclusive();
     settled

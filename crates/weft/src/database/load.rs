@@ -20,7 +20,7 @@ use crate::row::schema::Record;
 use crate::store::retention::NONE_OPEN;
 use crate::store::table::Table;
 use crate::store::table::check;
-use crate::store::worker::{CLOSED, LOADING, OPEN, Shared};
+use crate::store::worker::{CLOSED, LOADING, OPEN, SharedState};
 use crate::sync::reclaim::OFFLINE;
 
 /// How many rows a thread loads between two reports of its progress.
@@ -90,7 +90,7 @@ impl<P: Protocol> Database<P> {
 }
 
 /// As long as this lives, a database is closed for everything but loading.
-struct Exclusive<'a>(&'a Shared);
+struct Exclusive<'a>(&'a SharedState);
 
 impl<'a> Exclusive<'a> {
     fn begin<P: Protocol>(database: &'a Database<P>) -> Result<Self, Failure> {
@@ -99,7 +99,7 @@ impl<'a> Exclusive<'a> {
             return Err(Failure::NestedTransaction);
         }
         // From now on no transaction and no snapshot begins.
-        shared.closed.compare_exchange(OPEN, LOADING, Ordering::SeqCst, Ordering::SeqCst).map_err(
+        shared.admission.compare_exchange(OPEN, LOADING, Ordering::SeqCst, Ordering::SeqCst).map_err(
             |state| match state {
                 CLOSED => Failure::Closed,
                 _ => Failure::Loading,
@@ -122,7 +122,7 @@ impl<'a> Exclusive<'a> {
 impl Drop for Exclusive<'_> {
     fn drop(&mut self) {
         // If `close` was called in the meantime, the database stays closed.
-        let _ = self.0.closed.compare_exchange(LOADING, OPEN, Ordering::SeqCst, Ordering::SeqCst);
+        let _ = self.0.admission.compare_exchange(LOADING, OPEN, Ordering::SeqCst, Ordering::SeqCst);
     }
 }
 

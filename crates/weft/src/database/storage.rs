@@ -31,9 +31,9 @@ use crate::durability::{
 use crate::error::Failure;
 use crate::snapshot::Snapshot;
 use crate::store::deadline::Deadline;
-use crate::store::worker::{EngineLog, Shared};
+use crate::store::worker::{EngineLog, SharedState};
 use crate::sync::clock::{epoch_of, last_number_of};
-use crate::sync::gate::Stranger;
+use crate::sync::gate::Outsider;
 
 /// When a commit returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -267,16 +267,16 @@ impl Drop for InUserCode {
 }
 
 /// The engine's epochs, as the log sees them.
-struct EngineEpochs(Weak<Shared>);
+struct EngineEpochs(Weak<SharedState>);
 
 impl Epochs for EngineEpochs {
     fn close_epoch(&self) -> u64 {
         let shared = self.0.upgrade().expect("the log is shut down before the engine goes");
         // No procedure may have pieces in two epochs, since one of them could survive without the other. So the
-        // log passes the gate as a stranger, which waits until no procedure is between two pieces.
+        // log passes the gate as an outsider, which waits until no procedure is between two pieces.
         let gate = shared.gate.as_ref();
-        let _stranger = gate.map(|gate| {
-            let entered = Stranger::enter(gate, || shared.grace.slots_used(), || Ok(()));
+        let _outsider = gate.map(|gate| {
+            let entered = Outsider::enter(gate, || shared.grace.slots_used(), || Ok(()));
             entered.unwrap_or_else(|never: Infallible| match never {})
         });
         let epoch = shared.clock.tick();
@@ -290,7 +290,7 @@ impl Storage {
     pub fn open(
         plan: StoragePlan,
         tables: &[Arc<dyn StoredTable>],
-        shared: &Arc<Shared>,
+        shared: &Arc<SharedState>,
     ) -> Result<Storage, StorageError> {
         let guard = lock(&*plan.backend, &plan.directory)?;
         let report = |progress| {

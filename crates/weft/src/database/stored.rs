@@ -22,10 +22,10 @@ use crate::snapshot::Snapshot;
 use crate::store::record::version::VersionHeader;
 use crate::store::record::{Newest, newest, newest_word, record_at};
 use crate::store::table::{
-    Entry, FormIndex, PickForm, Secondary, Table, TableInner, TableRef, index_key, with_form,
+    IndexEntry, FormIndex, PickForm, Secondary, Table, TableInner, TableRef, index_key, with_form,
     with_secondary,
 };
-use crate::store::worker::{Shared, WorkerMemory, contain};
+use crate::store::worker::{SharedState, WorkerMemory, contain};
 
 /// A table of any row type.
 pub trait AnyTable: Any + Send + Sync {
@@ -118,7 +118,7 @@ impl<T: Record> AnyTable for TableInner<T> {
 
 /// Worker memories for threads that fill tables: as many as there are threads at work at the same time.
 pub struct FillingMemories {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     seats: Box<[Seat]>,
 }
 
@@ -158,7 +158,7 @@ impl Drop for PinnedMemory<'_> {
 }
 
 impl FillingMemories {
-    pub fn new(shared: Arc<Shared>) -> Self {
+    pub fn new(shared: Arc<SharedState>) -> Self {
         let seats = (0..shared.counters.len()).map(|_| Seat::default()).collect();
         FillingMemories { shared, seats }
     }
@@ -400,7 +400,7 @@ fn clear<K: KeyForm, R>(
 }
 
 fn clear_entries<K: KeyForm>(index: &Secondary<K>, memory: &WorkerMemory) {
-    clear(&index.index, index.reference(), memory, |entry: &Entry<K>| entry.key.clone());
+    clear(&index.index, index.reference(), memory, |entry: &IndexEntry<K>| entry.key.clone());
 }
 
 /// Fills in the entry of a row in a secondary index. Returns false if there was one with the same key.
@@ -412,8 +412,8 @@ fn fill_entry<K: KeyForm, T: Record>(
     memory: &WorkerMemory,
 ) -> bool {
     let key: K = index_key(row, position);
-    let entry = Entry { record: address, key: key.clone() };
-    let filled = fill::<K, Entry<K>>(&index.index, index.reference(), &key, entry, memory);
+    let entry = IndexEntry { record: address, key: key.clone() };
+    let filled = fill::<K, IndexEntry<K>>(&index.index, index.reference(), &key, entry, memory);
     matches!(filled, Filled::New)
 }
 

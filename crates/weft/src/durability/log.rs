@@ -136,7 +136,7 @@ pub struct LogMetrics {
     pub segment_bytes: u64,
 }
 
-/// Bits of [`Shared::gate`]: the reasons for which [`Log::admit`] takes its slow path.
+/// Bits of [`LogCore::gate`]: the reasons for which [`Log::admit`] takes its slow path.
 mod gate {
     pub const BUFFERS_FULL: u64 = 1;
     pub const DISK_FULL: u64 = 2;
@@ -146,7 +146,7 @@ mod gate {
 
 /// The log of one database.
 pub struct Log {
-    shared: Arc<Shared>,
+    shared: Arc<LogCore>,
     /// The coordinator if the log is manual, otherwise its thread. [`Runner::None`] after the log
     /// was shut down.
     coordinator: Mutex<Runner>,
@@ -159,7 +159,7 @@ enum Runner {
 }
 
 /// What the coordinator, the loggers and the workers share.
-struct Shared {
+struct LogCore {
     /// Zero if the log works normally.
     gate: Word,
     /// The durable epoch. Written under the lock of `state`.
@@ -255,7 +255,7 @@ impl Log {
             }
             segments.get(logger).unwrap_or(&foreign_segments).push(segment);
         }
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(LogCore {
             gate: Word::new(0),
             durable: Word::new(first_epoch - 1),
             slots: (0..workers_max).map(|_| Slot::default()).collect(),
@@ -535,7 +535,7 @@ impl State {
     }
 }
 
-impl Shared {
+impl LogCore {
     #[cold]
     fn enlist(&self, slot: usize) {
         let _state = lock(&self.state);

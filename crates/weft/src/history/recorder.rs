@@ -558,10 +558,10 @@ mod tests {
 
     use super::*;
     use crate::commit::{Dbx, record_kind};
-    use crate::store::record::arena::Class;
+    use crate::store::record::arena::SizeClass;
     use crate::store::record::version::VersionHeader;
     use crate::store::table::{Identity, TableInner};
-    use crate::store::worker::{Shared, WorkerMemory};
+    use crate::store::worker::{SharedState, WorkerMemory};
 
     #[derive(Clone, crate::Record)]
     struct Odd {
@@ -574,7 +574,7 @@ mod tests {
     /// Returns the size classes of a table's rows and records.
     fn classes(recording: Option<Recording>) -> (usize, usize) {
         let htm = Htm::open(Choice::Software, RetryPolicy::default()).unwrap();
-        let mut shared = Shared::new(htm, 1);
+        let mut shared = SharedState::new(htm, 1);
         shared.recording = recording.map(Arc::new);
         let memory = WorkerMemory::new(Arc::new(shared), 0);
         let table = TableInner::<Odd>::new(
@@ -596,7 +596,7 @@ mod tests {
         let bytes = |row: Layout| {
             let record = record_kind::<Dbx>().layout_with(row);
             let version = VersionHeader::layout_with(row);
-            (Class::of(version).unwrap().bytes(), Class::of(record).unwrap().bytes())
+            (SizeClass::of(version).unwrap().bytes(), SizeClass::of(record).unwrap().bytes())
         };
         assert_eq!(row.size(), 16);
         assert_eq!(classes(None), bytes(row));

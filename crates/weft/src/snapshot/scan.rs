@@ -21,7 +21,7 @@ use crate::row::schema::Record;
 use crate::store::ranges::{Bounds, check_ordered, is_empty, is_reversed};
 #[cfg(feature = "history")]
 use crate::store::table::Secondary;
-use crate::store::table::{Entry, FormIndex, PickForm, Table, TableInner};
+use crate::store::table::{IndexEntry, FormIndex, PickForm, Table, TableInner};
 use crate::store::worker::{StoredForm, WorkerState};
 
 /// An iterator over the rows of a range, as a [`Snapshot`] sees them, in the order of the keys. [`Snapshot::range`]
@@ -297,12 +297,12 @@ impl<K: PickForm + StoredForm, T: Record> Pages<T> for Leaves<K> {
                 index.read_page(from.as_ref(), to, direction, page, &mut hint, memory);
                 let mut entries = Vec::with_capacity(page.addresses().len());
                 for_each_prefetched(page.addresses(), |address| {
-                    entries.extend(see(address).map(NonNull::cast::<Entry<K>>));
+                    entries.extend(see(address).map(NonNull::cast::<IndexEntry<K>>));
                 });
                 self.next = page.take_next().map_or(Next::Nothing, Next::From);
                 #[cfg(feature = "history")]
                 self.record_entries(snapshot, index, &entries);
-                let leads_to = |entry: &NonNull<Entry<K>>| {
+                let leads_to = |entry: &NonNull<IndexEntry<K>>| {
                     // SAFETY: a row of the index, and the worker is pinned.
                     unsafe { entry.as_ref() }.record
                 };
@@ -391,7 +391,7 @@ impl<K: StoredForm> Leaves<K> {
         &mut self,
         snapshot: &Snapshot,
         index: &Secondary<K>,
-        entries: &[NonNull<Entry<K>>],
+        entries: &[NonNull<IndexEntry<K>>],
     ) {
         let (Some(mut recorder), Some(scan)) = (snapshot.recorder(), &mut self.entries) else {
             return;

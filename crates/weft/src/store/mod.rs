@@ -14,4 +14,4 @@ pub mod worker;
 
 /// True if memory is freed, and old versions are handed over, after only a few entries: for tests, whose runs
 /// are short.
-pub const IS_HASTY: bool = cfg!(feature = "hasty-reclamation");
+pub const RECLAIMS_EARLY: bool = cfg!(feature = "hasty-reclamation");

@@ -53,7 +53,7 @@ struct PaddedWord(Word);
 /// A worker's slot, on a cache line of its own.
 #[repr(align(64))]
 #[derive(Debug)]
-struct Slot {
+struct WorkerSlot {
     /// The value of the clock when the worker was pinned, or [`OFFLINE`].
     pinned: Word,
     /// 1 while the worker is visited.
@@ -66,7 +66,7 @@ pub struct GracePeriods {
     clock: PaddedWord,
     /// One more than the highest slot ever used, so that a scan covers only slots in use.
     slots_used: PaddedWord,
-    slots: Box<[Slot]>,
+    slots: Box<[WorkerSlot]>,
 }
 
 impl GracePeriods {
@@ -76,7 +76,7 @@ impl GracePeriods {
             clock: PaddedWord(Word::new(1)),
             slots_used: PaddedWord(Word::new(0)),
             slots: (0..workers_max)
-                .map(|_| Slot { pinned: Word::new(OFFLINE), visited: Word::new(0) })
+                .map(|_| WorkerSlot { pinned: Word::new(OFFLINE), visited: Word::new(0) })
                 .collect(),
         }
     }
@@ -123,7 +123,7 @@ impl GracePeriods {
     /// Visits a worker that is not pinned. Returns false if it is pinned, or already visited. If this returns
     /// true, only the caller may use what the worker has gathered, until [`GracePeriods::end_visit`].
     pub fn begin_visit(&self, slot: usize) -> bool {
-        let Slot { pinned, visited } = &self.slots[slot];
+        let WorkerSlot { pinned, visited } = &self.slots[slot];
         // Acquire: pairs with the release in `end_visit`.
         if visited.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
             return false;

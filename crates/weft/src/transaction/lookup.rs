@@ -12,7 +12,7 @@ use crate::row::encoding::{Key, KeyForm};
 use crate::row::schema::Record;
 use crate::store::record::RecordPointer;
 use crate::store::table::{PickForm, TableInner, with_form};
-use crate::store::worker::{Counters, Expected};
+use crate::store::worker::{Counters, ExpectedRecord};
 
 /// What a look-up has found under a key.
 pub(super) enum Located<P: Protocol> {
@@ -54,10 +54,10 @@ impl<P: Protocol> Transaction<'_, P> {
         // The buffer is not borrowed while keys are compared, since that runs the user's code.
         let buffer = || self.worker.buffer(table.number());
         let expected = buffer().workset.expected();
-        let is_it = |found: &Expected| self.record_of(table, key, found.address).is_some();
+        let is_it = |found: &ExpectedRecord| self.record_of(table, key, found.address).is_some();
         let found = expected.into_iter().find(is_it);
         buffer().workset.note(found.as_ref());
-        if let Some(Expected { address, .. }) = found {
+        if let Some(ExpectedRecord { address, .. }) = found {
             Counters::count(&counters.restored_fast);
             // SAFETY: the address was found in the table's own index, in this transaction.
             return Located::Record(unsafe { RecordPointer::from_address(address) });

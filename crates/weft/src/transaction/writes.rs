@@ -16,7 +16,7 @@ use crate::row::schema::Record;
 use crate::store::record::version::VersionHeader;
 use crate::store::record::{RecordPointer, StoredRecord};
 use crate::store::table::{
-    Entry, FormIndex, PickForm, Secondary, TableInner, TableRef, check, index_key, with_form,
+    IndexEntry, FormIndex, PickForm, Secondary, TableInner, TableRef, check, index_key, with_form,
     with_secondary,
 };
 use crate::store::worker::StoredForm;
@@ -192,7 +192,7 @@ impl<P: Protocol> Transaction<'_, P> {
         record: RecordOf<P>,
     ) -> Result<(), Error> {
         let key: K = index_key(row, position);
-        let entry = Entry { record: record.address(), key: key.clone() };
+        let entry = IndexEntry { record: record.address(), key: key.clone() };
         match self.place(&index.index, index.reference(), index.number(), &key, entry)? {
             Placed::At(_) => {
                 self.record_entry(index.reference(), &key, Event::Read(None));
@@ -244,7 +244,7 @@ impl<P: Protocol> Transaction<'_, P> {
         let observed = self.read_for_write(index.reference(), entry)?;
         let Visible::Row(present) = observed.visible else { return Ok(false) };
         // SAFETY: a visible row of the index; see `row`.
-        if unsafe { self.row::<Entry<K>>(present) }.record != record.address() {
+        if unsafe { self.row::<IndexEntry<K>>(present) }.record != record.address() {
             return Ok(false);
         }
         let (reference, erased) = (index.reference(), key.erase());

@@ -149,7 +149,7 @@ fn while_blocked<P: Protocol>(world: &World<P>, plan: Option<Plan>) {
         Ok(Err(error)) if World::<P>::lets_others_through() => {
             violation(format!("another thread's transaction failed: {error}"));
         }
-        // A phase does not change, and no stranger passes a procedure in pieces, before the operation ends.
+        // A phase does not change, and no outsider passes a procedure in pieces, before the operation ends.
         Ok(Err(Error::Failure(_))) => {}
         Ok(Err(error)) => violation(format!("another thread's transaction has met {error}")),
         Err(_) => violation("another thread's transaction has panicked".to_owned()),

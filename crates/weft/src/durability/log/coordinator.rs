@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use weft_htm::word::Ordering;
 
 use super::logger::{Group, Logger};
-use super::{Epochs, Shared, lock, spawn};
+use super::{Epochs, LogCore, lock, spawn};
 use crate::error::StorageError;
 
 /// The time after which the log tries again to write to a full disk.
@@ -46,7 +46,7 @@ enum Job {
 type Done = (Option<Group>, Result<(), StorageError>);
 
 pub struct Coordinator {
-    shared: Arc<Shared>,
+    shared: Arc<LogCore>,
     epochs: Arc<dyn Epochs>,
     hands: Vec<Hand>,
     /// Epochs that were closed and are not yet durable.
@@ -61,7 +61,7 @@ pub struct Coordinator {
 
 impl Coordinator {
     pub fn new(
-        shared: Arc<Shared>,
+        shared: Arc<LogCore>,
         epochs: Arc<dyn Epochs>,
         loggers: Vec<Logger>,
     ) -> Result<Coordinator, StorageError> {
@@ -319,7 +319,7 @@ fn perform(logger: &mut Logger, job: Job) -> Done {
 }
 
 impl Hand {
-    fn spawn(index: usize, mut logger: Logger, shared: &Shared) -> Result<Hand, StorageError> {
+    fn spawn(index: usize, mut logger: Logger, shared: &LogCore) -> Result<Hand, StorageError> {
         let (jobs, jobs_in) = mpsc::channel();
         let (results_out, results) = mpsc::channel();
         let thread = spawn(&format!("weft-log-{index}"), &shared.directory, move || {
@@ -347,7 +347,7 @@ impl Drop for Hand {
 
 /// Turns a panic of the coordinator into a failure of the log. Otherwise all callers would wait for
 /// ever.
-struct FailIfPanicked(Arc<Shared>);
+struct FailIfPanicked(Arc<LogCore>);
 
 impl Drop for FailIfPanicked {
     fn drop(&mut self) {

@@ -9,7 +9,7 @@ use weft_htm::blocking::Mutex;
 use super::super::backend::File;
 use super::super::format::{Entries, FrameHeader, FrameKind, begin_frame, end_frame, segment_name};
 use super::buffer::Chunk;
-use super::{Shared, lock};
+use super::{LogCore, lock};
 use crate::error::StorageError;
 
 /// What a logger has to write for an epoch.
@@ -70,7 +70,7 @@ struct Open {
 }
 
 pub struct Logger {
-    shared: Arc<Shared>,
+    shared: Arc<LogCore>,
     index: u32,
     /// The sequence number of the next segment.
     sequence: u64,
@@ -82,7 +82,7 @@ pub struct Logger {
 }
 
 impl Logger {
-    pub fn new(shared: Arc<Shared>, index: u32, sequence: u64) -> Logger {
+    pub fn new(shared: Arc<LogCore>, index: u32, sequence: u64) -> Logger {
         let previous_epoch = shared.first_epoch - 1;
         Logger { shared, index, sequence, open: None, previous_epoch, frame: Vec::new() }
     }

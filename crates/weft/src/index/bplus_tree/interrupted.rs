@@ -10,7 +10,7 @@ use std::sync::Arc;
 use weft_htm::word::Word;
 
 use super::super::Lookup;
-use super::super::test_memory::{Memory, TestWorker};
+use super::super::test_memory::{TestMemory, TestWorker};
 use super::scan::Range;
 use super::search::{Access, Optimistic};
 use super::testing::{is_unchanged, scan};
@@ -112,7 +112,7 @@ fn at_every_place<R>(
     check: impl Fn(&str, R, &[u64], &[u64]),
 ) {
     for looks in 0.. {
-        let memory = Arc::new(Memory::default());
+        let memory = Arc::new(TestMemory::default());
         let worker = memory.worker();
         let _pin = worker.pin();
         let mut tree = BPlusTree::new(&worker);

@@ -156,7 +156,7 @@ mod tests {
     use super::super::testing::TestKey;
     use super::super::{BPlusTree, LeafHint, Page};
     use super::*;
-    use crate::index::test_memory::{Memory, TestWorker};
+    use crate::index::test_memory::{TestMemory, TestWorker};
 
     /// A tree in which one leaf of a range has been read up to some row.
     struct Trial<K: IndexKey> {
@@ -185,7 +185,7 @@ mod tests {
 
     impl<K: TestKey> Trial<K> {
         fn new(numbers: impl IntoIterator<Item = u64>) -> Self {
-            let worker = Arc::new(Memory::default()).worker();
+            let worker = Arc::new(TestMemory::default()).worker();
             let mut trial = Trial { tree: BPlusTree::new(&worker), worker, model: BTreeMap::new() };
             numbers.into_iter().for_each(|number| trial.insert(number));
             trial

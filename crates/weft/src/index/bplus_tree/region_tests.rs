@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use weft_htm::Htm;
 
 use super::super::test_machine::Machine;
-use super::super::test_memory::{Memory, TestWorker};
+use super::super::test_memory::{TestMemory, TestWorker};
 use super::super::{IndexWorker, Insertion, LongKey, Lookup};
 use super::node::unlock_unchanged;
 use super::search::{Access, Optimistic, Target};
@@ -55,7 +55,7 @@ fn a_region_leaves_what_its_twin_leaves() {
     let Some(machine) = machine(1_000) else { return };
     let _thread = (machine.begin_thread)(0);
     let trace = |htm: &Htm| {
-        let memory = Arc::new(Memory::default());
+        let memory = Arc::new(TestMemory::default());
         let worker = memory.worker_with(htm);
         let _pin = worker.pin();
         let mut tree = BPlusTree::<u64>::new(&worker);
@@ -109,7 +109,7 @@ fn a_region_leaves_what_its_twin_leaves() {
 fn a_region_waits_for_a_locked_leaf() {
     let Some(machine) = machine(1_000) else { return };
     let _thread = (machine.begin_thread)(0);
-    let memory = Arc::new(Memory::default());
+    let memory = Arc::new(TestMemory::default());
     let worker = memory.worker();
     let _pin = worker.pin();
     let mut tree = BPlusTree::<u64>::new(&worker);

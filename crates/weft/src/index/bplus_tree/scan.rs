@@ -16,7 +16,7 @@ use weft_htm::word::{Ordering, Word};
 use super::super::{IndexKey, IndexWorker, NodeVersion};
 use super::BPlusTree;
 use super::node::{LEAF_CAPACITY, Leaf, least};
-use super::search::{Access, Backoff, LeafHint, Optimistic, Place, Target, prefetch, rank};
+use super::search::{Access, Backoff, LeafHint, Optimistic, LeafPlace, Target, prefetch, rank};
 
 /// The direction of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,7 +165,7 @@ impl<'k, K> Range<'k, K> {
 
 /// One leaf's share of a range.
 pub(super) struct Share<'t, K: IndexKey> {
-    pub(super) place: Place<'t, K>,
+    pub(super) place: LeafPlace<'t, K>,
     pub(super) count: usize,
     /// Whether the range continues after this leaf.
     goes_on: bool,
@@ -180,7 +180,7 @@ impl<K: IndexKey> Share<'_, K> {
         if !self.goes_on {
             return Some(None);
         }
-        let Place { leaf, version } = self.place;
+        let LeafPlace { leaf, version } = self.place;
         let is_current = || Optimistic.is_current(&leaf.node.version, version);
         let next = match direction {
             Direction::Forward => Bound::Included(K::load(&leaf.high, is_current)?),
@@ -248,7 +248,7 @@ impl<K: IndexKey> Leaf<K> {
 #[inline(always)]
 fn reaches_above<K: IndexKey>(
     upper: Bound<&K>,
-    high: &K::Slot,
+    high: &K::KeySlot,
     is_current: impl Fn() -> bool,
 ) -> Option<bool> {
     Some(match upper {
@@ -262,7 +262,7 @@ fn reaches_above<K: IndexKey>(
 #[inline(always)]
 fn reaches_below<K: IndexKey>(
     lower: Bound<&K>,
-    low: &K::Slot,
+    low: &K::KeySlot,
     is_current: impl Fn() -> bool,
 ) -> Option<bool> {
     Some(match lower {

@@ -169,13 +169,13 @@ impl<K: IndexKey> LeafHint<K> {
 
     /// Returns the remembered leaf and its version, if the leaf covers `target`.
     #[inline(always)]
-    fn leaf_for<'t>(&self, access: &impl Access, target: Target<'_, K>) -> Option<Place<'t, K>> {
+    fn leaf_for<'t>(&self, access: &impl Access, target: Target<'_, K>) -> Option<LeafPlace<'t, K>> {
         // SAFETY: this worker has reached the leaf since it was last pinned (that is the contract of the
         // type). So even if the leaf was retired since, it has not been freed.
         let leaf = unsafe { self.leaf.get().as_ref() }?;
         let version = access.version(&leaf.node.version)?;
         let covers = leaf.covers(target, || access.is_current(&leaf.node.version, version))?;
-        covers.then_some(Place { leaf, version })
+        covers.then_some(LeafPlace { leaf, version })
     }
 }
 
@@ -207,12 +207,12 @@ impl<K> Clone for Target<'_, K> {
 impl<K> Copy for Target<'_, K> {}
 
 /// A leaf, with the version at which it was found to cover what was looked for.
-pub(super) struct Place<'t, K: IndexKey> {
+pub(super) struct LeafPlace<'t, K: IndexKey> {
     pub(super) leaf: &'t Leaf<K>,
     pub(super) version: u64,
 }
 
-impl<K: IndexKey> Place<'_, K> {
+impl<K: IndexKey> LeafPlace<'_, K> {
     pub(super) fn node_version(&self) -> NodeVersion {
         // A leaf begins with its version; by it `range` finds the leaf again.
         NodeVersion { word: NonNull::from(self.leaf).cast(), version: self.version }
@@ -233,12 +233,12 @@ pub(super) struct Parent<'t, K: IndexKey> {
 /// node has changed.
 #[inline(always)]
 pub(super) fn rank<K: IndexKey>(
-    slots: &[K::Slot],
+    slots: &[K::KeySlot],
     key: &K,
     or_equal: bool,
     is_current: impl Fn() -> bool,
 ) -> Option<usize> {
-    let passes = |slot: &K::Slot| {
+    let passes = |slot: &K::KeySlot| {
         let order = key.compare(slot, &is_current)?;
         Some(if or_equal { order != cmp::Ordering::Less } else { order == cmp::Ordering::Greater })
     };
@@ -363,7 +363,7 @@ impl<K: IndexKey> BPlusTree<K> {
         access: &impl Access,
         target: Target<'_, K>,
         hint: &LeafHint<K>,
-    ) -> Option<Place<'_, K>> {
+    ) -> Option<LeafPlace<'_, K>> {
         if let Some(place) = hint.leaf_for(access, target) {
             return Some(place);
         }
@@ -381,7 +381,7 @@ impl<K: IndexKey> BPlusTree<K> {
         access: &impl Access,
         target: Target<'_, K>,
         mut visit: impl FnMut(&Parent<'t, K>, &'t Inner<K>, u64) -> bool,
-    ) -> Option<(Parent<'t, K>, Place<'t, K>)> {
+    ) -> Option<(Parent<'t, K>, LeafPlace<'t, K>)> {
         let root = &self.root;
         let version = access.version(&root.version)?;
         let mut parent = Parent { inner: None, word: &root.version, version, index: 0 };
@@ -406,7 +406,7 @@ impl<K: IndexKey> BPlusTree<K> {
         let version = enter(access, &parent, node)?;
         // SAFETY: as above; by the height it is a leaf.
         let leaf = unsafe { &*node.cast::<Leaf<K>>() };
-        Some((parent, Place { leaf, version }))
+        Some((parent, LeafPlace { leaf, version }))
     }
 }
 

@@ -17,7 +17,7 @@ use loom::thread;
 use shuttle::thread;
 use weft_htm::word::{Ordering, Word};
 
-use super::super::test_memory::Memory;
+use super::super::test_memory::TestMemory;
 use super::super::{IndexKey, IndexWorker, Insertion, Lookup, NodeVersion};
 use super::HashTable;
 
@@ -26,7 +26,7 @@ use super::HashTable;
 struct Placed(u64);
 
 impl IndexKey for Placed {
-    type Slot = Word;
+    type KeySlot = Word;
 
     fn compare(&self, slot: &Word, is_current: impl Fn() -> bool) -> Option<std::cmp::Ordering> {
         self.0.compare(slot, is_current)
@@ -65,7 +65,7 @@ fn address(key: u64) -> u64 {
 
 /// What the threads of a model share.
 struct Model {
-    memory: Arc<Memory>,
+    memory: Arc<TestMemory>,
     table: HashTable<Placed>,
 }
 
@@ -85,7 +85,7 @@ enum Step {
 impl Model {
     /// Creates a table with these keys, inserted one after the other.
     fn with(keys: &[u64]) -> Self {
-        let memory = Arc::new(Memory::default());
+        let memory = Arc::new(TestMemory::default());
         let worker = memory.worker();
         let table = HashTable::new(&worker);
         let model = Model { memory, table };

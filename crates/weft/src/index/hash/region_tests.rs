@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use weft_htm::Htm;
 
 use super::super::test_machine::Machine;
-use super::super::test_memory::Memory;
+use super::super::test_memory::TestMemory;
 use super::super::{IndexKey, IndexWorker, Insertion, Lookup};
 use super::tests::{Colliding, OutOfLine, agrees_with_a_map, nothing_is_lost_while_growing, steps};
 use super::{CHANGE, HashTable};
@@ -47,7 +47,7 @@ fn a_region_leaves_what_its_twin_leaves() {
     let Some(machine) = machine(1_000) else { return };
     let _thread = (machine.begin_thread)(0);
     let trace = |htm: &Htm| {
-        let memory = Arc::new(Memory::default());
+        let memory = Arc::new(TestMemory::default());
         let worker = memory.worker_with(htm);
         let _pin = worker.pin();
         let mut table = HashTable::<u64>::with_capacity(64, &worker);
@@ -88,7 +88,7 @@ fn a_region_leaves_what_its_twin_leaves() {
 fn a_region_waits_for_a_locked_bucket() {
     let Some(machine) = machine(1_000) else { return };
     let _thread = (machine.begin_thread)(0);
-    let memory = Arc::new(Memory::default());
+    let memory = Arc::new(TestMemory::default());
     let worker = memory.worker();
     let _pin = worker.pin();
     let mut table = HashTable::<u64>::new(&worker);

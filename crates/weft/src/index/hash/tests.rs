@@ -13,7 +13,7 @@ use weft_htm::Statistics;
 use weft_htm::word::{Ordering, Word, WordPointer, fence};
 
 use super::super::test_machine::Machine;
-use super::super::test_memory::{Memory, TestWorker};
+use super::super::test_memory::{TestMemory, TestWorker};
 use super::super::{IndexKey, IndexWorker, Insertion, Lookup, NodeVersion};
 use super::{Bucket, HashTable};
 
@@ -39,7 +39,7 @@ impl TestKey for Colliding {
 }
 
 impl IndexKey for Colliding {
-    type Slot = Word;
+    type KeySlot = Word;
 
     fn compare(&self, slot: &Word, is_current: impl Fn() -> bool) -> Option<cmp::Ordering> {
         self.0.compare(slot, is_current)
@@ -91,7 +91,7 @@ impl Default for OutOfLineSlot {
 }
 
 impl IndexKey for OutOfLine {
-    type Slot = OutOfLineSlot;
+    type KeySlot = OutOfLineSlot;
 
     fn compare(
         &self,
@@ -163,7 +163,7 @@ pub(super) fn steps(keys: u64, length: usize) -> impl Strategy<Value = Vec<Step>
 
 /// Runs `steps` on a table and on a map, and compares every result, versions included.
 pub(super) fn agrees_with_a_map<K: TestKey>(steps: Vec<Step>, machine: &Machine) {
-    let memory = Arc::new(Memory::default());
+    let memory = Arc::new(TestMemory::default());
     let _thread = (machine.begin_thread)(0);
     let worker = memory.worker_with(&machine.htm);
     let pin = worker.pin();
@@ -247,7 +247,7 @@ fn a_bucket_is_a_cache_line() {
 /// Overflow buckets and old arrays are given back while the table lives.
 #[test]
 fn an_emptied_table_keeps_one_array() {
-    let memory = Arc::new(Memory::default());
+    let memory = Arc::new(TestMemory::default());
     let worker = memory.worker();
     let mut table = HashTable::<Colliding>::new(&worker);
     for number in 1..=500 {
@@ -266,7 +266,7 @@ fn an_emptied_table_keeps_one_array() {
 /// Keys that collide lengthen their chain, but do not make the table grow without end.
 #[test]
 fn colliding_keys_do_not_inflate_the_table() {
-    let memory = Arc::new(Memory::default());
+    let memory = Arc::new(TestMemory::default());
     let worker = memory.worker();
     let _pin = worker.pin();
     let mut table = HashTable::<Colliding>::new(&worker);
@@ -280,7 +280,7 @@ fn colliding_keys_do_not_inflate_the_table() {
 /// A table created for a number of keys holds them without growing.
 #[test]
 fn a_capacity_is_enough() {
-    let memory = Arc::new(Memory::default());
+    let memory = Arc::new(TestMemory::default());
     let worker = memory.worker();
     let _pin = worker.pin();
     for expected in [1_000_u64, 1_137, 9_000, 18_000, 30_000] {
@@ -297,7 +297,7 @@ fn a_capacity_is_enough() {
 /// Runs `body` on `count` threads at once, each with a worker and a random generator of its own. Prints the
 /// seed that repeats the choices of a failed run.
 fn on_threads(
-    memory: &Arc<Memory>,
+    memory: &Arc<TestMemory>,
     machine: &Machine,
     count: u64,
     body: impl Fn(u64, TestWorker, fastrand::Rng) + Sync,
@@ -329,7 +329,7 @@ pub(super) fn nothing_is_lost_while_growing<K: TestKey>(
     keys: u64,
     machine: &Machine,
 ) -> Statistics {
-    let memory = Arc::new(Memory::default());
+    let memory = Arc::new(TestMemory::default());
     let first = memory.worker();
     let mut table = HashTable::<K>::new(&first);
     // How many stable keys of each thread are in the table.
@@ -411,7 +411,7 @@ fn nothing_is_lost_in_long_chains() {
 /// If several threads insert the same key at once, one insertion wins, and all the others find its address.
 pub(super) fn insertions_have_one_winner<K: TestKey>(rounds: u64, machine: &Machine) {
     const THREADS: u64 = 4;
-    let memory = Arc::new(Memory::default());
+    let memory = Arc::new(TestMemory::default());
     let first = memory.worker();
     let mut table = HashTable::<K>::new(&first);
     let winners: Vec<Word> = (0..rounds).map(|_| Word::new(0)).collect();
@@ -452,7 +452,7 @@ fn insertions_of_one_key_have_one_winner() {
 #[test]
 fn insertions_and_removals_alternate() {
     const KEYS: u64 = 7;
-    let memory = Arc::new(Memory::default());
+    let memory = Arc::new(TestMemory::default());
     let first = memory.worker();
     let mut table = HashTable::<OutOfLine>::new(&first);
     let balance: Vec<Word> = (0..KEYS).map(|_| Word::new(0)).collect();
@@ -483,7 +483,7 @@ fn insertions_and_removals_alternate() {
 #[test]
 fn a_walk_visits_what_stays() {
     const STABLE: u64 = 2_000;
-    let memory = Arc::new(Memory::default());
+    let memory = Arc::new(TestMemory::default());
     let first = memory.worker();
     let mut table = HashTable::<u64>::new(&first);
     for number in 0..STABLE {

@@ -11,10 +11,10 @@ use std::ptr::NonNull;
 
 use weft_htm::Regions;
 
-use crate::store::record::arena::Class;
+use crate::store::record::arena::SizeClass;
 
 /// Blocks, with the classes that they belong to.
-type Blocks = Vec<(NonNull<u8>, Class)>;
+type Blocks = Vec<(NonNull<u8>, SizeClass)>;
 
 /// The blocks of the transaction under way, if its blocks are noted.
 #[derive(Debug, Default)]
@@ -53,7 +53,7 @@ impl Undoable {
     }
 
     /// Notes a block that was allocated.
-    pub fn note_allocated(&mut self, block: NonNull<u8>, class: Class) {
+    pub fn note_allocated(&mut self, block: NonNull<u8>, class: SizeClass) {
         if self.is_noted {
             self.allocated.push((block, class));
         }
@@ -61,7 +61,7 @@ impl Undoable {
 
     /// Returns whether the block must not be freed now, because it was freed inside a region, or by unwinding
     /// out of one. If that region belongs to a transaction that is not noted, the block is never used again.
-    pub fn note_freed(&mut self, block: NonNull<u8>, class: Class, regions: &Regions) -> bool {
+    pub fn note_freed(&mut self, block: NonNull<u8>, class: SizeClass, regions: &Regions) -> bool {
         if regions.is_undone() {
             return true;
         }
