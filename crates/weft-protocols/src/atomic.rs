@@ -59,7 +59,9 @@ use std::sync::Arc;
 
 use weft::ConflictReason;
 use weft::commit::access_set::is_inline;
-use weft::commit::{Abort, Executor, Never, Observation, Protocol, Refusal, DeletedOutcome, Visible};
+use weft::commit::{
+    Abort, DeletedOutcome, Executor, Never, Observation, Protocol, Refusal, Visible,
+};
 use weft::encoding::EncodedKey;
 use weft::index::bplus_tree::ScannedRange;
 use weft::index::{NodeChange, NodeVersion};

@@ -28,7 +28,7 @@ use weft::commit::access_set::{AccessSet, TidOnly};
 use weft::commit::optimistic::{
     CommitContext, CommitPhases, OptimisticExecutor, commit_with_locks, settle_deleted,
 };
-use weft::commit::{Abort, Protocol, DeletedOutcome};
+use weft::commit::{Abort, DeletedOutcome, Protocol};
 use weft::store::record::StoredRecord;
 use weft_htm::word::{Ordering, Word, spin_loop, yield_now};
 

@@ -30,7 +30,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use weft::commit::access_set::is_inline;
-use weft::commit::{Abort, Executor, Never, Observation, Refusal, DeletedOutcome, Visible};
+use weft::commit::{Abort, DeletedOutcome, Executor, Never, Observation, Refusal, Visible};
 use weft::encoding::EncodedKey;
 use weft::index::bplus_tree::ScannedRange;
 use weft::index::{NodeChange, NodeVersion};
@@ -315,7 +315,9 @@ impl<E: Exclusion> Executor for ExclusiveExecutor<E> {
             let written = match newest.row() {
                 _ if steps.get(index + 1).is_some_and(|(later, _)| *later == record) => None,
                 Some(row) if !newest.has(ABSENT) => Some(WriteOutcome::Row(row)),
-                Some(deleted) if !header(deleted).is_deleted() => Some(WriteOutcome::Deleted(deleted)),
+                Some(deleted) if !header(deleted).is_deleted() => {
+                    Some(WriteOutcome::Deleted(deleted))
+                }
                 _ => None,
             };
             step.staged = match written {

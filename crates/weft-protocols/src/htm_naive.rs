@@ -50,7 +50,7 @@
 //! aborted). Two threads that hold transactions on two such databases, and each wait for the other's, wait for
 //! ever.
 
-use weft::commit::{Protocol, Refusal, DeletedOutcome};
+use weft::commit::{DeletedOutcome, Protocol, Refusal};
 use weft::store::record::StoredRecord;
 use weft::store::worker::WorkerMemory;
 use weft_htm::ElidedLock;

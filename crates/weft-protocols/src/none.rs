@@ -13,7 +13,7 @@
 //! **Serialization point**: `begin` sets a flag that only one transaction at a time can hold. A second thread
 //! gets an error; it does not wait.
 
-use weft::commit::{Protocol, Refusal, DeletedOutcome};
+use weft::commit::{DeletedOutcome, Protocol, Refusal};
 use weft::store::record::StoredRecord;
 use weft::store::worker::WorkerMemory;
 use weft_htm::word::{Ordering, Word};

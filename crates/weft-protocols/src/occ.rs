@@ -54,7 +54,7 @@ use weft::commit::optimistic::{
     CommitContext, CommitPhases, OptimisticExecutor, install, lock_expected, settle_deleted,
     stored, unlock, validate_reads,
 };
-use weft::commit::{Abort, Protocol, DeletedOutcome};
+use weft::commit::{Abort, DeletedOutcome, Protocol};
 use weft::store::record::tid::{Tid, TidWord, fence_before_validation};
 use weft::store::record::{RecordPointer, StoredRecord};
 use weft_htm::word::{Ordering, Word, spin_loop, yield_now};

@@ -113,9 +113,13 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use weft::ConflictReason;
-use weft::commit::access_set::{AccessSet, Replaced, TidHeader, WriteEntry, visible, written_at};
+use weft::commit::access_set::{
+    AccessSet, ReplacedVersion, TidHeader, WriteEntry, visible, written_at,
+};
 use weft::commit::optimistic::{abort_at, node_version, stored};
-use weft::commit::{Abort, Executor, Never, Observation, Protocol, Refusal, DeletedOutcome, Visible};
+use weft::commit::{
+    Abort, DeletedOutcome, Executor, Never, Observation, Protocol, Refusal, Visible,
+};
 use weft::encoding::EncodedKey;
 use weft::index::bplus_tree::ScannedRange;
 use weft::index::{NodeChange, NodeVersion};
@@ -494,7 +498,7 @@ unsafe impl Send for TimestampOrderingExecutor {}
 impl Executor for TimestampOrderingExecutor {
     type Header = RecordTimestamps;
     type Shared = TimestampOrderingShared;
-    type Version = Replaced;
+    type Version = ReplacedVersion;
     type Splitting = Never;
     type Repairing = Never;
     type Chopping = Never;
@@ -545,7 +549,7 @@ impl Executor for TimestampOrderingExecutor {
         table: TableRef,
         record: RecordPointer<RecordTimestamps>,
         memory: &WorkerMemory,
-    ) -> Result<Observation<Replaced>, Abort> {
+    ) -> Result<Observation<ReplacedVersion>, Abort> {
         let was_pending = self.is_pending_on(record);
         if was_pending && let Some(own) = self.set.observe_own(record) {
             return Ok(own);
@@ -569,12 +573,16 @@ impl Executor for TimestampOrderingExecutor {
         &mut self,
         _table: TableRef,
         _record: RecordPointer<RecordTimestamps>,
-        _version: Replaced,
+        _version: ReplacedVersion,
     ) {
     }
 
     #[inline(always)]
-    fn is_current(&self, record: RecordPointer<RecordTimestamps>, version: Replaced) -> bool {
+    fn is_current(
+        &self,
+        record: RecordPointer<RecordTimestamps>,
+        version: ReplacedVersion,
+    ) -> bool {
         self.set.is_current(record, version)
     }
 
@@ -583,7 +591,7 @@ impl Executor for TimestampOrderingExecutor {
         &mut self,
         table: TableRef,
         record: RecordPointer<RecordTimestamps>,
-        version: Replaced,
+        version: ReplacedVersion,
         row: NonNull<u8>,
     ) {
         self.set.put(table, record, version, Some(row), None);
@@ -594,7 +602,7 @@ impl Executor for TimestampOrderingExecutor {
         &mut self,
         table: TableRef,
         record: RecordPointer<RecordTimestamps>,
-        version: Replaced,
+        version: ReplacedVersion,
         key: EncodedKey,
     ) {
         self.set.put(table, record, version, None, Some(key));

@@ -60,14 +60,14 @@ mod registered;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use weft::commit::access_set::{AccessSet, Replaced, Superseded, TidOnly, drop_private};
+use weft::commit::access_set::{AccessSet, ReplacedVersion, SupersededRow, TidOnly, drop_private};
 use weft::commit::dbx::commit_in_region_or_with_locks;
 use weft::commit::optimistic::{
     CommitContext, CommitPhases, OptimisticExecutor, discard_placeholder, settle_deleted,
 };
 use weft::commit::{
-    Abort, ChopsProcedures, DeferredChange, Engine, Executor, Never, Observation, Protocol,
-    ProtocolOptions, ProtocolShared, Refusal, DeletedOutcome, Visible, Worker,
+    Abort, ChopsProcedures, DeferredChange, DeletedOutcome, Engine, Executor, Never, Observation,
+    Protocol, ProtocolOptions, ProtocolShared, Refusal, Visible, Worker,
 };
 use weft::encoding::EncodedKey;
 use weft::index::bplus_tree::ScannedRange;
@@ -235,7 +235,7 @@ pub struct PieceExecutor {
     /// Whether the piece is a region. Written inside the region, so that an abort undoes it.
     is_in_region: bool,
     /// Rows that operations may have returned, and that no other transaction has seen.
-    garbage: Vec<Superseded<TidOnly>>,
+    garbage: Vec<SupersededRow<TidOnly>>,
     /// What the present piece has deferred, and (`deferred`) what earlier pieces have.
     deferring: Batch,
     deferred: Batch,
@@ -284,7 +284,7 @@ impl PieceExecutor {
     /// Ends the transaction, the last piece included.
     #[inline(always)]
     fn end(&mut self, memory: &WorkerMemory) {
-        for Superseded { record, row, table } in self.garbage.drain(..) {
+        for SupersededRow { record, row, table } in self.garbage.drain(..) {
             // SAFETY: the row was superseded in the access set, which has given it up, and it is on this list
             // once.
             unsafe { drop_private(record, row, table, memory) };
@@ -308,7 +308,7 @@ impl PieceExecutor {
 impl Executor for PieceExecutor {
     type Header = TidOnly;
     type Shared = DbxTcShared;
-    type Version = Replaced;
+    type Version = ReplacedVersion;
     type Splitting = Never;
     type Repairing = Never;
     type Chopping = Self;
@@ -386,14 +386,19 @@ impl Executor for PieceExecutor {
         table: TableRef,
         record: RecordPointer<TidOnly>,
         memory: &WorkerMemory,
-    ) -> Result<Observation<Replaced>, Abort> {
+    ) -> Result<Observation<ReplacedVersion>, Abort> {
         if self.is_in_region {
             return Ok(self.observe_in_region(record, memory));
         }
         self.optimistic.read_for_write(table, record, memory)
     }
 
-    fn note_read(&mut self, table: TableRef, record: RecordPointer<TidOnly>, version: Replaced) {
+    fn note_read(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<TidOnly>,
+        version: ReplacedVersion,
+    ) {
         if self.is_in_region {
             return;
         }
@@ -405,7 +410,7 @@ impl Executor for PieceExecutor {
     }
 
     #[inline(always)]
-    fn is_current(&self, record: RecordPointer<TidOnly>, version: Replaced) -> bool {
+    fn is_current(&self, record: RecordPointer<TidOnly>, version: ReplacedVersion) -> bool {
         self.optimistic.is_current(record, version)
     }
 
@@ -414,7 +419,7 @@ impl Executor for PieceExecutor {
         &mut self,
         table: TableRef,
         record: RecordPointer<TidOnly>,
-        version: Replaced,
+        version: ReplacedVersion,
         row: NonNull<u8>,
     ) {
         self.optimistic.write(table, record, version, row);
@@ -428,7 +433,7 @@ impl Executor for PieceExecutor {
         &mut self,
         table: TableRef,
         record: RecordPointer<TidOnly>,
-        version: Replaced,
+        version: ReplacedVersion,
         key: EncodedKey,
     ) {
         self.optimistic.remove(table, record, version, key);
@@ -576,7 +581,7 @@ impl ChopsProcedures<TidOnly> for PieceExecutor {
                 discard_placeholder(record, table, key, memory);
             }
             if let Some(row) = entry.row {
-                self.garbage.push(Superseded { record, row, table });
+                self.garbage.push(SupersededRow { record, row, table });
             }
         }
         set.clear();

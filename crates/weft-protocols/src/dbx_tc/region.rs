@@ -25,7 +25,7 @@
 //!
 //! **The serialization point** is the end of the region.
 
-use weft::commit::access_set::{Replaced, TidHeader, TidOnly, visible};
+use weft::commit::access_set::{ReplacedVersion, TidHeader, TidOnly, visible};
 use weft::commit::dbx::install_in_region;
 use weft::commit::optimistic::stored;
 use weft::commit::{Observation, Visible};
@@ -103,7 +103,7 @@ impl PieceExecutor {
         &mut self,
         record: RecordPointer<TidOnly>,
         memory: &WorkerMemory,
-    ) -> Observation<Replaced> {
+    ) -> Observation<ReplacedVersion> {
         let set = &self.optimistic.set;
         set.observe_own(record).unwrap_or_else(|| {
             let (tid, newest) = newest_in_region(record, memory);

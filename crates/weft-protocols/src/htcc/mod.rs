@@ -54,14 +54,14 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use weft::Failure;
-use weft::commit::access_set::{AccessSet, Positions, Replaced, TidHeader, WriteEntry};
+use weft::commit::access_set::{AccessSet, Positions, ReplacedVersion, TidHeader, WriteEntry};
 use weft::commit::dbx::commit_hot_and_cold;
 use weft::commit::optimistic::{
     CommitContext, CommitPhases, OptimisticExecutor, settle_deleted, stored,
 };
 use weft::commit::{
-    Abort, Executor, Never, Observation, Protocol, ProtocolOptions, ProtocolShared, Refusal,
-    RepairsTransactions, DeletedOutcome, Visible,
+    Abort, DeletedOutcome, Executor, Never, Observation, Protocol, ProtocolOptions, ProtocolShared,
+    Refusal, RepairsTransactions, Visible,
 };
 use weft::encoding::EncodedKey;
 use weft::index::bplus_tree::ScannedRange;
@@ -448,7 +448,7 @@ impl HybridExecutor {
 impl Executor for HybridExecutor {
     type Header = HeatHeader;
     type Shared = HtccShared;
-    type Version = Replaced;
+    type Version = ReplacedVersion;
     type Splitting = Never;
     type Repairing = Self;
     type Chopping = Never;
@@ -495,17 +495,22 @@ impl Executor for HybridExecutor {
         table: TableRef,
         record: RecordPointer<HeatHeader>,
         memory: &WorkerMemory,
-    ) -> Result<Observation<Replaced>, Abort> {
+    ) -> Result<Observation<ReplacedVersion>, Abort> {
         self.enter(table, record, true, memory);
         self.cold.read_for_write(table, record, memory)
     }
 
-    fn note_read(&mut self, table: TableRef, record: RecordPointer<HeatHeader>, version: Replaced) {
+    fn note_read(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<HeatHeader>,
+        version: ReplacedVersion,
+    ) {
         self.cold.note_read(table, record, version);
     }
 
     #[inline(always)]
-    fn is_current(&self, record: RecordPointer<HeatHeader>, version: Replaced) -> bool {
+    fn is_current(&self, record: RecordPointer<HeatHeader>, version: ReplacedVersion) -> bool {
         self.cold.is_current(record, version)
     }
 
@@ -514,7 +519,7 @@ impl Executor for HybridExecutor {
         &mut self,
         table: TableRef,
         record: RecordPointer<HeatHeader>,
-        version: Replaced,
+        version: ReplacedVersion,
         row: NonNull<u8>,
     ) {
         self.cold.write(table, record, version, row);
@@ -528,7 +533,7 @@ impl Executor for HybridExecutor {
         &mut self,
         table: TableRef,
         record: RecordPointer<HeatHeader>,
-        version: Replaced,
+        version: ReplacedVersion,
         key: EncodedKey,
     ) {
         if self.steps.is_on() {

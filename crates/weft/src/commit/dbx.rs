@@ -59,7 +59,7 @@ use super::optimistic::{
     CommitContext, CommitPhases, OptimisticExecutor, commit_with_locks, install, lock_expected,
     read_conflict, settle_deleted, stored, unlock, validate_nodes, write_conflict,
 };
-use super::{Abort, Protocol, DeletedOutcome};
+use super::{Abort, DeletedOutcome, Protocol};
 use crate::store::record::tid::Tid;
 use crate::store::record::{Newest, RecordPointer, StoredRecord};
 use crate::store::worker::WorkerMemory;

@@ -11,7 +11,7 @@
 //! are in the crate `weft-protocols`, which also has the list of all protocols.
 //!
 //! [`Transaction`]: crate::Transaction
-#![allow(rustdoc::private_intra_doc_links, reason = "hidden: whoever reads it reads the source")]
+#![allow(rustdoc::private_intra_doc_links, reason = "hidden: its readers have the source")]
 
 pub mod access_set;
 mod capabilities;
@@ -29,7 +29,7 @@ use std::ptr::NonNull;
 
 pub use capabilities::{ChopsProcedures, Never, PhaseMetrics, RepairsTransactions, SplitsRecords};
 pub use dbx::Dbx;
-pub use deferred_change::{DeferredChange, Moved};
+pub use deferred_change::{DeferredChange, RowDelta};
 pub use engine::{CommitToken, Durability, Engine};
 pub use options::{GivenOptions, ProtocolOptions, ProtocolShared};
 pub use silo::Silo;
@@ -42,7 +42,7 @@ use crate::index::bplus_tree::ScannedRange;
 use crate::index::{NodeChange, NodeVersion};
 use crate::row::encoding::EncodedKey;
 use crate::store::record::newest;
-pub use crate::store::record::{RecordHeader, DeletedOutcome};
+pub use crate::store::record::{DeletedOutcome, RecordHeader};
 use crate::store::record::{RecordKind, RecordPointer, StoredRecord};
 use crate::store::table::TableRef;
 use crate::store::worker::{LoggedWrite, WorkerMemory};

@@ -43,7 +43,7 @@ use super::optimistic::{
     CommitContext, CommitPhases, OptimisticExecutor, install, settle_deleted, stored, unlock,
     validate_reads, write_conflict,
 };
-use super::{Abort, Protocol, DeletedOutcome};
+use super::{Abort, DeletedOutcome, Protocol};
 use crate::store::record::StoredRecord;
 use crate::store::record::tid::{Tid, fence_before_validation};
 

@@ -30,7 +30,7 @@ use crate::row::schema::Record;
 use crate::snapshot::{SnapshotHome, SnapshotSource};
 use crate::store::deadline::Deadline;
 use crate::store::garbage::RetiredItem;
-use crate::store::retention::{RetainedItem, RetainedEntry};
+use crate::store::retention::{RetainedEntry, RetainedItem};
 use crate::store::table::{Identity, Table, TableInner};
 use crate::store::worker::{CLOSED, SharedState, WorkerMemory, WorkerState};
 use crate::sync::clock::Ticker;
@@ -39,7 +39,7 @@ use crate::transaction::Transaction;
 
 pub use builder::{Builder, WORKERS_MAX_DEFAULT};
 use metrics::Metrics;
-use run::Ended;
+use run::RunResult;
 use storage::Storage;
 use stored::AnyTable;
 
@@ -187,7 +187,9 @@ unsafe fn drop_retired(entry: RetiredItem, memory: &WorkerMemory) {
         match entry {
             RetiredItem::Row(row, table) => memory.drop_row(row, table, false),
             RetiredItem::Record(record, table) => table.drop_newest(record, memory),
-            RetiredItem::Large(block, layout) => crate::store::record::arena::free_huge(block, *layout),
+            RetiredItem::Large(block, layout) => {
+                crate::store::record::arena::free_huge(block, *layout)
+            }
             // Blocks lie in chunks, which are freed as a whole. A deleted record is still in its index.
             RetiredItem::Block(..) | RetiredItem::Deleted(_) => {}
         }
@@ -499,18 +501,18 @@ fn register<P: Protocol>(inner: &Arc<Inner<P>>) -> Result<&Worker<P>, Failure> {
         let workers_max = inner.shared.counters.len();
         return Err(Failure::TooManyWorkers { workers_max });
     };
-    let seat = Box::new(Seat { inner: Arc::downgrade(inner), slot });
-    let seated = REGISTRATIONS.try_with(|registrations| {
+    let guard = Box::new(SlotGuard { inner: Arc::downgrade(inner), slot });
+    let registered = REGISTRATIONS.try_with(|registrations| {
         let mut registrations = registrations.borrow_mut();
-        registrations.retain(|registration| registration.seat.is_taken());
+        registrations.retain(|registration| registration.guard.has_database());
         registrations.push(Registration {
             database: Arc::as_ptr(inner).cast(),
             worker: worker.cast(),
-            seat,
+            guard,
         });
     });
-    if seated.is_err() {
-        // The thread is ending, and its thread-locals are gone. Dropping the closure has dropped the seat, which
+    if registered.is_err() {
+        // The thread is ending, and its thread-locals are gone. Dropping the closure has dropped the guard, which
         // gave the slot back.
         return Err(Failure::ThreadEnding);
     }
@@ -552,31 +554,32 @@ fn check_bounds(
 
 /// The registration of this thread as a worker of one database.
 struct Registration {
-    /// The address of the database's shared part. The seat's weak reference keeps the address from being used
+    /// The address of the database's shared part. The guard's weak reference keeps the address from being used
     /// again.
     database: *const (),
     worker: NonNull<()>,
-    seat: Box<dyn AnySeat>,
+    guard: Box<dyn AnySlotGuard>,
 }
 
-trait AnySeat {
+/// A [`SlotGuard`] under any protocol.
+trait AnySlotGuard {
     /// Returns whether the database still exists.
-    fn is_taken(&self) -> bool;
+    fn has_database(&self) -> bool;
 }
 
 /// A slot held by this thread. Dropping it makes the thread leave the database.
-struct Seat<P: Protocol> {
+struct SlotGuard<P: Protocol> {
     inner: Weak<Inner<P>>,
     slot: usize,
 }
 
-impl<P: Protocol> AnySeat for Seat<P> {
-    fn is_taken(&self) -> bool {
+impl<P: Protocol> AnySlotGuard for SlotGuard<P> {
+    fn has_database(&self) -> bool {
         self.inner.strong_count() > 0
     }
 }
 
-impl<P: Protocol> Drop for Seat<P> {
+impl<P: Protocol> Drop for SlotGuard<P> {
     fn drop(&mut self) {
         if let Some(inner) = self.inner.upgrade() {
             // SAFETY: the slot belongs to this thread, whose registration for it ends here.

@@ -161,6 +161,6 @@ impl<P: Protocol> Database<P> {
     }
 
     fn join_snapshot(&self, shared: SharedSnapshot) -> Snapshot {
-        Snapshot::joined(self.home(), shared.number, shared.times)
+        Snapshot::shared_at(self.home(), shared.number, shared.times)
     }
 }

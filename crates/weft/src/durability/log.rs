@@ -47,7 +47,7 @@ use std::time::Duration;
 use weft_htm::blocking::{Condvar, Mutex, MutexGuard};
 use weft_htm::word::{Ordering, Word};
 
-use self::buffer::Slot;
+use self::buffer::LogSlot;
 use self::coordinator::Coordinator;
 use self::logger::{Logger, Segment, Segments};
 use super::backend::Backend;
@@ -164,7 +164,7 @@ struct LogCore {
     gate: Word,
     /// The durable epoch. Written under the lock of `state`.
     durable: Word,
-    slots: Box<[Slot]>,
+    slots: Box<[LogSlot]>,
     /// One more than the highest slot ever used.
     slots_used: Word,
     /// Bytes in the buffers, as far as the slots have reported them.
@@ -258,7 +258,7 @@ impl Log {
         let shared = Arc::new(LogCore {
             gate: Word::new(0),
             durable: Word::new(first_epoch - 1),
-            slots: (0..workers_max).map(|_| Slot::default()).collect(),
+            slots: (0..workers_max).map(|_| LogSlot::default()).collect(),
             slots_used: Word::new(0),
             buffered: Word::new(0),
             buffer_bytes_max: options.buffer_bytes_max as u64,

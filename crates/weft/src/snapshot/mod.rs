@@ -343,7 +343,7 @@ impl Snapshot {
         not(feature = "history"),
         allow(unused_variables, reason = "the times are for the recorder")
     )]
-    pub(crate) fn joined(database: SnapshotHome, number: u64, times: OpeningTimes) -> Self {
+    pub(crate) fn shared_at(database: SnapshotHome, number: u64, times: OpeningTimes) -> Self {
         #[cfg(feature = "history")]
         let recorder = recording::recorder_of(database.source.shared(), times);
         Snapshot {
@@ -393,7 +393,10 @@ mod recording {
     }
 
     /// Returns a recorder for a reader of a snapshot that was opened earlier, at these times.
-    pub(super) fn recorder_of(shared: &SharedState, times: OpeningTimes) -> Option<Mutex<Recorder>> {
+    pub(super) fn recorder_of(
+        shared: &SharedState,
+        times: OpeningTimes,
+    ) -> Option<Mutex<Recorder>> {
         let mut recorder = shared.recording.as_ref()?.recorder();
         recorder.invoke();
         if let Some(times) = times.opened {

@@ -238,7 +238,13 @@ impl RetainedEntry {
             + core.record_class.bytes()
             + if inline { 0 } else { core.row_class.bytes() }
             + size_of::<Deletion>();
-        RetainedEntry { item: RetainedItem::DeletedRecord(key), record, table, end, bytes: bytes as u64 }
+        RetainedEntry {
+            item: RetainedItem::DeletedRecord(key),
+            record,
+            table,
+            end,
+            bytes: bytes as u64,
+        }
     }
 
     /// Returns whether the entry is a version whose transaction has committed, but has not numbered it yet.
@@ -310,7 +316,8 @@ impl RetainedEntry {
             let (header, deletion) = deleted()?;
             let mut oldest = header.predecessor()?;
             let older = open.partition_point(|&number| number < deletion);
-            let is_reader = |number: &u64| matches!(seen_at(newest(), *number), SnapshotView::Row(_));
+            let is_reader =
+                |number: &u64| matches!(seen_at(newest(), *number), SnapshotView::Row(_));
             let reader = open[..older].iter().rev().copied().find(is_reader);
             if reader.is_some() || !may_rest {
                 return reader;
@@ -595,7 +602,10 @@ mod loom_tests {
             let entry = |needed_by: u64| {
                 let (row, table) = (NonNull::dangling(), TableRef::dangling());
                 let item = RetainedItem::Version(row);
-                (needed_by, RetainedEntry { item, record: row, table, end: needed_by + 1, bytes: 1 })
+                (
+                    needed_by,
+                    RetainedEntry { item, record: row, table, end: needed_by + 1, bytes: 1 },
+                )
             };
             retention.keep(&mut vec![entry(newer), entry(older)], true);
             let closer = {

@@ -31,7 +31,8 @@ use weft_htm::{Htm, Regions, Statistics, StatisticsReader};
 
 pub use aborts::AbortsByTable;
 pub use commit::{
-    CommitGuard, EngineLog, LoggedOperation, LoggedWrite, NOT_STAGED, RecordOutcome, ReplacedRow, WriteOutcome,
+    CommitGuard, EngineLog, LoggedOperation, LoggedWrite, NOT_STAGED, RecordOutcome, ReplacedRow,
+    WriteOutcome,
 };
 use discarded::DiscardedList;
 pub use discarded::{DiscardedValue, contain};
@@ -45,12 +46,12 @@ use crate::store::deadline::Deadline;
 use crate::store::garbage::{Batch, DeletedRecord, Garbage, RetiredItem};
 use crate::store::recent::Recent;
 use crate::store::record::DeletedOutcome;
-use crate::store::record::arena::{Arena, SizeClass, Memory, allocate_huge, free_huge};
+use crate::store::record::arena::{Arena, Memory, SizeClass, allocate_huge, free_huge};
 use crate::store::record::newest;
 use crate::store::record::version::{Deletion, VersionHeader};
 use crate::store::retention::{NONE_OPEN, OpenSnapshots, RetainedEntry, Retention};
 use crate::store::table::TableRef;
-use crate::sync::clock::{Clock, ActivityWords};
+use crate::sync::clock::{ActivityWords, Clock};
 use crate::sync::gate::Gate;
 use crate::sync::reclaim::GracePeriods;
 use crate::sync::turnstile::Turnstile;

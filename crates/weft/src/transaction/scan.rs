@@ -25,7 +25,7 @@ use crate::store::ranges::{Bounds, check_ordered, is_empty, is_reversed};
 use crate::store::record::{RecordPointer, row_offset};
 #[cfg(feature = "history")]
 use crate::store::table::TableRef;
-use crate::store::table::{IndexEntry, FormIndex, PickForm, Secondary, Table, TableInner};
+use crate::store::table::{FormIndex, IndexEntry, PickForm, Secondary, Table, TableInner};
 use crate::store::worker::StoredForm;
 
 /// An iterator over the rows of a range, in the order of the keys. [`Transaction::range`] and similar methods
@@ -454,8 +454,9 @@ impl<'tx, K: CursorForm> FormCursor<'tx, K> {
             Visible::Row(row) => {
                 self.record_entry(transaction, index, row);
                 // SAFETY: a visible row of the index, which leads to a record of the table.
-                let record =
-                    unsafe { RecordPointer::from_address(transaction.row::<IndexEntry<K>>(row).record) };
+                let record = unsafe {
+                    RecordPointer::from_address(transaction.row::<IndexEntry<K>>(row).record)
+                };
                 Ok(Some(record))
             }
             Visible::Absent => Ok(None),

@@ -174,9 +174,9 @@ fn names_of_segments() {
 }
 
 /// An entry that owns its bytes: a transaction, or a write.
-type Owned = Option<(WriteKind, u32, u64, Vec<u8>)>;
+type OwnedEntry = Option<(WriteKind, u32, u64, Vec<u8>)>;
 
-fn push(entry: &Owned, buffer: &mut Vec<u8>) {
+fn push(entry: &OwnedEntry, buffer: &mut Vec<u8>) {
     match entry {
         None => push_transaction(buffer),
         Some((kind, table, version, bytes)) => {
@@ -185,16 +185,16 @@ fn push(entry: &Owned, buffer: &mut Vec<u8>) {
     }
 }
 
-fn borrowed(entry: &Owned) -> Entry<'_> {
+fn borrowed(entry: &OwnedEntry) -> LogEntry<'_> {
     match *entry {
-        None => Entry::Transaction,
+        None => LogEntry::Transaction,
         Some((kind, table, version, ref bytes)) => {
-            Entry::Write(LogWrite { kind, table, version, bytes })
+            LogEntry::Write(LogWrite { kind, table, version, bytes })
         }
     }
 }
 
-fn entry() -> impl Strategy<Value = Owned> {
+fn entry() -> impl Strategy<Value = OwnedEntry> {
     let bytes = prop_oneof![
         proptest::collection::vec(any::<u8>(), 0..200),
         (16_380usize..16_390).prop_map(|length| vec![7; length]),

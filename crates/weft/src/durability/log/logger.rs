@@ -62,7 +62,7 @@ impl Segments {
 }
 
 /// The segment that is being written.
-struct Open {
+struct OpenSegment {
     file: Box<dyn File>,
     path: PathBuf,
     length: u64,
@@ -74,7 +74,7 @@ pub struct Logger {
     index: u32,
     /// The sequence number of the next segment.
     sequence: u64,
-    open: Option<Open>,
+    open: Option<OpenSegment>,
     /// The last epoch that was closed.
     previous_epoch: u64,
     /// The frame that is being built.
@@ -153,7 +153,7 @@ impl Logger {
         });
         drop(segments);
         self.sequence += 1;
-        self.open = Some(Open { file, path, length: 0, synced: 0 });
+        self.open = Some(OpenSegment { file, path, length: 0, synced: 0 });
         Ok(())
     }
 
@@ -198,7 +198,7 @@ impl Logger {
 
 /// The frames of a group on their way into a segment.
 struct Frames<'a> {
-    open: &'a mut Open,
+    open: &'a mut OpenSegment,
     /// The header of the next frame.
     header: FrameHeader,
     frame: &'a mut Vec<u8>,

@@ -17,7 +17,7 @@ use super::node::{
     CHANGE, INNER_CAPACITY, Inner, LEAF_CAPACITY, Leaf, Node, after_change, after_insertion,
     load_locked, unlock_changed, unlock_inserted, unlock_unchanged,
 };
-use super::search::{Access, Backoff, LeafHint, Optimistic, Parent, LeafPlace, Target};
+use super::search::{Access, Backoff, LeafHint, LeafPlace, OptimisticAccess, Parent, Target};
 
 /// The result of an attempt that touches one leaf.
 enum InsertAttempt {
@@ -47,7 +47,9 @@ impl<K: IndexKey> BPlusTree<K> {
                 .in_region(Target::At(key), worker, |region| {
                     self.try_insert(region, key, &staged, address, hint, worker)
                 })
-                .or_else(|| self.try_insert(&Optimistic, key, &staged, address, hint, worker));
+                .or_else(|| {
+                    self.try_insert(&OptimisticAccess, key, &staged, address, hint, worker)
+                });
             let insertion = match attempt {
                 Some(InsertAttempt::Done(insertion)) => Some(insertion),
                 Some(InsertAttempt::Full) => self.try_split(key, &staged, address, hint, worker),
@@ -88,7 +90,7 @@ impl<K: IndexKey> BPlusTree<K> {
         hint: &LeafHint<K>,
         worker: &impl IndexWorker,
     ) -> Option<Insertion> {
-        let access = &Optimistic;
+        let access = &OptimisticAccess;
         let (parent, place) = self.descend(access, Target::At(key), |parent, inner, version| {
             let is_full = inner.count() == INNER_CAPACITY;
             if is_full {

@@ -41,7 +41,7 @@
 //! inserted there. A split consults them (see [`Leaf::split_point`]).
 //!
 //! All words of a node except its version are accessed with relaxed loads and stores. A reader uses what it
-//! has read only after it has found the version unchanged. `search::Optimistic` argues why that is enough.
+//! has read only after it has found the version unchanged. `search::OptimisticAccess` argues why that is enough.
 
 use std::alloc::Layout;
 use std::array;
@@ -442,7 +442,8 @@ impl<K: IndexKey> Inner<K> {
         let (left_count, right_count) = (self.count(), right.count());
         let total = left_count + right_count;
         // Collect all children and separators of both nodes, in order.
-        let separators: [K::KeySlot; 2 * INNER_CAPACITY] = array::from_fn(|_| K::KeySlot::default());
+        let separators: [K::KeySlot; 2 * INNER_CAPACITY] =
+            array::from_fn(|_| K::KeySlot::default());
         let mut children = [ptr::null_mut(); 2 * INNER_CAPACITY];
         for (index, child) in children.iter_mut().enumerate().take(total) {
             let (node, place) =

@@ -18,7 +18,7 @@ use weft_htm::word::{Ordering, Word};
 use super::super::{IndexKey, NodeVersion};
 use super::node::{LEAF_CAPACITY, Leaf, only_inserted_since};
 use super::scan::{Direction, Page};
-use super::search::{Access, Optimistic, rank};
+use super::search::{Access, OptimisticAccess, rank};
 
 /// The part of a range that a scan has read in one leaf.
 #[derive(Clone, Copy, Debug)]
@@ -119,11 +119,11 @@ fn holds_no_more<K: IndexKey>(
     range: &ScannedRange,
     is_own: &dyn Fn(u64) -> bool,
 ) -> Option<bool> {
-    let version = Optimistic.version(&leaf.node.version)?;
+    let version = OptimisticAccess.version(&leaf.node.version)?;
     if !only_inserted_since(noted, version) {
         return None;
     }
-    let is_current = || Optimistic.is_current(&leaf.node.version, version);
+    let is_current = || OptimisticAccess.is_current(&leaf.node.version, version);
     // Read the addresses that are in the range now, and validate what was read.
     let keys = &leaf.keys[..leaf.count()];
     let first = rank(keys, &K::from_wide(range.least)?, false, is_current)?;

@@ -30,7 +30,7 @@ use super::super::{IndexKey, IndexWorker};
 use super::BPlusTree;
 use super::insert::lock_with_parent;
 use super::node::{Inner, Leaf, Node, unlock_changed, unlock_obsolete, unlock_unchanged};
-use super::search::{Access, Backoff, LeafHint, Optimistic, Parent, LeafPlace, Target};
+use super::search::{Access, Backoff, LeafHint, LeafPlace, OptimisticAccess, Parent, Target};
 
 /// The result of an attempt to remove.
 pub(super) enum RemoveAttempt<S> {
@@ -47,7 +47,7 @@ impl<K: IndexKey> BPlusTree<K> {
         loop {
             let attempt = self
                 .in_region(Target::At(key), worker, |region| self.try_remove(region, key, address))
-                .or_else(|| self.try_remove(&Optimistic, key, address));
+                .or_else(|| self.try_remove(&OptimisticAccess, key, address));
             match attempt {
                 Some(RemoveAttempt::Removed { slot, is_empty }) => {
                     K::retire(&slot, worker);
@@ -69,7 +69,8 @@ impl<K: IndexKey> BPlusTree<K> {
         key: &K,
         address: u64,
     ) -> Option<RemoveAttempt<K::KeySlot>> {
-        let LeafPlace { leaf, version } = self.find_leaf(access, Target::At(key), &LeafHint::new())?;
+        let LeafPlace { leaf, version } =
+            self.find_leaf(access, Target::At(key), &LeafHint::new())?;
         let is_current = || access.is_current(&leaf.node.version, version);
         let Ok(position) = leaf.find(key, is_current)? else {
             return is_current().then_some(RemoveAttempt::Absent);
@@ -91,7 +92,7 @@ impl<K: IndexKey> BPlusTree<K> {
     /// Mends the faults that removals left on the path to `key`.
     #[cold]
     pub(super) fn tidy(&self, key: &K, worker: &impl IndexWorker) {
-        let access = &Optimistic;
+        let access = &OptimisticAccess;
         let mut backoff = Backoff::new();
         loop {
             // An inner node with one child ends the descent, and is mended there.

@@ -16,7 +16,9 @@ use weft_htm::word::{Ordering, Word};
 use super::super::{IndexKey, IndexWorker, NodeVersion};
 use super::BPlusTree;
 use super::node::{LEAF_CAPACITY, Leaf, least};
-use super::search::{Access, Backoff, LeafHint, Optimistic, LeafPlace, Target, prefetch, rank};
+use super::search::{
+    Access, Backoff, LeafHint, LeafPlace, OptimisticAccess, Target, prefetch, rank,
+};
 
 /// The direction of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +93,7 @@ impl<K: IndexKey> BPlusTree<K> {
                 .in_region(range.target(), worker, |region| {
                     self.try_page(region, range, addresses, hint)
                 })
-                .or_else(|| self.try_page(&Optimistic, range, addresses, hint));
+                .or_else(|| self.try_page(&OptimisticAccess, range, addresses, hint));
             if let Some(share) = share
                 && let Some(next) = share.next(direction)
             {
@@ -181,7 +183,7 @@ impl<K: IndexKey> Share<'_, K> {
             return Some(None);
         }
         let LeafPlace { leaf, version } = self.place;
-        let is_current = || Optimistic.is_current(&leaf.node.version, version);
+        let is_current = || OptimisticAccess.is_current(&leaf.node.version, version);
         let next = match direction {
             Direction::Forward => Bound::Included(K::load(&leaf.high, is_current)?),
             Direction::Reverse => Bound::Excluded(K::load(&leaf.low, is_current)?),

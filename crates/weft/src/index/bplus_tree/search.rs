@@ -46,9 +46,9 @@ pub(super) trait Access {
 /// happened before the reader's first load, and so did, through the Acquire of each `lock`, everything that
 /// earlier writers did. That includes what a writer had stored in a child or in a key's tail before it stored
 /// the pointer to it.
-pub(super) struct Optimistic;
+pub(super) struct OptimisticAccess;
 
-impl Access for Optimistic {
+impl Access for OptimisticAccess {
     #[inline(always)]
     fn version(&self, word: &Word) -> Option<u64> {
         /// A lock is held for some tens of stores, so it pays to wait a moment for it.
@@ -89,9 +89,9 @@ impl Access for Optimistic {
 /// The sequential algorithm in a hardware region. The region itself makes sure that nothing changes, as long
 /// as no software twin is working on the same nodes. A writer in a region changes versions as its twin does,
 /// so that twins and transactions notice the change.
-pub(super) struct InRegion<'r>(&'r Region);
+pub(super) struct RegionAccess<'r>(&'r Region);
 
-impl Access for InRegion<'_> {
+impl Access for RegionAccess<'_> {
     #[inline(always)]
     fn version(&self, word: &Word) -> Option<u64> {
         // Acquire: pairs with the Release of a twin's unlock.
@@ -169,7 +169,11 @@ impl<K: IndexKey> LeafHint<K> {
 
     /// Returns the remembered leaf and its version, if the leaf covers `target`.
     #[inline(always)]
-    fn leaf_for<'t>(&self, access: &impl Access, target: Target<'_, K>) -> Option<LeafPlace<'t, K>> {
+    fn leaf_for<'t>(
+        &self,
+        access: &impl Access,
+        target: Target<'_, K>,
+    ) -> Option<LeafPlace<'t, K>> {
         // SAFETY: this worker has reached the leaf since it was last pinned (that is the contract of the
         // type). So even if the leaf was retired since, it has not been freed.
         let leaf = unsafe { self.leaf.get().as_ref() }?;
@@ -315,7 +319,7 @@ impl<K: IndexKey> BPlusTree<K> {
     pub fn get(&self, key: &K, hint: &mut LeafHint<K>) -> Lookup {
         let mut backoff = Backoff::new();
         loop {
-            if let Some(lookup) = self.try_get(&Optimistic, key, hint) {
+            if let Some(lookup) = self.try_get(&OptimisticAccess, key, hint) {
                 return lookup;
             }
             backoff.pause();
@@ -329,10 +333,10 @@ impl<K: IndexKey> BPlusTree<K> {
         &self,
         target: Target<'_, K>,
         worker: &impl IndexWorker,
-        attempt: impl Fn(&InRegion<'_>) -> Option<R>,
+        attempt: impl Fn(&RegionAccess<'_>) -> Option<R>,
     ) -> Option<R> {
-        let still_locked = || self.find_leaf(&Optimistic, target, &LeafHint::new()).is_none();
-        worker.regions().run(|region| attempt(&InRegion(region)), still_locked).flatten()
+        let still_locked = || self.find_leaf(&OptimisticAccess, target, &LeafHint::new()).is_none();
+        worker.regions().run(|region| attempt(&RegionAccess(region)), still_locked).flatten()
     }
 
     #[inline(always)]

@@ -236,7 +236,9 @@ impl<K: IndexKey> Bucket<K> {
             }
             match bucket.next() {
                 Some(next) => bucket = next,
-                None => return Some(Search::Absent(ChainPosition { bucket, index: Self::ENTRIES })),
+                None => {
+                    return Some(Search::Absent(ChainPosition { bucket, index: Self::ENTRIES }));
+                }
             }
         }
     }
@@ -298,7 +300,8 @@ impl<K: IndexKey> Bucket<K> {
         }
         let last_index = tail.occupied().count() - 1;
         let (last, hole) = (&tail.entries()[last_index], place.entry());
-        let mut removal = Removal { key: K::KeySlot::default(), emptied: None, is_within_home: false };
+        let mut removal =
+            Removal { key: K::KeySlot::default(), emptied: None, is_within_home: false };
         K::move_slot(&hole.key, &removal.key);
         if !ptr::eq(last, hole) {
             K::move_slot(&last.key, &hole.key);

@@ -9,7 +9,9 @@ use weft_htm::Htm;
 use super::super::test_machine::Machine;
 use super::super::test_memory::TestMemory;
 use super::super::{IndexKey, IndexWorker, Insertion, Lookup};
-use super::tests::{Colliding, OutOfLine, agrees_with_a_map, nothing_is_lost_while_growing, steps};
+use super::tests::{
+    CollidingKey, OutOfLineKey, agrees_with_a_map, nothing_is_lost_while_growing, steps,
+};
 use super::{CHANGE, HashTable};
 
 fn machine(conflict: u32) -> Option<Machine> {
@@ -23,8 +25,8 @@ proptest! {
     fn regions_agree_with_a_map(steps in steps(40, 250)) {
         if let Some(machine) = machine(2) {
             agrees_with_a_map::<u64>(steps.clone(), &machine);
-            agrees_with_a_map::<Colliding>(steps.clone(), &machine);
-            agrees_with_a_map::<OutOfLine>(steps, &machine);
+            agrees_with_a_map::<CollidingKey>(steps.clone(), &machine);
+            agrees_with_a_map::<OutOfLineKey>(steps, &machine);
         }
     }
 }
@@ -35,7 +37,7 @@ fn nothing_is_lost_while_regions_meet_twins() {
     let Some(machine) = machine(2) else { return };
     let more = if machine.is_native { 100 } else { 1 }; // emulation is slow
     let mut total = nothing_is_lost_while_growing::<u64>(2, 120 * more, &machine);
-    total += nothing_is_lost_while_growing::<OutOfLine>(2, 80 * more, &machine);
+    total += nothing_is_lost_while_growing::<OutOfLineKey>(2, 80 * more, &machine);
     assert!(total.committed > 500 * more, "{total:?}");
     assert!(total.fallbacks > 0 || machine.is_native, "{total:?}");
 }

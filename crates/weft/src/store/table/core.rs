@@ -11,7 +11,7 @@ use crate::row::column::ColumnSet;
 use crate::row::encoding::EncodedKey;
 use crate::store::record::arena::{BLOCK_BYTES_MAX, SizeClass};
 use crate::store::record::version::VersionHeader;
-use crate::store::record::{RecordKind, DeletedOutcome, newest, record_at};
+use crate::store::record::{DeletedOutcome, RecordKind, newest, record_at};
 use crate::store::worker::WorkerMemory;
 
 /// What the type-erased layers know of a table, or of a secondary index. It is the first field of

@@ -27,7 +27,7 @@ use crate::index::IndexWorker;
 use crate::row::encoding::EncodedKey;
 use crate::store::record::newest;
 use crate::store::record::version::{self, Deletion, NEVER, UNNUMBERED, VersionHeader};
-use crate::store::retention::{RetainedItem, NONE_OPEN, RetainedEntry};
+use crate::store::retention::{NONE_OPEN, RetainedEntry, RetainedItem};
 use crate::store::table::TableRef;
 use crate::sync::clock::epoch_of;
 
@@ -285,7 +285,9 @@ impl WorkerMemory {
                 unsafe {
                     match write.written {
                         WriteOutcome::Row(row) => core.encode_row(row, bytes),
-                        WriteOutcome::Changed { row, before } => core.encode_change(row, before, bytes),
+                        WriteOutcome::Changed { row, before } => {
+                            core.encode_change(row, before, bytes)
+                        }
                         WriteOutcome::Deleted(row) => core.encode_key(row, bytes),
                     }
                 }
@@ -369,7 +371,12 @@ impl WorkerMemory {
     /// `outcome` is what the commit has done to the record in block `record`, of `table`. This is called once
     /// for each record. The worker has been pinned since before the commit.
     #[inline(always)]
-    pub unsafe fn conclude(&self, table: TableRef, record: NonNull<u8>, outcome: RecordOutcome<'_>) {
+    pub unsafe fn conclude(
+        &self,
+        table: TableRef,
+        record: NonNull<u8>,
+        outcome: RecordOutcome<'_>,
+    ) {
         // SAFETY: passed on to the caller.
         unsafe {
             match outcome {
@@ -516,7 +523,9 @@ impl WorkerMemory {
     /// # Safety
     /// The caller owns the version, and has been pinned since before it came to own it.
     unsafe fn unlink_version(&self, entry: &RetainedEntry) {
-        let RetainedItem::Version(row) = entry.item else { unreachable!("only versions are unlinked") };
+        let RetainedItem::Version(row) = entry.item else {
+            unreachable!("only versions are unlinked")
+        };
         // SAFETY: a record is not freed as long as a version hangs below its newest one.
         let (deletion, inline) = unsafe {
             let deletion = VersionHeader::of(row).deletion();
@@ -629,7 +638,9 @@ impl WorkerMemory {
             match entry.item {
                 // SAFETY: by the contract.
                 RetainedItem::Version(_) => unsafe { self.unlink_version(&entry) },
-                RetainedItem::DeletedRecord(key) => self.retire_deleted(entry.record, entry.table, key),
+                RetainedItem::DeletedRecord(key) => {
+                    self.retire_deleted(entry.record, entry.table, key)
+                }
             }
         }
     }

@@ -1,6 +1,6 @@
 //! What is written when nothing goes wrong.
 
-use super::super::buffer::Slot;
+use super::super::buffer::LogSlot;
 use super::super::{LogMetrics, LogState};
 use super::*;
 
@@ -271,7 +271,7 @@ fn full_buffers_are_written_before_another_transaction_begins() {
 /// The memory of a chunk is reused after the chunk was written.
 #[test]
 fn appending_allocates_nothing_in_the_long_run() {
-    let slot = Slot::default();
+    let slot = LogSlot::default();
     let mut places = BTreeSet::new();
     for epoch in 1..100 {
         for _ in 0..50 {

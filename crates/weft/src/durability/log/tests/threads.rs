@@ -176,15 +176,15 @@ fn a_full_disk_is_tried_again_until_there_is_space() {
 #[test]
 fn a_slow_clock_holds_back_nobody_but_who_waits() {
     /// Closes an epoch when it is allowed to.
-    struct Held(Clock, Mutex<mpsc::Receiver<()>>);
-    impl Epochs for Held {
+    struct HeldClock(Clock, Mutex<mpsc::Receiver<()>>);
+    impl Epochs for HeldClock {
         fn close_epoch(&self) -> u64 {
             let _ = self.1.lock().unwrap().recv();
             self.0.close_epoch()
         }
     }
     let (release, held) = mpsc::channel();
-    let epochs = Arc::new(Held(Clock(Word::new(1)), Mutex::new(held)));
+    let epochs = Arc::new(HeldClock(Clock(Word::new(1)), Mutex::new(held)));
     let disk = SimulatedDisk::new(0);
     let log = start(&disk, threaded(1), epochs, 1, &[]).unwrap();
     for serial in 0..100 {
@@ -200,8 +200,8 @@ fn a_slow_clock_holds_back_nobody_but_who_waits() {
 
 #[test]
 fn a_panic_of_the_clock_fails_the_log_instead_of_leaving_all_waiting() {
-    struct Broken((Mutex<bool>, Condvar));
-    impl Epochs for Broken {
+    struct BrokenClock((Mutex<bool>, Condvar));
+    impl Epochs for BrokenClock {
         fn close_epoch(&self) -> u64 {
             let (flag, wake) = &self.0;
             let mut is_set = flag.lock().unwrap();
@@ -212,7 +212,7 @@ fn a_panic_of_the_clock_fails_the_log_instead_of_leaving_all_waiting() {
             panic!("a broken clock")
         }
     }
-    let epochs = Arc::new(Broken((Mutex::new(false), Condvar::new())));
+    let epochs = Arc::new(BrokenClock((Mutex::new(false), Condvar::new())));
     let disk = SimulatedDisk::new(0);
     let log = start(&disk, threaded(2), epochs.clone(), 1, &[]).unwrap();
     thread::scope(|scope| {

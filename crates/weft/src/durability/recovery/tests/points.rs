@@ -73,9 +73,9 @@ fn a_point_in_time_is_the_state_of_its_epoch() {
 }
 
 /// A table whose rows are not wanted.
-struct Unwanted(TableDescription);
+struct UnwantedTable(TableDescription);
 
-impl StoredTable for Unwanted {
+impl StoredTable for UnwantedTable {
     fn description(&self) -> &TableDescription {
         &self.0
     }
@@ -118,7 +118,7 @@ fn of_a_table_that_is_not_wanted_no_file_is_read() {
     let [accounts, orders] = default_tables().try_into().unwrap();
     let accounts = MapTable::new(accounts);
     let stored: [Arc<dyn StoredTable>; 2] =
-        [Arc::clone(&accounts) as Arc<dyn StoredTable>, Arc::new(Unwanted(orders))];
+        [Arc::clone(&accounts) as Arc<dyn StoredTable>, Arc::new(UnwantedTable(orders))];
     let options = RecoveryOptions { dry_run: true, ..RecoveryOptions::default() };
     let recovered = recover(&disk, Path::new(DIRECTORY), &stored, &options).unwrap();
     assert_eq!(accounts.texts(), model.state_at(recovered.epoch)[0]);

@@ -116,7 +116,9 @@ impl Kernel {
             // SAFETY: this thread is pinned.
             match unsafe { seen_at(self.newest(), snapshot) } {
                 // SAFETY: reached while this thread is pinned; that this is enough is what the test checks.
-                SnapshotView::Row(row) => break Some(Version::row(row).with(|row| unsafe { *row })),
+                SnapshotView::Row(row) => {
+                    break Some(Version::row(row).with(|row| unsafe { *row }));
+                }
                 SnapshotView::Absent => break None,
                 SnapshotView::Changed => yield_now(),
             }
