@@ -738,7 +738,7 @@ mod tests {
     }
 
     #[test]
-    fn a_generation_that_comes_round_again_finds_nothing() {
+    fn a_reused_generation_finds_nothing() {
         let block = NonNull::new(std::ptr::without_provenance_mut(48)).unwrap();
         let mut positions = Positions::default();
         positions.insert(block, 7, |_| block);

@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_commit_tid_is_later_than_all_seen_and_the_workers_last() {
+    fn a_commit_tid_exceeds_all_seen_and_the_workers_last() {
         let mut last = LastCommit::default();
         let first = last.commit_tid(std::iter::empty(), 3);
         assert_eq!(first.epoch(), 3);

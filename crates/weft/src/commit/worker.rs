@@ -17,7 +17,12 @@ pub struct Worker<P: Protocol> {
 }
 
 impl<P: Protocol> Worker<P> {
-    fn new(shared: &Arc<Shared>, protocol: &Arc<P::Shared>, slot: usize, indexes: usize) -> Self {
+    fn new(
+        shared: &Arc<SharedState>,
+        protocol: &Arc<P::Shared>,
+        slot: usize,
+        indexes: usize,
+    ) -> Self {
         let memory = WorkerMemory::new(Arc::clone(shared), slot);
         shared.set_reader(slot, memory.regions().reader());
         Worker {

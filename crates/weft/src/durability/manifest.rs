@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn a_manifest_round_trips() {
         let (disk, directory) = (SimulatedDisk::new(0), Path::new("/db"));
         directory::create_directory(&disk, directory).unwrap();
         assert_eq!(Manifest::read(&disk, directory), Ok(None));

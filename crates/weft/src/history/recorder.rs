@@ -594,7 +594,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_larger_only_where_they_are_recorded() {
+    fn rows_are_larger_only_when_recorded() {
         let row = Layout::new::<Odd>();
         let bytes = |row: Layout| {
             let record = record_kind::<Dbx>().layout_with(row);

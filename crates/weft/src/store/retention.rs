@@ -673,7 +673,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_open_snapshots_tells_how_far_it_goes() {
+    fn a_list_of_open_snapshots_knows_its_bound() {
         let (clock, retention) = (Clock::default(), Retention::default());
         let mut open = OpenSnapshots::default();
         assert!(open.may_lie_in(1, clock.number()), "nothing was listed");

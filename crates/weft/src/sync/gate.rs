@@ -149,7 +149,7 @@ mod loom_tests {
     /// The worker begins a second procedure, and the outsider may see the beginning of the second instead of
     /// the end of the first.
     #[test]
-    fn loom_gate_an_outsider_sees_no_procedure_by_halves_when_another_follows() {
+    fn loom_gate_an_outsider_sees_neither_of_two_procedures_by_halves() {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = model.preemption_bound.or(Some(3));
         model.check(|| procedures_beside_an_outsider(2));

@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pinned_worker_holds_back_what_is_sealed_after_it_began() {
+    fn a_pinned_worker_holds_back_batches_sealed_since() {
         let grace = GracePeriods::new(2);
         grace.enlist(0);
         grace.enlist(1);
@@ -274,7 +274,7 @@ mod loom_tests {
     /// What a worker has gathered is used by one thread at a time: by the worker while it is pinned or visits
     /// itself, or by a visitor.
     #[test]
-    fn loom_nothing_gathered_is_touched_by_two() {
+    fn loom_a_workers_lists_have_one_user_at_a_time() {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = model.preemption_bound.or(Some(3));
         model.check(|| {

@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_that_starves_keeps_the_others_out() {
+    fn a_starving_transaction_keeps_the_others_out() {
         let turnstile = Turnstile::default();
         let patient = &mut || Ok::<(), &str>(());
         assert!(turnstile.pass(ATTEMPTS_BEFORE_CLOSING - 1, patient).unwrap().is_none());

@@ -143,17 +143,17 @@ fn walk<const WAITS: bool>() {
 /// Compares the word with a model that knows which transactions hold the lock and which wait. No transaction waits
 /// for an older one, no two hold locks that exclude each other, and no pending bit is left behind.
 #[test]
-fn the_lock_word_keeps_its_rules_under_wait_die() {
+fn lock_word_follows_the_model_under_wait_die() {
     walk::<true>();
 }
 
 #[test]
-fn the_lock_word_keeps_its_rules_without_waiting() {
+fn lock_word_follows_the_model_without_waiting() {
     walk::<false>();
 }
 
 #[test]
-fn of_two_that_upgrade_the_younger_dies() {
+fn of_two_upgrading_transactions_the_younger_dies() {
     let lock = LockWord::default();
     lock.lock_shared::<true>(7).unwrap();
     lock.lock_shared::<true>(4).unwrap();
@@ -188,7 +188,7 @@ fn a_full_lock_takes_no_more_holders() {
 }
 
 #[test]
-fn a_transaction_keeps_its_timestamp_while_it_is_run_again() {
+fn a_retried_transaction_keeps_its_timestamp() {
     let shared = Arc::new(Timestamps::default());
     let mut executors = [0, 1].map(|slot| LockingExecutor::<true>::new(&shared, slot));
     let mut seen = std::collections::HashSet::new();

@@ -134,7 +134,7 @@ fn at_every_place<R>(
 }
 
 #[test]
-fn lookups_are_right_before_or_after_a_write() {
+fn interrupted_lookups_see_the_tree_before_or_after() {
     for write in WRITES {
         for key in 0..200 {
             at_every_place(
@@ -164,7 +164,7 @@ fn lookups_are_right_before_or_after_a_write() {
 }
 
 #[test]
-fn scans_are_right_before_or_after_a_write() {
+fn interrupted_scans_see_the_tree_before_or_after() {
     let starts = (0..200).step_by(9).map(Bound::Included).chain([Bound::Unbounded]);
     for (start, direction) in starts.flat_map(|start| {
         [Direction::Forward, Direction::Reverse].map(|direction| (start, direction))

@@ -233,7 +233,7 @@ mod tests {
     /// Protects the purpose: keys outside the range, and keys after the row at which a scan stopped, do not
     /// matter. A key inside the range does.
     #[test]
-    fn insertions_matter_in_the_range_alone() {
+    fn only_insertions_in_the_range_matter() {
         for direction in [Direction::Forward, Direction::Reverse] {
             let (from, to) = match direction {
                 Direction::Forward => (40, 60),
@@ -255,7 +255,7 @@ mod tests {
 
     /// Protects the reader's own insertions: those are not phantoms.
     #[test]
-    fn what_the_caller_has_inserted_does_not_matter() {
+    fn own_insertions_do_not_matter() {
         let mut trial = Trial::<u128>::new([10, 45]);
         let mut reading = trial.read(40, 60, Direction::Forward, ALL);
         trial.insert(50);
@@ -321,7 +321,7 @@ mod tests {
         /// Protects soundness: whenever a range is reported as unchanged, reading it again returns what was
         /// read.
         #[test]
-        fn what_holds_reads_the_same_again(
+        fn unchanged_ranges_read_the_same_again(
             present in vec(0..120_u64, 0..60),
             scan in (0..120_u64, 0..120_u64, any::<bool>(), prop_oneof![Just(ALL), 0..4_usize]),
             changes in vec((0..120_u64, any::<bool>()), 1..20),

@@ -38,7 +38,7 @@ proptest! {
 
 /// Regions and twins run side by side.
 #[test]
-fn regions_meet_twins() {
+fn regions_run_beside_twins() {
     let Some(machine) = machine(2) else { return };
     let more = if machine.is_native { 200 } else { 1 }; // emulation is slow
     let mut total = interleaved_keys::<u64>(&machine, 40, 4 * more);
@@ -51,7 +51,7 @@ fn regions_meet_twins() {
 /// An operation that changes one leaf is one region, and leaves what its twin leaves: the same answers and
 /// the same versions.
 #[test]
-fn a_region_leaves_what_its_twin_leaves() {
+fn a_region_and_its_twin_have_the_same_effect() {
     let Some(machine) = machine(1_000) else { return };
     let _thread = (machine.begin_thread)(0);
     let trace = |htm: &Htm| {

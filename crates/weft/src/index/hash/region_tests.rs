@@ -33,7 +33,7 @@ proptest! {
 
 /// Regions and twins run side by side in a growing table, and lose nothing.
 #[test]
-fn nothing_is_lost_while_regions_meet_twins() {
+fn nothing_is_lost_while_regions_run_beside_twins() {
     let Some(machine) = machine(2) else { return };
     let more = if machine.is_native { 100 } else { 1 }; // emulation is slow
     let mut total = nothing_is_lost_while_growing::<u64>(2, 120 * more, &machine);
@@ -45,7 +45,7 @@ fn nothing_is_lost_while_regions_meet_twins() {
 /// An operation that fits is one region, and leaves what its twin leaves: the same answers and the same
 /// versions.
 #[test]
-fn a_region_leaves_what_its_twin_leaves() {
+fn a_region_and_its_twin_have_the_same_effect() {
     let Some(machine) = machine(1_000) else { return };
     let _thread = (machine.begin_thread)(0);
     let trace = |htm: &Htm| {

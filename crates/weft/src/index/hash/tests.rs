@@ -279,7 +279,7 @@ fn colliding_keys_do_not_inflate_the_table() {
 
 /// A table created for a number of keys holds them without growing.
 #[test]
-fn a_capacity_is_enough() {
+fn a_table_with_capacity_does_not_grow() {
     let memory = Arc::new(TestMemory::default());
     let worker = memory.worker();
     let _pin = worker.pin();
@@ -481,7 +481,7 @@ fn insertions_and_removals_alternate() {
 
 /// A walk beside writers visits each key that is there throughout, and visits it once.
 #[test]
-fn a_walk_visits_what_stays() {
+fn a_walk_visits_stable_keys_once() {
     const STABLE: u64 = 2_000;
     let memory = Arc::new(TestMemory::default());
     let first = memory.worker();

@@ -611,7 +611,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_fit_what_they_are_asked_for() {
+    fn size_classes_fit_the_requested_layout() {
         for size in 1..=BLOCK_BYTES_MAX {
             let class = SizeClass::of(layout(size, 8)).unwrap();
             assert!(class.bytes() >= size, "{size} in a block of {}", class.bytes());
@@ -660,7 +660,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leaving_worker_gives_everything_up() {
+    fn a_leaving_worker_gives_up_all_blocks() {
         let memory = Memory::default();
         let class = SizeClass::of(layout(64, 8)).unwrap();
         let mut leaving = pooled();

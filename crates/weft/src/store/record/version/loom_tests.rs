@@ -208,7 +208,7 @@ fn loom_chain_two_writers_and_a_reader() {
 
 /// A snapshot sees the version that it needs while versions above it, which it passes, are being unlinked.
 #[test]
-fn loom_chain_a_snapshot_among_those_who_unlink() {
+fn loom_chain_a_snapshot_beside_unlinking_transactions() {
     model(|| {
         let oldest = Version::new(1, None);
         let middle = Row(Version::new(3, Some(oldest)));
