@@ -3,9 +3,6 @@
 //! XBEGIN and XEND as real machine code; and those that cannot end under the lock.
 #![cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 
-#[path = "support/hardware.rs"]
-mod hardware;
-
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
@@ -15,7 +12,7 @@ use weft::{Database, Error, Failure, Record, Table};
 use weft_protocols::HtmNaive;
 use weft_rtm_emulator::Processor;
 
-use hardware::{hardware, on_processor, on_thread};
+use weft_tests::hardware::{hardware, on_processor, on_thread};
 
 #[derive(Clone, Debug, PartialEq, Record)]
 #[record(table = "accounts", storage = "hash")]

@@ -2,28 +2,23 @@
 
 mod columns;
 mod deferred;
-#[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
-#[path = "../support/hardware.rs"]
-mod hardware;
 mod many_threads;
 #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 mod regions;
 mod strangers;
-#[path = "../support/mod.rs"]
-mod support;
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::{self, scope};
 use std::time::Duration;
 
-use support::panic_quietly;
 use weft::protocol::Protocol;
 use weft::{Database, Error, Failure, Record, Table, Transaction, TransactionOptions};
 use weft_procedures::chopping::PieceKind;
 use weft_procedures::procedure;
 use weft_procedures::{Execute, Procedure};
 use weft_protocols::{BuilderExt, ChoppedDatabase, DbxTc, DbxTcOptions};
+use weft_tests::panic_quietly;
 
 #[derive(Clone, Debug, PartialEq, Record)]
 struct Account {

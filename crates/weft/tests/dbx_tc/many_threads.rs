@@ -9,10 +9,10 @@ use weft_htm::word::{Ordering, Word};
 use weft_procedures::Execute;
 use weft_protocols::BuilderExt;
 
-#[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
-use super::hardware;
-use super::support::{Seed, chaos, stress};
 use super::{ACCOUNTS, BEGINNING, Bank, Refused, open_by, options};
+#[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+use weft_tests::hardware;
+use weft_tests::{Seed, chaos, stress};
 
 /// Payments of many threads, beside strangers that sum up and snapshots. Each thread begins with `begin`.
 pub(super) fn lose_no_cent<B>(bank: &Bank, payments: u64, begin: impl Fn(u64) -> B + Sync) {

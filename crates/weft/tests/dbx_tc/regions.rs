@@ -6,10 +6,10 @@ use weft::{Database, Error, Failure};
 use weft_procedures::Execute;
 use weft_protocols::BuilderExt;
 
-use super::hardware::{hardware, is_native, on_thread};
 use super::many_threads::lose_no_cent;
-use super::support::{panic_quietly, stress};
 use super::{BEGINNING, Bank, NOTHING, Refused, at, open_by, options};
+use weft_tests::hardware::{hardware, is_native, on_thread};
+use weft_tests::{panic_quietly, stress};
 
 /// A bank whose pieces are regions, that are given up after so many conflicts. `None`: there is no hardware, and none
 /// can be emulated.

@@ -3,8 +3,6 @@
 //! commits and index operations end in their software twins, beside others in regions.
 #![cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 
-#[path = "../support/hardware.rs"]
-mod hardware;
 mod valgrind;
 
 use std::sync::Barrier;
@@ -15,7 +13,7 @@ use weft::protocol::{Dbx, Protocol};
 use weft::{Database, Error, Record, Table};
 use weft_protocols::TimestampOrdering;
 
-use hardware::{hardware, is_native, on_thread};
+use weft_tests::hardware::{hardware, is_native, on_thread};
 
 #[derive(Clone, Debug, PartialEq, Record)]
 #[record(table = "accounts", storage = "hash")]

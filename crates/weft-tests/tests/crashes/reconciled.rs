@@ -12,7 +12,7 @@ use weft_protocols::{BuilderExt, LabelledDatabase};
 
 use super::concurrent::{Workplace, rounds};
 use super::place;
-use super::support::{Seed, stress};
+use weft_tests::{Seed, stress};
 
 /// What everybody adds to.
 #[derive(Clone, Debug, Record)]

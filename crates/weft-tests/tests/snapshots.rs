@@ -1,7 +1,5 @@
 //! Snapshots: what they show, under every executor, and what they cost.
 
-mod support;
-
 use std::collections::BTreeMap;
 
 use weft::htm::blocking::{Mutex, scope};
@@ -10,7 +8,7 @@ use weft::protocol::Protocol;
 use weft::{Database, Error, Failure, Record, Snapshot, Table};
 use weft_protocols::Atomic;
 
-use support::{
+use weft_tests::{
     Meeting, Seed, chaos, for_each_executor, for_each_protocol, on_a_thread, stress, threads,
 };
 

@@ -1,9 +1,6 @@
 //! Stashes and pools: what has to wait for a joined phase is set aside, comes first there, and is all done
 //! before the next split phase; what is submitted ends, and whoever submitted it is told how.
 
-#[path = "support/meeting.rs"]
-mod meeting;
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
@@ -20,7 +17,7 @@ use weft_protocols::PhaseOptions;
 use weft_protocols::doppel::{JoinedProtocol, PhaseReconciliation};
 use weft_protocols::{BuilderExt, LabelledDatabase};
 
-use meeting::Meeting;
+use weft_tests::Meeting;
 
 type Reconciled<J> = PhaseReconciliation<J>;
 

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 pub struct TemporaryDirectory(pub PathBuf);
 
 impl TemporaryDirectory {
+    /// Creates one. `name` is part of its path.
     pub fn new(name: &str) -> Self {
         let unique = format!("weft-{name}-{}-{:x}", std::process::id(), fastrand::u64(..));
         let path = std::env::temp_dir().join(unique);

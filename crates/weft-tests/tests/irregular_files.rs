@@ -3,9 +3,6 @@
 
 #![cfg(unix)]
 
-#[path = "support/directory.rs"]
-mod directory;
-
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -13,9 +10,9 @@ use std::process::Command;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use directory::TemporaryDirectory;
 use weft::durability::StorageError;
 use weft::{Database, Failure, Record};
+use weft_tests::TemporaryDirectory;
 
 #[derive(Clone, Record)]
 struct Item {

@@ -1,16 +1,13 @@
 //! A row type may get a constraint after its rows were stored. A database with a row that breaks it
 //! cannot be opened with that row type.
 
-#[path = "support/directory.rs"]
-mod directory;
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use weft::htm::word::{Ordering, Word};
 
-use directory::TemporaryDirectory;
 use weft::durability::StorageError;
 use weft::{Builder, Database, DurabilityOptions, Error, Failure, Record, TransactionOptions};
+use weft_tests::TemporaryDirectory;
 
 /// The row types without constraints.
 mod before {

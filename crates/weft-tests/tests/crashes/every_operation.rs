@@ -7,7 +7,7 @@ use weft_protocols::TimestampOrdering;
 
 use super::accounts::{Bank, State, builder};
 use super::place;
-use super::support::{Named, on_a_thread, stress};
+use weft_tests::{Named, on_a_thread, stress};
 
 /// How a run is configured.
 #[derive(Clone, Copy, Debug)]

@@ -1,10 +1,6 @@
 //! Databases with a directory: what was committed is there when they are opened again, under every
 //! protocol; and what they say when something is wrong.
 
-#[path = "support/directory.rs"]
-mod directory;
-mod support;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -18,8 +14,8 @@ use weft::{
 };
 use weft_protocols::{Atomic, NoControl};
 
-use directory::TemporaryDirectory;
-use support::{Seed, for_each_executor, for_each_protocol, stress, threads};
+use weft_tests::TemporaryDirectory;
+use weft_tests::{Seed, for_each_executor, for_each_protocol, stress, threads};
 
 #[derive(Clone, Debug, PartialEq, Record)]
 struct Item {

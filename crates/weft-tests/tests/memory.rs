@@ -3,8 +3,6 @@
 //! The sizes are those that the database counts itself (its chunks), and what the process has
 //! from the global allocator. The tests take turns, since the latter is the whole process's.
 
-mod support;
-
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::{Mutex, PoisonError};
 
@@ -12,7 +10,7 @@ use weft::htm::word::{Ordering, Word};
 use weft::protocol::Protocol;
 use weft::{Database, Error, Record, Table};
 
-use support::{for_each_executor, on_a_thread, stress, threads};
+use weft_tests::{for_each_executor, on_a_thread, stress, threads};
 
 /// The system's allocator, and how many bytes it has given out.
 struct Counting;
@@ -90,7 +88,7 @@ impl<P: Protocol> Tables<P> {
 
     /// Runs `work` on every thread with the numbers of that thread's own rows.
     fn on_threads(&self, rows: u64, work: impl Fn(std::ops::Range<u64>) + Sync) {
-        support::on_threads(threads::<P>(), |thread| {
+        weft_tests::on_threads(threads::<P>(), |thread| {
             let thread = thread as u64;
             work(thread * rows..(thread + 1) * rows);
         });

@@ -1,9 +1,6 @@
 //! What bad use gets: a typed error that names what is at fault, an unchanged state, and a
 //! database that goes on working.
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod closures;
 mod lifetimes;
 mod opening;
@@ -25,7 +22,7 @@ use weft::{
     TransactionOptions,
 };
 
-use support::{begin_waits, for_each_executor, on_a_thread, panic_quietly};
+use weft_tests::{begin_waits, for_each_executor, on_a_thread, panic_quietly};
 
 #[derive(Clone, Debug, PartialEq, Record)]
 #[record(table = "people", check = Person::check_age)]

@@ -1,8 +1,5 @@
 //! Phase reconciliation: what is split and when, what can be done meanwhile, and that nothing is lost.
 
-#[path = "support/meeting.rs"]
-mod meeting;
-
 use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +14,7 @@ use weft_protocols::PhaseOptions;
 use weft_protocols::doppel::{JoinedProtocol, PhaseReconciliation};
 use weft_protocols::{BuilderExt, LabelledDatabase};
 
-use meeting::Meeting;
+use weft_tests::Meeting;
 
 thread_local! {
     /// What the drop of a [`Counter`] does on this thread.

@@ -1,8 +1,6 @@
 //! Hardware regions for tests: the machine's own RTM or, where it has none, real RTM machine code
 //! under the emulator of `weft-rtm-emulator`.
 
-#![allow(dead_code, reason = "each test file uses its own part")]
-
 use weft::htm::{Choice, Htm, RetryPolicy};
 use weft_rtm_emulator::{CannotEmulate, Emulation, Processor};
 

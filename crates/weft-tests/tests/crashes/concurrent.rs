@@ -14,7 +14,7 @@ use weft::protocol::{Dbx, Protocol, Silo, TwoPhaseLocking};
 use weft::{Acknowledge, Database, DurabilityOptions, Error, Record, Table, TransactionOptions};
 
 use super::place;
-use super::support::{Named, Seed, stress};
+use weft_tests::{Named, Seed, stress};
 
 /// A row that everybody writes.
 #[derive(Clone, Debug, Record)]

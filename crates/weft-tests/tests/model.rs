@@ -4,8 +4,6 @@
 //! every transaction the whole database is read, by every way there is. The rows come in all
 //! three forms of keys, in both kinds of storage, with heap memory and without.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::ops::Bound;
@@ -17,7 +15,7 @@ use weft::protocol::Protocol;
 use weft::schema::{Storage, Violation};
 use weft::{Database, Error, Failure, Index, Record, Table, Transaction};
 
-use support::{Seed, for_each_executor, stress};
+use weft_tests::{Seed, for_each_executor, stress};
 
 /// Payloads from here on break the rows' constraint.
 const FORBIDDEN: u64 = 1000;

@@ -1,12 +1,10 @@
 //! What a transaction that has scanned a range minds, and what not, under the protocols that note the leaves of
 //! an index. (That nothing is missed is the conformance suite's to find, with phantoms of many kinds.)
 
-mod support;
-
 use weft::protocol::Protocol;
 use weft::{ConflictReason, Database, Error, Record, Table, Transaction};
 
-use support::{for_each_executor, on_a_thread};
+use weft_tests::{for_each_executor, on_a_thread};
 
 /// Runs an expression once for one protocol of each executor that notes leaves.
 macro_rules! for_each_that_notes {

@@ -3,9 +3,6 @@
 //!
 //! The disk is a simulated one. Every failure names the numbers that repeat it.
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod accounts;
 mod concurrent;
 mod damage;

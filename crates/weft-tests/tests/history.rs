@@ -1,15 +1,13 @@
 //! The history recorder: it must say exactly what happened, or a checker's verdict means nothing.
 #![cfg(not(any(loom, shuttle)))]
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::ops::Bound::{self, Excluded, Included, Unbounded};
 
-use support::{Seed, for_each_executor, on_threads, stress, threads};
 use weft::history::{History, HistoryKey, Operation, Status, Transaction};
 use weft::protocol::Protocol;
 use weft::{Database, Error, Failure, Record, Table};
+use weft_tests::{Seed, for_each_executor, on_threads, stress, threads};
 
 #[derive(Clone, Debug, PartialEq, Record)]
 #[record(table = "items")]

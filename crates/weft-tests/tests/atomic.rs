@@ -1,8 +1,6 @@
 //! The protocol `atomic`: single operations on single rows from many threads, and the refusal of
 //! everything else.
 
-mod support;
-
 use std::thread::{scope, yield_now};
 
 use weft::htm::word::{Ordering, Word};
@@ -10,7 +8,7 @@ use weft::protocol::Protocol;
 use weft::{ConflictReason, Database, Error, Failure, Record, Table};
 use weft_protocols::Atomic;
 
-use support::{Meeting, Seed, on_a_thread, on_threads, stress};
+use weft_tests::{Meeting, Seed, on_a_thread, on_threads, stress};
 
 const THREADS: usize = 6;
 

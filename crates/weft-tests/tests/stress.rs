@@ -6,8 +6,6 @@
 //! error or a panic of their own: the engine passes those through only if what they were
 //! concluded from was a state that the database had, so one that comes out is a finding.
 
-mod support;
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use weft::htm::word::{Ordering, Word};
@@ -15,7 +13,7 @@ use weft::protocol::Protocol;
 use weft::schema::Violation;
 use weft::{Database, Error, Failure, Record, Table, Transaction};
 
-use support::{Seed, chaos, for_each_protocol, on_a_thread, panic_quietly, stress, threads};
+use weft_tests::{Seed, chaos, for_each_protocol, on_a_thread, panic_quietly, stress, threads};
 
 /// What a transaction says when it has seen what it should never see.
 #[derive(Debug)]
@@ -33,7 +31,7 @@ impl From<Error> for Broken {
 
 /// Runs `work` on as many threads as the protocol bears, each with a generator of its own.
 fn on_threads<P: Protocol>(seed: &Seed, work: impl Fn(usize, &mut fastrand::Rng) + Sync) {
-    support::on_threads(threads::<P>(), |thread| work(thread, &mut seed.random(thread)));
+    weft_tests::on_threads(threads::<P>(), |thread| work(thread, &mut seed.random(thread)));
 }
 
 // ---- a bank -----------------------------------------------------------------------------------

@@ -1,7 +1,11 @@
-//! What the engine's tests share: every protocol, seeds that repeat a run, and how much of it.
-#![allow(dead_code, reason = "each test file uses its own part")]
+//! What the engine's tests share: every protocol, seeds that repeat a run, and the amount of work.
+//!
+//! The tests themselves are in `tests/`. They are a package of their own, so that they can be compiled without
+//! optimisation, which takes a tenth of the time, while the engine's unit tests are optimised.
 
-pub mod meeting;
+mod directory;
+pub mod hardware;
+mod meeting;
 
 use std::thread::{scope, yield_now};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -9,42 +13,40 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use weft::protocol::Protocol;
 use weft_protocols::HtmNaive;
 
-#[allow(unused_imports, reason = "each test file uses its own part")]
+pub use directory::TemporaryDirectory;
 pub use meeting::Meeting;
 
 /// Runs an expression once for every protocol, with the protocol as a type parameter. Protocols
 /// that make single operations on single rows atomic, and refuse everything else, have no
 /// transactions to test: `tests/atomic.rs` is theirs.
-#[allow(unused_macros, reason = "each test file uses its own part")]
+#[macro_export]
 macro_rules! for_each_protocol {
     (|$parameter:ident| $body:expr) => {
         for protocol in weft_protocols::PROTOCOLS {
             if protocol.single_key {
                 continue;
             }
-            let _named = $crate::support::Named(protocol.name);
+            let _named = $crate::Named(protocol.name);
             weft_protocols::with_protocol!(protocol.name, |$parameter| $body)
                 .expect("a listed protocol");
         }
     };
 }
-#[allow(unused_imports, reason = "each test file uses its own part")]
-pub(crate) use for_each_protocol;
 
 /// Runs an expression once for one protocol of each executor: for tests of what the typed layer
 /// does, which sees executors and cannot tell more apart. (What protocols do themselves is tested
 /// with all of them, here by `stress.rs` and otherwise by the conformance suite. The engine compiled
 /// for ten protocols is most of what a build of the tests takes.)
-#[allow(unused_macros, reason = "each test file uses its own part")]
+#[macro_export]
 macro_rules! for_each_executor {
     (|$parameter:ident| $body:expr) => {
-        $crate::support::for_each_executor!(
+        $crate::for_each_executor!(
             [NoControl, Dbx, TwoPhaseLocking, TimestampOrdering] |$parameter| $body
         )
     };
     ([$($protocol:ident),*] |$parameter:ident| $body:expr) => {
         for name in [$(<weft_protocols::$protocol as weft::protocol::Protocol>::NAME),*] {
-            let _named = $crate::support::Named(name);
+            let _named = $crate::Named(name);
             $(if name == <weft_protocols::$protocol as weft::protocol::Protocol>::NAME {
                 type $parameter = weft_protocols::$protocol;
                 $body
@@ -52,8 +54,6 @@ macro_rules! for_each_executor {
         }
     };
 }
-#[allow(unused_imports, reason = "each test file uses its own part")]
-pub(crate) use for_each_executor;
 
 /// Whether a transaction waits to begin until another thread's has ended, so that a test cannot let
 /// two of them take turns: so it is under one lock for whole transactions, which is what `htm-naive`
@@ -77,6 +77,7 @@ impl Drop for Named {
 pub struct Seed(pub u64);
 
 impl Seed {
+    /// Returns the seed that `WEFT_SEED` gives, or one from the clock.
     pub fn new() -> Self {
         let given = std::env::var("WEFT_SEED").ok();
         Seed(match given {

@@ -13,7 +13,7 @@ use weft_protocols::{BuilderExt, ChoppedDatabase, DbxTc, DbxTcOptions};
 
 use super::concurrent::{Workplace, rounds};
 use super::place;
-use super::support::{Seed, stress};
+use weft_tests::{Seed, stress};
 
 /// How many transactions of each writer there were: read and written by all of them.
 #[derive(Clone, Debug, Record)]
