@@ -61,13 +61,13 @@ fn pieces_that_should_be_merged_are_found() {
 }
 
 #[test]
-fn strangers_that_miss_what_is_deferred_are_found() {
+fn outsiders_that_miss_what_is_deferred_are_found() {
     let caught = seeds_until_caught(Flaw::NothingPublished, 3, 3, With::Deferral);
     assert!(caught.is_some());
 }
 
 #[test]
-fn strangers_between_pieces_are_found() {
+fn outsiders_between_pieces_are_found() {
     for (threads, transactions, with) in
         [(3, 3, With::Rows), (3, 3, With::Sums), (4, 8, With::Rows)]
     {

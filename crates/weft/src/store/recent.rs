@@ -40,7 +40,7 @@ use crate::sync::clock::epoch_of;
 
 /// The recent snapshot of a database, if there is one.
 #[derive(Debug, Default)]
-pub struct Recent {
+pub struct RecentSnapshot {
     state: Mutex<State>,
     /// The epoch of its number, or 0 without a snapshot. So readers see without taking the lock that it is old.
     epoch: Word,
@@ -74,7 +74,7 @@ pub struct OpeningTimes {
 /// After how many epochs a snapshot that is not renewed is closed.
 const EPOCHS_MAX: u64 = 2;
 
-impl Recent {
+impl RecentSnapshot {
     fn state(&self) -> impl std::ops::DerefMut<Target = State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -141,7 +141,7 @@ impl Recent {
 }
 
 /// The right to renew the snapshot. No other thread renews it until this is dropped.
-pub struct Renewal<'r>(&'r Recent);
+pub struct Renewal<'r>(&'r RecentSnapshot);
 
 impl Drop for Renewal<'_> {
     fn drop(&mut self) {

@@ -44,7 +44,7 @@ use crate::index::IndexWorker;
 use crate::row::encoding::EncodedKey;
 use crate::store::deadline::Deadline;
 use crate::store::garbage::{Batch, DeletedRecord, Garbage, RetiredItem};
-use crate::store::recent::Recent;
+use crate::store::recent::RecentSnapshot;
 use crate::store::record::DeletedOutcome;
 use crate::store::record::arena::{Arena, Memory, SizeClass, allocate_huge, free_huge};
 use crate::store::record::newest;
@@ -68,7 +68,7 @@ pub struct SharedState {
     /// The open snapshots, and what is kept for them.
     pub retention: Retention,
     /// The recent snapshot, which readers share.
-    pub recent: Recent,
+    pub recent: RecentSnapshot,
     pub htm: Htm,
     pub counters: Box<[Counters]>,
     /// Aborts, counted by the table in which the conflict was.
@@ -166,7 +166,7 @@ impl SharedState {
             clock: Arc::new(Clock::default()),
             commits: ActivityWords::new(workers_max),
             retention: Retention::default(),
-            recent: Recent::default(),
+            recent: RecentSnapshot::default(),
             htm,
             counters: (0..workers_max).map(|_| Counters::default()).collect(),
             aborts: AbortsByTable::default(),
@@ -274,7 +274,7 @@ pub struct WorkerMemory {
     deadline: Cell<Option<(Deadline, u32)>>,
     /// The blocks that the transaction under way has allocated and freed.
     #[cfg(weft_sim)]
-    undoable: RefCell<undoable::Undoable>,
+    undoable: RefCell<undoable::UndoableBlocks>,
 }
 
 impl WorkerMemory {

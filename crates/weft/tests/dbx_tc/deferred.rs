@@ -97,16 +97,16 @@ fn what_others_have_changed_meanwhile_stays() {
 }
 
 #[test]
-fn beside_a_stranger_nothing_is_deferred() {
+fn beside_an_outsider_nothing_is_deferred() {
     let bank = &open(deferring());
     let (come, has_come) = mpsc::channel();
     let (go, may_go) = mpsc::channel();
     scope(|scope| {
         scope.spawn(move || {
-            let stranger = bank.database.begin().expect("begins");
+            let outsider = bank.database.begin().expect("begins");
             come.send(()).expect("is received");
             may_go.recv().expect("is sent");
-            drop(stranger);
+            drop(outsider);
         });
         has_come.recv().expect("it has come there");
         bank.pay(1, 10, 1);

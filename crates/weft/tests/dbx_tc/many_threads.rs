@@ -14,7 +14,7 @@ use super::{ACCOUNTS, BEGINNING, Bank, Refused, open_by, options};
 use weft_tests::hardware;
 use weft_tests::{Seed, chaos, stress};
 
-/// Payments of many threads, beside strangers that sum up and snapshots. Each thread begins with `begin`.
+/// Payments of many threads, beside outsiders that sum up and snapshots. Each thread begins with `begin`.
 pub(super) fn lose_no_cent<B>(bank: &Bank, payments: u64, begin: impl Fn(u64) -> B + Sync) {
     const THREADS: u64 = 4;
     let (seed, begin) = (Seed::new(), &begin);

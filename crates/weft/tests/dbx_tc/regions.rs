@@ -71,7 +71,7 @@ fn errors_and_panics_end_regions() {
     assert_eq!(bank.pay(1, 1, 3), BEGINNING + 21, "the worker is as good as before");
 }
 
-/// Regions, the small transactions that are done where they give up, and strangers.
+/// Regions, the small transactions that are done where they give up, and outsiders.
 #[test]
 fn regions_and_their_fallbacks_lose_no_cent() {
     let native = is_native();

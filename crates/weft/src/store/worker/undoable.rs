@@ -18,7 +18,7 @@ type Blocks = Vec<(NonNull<u8>, SizeClass)>;
 
 /// The blocks of the transaction under way, if its blocks are noted.
 #[derive(Debug, Default)]
-pub struct Undoable {
+pub struct UndoableBlocks {
     /// Whether the worker's blocks are noted. That begins with the first transaction that may be undone as a
     /// whole. For a transaction in pieces, it lasts only as long as a piece that may be undone.
     is_noted: bool,
@@ -27,9 +27,9 @@ pub struct Undoable {
 }
 
 // SAFETY: only the worker uses the blocks, on whatever thread.
-unsafe impl Send for Undoable {}
+unsafe impl Send for UndoableBlocks {}
 
-impl Undoable {
+impl UndoableBlocks {
     /// Begins a transaction. Returns the blocks that the previous one freed: they can be freed now.
     #[must_use]
     pub fn begin(&mut self) -> Blocks {

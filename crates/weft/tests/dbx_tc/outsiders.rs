@@ -26,7 +26,7 @@ fn give_time<R>(thread: &ScopedJoinHandle<'_, R>) {
 }
 
 #[test]
-fn strangers_see_no_procedure_by_halves() {
+fn outsiders_see_no_procedure_by_halves() {
     let bank = &open(options());
     let look = || bank.state(1);
     let look_by_snapshot = || {
@@ -58,12 +58,12 @@ fn strangers_see_no_procedure_by_halves() {
 }
 
 #[test]
-fn beside_a_stranger_a_procedure_is_one_piece() {
+fn beside_an_outsider_a_procedure_is_one_piece() {
     let bank = &open(options());
     let (come, has_come) = mpsc::channel();
     let (go, may_go) = mpsc::channel();
     scope(|scope| {
-        let stranger = bank.database.begin().expect("begins");
+        let outsider = bank.database.begin().expect("begins");
         let paying = scope.spawn(move || {
             let wait = at(4, 1, || {
                 come.send(()).expect("is received");
@@ -72,8 +72,8 @@ fn beside_a_stranger_a_procedure_is_one_piece() {
             bank.database.execute(&mut bank.paying(1, 10, 1, &wait)).expect("pays")
         });
         has_come.recv().expect("it has come there");
-        let cents = stranger.get(&bank.accounts, &1).map(|account| account.map(|it| it.cents));
-        drop(stranger);
+        let cents = outsider.get(&bank.accounts, &1).map(|account| account.map(|it| it.cents));
+        drop(outsider);
         go.send(()).expect("is received");
         assert_eq!(cents.expect("is read"), Some(BEGINNING));
         assert_eq!(paying.join().expect("pays"), BEGINNING + 10);
@@ -146,7 +146,7 @@ fn seen_in_the_middle<T: Send>(bank: &Bank, look: impl Fn(&Bank) -> T + Sync) ->
 }
 
 #[test]
-fn a_procedure_that_is_not_registered_is_a_stranger() {
+fn a_procedure_that_is_not_registered_is_an_outsider() {
     assert_eq!(other::Pay::<DbxTc>::shape().name, Pay::<DbxTc>::shape().name);
     let seen = seen_in_the_middle(&open(options()), |bank| {
         bank.database.execute(&mut other::Pay::new(&bank.branches, &bank.accounts, 1))
@@ -155,7 +155,7 @@ fn a_procedure_that_is_not_registered_is_a_stranger() {
 }
 
 #[test]
-fn a_procedure_that_only_reads_is_a_stranger_or_one_of_the_others() {
+fn a_procedure_that_only_reads_is_an_outsider_or_one_of_the_others() {
     let both = [Pay::<DbxTc>::shape(), Check::<DbxTc>::shape()];
     let look = |bank: &Bank| {
         bank.database.execute(&mut Check::new(&bank.accounts, &bank.branches, 1)).expect("is read")
