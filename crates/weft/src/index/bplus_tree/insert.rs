@@ -17,7 +17,9 @@ use super::node::{
     CHANGE, INNER_CAPACITY, Inner, LEAF_CAPACITY, Leaf, Node, after_change, after_insertion,
     load_locked, unlock_changed, unlock_inserted, unlock_unchanged,
 };
-use super::search::{Access, Backoff, LeafHint, LeafPlace, OptimisticAccess, Parent, Target};
+use super::search::{
+    Access, Backoff, DescentTarget, LeafHint, LeafPlace, OptimisticAccess, Parent,
+};
 
 /// The result of an attempt that touches one leaf.
 enum InsertAttempt {
@@ -44,7 +46,7 @@ impl<K: IndexKey> BPlusTree<K> {
         let mut backoff = Backoff::new();
         let insertion = loop {
             let attempt = self
-                .in_region(Target::At(key), worker, |region| {
+                .in_region(DescentTarget::At(key), worker, |region| {
                     self.try_insert(region, key, &staged, address, hint, worker)
                 })
                 .or_else(|| {
@@ -76,7 +78,7 @@ impl<K: IndexKey> BPlusTree<K> {
         hint: &LeafHint<K>,
         worker: &impl IndexWorker,
     ) -> Option<InsertAttempt> {
-        let place = self.find_leaf(access, Target::At(key), hint)?;
+        let place = self.find_leaf(access, DescentTarget::At(key), hint)?;
         place.insert(access, key, staged, address, worker)
     }
 
@@ -91,13 +93,14 @@ impl<K: IndexKey> BPlusTree<K> {
         worker: &impl IndexWorker,
     ) -> Option<Insertion> {
         let access = &OptimisticAccess;
-        let (parent, place) = self.descend(access, Target::At(key), |parent, inner, version| {
-            let is_full = inner.count() == INNER_CAPACITY;
-            if is_full {
-                self.split_inner(access, parent, inner, version, key, worker);
-            }
-            !is_full
-        })?;
+        let (parent, place) =
+            self.descend(access, DescentTarget::At(key), |parent, inner, version| {
+                let is_full = inner.count() == INNER_CAPACITY;
+                if is_full {
+                    self.split_inner(access, parent, inner, version, key, worker);
+                }
+                !is_full
+            })?;
         match place.insert(access, key, staged, address, worker)? {
             InsertAttempt::Done(insertion) => Some(insertion),
             InsertAttempt::Full => {
@@ -163,7 +166,7 @@ impl<K: IndexKey> BPlusTree<K> {
         }
         // A key beyond the last separator is probably part of an ascending sequence. Then the left half stays
         // nearly full.
-        let child = inner.route(Target::At(key), INNER_CAPACITY, || true);
+        let child = inner.route(DescentTarget::At(key), INNER_CAPACITY, || true);
         let at_end = child == Some(INNER_CAPACITY - 1);
         let keep = if at_end { INNER_CAPACITY - 2 } else { INNER_CAPACITY / 2 };
         let slot = K::KeySlot::default();

@@ -12,7 +12,7 @@ use super::super::test_machine::Machine;
 use super::super::test_memory::{TestMemory, TestWorker};
 use super::super::{IndexWorker, Insertion, LongKey, Lookup};
 use super::node::unlock_unchanged;
-use super::search::{Access, OptimisticAccess, Target};
+use super::search::{Access, DescentTarget, OptimisticAccess};
 use super::stress::{interleaved_keys, noted_versions_mean_what_they_say};
 use super::testing::scan;
 use super::tests::against_a_model::{check, operation};
@@ -134,7 +134,7 @@ fn a_region_waits_for_a_locked_leaf() {
     for (operation, undo) in operations {
         let met_the_lock = (0..machine.tries()).any(|_| {
             let place =
-                tree.find_leaf(&OptimisticAccess, Target::At(&1), &LeafHint::new()).unwrap();
+                tree.find_leaf(&OptimisticAccess, DescentTarget::At(&1), &LeafHint::new()).unwrap();
             assert!(OptimisticAccess.lock(&place.leaf.node.version, place.version));
             let met_the_lock = std::thread::scope(|scope| {
                 let (send, statistics) = channel();

@@ -30,7 +30,9 @@ use super::super::{IndexKey, IndexWorker};
 use super::BPlusTree;
 use super::insert::lock_with_parent;
 use super::node::{Inner, Leaf, Node, unlock_changed, unlock_obsolete, unlock_unchanged};
-use super::search::{Access, Backoff, LeafHint, LeafPlace, OptimisticAccess, Parent, Target};
+use super::search::{
+    Access, Backoff, DescentTarget, LeafHint, LeafPlace, OptimisticAccess, Parent,
+};
 
 /// The result of an attempt to remove.
 pub(super) enum RemoveAttempt<S> {
@@ -46,7 +48,9 @@ impl<K: IndexKey> BPlusTree<K> {
         let mut backoff = Backoff::new();
         loop {
             let attempt = self
-                .in_region(Target::At(key), worker, |region| self.try_remove(region, key, address))
+                .in_region(DescentTarget::At(key), worker, |region| {
+                    self.try_remove(region, key, address)
+                })
                 .or_else(|| self.try_remove(&OptimisticAccess, key, address));
             match attempt {
                 Some(RemoveAttempt::Removed { slot, is_empty }) => {
@@ -70,7 +74,7 @@ impl<K: IndexKey> BPlusTree<K> {
         address: u64,
     ) -> Option<RemoveAttempt<K::KeySlot>> {
         let LeafPlace { leaf, version } =
-            self.find_leaf(access, Target::At(key), &LeafHint::new())?;
+            self.find_leaf(access, DescentTarget::At(key), &LeafHint::new())?;
         let is_current = || access.is_current(&leaf.node.version, version);
         let Ok(position) = leaf.find(key, is_current)? else {
             return is_current().then_some(RemoveAttempt::Absent);
@@ -97,7 +101,7 @@ impl<K: IndexKey> BPlusTree<K> {
         loop {
             // An inner node with one child ends the descent, and is mended there.
             let mut mended = false;
-            let path = self.descend(access, Target::At(key), |parent, inner, version| {
+            let path = self.descend(access, DescentTarget::At(key), |parent, inner, version| {
                 let is_thin = inner.count() == 1;
                 if is_thin {
                     mended = self.mend_thin(access, parent, inner, version, worker);

@@ -17,7 +17,7 @@ use super::super::{IndexKey, IndexWorker, NodeVersion};
 use super::BPlusTree;
 use super::node::{LEAF_CAPACITY, Leaf, least};
 use super::search::{
-    Access, Backoff, LeafHint, LeafPlace, OptimisticAccess, Target, prefetch, rank,
+    Access, Backoff, DescentTarget, LeafHint, LeafPlace, OptimisticAccess, prefetch, rank,
 };
 
 /// The direction of a scan.
@@ -155,12 +155,12 @@ impl<K> Copy for Range<'_, K> {}
 
 impl<'k, K> Range<'k, K> {
     /// Returns where the descent to the beginning of the range leads.
-    fn target(&self) -> Target<'k, K> {
+    fn target(&self) -> DescentTarget<'k, K> {
         match (self.direction, self.from) {
-            (Direction::Reverse, Bound::Excluded(key)) => Target::Below(key),
-            (_, Bound::Included(key) | Bound::Excluded(key)) => Target::At(key),
-            (Direction::Forward, Bound::Unbounded) => Target::First,
-            (Direction::Reverse, Bound::Unbounded) => Target::Last,
+            (Direction::Reverse, Bound::Excluded(key)) => DescentTarget::Below(key),
+            (_, Bound::Included(key) | Bound::Excluded(key)) => DescentTarget::At(key),
+            (Direction::Forward, Bound::Unbounded) => DescentTarget::First,
+            (Direction::Reverse, Bound::Unbounded) => DescentTarget::Last,
         }
     }
 }

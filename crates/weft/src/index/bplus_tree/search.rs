@@ -172,7 +172,7 @@ impl<K: IndexKey> LeafHint<K> {
     fn leaf_for<'t>(
         &self,
         access: &impl Access,
-        target: Target<'_, K>,
+        target: DescentTarget<'_, K>,
     ) -> Option<LeafPlace<'t, K>> {
         // SAFETY: this worker has reached the leaf since it was last pinned (that is the contract of the
         // type). So even if the leaf was retired since, it has not been freed.
@@ -190,7 +190,7 @@ impl<K: IndexKey> Default for LeafHint<K> {
 }
 
 /// What a descent looks for: the leaf that covers …
-pub(super) enum Target<'k, K> {
+pub(super) enum DescentTarget<'k, K> {
     /// … this key.
     At(&'k K),
     /// … the keys just below this one.
@@ -201,14 +201,14 @@ pub(super) enum Target<'k, K> {
     Last,
 }
 
-impl<K> Clone for Target<'_, K> {
+impl<K> Clone for DescentTarget<'_, K> {
     #[inline(always)]
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<K> Copy for Target<'_, K> {}
+impl<K> Copy for DescentTarget<'_, K> {}
 
 /// A leaf, with the version at which it was found to cover what was looked for.
 pub(super) struct LeafPlace<'t, K: IndexKey> {
@@ -264,19 +264,19 @@ pub(super) fn rank<K: IndexKey>(
 impl<K: IndexKey> Leaf<K> {
     /// Returns whether `target` is in the range of this leaf. `None`: the leaf has changed.
     #[inline(always)]
-    fn covers(&self, target: Target<'_, K>, is_current: impl Fn() -> bool) -> Option<bool> {
+    fn covers(&self, target: DescentTarget<'_, K>, is_current: impl Fn() -> bool) -> Option<bool> {
         let is_last = || self.next.load(Ordering::Relaxed).is_null();
         Some(match target {
-            Target::At(key) => {
+            DescentTarget::At(key) => {
                 key.compare(&self.low, &is_current)?.is_ge()
                     && (is_last() || key.compare(&self.high, &is_current)?.is_lt())
             }
-            Target::Below(key) => {
+            DescentTarget::Below(key) => {
                 key.compare(&self.low, &is_current)?.is_gt()
                     && (is_last() || key.compare(&self.high, &is_current)?.is_le())
             }
-            Target::First => least::<K>().compare(&self.low, &is_current)?.is_eq(),
-            Target::Last => is_last(),
+            DescentTarget::First => least::<K>().compare(&self.low, &is_current)?.is_eq(),
+            DescentTarget::Last => is_last(),
         })
     }
 
@@ -300,16 +300,16 @@ impl<K: IndexKey> Inner<K> {
     #[inline(always)]
     pub(super) fn route(
         &self,
-        target: Target<'_, K>,
+        target: DescentTarget<'_, K>,
         count: usize,
         is_current: impl Fn() -> bool,
     ) -> Option<usize> {
         let separators = &self.separators[..count.saturating_sub(1)];
         match target {
-            Target::At(key) => rank(separators, key, true, is_current),
-            Target::Below(key) => rank(separators, key, false, is_current),
-            Target::First => Some(0),
-            Target::Last => Some(separators.len()),
+            DescentTarget::At(key) => rank(separators, key, true, is_current),
+            DescentTarget::Below(key) => rank(separators, key, false, is_current),
+            DescentTarget::First => Some(0),
+            DescentTarget::Last => Some(separators.len()),
         }
     }
 }
@@ -331,7 +331,7 @@ impl<K: IndexKey> BPlusTree<K> {
     #[inline(always)]
     pub(super) fn in_region<R>(
         &self,
-        target: Target<'_, K>,
+        target: DescentTarget<'_, K>,
         worker: &impl IndexWorker,
         attempt: impl Fn(&RegionAccess<'_>) -> Option<R>,
     ) -> Option<R> {
@@ -346,7 +346,7 @@ impl<K: IndexKey> BPlusTree<K> {
         key: &K,
         hint: &LeafHint<K>,
     ) -> Option<Lookup> {
-        let place = self.find_leaf(access, Target::At(key), hint)?;
+        let place = self.find_leaf(access, DescentTarget::At(key), hint)?;
         let leaf = place.leaf;
         let is_current = || access.is_current(&leaf.node.version, place.version);
         let lookup = match leaf.find(key, is_current)? {
@@ -365,7 +365,7 @@ impl<K: IndexKey> BPlusTree<K> {
     pub(super) fn find_leaf(
         &self,
         access: &impl Access,
-        target: Target<'_, K>,
+        target: DescentTarget<'_, K>,
         hint: &LeafHint<K>,
     ) -> Option<LeafPlace<'_, K>> {
         if let Some(place) = hint.leaf_for(access, target) {
@@ -383,7 +383,7 @@ impl<K: IndexKey> BPlusTree<K> {
     pub(super) fn descend<'t>(
         &'t self,
         access: &impl Access,
-        target: Target<'_, K>,
+        target: DescentTarget<'_, K>,
         mut visit: impl FnMut(&Parent<'t, K>, &'t Inner<K>, u64) -> bool,
     ) -> Option<(Parent<'t, K>, LeafPlace<'t, K>)> {
         let root = &self.root;
