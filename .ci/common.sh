@@ -1,11 +1,11 @@
-# What .ci/run and .ci/deep have in common. They source it from the root of the repository.
+# Functions and settings shared by .ci/run and .ci/deep, which source this file from the root of the repository.
 
 exec </dev/null
 
-# A missing toolchain component is an error. Nothing may download it unasked.
+# A missing toolchain component is an error: without a reachable server, rustup cannot download it silently.
 export RUSTUP_DIST_SERVER=http://127.0.0.1:9
 export CARGO_TERM_COLOR=never
-# Nothing is kept for a next build.
+# In a build that runs once, incremental compilation would only cost time and space.
 export CARGO_INCREMENTAL=0
 target="${CARGO_TARGET_DIR:-$PWD/target}"
 
@@ -17,8 +17,8 @@ step() {
 }
 
 # Runs a crate's library tests under a model checker: model_check CHECKER CRATE FILTER... -- CARGO_OPTION...
-# A filter that selects no test would check nothing and look like a success, so it is an error.
-model_check() ( # in a subshell, to which the environment is confined
+# A filter that selects no test is an error, because it would check nothing and still look like a success.
+model_check() ( # a subshell, so that RUSTFLAGS doesn't leak into later steps
     checker=$1 package=$2 filters=()
     shift 2
     while [[ $1 != -- ]]; do

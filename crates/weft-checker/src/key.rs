@@ -308,25 +308,25 @@ mod tests {
 
     proptest! {
         #[test]
-        fn bytes_are_ordered_as_the_keys_are(one in keys(), other in keys()) {
+        fn encoded_keys_keep_their_order(one in keys(), other in keys()) {
             prop_assert_eq!(encode_bare(&one).cmp(&encode_bare(&other)), one.cmp(&other));
         }
 
         #[test]
-        fn bytes_give_the_key_back(key in keys()) {
+        fn encoded_keys_round_trip(key in keys()) {
             prop_assert_eq!(decode_bare(&encode_bare(&key)), key);
         }
     }
 
     #[test]
-    fn the_least_and_the_greatest_integer_survive() {
+    fn extreme_integers_round_trip() {
         for value in [i128::MIN, i128::MIN + 1, -256, -255, -1, 0, 1, 255, 256, i128::MAX] {
             assert_eq!(decode_bare(&encode_bare(&Key::Integer(value))), Key::Integer(value));
         }
     }
 
     #[test]
-    fn a_key_has_one_number() {
+    fn equal_keys_have_the_same_number() {
         let mut all = Keys::default();
         let ids: Vec<u32> =
             [1, 2, 1, 3, 2].map(|n| all.intern(&with_table(&Key::from(n)))).to_vec();

@@ -406,7 +406,7 @@ proptest! {
 
 /// Protects the worth of the property tests: both verdicts occur, and often only one is possible.
 #[test]
-fn the_histories_are_of_every_sort() {
+fn random_histories_have_both_verdicts() {
     use proptest::strategy::ValueTree;
     use proptest::test_runner::TestRunner;
 

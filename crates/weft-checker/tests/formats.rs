@@ -108,7 +108,7 @@ fn malformed_events_are_errors_that_name_the_line() {
 }
 
 #[test]
-fn a_history_is_the_same_after_being_written_and_read() {
+fn history_round_trips() {
     let mut builder = HistoryBuilder::new();
     let (one, other) = (builder.table("one"), builder.table("o\"ther"));
     let mut transaction = builder.transaction(9, 3, 10);
@@ -137,7 +137,7 @@ fn a_history_is_the_same_after_being_written_and_read() {
 }
 
 #[test]
-fn formats_are_told_apart_and_may_be_forced() {
+fn formats_are_detected_unless_given() {
     let read = |text: &str, format| {
         format::read(text.as_bytes(), format, &mut |_| {}).map(|read| read.format)
     };
@@ -317,7 +317,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 3000, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_input_makes_the_reader_or_the_checker_panic(text in near_misses()) {
+    fn no_input_causes_a_panic(text in near_misses()) {
         for format in [None, Some(Format::Weft), Some(Format::ListAppend), Some(Format::RwRegister)] {
             match format::read(text.as_bytes(), format, &mut |_| {}) {
                 Ok(read) => {

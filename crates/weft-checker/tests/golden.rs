@@ -31,7 +31,7 @@ fn histories() -> Vec<PathBuf> {
 }
 
 #[test]
-fn reports_are_word_for_word_what_they_were() {
+fn reports_match_their_golden_files() {
     let mut different = Vec::new();
     for path in histories() {
         let expected = fs::read_to_string(path.with_extension("txt")).unwrap_or_default();

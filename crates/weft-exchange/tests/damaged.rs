@@ -85,7 +85,7 @@ fn without_panics_of_libraries<T>(test: impl FnOnce() -> T) -> T {
 }
 
 #[test]
-fn cut_off_anywhere() {
+fn truncated_files_cause_no_panic() {
     without_panics_of_libraries(|| {
         for format in Format::ALL {
             let whole = file(format);
@@ -100,7 +100,7 @@ fn cut_off_anywhere() {
 }
 
 #[test]
-fn changed_anywhere() {
+fn changed_bytes_cause_no_panic() {
     without_panics_of_libraries(|| {
         let mut random = fastrand::Rng::with_seed(1);
         for format in Format::ALL {
@@ -118,7 +118,7 @@ fn changed_anywhere() {
 }
 
 #[test]
-fn random_bytes() {
+fn random_bytes_cause_no_panic() {
     let seed = fastrand::u64(..);
     println!("seed {seed}");
     let mut random = fastrand::Rng::with_seed(seed);

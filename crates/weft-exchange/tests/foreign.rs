@@ -54,7 +54,7 @@ fn open<R: Record>(name: &str) -> Result<Vec<R>, String> {
 }
 
 #[test]
-fn types_of_the_same_kind() {
+fn types_of_the_same_kind_are_converted() {
     let expected = [
         Row {
             id: 1,
@@ -97,7 +97,7 @@ fn types_of_the_same_kind() {
 
 /// A byte order mark, line feeds, blank lines, columns in another order, JSON with spaces.
 #[test]
-fn csv_of_other_programs() {
+fn csv_of_other_programs_is_read() {
     let csv = "\u{feff}kind,id,\"owner\",tags,digest,pair,price,rate,large\n\
                Buy,1,Ada,\"[ \"\"a\"\" , null ]\",0aFF,\"[1, 2]\",,1,+7\n\
                \n\
@@ -133,7 +133,7 @@ fn csv_of_other_programs() {
 }
 
 #[test]
-fn what_is_not_supported_is_said() {
+fn unsupported_features_are_reported() {
     let message = |name| open::<Row>(name).expect_err("it is not supported");
     assert_eq!(
         message("compressed.feather"),

@@ -112,7 +112,7 @@ fn encode(row: &Row) -> Vec<u8> {
 }
 
 #[test]
-fn csv_byte_for_byte() {
+fn csv_matches_its_golden_file() {
     let mut exporter =
         Exporter::new(&table(), Format::Csv, Vec::new()).expect("memory cannot fail");
     for row in rows() {
@@ -127,7 +127,7 @@ fn csv_byte_for_byte() {
 }
 
 #[test]
-fn files_of_every_format() {
+fn files_of_every_format_stay_readable() {
     for format in Format::ALL {
         let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
         let path = directory.join("everything").with_extension(format.extension());

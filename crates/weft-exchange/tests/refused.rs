@@ -31,7 +31,7 @@ fn csv_error(csv: &str) -> String {
 }
 
 #[test]
-fn csv_columns() {
+fn wrong_csv_columns_are_refused() {
     assert_eq!(
         csv_error("id,owner,Balance,owner\r\n"),
         "accounts.csv does not fit table `accounts`: its column 3 is \"Balance\", which the table does not have; \
@@ -45,7 +45,7 @@ fn csv_columns() {
 }
 
 #[test]
-fn csv_values() {
+fn wrong_csv_values_are_refused() {
     let cases = [
         ("256,Ada,1,[]", "line 2, column `id`: expected u8, found \"256\""),
         ("-1,Ada,1,[]", "line 2, column `id`: expected u8, found \"-1\""),
@@ -75,7 +75,7 @@ fn csv_values() {
 }
 
 #[test]
-fn text_that_is_not_utf_8() {
+fn text_that_is_not_utf_8_is_refused() {
     let csv = b"id,owner,balance,tags\n1,Ad\xFFa,,[]\n";
     let mut rows = Importer::from_csv_stream(&table::<Account>(), "file", &csv[..])
         .expect("the header is right");
@@ -123,7 +123,7 @@ fn wide(format: Format, counts: &[Option<i64>]) -> Cursor<Vec<u8>> {
 }
 
 #[test]
-fn arrow_and_parquet_values() {
+fn wrong_arrow_and_parquet_values_are_refused() {
     for format in [Format::ArrowIpc, Format::Parquet] {
         let read = |counts: &[Option<i64>]| -> Result<Vec<_>, ImportError> {
             Importer::new(&table::<Narrow>(), format, "numbers", wide(format, counts))?.collect()
@@ -162,7 +162,7 @@ struct Wider {
 }
 
 #[test]
-fn a_column_that_is_missing_has_its_default() {
+fn missing_column_gets_its_default() {
     for format in Format::ALL {
         let file = wide(format, &[Some(5), None]);
         let rows = Importer::new(&table::<Wider>(), format, "numbers", file).expect("it fits");
@@ -177,7 +177,7 @@ fn a_column_that_is_missing_has_its_default() {
 }
 
 #[test]
-fn other_files() {
+fn other_files_are_refused() {
     let open = |name: &str| {
         let error = Importer::open(&table::<Wide>(), name.as_ref()).err();
         error.expect("there is no such file").to_string()
@@ -216,7 +216,7 @@ impl Write for Full {
 }
 
 #[test]
-fn a_full_disk() {
+fn full_disk_is_reported() {
     for format in Format::ALL {
         for room in [0, 100, 10_000] {
             let write = || {
@@ -265,7 +265,7 @@ impl Seek for Failing {
 }
 
 #[test]
-fn a_file_that_cannot_be_read() {
+fn read_errors_are_reported() {
     let counts: Vec<_> = (0..20_000).map(|count| Some(count << 32)).collect();
     for format in Format::ALL {
         let file = wide(format, &counts);
@@ -281,7 +281,7 @@ fn a_file_that_cannot_be_read() {
 }
 
 #[test]
-fn a_row_of_another_table() {
+fn row_of_another_table_is_refused() {
     for format in Format::ALL {
         let mut exporter =
             Exporter::new(&table::<Wide>(), format, Vec::new()).expect("memory cannot fail");

@@ -205,7 +205,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
-    fn random_tables((table, rows) in any_table()) {
+    fn random_tables_round_trip((table, rows) in any_table()) {
         let rows: Vec<Vec<u8>> = rows.iter().map(|values| encode(&table, values)).collect();
         for format in Format::ALL {
             let file = export(&table, format, &rows);
@@ -215,7 +215,7 @@ proptest! {
 
     /// Columns are matched by name, whatever their order in file and table.
     #[test]
-    fn columns_in_another_order((table, rows) in any_table(), rotation in 0_usize..4) {
+    fn columns_are_matched_by_name((table, rows) in any_table(), rotation in 0_usize..4) {
         let rotation = rotation % table.columns.len();
         let mut other = table.clone();
         other.columns.rotate_left(rotation);
@@ -250,7 +250,7 @@ fn large_table(count: usize, text_bytes: usize) -> (TableDescription, Vec<Vec<u8
 }
 
 #[test]
-fn several_batches() {
+fn several_batches_round_trip() {
     for (count, text_bytes) in [(20_000, 5), (50, 1 << 20)] {
         let (table, rows) = large_table(count, text_bytes);
         for format in Format::ALL {
@@ -262,7 +262,7 @@ fn several_batches() {
 
 /// More than 64 MiB, which Parquet splits into several row groups.
 #[test]
-fn several_row_groups() {
+fn several_row_groups_round_trip() {
     let table = table(vec![TypeDescription::List(Box::new(TypeDescription::U8))]);
     let mut random = fastrand::Rng::with_seed(7);
     let bytes: Vec<u8> = (0..1 << 20).map(|_| random.u8(..)).collect();
@@ -288,7 +288,7 @@ fn several_row_groups() {
 
 /// In an option of an array, a `None` takes one byte in a row, but the array's room in a batch.
 #[test]
-fn absent_arrays_do_not_fill_the_memory() {
+fn absent_arrays_take_little_memory() {
     let array = TypeDescription::Array(Box::new(TypeDescription::U8), 64 << 20);
     let table = table(vec![TypeDescription::U8, TypeDescription::Option(Box::new(array))]);
     let row = |number: u8| encode(&table, &[Value::Unsigned(number.into()), Value::Option(None)]);
@@ -300,7 +300,7 @@ fn absent_arrays_do_not_fill_the_memory() {
 }
 
 #[test]
-fn progress_is_told() {
+fn progress_is_reported() {
     let (table, rows) = large_table(20_000, 5);
     for format in Format::ALL {
         let mut told: Vec<Progress> = Vec::new();

@@ -63,7 +63,7 @@ fn import<T: Record>(format: Format, file: Vec<u8>) -> Vec<T> {
 }
 
 #[test]
-fn a_snapshot_is_exported_whatever_is_written_meanwhile() {
+fn export_shows_a_snapshot_during_writes() {
     let database = database::<weft::protocol::Dbx>();
     fill(&database);
     let readings = database.table::<Reading>().unwrap();
@@ -91,7 +91,7 @@ fn a_snapshot_is_exported_whatever_is_written_meanwhile() {
 }
 
 #[test]
-fn a_hash_table_is_exported_in_some_order_under_another_protocol() {
+fn hash_table_is_exported_in_some_order() {
     let database = database::<weft::protocol::TwoPhaseLocking>();
     fill(&database);
     let names = database.table::<Name>().unwrap();
@@ -107,7 +107,7 @@ fn a_hash_table_is_exported_in_some_order_under_another_protocol() {
 }
 
 #[test]
-fn what_cannot_be_exported_is_refused() {
+fn unexportable_tables_are_refused() {
     let database = database::<weft::protocol::Dbx>();
     let sessions = database.table::<Session>().unwrap();
     let session = Session { id: 1, opened: std::time::Instant::now() };
@@ -132,7 +132,7 @@ fn what_cannot_be_exported_is_refused() {
 /// Exported rows are imported again, by several threads, into a table of another database. Errors on the way
 /// leave the table empty.
 #[test]
-fn an_exported_table_is_imported_again() {
+fn exported_table_can_be_imported() {
     let source = database::<weft::protocol::Dbx>();
     fill(&source);
     let readings = source.table::<Reading>().unwrap();

@@ -263,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reading_leaves_a_trace_that_only_grows() {
+    fn read_timestamp_only_grows() {
         let header = OccHeader::default();
         let early = Tid::PLACEHOLDER.next(1);
         let late = early.next(2);
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn one_writer_or_many_readers() {
+    fn lock_admits_one_writer_or_many_readers() {
         let lock = SharedLock::default();
         lock.lock(Mode::Read);
         lock.lock(Mode::Read);

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// A directory that goes with the test.
+/// A temporary directory, which is deleted when this value is dropped.
 pub struct TemporaryDirectory(pub PathBuf);
 
 impl TemporaryDirectory {

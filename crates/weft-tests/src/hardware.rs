@@ -4,11 +4,11 @@
 use weft::htm::{Choice, Htm, RetryPolicy};
 use weft_rtm_emulator::{CannotEmulate, Emulation, Processor};
 
-/// What a thread holds while it runs regions: an emulation, or nothing on a machine with RTM.
+/// A value that a thread holds while it runs regions: an emulation, or nothing on a machine with RTM.
 pub struct OnThread(#[allow(dead_code, reason = "held, not used")] Option<Emulation>);
 
-/// Whether regions run on the processor itself. They then abort when chance has it: by an interrupt,
-/// by the first touch of a page, by a conflict that happens to occur. None is injected.
+/// Returns whether regions run on the processor itself. If they do, they abort by chance (by an interrupt, by the
+/// first touch of a page, by a conflict that happens to occur), and never by an injected conflict.
 pub fn is_native() -> bool {
     matches!(
         Emulation::start(Processor::default(), 0).err(),
@@ -16,8 +16,8 @@ pub fn is_native() -> bool {
     )
 }
 
-/// RTM for this test, given up after so many conflicts; `None` where there is none and none can
-/// be emulated either.
+/// Returns RTM for this test, which gives up a region after `conflict` conflicts. Returns `None` if the machine
+/// has no RTM and cannot emulate it either.
 pub fn hardware(conflict: u32) -> Option<Htm> {
     let policy = RetryPolicy { conflict, capacity: 1, system_event: 2 };
     match Emulation::start(Processor::default(), 0) {
@@ -29,12 +29,13 @@ pub fn hardware(conflict: u32) -> Option<Htm> {
     }
 }
 
-/// Lets this thread execute RTM's instructions, at so many conflicts in a million instructions.
+/// Lets this thread execute RTM's instructions. An emulator injects `conflicts_per_million` conflicts per million
+/// instructions.
 pub fn on_thread(conflicts_per_million: u32, seed: u64) -> OnThread {
     on_processor(Processor { conflicts_per_million, ..Processor::default() }, seed)
 }
 
-/// Lets this thread execute RTM's instructions, on a processor as described if it is emulated.
+/// Lets this thread execute RTM's instructions. If they are emulated, `processor` says how.
 pub fn on_processor(processor: Processor, seed: u64) -> OnThread {
     OnThread(Emulation::start(processor, seed).ok())
 }

@@ -1,4 +1,4 @@
-//! What the engine's tests share: every protocol, seeds that repeat a run, and the amount of work.
+//! Helpers for the engine's tests: every protocol, seeds that repeat a run, threads, and the amount of work.
 //!
 //! The tests themselves are in `tests/`. They are a package of their own, so that they can be compiled without
 //! optimisation, which takes a tenth of the time, while the engine's unit tests are optimised.
@@ -16,9 +16,9 @@ use weft_protocols::HtmNaive;
 pub use directory::TemporaryDirectory;
 pub use meeting::Meeting;
 
-/// Runs an expression once for every protocol, with the protocol as a type parameter. Protocols
-/// that make single operations on single rows atomic, and refuse everything else, have no
-/// transactions to test: `tests/atomic.rs` is theirs.
+/// Runs an expression once for every protocol, with the protocol as a type parameter. Leaves out the protocols
+/// that accept only one operation on one row per transaction: these have no multi-step transactions to test, and
+/// are tested in `tests/atomic.rs`.
 #[macro_export]
 macro_rules! for_each_protocol {
     (|$parameter:ident| $body:expr) => {
@@ -33,10 +33,9 @@ macro_rules! for_each_protocol {
     };
 }
 
-/// Runs an expression once for one protocol of each executor: for tests of what the typed layer
-/// does, which sees executors and cannot tell more apart. (What protocols do themselves is tested
-/// with all of them, here by `stress.rs` and otherwise by the conformance suite. The engine compiled
-/// for ten protocols is most of what a build of the tests takes.)
+/// Runs an expression with one protocol for each kind of executor, for tests of the typed layer: this layer sees
+/// only executors, so it cannot tell protocols with the same executor apart. (The protocols' own behaviour is
+/// tested with all of them, by `stress.rs` here and by the conformance suite.)
 #[macro_export]
 macro_rules! for_each_executor {
     (|$parameter:ident| $body:expr) => {
@@ -55,14 +54,14 @@ macro_rules! for_each_executor {
     };
 }
 
-/// Whether a transaction waits to begin until another thread's has ended, so that a test cannot let
-/// two of them take turns: so it is under one lock for whole transactions, which is what `htm-naive`
-/// has where its regions do not work.
+/// Returns whether a transaction cannot begin until another thread's transaction has ended, so that a test cannot
+/// interleave two of them. This is the case under a single lock for whole transactions, which `htm-naive` uses
+/// where its regions do not work.
 pub fn begin_waits<P: Protocol>() -> bool {
     P::NAME == HtmNaive::NAME
 }
 
-/// Names the protocol that a failed test was running.
+/// A guard that prints the protocol's name if the test fails under it.
 pub struct Named(pub &'static str);
 
 impl Drop for Named {
@@ -73,7 +72,7 @@ impl Drop for Named {
     }
 }
 
-/// A seed, which is printed if the test fails; `WEFT_SEED` repeats one.
+/// A seed for random choices, which is printed if the test fails. Set `WEFT_SEED` to repeat a run.
 pub struct Seed(pub u64);
 
 impl Seed {
@@ -86,7 +85,7 @@ impl Seed {
         })
     }
 
-    /// The generator of one thread.
+    /// Returns the random generator of one thread.
     pub fn random(&self, thread: usize) -> fastrand::Rng {
         fastrand::Rng::with_seed(self.0.wrapping_add((thread as u64) << 48))
     }
@@ -100,38 +99,38 @@ impl Drop for Seed {
     }
 }
 
-/// How many times as much work as usual: `WEFT_STRESS`, 1 by default.
+/// Returns the factor by which tests multiply their usual work: `WEFT_STRESS`, or 1 by default.
 pub fn stress() -> usize {
     let given = std::env::var("WEFT_STRESS").ok();
     given.map_or(1, |factor| factor.parse().expect("WEFT_STRESS is a number"))
 }
 
-/// More threads than most machines that run the tests have cores, or as many as the protocol
-/// bears.
+/// Returns a number of threads that exceeds the cores of most machines that run the tests, but not the maximum of
+/// the protocol.
 pub fn threads<P: Protocol>() -> usize {
     P::WORKERS_MAX.min(6)
 }
 
-/// Now and then lets another thread run, in the middle of something.
+/// Yields to another thread, with a chance of one in four. Called in the middle of operations.
 pub fn chaos(random: &mut fastrand::Rng) {
     if random.u8(..4) == 0 {
         yield_now();
     }
 }
 
-/// Panics without a word on the terminal: for panics that belong to a test.
+/// Panics without printing to the terminal, for panics that are part of a test.
 pub fn panic_quietly(message: &'static str) -> ! {
     std::panic::resume_unwind(Box::new(message))
 }
 
-/// Runs `work` on a thread of its own, to the thread's very end: its registrations are gone then.
-/// (The end of a scope alone waits for less.)
+/// Runs `work` on a new thread and joins the thread, so that its thread-local registrations are gone, too. (The
+/// end of a scope waits only for the closure, and not for the thread's exit.)
 pub fn on_a_thread<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     let result = scope(|scope| scope.spawn(work).join());
     result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Runs `work` on several threads at once, with their numbers, to the threads' very ends.
+/// Runs `work` on several threads at once, passes each its number, and joins the threads.
 pub fn on_threads<R: Send>(threads: usize, work: impl Fn(usize) -> R + Sync) -> Vec<R> {
     scope(|scope| {
         let work = &work;

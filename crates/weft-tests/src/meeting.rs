@@ -1,13 +1,13 @@
-//! Where threads of a test wait for each other.
+//! A barrier for the threads of a test, with a time limit.
 
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
-/// How long one waits for the others. They come at once, unless one has failed.
+/// How long a thread waits for the others. They arrive at once, unless one of them has failed.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// As [`std::sync::Barrier`]; but if a thread has panicked that the others wait for, these panic too. A test that
-/// fails then says so, and does not hang.
+/// A barrier like [`std::sync::Barrier`]. If a thread that the others wait for has panicked, these panic as well
+/// after [`PATIENCE`], so that the test fails instead of hanging.
 pub struct Meeting {
     threads: usize,
     come: Mutex<Come>,
@@ -17,19 +17,19 @@ pub struct Meeting {
 #[derive(Default)]
 struct Come {
     threads: usize,
-    /// How often all have come.
+    /// The number of times that all threads have arrived.
     meetings: usize,
 }
 
 impl Meeting {
-    /// For so many threads.
+    /// Creates a barrier for `threads` threads.
     pub fn new(threads: usize) -> Meeting {
         Meeting { threads, come: Mutex::default(), all_came: Condvar::new() }
     }
 
-    /// Waits until all threads have come.
+    /// Waits until all threads have arrived.
     pub fn wait(&self) {
-        let mut come = self.come.lock().expect("nobody panics with the lock");
+        let mut come = self.come.lock().expect("no thread panics with the lock");
         come.threads += 1;
         if come.threads == self.threads {
             come.threads = 0;
@@ -40,8 +40,8 @@ impl Meeting {
         let before = come.meetings;
         let waited =
             self.all_came.wait_timeout_while(come, PATIENCE, |come| come.meetings == before);
-        let (come, waited) = waited.expect("nobody panics with the lock");
+        let (come, waited) = waited.expect("no thread panics with the lock");
         drop(come);
-        assert!(!waited.timed_out(), "another thread of this test did not come");
+        assert!(!waited.timed_out(), "another thread of this test did not arrive");
     }
 }

@@ -1,5 +1,5 @@
-//! The protocol `atomic`: single operations on single rows from many threads, and the refusal of
-//! everything else.
+//! Tests of the protocol `atomic`: single operations on single rows from many threads, and the refusal of all
+//! other operations.
 
 use std::thread::{scope, yield_now};
 
@@ -12,18 +12,18 @@ use weft_tests::{Meeting, Seed, on_a_thread, on_threads, stress};
 
 const THREADS: usize = 6;
 
-/// Lies inline in its record.
+/// A row that is stored inline in its record.
 #[derive(Clone, Debug, PartialEq, Record)]
 #[record(table = "counters", storage = "hash")]
 struct Counter {
     #[record(key)]
     id: u32,
     value: u64,
-    /// Says the same as `value`: a row that is half one and half another version shows.
+    /// Copies of `value`. They expose a read that mixes two versions.
     copies: [u64; 6],
 }
 
-/// Owns heap memory, so each version has a block of its own.
+/// A row that owns heap memory, so each version has a block of its own.
 #[derive(Clone, Debug, PartialEq, Record)]
 #[record(table = "notes")]
 struct Note {
@@ -42,7 +42,7 @@ struct Indexed {
     group: u32,
 }
 
-/// What the two row types have in common, so that each test runs on both.
+/// The interface of both row types, so that each test runs on both.
 trait Row: Record + PartialEq + std::fmt::Debug {
     fn new(id: u32, value: u64) -> Self;
     fn key_of(id: u32) -> Self::Key;
@@ -111,7 +111,7 @@ impl<R: Row> Fixture<R> {
         found.unwrap()
     }
 
-    /// False if there is a row already.
+    /// Returns false if the row exists already.
     fn insert(&self, id: u32, value: u64) -> bool {
         let inserted = self.database.transact(|tx| tx.insert(&self.table, R::new(id, value)));
         match inserted {
@@ -131,7 +131,7 @@ impl<R: Row> Fixture<R> {
         changed.unwrap()
     }
 
-    /// True if it replaced a row.
+    /// Returns true if it replaced a row.
     fn upsert(&self, id: u32, value: u64) -> bool {
         self.database.transact(|tx| tx.upsert(&self.table, R::new(id, value))).unwrap()
     }
@@ -143,14 +143,14 @@ impl<R: Row> Fixture<R> {
 
 // ---- one operation at a time ---------------------------------------------------------------------
 
-/// The five operations on one thread, with what each answers.
+/// Runs the five operations on one thread, and checks their results.
 fn answers<R: Row>() {
     let it = Fixture::<R>::new();
     assert_eq!(it.get(1), None);
     assert_eq!(it.add(1, 5), None);
     assert!(!it.delete(1));
     assert!(it.insert(1, 10));
-    assert!(!it.insert(1, 11), "there is one");
+    assert!(!it.insert(1, 11), "the row exists already");
     assert_eq!(it.get(1), Some(10));
     assert_eq!(it.add(1, 5), Some(15));
     assert!(it.upsert(1, 20));
@@ -165,12 +165,12 @@ fn answers<R: Row>() {
 }
 
 #[test]
-fn operations_answer_as_they_do_everywhere() {
+fn operations_return_the_usual_results() {
     answers::<Counter>();
     answers::<Note>();
 }
 
-/// What is rolled back leaves nothing: not the row, nor its placeholder for good.
+/// A roll-back restores the row, and removes the placeholder of an insertion.
 fn rollback<R: Row>() {
     let it = Fixture::<R>::new();
     it.insert(1, 10);
@@ -192,12 +192,12 @@ fn rollback<R: Row>() {
 }
 
 #[test]
-fn what_is_rolled_back_never_was() {
+fn rollback_leaves_no_trace() {
     rollback::<Counter>();
     rollback::<Note>();
 }
 
-/// Two transactions that hold the same row, or the same absence: the second to commit gives way.
+/// If two transactions write the same row, or insert the same key, the second to commit conflicts.
 #[test]
 fn the_second_of_two_writes_of_a_row_conflicts() {
     let it = Fixture::<Counter>::new();
@@ -219,7 +219,7 @@ fn the_second_of_two_writes_of_a_row_conflicts() {
     on_a_thread(|| it.add(1, 1));
     conflict(tx, "1");
 
-    // The other fills this one's placeholder, which then is not this one's to unlink.
+    // The other transaction fills this one's placeholder, so this one must not unlink it when it aborts.
     let tx = it.database.begin().unwrap();
     tx.insert(&it.table, Counter::new(2, 20)).unwrap();
     assert!(on_a_thread(|| it.insert(2, 21)));
@@ -227,9 +227,9 @@ fn the_second_of_two_writes_of_a_row_conflicts() {
     assert_eq!((it.get(1), it.get(2)), (Some(12), Some(21)));
 }
 
-/// A placeholder that its transaction takes back is no place for another's row.
+/// Another transaction cannot commit its row into a placeholder that the first transaction removes.
 #[test]
-fn an_insert_into_a_placeholder_that_is_taken_back_conflicts() {
+fn insert_into_a_removed_placeholder_conflicts() {
     let it = Fixture::<Counter>::new();
     let step = Meeting::new(2);
     scope(|scope| {
@@ -255,7 +255,7 @@ fn an_insert_into_a_placeholder_that_is_taken_back_conflicts() {
 
 // ---- many threads --------------------------------------------------------------------------------
 
-/// Protects against lost updates, torn rows, and rows that are freed while they are read.
+/// Detects lost updates, torn rows, and rows that are freed while they are read.
 fn increments<R: Row>() {
     const KEYS: u32 = 3;
     let rounds = 5_000 * stress() as u64;
@@ -284,9 +284,9 @@ fn no_increment_is_lost() {
     increments::<Note>();
 }
 
-/// Rows come and go under all five operations. Each successful insert, upsert and delete says
-/// whether a row was there; so at the end the sums must fit what is there, key by key. And memory
-/// stays as it is after a while.
+/// Rows come and go under all five operations. Each successful insert, upsert and delete says whether a row
+/// existed, so in the end the sums must match the rows that exist, key by key. Memory must stop growing after a
+/// warm-up.
 fn churn<R: Row>(seed: &Seed) {
     const KEYS: usize = 4;
     let it = Fixture::<R>::new();
@@ -323,19 +323,19 @@ fn churn<R: Row>(seed: &Seed) {
     load(2, 5 * stress());
     let after = it.database.metrics().memory.chunk_bytes;
     let room = (2 << 20) * 2 * THREADS as u64;
-    assert!(after <= warm + room, "{warm} bytes of chunks have become {after}");
+    assert!(after <= warm + room, "chunks grew from {warm} to {after} bytes");
 }
 
 const RELAXED: Ordering = Ordering::Relaxed;
 
 #[test]
-fn rows_come_and_go_and_memory_stays() {
+fn memory_stays_bounded_as_rows_come_and_go() {
     let seed = Seed::new();
     churn::<Counter>(&seed);
     churn::<Note>(&seed);
 }
 
-/// Every row is dropped once, whatever became of it.
+/// Every row is dropped exactly once, whether it was committed, replaced, deleted or rolled back.
 #[test]
 fn rows_are_dropped_once() {
     #[derive(Debug, Record)]
@@ -388,7 +388,7 @@ fn rows_are_dropped_once() {
     assert_eq!(live.0.load(RELAXED), 0);
 }
 
-// ---- what it refuses -----------------------------------------------------------------------------
+// ---- what the protocol refuses -------------------------------------------------------------------
 
 fn single_key(table: &'static str, attempted: &'static str) -> Failure {
     Failure::SingleKey { protocol: Atomic::NAME, table, attempted }
@@ -426,7 +426,7 @@ fn a_second_operation_is_refused_and_nothing_happens() {
             row.set(other.map_or(0, |row| row.value));
             Ok::<_, Error>(())
         })?
-        .expect("there is a row")
+        .expect("the row exists")
     });
     assert_eq!(failure(inside), refused);
     assert_eq!(it.get(1), Some(10));
@@ -448,7 +448,7 @@ fn scans_are_refused() {
     let scanned = it.database.transact(|tx| {
         let mut scan = tx.range(&it.table, ..).descending();
         assert!(scan.next().is_some_and(|row| row.is_err()));
-        assert!(scan.next().is_none(), "a scan that failed is over");
+        assert!(scan.next().is_none(), "a scan ends after its error");
         Ok::<_, Error>(())
     });
     scanned.unwrap();
@@ -462,7 +462,7 @@ fn secondary_indexes_are_refused_at_the_start() {
 }
 
 #[test]
-fn announcing_keys_is_no_operation() {
+fn prefetching_is_not_an_operation() {
     let it = Fixture::<Counter>::new();
     it.insert(1, 10);
     it.delete(1);

@@ -1,5 +1,5 @@
-//! What `#[derive(Record)]` makes of a struct: the description, the keys, the checks, and the
-//! sugar. What it refuses is tested beside the macro, in `weft-macros`.
+//! Tests of the code that `#[derive(Record)]` generates for a struct: description, keys, checks and shorthands.
+//! The tests of what it refuses are beside the macro, in `weft-macros`.
 
 use std::panic::catch_unwind;
 
@@ -8,7 +8,8 @@ use weft::column::ColumnType;
 use weft::encoding::{Key, KeyEncoder};
 use weft::schema::{Column, Index, IndexDescription, Record, Storage, Violation};
 
-/// Every option in its long form, names with and without quotation marks. The key's columns are not in the order of the fields.
+/// Uses every option in its long form, with and without quotation marks around names. The order of the key's
+/// columns differs from the order of the fields.
 #[derive(Clone, weft::Record)]
 #[record(table = "customers", storage = "hash")]
 #[record(key(w_id, d_id, id))]
@@ -56,7 +57,7 @@ fn customer() -> Customer {
     }
 }
 
-/// Everything left to its default, and the options on the fields. One has a keyword for a name.
+/// Uses the defaults, and the options on fields. One field's name is a keyword.
 #[derive(Clone, weft::Record)]
 struct OrderLine {
     #[record(key)]
@@ -73,7 +74,7 @@ fn order_line() -> OrderLine {
     OrderLine { order: 7, number: 1, item: 9, r#type: None }
 }
 
-/// One column, which is the key, as it is most often.
+/// Has a single key column, as most tables do.
 #[derive(Clone, weft::Record)]
 struct Counter {
     #[record(key)]
@@ -109,7 +110,7 @@ fn a_row_describes_its_table_and_columns() {
 }
 
 #[test]
-fn what_is_left_out_has_a_default() {
+fn omitted_options_have_defaults() {
     assert_eq!(OrderLine::TABLE, "order_line");
     assert_eq!(OrderLine::STORAGE, Storage::Ordered);
     let Column { name, type_name, in_key, .. } = OrderLine::COLUMNS[3];
@@ -124,7 +125,7 @@ fn indexes_are_described_in_order_and_named_by_constants() {
         name: "by_district",
         columns: &["d_id", "w_id"],
         unique: false,
-        // The two columns, and of the primary key what is not among them, `id`.
+        // The two columns, and `id`, the only column of the primary key that is not among them.
         width_bytes: Some(1 + 2 + 4),
     };
     let names: Vec<_> = Customer::INDEXES.iter().map(|index| index.name).collect();
@@ -137,7 +138,7 @@ fn indexes_are_described_in_order_and_named_by_constants() {
 }
 
 #[test]
-fn the_constants_carry_the_types_of_the_columns() {
+fn index_constants_have_the_types_of_their_columns() {
     type Text = ArrayString<16>;
     let _: Index<Customer, (u16, u8, Text, Text)> = Customer::BY_LAST_NAME;
     let _: Index<Customer, ArrayString<15>> = Customer::BY_PHONE;
@@ -145,7 +146,7 @@ fn the_constants_carry_the_types_of_the_columns() {
 }
 
 #[test]
-fn an_option_on_a_field_is_an_index_with_the_columns_name() {
+fn option_on_a_field_names_its_index_after_the_column() {
     let item = IndexDescription {
         name: "item",
         columns: &["item"],
@@ -170,7 +171,7 @@ fn a_key_has_its_columns_in_the_order_declared() {
 }
 
 #[test]
-fn a_key_equals_only_if_every_column_does() {
+fn keys_are_equal_if_every_column_is() {
     let row = customer();
     assert!(row.key_equals(&(1, 2, 3)));
     assert!(!row.key_equals(&(0, 2, 3)));
@@ -182,7 +183,7 @@ fn a_key_equals_only_if_every_column_does() {
 }
 
 #[test]
-fn an_entry_of_an_index_is_its_columns_and_then_the_rest_of_the_primary_key() {
+fn index_entry_ends_with_the_rest_of_the_primary_key() {
     let row = customer();
     let columns = (row.w_id, row.d_id, row.last, row.first);
     assert_eq!(index_entry(&row, Customer::BY_LAST_NAME), bytes_of(&(columns, row.id)));
@@ -192,14 +193,14 @@ fn an_entry_of_an_index_is_its_columns_and_then_the_rest_of_the_primary_key() {
 }
 
 #[test]
-fn an_entry_of_a_unique_index_is_its_columns_alone() {
+fn unique_index_entry_has_only_its_columns() {
     let row = customer();
     assert_eq!(index_entry(&row, Customer::BY_PHONE), bytes_of(&row.phone));
     assert_eq!(index_entry(&order_line(), OrderLine::TYPE), bytes_of(&None::<String>));
 }
 
 #[test]
-fn an_index_key_differs_only_if_a_column_of_the_index_does() {
+fn index_key_differs_only_with_its_columns() {
     let differs = |new: &Customer| -> Vec<bool> {
         (0..3).map(|index| customer().index_key_differs(new, index)).collect()
     };
@@ -214,7 +215,7 @@ fn an_index_key_differs_only_if_a_column_of_the_index_does() {
 }
 
 #[test]
-fn an_index_that_does_not_exist_is_a_mistake_of_the_caller() {
+fn unknown_index_panics() {
     let differs = catch_unwind(|| customer().index_key_differs(&customer(), 3)).unwrap_err();
     let message = differs.downcast_ref::<String>().expect("a formatted message");
     assert_eq!(message, "table `customers` has no secondary index 3");
@@ -223,7 +224,7 @@ fn an_index_that_does_not_exist_is_a_mistake_of_the_caller() {
 }
 
 #[test]
-fn checks_run_in_the_order_declared_and_the_first_that_fails_is_reported() {
+fn first_failing_check_is_reported() {
     assert_eq!(customer().check(), Ok(()));
     let favoured = Customer { discount: 1.0, ..customer() };
     let message = favoured.check().unwrap_err().message;
@@ -232,9 +233,9 @@ fn checks_run_in_the_order_declared_and_the_first_that_fails_is_reported() {
     assert_eq!(indebted.check().unwrap_err().message, "customer 3 owes 5 cents");
 }
 
-/// What a caller may put into an encoder of their own is what the row pushes, column by column.
+/// A caller can pass an encoder of their own, and it receives each column of the index key.
 #[test]
-fn any_encoder_will_do() {
+fn custom_encoders_work() {
     #[derive(Default)]
     struct Counting {
         bytes: usize,

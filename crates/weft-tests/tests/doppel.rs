@@ -1,4 +1,5 @@
-//! Phase reconciliation: what is split and when, what can be done meanwhile, and that nothing is lost.
+//! Tests of phase reconciliation: which records are split and when, which operations run in a split phase, and
+//! that no update is lost.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use weft_protocols::{BuilderExt, LabelledDatabase};
 use weft_tests::Meeting;
 
 thread_local! {
-    /// What the drop of a [`Counter`] does on this thread.
+    /// Runs on this thread whenever a [`Counter`] is dropped.
     static ON_DROP: Cell<Option<Box<dyn Fn()>>> = const { Cell::new(None) };
 }
 
@@ -39,7 +40,7 @@ impl Drop for Counter {
 
 type Reconciled<J> = PhaseReconciliation<J>;
 
-/// What a transaction does.
+/// One access of a transaction.
 type Access<'a, J> = dyn Fn(&weft::Transaction<'_, Reconciled<J>>) -> Result<(), Error> + 'a;
 
 #[derive(Clone, Debug, PartialEq, Record)]
@@ -74,12 +75,12 @@ impl Auction {
 }
 
 fn open<J: JoinedProtocol>() -> (Database<Reconciled<J>>, Table<Auction>) {
-    // A phase ends when somebody waits, or a snapshot is opened, and not by the clock.
+    // Phases never end by the clock here: only a waiting transaction or a new snapshot ends one.
     let phases = PhaseOptions::new().length(Duration::from_secs(3600));
     let database =
         Database::builder().protocol::<Reconciled<J>>().table::<Auction>().phases(phases);
-    let database = database.open().expect("the table is fine");
-    let auctions = database.table::<Auction>().expect("it was registered");
+    let database = database.open().expect("the database opens");
+    let auctions = database.table::<Auction>().expect("the table is registered");
     for item in 1..=3 {
         let inserted: Result<(), Error> =
             database.transact(|tx| tx.insert(&auctions, Auction::new(item)));
@@ -117,7 +118,7 @@ fn label<J: JoinedProtocol>(database: &Database<Reconciled<J>>, auctions: &Table
         database.label_split::<_, _, Union<_, 64>>(auctions, &1, column_of!(Auction.bidders)),
         database.label_split::<_, _, Add<_>>(auctions, &1, column_of!(Auction.small)),
     ];
-    labelled.into_iter().for_each(|labelled| labelled.expect("it can be split"));
+    labelled.into_iter().for_each(|labelled| labelled.expect("the column can be split"));
 }
 
 /// Adds to the labelled row until a split phase has begun.
@@ -129,7 +130,7 @@ fn into_split_phase<J: JoinedProtocol>(
     while !metrics(database).is_split {
         let added: Result<(), Error> =
             database.transact(|tx| tx.add(auctions, &1, column_of!(Auction.bids), 1));
-        added.expect("it is an i64");
+        added.expect("the sum fits an i64");
         additions += 1;
         assert!(additions < 1_000_000, "no split phase has begun");
     }
@@ -141,10 +142,10 @@ fn get<J: JoinedProtocol>(
     item: u32,
 ) -> Auction {
     let row: Result<_, Error> = database.transact(|tx| Ok(tx.get(auctions, &item)?.cloned()));
-    row.expect("nobody is in the way").expect("the row is there")
+    row.expect("the read succeeds").expect("the row exists")
 }
 
-/// Runs a test over both protocols.
+/// Runs a test under phase reconciliation over each of the two protocols.
 macro_rules! over_both {
     ($($name:ident)*) => {$(
         mod $name {
@@ -162,25 +163,25 @@ macro_rules! over_both {
 }
 
 over_both!(
-    operations_on_a_split_row_are_all_there_when_it_is_read
+    reading_a_split_row_shows_all_operations
     many_threads_lose_nothing
-    what_is_rolled_back_leaves_no_trace_in_a_slice
-    an_overflow_in_a_split_phase_is_an_error_of_the_operation
-    others_than_the_selected_operation_wait_for_a_joined_phase
-    snapshots_show_all_that_had_committed
+    rollback_leaves_no_trace_in_a_slice
+    overflow_in_a_split_phase_fails_the_operation
+    unselected_operations_wait_for_a_joined_phase
+    snapshots_show_all_committed_operations
     a_snapshot_inside_a_transaction_makes_it_run_again
-    rows_that_cannot_be_split_are_refused_labels
-    a_row_that_is_deleted_is_split_no_more
-    a_transaction_that_lasts_does_not_hold_others_up
-    threads_that_come_later_and_sleep_hold_nobody_up
-    labels_can_be_taken_back
-    a_row_whose_drop_runs_a_transaction_while_the_phase_changes
+    unsplittable_rows_cannot_be_labelled
+    deleted_rows_stop_being_split
+    long_transaction_does_not_block_others
+    sleeping_threads_do_not_block_others
+    labels_can_be_removed
+    drop_can_run_a_transaction_during_a_phase_change
 );
 
 mod cases {
     use super::*;
 
-    pub fn operations_on_a_split_row_are_all_there_when_it_is_read<J: JoinedProtocol>() {
+    pub fn reading_a_split_row_shows_all_operations<J: JoinedProtocol>() {
         let (database, auctions) = open::<J>();
         label(&database, &auctions);
         for bidder in 0..100 {
@@ -188,7 +189,7 @@ mod cases {
         }
         let split = metrics(&database);
         assert!(split.split_phases >= 1 && split.split_records == 1, "{split:?}");
-        assert_eq!(split.reconciled_rows, 0, "nobody has looked yet: {split:?}");
+        assert_eq!(split.reconciled_rows, 0, "no transaction has read the row yet: {split:?}");
         let auction = get(&database, &auctions, 1);
         assert_eq!((auction.bids, auction.highest), (100, 99));
         assert_eq!(auction.winner.value(), Some(&57), "57 * 7 = 399");
@@ -216,7 +217,7 @@ mod cases {
                         bid(database, auctions, bidder, i64::from(bidder)).unwrap();
                         if number % 64 == thread {
                             let auction = get(database, auctions, 1);
-                            // What this thread has done itself is there, and all columns agree.
+                            // The row contains this thread's own updates, and its columns agree.
                             assert!(auction.bids > i64::from(number));
                             assert!(auction.highest >= i64::from(bidder));
                             assert_eq!(auction.top.values().next(), auction.winner.value());
@@ -237,7 +238,7 @@ mod cases {
         assert!(seen.load(Ordering::Relaxed) > 0);
     }
 
-    pub fn what_is_rolled_back_leaves_no_trace_in_a_slice<J: JoinedProtocol>() {
+    pub fn rollback_leaves_no_trace_in_a_slice<J: JoinedProtocol>() {
         let (database, auctions) = open::<J>();
         label(&database, &auctions);
         bid(&database, &auctions, 1, 10).unwrap();
@@ -266,7 +267,7 @@ mod cases {
         assert!(panicked.is_err());
         bid(&database, &auctions, 2, 20).unwrap();
         let refused = metrics(&database).refused;
-        assert_eq!(refused, 0, "all of this was in split phases");
+        assert_eq!(refused, 0, "all transactions ran in split phases");
         let auction = get(&database, &auctions, 1);
         assert_eq!((auction.bids, auction.highest), (2, 20));
         assert_eq!(auction.winner.value(), Some(&2));
@@ -274,7 +275,7 @@ mod cases {
         assert!(auction.bidders.elements().eq(&[1, 2]));
     }
 
-    pub fn an_overflow_in_a_split_phase_is_an_error_of_the_operation<J: JoinedProtocol>() {
+    pub fn overflow_in_a_split_phase_fails_the_operation<J: JoinedProtocol>() {
         let (database, auctions) = open::<J>();
         label(&database, &auctions);
         let add = |number| -> Result<(), Error> {
@@ -294,10 +295,10 @@ mod cases {
         assert_eq!(get(&database, &auctions, 1).small, i8::MAX);
     }
 
-    pub fn others_than_the_selected_operation_wait_for_a_joined_phase<J: JoinedProtocol>() {
+    pub fn unselected_operations_wait_for_a_joined_phase<J: JoinedProtocol>() {
         let (database, auctions) = open::<J>();
         label(&database, &auctions);
-        // By hand, a refused transaction is a conflict like any other.
+        // A transaction that is begun by hand gets a conflict when it is refused.
         let by_hand = |expected: bool, access: &Access<'_, J>| {
             into_split_phase(&database, &auctions);
             let transaction = database.begin().unwrap();
@@ -306,9 +307,9 @@ mod cases {
                     assert!(expected, "{conflict}");
                     assert_eq!(conflict.reason, ConflictReason::Split);
                     assert_eq!(conflict.key.as_deref(), Some("1"));
-                    assert!(transaction.commit().is_err(), "it cannot commit any more");
+                    assert!(transaction.commit().is_err(), "a refused transaction cannot commit");
                     let again = database.begin().unwrap();
-                    access(&again).expect("in a joined phase");
+                    access(&again).expect("the joined phase has begun");
                     again.commit().unwrap();
                 }
                 Err(error) => panic!("{error}"),
@@ -328,11 +329,14 @@ mod cases {
         by_hand(false, &|tx| tx.add(&auctions, &2, column_of!(Auction.bids), 1));
         by_hand(false, &|tx| tx.add(&auctions, &1, column_of!(Auction.bids), 1));
         let added = get(&database, &auctions, 1).bids;
-        assert!((1..10_000).contains(&added), "since the row was replaced: {added}");
+        assert!(
+            (1..10_000).contains(&added),
+            "additions since the upsert replaced the row: {added}"
+        );
         assert_eq!(get(&database, &auctions, 2).bids, 1);
     }
 
-    pub fn snapshots_show_all_that_had_committed<J: JoinedProtocol>() {
+    pub fn snapshots_show_all_committed_operations<J: JoinedProtocol>() {
         let (database, auctions) = open::<J>();
         label(&database, &auctions);
         let mut snapshots = Vec::new();
@@ -342,7 +346,7 @@ mod cases {
             bid(&database, &auctions, 1, bids).unwrap();
         }
         for (bids, snapshot) in &snapshots {
-            let seen = snapshot.get(&auctions, &1).unwrap().expect("the row is there");
+            let seen = snapshot.get(&auctions, &1).unwrap().expect("the row exists");
             assert_eq!(seen.bids, *bids);
         }
     }
@@ -356,11 +360,11 @@ mod cases {
             runs += 1;
             tx.add(&auctions, &2, column_of!(Auction.bids), 1)?;
             let snapshot = database.open_snapshot()?;
-            let seen = snapshot.get(&auctions, &1)?.expect("the row is there").bids;
+            let seen = snapshot.get(&auctions, &1)?.expect("the row exists").bids;
             Ok(seen)
         });
         assert!(seen.unwrap() > 0);
-        assert_eq!(runs, 2, "it began in a split phase");
+        assert_eq!(runs, 2, "the first run began in a split phase");
         assert_eq!(get(&database, &auctions, 2).bids, 1);
         let transaction = database.begin().unwrap();
         if let Err(failure) = database.open_snapshot() {
@@ -369,7 +373,7 @@ mod cases {
         drop(transaction);
     }
 
-    pub fn rows_that_cannot_be_split_are_refused_labels<J: JoinedProtocol>() {
+    pub fn unsplittable_rows_cannot_be_labelled<J: JoinedProtocol>() {
         #[derive(Clone, Record)]
         #[record(check = Checked::check_value)]
         struct Checked {
@@ -402,7 +406,7 @@ mod cases {
         );
     }
 
-    pub fn a_row_that_is_deleted_is_split_no_more<J: JoinedProtocol>() {
+    pub fn deleted_rows_stop_being_split<J: JoinedProtocol>() {
         let (database, auctions) = open::<J>();
         label(&database, &auctions);
         for round in 0..5 {
@@ -413,14 +417,14 @@ mod cases {
             assert!(deleted.unwrap());
             let absent = bid(&database, &auctions, 1, 10).unwrap_err();
             assert!(matches!(absent, Error::Failure(Failure::NoSuchRow { .. })), "{absent}");
-            // Garbage is collected meanwhile.
+            // Transactions collect garbage, which removes the deleted record from the split records.
             let mut updates = 0;
             while metrics(&database).split_records > 0 {
                 let touched: Result<_, Error> = database
                     .transact(|tx| tx.update(&auctions, &2, |row| row.title = format!("{round}")));
                 touched.unwrap();
                 updates += 1;
-                assert!(updates < 1_000_000, "it is still to be split");
+                assert!(updates < 1_000_000, "the deleted record is still split");
             }
             let inserted: Result<(), Error> =
                 database.transact(|tx| tx.insert(&auctions, Auction::new(1)));
@@ -429,13 +433,13 @@ mod cases {
         }
     }
 
-    pub fn a_transaction_that_lasts_does_not_hold_others_up<J: JoinedProtocol>() {
+    pub fn long_transaction_does_not_block_others<J: JoinedProtocol>() {
         let (database, auctions) = open::<J>();
         let (came, is_split) = (Meeting::new(2), Meeting::new(2));
         let (begun, done) = (Meeting::new(2), Meeting::new(2));
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                // The row is split among the workers that there are when the phase begins.
+                // Becomes a worker now, because a split phase gives slices to the workers that exist when it begins.
                 get(&database, &auctions, 3);
                 came.wait();
                 is_split.wait();
@@ -450,7 +454,7 @@ mod cases {
             into_split_phase(&database, &auctions);
             is_split.wait();
             begun.wait();
-            // The phase cannot change. What can be done in it goes on.
+            // The phase cannot change while that transaction runs. Operations that are allowed in it go on.
             let before = metrics(&database).split_phases;
             for _ in 0..50 {
                 bid(&database, &auctions, 1, 10).unwrap();
@@ -464,11 +468,11 @@ mod cases {
         let committed = metrics(&database);
         assert!(committed.is_split, "{committed:?}");
         assert_eq!(get(&database, &auctions, 2).bids, 50);
-        // The 50 bids, the addition of the transaction that lasted, and those that began the phase.
+        // The 50 bids, the addition of the long transaction, and the additions that began the phase.
         assert!(get(&database, &auctions, 1).bids >= 52);
     }
 
-    pub fn threads_that_come_later_and_sleep_hold_nobody_up<J: JoinedProtocol>() {
+    pub fn sleeping_threads_do_not_block_others<J: JoinedProtocol>() {
         let (database, auctions) = open::<J>();
         label(&database, &auctions);
         for _ in 0..3 {
@@ -481,7 +485,7 @@ mod cases {
                 scope.spawn(move || {
                     bid(database, auctions, thread, 20).unwrap();
                     came.wait();
-                    // Sleeps, with what it has gathered.
+                    // Sleeps while its slice holds an operation that is not yet merged.
                     leave.wait();
                 });
             }
@@ -494,7 +498,7 @@ mod cases {
         assert_eq!(get(&database, &auctions, 1).bids, 7);
     }
 
-    pub fn labels_can_be_taken_back<J: JoinedProtocol>() {
+    pub fn labels_can_be_removed<J: JoinedProtocol>() {
         let (database, auctions) = open::<J>();
         label(&database, &auctions);
         for _ in 0..5 {
@@ -512,7 +516,7 @@ mod cases {
         assert_eq!(get(&database, &auctions, 1).bids, 10);
     }
 
-    pub fn a_row_whose_drop_runs_a_transaction_while_the_phase_changes<J: JoinedProtocol>() {
+    pub fn drop_can_run_a_transaction_during_a_phase_change<J: JoinedProtocol>() {
         let phases = PhaseOptions::new().length(Duration::ZERO);
         let database =
             Database::builder().protocol::<Reconciled<J>>().table::<Counter>().phases(phases);
@@ -526,8 +530,8 @@ mod cases {
             let column = column_of!(Counter.count);
             database.label_split::<_, _, Add<_>>(&counters, &id, column).unwrap();
         }
-        // A thread that reconciles replaces the rows, and drops those that it has replaced when the other has
-        // ended its transaction, wherever that finds it. Which of the two reconciles is left to chance.
+        // The thread that reconciles replaces the rows. It drops the replaced rows when the other thread has ended
+        // its transaction, whatever it is doing then. Chance decides which thread reconciles.
         let dropped = Arc::new(Word::new(0));
         let turn = || {
             ON_DROP.set(Some(Box::new({

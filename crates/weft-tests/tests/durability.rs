@@ -1,5 +1,5 @@
-//! Databases with a directory: what was committed is there when they are opened again, under every
-//! protocol; and what they say when something is wrong.
+//! Tests of databases with a directory: committed rows survive reopening under every protocol, and errors say what
+//! is wrong.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -91,9 +91,9 @@ impl<P: Protocol> Fixture<P> {
         })
     }
 
-    /// What is there, read in every way.
+    /// Returns the rows, and checks that every way to read them agrees.
     fn state(&self) -> BTreeMap<u32, u64> {
-        // A snapshot to keep does not wait until what it shows is durable.
+        // Unlike `Database::snapshot`, `open_snapshot` does not wait until what it shows is durable.
         let read = |snapshot: &Snapshot| {
             let mut state = BTreeMap::new();
             for row in snapshot.range(&self.items, ..) {
@@ -113,7 +113,7 @@ impl<P: Protocol> Fixture<P> {
 }
 
 #[test]
-fn what_was_committed_is_there_again() {
+fn committed_rows_survive_reopening() {
     let seed = Seed::new();
     for_each_executor!(|P| {
         let directory = TemporaryDirectory::new("again");
@@ -145,7 +145,7 @@ fn what_was_committed_is_there_again() {
     });
 }
 
-/// Many threads write the same few rows; what is recovered is what was there at the end.
+/// Many threads write the same few rows. Recovery restores the last state.
 #[test]
 fn concurrent_writers_recover_to_the_last_state() {
     let seed = Seed::new();
@@ -182,8 +182,8 @@ fn concurrent_writers_recover_to_the_last_state() {
     });
 }
 
-/// The directory is free as soon as the last handle is gone, though threads that have used the
-/// database may still be ending.
+/// The directory can be opened again as soon as the last handle is dropped, even while threads that used the
+/// database are still ending.
 #[test]
 fn the_last_handle_frees_the_directory() {
     let directory = TemporaryDirectory::new("handles");
@@ -198,14 +198,14 @@ fn the_last_handle_frees_the_directory() {
     }
 }
 
-/// A row that is too long to be stored is refused, and nothing happens to the log.
+/// A row that is too long to be stored is refused, and the log is unaffected.
 #[test]
 fn rows_that_are_too_long_are_refused() {
     let directory = TemporaryDirectory::new("long");
     let fixture = Fixture::<Dbx>::open(&directory.0);
     fixture.put(1, 1).unwrap();
     let long = || {
-        // Zeros, of which the system makes no memory before somebody looks at them.
+        // `calloc` returns zero pages, which take no memory until they are touched.
         String::from_utf8(vec![0; 1 << 29]).expect("zeros are UTF-8")
     };
     let inserted = fixture
@@ -225,7 +225,7 @@ fn rows_that_are_too_long_are_refused() {
     assert_eq!(fixture.state().len(), 2);
 }
 
-/// Single operations on single rows are logged as well.
+/// Under `atomic`, too, transactions are logged.
 #[test]
 fn atomic_operations_are_logged() {
     let directory = TemporaryDirectory::new("atomic");
@@ -287,14 +287,17 @@ fn a_token_tells_when_a_commit_is_durable() {
             .1
     };
     let first = insert(1);
-    assert!(fixture.database.durable_epoch().unwrap() < first.epoch(), "nobody waits for it");
+    assert!(
+        fixture.database.durable_epoch().unwrap() < first.epoch(),
+        "no transaction waits for it"
+    );
     fixture.database.wait_durable(first).unwrap();
     assert!(fixture.database.durable_epoch().unwrap() >= first.epoch());
     let second = insert(2);
     assert!(second > first);
     fixture.database.flush().unwrap();
     assert!(fixture.database.durable_epoch().unwrap() >= second.epoch());
-    // One that has only read relies on what it has read.
+    // The token of a read-only transaction covers the commits that it has read.
     let body = |tx: &weft::Transaction<'_, Dbx>| Ok(tx.get(&fixture.items, &2)?.is_some());
     let read = fixture.database.transact_with_token::<_, Error>(&TransactionOptions::new(), body);
     let (found, token) = read.unwrap();
@@ -349,7 +352,7 @@ fn an_earlier_epoch_can_be_read_and_backed_up() {
     assert_eq!(&copy.state(), model);
     copy.put(100, 100).unwrap();
     let fixture = Fixture::<Dbx>::open(&directory.0);
-    assert_eq!(fixture.state(), states.last().unwrap().1, "the later epochs are where they were");
+    assert_eq!(fixture.state(), states.last().unwrap().1, "the later epochs are unchanged");
     // A backup of a running database.
     let third = TemporaryDirectory::new("online");
     fixture.database.backup(&third.0).unwrap();
@@ -358,7 +361,7 @@ fn an_earlier_epoch_can_be_read_and_backed_up() {
 }
 
 #[test]
-fn a_directory_is_open_once() {
+fn directory_cannot_be_opened_twice() {
     let directory = TemporaryDirectory::new("once");
     let fixture = Fixture::<Dbx>::open(&directory.0);
     let second = builder::<Dbx>(&directory.0).open();
@@ -379,7 +382,7 @@ fn volatile_tables_begin_empty() {
 }
 
 #[test]
-fn memory_alone_has_nothing_durable() {
+fn database_in_memory_has_nothing_durable() {
     let database = Database::builder().table::<Item>().open().unwrap();
     assert_eq!(database.checkpoint(), Err(Failure::InMemory));
     assert_eq!(database.flush(), Err(Failure::InMemory));
@@ -388,9 +391,9 @@ fn memory_alone_has_nothing_durable() {
     assert!(database.metrics().log.is_none());
 }
 
-/// The disk fails a sync: nothing is acknowledged from then on, and everybody is told.
+/// After a failed sync, every later transaction is refused with the same error, and none is acknowledged.
 #[test]
-fn a_failed_sync_ends_all_writing() {
+fn failed_sync_stops_all_writing() {
     let disk = SimulatedDisk::new(7);
     let open = |disk: &SimulatedDisk| {
         let options = DurabilityOptions::new().threads(1);
@@ -409,14 +412,14 @@ fn a_failed_sync_ends_all_writing() {
         later,
         Err(Error::Failure(Failure::Storage(StorageError::SyncFailed { .. })))
     ));
-    assert_eq!(fixture.state().len(), 2, "what was refused before it began is not there");
+    assert_eq!(fixture.state().len(), 2, "the put that was refused at its start has no effect");
     assert!(fixture.database.close().is_err());
     drop(fixture);
     let state = Fixture::with(open(&disk.crash(1))).state();
     assert!(state.contains_key(&1) && !state.contains_key(&3), "{state:?}");
 }
 
-/// The disk fills up: an error, and when there is space again all goes on, with nothing lost.
+/// A full disk makes commits fail. When space is available again, writing resumes and nothing is lost.
 #[test]
 fn a_full_disk_stops_writing_until_there_is_space() {
     let disk = SimulatedDisk::new(7);
@@ -436,11 +439,11 @@ fn a_full_disk_stops_writing_until_there_is_space() {
     }
     assert_eq!(refused, 5);
     disk.set_capacity(None);
-    // The loggers look now and then whether there is space again.
+    // The loggers check periodically whether there is space again.
     let mut looks = 0;
     while let Err(Failure::Storage(StorageError::DiskFull { .. })) = fixture.database.flush() {
         looks += 1;
-        assert!(looks < 10_000, "it does not go on");
+        assert!(looks < 10_000, "writing does not resume");
         std::thread::sleep(Duration::from_millis(1));
     }
     fixture.put(4, 4).unwrap();
@@ -450,7 +453,7 @@ fn a_full_disk_stops_writing_until_there_is_space() {
     assert_eq!(Fixture::with(open(&disk.crash(1))).state(), expected);
 }
 
-/// Loaded rows are there for everybody afterwards, and durable; a load that fails leaves nothing.
+/// Loaded rows are visible to all transactions and durable. A load that fails leaves no row.
 #[test]
 fn a_table_is_loaded_whole_or_not_at_all() {
     for_each_executor!(|P| {
@@ -466,7 +469,7 @@ fn a_table_is_loaded_whole_or_not_at_all() {
             };
             let cells = (0..3000).map(|id| Ok::<_, Error>(Cell { id, value: id.into() }));
             assert_eq!(fixture.database.load(&fixture.cells, [cells], |_| {}).unwrap(), 3000);
-            // The same primary key twice, the same label twice, and an error of the caller's.
+            // Loads with a duplicate primary key, with a duplicate label, and with an error of the caller's.
             let twice = load(vec![0..2000, 1000..3000]);
             assert!(matches!(
                 twice,
@@ -483,7 +486,11 @@ fn a_table_is_loaded_whole_or_not_at_all() {
             let failed = fixture.database.load(&fixture.items, [broken], |_| {});
             assert!(matches!(failed, Err(Error::Failure(Failure::InMemory))));
             let snapshot = fixture.database.open_snapshot().unwrap();
-            assert_eq!(snapshot.rows(&fixture.items).count(), 0, "empty again");
+            assert_eq!(
+                snapshot.rows(&fixture.items).count(),
+                0,
+                "failed loads leave the table empty"
+            );
             let refused = load(std::iter::once(0..10).collect());
             assert!(matches!(refused, Err(Error::Failure(Failure::SnapshotOpen))));
             drop(snapshot);
@@ -513,8 +520,8 @@ fn a_table_is_loaded_whole_or_not_at_all() {
     });
 }
 
-/// A program that has grown opens what the older one has stored: with a new column, which has a
-/// default, a new index and a new table. The older one is refused what the newer one has stored.
+/// A newer version of a program opens a database that the older version has stored, with a new column that has a
+/// default, a new index and a new table. The older version cannot open the newer version's database.
 #[test]
 fn a_database_grows_with_its_program() {
     #[derive(Clone, Debug, PartialEq, Record)]
@@ -567,12 +574,12 @@ fn a_database_grows_with_its_program() {
         database.transact(|tx| tx.update(&people, &1, |row| row.age += 1)).unwrap();
     }
     let Err(Failure::Storage(StorageError::SchemaMismatch { message })) = old().open() else {
-        panic!("a column is missing")
+        panic!("the old program opened a database with a column that it lacks")
     };
     assert!(message.contains("people") && message.contains("age"), "{message}");
 }
 
-/// A row that asks for a checkpoint, a backup and a snapshot when it is dropped.
+/// A row whose `Drop` requests a checkpoint, a backup and a snapshot.
 #[derive(Clone, Record)]
 #[record(volatile)]
 struct Asking {
@@ -597,10 +604,10 @@ impl Drop for Question {
     }
 }
 
-/// A checkpoint, a backup and a snapshot wait for the commits under way. The row that a commit has replaced
-/// is dropped when that commit is over, so its `Drop` may ask for all of them.
+/// A checkpoint, a backup and a snapshot wait for the commits in progress. A row that a commit replaces is dropped
+/// after that commit has ended, so its `Drop` may request all three.
 #[test]
-fn a_drop_may_ask_for_a_checkpoint_a_backup_and_a_snapshot() {
+fn drop_can_request_a_checkpoint_a_backup_and_a_snapshot() {
     let directory = TemporaryDirectory::new("amid");
     let database = Database::builder()
         .protocol::<NoControl>()
@@ -630,7 +637,7 @@ fn a_drop_may_ask_for_a_checkpoint_a_backup_and_a_snapshot() {
     ASK.set(Some(Box::new(ask)));
     write();
     ASK.set(None);
-    assert_eq!(answered.get(), 1, "the row that was replaced was dropped");
+    assert_eq!(answered.get(), 1, "the replaced row was dropped once");
     assert_eq!(database.metrics().drops_panicked, 0);
     database.checkpoint().unwrap();
 }

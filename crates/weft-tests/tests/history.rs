@@ -1,4 +1,4 @@
-//! The history recorder: it must say exactly what happened, or a checker's verdict means nothing.
+//! Tests of the history recorder. It must record exactly what happened, or a checker's verdict means nothing.
 #![cfg(not(any(loom, shuttle)))]
 
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ struct Item {
     value: u64,
 }
 
-/// With heap memory, so that no row lies inline; and with secondary indexes.
+/// Owns heap memory, so that no row is stored inline, and has secondary indexes.
 #[derive(Clone, Debug, PartialEq, Record)]
 #[record(table = "people", key(town, number))]
 #[record(index(name = by_name, columns(name)))]
@@ -85,24 +85,24 @@ fn scan(from: Bound<u32>, to: Bound<u32>, rows: &[(u32, u64)]) -> Operation {
     }
 }
 
-/// The ends of the transactions, and what they did.
+/// Returns the status of each transaction, and its operations.
 fn outline(history: &History) -> Vec<(Status, &[Operation])> {
     let transactions = history.transactions.iter();
     transactions.map(|transaction| (transaction.status, &transaction.operations[..])).collect()
 }
 
-/// What the last transaction did.
+/// Returns the operations of the last transaction.
 fn last(history: &History) -> &[Operation] {
     &history.transactions.last().expect("a transaction was recorded").operations
 }
 
-/// Whether a protocol allows more than one operation in a transaction.
+/// Returns whether a protocol allows more than one operation in a transaction.
 fn takes_many<P: Protocol>() -> bool {
     !P::SINGLE_KEY
 }
 
 #[test]
-fn a_script_makes_exactly_this_history() {
+fn script_produces_exactly_this_history() {
     fn run<P: Protocol>() -> Result<(), Error> {
         if !takes_many::<P>() {
             return Ok(());
@@ -116,7 +116,7 @@ fn a_script_makes_exactly_this_history() {
             assert_eq!(tx.get(&items, &1)?.expect("is there").value, 10);
             assert_eq!(tx.get(&items, &9)?, None);
             tx.update(&items, &1, |item| item.value += 1)?;
-            // Its own version.
+            // Reads the version that this transaction has written.
             assert_eq!(tx.get(&items, &1)?.expect("is there").value, 11);
             tx.update(&items, &9, |_| ())?;
             let duplicate = tx.insert(&items, Item { id: 2, value: 0 });
@@ -142,7 +142,7 @@ fn a_script_makes_exactly_this_history() {
             read(2, 2),
         ];
         let third = [
-            // An upsert finds the duplicate, and looks again.
+            // An upsert reads twice: first it tries to insert and finds the duplicate, then it updates.
             read(2, 2),
             read(2, 2),
             write(2, 4),
@@ -167,14 +167,14 @@ fn a_script_makes_exactly_this_history() {
             assert!(transaction.invoke_ns <= transaction.complete_ns);
             clock = transaction.complete_ns;
         }
-        assert_eq!(database.take_history(), History::default(), "it was taken");
+        assert_eq!(database.take_history(), History::default(), "taking a history empties it");
         Ok(())
     }
     for_each_executor!(|P| run::<P>().unwrap());
 }
 
 #[test]
-fn what_did_not_commit_is_listed_and_numbered() {
+fn uncommitted_transactions_are_listed_and_numbered() {
     fn run<P: Protocol>() -> Result<(), Error> {
         if !takes_many::<P>() {
             return Ok(());
@@ -197,7 +197,7 @@ fn what_did_not_commit_is_listed_and_numbered() {
                 (Status::Committed, &[read(1, None), write(1, 3)]),
             ]
         );
-        // What is older than the history is version 0.
+        // A version that is older than the history has the number 0.
         database.transact(|tx| tx.get(&items, &1).map(|_| ()))?;
         database.transact(|tx| tx.update(&items, &1, |_| ()))?;
         assert_eq!(
@@ -213,7 +213,7 @@ fn what_did_not_commit_is_listed_and_numbered() {
 }
 
 #[test]
-fn a_conflict_is_an_aborted_transaction_between_others() {
+fn conflict_is_recorded_as_an_aborted_transaction() {
     use weft::protocol::Dbx;
     let Recorded { database, items } = open::<Dbx>();
     database.transact(|tx| tx.insert(&items, Item { id: 1, value: 0 })).unwrap();
@@ -237,7 +237,7 @@ fn a_conflict_is_an_aborted_transaction_between_others() {
 }
 
 #[test]
-fn scans_cover_what_was_read_and_no_more() {
+fn scans_cover_exactly_what_was_read() {
     fn run<P: Protocol>() -> Result<(), Error> {
         if !takes_many::<P>() {
             return Ok(());
@@ -254,7 +254,7 @@ fn scans_cover_what_was_read_and_no_more() {
             })?;
             Ok::<_, Error>(last(&database.take_history()).to_vec())
         };
-        // Versions are 0, but for the first history, because each of them is taken.
+        // Each scan's history is taken separately, so all rows are older than it and have version 0.
         database.take_history();
         const ALL: usize = usize::MAX;
         let all = scanned((Unbounded, Unbounded), false, ALL)?;
@@ -268,7 +268,7 @@ fn scans_cover_what_was_read_and_no_more() {
         assert_eq!(gap, [scan(Excluded(10), Excluded(20), &[])]);
         assert_eq!(scanned((Excluded(10), Included(10)), false, ALL)?, [], "nothing is read");
         assert_eq!(scanned((Unbounded, Unbounded), false, 0)?, [], "nothing is read");
-        // The last row and the end of the range are two things.
+        // The scan stops at the fifth row, before it knows that this is the last one.
         let five = scanned((Unbounded, Unbounded), false, 5)?;
         assert_eq!(five, [scan(Unbounded, Included(50), &rows)]);
         Ok(())
@@ -277,7 +277,7 @@ fn scans_cover_what_was_read_and_no_more() {
 }
 
 #[test]
-fn a_scan_is_parted_where_its_transaction_writes() {
+fn own_writes_divide_a_scan() {
     fn run<P: Protocol>() -> Result<(), Error> {
         if !takes_many::<P>() {
             return Ok(());
@@ -290,13 +290,13 @@ fn a_scan_is_parted_where_its_transaction_writes() {
         database.transact(|tx| {
             let mut scan = tx.range(&items, 5..=45);
             assert_eq!(scan.next().transpose()?.expect("there").id, 10);
-            // Reads do not part it.
+            // A read does not end the scan's part.
             tx.get(&items, &40)?;
             assert_eq!(scan.next().transpose()?.expect("there").id, 20);
             tx.delete(&items, &30)?;
             tx.delete(&items, &10)?;
             assert_eq!(scan.next().transpose()?.expect("there").id, 40);
-            // The leaf has been read before: the scan passes over this one.
+            // The scan does not show this row, because it has read the leaf already.
             tx.insert(&items, Item { id: 45, value: 0 })?;
             assert_eq!(scan.next().transpose()?, None);
             Ok::<_, Error>(())
@@ -310,8 +310,8 @@ fn a_scan_is_parted_where_its_transaction_writes() {
                 delete(30, 1),
                 read(10, 0),
                 delete(10, 2),
-                // 30 was deleted, and is not among the rows; but it lies in a part of its own,
-                // because the recorder does not ask whether the scan has missed it or seen it go.
+                // The scan does not show 30, which was deleted. The gap still ends at 30, because the recorder
+                // does not ask whether the scan passed 30 before or after its deletion.
                 scan(Excluded(20), Excluded(30), &[]),
                 scan(Excluded(30), Included(40), &[(40, 0)]),
                 read(45, None),
@@ -319,7 +319,7 @@ fn a_scan_is_parted_where_its_transaction_writes() {
                 scan(Excluded(40), Excluded(45), &[]),
             ]
         );
-        // What was written before the scan began is in it.
+        // Writes before the scan began do not divide it.
         database.transact(|tx| {
             tx.insert(&items, Item { id: 30, value: 0 })?;
             tx.delete(&items, &20)?;
@@ -359,7 +359,7 @@ fn a_prefix_is_the_range_of_its_continuations() {
     assert_eq!(last(&database.take_history()), [expected]);
 }
 
-/// The operations on one table.
+/// Returns the operations on one table.
 fn on<'h>(table: &str, operations: &'h [Operation]) -> Vec<&'h Operation> {
     let is_on = |operation: &&Operation| match operation {
         Operation::Read { table: its, .. }
@@ -396,9 +396,13 @@ fn a_secondary_index_is_a_table_of_its_own() {
         };
         let numbers = [ulm(1), ulm(2)].map(|key| version("people", &key));
         let numbers = [numbers[0], numbers[1], version("people.by_phone", &phone(5))];
-        assert_eq!(numbers, [1, 4, 3], "three writes a person: the row and two entries");
+        assert_eq!(
+            numbers,
+            [1, 4, 3],
+            "each person takes three writes: the row and two index entries"
+        );
 
-        // Moved from one entry to another; then refused, because the entry is there.
+        // The first update moves the row to another entry. The second is refused, because that entry exists.
         database.transact(|tx| tx.update(&people, &("Ulm".into(), 1), |ada| ada.phone = 7))?;
         let refused = database
             .transact(|tx| tx.update(&people, &("Ulm".into(), 1), |ada| ada.phone = 6).map(|_| ()));
@@ -421,7 +425,8 @@ fn a_secondary_index_is_a_table_of_its_own() {
         assert_eq!(on(table, &refused.operations), [&read(phone(6), Some(0))]);
         assert_eq!(refused.status, Status::RolledBack);
 
-        // A scan sees entries and rows; a look-up in a unique index stops at what it finds.
+        // A scan records entries and rows. A look-up in a unique index records a scan that ends at the entry it
+        // finds.
         database.transact(|tx| {
             let rows =
                 tx.range_by(&people, Person::BY_PHONE, 6..9).collect::<Result<Vec<_>, _>>()?;
@@ -489,15 +494,15 @@ fn a_history_that_was_not_recorded_cannot_be_taken() {
 
 // ---- several threads --------------------------------------------------------------------------
 
-/// A value that tells which transaction has made it: nobody makes it twice.
+/// Returns a value that identifies the step that wrote it: no other step writes the same value.
 fn unique(thread: usize, step: usize) -> u64 {
     (thread as u64 + 1) << 32 | step as u64
 }
 
 const IDS: u32 = 6;
 
-/// What each thread saw by itself: the value that it replaced in a row, and the value that it
-/// wrote; for committed transactions.
+/// What a thread observed itself, without the recorder: for each committed replacement the row's key, the value
+/// that was replaced, and the value that was written.
 type Replacements = Vec<(u32, Option<u64>, u64)>;
 
 fn contend<P: Protocol>(recorded: &Recorded<P>, seed: &Seed, steps: usize) -> Replacements {
@@ -537,8 +542,8 @@ fn contend<P: Protocol>(recorded: &Recorded<P>, seed: &Seed, steps: usize) -> Re
     on_threads(threads::<P>(), work).into_iter().flatten().collect()
 }
 
-/// For each key, the committed versions in their order: what each replaced, as its transaction has
-/// read it (`None`: no row), and whether it is a row.
+/// For each key, the committed versions in order: the version that each replaced, as its transaction has read it
+/// (`None`: no row), and whether it is a row (or else a deletion).
 type Versions = BTreeMap<HistoryKey, BTreeMap<u64, (Option<u64>, bool)>>;
 
 fn committed_versions(history: &History) -> Versions {
@@ -567,14 +572,14 @@ fn committed_versions(history: &History) -> Versions {
 }
 
 #[test]
-fn the_order_of_versions_is_that_of_the_rows() {
+fn version_order_matches_the_rows() {
     fn run<P: Protocol>(seed: &Seed) {
         let recorded = open::<P>();
         let steps = 300 * stress();
         let replacements = contend(&recorded, seed, steps);
         let history = recorded.database.take_history();
         let versions = committed_versions(&history);
-        // Each version has replaced the one before it, by what its transaction has read.
+        // By the recorded reads, each version replaced the one before it.
         for (key, versions) in &versions {
             let mut newest = None;
             for (version, &(replaced, is_row)) in versions {
@@ -582,8 +587,8 @@ fn the_order_of_versions_is_that_of_the_rows() {
                 newest = is_row.then_some(*version);
             }
         }
-        // And it is so by what the rows themselves say, of which the recorder knows nothing: the
-        // values form one chain from each insertion on, and the versions have the same length.
+        // The rows themselves, which the recorder does not read, agree: from each insertion on, the values that threads
+        // observed form a chain, and the recorded versions form chains of the same lengths.
         for id in 0..IDS {
             let own = || replacements.iter().filter(|replacement| replacement.0 == id);
             let by_replaced: BTreeMap<u64, u64> =
@@ -615,15 +620,15 @@ fn the_order_of_versions_is_that_of_the_rows() {
     for_each_executor!(|P| run::<P>(&seed));
 }
 
-/// Sessions run one transaction at a time, numbers are given once, and scans show rows of their
-/// range, in order.
+/// Checks that a session runs one transaction at a time, that transactions are numbered without gaps, and that
+/// each scan lists rows of its range, in order.
 fn assert_times_and_scans(history: &History) {
     let mut ends = BTreeMap::new();
     for (id, transaction) in (1..).zip(&history.transactions) {
         assert_eq!(transaction.id, id);
         assert!(transaction.invoke_ns <= transaction.complete_ns);
         let end = ends.insert(transaction.session, transaction.complete_ns);
-        assert!(end.unwrap_or(0) <= transaction.invoke_ns, "one at a time");
+        assert!(end.unwrap_or(0) <= transaction.invoke_ns, "transactions of a session overlap");
         for operation in &transaction.operations {
             if let Operation::Scan { from, to, rows, .. } = operation {
                 assert!(rows.is_sorted_by(|one, other| one.0 < other.0), "{operation:?}");
@@ -637,7 +642,7 @@ fn assert_times_and_scans(history: &History) {
 }
 
 #[test]
-fn histories_of_threads_that_left_are_not_lost() {
+fn histories_of_ended_threads_are_kept() {
     let recorded = open::<weft::protocol::Dbx>();
     let seed = Seed::new();
     let mut sessions = 0;
@@ -648,7 +653,11 @@ fn histories_of_threads_that_left_are_not_lost() {
         seen.sort_unstable();
         seen.dedup();
         sessions += seen.len();
-        assert_eq!(sessions, round * threads::<weft::protocol::Dbx>(), "a session is one thread's");
+        assert_eq!(
+            sessions,
+            round * threads::<weft::protocol::Dbx>(),
+            "each thread is a session of its own"
+        );
         assert!(committed(&history).count() >= 20 * threads::<weft::protocol::Dbx>());
     }
 }
@@ -661,9 +670,11 @@ fn committed(history: &History) -> impl Iterator<Item = &Transaction> {
 
 fn lines(history: &History) -> Vec<serde_json::Value> {
     let mut out = Vec::new();
-    history.write_json_lines(&mut out).expect("memory takes it all");
+    history.write_json_lines(&mut out).expect("writing to memory succeeds");
     let text = String::from_utf8(out).expect("JSON is UTF-8");
-    text.lines().map(|line| serde_json::from_str(line).expect("a JSON value a line")).collect()
+    text.lines()
+        .map(|line| serde_json::from_str(line).expect("each line is a JSON value"))
+        .collect()
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! HTCC: what is repaired and how, when it is restarted after all, and what becomes hot.
+//! Tests of HTCC: which transactions are repaired and how, which are restarted, and which records become hot.
 
 use std::cell::Cell;
 use std::sync::mpsc;
@@ -12,7 +12,7 @@ struct Account {
     #[record(key)]
     number: u32,
     cents: i64,
-    /// The account where it all goes.
+    /// The account that receives a payment in some tests.
     heir: u32,
 }
 
@@ -30,12 +30,12 @@ fn open(options: HtccOptions) -> (Database<Htcc>, Table<Account>) {
     (database, accounts)
 }
 
-/// Nothing is hot before there are many conflicts.
+/// Returns options under which no record is hot before it has many conflicts.
 fn cold() -> HtccOptions {
     HtccOptions::new().hot(HotRecords::None)
 }
 
-/// Changes an account in another thread, so that whoever has read it must do so again.
+/// Changes an account in another thread, which makes the reads of every open transaction stale.
 fn change_elsewhere(
     database: &Database<Htcc>,
     accounts: &Table<Account>,
@@ -54,7 +54,7 @@ fn get(tx: &Transaction<'_, Htcc>, accounts: &Table<Account>, number: u32) -> Ac
     tx.get(accounts, &number).unwrap().unwrap().clone()
 }
 
-/// What has been counted since `before`.
+/// Returns the repairs, the fast and slow operations, and the restarts since `before`.
 fn since(database: &Database<Htcc>, before: &Metrics) -> (u64, u64, u64, u64) {
     let after = database.metrics();
     let (repairs, earlier) = (after.repairs, before.repairs);
@@ -68,7 +68,7 @@ fn since(database: &Database<Htcc>, before: &Metrics) -> (u64, u64, u64, u64) {
 }
 
 #[test]
-fn what_is_stale_is_repaired_without_asking_the_index() {
+fn stale_reads_are_repaired_without_index_look_ups() {
     let (database, accounts) = open(cold());
     let before = database.metrics();
     let runs = Cell::new(0);
@@ -91,7 +91,7 @@ fn what_is_stale_is_repaired_without_asking_the_index() {
 }
 
 #[test]
-fn a_key_that_has_changed_is_looked_up_again() {
+fn changed_key_is_looked_up_again() {
     let (database, accounts) = open(cold());
     let before = database.metrics();
     let runs = Cell::new(0);
@@ -109,11 +109,11 @@ fn a_key_that_has_changed_is_looked_up_again() {
     assert_eq!(since(&database, &before), (1, 2, 1, 0), "repairs, fast, slow, restarts");
     let cents: Result<Vec<i64>, Error> =
         database.transact(|tx| Ok([1, 2, 5].map(|number| get(tx, &accounts, number).cents).into()));
-    assert_eq!(cents.unwrap(), [100, 101, 99], "what it first did to the other is gone");
+    assert_eq!(cents.unwrap(), [100, 101, 99], "the update of the first heir is undone");
 }
 
 #[test]
-fn operations_that_a_branch_drops_leave_nothing() {
+fn operations_of_an_abandoned_branch_leave_no_trace() {
     for hot in [HotRecords::None, HotRecords::All] {
         let (database, accounts) = open(HtccOptions::new().hot(hot.clone()));
         let runs = Cell::new(0);
@@ -136,7 +136,7 @@ fn operations_that_a_branch_drops_leave_nothing() {
             Ok((cents, tx.get(&accounts, &77)?.is_none()))
         });
         assert_eq!(left.unwrap(), ([100, 100, 33], true), "{hot:?}");
-        // Nobody is locked out: 1 and 2 are written by others at once.
+        // The dropped operations leave no locks: other threads can write 1 and 2 at once.
         for number in [1, 2] {
             change_elsewhere(&database, &accounts, number, |account| account.cents += 1);
         }
@@ -145,7 +145,7 @@ fn operations_that_a_branch_drops_leave_nothing() {
 }
 
 #[test]
-fn errors_that_follow_from_stale_reads_are_repaired_too() {
+fn panic_after_a_stale_read_is_repaired() {
     let (database, accounts) = open(cold());
     let runs = Cell::new(0);
     let cents: Result<i64, Error> = database.transact(|tx| {
@@ -153,7 +153,7 @@ fn errors_that_follow_from_stale_reads_are_repaired_too() {
         let cents = tx.get(&accounts, &0)?.unwrap().cents;
         if runs.get() == 1 {
             change_elsewhere(&database, &accounts, 0, |account| account.cents = 1);
-            panic!("there should not be {cents}");
+            panic!("a stale read showed {cents}");
         }
         Ok(cents)
     });
@@ -161,14 +161,14 @@ fn errors_that_follow_from_stale_reads_are_repaired_too() {
 }
 
 #[test]
-fn a_transaction_that_is_stale_again_and_again_is_restarted() {
+fn repeatedly_stale_transaction_is_restarted() {
     let (database, accounts) = open(cold());
     let before = database.metrics();
     let runs = Cell::new(0);
     let options = TransactionOptions::new().retries_max(1);
     let ((change, changes), (changed, has_changed)) = (mpsc::channel(), mpsc::channel());
     thread::scope(|scope| {
-        // One thread for all changes: one that leaves closes its batch of garbage.
+        // One thread makes all changes. A thread that ends would close its batch of garbage, as in the next test.
         let (database, accounts) = (&database, &accounts);
         scope.spawn(move || {
             for () in changes {
@@ -192,12 +192,13 @@ fn a_transaction_that_is_stale_again_and_again_is_restarted() {
         assert_eq!((cents.unwrap(), runs.get()), (111, 12));
     });
     let (repairs, _, _, restarts) = since(&database, &before);
-    assert_eq!((repairs, restarts), (10, 1), "eight, one restart, two");
+    assert_eq!((repairs, restarts), (10, 1), "eight repairs, a restart, two more repairs");
 }
 
-/// Whoever leaves closes a batch of garbage, which is freed when this transaction lets go of what it may find.
+/// Each thread that ends closes a batch of garbage. This transaction keeps those batches from being freed, so it
+/// is restarted instead of repaired.
 #[test]
-fn a_transaction_that_others_wait_for_is_restarted() {
+fn transaction_that_delays_garbage_is_restarted() {
     let (database, accounts) = open(cold());
     let before = database.metrics();
     let runs = Cell::new(0);
@@ -214,12 +215,12 @@ fn a_transaction_that_others_wait_for_is_restarted() {
     });
     assert_eq!((cents.unwrap(), runs.get()), (108, 2));
     let (repairs, _, _, restarts) = since(&database, &before);
-    // With early reclamation a few rows are a batch of garbage, so that a row that changes often is not recognised by it.
+    // The engine is built with hasty reclamation here: every few rows fill a batch, so full batches cause no restart.
     assert_eq!((repairs, restarts), (1, 0));
 }
 
 #[test]
-fn without_repair_it_is_restarted_at_once() {
+fn without_repair_a_stale_transaction_is_restarted() {
     let (database, accounts) = open(cold().repairs(false));
     let before = database.metrics();
     let runs = Cell::new(0);
@@ -236,7 +237,7 @@ fn without_repair_it_is_restarted_at_once() {
 }
 
 #[test]
-fn records_that_are_contended_become_hot_and_nothing_is_lost() {
+fn contended_records_become_hot_and_lose_no_update() {
     const THREADS: i64 = 4;
     const TURNS: i64 = 500;
     let all = [HotRecords::None, HotRecords::Automatic, HotRecords::All];
@@ -245,7 +246,7 @@ fn records_that_are_contended_become_hot_and_nothing_is_lost() {
             open(HtccOptions::new().hot(hot.clone()).hot_at(4).repairs(repairs));
         let work = |thread: i64| {
             for turn in 0..TURNS {
-                // In opposite orders: those who lock could wait for each other for ever.
+                // The accounts are locked in opposite orders, so without care the threads would deadlock.
                 let (from, to) = if (thread + turn) % 2 == 0 { (0, 1) } else { (1, 0) };
                 let moved: Result<(), Error> = database.transact(|tx| {
                     tx.update(&accounts, &from, |account| account.cents -= 1)?;
@@ -269,7 +270,7 @@ fn records_that_are_contended_become_hot_and_nothing_is_lost() {
     }
 }
 
-/// Records leave their index while others have found them: those look the key up again.
+/// Other transactions find records before these leave their index, and must look the keys up again.
 #[test]
 fn keys_that_come_and_go_are_looked_up_again() {
     const TURNS: u32 = 3000;
@@ -305,7 +306,7 @@ fn keys_that_come_and_go_are_looked_up_again() {
 }
 
 #[test]
-fn what_is_not_validated_is_not_serializable() {
+fn without_validation_stale_reads_commit() {
     let (database, accounts) = open(cold().validates(false));
     let runs = Cell::new(0);
     let total: Result<i64, Error> = database.transact(|tx| {
@@ -315,8 +316,8 @@ fn what_is_not_validated_is_not_serializable() {
         tx.update(&accounts, &9, |account| account.cents = cents)?;
         Ok(cents)
     });
-    assert_eq!((total.unwrap(), runs.get()), (100, 1), "it has written what is not so any more");
-    // But no write is lost.
+    assert_eq!((total.unwrap(), runs.get()), (100, 1), "it committed a stale read");
+    // Even without validation no update is lost.
     let raised: Result<(), Error> = database.transact(|tx| {
         runs.set(runs.get() + 1);
         tx.update(&accounts, &3, |account| account.cents += 1)?;

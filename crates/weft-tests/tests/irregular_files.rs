@@ -1,5 +1,5 @@
-//! A FIFO, a directory or a socket in the place of a database's file is refused with its name. A
-//! FIFO must not block the one who opens it.
+//! Tests that a FIFO, a directory or a socket in place of a database's file is refused, with its path in the
+//! message. A FIFO must not block the thread that opens the database.
 
 #![cfg(unix)]
 
@@ -21,14 +21,14 @@ struct Item {
     value: u64,
 }
 
-/// Opens a database on a thread of its own, so that one that blocks fails the test.
+/// Opens a database on another thread, so that the test fails instead of blocking.
 fn open(directory: &Path) -> Result<Database, Failure> {
     let (sender, receiver) = mpsc::channel();
     let directory = directory.to_owned();
     std::thread::spawn(move || {
         sender.send(Database::builder().table::<Item>().directory(&directory).open())
     });
-    receiver.recv_timeout(Duration::from_secs(30)).expect("opening blocks")
+    receiver.recv_timeout(Duration::from_secs(30)).expect("opening does not block")
 }
 
 fn put(database: &Database, id: u32) {
@@ -36,7 +36,7 @@ fn put(database: &Database, id: u32) {
     database.transact(|tx| tx.upsert(&items, Item { id, value: 7 })).unwrap();
 }
 
-/// The files of a directory and of the directories in it.
+/// Returns the files of a directory and of the directories in it.
 fn files_in(directory: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(directory).unwrap() {
@@ -50,7 +50,7 @@ fn files_in(directory: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// A directory with a manifest, a lock file, a checkpoint, and segments of two runs.
+/// Makes a directory with a manifest, a lock file, a checkpoint, and the log segments of two runs.
 fn filled(name: &str) -> TemporaryDirectory {
     let directory = TemporaryDirectory::new(name);
     for run in 0..2 {
@@ -82,7 +82,7 @@ fn remove(path: &Path) {
 
 #[test]
 fn irregular_file_is_refused_by_its_name() {
-    // A socket's path has at most some 100 bytes.
+    // A socket's path has at most about 100 bytes, hence the short name.
     let directory = filled("irr");
     let files = files_in(&directory.0);
     let names: Vec<String> = files.iter().map(|path| path.display().to_string()).collect();
@@ -93,11 +93,11 @@ fn irregular_file_is_refused_by_its_name() {
         for kind in ["a FIFO", "a directory", "a socket"] {
             let saved = path.with_extension("saved");
             std::fs::rename(path, &saved).unwrap();
-            // Not among the files that the engine lists.
+            // Outside of the directory, so that the engine does not list it.
             let saved_elsewhere = directory.0.with_extension("saved");
             std::fs::rename(&saved, &saved_elsewhere).unwrap();
             make_irregular(kind, path);
-            let error = open(&directory.0).expect_err("it is no file");
+            let error = open(&directory.0).expect_err("an irregular file is refused");
             let message = error.to_string();
             let Failure::Storage(StorageError::NotAFile { path: named, found }) = error else {
                 panic!("{kind} in place of {}: {message}", path.display());
@@ -109,7 +109,7 @@ fn irregular_file_is_refused_by_its_name() {
             std::fs::rename(&saved_elsewhere, path).unwrap();
         }
     }
-    let database = open(&directory.0).expect("everything is in its place again");
+    let database = open(&directory.0).expect("every file is back in its place");
     put(&database, 9);
 }
 
@@ -142,7 +142,7 @@ fn irregular_log_directory_is_refused() {
         let log = directory.0.join("log");
         std::fs::remove_dir_all(&log).unwrap();
         make_irregular(kind, &log);
-        let message = open(&directory.0).expect_err("there is no log").to_string();
+        let message = open(&directory.0).expect_err("the log is not a directory").to_string();
         assert!(message.contains(&log.display().to_string()), "{kind}: {message}");
     }
 }

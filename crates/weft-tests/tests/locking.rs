@@ -1,7 +1,7 @@
-//! Who waits for a lock and who gives way, under the protocols that lock what they access.
+//! Tests of which transaction waits for a lock and which gives way, under two-phase locking.
 //!
-//! A thread that comes later has later timestamps, until a thread has used up those that it took
-//! with its first transaction; no thread of these tests runs as many.
+//! A transaction on a thread that starts later has a later timestamp. (This holds until a thread has used up the
+//! timestamps that it took with its first transaction, which no thread of these tests does.)
 
 use std::sync::mpsc::channel;
 use std::thread::scope;
@@ -30,7 +30,7 @@ struct Counts<P: Protocol> {
 }
 
 impl<P: Protocol> Counts<P> {
-    /// Counts 1 and 2, at 0.
+    /// Creates the counts 1 and 2, both with the value 0.
     fn new() -> Self {
         let database = Database::builder().protocol::<P>().table::<Count>().open().unwrap();
         let counts = database.table().unwrap();
@@ -52,7 +52,7 @@ impl<P: Protocol> Counts<P> {
         self.database.transact(read).unwrap()
     }
 
-    /// Runs a transaction on a younger thread, which must not get a lock on a count.
+    /// Runs a transaction on a younger thread, and checks that the count's lock is denied to it.
     fn denied(
         &self,
         id: u64,
@@ -61,7 +61,7 @@ impl<P: Protocol> Counts<P> {
         let options = TransactionOptions::new().retries_max(3);
         let ended = on_a_thread(|| self.database.transact_with(&options, body));
         let Err(Error::Failure(Failure::RetriesExhausted { attempts: 4, last })) = ended else {
-            panic!("got a lock that another holds: {ended:?}");
+            panic!("expected a denied lock: {ended:?}");
         };
         let key = Some(id.to_string());
         let reason = ConflictReason::LockDenied;
@@ -80,7 +80,7 @@ fn a_younger_transaction_gives_way<P: Protocol>() {
     tx.get(&it.counts, &2).unwrap();
     on_a_thread(|| it.value(2));
     it.denied(2, |tx| it.increment(tx, 2));
-    // A share that others have as well cannot be upgraded beside them.
+    // A shared lock cannot be upgraded while another transaction shares it.
     it.denied(2, |tx| {
         tx.get(&it.counts, &2)?;
         it.increment(tx, 2)
@@ -90,12 +90,12 @@ fn a_younger_transaction_gives_way<P: Protocol>() {
 }
 
 #[test]
-fn a_younger_transaction_gives_way_under_each() {
+fn younger_transactions_give_way() {
     a_younger_transaction_gives_way::<TwoPhaseLocking>();
     a_younger_transaction_gives_way::<TwoPhaseLockingNoWait>();
 }
 
-/// A key that was found absent stays so, although its record is still there.
+/// A key that was found absent stays absent: the deleted row's record is still there, and is locked.
 fn an_absent_row_is_locked<P: Protocol>() {
     let it = Counts::<P>::new();
     it.database.transact(|tx| tx.delete(&it.counts, &1)).unwrap();
@@ -109,15 +109,15 @@ fn an_absent_row_is_locked<P: Protocol>() {
 }
 
 #[test]
-fn an_absent_row_is_locked_under_each() {
+fn absent_rows_are_locked() {
     an_absent_row_is_locked::<TwoPhaseLocking>();
     an_absent_row_is_locked::<TwoPhaseLockingNoWait>();
 }
 
-/// Under wait-die the older transaction gets through at its first attempt, whatever younger ones
-/// hold, and whether it reads, writes, or writes what it and they have read.
+/// Under wait-die the older transaction succeeds at its first attempt, no matter which lock the younger one
+/// holds. It waits when it reads, when it writes, and when it upgrades a shared lock.
 #[test]
-fn an_older_transaction_waits() {
+fn older_transactions_wait() {
     type Access =
         fn(&Counts<TwoPhaseLocking>, &Transaction<'_, TwoPhaseLocking>) -> Result<(), Error>;
     let read: Access = |it, tx| tx.get(&it.counts, &1).map(drop);
@@ -133,7 +133,7 @@ fn an_older_transaction_waits() {
         let (commit, may_commit) = channel();
         scope(|scope| {
             scope.spawn(|| {
-                // Moved here, so that a panic of the thread wakes the other.
+                // The thread owns its channel ends, so its panic closes them and wakes the other thread.
                 let (locked, may_commit) = (locked, may_commit);
                 let tx = it.database.begin().unwrap();
                 younger(&it, &tx).unwrap();

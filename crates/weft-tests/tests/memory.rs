@@ -1,7 +1,7 @@
-//! Memory comes back: what is updated, deleted and left behind is used again.
+//! Tests that memory comes back: the memory of replaced, deleted and abandoned rows is used again.
 //!
-//! The sizes are those that the database counts itself (its chunks), and what the process has
-//! from the global allocator. The tests take turns, since the latter is the whole process's.
+//! The tests measure the chunks that the database counts itself, and the bytes that the process has allocated from
+//! the global allocator. The tests take turns, because the second number belongs to the whole process.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::{Mutex, PoisonError};
@@ -12,22 +12,22 @@ use weft::{Database, Error, Record, Table};
 
 use weft_tests::{for_each_executor, on_a_thread, stress, threads};
 
-/// The system's allocator, and how many bytes it has given out.
+/// The system's allocator, with a count of the bytes that are allocated.
 struct Counting;
 
 static ALLOCATED_BYTES: Word = Word::new(0);
 
-// SAFETY: every call goes to the system's allocator as it is.
+// SAFETY: every call is passed unchanged to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATED_BYTES.fetch_add(layout.size() as u64, Ordering::Relaxed);
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller upholds the same contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         ALLOCATED_BYTES.fetch_add((layout.size() as u64).wrapping_neg(), Ordering::Relaxed);
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller upholds the same contract.
         unsafe { System.dealloc(block, layout) };
     }
 }
@@ -86,7 +86,7 @@ impl<P: Protocol> Tables<P> {
         self.database.metrics().memory.chunk_bytes
     }
 
-    /// Runs `work` on every thread with the numbers of that thread's own rows.
+    /// Runs `work` on every thread, with the numbers of the thread's own rows.
     fn on_threads(&self, rows: u64, work: impl Fn(std::ops::Range<u64>) + Sync) {
         weft_tests::on_threads(threads::<P>(), |thread| {
             let thread = thread as u64;
@@ -95,8 +95,8 @@ impl<P: Protocol> Tables<P> {
     }
 }
 
-/// Runs a load until it has warmed up, and then several times as long: the chunks may not become
-/// more. (Threads are not always equally fast: a chunk or two for each.)
+/// Runs a load until it has warmed up, and then several times as long, and checks that the number of chunks does
+/// not grow. (Two chunks for each thread are allowed, because threads differ in speed.)
 fn is_flat<P: Protocol>(tables: &Tables<P>, load: impl Fn(u64)) {
     for round in 0..3 {
         load(round);
@@ -107,11 +107,11 @@ fn is_flat<P: Protocol>(tables: &Tables<P>, load: impl Fn(u64)) {
     }
     let after = tables.chunk_bytes();
     let room = (2 << 20) * 2 * threads::<P>() as u64;
-    assert!(after <= warm + room, "{warm} bytes of chunks have become {after}");
+    assert!(after <= warm + room, "chunks grew from {warm} to {after} bytes");
 }
 
 #[test]
-fn updates_reuse_what_they_replace() {
+fn updates_reuse_replaced_memory() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     for_each_executor!(|P| {
         let tables = Tables::<P>::new();
@@ -121,7 +121,7 @@ fn updates_reuse_what_they_replace() {
                 tables.database.transact(|tx| tx.insert(&tables.heap, heap(id, 0))).unwrap();
             }
         });
-        // 60 MB of versions of plain rows a round, if none came back, and 20 MB of others.
+        // Without reuse, each round would take 60 MB for versions of plain rows, and 20 MB for the others.
         is_flat(&tables, |round| {
             tables.on_threads(10, |rows| {
                 for turn in 0..2000 / threads::<P>() as u64 {
@@ -145,13 +145,13 @@ fn updates_reuse_what_they_replace() {
 }
 
 #[test]
-fn insertions_reuse_what_deletions_left() {
+fn insertions_reuse_deleted_memory() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     for_each_executor!(|P| {
         let tables = Tables::<P>::new();
         is_flat(&tables, |round| {
             tables.on_threads(1500, |rows| {
-                // Other keys in every round, so that other leaves come and go.
+                // The keys differ in every round, so that different leaves come and go.
                 let keys = rows.map(|row| row + round * 1_000_000);
                 for id in keys.clone() {
                     let insert = tables.database.transact(|tx| {
@@ -173,7 +173,7 @@ fn insertions_reuse_what_deletions_left() {
 }
 
 #[test]
-fn rolled_back_transactions_leave_nothing() {
+fn rolled_back_transactions_leave_no_garbage() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     for_each_executor!(|P| {
         let tables = Tables::<P>::new();
@@ -186,7 +186,7 @@ fn rolled_back_transactions_leave_nothing() {
                             Err(busy) => assert_eq!(P::WORKERS_MAX, 1, "{busy}"),
                         }
                     };
-                    // A conflict is as good a reason to roll back.
+                    // Conflicts don't matter here, because the transaction is rolled back anyway.
                     let _ = tx.insert(&tables.plain, plain(id));
                     let _ = tx.insert(&tables.heap, heap(id, round));
                     let _ = tx.update(&tables.plain, &id, |row| row.group += 1);
@@ -201,7 +201,7 @@ fn rolled_back_transactions_leave_nothing() {
 }
 
 #[test]
-fn threads_that_come_and_go_leave_their_memory_to_the_next() {
+fn ended_threads_leave_their_memory_to_new_ones() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     for_each_executor!(|P| {
         let tables = Tables::<P>::new();
@@ -222,7 +222,7 @@ fn threads_that_come_and_go_leave_their_memory_to_the_next() {
         let warm = tables.chunk_bytes();
         come_and_go(1000);
         come_and_go(2000);
-        assert_eq!(tables.chunk_bytes(), warm, "from one thread at a time");
+        assert_eq!(tables.chunk_bytes(), warm, "one thread at a time needs no more chunks");
         let metrics = tables.database.metrics();
         assert_eq!(metrics.workers, 0);
         let count =
@@ -232,7 +232,7 @@ fn threads_that_come_and_go_leave_their_memory_to_the_next() {
 }
 
 #[test]
-fn a_reader_that_stays_holds_garbage_back_and_then_lets_it_go() {
+fn open_reader_delays_reclamation_until_it_ends() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     for_each_executor!(|P| {
         if P::WORKERS_MAX > 1 && !P::KEEPS_LOCKS {
@@ -249,19 +249,19 @@ fn a_reader_that_stays_holds_garbage_back_and_then_lets_it_go() {
             let reader = tables.database.begin().unwrap();
             let row = reader.get(&tables.plain, &1).unwrap().unwrap();
             on_a_thread(churn);
-            assert_eq!(row.contents, [1; 30], "seen as it was, to the end");
+            assert_eq!(row.contents, [1; 30], "the reader's row has changed");
             let held = tables.chunk_bytes();
             drop(reader);
-            // What was held is used before anything new is asked for.
+            // The reclaimed memory is used before the database asks for more.
             on_a_thread(churn);
             on_a_thread(churn);
-            assert!(tables.chunk_bytes() <= held + (2 << 20), "{held} were not used again");
+            assert!(tables.chunk_bytes() <= held + (2 << 20), "{held} bytes were not used again");
         }
     });
 }
 
 #[test]
-fn a_dropped_database_gives_everything_back() {
+fn dropped_database_frees_all_memory() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     for_each_executor!(|P| {
         let live = |work: &dyn Fn()| {
@@ -294,7 +294,7 @@ fn a_dropped_database_gives_everything_back() {
                 Ok::<_, Error>(tx.get(&tables.heap, &heap(1, 0).id)?.map(|row| row.contents.len()))
             });
             assert_eq!(kept.unwrap(), Some(500));
-            // Keys too long for the chunks.
+            // Keys that are too long for the chunks are allocated separately.
             let long = Heap { id: "k".repeat(1 << 16), ..heap(0, 7) };
             let alias = "a".repeat(1 << 17);
             let long = Heap { alias, ..long };
@@ -302,7 +302,7 @@ fn a_dropped_database_gives_everything_back() {
             tables.database.transact(|tx| tx.delete(&tables.heap, &long.id)).unwrap();
             tables.database.transact(|tx| tx.insert(&tables.heap, long.clone())).unwrap();
         };
-        // On a thread of its own, whose registrations go with it.
+        // Runs on a thread of its own, so that the thread-local registrations are freed, too.
         let once = || on_a_thread(work);
         once();
         let left = live(&once);

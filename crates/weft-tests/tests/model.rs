@@ -1,8 +1,8 @@
-//! One thread, random transactions, against a model: a `BTreeMap` and its obvious semantics.
+//! Compares random transactions of one thread with a model, a `BTreeMap`.
 //!
-//! Every operation's result is compared as it happens, own writes and failures included; after
-//! every transaction the whole database is read, by every way there is. The rows come in all
-//! three forms of keys, in both kinds of storage, with heap memory and without.
+//! The test compares the result of every operation, including reads of own writes and failures. After every
+//! transaction it reads the whole database in every possible way. The row types cover all three forms of keys and
+//! both kinds of storage, with and without heap memory.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -17,10 +17,10 @@ use weft::{Database, Error, Failure, Index, Record, Table, Transaction};
 
 use weft_tests::{Seed, for_each_executor, stress};
 
-/// Payloads from here on break the rows' constraint.
+/// The lowest payload that violates the rows' constraint.
 const FORBIDDEN: u64 = 1000;
 
-/// What the rows of the test have in common; small numbers stand for their columns' values.
+/// The interface of the test's row types. Small numbers stand for the values of columns.
 trait Row: Record<Key = (Self::First, u8)> + Debug + PartialEq {
     type First: Key + Ord;
     type Badge: Key + Ord;
@@ -35,7 +35,7 @@ trait Row: Record<Key = (Self::First, u8)> + Debug + PartialEq {
     fn set_payload(&mut self, payload: u64);
 }
 
-/// How small numbers become values of a column's type.
+/// A column type that small numbers can be converted to.
 trait Column: Key + Ord {
     fn of(number: u64) -> Self;
     fn number(&self) -> u64;
@@ -51,7 +51,7 @@ impl Column for u8 {
 }
 
 impl Column for u64 {
-    // The largest value is among them.
+    // One number stands for the largest value.
     fn of(number: u64) -> u64 {
         if number == 7 { u64::MAX } else { number * 0x0101_0101 }
     }
@@ -61,7 +61,7 @@ impl Column for u64 {
 }
 
 impl Column for String {
-    // Empty, short, long, with the bytes that need an escape, and beginnings of each other.
+    // Covers empty, short and long strings, bytes that need an escape, and strings that are prefixes of others.
     fn of(number: u64) -> String {
         match number {
             0 => String::new(),
@@ -137,7 +137,7 @@ macro_rules! row {
     };
 }
 
-// The primary key's form, and those of the entries of `group` and `badge`.
+// Each comment gives the forms of the primary key, and of the entries of `group` and `badge`.
 row!(WordPlain, "ordered", u8, u8, u64); // one word; one word; one word
 row!(WidePlain, "ordered", u64, u64, u64); // two words; two words; one word
 row!(LongHeap, "ordered", String, String, String); // all long
@@ -154,7 +154,7 @@ struct Values {
     payload: u64,
 }
 
-/// An end of a range: a number, and what kind of end.
+/// An end of a range: the kind of bound, with the number that stands for its value.
 #[derive(Clone, Copy, Debug)]
 enum End {
     Unbounded,
@@ -187,9 +187,9 @@ enum Operation {
     GetByBadge(u8),
     Insert(Values),
     Upsert(Values),
-    /// Sets the columns, of which those of the key stay.
+    /// Sets all columns except those of the key.
     Update(Values),
-    /// Sets a column of the key as well.
+    /// Sets a column of the key, which is refused if it changes.
     UpdateKey(u8, u8, u8),
     Delete(u8, u8),
     Scan {
@@ -197,7 +197,7 @@ enum Operation {
         descending: bool,
         limit: usize,
     },
-    /// Deletes the rows of a scan as it yields them.
+    /// Deletes the rows that a scan yields, while it runs.
     DeleteScanned {
         range: Range,
         descending: bool,
@@ -277,7 +277,7 @@ fn transactions() -> impl Strategy<Value = Vec<(Vec<Operation>, Ending)>> {
 
 type Model<R> = BTreeMap<<R as Record>::Key, R>;
 
-/// What an operation did, in the engine and in the model.
+/// The result of an operation, in the engine or in the model.
 #[derive(Debug, PartialEq)]
 enum Outcome<R> {
     Rows(Vec<R>),
@@ -289,7 +289,7 @@ enum Outcome<R> {
 enum Stopped {
     /// The model and the engine differ.
     Differ(TestCaseError),
-    /// The transaction has to be run again.
+    /// The transaction has to be retried.
     Conflict(Error),
 }
 
@@ -317,7 +317,7 @@ fn failed<R>(error: Error) -> Result<Outcome<R>, Stopped> {
     })
 }
 
-/// The key with this number, in the order of keys.
+/// Returns the key with this number, in the order of keys.
 fn primary<R: Row>(number: u8) -> (R::First, u8) {
     (R::first(number / 6), number % 6)
 }
@@ -389,7 +389,7 @@ fn model_scan<R: Row>(
     Ok(rows.into_iter().take(limit).cloned().collect())
 }
 
-/// The failure that writing `row` in place of the one with its key meets, if any.
+/// Returns the failure of writing `row` in place of the row with the same key, if any.
 fn model_write_failure<R: Row>(model: &Model<R>, row: &R) -> Option<Outcome<R>> {
     let badge = row.group_and_badge().1;
     let taken = |other: &R| other.key() != row.key() && other.group_and_badge().1 == badge;
@@ -484,7 +484,7 @@ fn scan<'tx, R: Row, P: Protocol>(
     if descending { scan.descending() } else { scan }.take(limit)
 }
 
-/// Applies an operation; rows that were read go to `held` as well, with a copy.
+/// Applies an operation. The rows that it reads are added to `held`, each with a copy.
 fn apply<'tx, R: Row, P: Protocol>(
     tx: &'tx Transaction<'_, P>,
     table: &'tx Table<R>,
@@ -533,7 +533,7 @@ fn apply<'tx, R: Row, P: Protocol>(
             let mut rows = Vec::new();
             for row in scan(tx, table, range, *descending, *limit) {
                 let row = row?;
-                assert!(tx.delete(table, &row.key())?, "{row:?} was just read");
+                assert!(tx.delete(table, &row.key())?, "{row:?} was read, but is not found");
                 rows.push(row);
             }
             hold(rows)
@@ -541,7 +541,7 @@ fn apply<'tx, R: Row, P: Protocol>(
     })
 }
 
-/// Runs the operations of a transaction in both, and compares.
+/// Runs the operations of a transaction in the engine and in the model, and compares the results.
 fn run<R: Row, P: Protocol>(
     tx: &Transaction<'_, P>,
     table: &Table<R>,
@@ -560,7 +560,7 @@ fn run<R: Row, P: Protocol>(
     }
     for (row, copy) in held {
         if *row != copy {
-            let text = format!("{copy:?} has become {row:?} under a reference");
+            let text = format!("{copy:?} changed to {row:?} under a reference");
             return Err(TestCaseError::fail(text).into());
         }
     }
@@ -587,12 +587,12 @@ fn compare<R: Row, P: Protocol>(
     let tx = database.begin().unwrap();
     match run(&tx, table, &reads, model) {
         Err(Stopped::Differ(differ)) => Err(differ),
-        Err(Stopped::Conflict(conflict)) => panic!("nobody else is there: {conflict}"),
+        Err(Stopped::Conflict(conflict)) => panic!("a conflict with one thread: {conflict}"),
         Ok(()) => Ok(()),
     }
 }
 
-/// Runs a transaction once, to its end, and leaves the state after it in `model`.
+/// Runs a transaction once. If it commits, `model` becomes the state after it.
 fn attempt<R: Row, P: Protocol>(
     database: &Database<P>,
     table: &Table<R>,
@@ -613,9 +613,9 @@ fn attempt<R: Row, P: Protocol>(
     Ok(())
 }
 
-/// With one thread there is nobody to conflict with, but for one case: an insertion may make a
-/// hash table grow, and what the transaction has found absent moves. The larger table stays, so
-/// that this cannot go on.
+/// The most conflicts of a transaction. With a single thread there is only one cause: an insertion may make a hash
+/// table grow, which moves the places of keys that the transaction found absent. The table does not shrink when
+/// the transaction aborts, so this cannot repeat for ever.
 const CONFLICTS_MAX: usize = 8;
 
 fn check<R: Row, P: Protocol>(
@@ -646,7 +646,7 @@ fn check<R: Row, P: Protocol>(
                     (Err(Stopped::Differ(TestCaseError::Reject(_))), Ending::UserError) => {}
                     (Err(Stopped::Differ(differ)), _) => return Err(differ),
                     (Err(Stopped::Conflict(error)), _) => panic!("{error}"),
-                    (Ok(()), _) => panic!("the user's error did not pass through"),
+                    (Ok(()), _) => panic!("the user's error was not returned"),
                 }
             }
             Ending::Rollback | Ending::CommitByHand => loop {

@@ -1,5 +1,5 @@
-//! Commutative operations through transactions, under every protocol: what they do, and which errors
-//! come where.
+//! Tests of commutative operations in transactions, under every protocol: what each does, and which errors it
+//! returns.
 
 use weft::operation::{BoundedSet, OperationKind, Ordered, TopK};
 use weft::protocol::Protocol;
@@ -46,7 +46,7 @@ impl Page {
     }
 }
 
-/// The same without an index, for protocols that have none.
+/// A row without an index, for protocols without secondary indexes.
 #[derive(Clone, Debug, PartialEq, Record)]
 #[record(storage = "hash")]
 struct Counter {
@@ -57,8 +57,8 @@ struct Counter {
 
 fn open<P: Protocol>() -> (Database<P>, Table<Counter>) {
     let database =
-        Database::builder().protocol::<P>().table::<Counter>().open().expect("the table is fine");
-    let counters = database.table::<Counter>().expect("it was registered");
+        Database::builder().protocol::<P>().table::<Counter>().open().expect("the database opens");
+    let counters = database.table::<Counter>().expect("the table is registered");
     let inserted: Result<(), Error> =
         database.transact(|tx| tx.insert(&counters, Counter { id: 1, value: 100 }));
     inserted.expect("the table is empty");
@@ -66,21 +66,21 @@ fn open<P: Protocol>() -> (Database<P>, Table<Counter>) {
 }
 
 fn failure<R: std::fmt::Debug>(result: Result<R, Error>) -> Failure {
-    match result.expect_err("it is to fail") {
+    match result.expect_err("the operation fails") {
         Error::Failure(failure) => failure,
         Error::Conflict(conflict) => panic!("{conflict}"),
     }
 }
 
 #[test]
-fn an_operation_on_a_row_that_is_not_there_is_an_error_under_every_protocol() {
+fn operation_on_a_missing_row_fails_under_every_protocol() {
     fn run<P: Protocol>() {
         let (database, counters) = open::<P>();
         let failed =
             failure(database.transact(|tx| tx.add(&counters, &2, column_of!(Counter.value), 1)));
         assert_eq!(failed, Failure::NoSuchRow { table: "counter", key: "2".into() }, "{}", P::NAME);
         let deleted: Result<bool, Error> = database.transact(|tx| tx.delete(&counters, &1));
-        assert!(deleted.expect("nobody is in the way"));
+        assert!(deleted.expect("no other transaction runs"));
         let failed =
             failure(database.transact(|tx| tx.max(&counters, &1, column_of!(Counter.value), 1)));
         assert_eq!(failed, Failure::NoSuchRow { table: "counter", key: "1".into() }, "{}", P::NAME);
@@ -91,13 +91,13 @@ fn an_operation_on_a_row_that_is_not_there_is_an_error_under_every_protocol() {
 }
 
 #[test]
-fn an_overflow_is_an_error_of_the_operation_under_every_protocol() {
+fn overflow_fails_the_operation_under_every_protocol() {
     fn run<P: Protocol>() {
         let (database, counters) = open::<P>();
         let add = |number| {
             database.transact(|tx| tx.add(&counters, &1, column_of!(Counter.value), number))
         };
-        add(27).expect("it is 127");
+        add(27).expect("100 + 27 fits");
         let failed = failure(add(1));
         assert_eq!(
             failed,
@@ -115,7 +115,7 @@ fn an_overflow_is_an_error_of_the_operation_under_every_protocol() {
             failed.to_string(),
             "table counter, key 1: add on column value: 127 + 1 is no i8"
         );
-        add(-1).expect("it is 126, as the sum that failed has changed nothing");
+        add(-1).expect("127 - 1 fits, since the failed sum has changed nothing");
         let value = database.transact(|tx| Ok::<_, Error>(tx.get(&counters, &1)?.cloned()));
         assert_eq!(value.expect("a row").expect("a row").value, 126, "{}", P::NAME);
     }
@@ -128,7 +128,7 @@ fn an_overflow_is_an_error_of_the_operation_under_every_protocol() {
 fn every_operation_changes_its_column_under_every_protocol() {
     fn run<P: Protocol>() {
         if P::SINGLE_KEY {
-            return; // It has no secondary indexes, and one operation to a transaction.
+            return; // It has no secondary indexes, and allows one operation per transaction.
         }
         let database: Database<P> =
             Database::builder().protocol::<P>().table::<Page>().open().unwrap();
@@ -164,14 +164,14 @@ fn every_operation_changes_its_column_under_every_protocol() {
         let read = database.transact(|tx| Ok::<_, Error>(tx.get(&pages, &1)?.cloned()));
         assert_eq!(read.unwrap(), Some(page), "committed, {}", P::NAME);
 
-        // The entry of an index has moved with the column.
+        // The index entry has moved with the column's value.
         let ranked: Result<Vec<_>, Error> = database.transact(|tx| {
             let ranked = tx.range_by(&pages, Page::RANK, 0..);
             ranked.map(|page| Ok(page?.rank)).collect()
         });
         assert_eq!(ranked.unwrap(), [5], "{}", P::NAME);
 
-        // A row's own constraint, and a set that is full.
+        // A violated row constraint, and a full set.
         let failed =
             failure(database.transact(|tx| tx.max(&pages, &1, column_of!(Page.score), 1001)));
         assert!(matches!(failed, Failure::Constraint { .. }), "{failed}");
@@ -190,7 +190,7 @@ fn every_operation_changes_its_column_under_every_protocol() {
 }
 
 #[test]
-fn operations_of_many_threads_are_all_there_at_the_end() {
+fn no_operation_of_many_threads_is_lost() {
     fn run<P: Protocol>() {
         #[derive(Clone, Record)]
         struct Total {

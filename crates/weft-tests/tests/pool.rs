@@ -1,5 +1,5 @@
-//! Stashes and pools: what has to wait for a joined phase is set aside, comes first there, and is all done
-//! before the next split phase; what is submitted ends, and whoever submitted it is told how.
+//! Tests of stashes and pools. A request that must wait for a joined phase is stashed, runs first in that phase,
+//! and has ended before the next split phase begins. Every submission ends, and its submitter gets the result.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -29,12 +29,12 @@ struct Page {
     title: String,
 }
 
-/// The page that is split.
+/// The page that is split, because its `likes` column is labelled.
 const POPULAR: u32 = 1;
 const PAGES: u32 = 3;
 
 fn fill<P: Protocol>(database: &Database<P>) -> Table<Page> {
-    let pages = database.table::<Page>().expect("it was registered");
+    let pages = database.table::<Page>().expect("the table is registered");
     let inserted: Result<(), Error> = database.transact(|tx| {
         (1..=PAGES).try_for_each(|number| {
             tx.insert(&pages, Page { number, likes: 0, title: format!("page {number}") })
@@ -44,7 +44,7 @@ fn fill<P: Protocol>(database: &Database<P>) -> Table<Page> {
     pages
 }
 
-/// Phases end only when somebody waits, or a stash is full.
+/// Opens a database whose phases end only when a thread waits, or a stash is full.
 fn open<J: JoinedProtocol>() -> (Database<Reconciled<J>>, Table<Page>) {
     open_with(Duration::from_secs(3600))
 }
@@ -52,10 +52,12 @@ fn open<J: JoinedProtocol>() -> (Database<Reconciled<J>>, Table<Page>) {
 fn open_with<J: JoinedProtocol>(length: Duration) -> (Database<Reconciled<J>>, Table<Page>) {
     let phases = PhaseOptions::new().length(length);
     let database = Database::builder().protocol::<Reconciled<J>>().table::<Page>().phases(phases);
-    let database = database.open().expect("the table is fine");
+    let database = database.open().expect("the database opens");
     let pages = fill(&database);
     let column = column_of!(Page.likes);
-    database.label_split::<_, _, Add<_>>(&pages, &POPULAR, column).expect("it can be split");
+    database
+        .label_split::<_, _, Add<_>>(&pages, &POPULAR, column)
+        .expect("the column can be split");
     (database, pages)
 }
 
@@ -66,10 +68,10 @@ fn metrics<J: JoinedProtocol>(database: &Database<Reconciled<J>>) -> PhaseMetric
 fn like<P: Protocol>(database: &Database<P>, pages: &Table<Page>, page: u32) {
     let liked: Result<(), Error> =
         database.transact(|tx| tx.add(pages, &page, column_of!(Page.likes), 1));
-    liked.expect("it is not so popular");
+    liked.expect("the sum fits");
 }
 
-/// Likes the popular page until a split phase has begun; how often.
+/// Likes the popular page until a split phase has begun, and returns how often it did.
 fn into_split_phase<J: JoinedProtocol>(
     database: &Database<Reconciled<J>>,
     pages: &Table<Page>,
@@ -88,10 +90,10 @@ fn likes_of<P: Protocol>(
     pages: &Table<Page>,
     page: u32,
 ) -> Result<u64, Error> {
-    Ok(tx.get(pages, &page)?.expect("it is there").likes)
+    Ok(tx.get(pages, &page)?.expect("the row exists").likes)
 }
 
-/// Runs a test over both protocols.
+/// Runs a test under phase reconciliation over each of the two protocols.
 macro_rules! over_both {
     ($($name:ident)*) => {$(
         mod $name {
@@ -109,18 +111,18 @@ macro_rules! over_both {
 }
 
 over_both!(
-    what_meets_a_split_record_is_set_aside_and_due_in_the_next_joined_phase
+    requests_for_split_records_wait_for_the_next_joined_phase
     no_split_phase_begins_before_every_stash_is_empty
-    a_stash_that_has_missed_a_joined_phase_waits_for_the_next
-    a_stash_that_is_dropped_keeps_nothing_from_going_on
-    who_has_a_full_stash_waits
-    what_is_set_aside_can_be_taken_out
-    own_errors_and_panics_are_not_set_aside
-    threads_with_stashes_lose_nothing
-    a_pool_runs_all_that_is_submitted
-    a_pool_ends_the_phase_if_it_has_nothing_else_to_do
-    a_pool_goes_on_with_others_meanwhile
-    a_pool_acknowledges_what_is_durable
+    stash_that_missed_a_joined_phase_waits_for_the_next
+    dropped_stash_does_not_delay_split_phases
+    full_stash_makes_its_thread_wait
+    stashed_requests_can_be_taken_out
+    user_errors_and_panics_are_not_stashed
+    stashes_lose_no_request
+    pool_runs_every_submission
+    idle_pool_ends_the_phase
+    pool_runs_other_requests_while_one_is_stashed
+    pool_acknowledges_durable_commits
 );
 
 mod cases {
@@ -128,7 +130,7 @@ mod cases {
 
     type Read = (u32, Result<u64, Error>);
 
-    /// Reads a page, or sets that aside.
+    /// Reads a page, or stashes the request.
     fn read<J: JoinedProtocol>(
         stash: &mut Stash<u32, Reconciled<J>>,
         pages: &Table<Page>,
@@ -137,19 +139,17 @@ mod cases {
         stash.transact(page, |tx, &mut page| likes_of(tx, pages, page))
     }
 
-    pub fn what_meets_a_split_record_is_set_aside_and_due_in_the_next_joined_phase<
-        J: JoinedProtocol,
-    >() {
+    pub fn requests_for_split_records_wait_for_the_next_joined_phase<J: JoinedProtocol>() {
         let (database, pages) = open::<J>();
         let likes = into_split_phase(&database, &pages);
         let mut stash = database.stash(10);
         assert!(read(&mut stash, &pages, POPULAR).is_none());
         assert!(read(&mut stash, &pages, POPULAR).is_none());
-        assert!(matches!(read(&mut stash, &pages, 2), Some((2, Ok(0)))), "it is not split");
+        assert!(matches!(read(&mut stash, &pages, 2), Some((2, Ok(0)))), "page 2 is not split");
         let liked = stash.transact(POPULAR, |tx, page| -> Result<(), Error> {
             tx.add(&pages, page, column_of!(Page.likes), 1)
         });
-        assert!(matches!(liked, Some((POPULAR, Ok(())))), "that is what it is split for");
+        assert!(matches!(liked, Some((POPULAR, Ok(())))), "the page is split for likes");
         assert_eq!((stash.len(), stash.take_due()), (2, None));
         let split = metrics(&database);
         assert!(split.is_split);
@@ -176,45 +176,45 @@ mod cases {
             for _ in 0..20_000 {
                 like(&database, &pages, POPULAR);
             }
-            assert!(!metrics(&database).is_split, "there are requests that were set aside");
-            let request = stash.take_due().expect("there are two");
+            assert!(!metrics(&database).is_split, "a split phase began before the stash was empty");
+            let request = stash.take_due().expect("two requests were stashed");
             read(&mut stash, &pages, request).expect("the row is whole").1.unwrap();
         }
         assert!(stash.is_empty() && stash.take_due().is_none());
         into_split_phase(&database, &pages);
     }
 
-    pub fn a_stash_that_has_missed_a_joined_phase_waits_for_the_next<J: JoinedProtocol>() {
+    pub fn stash_that_missed_a_joined_phase_waits_for_the_next<J: JoinedProtocol>() {
         let (database, pages) = open_with::<J>(Duration::from_millis(30));
         let mut stash = database.stash(10);
-        // Unless the phase ends in between.
+        // Repeats if the phase ends before the read.
         while stash.is_empty() {
             into_split_phase(&database, &pages);
             read(&mut stash, &pages, POPULAR);
         }
-        // The phase ends, and the next is over as soon as it has lasted so long that whoever has a stash could
-        // have had a turn.
+        // The phase ends. The next joined phase ends when it has lasted long enough for the stash to have had a
+        // turn.
         let found: Result<u64, Error> = database.transact(|tx| likes_of(tx, &pages, POPULAR));
         found.unwrap();
         into_split_phase(&database, &pages);
-        assert_eq!(stash.take_due(), None, "it is split again");
+        assert_eq!(stash.take_due(), None, "the record is split again");
         stash.wait().unwrap();
-        assert_eq!(stash.take_due(), Some(POPULAR), "there is nobody else who could end the phase");
+        assert_eq!(stash.take_due(), Some(POPULAR), "no other thread could end the phase");
     }
 
-    pub fn a_stash_that_is_dropped_keeps_nothing_from_going_on<J: JoinedProtocol>() {
+    pub fn dropped_stash_does_not_delay_split_phases<J: JoinedProtocol>() {
         let (database, pages) = open::<J>();
         into_split_phase(&database, &pages);
         let mut stash = database.stash(10);
         assert!(read(&mut stash, &pages, POPULAR).is_none());
         let read: Result<u64, Error> = database.transact(|tx| likes_of(tx, &pages, POPULAR));
         read.unwrap();
-        assert!(!metrics(&database).is_split, "this thread has waited for it");
+        assert!(!metrics(&database).is_split, "the read waited for a joined phase");
         drop(stash);
         into_split_phase(&database, &pages);
     }
 
-    pub fn who_has_a_full_stash_waits<J: JoinedProtocol>() {
+    pub fn full_stash_makes_its_thread_wait<J: JoinedProtocol>() {
         let (database, pages) = open::<J>();
         let likes = into_split_phase(&database, &pages);
         let mut stash = database.stash(2);
@@ -223,13 +223,13 @@ mod cases {
             assert!(read(&mut stash, &pages, POPULAR).is_none());
         }
         assert!(stash.is_full());
-        let (_, found) = read(&mut stash, &pages, POPULAR).expect("it cannot be set aside");
+        let (_, found) = read(&mut stash, &pages, POPULAR).expect("a full stash takes no request");
         assert_eq!(found.unwrap(), likes);
         assert_eq!(metrics(&database).stashed, 2);
         assert!(stash.take_due().is_some());
     }
 
-    pub fn what_is_set_aside_can_be_taken_out<J: JoinedProtocol>() {
+    pub fn stashed_requests_can_be_taken_out<J: JoinedProtocol>() {
         let (database, pages) = open::<J>();
         into_split_phase(&database, &pages);
         let mut stash = database.stash(10);
@@ -238,12 +238,12 @@ mod cases {
         assert_eq!(stash.wait(), Err(Failure::Closed));
         assert_eq!(stash.take_all().collect::<Vec<_>>(), [POPULAR]);
         assert!(stash.is_empty());
-        assert_eq!(stash.wait(), Ok(()), "there is nothing to wait for");
-        let after = read(&mut stash, &pages, POPULAR).expect("it has ended").1;
+        assert_eq!(stash.wait(), Ok(()), "an empty stash has nothing to wait for");
+        let after = read(&mut stash, &pages, POPULAR).expect("a closed database refuses it").1;
         assert!(matches!(after, Err(Error::Failure(Failure::Closed))), "{after:?}");
     }
 
-    pub fn own_errors_and_panics_are_not_set_aside<J: JoinedProtocol>() {
+    pub fn user_errors_and_panics_are_not_stashed<J: JoinedProtocol>() {
         let (database, pages) = open::<J>();
         into_split_phase(&database, &pages);
         let mut stash = database.stash::<u32>(10).options(TransactionOptions::new().retries_max(3));
@@ -259,26 +259,26 @@ mod cases {
             })
         }));
         assert_eq!(panicked.unwrap_err().downcast_ref::<&str>(), Some(&"on purpose"));
-        // Whatever is made of the refusal, it is one.
+        // The transaction is refused even if its closure ignores the error.
         let swallowed = stash.transact(POPULAR, |tx, &mut page| {
             let _ = likes_of(tx, &pages, page);
             Ok::<(), Error>(())
         });
         assert!(swallowed.is_none());
         let nested: Result<(), Error> = database.transact(|_tx| {
-            let nested = read(&mut stash, &pages, 2).expect("it is refused").1;
+            let nested = read(&mut stash, &pages, 2).expect("a nested transaction is refused").1;
             assert!(matches!(nested, Err(Error::Failure(Failure::NestedTransaction))));
             assert_eq!(stash.wait(), Err(Failure::NestedTransaction));
             Ok(())
         });
         nested.unwrap();
         assert_eq!(stash.len(), 1);
-        // A thread that does not set aside waits, as ever.
+        // Without a stash, the thread waits.
         let read: Result<u64, Error> = database.transact(|tx| likes_of(tx, &pages, POPULAR));
         read.unwrap();
     }
 
-    pub fn threads_with_stashes_lose_nothing<J: JoinedProtocol>() {
+    pub fn stashes_lose_no_request<J: JoinedProtocol>() {
         const THREADS: u64 = 3;
         const REQUESTS: u64 = 3000;
         let phases = PhaseOptions::new().length(Duration::from_micros(200));
@@ -293,7 +293,7 @@ mod cases {
         let work = |thread: u64| {
             let mut random = fastrand::Rng::with_seed(thread);
             let mut stash = database.stash::<(u64, bool)>(random.usize(1..40));
-            // Of the requests, each is ended once.
+            // Requests that were begun and requests that have ended. Each request ends exactly once.
             let (mut begun, mut ended, mut likes) = (0, 0, 0);
             while ended < REQUESTS {
                 let request = stash.take_due().or_else(|| {
@@ -312,7 +312,7 @@ mod cases {
                         tx.add(&pages, &page, column_of!(Page.likes), 1)
                     }
                     false => {
-                        // All are read in one transaction: what is seen never gets less.
+                        // Reads all pages in one transaction.
                         (1..=PAGES).try_for_each(|page| likes_of(tx, &pages, page).map(drop))
                     }
                 });
@@ -338,7 +338,7 @@ mod cases {
         assert!(metrics.stashed > 0 && metrics.split_phases > 1, "{metrics:?}");
     }
 
-    pub fn a_pool_runs_all_that_is_submitted<J: JoinedProtocol>() {
+    pub fn pool_runs_every_submission<J: JoinedProtocol>() {
         let (database, pages) = open::<J>();
         let options = PoolOptions::new().threads(2).queue(8).stash(16);
         let pool = database.pool(&options).unwrap();
@@ -354,7 +354,7 @@ mod cases {
                 );
             }
         }
-        // Half of them nobody waits for.
+        // Half of the submissions are dropped without waiting for them.
         liked.drain(..).step_by(2).for_each(|liked| liked.wait().unwrap());
         assert!(read.into_iter().all(|read| read.wait().unwrap() <= 1500));
         drop(pool);
@@ -363,7 +363,7 @@ mod cases {
         assert!(metrics(&database).split_phases > 0);
     }
 
-    pub fn a_pool_ends_the_phase_if_it_has_nothing_else_to_do<J: JoinedProtocol>() {
+    pub fn idle_pool_ends_the_phase<J: JoinedProtocol>() {
         let (database, pages) = open::<J>();
         let likes = into_split_phase(&database, &pages);
         let pool = database.pool(&PoolOptions::new().threads(1)).unwrap();
@@ -375,16 +375,16 @@ mod cases {
         assert_eq!(metrics(&database).stashed, 1);
     }
 
-    pub fn a_pool_goes_on_with_others_meanwhile<J: JoinedProtocol>() {
+    pub fn pool_runs_other_requests_while_one_is_stashed<J: JoinedProtocol>() {
         let (database, pages) = open::<J>();
         let pool = database.pool(&PoolOptions::new().threads(1).queue(100)).unwrap();
-        // Its thread has its slice from the beginning of the phase.
+        // Runs a first request, so that the pool's thread has its slice from the beginning of the phase.
         pool.submit(|_tx| Ok::<(), Error>(())).wait().unwrap();
         let likes = into_split_phase(&database, &pages);
-        // This thread is in a transaction of the split phase, which so cannot end.
+        // While this thread is in a transaction of the split phase, the phase cannot end.
         let transaction = database.begin().unwrap();
         transaction.add(&pages, &POPULAR, column_of!(Page.likes), 1).unwrap();
-        // Nothing is begun before all of it is there.
+        // The pool's only thread is blocked until all requests are queued.
         let (begun, go) = (Arc::new(Meeting::new(2)), Arc::new(Meeting::new(2)));
         let first: Submission<(), Error> = {
             let (begun, go) = (Arc::clone(&begun), Arc::clone(&go));
@@ -408,12 +408,12 @@ mod cases {
         go.wait();
         first.wait().unwrap();
         liked.into_iter().for_each(|liked| liked.wait().unwrap());
-        assert!(!read.has_ended(), "the phase has not ended");
+        assert!(!read.has_ended(), "the read ended in a split phase");
         transaction.commit().unwrap();
         assert_eq!(read.wait().unwrap(), likes + 26);
     }
 
-    pub fn a_pool_acknowledges_what_is_durable<J: JoinedProtocol>() {
+    pub fn pool_acknowledges_durable_commits<J: JoinedProtocol>() {
         let directory = tempfile();
         let open = || {
             let phases = PhaseOptions::new().length(Duration::from_millis(2));
@@ -439,7 +439,10 @@ mod cases {
             let liked: Vec<_> = (0..100).map(|_| submit(&pool)).collect();
             let before = database.durable_epoch().unwrap();
             liked.into_iter().for_each(|liked| liked.wait().unwrap());
-            assert!(database.durable_epoch().unwrap() > before, "they were not durable before");
+            assert!(
+                database.durable_epoch().unwrap() > before,
+                "likes were acknowledged before they were durable"
+            );
         }
         database.close().unwrap();
         let refused = submit(&pool).wait().unwrap_err();
@@ -452,7 +455,7 @@ mod cases {
     }
 }
 
-/// A directory for one test.
+/// A directory for one test, deleted when this value is dropped.
 struct Directory(std::path::PathBuf);
 
 impl Drop for Directory {
@@ -466,7 +469,7 @@ fn tempfile() -> Directory {
     Directory(std::env::temp_dir().join(name))
 }
 
-/// Waits for a future on this thread.
+/// Blocks this thread until a future is ready.
 fn block_on<F: IntoFuture>(future: F) -> F::Output {
     struct Unpark(Thread);
 
@@ -507,7 +510,7 @@ fn a_submission_can_be_awaited() {
     };
     let mut future = Box::pin(liked.into_future());
     let polled = future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-    assert!(polled.is_pending(), "it has not begun");
+    assert!(polled.is_pending(), "the request has not begun");
     begun.wait();
     assert_eq!(block_on(future).unwrap(), 7);
     assert_eq!(block_on(pool.submit(move |tx| likes_of(tx, &pages, 2))).unwrap(), 7);
@@ -533,9 +536,9 @@ fn a_full_queue_refuses() {
             tx.add(&pages, &2, column_of!(Page.likes), likes)
         }
     };
-    let second = pool.try_submit(like(1)).unwrap_or_else(|_| panic!("there is room"));
+    let second = pool.try_submit(like(1)).unwrap_or_else(|_| panic!("the queue has room"));
     assert_eq!(pool.queued(), 1);
-    let Err(third) = pool.try_submit(like(10)) else { panic!("there is no room") };
+    let Err(third) = pool.try_submit(like(10)) else { panic!("the queue is full") };
     go.wait();
     first.wait().unwrap();
     second.wait().unwrap();
@@ -545,7 +548,7 @@ fn a_full_queue_refuses() {
 }
 
 #[test]
-fn errors_and_panics_go_to_who_submitted() {
+fn errors_and_panics_reach_the_submitter() {
     #[derive(Debug)]
     enum Own {
         NotEnough(u64),
@@ -589,13 +592,13 @@ fn errors_and_panics_go_to_who_submitted() {
     assert_eq!(panicked.downcast_ref::<&str>(), Some(&"on purpose"));
     let panicked = catch_unwind(AssertUnwindSafe(|| block_on(panics()))).unwrap_err();
     assert_eq!(panicked.downcast_ref::<&str>(), Some(&"on purpose"));
-    // The thread goes on, and nothing is left of all that.
+    // The pool's thread goes on, and the failed transactions have changed nothing.
     let found = pool.submit(move |tx| likes_of(tx, &pages, 2)).wait().unwrap();
     assert_eq!(found, 0);
 }
 
 #[test]
-fn protocols_without_phases_set_nothing_aside() {
+fn protocols_without_phases_stash_nothing() {
     let (database, pages) = open_silo();
     let mut stash = database.stash(0);
     let liked = stash.transact(2, |tx, page| tx.add(&pages, page, column_of!(Page.likes), 1));

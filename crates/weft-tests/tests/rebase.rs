@@ -1,11 +1,11 @@
-//! Changes that are carried over to another version of a row, column by column: what the derived code makes of any
-//! three versions is what is said in [`Record::rebase`], computed here in a plain way.
+//! Tests of [`Record::rebase`], which carries a change over to another version of a row, column by column. For
+//! random versions, the derived code must agree with a plain implementation of the documented rules.
 
 use proptest::prelude::*;
 use weft::column::{ColumnSet, ColumnValue};
 use weft::schema::Record;
 
-/// Its key stands between other columns.
+/// A row whose key is between other columns.
 #[derive(Clone, Debug, PartialEq, weft::Record)]
 struct Row {
     signed: i16,
@@ -25,7 +25,7 @@ const NUMBER: usize = 4;
 const WIDE: usize = 5;
 const BYTE: usize = 6;
 
-/// Few values, so that columns are alike now and then, and some at the ends of what there is.
+/// Returns rows with few distinct values, so that columns are often equal, and with some extreme values.
 fn rows() -> impl Strategy<Value = Row> {
     let signed = prop_oneof![4 => -3..3_i16, 1 => Just(i16::MAX), 1 => Just(i16::MIN)];
     let unsigned = prop_oneof![4 => 0..4_u16, 1 => Just(u16::MAX)];
@@ -46,7 +46,7 @@ fn rows() -> impl Strategy<Value = Row> {
     )
 }
 
-/// The column's value, of an integer, or `None` if there is none.
+/// Computes an integer column's rebased value, or `None` if the sum does not fit its type.
 fn integer<T: ColumnValue + Copy + TryFrom<i64> + Into<i64>>(
     [after, before, onto]: [T; 3],
     is_sum: bool,
@@ -59,7 +59,7 @@ fn integer<T: ColumnValue + Copy + TryFrom<i64> + Into<i64>>(
     }
 }
 
-/// That of one that has no sums.
+/// Computes the rebased value of a column without sums.
 fn other<T: ColumnValue + Clone>([after, before, onto]: [&T; 3], is_sum: bool) -> Option<T> {
     match (before.is_same(after), is_sum) {
         (true, _) => Some(onto.clone()),
@@ -83,7 +83,7 @@ fn expected(after: &Row, before: &Row, onto: &Row, adds: ColumnSet) -> Option<Ro
 
 proptest! {
     #[test]
-    fn a_change_is_carried_over(
+    fn rebase_agrees_with_its_definition(
         after in rows(),
         before in rows(),
         onto in rows(),
@@ -103,7 +103,7 @@ proptest! {
                 adds.contains(column) && !after.same_columns(&before, ColumnSet::of([column]))
             });
             others.contains(&true)
-        }, "onto what it was made of it always goes, but for sums that there are none of");
+        }, "rebasing onto `before` succeeds, except for sums of columns without sums");
     }
 
     #[test]
@@ -137,17 +137,17 @@ fn two_changes_of_one_column_add_up_in_either_order() {
     let sums = ColumnSet::of([UNSIGNED]);
     assert_eq!(one.rebase(&start, &other, sums), Some(row(7)));
     assert_eq!(other.rebase(&start, &one, sums), Some(row(7)));
-    assert_eq!(row(0).rebase(&start, &row(9), sums), None, "there is nothing below 0");
-    assert_eq!(one.rebase(&start, &other, ColumnSet::NONE), Some(row(3)), "the last one counts");
+    assert_eq!(row(0).rebase(&start, &row(9), sums), None, "the sum is below 0");
+    assert_eq!(one.rebase(&start, &other, ColumnSet::NONE), Some(row(3)), "the last change wins");
 }
 
 fn row() -> Row {
     Row { signed: 0, id: 7, unsigned: 0, text: "a".into(), number: 0.0, wide: None, byte: 0 }
 }
 
-/// A row whose columns are not `Clone`, but as a whole.
+/// The row is `Clone`, but one of its columns is not.
 #[test]
-fn a_column_need_not_be_copied_by_itself() {
+fn columns_need_not_be_clone() {
     #[derive(weft::ColumnValue)]
     struct Label(String);
     #[derive(weft::Record)]
@@ -169,7 +169,7 @@ fn a_column_need_not_be_copied_by_itself() {
 }
 
 #[test]
-fn nothing_is_known_of_the_columns_of_a_volatile_table() {
+fn volatile_tables_cannot_be_rebased() {
     #[derive(Clone, weft::Record)]
     #[record(volatile)]
     struct Volatile {
@@ -184,7 +184,7 @@ fn nothing_is_known_of_the_columns_of_a_volatile_table() {
 }
 
 #[test]
-fn a_row_that_is_all_key_does_not_change() {
+fn row_of_key_columns_never_changes() {
     #[derive(Clone, weft::Record)]
     struct Key {
         #[record(key)]
@@ -196,7 +196,7 @@ fn a_row_that_is_all_key_does_not_change() {
 }
 
 #[test]
-fn columns_far_behind_count_as_one() {
+fn columns_beyond_the_last_single_one_count_as_one() {
     let last = ColumnSet::SINGLE - 1;
     let (single, many) = (ColumnSet::of([last]), ColumnSet::of([last + 1]));
     assert!(!single.meets(many) && single.contains(last) && !single.contains(last + 1));

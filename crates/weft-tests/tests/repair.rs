@@ -1,5 +1,5 @@
-//! HTCC, the repair of procedures: what runs again, what stays, and that it all comes to what a run from the
-//! start would have come to.
+//! Tests of HTCC's repair of procedures: which steps run again, which are kept, and that the result equals that of
+//! a run from the start.
 
 use std::cell::Cell;
 use std::thread;
@@ -22,7 +22,7 @@ struct Node {
 
 type Nodes = Table<Node>;
 
-/// Told where a procedure is: a point, from 1, at which something may happen elsewhere.
+/// A callback that a procedure calls at numbered points, from 1, at which a test may commit other transactions.
 type Meanwhile<'a> = &'a (dyn Fn(u32) + 'a);
 
 fn node(id: u32) -> Node {
@@ -43,7 +43,7 @@ fn by_steps() -> HtccOptions {
     HtccOptions::new().hot(HotRecords::None).dependencies(true)
 }
 
-/// A transaction of another thread, which commits.
+/// Commits a transaction in another thread.
 fn elsewhere(
     database: &Database<Htcc>,
     body: impl Fn(&Transaction<'_, Htcc>) -> Result<(), Error> + Sync,
@@ -51,7 +51,7 @@ fn elsewhere(
     thread::scope(|scope| scope.spawn(|| database.transact(&body)).join().unwrap().unwrap());
 }
 
-/// Does something at a point of a procedure, the first time that it comes by.
+/// Returns a callback that acts at a point of a procedure, but only the first time.
 fn once(at: u32, act: impl Fn()) -> impl Fn(u32) {
     let has_acted = Cell::new(false);
     move |point| {
@@ -61,7 +61,8 @@ fn once(at: u32, act: impl Fn()) -> impl Fn(u32) {
     }
 }
 
-/// Repairs, operations that ran again at the same key and at others, operations that were kept, aborts.
+/// Returns the counts since `before`: repairs, operations that ran again with the same key, operations that ran
+/// again with another key, operations that were kept, and aborts.
 fn since(database: &Database<Htcc>, before: &Metrics) -> [u64; 5] {
     let after = database.metrics();
     let (now, then) = (after.repairs, before.repairs);
@@ -80,7 +81,7 @@ fn all(database: &Database<Htcc>, nodes: &Nodes) -> Vec<Node> {
         .unwrap()
 }
 
-/// Pays from where `id` leads to, notes it in a new node, and counts it at node 9.
+/// Takes 1 from the node that `id` leads to, records that in a new node, and counts it at node 9.
 #[procedure(Pay)]
 fn pay<P: Protocol>(
     nodes: &Nodes,
@@ -88,14 +89,14 @@ fn pay<P: Protocol>(
     id: u32,
     meanwhile: Meanwhile<'_>,
 ) -> Result<u32, Error> {
-    let next = tx.get(nodes, &id)?.expect("it is there").next;
+    let next = tx.get(nodes, &id)?.expect("the node exists").next;
     meanwhile(1);
     let value = tx
         .update(nodes, &next, |node| {
             node.value -= 1;
             node.value
         })?
-        .expect("it is there");
+        .expect("the node exists");
     meanwhile(2);
     tx.insert(nodes, Node { id: 100 + next, next: id, value, name: u64::from(next) })?;
     tx.insert(nodes, Node { id: 200, next: 0, value: 0, name: 0 })?;
@@ -105,8 +106,8 @@ fn pay<P: Protocol>(
 }
 
 #[test]
-fn only_what_a_stale_read_reaches_runs_again() {
-    // Where node 0 leads to changes: all but the last two operations depend on it.
+fn only_dependents_of_a_stale_read_run_again() {
+    // The lead of node 0 changes. All operations but the last two depend on it.
     let (database, nodes) = open(by_steps());
     let before = database.metrics();
     let lead = once(3, || {
@@ -117,16 +118,16 @@ fn only_what_a_stale_read_reaches_runs_again() {
     let rows = all(&database, &nodes);
     assert_eq!((rows[1].value, rows[5].value, rows[9].value), (10, 49, 91));
     let ids: Vec<u32> = rows.iter().map(|row| row.id).filter(|&id| id > 9).collect();
-    assert_eq!(ids, [105, 200], "the node that was inserted first is gone");
+    assert_eq!(ids, [105, 200], "the first round's node is removed");
     assert_eq!(rows[10].value, 49);
     let names = database.transact(|tx| {
         Ok::<_, Error>(
             [1, 5].map(|name| tx.get_by(&nodes, Node::BY_NAME, &name).unwrap().map(|row| row.id)),
         )
     });
-    assert_eq!(names.unwrap(), [None, Some(105)], "and so is its entry in the index");
+    assert_eq!(names.unwrap(), [None, Some(105)], "the first round's index entry is removed");
 
-    // The counter changes, which nothing depends on.
+    // The counter changes. No operation depends on it.
     let (database, nodes) = open(by_steps());
     let before = database.metrics();
     let count = once(3, || {
@@ -136,7 +137,7 @@ fn only_what_a_stale_read_reaches_runs_again() {
     assert_eq!(since(&database, &before), [1, 1, 0, 4, 0]);
     assert_eq!(all(&database, &nodes)[9].value, 1);
 
-    // The value changes, which the insertion takes over: the same key, another row.
+    // The value changes. The insertion depends on it: it has the same key, but another row.
     let (database, nodes) = open(by_steps());
     let before = database.metrics();
     let value = once(3, || {
@@ -149,7 +150,7 @@ fn only_what_a_stale_read_reaches_runs_again() {
     assert_eq!((rows[1].value, rows[10].id, rows[10].value), (499, 101, 499));
 }
 
-/// Reads where `id` leads to, and then writes to node 7.
+/// Reads the node that `id` leads to, then writes node 7 and deletes node 8.
 #[procedure(ReadAndWrite)]
 fn read_and_write<P: Protocol>(
     nodes: &Nodes,
@@ -157,8 +158,8 @@ fn read_and_write<P: Protocol>(
     id: u32,
     meanwhile: Meanwhile<'_>,
 ) -> Result<i64, Error> {
-    let next = tx.get(nodes, &id)?.expect("it is there").next;
-    let seen = tx.get(nodes, &next)?.expect("it is there").value;
+    let next = tx.get(nodes, &id)?.expect("the node exists").next;
+    let seen = tx.get(nodes, &next)?.expect("the node exists").value;
     tx.update(nodes, &7, |node| node.value = -1)?;
     tx.delete(nodes, &8)?;
     meanwhile(1);
@@ -166,7 +167,7 @@ fn read_and_write<P: Protocol>(
 }
 
 #[test]
-fn what_comes_later_is_not_seen_by_what_runs_again() {
+fn repaired_steps_do_not_see_later_steps() {
     for (next, seen) in [(7, 70), (8, 80)] {
         let (database, nodes) = open(by_steps());
         let before = database.metrics();
@@ -180,7 +181,7 @@ fn what_comes_later_is_not_seen_by_what_runs_again() {
     }
 }
 
-/// Writes where `id` leads to, and to node 3 several times, whatever comes of it.
+/// Writes node 3 twice, before and after it writes the node that `id` leads to, which may be node 3, too.
 #[procedure(WriteTwice)]
 fn write_twice<P: Protocol>(
     nodes: &Nodes,
@@ -189,7 +190,7 @@ fn write_twice<P: Protocol>(
     meanwhile: Meanwhile<'_>,
 ) -> Result<(), Error> {
     tx.update(nodes, &3, |node| node.value += 1)?;
-    let next = tx.get(nodes, &id)?.expect("it is there").next;
+    let next = tx.get(nodes, &id)?.expect("the node exists").next;
     tx.update(nodes, &next, |node| node.value *= 2)?;
     tx.update(nodes, &3, |node| node.value += 10)?;
     meanwhile(1);
@@ -197,7 +198,7 @@ fn write_twice<P: Protocol>(
 }
 
 #[test]
-fn rows_that_are_written_several_times_come_to_the_same() {
+fn repeated_writes_of_a_row_are_repaired() {
     for (next, value) in [(3, (30 + 1) * 2 + 10), (4, 41)] {
         for first in [3, 5] {
             let (database, nodes) = open(by_steps());
@@ -214,7 +215,7 @@ fn rows_that_are_written_several_times_come_to_the_same() {
     }
 }
 
-/// Inserts the nodes that a node's value names, all of which are new.
+/// Inserts three new nodes, whose numbers depend on the value of node `id`.
 #[procedure(InsertSome)]
 fn insert_some<P: Protocol>(
     nodes: &Nodes,
@@ -222,7 +223,7 @@ fn insert_some<P: Protocol>(
     id: u32,
     meanwhile: Meanwhile<'_>,
 ) -> Result<(), Error> {
-    let first = tx.get(nodes, &id)?.expect("it is there").value as u32;
+    let first = tx.get(nodes, &id)?.expect("the node exists").value as u32;
     for number in 0..3 {
         let id = 100 + first + number;
         tx.insert(nodes, Node { id, next: number, value: 0, name: u64::from(id) })?;
@@ -234,8 +235,8 @@ fn insert_some<P: Protocol>(
 }
 
 #[test]
-fn insertions_move_onto_each_others_places() {
-    // From 100, 101, 102 to 101, 102, 103, and the other way round: each comes to where another was.
+fn repaired_insertions_can_exchange_keys() {
+    // For example from 100, 101, 102 to 101, 102, 103 and back: an insertion moves to a key where another was.
     for (from, to) in [(0, 1), (1, 0), (0, 2), (0, 3)] {
         for point in 1..=4 {
             let (database, nodes) = open(by_steps());
@@ -250,7 +251,7 @@ fn insertions_move_onto_each_others_places() {
             let to = 100 + to as u32;
             assert_eq!(inserted, [(to, 0), (to + 1, 1), (to + 2, 2)], "from {from}, at {point}");
             assert_eq!(rows[9].value, 91);
-            // What is left in the index is found, and nothing else.
+            // All other keys can be inserted, so nothing else is left in the index.
             elsewhere(&database, |tx| {
                 (100..110).filter(|id| !(to..to + 3).contains(id)).try_for_each(|id| {
                     tx.insert(&nodes, Node { id, next: 0, value: 0, name: u64::from(id) })
@@ -262,8 +263,8 @@ fn insertions_move_onto_each_others_places() {
 }
 
 #[test]
-fn a_round_that_ends_early_forgets_nothing() {
-    // In the second round the procedure fails in its middle: 102 is there already, for a moment.
+fn round_that_ends_early_is_repaired() {
+    // In the second round the procedure fails in the middle, because node 102 still exists at that moment.
     let (database, nodes) = open(by_steps());
     let round = Cell::new(0);
     let meanwhile = |point| match point {
@@ -285,7 +286,7 @@ fn a_round_that_ends_early_forgets_nothing() {
 }
 
 #[test]
-fn its_own_errors_come_out_if_they_follow_from_what_is_there() {
+fn errors_and_panics_from_current_rows_are_returned() {
     let (database, nodes) = open(by_steps());
     let change = once(4, || {
         elsewhere(&database, |tx| {
@@ -296,8 +297,12 @@ fn its_own_errors_come_out_if_they_follow_from_what_is_there() {
     let ended = database.execute(&mut InsertSome::new(&nodes, 0, &change));
     assert!(matches!(ended, Err(Error::Failure(Failure::DuplicateKey { .. }))), "{ended:?}");
     let rows = all(&database, &nodes);
-    assert_eq!((rows.len(), rows[10].id, rows[9].value), (11, 103, 90), "it has left nothing");
-    // And a panic, too, after a round that was not the last.
+    assert_eq!(
+        (rows.len(), rows[10].id, rows[9].value),
+        (11, 103, 90),
+        "the procedure left a change"
+    );
+    // A panic is returned, too, when it happens in a later round.
     let change = once(2, || {
         elsewhere(&database, |tx| tx.delete(&nodes, &0).map(drop));
     });
@@ -307,10 +312,10 @@ fn its_own_errors_come_out_if_they_follow_from_what_is_there() {
     assert!(panicked.is_err());
     assert_eq!(all(&database, &nodes).len(), 10);
     let ended: Result<(), Error> = database.transact(|tx| tx.insert(&nodes, node(0)));
-    ended.expect("the worker is as good as ever");
+    ended.expect("the worker can be used again");
 }
 
-/// Adds up the values of a part of the nodes, and writes the sum to another.
+/// Adds up the values of a range of nodes, and writes the sum to another node.
 #[procedure(AddUp)]
 fn add_up<P: Protocol>(
     nodes: &Nodes,
@@ -343,7 +348,7 @@ fn scans_are_repaired() {
         });
         let before = database.metrics();
         let sum = database.execute(&mut AddUp::new(&nodes, 0, 50, 40, &change)).unwrap();
-        // Rows 0 to 9 lead to the next each, which the scan then sees as it has left them.
+        // Each of the rows 0 to 9 leads to the next. The scan sees the rows as the loop has changed them.
         let expected = 450 + 1000 - gone.map_or(0, |id| i64::from(id) * 10);
         assert_eq!(sum, expected, "{gone:?}");
         assert_eq!(since(&database, &before)[4], 0, "no aborts");
@@ -351,7 +356,7 @@ fn scans_are_repaired() {
 }
 
 #[test]
-fn many_threads_keep_what_has_to_be_kept() {
+fn many_threads_keep_the_invariants() {
     let seed = std::env::var("WEFT_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
     println!("seed {seed}");
     for hot in [HotRecords::None, HotRecords::Automatic, HotRecords::All] {
@@ -385,15 +390,15 @@ fn many_threads_keep_what_has_to_be_kept() {
             rows.iter().take(9).map(|row| (row.value - i64::from(row.id) * 10) as u64).collect();
         assert_eq!(found, counted[..9], "{hot:?}, seed {seed}: how often each was the end");
         assert_eq!(rows[9].value, 90 + paid.load(Ordering::Relaxed) as i64, "{hot:?}");
-        // The nodes lead round, or in rings; nobody is led to twice.
+        // The leads form one or more rings, so each node is led to exactly once.
         let mut led: Vec<u32> = rows.iter().take(9).map(|row| row.next).collect();
         led.sort_unstable();
         assert_eq!(led, (0..9).collect::<Vec<_>>(), "{hot:?}, seed {seed}");
-        assert_eq!(rows.len(), 10, "{hot:?}: what was inserted for a moment is deleted");
+        assert_eq!(rows.len(), 10, "{hot:?}: a node that each hop inserts and deletes is left");
     }
 }
 
-/// Follows the lead of a node twice, counts where it has come to, and has two nodes exchange what they lead to.
+/// Follows the leads from a node twice, counts at the node where it ends, and swaps the leads of two nodes.
 #[procedure(Hop)]
 fn hop<P: Protocol>(
     nodes: &Nodes,
@@ -402,17 +407,17 @@ fn hop<P: Protocol>(
     other: u32,
     meanwhile: Meanwhile<'_>,
 ) -> Result<u32, Error> {
-    let first = tx.get(nodes, &from)?.expect("it is there").next % 9;
+    let first = tx.get(nodes, &from)?.expect("the node exists").next % 9;
     meanwhile(1);
-    let second = tx.get(nodes, &first)?.expect("it is there").next % 9;
+    let second = tx.get(nodes, &first)?.expect("the node exists").next % 9;
     tx.update(nodes, &second, |node| node.value += 1)?;
     meanwhile(2);
     let mark = 1000 + first;
     tx.insert(nodes, Node { id: mark, next: 0, value: 0, name: 5000 + u64::from(mark) })?;
-    let theirs = tx.get(nodes, &other)?.expect("it is there").next % 9;
+    let theirs = tx.get(nodes, &other)?.expect("the node exists").next % 9;
     let own = tx
         .update(nodes, &first, |node| std::mem::replace(&mut node.next, theirs) % 9)?
-        .expect("it is there");
+        .expect("the node exists");
     meanwhile(3);
     tx.update(nodes, &other, |node| node.next = own)?;
     tx.update(nodes, &9, |node| node.value += 1)?;

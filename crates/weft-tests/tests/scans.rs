@@ -1,20 +1,20 @@
-//! What a transaction that has scanned a range minds, and what not, under the protocols that note the leaves of
-//! an index. (That nothing is missed is the conformance suite's to find, with phantoms of many kinds.)
+//! Tests of which insertions conflict with a scan, under the protocols that record the leaves of an index that
+//! they read. (The conformance suite checks that scans miss no row, with many kinds of phantoms.)
 
 use weft::protocol::Protocol;
 use weft::{ConflictReason, Database, Error, Record, Table, Transaction};
 
 use weft_tests::{for_each_executor, on_a_thread};
 
-/// Runs an expression once for one protocol of each executor that notes leaves.
+/// Runs an expression with one protocol for each executor that records leaves.
 macro_rules! for_each_that_notes {
     (|$parameter:ident| $body:expr) => {
         for_each_executor!([Dbx, TwoPhaseLocking, Htcc, Doppel, DbxTc] | $parameter | $body)
     };
 }
 
-/// An order that is to be delivered, as in TPC-C: the newest of a district and the oldest of the next one are
-/// neighbours in the index.
+/// An order that waits for delivery, as in TPC-C. The newest order of a district and the oldest order of the next
+/// district are neighbours in the index.
 #[derive(Clone, Debug, Record)]
 struct Waiting {
     #[record(key)]
@@ -37,7 +37,7 @@ struct Orders<P: Protocol> {
 }
 
 impl<P: Protocol> Orders<P> {
-    /// Two districts, with the orders 10, 20 and 30 each.
+    /// Creates two districts with the orders 10, 20 and 30 each.
     fn new() -> Self {
         let database = Database::builder()
             .protocol::<P>()
@@ -59,7 +59,7 @@ impl<P: Protocol> Orders<P> {
         placed.unwrap();
     }
 
-    /// Reads so many orders of district 2, in ascending or descending order.
+    /// Reads at most `orders` orders of district 2, in ascending or descending order.
     fn read(
         &self,
         tx: &Transaction<'_, P>,
@@ -71,7 +71,7 @@ impl<P: Protocol> Orders<P> {
         scan.take(orders).map(|waiting| Ok(waiting?.order)).collect()
     }
 
-    /// Commits a transaction that reads, has another one place an order meanwhile, and writes what it has read.
+    /// Commits a transaction that reads, and writes what it has read. Another thread places an order in between.
     fn deliver(
         &self,
         (orders, descending): (usize, bool),
@@ -91,10 +91,10 @@ fn is_range_conflict(error: &Error) -> bool {
     matches!(error, Error::Conflict(conflict) if conflict.reason == ConflictReason::RangeChanged)
 }
 
-/// Protects TPC-C's Delivery: a new order of one district does not abort who looks for the oldest of the next,
-/// nor does one that comes behind it in its own.
+/// Guards TPC-C's Delivery, which reads the oldest order of a district. A new order of the district before does
+/// not abort it, and neither does a newer order of its own district.
 #[test]
-fn insertions_beside_what_was_read_do_not_matter() {
+fn insertions_outside_the_scanned_range_do_not_conflict() {
     for_each_that_notes!(|P| {
         let orders = Orders::<P>::new();
         assert_eq!(orders.deliver((1, false), (1, 40)).unwrap(), [10]);
@@ -105,9 +105,9 @@ fn insertions_beside_what_was_read_do_not_matter() {
     });
 }
 
-/// Protects from phantoms: one in what was read still matters.
+/// An insertion into the range that the scan has read is a phantom, and conflicts.
 #[test]
-fn insertions_into_what_was_read_matter() {
+fn insertions_into_the_scanned_range_conflict() {
     for_each_that_notes!(|P| {
         for (scan, placed) in [((1, false), 9), ((9, false), 25), ((9, false), 40), ((1, true), 40)]
         {
@@ -118,13 +118,13 @@ fn insertions_into_what_was_read_matter() {
     });
 }
 
-/// Comes to a row.
+/// A way to find a row after the scan.
 type Look<P> = fn(&Orders<P>, &Transaction<'_, P>) -> Result<(), Error>;
 
-/// Protects from phantoms that the transaction comes to later, when it has them in its read set or its write set:
-/// the scan has missed them all the same.
+/// A phantom conflicts even if the transaction finds it later, and so has it in its read set or write set: the
+/// scan has missed it.
 #[test]
-fn what_is_found_later_was_missed_before() {
+fn phantom_that_is_read_later_still_conflicts() {
     for_each_that_notes!(|P| {
         let ways: [Look<P>; 3] = [
             |orders, tx| orders.read(tx, 9, false).map(drop),
@@ -142,9 +142,9 @@ fn what_is_found_later_was_missed_before() {
     });
 }
 
-/// Protects the transaction's own insertions among those of others.
+/// A transaction's own insertions are not phantoms, but another transaction's insertions among them are.
 #[test]
-fn own_insertions_are_no_phantoms() {
+fn own_insertions_are_not_phantoms() {
     for_each_that_notes!(|P| {
         for (others, commits) in [((1, 40), true), ((2, 25), false)] {
             let orders = Orders::<P>::new();

@@ -1,4 +1,4 @@
-//! Snapshots: what they show, under every executor, and what they cost.
+//! Tests of snapshots under every executor: what they show, and how much memory they hold.
 
 use std::collections::BTreeMap;
 
@@ -62,7 +62,7 @@ impl<P: Protocol> Fixture<P> {
         transact.unwrap();
     }
 
-    /// Checks everything that a snapshot shows.
+    /// Checks everything that a snapshot shows, in every way to read it.
     fn check(&self, snapshot: &Snapshot, model: &BTreeMap<u32, u64>) {
         let rows = || model.iter().map(|(&id, &value)| item(id, value));
         let seen: Vec<Item> =
@@ -108,7 +108,7 @@ fn item(id: u32, value: u64) -> Item {
     Item { id, group: (value % 5) as u8, label: format!("{id} is {value}"), value }
 }
 
-/// Snapshots opened and closed at random among random writes show what a copy of the model does.
+/// Snapshots that are opened and closed at random among random writes show the same as copies of the model.
 #[test]
 fn snapshots_agree_with_a_model() {
     let seed = Seed::new();
@@ -145,7 +145,7 @@ fn snapshots_agree_with_a_model() {
             fixture.check(snapshot, model);
         }
         open.clear();
-        // Whatever was kept goes with the last of them, but for what the worker has not handed over.
+        // All held versions are released with the last snapshot.
         let held = fixture.database.metrics().snapshots;
         assert_eq!((held.open, held.versions_held, held.bytes_held), (0, 0, 0));
         let last = fixture.database.open_snapshot().unwrap();
@@ -153,9 +153,10 @@ fn snapshots_agree_with_a_model() {
     });
 }
 
-/// A transaction that fails, or is rolled back, leaves nothing in a snapshot, however it is timed.
+/// Snapshots never show the changes of a transaction that fails or is rolled back, whether they are opened before,
+/// during or after it.
 #[test]
-fn what_is_rolled_back_was_never_there() {
+fn snapshots_never_show_rolled_back_changes() {
     for_each_executor!(|P| {
         let fixture = Fixture::<P>::new();
         fixture.put(1, 10);
@@ -166,7 +167,7 @@ fn what_is_rolled_back_was_never_there() {
         transaction.delete(&fixture.cells, &1).unwrap();
         let model = BTreeMap::from([(1, 10)]);
         fixture.check(&before, &model);
-        // In the transaction's own thread as well as in another.
+        // A snapshot can be opened in the transaction's own thread, too.
         let within = fixture.database.open_snapshot();
         if !P::SNAPSHOTS_ABORT_WRITERS {
             fixture.check(&within.unwrap(), &model);
@@ -177,7 +178,7 @@ fn what_is_rolled_back_was_never_there() {
     });
 }
 
-/// A snapshot goes to another thread, and several read it at once.
+/// A snapshot can move to another thread, and several threads can read it at once.
 #[test]
 fn threads_share_a_snapshot() {
     for_each_executor!(|P| {
@@ -204,9 +205,9 @@ fn threads_share_a_snapshot() {
     });
 }
 
-/// Transfers keep a sum, in rows and in an index; every snapshot shows it.
+/// Transfers keep a sum, in rows and in an index. Every snapshot shows that sum.
 #[test]
-fn snapshots_of_a_busy_bank_add_up() {
+fn snapshots_show_the_banks_constant_sum() {
     const ACCOUNTS: u32 = 30;
     let seed = Seed::new();
     for_each_protocol!(|P| {
@@ -263,8 +264,7 @@ impl Drop for StopOnDrop<'_> {
     }
 }
 
-/// Moves some money from one account to another: by updates, or by closing one and opening it
-/// anew.
+/// Moves some money from one account to another: by updates, or by deleting and inserting both accounts.
 fn transfer<P: Protocol>(fixture: &Fixture<P>, random: &mut fastrand::Rng, accounts: u32) {
     let (from, to, amount) = (random.u32(0..accounts), random.u32(0..accounts), random.u64(0..50));
     let reopens = random.u8(0..4) == 0;
@@ -272,8 +272,8 @@ fn transfer<P: Protocol>(fixture: &Fixture<P>, random: &mut fastrand::Rng, accou
         if from == to {
             return Ok(());
         }
-        let have = tx.get(&fixture.items, &from)?.expect("accounts are never away").value;
-        let other = tx.get(&fixture.items, &to)?.expect("accounts are never away").value;
+        let have = tx.get(&fixture.items, &from)?.expect("accounts always exist").value;
+        let other = tx.get(&fixture.items, &to)?.expect("accounts always exist").value;
         chaos(random);
         let amount = amount.min(have);
         for (id, value) in [(from, have - amount), (to, other + amount)] {
@@ -288,13 +288,13 @@ fn transfer<P: Protocol>(fixture: &Fixture<P>, random: &mut fastrand::Rng, accou
         Ok::<_, Error>(())
     });
     match moved {
-        // Another thread's transaction runs under `none`.
+        // Under `none`, another thread's transaction may be running.
         Err(Error::Failure(Failure::SingleThreaded { .. })) => {}
         moved => moved.unwrap(),
     }
 }
 
-/// Reads everything in one of several ways, and checks that nothing is missing.
+/// Reads all accounts in one of several ways, and checks their number and their sum.
 fn add_up<P: Protocol>(
     fixture: &Fixture<P>,
     snapshot: &Snapshot,
@@ -314,7 +314,7 @@ fn add_up<P: Protocol>(
         _ => {
             let mut get = |id| {
                 chaos(random);
-                pair(snapshot.get(&fixture.items, &id).unwrap().expect("never away"))
+                pair(snapshot.get(&fixture.items, &id).unwrap().expect("accounts always exist"))
             };
             (0..accounts).map(&mut get).collect()
         }
@@ -324,12 +324,11 @@ fn add_up<P: Protocol>(
 }
 
 fn pair(item: &Item) -> (u32, u64) {
-    assert_eq!(item, &self::item(item.id, item.value), "whole");
+    assert_eq!(item, &self::item(item.id, item.value), "the row is torn");
     (item.id, item.value)
 }
 
-/// Two rows are written one after the other, each by a transaction of its own. No snapshot shows
-/// the second without the first.
+/// Two transactions write two rows one after the other. No snapshot shows the second write without the first.
 #[test]
 fn snapshots_respect_the_order_of_commits() {
     for_each_protocol!(|P| {
@@ -357,7 +356,7 @@ fn snapshots_respect_the_order_of_commits() {
     });
 }
 
-/// What was committed before a snapshot is opened is in it: an acknowledged write is never missed.
+/// A snapshot includes everything that was committed before it was opened: it never misses an acknowledged write.
 #[test]
 fn a_snapshot_is_the_most_recent_state() {
     for_each_protocol!(|P| {
@@ -386,8 +385,8 @@ fn a_snapshot_is_the_most_recent_state() {
     });
 }
 
-/// Whoever asks for a recent snapshot gets the same as others in the same epoch, and shows nothing that was
-/// committed since; a later epoch shows it.
+/// Readers that open a recent snapshot in the same epoch share one. It does not show later commits. A later epoch's
+/// snapshot shows them.
 #[test]
 fn recent_snapshots_are_shared_and_renewed() {
     for_each_protocol!(|P| {
@@ -395,7 +394,7 @@ fn recent_snapshots_are_shared_and_renewed() {
         fixture.put(7, 1);
         let value =
             |snapshot: &Snapshot| snapshot.get(&fixture.cells, &7).unwrap().map(|cell| cell.value);
-        // An epoch may end between the two.
+        // Repeats if an epoch ends between the two.
         let (first, second) = loop {
             let recent = || fixture.database.open_recent_snapshot().unwrap();
             let (first, second) = (recent(), recent());
@@ -408,11 +407,15 @@ fn recent_snapshots_are_shared_and_renewed() {
         drop(first);
         let fresh = fixture.database.open_snapshot().unwrap();
         assert!(fresh.number() > second.number());
-        assert_eq!((value(&second), value(&fresh)), (Some(1), Some(2)), "one is closed, one open");
+        assert_eq!(
+            (value(&second), value(&fresh)),
+            (Some(1), Some(2)),
+            "of the two, one is closed"
+        );
         let mut last = second.number();
         loop {
             let recent = fixture.database.open_recent_snapshot().unwrap();
-            assert!(recent.number() >= last, "they never go back");
+            assert!(recent.number() >= last, "recent snapshots went back");
             last = recent.number();
             if value(&recent) == Some(2) {
                 assert!(last > second.number());
@@ -424,23 +427,22 @@ fn recent_snapshots_are_shared_and_renewed() {
     });
 }
 
-/// If nobody asks for it any more, a recent snapshot is closed, and what was kept for it is given back. Nor does
-/// it keep a table from being loaded.
+/// A recent snapshot that is no longer requested is closed, and the versions that it held are freed.
 #[test]
-fn a_recent_snapshot_that_nobody_reads_is_closed() {
+fn unread_recent_snapshots_are_closed() {
     for_each_executor!(|P| {
         let fixture = Fixture::<P>::new();
         fixture.put(7, 0);
         let held = || fixture.database.metrics().snapshots;
         drop(fixture.database.open_recent_snapshot().unwrap());
-        assert_eq!(held().open, 1, "for those who come");
+        assert_eq!(held().open, 1, "kept open for later readers");
         let update = || {
             let update = |cell: &mut Cell| cell.value += 1;
             fixture.database.transact(|tx| tx.update(&fixture.cells, &7, update)).unwrap();
         };
         while held().open > 0 {
             update();
-            assert!(held().versions_held <= 1, "the one that it reads");
+            assert!(held().versions_held <= 1, "more than the version that the snapshot reads");
         }
         while held().versions_held > 0 {
             update();
@@ -448,9 +450,9 @@ fn a_recent_snapshot_that_nobody_reads_is_closed() {
     });
 }
 
-/// A recent snapshot keeps nobody from loading a table, unless it is being read.
+/// A recent snapshot prevents loading a table only while it is being read.
 #[test]
-fn a_table_is_loaded_beside_a_recent_snapshot_that_nobody_reads() {
+fn unread_recent_snapshots_allow_loads() {
     for_each_executor!(|P| {
         let fixture = Fixture::<P>::new();
         let load = |ids: std::ops::Range<u32>| {
@@ -462,14 +464,14 @@ fn a_table_is_loaded_beside_a_recent_snapshot_that_nobody_reads() {
         drop(before);
         assert_eq!(load(0..10).unwrap(), 10);
         let recent = fixture.database.open_recent_snapshot().unwrap();
-        assert_eq!(recent.rows(&fixture.items).count(), 10, "opened anew");
+        assert_eq!(recent.rows(&fixture.items).count(), 10, "a new snapshot shows the loaded rows");
     });
 }
 
-/// However often rows are overwritten, one held snapshot costs one version of each; versions that
-/// fall between two snapshots are not kept; and closing them gives everything back.
+/// However often rows are overwritten, an open snapshot holds one version of each. Versions between two snapshots
+/// are not held. Closing the snapshots frees everything.
 #[test]
-fn a_record_has_as_many_old_versions_as_there_are_snapshots() {
+fn each_snapshot_holds_one_version_of_a_record() {
     for_each_executor!(|P| {
         let fixture = Fixture::<P>::new();
         for id in 0..IDS {
@@ -504,14 +506,17 @@ fn a_record_has_as_many_old_versions_as_there_are_snapshots() {
             assert_eq!(newer.get(&fixture.cells, &id).unwrap().unwrap().value, 199);
         }
         drop(newer);
-        assert!(held().versions_held <= u64::from(IDS), "under a snapshot that is older still");
+        assert!(
+            held().versions_held <= u64::from(IDS),
+            "the older snapshot needs one version of each"
+        );
         drop(oldest);
         assert_eq!((held().open, held().versions_held, held().bytes_held), (0, 0, 0));
         assert_eq!(held().oldest_age, None);
     });
 }
 
-/// A row of a queue: large, so that what is kept shows in the database's memory.
+/// A row of a queue. It is large, so that rows held for snapshots show in the database's memory.
 #[derive(Clone, Debug, PartialEq, Record)]
 struct Job {
     #[record(key)]
@@ -537,8 +542,8 @@ struct Queue<P: Protocol> {
     hashed: Table<HashJob>,
 }
 
-/// How many rows a queue has, and how many entries that is: of each job the row, and its entries in two
-/// indexes; and the row of a hash table.
+/// The number of jobs in a queue, and the number of entries that they take. Each job takes four: its row, its
+/// entries in two indexes, and its row in the hash table.
 const JOBS: u64 = 20;
 const ENTRIES: u64 = 4 * JOBS;
 
@@ -575,8 +580,8 @@ impl<P: Protocol> Queue<P> {
         assert!(updated.unwrap().is_some());
     }
 
-    /// Runs `turn` for each of many numbers. At most `entries` may be kept for snapshots in the end, and
-    /// the database's memory may not grow after the first turns.
+    /// Runs `turn` for each of many numbers. Checks that at most `entries` are held for snapshots in the end, and
+    /// that the database's memory does not grow after the first turns.
     fn is_bounded(&self, entries: u64, turn: impl Fn(u64)) {
         const WARM: u64 = 1_000;
         const TURNS: u64 = 7_000;
@@ -586,12 +591,12 @@ impl<P: Protocol> Queue<P> {
         let metrics = self.database.metrics();
         let held = metrics.snapshots;
         assert!(held.versions_held <= entries, "{held:?} where {entries} are needed");
-        // Of a row and its entries a turn, which are more than 600 bytes.
+        // Without reuse, each turn would take more than 600 bytes for a row and its entries.
         let grown = metrics.memory.chunk_bytes - warm;
-        assert!(grown <= 4 << 20, "{warm} bytes of chunks have become {grown} more");
+        assert!(grown <= 4 << 20, "chunks grew from {warm} by {grown} bytes");
     }
 
-    /// Checks that a snapshot shows the rows that the queue had in the beginning.
+    /// Checks that a snapshot shows the rows with which the queue began.
     fn check_first_jobs(&self, snapshot: &Snapshot) {
         let ids = snapshot.range(&self.jobs, ..).map(|job| job.unwrap().id);
         assert!(ids.eq(0..JOBS), "by key");
@@ -603,9 +608,9 @@ impl<P: Protocol> Queue<P> {
     }
 }
 
-/// A snapshot cannot read a row that was inserted and deleted after it was opened, so nothing of the row is kept.
+/// A snapshot cannot read a row that was inserted and deleted after it was opened, so nothing of that row is held.
 #[test]
-fn a_queue_beside_a_snapshot_keeps_what_the_snapshot_reads() {
+fn queue_holds_only_rows_that_a_snapshot_reads() {
     for_each_protocol!(|P| {
         let queue = Queue::<P>::new();
         let snapshot = queue.database.open_snapshot().unwrap();
@@ -619,9 +624,9 @@ fn a_queue_beside_a_snapshot_keeps_what_the_snapshot_reads() {
     });
 }
 
-/// An update of an indexed column deletes an index entry, and inserts one. Each entry that no snapshot reads goes.
+/// An update of an indexed column deletes an index entry and inserts one. Entries that no snapshot reads are freed.
 #[test]
-fn indexed_updates_beside_a_snapshot_keep_what_the_snapshot_reads() {
+fn indexed_updates_hold_only_entries_that_a_snapshot_reads() {
     for_each_protocol!(|P| {
         let queue = Queue::<P>::new();
         let snapshot = queue.database.open_snapshot().unwrap();
@@ -630,10 +635,10 @@ fn indexed_updates_beside_a_snapshot_keep_what_the_snapshot_reads() {
     });
 }
 
-/// A key that is deleted and inserted again and again has the one row that the snapshot reads, and the last. (The
-/// deleted record and the version that it held may both be on the snapshot's list.)
+/// A key that is deleted and inserted repeatedly holds only the row that the snapshot reads, and the current one.
+/// (Both the deleted record and the version that it held may be in the snapshot's list.)
 #[test]
-fn keys_that_come_back_beside_a_snapshot_keep_what_the_snapshot_reads() {
+fn reinserted_keys_hold_only_rows_that_a_snapshot_reads() {
     for_each_protocol!(|P| {
         let queue = Queue::<P>::new();
         let snapshot = queue.database.open_snapshot().unwrap();
@@ -645,10 +650,10 @@ fn keys_that_come_back_beside_a_snapshot_keep_what_the_snapshot_reads() {
     });
 }
 
-/// Several snapshots, each opened in the middle of a queue's life, keep what each of them reads, in whatever order
-/// they are closed.
+/// Several snapshots that are opened in the middle of a queue's life hold exactly what each of them reads, in
+/// whatever order they are closed.
 #[test]
-fn snapshots_of_a_queue_keep_what_each_of_them_reads() {
+fn several_snapshots_hold_only_rows_that_they_read() {
     let seed = Seed::new();
     for_each_protocol!(|P| {
         let mut random = seed.random(0);
@@ -679,9 +684,10 @@ fn snapshots_of_a_queue_keep_what_each_of_them_reads() {
     });
 }
 
-/// A record waits in its index for its older versions, which snapshots read, and goes when the last of them does.
+/// A deleted record stays in its index while snapshots read its older versions. It is freed when the last of these
+/// is.
 #[test]
-fn a_deleted_record_goes_with_its_last_older_version() {
+fn deleted_record_is_freed_with_its_last_held_version() {
     for_each_protocol!(|P| {
         let queue = Queue::<P>::new();
         let older = queue.database.open_snapshot().unwrap();
@@ -694,7 +700,7 @@ fn a_deleted_record_goes_with_its_last_older_version() {
         let newer = queue.database.open_snapshot().unwrap();
         versions(1);
         (0..JOBS).for_each(|id| queue.delete(id));
-        // Of rows that were inserted since, and deleted, nothing is kept while this one is open.
+        // Rows that are inserted and deleted after this snapshot was opened are not held for it.
         let newest = queue.database.open_snapshot().unwrap();
         let flush = |from: u64| {
             for turn in from..from + 1_000 {
@@ -710,13 +716,17 @@ fn a_deleted_record_goes_with_its_last_older_version() {
         drop(older);
         flush(2_000);
         assert_eq!(newest.rows(&queue.jobs).count(), 0);
-        assert_eq!(queue.database.metrics().snapshots.versions_held, 0, "with one snapshot open");
+        assert_eq!(
+            queue.database.metrics().snapshots.versions_held,
+            0,
+            "the open snapshot is empty"
+        );
     });
 }
 
-/// The metrics count rows, records and deletions that snapshots hold.
+/// The metrics count the bytes of rows and of records that snapshots hold.
 #[test]
-fn held_bytes_are_those_of_rows_and_records() {
+fn held_bytes_count_rows_and_records() {
     let queue = Queue::<weft::protocol::Dbx>::new();
     let snapshot = queue.database.open_snapshot().unwrap();
     let held = || queue.database.metrics().snapshots;
@@ -731,7 +741,7 @@ fn held_bytes_are_those_of_rows_and_records() {
     assert_eq!((held().versions_held, held().bytes_held), (0, 0));
 }
 
-/// A row that counts how many of its kind there are.
+/// A row that counts its copies.
 #[derive(Clone, Record)]
 #[record(volatile)]
 struct Counted {
@@ -741,10 +751,10 @@ struct Counted {
     count: std::sync::Arc<()>,
 }
 
-/// A worker that deletes or replaces rows and then runs no more transactions does not keep them: other
-/// workers take them over. Snapshots that were open then make no difference.
+/// If a worker deletes or replaces rows and then stays idle, other workers take over its garbage. It makes no
+/// difference whether a snapshot was open.
 #[test]
-fn what_an_idle_worker_holds_is_taken_over() {
+fn garbage_of_idle_workers_is_taken_over() {
     for with_snapshot in [false, true] {
         for deletes in [false, true] {
             idle_worker::<weft::protocol::Dbx>(with_snapshot, deletes);
@@ -780,7 +790,7 @@ fn idle_worker<P: Protocol>(with_snapshot: bool, deletes: bool) {
                 assert!(changed.unwrap());
             }
             is_idle.send(()).unwrap();
-            // It stays a worker until it is told to end.
+            // The thread stays a worker until it is told to end.
             let _ = ended.recv();
         });
         idle.recv().unwrap();
@@ -788,7 +798,7 @@ fn idle_worker<P: Protocol>(with_snapshot: bool, deletes: bool) {
             assert_eq!(snapshot.rows(table).count(), IDS as usize);
             drop(snapshot);
         }
-        // Other workers collect garbage as long as they make some.
+        // Workers collect garbage only while they produce some.
         let epoch = || database.metrics().epoch;
         let began = epoch();
         while std::sync::Arc::strong_count(&count) > 1 && epoch() < began + 200 {
@@ -800,8 +810,8 @@ fn idle_worker<P: Protocol>(with_snapshot: bool, deletes: bool) {
     });
 }
 
-/// The recent snapshots that a thread opens have numbers that never decrease, also when several threads ask for the
-/// first one at once.
+/// A thread never gets a recent snapshot with a lower number than the one before, even when several threads open
+/// the first one at once.
 #[test]
 fn recent_snapshots_never_go_back() {
     for _ in 0..300 * stress() {
@@ -825,7 +835,7 @@ fn recent_snapshots_never_go_back() {
     }
 }
 
-/// The single-key protocol has snapshots of many keys.
+/// The single-key protocol has snapshots of all keys, too.
 #[test]
 fn atomic_operations_have_snapshots() {
     let database = Database::builder().protocol::<Atomic>().table::<Cell>().open().unwrap();
@@ -856,7 +866,7 @@ fn atomic_operations_have_snapshots() {
                 let snapshot = database.open_snapshot().unwrap();
                 let counted = (0..10).map(|id| snapshot.get(&cells, &id).unwrap().unwrap().value);
                 let sum = counted.sum::<u64>();
-                assert!(sum >= last, "counters never go back: {last}, and then {sum}");
+                assert!(sum >= last, "counters went back from {last} to {sum}");
                 last = sum;
                 assert!(snapshot.rows(&cells).count() >= 10);
             }
@@ -868,9 +878,9 @@ fn atomic_operations_have_snapshots() {
     assert_eq!(before.rows(&cells).count(), 10);
 }
 
-/// Many rows at once are what each of them is by itself: whether it is there, gone, or was never.
+/// `get_many` returns the same as `get` for each key, whether the row exists, was deleted, or never existed.
 #[test]
-fn rows_of_many_keys_are_those_of_each() {
+fn get_many_returns_the_same_as_get() {
     for_each_executor!(|P| {
         let fixture = Fixture::<P>::new();
         for id in 0..IDS {
@@ -880,7 +890,7 @@ fn rows_of_many_keys_are_those_of_each() {
         for id in 0..IDS {
             if id % 3 == 0 { fixture.delete(id) } else { fixture.put(id, 0) }
         }
-        // The keys come from the snapshot itself.
+        // Most keys come from a scan of the snapshot itself.
         let keys = || snapshot.range(&fixture.items, ..).map(|row| row.unwrap().id).chain([IDS, 0]);
         let ids: Vec<u32> = keys().collect();
         assert_eq!(ids.len(), IDS as usize + 2);
@@ -896,7 +906,7 @@ fn rows_of_many_keys_are_those_of_each() {
         assert_eq!(read, ids.len());
         let mut none = snapshot.get_many(&fixture.items, []).unwrap();
         assert!(none.next().is_none() && none.next().is_none());
-        // Those who have been deleted since are gone for a later one.
+        // A later snapshot does not show the deleted rows.
         let later = fixture.database.open_snapshot().unwrap();
         for (id, item) in (0..IDS).zip(later.get_many(&fixture.items, 0..IDS).unwrap()) {
             assert_eq!(item.unwrap().map(|item| item.value), (id % 3 != 0).then_some(0));
@@ -904,17 +914,17 @@ fn rows_of_many_keys_are_those_of_each() {
     });
 }
 
-/// A thread that ends hands over what it has kept for snapshots, also the deleted records that it
-/// comes upon only as it goes.
+/// A thread that ends hands over what it holds for snapshots, including deleted records that it finds only while
+/// it ends.
 #[test]
-fn a_worker_that_leaves_keeps_what_snapshots_need() {
+fn ended_worker_hands_over_rows_that_snapshots_need() {
     let fixture = Fixture::<weft::protocol::Dbx>::new();
     for id in 0..IDS {
         fixture.put(id, 1);
     }
     let snapshot = fixture.database.open_snapshot().unwrap();
     on_a_thread(|| (0..IDS).for_each(|id| fixture.delete(id)));
-    // Of each item the record, and those of its two index entries; and a cell.
+    // Each item holds its record and the records of its two index entries. Each cell holds one.
     assert_eq!(fixture.database.metrics().snapshots.versions_held, 4 * u64::from(IDS));
     let model = (0..IDS).map(|id| (id, 1)).collect();
     fixture.check(&snapshot, &model);
@@ -922,7 +932,7 @@ fn a_worker_that_leaves_keeps_what_snapshots_need() {
     assert_eq!(fixture.database.metrics().snapshots.versions_held, 0);
 }
 
-/// A row that comes back to the database when it is dropped.
+/// A row whose `Drop` uses the database again.
 #[derive(Clone, Record)]
 #[record(volatile)]
 struct Returning {
@@ -954,10 +964,9 @@ impl Drop for Way {
     }
 }
 
-/// To close a snapshot may free rows, whose `drop` may read snapshots, and finds that it is not
-/// between transactions.
+/// Closing a snapshot may free rows. Their `Drop` may open snapshots. A transaction in it is refused as nested.
 #[test]
-fn rows_that_are_dropped_at_the_end_of_a_snapshot_may_open_another() {
+fn drop_at_the_end_of_a_snapshot_can_open_another() {
     let way = std::sync::Arc::new(Return::default());
     let database = Database::builder().table::<Returning>().open().unwrap();
     let table = database.table::<Returning>().unwrap();
@@ -982,7 +991,8 @@ fn rows_that_are_dropped_at_the_end_of_a_snapshot_may_open_another() {
     assert!(way.dropped.load(Ordering::Relaxed) > 0);
 }
 
-/// What a snapshot refuses.
+/// A snapshot refuses foreign tables, ranges of hash tables, and reversed ranges, and cannot be opened after
+/// `close`.
 #[test]
 fn misuse_is_an_error() {
     let fixture = Fixture::<weft::protocol::Dbx>::new();
@@ -1002,6 +1012,6 @@ fn misuse_is_an_error() {
     assert!(matches!(reversed.next(), Some(Err(Failure::InvalidRange { .. }))));
     fixture.database.close().unwrap();
     assert!(matches!(fixture.database.open_snapshot(), Err(Failure::Closed)));
-    // What is open stays readable.
+    // An open snapshot stays readable.
     assert_eq!(snapshot.get(&fixture.items, &1).unwrap(), None);
 }

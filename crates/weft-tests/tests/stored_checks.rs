@@ -1,5 +1,5 @@
-//! A row type may get a constraint after its rows were stored. A database with a row that breaks it
-//! cannot be opened with that row type.
+//! Tests of a row type that gets a constraint after its rows were stored. A database with a row that violates the
+//! constraint cannot be opened with that row type.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -88,7 +88,7 @@ mod panicking {
     }
 }
 
-/// How often the constraint of a name was checked. Only one test uses that table.
+/// Counts the checks of the constraint of names. Only one test uses that table.
 static NAMES_CHECKED: Word = Word::new(0);
 
 fn builder<T: Record>(directory: &Path, threads: usize) -> Builder {
@@ -108,7 +108,7 @@ fn put_accounts(database: &Database, accounts: impl IntoIterator<Item = (i32, i6
     put.unwrap();
 }
 
-/// Closes a database and gives up its directory.
+/// Closes a database and releases its directory.
 fn close(database: Database) {
     database.close().unwrap();
 }
@@ -119,10 +119,12 @@ fn cents(database: &Database, id: i32) -> Option<i64> {
     read.unwrap()
 }
 
-/// Makes sure that the directory cannot be opened because of this account.
+/// Checks that the directory cannot be opened, because of this account.
 #[track_caller]
 fn expect_refused(directory: &Path, threads: usize, id: &str) {
-    let error = builder::<now::Account>(directory, threads).open().expect_err("a row breaks it");
+    let error = builder::<now::Account>(directory, threads)
+        .open()
+        .expect_err("a row violates the constraint");
     let message = error.to_string();
     let Failure::Storage(StorageError::Constraint { table, key, violation }) = error else {
         panic!("{message}");
@@ -140,13 +142,13 @@ fn stored_row_that_breaks_a_new_constraint_is_refused() {
         let directory = TemporaryDirectory::new("checks-log");
         let database = builder::<before::Account>(&directory.0, threads).open().unwrap();
         put_accounts(&database, (-50..1000).map(|id| (id, i64::from(id % 7))));
-        // In the checkpoint.
+        // These rows are in the checkpoint.
         put_accounts(&database, [(700, -1), (30, -1)]);
         database.checkpoint().unwrap();
-        // In the log.
+        // These rows are in the log.
         put_accounts(&database, [(600, -1), (20, -1), (-49, -1), (900, -1)]);
         close(database);
-        // Negative keys have negative cents.
+        // Before the correction below, negative keys have negative cents, so the first such key is reported.
         expect_refused(&directory.0, threads, "-50");
 
         let database = builder::<before::Account>(&directory.0, threads).open().unwrap();
@@ -154,7 +156,7 @@ fn stored_row_that_breaks_a_new_constraint_is_refused() {
         close(database);
         expect_refused(&directory.0, threads, "20");
 
-        // It can be read and corrected without the constraint.
+        // The database can be opened and corrected without the constraint.
         let database = builder::<before::Account>(&directory.0, threads).open().unwrap();
         put_accounts(&database, [(20, 0), (30, 0), (600, 0), (700, 0), (900, 0)]);
         close(database);
@@ -169,7 +171,7 @@ fn earlier_version_of_a_row_may_break_a_new_constraint() {
     let database = builder::<before::Account>(&directory.0, 2).open().unwrap();
     put_accounts(&database, (0..100).map(|id| (id, -1)));
     database.checkpoint().unwrap();
-    // Overwritten, or deleted, by the log.
+    // The log overwrites or deletes all of these rows.
     put_accounts(&database, (0..50).map(|id| (id, -2)));
     put_accounts(&database, (0..90).map(|id| (id, 3)));
     let table = database.table::<before::Account>().unwrap();
@@ -177,8 +179,9 @@ fn earlier_version_of_a_row_may_break_a_new_constraint() {
         database.transact(|tx| tx.delete(&table, &id).map(drop)).unwrap();
     }
     close(database);
-    let database =
-        builder::<now::Account>(&directory.0, 2).open().expect("the final rows are fine");
+    let database = builder::<now::Account>(&directory.0, 2)
+        .open()
+        .expect("the final rows satisfy the constraint");
     let sum: i64 = (0..100).filter_map(|id| cents(&database, id)).sum();
     assert_eq!(sum, 270);
 }
@@ -209,8 +212,8 @@ fn stored_row_of_a_hash_table_is_checked_once() {
         database.transact(|tx| tx.upsert(&table, name.clone())).unwrap();
     }
     close(database);
-    let error = builder::<now::Name>(&directory.0, 3).open().expect_err("three rows break it");
-    assert!(error.to_string().contains("\"ccc\""), "the first in the order of keys: {error}");
+    let error = builder::<now::Name>(&directory.0, 3).open().expect_err("three rows violate it");
+    assert!(error.to_string().contains("\"ccc\""), "not the first violation in key order: {error}");
 }
 
 #[test]
@@ -224,7 +227,7 @@ fn past_state_is_checked() {
         tx.upsert(&table, before::Account { id: 2, branch: 0, cents: 1 })
     });
     let (_, token) = put.unwrap();
-    // What comes next belongs to a later epoch.
+    // The next transaction gets a later epoch.
     database.wait_durable(token).unwrap();
     put_accounts(&database, [(1, 1)]);
     close(database);
@@ -248,7 +251,7 @@ fn constraint_that_panics_leaves_the_directory_usable() {
         let payload = opened.expect_err("the constraint panics");
         let message = payload.downcast_ref::<&str>().expect("the constraint's own payload");
         assert!(message.contains("does not like 666"), "{message:?}");
-        // The lock is free, and nothing has changed.
+        // The directory's lock is released, and the rows are unchanged.
         let database = builder::<now::Account>(&directory.0, threads).open().unwrap();
         assert_eq!(cents(&database, 400), Some(666));
     }

@@ -1,10 +1,10 @@
-//! Many threads, random transactions, and invariants that hold only if they are serializable.
+//! Random transactions on many threads, with invariants that hold only if transactions are serializable.
 //!
-//! The inputs come from a seed that is printed if a test fails (the interleaving does not; run it
-//! again a few times). Between operations threads yield at random, since most machines that run
-//! this have fewer cores than it has threads. Transactions that an invariant fails in end with an
-//! error or a panic of their own: the engine passes those through only if what they were
-//! concluded from was a state that the database had, so one that comes out is a finding.
+//! The inputs come from a seed that is printed if a test fails. (The seed does not fix the interleaving, so repeat
+//! the run a few times.) Threads yield at random between operations, because most machines that run these tests
+//! have fewer cores than the tests have threads. A transaction that sees a broken invariant ends with an error or
+//! a panic of its own. The engine validates before it returns these, so each one that a test gets reports a state
+//! that the database really had.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -15,7 +15,7 @@ use weft::{Database, Error, Failure, Record, Table, Transaction};
 
 use weft_tests::{Seed, chaos, for_each_protocol, on_a_thread, panic_quietly, stress, threads};
 
-/// What a transaction says when it has seen what it should never see.
+/// The error of a transaction that has seen a broken invariant.
 #[derive(Debug)]
 #[allow(dead_code, reason = "read by who reads the failure")]
 enum Broken {
@@ -29,7 +29,7 @@ impl From<Error> for Broken {
     }
 }
 
-/// Runs `work` on as many threads as the protocol bears, each with a generator of its own.
+/// Runs `work` on as many threads as the protocol allows, each with a random generator of its own.
 fn on_threads<P: Protocol>(seed: &Seed, work: impl Fn(usize, &mut fastrand::Rng) + Sync) {
     weft_tests::on_threads(threads::<P>(), |thread| work(thread, &mut seed.random(thread)));
 }
@@ -42,7 +42,7 @@ struct Account {
     #[record(key)]
     id: u64,
     balance: i64,
-    /// Always the same as the balance, at the other end of the row.
+    /// Copies of the balance. They expose a read that mixes two versions.
     copy: [i64; 40],
 }
 
@@ -104,21 +104,21 @@ impl<P: Protocol> Bank<P> {
         let gives_up = random.u8(..10) == 0;
         self.database.transact(|tx| {
             match self.add(tx, from, -amount) {
-                // Nothing has happened, and the transaction may go on.
+                // The failed update has no effect, and the transaction may go on.
                 Err(Error::Failure(Failure::Constraint { .. })) => return Ok(false),
                 other => other?,
             }
             chaos(random);
             self.add(tx, to, amount)?;
             if gives_up {
-                // In the middle of things the total is what it was, too.
+                // The total holds in the middle of a transaction, too, with its own writes.
                 self.check_total(tx, random)?;
             }
             Ok(true)
         })
     }
 
-    /// The sum of all balances, as this transaction sees it.
+    /// Returns the sum of all balances, as this transaction sees it.
     fn total(&self, tx: &Transaction<'_, P>, random: &mut fastrand::Rng) -> Result<i64, Error> {
         let mut total = 0;
         if random.bool() {
@@ -145,13 +145,13 @@ impl<P: Protocol> Bank<P> {
     ) -> Result<(), Broken> {
         for account in tx.range(&self.accounts, ..) {
             let account = account?;
-            // No reader ever sees half a row, also one that cannot commit.
+            // No reader ever sees half a row, not even in a transaction that cannot commit.
             assert_eq!(account.copy, [account.balance; 40]);
         }
         match self.total(tx, random)? {
             TOTAL => Ok(()),
             total if random.bool() => Err(Broken::Invariant(format!("{total} in all"))),
-            _ => panic_quietly("money came or went"),
+            _ => panic_quietly("the total has changed"),
         }
     }
 
@@ -159,10 +159,10 @@ impl<P: Protocol> Bank<P> {
         let audited = catch_unwind(AssertUnwindSafe(|| {
             self.database.transact(|tx| self.check_total(tx, random))
         }));
-        audited.expect("a panic is passed through if it was real").unwrap();
+        audited.expect("the engine returns a panic only if it was justified").unwrap();
     }
 
-    /// Concludes from a row inside its own update, together with others.
+    /// Checks the total inside an update's closure, together with reads of other rows.
     fn audit_in_an_update(&self, random: &mut fastrand::Rng) {
         let id = random.u64(..ACCOUNTS);
         let result = self.database.transact(|tx| -> Result<(), Broken> {
@@ -177,7 +177,7 @@ impl<P: Protocol> Bank<P> {
                 }
                 match total {
                     TOTAL => Ok(()),
-                    _ => panic_quietly("money came or went, it seems to an update"),
+                    _ => panic_quietly("the total has changed inside an update"),
                 }
             })?
             .expect("accounts stay")
@@ -207,7 +207,7 @@ fn a_bank_keeps_its_money() {
 // ---- counters ---------------------------------------------------------------------------------
 
 #[test]
-fn no_increment_is_lost_and_none_counted_that_failed() {
+fn exactly_the_committed_increments_are_counted() {
     for_each_protocol!(|P| {
         let seed = Seed::new();
         let database = Database::builder().protocol::<P>().table::<Vault>().open().unwrap();
@@ -218,7 +218,7 @@ fn no_increment_is_lost_and_none_counted_that_failed() {
                 let id = random.u64(..3);
                 let rolls_back = random.u8(..8) == 0;
                 let result = database.transact(|tx| -> Result<(), Error> {
-                    // The first to come creates it.
+                    // The first transaction creates the counter.
                     if tx.update(&counters, &id, |counter| counter.balance += 1)?.is_none() {
                         chaos(random);
                         tx.insert(&counters, Vault { id, balance: 1 })?;
@@ -261,12 +261,12 @@ struct HashedHalf {
 }
 
 fn halves(number: u64) -> [Half; 2] {
-    // Far apart in the tree, and with other keys in between.
+    // The halves are far apart in the tree, with other keys in between.
     [0, 1].map(|side| Half { id: format!("{side}/{:0>30}/{number}", number % 7), side, number })
 }
 
 #[test]
-fn who_sees_one_half_of_a_pair_sees_the_other() {
+fn both_halves_of_a_pair_are_visible_together() {
     for_each_protocol!(|P| {
         let seed = Seed::new();
         let builder = Database::builder().protocol::<P>().table::<Half>().table::<HashedHalf>();
@@ -368,14 +368,14 @@ fn some_doctor_is_always_on_call() {
                 })
             })
             .unwrap();
-        // Counted in three ways, each with reads of another kind.
+        // Counts in one of three ways, each with another kind of read.
         let on_call = |tx: &Transaction<'_, P>, shift: u8, way: u8| -> Result<usize, Error> {
             let mut count = 0;
             match way {
                 0 => {
                     for name in 0..DOCTORS {
                         let doctor = tx.get(&doctors, &(shift, name))?;
-                        count += usize::from(doctor.expect("nobody quits").on_call);
+                        count += usize::from(doctor.expect("doctors always exist").on_call);
                     }
                 }
                 1 => {
@@ -400,15 +400,15 @@ fn some_doctor_is_always_on_call() {
                     let count = on_call(tx, shift, way)?;
                     chaos(random);
                     if count == 0 {
-                        return Err(Broken::Invariant(format!("nobody in shift {shift}")));
+                        return Err(Broken::Invariant(format!("shift {shift} is empty")));
                     }
                     if !leaves || count > 1 {
                         tx.update(&doctors, &(shift, name), |doctor| doctor.on_call = !leaves)?;
                     }
                     chaos(random);
-                    // The last one on call may be this one, and then it has stayed.
+                    // If this doctor was the last one on call, the transaction has not let them leave.
                     match on_call(tx, shift, (way + 1) % 3)? {
-                        0 => Err(Broken::Invariant("the last one left".into())),
+                        0 => Err(Broken::Invariant("the last doctor left".into())),
                         _ => Ok(()),
                     }
                 });
@@ -431,7 +431,7 @@ struct User {
 }
 
 #[test]
-fn of_those_who_race_for_a_unique_value_one_wins() {
+fn one_of_racing_unique_inserts_wins() {
     for_each_protocol!(|P| {
         let seed = Seed::new();
         let database = Database::builder().protocol::<P>().table::<User>().open().unwrap();
@@ -466,7 +466,7 @@ fn of_those_who_race_for_a_unique_value_one_wins() {
 }
 
 #[test]
-fn every_index_tells_the_same_story() {
+fn all_indexes_show_the_same_rows() {
     const USERS: u64 = 40;
     for_each_protocol!(|P| {
         let seed = Seed::new();
@@ -532,7 +532,7 @@ fn every_index_tells_the_same_story() {
 
 // ---- the lives of rows ------------------------------------------------------------------------
 
-/// A row that notes its birth and its end, and that shows when it is read after its end.
+/// A row that counts its creation and its drop, and detects reads after its drop.
 #[derive(Debug, Record)]
 #[record(volatile)]
 struct Mortal {
@@ -590,7 +590,7 @@ impl Drop for Mortal {
 }
 
 #[test]
-fn every_row_dies_once_and_not_while_it_can_be_seen() {
+fn every_row_is_dropped_once_and_never_in_use() {
     const ROWS: u64 = 24;
     for_each_protocol!(|P| {
         let seed = Seed::new();
@@ -641,7 +641,7 @@ fn every_row_dies_once_and_not_while_it_can_be_seen() {
             assert_eq!(result.is_err(), rolls_back, "{result:?}");
         };
         on_threads::<P>(&seed, |_, random| {
-            // The second half on a thread of its own: workers leave with garbage, others go on.
+            // Each half runs on another thread, so workers end with garbage while others go on.
             for _ in 0..2 {
                 on_a_thread(|| (0..700 * stress()).for_each(|_| transaction(random)));
             }
@@ -650,12 +650,12 @@ fn every_row_dies_once_and_not_while_it_can_be_seen() {
         let (born, died) =
             (register.born.load(Ordering::SeqCst), register.died.load(Ordering::SeqCst));
         assert!(born > 1000);
-        assert_eq!(born, died, "rows that nobody dropped, or twice");
+        assert_eq!(born, died, "rows were dropped twice, or never");
     });
 }
 
-/// A thread that has replaced a row may come to drop it long after another has deleted the record
-/// and used its memory for something else.
+/// A thread that has replaced a row may drop it long after another thread has deleted the record and reused its
+/// memory.
 #[test]
 fn a_replaced_row_may_outlive_its_record() {
     for_each_protocol!(|P| {
@@ -675,7 +675,7 @@ fn a_replaced_row_may_outlive_its_record() {
             assert!(database.transact(|tx| tx.delete(&mortals, &id)).unwrap());
         };
         (0..100).for_each(insert);
-        // Not enough to make this thread clear up.
+        // Too few updates for this thread to collect garbage.
         (0..100).for_each(update);
         on_a_thread(|| {
             (0..100).for_each(delete);
@@ -685,11 +685,11 @@ fn a_replaced_row_may_outlive_its_record() {
             }
             (50..150).for_each(insert);
         });
-        // Now it clears up.
+        // These updates make it collect garbage.
         (0..10).for_each(|_| (50..150).for_each(update));
         drop((database, mortals));
         let (born, died) =
             (register.born.load(Ordering::SeqCst), register.died.load(Ordering::SeqCst));
-        assert_eq!(born, died, "rows that nobody dropped, or twice");
+        assert_eq!(born, died, "rows were dropped twice, or never");
     });
 }

@@ -190,7 +190,7 @@ pub mod protocol {
     pub use crate::store::record::{DeletedOutcome, RecordHeader};
 }
 
-/// The examples of the README, compiled and run with the tests.
+/// The example of the README, compiled and run with the tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct ReadmeDoctests;

@@ -1,6 +1,6 @@
-//! `htm-naive` with its regions in hardware, or under the emulator where there is none: whole
-//! transactions, with their index operations, allocations, and the closures' own code, run between
-//! XBEGIN and XEND as real machine code; and those that cannot end under the lock.
+//! Tests of `htm-naive` with regions in hardware, or under the emulator where the machine has no RTM. Whole
+//! transactions run between XBEGIN and XEND as real machine code, with their index operations, allocations, and
+//! the closures' own code. Transactions that cannot commit as a region run under the lock.
 #![cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 
 use std::cell::Cell;
@@ -59,7 +59,7 @@ impl Bank {
         Ok(bank)
     }
 
-    /// Moves money and writes it down, once for each account; `between` runs in the middle.
+    /// Moves money, and adds a posting for each of the two accounts. `between` runs in the middle of each half.
     fn transfer(
         &self,
         (from, to): (u32, u32),
@@ -78,7 +78,7 @@ impl Bank {
         })
     }
 
-    /// Balances equal what was written down, by either index.
+    /// Checks that balances equal the sum of the postings, and that both indexes have all postings.
     fn audit(&self) -> Result<(), Error> {
         self.database.transact(|tx| {
             let mut total = 0;
@@ -102,17 +102,17 @@ impl Bank {
         self.database.metrics().htm
     }
 
-    /// Every transaction so far was one region, or gave up and took the lock; the regions of index
-    /// operations are part of it, and count neither way.
+    /// Checks that every transaction so far was either one committed region or one fallback to the lock. The
+    /// regions of index operations belong to the transaction's region, and are not counted.
     fn assert_one_region_each(&self) {
         let (metrics, htm) = (self.database.metrics(), self.htm());
-        assert_eq!(metrics.aborted_total(), 0, "there are no conflicts to be seen");
+        assert_eq!(metrics.aborted_total(), 0, "a transaction aborted");
         let ended = metrics.committed + metrics.rolled_back;
         assert_eq!(htm.committed + htm.fallbacks, ended, "{htm:?}");
     }
 }
 
-/// Protects the plain path: begin, every kind of operation and the commit in one region.
+/// Begin, every kind of operation and the commit run in one region.
 #[test]
 fn whole_transactions_commit_as_regions() -> Result<(), Error> {
     let Some(htm) = hardware(100) else { return Ok(()) };
@@ -136,14 +136,14 @@ fn whole_transactions_commit_as_regions() -> Result<(), Error> {
     bank.audit()?;
     bank.assert_one_region_each();
     let htm = bank.htm();
-    assert!(htm.committed > 8, "most fit into a region: {htm:?}");
+    assert!(htm.committed > 8, "few transactions fitted into a region: {htm:?}");
     Ok(())
 }
 
-/// Protects the rollback: it is done by the log, and the region commits; an abort would run the
-/// closure again. What the closure did outside of the database stays done, once.
+/// A roll-back uses the undo log and commits the region, because aborting the region would run the closure again.
+/// The closure runs once, and its effects outside of the database remain.
 #[test]
-fn a_rollback_ends_the_region_and_not_the_decision() -> Result<(), Error> {
+fn rollback_commits_its_region() -> Result<(), Error> {
     let Some(htm) = hardware(100) else { return Ok(()) };
     let _thread = on_thread(0, 2);
     let bank = Bank::open(htm)?;
@@ -168,10 +168,10 @@ fn a_rollback_ends_the_region_and_not_the_decision() -> Result<(), Error> {
     bank.audit()
 }
 
-/// Protects the way out: a system call aborts the region each time, and the transaction is done
-/// under the lock. What the closure had done before that in the regions has not happened.
+/// A system call aborts the region at each try, so the transaction runs under the lock in the end. Everything that
+/// the closure did in the aborted regions is undone.
 #[test]
-fn what_no_region_can_hold_is_done_once_and_under_the_lock() -> Result<(), Error> {
+fn unsupported_work_runs_once_under_the_lock() -> Result<(), Error> {
     let Some(htm) = hardware(100) else { return Ok(()) };
     let _thread = on_thread(0, 3);
     let bank = Bank::open(htm)?;
@@ -190,8 +190,8 @@ fn what_no_region_can_hold_is_done_once_and_under_the_lock() -> Result<(), Error
     Ok(())
 }
 
-/// Protects the fate of large transactions, the papers' point about this protocol: more lines than
-/// the first-level cache holds (48 KiB at most on processors with RTM) end under the lock.
+/// A large transaction falls back to the lock, which is the papers' point about this protocol. Here it writes more
+/// lines than the first-level cache holds (at most 48 KiB on processors with RTM).
 #[test]
 fn a_transaction_that_overflows_the_cache_takes_the_lock() -> Result<(), Error> {
     let Some(htm) = hardware(100) else { return Ok(()) };
@@ -212,9 +212,9 @@ fn a_transaction_that_overflows_the_cache_takes_the_lock() -> Result<(), Error> 
     bank.audit()
 }
 
-/// Protects unwinding through a region: the panic arrives, and the database is as it was.
+/// A panic unwinds through the region and reaches the caller, and the database is unchanged.
 #[test]
-fn a_panic_passes_through_and_leaves_nothing() -> Result<(), Error> {
+fn panic_unwinds_through_a_region_and_leaves_no_trace() -> Result<(), Error> {
     let Some(htm) = hardware(100) else { return Ok(()) };
     let _thread = on_thread(0, 5);
     let bank = Bank::open(htm)?;
@@ -231,8 +231,8 @@ fn a_panic_passes_through_and_leaves_nothing() -> Result<(), Error> {
     Ok(())
 }
 
-/// Protects regions within regions, of two databases whose transactions end in the order in which
-/// they began: the outermost pair of XBEGIN and XEND does not belong to one database.
+/// Regions of two databases nest, and the transactions end in the order in which they began. So the outermost pair
+/// of XBEGIN and XEND belongs to two databases.
 #[test]
 fn transactions_on_two_databases_may_overlap() -> Result<(), Error> {
     let (Some(htm), Some(other_htm)) = (hardware(100), hardware(100)) else { return Ok(()) };
@@ -260,8 +260,7 @@ fn transactions_on_two_databases_may_overlap() -> Result<(), Error> {
     Ok(())
 }
 
-/// Protects atomicity between threads: transactions in regions beside others that hold the lock
-/// and give their time slice away half-way.
+/// Transactions are atomic between threads, in regions and beside others that hold the lock and yield half-way.
 #[test]
 fn regions_and_the_lock_keep_the_balance() -> Result<(), Error> {
     let Some(htm) = hardware(2) else { return Ok(()) };
@@ -301,7 +300,7 @@ fn regions_and_the_lock_keep_the_balance() -> Result<(), Error> {
         threads.into_iter().try_for_each(|thread| thread.join().expect("threads do not panic"))
     })?;
     let htm = bank.htm();
-    assert!(htm.committed > 0 && htm.fallbacks > 0, "both ways were taken: {htm:?}");
+    assert!(htm.committed > 0 && htm.fallbacks > 0, "regions or the lock were not used: {htm:?}");
     bank.assert_one_region_each();
     let _thread = on_thread(0, 99);
     bank.audit()

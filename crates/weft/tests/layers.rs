@@ -1,8 +1,8 @@
-//! The layers of the crate: a module names only modules of the layers below its own.
+//! A test of the crate's layers: a module may name only modules of the layers below its own.
 //!
-//! What counts is what the compiler would follow: `use` declarations, paths within the code, also those within
-//! calls of macros, and what `lib.rs` and the modules re-export at the root of the crate. Modules that only tests
-//! compile do not count: a test of a low layer may use the whole database.
+//! The test follows what the compiler would follow: `use` declarations, paths in code and in the arguments of
+//! macros, and the names that `lib.rs` and its modules re-export at the root of the crate. It ignores modules that
+//! only tests compile, because a test of a low layer may use the whole database.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use syn::visit::Visit;
 
-/// The layers, from the lowest to the highest. To add a module, write it where it belongs; a module may name those
-/// before it.
+/// The layers, from the lowest to the highest. Add a new module at its place: it may name only the modules before
+/// it.
 const LAYERS: &[&str] = &[
     "index",
     "sync",
@@ -29,10 +29,10 @@ const LAYERS: &[&str] = &[
     "raw_tree",
 ];
 
-/// Where a module is named by another: the file, and the path.
+/// The arrows of the dependency graph. Maps (naming module, named module) to the places in the code: file and path.
 type Arrows = BTreeMap<(String, String), BTreeSet<String>>;
 
-/// The names that `lib.rs` re-exports at the root, with the modules that they come from.
+/// The names that `lib.rs` re-exports at the root, each with the module that it comes from.
 #[derive(Default)]
 struct Exports(BTreeMap<String, String>);
 
@@ -51,7 +51,8 @@ impl Exports {
         exports
     }
 
-    /// Adds a module that is written out in `lib.rs`, to re-export others' names: it belongs to the highest of them.
+    /// Adds a module that `lib.rs` defines inline to re-export names. It belongs to the highest module of those
+    /// names.
     fn add_module(&mut self, name: String, items: &[syn::Item]) {
         let mut inner = Exports::default();
         for item in items {
@@ -86,13 +87,14 @@ impl Exports {
         }
     }
 
-    /// The module at the root that a name at the root leads to.
+    /// Returns the top-level module that a name at the root comes from.
     fn module<'n>(&'n self, name: &'n str) -> &'n str {
         if LAYERS.contains(&name) { name } else { self.0.get(name).map_or(name, String::as_str) }
     }
 }
 
-/// What a condition can come to in a build that is for no test and no model checker: true, and false.
+/// Returns whether a condition can be true, and whether it can be false, in a build for neither tests nor model
+/// checkers.
 fn outcomes(condition: &syn::Meta) -> (bool, bool) {
     let nested = |list: &syn::MetaList| {
         let parse = syn::punctuated::Punctuated::<syn::Meta, syn::Token![,]>::parse_terminated;
@@ -119,7 +121,7 @@ fn outcomes(condition: &syn::Meta) -> (bool, bool) {
     }
 }
 
-/// Whether attributes say that only tests and model checkers compile what they are on.
+/// Returns whether attributes restrict their item to builds for tests or model checkers.
 fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
     let conditions = attributes.iter().filter(|attribute| attribute.path().is_ident("cfg"));
     conditions
@@ -127,21 +129,21 @@ fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
         .any(|condition| !outcomes(&condition).0)
 }
 
-/// Walks the code of one module at the root.
+/// A walk through the code of one top-level module.
 struct Walk<'w> {
     exports: &'w Exports,
-    /// The module at the root.
+    /// The top-level module.
     module: String,
-    /// The path of the present module from the root.
+    /// The path of the current module from the root.
     path: Vec<String>,
     file: PathBuf,
-    /// The directory of the present module's own modules.
+    /// The directory of the current module's submodules.
     directory: PathBuf,
     arrows: &'w mut Arrows,
 }
 
 impl Walk<'_> {
-    /// Notes that the name at the root of the crate is used.
+    /// Records that the module uses a name at the root of the crate.
     fn note(&mut self, name: &str) {
         let named = self.exports.module(name).to_owned();
         if named == self.module {
@@ -151,7 +153,7 @@ impl Walk<'_> {
         self.arrows.entry((self.module.clone(), named)).or_default().insert(place);
     }
 
-    /// Follows a path, as far as it leaves the module.
+    /// Follows a path, if it leads out of the top-level module.
     fn follow(&mut self, parts: &[String]) {
         let mut parts = parts.iter().map(String::as_str).peekable();
         match parts.next() {
@@ -195,7 +197,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Follows the paths in the arguments of a macro, which are no syntax yet.
+    /// Follows the paths in the arguments of a macro, which are tokens without syntax.
     fn follow_tokens(&mut self, tokens: &proc_macro2::TokenStream) {
         let mut path: Vec<String> = Vec::new();
         for token in tokens.clone() {
@@ -205,7 +207,7 @@ impl Walk<'_> {
                     continue;
                 }
                 proc_macro2::TokenTree::Punct(punct) if punct.as_char() == ':' => continue,
-                // The path of a macro, which lies at the root wherever it is defined.
+                // The path of a called macro. Macros are at the root of the crate, wherever they are defined.
                 proc_macro2::TokenTree::Punct(punct)
                     if punct.as_char() == '!' && punct.spacing() == proc_macro2::Spacing::Alone =>
                 {
@@ -220,7 +222,7 @@ impl Walk<'_> {
         self.follow_parts(&path);
     }
 
-    /// Follows all paths in a row of names, such as `match crate::row::Key`.
+    /// Follows all paths in a sequence of names, such as `match crate::row::Key`.
     fn follow_parts(&mut self, parts: &[String]) {
         for (position, part) in parts.iter().enumerate() {
             if part == "crate" {
@@ -292,7 +294,7 @@ impl<'ast> Visit<'ast> for Walk<'_> {
     }
 }
 
-/// All arrows between the modules at the root of a crate, whose `lib.rs` lies in `source`.
+/// Returns all arrows between the top-level modules of the crate whose `lib.rs` is in `source`.
 fn arrows(source: &Path) -> Arrows {
     let text = std::fs::read_to_string(source.join("lib.rs")).expect("the crate has a lib.rs");
     let lib = syn::parse_file(&text).expect("lib.rs is Rust");
@@ -316,24 +318,24 @@ fn arrows(source: &Path) -> Arrows {
     arrows
 }
 
-/// The layer of a module, by number.
+/// Returns the position of a module's layer.
 fn layer(module: &str) -> Option<usize> {
     LAYERS.iter().position(|layer| *layer == module)
 }
 
-/// The arrows that do not lead downward, in words; empty if there are none.
+/// Describes the arrows that do not lead downward. The result is empty if all arrows lead downward.
 fn upward(arrows: &Arrows) -> String {
     let mut message = String::new();
     for ((from, to), places) in arrows {
         let fault = match (layer(from), layer(to)) {
-            (None, _) => format!("`{from}` is not among the layers"),
-            (_, None) => format!("`{from}` names `{to}`, which is not among the layers"),
+            (None, _) => format!("`{from}` is missing in LAYERS"),
+            (_, None) => format!("`{from}` names `{to}`, which is missing in LAYERS"),
             (Some(above), Some(below)) if below < above => continue,
             _ => format!("`{from}` names `{to}`, which is above it"),
         };
-        writeln!(message, "{fault}:").expect("a string has room");
+        writeln!(message, "{fault}:").expect("writing to a string succeeds");
         for place in places {
-            writeln!(message, "    {place}").expect("a string has room");
+            writeln!(message, "    {place}").expect("writing to a string succeeds");
         }
     }
     message
@@ -359,7 +361,7 @@ fn every_layer_is_a_module() {
     assert_eq!(named, LAYERS.iter().copied().collect());
 }
 
-/// A crate with one arrow, planted in `text` of a module of the lowest layer but one.
+/// Writes a crate with `text` as the code of a submodule of `store`, and returns the upward arrows in it.
 fn planted(name: &str, text: &str) -> String {
     let directory = std::env::temp_dir().join(format!("weft-layers-{}-{name}", std::process::id()));
     let nested = directory.join("store");
@@ -375,7 +377,7 @@ fn planted(name: &str, text: &str) -> String {
     write("store/mod.rs", "mod record;");
     write("store/record.rs", text);
     let upward = upward(&arrows(&directory));
-    std::fs::remove_dir_all(&directory).expect("the directory was made");
+    std::fs::remove_dir_all(&directory).expect("the directory exists");
     upward
 }
 
@@ -399,7 +401,7 @@ fn a_planted_arrow_is_found() {
 }
 
 #[test]
-fn what_only_tests_compile_does_not_count() {
+fn code_for_tests_does_not_count() {
     for (name, text) in [
         ("module", "#[cfg(test)] mod tests { use crate::database::Database; }"),
         ("use", "#[cfg(all(test, not(loom)))] use crate::database::Database;"),

@@ -1,8 +1,8 @@
-//! The engine on the simulated machine: `cargo test-simulated`.
+//! Tests of the engine on the simulated machine: `cargo test-simulated`.
 //!
-//! Eight virtual cores of the papers' Haswell transfer money between accounts, post what they did, and
-//! look at the total, under every protocol that several workers can use, with regions in the machine's
-//! RTM where the protocol has them. And locks whose sections those regions stand for, and phases.
+//! Eight virtual cores of the papers' Haswell transfer money between accounts, record postings, and check the
+//! total. They do so under every protocol that allows several workers, with regions in the machine's RTM where the
+//! protocol uses regions. Further tests cover elided locks and phases.
 #![cfg(weft_sim)]
 
 #[path = "simulated/phases.rs"]
@@ -27,8 +27,8 @@ struct Account {
     cents: i64,
 }
 
-/// The last posting of each core, which moves through the tree: an insertion and a deletion in each
-/// transaction.
+/// The last posting of each core. It moves through the tree, because each transaction deletes it and inserts the
+/// next.
 #[derive(Clone, Debug, PartialEq, Record)]
 #[record(table = "postings", key(core, sequence))]
 #[record(index(name = by_text, columns(text)))]
@@ -70,7 +70,7 @@ impl<P: Protocol> Bank<P> {
         bank
     }
 
-    /// Moves money, and the posting that says so.
+    /// Moves money between two random accounts, and replaces the core's posting.
     fn transfer(&self, core: u32, sequence: u32, random: &mut Rng) -> Result<(), Error> {
         let from = random.u32(0..ACCOUNTS);
         let to = (from + random.u32(1..ACCOUNTS)) % ACCOUNTS;
@@ -86,7 +86,7 @@ impl<P: Protocol> Bank<P> {
         })
     }
 
-    /// Takes money, and then posts what is posted already: so the money stays.
+    /// Takes money, and then fails because it inserts an existing posting. So the money must be restored.
     fn refused(&self, core: u32, sequence: u32, random: &mut Rng) {
         let from = random.u32(0..ACCOUNTS);
         let result: Result<(), Error> = self.database.transact(|tx| {
@@ -103,7 +103,7 @@ impl<P: Protocol> Bank<P> {
         })
     }
 
-    /// Transfers on all cores, and now and then one that is refused, and a look at the total.
+    /// Runs transfers on all cores, and at random refused transactions and checks of the total.
     fn work(&self, options: &Options, transfers: u32) -> Report {
         let program = |core: u32| {
             move || {
@@ -123,7 +123,7 @@ impl<P: Protocol> Bank<P> {
         run(options, programs).unwrap_or_else(|failure| panic!("{}: {failure}", P::NAME))
     }
 
-    /// What must hold when nobody is at work.
+    /// Checks the total and the postings after all cores have finished.
     fn check(&self, transfers: u32) {
         assert_eq!(self.total().unwrap(), OPENING_CENTS * i64::from(ACCOUNTS), "{}", P::NAME);
         let postings = self.database.transact(|tx| {
@@ -142,8 +142,8 @@ fn haswell(seed: u64) -> Options {
     Options::new(Profile::named("haswell-4c8t").unwrap(), seed)
 }
 
-/// Protects every protocol's isolation in virtual time, and the regions of those that have them: they
-/// run in the simulated hardware, most commit, and some do meet.
+/// In virtual time every protocol isolates its transactions. Regions run in the simulated hardware, where most
+/// commit and some conflict.
 #[test]
 fn money_is_kept_in_virtual_time() {
     const TRANSFERS: u32 = 200;
@@ -155,7 +155,7 @@ fn money_is_kept_in_virtual_time() {
             assert_eq!(bank.database.htm_backend(), Backend::Simulated);
             (P::USES_HTM, bank.database.metrics().htm)
         });
-        let (uses_htm, htm) = regions.expect("it is a protocol");
+        let (uses_htm, htm) = regions.expect("the protocol exists");
         println!("{name}: {htm:?}");
         assert!(htm.committed > 0, "{name}: the indexes use regions");
         if uses_htm {
@@ -164,7 +164,7 @@ fn money_is_kept_in_virtual_time() {
     }
 }
 
-/// Protects the same against interleavings that no clock would bring about.
+/// Every protocol isolates its transactions under random interleavings that virtual time would not produce.
 #[test]
 fn money_is_kept_at_random() {
     const TRANSFERS: u32 = 12;
@@ -181,20 +181,20 @@ fn money_is_kept_at_random() {
                         bank.work(&options, TRANSFERS);
                         bank.check(TRANSFERS);
                     });
-                    kept.expect("it is a protocol");
+                    kept.expect("the protocol exists");
                 }
             }
         }
     }
 }
 
-/// Set for the processes that [`a_seed_is_a_run_in_every_process`] compares.
+/// The environment variable for the child processes that [`seed_repeats_its_run_in_every_process`] compares.
 const CHILD: &str = "WEFT_SIMULATED_CHILD";
 
-/// Protects the promise of the simulation: the same seed gives the same virtual times, accesses and
-/// aborts in another process, whose memory lies elsewhere; another seed gives others.
+/// The same seed gives the same virtual times, accesses and aborts in another process, whose memory is at other
+/// addresses. Another seed gives others.
 #[test]
-fn a_seed_is_a_run_in_every_process() {
+fn seed_repeats_its_run_in_every_process() {
     let summary = |seed: u64| {
         let of = |name: &str| {
             let summary = with_protocol!(name, |P| {
@@ -203,7 +203,7 @@ fn a_seed_is_a_run_in_every_process() {
                 let (htm, aborted) = (bank.database.metrics().htm, bank.database.metrics().aborted);
                 format!("run {name} {cycles} {clocks:?} {points} {htm:?} {aborted:?}\n")
             });
-            summary.expect("it is a protocol")
+            summary.expect("the protocol exists")
         };
         PROTOCOLS.map(of).concat()
     };
@@ -213,7 +213,7 @@ fn a_seed_is_a_run_in_every_process() {
     }
     let child = |seed: &str| {
         let mut child = Command::new(std::env::current_exe().unwrap());
-        let child = child.args(["a_seed_is_a_run_in_every_process", "--exact", "--nocapture"]);
+        let child = child.args(["seed_repeats_its_run_in_every_process", "--exact", "--nocapture"]);
         let output = child.env(CHILD, seed).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         let runs: Vec<String> =
@@ -230,12 +230,12 @@ fn a_seed_is_a_run_in_every_process() {
     }
 }
 
-/// Sections of a lock that regions elide are elided, collide, and take the lock in the end; and whatever
-/// becomes of them, none sees another half done, and no increment is lost.
+/// Regions elide the sections of a lock, conflict, and take the lock in the end. In every case no section sees
+/// another half done, and no increment is lost.
 fn sections_exclude_each_other<L: Lock>(schedule: Schedule, seed: u64) {
     const ROUNDS: u64 = 60;
     let context = format!("{}, {schedule:?}, seed {seed}", L::NAME);
-    let htm = Htm::open(Choice::Rtm, RetryPolicy::default()).expect("the machine has it");
+    let htm = Htm::open(Choice::Rtm, RetryPolicy::default()).expect("the machine has RTM");
     let lock = Elidable::<L>::new(true);
     let counters = [Word::new(0), Word::new(0)];
     let each: Vec<Regions> = (0..CORES).map(|_| Regions::new(&htm)).collect();
@@ -244,7 +244,7 @@ fn sections_exclude_each_other<L: Lock>(schedule: Schedule, seed: u64) {
         let (lock, counters, context) = (&lock, &counters, &context);
         Box::new(move || {
             for _ in 0..ROUNDS {
-                // Relaxed, all: the lock orders them, or the region that stands for it.
+                // All Relaxed: the lock orders them, or the region that elides it.
                 let both = || counters.each_ref().map(|counter| counter.load(Ordering::Relaxed));
                 lock.section(Mode::Exclusive, &regions, || {
                     let [first, second] = both();
@@ -270,7 +270,7 @@ fn sections_exclude_each_other<L: Lock>(schedule: Schedule, seed: u64) {
 }
 
 #[test]
-fn elided_locks_exclude() {
+fn elided_sections_exclude_each_other() {
     for seed in 1..=5 {
         for schedule in [Schedule::Time, Schedule::Random { switch_one_in: 3 }] {
             sections_exclude_each_other::<Tatas>(schedule.clone(), seed);

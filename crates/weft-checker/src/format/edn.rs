@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn edn_and_json_say_the_same() {
+    fn edn_and_json_are_equivalent() {
         let edn = "{:type :ok, :value [[:append 3 1] [:r 3 [1 2]] [:r \"a\\u00e9\" nil]]}";
         let json = r#"{"type":"ok","value":[["append",3,1],["r",3,[1,2]],["r","aé",null]]}"#;
         assert_eq!(read(edn), read(json));
@@ -286,13 +286,13 @@ mod tests {
     }
 
     #[test]
-    fn tags_sets_comments_and_lines_are_passed_over() {
+    fn tags_comments_and_line_ends_are_skipped() {
         let text = "; a comment\n#jepsen.history.Op{:a #{1 2N}\n :b #_ 3 -4, :c (1.5)}";
         assert_eq!(shown(text), "{a [1 2], b -4, c [1.5]}");
     }
 
     #[test]
-    fn what_is_malformed_is_an_error_with_its_place() {
+    fn malformed_edn_is_an_error_with_its_place() {
         let cases = [
             ("{:a", "line 1: the file ends within a value"),
             ("{:a 1", "the file ends before '}'"),

@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_struct_is_led_by_its_type() {
+    fn struct_is_read_by_its_type() {
         let largest = u128::MAX;
         // Halfway between two f32, except for the last digits: as an f64, it would be exactly halfway.
         let json =
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_what_is_wrong() {
+    fn errors_name_the_cause() {
         let cases = [
             (r#"{"count":1,"rate":1}"#, "the field `maybe` is missing"),
             (r#"{"count":1,"count":1}"#, "the field `count` appears twice"),

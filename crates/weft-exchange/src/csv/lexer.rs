@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_and_records() {
+    fn text_is_split_into_fields_and_records() {
         let cases: [(&str, &[&[&str]]); 8] = [
             ("", &[]),
             ("\n", &[&[""]]),
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_fields_are_read_back() {
         for text in ["", "a", " a ", "\"", "\"\"", ",", "\r\n", "a\"b,c\nd"] {
             let mut line = Vec::new();
             write_field(text, &mut line);

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn not_a_number_keeps_its_bits() {
+    fn nan_keeps_its_bits() {
         for (bits, text) in [
             (0x7FC0_0000, "NaN"),
             (0xFFC0_0000, "NaN(0xffc00000)"),
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_of_no_value() {
+    fn invalid_texts_are_refused() {
         let bytes = TypeDescription::List(Box::new(TypeDescription::U8));
         let cases = [
             (TypeDescription::Bool, &["", "1", "yes", " true"][..]),

@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_that_meet_nobody_join_their_neighbours() {
+    fn pieces_without_conflicts_join_their_neighbours() {
         let of = |text: &str| {
             let outlines: Outlines = text.parse().expect("is well-formed");
             let options = Options { reordering: false, ..Options::ALL };
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_are_in_the_pieces_that_were_found() {
+    fn steps_belong_to_their_pieces() {
         let text = "
             procedure p
                 a: read s (x)
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_in_another_order_are_one_piece() {
+    fn reordered_steps_are_one_piece() {
         let text = "
             procedure p
                 a: update t (x)

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn of_each_column_the_most_frequent_operation_is_selected() {
+    fn most_frequent_operation_of_each_column_is_selected() {
         let (value, highest) = (column_of!(Counter.value), column_of!(Counter.highest));
         let (add, max) = (operation::<Add<_>, _>(value), operation::<Max<_>, _>(value));
         let other = operation::<Max<_>, _>(highest);
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sketch_keeps_the_most_contended_records() {
+    fn sketch_keeps_the_most_contended_records() {
         let database: Database<Dbx> = Database::builder().table::<Counter>().open().unwrap();
         let counters = database.table::<Counter>().unwrap();
         // SAFETY: only the table's name is used, for access sets.

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn phases_follow_each_other_and_are_numbered() {
+    fn phases_alternate_and_are_numbered() {
         let phases = Phases::new(2);
         let first = begin(&phases, 0);
         assert_eq!((first.phase(), first.number()), (Some(Phase::Joined), 0));
@@ -224,7 +224,7 @@ mod loom_tests {
     /// two never meet: loom's cell reports any two accesses that are not ordered. What was added in the first
     /// phase is merged at its end.
     #[test]
-    fn loom_phases_slices_are_the_workers_own_and_then_the_mergers() {
+    fn loom_phases_worker_and_merger_never_share_a_slice() {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = model.preemption_bound.or(Some(3));
         model.check(|| {

@@ -682,7 +682,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_causes_many_conflicts_is_split_if_they_are_about_an_operation() {
+    fn records_with_many_conflicting_operations_are_split() {
         assert!(is_worth_splitting(500, 500, 10_000));
         assert!(is_worth_splitting(500, 250, 10_000), "half of the conflicts are of reads");
         assert!(!is_worth_splitting(500, 200, 10_000), "most conflicts are of reads");
@@ -691,7 +691,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_split_stays_so_while_it_is_used_and_others_do_not_have_to_wait_for_it() {
+    fn split_record_stays_split_while_in_use() {
         assert!(is_used(1000, 10_000) && !is_used(40, 10_000));
         assert!(is_used(0, 0), "an empty phase says nothing");
         assert!(pays(1000, 0, 0, 0), "no access was refused");

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_one_s_turn_at_a_time() {
+    fn one_worker_has_the_turn_at_a_time() {
         let turn = Turn::<u32>::default();
         let mut first = turn.try_take().expect("it is free");
         *first += 1;

@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_becomes_hot_by_conflicts_within_an_epoch_and_cools() {
+    fn conflicts_within_an_epoch_make_a_record_hot() {
         let heat = HeatWord::default();
         (0..100).for_each(|_| heat.note_conflict(Conflict::First, 0, 1));
         for _ in 0..100 {
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn epochs_that_come_round_again_are_told_apart_from_late_ones() {
+    fn wrapped_epochs_differ_from_late_ones() {
         let heat = HeatWord::default();
         heat.note_conflict(Conflict::Again, EPOCH, 1);
         assert!(!heat.load().has_cooled(EPOCH + HOT_EPOCHS));

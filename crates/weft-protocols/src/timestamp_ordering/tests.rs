@@ -61,7 +61,7 @@ fn granted(version: u64, number: usize) -> Access {
 }
 
 #[test]
-fn whoever_is_older_than_the_newest_version_comes_too_late() {
+fn access_older_than_the_newest_version_is_too_late() {
     let fixture = Fixture::written(5);
     assert_eq!(fixture.read(4), Access::TooLate);
     assert_eq!(fixture.reserve(4), Access::TooLate);
@@ -70,7 +70,7 @@ fn whoever_is_older_than_the_newest_version_comes_too_late() {
 }
 
 #[test]
-fn a_write_below_a_younger_read_comes_too_late() {
+fn write_below_a_younger_read_is_too_late() {
     let fixture = Fixture::written(1);
     assert_eq!(fixture.read(9), granted(1, 1));
     assert_eq!(fixture.read(3), granted(1, 1), "an older read does not matter");
@@ -79,7 +79,7 @@ fn a_write_below_a_younger_read_comes_too_late() {
 }
 
 #[test]
-fn the_younger_waits_for_a_pending_write_and_the_older_does_not() {
+fn only_younger_transactions_wait_for_a_pending_write() {
     let fixture = Fixture::written(1);
     assert_eq!(fixture.reserve(5), granted(1, 1));
     assert_eq!(fixture.reserve(5), granted(1, 1), "reserving again changes nothing");
@@ -93,7 +93,7 @@ fn the_younger_waits_for_a_pending_write_and_the_older_does_not() {
 }
 
 #[test]
-fn a_reservation_that_is_given_up_leaves_only_a_read() {
+fn released_reservation_leaves_at_most_a_read() {
     let fixture = Fixture::written(1);
     assert_eq!(fixture.reserve(5), granted(1, 1));
     fixture.release(None);
@@ -105,7 +105,7 @@ fn a_reservation_that_is_given_up_leaves_only_a_read() {
 }
 
 #[test]
-fn what_was_found_absent_is_remembered_beyond_the_record() {
+fn absent_read_is_remembered_by_the_index() {
     let fixture = Fixture::placeholder();
     assert!(matches!(fixture.read(7), Access::Granted(tid, _) if tid.is_absent()));
     assert!(!fixture.index.admits(6), "7 would have found it");
@@ -117,7 +117,7 @@ fn what_was_found_absent_is_remembered_beyond_the_record() {
 }
 
 #[test]
-fn a_range_is_protected_from_older_insertions_only_and_never_lowered() {
+fn range_is_protected_from_older_insertions() {
     let index = IndexTimestamps::default();
     assert_eq!(index.protect(5, || true), Ok(()));
     assert_eq!(index.protect(3, || true), Ok(()));
@@ -127,7 +127,7 @@ fn a_range_is_protected_from_older_insertions_only_and_never_lowered() {
 }
 
 #[test]
-fn below_a_deletion_that_may_be_forgotten_nothing_is_found_absent() {
+fn early_deletion_refuses_older_absent_reads() {
     let index = IndexTimestamps::default();
     index.mark_early_deletion(5);
     assert_eq!(index.protect(4, || true), Err(ConflictReason::TimestampOrder));
@@ -138,7 +138,7 @@ fn below_a_deletion_that_may_be_forgotten_nothing_is_found_absent() {
 }
 
 #[test]
-fn a_placeholder_does_not_hide_a_deletion_that_was_forgotten() {
+fn placeholder_does_not_hide_an_early_deletion() {
     // A row that 3 has read is deleted by 5, its record is unlinked, and 9 is about to insert the key again.
     let fixture = Fixture::placeholder();
     fixture.record.header.pending.store(9, Ordering::Relaxed);
@@ -150,7 +150,7 @@ fn a_placeholder_does_not_hide_a_deletion_that_was_forgotten() {
 }
 
 #[test]
-fn a_deleted_record_stays_while_somebody_is_to_write_it() {
+fn reserved_deleted_record_is_not_unlinked() {
     let fixture = Fixture::written(1);
     let deleted = fixture.record.header.tid.load().deleted_at(Tid::at(2));
     install(&fixture.record, deleted, None, &fixture.regions);
@@ -177,7 +177,7 @@ fn a_deleted_record_stays_while_somebody_is_to_write_it() {
 }
 
 #[test]
-fn a_wait_ends_with_the_writer_or_with_patience() {
+fn wait_ends_with_the_writer_or_with_patience() {
     let fixture = Fixture::written(1);
     assert!(wait_for_end_of(5, &fixture.record));
     assert_eq!(fixture.reserve(5), granted(1, 1));
@@ -267,7 +267,7 @@ fn step(records: &[Fixture], transaction: &mut Running, random: &mut fastrand::R
 }
 
 #[test]
-fn what_commits_has_read_what_a_run_in_the_order_of_timestamps_reads() {
+fn committed_reads_agree_with_the_timestamp_order() {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
     let seed = std::env::var("WEFT_SEED")
         .map_or(now.as_nanos() as u64, |seed| seed.parse().expect("WEFT_SEED is a number"));
@@ -306,7 +306,7 @@ struct Lamp {
 /// is unlinked before the transactions that began between the last two steps have ended. Such a transaction
 /// must find the row that was there when it began, or abort.
 #[test]
-fn a_deletion_that_does_not_wait_is_not_seen_by_older_transactions() {
+fn early_deletion_is_invisible_to_older_transactions() {
     let database: Database<TimestampOrdering> = Database::builder()
         .protocol::<TimestampOrdering>()
         .table::<Lamp>()
@@ -352,7 +352,7 @@ fn a_deletion_that_does_not_wait_is_not_seen_by_older_transactions() {
 /// What makes a transaction fail is protected like what makes it commit: once a key was found absent, no older
 /// transaction can insert it.
 #[test]
-fn an_absence_that_an_error_was_concluded_from_lasts() {
+fn absence_that_caused_an_error_is_protected() {
     let database: Database<TimestampOrdering> = Database::builder()
         .protocol::<TimestampOrdering>()
         .table::<Lamp>()

@@ -1,4 +1,4 @@
-//! Procedures whose pieces are known beforehand.
+//! Procedures whose pieces are known in advance.
 
 use weft_procedures::chopping::{
     Chopping, NotAdmitted, NotDeferred, Options, Outlines, PieceKind, admit, chop,
@@ -8,9 +8,9 @@ fn outlines(text: &str) -> Outlines {
     text.parse().unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-/// The pieces of all procedures, as labels.
+/// Returns the chopping, and the pieces of all procedures as labels.
 fn pieces(text: &str, options: Options) -> (Chopping, Vec<Vec<String>>) {
-    let chopping = chop(&outlines(text), options).expect("it is possible");
+    let chopping = chop(&outlines(text), options).expect("the procedures can be chopped");
     let each = chopping.each().map(|(outline, chopped)| {
         let piece = |piece: &weft_procedures::chopping::Piece| {
             let labels = piece.steps.iter().map(|&step| outline.steps[step].label.as_str());
@@ -22,7 +22,7 @@ fn pieces(text: &str, options: Options) -> (Chopping, Vec<Vec<String>>) {
     (chopping, each)
 }
 
-/// Figure 2: both have `a` before `b`, and the third has only `b`.
+/// Figure 2: the first two procedures access `a` before `b`, and the third accesses only `b`.
 #[test]
 fn steps_on_a_cycle_are_merged() {
     let text = "
@@ -42,7 +42,7 @@ fn steps_on_a_cycle_are_merged() {
     let (chopping, pieces) = pieces(text, Options::ALL);
     assert_eq!(pieces[0], ["conflicting: a b"]);
     assert_eq!(pieces[1], ["conflicting: a b"]);
-    // Two instances of it conflict twice.
+    // Two instances of the third procedure conflict on both rows.
     assert_eq!(pieces[2], ["conflicting: b c"]);
     let merge = &chopping.procedures[0].merges[0];
     let why = chopping.explain(0, merge);
@@ -72,7 +72,7 @@ fn columns_and_operations_set_steps_apart() {
 }
 
 #[test]
-fn what_stands_between_moves_out_if_it_can() {
+fn steps_between_merged_steps_move_out() {
     let text = "
         procedure one
             first: update a (v)
@@ -85,11 +85,11 @@ fn what_stands_between_moves_out_if_it_can() {
     let (chopping, reordered) = pieces(text, Options::ALL);
     assert_eq!(reordered[0], ["conflicting: first second", "commutative: free"]);
     assert!(!chopping.procedures[0].is_as_written);
-    // Not if one needs it, and it needs the other.
+    // The step between stays if it depends on the first step, and the last step depends on it.
     let bound = text.replace("add b (v)", "add b (v); key from first");
     let bound = bound.replace("update c (v)", "update c (v); if free");
     assert_eq!(pieces(&bound, Options::ALL).1[0], ["conflicting: first free second"]);
-    // A loop is divided.
+    // If the step between and the first step are in a loop, the loop is divided.
     let looped = text.replace("first:", "loop\n first:").replace("c (v)", "c (v)\n end");
     assert_eq!(
         pieces(&looped, Options::ALL).1[0],
@@ -98,7 +98,7 @@ fn what_stands_between_moves_out_if_it_can() {
 }
 
 #[test]
-fn a_rollback_is_in_the_first_piece() {
+fn rollbacks_are_in_the_first_piece() {
     let text = "
         procedure one
             add a (v)
@@ -116,9 +116,9 @@ fn a_rollback_is_in_the_first_piece() {
     assert!(!chopping.procedures[0].is_as_written);
 }
 
-/// The scheme of Figure 3, and its premise.
+/// The scheme of Figure 3, and its condition.
 #[test]
-fn what_only_others_read_is_deferred_if_they_meet_nowhere_else() {
+fn operations_are_deferred_if_they_meet_their_readers_nowhere_else() {
     let text = "
         procedure publish
             update x (v)
@@ -134,7 +134,7 @@ fn what_only_others_read_is_deferred_if_they_meet_nowhere_else() {
     let (_, without) = pieces(text, Options { deferral: false, ..Options::ALL });
     assert_eq!(without[0], ["conflicting: x sum"]);
 
-    // By a third.
+    // A third procedure connects both.
     let third = format!("{text}\nprocedure third\n write x (v)\n write y (v)\nend");
     let (chopping, connected) = pieces(&third, Options::ALL);
     assert_eq!(connected[0], ["conflicting: x sum"]);
@@ -143,7 +143,7 @@ fn what_only_others_read_is_deferred_if_they_meet_nowhere_else() {
     };
     assert_eq!(way.len(), 2, "x, and y: {way:?}");
 
-    // A result that is used has to be there.
+    // A result that later steps use cannot be deferred.
     let used =
         text.replace("add sum (v); values from x", "add sum (v)\n z: add z (v); values from sum");
     let looped =
@@ -155,7 +155,7 @@ fn what_only_others_read_is_deferred_if_they_meet_nowhere_else() {
 }
 
 #[test]
-fn two_do_not_wait_for_each_other() {
+fn deferral_is_never_mutual() {
     let text = "
         procedure one
             add x (v)
@@ -172,7 +172,7 @@ fn two_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn subscribers_read_what_was_deferred_at_one_moment() {
+fn subscribers_read_deferred_values_in_one_piece() {
     let text = "
         procedure publish
             add x (v)
@@ -201,18 +201,18 @@ const TOKENS: &str = "
     end";
 
 #[test]
-fn rows_go_by_tokens_as_far_as_all_keep_to_them() {
+fn tokens_guard_rows_if_all_procedures_use_them() {
     let (_, by_token) = pieces(TOKENS, Options::ALL);
     assert_eq!(by_token[0], ["conflicting: counter order ticket"]);
     assert_eq!(by_token[1], ["conflicting: ticket done", "exclusive: order"]);
-    // A row is inserted before its token.
+    // Here the procedure inserts the token before the row.
     let late = TOKENS.replace("insert order;", "x: insert other;");
     let late = late.replace(
         "insert ticket; key from counter",
         "insert ticket; key from counter\n insert order; key from counter",
     );
     assert_eq!(pieces(&late, Options::ALL).1[0][0], "conflicting: counter ticket order");
-    // Somebody who has no token.
+    // Here a third procedure updates rows without a token.
     let other = format!("{TOKENS}\nprocedure other\n update order (v)\nend");
     let (chopping, pieces) = pieces(&other, Options::ALL);
     assert_eq!(pieces[1], ["conflicting: ticket done order"]);
@@ -222,7 +222,7 @@ fn rows_go_by_tokens_as_far_as_all_keep_to_them() {
 }
 
 #[test]
-fn a_table_that_nobody_changes_is_static() {
+fn unchanged_tables_are_static() {
     let text = "
         procedure one
             read item
@@ -241,7 +241,7 @@ fn a_table_that_nobody_changes_is_static() {
 
 /// An error of admission names the procedure, the steps and the cycle.
 #[test]
-fn who_would_close_a_cycle_is_not_admitted() {
+fn procedures_that_close_a_cycle_are_not_admitted() {
     let running = outlines(
         "procedure one
             write a (v); may roll back
@@ -267,23 +267,26 @@ fn who_would_close_a_cycle_is_not_admitted() {
     let kinds = |chopping: Chopping| -> Vec<PieceKind> {
         chopping.procedures[1].pieces.iter().map(|piece| piece.kind).collect()
     };
-    assert_eq!(kinds(chopping.expect("it fits")), [PieceKind::Conflicting, PieceKind::Commutative]);
-    // What is not deferred, or not by token, any more.
+    assert_eq!(
+        kinds(chopping.expect("admitted")),
+        [PieceKind::Conflicting, PieceKind::Commutative]
+    );
+    // The new procedure would end a deferral, or the use of a token.
     let tickets = outlines(TOKENS);
     let other = added("procedure other\n update order (v)\nend");
-    let error = admit(&tickets, &other, Options::ALL).expect_err("it has no token").to_string();
+    let error = admit(&tickets, &other, Options::ALL).expect_err("no token").to_string();
     assert!(error.contains("rows of order would not go by tokens any more, for other"), "{error}");
     let points =
         outlines("procedure p\n update x (v)\n add y (v)\nend\nprocedure s\n update y (v)\nend");
     let other = added("procedure o\n write x (v)\n write y (v)\nend");
-    let error = admit(&points, &other, Options::ALL).expect_err("it connects them").to_string();
+    let error = admit(&points, &other, Options::ALL).expect_err("connects both").to_string();
     assert!(error.contains("y could not be deferred any more") && error.contains("o.x"), "{error}");
     let twice = admit(&running, &added("procedure one\n read a\nend"), Options::ALL);
     assert!(matches!(twice, Err(NotAdmitted::Outline(_))), "{twice:?}");
 }
 
 #[test]
-fn what_is_wrong_in_a_text_is_said_with_its_place() {
+fn text_errors_name_their_place() {
     for (text, line, column, words) in [
         ("procedur x", 1, 1, "'procedur' stands where 'procedure' or 'token'"),
         ("procedure p\n reed t\nend", 2, 2, "'reed' stands where a step (read, scan,"),
@@ -309,7 +312,7 @@ fn what_is_wrong_in_a_text_is_said_with_its_place() {
 }
 
 #[test]
-fn a_text_that_uses_all_of_the_grammar_comes_back() {
+fn text_with_all_of_the_grammar_round_trips() {
     let text = "token ticket for order, line
 
 procedure all
@@ -331,7 +334,7 @@ procedure all
 end
 ";
     assert_eq!(outlines(text).to_string(), text);
-    // Comments, space, and whatever stands for the same.
+    // The parser accepts comments, extra space, and equivalent forms.
     let other = "procedure p # what\n\n\tupdate t (reads a ; writes a)   # is done\nend";
     assert_eq!(outlines(other), outlines("procedure p\nupdate t (a)\nend"));
 }

@@ -9,7 +9,7 @@ pub struct Generator {
     pub random: fastrand::Rng,
 }
 
-/// Some options, mostly all.
+/// Returns random options: half of the time all of them, otherwise most of them.
 pub fn options(random: &mut fastrand::Rng) -> Options {
     if random.bool() {
         return Options::ALL;
@@ -31,7 +31,7 @@ impl Generator {
         Generator { random: fastrand::Rng::with_seed(seed) }
     }
 
-    /// Two or three procedures of two to four steps.
+    /// Returns a random set of two or three procedures, most of them with two to four steps.
     pub fn set(&mut self) -> Set {
         match self.random.u8(..4) {
             0 => self.with_tokens(),
@@ -51,7 +51,8 @@ impl Generator {
         }
     }
 
-    /// One procedure inserts rows with a token, and another takes the token and touches the rows.
+    /// Returns a set in which one procedure inserts rows with a token, and another deletes the token and accesses
+    /// the rows.
     fn with_tokens(&mut self) -> Set {
         use OutlineAccess::{Delete, Insert, Read, Scan, Update};
         let mut producer = Program::new("producer");
@@ -77,7 +78,7 @@ impl Generator {
         Set { programs: vec![producer, consumer], tokens: vec![token] }
     }
 
-    /// One procedure adds to what another reads, and mostly they meet nowhere else.
+    /// Returns a set in which one procedure adds to a row that another reads. Usually they conflict nowhere else.
     fn with_a_publisher(&mut self) -> Set {
         let tables = if self.random.u8(..4) > 0 { [["x"], ["y"]] } else { [["x"], ["x"]] };
         let mut publisher = Program::new("publisher");
@@ -98,7 +99,7 @@ impl Generator {
                 false => self.maybe_push(&mut subscriber, &tables[1]),
             }
         }
-        // And back.
+        // Sometimes there is the same relation in the other direction.
         if self.random.u8(..4) == 0 {
             let add = subscriber.push(OutlineAccess::Update, "w", KeyOf::Shared);
             (add.reads, add.writes) = (Columns::NONE, Columns::NONE);
@@ -126,7 +127,7 @@ impl Generator {
             _ => (Update, KeyOf::Shared),
         };
         let number = program.outline.steps.len();
-        // One row with its own key in a table.
+        // A procedure inserts at most one row with its own key into a table.
         let is_second =
             program.outline.steps.iter().any(|it| it.access == Insert && it.table == table);
         let (access, key) = if is_second { (Read, KeyOf::Shared) } else { (access, key) };
@@ -170,7 +171,7 @@ impl Generator {
         }
     }
 
-    /// Loops, and what goes from earlier iterations to later ones.
+    /// Adds a loop to some procedures, and to some of these a dependency on the loop's earlier iteration.
     fn finish(&mut self, program: &mut Program) {
         let steps = program.outline.steps.len();
         if self.random.u8(..4) == 0 && steps >= 2 {

@@ -1,4 +1,4 @@
-//! Executing procedures on a store of a few rows: one after the other, or in pieces in every interleaving.
+//! Execution of procedures on a store of a few rows: serially, or in pieces in every interleaving.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,19 +23,19 @@ impl Run {
 type Row = [i64; COLUMNS.len()];
 type Tables = BTreeMap<String, BTreeMap<i64, Row>>;
 
-/// What a run has found so far.
+/// The state of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Progress {
-    /// Pieces that have run.
+    /// The number of pieces that have run.
     pieces: usize,
-    /// By step and iteration; nothing where it has not run, or was not to.
+    /// What the steps have returned, by step and iteration. A step that has not run, or was skipped, has no entry.
     found: BTreeMap<(usize, usize), i64>,
     rolled_back: bool,
-    /// The epoch in which it publishes.
+    /// The epoch that the run's deferred changes belong to.
     epoch: Option<u32>,
 }
 
-/// A change that waits for the end of an epoch.
+/// A deferred change, which waits for the end of its epoch.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Pending {
     run: usize,
@@ -52,11 +52,11 @@ struct State {
     progress: Vec<Progress>,
     pending: Vec<Pending>,
     epoch: u32,
-    /// Whether all of earlier epochs has been published.
+    /// Whether the deferred changes of all earlier epochs have been published.
     is_published: bool,
 }
 
-/// The rows in the end, and what each run has found.
+/// The final rows, and what each run has returned (`None` if it rolled back).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Outcome {
     tables: Tables,
@@ -82,7 +82,8 @@ impl State {
         State { tables, progress, pending: Vec::new(), epoch: 0, is_published: true }
     }
 
-    /// What is to be compared: not what operations alone have found, which is nothing.
+    /// Returns what is compared. Results of pure operations are not part of it, because an operation returns
+    /// nothing.
     fn outcome(&self) -> Outcome {
         let found = self
             .progress
@@ -91,7 +92,7 @@ impl State {
         Outcome { tables: self.tables.clone(), found: found.collect() }
     }
 
-    /// Runs some steps of a run, at once; those in a loop round by round.
+    /// Runs some steps of a run atomically. Steps in a loop run iteration by iteration.
     fn run(&mut self, program: &Program, of: (usize, &Run), steps: &[usize], is_deferred: bool) {
         let before = self.clone();
         let mut rest = steps;
@@ -118,7 +119,7 @@ impl State {
         }
     }
 
-    /// What a step depends on has found, in all.
+    /// Returns the sum of the results of the steps `on`, which a step depends on.
     fn sum(
         &self,
         program: &Program,
@@ -158,7 +159,7 @@ impl State {
                 }
                 by.rem_euclid(2)
             }
-            // Odd, so that whoever finds it goes by it.
+            // Odd, so that the guard of a step that depends on this one lets that step run.
             KeyOf::Own => 101 + 2 * run as i64,
             KeyOf::Found(on) => match self.progress[run].found.get(&(on, 0)) {
                 Some(&key) if key >= 100 => key,
@@ -166,7 +167,7 @@ impl State {
             },
         };
         let amount = of.argument + number as i64 * 7 + self.sum(program, run, at, &step.values);
-        let rows = self.tables.get_mut(&step.table).expect("it is one of them");
+        let rows = self.tables.get_mut(&step.table).expect("the table exists");
         let look = |row: &Row| {
             let read = COLUMNS.iter().zip(row).filter(|(name, _)| has(&step.reads, name));
             read.fold(1_i64, |all, (_, value)| (all * 31 + value).rem_euclid(1_009))
@@ -216,13 +217,13 @@ impl State {
             && step.reads == weft_procedures::chopping::Columns::NONE
             && !step.operations.is_empty()
             && step.writes == step.reads;
-        // An operation tells nothing, so that it is the same whether it is deferred or not.
+        // An operation returns nothing, so that deferral makes no difference to it.
         if !only_operates || is_used(program, number) {
             self.progress[run].found.insert(at, found);
         }
     }
 
-    /// Applies what was to wait until this epoch.
+    /// Applies the deferred changes of earlier epochs.
     fn publish(&mut self) {
         let epoch = self.epoch;
         let (due, later): (Vec<Pending>, Vec<Pending>) = std::mem::take(&mut self.pending)
@@ -231,7 +232,7 @@ impl State {
         self.pending = later;
         for it in due {
             let kind = OperationKind::ALL.into_iter().find(|kind| kind.name() == it.kind);
-            let rows = self.tables.get_mut(&it.table).expect("it is one of them");
+            let rows = self.tables.get_mut(&it.table).expect("the table exists");
             if let Some(row) = rows.get_mut(&it.key) {
                 row[it.column] = applied(kind.expect("a kind"), row[it.column], it.amount);
             }
@@ -246,7 +247,7 @@ fn is_used(program: &Program, number: usize) -> bool {
         || program.outline.steps.iter().any(|it| it.dependencies().any(|on| on == number))
 }
 
-/// The outcomes of all serial orders, each procedure as it is written.
+/// Returns the outcomes of all serial orders, where each procedure runs as it is written.
 pub fn serial_outcomes(set: &Set, runs: &[Run]) -> BTreeSet<Outcome> {
     let mut outcomes = BTreeSet::new();
     let mut states = vec![(State::first(runs.len()), BTreeSet::new())];
@@ -268,16 +269,16 @@ pub fn serial_outcomes(set: &Set, runs: &[Run]) -> BTreeSet<Outcome> {
     outcomes
 }
 
-/// What came of all interleavings.
+/// The result of exploring all interleavings.
 pub struct Explored {
     pub states: usize,
     pub outcomes: BTreeSet<Outcome>,
 }
 
-/// The most epochs that end while runs are on their way.
+/// The largest number of epochs that end while runs are in progress.
 const EPOCHS: u32 = 2;
 
-/// Executes the pieces in every interleaving, with epochs that end anywhere if something is deferred.
+/// Runs the pieces in every interleaving. If a piece is deferred, epochs may end at any point.
 pub fn explore(set: &Set, runs: &[Run], chopping: &Chopping) -> Explored {
     let pieces = |run: usize| &chopping.procedures[runs[run].program].pieces;
     let has_kind = |run: usize, kind| pieces(run).iter().any(|piece| piece.kind == kind);

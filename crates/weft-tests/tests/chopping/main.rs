@@ -1,5 +1,5 @@
-//! Chopping, by brute force: random small sets of procedures are executed in the pieces that the analysis finds
-//! for them, in every interleaving, on a store of a few rows; and each outcome has to be one of a serial order.
+//! Brute-force tests of chopping. Random small sets of procedures run in the pieces that the analysis finds for
+//! them, in every interleaving, on a store of a few rows. Each outcome must be that of a serial order.
 
 mod cases;
 mod generate;
@@ -14,7 +14,7 @@ use generate::{Generator, options};
 use interleavings::{Run, explore, serial_outcomes};
 use program::Set;
 
-/// What has been met, so that a test is known to test something.
+/// Counts of the cases that a test has covered, so that it is known to test something.
 #[derive(Debug, Default)]
 struct Tally {
     sets: usize,
@@ -28,8 +28,8 @@ struct Tally {
     rolled_back: usize,
 }
 
-/// Executes a set in the pieces that are found for `known`, which should be the set's outlines. Returns an
-/// outcome that no serial order has.
+/// Runs a set in the pieces that the analysis finds for `known`, which should be the set's outlines. Returns an
+/// outcome that no serial order has, if there is one.
 fn try_set(
     set: &Set,
     known: &Outlines,
@@ -37,7 +37,7 @@ fn try_set(
     random: &mut fastrand::Rng,
     tally: &mut Tally,
 ) -> Option<String> {
-    let chopping = chop(known, options).expect("what is generated is possible");
+    let chopping = chop(known, options).expect("the generated set can be chopped");
     tally.sets += 1;
     for chopped in chopping.procedures.iter().filter(|chopped| !chopped.on_snapshot) {
         let has = |kind| usize::from(chopped.pieces.iter().any(|piece| piece.kind == kind));
@@ -53,7 +53,7 @@ fn try_set(
         return None;
     }
     for _ in 0..2 {
-        // Two of each, or three in all.
+        // Two instances of each procedure, or three instances in all.
         let mut programs: Vec<usize> = in_graph.iter().flat_map(|&it| [it, it]).collect();
         if programs.len() > 4 {
             random.shuffle(&mut programs);
@@ -102,22 +102,22 @@ fn every_interleaving_of_the_pieces_is_serializable() {
     }
 }
 
-/// What is concealed from the analysis.
+/// A fact about a set that the test hides from the analysis.
 #[derive(Clone, Copy, Debug)]
 enum Concealed {
-    /// That a step touches the table it does: its C-edges are left out.
+    /// The table that a step touches, so that the step's C-edges are missing.
     Table,
-    /// What a step depends on.
+    /// The dependencies of a step.
     Dependencies,
-    /// That it may roll back.
+    /// That a step may roll back.
     Rollback,
-    /// That a procedure touches rows whose token it does not have: its key is another.
+    /// That a procedure touches rows whose token it does not hold: it uses another key.
     Token,
 }
 
-/// The test above can fail: it does if the analysis knows less than there is.
+/// Shows that the test above can fail: it fails if the analysis does not know a fact about the set.
 #[test]
-fn an_edge_that_is_left_out_is_found_out() {
+fn facts_hidden_from_the_analysis_are_detected() {
     println!("seed {SEED}");
     for concealed in
         [Concealed::Table, Concealed::Dependencies, Concealed::Rollback, Concealed::Token]

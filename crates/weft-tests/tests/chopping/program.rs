@@ -1,4 +1,4 @@
-//! Procedures that can be executed: outlines, with what they leave open.
+//! Executable procedures: outlines, with the keys that an outline does not specify.
 
 use weft::operation::OperationKind;
 use weft_procedures::chopping::{
@@ -7,17 +7,17 @@ use weft_procedures::chopping::{
 
 /// The columns of each table.
 pub const COLUMNS: [&str; 2] = ["a", "b"];
-/// How often loops go round.
+/// The number of iterations of each loop.
 pub const ITERATIONS: usize = 2;
 
-/// By which key a step goes.
+/// How a step chooses its key.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum KeyOf {
-    /// One of the two that all share, by the arguments and the steps that it depends on.
+    /// One of the two keys that all runs share, computed from the argument and from the steps that it depends on.
     Shared,
-    /// One that nobody else has; the same for all such steps of a run.
+    /// A key that no other run has. All such steps of a run have the same key.
     Own,
-    /// What a step has found, if it has.
+    /// The key that the given step has found, if it has found one.
     Found(usize),
 }
 
@@ -25,7 +25,7 @@ pub enum KeyOf {
 #[derive(Clone, Debug)]
 pub struct Program {
     pub outline: Outline,
-    /// Of each step.
+    /// How each step chooses its key.
     pub keys: Vec<KeyOf>,
 }
 
@@ -35,7 +35,7 @@ impl Program {
         Program { outline, keys: Vec::new() }
     }
 
-    /// Adds a step, whose label is made for it.
+    /// Adds a step with a generated label.
     pub fn push(&mut self, access: OutlineAccess, table: &str, key: KeyOf) -> &mut OutlineStep {
         let label = format!("step_{}", self.outline.steps.len());
         let mut step = OutlineStep::new(&label, access, table);
@@ -44,10 +44,10 @@ impl Program {
         }
         self.outline.steps.push(step);
         self.keys.push(key);
-        self.outline.steps.last_mut().expect("it was pushed")
+        self.outline.steps.last_mut().expect("a step was pushed")
     }
 
-    /// Whether a step is in a loop.
+    /// Returns whether a step is in a loop.
     pub fn is_in_loop(&self, step: usize) -> bool {
         self.outline.loops_around(step).next().is_some()
     }
@@ -57,7 +57,7 @@ impl Program {
     }
 }
 
-/// Procedures that run beside each other.
+/// A set of procedures that run concurrently.
 #[derive(Clone, Debug)]
 pub struct Set {
     pub programs: Vec<Program>,
@@ -65,13 +65,13 @@ pub struct Set {
 }
 
 impl Set {
-    /// What the analysis is told.
+    /// Returns the outlines, which are all that the analysis is told.
     pub fn outlines(&self) -> Outlines {
         let procedures = self.programs.iter().map(|program| program.outline.clone()).collect();
         Outlines { procedures, tokens: self.tokens.clone() }
     }
 
-    /// Has all go by shared keys who should have a token.
+    /// Makes the steps that should use a token's key use shared keys.
     pub fn forget_tokens(&mut self) {
         let tables: Vec<&String> = self.tokens.iter().flat_map(|token| &token.tables).collect();
         for program in &mut self.programs {
@@ -84,7 +84,7 @@ impl Set {
     }
 }
 
-/// Whether a step touches a column in such a way.
+/// Returns whether a set of columns includes a column.
 pub fn has(columns: &Columns, name: &str) -> bool {
     match columns {
         Columns::Any => true,
@@ -92,12 +92,12 @@ pub fn has(columns: &Columns, name: &str) -> bool {
     }
 }
 
-/// What an operation makes of a value.
+/// Applies an operation to a value.
 pub fn applied(kind: OperationKind, value: i64, amount: i64) -> i64 {
     match kind {
         OperationKind::Add => value + amount,
         OperationKind::Mul => value * (amount % 3 + 2),
         OperationKind::Max => value.max(amount),
-        other => panic!("none is generated: {other:?}"),
+        other => panic!("the generator makes no such operation: {other:?}"),
     }
 }

@@ -1,4 +1,4 @@
-//! What holds for every chopping, whatever the procedures: by definitions that are not the analysis's.
+//! Properties of every chopping, checked by definitions that are independent of the analysis.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,11 +8,11 @@ use weft_procedures::chopping::{
 
 use crate::generate::{Generator, options};
 
-/// A step of one of two instances.
+/// A step of one of the two instances of each procedure.
 type Vertex = (u8, StepNumber);
 
-/// What can be reached by C-edges, and by S-edges of other instances, from steps of the first instance of a
-/// procedure.
+/// Returns the steps of `procedure`'s first instance that can be reached from its step `from`, by C-edges and by
+/// the S-edges of other instances.
 fn reached(chopping: &Chopping, procedure: usize, from: usize) -> BTreeSet<usize> {
     let mut edges: BTreeMap<Vertex, Vec<Vertex>> = BTreeMap::new();
     for conflict in chopping.conflicts.iter().filter(|it| it.standing == Standing::Edge) {
@@ -49,7 +49,7 @@ fn reached(chopping: &Chopping, procedure: usize, from: usize) -> BTreeSet<usize
     own.map(|(_, step)| step.step).collect()
 }
 
-/// Whether pieces, as positions of cuts in the program's order, are allowed.
+/// Decides whether pieces are allowed. They are given as a bit for each cut, in the program's order of steps.
 fn is_allowed(chopping: &Chopping, procedure: usize, cuts: u32) -> bool {
     let outline = chopping.outline(procedure);
     let steps = outline.steps.len();
@@ -68,19 +68,19 @@ fn is_allowed(chopping: &Chopping, procedure: usize, cuts: u32) -> bool {
 }
 
 #[test]
-fn there_is_no_cycle_left_and_no_more_pieces_are_possible() {
+fn pieces_are_without_cycles_and_as_many_as_possible() {
     const SEED: u64 = 11;
     println!("seed {SEED}");
     let mut generator = Generator::new(SEED);
     for number in 0..600 {
         let set = generator.set();
         let mut options = options(&mut generator.random);
-        // These have conditions of their own.
+        // Pieces with tokens or deferral have further conditions.
         (options.tokens, options.deferral) = (false, false);
         let outlines = set.outlines();
-        let best = chop(&outlines, options).expect("it is possible");
+        let best = chop(&outlines, options).expect("the set can be chopped");
         options.reordering = false;
-        let chopping = chop(&outlines, options).expect("it is possible");
+        let chopping = chop(&outlines, options).expect("the set can be chopped");
         for (procedure, chopped) in chopping.procedures.iter().enumerate() {
             if chopped.on_snapshot {
                 continue;
@@ -99,14 +99,14 @@ fn there_is_no_cycle_left_and_no_more_pieces_are_possible() {
                 .max();
             assert_eq!(Some(chopped.pieces.len()), most, "{context}");
             assert!(best.procedures[procedure].pieces.len() >= chopped.pieces.len(), "{context}");
-            // Each merge has put two groups together.
+            // Each recorded merge has joined two groups of steps.
             let merged = chopped.pieces.iter().map(|piece| piece.steps.len() - 1).sum::<usize>();
             assert_eq!(chopped.merges.len(), merged, "{context}");
         }
     }
 }
 
-/// Theorem 1.
+/// Checks Theorem 1.
 #[test]
 fn a_procedure_has_one_conflicting_piece_at_most() {
     const SEED: u64 = 12;
@@ -115,7 +115,7 @@ fn a_procedure_has_one_conflicting_piece_at_most() {
     for _ in 0..1_000 {
         let outlines = generator.set().outlines();
         let options = options(&mut generator.random);
-        let chopping = chop(&outlines, options).expect("it is possible");
+        let chopping = chop(&outlines, options).expect("the set can be chopped");
         for chopped in &chopping.procedures {
             let kinds = chopped.pieces.iter().filter(|piece| piece.kind == PieceKind::Conflicting);
             assert!(kinds.count() <= 1, "{outlines}\n{chopped:?}");
@@ -123,9 +123,10 @@ fn a_procedure_has_one_conflicting_piece_at_most() {
     }
 }
 
-/// What is admitted leaves those that run as they are; and what is not, would not.
+/// A procedure is admitted only if the pieces of the running procedures stay the same. A refusal names a running
+/// procedure whose pieces would change.
 #[test]
-fn what_is_admitted_leaves_the_others_in_their_pieces() {
+fn admission_keeps_the_pieces_of_running_procedures() {
     const SEED: u64 = 13;
     println!("seed {SEED}");
     let mut generator = Generator::new(SEED);
@@ -133,9 +134,9 @@ fn what_is_admitted_leaves_the_others_in_their_pieces() {
     for _ in 0..1_000 {
         let outlines = generator.set().outlines();
         let mut running = outlines.clone();
-        let added = running.procedures.pop().expect("there are some");
-        let before = chop(&running, Options::ALL).expect("it is possible");
-        let after = chop(&outlines, Options::ALL).expect("it is possible");
+        let added = running.procedures.pop().expect("the set has procedures");
+        let before = chop(&running, Options::ALL).expect("the set can be chopped");
+        let after = chop(&outlines, Options::ALL).expect("the set can be chopped");
         let are_same = before.procedures.iter().zip(&after.procedures).all(|(old, new)| {
             let steps = |pieces: &[weft_procedures::chopping::Piece]| {
                 pieces.iter().map(|piece| piece.steps.clone()).collect::<Vec<_>>()
@@ -161,13 +162,13 @@ fn what_is_admitted_leaves_the_others_in_their_pieces() {
 }
 
 #[test]
-fn what_is_written_is_read_as_it_was() {
+fn outlines_round_trip_as_text() {
     const SEED: u64 = 14;
     println!("seed {SEED}");
     let mut generator = Generator::new(SEED);
     for _ in 0..1_000 {
         let mut outlines = generator.set().outlines();
-        // In the order in which they are read.
+        // The parser returns dependencies sorted, so sort these as well.
         for step in outlines.procedures.iter_mut().flat_map(|it| &mut it.steps) {
             for list in [&mut step.keys, &mut step.values, &mut step.guards] {
                 list.sort_unstable();

@@ -1,14 +1,14 @@
-//! Outlines as text: hostile files are refused quickly, with short messages.
+//! Tests of outlines as text: the parser refuses hostile files quickly, with short messages.
 
 use std::sync::mpsc;
 use std::time::Duration;
 
 use weft_procedures::chopping::{Outlines, TextError};
 
-/// How long the parser may take for about a megabyte, in an unoptimized build on a busy machine.
+/// The time that the parser may take for about a megabyte, in an unoptimized build on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Reads a text on a thread of its own, so that a parser that takes for ever fails the test.
+/// Parses a text on another thread, so that an endless parser fails the test.
 fn read(what: &str, text: String) -> Result<Outlines, TextError> {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || sender.send(text.parse()));
@@ -17,7 +17,7 @@ fn read(what: &str, text: String) -> Result<Outlines, TextError> {
 
 fn refused(what: &str, text: String) -> TextError {
     match read(what, text) {
-        Ok(_) => panic!("{what} was read"),
+        Ok(_) => panic!("{what} was accepted"),
         Err(error) => error,
     }
 }
@@ -124,7 +124,7 @@ fn late_dependency_is_refused_at_its_step() {
         refused("later loop", later_loop.to_owned()).to_string(),
         "line 3, column 5: it depends on 'b', which runs later"
     );
-    // A step of an earlier iteration of a loop around both.
+    // A step may depend on a later step of an earlier iteration, if a loop contains both.
     let earlier = "procedure p\n  loop\n    read a; if b\n    loop over c\n      read b\n    end\n    read c\n  end\nend\n";
     assert!(read("earlier iteration", earlier.to_owned()).is_ok());
 }

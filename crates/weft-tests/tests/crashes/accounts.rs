@@ -1,4 +1,4 @@
-//! A small bank, its transactions drawn at random, and what it should hold after each of them.
+//! A small bank, with random transactions and a model of the state after each of them.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub struct Account {
     pub balance: i64,
 }
 
-/// What a transfer did to one account.
+/// The record of a transfer's effect on one account.
 #[derive(Clone, Debug, PartialEq, Record)]
 #[record(table = "postings", key(account, transfer))]
 pub struct Posting {
@@ -29,17 +29,17 @@ pub struct Posting {
     pub text: String,
 }
 
-/// Identifiers of accounts are below this.
+/// The upper bound of account identifiers.
 const ACCOUNTS: u32 = 10;
 
-/// All rows.
+/// All rows of the bank.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct State {
     accounts: BTreeMap<u32, Account>,
     postings: BTreeMap<(u32, u32), Posting>,
 }
 
-/// What a transaction does, one after the other.
+/// A single change. A transaction applies several of them in order.
 #[derive(Clone, Debug)]
 pub enum Change {
     PutAccount(Account),
@@ -68,23 +68,23 @@ impl State {
         }
     }
 
-    /// What is constant, whatever the transactions: all money together.
+    /// Returns the sum of all balances, which no transaction changes.
     pub fn sum(&self) -> i64 {
         self.accounts.values().map(|account| account.balance).sum()
     }
 
-    /// Whether the first transaction is among what has happened.
+    /// Returns whether the state includes the first transaction.
     pub fn is_founded(&self) -> bool {
         !self.accounts.is_empty()
     }
 
-    /// The changes of a first transaction.
+    /// Returns the changes of the first transaction.
     pub fn founding() -> Vec<Change> {
         let account = |id| Account { id, branch: 0, label: format!("first {id}"), balance: 0 };
         (0..4).map(|id| Change::PutAccount(account(id))).collect()
     }
 
-    /// Draws the changes of transaction `number`, which may be none.
+    /// Draws the changes of transaction `number`. They may be empty.
     pub fn draw(&self, random: &mut fastrand::Rng, number: u32) -> Vec<Change> {
         let ids: Vec<u32> = self.accounts.keys().copied().collect();
         let any = |random: &mut fastrand::Rng| ids[random.usize(..ids.len())];
@@ -116,7 +116,7 @@ impl State {
                 changes
             }
             8 => {
-                // Gone and back again, in one transaction.
+                // Deletes the account and inserts it again, in one transaction.
                 let account = relabelled(&self.accounts[&one], number);
                 vec![Change::DeleteAccount(one), Change::PutAccount(account)]
             }
@@ -126,7 +126,7 @@ impl State {
             }
             10 => {
                 let account = self.accounts[&one].clone();
-                // The same row several times, and what comes of it.
+                // Writes the same row several times. The last write counts.
                 let branches = (0..3).map(|branch| Account { branch, ..account.clone() });
                 branches.map(Change::PutAccount).collect()
             }
@@ -168,7 +168,7 @@ impl<P: Protocol> Bank<P> {
         Bank { database, accounts, postings }
     }
 
-    /// Does in a transaction what `changes` say.
+    /// Applies `changes` in a transaction.
     pub fn change(&self, tx: &Transaction<'_, P>, changes: &[Change]) -> Result<(), Error> {
         for change in changes {
             match change.clone() {
@@ -183,21 +183,21 @@ impl<P: Protocol> Bank<P> {
                     }
                 }
                 Change::DeleteAccount(id) => {
-                    assert!(tx.delete(&self.accounts, &id)?, "account {id} is there");
+                    assert!(tx.delete(&self.accounts, &id)?, "account {id} does not exist");
                 }
                 Change::PutPosting(posting) => {
                     tx.upsert(&self.postings, posting)?;
                 }
                 Change::DeletePosting(account, transfer) => {
                     let key = (account, transfer);
-                    assert!(tx.delete(&self.postings, &key)?, "posting {key:?} is there");
+                    assert!(tx.delete(&self.postings, &key)?, "posting {key:?} does not exist");
                 }
             }
         }
         Ok(())
     }
 
-    /// All rows; every index leads to them, and to nothing else.
+    /// Returns all rows, and checks that every index has exactly these rows.
     pub fn state(&self) -> State {
         let read = self.database.snapshot(|snapshot| {
             let mut state = State::default();

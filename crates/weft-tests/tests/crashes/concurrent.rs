@@ -1,9 +1,8 @@
-//! Crashes at any moment while several threads commit, the log is written by threads of its own, and
-//! checkpoints are.
+//! Crashes at random moments while several threads commit, the log's threads write, and a thread takes checkpoints.
 //!
-//! What has to survive together is found by *clocks*: each row says how many transactions of each
-//! writer it depends on, directly or through others. A transaction takes the greatest that it finds
-//! in the rows that it reads, counts itself, and leaves that in the rows that it writes.
+//! *Clocks* show which transactions must survive together. The clock of a row says, for each writer, how many of
+//! its transactions the row depends on, directly or through other rows. A transaction takes the maximum of the
+//! clocks that it reads, adds itself, and stores the result in the rows that it writes.
 
 use std::collections::BTreeMap;
 use std::thread::scope;
@@ -16,7 +15,7 @@ use weft::{Acknowledge, Database, DurabilityOptions, Error, Record, Table, Trans
 use super::place;
 use weft_tests::{Named, Seed, stress};
 
-/// A row that everybody writes.
+/// A row that all writers write.
 #[derive(Clone, Debug, Record)]
 struct Shared {
     #[record(key)]
@@ -27,18 +26,18 @@ struct Shared {
     clock: Vec<u64>,
 }
 
-/// What a writer has done.
+/// What a writer has done so far.
 #[derive(Clone, Debug, Record)]
 #[record(storage = "hash")]
 struct Writer {
     #[record(key)]
     number: u32,
     transactions: u64,
-    /// The rows that the last of them wrote.
+    /// The shared rows that its last transaction wrote.
     wrote: Vec<u32>,
 }
 
-/// A row that a writer inserts and deletes by turns.
+/// A row that a writer inserts and deletes in turns.
 #[derive(Clone, Debug, Record)]
 struct Fleeting {
     #[record(key)]
@@ -49,7 +48,7 @@ struct Fleeting {
 const WRITERS: usize = 3;
 const SHARED: u32 = 6;
 
-/// A database that writers work on, and what has to survive of that.
+/// A database that writers work on, and the invariants that hold after a crash.
 pub(super) trait Workplace: Sync + Sized {
     type Protocol: Protocol;
 
@@ -57,11 +56,11 @@ pub(super) trait Workplace: Sync + Sized {
 
     fn database(&self) -> &Database<Self::Protocol>;
 
-    /// Puts in what is there before the writers come.
+    /// Inserts the rows that exist before the writers start.
     fn fill(&self);
 
-    /// One transaction of a writer. Returns how many the writer has made, if they are known to be
-    /// durable.
+    /// Runs one transaction of a writer. Returns how many transactions the writer has committed, if all of them
+    /// are known to be durable.
     fn step(
         &self,
         writer: usize,
@@ -69,7 +68,7 @@ pub(super) trait Workplace: Sync + Sized {
         random: &mut fastrand::Rng,
     ) -> Option<u64>;
 
-    /// Checks that what is there fits together. By writer, how many of its transactions are there.
+    /// Checks the invariants. Returns the number of surviving transactions of each writer.
     fn check(&self, circumstances: &str) -> Vec<u64>;
 }
 
@@ -125,10 +124,10 @@ impl<P: Protocol> Workplace for Tables<P> {
         let only_reads = random.u8(..4) == 0;
         let body = |tx: &weft::Transaction<'_, P>| {
             let number = writer as u32;
-            let row = tx.get(&self.writers, &number)?.expect("a writer");
+            let row = tx.get(&self.writers, &number)?.expect("the writer exists");
             let transactions = row.transactions + 1;
-            let source = tx.get(&self.shared, &from)?.expect("a row");
-            let target = tx.get(&self.shared, &to)?.expect("a row");
+            let source = tx.get(&self.shared, &from)?.expect("the row exists");
+            let target = tx.get(&self.shared, &to)?.expect("the row exists");
             let mut clock = source.clock.clone();
             clock.iter_mut().zip(&target.clock).for_each(|(one, other)| *one = (*one).max(*other));
             clock[writer] = transactions;
@@ -138,10 +137,10 @@ impl<P: Protocol> Workplace for Tables<P> {
                     row.value += amount;
                     row.clock.clone_from(&clock);
                 });
-                done.map(|done| done.expect("a row"))
+                done.map(|done| done.expect("the row exists"))
             };
-            // Either it moves something from one row to another, or what it has read of one is
-            // in the other.
+            // Either it moves an amount from one row to another, or it only reads one row and writes its clock
+            // into the other.
             let wrote = if only_reads {
                 put(to, 0)?;
                 vec![to]
@@ -170,8 +169,8 @@ impl<P: Protocol> Workplace for Tables<P> {
         })
     }
 
-    /// What is there depends on nothing that is not, and no transaction is there in part. Returns
-    /// how many transactions of each writer are there.
+    /// Checks that surviving rows depend only on surviving transactions, and that no transaction survives in part.
+    /// Returns the number of surviving transactions of each writer.
     fn check(&self, circumstances: &str) -> Vec<u64> {
         let read = self.database.snapshot(|snapshot| {
             let rows = snapshot.range(&self.shared, ..).collect::<Result<Vec<_>, _>>()?;
@@ -187,7 +186,7 @@ impl<P: Protocol> Workplace for Tables<P> {
                 for (writer, &seen) in writers.values().zip(&row.clock) {
                     assert!(
                         seen <= writer.transactions,
-                        "{row:?} depends on what is not there, {writer:?}: {circumstances}"
+                        "{row:?} depends on a transaction that is lost, {writer:?}: {circumstances}"
                     );
                 }
             }
@@ -209,7 +208,7 @@ impl<P: Protocol> Workplace for Tables<P> {
     }
 }
 
-/// How much was tried.
+/// Counts of what a test has covered.
 #[derive(Debug, Default)]
 struct Tried {
     crashes: u32,
@@ -219,8 +218,8 @@ struct Tried {
     survived: u64,
 }
 
-/// Lets writers run on `disk`, crashes it at random moments, and checks what is left each time; the
-/// last of these disks.
+/// Lets writers run on `disk`, crashes it at random moments, and checks the survivor each time. Returns the last
+/// crashed disk.
 fn round<W: Workplace>(
     disk: &SimulatedDisk,
     seed: u64,
@@ -241,7 +240,7 @@ fn round<W: Workplace>(
         tables.fill();
         tables.database().flush().unwrap();
     }
-    // By writer: how many of its transactions it knows to be durable.
+    // For each writer, the number of its transactions that it knows to be durable.
     let before = tables.check("before");
     let acknowledged: Vec<Word> = before.iter().copied().map(Word::new).collect();
     let stop = Word::new(0);
@@ -264,7 +263,7 @@ fn round<W: Workplace>(
                 std::thread::sleep(std::time::Duration::from_millis(2));
             }
         });
-        // Also when a check fails: who waits for the writers would wait for ever.
+        // Stops the writers even if a check fails, because the scope waits for them.
         let _stop = Stop(stop);
         let mut last = (0, 0);
         for crash in 0..crashes {
@@ -286,7 +285,7 @@ fn round<W: Workplace>(
         tried.acknowledged += last.0;
         tried.survived += last.1;
     });
-    // And at the end, without a crash, all that ever committed.
+    // At the end, without a crash, everything that committed is there.
     let circumstances = format!("{}, at the end, {options:?}", W::Protocol::NAME);
     let committed = tables.check(&circumstances);
     drop(tables);
@@ -303,24 +302,24 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Runs so many rounds on one disk after the other.
+/// Runs `rounds` rounds. Most rounds go on with the crashed disk of the round before.
 pub(super) fn rounds<W: Workplace>(seed: &Seed, rounds: usize) {
     let mut tried = Tried::default();
     let mut random = seed.random(0);
     let mut disk = SimulatedDisk::new(seed.0);
     for number in 0..rounds {
-        // A database that has crashed goes on, or a new one begins.
+        // Every third round begins with an empty disk.
         if number % 3 == 0 {
             disk = SimulatedDisk::new(random.u64(..));
         }
         disk = round::<W>(&disk, random.u64(..), 12, &mut tried);
     }
     println!("{}: {tried:?}", W::Protocol::NAME);
-    assert!(tried.acknowledged > 0, "{}: nothing happened", W::Protocol::NAME);
+    assert!(tried.acknowledged > 0, "{}: no transaction was acknowledged", W::Protocol::NAME);
 }
 
 #[test]
-fn what_survives_a_crash_depends_on_nothing_that_does_not() {
+fn surviving_rows_depend_only_on_surviving_transactions() {
     let seed = Seed::new();
     rounds::<Tables<Dbx>>(&seed, 36 * stress());
     rounds::<Tables<Silo>>(&seed, 18 * stress());

@@ -1,5 +1,5 @@
-//! What is said when something is wrong with the files, or with the disk, word by word; and that the
-//! files are left as they are.
+//! Tests of the exact messages when something is wrong with the files or the disk, and that such files are left
+//! unchanged.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -26,7 +26,7 @@ fn open(disk: &SimulatedDisk) -> Result<Bank<Dbx>, Failure> {
     Ok(Bank::of(open_as(builder(), disk)?))
 }
 
-/// Commits the transactions with the numbers `numbers`, each of them durable.
+/// Commits the transactions `numbers`, and waits for each until it is durable.
 fn work(bank: &Bank<Dbx>, state: &mut State, numbers: std::ops::Range<u32>) -> Result<(), Failure> {
     for number in numbers {
         let changes = match number {
@@ -35,14 +35,14 @@ fn work(bank: &Bank<Dbx>, state: &mut State, numbers: std::ops::Range<u32>) -> R
         };
         bank.database.transact(|tx| bank.change(tx, &changes)).map_err(|error| match error {
             weft::Error::Failure(failure) => failure,
-            weft::Error::Conflict(conflict) => unreachable!("nobody else is there: {conflict}"),
+            weft::Error::Conflict(conflict) => unreachable!("only one thread: {conflict}"),
         })?;
         state.apply(&changes);
     }
     Ok(())
 }
 
-/// A database with a checkpoint and several segments behind it, closed in an orderly way.
+/// Makes a database with a checkpoint and several log segments after it, and closes it normally.
 fn closed() -> (SimulatedDisk, State) {
     let (disk, mut state) = (SimulatedDisk::new(1), State::default());
     let bank = open(&disk).unwrap();
@@ -54,7 +54,7 @@ fn closed() -> (SimulatedDisk, State) {
     (disk, state)
 }
 
-/// The same, but the power failed.
+/// Makes a database like `closed`, which is used again until the power fails.
 fn crashed() -> (SimulatedDisk, State) {
     let (disk, _) = closed();
     let bank = open(&disk).unwrap();
@@ -67,18 +67,18 @@ fn files(disk: &SimulatedDisk) -> BTreeMap<PathBuf, Vec<u8>> {
     disk.files().into_iter().map(|path| (path.clone(), disk.contents(&path))).collect()
 }
 
-/// What opening says; it has changed no file.
+/// Returns the error of opening, and checks that opening has changed no file.
 fn refusal(disk: &SimulatedDisk) -> String {
     refusal_as(builder(), disk)
 }
 
 fn refusal_as(builder: Builder<Dbx>, disk: &SimulatedDisk) -> String {
     let before = files(disk);
-    let refused = open_as(builder, disk).expect_err("something is wrong");
+    let refused = open_as(builder, disk).expect_err("opening fails");
     let mut after = files(disk);
-    // The file that is locked may be new; there is nothing in it.
+    // Opening may create the lock file, which is empty.
     after.retain(|path, _| !path.ends_with("LOCK") || before.contains_key(path));
-    assert!(after == before, "it has changed files: {refused}");
+    assert!(after == before, "opening has changed files: {refused}");
     refused.to_string()
 }
 
@@ -90,7 +90,7 @@ fn segments(disk: &SimulatedDisk) -> Vec<PathBuf> {
 fn a_torn_tail_is_cut_off_and_reported() {
     let (disk, state) = crashed();
     let last = segments(&disk).pop().unwrap();
-    // What was acknowledged last is still there, and half a frame behind it.
+    // The last acknowledged transaction is followed by half a frame.
     disk.damage(&last, |bytes| {
         let frame = bytes[..70].to_vec();
         bytes.extend(frame);
@@ -109,7 +109,7 @@ fn a_torn_tail_is_cut_off_and_reported() {
 }
 
 #[test]
-fn a_changed_bit_is_found() {
+fn changed_bit_is_reported() {
     let (disk, _) = closed();
     let first = segments(&disk).remove(0);
     disk.flip_bit(&first, 8 * 300 + 1);
@@ -118,13 +118,13 @@ fn a_changed_bit_is_found() {
         "/db/log/0-0000000002.log is damaged at byte 223: \
          a frame of 167 bytes whose checksum is 9367c8f4 instead of a10bbdd1"
     );
-    // Put right, it opens.
+    // With the bit restored, the database opens.
     disk.flip_bit(&first, 8 * 300 + 1);
     open(&disk).unwrap();
 }
 
 #[test]
-fn a_missing_segment_is_missed() {
+fn missing_segment_is_reported() {
     let (disk, _) = closed();
     let second = segments(&disk).remove(1);
     disk.remove(&second).unwrap();
@@ -135,7 +135,7 @@ fn a_missing_segment_is_missed() {
 }
 
 #[test]
-fn a_missing_file_of_the_checkpoint_is_missed() {
+fn missing_checkpoint_file_is_reported() {
     let (disk, _) = closed();
     let is_rows = |path: &PathBuf| path.extension().is_some_and(|end| end == "rows");
     let rows = disk.files().into_iter().find(is_rows).unwrap();
@@ -147,7 +147,7 @@ fn a_missing_file_of_the_checkpoint_is_missed() {
 }
 
 #[test]
-fn a_missing_manifest_is_missed() {
+fn missing_manifest_is_reported() {
     let (disk, _) = closed();
     disk.remove(Path::new("/db/MANIFEST")).unwrap();
     assert_eq!(
@@ -158,7 +158,7 @@ fn a_missing_manifest_is_missed() {
 }
 
 #[test]
-fn what_is_no_database_is_refused() {
+fn directory_of_other_files_is_refused() {
     let disk = SimulatedDisk::new(1);
     disk.create_directory(Path::new(DIRECTORY)).unwrap();
     let file = disk.create_new(Path::new("/db/holiday.jpg")).unwrap();
@@ -171,7 +171,7 @@ fn what_is_no_database_is_refused() {
 }
 
 mod other {
-    //! The tables as another program knows them.
+    //! The tables as another program declares them.
     use super::Record;
 
     #[derive(Clone, Debug, Record)]
@@ -213,12 +213,12 @@ fn tables_that_do_not_fit_are_refused() {
 }
 
 #[test]
-fn an_epoch_that_is_not_there_cannot_be_opened() {
+fn missing_epoch_cannot_be_opened() {
     let (disk, _) = closed();
     let before = files(&disk);
     let refused = place(builder::<Dbx>(), &disk, options(), true).at_epoch(3).open();
     assert_eq!(
-        refused.expect_err("it is gone").to_string(),
+        refused.expect_err("the epoch is gone").to_string(),
         "cannot open epoch 3: the checkpoint and the log hold the states from epoch 11 to 43"
     );
     assert!(files(&disk) == before);
@@ -228,9 +228,9 @@ const SYNC_FAILED: &str = "cannot sync /db/log/0-0000000006.log: simulated input
      nothing committed since the last durable epoch is durable, \
      and nothing will be until the database is opened again";
 
-/// A sync fails: whoever commits is told, and so is everybody later.
+/// After a failed sync, the commit that waited for it and every later call return the error.
 #[test]
-fn a_failed_sync_is_said_to_all() {
+fn every_call_reports_a_failed_sync() {
     let (disk, mut state) = closed();
     let bank = open(&disk).unwrap();
     let before = state.clone();
@@ -243,8 +243,8 @@ fn a_failed_sync_is_said_to_all() {
     assert_eq!(bank.database.checkpoint().unwrap_err().to_string(), SYNC_FAILED);
     assert_eq!(bank.database.close().unwrap_err().to_string(), SYNC_FAILED);
     drop(bank);
-    // Opened again, it goes on from what was durable, or with the transaction of which the disk
-    // has said that it could not keep it.
+    // After reopening, the state is the one that was durable before. It may include the transaction whose sync
+    // failed.
     let bank = open(&disk).unwrap();
     let mut after = before.clone();
     let changes = before.draw(&mut fastrand::Rng::with_seed(50), 50);
@@ -253,11 +253,11 @@ fn a_failed_sync_is_said_to_all() {
     work(&bank, &mut bank.state(), 50..60).unwrap();
 }
 
-/// The disk is full: whoever commits is told, and when there is space it goes on, in the same process.
+/// On a full disk every commit returns an error. When there is space again, the same process goes on.
 #[test]
-fn a_full_disk_is_said_until_there_is_space() {
+fn full_disk_is_reported_until_there_is_space() {
     let (disk, mut state) = closed();
-    // With threads of the log, which try again; all in one segment.
+    // The log's threads try again here. A single segment holds everything.
     let options = options().segment_bytes(1 << 20);
     let bank = Bank::of(place(builder::<Dbx>(), &disk, options, false).open().unwrap());
     work(&bank, &mut state, 50..52).unwrap();
@@ -268,7 +268,7 @@ fn a_full_disk_is_said_until_there_is_space() {
         full,
         "no space left on the disk for /db/log/0-0000000006.log; free some, and the database goes on"
     );
-    // It does not begin.
+    // A new transaction is refused at its start.
     let changes = before.draw(&mut fastrand::Rng::with_seed(3), 80);
     let refused = bank.database.transact(|tx| bank.change(tx, &changes));
     assert_eq!(refused.expect_err("the disk is full").to_string(), full);
@@ -277,7 +277,7 @@ fn a_full_disk_is_said_until_there_is_space() {
     while let Err(error) = bank.database.flush() {
         assert_eq!(error.to_string(), full);
         looks += 1;
-        assert!(looks < 10_000, "it does not go on");
+        assert!(looks < 10_000, "writing does not resume");
         std::thread::sleep(Duration::from_millis(1));
     }
     let mut state = bank.state();
@@ -288,7 +288,7 @@ fn a_full_disk_is_said_until_there_is_space() {
 
 const HOLDER: &str = "WEFT_CRASHES_HOLD";
 
-/// A process that has the database open, until it is killed.
+/// The body of a child process that holds the database open until it is killed.
 #[test]
 #[ignore = "another test runs it, as a process of its own"]
 fn holds_a_database_open() {
@@ -297,7 +297,7 @@ fn holds_a_database_open() {
     println!("\nopen");
     loop {
         std::thread::sleep(Duration::from_secs(1));
-        // Ends when nobody listens.
+        // Panics when the other end of the pipe is closed.
         println!("{:?}", database.durable_epoch());
     }
 }
@@ -315,13 +315,13 @@ fn a_second_process_is_refused() {
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(holder.stdout.take().unwrap()).lines();
-    assert!(lines.any(|line| line.unwrap() == "open"), "the other process opens it");
-    let refused = open().expect_err("another process has it");
+    assert!(lines.any(|line| line.unwrap() == "open"), "the child has not opened the database");
+    let refused = open().expect_err("the child has the database open");
     assert_eq!(
         refused.to_string(),
         format!("{} is open already; a database is open in one process, once", directory.display())
     );
-    // The operating system takes the lock from the dead.
+    // The operating system releases the lock of a killed process.
     holder.kill().unwrap();
     holder.wait().unwrap();
     drop(open().unwrap());

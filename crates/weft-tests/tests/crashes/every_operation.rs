@@ -1,4 +1,4 @@
-//! Crashes at every operation that changes the disk, of one thread's work that is the same each time.
+//! Crashes at every operation that changes the disk, in a deterministic run of one thread.
 
 use weft::durability::{SimulatedDisk, StorageError};
 use weft::protocol::{Dbx, Protocol, TwoPhaseLocking};
@@ -9,12 +9,12 @@ use super::accounts::{Bank, State, builder};
 use super::place;
 use weft_tests::{Named, on_a_thread, stress};
 
-/// How a run is configured.
+/// The configuration of a run.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     loggers: usize,
     segment_bytes: u64,
-    /// Every commit waits until it is durable; otherwise only now and then one does.
+    /// Whether every commit waits until it is durable. Otherwise only some wait.
     durable: bool,
 }
 
@@ -29,11 +29,11 @@ impl Shape {
     }
 }
 
-/// What a run has done so far.
+/// The record of what a run has done so far.
 struct Run {
-    /// What there was after so many transactions.
+    /// The state after each number of transactions.
     states: Vec<State>,
-    /// So many of them were acknowledged as durable.
+    /// The number of transactions that were acknowledged as durable.
     acknowledged: usize,
 }
 
@@ -43,10 +43,10 @@ impl Run {
     }
 
     fn last(&self) -> &State {
-        self.states.last().expect("there is a first")
+        self.states.last().expect("the first state is always there")
     }
 
-    /// How many transactions have led to `state`, if it can be.
+    /// Returns the number of transactions that lead to `state`, if any number does.
     fn survived(&self, state: &State) -> Option<usize> {
         self.states.iter().rposition(|possible| possible == state)
     }
@@ -69,14 +69,14 @@ fn open<P: Protocol>(disk: &SimulatedDisk, shape: Shape) -> Result<Bank<P>, Fail
 fn failure(error: Error) -> Failure {
     match error {
         Error::Failure(failure) => failure,
-        Error::Conflict(conflict) => unreachable!("nobody else is there: {conflict}"),
+        Error::Conflict(conflict) => unreachable!("only one thread: {conflict}"),
     }
 }
 
-/// How many transactions the two runs of a scenario have.
+/// The number of transactions of a scenario's two runs.
 const TRANSACTIONS: (u32, u32) = (22, 14);
 
-/// Two runs, the first of which may end without a word.
+/// Runs two runs one after the other. The first may end without closing the database.
 fn scenario<P: Protocol>(
     disk: &SimulatedDisk,
     seed: u64,
@@ -91,12 +91,15 @@ fn scenario<P: Protocol>(
         run.acknowledge_all();
     }
     drop(bank);
-    // Another number of loggers than before.
+    // The second run has another number of loggers.
     let shape = Shape { loggers: shape.loggers % 2 + 1, ..shape };
     let bank = open::<P>(disk, shape)?;
-    // All of it; or less, if the disk failed at the end, and nobody was left to be told.
-    let survived = run.survived(&bank.state()).expect("the state after some transaction");
-    assert!(survived >= run.acknowledged, "seed {seed}: opened again, without a crash");
+    // All transactions are there, unless the disk failed at the end, when no transaction waited for the error.
+    let survived = run.survived(&bank.state()).expect("it is the state after some transaction");
+    assert!(
+        survived >= run.acknowledged,
+        "seed {seed}: a restart without a crash lost transactions"
+    );
     run.states.truncate(survived + 1);
     work(&bank, shape, random, run, TRANSACTIONS.1)?;
     bank.database.close()?;
@@ -119,14 +122,14 @@ fn work<P: Protocol>(
         };
         let mut after = run.last().clone();
         after.apply(&changes);
-        // Two slots, hence two loggers: this thread keeps the first one. (Its first transaction
-        // comes first.)
+        // Two slots are needed to use both loggers. This thread keeps the first slot, since it runs the first
+        // transaction. Others run on another thread.
         let elsewhere = number > 1 && random.bool();
         let in_slot = |commit: &(dyn Fn() -> Result<_, Failure> + Sync)| {
             if elsewhere { on_a_thread(commit) } else { commit() }
         };
         if shape.durable {
-            // If it fails, it may have committed and have survived.
+            // Recorded in advance, because a transaction that fails may still have committed and survive.
             run.states.push(after);
             in_slot(&|| {
                 let done = bank.database.transact(|tx| bank.change(tx, &changes));
@@ -142,7 +145,7 @@ fn work<P: Protocol>(
             })?;
             run.states.push(after);
             if random.u8(..4) == 0 {
-                bank.database.wait_durable(token.expect("it was given one"))?;
+                bank.database.wait_durable(token.expect("the commit returned a token"))?;
                 run.acknowledge_all();
             }
         }
@@ -154,7 +157,7 @@ fn work<P: Protocol>(
     Ok(())
 }
 
-/// How much was tried.
+/// Counts of what a test has covered.
 #[derive(Debug, Default)]
 struct Tried {
     crashes: u32,
@@ -164,7 +167,7 @@ struct Tried {
     with_checkpoint: u32,
 }
 
-/// Opens what a crash has left, and sees that it is what it should be.
+/// Opens a crashed disk, and checks that the state is a possible one that includes all acknowledged transactions.
 fn check<P: Protocol>(
     disk: &SimulatedDisk,
     shape: Shape,
@@ -173,7 +176,7 @@ fn check<P: Protocol>(
     tried: &mut Tried,
 ) -> State {
     let bank = open::<P>(disk, shape).unwrap_or_else(|error| panic!("{error}: {circumstances}"));
-    let recovered = bank.database.recovered().expect("it has a directory");
+    let recovered = bank.database.recovered().expect("the database has a directory");
     tried.with_cuts += u32::from(!recovered.cuts.is_empty());
     tried.with_checkpoint += u32::from(recovered.checkpoint_epoch.is_some());
     let state = bank.state();
@@ -189,8 +192,8 @@ fn check<P: Protocol>(
     state
 }
 
-/// Checks a crashed disk; opening it again, after a crash that comes at once, changes nothing; and
-/// then it goes on.
+/// Checks a crashed disk. Then crashes it again right after it was opened, and checks that opening it a second
+/// time gives the same state and cuts nothing off.
 fn check_crashed<P: Protocol>(
     crashed: &SimulatedDisk,
     shape: Shape,
@@ -204,12 +207,12 @@ fn check_crashed<P: Protocol>(
     let bank = open::<P>(&disk.crash(1), shape)
         .unwrap_or_else(|error| panic!("{error}: the second time: {circumstances}"));
     assert_eq!(bank.state(), state, "the second time: {circumstances}");
-    let cuts = &bank.database.recovered().expect("it has a directory").cuts;
-    assert!(cuts.is_empty(), "all was cut off the first time: {cuts:?}: {circumstances}");
+    let cuts = &bank.database.recovered().expect("the database has a directory").cuts;
+    assert!(cuts.is_empty(), "the second opening cut off {cuts:?}: {circumstances}");
     state
 }
 
-/// Crashes at every operation of the opening after a crash.
+/// Crashes at every operation of a recovery, and checks that the next recovery gives the same state.
 fn crash_recovery<P: Protocol>(
     crashed: &SimulatedDisk,
     shape: Shape,
@@ -232,13 +235,13 @@ fn crash_recovery<P: Protocol>(
     }
 }
 
-/// It goes on after a crash: what is committed then survives the next one.
+/// Goes on after a crash, and checks that the new transactions survive the next crash.
 fn go_on<P: Protocol>(crashed: &SimulatedDisk, shape: Shape, run: &Run, circumstances: &str) {
     let disk = crashed.snapshot();
     let bank = open::<P>(&disk, shape).unwrap();
     let state = bank.state();
     let mut after = Run { states: vec![state.clone()], acknowledged: 0 };
-    // Numbers that no label and no posting has yet.
+    // Continues with transaction numbers that no label and no posting has yet.
     after.states.resize(run.states.len() + 1, state);
     after.acknowledge_all();
     let random = &mut fastrand::Rng::with_seed(1);
@@ -252,7 +255,7 @@ fn go_on<P: Protocol>(crashed: &SimulatedDisk, shape: Shape, run: &Run, circumst
     assert_eq!(&later.state(), after.last(), "going on: {circumstances}");
 }
 
-/// The disk after a run in which nothing goes wrong, and nothing is lost.
+/// Runs a scenario without faults, checks that everything is acknowledged, and returns the disk.
 fn undisturbed<P: Protocol>(seed: u64, shape: Shape) -> SimulatedDisk {
     let disk = SimulatedDisk::new(seed);
     let mut run = Run::new();
@@ -261,7 +264,8 @@ fn undisturbed<P: Protocol>(seed: u64, shape: Shape) -> SimulatedDisk {
     disk
 }
 
-/// All crashes of one seed's run; of a few of the crashed disks, all crashes of their recovery.
+/// Runs one seed's scenario, and crashes it at every operation (or, if `every` is more than 1, at one in `every`).
+/// For a few crashed disks, crashes the recovery, too.
 fn campaign<P: Protocol>(seed: u64, every: u64, tried: &mut Tried) {
     let shape = Shape::of(seed);
     let operations = undisturbed::<P>(seed, shape).operations();
@@ -270,7 +274,11 @@ fn campaign<P: Protocol>(seed: u64, every: u64, tried: &mut Tried) {
         disk.stop_at(stop);
         let mut run = Run::new();
         let result = scenario::<P>(&disk, seed, shape, &mut run);
-        assert!(result.is_err(), "{}, seed {seed}, operation {stop}: no crash", P::NAME);
+        assert!(
+            result.is_err(),
+            "{}, seed {seed}, operation {stop}: the crash went unnoticed",
+            P::NAME
+        );
         for crash in 0..3 {
             let circumstances =
                 format!("{}, seed {seed}, {shape:?}, operation {stop}, crash {crash}", P::NAME);
@@ -291,10 +299,10 @@ fn report<P: Protocol>(tried: &Tried) {
     assert!(tried.with_cuts > 0 && tried.with_checkpoint > 0, "{tried:?}");
 }
 
-/// Whatever operation is the last: what was acknowledged is there, what is there is what some number
-/// of transactions have done, opening again gives the same, and so it is after a crash of recovery.
+/// A crash may follow any operation. In every case all acknowledged transactions survive, the state is that after
+/// some number of transactions, and opening again gives the same state, even after a crash during recovery.
 #[test]
-fn a_crash_at_any_operation_loses_nothing_that_was_acknowledged() {
+fn crash_at_any_operation_loses_nothing_acknowledged() {
     let mut tried = Tried::default();
     for seed in 0..20 * stress() as u64 {
         campaign::<Dbx>(seed, 1, &mut tried);
@@ -304,7 +312,7 @@ fn a_crash_at_any_operation_loses_nothing_that_was_acknowledged() {
 }
 
 #[test]
-fn so_it_is_under_other_protocols() {
+fn crash_loses_nothing_acknowledged_under_other_protocols() {
     fn some<P: Protocol>() {
         let _named = Named(P::NAME);
         let mut tried = Tried::default();
@@ -317,10 +325,10 @@ fn so_it_is_under_other_protocols() {
     some::<TimestampOrdering>();
 }
 
-/// A sync fails, whichever it is: nothing is acknowledged from then on that is not there after a
-/// crash, be it that the process goes on or that the power fails.
+/// Any sync may fail. In every case everything that was acknowledged survives, both when the process goes on and
+/// when the power fails.
 #[test]
-fn a_failed_sync_loses_nothing_that_was_acknowledged() {
+fn failed_sync_loses_nothing_acknowledged() {
     let mut tried = Tried::default();
     for seed in 0..4 * stress() as u64 {
         let shape = Shape::of(seed);
@@ -332,8 +340,8 @@ fn a_failed_sync_loses_nothing_that_was_acknowledged() {
             let result = scenario::<Dbx>(&disk, seed, shape, &mut run);
             let circumstances = format!("seed {seed}, {shape:?}, sync {sync}: {result:?}");
             match result {
-                // Whoever waited was told; a sync that nobody waited for is made again by the
-                // next opening.
+                // A commit that waits for the sync gets the error. A sync that no transaction waits for is
+                // repeated by the next opening.
                 Ok(()) | Err(Failure::Storage(StorageError::SyncFailed { .. })) => {}
                 Err(error) => panic!("{error}: {circumstances}"),
             }

@@ -1,7 +1,7 @@
-//! Databases with a directory, when the power fails, when the disk lies, and when files were damaged:
-//! what was acknowledged is there, what is there was committed, and whatever else is wrong is said.
+//! Tests of databases with a directory when the power fails, when the disk lies, and when files are damaged.
+//! Acknowledged transactions survive, only committed transactions appear, and every other fault is reported.
 //!
-//! The disk is a simulated one. Every failure names the numbers that repeat it.
+//! The disk is simulated. Every failure prints the numbers that repeat it.
 
 mod accounts;
 mod concurrent;
@@ -17,17 +17,17 @@ use weft::durability::SimulatedDisk;
 use weft::protocol::Protocol;
 use weft::{Builder, DurabilityOptions};
 
-/// Where the database lies on the simulated disk.
+/// The directory of the database on the simulated disk.
 const DIRECTORY: &str = "/db";
 
-/// Places a database on a simulated disk, with threads of its own unless `manual`.
+/// Places a database on a simulated disk. If `manual`, the log has no threads of its own.
 fn place<P: Protocol>(
     builder: Builder<P>,
     disk: &SimulatedDisk,
     options: DurabilityOptions,
     manual: bool,
 ) -> Builder<P> {
-    // Each opening takes time by the number of workers that there may be.
+    // A limit, because opening takes time for each possible worker.
     let builder = builder.workers_max(8).directory(Path::new(DIRECTORY)).durability(options);
     builder.backend(Arc::new(disk.clone()), manual)
 }

@@ -1,5 +1,5 @@
-//! Crashes at any moment while procedures commit in pieces: each survives with all of its pieces or with none,
-//! and with all that it depends on.
+//! Crashes at random moments while procedures commit in pieces. Each procedure survives with all of its pieces or
+//! with none, and with everything that it depends on.
 
 use weft::durability::SimulatedDisk;
 use weft::protocol::Protocol;
@@ -15,7 +15,7 @@ use super::concurrent::{Workplace, rounds};
 use super::place;
 use weft_tests::{Seed, stress};
 
-/// How many transactions of each writer there were: read and written by all of them.
+/// The number of transactions of each writer, in one row. All writers read and write it.
 #[derive(Clone, Debug, Record)]
 struct Board {
     #[record(key)]
@@ -23,7 +23,7 @@ struct Board {
     transactions: Vec<u64>,
 }
 
-/// How many there were in all.
+/// The number of all transactions.
 #[derive(Clone, Debug, Record)]
 struct Tally {
     #[record(key)]
@@ -31,7 +31,7 @@ struct Tally {
     sum: i64,
 }
 
-/// That there was one.
+/// The record of one transaction.
 #[derive(Clone, Debug, Record)]
 struct Slip {
     #[record(key)]
@@ -46,7 +46,7 @@ struct Tables {
     slips: Table<Slip>,
 }
 
-/// A transaction of a writer, in four pieces. Between them the others get their turn.
+/// A transaction of a writer, in four pieces. It yields between them, so that other writers run.
 #[procedure(Work)]
 fn work<P: Protocol>(tables: &Tables, tx: &Transaction<'_, P>, writer: u32) -> Result<u64, Error> {
     let number = tx
@@ -55,7 +55,7 @@ fn work<P: Protocol>(tables: &Tables, tx: &Transaction<'_, P>, writer: u32) -> R
             *transactions += 1;
             *transactions
         })?
-        .expect("a board");
+        .expect("the board exists");
     std::thread::yield_now();
     tx.add(&tables.tallies, &0, column_of!(Tally.sum), 1)?;
     std::thread::yield_now();
@@ -123,9 +123,10 @@ impl Workplace for Office {
     fn check(&self, circumstances: &str) -> Vec<u64> {
         let Tables { board, tallies, slips } = &self.tables;
         let seen = self.database.snapshot(|snapshot| {
-            let transactions = snapshot.get(board, &0)?.expect("a board").transactions.clone();
+            let transactions =
+                snapshot.get(board, &0)?.expect("the board exists").transactions.clone();
             for id in [0, 1] {
-                let sum = snapshot.get(tallies, &id)?.expect("a tally").sum;
+                let sum = snapshot.get(tallies, &id)?.expect("the tally exists").sum;
                 let all: u64 = transactions.iter().sum();
                 assert_eq!(sum, all as i64, "{transactions:?}: {circumstances}");
             }

@@ -1,6 +1,6 @@
-//! Crashes at any moment under phase reconciliation, in split phases, in joined ones and between them:
-//! operations on a split row, which the log holds one by one and no version of the row, survive as
-//! whole transactions, each once.
+//! Crashes at random moments under phase reconciliation, in split phases, in joined phases and between them. The
+//! log holds operations on a split row one by one, and no version of the row. The operations survive as whole
+//! transactions, and each is applied exactly once.
 
 use weft::durability::SimulatedDisk;
 use weft::operation::{Add, Max, OrderedPut, TopK, TopKInsert};
@@ -14,37 +14,37 @@ use super::concurrent::{Workplace, rounds};
 use super::place;
 use weft_tests::{Seed, stress};
 
-/// What everybody adds to.
+/// The row to which all writers add.
 #[derive(Clone, Debug, Record)]
 struct Tally {
     #[record(key)]
     id: u32,
-    /// How many transactions there were.
+    /// The number of transactions.
     sum: i64,
-    /// The greatest stamp of any.
+    /// The greatest stamp of all transactions.
     highest: i64,
-    /// Whose it is.
+    /// The writer of the greatest stamp.
     leader: weft::operation::Ordered<i64, u32>,
-    /// The greatest ones, and whose they are.
+    /// The greatest stamps and their writers.
     top: TopK<i64, u32, 4>,
-    /// How often it was changed as a whole.
+    /// The number of updates of the whole row.
     rewritten: i64,
 }
 
-/// What a writer has done.
+/// What a writer has done so far.
 #[derive(Clone, Debug, Record)]
 #[record(storage = "hash")]
 struct Writer {
     #[record(key)]
     number: u32,
     transactions: i64,
-    /// Of these, such as have changed the tally as a whole.
+    /// How many of the transactions have updated the whole tally.
     rewrites: i64,
 }
 
 const WRITERS: u32 = 3;
 
-/// The stamp of a writer's transaction: that of no other is the same.
+/// Returns the stamp of a writer's transaction, which is unique.
 fn stamp(writer: u32, transaction: i64) -> i64 {
     transaction * i64::from(WRITERS) + i64::from(writer)
 }
@@ -71,7 +71,7 @@ impl<J: JoinedProtocol> Tallies<J> {
                 column_of!(Tally.top),
             ),
         ];
-        labelled.into_iter().for_each(|labelled| labelled.expect("the row is there"));
+        labelled.into_iter().for_each(|labelled| labelled.expect("the row exists"));
     }
 }
 
@@ -127,7 +127,7 @@ impl<J: JoinedProtocol> Workplace for Tallies<J> {
         let rewrites = random.u8(..24) == 0;
         let rolls_back = random.u8(..16) == 0;
         let done = self.database.transact(|tx| {
-            let row = tx.get(&self.writers, &number)?.expect("a writer");
+            let row = tx.get(&self.writers, &number)?.expect("the writer exists");
             let transactions = row.transactions + 1;
             let stamp = stamp(number, transactions);
             tx.add(&self.tallies, &0, column_of!(Tally.sum), 1)?;
@@ -159,7 +159,7 @@ impl<J: JoinedProtocol> Workplace for Tallies<J> {
 
     fn check(&self, circumstances: &str) -> Vec<u64> {
         let seen: Result<_, Error> = self.database.transact(|tx| {
-            let tally = tx.get(&self.tallies, &0)?.expect("a tally").clone();
+            let tally = tx.get(&self.tallies, &0)?.expect("the tally exists").clone();
             let writers = (0..WRITERS)
                 .map(|number| Ok(tx.get(&self.writers, &number)?.expect("a writer").clone()));
             Ok((tally, writers.collect::<Result<Vec<_>, Error>>()?))

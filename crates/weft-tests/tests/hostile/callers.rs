@@ -1,14 +1,14 @@
-//! The registry of call sites: how often each file of the engine calls something that leads to user code.
+//! The registry of call sites: how often each file of the engine makes a call that leads to user code.
 //!
-//! The [runs](crate::run) find the calls that they come by, and have an operation misbehave at each of them. This
-//! list has all others too: it is made from the source text. When a call is added, the test fails until somebody
-//! has looked at it and has changed `callers.txt`.
+//! The [runs](crate::run) find the calls that they make, and let an operation misbehave at each of them. This list
+//! has all other calls, too, because it is made from the source text. When a call is added, the test fails until
+//! somebody has reviewed it and has changed `callers.txt`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// Calls that lead to user code, as they stand in the source.
+/// Calls that lead to user code, as they are written in the source.
 const CALLS: &[&str] = &[
     ".encode_row(",
     ".encode_change(",
@@ -40,19 +40,19 @@ const CALLS: &[&str] = &[
     ".drop_newest(",
 ];
 
-/// The known calls: for each file and call a line with their number.
+/// The path of the list of known calls. It has a line for each file and call, with the number of such calls.
 const KNOWN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/hostile/callers.txt");
 
 fn visit(directory: &Path, found: &mut BTreeMap<String, usize>, root: &Path) {
-    for entry in fs::read_dir(directory).expect("the sources are there") {
-        let path = entry.expect("it can be listed").path();
+    for entry in fs::read_dir(directory).expect("the source directory can be read") {
+        let path = entry.expect("the entry can be read").path();
         if path.is_dir() {
             visit(&path, found, root);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
-            let text = fs::read_to_string(&path).expect("it can be read");
+            let text = fs::read_to_string(&path).expect("the source file can be read");
             let name = path.strip_prefix(root).expect("below the root").display().to_string();
             let name = name.replace('\\', "/");
-            // Tests inside the crate call what they like.
+            // Tests inside the crate are not part of the engine.
             if name.ends_with("tests.rs") {
                 continue;
             }
@@ -81,15 +81,15 @@ fn calls_of_user_code_are_known() {
     }
     let found: BTreeSet<String> =
         found.into_iter().map(|(call, times)| format!("{call} {times}")).collect();
-    let known = fs::read_to_string(KNOWN).expect("the list is there");
+    let known = fs::read_to_string(KNOWN).expect("callers.txt can be read");
     let known: BTreeSet<String> = known.lines().map(str::to_owned).collect();
     let new: Vec<_> = found.difference(&known).cloned().collect();
     let gone: Vec<_> = known.difference(&found).cloned().collect();
     assert!(
         new.is_empty() && gone.is_empty(),
-        "the engine's calls of user code are not those of tests/hostile/callers.txt.\n\
-         New ones (make sure that no lock and no borrow is held there, and nothing half done, and add them):\n{}\n\
-         Gone (take them from the list):\n{}",
+        "the engine's calls of user code differ from tests/hostile/callers.txt.\n\
+         New (check that no lock and no borrow is held there and that nothing is half done, and add them):\n{}\n\
+         Gone (remove them from the list):\n{}",
         new.join("\n"),
         gone.join("\n")
     );

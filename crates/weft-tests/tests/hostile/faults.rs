@@ -1,4 +1,4 @@
-//! The faults that hostile types have found in the engine, or were suspected of finding: a small test each.
+//! A small test for each fault that hostile types have found in the engine, and for each suspected fault.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -28,15 +28,15 @@ use crate::live::{self, Live};
 type OnCall = Rc<dyn Fn()>;
 
 thread_local! {
-    /// What the drop of a [`Fragile`] row does on this thread.
+    /// Runs on this thread whenever a [`Fragile`] row is dropped.
     static ON_DROP: RefCell<Option<OnCall>> = const { RefCell::new(None) };
-    /// What the clone of a fragile row does on this thread.
+    /// Runs on this thread whenever a fragile row is cloned.
     static ON_CLONE: RefCell<Option<OnCall>> = const { RefCell::new(None) };
-    /// What it does on this thread to encode the key of a fragile row.
+    /// Runs on this thread whenever the key of a fragile row is encoded.
     static ON_ENCODE: RefCell<Option<OnCall>> = const { RefCell::new(None) };
-    /// What it does on this thread to compare a fragile row with a key.
+    /// Runs on this thread whenever a fragile row is compared with a key.
     static ON_COMPARE: RefCell<Option<OnCall>> = const { RefCell::new(None) };
-    /// What it does on this thread to write a [`Stubborn`] column.
+    /// Runs on this thread whenever a [`Stubborn`] column is written.
     static ON_WRITE: RefCell<Option<OnCall>> = const { RefCell::new(None) };
 }
 
@@ -70,7 +70,7 @@ impl Key for FragileKey {
     }
 }
 
-/// A row that owns something, and whose drop does what the test says.
+/// A row that owns a value, and whose drop runs [`ON_DROP`].
 #[derive(Clone, Record)]
 #[record(table = "fragile", volatile)]
 struct Fragile {
@@ -102,14 +102,14 @@ fn fragile(id: u32, value: u64) -> Fragile {
     Fragile { id: FragileKey(id), value, owned: Owned(Live::new()) }
 }
 
-/// Begins a test that counts values. Another must not run at the same time.
+/// Begins a test that counts live values. It holds a lock, because another such test must not run at the same time.
 fn begin() -> MutexGuard<'static, ()> {
     let one = crate::run::ONE.lock().unwrap_or_else(PoisonError::into_inner);
     live::reset();
     one
 }
 
-/// All values were dropped, once each.
+/// Checks that every value was dropped exactly once.
 fn end() {
     let alive = live::count_alive();
     assert_eq!((live::take_violations(), alive), (Vec::new(), 0));
@@ -145,12 +145,12 @@ macro_rules! under_each {
     };
 }
 
-under_each!(a_drop_panics_in_a_commit:
+under_each!(commit_survives_a_panicking_drop:
     none NoControl dbx Dbx two_phase_locking TwoPhaseLocking timestamp_ordering TimestampOrdering);
 
-/// Fault 2: rows were freed twice. The rows that a commit had installed stayed in the access set when the drop
-/// of a row that it had replaced panicked.
-fn a_drop_panics_in_a_commit<P: Protocol>() {
+/// Fault 2: rows were freed twice. When the drop of a replaced row panicked, the rows that the commit had
+/// installed stayed in its access set.
+fn commit_survives_a_panicking_drop<P: Protocol>() {
     let _one = begin();
     {
         let (database, table) = open_fragile::<P>();
@@ -162,7 +162,7 @@ fn a_drop_panics_in_a_commit<P: Protocol>() {
                 tx.update(&table, &FragileKey(id), |row| row.value = 2).map(drop)
             })
         });
-        committed.expect("that a row's drop panics is no concern of the transaction's");
+        committed.expect("a panic in a replaced row's drop does not fail the transaction");
         ON_DROP.set(None);
         assert_eq!([1, 2, 3].map(|id| value(&database, &table, id)), [Some(2); 3]);
         database.close_within(Duration::from_secs(1)).unwrap();
@@ -170,32 +170,32 @@ fn a_drop_panics_in_a_commit<P: Protocol>() {
     end();
 }
 
-under_each!(a_drop_panics_in_garbage_collection:
+under_each!(garbage_collection_survives_a_panicking_drop:
     none NoControl dbx Dbx two_phase_locking TwoPhaseLocking timestamp_ordering TimestampOrdering htcc Htcc);
 
-/// Fault 7: the worker stayed pinned. The next transaction was told that it was nested, and `close` did not return.
-fn a_drop_panics_in_garbage_collection<P: Protocol>() {
+/// Fault 7: the worker stayed pinned. The next transaction was refused as nested, and `close` did not return.
+fn garbage_collection_survives_a_panicking_drop<P: Protocol>() {
     let _one = begin();
     {
         let (database, table) = open_fragile::<P>();
         ON_DROP.set(Some(Rc::new(panic_now)));
         for turn in 0..3000 {
-            // The test's own row may be dropped, too: there is none under this key.
+            // The closure's own row is never dropped here, because the upsert stores it.
             let upserted = || database.transact(|tx| tx.upsert(&table, fragile(1, turn)).map(drop));
             catch_unwind(AssertUnwindSafe(upserted))
                 .map_err(drop)
-                .expect("nothing but garbage is dropped")
+                .expect("only garbage is dropped")
                 .unwrap();
         }
         ON_DROP.set(None);
-        assert!(database.metrics().drops_panicked > 0, "garbage was collected");
+        assert!(database.metrics().drops_panicked > 0, "no garbage was collected");
         assert_eq!(value(&database, &table, 1), Some(2999));
         database.close_within(Duration::from_secs(1)).unwrap();
     }
     end();
 }
 
-/// A column that cannot always be written.
+/// A column whose writing may panic.
 #[derive(Clone)]
 struct Stubborn(u64);
 
@@ -225,11 +225,11 @@ struct Stored {
     text: String,
 }
 
-under_each!(a_column_panics_when_it_is_logged: none NoControl dbx Dbx two_phase_locking TwoPhaseLocking
+under_each!(column_that_panics_while_logged_undoes_the_commit: none NoControl dbx Dbx two_phase_locking TwoPhaseLocking
     timestamp_ordering TimestampOrdering);
 
-/// Fault 3: rows were freed twice. The log's entries were encoded after the rows were installed.
-fn a_column_panics_when_it_is_logged<P: Protocol>() {
+/// Fault 3: rows were freed twice, because the log's entries were encoded after the rows were installed.
+fn column_that_panics_while_logged_undoes_the_commit<P: Protocol>() {
     let _one = begin();
     let disk = Arc::new(SimulatedDisk::new(1));
     let open = || {
@@ -271,7 +271,7 @@ fn a_column_panics_when_it_is_logged<P: Protocol>() {
     assert_eq!((get(&database, 1), get(&database, 2)), (first, None));
 }
 
-/// A key that changes when somebody has a hand on it.
+/// A key that changes whenever it is encoded.
 #[derive(Clone, Debug)]
 struct Fickle(Arc<AtomicU32>);
 
@@ -284,7 +284,7 @@ impl PartialEq for Fickle {
 impl Key for Fickle {
     const WIDTH_BYTES: Option<usize> = Some(4);
     fn encode(&self, encoder: &mut impl KeyEncoder) {
-        // The next time it says something else.
+        // The next call encodes another number.
         encoder.push(u64::from(self.0.fetch_add(1, SeqCst)), 4);
     }
 }
@@ -297,12 +297,12 @@ struct FickleRow {
     owned: Owned,
 }
 
-under_each!(a_key_changes_its_encoding: none NoControl dbx Dbx two_phase_locking TwoPhaseLocking
+under_each!(key_that_changes_its_encoding_frees_no_reachable_record: none NoControl dbx Dbx two_phase_locking TwoPhaseLocking
     timestamp_ordering TimestampOrdering);
 
-/// Fault 4: memory was used after it was freed. A deleted record was freed though the index still led to it,
-/// because it was not found under the key that its type said by then.
-fn a_key_changes_its_encoding<P: Protocol>() {
+/// Fault 4: memory was used after it was freed. The type encoded a deleted record's key differently by then, so
+/// the record was not found in the index. It was freed although the index still led to it.
+fn key_that_changes_its_encoding_frees_no_reachable_record<P: Protocol>() {
     let _one = begin();
     {
         let database = Database::builder().protocol::<P>().table::<FickleRow>().open().unwrap();
@@ -323,7 +323,7 @@ fn a_key_changes_its_encoding<P: Protocol>() {
                     });
                 }
             };
-            // To the end of a thread, at which garbage is collected.
+            // Joins the thread, because a thread that ends collects garbage.
             thread::scope(|scope| scope.spawn(work).join().unwrap());
         }
         database.close_within(Duration::from_secs(1)).unwrap();
@@ -331,7 +331,7 @@ fn a_key_changes_its_encoding<P: Protocol>() {
     end();
 }
 
-/// A key that is encoded as another one when [`SHIFT`] says so.
+/// A key whose encoding depends on [`SHIFT`].
 #[derive(Clone, Debug, PartialEq)]
 struct Shifting(u32);
 
@@ -352,12 +352,12 @@ struct ShiftingRow {
     owned: Owned,
 }
 
-under_each!(a_deleted_row_says_another_key: none NoControl dbx Dbx two_phase_locking TwoPhaseLocking
+under_each!(deleted_row_with_another_key_frees_no_reachable_record: none NoControl dbx Dbx two_phase_locking TwoPhaseLocking
     timestamp_ordering TimestampOrdering);
 
-/// Fault 4, once more: between the deletion and the collection of garbage all keys change. The records were
-/// not found under the new keys, and were freed while the index still led to them.
-fn a_deleted_row_says_another_key<P: Protocol>() {
+/// Fault 4 again: all keys change between the deletion and the collection of garbage. The records were not found
+/// under the new keys, and were freed although the index still led to them.
+fn deleted_row_with_another_key_frees_no_reachable_record<P: Protocol>() {
     let _one = begin();
     {
         let database = Database::builder().protocol::<P>().table::<ShiftingRow>().open().unwrap();
@@ -382,8 +382,8 @@ fn a_deleted_row_says_another_key<P: Protocol>() {
                 .unwrap();
             SHIFT.store(1000, SeqCst);
         };
-        // Garbage is collected at the end of a thread: the first leaves it behind, the second unlinks the
-        // records, and the third frees them.
+        // A thread collects garbage when it ends: the first leaves the records behind, the second unlinks them,
+        // and the third frees them.
         thread::scope(|scope| scope.spawn(work).join().unwrap());
         let look = || {
             let absent =
@@ -415,11 +415,11 @@ struct PlainRow {
     text: String,
 }
 
-under_each!(a_row_is_read_after_a_change_in_the_same_transaction: none NoControl htm_naive HtmNaive);
+under_each!(own_changes_can_be_read: none NoControl htm_naive HtmNaive);
 
-/// Fault 5: a segmentation fault. A pointer to a row that the same transaction had changed was used with its
-/// flags.
-fn a_row_is_read_after_a_change_in_the_same_transaction<P: Protocol>() {
+/// Fault 5: a segmentation fault. A pointer to a row that the same transaction had changed was used without
+/// removing its flag bits.
+fn own_changes_can_be_read<P: Protocol>() {
     let _one = begin();
     let database = Database::builder().protocol::<P>().table::<PlainRow>().open().unwrap();
     let table = database.table::<PlainRow>().unwrap();
@@ -441,7 +441,7 @@ fn a_row_is_read_after_a_change_in_the_same_transaction<P: Protocol>() {
     let (scanned, last) = read.unwrap();
     assert_eq!(scanned, [row(0, "first"), row(1, "second"), row(2, "first")]);
     assert_eq!(last, Some(row(1, "fourth")));
-    // Deleted, and looked at while its record is still in the index.
+    // The row is deleted, and read while its record is still in the index.
     let deleted = database.transact(|tx| {
         assert!(tx.delete(&table, &1)?);
         tx.prefetch(&table, [0, 1, 2])?;
@@ -458,7 +458,7 @@ fn a_row_is_read_after_a_change_in_the_same_transaction<P: Protocol>() {
     assert_eq!(last, Some(row(1, "fifth")));
 }
 
-/// A key that is compared through a pointer.
+/// A key whose comparison follows a pointer.
 #[derive(Clone, Debug, PartialEq)]
 struct Boxed(Box<u64>);
 
@@ -476,10 +476,10 @@ struct BoxedRow {
     id: Boxed,
 }
 
-under_each!(an_announced_row_is_deleted_first: none NoControl htm_naive HtmNaive dbx Dbx);
+under_each!(prefetched_row_can_be_deleted: none NoControl htm_naive HtmNaive dbx Dbx);
 
-/// Fault 5, once more: the key of a row that is deleted is compared, through the pointer to it with its flag.
-fn an_announced_row_is_deleted_first<P: Protocol>() {
+/// Fault 5 again: the key of a deleted row was compared through a pointer with a flag bit.
+fn prefetched_row_can_be_deleted<P: Protocol>() {
     let _one = begin();
     let database = Database::builder().protocol::<P>().table::<BoxedRow>().open().unwrap();
     let table = database.table::<BoxedRow>().unwrap();
@@ -502,12 +502,12 @@ struct Counted {
     small: i8,
 }
 
-/// Fault 8: memory of another type was written. Two operations were taken for the same that have the position
-/// of a column and the kind in common, but not the type.
+/// Fault 8: memory of another type was written. Two operations were considered equal if they had the same column
+/// position and the same kind, even if their types differed.
 #[test]
-fn operations_on_a_split_column_by_another_type() {
+fn operation_of_another_type_keeps_a_split_column_intact() {
     let _one = begin();
-    // A hidden function lets anybody name a column, and lead to another.
+    // A function that is hidden from the documentation lets a user name one column and refer to another.
     let large: ColumnOf<Counted, i64> =
         ColumnOf::new("small", |row| &row.large, |row| &mut row.large);
     let small: ColumnOf<Counted, i8> =
@@ -523,16 +523,16 @@ fn operations_on_a_split_column_by_another_type() {
         database.transact(|tx| tx.max(&table, &1, small, 1)).unwrap();
     }
     database.transact(|tx| tx.max(&table, &1, small, 2)).unwrap();
-    // This one would take eight.
+    // A slice of this one takes eight bytes.
     database.transact(|tx| tx.max(&table, &1, large, 0x0102_0304_0506_0708)).unwrap();
     database.transact(|tx| tx.max(&table, &1, small, 3)).unwrap();
     let row = database.transact(|tx| Ok::<_, Error>(tx.get(&table, &1)?.cloned())).unwrap();
     assert_eq!(row, Some(Counted { id: 1, large: 0x0102_0304_0506_0708, small: 3 }));
 }
 
-/// Suspected: a snapshot that a row's drop opens misses what workers have gathered of a split row.
+/// Suspected fault: a snapshot that a row's drop opens misses the operations in workers' slices.
 #[test]
-fn a_drop_opens_a_snapshot_while_rows_are_split() {
+fn snapshot_opened_by_a_drop_shows_split_rows_whole() {
     let _one = begin();
     {
         let phases = PhaseOptions::new().length(Duration::from_secs(3600));
@@ -550,8 +550,8 @@ fn a_drop_opens_a_snapshot_while_rows_are_split() {
             let (database, counted) = (database.clone(), counted.clone());
             let (acknowledged, seen) = (Rc::clone(&acknowledged), Rc::clone(&seen));
             move || {
-                let snapshot = database.open_snapshot().expect("no transaction is under way");
-                let row = snapshot.get(&counted, &1).unwrap().expect("it is there");
+                let snapshot = database.open_snapshot().expect("no transaction is in progress");
+                let row = snapshot.get(&counted, &1).unwrap().expect("the row exists");
                 if row.large != acknowledged.get() {
                     live::violation(format!("{} instead of {}", row.large, acknowledged.get()));
                 }
@@ -567,12 +567,12 @@ fn a_drop_opens_a_snapshot_while_rows_are_split() {
                 ON_DROP.set(None);
             }
         }
-        assert!(database.metrics().phases.unwrap().split_phases > 0, "rows were split");
-        // Garbage is dropped when the thread has enough of it.
+        assert!(database.metrics().phases.unwrap().split_phases > 0, "no rows were split");
+        // Garbage is dropped when the thread has collected enough of it.
         ON_DROP.set(Some(Rc::new(on_drop)));
         (0..2000).for_each(|turn| put(&database, &table, 1, turn));
         ON_DROP.set(None);
-        assert!(seen.get() > 0, "rows were dropped");
+        assert!(seen.get() > 0, "no rows were dropped");
         assert_eq!(database.metrics().drops_panicked, 0);
     }
     end();
@@ -586,7 +586,7 @@ struct Total {
     sum: i64,
 }
 
-/// Adds to a total, which is deferred, and replaces a fragile row.
+/// Adds to a total, which can be deferred, after it has counted in a note.
 #[procedure(Spend)]
 fn spend<P: Protocol>(
     notes: &Table<Counted>,
@@ -601,7 +601,7 @@ fn spend<P: Protocol>(
     Ok(())
 }
 
-/// Reads a total, and meets [`spend`] nowhere else: so what that adds is deferred.
+/// Reads a total, and conflicts with [`spend`] nowhere else, so that the addition can be deferred.
 #[procedure(Audit)]
 fn audit<P: Protocol>(
     totals: &Table<Total>,
@@ -615,9 +615,9 @@ fn audit<P: Protocol>(
     Ok(sum)
 }
 
-/// Suspected: a snapshot that a row's drop opens misses what procedures have deferred.
+/// Suspected fault: a snapshot that a row's drop opens misses deferred changes of procedures.
 #[test]
-fn a_drop_opens_a_snapshot_while_sums_are_deferred() {
+fn snapshot_opened_by_a_drop_shows_deferred_sums() {
     let _one = begin();
     {
         let options = DbxTcOptions::new()
@@ -641,9 +641,9 @@ fn a_drop_opens_a_snapshot_while_sums_are_deferred() {
             let (database, totals) = (database.clone(), totals.clone());
             let (acknowledged, seen) = (Rc::clone(&acknowledged), Rc::clone(&seen));
             move || {
-                let snapshot = database.open_snapshot().expect("no transaction is under way");
-                let row = snapshot.get(&totals, &1).unwrap().expect("it is there");
-                // The procedure that has just committed is acknowledged when its rows are dropped.
+                let snapshot = database.open_snapshot().expect("no transaction is in progress");
+                let row = snapshot.get(&totals, &1).unwrap().expect("the row exists");
+                // When rows are dropped, the last procedure may have committed before the test has counted it.
                 if !(acknowledged.get()..=acknowledged.get() + 1).contains(&row.sum) {
                     live::violation(format!("{} instead of {}", row.sum, acknowledged.get()));
                 }
@@ -657,8 +657,8 @@ fn a_drop_opens_a_snapshot_while_sums_are_deferred() {
             put(&database, &table, 1, turn);
         }
         ON_DROP.set(None);
-        assert!(seen.get() > 0, "rows were dropped");
-        assert!(database.metrics().deferred > 0, "sums were deferred");
+        assert!(seen.get() > 0, "no rows were dropped");
+        assert!(database.metrics().deferred > 0, "no sums were deferred");
         assert_eq!(database.metrics().drops_panicked, 0);
         let others = database.table::<PlainRow>().unwrap();
         database.execute(&mut Audit::new(&totals, &others, 1, 1)).unwrap();
@@ -667,9 +667,9 @@ fn a_drop_opens_a_snapshot_while_sums_are_deferred() {
     end();
 }
 
-/// Suspected: if the drop of a row panics while HTCC repairs a transaction, its writes are undone twice.
+/// Suspected fault: if the drop of a row panics while HTCC repairs a transaction, the writes are undone twice.
 #[test]
-fn a_drop_panics_in_a_repair() {
+fn repair_survives_a_panicking_drop() {
     let _one = begin();
     {
         let (database, table) = open_fragile::<Htcc>();
@@ -691,7 +691,7 @@ fn a_drop_panics_in_a_repair() {
             ON_DROP.set(Some(Rc::new(panic_now)));
             let attempts = Cell::new(0);
             let committed = database.transact(|tx| {
-                let seen = tx.get(table, &FragileKey(1))?.expect("it is there").value;
+                let seen = tx.get(table, &FragileKey(1))?.expect("the row exists").value;
                 tx.update(table, &FragileKey(2), |row| row.value = 100 + seen)?;
                 tx.update(table, &FragileKey(2), |row| row.value += 1)?;
                 if attempts.replace(attempts.get() + 1) < 2 {
@@ -704,7 +704,7 @@ fn a_drop_panics_in_a_repair() {
             drop(ask);
             assert_eq!(committed.unwrap(), 2);
         });
-        assert!(database.metrics().repairs.repairs > 0, "the transaction was repaired");
+        assert!(database.metrics().repairs.repairs > 0, "the transaction was not repaired");
         assert_eq!(
             (value(&database, &table, 1), value(&database, &table, 2)),
             (Some(2), Some(103))
@@ -714,11 +714,11 @@ fn a_drop_panics_in_a_repair() {
     end();
 }
 
-under_each!(a_comparison_uses_the_transaction: none NoControl dbx Dbx htcc Htcc doppel Doppel dbx_tc DbxTc
+under_each!(key_comparison_can_use_the_transaction: none NoControl dbx Dbx htcc Htcc doppel Doppel dbx_tc DbxTc
     two_phase_locking TwoPhaseLocking timestamp_ordering TimestampOrdering);
 
-/// Suspected: what a worker remembers of an index is borrowed while the user's code compares keys.
-fn a_comparison_uses_the_transaction<P: Protocol>() {
+/// Suspected fault: the index buffer of a worker is borrowed while user code compares keys.
+fn key_comparison_can_use_the_transaction<P: Protocol>() {
     let _one = begin();
     {
         let (database, table) = open_fragile::<P>();
@@ -735,7 +735,7 @@ fn a_comparison_uses_the_transaction<P: Protocol>() {
             let elsewhere = Cell::new(0);
             let uses = || {
                 let id = elsewhere.replace((elsewhere.get() + 7) % 40);
-                // Refused in the middle of some operations, and carried out in others.
+                // These operations are refused in the middle of some operations, and succeed in others.
                 let _ = tx.get(&table, &FragileKey(id));
                 let _ = tx.prefetch(&table, [FragileKey(id), FragileKey(39 - id)]);
                 let _ = tx.range(&table, ..).filter(|row| row.is_ok()).count();
@@ -743,7 +743,7 @@ fn a_comparison_uses_the_transaction<P: Protocol>() {
             with_transaction(&uses, || {
                 tx.prefetch(&table, (0..10).map(FragileKey))?;
                 for id in (0..40).chain(0..40) {
-                    let before = tx.get(&table, &FragileKey(id))?.expect("it is there").value;
+                    let before = tx.get(&table, &FragileKey(id))?.expect("the row exists").value;
                     tx.update(&table, &FragileKey(id), |row| row.value = before + 1)?;
                 }
                 Ok::<_, Error>(())
@@ -759,20 +759,20 @@ fn a_comparison_uses_the_transaction<P: Protocol>() {
     end();
 }
 
-under_each!(a_row_is_used_while_its_conflicts_are_counted: doppel Doppel doppel_locking DoppelLocking);
+under_each!(row_code_can_use_the_database_while_conflicts_are_counted: doppel Doppel doppel_locking DoppelLocking);
 
-/// Suspected: a worker's sketch of its conflicts is borrowed while the code of a row's type runs. That code
-/// encodes the key of a contended row, compares it, and clones the row for a worker's slice. Each comes back to
-/// the transaction and to the database, and sometimes panics.
-fn a_row_is_used_while_its_conflicts_are_counted<P: Protocol>() {
+/// Suspected fault: a worker's sketch of its conflicts is borrowed while the code of a row type runs. That code
+/// encodes the key of a contended row, compares it, and clones the row for a worker's slice. Here each of these
+/// uses the transaction and the database, and sometimes panics.
+fn row_code_can_use_the_database_while_conflicts_are_counted<P: Protocol>() {
     /// More rows than a sketch has entries, so that entries are replaced.
     const ROWS: u32 = 40;
-    /// One call in so many comes back; one in so many of those panics.
+    /// One in this many calls uses the database. One in `USES_PER_PANIC` of those panics.
     const CALLS_PER_USE: u32 = 5;
     const USES_PER_PANIC: u32 = 7;
     let _one = begin();
     {
-        // Each operation counts as a conflict, and a phase lasts for a few transactions.
+        // With this option every operation counts as a conflict, and a phase lasts for a few transactions.
         let mut phases = PhaseOptions::new();
         phases.is_hasty = true;
         let builder = Database::builder().protocol::<P>().table::<Fragile>().phases(phases);
@@ -804,7 +804,7 @@ fn a_row_is_used_while_its_conflicts_are_counted<P: Protocol>() {
         hooks.iter().for_each(|hook| hook.set(Some(Rc::clone(&on_call))));
         let (mut committed, mut refused, mut panicked) = ([0_u64; ROWS as usize], 0, 0);
         for turn in 0..3000_u32 {
-            // One row is contended more than the others.
+            // Every second transaction adds to row 7, so that it is contended more than the others.
             let id = if turn % 2 == 0 { 7 } else { turn / 2 % ROWS };
             let added = catch_unwind(AssertUnwindSafe(|| {
                 database.transact(|tx| {
@@ -818,7 +818,7 @@ fn a_row_is_used_while_its_conflicts_are_counted<P: Protocol>() {
             }));
             match added {
                 Ok(Ok(())) => committed[id as usize] += 1,
-                // The code of the row's type has used the row of this very operation.
+                // The row type's code has used the row that this operation writes.
                 Ok(Err(Error::Failure(Failure::NestedWrite { .. }))) => refused += 1,
                 Ok(Err(error)) => panic!("{error}"),
                 Err(panic) => {
@@ -833,7 +833,7 @@ fn a_row_is_used_while_its_conflicts_are_counted<P: Protocol>() {
             panicked > 0 && count > 1000,
             "{count} committed, {refused} refused, {panicked} panicked"
         );
-        assert!(database.metrics().phases.unwrap().split_phases > 0, "rows were split");
+        assert!(database.metrics().phases.unwrap().split_phases > 0, "no rows were split");
         for (id, sum) in (0..).zip(committed) {
             assert_eq!(value(&database, &table, id), Some(sum), "row {id}");
         }
@@ -842,10 +842,10 @@ fn a_row_is_used_while_its_conflicts_are_counted<P: Protocol>() {
     end();
 }
 
-/// A type that says other index keys of a row when it is deleted made `transact` try again for ever, and keep
-/// all other transactions of the database away.
+/// Fault: a type that reported other index keys when a row was deleted made `transact` retry for ever, and block
+/// all other transactions of the database.
 #[test]
-fn an_index_key_that_is_not_found_is_a_failure() {
+fn missing_index_key_is_a_failure() {
     let _one = begin();
     let database = Database::builder().table::<Moving>().table::<PlainRow>().open().unwrap();
     let table = database.table::<Moving>().unwrap();
@@ -858,8 +858,8 @@ fn an_index_key_that_is_not_found_is_a_failure() {
     let told = Error::Failure(Failure::InconsistentKeys { table: "moving", index: Some("group") });
     assert_eq!(deleted.unwrap_err().to_string(), told.to_string());
     let id = |tx: &Transaction<'_, Dbx>| Ok::<_, Error>(tx.get(&table, &1)?.map(|row| row.id));
-    assert_eq!(database.transact(id).unwrap(), Some(1), "the row is as it was");
-    // A closure that goes on all the same cannot commit.
+    assert_eq!(database.transact(id).unwrap(), Some(1), "the row has changed");
+    // A closure that ignores the error cannot commit.
     let committed = catch_unwind(AssertUnwindSafe(|| {
         database.transact(|tx| {
             let _ = tx.delete(&table, &1);
@@ -889,9 +889,10 @@ fn open_stored() -> (Database<Dbx>, Table<Stored>) {
     (database, table)
 }
 
-/// A checkpoint waited for itself if the code of a row that it encoded asked for one, or closed the database.
+/// Fault: a checkpoint waited for itself if the code of a row that it encoded requested a checkpoint, or closed
+/// the database.
 #[test]
-fn code_that_a_checkpoint_runs_asks_for_another() {
+fn checkpoint_within_a_checkpoint_is_refused() {
     let _one = begin();
     let (database, _) = open_stored();
     let told = Rc::new(RefCell::new(Vec::new()));
@@ -910,7 +911,7 @@ fn code_that_a_checkpoint_runs_asks_for_another() {
     ON_WRITE.set(Some(Rc::new(on_write)));
     let written = database.checkpoint();
     ON_WRITE.set(None);
-    // One thread writes it, and it may be another.
+    // The thread that writes the checkpoint may be another one, on which ON_WRITE is not set.
     assert!(
         told.borrow().iter().flatten().all(|answer| *answer == Some(Failure::NestedCheckpoint)),
         "{told:?}"
@@ -920,7 +921,7 @@ fn code_that_a_checkpoint_runs_asks_for_another() {
     database.close_within(Duration::from_secs(1)).unwrap();
 }
 
-/// Closing waited for a checkpoint, whatever the deadline.
+/// Fault: closing waited for a checkpoint without regard to its deadline.
 #[test]
 fn closing_keeps_its_deadline_while_a_checkpoint_is_written() {
     let _one = begin();
@@ -949,7 +950,7 @@ fn closing_keeps_its_deadline_while_a_checkpoint_is_written() {
     database.close_within(Duration::from_secs(1)).unwrap();
 }
 
-/// The rows that a load had come by stayed in the table, and were not in the log.
+/// Fault: when a load panicked, the rows that it had already read stayed in the table, and were not in the log.
 #[test]
 fn a_load_whose_rows_panic_leaves_the_table_empty() {
     let _one = begin();

@@ -1,4 +1,4 @@
-//! Calls of the user's operations: counting them, finding out who makes them, and misbehaving in one of them.
+//! The hook in every user operation: it counts calls, finds their call sites, and lets one of them misbehave.
 
 use std::backtrace::Backtrace;
 use std::cell::{Cell, RefCell};
@@ -31,12 +31,12 @@ operations! {
 }
 
 impl Operation {
-    /// Whether it is asked something, to which it may give a false answer.
+    /// Returns whether the operation answers a question, so that it may answer falsely.
     pub fn may_lie(self) -> bool {
         !matches!(self, Operation::RowDrop | Operation::ValueDrop | Operation::ValueDebug)
     }
 
-    /// Whether it has a value of the user's at hand, whose state it may change.
+    /// Returns whether the operation has access to a user's value that it may change.
     pub fn may_mutate(self) -> bool {
         matches!(
             self,
@@ -52,21 +52,21 @@ impl Operation {
     }
 }
 
-/// What an operation does instead of what it should.
+/// What an operation does instead of its task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Misbehaviour {
     Panic,
     /// Waits until the test lets it go on.
     Block,
-    /// Runs a transaction, opens a snapshot, asks for a checkpoint.
+    /// Runs a transaction, opens a snapshot, and requests a checkpoint.
     Reenter,
-    /// Uses the transaction that is under way on this thread, if there is one.
+    /// Uses the current transaction of this thread, if there is one.
     UseTransaction,
     /// Closes the database.
     Close,
-    /// Answers something else, once.
+    /// Answers falsely, once.
     Lie,
-    /// Changes the value that it is called on, though that is borrowed and may be a key.
+    /// Changes the value that it is called on, although the value is borrowed and may be a key.
     Mutate,
 }
 
@@ -89,7 +89,7 @@ impl Misbehaviour {
         }
     }
 
-    /// Whether the type then gets wrong answers about its own rows.
+    /// Returns whether the type may get wrong answers about its own rows as a result.
     pub fn is_false(self) -> bool {
         matches!(self, Misbehaviour::Lie | Misbehaviour::Mutate)
     }
@@ -104,10 +104,10 @@ pub enum Answer {
     Mutate,
 }
 
-/// What a panic of this suite carries.
+/// The payload of this suite's panics.
 pub struct Misbehaved;
 
-/// At the call with this number, counted from 0, an operation misbehaves.
+/// A planned misbehaviour: the operation's call with this number, counted from 0, misbehaves.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     pub operation: Operation,
@@ -126,12 +126,12 @@ type Act = Arc<dyn Fn(Misbehaviour) + Send + Sync>;
 
 struct State {
     plan: Option<Plan>,
-    /// Where the plan was carried out.
+    /// The call site at which the plan was carried out.
     fired_at: Option<String>,
-    /// Numbers of calls by operation and call site, if calls are recorded.
+    /// The numbers of calls by operation and call site, if calls are recorded.
     recorded: Option<Calls>,
     blocking: Blocking,
-    /// Comes back to the database.
+    /// The action that uses the database from user code.
     act: Option<Act>,
 }
 
@@ -148,16 +148,16 @@ static STATE: Mutex<State> = Mutex::new(State {
 static CHANGED: Condvar = Condvar::new();
 
 thread_local! {
-    /// How many calls of [`quietly`] this thread is in.
+    /// The number of nested calls of [`quietly`] on this thread.
     static QUIET: Cell<u32> = const { Cell::new(0) };
-    /// Uses the transaction of which this thread runs the body.
+    /// Uses the transaction whose body this thread is running.
     static TRANSACTION: RefCell<Option<*const dyn Fn()>> = const { RefCell::new(None) };
 }
 
-/// The longest that an operation blocks.
+/// The longest time that an operation blocks.
 const BLOCK_MAX: Duration = Duration::from_secs(20);
 
-/// Begins a run: with a plan, or to record all calls.
+/// Begins a run with a plan, or, without a plan, a run that records all calls.
 pub fn arm(plan: Option<Plan>) {
     let mut state = STATE.lock().unwrap();
     COUNTS.iter().for_each(|count| count.store(0, SeqCst));
@@ -168,10 +168,10 @@ pub fn arm(plan: Option<Plan>) {
     IS_ACTIVE.store(true, SeqCst);
 }
 
-/// The numbers of the calls of an operation, by the place that they come from.
+/// The numbers of the calls of an operation, by call site.
 pub type Calls = BTreeMap<(Operation, String), Vec<u64>>;
 
-/// Ends a run. Returns where the plan was carried out, and the calls that were recorded.
+/// Ends a run. Returns the call site at which the plan was carried out, and the recorded calls.
 pub fn disarm() -> (Option<String>, Calls) {
     IS_ACTIVE.store(false, SeqCst);
     let mut state = STATE.lock().unwrap();
@@ -179,13 +179,13 @@ pub fn disarm() -> (Option<String>, Calls) {
     (state.fired_at.take(), state.recorded.take().unwrap_or_default())
 }
 
-/// Sets what comes back to the database.
+/// Sets the action that uses the database from user code.
 pub fn set_act(act: Option<Act>) {
     let before = std::mem::replace(&mut STATE.lock().unwrap().act, act);
     drop(before);
 }
 
-/// Runs something in which no operation misbehaves, or is counted.
+/// Runs something without counting operations, and without misbehaviour.
 pub fn quietly<R>(run: impl FnOnce() -> R) -> R {
     struct Loud;
     impl Drop for Loud {
@@ -206,7 +206,7 @@ pub fn with_transaction<R>(use_transaction: &dyn Fn(), body: impl FnOnce() -> R)
             TRANSACTION.set(self.0.take());
         }
     }
-    // SAFETY: only the lifetime changes, and `Forget` takes the pointer away before it ends.
+    // SAFETY: only the lifetime changes. `Forget` removes the pointer before the reference's lifetime ends.
     let erased = unsafe {
         std::mem::transmute::<*const (dyn Fn() + '_), *const (dyn Fn() + 'static)>(use_transaction)
     };
@@ -214,16 +214,16 @@ pub fn with_transaction<R>(use_transaction: &dyn Fn(), body: impl FnOnce() -> R)
     body()
 }
 
-/// Uses the transaction of which this thread runs the body, if there is one.
+/// Uses the transaction whose body this thread is running, if there is one.
 pub fn use_transaction() {
     let use_transaction = TRANSACTION.try_with(|it| *it.borrow()).ok().flatten();
     if let Some(use_transaction) = use_transaction {
-        // SAFETY: `with_transaction` of this thread is under way, and has a reference to it.
+        // SAFETY: a `with_transaction` of this thread is in progress, and holds a reference to it.
         unsafe { (*use_transaction)() };
     }
 }
 
-/// Waits until an operation blocks; false if `may_end` says so before.
+/// Waits until an operation blocks. Returns false if `may_end` returns true before that.
 pub fn await_block(may_end: impl Fn() -> bool) -> bool {
     let mut state = STATE.lock().unwrap();
     loop {
@@ -237,13 +237,13 @@ pub fn await_block(may_end: impl Fn() -> bool) -> bool {
     }
 }
 
-/// Lets the operation go on that blocks.
+/// Unblocks the operation that blocks.
 pub fn release() {
     STATE.lock().unwrap().blocking = Blocking::Over;
     CHANGED.notify_all();
 }
 
-/// To be called at the beginning of each operation, or, of a `Drop`, at its end.
+/// Reports a call. An operation calls it at its beginning, and a `Drop` at its end.
 pub fn called(operation: Operation) -> Answer {
     if !IS_ACTIVE.load(SeqCst) || QUIET.try_with(Cell::get).is_ok_and(|quiet| quiet > 0) {
         return Answer::Honest;
@@ -259,7 +259,7 @@ pub fn called(operation: Operation) -> Answer {
     match state.plan {
         Some(plan) if plan.operation == operation && plan.number == number => {
             if plan.misbehaviour == Misbehaviour::Panic && std::thread::panicking() {
-                return Answer::Honest; // Any type's second panic ends the process.
+                return Answer::Honest; // A second panic would abort the process, as with any type.
             }
             let Some(site) = engine_site() else { return Answer::Honest };
             state.fired_at = Some(site);
@@ -299,14 +299,14 @@ fn misbehave(misbehaviour: Misbehaviour) -> Answer {
 
 // ---- call sites ---------------------------------------------------------------------------------
 
-/// How many frames tell two calls apart.
+/// The number of stack frames by which call sites are distinguished.
 const FRAMES: usize = 32;
 
-/// Call sites by the addresses on the stack: to find the names behind addresses takes long.
+/// A cache of call sites by the addresses on the stack, because finding the names of addresses takes long.
 static SITES: Mutex<Option<HashMap<Vec<usize>, Option<String>>>> = Mutex::new(None);
 
-/// The function of the engine from which the caller was called, and the one from which that was:
-/// `table/core.rs clone_row < transaction/private_row.rs cloned`. `None` if the engine is not on the stack.
+/// Returns the function of the engine that made the call, and its caller in the engine, for example `table/core.rs
+/// clone_row < transaction/private_row.rs cloned`. Returns `None` if the engine is not on the stack.
 pub fn engine_site() -> Option<String> {
     let addresses = addresses();
     if let Some(addresses) = &addresses
@@ -328,7 +328,7 @@ fn addresses() -> Option<Vec<usize>> {
         fn backtrace(buffer: *mut usize, size: i32) -> i32;
     }
     let mut buffer = [0_usize; FRAMES];
-    // SAFETY: the C library's function, which writes at most so many addresses.
+    // SAFETY: `backtrace` of the C library writes at most `FRAMES` addresses, which is the buffer's length.
     let length = unsafe { backtrace(buffer.as_mut_ptr(), FRAMES as i32) };
     Some(buffer[..length as usize].to_vec())
 }
@@ -358,7 +358,7 @@ fn site_of(backtrace: &str) -> Option<String> {
     (!functions.is_empty()).then(|| functions.join(" < "))
 }
 
-/// The engine's source file of a frame, below `crates/weft/src`.
+/// Returns the engine's source file of a frame, relative to `crates/weft/src`.
 fn engine_file(place: &str) -> Option<&str> {
     let path = match place.strip_prefix("./src/") {
         Some(path) => path,
@@ -367,7 +367,8 @@ fn engine_file(place: &str) -> Option<&str> {
     path.split_once(".rs:").map(|(stem, _)| &path[..stem.len() + 3])
 }
 
-/// The name of a function, without its path, parameters and hash; a closure's is that of the function around it.
+/// Returns the name of a function, without its path, parameters and hash. A closure has the name of the function
+/// around it.
 fn function_name(symbol: &str) -> &str {
     let mut rest = symbol;
     loop {
@@ -384,7 +385,7 @@ fn function_name(symbol: &str) -> &str {
     }
 }
 
-/// Where the last segment of a path begins, whose parameters may hold paths of their own.
+/// Returns the position of a path's last segment. The segment's parameters may contain paths.
 fn last_segment(path: &str) -> usize {
     let (bytes, mut depth, mut position) = (path.as_bytes(), 0_i32, path.len());
     while position > 0 {
@@ -402,7 +403,7 @@ fn last_segment(path: &str) -> usize {
 }
 
 #[test]
-fn names_of_functions_are_found_in_symbols() {
+fn function_names_are_found_in_symbols() {
     for (symbol, name) in [
         ("weft::transaction::writes::<impl weft::transaction::Transaction<P>>::place", "place"),
         ("weft::table::core::clone_row::h0123456789abcdef", "clone_row"),

@@ -1,26 +1,27 @@
-//! Hostile types: each operation that the user supplies misbehaves, at each moment at which the engine calls it.
+//! Tests of hostile types: each operation that the user supplies misbehaves at each point where the engine calls
+//! it.
 //!
-//! A [workload](workload) runs over rows, keys and columns whose every operation tells a [hook](hook) of its
-//! calls. A first run counts the calls of each operation and notes who makes them. Then the workload runs once
-//! for each operation, each misbehaviour that suits it and each place from which the engine calls it, and the
-//! operation [misbehaves](hook::Misbehaviour) at that call. After each run these hold:
+//! A [workload](workload) runs over rows, keys and columns, every operation of which reports its calls to a
+//! [hook](hook). A first run counts the calls of each operation and records their call sites. Then the workload
+//! runs once for each combination of an operation, a suitable misbehaviour and a call site, and the operation
+//! [misbehaves](hook::Misbehaviour) at that call. After each run these conditions hold:
 //!
-//! - what was acknowledged is there, in the indexes and snapshots too, and no half transaction is;
+//! - everything that was acknowledged exists, also in indexes and snapshots, and no transaction is visible in part;
 //! - each value was dropped exactly once, and none was used after its drop;
 //! - while an operation blocks, other threads go on, and `close_within` returns by its deadline;
-//! - the database closes within a second when the last hostile call has returned, and can be opened again.
+//! - the database closes within a second after the last hostile call has returned, and can be opened again.
 //!
-//! A type that lies (gives false answers, or changes its keys) may get wrong answers about its own rows. The
-//! other three still hold for it, and the rows of other types are as they should be.
+//! A type that lies (gives false answers, or changes its keys) may get wrong answers about its own rows. The other
+//! three conditions still hold for it, and the rows of other types are correct.
 //!
-//! The first run finds the places, so a new place that the workload comes by is tested at once. [`callers`] counts
-//! the calls in the engine's text, and fails when one is added without a look at it. [`faults`] has a small test
-//! for each fault that was found so.
+//! The first run finds the call sites, so a new call site in the workload is tested automatically. [`callers`]
+//! counts the calls in the engine's source text, and fails until each added call has been reviewed. [`faults`] has
+//! a small test for each fault that was found in this way.
 //!
-//! `WEFT_HOSTILE=all` runs up to 30 calls of each place, in memory and with a directory; by default one is run.
-//! `WEFT_HOSTILE_TRACE=1` names each combination before it runs, for a run that ends with a signal.
-//! `WEFT_HOSTILE_ONLY='Panic|Block RowDrop'` runs only combinations whose name contains each of these words, or one
-//! of its alternatives.
+//! `WEFT_HOSTILE=all` runs up to 30 calls of each call site, in memory and with a directory. By default it runs
+//! one. `WEFT_HOSTILE_TRACE=1` prints each combination before it runs, in case a run ends with a signal.
+//! `WEFT_HOSTILE_ONLY='Panic|Block RowDrop'` runs only combinations whose name contains each of these words, or
+//! one of its alternatives.
 
 #![allow(
     clippy::disallowed_types,

@@ -1,4 +1,4 @@
-//! Runs of the workload: one for each combination of an operation, a misbehaviour and a call.
+//! Runs of the workload, one for each combination of an operation, a misbehaviour and a call.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -20,27 +20,28 @@ use crate::live;
 use crate::live::violation;
 use crate::workload::{World, open};
 
-/// One run at a time: the hook and the register of values are the process's.
+/// A lock for one run at a time, because the hook and the register of values belong to the process.
 pub static ONE: Mutex<()> = Mutex::new(());
 
-/// The longest that a run takes. One that takes longer will not end.
+/// The longest time of a run. A run that takes longer is considered endless.
 const RUN_MAX: Duration = Duration::from_secs(300);
 
-/// The longest that another thread is held up while an operation blocks. (Under `doppel` it may wait until the
-/// change to the next phase is given up, after a number of yields. On a loaded machine they take seconds.)
+/// The longest time for which another thread is held up while an operation blocks. (Under `doppel` the thread may
+/// wait until the change to the next phase is given up, after a number of yields. On a loaded machine these take
+/// seconds.)
 const HELD_UP_MAX: Duration = Duration::from_secs(60);
 
-/// The longest that a database takes to be closed.
+/// The longest time that closing a database takes.
 const CLOSE_MAX: Duration = Duration::from_secs(1);
 
-/// What a run has shown.
+/// The result of a run.
 struct Ended {
     fired_at: Option<String>,
     recorded: Calls,
     violations: Vec<String>,
 }
 
-/// Runs something to the very end of a thread of its own.
+/// Runs something on another thread, and joins the thread.
 fn on_a_thread<R: Send>(run: impl FnOnce() -> R + Send) -> thread::Result<R> {
     thread::scope(|scope| scope.spawn(run).join())
 }
@@ -67,7 +68,7 @@ fn run<P: Protocol>(is_durable: bool, plan: Option<Plan>) -> Ended {
             release();
         }
         if running.join().is_ok_and(|ended| ended.is_err()) {
-            violation("the workload has panicked".to_owned());
+            violation("the workload panicked".to_owned());
         }
     });
     let verified = on_a_thread(|| {
@@ -77,9 +78,9 @@ fn run<P: Protocol>(is_durable: bool, plan: Option<Plan>) -> Ended {
         });
     });
     if verified.is_err() {
-        violation("looking at the database has panicked".to_owned());
+        violation("looking at the database panicked".to_owned());
     }
-    // Those that block from now on are not looked at.
+    // From here on, operations that block are released at once.
     let is_ending = AtomicBool::new(true);
     blocking::scope(|scope| {
         scope.spawn(|| {
@@ -92,10 +93,10 @@ fn run<P: Protocol>(is_durable: bool, plan: Option<Plan>) -> Ended {
         close(&world);
         set_act(None);
         if on_a_thread(|| drop(world)).is_err() {
-            violation("dropping the database has panicked".to_owned());
+            violation("dropping the database panicked".to_owned());
         }
         if let Some(disk) = &disk {
-            // The plan may be carried out while the database is recovered, and then the panic is its own.
+            // The plan may be carried out during recovery. Then the panic is that of the plan.
             let _ = on_a_thread(|| drop(open::<P>(Some(Arc::clone(disk)))));
         }
         is_ending.store(false, SeqCst);
@@ -126,17 +127,19 @@ fn close<P: Protocol>(world: &World<P>) {
     match on_a_thread(|| world.database.close_within(CLOSE_MAX)) {
         Ok(Ok(())) => {}
         Ok(Err(failure)) => violation(format!("the database cannot be closed: {failure}")),
-        Err(_) => violation("closing the database has panicked".to_owned()),
+        Err(_) => violation("closing the database panicked".to_owned()),
     }
     if begun.elapsed() > CLOSE_MAX + Duration::from_secs(5) {
         violation(format!("closing the database took {:?}", begun.elapsed()));
     }
 }
 
-/// An operation blocks: others go on, and the database is closed, or says by the deadline why it is not.
+/// Checks that, while an operation blocks, other threads go on, and that closing succeeds or returns an error by
+/// its deadline.
 fn while_blocked<P: Protocol>(world: &World<P>, plan: Option<Plan>) {
     let begun = Instant::now();
-    // Under `htm-naive` a transaction has the database to itself, and to begin one waits for it without a deadline.
+    // Under `htm-naive` a transaction holds the lock of the whole database, and another waits for it without a
+    // deadline.
     let probed = match P::NAME == HtmNaive::NAME {
         true => Ok(Ok(())),
         false => on_a_thread(|| quietly(|| world.probe())),
@@ -149,27 +152,27 @@ fn while_blocked<P: Protocol>(world: &World<P>, plan: Option<Plan>) {
         Ok(Err(error)) if World::<P>::lets_others_through() => {
             violation(format!("another thread's transaction failed: {error}"));
         }
-        // A phase does not change, and no outsider passes a procedure in pieces, before the operation ends.
+        // Until the operation ends, phases cannot change, and other transactions wait for a procedure in pieces.
         Ok(Err(Error::Failure(_))) => {}
-        Ok(Err(error)) => violation(format!("another thread's transaction has met {error}")),
-        Err(_) => violation("another thread's transaction has panicked".to_owned()),
+        Ok(Err(error)) => violation(format!("another thread's transaction got {error}")),
+        Err(_) => violation("another thread's transaction panicked".to_owned()),
     }
     if plan.is_some_and(|plan| plan.number % 2 == 1) {
-        return; // The contents are compared when the run is over.
+        return; // Closing is left out, so that the contents can be compared after the run.
     }
     let begun = Instant::now();
     let closed = on_a_thread(|| quietly(|| world.database.close_within(Duration::from_millis(20))));
     match closed {
         Ok(Ok(()) | Err(Failure::StillRunning { .. })) => {}
-        Ok(Err(failure)) => violation(format!("closing has failed: {failure}")),
-        Err(_) => violation("closing has panicked".to_owned()),
+        Ok(Err(failure)) => violation(format!("closing failed: {failure}")),
+        Err(_) => violation("closing panicked".to_owned()),
     }
     if begun.elapsed() > Duration::from_secs(5) {
-        violation(format!("closing has missed its deadline: it took {:?}", begun.elapsed()));
+        violation(format!("closing missed its deadline: it took {:?}", begun.elapsed()));
     }
 }
 
-/// Runs the workload once, and ends the process if that does not end.
+/// Runs the workload once, and aborts the process if the run does not end in time.
 fn run_watched<P: Protocol>(is_durable: bool, plan: Option<Plan>, name: &str) -> Ended {
     let (ended, has_ended) = channel();
     let running = thread::spawn(move || drop(ended.send(run::<P>(is_durable, plan))));
@@ -178,7 +181,7 @@ fn run_watched<P: Protocol>(is_durable: bool, plan: Option<Plan>, name: &str) ->
             let _ = running.join();
             ended
         }
-        Err(RecvTimeoutError::Disconnected) => panic!("the run of {name} has panicked"),
+        Err(RecvTimeoutError::Disconnected) => panic!("the run of {name} panicked"),
         Err(RecvTimeoutError::Timeout) => {
             tell(&format!("the run of {name} does not end"));
             std::process::abort();
@@ -186,13 +189,13 @@ fn run_watched<P: Protocol>(is_durable: bool, plan: Option<Plan>, name: &str) ->
     }
 }
 
-/// Writes a line, also where the test harness takes what is printed.
+/// Writes a line to the standard error, which the test harness does not capture.
 fn tell(line: &str) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// Combinations that were run, over all protocols.
+/// The numbers of combinations and runs so far, for all protocols.
 static TOTAL: Mutex<(usize, usize)> = Mutex::new((0, 0));
 
 pub fn suite<P: Protocol>() {
@@ -240,7 +243,7 @@ pub fn suite<P: Protocol>() {
                     let ended = run_watched::<P>(is_durable, Some(plan), &name);
                     runs += 1;
                     for violation in ended.violations {
-                        // At once, since a later run may end the process.
+                        // Printed at once, because a later run may abort the process.
                         tell(&format!("{name}: {violation}"));
                         failures.push(format!("{name}: {violation}"));
                     }
@@ -261,7 +264,7 @@ pub fn suite<P: Protocol>() {
     };
     tell(&format!(
         "hostile types under {}: {} combinations of operation, misbehaviour and call site, in {runs} runs \
-         ({missed} of them did not come to the call), {:?}; {} combinations in {} runs so far",
+         ({missed} of them did not reach the call), {:?}; {} combinations in {} runs so far",
         P::NAME,
         combinations.len(),
         begun.elapsed(),
@@ -272,7 +275,7 @@ pub fn suite<P: Protocol>() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// Some of the numbers, evenly.
+/// Selects `count` of the numbers, evenly spaced.
 fn spread(numbers: &[u64], count: usize) -> Vec<u64> {
     if numbers.len() <= count {
         return numbers.to_vec();
@@ -283,7 +286,7 @@ fn spread(numbers: &[u64], count: usize) -> Vec<u64> {
     (0..count).map(|position| numbers[position * (numbers.len() - 1) / (count - 1)]).collect()
 }
 
-/// Whether a panic belongs to the suite: the message of a transaction that has caught one.
+/// Returns whether a panic is expected: its message is that of a transaction that has caught a panic.
 fn is_expected(panic: &std::panic::PanicHookInfo<'_>) -> bool {
     let text = panic.payload().downcast_ref::<&str>().copied();
     text.is_some_and(|text| text.contains("was left half done"))

@@ -1,4 +1,4 @@
-//! The hostile types: rows, keys, columns and sums that tell the [hook](crate::hook) of each of their calls.
+//! The hostile types: rows, keys, columns and sums that report each of their calls to the [hook](crate::hook).
 
 use std::fmt;
 use std::ops::{AddAssign, Deref, DerefMut};
@@ -13,8 +13,8 @@ use weft::{Error, Index, Record};
 use crate::hook::{Answer, Operation, called};
 use crate::live::Live;
 
-/// A number that is a key or a column, and owns memory. As a key it has a fixed width or, if it is `LONG`,
-/// takes as much as a string.
+/// A number that is a key or a column, and owns memory. As a key it has a fixed width, or, if it is `LONG`, the
+/// variable width of a string.
 pub struct Value<const LONG: bool> {
     number: AtomicU32,
     live: Live,
@@ -32,7 +32,7 @@ impl<const LONG: bool> Value<LONG> {
         self.number.load(SeqCst)
     }
 
-    /// Tells the hook of a call, and returns the number that the call should use.
+    /// Reports a call to the hook, and returns the number that the call should use.
     fn called(&self, operation: Operation, name: &str) -> (u32, Answer) {
         self.live.check(name);
         let answer = called(operation);
@@ -73,7 +73,7 @@ impl<const LONG: bool> fmt::Debug for Value<LONG> {
     }
 }
 
-/// Its order is that of the numbers.
+/// Values are ordered by their numbers.
 impl<const LONG: bool> PartialOrd for Value<LONG> {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         self.number().partial_cmp(&other.number())
@@ -107,7 +107,7 @@ impl<const LONG: bool> ColumnValue for Value<LONG> {
             Answer::Honest => Ok(Value::new(u32::read(input)?)),
             _ => Err(DecodeError::new(
                 start,
-                "the type says that this is no value of its own".to_owned(),
+                "the type refuses to read a value of its own".to_owned(),
             )),
         }
     }
@@ -126,7 +126,7 @@ impl<const LONG: bool> ColumnValue for Value<LONG> {
     }
 }
 
-/// A number without memory of its own, for columns that are split.
+/// A number without memory of its own, for columns of split records.
 #[derive(Debug)]
 pub struct Mark(pub u32);
 
@@ -203,7 +203,7 @@ impl ColumnValue for Sum {
     }
 }
 
-/// What a derived row type is made of, with each of its operations under the hook.
+/// Defines a row type around a derived one, with the hook in each of its operations.
 macro_rules! hostile {
     ($row:ident, $plain:ident, $key:ty, $checked:expr) => {
         pub struct $row {
@@ -311,7 +311,7 @@ macro_rules! hostile {
                 let start = *input;
                 match called(Operation::RowDecode) {
                     Answer::Lie => {
-                        Err(DecodeError::new(start, "the type wants no such row".to_owned()))
+                        Err(DecodeError::new(start, "the type refuses this row".to_owned()))
                     }
                     _ => $plain::decode_row(input).map($row::from_plain),
                 }
@@ -363,7 +363,7 @@ macro_rules! hostile {
                 let start = *input;
                 match called(Operation::RowDecodeKey) {
                     Answer::Lie => {
-                        Err(DecodeError::new(start, "the type wants no such key".to_owned()))
+                        Err(DecodeError::new(start, "the type refuses this key".to_owned()))
                     }
                     _ => $plain::decode_key(input),
                 }
@@ -371,7 +371,7 @@ macro_rules! hostile {
 
             fn check(&self) -> Result<(), Violation> {
                 match $checked && called(Operation::RowCheck) == Answer::Lie {
-                    true => Err("the type does not like this row".into()),
+                    true => Err("the type refuses this row".into()),
                     false => Ok(()),
                 }
             }
@@ -390,7 +390,7 @@ pub struct Plain {
     pub code: Short,
     pub stamp: u64,
     pub text: Short,
-    /// Fills the garbage of a worker faster.
+    /// Makes rows large, so that a worker's garbage fills up faster.
     pub padding: [u64; 112],
 }
 
@@ -425,7 +425,7 @@ pub struct PlainBare {
 
 hostile!(RowBare, PlainBare, Short, false);
 
-/// A row that procedures add to, which some protocols do later.
+/// A row that procedures add to. Some protocols defer the addition.
 #[derive(Clone, Record)]
 #[record(table = "hostile_total")]
 pub struct PlainTotal {
@@ -468,7 +468,7 @@ impl PlainBare {
     }
 }
 
-/// What a row says, without its types.
+/// The content of a row, as plain numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Content {
     pub stamp: u64,
@@ -538,7 +538,7 @@ macro_rules! indexed {
 indexed!(Row, Plain, Long, Short, true);
 indexed!(RowHashed, PlainHashed, Short, Long, false);
 
-/// An error of the user's own, into which the engine converts its errors.
+/// A user's error type, into which the engine converts its errors.
 #[derive(Debug)]
 pub enum Refusal {
     /// The transaction's body has refused.
@@ -555,7 +555,7 @@ impl From<Error> for Refusal {
     }
 }
 
-/// A prefix of a key, written by hand.
+/// A hand-written prefix of a key.
 pub struct Prefix(pub u32);
 
 impl<const LONG: bool> KeyPrefix<Value<LONG>> for Prefix {

@@ -41,20 +41,20 @@ pub struct Pair {
     value: u64,
 }
 
-/// Two rows to which each writing step of the workload gives its number.
+/// The two honest rows to which each writing step of the workload assigns its number.
 const PAIR: [u32; 2] = [0, 1];
-/// Counts transactions of the second thread.
+/// The honest row that counts transactions of the second thread.
 const OTHERS: u32 = 10;
-/// Counts transactions that user code has run.
+/// The honest row that counts transactions that user code has run.
 const REENTERED: u32 = 11;
-/// Is written by user code that uses the transaction under way.
+/// The honest row that user code writes through the current transaction.
 const TOUCHED: u32 = 12;
-/// Counts procedures.
+/// The honest row that counts procedures.
 const POSTED: u32 = 13;
-/// Is for threads that see whether anything works.
+/// The honest row of threads that check whether the database works.
 pub const PROBE: u32 = 14;
 
-/// What has been acknowledged.
+/// The rows that have been acknowledged.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Model {
     pair: u64,
@@ -85,22 +85,22 @@ fn post<P: Protocol>(
     Ok(before)
 }
 
-/// What the database has to hold, whether it is closed or not.
+/// Everything that has been acknowledged, which the database must hold now and after reopening.
 #[derive(Default)]
 pub struct Acknowledged {
     model: Mutex<Model>,
     steps: AtomicU64,
-    /// How many transactions of the second thread have committed.
+    /// The number of committed transactions of the second thread.
     others: AtomicU64,
-    /// How many transactions of user code have.
+    /// The number of committed transactions of user code.
     reentered: AtomicU64,
-    /// How many procedures have.
+    /// The number of committed procedures.
     posted: AtomicU64,
     /// Whether a procedure may have committed some of its pieces.
     is_halfway: AtomicBool,
 }
 
-/// Reads the row that [`post`] adds to, and meets it nowhere else: so the addition can be deferred.
+/// Reads the row that [`post`] adds to, and conflicts with it nowhere else, so that the addition can be deferred.
 #[procedure(Audit)]
 fn audit<P: Protocol>(
     totals: &Table<RowTotal>,
@@ -131,11 +131,11 @@ pub struct World<P: Protocol> {
     others: Table<Other>,
     pub pairs: Table<Pair>,
     pub acknowledged: Arc<Acknowledged>,
-    /// Whether the types tell the truth, so that what they say can be compared.
+    /// Whether the types answer truthfully, so that rows can be compared with the model.
     is_truthful: bool,
 }
 
-/// The longest time that a step of the workload takes.
+/// The deadline of a step of the workload.
 const STEP: Duration = Duration::from_secs(5);
 
 fn options() -> TransactionOptions {
@@ -171,7 +171,7 @@ pub fn open<P: Protocol>(disk: Option<Arc<SimulatedDisk>>) -> Result<Database<P>
     builder.open()
 }
 
-/// Reports a panic that does not belong to this suite.
+/// Reports a panic that this suite has not caused.
 fn judge(panic: &(dyn Any + Send), is_truthful: bool, step: &str) {
     if panic.is::<Misbehaved>() {
         return;
@@ -180,13 +180,13 @@ fn judge(panic: &(dyn Any + Send), is_truthful: bool, step: &str) {
         Some(text) => text.as_str(),
         None => panic.downcast_ref::<&str>().copied().unwrap_or("something"),
     };
-    // This is what happens to a transaction whose body has caught a panic.
+    // A transaction whose body has caught a panic ends with this message.
     if is_truthful && !text.contains("was left half done") {
-        violation(format!("step '{step}': the engine has panicked: {text}"));
+        violation(format!("step '{step}': the engine panicked: {text}"));
     }
 }
 
-/// A range with bounds of the user's.
+/// A range whose bounds are computed by user code.
 struct Range(Short, Short);
 
 impl RangeBounds<Short> for Range {
@@ -204,7 +204,7 @@ impl RangeBounds<Short> for Range {
     }
 }
 
-/// Keys to be prefetched, each of which is a call of user code.
+/// Returns keys for prefetching. Each key takes a call of user code.
 fn keys<R: Indexed>(ids: impl IntoIterator<Item = u32>) -> impl Iterator<Item = R::Key> {
     ids.into_iter().map(|id| match called(Operation::PrefetchNext) {
         Answer::Lie => R::key_of(id + 1),
@@ -212,7 +212,7 @@ fn keys<R: Indexed>(ids: impl IntoIterator<Item = u32>) -> impl Iterator<Item = 
     })
 }
 
-/// Changes a row to some content, as a closure of an update.
+/// Returns an update's closure that sets a row's content.
 fn change<R: Indexed>(content: Content) -> impl Fn(&mut R) {
     move |row| match called(Operation::UpdateBody) {
         Answer::Lie => row.set(Content { stamp: content.stamp + 1, ..content }),
@@ -241,17 +241,17 @@ impl<P: Protocol> World<P> {
         }
     }
 
-    /// What user code does that comes back to the database.
+    /// Returns the action of user code that uses the database itself.
     pub fn act(&self) -> Arc<dyn Fn(Misbehaviour) + Send + Sync> {
         let (database, pairs) = (self.database.clone(), self.pairs.clone());
         let acknowledged = Arc::clone(&self.acknowledged);
         Arc::new(move |misbehaviour| {
             if misbehaviour == Misbehaviour::Close {
-                // Closed, or refused.
+                // The call may close the database, or be refused.
                 let begun = Instant::now();
                 let _ = database.close_within(Duration::from_millis(20));
                 if begun.elapsed() > Duration::from_secs(1) {
-                    violation("close has missed its deadline".to_owned());
+                    violation("close missed its deadline".to_owned());
                 }
                 return;
             }
@@ -271,7 +271,7 @@ impl<P: Protocol> World<P> {
         })
     }
 
-    // ---- the operations, of which there is one copy for each row type, or the suite would take long to compile
+    // ---- operations: compiled once for each row type, because the suite would compile slowly otherwise
 
     #[inline(never)]
     fn transact(
@@ -354,7 +354,7 @@ impl<P: Protocol> World<P> {
         Ok(tx.get(&self.bare, &Short::new(id))?.map(|row| row.count))
     }
 
-    /// Changes a bare row. Returns what it then counts.
+    /// Changes a bare row, and returns its new count.
     #[inline(never)]
     fn change_bare(
         &self,
@@ -374,7 +374,7 @@ impl<P: Protocol> World<P> {
         }
     }
 
-    /// Runs a transaction, and keeps what it says is there if it is acknowledged.
+    /// Runs a transaction. If it is acknowledged, the model that its body has updated becomes the expected state.
     fn step(&self, name: &str, body: Step<'_, P>) -> bool {
         let number = self.acknowledged.steps.fetch_add(1, SeqCst) + 1;
         let before = self.acknowledged.model.lock().unwrap().clone();
@@ -387,7 +387,7 @@ impl<P: Protocol> World<P> {
                     return Err(Refusal::Refused);
                 }
                 if !P::SINGLE_KEY {
-                    // One thread writes the two, so no transaction of another is in the way.
+                    // A single thread writes these two rows, so they differ only if half a transaction is visible.
                     if self.pair(tx, PAIR[0])? != self.pair(tx, PAIR[1])? {
                         violation("half a transaction is visible".to_owned());
                     }
@@ -416,7 +416,7 @@ impl<P: Protocol> World<P> {
         }
     }
 
-    /// What user code does with the transaction under way.
+    /// The action of user code that uses the current transaction.
     fn use_transaction(&self, tx: &Transaction<'_, P>) {
         if let Some((rows, _)) = &self.indexed {
             let _ = Self::get(tx, rows, 1);
@@ -453,7 +453,7 @@ impl<P: Protocol> World<P> {
         filled.expect("the table of pairs is empty");
     }
 
-    /// Does everything.
+    /// Runs the whole workload.
     pub fn run(&self) {
         self.fill();
         match &self.indexed {
@@ -470,7 +470,7 @@ impl<P: Protocol> World<P> {
         let _ = catch_unwind(AssertUnwindSafe(|| self.database.checkpoint()))
             .map_err(|panic| judge(&*panic, self.is_truthful, "checkpoint"));
         if let Some((rows, hashed)) = &self.indexed {
-            // On a thread that ends: its garbage is collected then.
+            // Runs on another thread, whose garbage is collected when it ends.
             self.on_a_thread(|| self.churn(rows, |model| &mut model.rows));
             self.churn(hashed, |model| &mut model.hashed);
         }
@@ -583,7 +583,7 @@ impl<P: Protocol> World<P> {
         self.conflict(table, of);
     }
 
-    /// Looks at one row, and compares it.
+    /// Reads one row, and compares it with the expected one.
     fn look<R: Indexed>(
         &self,
         tx: &Transaction<'_, P>,
@@ -598,7 +598,7 @@ impl<P: Protocol> World<P> {
         Ok(())
     }
 
-    /// Compares what a transaction has found. An optimistic one may find what is no longer so; it then aborts.
+    /// Compares what a transaction has read with the expected value.
     fn compare_in<T: PartialEq + std::fmt::Debug>(
         &self,
         _tx: &Transaction<'_, P>,
@@ -611,7 +611,7 @@ impl<P: Protocol> World<P> {
         });
     }
 
-    /// Scans by all indexes, and compares.
+    /// Scans by all indexes, and compares the rows.
     fn scan<R: Indexed>(
         &self,
         tx: &Transaction<'_, P>,
@@ -655,7 +655,7 @@ impl<P: Protocol> World<P> {
         Ok(())
     }
 
-    /// Opens a snapshot, changes rows, and looks at the snapshot.
+    /// Opens a snapshot, changes rows, and checks what the snapshot shows.
     fn under_snapshot<R: Indexed>(&self, table: &Table<R>, of: ContentOf) {
         let before = self.acknowledged.model.lock().unwrap().clone();
         let opened = catch_unwind(AssertUnwindSafe(|| self.database.open_snapshot()));
@@ -742,7 +742,7 @@ impl<P: Protocol> World<P> {
         Ok(())
     }
 
-    /// A transaction that another thread's gets in the way of.
+    /// Runs a transaction that conflicts with a transaction of another thread.
     fn conflict<R: Indexed>(&self, table: &Table<R>, of: ContentOf) {
         if P::WORKERS_MAX == 1 {
             return;
@@ -783,12 +783,12 @@ impl<P: Protocol> World<P> {
                 Ok(())
             });
             if let Some(running) = running.take() {
-                running.join().expect("it catches panics");
+                running.join().expect("the thread catches panics");
             }
         });
     }
 
-    /// Makes enough garbage for a collection.
+    /// Makes enough garbage to trigger a collection.
     fn churn<R: Indexed>(&self, table: &Table<R>, of: ContentOf) {
         for turn in 0..120_u64 {
             self.step("churn", &|tx, model| {
@@ -808,7 +808,7 @@ impl<P: Protocol> World<P> {
         }
     }
 
-    /// For protocols that make one operation of each transaction.
+    /// The steps for protocols that allow one operation per transaction.
     fn run_single(&self) {
         for id in 1..=4 {
             self.step("insert", &|tx, model| {
@@ -849,7 +849,7 @@ impl<P: Protocol> World<P> {
         });
     }
 
-    /// Commutative operations, of rows that are split where rows are split.
+    /// Runs commutative operations. Some protocols split the rows.
     fn run_bare(&self) {
         for id in [1, 2] {
             self.step("insert", &|tx, model| {
@@ -921,7 +921,7 @@ impl<P: Protocol> World<P> {
         let _ = labelled.map_err(|panic| judge(&*panic, self.is_truthful, "label"));
     }
 
-    /// Procedures, which some protocols repair or run in pieces.
+    /// Runs procedures. Some protocols repair them or run them in pieces.
     fn run_procedures(&self) {
         self.step("insert a total", &|tx, model| {
             tx.insert(&self.totals, RowTotal::from_plain(PlainTotal::new(2)))?;
@@ -944,7 +944,7 @@ impl<P: Protocol> World<P> {
                 }
             }
         };
-        // On two threads at once, which meet now and then.
+        // Two threads run the procedure at the same time, so that they conflict sometimes.
         let posts_together = if P::WORKERS_MAX == 1 { 0 } else { 15 };
         for turn in 0..3 {
             post();
@@ -957,7 +957,7 @@ impl<P: Protocol> World<P> {
             thread::scope(|scope| {
                 let other = scope.spawn(|| (0..posts_together).for_each(|_| post()));
                 (0..posts_together).for_each(|_| post());
-                other.join().expect("it catches panics");
+                other.join().expect("the thread catches panics");
             });
             self.step("read a total", &|tx, model| {
                 let sum = self.total(tx)?;
@@ -977,7 +977,7 @@ impl<P: Protocol> World<P> {
         Ok(tx.get(&self.totals, &Short::new(2))?.map(|row| row.sum.0))
     }
 
-    /// Compares the database with what was acknowledged. No operation misbehaves during this.
+    /// Compares the database with everything that was acknowledged. No operation misbehaves here.
     pub fn verify(&self, when: &str) {
         let mut model = self.acknowledged.model.lock().unwrap().clone();
         let value = |id: u32| -> Result<Option<u64>, Error> {
@@ -1048,7 +1048,7 @@ impl<P: Protocol> World<P> {
             self.transact(&|tx| {
                 body(tx).map_err(|refusal| match refusal {
                     Refusal::Engine(error) => error,
-                    Refusal::Refused => unreachable!("it does not refuse"),
+                    Refusal::Refused => unreachable!("this body never refuses"),
                 })
             })?;
             self.database.snapshot(|snapshot| -> Result<(), Error> {
@@ -1062,12 +1062,12 @@ impl<P: Protocol> World<P> {
             Ok(Err(error)) => complain(format!("the database does not work: {error}")),
             Err(panic) => {
                 let text = panic.downcast_ref::<String>().cloned().unwrap_or_default();
-                complain(format!("the engine has panicked: {text}"));
+                complain(format!("the engine panicked: {text}"));
             }
         }
     }
 
-    /// Whether another thread gets a transaction through, on a row that no other uses; by a deadline.
+    /// Runs a transaction on a row that no other transaction uses, with a deadline.
     pub fn probe(&self) -> Result<(), Error> {
         let bounds = TransactionOptions::new().deadline(Duration::from_millis(300));
         self.database.transact_with(&bounds, |tx| {
@@ -1075,13 +1075,13 @@ impl<P: Protocol> World<P> {
         })
     }
 
-    /// Whether other threads get through while one is in the middle of a transaction.
+    /// Returns whether other threads' transactions commit while one thread is in the middle of a transaction.
     pub fn lets_others_through() -> bool {
         P::WORKERS_MAX > 1 && P::NAME != HtmNaive::NAME && !P::SPLITS && !P::CHOPS
     }
 }
 
-/// A duplicate key is what was expected.
+/// Turns the error for a duplicate key, which is expected here, into success.
 fn duplicate<R>(result: Result<R, Error>) -> Result<(), Refusal> {
     match result {
         Ok(_) | Err(Error::Failure(Failure::DuplicateKey { .. })) => Ok(()),

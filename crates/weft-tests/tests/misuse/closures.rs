@@ -1,9 +1,9 @@
-//! What a transaction's closure may do wrong: errors, panics, nesting, and going on for ever.
+//! Mistakes in a transaction's closure: errors, panics, nested transactions, and endless loops.
 
 use super::*;
 
 #[test]
-fn an_error_of_the_users_own_passes_through_and_rolls_back() {
+fn user_error_is_returned_and_rolls_back() {
     for_each_executor!(|P| {
         let it = Fixture::<P>::new();
         let result = it.database.transact(|tx| -> Result<(), Refused> {
@@ -19,7 +19,7 @@ fn an_error_of_the_users_own_passes_through_and_rolls_back() {
 }
 
 #[test]
-fn an_error_of_the_engine_reaches_the_users_own_type() {
+fn engine_error_converts_to_the_users_type() {
     for_each_executor!(|P| {
         let it = Fixture::<P>::new();
         let result = it.database.transact(|tx| -> Result<(), Refused> {
@@ -34,7 +34,7 @@ fn an_error_of_the_engine_reaches_the_users_own_type() {
 }
 
 #[test]
-fn a_panic_in_the_closure_passes_through_and_rolls_back() {
+fn panic_in_the_closure_propagates_and_rolls_back() {
     for_each_executor!(|P| {
         let it = Fixture::<P>::new();
         let caught = catch_unwind(AssertUnwindSafe(|| {
@@ -51,7 +51,7 @@ fn a_panic_in_the_closure_passes_through_and_rolls_back() {
 }
 
 #[test]
-fn a_panic_in_an_update_closure_passes_through_and_rolls_back() {
+fn panic_in_an_update_closure_propagates_and_rolls_back() {
     for_each_executor!(|P| {
         let it = Fixture::<P>::new();
         let caught = catch_unwind(AssertUnwindSafe(|| {
@@ -69,7 +69,7 @@ fn a_panic_in_an_update_closure_passes_through_and_rolls_back() {
 }
 
 #[test]
-fn a_panic_caught_inside_the_closure_leaves_the_transaction_usable() {
+fn panic_caught_in_the_closure_leaves_the_transaction_usable() {
     for_each_executor!(|P| {
         let it = Fixture::<P>::new();
         it.database
@@ -89,9 +89,9 @@ fn a_panic_caught_inside_the_closure_leaves_the_transaction_usable() {
     });
 }
 
-/// What a closure concludes from rows that were never there together is no conclusion.
+/// An error or panic that results from an inconsistent set of rows is discarded.
 #[test]
-fn errors_and_panics_concluded_from_stale_rows_are_retried() {
+fn errors_and_panics_caused_by_stale_rows_are_retried() {
     for_each_executor!(|P| {
         if P::WORKERS_MAX > 1 && !P::KEEPS_LOCKS {
             for panics in [false, true] {
@@ -105,7 +105,7 @@ fn errors_and_panics_concluded_from_stale_rows_are_retried() {
                             elsewhere(&it);
                         }
                         if hit.count == 10 && panics {
-                            panic_quietly("concluded from a stale row");
+                            panic_quietly("decided by a stale row");
                         }
                         hit.count
                     })?;
@@ -123,7 +123,7 @@ fn errors_and_panics_concluded_from_stale_rows_are_retried() {
 }
 
 #[test]
-fn a_nested_transaction_is_refused_and_the_outer_one_goes_on() {
+fn nested_transaction_is_refused() {
     for_each_executor!(|P| {
         let it = Fixture::<P>::new();
         it.database
@@ -149,7 +149,7 @@ fn a_swallowed_conflict_fails_the_commit() {
             on_a_thread(|| it.database.transact(|tx| it.add_one(tx)).unwrap());
             let _ = it.add_one(&tx);
             let _ = tx.insert(&it.people, person("Eve", 3));
-            assert_eq!(row.count, 10, "a row once read stays as it was");
+            assert_eq!(row.count, 10, "a row that was read has changed");
             let Err(Error::Conflict(Conflict { reason, table, key, .. })) = tx.commit() else {
                 panic!("a stale read was committed");
             };
@@ -165,11 +165,11 @@ fn a_swallowed_conflict_fails_the_commit() {
 }
 
 #[test]
-fn options_bound_the_retries_and_the_time() {
+fn options_limit_retries_and_time() {
     for_each_executor!(|P| {
         if P::WORKERS_MAX > 1 && !P::KEEPS_LOCKS {
             let it = Fixture::<P>::new();
-            // Every attempt is spoilt by a transaction of another thread.
+            // Another thread's transaction makes every attempt fail.
             let spoilt = |tx: &Transaction<'_, P>| -> Result<(), Error> {
                 let _ = tx.get(&it.hits, &1)?;
                 on_a_thread(|| it.database.transact(|tx| it.add_one(tx)).unwrap());
@@ -181,7 +181,7 @@ fn options_bound_the_retries_and_the_time() {
                 attempts += 1;
                 spoilt(tx)
             });
-            assert_eq!(attempts, 4, "one, and three more");
+            assert_eq!(attempts, 4, "one attempt and three retries");
             let Failure::RetriesExhausted { attempts: 4, last } = failure(result) else {
                 panic!("another failure");
             };
@@ -200,7 +200,7 @@ fn options_bound_the_retries_and_the_time() {
 }
 
 #[test]
-fn a_deadline_stops_a_closure_that_would_never_end() {
+fn deadline_stops_an_endless_closure() {
     for_each_executor!(|P| {
         let it = Fixture::<P>::new();
         let options = TransactionOptions::new().deadline(Duration::from_millis(2));
@@ -215,7 +215,7 @@ fn a_deadline_stops_a_closure_that_would_never_end() {
 }
 
 #[test]
-fn a_deadline_beyond_the_end_of_time_is_none() {
+fn unrepresentable_deadline_is_ignored() {
     for_each_executor!(|P| {
         let it = Fixture::<P>::new();
         let options = TransactionOptions::new().deadline(Duration::MAX).retries_max(u32::MAX);

@@ -1,4 +1,4 @@
-//! Several databases, and threads that come and go.
+//! Several databases, and threads that start and end.
 
 use super::*;
 
@@ -20,7 +20,7 @@ fn one_thread_uses_several_databases_interleaved() {
         }
         let counts: Vec<i64> = them.iter().map(Fixture::count).collect();
         assert_eq!(counts, [11, 10, 13, 10, 15]);
-        // Inside each other, too.
+        // Transactions of different databases may also be nested.
         them[1]
             .database
             .transact(|outer| {
@@ -33,7 +33,7 @@ fn one_thread_uses_several_databases_interleaved() {
 }
 
 #[test]
-fn databases_come_and_go_under_a_thread_that_stays() {
+fn one_thread_can_use_many_short_lived_databases() {
     for_each_executor!(|P| {
         let stays = Fixture::<P>::new();
         for round in 0..50 {
@@ -47,7 +47,7 @@ fn databases_come_and_go_under_a_thread_that_stays() {
 }
 
 #[test]
-fn a_database_is_dropped_while_other_threads_are_registered() {
+fn database_can_be_dropped_while_threads_are_registered() {
     for_each_executor!(|P| {
         let it = Fixture::<P>::new();
         let (registered, is_registered) = channel();
@@ -59,7 +59,7 @@ fn a_database_is_dropped_while_other_threads_are_registered() {
             drop(handle);
             registered.send(()).unwrap();
             dropped.recv().unwrap_err();
-            // The thread goes on to use another one.
+            // The thread goes on with another database.
             let next = Fixture::<P>::new();
             next.check_unchanged();
         });
@@ -73,7 +73,7 @@ fn a_database_is_dropped_while_other_threads_are_registered() {
 }
 
 #[test]
-fn the_last_handle_goes_on_another_thread() {
+fn last_handle_can_be_dropped_on_another_thread() {
     for_each_executor!(|P| {
         for _ in 0..20 {
             let it = Fixture::<P>::new();
@@ -85,9 +85,9 @@ fn the_last_handle_goes_on_another_thread() {
     });
 }
 
-/// A transaction that is leaked holds its place for good, and its locks, if there are any.
+/// A leaked transaction keeps its worker's slot for ever, and its locks, if the protocol has locks.
 #[test]
-fn a_thread_that_leaks_a_transaction() {
+fn leaked_transaction_blocks_only_its_own_rows() {
     for_each_executor!(|P| {
         let it = Fixture::<P>::new();
         on_a_thread(|| {
@@ -101,13 +101,13 @@ fn a_thread_that_leaks_a_transaction() {
             continue;
         }
         if P::KEEPS_LOCKS {
-            // What it has not touched is as good as ever.
+            // Rows that the transaction has not accessed are unaffected.
             let bob =
                 it.database.transact(|tx| tx.update(&it.people, &"Bob".into(), |row| row.age += 1));
             assert!(bob.unwrap().is_some());
         } else if P::WORKERS_MAX > 1 {
             it.check_unchanged();
-            // What the leaked transaction was about to insert can be inserted.
+            // The key that the leaked transaction was about to insert can be inserted.
             it.database.transact(|tx| tx.insert(&it.people, person("Eve", 3))).unwrap();
         } else {
             let begun = it.database.begin();
@@ -117,8 +117,8 @@ fn a_thread_that_leaks_a_transaction() {
 }
 
 #[test]
-fn a_transaction_that_outlives_other_uses_of_its_thread_is_leaked_at_its_end() {
-    // The row stays readable: the worker is not given back under it.
+fn row_of_a_leaked_transaction_stays_readable() {
+    // The row stays readable, because the worker is not released while the transaction exists.
     for_each_executor!(|P| {
         let it = Fixture::<P>::new();
         let row: &Person = on_a_thread(|| {
@@ -126,7 +126,7 @@ fn a_transaction_that_outlives_other_uses_of_its_thread_is_leaked_at_its_end() {
             tx.get(&it.people, &"Ada".into()).unwrap().unwrap()
         });
         if P::WORKERS_MAX > 1 && !begin_waits::<P>() {
-            // Where the leaked transaction has the row locked, its neighbour must do.
+            // If the leaked transaction holds a lock on Ada's row, the test updates Bob's.
             let name = if P::KEEPS_LOCKS { "Bob" } else { "Ada" };
             for age in 0..2000 {
                 it.database
@@ -138,7 +138,7 @@ fn a_transaction_that_outlives_other_uses_of_its_thread_is_leaked_at_its_end() {
     });
 }
 
-/// Rows whose end is counted, to see that none is forgotten with its worker.
+/// A row that counts its live copies, to detect rows that are forgotten when their worker ends.
 #[derive(Debug, Record)]
 #[record(table = "counted", volatile)]
 struct Counted {
@@ -170,7 +170,7 @@ impl Drop for Counted {
 }
 
 #[test]
-fn a_worker_ends_with_garbage_pending() {
+fn garbage_of_ended_workers_is_dropped() {
     for_each_executor!(|P| {
         let live: &'static Live = Box::leak(Box::new(Live(Word::new(0))));
         let database = Database::builder().protocol::<P>().table::<Counted>().open().unwrap();
@@ -190,7 +190,7 @@ fn a_worker_ends_with_garbage_pending() {
         assert_eq!(visible, 50);
         assert!(live.0.load(Ordering::SeqCst) >= visible);
         drop((database, table));
-        assert_eq!(live.0.load(Ordering::SeqCst), 0, "rows that nobody dropped, or twice");
+        assert_eq!(live.0.load(Ordering::SeqCst), 0, "rows were dropped twice, or never");
     });
 }
 
@@ -219,13 +219,13 @@ fn rows_of_failed_and_rolled_back_writes_are_dropped() {
         };
         attempt(&|| ()).unwrap_err();
         catch_unwind(AssertUnwindSafe(|| attempt(&|| panic_quietly("at the end")))).unwrap_err();
-        assert_eq!(live.0.load(Ordering::SeqCst), 1, "the committed row, and no other");
+        assert_eq!(live.0.load(Ordering::SeqCst), 1, "only the committed row is alive");
         drop((database, table));
         assert_eq!(live.0.load(Ordering::SeqCst), 0);
     });
 }
 
-/// A row that, when it is dropped, calls what its thread has set up for that.
+/// A row whose `Drop` calls the thread's `ON_DROP`.
 #[derive(Debug, Record)]
 #[record(table = "reentrant")]
 struct Reentrant {
@@ -256,9 +256,9 @@ impl Drop for Reentrant {
     }
 }
 
-/// Rows are dropped when their transaction is over, and a `drop` may do anything.
+/// Rows are dropped after their transaction has ended, so a `Drop` may do anything.
 #[test]
-fn a_row_whose_drop_runs_a_transaction() {
+fn drop_of_a_row_can_run_a_transaction() {
     for_each_executor!(|P| {
         let database = Database::builder().protocol::<P>().table::<Reentrant>().open().unwrap();
         let table = database.table::<Reentrant>().unwrap();

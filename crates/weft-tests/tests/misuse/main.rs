@@ -1,5 +1,5 @@
-//! What bad use gets: a typed error that names what is at fault, an unchanged state, and a
-//! database that goes on working.
+//! Tests of misuse: it gets a typed error that names the cause, the state is unchanged, and the database works
+//! afterwards.
 
 mod closures;
 mod lifetimes;
@@ -62,7 +62,7 @@ struct Stranger {
     id: u8,
 }
 
-/// An application's own error.
+/// An application's error type.
 #[derive(Debug)]
 enum Refused {
     Because(&'static str),
@@ -86,7 +86,7 @@ fn person(name: &str, phone: u32) -> Person {
 }
 
 impl<P: Protocol> Fixture<P> {
-    /// Ada (phone 1), Bob (phone 2), and hit 1, counted 10.
+    /// Creates Ada (phone 1), Bob (phone 2), and hit 1 with the count 10.
     fn new() -> Self {
         let builder = Database::builder().protocol::<P>().table::<Person>().table::<Hit>();
         let database = builder.open().unwrap();
@@ -112,7 +112,7 @@ impl<P: Protocol> Fixture<P> {
         Ok(())
     }
 
-    /// The state is that of [`Fixture::new`], by every index, and the database works.
+    /// Checks that all indexes show the state of [`Fixture::new`], and that the database works.
     fn check_unchanged(&self) {
         let (by_name, by_city, by_phone, by_passport) = self
             .database
@@ -146,6 +146,6 @@ fn failure<R>(result: Result<R, Error>) -> Failure {
     match result {
         Err(Error::Failure(failure)) => failure,
         Err(Error::Conflict(conflict)) => panic!("{conflict}"),
-        Ok(_) => panic!("it went well"),
+        Ok(_) => panic!("it succeeded"),
     }
 }

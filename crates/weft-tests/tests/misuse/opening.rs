@@ -1,9 +1,9 @@
-//! Databases that are closed, full, or open twice.
+//! Databases that are closed, have too many threads, or are used by a second thread.
 
 use super::*;
 
 #[test]
-fn a_closed_database_says_so() {
+fn closed_database_refuses_transactions() {
     for_each_executor!(|P| {
         let it = Fixture::<P>::new();
         it.database.close().unwrap();
@@ -12,7 +12,7 @@ fn a_closed_database_says_so() {
         assert_eq!(other_handle.begin().unwrap_err(), Failure::Closed);
         assert_eq!(failure(it.database.transact(|tx| it.add_one(tx))), Failure::Closed);
         let elsewhere = on_a_thread(|| it.database.begin().map(drop));
-        assert_eq!(elsewhere, Err(Failure::Closed), "on a thread that comes too late");
+        assert_eq!(elsewhere, Err(Failure::Closed), "on a new thread");
     });
 }
 
@@ -33,7 +33,7 @@ fn a_transaction_cannot_close_its_own_database() {
 #[test]
 fn close_waits_for_running_transactions() {
     for_each_executor!(|P| {
-        // The probes below would never come back.
+        // Under such a protocol the probes below would wait for ever.
         if begin_waits::<P>() {
             continue;
         }
@@ -44,7 +44,7 @@ fn close_waits_for_running_transactions() {
             scope.spawn(|| {
                 let tx = it.database.begin().unwrap();
                 begun.send(()).unwrap();
-                // Until the close has set in, and a little longer.
+                // Waits until the close has begun, and a little longer.
                 let probe = || scope.spawn(|| it.database.begin().map(drop)).join().unwrap();
                 while probe() != Err(Failure::Closed) {
                     yield_now();
@@ -56,7 +56,8 @@ fn close_waits_for_running_transactions() {
             });
             has_begun.recv().unwrap();
             it.database.close().unwrap();
-            // The commit itself precedes the end of the transaction; the line after it may not.
+            // The commit happens before the transaction's end, for which `close` waits. The store after it may be
+            // later.
             assert_eq!(it.database.metrics().committed, 2);
         });
         assert_eq!(committed.load(Ordering::SeqCst), 1);
@@ -64,7 +65,7 @@ fn close_waits_for_running_transactions() {
 }
 
 #[test]
-fn too_many_threads_are_refused_and_places_come_back() {
+fn excess_threads_are_refused_until_others_end() {
     for_each_executor!(|P| {
         let builder = Database::builder().protocol::<P>().table::<Hit>().workers_max(2);
         let database = builder.open().unwrap();
@@ -74,12 +75,12 @@ fn too_many_threads_are_refused_and_places_come_back() {
             scope(|scope| {
                 let both = [0, 1].map(|_| ready.clone()).map(|ready| {
                     scope.spawn(move || {
-                        // One at a time, for the protocol that bears no more.
+                        // Repeats, because single-threaded protocols accept one thread at a time.
                         while use_it() == Err(Failure::SingleThreaded { protocol: P::NAME }) {
                             yield_now();
                         }
                         ready.send(()).unwrap();
-                        // Stays a worker until told.
+                        // The thread stays a worker until the round ends.
                         while ROUND.load(Ordering::SeqCst) == round {
                             yield_now();
                         }
@@ -104,7 +105,7 @@ fn too_many_threads_are_refused_and_places_come_back() {
 }
 
 #[test]
-fn one_thread_at_a_time_where_the_protocol_wants_it() {
+fn single_threaded_protocols_refuse_a_second_thread() {
     for_each_executor!(|P| {
         if begin_waits::<P>() {
             continue;
@@ -124,7 +125,7 @@ fn one_thread_at_a_time_where_the_protocol_wants_it() {
 }
 
 #[test]
-fn no_place_for_workers_means_one() {
+fn maximum_of_zero_workers_means_one() {
     for_each_executor!(|P| {
         let database =
             Database::builder().protocol::<P>().table::<Hit>().workers_max(0).open().unwrap();
@@ -133,7 +134,7 @@ fn no_place_for_workers_means_one() {
 }
 
 #[test]
-fn a_database_without_tables() {
+fn database_without_tables_works() {
     for_each_executor!(|P| {
         let database = Database::builder().protocol::<P>().open().unwrap();
         database.transact(|_| Ok::<_, Error>(())).unwrap();

@@ -1,9 +1,9 @@
-//! Rows and keys that cannot be: duplicates, broken constraints, changed keys, sizes at their limits.
+//! Invalid rows and keys: duplicates, violated constraints, changed keys, and sizes at the limits.
 
 use super::*;
 
 #[test]
-fn a_duplicate_key_is_named_and_has_no_partial_effect() {
+fn duplicate_key_is_named_and_changes_nothing() {
     for_each_executor!(|P| {
         let it = Fixture::<P>::new();
         it.database
@@ -13,7 +13,7 @@ fn a_duplicate_key_is_named_and_has_no_partial_effect() {
                     in_primary.to_string(),
                     "a row with this key exists (table people, key \"Ada\")"
                 );
-                // The entries of the indexes before `passport` are taken back.
+                // The index entries before that of `passport` are removed again.
                 let in_last = failure(
                     tx.insert(&it.people, Person { passport: "P2".into(), ..person("Eve", 7) }),
                 );
@@ -39,7 +39,7 @@ fn a_duplicate_key_is_named_and_has_no_partial_effect() {
 }
 
 #[test]
-fn a_duplicate_of_a_row_of_the_same_transaction() {
+fn duplicate_within_a_transaction_is_refused() {
     for_each_executor!(|P| {
         let it = Fixture::<P>::new();
         it.database
@@ -64,7 +64,7 @@ fn a_duplicate_of_a_row_of_the_same_transaction() {
 }
 
 #[test]
-fn a_broken_constraint_names_the_row_and_leaves_it_as_it_was() {
+fn violated_constraint_names_the_row_and_changes_nothing() {
     for_each_executor!(|P| {
         let it = Fixture::<P>::new();
         it.database
@@ -123,7 +123,7 @@ fn a_row_may_not_be_written_inside_its_own_update() {
             tx.insert(&it.hits, Hit { id: 1, count: 5 }).unwrap();
         };
         assert_eq!(failure(nested(&replace)), expected);
-        // Another row, and reads of any, are no problem.
+        // Writing another row and reading any row are allowed.
         it.database
             .transact(|tx| {
                 tx.update(&it.hits, &1, |_| {
@@ -137,7 +137,7 @@ fn a_row_may_not_be_written_inside_its_own_update() {
     });
 }
 
-/// The inner write stays, if the caller decides that the failure of the outer one is fine.
+/// The inner write stays if the caller ignores the failure of the outer one.
 #[test]
 fn a_swallowed_nested_write_keeps_the_inner_one() {
     for_each_executor!(|P| {
@@ -157,7 +157,7 @@ fn a_swallowed_nested_write_keeps_the_inner_one() {
 }
 
 #[test]
-fn empty_and_huge_keys() {
+fn empty_and_huge_keys_work() {
     for_each_executor!(|P| {
         let it = Fixture::<P>::new();
         let names: Vec<String> = [0, 1, 31, 32, 33, 4096, 32 << 10, 64 << 10, 1 << 20]
@@ -210,10 +210,10 @@ struct Large {
 }
 
 #[test]
-fn rows_up_to_the_limit_and_beyond() {
+fn rows_beyond_the_size_limit_are_refused() {
     for_each_executor!(|P| {
         let Err(failed) = Database::builder().protocol::<P>().table::<Huge>().open() else {
-            panic!("a row of more than the limit");
+            panic!("a row above the size limit was accepted");
         };
         let Failure::RowTooLarge { table: "huge", size_bytes, size_max_bytes } = failed else {
             panic!("{failed}");
@@ -242,9 +242,9 @@ struct Nothing {
     key: (),
 }
 
-/// A row of no bytes takes no place, but the table holds at most one and knows whether.
+/// A row of no bytes takes no memory, but the table still knows whether it has the row, and holds at most one.
 #[test]
-fn a_row_of_no_bytes() {
+fn row_of_no_bytes_works() {
     for_each_executor!(|P| {
         let database = Database::builder().protocol::<P>().table::<Nothing>().open().unwrap();
         let table = database.table::<Nothing>().unwrap();

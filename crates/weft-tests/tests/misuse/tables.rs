@@ -1,11 +1,11 @@
-//! Tables and ranges that are not there, or not what they are taken for.
+//! Tables and ranges that do not exist, or that do not support the operation.
 
 use weft_protocols::NoControl;
 
 use super::*;
 
 #[test]
-fn a_table_that_was_not_registered_is_named() {
+fn unregistered_table_is_named() {
     for_each_executor!(|P| {
         let it = Fixture::<P>::new();
         let failed = it.database.table::<Stranger>().unwrap_err();
@@ -18,7 +18,7 @@ fn a_table_that_was_not_registered_is_named() {
 }
 
 #[test]
-fn a_table_that_is_registered_twice_is_named() {
+fn table_registered_twice_is_named() {
     #[derive(Clone, Debug, Record)]
     #[record(table = "hits")]
     struct Namesake {
@@ -42,7 +42,7 @@ fn a_handle_of_another_database_is_refused() {
             let third = Fixture::<P>::new();
             third.hits.clone()
         };
-        // Its records have no header.
+        // The records of this table have no header.
         let uncontrolled = Fixture::<NoControl>::new();
         let foreign = Failure::ForeignTable { table: "hits" };
         it.database
@@ -59,7 +59,7 @@ fn a_handle_of_another_database_is_refused() {
                     scan.next(),
                     Some(Err(Error::Failure(Failure::ForeignTable { .. })))
                 ));
-                assert!(scan.next().is_none(), "a scan ends with its failure");
+                assert!(scan.next().is_none(), "a scan ends after its error");
                 let by_phone = tx.get_by(&other.people, Person::PHONE, &1);
                 assert_eq!(failure(by_phone), Failure::ForeignTable { table: "people" });
                 Ok(())
@@ -90,7 +90,7 @@ fn a_hash_table_has_no_ranges() {
 }
 
 #[test]
-fn a_range_the_wrong_way_round_is_named_and_an_empty_one_is_empty() {
+fn reversed_range_fails_and_empty_range_is_empty() {
     use std::ops::Bound::{Excluded, Included};
     for_each_executor!(|P| {
         let it = Fixture::<P>::new();

@@ -1,4 +1,4 @@
-//! What the analysis finds.
+//! The dependencies that the analysis finds.
 
 use weft::protocol::{Dbx, Protocol};
 use weft::{Error, Transaction};
@@ -7,7 +7,7 @@ use weft_procedures::{Access, Procedure};
 
 use super::{Node, Nodes, Refused, dependencies};
 
-/// Declares a procedure on nodes whose body may use `nodes`, `tx`, and `id`, and checks what is found.
+/// Declares a procedure on nodes whose body may use `nodes`, `tx`, `id` and `out`, and checks its dependencies.
 macro_rules! found {
     (
         |$nodes:ident, $tx:ident, $id:ident, $out:ident| $name:ident,
@@ -50,7 +50,7 @@ fn values_flow_through_locals() {
         },
         [" |  | ", "0 | 0 | "]
     );
-    // A name that is bound again is another variable.
+    // A shadowing name is another variable.
     found!(
         |nodes, tx, id, out| Shadowed,
         {
@@ -64,7 +64,7 @@ fn values_flow_through_locals() {
         },
         [" |  | ", " |  | "]
     );
-    // What is assigned anew comes from there alone.
+    // After an assignment only the new value counts.
     found!(
         |nodes, tx, id, out| Assigned,
         {
@@ -88,7 +88,7 @@ fn values_flow_through_locals() {
         },
         [" |  | ", " |  | ", "0 |  | "]
     );
-    // Fields are told apart, and whole rows by their columns.
+    // Fields are distinguished, and a whole row depends on all of its columns.
     found!(
         |nodes, tx, id, out| Fields,
         {
@@ -103,8 +103,8 @@ fn values_flow_through_locals() {
 }
 
 #[test]
-fn values_flow_through_what_changes_them() {
-    // A method changes what it is called on, unless it is known not to.
+fn values_flow_through_mutation() {
+    // A method changes its receiver, unless it is known not to.
     found!(
         |nodes, tx, id, out| Methods,
         {
@@ -117,7 +117,7 @@ fn values_flow_through_what_changes_them() {
         },
         [" |  | ", " |  | ", "0 |  | "]
     );
-    // So does a function that gets it by `&mut`,
+    // A function changes an argument that it gets by `&mut`.
     found!(
         |nodes, tx, id, out| Functions,
         {
@@ -128,7 +128,7 @@ fn values_flow_through_what_changes_them() {
         },
         [" |  | ", "0 |  | "]
     );
-    // another variable that refers to it,
+    // An assignment through a reference changes the variable that it refers to.
     found!(
         |nodes, tx, id, out| References,
         {
@@ -167,7 +167,7 @@ fn values_flow_through_what_changes_them() {
         },
         [" |  | ", "0 |  | "]
     );
-    // a closure, whether it is called here or there,
+    // A closure changes what it captures, whether the procedure calls it or another function does.
     found!(
         |nodes, tx, id, out| Closures,
         {
@@ -182,7 +182,7 @@ fn values_flow_through_what_changes_them() {
         },
         [" |  | ", "0 |  | ", "0 |  | "]
     );
-    // and a macro, which names it in a text, or anywhere.
+    // A macro may use a variable that it names, also in a format string.
     found!(
         |nodes, tx, id, out| Macros,
         {
@@ -202,7 +202,7 @@ fn values_flow_through_what_changes_them() {
 
 #[test]
 fn values_flow_through_branches() {
-    // What is assigned under a condition comes from that, too.
+    // A value that is assigned under a condition depends on the condition, too.
     found!(
         |nodes, tx, id, out| Conditions,
         {
@@ -215,7 +215,7 @@ fn values_flow_through_branches() {
         },
         [" |  | ", "0 |  | "]
     );
-    // What lives within the branch does not.
+    // A variable inside the branch does not, but the step is guarded by the condition.
     found!(
         |nodes, tx, id, out| Within,
         {
@@ -240,7 +240,7 @@ fn values_flow_through_branches() {
         },
         [" |  | ", "0 |  | "]
     );
-    // An early end decides about what follows, and about no value.
+    // An early return guards the steps that follow, and affects no value.
     found!(
         |nodes, tx, id, out| Ends,
         {
@@ -282,7 +282,7 @@ fn values_flow_through_branches() {
 
 #[test]
 fn values_flow_through_loops() {
-    // In the same iteration, and to the end.
+    // Values flow within an iteration, and out of the loop.
     found!(
         |nodes, tx, id, out| Sum,
         {
@@ -297,7 +297,7 @@ fn values_flow_through_loops() {
         },
         [" |  | ", " | 0 | ", " | 0 | "]
     );
-    // From one to the next.
+    // Values flow from one iteration to the next.
     found!(
         |nodes, tx, id, out| Linked,
         {
@@ -337,7 +337,7 @@ fn values_flow_through_loops() {
         },
         ["1*0 |  | ", " |  | "]
     );
-    // What leaves a loop decides about all that follows; what leaves an iteration, about its rest.
+    // A `break` guards everything that follows in the loop. A `continue` guards the rest of its iteration.
     found!(
         |nodes, tx, id, out| Broken,
         {
@@ -389,7 +389,7 @@ fn values_flow_through_loops() {
         },
         [" |  | ", " |  | 0", "0 |  | "]
     );
-    // Rows of a scan are of one step, however many.
+    // All rows of a scan belong to one step.
     found!(
         |nodes, tx, id, out| Scanned,
         {
@@ -402,14 +402,14 @@ fn values_flow_through_loops() {
     );
 }
 
-/// A procedure whose steps are of all kinds.
+/// A procedure with steps of all kinds.
 #[procedure(Kinds)]
 fn kinds<P: Protocol>(
     nodes: &Nodes,
     tx: &Transaction<'_, P>,
     id: u32,
 ) -> Result<Option<i64>, weft::Error> {
-    let node = tx.get(nodes, &id)?.expect("it is there");
+    let node = tx.get(nodes, &id)?.expect("the node exists");
     let read = (node.next, node.value);
     tx.upsert(nodes, Node { id: read.0, next: 0, value: read.1 })?;
     let changed = tx.update(nodes, &id, |node| {
@@ -423,7 +423,7 @@ fn kinds<P: Protocol>(
 }
 
 #[test]
-fn steps_say_what_they_do_and_to_which_columns() {
+fn steps_name_their_access_and_columns() {
     use weft::operation::OperationKind;
     let shape = Kinds::<Dbx>::shape();
     let accesses: Vec<Access> = shape.steps.iter().map(|step| step.access).collect();
@@ -438,7 +438,7 @@ fn steps_say_what_they_do_and_to_which_columns() {
             Access::Delete
         ]
     );
-    // `node` is also the row in the closure, whose columns count for both.
+    // The closure's row is called `node`, too. The columns that it uses count for both.
     assert_eq!(shape.steps[0].reads, Some(&["next", "value"][..]));
     assert_eq!(shape.steps[0].writes, Some(&[][..]));
     assert_eq!(shape.steps[2].reads, Some(&["next", "value"][..]));
@@ -465,9 +465,10 @@ fn added<P: Protocol>(
         }
         node.next
     })?;
-    // By what is there, but not by what it adds to.
+    // The amount depends on another column, but not on the column itself.
     tx.update(nodes, &id, |node| node.value += i64::from(node.next))?;
-    // What was there goes elsewhere, or is given another value.
+    // The other updates also read `value`, assign a column, or return `value`. Of these, only the update that assigns
+    // another column (`next`) still adds to `value`.
     tx.update(nodes, &id, |node| node.value += node.value)?;
     tx.update(nodes, &id, |node| {
         node.value += 1;
@@ -484,11 +485,11 @@ fn added<P: Protocol>(
 }
 
 #[test]
-fn columns_that_are_only_added_to_are_known() {
+fn columns_that_are_only_added_to_are_found() {
     let shape = Added::<Dbx>::shape();
     let adds: Vec<&[&str]> = shape.steps.iter().map(|step| step.adds).collect();
     assert_eq!(adds, [&["value"][..], &["value"], &[], &["value"], &[], &[]]);
-    assert_eq!(shape.steps[0].reads, Some(&["next", "value"][..]), "also what it adds to");
+    assert_eq!(shape.steps[0].reads, Some(&["next", "value"][..]), "the added column is read, too");
     assert_eq!(shape.steps[0].writes, Some(&["value"][..]));
 }
 
@@ -511,10 +512,10 @@ fn checked<P: Protocol>(
 }
 
 #[test]
-fn rollbacks_of_its_own_are_known() {
+fn rollbacks_of_the_user_are_found() {
     let shape = Checked::<Dbx>::shape();
     let before: Vec<usize> = shape.rollbacks.iter().map(|rollback| rollback.before).collect();
-    assert_eq!(before, [1, 2], "behind the first step, and anywhere in the loop");
+    assert_eq!(before, [1, 2], "after the first step, and anywhere in the loop");
     assert_eq!(shape.steps_before_rollback(), 2);
     let may_begin: Vec<bool> = (0..3).map(|step| shape.may_begin_piece(step)).collect();
     assert_eq!(may_begin, [true, true, true]);

@@ -1,6 +1,6 @@
-//! Procedures: what the analysis finds in functions of all kinds (`found`), and what is run, kept and discarded
-//! when a procedure is walked again (`walked`). (That this is right for the workloads' transactions is tested
-//! with them.)
+//! Tests of procedures: the dependencies that the analysis finds in functions of all kinds (`found`), and which
+//! steps run again, are kept or are discarded when a procedure is walked again (`walked`). (The workloads have
+//! tests that this is right for their transactions.)
 
 mod found;
 mod walked;
@@ -18,7 +18,7 @@ struct Node {
 
 type Nodes = Table<Node>;
 
-/// One with an error of its own.
+/// An error type of the procedures' own.
 #[derive(Debug, PartialEq)]
 enum Refused {
     TooLarge,
@@ -39,7 +39,7 @@ fn steps(dependencies: impl Iterator<Item = Dependency>) -> String {
     each.collect::<Vec<_>>().join(" ")
 }
 
-/// Keys, values and guards of each step.
+/// Returns the keys, values and guards of each step as text.
 fn dependencies(shape: &Shape) -> Vec<String> {
     let of = |step: &Step| {
         let keys = steps(step.key_dependencies());

@@ -1,4 +1,4 @@
-//! What is run, what keeps what it had, and what is discarded.
+//! Which steps of a procedure run again, keep their results, or are discarded.
 
 use std::cell::{Cell, RefCell};
 
@@ -9,7 +9,7 @@ use weft_procedures::{Accessed, Again, Direct, Driver, Instance, Next, Procedure
 
 use super::{Node, Nodes, Refused, dependencies};
 
-/// Nodes 0 to 9, each of which leads to the next, with ten times its number as its value.
+/// Returns nodes 0 to 9. Each leads to the next, and its value is ten times its number.
 fn loaded() -> (Database, Nodes) {
     let database = Database::builder().table::<Node>().open().expect("opens");
     let nodes = database.table::<Node>().expect("there is one");
@@ -23,8 +23,7 @@ fn loaded() -> (Database, Nodes) {
     (database, nodes)
 }
 
-/// A driver that does as it is told, and writes down what happens. Before each further pass it does something
-/// to the database.
+/// A driver that follows a script, and logs what happens. Before each further pass it changes the database.
 struct Told<'t> {
     tx: &'t Transaction<'t, Dbx>,
     #[allow(clippy::type_complexity, reason = "it is written once")]
@@ -39,7 +38,7 @@ impl<'t> Told<'t> {
         Told { tx, passes, log, refuses: Cell::new(None) }
     }
 
-    /// Adds a pass, to be done last.
+    /// Adds a pass after the others.
     fn then(self, selection: Selection, before: impl Fn() + 't) -> Self {
         self.passes.borrow_mut().insert(0, (selection, Box::new(before)));
         self
@@ -96,7 +95,7 @@ impl Driver<Dbx> for Told<'_> {
     }
 }
 
-/// The instance of a step outside of loops.
+/// Returns the instance of a step outside of loops.
 fn instance(step: usize) -> Instance {
     Instance { step, iteration: Default::default() }
 }
@@ -105,69 +104,69 @@ fn stale(step: usize) -> Selection {
     Selection::Stale(vec![instance(step)])
 }
 
-/// Looks at a node, and then at the next or at nothing; and at another, always.
+/// Reads a node, then the node that it leads to, unless that is node 0, and in every case node 9.
 #[procedure(Look)]
 fn look<P: Protocol>(nodes: &Nodes, tx: &Transaction<'_, P>, id: u32) -> Result<(i64, i64), Error> {
-    let first = tx.get(nodes, &id)?.expect("it is there");
+    let first = tx.get(nodes, &id)?.expect("the node exists");
     let mut next = 0;
     if first.next > 0 {
-        next = tx.get(nodes, &first.next)?.expect("it is there").value;
+        next = tx.get(nodes, &first.next)?.expect("the node exists").value;
     }
-    let other = tx.get(nodes, &9)?.expect("it is there").value;
+    let other = tx.get(nodes, &9)?.expect("the node exists").value;
     Ok((next, other))
 }
 
 #[test]
-fn what_a_stale_read_reaches_runs_again_and_nothing_else() {
+fn steps_that_a_stale_read_reaches_run_again() {
     let (database, nodes) = loaded();
     let change = |next| move |node: &mut Node| node.next = next;
     for (next, expected, log) in [
-        // The next is another,
+        // The lead changes to another node.
         (5, (50, 90), "+0 +1 +2 ok =0 !1 ~2 ok"),
-        // is the same, in another version of the row, so that it is looked at again nevertheless,
+        // The lead is the same in a new version of the row. The dependent step runs again at the same place.
         (3, (30, 90), "+0 +1 +2 ok =0 =1 ~2 ok"),
-        // or there is none, and the step is not come by.
+        // The lead changes to 0. The dependent step does not run, and is discarded.
         (0, (0, 90), "+0 +1 +2 ok =0 ~2 -1 ok"),
     ] {
-        database.transact(|tx| tx.update(&nodes, &2, change(3))).expect("it is there");
+        database.transact(|tx| tx.update(&nodes, &2, change(3))).expect("the node exists");
         let tx = database.begin().expect("begins");
         let driver = Told::new(&tx).then(stale(0), || {
-            tx.update(&nodes, &2, change(next)).expect("it is there");
+            tx.update(&nodes, &2, change(next)).expect("the node exists");
         });
         let found = Look::new(&nodes, 2).execute(&driver).expect("no error");
         assert_eq!((found, driver.taken().as_str()), (expected, log), "{next}");
     }
-    // It is the same row: what depends on it does not run again.
+    // The row is the same version, so the steps that depend on it do not run again.
     let tx = database.begin().expect("begins");
     let driver = Told::new(&tx).then(stale(0), || ());
     assert_eq!(Look::new(&nodes, 3).execute(&driver).expect("no error"), (40, 90));
     assert_eq!(driver.taken(), "+0 +1 +2 ok =0 ~1 ~2 ok");
     drop(driver);
     drop(tx);
-    // A branch that is taken only now.
+    // The second pass takes a branch that the first did not.
     let tx = database.begin().expect("begins");
     let driver = Told::new(&tx).then(stale(0), || {
-        tx.update(&nodes, &9, change(4)).expect("it is there");
+        tx.update(&nodes, &9, change(4)).expect("the node exists");
     });
     assert_eq!(Look::new(&nodes, 9).execute(&driver).expect("no error"), (40, 90));
     assert_eq!(driver.taken(), "+0 +2 ok =0 +1 ~2 ok");
 }
 
 #[test]
-fn a_piece_that_fails_runs_again_and_those_before_it_do_not() {
+fn failed_piece_runs_again_without_earlier_pieces() {
     let (database, nodes) = loaded();
     let tx = database.begin().expect("begins");
     let driver = Told::new(&tx).then(Selection::From(1), || ());
     driver.refuses.set(Some(2));
     assert_eq!(Look::new(&nodes, 2).execute(&driver).expect("no error"), (30, 90));
     assert_eq!(driver.taken(), "+0 +1 refused error ~0 =1 +2 ok");
-    // Without another pass the error is what is returned.
+    // Without a further pass, the error is returned.
     driver.refuses.set(Some(2));
     let failed = Look::new(&nodes, 2).execute(&driver);
     assert!(matches!(failed, Err(Error::Conflict(_))), "{failed:?}");
 }
 
-/// Adds to some nodes, and then reads one.
+/// Adds to several nodes, and then reads a node.
 #[procedure(AddAll)]
 fn add_all<P: Protocol>(
     nodes: &Nodes,
@@ -178,12 +177,12 @@ fn add_all<P: Protocol>(
     for id in ids {
         tx.update(nodes, id, |node| node.value += 1)?;
     }
-    Ok(tx.get(nodes, &id)?.expect("it is there").value)
+    Ok(tx.get(nodes, &id)?.expect("the node exists").value)
 }
 
-/// By its shape no step depends on another; but they may be about the same row.
+/// By its shape no step depends on another, but steps may access the same row.
 #[test]
-fn own_writes_are_seen_again() {
+fn reads_of_own_writes_run_again() {
     let (database, nodes) = loaded();
     assert_eq!(dependencies(AddAll::<Dbx>::shape()), [" |  | ", " |  | "]);
     let tx = database.begin().expect("begins");
@@ -193,7 +192,7 @@ fn own_writes_are_seen_again() {
         (&[4, 4, 5], 5, "+0.1 +0.2 +0.3 +1 ok ~0.1 =0.2 ~0.3 ~1 ok"),
         (&[3, 4, 4], 5, "+0.1 +0.2 +0.3 +1 ok ~0.1 =0.2 =0.3 ~1 ok"),
     ] {
-        // Which iteration is stale is said by one that was seen.
+        // The stale iteration is given by an instance that was recorded in the first pass.
         let seen = RefCell::new(Vec::new());
         struct Second<'a, 't>(&'a Told<'t>, &'a RefCell<Vec<Instance>>);
         impl Driver<Dbx> for Second<'_, '_> {
@@ -222,14 +221,14 @@ fn own_writes_are_seen_again() {
     }
 }
 
-/// The first of some nodes that is worth so much.
+/// Finds the first node with at least a certain value.
 #[procedure(Find)]
 fn find<P: Protocol>(
     nodes: &Nodes,
     tx: &Transaction<'_, P>,
     limit_of: u32,
 ) -> Result<Option<u32>, Error> {
-    let limit = tx.get(nodes, &limit_of)?.expect("it is there").value;
+    let limit = tx.get(nodes, &limit_of)?.expect("the node exists").value;
     for node in tx.range(nodes, 1..) {
         let node = node?;
         if node.value >= limit {
@@ -239,12 +238,12 @@ fn find<P: Protocol>(
     Ok(None)
 }
 
-/// A scan keeps what it has read. If that is not enough any more, it is run again.
+/// A scan keeps the rows that it has read. If the procedure needs more rows than that, the scan runs again.
 #[test]
-fn a_scan_that_has_to_read_on_runs_again() {
+fn scan_that_needs_more_rows_runs_again() {
     let (database, nodes) = loaded();
     let set = |tx: &Transaction<'_, Dbx>, value| {
-        tx.update(&nodes, &0, |node| node.value = value).expect("it is there");
+        tx.update(&nodes, &0, |node| node.value = value).expect("the node exists");
     };
     for (value, found, log) in [
         (15, Some(2), "+0 +1 ok =0 ~1 ok"),
@@ -259,7 +258,7 @@ fn a_scan_that_has_to_read_on_runs_again() {
     }
 }
 
-/// A node's value is enough, or else the procedure ends early by an error; then another is written.
+/// Returns an error if a node's value is too large. Otherwise it writes the value to another node.
 #[procedure(Guarded)]
 fn guarded<P: Protocol>(nodes: &Nodes, tx: &Transaction<'_, P>, from: u32) -> Result<i64, Refused> {
     let value = tx.get(nodes, &from)?.map_or(0, |node| node.value);
@@ -271,22 +270,23 @@ fn guarded<P: Protocol>(nodes: &Nodes, tx: &Transaction<'_, P>, from: u32) -> Re
     Ok(value)
 }
 
-/// What a pass has run that ended early counts in the next: the steps behind the end have not seen it.
+/// The next pass takes into account what a pass that ended early has run: the steps after its end have not seen
+/// that.
 #[test]
-fn a_pass_that_ends_early_is_remembered() {
+fn changes_of_a_pass_that_ended_early_are_remembered() {
     let (database, nodes) = loaded();
     let tx = database.begin().expect("begins");
     let set = |id: u32, value| {
-        tx.update(&nodes, &id, |node| node.value = value).expect("it is there");
+        tx.update(&nodes, &id, |node| node.value = value).expect("the node exists");
     };
     let driver = Told::new(&tx).then(stale(0), || set(2, 95)).then(stale(1), || set(9, 100));
     assert_eq!(Guarded::new(&nodes, 2).execute(&driver), Ok(95));
     assert_eq!(driver.taken(), "+0 +1 +2 ok =0 ~1 error ~0 =1 =2 ok");
-    assert_eq!(tx.get(&nodes, &5).expect("no error").expect("it is there").value, 95);
+    assert_eq!(tx.get(&nodes, &5).expect("no error").expect("the node exists").value, 95);
 }
 
 #[test]
-fn a_procedure_is_also_its_function() {
+fn procedure_equals_its_function() {
     let (database, nodes) = loaded();
     let by_function = database.transact(|tx| look(&nodes, tx, 3)).expect("no error");
     let by_run = database.transact(|tx| Look::new(&nodes, 3).run(tx)).expect("no error");

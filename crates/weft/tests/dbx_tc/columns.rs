@@ -1,4 +1,4 @@
-//! Commits by columns: what others have changed since a piece came by.
+//! Tests of commits by columns: a piece can commit although other transactions have changed its rows since.
 
 use std::cell::Cell;
 use std::thread::scope;
@@ -26,11 +26,11 @@ struct Stock {
 
 impl Stock {
     fn check_left(&self) -> Result<(), Violation> {
-        if self.left < 0 { Err("there is not so much of it".into()) } else { Ok(()) }
+        if self.left < 0 { Err("the stock is not sufficient".into()) } else { Ok(()) }
     }
 }
 
-/// Written by the second piece of each procedure, so that there is one.
+/// A row that the second piece of each procedure inserts, so that each procedure has two pieces.
 #[derive(Clone, Debug, PartialEq, Record)]
 struct Note {
     #[record(key)]
@@ -38,7 +38,7 @@ struct Note {
     price: i64,
 }
 
-/// Adds to one column, and to another by an operation.
+/// Subtracts from a column by an update of the row.
 #[procedure(Sell)]
 fn sell<P: Protocol>(
     stock: &Table<Stock>,
@@ -53,7 +53,7 @@ fn sell<P: Protocol>(
     tx.insert(notes, Note { number, price: 0 })
 }
 
-/// Adds by an operation.
+/// Adds to a column by a commutative operation.
 #[procedure(Count)]
 fn count<P: Protocol>(
     stock: &Table<Stock>,
@@ -68,7 +68,7 @@ fn count<P: Protocol>(
     tx.insert(notes, Note { number, price: 0 })
 }
 
-/// Replaces a column, whatever was there.
+/// Replaces a column without reading it.
 #[procedure(Reprice)]
 fn reprice<P: Protocol>(
     stock: &Table<Stock>,
@@ -83,7 +83,7 @@ fn reprice<P: Protocol>(
     tx.insert(notes, Note { number, price: 0 })
 }
 
-/// Changes two columns, one of them in terms of itself, by two steps.
+/// Changes two columns in two steps, and one of them depends on its old value.
 #[procedure(Write)]
 fn write<P: Protocol>(
     stock: &Table<Stock>,
@@ -109,8 +109,8 @@ fn quote<P: Protocol>(
     more: i64,
     meanwhile: Meanwhile<'_>,
 ) -> Result<(), Error> {
-    let row = tx.get(stock, &1)?.expect("it is there");
-    // Or else a piece that has read one row, and nothing else, is what it is.
+    let row = tx.get(stock, &1)?.expect("the row exists");
+    // A second read, because a piece that only reads one row needs no validation.
     tx.get(stock, &2)?;
     meanwhile(1);
     tx.insert(notes, Note { number, price: row.price + more })
@@ -126,14 +126,14 @@ fn discount<P: Protocol>(
     rate: i64,
     meanwhile: Meanwhile<'_>,
 ) -> Result<(), Error> {
-    let before = tx.get(stock, &1)?.expect("it is there");
+    let before = tx.get(stock, &1)?.expect("the row exists");
     tx.update(stock, &1, |stock| stock.price -= before.left * rate)?;
-    let after = tx.get(stock, &1)?.expect("it is there");
+    let after = tx.get(stock, &1)?.expect("the row exists");
     meanwhile(1);
     tx.insert(notes, Note { number, price: after.price })
 }
 
-/// Takes it away.
+/// Deletes the row.
 #[procedure(Remove)]
 fn remove<P: Protocol>(
     stock: &Table<Stock>,
@@ -175,7 +175,8 @@ fn options() -> DbxTcOptions {
 fn open(options: DbxTcOptions) -> Shop {
     let builder = Database::builder().protocol::<DbxTc>().table::<Stock>().table::<Note>();
     let database = builder.dbx_tc(options).open().expect("opens");
-    let (stocks, notes) = (database.table().expect("is one"), database.table().expect("is one"));
+    let (stocks, notes) =
+        (database.table().expect("registered"), database.table().expect("registered"));
     database.transact(|tx| tx.insert(&stocks, stock())).expect("fills");
     Shop { database, stock: stocks, notes, number: Cell::new(0) }
 }
@@ -191,7 +192,7 @@ macro_rules! execute {
     }};
 }
 
-/// The same from another thread, at a point at which nothing else runs.
+/// Executes a procedure on another thread, and waits for it.
 macro_rules! elsewhere {
     ($shop:expr, $procedure:ident, $argument:expr) => {{
         let Shop { database, stock, notes, number } = $shop;
@@ -225,7 +226,7 @@ impl Shop {
         self.database.transact(rows).expect("is read")
     }
 
-    /// How many pieces were carried over, and how many were not, so that they were done again.
+    /// Returns the number of pieces that were carried over, and the number of pieces that were run again.
     fn counts(&self) -> (u64, u64) {
         let metrics = self.database.metrics();
         (metrics.pieces_carried_over, metrics.pieces_redone + metrics.aborted_total())
@@ -235,7 +236,7 @@ impl Shop {
 const CARRIED_OVER: (u64, u64) = (1, 0);
 const DONE_AGAIN: (u64, u64) = (0, 1);
 
-/// Each test in the pieces that were found, and in as few as will do.
+/// Runs each test with the finest pieces, and with as few pieces as possible.
 macro_rules! in_either_cut {
     ($($test:ident)*) => {
         mod in_pieces {
@@ -260,21 +261,21 @@ macro_rules! in_either_cut {
 
 in_either_cut! {
     each_procedure_has_two_pieces
-    what_is_added_to_a_column_adds_up
-    changes_of_different_columns_are_both_there
-    a_read_holds_as_long_as_its_columns
-    what_a_step_has_read_of_a_row_holds_when_another_has_written_it
-    a_sum_that_is_none_is_an_error_as_ever
-    a_row_that_is_carried_over_keeps_to_constraints
-    entries_of_indexes_and_rows_written_twice_go_by_versions
-    rows_that_come_and_go_do_so_by_versions
-    it_can_be_switched_off
+    additions_to_a_column_add_up
+    changes_of_different_columns_are_both_kept
+    read_is_valid_while_its_columns_are_unchanged
+    reads_before_and_after_own_writes_are_validated_by_column
+    overflowing_sum_is_an_error
+    carried_over_rows_are_checked
+    index_changes_and_repeated_writes_are_not_carried_over
+    deletions_are_not_carried_over
+    carrying_over_can_be_switched_off
 }
 
-/// Protects the cost of notes: who has met nobody for long takes none, and so is run again; and takes them from
-/// there on.
+/// Guards the cost of notes: a procedure without recent conflicts takes none, so its first conflict makes it run
+/// again. After that it takes notes.
 #[test]
-fn who_meets_nobody_takes_no_notes() {
+fn notes_are_taken_only_after_conflicts() {
     let shop = open(options());
     for _ in 0..20 {
         execute!(&shop, Reprice, 90, NOTHING).expect("is executed");
@@ -295,7 +296,7 @@ fn each_procedure_has_two_pieces(options: fn() -> DbxTcOptions) {
     }
 }
 
-fn what_is_added_to_a_column_adds_up(options: fn() -> DbxTcOptions) {
+fn additions_to_a_column_add_up(options: fn() -> DbxTcOptions) {
     for times in [1, 3] {
         let shop = open(options());
         let meanwhile = at(1, 1, || (0..times).for_each(|_| elsewhere!(&shop, Sell, 2)));
@@ -303,7 +304,7 @@ fn what_is_added_to_a_column_adds_up(options: fn() -> DbxTcOptions) {
         assert_eq!(shop.stock(), Some(Stock { left: 10 - 3 - 2 * times, ..stock() }));
         assert_eq!(shop.counts(), CARRIED_OVER);
     }
-    // By operations, and by both.
+    // The sums also add up by operations, and by operations and updates.
     let shop = open(options());
     let meanwhile = at(1, 1, || {
         elsewhere!(&shop, Count, 7);
@@ -314,25 +315,25 @@ fn what_is_added_to_a_column_adds_up(options: fn() -> DbxTcOptions) {
     assert_eq!(shop.counts(), CARRIED_OVER);
 }
 
-fn changes_of_different_columns_are_both_there(options: fn() -> DbxTcOptions) {
+fn changes_of_different_columns_are_both_kept(options: fn() -> DbxTcOptions) {
     let shop = open(options());
     let meanwhile = at(1, 1, || elsewhere!(&shop, Sell, 2));
     execute!(&shop, Reprice, 90, &meanwhile).expect("is executed");
     assert_eq!(shop.stock(), Some(Stock { price: 90, left: 8, ..stock() }));
     assert_eq!(shop.counts(), CARRIED_OVER);
-    // The same value as before is a change.
+    // Another transaction writes the same column. Writing its old value back counts as a change.
     let meanwhile = at(1, 1, || elsewhere!(&shop, Reprice, 70));
     execute!(&shop, Reprice, 90, &meanwhile).expect("is executed");
     assert_eq!(shop.stock(), Some(Stock { price: 90, left: 8, ..stock() }));
-    assert_eq!(shop.counts(), (1, 1), "what was replaced is no more");
+    assert_eq!(shop.counts(), (1, 1), "the column has changed since it was read");
 }
 
-fn a_read_holds_as_long_as_its_columns(options: fn() -> DbxTcOptions) {
+fn read_is_valid_while_its_columns_are_unchanged(options: fn() -> DbxTcOptions) {
     let shop = open(options());
     let meanwhile = at(1, 1, || elsewhere!(&shop, Sell, 2));
     let number = execute!(&shop, Quote, 1, &meanwhile).expect("is executed");
     assert_eq!((shop.noted(number), shop.counts()), (Some(101), CARRIED_OVER));
-    // Another value that comes back is the same.
+    // A value that is changed and restored counts as unchanged.
     let meanwhile = at(1, 1, || {
         elsewhere!(&shop, Reprice, 5);
         elsewhere!(&shop, Reprice, 100);
@@ -344,8 +345,8 @@ fn a_read_holds_as_long_as_its_columns(options: fn() -> DbxTcOptions) {
     assert_eq!((shop.noted(number), shop.counts()), (Some(6), (2, 1)));
 }
 
-fn what_a_step_has_read_of_a_row_holds_when_another_has_written_it(options: fn() -> DbxTcOptions) {
-    // It reads what is left, and adds to the price, which it then reads.
+fn reads_before_and_after_own_writes_are_validated_by_column(options: fn() -> DbxTcOptions) {
+    // The procedure reads `left`, changes `price`, and then reads `price`.
     let shop = open(options());
     let meanwhile = at(1, 1, || elsewhere!(&shop, Count, 1));
     let number = execute!(&shop, Discount, 2, &meanwhile).expect("is executed");
@@ -360,7 +361,7 @@ fn what_a_step_has_read_of_a_row_holds_when_another_has_written_it(options: fn()
     assert_eq!(shop.stock(), Some(expected));
 }
 
-fn a_sum_that_is_none_is_an_error_as_ever(options: fn() -> DbxTcOptions) {
+fn overflowing_sum_is_an_error(options: fn() -> DbxTcOptions) {
     let shop = open(options());
     let meanwhile = at(1, 1, || elsewhere!(&shop, Count, 30));
     let counted = execute!(&shop, Count, 30, &meanwhile);
@@ -369,7 +370,7 @@ fn a_sum_that_is_none_is_an_error_as_ever(options: fn() -> DbxTcOptions) {
     assert_eq!(shop.counts(), DONE_AGAIN);
 }
 
-fn a_row_that_is_carried_over_keeps_to_constraints(options: fn() -> DbxTcOptions) {
+fn carried_over_rows_are_checked(options: fn() -> DbxTcOptions) {
     let shop = open(options());
     let meanwhile = at(1, 1, || elsewhere!(&shop, Sell, 6));
     let sold = execute!(&shop, Sell, 6, &meanwhile);
@@ -377,24 +378,24 @@ fn a_row_that_is_carried_over_keeps_to_constraints(options: fn() -> DbxTcOptions
     assert_eq!((shop.stock(), shop.counts()), (Some(Stock { left: 4, ..stock() }), DONE_AGAIN));
 }
 
-fn entries_of_indexes_and_rows_written_twice_go_by_versions(options: fn() -> DbxTcOptions) {
-    // Another has moved it.
+fn index_changes_and_repeated_writes_are_not_carried_over(options: fn() -> DbxTcOptions) {
+    // Another transaction moves the index entry.
     let shop = open(options());
     let meanwhile = at(1, 1, || elsewhere!(&shop, Write, 6));
     execute!(&shop, Sell, 1, &meanwhile).expect("sells");
     assert_eq!((shop.on_shelf(5), shop.on_shelf(6), shop.counts()), (0, 1, DONE_AGAIN));
-    // It moves it itself.
+    // The procedure itself moves the index entry.
     let meanwhile = at(1, 1, || elsewhere!(&shop, Sell, 2));
     execute!(&shop, Write, 7, &meanwhile).expect("is executed");
     assert_eq!((shop.on_shelf(6), shop.on_shelf(7), shop.counts()), (0, 1, (0, 2)));
-    // Two steps write it.
+    // Two steps of the procedure write the row.
     let meanwhile = at(1, 1, || elsewhere!(&shop, Sell, 2));
     execute!(&shop, Write, 7, &meanwhile).expect("is executed");
     let expected = Stock { shelf: 7, left: 5, note: "new!!!".into(), ..stock() };
     assert_eq!((shop.stock(), shop.counts()), (Some(expected), (0, 3)));
 }
 
-fn rows_that_come_and_go_do_so_by_versions(options: fn() -> DbxTcOptions) {
+fn deletions_are_not_carried_over(options: fn() -> DbxTcOptions) {
     let shop = open(options());
     let meanwhile = at(1, 1, || elsewhere!(&shop, Sell, 1));
     execute!(&shop, Remove, 1, &meanwhile).expect("is executed");
@@ -405,7 +406,7 @@ fn rows_that_come_and_go_do_so_by_versions(options: fn() -> DbxTcOptions) {
     assert_eq!((shop.stock(), shop.counts()), (None, DONE_AGAIN));
 }
 
-fn it_can_be_switched_off(options: fn() -> DbxTcOptions) {
+fn carrying_over_can_be_switched_off(options: fn() -> DbxTcOptions) {
     let shop = open(options().by_columns(false));
     let meanwhile = at(1, 1, || elsewhere!(&shop, Sell, 2));
     execute!(&shop, Sell, 3, &meanwhile).expect("sells");

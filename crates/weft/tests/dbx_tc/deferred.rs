@@ -1,4 +1,4 @@
-//! What is deferred: who misses it, for how long, and when nothing is.
+//! Tests of deferral: which transactions miss a deferred change, for how long, and when changes are not deferred.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, mpsc};
@@ -16,7 +16,8 @@ use super::{
     BEGINNING, Bank, Branch, CLONES_PANIC, NOTHING, Pay, Refused, Slip, open, open_by, options,
 };
 
-/// Writes down what a branch has got. It reads what payments add to, and meets them nowhere else.
+/// Returns the sum of a branch, and inserts a slip. It reads the column to which payments add, and conflicts with
+/// them nowhere else.
 #[procedure(Review)]
 fn review<P: Protocol>(
     branches: &Table<Branch>,
@@ -25,7 +26,7 @@ fn review<P: Protocol>(
     id: u32,
     number: u64,
 ) -> Result<i64, Error> {
-    let cents = tx.get(branches, &id)?.expect("it is there").cents;
+    let cents = tx.get(branches, &id)?.expect("the branch exists").cents;
     tx.insert(slips, Slip { number, account: id, owner: "the bank".to_owned() })?;
     Ok(cents)
 }
@@ -45,14 +46,15 @@ fn defers(bank: &Bank) -> bool {
     chopping.procedures[0].pieces.iter().any(|piece| piece.kind == PieceKind::Deferred)
 }
 
-/// Has a payment deferred what the branch gets, and a review come before it; what `look` sees then is returned.
+/// Opens a bank in which a payment has deferred the addition to its branch, and a review has not seen it. Returns
+/// the result of `look` in this state.
 fn pay_and_look<R>(look: impl Fn(&Bank) -> R) -> R {
     loop {
         let bank = open(deferring());
         assert!(defers(&bank));
         assert_eq!(bank.pay(1, 10, 1), BEGINNING + 10);
         assert_eq!(bank.database.metrics().deferred, 1);
-        // Unless an epoch has ended meanwhile.
+        // Repeats if an epoch has ended in between.
         if reviewed(&bank, 1, 100) == 0 {
             return look(&bank);
         }
@@ -60,10 +62,14 @@ fn pay_and_look<R>(look: impl Fn(&Bank) -> R) -> R {
 }
 
 #[test]
-fn subscribers_alone_miss_what_is_deferred() {
-    assert_eq!(pay_and_look(|bank| bank.state(1)), (BEGINNING + 10, 10), "a closure sees it");
+fn only_subscribers_miss_deferred_changes() {
+    assert_eq!(
+        pay_and_look(|bank| bank.state(1)),
+        (BEGINNING + 10, 10),
+        "other transactions see it"
+    );
     let of_branch = |bank: &Bank, snapshot: Snapshot| {
-        snapshot.get(&bank.branches, &1).expect("reads").expect("it is there").cents
+        snapshot.get(&bank.branches, &1).expect("reads").expect("the branch exists").cents
     };
     let fresh = |bank: &Bank| of_branch(bank, bank.database.open_snapshot().expect("opens"));
     assert_eq!(pay_and_look(fresh), 10);
@@ -73,7 +79,7 @@ fn subscribers_alone_miss_what_is_deferred() {
 }
 
 #[test]
-fn in_the_next_epoch_subscribers_see_it_too() {
+fn subscribers_see_deferred_changes_in_the_next_epoch() {
     pay_and_look(|bank| {
         let mut number = 101;
         while reviewed(bank, 1, number) == 0 {
@@ -84,9 +90,9 @@ fn in_the_next_epoch_subscribers_see_it_too() {
 }
 
 #[test]
-fn what_others_have_changed_meanwhile_stays() {
+fn publication_keeps_other_changes() {
     pay_and_look(|bank| {
-        // Of the same epoch, or the next.
+        // These payments belong to the same epoch or to the next.
         bank.pay(1, 5, 2);
         bank.pay(5, 7, 3);
         assert_eq!(bank.state(1), (BEGINNING + 15, 22));
@@ -97,7 +103,7 @@ fn what_others_have_changed_meanwhile_stays() {
 }
 
 #[test]
-fn beside_an_outsider_nothing_is_deferred() {
+fn nothing_is_deferred_beside_an_outsider() {
     let bank = &open(deferring());
     let (come, has_come) = mpsc::channel();
     let (go, may_go) = mpsc::channel();
@@ -108,7 +114,7 @@ fn beside_an_outsider_nothing_is_deferred() {
             may_go.recv().expect("is sent");
             drop(outsider);
         });
-        has_come.recv().expect("it has come there");
+        has_come.recv().expect("the other transaction has begun");
         bank.pay(1, 10, 1);
         assert_eq!(reviewed(bank, 1, 100), 10);
         assert_eq!(bank.database.metrics().deferred, 0);
@@ -117,9 +123,10 @@ fn beside_an_outsider_nothing_is_deferred() {
     assert_eq!(bank.state(1), (BEGINNING + 10, 10));
 }
 
-/// Whether a sum fits is found out before its procedure has committed: afterwards no caller is left to be told.
+/// A sum that might not fit is refused before its procedure commits, because afterwards the error could not be
+/// returned to a caller.
 #[test]
-fn a_sum_that_might_not_fit_is_refused_when_it_is_deferred() {
+fn sum_that_might_not_fit_cannot_be_deferred() {
     let bank = open(deferring());
     let almost_full = |tx: &Transaction<'_, DbxTc>| {
         tx.update(&bank.branches, &1, |branch| branch.cents = i64::MAX - 15)
@@ -128,12 +135,12 @@ fn a_sum_that_might_not_fit_is_refused_when_it_is_deferred() {
     for number in [1, 2] {
         let paid = bank.database.execute(&mut bank.paying(1, 10, number, NOTHING));
         let Err(Refused::Engine(Error::Failure(failure))) = paid else {
-            panic!("two of them would not fit: {paid:?}")
+            panic!("both sums together would not fit: {paid:?}")
         };
         let told = failure.to_string();
         assert!(matches!(failure, Failure::OutOfRange { .. } | Failure::Halfway { .. }), "{told}");
     }
-    assert_eq!(bank.state(1).1, i64::MAX - 15, "nothing waits that does not fit");
+    assert_eq!(bank.state(1).1, i64::MAX - 15, "a sum that does not fit was deferred");
 
     bank.database.transact(|tx| tx.update(&bank.branches, &1, |it| it.cents = 0)).expect("is");
     let (had, before) = (bank.state(1).0, bank.database.metrics().committed_in_pieces);
@@ -142,39 +149,39 @@ fn a_sum_that_might_not_fit_is_refused_when_it_is_deferred() {
     assert_eq!(bank.state(1), (had + 10, 10));
 }
 
-/// Protects what has committed from a row's `clone` that panics when the sum is added.
+/// A committed change is not lost if the row's `clone` panics while the deferred sum is added.
 #[test]
-fn a_sum_waits_on_if_its_publication_panics() {
+fn deferred_sum_survives_a_panicking_publication() {
     pay_and_look(|bank| {
         CLONES_PANIC.set(true);
         let told = catch_unwind(AssertUnwindSafe(|| bank.state(1)));
         CLONES_PANIC.set(false);
-        assert!(told.is_err(), "the publisher is told");
-        assert_eq!(bank.state(1), (BEGINNING + 10, 10), "the sum is there");
+        assert!(told.is_err(), "the panic reaches the publisher");
+        assert_eq!(bank.state(1), (BEGINNING + 10, 10), "the sum is published later");
         bank.database.close().expect("is closed");
     });
 }
 
 #[test]
-fn a_procedure_that_is_left_halfway_has_deferred_what_it_had_come_by() {
+fn procedure_left_halfway_keeps_its_deferred_changes() {
     let bank = open(deferring().finest(true));
     bank.pay(2, 7, 1);
     let paid = bank.database.execute(&mut bank.paying(1, 10, 1, NOTHING));
     let Err(Refused::Engine(Error::Failure(Failure::Halfway { .. }))) = paid else {
-        panic!("there is a slip of this number: {paid:?}")
+        panic!("this slip number exists: {paid:?}")
     };
     assert_eq!(bank.state(1), (BEGINNING + 10, 10));
 }
 
 #[test]
-fn what_waits_when_the_database_is_dropped_goes_with_it() {
+fn database_can_be_dropped_with_deferred_changes() {
     let bank = open(deferring());
     bank.pay(1, 10, 1);
 }
 
 #[test]
-fn nothing_is_deferred_unasked_nor_where_it_would_be_lost() {
-    assert!(!defers(&open(options())), "strictly serializable");
+fn deferral_is_opt_in_and_off_with_a_log() {
+    assert!(!defers(&open(options())), "deferral is off by default");
     let builder = || Database::builder().protocol::<DbxTc>().dbx_tc(deferring());
     let disk = Arc::new(SimulatedDisk::new(1));
     assert!(!defers(&open_by(builder().directory("/db").backend(disk, false))));

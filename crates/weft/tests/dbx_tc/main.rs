@@ -1,4 +1,4 @@
-//! DBX-TC: procedures in pieces, beside each other and beside everything else.
+//! Tests of DBX-TC: procedures in pieces, beside each other and beside all other transactions.
 
 mod columns;
 mod deferred;
@@ -37,13 +37,13 @@ struct Branch {
 }
 
 thread_local! {
-    /// Whether to copy a branch panics.
+    /// Whether cloning a branch panics on this thread.
     static CLONES_PANIC: Cell<bool> = const { Cell::new(false) };
 }
 
 impl Clone for Branch {
     fn clone(&self) -> Self {
-        assert!(!CLONES_PANIC.get(), "a branch is copied");
+        assert!(!CLONES_PANIC.get(), "cloning a branch panics");
         Branch { id: self.id, cents: self.cents }
     }
 }
@@ -56,7 +56,7 @@ struct Slip {
     owner: String,
 }
 
-/// Told where a procedure is: a point, from 1, at which something may happen elsewhere.
+/// A callback that a procedure calls at numbered points, from 1, at which a test may run other transactions.
 type Meanwhile<'a> = &'a (dyn Fn(u32) + 'a);
 
 const NOTHING: Meanwhile<'static> = &|_| ();
@@ -69,8 +69,8 @@ enum Refused {
     Engine(#[from] Error),
 }
 
-/// Pays into an account, and then notes that with its branch, and on a slip. Three pieces: the account, which
-/// others read, and two that commute.
+/// Pays into an account, adds the amount to its branch, and inserts a slip. It has three pieces: the account,
+/// which others read, and two commutative pieces.
 #[procedure(Pay)]
 #[allow(clippy::too_many_arguments, reason = "arguments of a procedure are plain values")]
 fn pay<P: Protocol>(
@@ -83,7 +83,7 @@ fn pay<P: Protocol>(
     number: u64,
     meanwhile: Meanwhile<'_>,
 ) -> Result<i64, Refused> {
-    let before = tx.get(accounts, &id)?.expect("it is there");
+    let before = tx.get(accounts, &id)?.expect("the account exists");
     meanwhile(1);
     if before.cents + cents < 0 {
         return Err(Refused::Overdrawn);
@@ -92,8 +92,8 @@ fn pay<P: Protocol>(
         account.cents += cents;
         account.owner.push('!');
     })?;
-    // A version that nobody else ever sees.
-    let private = tx.get(accounts, &id)?.expect("it is there");
+    // Reads its own version, which no other transaction ever sees.
+    let private = tx.get(accounts, &id)?.expect("the account exists");
     tx.update(accounts, &id, |account| {
         account.owner.pop();
     })?;
@@ -106,7 +106,7 @@ fn pay<P: Protocol>(
     Ok(before.cents + cents)
 }
 
-/// What the tests have opened.
+/// The open database of a test.
 struct Bank {
     database: Database<DbxTc>,
     accounts: Table<Account>,
@@ -122,7 +122,7 @@ fn options() -> DbxTcOptions {
     DbxTcOptions::new().procedures([Pay::<DbxTc>::shape()]).finest(true)
 }
 
-/// By rows: so each change of a branch is in the way of another.
+/// Returns options without commits by columns. Every change of a branch then conflicts with another.
 fn by_rows() -> DbxTcOptions {
     options().by_columns(false)
 }
@@ -135,9 +135,9 @@ fn open_by(builder: weft::Builder<DbxTc>) -> Bank {
     let database =
         builder.table::<Account>().table::<Branch>().table::<Slip>().open().expect("opens");
     let bank = Bank {
-        accounts: database.table().expect("there is one"),
-        branches: database.table().expect("there is one"),
-        slips: database.table().expect("there is one"),
+        accounts: database.table().expect("the table is registered"),
+        branches: database.table().expect("the table is registered"),
+        slips: database.table().expect("the table is registered"),
         database,
     };
     let filled: Result<(), Error> = bank.database.transact(|tx| {
@@ -166,25 +166,25 @@ impl Bank {
         self.database.execute(&mut self.paying(id, cents, number, NOTHING)).expect("pays")
     }
 
-    /// In another thread.
+    /// Pays in another thread.
     fn pay_elsewhere(&self, id: u32, cents: i64, number: u64) {
         scope(|scope| {
             scope.spawn(|| self.pay(id, cents, number)).join().expect("pays");
         });
     }
 
-    /// What is on an account, and what its branch has got.
+    /// Returns the balance of an account, and the sum of its branch.
     fn state(&self, id: u32) -> (i64, i64) {
         let state: Result<_, Error> = self.database.transact(|tx| {
-            let account = tx.get(&self.accounts, &id)?.expect("it is there");
-            let branch = tx.get(&self.branches, &account.branch)?.expect("it is there");
+            let account = tx.get(&self.accounts, &id)?.expect("the account exists");
+            let branch = tx.get(&self.branches, &account.branch)?.expect("the branch exists");
             Ok((account.cents, branch.cents))
         });
         state.expect("is read")
     }
 }
 
-/// Does something at a point of a procedure, the first times that it comes by.
+/// Returns a callback that acts at a point of a procedure, but only the first `times` times.
 fn at(point: u32, times: u32, act: impl Fn()) -> impl Fn(u32) {
     let left = Cell::new(times);
     move |come_to| {
@@ -196,7 +196,7 @@ fn at(point: u32, times: u32, act: impl Fn()) -> impl Fn(u32) {
 }
 
 #[test]
-fn the_pieces_are_those_that_were_found() {
+fn pieces_match_the_chopping() {
     let bank = open(options());
     let chopping = bank.database.chopping();
     let pieces = &chopping.procedures[0].pieces;
@@ -219,23 +219,23 @@ fn the_pieces_are_those_that_were_found() {
 fn pieces_of_two_procedures_interleave() {
     let bank = open(options());
     let before = bank.database.metrics();
-    // It is paid into the same account, for the same branch, before the first payment has ended.
+    // Another payment into the same account, with the same branch, runs before the first one has ended.
     let other = at(3, 1, || bank.pay_elsewhere(1, 5, 2));
     let paid = bank.database.execute(&mut bank.paying(1, 10, 1, &at(4, 1, || other(3))));
     assert_eq!(paid.expect("pays"), BEGINNING + 10);
     assert_eq!(bank.state(1), (BEGINNING + 15, 15));
     let after = bank.database.metrics();
-    assert_eq!(after.committed - before.committed, 3, "two payments, and one who looked");
+    assert_eq!(after.committed - before.committed, 3, "two payments, and one read by `state`");
     assert_eq!((after.pieces_redone, after.aborted_total()), (0, before.aborted_total()));
 }
 
 #[test]
-fn a_piece_that_fails_is_done_again_alone() {
+fn only_the_failed_piece_runs_again() {
     for times in [1, 3] {
         let bank = open(by_rows());
         let before = bank.database.metrics();
         let (passes, number) = (Cell::new(0), Cell::new(100));
-        // The branch changes while it is being changed.
+        // The branch changes while the second piece updates it.
         let change = at(3, times, || {
             number.set(number.get() + 1);
             bank.pay_elsewhere(1, 1, number.get());
@@ -245,8 +245,8 @@ fn a_piece_that_fails_is_done_again_alone() {
             change(point);
         };
         let paid = bank.database.execute(&mut bank.paying(1, 10, 1, &meanwhile)).expect("pays");
-        assert_eq!(passes.get(), times + 1, "the plain code is walked in each pass");
-        // What the first piece has found stays, whatever happens to the account afterwards.
+        assert_eq!(passes.get(), times + 1, "each pass runs the code outside of steps again");
+        // The result of the first piece stays, even though the account has changed since.
         assert_eq!(paid, BEGINNING + 10);
         let all = BEGINNING + 10 + i64::from(times);
         assert_eq!(bank.state(1), (all, all - BEGINNING));
@@ -260,26 +260,26 @@ fn a_piece_that_fails_is_done_again_alone() {
 }
 
 #[test]
-fn the_first_piece_gives_way_and_rolls_back_like_any_transaction() {
+fn first_piece_aborts_and_rolls_back_like_a_transaction() {
     let bank = open(by_rows());
     let overdrawn = bank.database.execute(&mut bank.paying(1, -BEGINNING - 1, 1, NOTHING));
     assert!(matches!(overdrawn, Err(Refused::Overdrawn)), "{overdrawn:?}");
     assert_eq!(bank.state(1), (BEGINNING, 0));
     assert_eq!(bank.database.metrics().rolled_back, 1);
 
-    // A conflict: the account changes after it was read.
+    // A conflict: the account changes after the first piece has read it.
     let change = at(1, 1, || bank.pay_elsewhere(1, 5, 2));
     let paid = bank.database.execute(&mut bank.paying(1, 10, 1, &change));
     assert_eq!(paid.expect("pays"), BEGINNING + 15);
     let metrics = bank.database.metrics();
     assert_eq!((metrics.aborted_total(), metrics.pieces_redone), (1, 0));
 
-    // What it rolls back for must be so.
+    // A roll-back after a stale read is retried: by then the account has enough money.
     let change = at(1, 1, || bank.pay_elsewhere(1, 1000, 3));
     let paid = bank.database.execute(&mut bank.paying(1, -200, 4, &change));
     assert_eq!(paid.expect("pays"), BEGINNING + 15 + 1000 - 200);
 
-    // Its bounds are the first piece's.
+    // The limit on retries applies only to the first piece.
     let once = TransactionOptions::new().retries_max(0);
     let change = at(1, 1, || bank.pay_elsewhere(1, 1, 5));
     let stopped = bank.database.execute_with(&once, &mut bank.paying(1, 1, 6, &change));
@@ -298,11 +298,11 @@ fn the_first_piece_gives_way_and_rolls_back_like_any_transaction() {
 }
 
 #[test]
-fn a_piece_that_starves_gets_through_whatever_the_deadline() {
+fn starving_piece_commits_after_the_deadline() {
     let bank = open(by_rows());
     let options = TransactionOptions::new().deadline(Duration::from_millis(50));
     let number = Cell::new(1);
-    // So often that operations ask for the time, and that the turnstile is closed.
+    // Fails so often that operations check the deadline, and that the piece closes the turnstile.
     let change = at(3, 100, || {
         if number.get() == 1 {
             thread::sleep(Duration::from_millis(60));
@@ -313,21 +313,21 @@ fn a_piece_that_starves_gets_through_whatever_the_deadline() {
     bank.database.execute_with(&options, &mut bank.paying(1, 10, 1, &change)).expect("pays");
     let metrics = bank.database.metrics();
     assert_eq!((metrics.pieces_redone, metrics.turnstile_closings), (100, 1));
-    assert_eq!(bank.state(1), (BEGINNING + 110, 110), "it is open again");
+    assert_eq!(bank.state(1), (BEGINNING + 110, 110), "the turnstile is open again");
 }
 
 #[test]
-fn errors_behind_the_first_piece_leave_it_halfway() {
+fn errors_after_the_first_piece_leave_the_procedure_halfway() {
     let bank = open(options());
     bank.pay(2, 7, 1);
     let before = bank.database.metrics();
-    // There is a slip of this number.
+    // The insertion fails, because this slip number exists.
     let paid = bank.database.execute(&mut bank.paying(1, 10, 1, NOTHING));
     let Err(Refused::Engine(Error::Failure(failure))) = paid else { panic!("{paid:?}") };
     assert_eq!(failure, Failure::Halfway { procedure: "pay", step: 5 });
     assert!(failure.to_string().contains("procedure pay has failed at step 5"), "{failure}");
-    assert_eq!(bank.state(1), (BEGINNING + 10, 10), "what was committed stays");
-    // A panic.
+    assert_eq!(bank.state(1), (BEGINNING + 10, 10), "the committed pieces stay");
+    // A panic also ends the procedure halfway.
     let panics = at(4, 1, || panic_quietly("the printer is on fire"));
     let paid = catch_unwind(AssertUnwindSafe(|| {
         bank.database.execute(&mut bank.paying(1, 10, 2, &panics))
@@ -338,16 +338,16 @@ fn errors_behind_the_first_piece_leave_it_halfway() {
     );
     assert_eq!(bank.state(1), (BEGINNING + 20, 20));
     let slip = bank.database.transact(|tx| tx.get(&bank.slips, &2).map(|slip| slip.cloned()));
-    assert_eq!(slip.expect("is read"), None, "the piece in which it was");
+    assert_eq!(slip.expect("is read"), None, "the piece that panicked is undone");
     let after = bank.database.metrics();
     assert_eq!(after.rolled_back - before.rolled_back, 2);
-    // The worker is as good as before.
+    // The worker can be used again.
     assert_eq!(bank.pay(1, 1, 3), BEGINNING + 21);
     assert_eq!(bank.database.metrics().pieces_redone, 0);
 }
 
 #[test]
-fn a_panic_that_a_conflict_has_led_to_does_not_count() {
+fn panic_caused_by_a_conflict_is_retried() {
     let bank = open(options());
     let change = at(3, 1, || {
         bank.pay_elsewhere(1, 1, 2);
@@ -359,7 +359,7 @@ fn a_panic_that_a_conflict_has_led_to_does_not_count() {
     assert_eq!(bank.database.metrics().pieces_redone, 1);
 }
 
-/// Sees what accounts there are, and counts them at their branches.
+/// Scans all accounts, and counts each at its branch.
 #[procedure(Count)]
 fn count<P: Protocol>(
     accounts: &Table<Account>,
@@ -381,25 +381,25 @@ fn count<P: Protocol>(
 }
 
 #[test]
-fn a_scan_that_is_being_read_keeps_its_piece_open() {
+fn open_scan_keeps_its_piece_open() {
     let both = [Pay::<DbxTc>::shape(), Count::<DbxTc>::shape()];
     let bank = open(DbxTcOptions::new().procedures(both).finest(true));
     let pieces = bank.database.chopping().procedures[1].pieces.len();
-    assert_eq!(pieces, 3, "the analysis takes a scan for one step");
-    // The last account changes when the first has been counted.
+    assert_eq!(pieces, 3, "the analysis treats a scan as one step");
+    // The last account changes after the first account has been counted.
     let change = at(1, 1, || bank.pay_elsewhere(ACCOUNTS - 1, 1, 1));
     let mut counting = Count::new(&bank.accounts, &bank.branches, &change);
     assert_eq!(bank.database.execute(&mut counting).expect("counts"), ACCOUNTS);
     let metrics = bank.database.metrics();
-    // It is read after the change, in the version that is there now; its branch was not counted yet.
+    // The scan reads the account after the change, in its current version, and its branch is counted after that.
     assert_eq!((metrics.aborted_total(), metrics.pieces_redone), (0, 0));
-    // The first account changes, when it has been counted: the piece with the scan fails, which is the first.
+    // The first account changes after it has been counted. The scan's piece fails, which is the first piece.
     let change = at(1, 1, || bank.pay_elsewhere(0, 1, 2));
     let mut counting = Count::new(&bank.accounts, &bank.branches, &change);
     assert_eq!(bank.database.execute(&mut counting).expect("counts"), ACCOUNTS);
     let metrics = bank.database.metrics();
     assert_eq!((metrics.aborted_total(), metrics.pieces_redone), (1, 0));
-    // When the scan is over, its piece ends.
+    // The piece ends with the scan, so a change after that does no harm.
     let change = at(2, 1, || bank.pay_elsewhere(0, 1, 3));
     let mut counting = Count::new(&bank.accounts, &bank.branches, &change);
     assert_eq!(bank.database.execute(&mut counting).expect("counts"), ACCOUNTS);
@@ -407,7 +407,7 @@ fn a_scan_that_is_being_read_keeps_its_piece_open() {
     assert_eq!((metrics.aborted_total() - 1, metrics.pieces_redone), (1, 0));
 }
 
-/// A procedure in pieces is one transaction of the history, without what was done again.
+/// The history shows a procedure in pieces as one transaction, without the failed tries of its pieces.
 #[cfg(feature = "history")]
 #[test]
 fn histories_show_procedures_as_transactions() {
@@ -445,7 +445,7 @@ fn histories_show_procedures_as_transactions() {
         assert_eq!(reads, ["account", "account", "account", "account", "branch", "slip"]);
         assert_eq!(writes, ["account", "account", "branch", "slip"]);
     }
-    // Invoked first, and the last to change the branch: after the third.
+    // The first transaction was invoked first, but was the last to change the branch, after the third.
     let (reads, _) = of(0);
     let (_, writes) = of(2);
     assert_eq!(reads[4].1, Some(writes[2].1));

@@ -1,4 +1,4 @@
-//! Payments of many threads.
+//! Payments on many threads.
 
 use std::thread::{self, scope};
 use std::time::Duration;
@@ -14,7 +14,8 @@ use super::{ACCOUNTS, BEGINNING, Bank, Refused, open_by, options};
 use weft_tests::hardware;
 use weft_tests::{Seed, chaos, stress};
 
-/// Payments of many threads, beside outsiders that sum up and snapshots. Each thread begins with `begin`.
+/// Runs payments on many threads, beside other transactions and snapshots that check the sums. Each thread calls
+/// `begin` first.
 pub(super) fn lose_no_cent<B>(bank: &Bank, payments: u64, begin: impl Fn(u64) -> B + Sync) {
     const THREADS: u64 = 4;
     let (seed, begin) = (Seed::new(), &begin);
@@ -90,11 +91,11 @@ fn many_threads_lose_no_cent() {
         lose_no_cent(&bank, 300 * stress() as u64, |_| ());
         let metrics = bank.database.metrics();
         assert_eq!(metrics.pieces_carried_over > 0, by_columns, "{metrics:?}");
-        assert!(by_columns || metrics.pieces_redone > 0, "nothing has been tested");
+        assert!(by_columns || metrics.pieces_redone > 0, "no piece failed");
     }
 }
 
-/// The same in regions, the machine's own or emulated ones, that meet conflicts, and twins beside them.
+/// Runs the same in hardware regions, native or emulated, with injected conflicts, beside software twins.
 #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 #[test]
 fn many_threads_lose_no_cent_in_hardware_regions() {
@@ -104,5 +105,5 @@ fn many_threads_lose_no_cent_in_hardware_regions() {
         Database::builder().protocol::<weft_protocols::DbxTc>().dbx_tc(options()).custom_htm(htm),
     );
     lose_no_cent(&bank, 25 * stress() as u64, |seed| hardware::on_thread(10_000, seed));
-    assert!(bank.database.metrics().htm.committed > 0, "nothing has been tested");
+    assert!(bank.database.metrics().htm.committed > 0, "no region committed");
 }

@@ -1,4 +1,5 @@
-//! Procedures in pieces beside everything else, and procedures that come later.
+//! Tests of procedures in pieces beside non-procedure transactions ("outsiders"), and of procedures that are
+//! admitted later.
 
 use std::cell::Cell;
 use std::sync::{Arc, mpsc};
@@ -15,7 +16,8 @@ use weft_protocols::{BuilderExt, ChoppedDatabase, DbxTc, DbxTcOptions};
 
 use super::{Account, BEGINNING, Bank, Branch, Pay, Slip, at, open, open_by, options};
 
-/// Gives another thread time to end, which it may need the caller for.
+/// Waits for a short time for another thread to end. The thread may be blocked by the caller, so the wait is
+/// bounded.
 fn give_time<R>(thread: &ScopedJoinHandle<'_, R>) {
     for _ in 0..400 {
         if thread.is_finished() {
@@ -26,14 +28,14 @@ fn give_time<R>(thread: &ScopedJoinHandle<'_, R>) {
 }
 
 #[test]
-fn outsiders_see_no_procedure_by_halves() {
+fn outsiders_never_see_half_a_procedure() {
     let bank = &open(options());
     let look = || bank.state(1);
     let look_by_snapshot = || {
         let snapshot = bank.database.open_snapshot().expect("opens");
         let account = snapshot.get(&bank.accounts, &1).expect("is read");
         let branch = snapshot.get(&bank.branches, &1).expect("is read");
-        (account.expect("is there").cents, branch.expect("is there").cents)
+        (account.expect("the account exists").cents, branch.expect("the branch exists").cents)
     };
     for (number, point) in (1..).zip([2, 3, 4]) {
         let seen = scope(|scope| {
@@ -58,7 +60,7 @@ fn outsiders_see_no_procedure_by_halves() {
 }
 
 #[test]
-fn beside_an_outsider_a_procedure_is_one_piece() {
+fn procedure_is_one_piece_beside_an_outsider() {
     let bank = &open(options());
     let (come, has_come) = mpsc::channel();
     let (go, may_go) = mpsc::channel();
@@ -71,7 +73,7 @@ fn beside_an_outsider_a_procedure_is_one_piece() {
             });
             bank.database.execute(&mut bank.paying(1, 10, 1, &wait)).expect("pays")
         });
-        has_come.recv().expect("it has come there");
+        has_come.recv().expect("the payment is in its last piece");
         let cents = outsider.get(&bank.accounts, &1).map(|account| account.map(|it| it.cents));
         drop(outsider);
         go.send(()).expect("is received");
@@ -82,9 +84,9 @@ fn beside_an_outsider_a_procedure_is_one_piece() {
 }
 
 #[test]
-fn an_epoch_ends_between_no_two_pieces() {
+fn epochs_do_not_end_between_pieces() {
     let disk = Arc::new(SimulatedDisk::new(1));
-    // An epoch ends when somebody asks for that, and not by itself.
+    // Epochs end only on request here, and not automatically.
     let durability = DurabilityOptions::new().epoch_interval(Duration::from_secs(3600));
     let builder = Database::builder()
         .protocol::<DbxTc>()
@@ -101,12 +103,12 @@ fn an_epoch_ends_between_no_two_pieces() {
             give_time(&waiting);
             assert_eq!(bank.database.metrics().epoch, before);
             flushing.set(Some(waiting));
-            // Whoever waits between two pieces for the end of the epoch would wait for ever.
+            // Waiting for the end of the epoch between two pieces would never end, so the call is refused.
             let refused = bank.database.flush();
             assert!(matches!(refused, Err(Failure::NestedTransaction)), "{refused:?}");
         });
         bank.database.execute(&mut bank.paying(1, 10, 1, &flush)).expect("pays");
-        flushing.take().expect("it was come there").join().expect("is written");
+        flushing.take().expect("the callback ran").join().expect("is written");
     });
     let metrics = bank.database.metrics();
     assert!(metrics.epoch > before);
@@ -117,7 +119,7 @@ fn an_epoch_ends_between_no_two_pieces() {
 mod other {
     use super::*;
 
-    /// Not the registered one, though it has its name.
+    /// A procedure with the name of the registered one, but with other steps.
     #[procedure(Pay)]
     pub(super) fn pay<P: Protocol>(
         branches: &Table<Branch>,
@@ -125,13 +127,13 @@ mod other {
         tx: &Transaction<'_, P>,
         id: u32,
     ) -> Result<(i64, i64), Error> {
-        let branch = tx.get(branches, &id)?.expect("it is there").cents;
-        let cents = tx.get(accounts, &id)?.expect("it is there").cents;
+        let branch = tx.get(branches, &id)?.expect("the branch exists").cents;
+        let cents = tx.get(accounts, &id)?.expect("the account exists").cents;
         Ok((branch, cents))
     }
 }
 
-/// What another procedure sees of a payment that is between two pieces.
+/// Returns what another procedure sees when it starts while a payment is between two pieces.
 fn seen_in_the_middle<T: Send>(bank: &Bank, look: impl Fn(&Bank) -> T + Sync) -> T {
     scope(|scope| {
         let looker = Cell::new(None);
@@ -141,12 +143,12 @@ fn seen_in_the_middle<T: Send>(bank: &Bank, look: impl Fn(&Bank) -> T + Sync) ->
             looker.set(Some(looking));
         });
         bank.database.execute(&mut bank.paying(1, 10, 1, &begin)).expect("pays");
-        looker.take().expect("it was come there").join().expect("looks")
+        looker.take().expect("the callback ran").join().expect("looks")
     })
 }
 
 #[test]
-fn a_procedure_that_is_not_registered_is_an_outsider() {
+fn unregistered_procedure_is_an_outsider() {
     assert_eq!(other::Pay::<DbxTc>::shape().name, Pay::<DbxTc>::shape().name);
     let seen = seen_in_the_middle(&open(options()), |bank| {
         bank.database.execute(&mut other::Pay::new(&bank.branches, &bank.accounts, 1))
@@ -155,7 +157,7 @@ fn a_procedure_that_is_not_registered_is_an_outsider() {
 }
 
 #[test]
-fn a_procedure_that_only_reads_is_an_outsider_or_one_of_the_others() {
+fn read_only_procedure_is_an_outsider_if_it_uses_snapshots() {
     let both = [Pay::<DbxTc>::shape(), Check::<DbxTc>::shape()];
     let look = |bank: &Bank| {
         bank.database.execute(&mut Check::new(&bank.accounts, &bank.branches, 1)).expect("is read")
@@ -169,7 +171,7 @@ fn a_procedure_that_only_reads_is_an_outsider_or_one_of_the_others() {
     }
 }
 
-/// Reads an account and its branch, which pieces of `pay` must not come between.
+/// Reads an account and its branch. No piece of `pay` may commit between these reads.
 #[procedure(Check)]
 fn check<P: Protocol>(
     accounts: &Table<Account>,
@@ -177,12 +179,12 @@ fn check<P: Protocol>(
     tx: &Transaction<'_, P>,
     id: u32,
 ) -> Result<(i64, i64), Error> {
-    let cents = tx.get(accounts, &id)?.expect("it is there").cents;
-    let branch = tx.get(branches, &id)?.expect("it is there").cents;
+    let cents = tx.get(accounts, &id)?.expect("the account exists").cents;
+    let branch = tx.get(branches, &id)?.expect("the branch exists").cents;
     Ok((cents, branch))
 }
 
-/// As that; but it also notes what it has found.
+/// Does the same as `check`, and writes the result to a slip.
 #[procedure(Note)]
 fn note<P: Protocol>(
     accounts: &Table<Account>,
@@ -191,14 +193,14 @@ fn note<P: Protocol>(
     tx: &Transaction<'_, P>,
     id: u32,
 ) -> Result<(i64, i64), Error> {
-    let cents = tx.get(accounts, &id)?.expect("it is there").cents;
-    let branch = tx.get(branches, &id)?.expect("it is there").cents;
+    let cents = tx.get(accounts, &id)?.expect("the account exists").cents;
+    let branch = tx.get(branches, &id)?.expect("the branch exists").cents;
     let owner = format!("{cents} {branch}");
     tx.upsert(slips, Slip { number: 1000, account: id, owner })?;
     Ok((cents, branch))
 }
 
-/// Gives an account another owner.
+/// Changes the owner of an account.
 #[procedure(Give)]
 fn give<P: Protocol>(
     accounts: &Table<Account>,
@@ -211,23 +213,23 @@ fn give<P: Protocol>(
 }
 
 #[test]
-fn a_procedure_that_comes_later_is_checked() {
+fn later_procedures_are_checked() {
     let bank = open(options());
     let refused = bank.database.admit(Note::<DbxTc>::shape());
     let Err(NotAdmitted::Changes(change)) = refused else { panic!("{refused:?}") };
     assert_eq!(change.procedure, "pay");
     assert!(change.why.contains("note."), "{change}");
-    // It runs nevertheless.
+    // A procedure that was not admitted runs as one transaction.
     bank.pay(1, 10, 1);
     let mut note = Note::new(&bank.accounts, &bank.branches, &bank.slips, 1);
     assert_eq!(bank.database.execute(&mut note).expect("is noted"), (BEGINNING + 10, 10));
 
     let give = || Give::new(&bank.accounts, 1, "somebody");
     bank.database.execute(&mut give()).expect("gives");
-    bank.database.admit(Give::<DbxTc>::shape()).expect("others stay as they are");
-    bank.database.admit(Give::<DbxTc>::shape()).expect("it is there");
+    bank.database.admit(Give::<DbxTc>::shape()).expect("running procedures keep their pieces");
+    bank.database.admit(Give::<DbxTc>::shape()).expect("admitting it again changes nothing");
     assert_eq!(bank.database.chopping().procedures.len(), 2);
-    // Now it need not wait for a procedure in pieces, which it would not see the end of here.
+    // Once admitted, it no longer waits for procedures in pieces. Here such a wait would be a deadlock.
     let given = at(4, 1, || {
         scope(|scope| {
             let giving = scope.spawn(|| bank.database.execute(&mut give()));
@@ -235,7 +237,7 @@ fn a_procedure_that_comes_later_is_checked() {
         });
     });
     bank.database.execute(&mut bank.paying(1, 10, 2, &given)).expect("pays");
-    // Others of its name are refused.
+    // A different procedure with the same name is refused.
     let named = bank.database.admit(other::Pay::<DbxTc>::shape());
     assert!(matches!(named, Err(NotAdmitted::Outline(_))), "{named:?}");
 }
@@ -245,7 +247,7 @@ fn procedures_are_checked_when_the_database_is_opened() {
     let twice =
         DbxTcOptions::new().procedures([Pay::<DbxTc>::shape(), other::Pay::<DbxTc>::shape()]);
     let opened = Database::builder().protocol::<DbxTc>().dbx_tc(twice).open();
-    let failure = opened.expect_err("there are two of a name");
+    let failure = opened.expect_err("two procedures have the same name");
     assert!(matches!(failure, Failure::Procedures(_)), "{failure:?}");
     assert_eq!(failure.to_string(), "two procedures are called 'pay'");
 }

@@ -1,4 +1,4 @@
-//! Pieces as hardware regions.
+//! Tests of pieces that run as hardware regions.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -11,8 +11,8 @@ use super::{BEGINNING, Bank, NOTHING, Refused, at, open_by, options};
 use weft_tests::hardware::{hardware, is_native, on_thread};
 use weft_tests::{panic_quietly, stress};
 
-/// A bank whose pieces are regions, that are given up after so many conflicts. `None`: there is no hardware, and none
-/// can be emulated.
+/// Opens a bank whose pieces are regions, which give up after `conflict` conflicts. Returns `None` if the machine
+/// has no RTM and cannot emulate it.
 fn open(conflict: u32) -> Option<Bank> {
     let htm = hardware(conflict)?;
     let _here = on_thread(0, 0);
@@ -36,13 +36,13 @@ fn each_piece_is_one_region() {
     assert_eq!(bank.state(1), (BEGINNING + 11, 11));
     let htm = bank.database.metrics().htm;
     let regions = htm.committed - before.committed;
-    // A processor gives some up by chance, and then small regions are counted.
-    assert!(native || regions == 31, "three for each payment, and one of who looks: {regions}");
+    // A processor aborts some regions by chance. The smaller regions of the fallback then count as well.
+    assert!(native || regions == 31, "expected three per payment and one for `state`: {regions}");
     let metrics = bank.database.metrics();
     assert_eq!((metrics.pieces_redone, metrics.aborted_total()), (0, 0));
 }
 
-/// Errors and panics that are no conflicts end the region, and count.
+/// An error or panic that no conflict has caused ends the region, and is returned.
 #[test]
 fn errors_and_panics_end_regions() {
     let Some(bank) = open(100) else { return };
@@ -51,27 +51,27 @@ fn errors_and_panics_end_regions() {
     assert!(matches!(overdrawn, Err(Refused::Overdrawn)), "{overdrawn:?}");
     assert_eq!(bank.state(1), (BEGINNING, 0));
     bank.pay(2, 7, 1);
-    // There is a slip of this number.
+    // The insertion fails, because this slip number exists.
     let paid = bank.database.execute(&mut bank.paying(1, 10, 1, NOTHING));
     let Err(Refused::Engine(Error::Failure(failure))) = paid else { panic!("{paid:?}") };
     assert_eq!(failure, Failure::Halfway { procedure: "pay", step: 5 });
-    assert_eq!(bank.state(1), (BEGINNING + 10, 10), "what was committed stays");
-    // The slip is in the index already, and leaves it again.
+    assert_eq!(bank.state(1), (BEGINNING + 10, 10), "the committed pieces stay");
+    // The panic comes after the slip was linked into the index, so the slip must be unlinked.
     let panics = at(4, 2, || panic_quietly("the printer is on fire"));
     let paid = catch_unwind(AssertUnwindSafe(|| {
         bank.database.execute(&mut bank.paying(1, 10, 2, &panics))
     }));
-    paid.expect_err("it panics");
+    paid.expect_err("the payment panics");
     assert_eq!(bank.state(1), (BEGINNING + 20, 20));
     let slips: Result<_, Error> = bank.database.transact(|tx| {
         let numbers = tx.range(&bank.slips, ..).map(|slip| Ok(slip?.number));
         numbers.collect::<Result<Vec<u64>, Error>>()
     });
     assert_eq!(slips.expect("is read"), [1]);
-    assert_eq!(bank.pay(1, 1, 3), BEGINNING + 21, "the worker is as good as before");
+    assert_eq!(bank.pay(1, 1, 3), BEGINNING + 21, "the worker can be used again");
 }
 
-/// Regions, the small transactions that are done where they give up, and outsiders.
+/// Regions, their software fallbacks and non-procedure transactions run side by side.
 #[test]
 fn regions_and_their_fallbacks_lose_no_cent() {
     let native = is_native();
@@ -81,5 +81,5 @@ fn regions_and_their_fallbacks_lose_no_cent() {
     lose_no_cent(&bank, 25 * stress() as u64, |seed| on_thread(1_000, seed));
     let htm = bank.database.metrics().htm;
     assert!(htm.committed > before.committed, "{htm:?}");
-    assert!(native || htm.fallbacks > before.fallbacks, "conflicts were injected: {htm:?}");
+    assert!(native || htm.fallbacks > before.fallbacks, "no region gave up: {htm:?}");
 }

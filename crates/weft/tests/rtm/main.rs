@@ -1,6 +1,7 @@
-//! DBX and timestamp ordering with their regions in hardware: the machine's own RTM or, where it has none, real RTM
-//! machine code under the emulator of `weft-rtm-emulator`, which injects conflicts, so that some
-//! commits and index operations end in their software twins, beside others in regions.
+//! Tests of DBX and timestamp ordering with their regions in hardware. The regions run on the machine's own RTM
+//! or, where it has none, as real RTM machine code under the emulator of `weft-rtm-emulator`. The emulator injects
+//! conflicts, so that some commits and index operations fall back to their software twins, beside others in
+//! regions.
 #![cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 
 mod valgrind;
@@ -57,7 +58,7 @@ fn open<P: Protocol>(htm: Htm) -> Result<Bank<P>, Error> {
 }
 
 impl<P: Protocol> Bank<P> {
-    /// Moves money and writes it down, once for each account.
+    /// Moves money, and adds a posting for each of the two accounts.
     fn transfer(&self, from: u32, to: u32, cents: i64, sequence: u32) -> Result<(), Error> {
         self.database.transact(|tx| {
             for (account, cents) in [(from, -cents), (to, cents)] {
@@ -68,7 +69,7 @@ impl<P: Protocol> Bank<P> {
         })
     }
 
-    /// Balances equal what was written down, by either index.
+    /// Checks that balances equal the sum of the postings, and that both indexes have all postings.
     fn audit(&self) -> Result<(), Error> {
         self.database.transact(|tx| {
             let mut total = 0;
@@ -117,8 +118,8 @@ fn run_every_kind_of_region<P: Protocol>() -> Result<(), Error> {
     assert!(deleted);
     bank.audit()?;
     let htm = bank.database.metrics().htm;
-    assert!(htm.committed > 150, "changes of indexes and commits run as regions: {htm:?}");
-    assert_eq!(bank.database.metrics().aborted_total(), 0, "nobody else was there");
+    assert!(htm.committed > 150, "index changes and commits should run as regions: {htm:?}");
+    assert_eq!(bank.database.metrics().aborted_total(), 0, "a conflict with one thread");
     Ok(())
 }
 
@@ -139,7 +140,7 @@ fn run_regions_and_twins<P: Protocol>() -> Result<(), Error> {
     })?;
     let htm = || bank.database.metrics().htm;
     let both_ways_were_taken = || htm().committed > 0 && htm().fallbacks > 0;
-    // The emulator injects conflicts in one round. A processor has them when two threads meet.
+    // The emulator injects enough conflicts in one round. On a processor, conflicts occur only if threads collide.
     let rounds_max = if is_native() { 200 } else { 1 };
     for round in 0..rounds_max {
         run_transfers(&bank, round)?;
@@ -152,7 +153,7 @@ fn run_regions_and_twins<P: Protocol>() -> Result<(), Error> {
     bank.audit()
 }
 
-/// Several threads transfer between the same accounts.
+/// Transfers money between the same accounts on several threads.
 fn run_transfers<P: Protocol>(bank: &Bank<P>, round: u32) -> Result<(), Error> {
     const THREADS: u32 = 3;
     const TRANSFERS: u32 = 25;

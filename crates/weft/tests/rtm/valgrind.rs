@@ -1,8 +1,8 @@
-//! RTM's machine code where every region aborts at once: under valgrind, which executes XBEGIN as an
-//! abort for lack of room. So each commit and each change of an index begins a region, and ends in its
-//! software twin. Valgrind also watches every access of memory on the way.
+//! Tests of RTM machine code where every region aborts at once. Valgrind executes XBEGIN as an abort for lack of
+//! capacity, so each commit and each index change begins a region, and ends in its software twin. Valgrind also
+//! checks every memory access on the way.
 //!
-//! Skipped, with a line that says so, where valgrind is not installed (Debian: `apt-get install valgrind`).
+//! Where valgrind is not installed, the test is skipped, and says so (Debian: `apt-get install valgrind`).
 
 use std::process::Command;
 
@@ -20,17 +20,17 @@ struct Posting {
     text: String,
 }
 
-/// Set for the process that runs under valgrind.
+/// The environment variable of the process that runs under valgrind.
 const CHILD: &str = "WEFT_UNDER_VALGRIND";
 
-/// Protects the way from an aborted region to its twin, for every kind of region that the engine has.
+/// Covers the path from an aborted region to its software twin, for every kind of region of the engine.
 #[test]
 fn regions_that_always_abort_end_in_their_twins() {
     if std::env::var_os(CHILD).is_some() {
         return under_valgrind();
     }
     if Command::new("valgrind").arg("--version").output().is_err() {
-        println!("skipped: there is no valgrind here");
+        println!("skipped: valgrind is not installed");
         return;
     }
     let output = Command::new("valgrind")
@@ -55,7 +55,7 @@ fn under_valgrind() {
 }
 
 fn run<P: Protocol>() -> Result<(), Error> {
-    // SAFETY: valgrind executes the instructions of RTM, whatever the processor has.
+    // SAFETY: valgrind executes RTM's instructions, whether or not the processor has them.
     let htm = unsafe { Htm::assume_rtm(RetryPolicy::default()) };
     let database = Database::builder().protocol::<P>().table::<Posting>().custom_htm(htm).open()?;
     let postings = database.table::<Posting>()?;

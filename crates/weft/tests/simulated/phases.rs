@@ -1,4 +1,4 @@
-//! Doppel's phases in virtual time, and what becomes of the last one.
+//! Tests of Doppel's phases in virtual time, and of reading after a run that ends in a split phase.
 
 use std::time::Duration;
 
@@ -32,8 +32,8 @@ fn phases_of(database: &Database<Doppel>) -> PhaseMetrics {
     database.metrics().phases.expect("the protocol has phases")
 }
 
-/// Increments on eight virtual cores, all of the first counter but for one in ten, until a split phase at
-/// the end.
+/// Increments counters on eight virtual cores, the first counter nine times out of ten, until the run ends in a
+/// split phase.
 fn count(seed: u64) -> Counting {
     let phases = PhaseOptions::new().length(LENGTH);
     let builder = Database::builder().protocol::<Doppel>().table::<Counter>().phases(phases);
@@ -67,16 +67,15 @@ fn count(seed: u64) -> Counting {
     Counting { database, counters, phases, increments }
 }
 
-/// Protects what comes after a run: virtual time stands still then, yet the last split phase ends for
-/// whoever wants to read, and nothing is lost.
+/// After a run virtual time stands still. A reader can still end the last split phase, and no increment is lost.
 #[test]
-fn what_is_still_split_at_the_end_of_virtual_time_can_be_read() {
+fn rows_split_at_the_end_of_a_run_can_be_read() {
     for seed in 1..3 {
         let Counting { database, counters, phases, increments } = count(seed);
         assert!(phases.is_split && phases.split_phases > 2, "seed {seed}: {phases:?}");
         let sum = database.transact(|tx| {
             (0..COUNTERS).try_fold(0, |sum, number| -> Result<i64, Error> {
-                Ok(sum + tx.get(&counters, &number)?.expect("it exists").count)
+                Ok(sum + tx.get(&counters, &number)?.expect("the counter exists").count)
             })
         });
         assert_eq!(sum.unwrap(), increments, "seed {seed}");
