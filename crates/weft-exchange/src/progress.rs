@@ -16,7 +16,7 @@ pub struct Progress {
 /// Passes progress on to a callback, if there is one.
 pub struct Listener<'a> {
     callback: Option<Box<dyn FnMut(Progress) + Send + 'a>>,
-    rows_told: u64,
+    rows_reported: u64,
 }
 
 /// An importer reports its progress after this many rows. An exporter reports it after each batch.
@@ -25,17 +25,17 @@ pub const ROWS_BETWEEN_CALLS: u64 = 8192;
 impl<'a> Listener<'a> {
     /// Makes a listener that ignores progress.
     pub fn none() -> Self {
-        Listener { callback: None, rows_told: 0 }
+        Listener { callback: None, rows_reported: 0 }
     }
 
     /// Makes a listener that calls `callback`.
     pub fn new(callback: impl FnMut(Progress) + Send + 'a) -> Self {
-        Listener { callback: Some(Box::new(callback)), rows_told: 0 }
+        Listener { callback: Some(Box::new(callback)), rows_reported: 0 }
     }
 
     /// Reports progress.
     pub fn tell(&mut self, progress: Progress) {
-        self.rows_told = progress.rows;
+        self.rows_reported = progress.rows;
         if let Some(callback) = &mut self.callback {
             callback(progress);
         }
@@ -43,7 +43,7 @@ impl<'a> Listener<'a> {
 
     /// Returns whether enough rows have passed since the last report.
     pub fn is_due(&self, rows: u64) -> bool {
-        rows - self.rows_told >= ROWS_BETWEEN_CALLS
+        rows - self.rows_reported >= ROWS_BETWEEN_CALLS
     }
 }
 

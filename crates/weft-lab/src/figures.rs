@@ -238,7 +238,7 @@ pub fn run(arguments: &FiguresArguments) -> Result<(), Stop> {
         };
         if is_asked {
             write_files(&report, &out).map_err(cannot_write)?;
-            watcher.say(&told(&report))?;
+            watcher.say(&summary_line(&report))?;
         }
         reports.push(report);
         // Write the page after each figure, so that it shows what is done even if the command is stopped.
@@ -315,7 +315,7 @@ fn write_files(report: &Report, out: &std::path::Path) -> io::Result<()> {
 }
 
 /// Returns one line about a figure.
-fn told(report: &Report) -> String {
+fn summary_line(report: &Report) -> String {
     let verdict = report.verdict();
     let more = match &report.state {
         Ok(measurement) => {

@@ -6,7 +6,7 @@ use std::thread;
 
 use weft::commit::{ChopsProcedures, Executor, Protocol, Worker};
 use weft::plan::Pieces;
-use weft::run::{Outcome, Strategy};
+use weft::run::{BodyOutcome, Strategy};
 use weft::{CommitToken, Database, Error, Failure, Transaction, TransactionOptions};
 
 use crate::INSIDE;
@@ -131,7 +131,7 @@ fn execute_in_pieces<P: Protocol, F: OwnedOutput<P>>(
                     Some(_) => procedure.execute(&driver).map(F::into_owned),
                     None => procedure.run(tx).map(F::into_owned),
                 };
-                Outcome::of(returned.insert(result))
+                BodyOutcome::of(returned.insert(result))
             });
         return ended.result();
     }
@@ -147,18 +147,18 @@ fn execute_in_pieces<P: Protocol, F: OwnedOutput<P>>(
                 if let Some(chopping) = worker.executor().chopping() {
                     chopping.end_pieces(&worker.memory);
                 }
-                Outcome::Committed(token, keep(executed, returned))
+                BodyOutcome::Committed(token, keep(executed, returned))
             }
-            (Some(Err(abort)), _) => Outcome::Conflict(abort),
+            (Some(Err(abort)), _) => BodyOutcome::Conflict(abort),
             // An error of its own: it does not follow from a conflict, or there would be another pass.
             (None, Ok(result)) => match halfway {
-                Some(failure) => Outcome::Refused(Box::new(failure)),
+                Some(failure) => BodyOutcome::Refused(Box::new(failure)),
                 None => {
                     *returned = Some(result);
-                    Outcome::Failed { is_decided: true }
+                    BodyOutcome::Failed { is_decided: true }
                 }
             },
-            (None, Err(panic)) => Outcome::Panicked(panic),
+            (None, Err(panic)) => BodyOutcome::Panicked(panic),
         }
     });
     ended.result()
@@ -177,12 +177,12 @@ fn execute_stepwise<P: Protocol, F: OwnedOutput<P>>(
         let executed = || procedure.execute(&driver).map(F::into_owned);
         let executed = catch_unwind(AssertUnwindSafe(executed));
         match (driver.ended(), executed) {
-            (Some(Ok(token)), executed) => Outcome::Committed(token, keep(executed, returned)),
-            (Some(Err(abort)), _) => Outcome::Conflict(abort),
+            (Some(Ok(token)), executed) => BodyOutcome::Committed(token, keep(executed, returned)),
+            (Some(Err(abort)), _) => BodyOutcome::Conflict(abort),
             // An error of its own: it does not follow from a conflict, or there would be another pass.
             (None, Ok(result)) => {
                 *returned = Some(result);
-                Outcome::Failed { is_decided: true }
+                BodyOutcome::Failed { is_decided: true }
             }
             (None, Err(panic)) => resume_unwind(panic),
         }

@@ -24,9 +24,9 @@ use weft::commit::{Abort, ChopsProcedures, Executor, Protocol};
 use weft::plan::{Pieces, StepColumns};
 use weft::schema::Record;
 use weft::step::Instance;
-use weft::store::worker::Committing;
+use weft::store::worker::CommitGuard;
 use weft::store::worker::Counters;
-use weft::sync::turnstile::{ATTEMPTS_BEFORE_CLOSING, Closed};
+use weft::sync::turnstile::{ATTEMPTS_BEFORE_CLOSING, TurnstileGuard};
 use weft::{Error, Failure};
 
 /// Executes a procedure in a transaction, piece by piece.
@@ -63,7 +63,7 @@ pub struct Piecewise<'t, 'db, P: Protocol> {
     /// The greatest epoch that the commits rely on.
     epoch: Cell<u64>,
     /// The closed turnstile, if a piece starves.
-    closed: RefCell<Option<Closed<'db>>>,
+    closed: RefCell<Option<TurnstileGuard<'db>>>,
     ended: Cell<Option<Result<CommitToken, Abort>>>,
 }
 
@@ -132,7 +132,7 @@ impl<'t, 'db, P: Protocol> Piecewise<'t, 'db, P> {
         let transaction = self.transaction;
         let memory = &transaction.worker(INSIDE).memory;
         transaction.stage_writes(INSIDE);
-        let _committing = Committing(memory);
+        let _committing = CommitGuard(memory);
         transaction.worker(INSIDE).executor().commit(memory, || {
             if !self.is_decided.get() {
                 transaction.record_serialization();

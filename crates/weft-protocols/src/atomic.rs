@@ -59,14 +59,16 @@ use std::sync::Arc;
 
 use weft::ConflictReason;
 use weft::commit::access_set::is_inline;
-use weft::commit::{Abort, Executor, Never, Observation, Protocol, Refusal, Settled, Visible};
+use weft::commit::{
+    Abort, DeletedOutcome, Executor, Never, Observation, Protocol, Refusal, Visible,
+};
 use weft::encoding::EncodedKey;
 use weft::index::bplus_tree::ScannedRange;
 use weft::index::{NodeChange, NodeVersion};
 use weft::store::record::version::{UNNUMBERED, VersionHeader};
 use weft::store::record::{Newest, RecordPointer, StoredRecord};
 use weft::store::table::TableRef;
-use weft::store::worker::{LoggedWrite, Outcome, Replaced, WorkerMemory, Written};
+use weft::store::worker::{LoggedWrite, RecordOutcome, ReplacedRow, WorkerMemory, WriteOutcome};
 use weft_htm::word::{Ordering, yield_now};
 
 /// One atomic instruction per transaction. See the [module](self) for the paper and the idea.
@@ -88,24 +90,24 @@ unsafe impl Protocol for Atomic {
         record: &StoredRecord<()>,
         may_go: impl Fn(u64) -> bool,
         unlink: impl FnOnce() -> bool,
-    ) -> Settled {
+    ) -> DeletedOutcome {
         let mut found = record.newest.load(LOAD);
         loop {
             if found.has(ABSENT) && !may_go(0) {
-                return Settled::Busy;
+                return DeletedOutcome::Busy;
             }
             let dequeued = found.without(QUEUED);
             let settled = if found.has(ABSENT) { dequeued.with(REMOVED) } else { dequeued };
             match exchange(record, found, settled) {
                 Ok(()) if settled.has(REMOVED) => {
                     if unlink() {
-                        return Settled::Unlinked;
+                        return DeletedOutcome::Unlinked;
                     }
                     // No other thread changes a record that is marked as removed.
                     record.newest.store(dequeued, STORE);
-                    return Settled::Kept;
+                    return DeletedOutcome::Kept;
                 }
-                Ok(()) => return Settled::Kept,
+                Ok(()) => return DeletedOutcome::Kept,
                 Err(now) => found = now,
             }
         }
@@ -312,9 +314,9 @@ impl Executor for AtomicExecutor {
     fn list_writes(&mut self, list: &mut Vec<LoggedWrite>) {
         let Some(write) = &self.write else { return };
         let written = match (write.row, write.replaced()) {
-            (Some(row), Some(before)) => Written::Changed { row, before },
-            (Some(row), None) => Written::Row(row),
-            (None, Some(deleted)) => Written::Deleted(deleted),
+            (Some(row), Some(before)) => WriteOutcome::Changed { row, before },
+            (Some(row), None) => WriteOutcome::Row(row),
+            (None, Some(deleted)) => WriteOutcome::Deleted(deleted),
             (None, None) => unreachable!("only visible rows are removed"),
         };
         list.push(LoggedWrite { table: write.table, written });
@@ -335,19 +337,19 @@ impl Executor for AtomicExecutor {
         if memory.is_logging() {
             // No other worker replaces the row before the row has its number. So the log's numbers ascend for
             // each record as well.
-            let order = memory.next_in_log();
+            let order = memory.next_sequence();
             memory.log(std::iter::once((0, order)));
         }
         let outcome = match (write.row, &write.key) {
             (Some(row), _) => {
-                let replaced = before.map(|row| Replaced {
+                let replaced = before.map(|row| ReplacedRow {
                     row,
                     was_deleted: write.expected.has(ABSENT),
                     inline: is_inline(write.table, write.record, row),
                 });
-                Outcome::Written { row, replaced }
+                RecordOutcome::Written { row, replaced }
             }
-            (None, Some(key)) => Outcome::Deleted {
+            (None, Some(key)) => RecordOutcome::Deleted {
                 row: before.expect("only visible rows are removed"),
                 key,
                 is_queued: replaced_word.has(QUEUED),

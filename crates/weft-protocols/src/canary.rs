@@ -63,11 +63,15 @@ use Mutation::{
     StaleSnapshot, TornRead, UnlockBeforeInstall, ValidationBeforeLocks, VersionStays,
 };
 use weft::ConflictReason;
-use weft::commit::access_set::{AccessSet, ReadEntry, Replaced, TidHeader, is_inline, successor};
+use weft::commit::access_set::{
+    AccessSet, ReadEntry, ReplacedVersion, TidHeader, is_inline, successor,
+};
 use weft::commit::optimistic::{
     lock_expected, read_conflict, stored, unlock, validate_nodes, write_conflict,
 };
-use weft::commit::{Abort, Executor, Never, Observation, Protocol, Refusal, Settled, Visible};
+use weft::commit::{
+    Abort, DeletedOutcome, Executor, Never, Observation, Protocol, Refusal, Visible,
+};
 use weft::encoding::EncodedKey;
 use weft::index::bplus_tree::ScannedRange;
 use weft::index::{NodeChange, NodeVersion};
@@ -181,10 +185,10 @@ unsafe impl Protocol for Canary {
         _record: &StoredRecord<CanaryHeader>,
         _may_go: impl Fn(u64) -> bool,
         _unlink: impl FnOnce() -> bool,
-    ) -> Settled {
+    ) -> DeletedOutcome {
         // Records stay in their indexes: see "Wrong, but safe". The flag of the garbage list stays set, so the
         // record is not queued again.
-        Settled::Kept
+        DeletedOutcome::Kept
     }
 }
 
@@ -294,7 +298,7 @@ fn visible(tid: Tid, newest: *mut u8) -> Visible {
 impl Executor for CanaryExecutor {
     type Header = CanaryHeader;
     type Shared = CanaryShared;
-    type Version = Replaced;
+    type Version = ReplacedVersion;
     type Splitting = Never;
     type Repairing = Never;
     type Chopping = Never;
@@ -352,7 +356,7 @@ impl Executor for CanaryExecutor {
         _table: TableRef,
         record: RecordPointer<CanaryHeader>,
         _memory: &WorkerMemory,
-    ) -> Result<Observation<Replaced>, Abort> {
+    ) -> Result<Observation<ReplacedVersion>, Abort> {
         if let Some(own) = self.set.observe_own(record) {
             return Ok(own);
         }
@@ -367,7 +371,7 @@ impl Executor for CanaryExecutor {
         &mut self,
         table: TableRef,
         record: RecordPointer<CanaryHeader>,
-        version: Replaced,
+        version: ReplacedVersion,
     ) {
         // RefusedWriteNotNoted: the read is forgotten.
         if !self.breaks(RefusedWriteNotNoted) {
@@ -375,7 +379,7 @@ impl Executor for CanaryExecutor {
         }
     }
 
-    fn is_current(&self, record: RecordPointer<CanaryHeader>, version: Replaced) -> bool {
+    fn is_current(&self, record: RecordPointer<CanaryHeader>, version: ReplacedVersion) -> bool {
         self.set.is_current(record, version)
     }
 
@@ -383,7 +387,7 @@ impl Executor for CanaryExecutor {
         &mut self,
         table: TableRef,
         record: RecordPointer<CanaryHeader>,
-        version: Replaced,
+        version: ReplacedVersion,
         row: NonNull<u8>,
     ) {
         let is_first = self.set.find_write(record).is_none();
@@ -399,7 +403,7 @@ impl Executor for CanaryExecutor {
         &mut self,
         table: TableRef,
         record: RecordPointer<CanaryHeader>,
-        version: Replaced,
+        version: ReplacedVersion,
         key: EncodedKey,
     ) {
         // EntryStays: records of secondary indexes keep their rows.

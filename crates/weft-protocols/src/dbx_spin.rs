@@ -28,7 +28,7 @@ use weft::commit::access_set::{AccessSet, TidOnly};
 use weft::commit::optimistic::{
     CommitContext, CommitPhases, OptimisticExecutor, commit_with_locks, settle_deleted,
 };
-use weft::commit::{Abort, Protocol, Settled};
+use weft::commit::{Abort, DeletedOutcome, Protocol};
 use weft::store::record::StoredRecord;
 use weft_htm::word::{Ordering, Word, spin_loop, yield_now};
 
@@ -50,7 +50,7 @@ unsafe impl Protocol for DbxSpin {
         record: &StoredRecord<TidOnly>,
         may_go: impl Fn(u64) -> bool,
         unlink: impl FnOnce() -> bool,
-    ) -> Settled {
+    ) -> DeletedOutcome {
         settle_deleted(record, may_go, unlink)
     }
 }

@@ -30,7 +30,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use weft::commit::access_set::is_inline;
-use weft::commit::{Abort, Executor, Never, Observation, Refusal, Settled, Visible};
+use weft::commit::{Abort, DeletedOutcome, Executor, Never, Observation, Refusal, Visible};
 use weft::encoding::EncodedKey;
 use weft::index::bplus_tree::ScannedRange;
 use weft::index::{NodeChange, NodeVersion};
@@ -39,7 +39,7 @@ use weft::store::record::version::{UNNUMBERED, VersionHeader};
 use weft::store::record::{Newest, RecordPointer, StoredRecord};
 use weft::store::retention::NONE_OPEN;
 use weft::store::table::TableRef;
-use weft::store::worker::{LoggedWrite, NOT_STAGED, WorkerMemory, Written};
+use weft::store::worker::{LoggedWrite, NOT_STAGED, WorkerMemory, WriteOutcome};
 use weft_htm::word::{Ordering, fence};
 
 /// How a transaction gets exclusive access to the database.
@@ -314,8 +314,10 @@ impl<E: Exclusion> Executor for ExclusiveExecutor<E> {
             let newest = stored(step.record).newest.load(LOAD);
             let written = match newest.row() {
                 _ if steps.get(index + 1).is_some_and(|(later, _)| *later == record) => None,
-                Some(row) if !newest.has(ABSENT) => Some(Written::Row(row)),
-                Some(deleted) if !header(deleted).is_deleted() => Some(Written::Deleted(deleted)),
+                Some(row) if !newest.has(ABSENT) => Some(WriteOutcome::Row(row)),
+                Some(deleted) if !header(deleted).is_deleted() => {
+                    Some(WriteOutcome::Deleted(deleted))
+                }
                 _ => None,
             };
             step.staged = match written {
@@ -338,7 +340,7 @@ impl<E: Exclusion> Executor for ExclusiveExecutor<E> {
         epoch();
         let is_alone = E::IS_ONE_WORKER && memory.shared().retention.oldest() == NONE_OPEN;
         // Drawn while no other transaction can commit.
-        let order = memory.is_logging().then(|| memory.next_in_log());
+        let order = memory.is_logging().then(|| memory.next_sequence());
         // Number the rows that stay, and collect the transaction's own rows that later steps have replaced.
         for step in &self.log {
             let newest = stored(step.record).newest.load(LOAD);
@@ -636,6 +638,6 @@ fn drop_row(memory: &WorkerMemory, unused: UnusedRow) {
 
 /// Implements [`Protocol::settle_deleted`](super::Protocol::settle_deleted). The commit that deletes a row also
 /// unlinks its record, so records are never queued for unlinking.
-pub fn settle_deleted(unlink: impl FnOnce() -> bool) -> Settled {
-    if unlink() { Settled::Unlinked } else { Settled::Kept }
+pub fn settle_deleted(unlink: impl FnOnce() -> bool) -> DeletedOutcome {
+    if unlink() { DeletedOutcome::Unlinked } else { DeletedOutcome::Kept }
 }

@@ -50,7 +50,7 @@
 //! aborted). Two threads that hold transactions on two such databases, and each wait for the other's, wait for
 //! ever.
 
-use weft::commit::{Protocol, Refusal, Settled};
+use weft::commit::{DeletedOutcome, Protocol, Refusal};
 use weft::store::record::StoredRecord;
 use weft::store::worker::WorkerMemory;
 use weft_htm::ElidedLock;
@@ -77,7 +77,7 @@ unsafe impl Protocol for HtmNaive {
         _record: &StoredRecord<()>,
         _may_go: impl Fn(u64) -> bool,
         unlink: impl FnOnce() -> bool,
-    ) -> Settled {
+    ) -> DeletedOutcome {
         exclusive::settle_deleted(unlink)
     }
 }

@@ -13,7 +13,7 @@
 //! **Serialization point**: `begin` sets a flag that only one transaction at a time can hold. A second thread
 //! gets an error; it does not wait.
 
-use weft::commit::{Protocol, Refusal, Settled};
+use weft::commit::{DeletedOutcome, Protocol, Refusal};
 use weft::store::record::StoredRecord;
 use weft::store::worker::WorkerMemory;
 use weft_htm::word::{Ordering, Word};
@@ -39,7 +39,7 @@ unsafe impl Protocol for NoControl {
         _record: &StoredRecord<()>,
         _may_go: impl Fn(u64) -> bool,
         unlink: impl FnOnce() -> bool,
-    ) -> Settled {
+    ) -> DeletedOutcome {
         exclusive::settle_deleted(unlink)
     }
 }

@@ -54,7 +54,7 @@ use weft::commit::optimistic::{
     CommitContext, CommitPhases, OptimisticExecutor, install, lock_expected, settle_deleted,
     stored, unlock, validate_reads,
 };
-use weft::commit::{Abort, Protocol, Settled};
+use weft::commit::{Abort, DeletedOutcome, Protocol};
 use weft::store::record::tid::{Tid, TidWord, fence_before_validation};
 use weft::store::record::{RecordPointer, StoredRecord};
 use weft_htm::word::{Ordering, Word, spin_loop, yield_now};
@@ -77,7 +77,7 @@ unsafe impl Protocol for Occ {
         record: &StoredRecord<OccHeader>,
         may_go: impl Fn(u64) -> bool,
         unlink: impl FnOnce() -> bool,
-    ) -> Settled {
+    ) -> DeletedOutcome {
         // A reader that holds the record's lock in shared mode has found it absent, and it still is.
         settle_deleted(record, may_go, unlink)
     }

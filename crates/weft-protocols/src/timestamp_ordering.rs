@@ -113,9 +113,13 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use weft::ConflictReason;
-use weft::commit::access_set::{AccessSet, Replaced, TidHeader, WriteEntry, visible, written_at};
+use weft::commit::access_set::{
+    AccessSet, ReplacedVersion, TidHeader, WriteEntry, visible, written_at,
+};
 use weft::commit::optimistic::{abort_at, node_version, stored};
-use weft::commit::{Abort, Executor, Never, Observation, Protocol, Refusal, Settled, Visible};
+use weft::commit::{
+    Abort, DeletedOutcome, Executor, Never, Observation, Protocol, Refusal, Visible,
+};
 use weft::encoding::EncodedKey;
 use weft::index::bplus_tree::ScannedRange;
 use weft::index::{NodeChange, NodeVersion};
@@ -147,23 +151,23 @@ unsafe impl Protocol for TimestampOrdering {
         record: &StoredRecord<RecordTimestamps>,
         may_go: impl Fn(u64) -> bool,
         unlink: impl FnOnce() -> bool,
-    ) -> Settled {
+    ) -> DeletedOutcome {
         let word = &record.header.tid;
         let tid = word.lock();
         // A reservation relies on the word as it was, so the flags must stay.
         if record.header.pending.load(Ordering::Relaxed) != NOT_PENDING {
             word.unlock(tid);
-            Settled::Busy
+            DeletedOutcome::Busy
         } else if !tid.is_absent() {
             word.unlock(tid.dequeued());
-            Settled::Kept
+            DeletedOutcome::Kept
         } else if may_go(0) {
             let unlinked = unlink();
             word.unlock(if unlinked { tid.removed() } else { tid.dequeued() });
-            if unlinked { Settled::Unlinked } else { Settled::Kept }
+            if unlinked { DeletedOutcome::Unlinked } else { DeletedOutcome::Kept }
         } else {
             word.unlock(tid);
-            Settled::Busy
+            DeletedOutcome::Busy
         }
     }
 }
@@ -499,7 +503,7 @@ unsafe impl Send for TimestampOrderingExecutor {}
 impl Executor for TimestampOrderingExecutor {
     type Header = RecordTimestamps;
     type Shared = TimestampOrderingShared;
-    type Version = Replaced;
+    type Version = ReplacedVersion;
     type Splitting = Never;
     type Repairing = Never;
     type Chopping = Never;
@@ -550,7 +554,7 @@ impl Executor for TimestampOrderingExecutor {
         table: TableRef,
         record: RecordPointer<RecordTimestamps>,
         memory: &WorkerMemory,
-    ) -> Result<Observation<Replaced>, Abort> {
+    ) -> Result<Observation<ReplacedVersion>, Abort> {
         let was_pending = self.is_pending_on(record);
         if was_pending && let Some(own) = self.set.observe_own(record) {
             return Ok(own);
@@ -574,12 +578,16 @@ impl Executor for TimestampOrderingExecutor {
         &mut self,
         _table: TableRef,
         _record: RecordPointer<RecordTimestamps>,
-        _version: Replaced,
+        _version: ReplacedVersion,
     ) {
     }
 
     #[inline(always)]
-    fn is_current(&self, record: RecordPointer<RecordTimestamps>, version: Replaced) -> bool {
+    fn is_current(
+        &self,
+        record: RecordPointer<RecordTimestamps>,
+        version: ReplacedVersion,
+    ) -> bool {
         self.set.is_current(record, version)
     }
 
@@ -588,7 +596,7 @@ impl Executor for TimestampOrderingExecutor {
         &mut self,
         table: TableRef,
         record: RecordPointer<RecordTimestamps>,
-        version: Replaced,
+        version: ReplacedVersion,
         row: NonNull<u8>,
     ) {
         self.set.put(table, record, version, Some(row), None);
@@ -599,7 +607,7 @@ impl Executor for TimestampOrderingExecutor {
         &mut self,
         table: TableRef,
         record: RecordPointer<RecordTimestamps>,
-        version: Replaced,
+        version: ReplacedVersion,
         key: EncodedKey,
     ) {
         self.set.put(table, record, version, None, Some(key));

@@ -187,7 +187,7 @@ pub mod protocol {
         SplitsRecords, Target, TwoPhaseLocking, TwoPhaseLockingNoWait, Visible, dbx, silo,
         two_phase_locking,
     };
-    pub use crate::store::record::{RecordHeader, Settled};
+    pub use crate::store::record::{DeletedOutcome, RecordHeader};
 }
 
 /// The example of the README, compiled and run with the tests.

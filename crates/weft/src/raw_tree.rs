@@ -38,7 +38,7 @@ use crate::index::bplus_tree::{BPlusTree, Direction, LeafHint, Page};
 use crate::index::{IndexWorker, Insertion, Lookup};
 use crate::store::record::arena::BLOCK_BYTES_MAX;
 use crate::store::record::{Newest, RecordPointer, StoredRecord, layout_with};
-use crate::store::worker::{Shared, WorkerMemory};
+use crate::store::worker::{SharedState, WorkerMemory};
 
 /// A record of the tree: no header, since there is no protocol.
 type Record = RecordPointer<()>;
@@ -54,7 +54,7 @@ pub struct RawTree<R> {
 struct Inner<R> {
     /// The memory in whose chunks all blocks of the tree lie, its records and their rows. They are freed with
     /// it: a node fits a chunk, and the rows own nothing.
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     tree: BPlusTree<u64>,
     rows: PhantomData<fn() -> R>,
 }
@@ -80,7 +80,7 @@ impl<R: Copy + Send + Sync + 'static> RawTree<R> {
         // As for the engine's tables: the row must fit inline, and its blocks must lie in chunks.
         const { assert!(align_of::<R>() <= 16 && size_of::<R>() <= BLOCK_BYTES_MAX - 16) };
         let htm = Htm::open(htm, RetryPolicy::default())?;
-        let shared = Arc::new(Shared::new(htm, WORKERS_MAX_DEFAULT));
+        let shared = Arc::new(SharedState::new(htm, WORKERS_MAX_DEFAULT));
         shared.memory.reserve(reserve_bytes);
         let memory = WorkerMemory::new(Arc::clone(&shared), 0);
         let tree = BPlusTree::new(&memory);
@@ -128,17 +128,17 @@ impl<R> std::fmt::Debug for RawWorker<R> {
 unsafe impl<R> Send for RawWorker<R> {}
 
 /// Keeps the worker pinned. It unpins when it is dropped, because closures may panic.
-struct Pinned<'w>(&'w WorkerMemory);
+struct PinGuard<'w>(&'w WorkerMemory);
 
-impl<'w> Pinned<'w> {
+impl<'w> PinGuard<'w> {
     #[inline(always)]
     fn new(memory: &'w WorkerMemory) -> Self {
         memory.pin();
-        Pinned(memory)
+        PinGuard(memory)
     }
 }
 
-impl Drop for Pinned<'_> {
+impl Drop for PinGuard<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         self.0.unpin();
@@ -173,7 +173,7 @@ impl<R: Copy> RawWorker<R> {
     /// Calls `read` with the row under `key`. Returns `None` if there is no such row.
     #[inline]
     pub fn get<T>(&mut self, key: u64, read: impl FnOnce(&R) -> T) -> Option<T> {
-        let _pinned = Pinned::new(&self.memory);
+        let _pinned = PinGuard::new(&self.memory);
         let record = self.find(key)?;
         // SAFETY: the worker is pinned until the end of this function. Acquire: pairs with the release in
         // `update`, so the row's contents are visible.
@@ -185,7 +185,7 @@ impl<R: Copy> RawWorker<R> {
     /// meantime.
     #[inline]
     pub fn update(&mut self, key: u64, change: impl Fn(&mut R)) -> bool {
-        let _pinned = Pinned::new(&self.memory);
+        let _pinned = PinGuard::new(&self.memory);
         let Some(record) = self.find(key) else { return false };
         // SAFETY: the worker is pinned until the end of this function.
         let stored = unsafe { record.get() };
@@ -222,7 +222,7 @@ impl<R: Copy> RawWorker<R> {
     /// Inserts a row. Returns false, and changes nothing, if there is already a row under `key`.
     #[inline]
     pub fn insert(&mut self, key: u64, row: R) -> bool {
-        let _pinned = Pinned::new(&self.memory);
+        let _pinned = PinGuard::new(&self.memory);
         let layout = layout_with(Layout::new::<StoredRecord<()>>(), Self::ROW);
         let block = self.memory.allocate(layout);
         // SAFETY: a new block with the layout of a record and its inline row.
@@ -251,7 +251,7 @@ impl<R: Copy> RawWorker<R> {
     /// Calls `visit` with the rows from the key `from` on, in the order of their keys, `rows_max` at most.
     #[inline]
     pub fn scan(&mut self, from: u64, rows_max: usize, mut visit: impl FnMut(&R)) {
-        let _pinned = Pinned::new(&self.memory);
+        let _pinned = PinGuard::new(&self.memory);
         let bytes = layout_with(Layout::new::<StoredRecord<()>>(), Self::ROW).size();
         let prefetch = |address: Option<&u64>| {
             if let Some(&address) = address {

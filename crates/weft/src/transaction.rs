@@ -40,8 +40,8 @@ use crate::store::deadline::Deadline;
 use crate::store::ranges::{describe_range, encode_index_range, encode_range, prefix_of};
 use crate::store::record::RecordPointer;
 use crate::store::table::{Table, TableInner, TableRef, check, with_form, with_secondary};
-use crate::store::worker::{Committing, Counters, WorkerMemory};
-use lookup::Located;
+use crate::store::worker::{CommitGuard, Counters, WorkerMemory};
+use lookup::LookupResult;
 use prefetch::{PREFETCH_READ_BYTES, PREFETCH_UPDATE_BYTES};
 use private_row::PrivateRow;
 use recording::{Event, record_invocation};
@@ -129,7 +129,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         // Pin the worker: from here on, nothing that the transaction can find is freed.
         worker.executor().announce();
         worker.memory.pin();
-        let beginning = Beginning(&worker.memory);
+        let beginning = BeginGuard(&worker.memory);
         // A reconciliation that has begun is finished, even if the database is closed in the meantime.
         if let Err(failure) = database.shared.check_open()
             && !worker.memory.is_reconciling()
@@ -218,7 +218,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         let table = self.enter_operation(table)?;
         loop {
             match self.locate(table, key) {
-                Located::Record(record) => match self.read(table.reference(), record)? {
+                LookupResult::Record(record) => match self.read(table.reference(), record)? {
                     Visible::Row(row) => {
                         self.record(table.reference(), key, Event::Read(Some(row)));
                         // SAFETY: a visible row of this table; see `row`.
@@ -227,7 +227,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
                     Visible::Absent => break,
                     Visible::Removed => self.forget(table),
                 },
-                Located::Absent(node) => {
+                LookupResult::Absent(node) => {
                     self.note_node(table.reference(), node)?;
                     break;
                 }
@@ -510,7 +510,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         }
         let memory = &self.worker.memory;
         self.stage_writes(Unstable::ENGINE);
-        let _committing = Committing(memory);
+        let _committing = CommitGuard(memory);
         // The executor calls the closure at its serialization point.
         self.worker.executor().commit(memory, || {
             self.record_serialization();
@@ -574,7 +574,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     #[cold]
     pub fn give_way(self, abort: Abort) {
         let this = ManuallyDrop::new(self);
-        let _rolling_back = RollingBack(&this);
+        let _rolling_back = RollbackGuard(&this);
         this.worker.memory.count_abort(abort.reason, abort.table);
         this.worker.executor().abort(&this.worker.memory);
         this.record_abort();
@@ -618,7 +618,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     }
 
     fn roll_back(&self) {
-        let _rolling_back = RollingBack(self);
+        let _rolling_back = RollbackGuard(self);
         if self.worker.memory.regions().is_undone() {
             return;
         }
@@ -830,11 +830,11 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         &self,
         table: &TableInner<T>,
         key: &T::Key,
-        mut located: Located<P>,
+        mut located: LookupResult<P>,
     ) -> Result<Option<(RecordOf<P>, NonNull<u8>, <P::Executor as Executor>::Version)>, Error> {
         loop {
             match located {
-                Located::Record(record) => {
+                LookupResult::Record(record) => {
                     let observed = self.read_for_write(table.reference(), record)?;
                     match observed.visible {
                         Visible::Row(row) => {
@@ -850,7 +850,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
                         Visible::Removed => self.forget(table),
                     }
                 }
-                Located::Absent(node) => {
+                LookupResult::Absent(node) => {
                     self.note_node(table.reference(), node)?;
                     break;
                 }
@@ -896,9 +896,9 @@ impl Drop for Steps<'_> {
 
 /// A transaction that is about to begin, and whose worker is pinned. Dropping this unpins the worker, unless the
 /// simulated machine undoes the region: then the worker stays pinned, since the next transaction begins at once.
-struct Beginning<'w>(&'w WorkerMemory);
+struct BeginGuard<'w>(&'w WorkerMemory);
 
-impl Drop for Beginning<'_> {
+impl Drop for BeginGuard<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         if !self.0.regions().is_undone() {
@@ -910,9 +910,9 @@ impl Drop for Beginning<'_> {
 /// A transaction that rolls back. If the simulated machine undoes the transaction's region, before or during the
 /// rollback, nothing is left to roll back, and the transaction is forgotten. The worker stays pinned until the next
 /// transaction begins, which is at once.
-struct RollingBack<'t, 'db, P: Protocol>(&'t Transaction<'db, P>);
+struct RollbackGuard<'t, 'db, P: Protocol>(&'t Transaction<'db, P>);
 
-impl<P: Protocol> Drop for RollingBack<'_, '_, P> {
+impl<P: Protocol> Drop for RollbackGuard<'_, '_, P> {
     #[inline(always)]
     fn drop(&mut self) {
         let worker = self.0.worker;

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use weft::durability::{
-    FileSystem, Manifest, Recovered, RecoveryOptions, StorageError, StoredTable, lock_for_reading,
-    recover,
+    FileSystem, Manifest, RecoveryOptions, RecoveryReport, StorageError, StoredTable,
+    lock_for_reading, recover,
 };
 
 use weft_bench::stop::Stop;
@@ -16,7 +16,7 @@ const ATTEMPTS: usize = 5;
 /// The result of a recovery into memory.
 pub struct Reading<T> {
     /// What the recovery reports.
-    pub recovered: Recovered,
+    pub recovered: RecoveryReport,
     /// The tables, as the command's `make` returned them.
     pub tables: T,
     /// Whether another process had the database open.

@@ -8,8 +8,8 @@ use std::time::Duration;
 use clap::Args;
 use serde::Serialize;
 use weft::durability::{
-    CheckpointOptions, CheckpointProgress, FileSystem, Manifest, Recovered, RecoveryOptions,
-    RecoveryProgress, StorageError, StoredTable, checked_tables, end_run, lock, recover,
+    CheckpointOptions, CheckpointProgress, FileSystem, Manifest, RecoveryOptions, RecoveryProgress,
+    RecoveryReport, StorageError, StoredTable, checked_tables, end_run, lock, recover,
     write_backup,
 };
 
@@ -105,7 +105,7 @@ enum Action {
 struct RecoveryOutcome {
     action: Action,
     is_open: bool,
-    recovered: Recovered,
+    recovered: RecoveryReport,
     /// Each table's name, and its number of rows; without `--into`, the number of rows read.
     tables: Vec<(String, u64)>,
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use weft::durability::{Cut, StorageError};
+use weft::durability::{LogCut, StorageError};
 
 use weft_bench::numbers::counted;
 
@@ -25,8 +25,8 @@ pub struct ProblemReport {
 }
 
 /// Returns the cuts for a JSON report.
-pub fn cuts(cuts: &[Cut]) -> Vec<CutReport> {
-    let report = |cut: &Cut| CutReport {
+pub fn cuts(cuts: &[LogCut]) -> Vec<CutReport> {
+    let report = |cut: &LogCut| CutReport {
         file: cut.path.display().to_string(),
         offset: cut.offset,
         bytes: cut.bytes,
@@ -36,8 +36,8 @@ pub fn cuts(cuts: &[Cut]) -> Vec<CutReport> {
 }
 
 /// Returns one line of text per cut. `verb` says what happens to the cut, or has happened.
-pub fn cut_lines(cuts: &[Cut], verb: &str) -> String {
-    let line = |cut: &Cut| {
+pub fn cut_lines(cuts: &[LogCut], verb: &str) -> String {
+    let line = |cut: &LogCut| {
         let (bytes, path) = (counted(cut.bytes, "byte"), cut.path.display());
         format!("{verb}: {bytes} of {path} from byte {} on: {}\n", cut.offset, cut.what)
     };

@@ -11,8 +11,9 @@ use weft::column::DecodeError;
 use weft::description::{RowChange, TableDescription};
 use weft::durability::format::{WriteKind, push_transaction, push_write};
 use weft::durability::{
-    CheckpointOptions, CheckpointSource, Epochs, FileSystem, Log, LogOptions, Manifest, Recovered,
-    RecoveryOptions, StorageError, StoredTable, end_run, lock, recover, write_checkpoint,
+    CheckpointOptions, CheckpointSource, Epochs, FileSystem, Log, LogOptions, Manifest,
+    RecoveryOptions, RecoveryReport, StorageError, StoredTable, end_run, lock, recover,
+    write_checkpoint,
 };
 use weft::{ColumnValue, Record};
 use weft_exchange::{Format, Importer};
@@ -123,7 +124,7 @@ struct Run {
     directory: PathBuf,
     log: Log,
     clock: Arc<Clock>,
-    recovered: Recovered,
+    recovered: RecoveryReport,
 }
 
 impl Run {

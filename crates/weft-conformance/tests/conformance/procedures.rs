@@ -66,13 +66,13 @@ fn pieces_that_should_be_merged_are_found() {
 }
 
 #[test]
-fn strangers_that_miss_deferred_changes_are_found() {
+fn outsiders_that_miss_deferred_changes_are_found() {
     let caught = seeds_until_caught(Flaw::NothingPublished, 3, 3, OperationSet::Deferral);
     assert!(caught.is_some());
 }
 
 #[test]
-fn strangers_between_pieces_are_found() {
+fn outsiders_between_pieces_are_found() {
     for (threads, transactions, with) in
         [(3, 3, OperationSet::Rows), (3, 3, OperationSet::Sums), (4, 8, OperationSet::Rows)]
     {

@@ -23,7 +23,7 @@
 use std::ptr::NonNull;
 
 use weft::column::ColumnSet;
-use weft::commit::access_set::{Superseded, TidOnly, WriteEntry, visible};
+use weft::commit::access_set::{SupersededRow, TidOnly, WriteEntry, visible};
 use weft::commit::optimistic::{read_conflict, read_newest, validate_nodes, write_conflict};
 use weft::commit::{Abort, Visible};
 use weft::plan::StepColumns;
@@ -173,7 +173,7 @@ impl PieceExecutor {
             let Some((row, rebased)) = rebase(entry, onto, columns, memory) else {
                 return Err(write_conflict(entry, present));
             };
-            garbage.push(Superseded { record: entry.record, row, table: entry.table });
+            garbage.push(SupersededRow { record: entry.record, row, table: entry.table });
             entry.row = Some(rebased);
             entry.expected = present;
             entry.replaced = onto.as_ptr();

@@ -20,10 +20,10 @@
 //! moment no procedure is between two pieces. So each procedure lies in one span between two publications, with
 //! its conflicting piece and all its other pieces.
 //!
-//! *Procedures that run as one piece* beside strangers make their changes at once. If such a procedure is a
+//! *Procedures that run as one piece* beside outsiders make their changes at once. If such a procedure is a
 //! subscriber, it is a transaction at one moment like any other. If it were a publisher, its change would be
 //! seen before that of an earlier publisher, which is still waiting. So publishers that cannot run in pieces
-//! are strangers: they pass the gate, and while they run nothing is deferred.
+//! are outsiders: they pass the gate, and while they run nothing is deferred.
 //!
 //! *Why one transaction for each publisher is enough.* All changes that a procedure has deferred are published
 //! at once, so no subscriber sees a part of them. The order among publishers does not matter, because sums
@@ -39,8 +39,8 @@ use weft::commit::optimistic::OptimisticExecutor;
 use weft::commit::{Executor, Visible};
 use weft::store::record::version::VersionHeader;
 use weft::store::table::TableRef;
-use weft::store::worker::Committing;
-use weft::store::worker::{Discarded, WorkerMemory};
+use weft::store::worker::CommitGuard;
+use weft::store::worker::{DiscardedValue, WorkerMemory};
 use weft_htm::word::{Mutex, Ordering, Word, yield_now};
 
 use super::DbxTc;
@@ -64,7 +64,7 @@ pub struct DeferredChanges {
     since: Word,
     /// 1 while a worker publishes.
     publishing: Word,
-    /// Whether strangers publish nothing. This is wrong on purpose, for tests.
+    /// Whether outsiders publish nothing. This is wrong on purpose, for tests.
     #[cfg(feature = "canary")]
     pub is_forgotten: bool,
 }
@@ -162,7 +162,7 @@ impl DeferredChanges {
                         // Release: pairs with the acquire in `publish`.
                         self.batches.fetch_add(1_u64.wrapping_neg(), Ordering::Release);
                         for DeferredChange { sums, .. } in batch {
-                            memory.discard(Discarded::Value(sums));
+                            memory.discard(DiscardedValue::Value(sums));
                         }
                     }
                     // Keep the batch, and go on: another batch may make room.
@@ -225,7 +225,7 @@ fn publish_batch(
         let begun = executor.begin(attempt, memory);
         debug_assert!(begun.is_ok(), "an optimistic transaction can always begin");
         let changed = batch.iter().try_for_each(|change| make(change, executor, memory));
-        let committing = Committing(memory);
+        let committing = CommitGuard(memory);
         let committed = changed.and_then(|()| {
             executor.commit(memory, || memory.draw()).map_err(|_| PublishError::Conflict)
         });
@@ -260,7 +260,7 @@ fn make(
     let observed =
         executor.read_for_write(*table, *record, memory).map_err(|_| PublishError::Conflict)?;
     let Visible::Row(onto) = observed.visible else {
-        // No procedure deletes rows of the table, by the analysis, and no stranger has run since the change was
+        // No procedure deletes rows of the table, by the analysis, and no outsider has run since the change was
         // deferred.
         unreachable!("a row with a deferred change was deleted")
     };

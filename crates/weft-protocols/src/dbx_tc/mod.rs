@@ -10,14 +10,14 @@
 //!
 //! The procedures are [registered](DbxTcOptions::procedures) when the database is opened, or
 //! [admitted](ChoppedDatabase::admit) later, and [executed](weft_procedures::Execute::execute). All other
-//! transactions are *strangers*. They are kept apart from procedures that are between two pieces: see `gate`.
+//! transactions are *outsiders*. They are kept apart from procedures that are between two pieces: see `gate`.
 //!
 //! A procedure can decide to roll back only in its first piece; the analysis makes sure of that. After the
 //! first piece, an error of the engine that is not a conflict (a key that exists already, a column that
 //! overflows) or a panic is an error of the program. What was committed before stays, and the error says so:
 //! [`Failure::Halfway`].
 //!
-//! The files: `registered` has the procedures and their pieces; `gate`, in the engine, keeps strangers apart;
+//! The files: `registered` has the procedures and their pieces; `gate`, in the engine, keeps outsiders apart;
 //! `columns` has what happens where a commit by versions of rows fails; `deferred` has deferred execution;
 //! `region` has pieces as hardware regions; this file has what a worker does. The driver of procedures in
 //! pieces ([`Execute::execute`](weft_procedures::Execute::execute)) decides where a piece ends and what is
@@ -40,8 +40,8 @@
 //!   ROEP ([`open_snapshot`](weft::Database::open_snapshot)).
 //! - Read-only procedures that run as transactions wait until no procedure is between two pieces.
 //! - Durability goes by epochs, as under DBX, and not by snapshot numbers. If the database has a log, an epoch
-//!   ends only when no procedure is between two pieces: the thread that ends it passes the gate like a
-//!   stranger. So all pieces of a procedure are in one epoch, which survives as a whole or not at all.
+//!   ends only when no procedure is between two pieces: the thread that ends it passes the gate like an
+//!   outsider. So all pieces of a procedure are in one epoch, which survives as a whole or not at all.
 //! - Deferred changes are published when no procedure is between two pieces, by each worker that passes the
 //!   gate, and at the latest when a procedure begins in the next epoch. The paper has a barrier at each epoch,
 //!   for which subscribers wait. A database with a log defers nothing, because the log would have to contain
@@ -60,14 +60,14 @@ mod registered;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use weft::commit::access_set::{AccessSet, Replaced, Superseded, TidOnly, drop_private};
+use weft::commit::access_set::{AccessSet, ReplacedVersion, SupersededRow, TidOnly, drop_private};
 use weft::commit::dbx::commit_in_region_or_with_locks;
 use weft::commit::optimistic::{
     CommitContext, CommitPhases, OptimisticExecutor, discard_placeholder, settle_deleted,
 };
 use weft::commit::{
-    Abort, ChopsProcedures, DeferredChange, Engine, Executor, Never, Observation, Protocol,
-    ProtocolOptions, ProtocolShared, Refusal, Settled, Visible, Worker,
+    Abort, ChopsProcedures, DeferredChange, DeletedOutcome, Engine, Executor, Never, Observation,
+    Protocol, ProtocolOptions, ProtocolShared, Refusal, Visible, Worker,
 };
 use weft::encoding::EncodedKey;
 use weft::index::bplus_tree::ScannedRange;
@@ -76,8 +76,8 @@ use weft::plan::{Pieces, Shape, StepColumns};
 use weft::step::Instance;
 use weft::store::record::{RecordPointer, StoredRecord};
 use weft::store::table::TableRef;
-use weft::store::worker::{Counters, Discarded, LoggedWrite, Pinned, WorkerMemory};
-use weft::sync::gate::{Gate, Stranger};
+use weft::store::worker::{Counters, DiscardedValue, LoggedWrite, PinnedWorker, WorkerMemory};
+use weft::sync::gate::{Gate, Outsider};
 use weft::{Database, Failure};
 use weft_procedures::chopping::{Chopping, NotAdmitted};
 
@@ -123,10 +123,10 @@ unsafe impl Protocol for DbxTc {
         // Rows are dropped after procedures may run in pieces again.
         let _held = worker.memory.hold_discarded();
         let slots_used = || database.shared.grace.slots_used();
-        let _stranger = Stranger::enter(gate, slots_used, || worker.memory.keep_waiting())?;
+        let _outsider = Outsider::enter(gate, slots_used, || worker.memory.keep_waiting())?;
         // A transaction that is not in pieces has passed the gate before.
         if !worker.active.get() {
-            let _pinned = Pinned::new(worker);
+            let _pinned = PinnedWorker::new(worker);
             worker.executor().publish(&worker.memory)?;
         }
         Ok(body())
@@ -136,7 +136,7 @@ unsafe impl Protocol for DbxTc {
         record: &StoredRecord<TidOnly>,
         may_go: impl Fn(u64) -> bool,
         unlink: impl FnOnce() -> bool,
-    ) -> Settled {
+    ) -> DeletedOutcome {
         settle_deleted(record, may_go, unlink)
     }
 }
@@ -216,7 +216,7 @@ enum TransactionKind {
     /// There is no transaction.
     Idle,
     /// A transaction that the analysis does not know.
-    Stranger,
+    Outsider,
     /// A registered procedure that runs as one piece.
     Whole,
     /// A registered procedure, some of whose pieces may have been committed.
@@ -235,7 +235,7 @@ pub struct PieceExecutor {
     /// Whether the piece is a region. Written inside the region, so that an abort undoes it.
     is_in_region: bool,
     /// Rows that operations may have returned, and that no other transaction has seen.
-    garbage: Vec<Superseded<TidOnly>>,
+    garbage: Vec<SupersededRow<TidOnly>>,
     /// What the present piece has deferred, and (`deferred`) what earlier pieces have.
     deferring: Batch,
     deferred: Batch,
@@ -259,13 +259,13 @@ struct ExpectedProcedure {
 }
 
 impl PieceExecutor {
-    /// Passes the gate, as a stranger that stays until [`Gate::leave`], and publishes what is deferred.
+    /// Passes the gate, as an outsider that stays until [`Gate::leave`], and publishes what is deferred.
     fn come_through(&mut self, memory: &WorkerMemory) -> Result<(), Failure> {
         let shared = &self.shared;
         let slots_used = || memory.shared().grace.slots_used();
-        let stranger = Stranger::enter(&shared.gate, slots_used, || memory.keep_waiting())?;
+        let outsider = Outsider::enter(&shared.gate, slots_used, || memory.keep_waiting())?;
         shared.deferred.publish(&mut self.optimistic, memory)?;
-        std::mem::forget(stranger);
+        std::mem::forget(outsider);
         Ok(())
     }
 
@@ -277,14 +277,14 @@ impl PieceExecutor {
     /// Forgets what the present piece has deferred.
     fn forget_deferring(&mut self, memory: &WorkerMemory) {
         for DeferredChange { sums, .. } in self.deferring.drain(..) {
-            memory.discard(Discarded::Value(sums));
+            memory.discard(DiscardedValue::Value(sums));
         }
     }
 
     /// Ends the transaction, the last piece included.
     #[inline(always)]
     fn end(&mut self, memory: &WorkerMemory) {
-        for Superseded { record, row, table } in self.garbage.drain(..) {
+        for SupersededRow { record, row, table } in self.garbage.drain(..) {
             // SAFETY: the row was superseded in the access set, which has given it up, and it is on this list
             // once.
             unsafe { drop_private(record, row, table, memory) };
@@ -292,7 +292,7 @@ impl PieceExecutor {
         self.forget_deferring(memory);
         self.accesses.end();
         match std::mem::replace(&mut self.kind, TransactionKind::Idle) {
-            TransactionKind::Stranger => self.shared.gate.leave(),
+            TransactionKind::Outsider => self.shared.gate.leave(),
             TransactionKind::InPieces => {
                 if !self.deferred.is_empty() {
                     let batch = std::mem::take(&mut self.deferred);
@@ -308,7 +308,7 @@ impl PieceExecutor {
 impl Executor for PieceExecutor {
     type Header = TidOnly;
     type Shared = DbxTcShared;
-    type Version = Replaced;
+    type Version = ReplacedVersion;
     type Splitting = Never;
     type Repairing = Never;
     type Chopping = Self;
@@ -346,8 +346,8 @@ impl Executor for PieceExecutor {
             self.come_through(memory)?;
             self.shared.gate.leave();
         }
-        // A registered procedure runs in pieces if no stranger is there. Otherwise it runs as one piece, or as
-        // a stranger itself if it is a publisher.
+        // A registered procedure runs in pieces if no outsider is there. Otherwise it runs as one piece, or as
+        // an outsider itself if it is a publisher.
         self.kind = match expected {
             Some(ExpectedProcedure { in_pieces: true, .. })
                 if self.shared.gate.begin_pieces(self.slot) =>
@@ -357,7 +357,7 @@ impl Executor for PieceExecutor {
             Some(ExpectedProcedure { publishes: false, .. }) => TransactionKind::Whole,
             Some(_) | None => {
                 self.come_through(memory)?;
-                TransactionKind::Stranger
+                TransactionKind::Outsider
             }
         };
         self.optimistic.begin(attempt, memory)
@@ -388,14 +388,19 @@ impl Executor for PieceExecutor {
         table: TableRef,
         record: RecordPointer<TidOnly>,
         memory: &WorkerMemory,
-    ) -> Result<Observation<Replaced>, Abort> {
+    ) -> Result<Observation<ReplacedVersion>, Abort> {
         if self.is_in_region {
             return Ok(self.observe_in_region(record, memory));
         }
         self.optimistic.read_for_write(table, record, memory)
     }
 
-    fn note_read(&mut self, table: TableRef, record: RecordPointer<TidOnly>, version: Replaced) {
+    fn note_read(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<TidOnly>,
+        version: ReplacedVersion,
+    ) {
         if self.is_in_region {
             return;
         }
@@ -407,7 +412,7 @@ impl Executor for PieceExecutor {
     }
 
     #[inline(always)]
-    fn is_current(&self, record: RecordPointer<TidOnly>, version: Replaced) -> bool {
+    fn is_current(&self, record: RecordPointer<TidOnly>, version: ReplacedVersion) -> bool {
         self.optimistic.is_current(record, version)
     }
 
@@ -416,7 +421,7 @@ impl Executor for PieceExecutor {
         &mut self,
         table: TableRef,
         record: RecordPointer<TidOnly>,
-        version: Replaced,
+        version: ReplacedVersion,
         row: NonNull<u8>,
     ) {
         self.optimistic.write(table, record, version, row);
@@ -430,7 +435,7 @@ impl Executor for PieceExecutor {
         &mut self,
         table: TableRef,
         record: RecordPointer<TidOnly>,
-        version: Replaced,
+        version: ReplacedVersion,
         key: EncodedKey,
     ) {
         self.optimistic.remove(table, record, version, key);
@@ -578,7 +583,7 @@ impl ChopsProcedures<TidOnly> for PieceExecutor {
                 discard_placeholder(record, table, key, memory);
             }
             if let Some(row) = entry.row {
-                self.garbage.push(Superseded { record, row, table });
+                self.garbage.push(SupersededRow { record, row, table });
             }
         }
         set.clear();

@@ -13,7 +13,7 @@
 //! [commit](weft::commit::dbx) of DBX. So when a region gives up, there is nothing to clean up, and the piece
 //! runs as a small transaction instead, which is the region's *fallback*. The fallback locks the records that
 //! it writes. A region that meets such a lock rolls back, and a region that has read the record before is
-//! rolled back by the lock. So regions, their fallbacks and strangers can run side by side, and no lock is
+//! rolled back by the lock. So regions, their fallbacks and outsiders can run side by side, and no lock is
 //! needed that covers more than a record.
 //!
 //! A piece that was too large for a region is not tried as one for the next few executions, because an attempt
@@ -25,7 +25,7 @@
 //!
 //! **The serialization point** is the end of the region.
 
-use weft::commit::access_set::{Replaced, TidHeader, TidOnly, visible};
+use weft::commit::access_set::{ReplacedVersion, TidHeader, TidOnly, visible};
 use weft::commit::dbx::install_in_region;
 use weft::commit::optimistic::stored;
 use weft::commit::{Observation, Visible};
@@ -103,7 +103,7 @@ impl PieceExecutor {
         &mut self,
         record: RecordPointer<TidOnly>,
         memory: &WorkerMemory,
-    ) -> Observation<Replaced> {
+    ) -> Observation<ReplacedVersion> {
         let set = &self.optimistic.set;
         set.observe_own(record).unwrap_or_else(|| {
             let (tid, newest) = newest_in_region(record, memory);

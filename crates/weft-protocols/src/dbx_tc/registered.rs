@@ -104,9 +104,9 @@ pub struct DbxTcOptions {
 pub enum Flaw {
     /// Each step is a piece, whatever the analysis says.
     NothingMerged,
-    /// Strangers are not kept apart from procedures that are between two pieces.
+    /// Outsiders are not kept apart from procedures that are between two pieces.
     GateOpen,
-    /// Strangers do not publish the deferred changes.
+    /// Outsiders do not publish the deferred changes.
     NothingPublished,
     /// Commits by columns treat every column as one that does not matter.
     ColumnsNeglected,
@@ -331,7 +331,7 @@ impl Procedures {
         let chopping = admit(outlines, &Outline::of(shape), *options)?;
         let names = registered.names.iter().copied().chain([shape.name]).collect();
         *registered = Arc::new(ProcedureSet::new(names, chopping, registered.options));
-        // Relaxed: a worker that sees the change late runs the procedure as a stranger once more.
+        // Relaxed: a worker that sees the change late runs the procedure as an outsider once more.
         self.changes.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }

@@ -12,7 +12,7 @@ use weft::schema::Record;
 use weft::store::record::StoredRecord;
 use weft::store::table::TableInner;
 use weft::store::table::{Table, with_form};
-use weft::store::worker::Pinned;
+use weft::store::worker::PinnedWorker;
 
 use super::contention::ContendedRecord;
 use super::{JoinedProtocol, PhaseReconciliation, transition};
@@ -125,7 +125,7 @@ fn with_record<J: JoinedProtocol, T: Record>(
     database.open_engine(INSIDE).shared.check_open()?;
     // Encode the key before the worker is pinned, because this runs the user's code.
     let encoded = with_form!(T::Key::WIDTH_BYTES, |K| K::from_key(key).erase());
-    let pinned = Pinned::new(worker);
+    let pinned = PinnedWorker::new(worker);
     // SAFETY: the worker is pinned.
     let record = unsafe { inner_of(table).reference().find(&encoded) }.filter(|record| {
         // SAFETY: the table's own index holds addresses of its records, and the worker is pinned.

@@ -81,9 +81,9 @@ use smallvec::SmallVec;
 use weft::commit::access_set::TidHeader;
 use weft::commit::optimistic::abort_at;
 use weft::commit::{
-    Abort, Engine, Executor, Never, Observation, PhaseMetrics, Protocol, ProtocolOptions,
-    ProtocolShared, Refusal, Settled, Silo, SplitsRecords, Target, TwoPhaseLocking, Visible,
-    Worker,
+    Abort, DeletedOutcome, Engine, Executor, Never, Observation, PhaseMetrics, Protocol,
+    ProtocolOptions, ProtocolShared, Refusal, Silo, SplitsRecords, Target, TwoPhaseLocking,
+    Visible, Worker,
 };
 use weft::encoding::EncodedKey;
 use weft::index::bplus_tree::ScannedRange;
@@ -194,7 +194,7 @@ unsafe impl<J: JoinedProtocol> Protocol for PhaseReconciliation<J> {
         record: &StoredRecord<J::Header>,
         may_go: impl Fn(u64) -> bool,
         unlink: impl FnOnce() -> bool,
-    ) -> Settled {
+    ) -> DeletedOutcome {
         J::settle_deleted(record, may_go, unlink)
     }
 }

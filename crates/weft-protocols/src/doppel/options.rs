@@ -17,7 +17,7 @@ pub struct PhaseOptions {
 
 impl Default for PhaseOptions {
     fn default() -> Self {
-        let is_hasty = weft::store::IS_HASTY;
+        let is_hasty = weft::store::RECLAIMS_EARLY;
         PhaseOptions { length: Duration::from_millis(20), is_hasty }
     }
 }

@@ -13,7 +13,7 @@ use weft::commit::{Engine, Worker};
 use weft::operation::ColumnOperation;
 use weft::store::record::{RecordPointer, StoredRecord};
 use weft::store::table::TableRef;
-use weft::store::worker::Pinned;
+use weft::store::worker::PinnedWorker;
 use weft_htm::word::{Ordering, Word, spin_loop, yield_now};
 
 use super::contention::{ContendedRecord, add, gather, most_of_each_column};
@@ -433,7 +433,7 @@ fn split<J: JoinedProtocol>(
 ) -> Phase {
     let shared = &*database.protocol;
     // Pinned, because records are looked up.
-    let _pinned = Pinned::new(worker);
+    let _pinned = PinnedWorker::new(worker);
     choose(database, plans);
     let cores = database.shared.grace.slots_used();
     let mut records: Vec<SplitRecord> = Vec::new();
@@ -556,7 +556,7 @@ fn reconcile<J: JoinedProtocol>(
     // SAFETY: as above.
     let splits = mem::take(unsafe { &mut *shared.splits.get() });
     let committed = commits(database).saturating_sub(plans.commits_before);
-    let _pinned = Pinned::new(worker);
+    let _pinned = PinnedWorker::new(worker);
     let now = shared.clock.now();
     for split in splits.into_records() {
         reconsider(&split, (committed, now), plans, shared.options.is_hasty);

@@ -54,14 +54,14 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use weft::Failure;
-use weft::commit::access_set::{AccessSet, Positions, Replaced, TidHeader, WriteEntry};
+use weft::commit::access_set::{AccessSet, Positions, ReplacedVersion, TidHeader, WriteEntry};
 use weft::commit::dbx::commit_hot_and_cold;
 use weft::commit::optimistic::{
     CommitContext, CommitPhases, OptimisticExecutor, settle_deleted, stored,
 };
 use weft::commit::{
-    Abort, Executor, Never, Observation, Protocol, ProtocolOptions, ProtocolShared, Refusal,
-    RepairsTransactions, Settled, Visible,
+    Abort, DeletedOutcome, Executor, Never, Observation, Protocol, ProtocolOptions, ProtocolShared,
+    Refusal, RepairsTransactions, Visible,
 };
 use weft::encoding::EncodedKey;
 use weft::index::bplus_tree::ScannedRange;
@@ -102,7 +102,7 @@ unsafe impl Protocol for Htcc {
         record: &StoredRecord<HeatHeader>,
         may_go: impl Fn(u64) -> bool,
         unlink: impl FnOnce() -> bool,
-    ) -> Settled {
+    ) -> DeletedOutcome {
         settle_deleted(record, may_go, unlink)
     }
 }
@@ -168,7 +168,7 @@ pub struct HtccOptions {
 impl Default for HtccOptions {
     fn default() -> Self {
         // In tests, rare events are to happen often.
-        let is_test = weft::store::IS_HASTY;
+        let is_test = weft::store::RECLAIMS_EARLY;
         let (hot_at, dependencies) = if is_test { (1, true) } else { (32, false) };
         HtccOptions {
             hot: HotRecords::Automatic,
@@ -434,7 +434,7 @@ impl HybridExecutor {
             }
             let conflict = match self.round + self.attempt {
                 // In tests every record is to become hot soon.
-                _ if weft::store::IS_HASTY => Conflict::Again,
+                _ if weft::store::RECLAIMS_EARLY => Conflict::Again,
                 0 => Conflict::First,
                 1 => Conflict::Again,
                 // Later attempts are not counted: one starving transaction says no more about the record.
@@ -448,7 +448,7 @@ impl HybridExecutor {
 impl Executor for HybridExecutor {
     type Header = HeatHeader;
     type Shared = HtccShared;
-    type Version = Replaced;
+    type Version = ReplacedVersion;
     type Splitting = Never;
     type Repairing = Self;
     type Chopping = Never;
@@ -495,17 +495,22 @@ impl Executor for HybridExecutor {
         table: TableRef,
         record: RecordPointer<HeatHeader>,
         memory: &WorkerMemory,
-    ) -> Result<Observation<Replaced>, Abort> {
+    ) -> Result<Observation<ReplacedVersion>, Abort> {
         self.enter(table, record, true, memory);
         self.cold.read_for_write(table, record, memory)
     }
 
-    fn note_read(&mut self, table: TableRef, record: RecordPointer<HeatHeader>, version: Replaced) {
+    fn note_read(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<HeatHeader>,
+        version: ReplacedVersion,
+    ) {
         self.cold.note_read(table, record, version);
     }
 
     #[inline(always)]
-    fn is_current(&self, record: RecordPointer<HeatHeader>, version: Replaced) -> bool {
+    fn is_current(&self, record: RecordPointer<HeatHeader>, version: ReplacedVersion) -> bool {
         self.cold.is_current(record, version)
     }
 
@@ -514,7 +519,7 @@ impl Executor for HybridExecutor {
         &mut self,
         table: TableRef,
         record: RecordPointer<HeatHeader>,
-        version: Replaced,
+        version: ReplacedVersion,
         row: NonNull<u8>,
     ) {
         self.cold.write(table, record, version, row);
@@ -528,7 +533,7 @@ impl Executor for HybridExecutor {
         &mut self,
         table: TableRef,
         record: RecordPointer<HeatHeader>,
-        version: Replaced,
+        version: ReplacedVersion,
         key: EncodedKey,
     ) {
         if self.steps.is_on() {

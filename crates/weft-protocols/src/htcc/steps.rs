@@ -23,8 +23,8 @@
 use std::ptr::NonNull;
 
 use weft::commit::access_set::{
-    AccessSet, NodeEntry, ReadEntry, Replaced, Superseded, TidHeader, WriteEntry, WriteKey,
-    drop_private,
+    AccessSet, NodeEntry, ReadEntry, ReplacedVersion, SupersededRow, TidHeader, WriteEntry,
+    WriteKey, drop_private,
 };
 use weft::commit::optimistic::{discard_placeholder, node_version, stored};
 use weft::encoding::EncodedKey;
@@ -92,7 +92,7 @@ pub struct Steps<H> {
     parts: Lists,
     last: Round<H>,
     /// Rows that operations may have returned, and that no other transaction has seen.
-    garbage: Vec<Superseded<H>>,
+    garbage: Vec<SupersededRow<H>>,
 }
 
 // SAFETY: as for access sets: it moves between threads only with its worker, and is empty then.
@@ -129,7 +129,7 @@ impl<H: TidHeader> Steps<H> {
         &mut self,
         table: TableRef,
         record: RecordPointer<H>,
-        version: Replaced,
+        version: ReplacedVersion,
         row: Option<NonNull<u8>>,
         key: Option<EncodedKey>,
     ) {
@@ -246,7 +246,7 @@ impl<H: TidHeader> Steps<H> {
             }
         }
         if let Some(row) = row {
-            self.garbage.push(Superseded { record, row, table });
+            self.garbage.push(SupersededRow { record, row, table });
         }
     }
 
@@ -301,7 +301,7 @@ impl<H: TidHeader> Steps<H> {
         self.is_on = false;
         self.writes.clear();
         self.parts.clear();
-        for Superseded { record, row, table } in self.garbage.drain(..) {
+        for SupersededRow { record, row, table } in self.garbage.drain(..) {
             // SAFETY: a private row, which its access set has given up, and which is on this list once.
             unsafe { drop_private(record, row, table, memory) };
         }
@@ -331,7 +331,7 @@ fn write_again<H: TidHeader>(set: &mut AccessSet<H>, entry: &StepWrite<H>) {
         own.key = key;
     }
     if let Some(row) = std::mem::replace(&mut own.row, row) {
-        set.superseded.push(Superseded { record, row, table });
+        set.superseded.push(SupersededRow { record, row, table });
     }
 }
 

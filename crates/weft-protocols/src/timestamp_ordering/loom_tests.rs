@@ -248,7 +248,7 @@ fn loom_reads_outlive_an_unlinked_record() {
             true
         };
         let settled = TimestampOrdering::settle_deleted(&kernel.records[0], |_| true, unlink);
-        assert_eq!(settled, Settled::Unlinked);
+        assert_eq!(settled, DeletedOutcome::Unlinked);
         link(&kernel, 2);
         let inserted = kernel.index.admits(time);
         if let Some(reader) = reader.join().unwrap() {

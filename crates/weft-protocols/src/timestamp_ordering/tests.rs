@@ -166,10 +166,10 @@ fn reserved_deleted_record_is_not_unlinked() {
         )
     };
     let mut unlinked = false;
-    assert_eq!(settle(&mut unlinked), Settled::Busy);
+    assert_eq!(settle(&mut unlinked), DeletedOutcome::Busy);
     fixture.release(None);
     assert!(!unlinked);
-    assert_eq!(settle(&mut unlinked), Settled::Unlinked);
+    assert_eq!(settle(&mut unlinked), DeletedOutcome::Unlinked);
     assert!(unlinked && fixture.record.header.tid.load().is_removed());
     let removed = |access| matches!(access, AccessResult::Granted(tid, _) if tid.is_removed());
     assert!(removed(fixture.read(9)) && removed(fixture.reserve(9)));

@@ -206,8 +206,8 @@ mod tests {
             let torn = [&given[..99], if given.ends_with('A') { "B" } else { "A" }].concat();
             assert_eq!(giver(SEED, &Text::from(&torn).expect("it fits")), None, "{torn}");
         }
-        for nobodys in ["", "ABC", &"Z".repeat(100), &"a".repeat(100)] {
-            assert_eq!(giver(SEED, &Text::from(nobodys).expect("it fits")), None, "{nobodys}");
+        for unknown in ["", "ABC", &"Z".repeat(100), &"a".repeat(100)] {
+            assert_eq!(giver(SEED, &Text::from(unknown).expect("it fits")), None, "{unknown}");
         }
     }
 }

@@ -16,7 +16,9 @@ use crate::store::record::tid::{Tid, TidWord};
 use crate::store::record::version::VersionHeader;
 use crate::store::record::{RecordPointer, StoredRecord};
 use crate::store::table::TableRef;
-use crate::store::worker::{self, LoggedWrite, NOT_STAGED, Outcome, WorkerMemory, Written};
+use crate::store::worker::{
+    LoggedWrite, NOT_STAGED, RecordOutcome, ReplacedRow, WorkerMemory, WriteOutcome,
+};
 
 /// A record header that has a TID word, and maybe other fields.
 pub trait TidHeader: Default + Send + Sync + 'static {
@@ -106,7 +108,7 @@ const _: () = assert!(!std::mem::needs_drop::<WriteEntry<TidOnly>>());
 
 /// What a write must know of the version that it replaces.
 #[derive(Clone, Copy, Debug)]
-pub struct Replaced {
+pub struct ReplacedVersion {
     /// The version, unlocked.
     pub observed: Tid,
     newest: *mut u8,
@@ -118,7 +120,7 @@ pub struct Replaced {
     writes: usize,
 }
 
-impl Replaced {
+impl ReplacedVersion {
     /// Returns the row of the version that is replaced, or null if it never had one.
     pub fn newest(&self) -> *mut u8 {
         self.newest
@@ -136,7 +138,7 @@ pub struct NodeEntry {
 
 /// A private row that the transaction has replaced before any other thread saw it. The transaction's own references
 /// to it last until the transaction ends.
-pub struct Superseded<H> {
+pub struct SupersededRow<H> {
     pub record: RecordPointer<H>,
     pub row: NonNull<u8>,
     pub table: TableRef,
@@ -147,7 +149,7 @@ pub struct AccessSet<H> {
     pub reads: Vec<ReadEntry<H>>,
     pub writes: Vec<WriteEntry<H>>,
     pub nodes: Vec<NodeEntry>,
-    pub superseded: Vec<Superseded<H>>,
+    pub superseded: Vec<SupersededRow<H>>,
     keys: Vec<EncodedKey>,
     positions: Positions,
 }
@@ -181,10 +183,10 @@ impl<H: TidHeader> AccessSet<H> {
 
     /// As [`AccessSet::own_write`], for a record that the transaction is about to write again.
     #[inline(always)]
-    pub fn observe_own(&self, record: RecordPointer<H>) -> Option<Observation<Replaced>> {
+    pub fn observe_own(&self, record: RecordPointer<H>) -> Option<Observation<ReplacedVersion>> {
         let position = self.find_write(record)?;
         let entry = &self.writes[position];
-        let version = Replaced {
+        let version = ReplacedVersion {
             observed: entry.expected,
             newest: entry.replaced,
             own: entry.row,
@@ -196,15 +198,15 @@ impl<H: TidHeader> AccessSet<H> {
 
     /// Returns what a write must know of a record that this transaction has not written yet.
     #[inline(always)]
-    pub fn observe(&self, observed: Tid, newest: *mut u8) -> Observation<Replaced> {
+    pub fn observe(&self, observed: Tid, newest: *mut u8) -> Observation<ReplacedVersion> {
         let writes = self.writes.len();
-        let version = Replaced { observed, newest, own: None, own_position: None, writes };
+        let version = ReplacedVersion { observed, newest, own: None, own_position: None, writes };
         Observation { visible: visible(observed, newest), version }
     }
 
     /// See [`super::Executor::is_current`].
     #[inline(always)]
-    pub fn is_current(&self, record: RecordPointer<H>, version: Replaced) -> bool {
+    pub fn is_current(&self, record: RecordPointer<H>, version: ReplacedVersion) -> bool {
         match version.own_position {
             Some(position) => self.writes[position].row == version.own,
             // Most update closures write nothing, so the look-up is seldom needed.
@@ -213,7 +215,12 @@ impl<H: TidHeader> AccessSet<H> {
     }
 
     /// See [`super::Executor::note_read`].
-    pub fn note_read(&mut self, table: TableRef, record: RecordPointer<H>, version: Replaced) {
+    pub fn note_read(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<H>,
+        version: ReplacedVersion,
+    ) {
         // If this transaction has written the record, the write is validated instead.
         if version.own_position.is_none() {
             self.reads.push(ReadEntry { record, observed: version.observed, table });
@@ -227,7 +234,7 @@ impl<H: TidHeader> AccessSet<H> {
         &mut self,
         table: TableRef,
         record: RecordPointer<H>,
-        version: Replaced,
+        version: ReplacedVersion,
         row: Option<NonNull<u8>>,
         key: Option<EncodedKey>,
     ) {
@@ -236,7 +243,7 @@ impl<H: TidHeader> AccessSet<H> {
             Some(position) => {
                 let entry = &mut self.writes[position];
                 if let Some(row) = entry.row {
-                    self.superseded.push(Superseded { record, row, table });
+                    self.superseded.push(SupersededRow { record, row, table });
                 }
                 entry.row = row;
                 // An insertion keeps its own key, by which it is unlinked if it fails.
@@ -320,19 +327,19 @@ impl<H: TidHeader> AccessSet<H> {
             let replaced = NonNull::new(entry.replaced);
             let outcome = match (entry.row, self.key_of(entry)) {
                 (Some(row), _) => {
-                    let replaced = replaced.map(|row| worker::Replaced {
+                    let replaced = replaced.map(|row| ReplacedRow {
                         row,
                         was_deleted: entry.expected.is_absent(),
                         inline: is_inline(entry.table, entry.record, row),
                     });
-                    Outcome::Written { row, replaced }
+                    RecordOutcome::Written { row, replaced }
                 }
                 // The record was inserted, and deleted again.
                 (None, Some(key)) if entry.key.is_created() => {
                     discard(entry, key);
                     continue;
                 }
-                (None, Some(key)) if !entry.expected.is_absent() => Outcome::Deleted {
+                (None, Some(key)) if !entry.expected.is_absent() => RecordOutcome::Deleted {
                     row: replaced.expect("a row was visible"),
                     key,
                     is_queued: entry.expected.is_queued(),
@@ -371,7 +378,7 @@ impl<H: TidHeader> AccessSet<H> {
         if self.superseded.is_empty() {
             return;
         }
-        for Superseded { record, row, table } in self.superseded.drain(..) {
+        for SupersededRow { record, row, table } in self.superseded.drain(..) {
             // SAFETY: as above.
             unsafe { drop_private(record, row, table, memory) };
         }
@@ -441,7 +448,7 @@ impl<H: TidHeader> AccessSet<H> {
     /// Sorts the writes by address. Positions from before become invalid.
     pub fn sort_writes(&mut self) {
         self.writes.sort_unstable_by_key(|entry| entry.record.block());
-        self.find_writes_anew();
+        self.reindex_writes();
     }
 
     /// Moves the writes for which `is_first` holds before the others, and returns how many there are. Positions
@@ -454,11 +461,11 @@ impl<H: TidHeader> AccessSet<H> {
                 first += 1;
             }
         }
-        self.find_writes_anew();
+        self.reindex_writes();
         first
     }
 
-    fn find_writes_anew(&mut self) {
+    fn reindex_writes(&mut self) {
         self.positions.clear();
         for (position, entry) in self.writes.iter().enumerate() {
             self.positions.insert(entry.record.block(), position, |position| {
@@ -540,9 +547,9 @@ impl<H: TidHeader> AccessSet<H> {
 fn logged<H>(entry: &WriteEntry<H>) -> Option<LoggedWrite> {
     let before = NonNull::new(entry.replaced).filter(|_| !entry.expected.is_absent());
     let written = match (entry.row, before) {
-        (Some(row), Some(before)) => Written::Changed { row, before },
-        (Some(row), None) => Written::Row(row),
-        (None, Some(deleted)) => Written::Deleted(deleted),
+        (Some(row), Some(before)) => WriteOutcome::Changed { row, before },
+        (Some(row), None) => WriteOutcome::Row(row),
+        (None, Some(deleted)) => WriteOutcome::Deleted(deleted),
         (None, None) => return None,
     };
     Some(LoggedWrite { table: entry.table, written })
@@ -731,7 +738,7 @@ mod tests {
     }
 
     #[test]
-    fn a_generation_that_comes_round_again_finds_nothing() {
+    fn a_reused_generation_finds_nothing() {
         let block = NonNull::new(std::ptr::without_provenance_mut(48)).unwrap();
         let mut positions = Positions::default();
         positions.insert(block, 7, |_| block);

@@ -59,7 +59,7 @@ use super::optimistic::{
     CommitContext, CommitPhases, OptimisticExecutor, commit_with_locks, install, lock_expected,
     read_conflict, settle_deleted, stored, unlock, validate_nodes, write_conflict,
 };
-use super::{Abort, Protocol, Settled};
+use super::{Abort, DeletedOutcome, Protocol};
 use crate::store::record::tid::Tid;
 use crate::store::record::{Newest, RecordPointer, StoredRecord};
 use crate::store::worker::WorkerMemory;
@@ -82,7 +82,7 @@ unsafe impl Protocol for Dbx {
         record: &StoredRecord<TidOnly>,
         may_go: impl Fn(u64) -> bool,
         unlink: impl FnOnce() -> bool,
-    ) -> Settled {
+    ) -> DeletedOutcome {
         settle_deleted(record, may_go, unlink)
     }
 }

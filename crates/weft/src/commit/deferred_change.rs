@@ -30,13 +30,13 @@ pub trait Sums: Send {
 }
 
 /// A row before and after a change. Only the amounts by which these columns have changed are used.
-pub struct Moved<T> {
+pub struct RowDelta<T> {
     pub before: T,
     pub after: T,
     pub columns: ColumnSet,
 }
 
-impl<T: Record> Sums for Moved<T> {
+impl<T: Record> Sums for RowDelta<T> {
     unsafe fn add_to(&self, onto: NonNull<u8>, place: NonNull<u8>) -> bool {
         // SAFETY: by this function's contract.
         let onto = unsafe { onto.cast::<T>().as_ref() };

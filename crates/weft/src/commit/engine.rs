@@ -6,7 +6,7 @@ use super::{Protocol, Worker};
 use crate::durability::Log;
 use crate::error::Failure;
 use crate::store::table::Identity;
-use crate::store::worker::Shared;
+use crate::store::worker::SharedState;
 
 /// Identifies a commit, for [`Database::wait_durable`](crate::Database::wait_durable).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,7 +51,7 @@ pub struct Engine<P: Protocol> {
     /// Declared before `shared`, so that it is dropped before the memory that it may refer to.
     pub protocol: Arc<P::Shared>,
     /// What all workers share.
-    pub shared: Arc<Shared>,
+    pub shared: Arc<SharedState>,
     /// Distinguishes the database's tables from those of other databases.
     pub identity: Arc<Identity>,
     /// What happens to commits when the process ends.

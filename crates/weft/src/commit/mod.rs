@@ -11,7 +11,7 @@
 //! are in the crate `weft-protocols`, which also has the list of all protocols.
 //!
 //! [`Transaction`]: crate::Transaction
-#![allow(rustdoc::private_intra_doc_links, reason = "hidden: whoever reads it reads the source")]
+#![allow(rustdoc::private_intra_doc_links, reason = "hidden: its readers have the source")]
 
 pub mod access_set;
 mod capabilities;
@@ -29,7 +29,7 @@ use std::ptr::NonNull;
 
 pub use capabilities::{ChopsProcedures, Never, PhaseMetrics, RepairsTransactions, SplitsRecords};
 pub use dbx::Dbx;
-pub use deferred_change::{DeferredChange, Moved};
+pub use deferred_change::{DeferredChange, RowDelta};
 pub use engine::{CommitToken, Durability, Engine};
 pub use options::{GivenOptions, ProtocolOptions, ProtocolShared};
 pub use silo::Silo;
@@ -42,7 +42,7 @@ use crate::index::bplus_tree::ScannedRange;
 use crate::index::{NodeChange, NodeVersion};
 use crate::row::encoding::EncodedKey;
 use crate::store::record::newest;
-pub use crate::store::record::{RecordHeader, Settled};
+pub use crate::store::record::{DeletedOutcome, RecordHeader};
 use crate::store::record::{RecordKind, RecordPointer, StoredRecord};
 use crate::store::table::TableRef;
 use crate::store::worker::{LoggedWrite, WorkerMemory};
@@ -186,7 +186,7 @@ pub unsafe trait Protocol: Sized + Send + Sync + 'static {
         record: &StoredRecord<Self::Header>,
         may_go: impl Fn(u64) -> bool,
         unlink: impl FnOnce() -> bool,
-    ) -> Settled;
+    ) -> DeletedOutcome;
 }
 
 /// Returns what tables must know of the records of protocol `P`.
@@ -198,7 +198,7 @@ unsafe fn settle_deleted<P: Protocol>(
     record: NonNull<u8>,
     may_go: &dyn Fn(u64) -> bool,
     unlink: &mut dyn FnMut() -> bool,
-) -> Settled {
+) -> DeletedOutcome {
     // SAFETY: called through the `RecordKind` of this protocol's records.
     let record = unsafe { record.cast::<StoredRecord<P::Header>>().as_ref() };
     P::settle_deleted(record, may_go, unlink)

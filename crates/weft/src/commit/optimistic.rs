@@ -27,9 +27,9 @@ use weft_htm::planted::Bug;
 use weft_htm::word::Ordering;
 
 use super::access_set::{
-    AccessSet, NodeEntry, ReadEntry, Replaced, TidHeader, WriteEntry, successor,
+    AccessSet, NodeEntry, ReadEntry, ReplacedVersion, TidHeader, WriteEntry, successor,
 };
-use super::{Abort, Executor, Never, Observation, Protocol, Refusal, Settled, Visible};
+use super::{Abort, DeletedOutcome, Executor, Never, Observation, Protocol, Refusal, Visible};
 use crate::error::ConflictReason;
 use crate::index::bplus_tree::ScannedRange;
 use crate::index::{NodeChange, NodeVersion};
@@ -87,7 +87,7 @@ pub fn stored<'a, H>(record: RecordPointer<H>) -> &'a StoredRecord<H> {
 impl<P: CommitPhases> Executor for OptimisticExecutor<P> {
     type Header = P::Header;
     type Shared = P::Shared;
-    type Version = Replaced;
+    type Version = ReplacedVersion;
     type Splitting = Never;
     type Repairing = Never;
     type Chopping = Never;
@@ -132,7 +132,7 @@ impl<P: CommitPhases> Executor for OptimisticExecutor<P> {
         _table: TableRef,
         record: RecordPointer<P::Header>,
         _memory: &WorkerMemory,
-    ) -> Result<Observation<Replaced>, Abort> {
+    ) -> Result<Observation<ReplacedVersion>, Abort> {
         if let Some(own) = self.set.observe_own(record) {
             return Ok(own);
         }
@@ -140,12 +140,17 @@ impl<P: CommitPhases> Executor for OptimisticExecutor<P> {
         Ok(self.set.observe(observed, newest))
     }
 
-    fn note_read(&mut self, table: TableRef, record: RecordPointer<P::Header>, version: Replaced) {
+    fn note_read(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<P::Header>,
+        version: ReplacedVersion,
+    ) {
         self.set.note_read(table, record, version);
     }
 
     #[inline(always)]
-    fn is_current(&self, record: RecordPointer<P::Header>, version: Replaced) -> bool {
+    fn is_current(&self, record: RecordPointer<P::Header>, version: ReplacedVersion) -> bool {
         self.set.is_current(record, version)
     }
 
@@ -154,7 +159,7 @@ impl<P: CommitPhases> Executor for OptimisticExecutor<P> {
         &mut self,
         table: TableRef,
         record: RecordPointer<P::Header>,
-        version: Replaced,
+        version: ReplacedVersion,
         row: NonNull<u8>,
     ) {
         self.set.put(table, record, version, Some(row), None);
@@ -165,7 +170,7 @@ impl<P: CommitPhases> Executor for OptimisticExecutor<P> {
         &mut self,
         table: TableRef,
         record: RecordPointer<P::Header>,
-        version: Replaced,
+        version: ReplacedVersion,
         key: EncodedKey,
     ) {
         self.set.put(table, record, version, None, Some(key));
@@ -389,19 +394,19 @@ pub fn settle_deleted<H: TidHeader>(
     record: &StoredRecord<H>,
     may_go: impl Fn(u64) -> bool,
     unlink: impl FnOnce() -> bool,
-) -> Settled {
+) -> DeletedOutcome {
     let word = record.header.tid();
     let tid = word.lock();
     if !tid.is_absent() {
         word.unlock(tid.dequeued());
-        Settled::Kept
+        DeletedOutcome::Kept
     } else if may_go(tid.epoch()) {
         let unlinked = unlink();
         word.unlock(if unlinked { tid.removed() } else { tid.dequeued() });
-        if unlinked { Settled::Unlinked } else { Settled::Kept }
+        if unlinked { DeletedOutcome::Unlinked } else { DeletedOutcome::Kept }
     } else {
         word.unlock(tid);
-        Settled::Busy
+        DeletedOutcome::Busy
     }
 }
 

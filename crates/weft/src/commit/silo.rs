@@ -43,7 +43,7 @@ use super::optimistic::{
     CommitContext, CommitPhases, OptimisticExecutor, install, settle_deleted, stored, unlock,
     validate_reads, write_conflict,
 };
-use super::{Abort, Protocol, Settled};
+use super::{Abort, DeletedOutcome, Protocol};
 use crate::store::record::StoredRecord;
 use crate::store::record::tid::{Tid, fence_before_validation};
 
@@ -65,7 +65,7 @@ unsafe impl Protocol for Silo {
         record: &StoredRecord<TidOnly>,
         may_go: impl Fn(u64) -> bool,
         unlink: impl FnOnce() -> bool,
-    ) -> Settled {
+    ) -> DeletedOutcome {
         settle_deleted(record, may_go, unlink)
     }
 }
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_commit_tid_is_later_than_all_seen_and_the_workers_last() {
+    fn a_commit_tid_exceeds_all_seen_and_the_workers_last() {
         let mut last = LastCommit::default();
         let first = last.commit_tid(std::iter::empty(), 3);
         assert_eq!(first.epoch(), 3);

@@ -83,10 +83,10 @@ use std::sync::Arc;
 use weft_htm::word::{Ordering, Word, spin_loop, yield_now};
 
 use super::access_set::{
-    AccessSet, Positions, Replaced, TidHeader, WriteEntry, successor, visible,
+    AccessSet, Positions, ReplacedVersion, TidHeader, WriteEntry, successor, visible,
 };
 use super::optimistic::{abort_at, stored, validate_nodes};
-use super::{Abort, Executor, Never, Observation, Protocol, Refusal, Settled, Visible};
+use super::{Abort, DeletedOutcome, Executor, Never, Observation, Protocol, Refusal, Visible};
 use crate::error::ConflictReason;
 use crate::index::bplus_tree::ScannedRange;
 use crate::index::{NodeChange, NodeVersion};
@@ -116,7 +116,7 @@ unsafe impl Protocol for TwoPhaseLocking {
         record: &StoredRecord<LockHeader>,
         may_go: impl Fn(u64) -> bool,
         unlink: impl FnOnce() -> bool,
-    ) -> Settled {
+    ) -> DeletedOutcome {
         settle_deleted(record, may_go, unlink)
     }
 }
@@ -140,7 +140,7 @@ unsafe impl Protocol for TwoPhaseLockingNoWait {
         record: &StoredRecord<LockHeader>,
         may_go: impl Fn(u64) -> bool,
         unlink: impl FnOnce() -> bool,
-    ) -> Settled {
+    ) -> DeletedOutcome {
         settle_deleted(record, may_go, unlink)
     }
 }
@@ -166,11 +166,11 @@ const _: () = assert!(STATE == (1 << TIMESTAMP_SHIFT) - 1);
 
 /// The lock was not granted: the transaction must die.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Denied;
+struct LockDenied;
 
 /// What a transaction does next when it asks for a lock, given the lock word that it has found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum LockStep {
     /// Takes the lock, by changing the word to this.
     Take(u64),
     /// Begins to wait as a pending writer, which it announces by changing the word to this.
@@ -194,7 +194,7 @@ const fn pending(timestamp: u64, holders: u64) -> u64 {
 }
 
 /// Returns the word after one more holder has joined.
-const fn joined(word: u64, timestamp: u64) -> u64 {
+const fn with_holder(word: u64, timestamp: u64) -> u64 {
     let holders = word & SHARED;
     let is_oldest = holders == 0 || timestamp < timestamp_of(word);
     let oldest = if is_oldest { timestamp } else { timestamp_of(word) };
@@ -202,31 +202,31 @@ const fn joined(word: u64, timestamp: u64) -> u64 {
 }
 
 /// The rule for a transaction that asks for a share of the lock, and holds none.
-const fn share<const WAITS: bool>(word: u64, timestamp: u64) -> Step {
+const fn share<const WAITS: bool>(word: u64, timestamp: u64) -> LockStep {
     if word & (EXCLUSIVE | PENDING) == 0 && word & SHARED < SHARED {
-        Step::Take(joined(word, timestamp))
+        LockStep::Take(with_holder(word, timestamp))
     } else if WAITS && timestamp < timestamp_of(word) {
-        Step::Wait
+        LockStep::Wait
     } else {
-        Step::Die
+        LockStep::Die
     }
 }
 
 /// The rule for a transaction that asks for the lock exclusively. It holds `own` shares of the lock: none, or one,
 /// which it upgrades.
-const fn seize<const WAITS: bool>(word: u64, timestamp: u64, own: u64) -> Step {
+const fn seize<const WAITS: bool>(word: u64, timestamp: u64, own: u64) -> LockStep {
     let is_pending = word & PENDING != 0;
     // If the two are equal, the timestamp is this transaction's own: as a pending writer, as a shared holder, or
     // from an earlier attempt.
     let is_oldest = timestamp <= timestamp_of(word);
     if word & (EXCLUSIVE | SHARED) == own && (!is_pending || is_oldest || own != 0) {
-        Step::Take(exclusive(timestamp))
+        LockStep::Take(exclusive(timestamp))
     } else if !WAITS || !is_oldest {
-        Step::Die
+        LockStep::Die
     } else if word & EXCLUSIVE != 0 || is_pending && timestamp == timestamp_of(word) {
-        Step::Wait
+        LockStep::Wait
     } else {
-        Step::Announce(pending(timestamp, word & SHARED))
+        LockStep::Announce(pending(timestamp, word & SHARED))
     }
 }
 
@@ -236,7 +236,7 @@ impl LockWord {
     fn try_lock_shared(&self, timestamp: u64) -> bool {
         // Relaxed: the compare-and-swap checks the word again.
         let word = self.0.load(Ordering::Relaxed);
-        word & STATE == 0 && self.change(word, joined(word, timestamp))
+        word & STATE == 0 && self.change(word, with_holder(word, timestamp))
     }
 
     /// Takes the lock exclusively if it is free.
@@ -248,33 +248,37 @@ impl LockWord {
     }
 
     /// Takes a share of the lock. The caller holds none.
-    fn lock_shared<const WAITS: bool>(&self, timestamp: u64) -> Result<(), Denied> {
+    fn lock_shared<const WAITS: bool>(&self, timestamp: u64) -> Result<(), LockDenied> {
         self.lock(|word| share::<WAITS>(word, timestamp))
     }
 
     /// Takes the lock exclusively. The caller holds `own` shares of it.
-    fn lock_exclusive<const WAITS: bool>(&self, timestamp: u64, own: u64) -> Result<(), Denied> {
+    fn lock_exclusive<const WAITS: bool>(
+        &self,
+        timestamp: u64,
+        own: u64,
+    ) -> Result<(), LockDenied> {
         self.lock(|word| seize::<WAITS>(word, timestamp, own))
     }
 
     #[inline(always)]
-    fn lock(&self, rule: impl Fn(u64) -> Step) -> Result<(), Denied> {
+    fn lock(&self, rule: impl Fn(u64) -> LockStep) -> Result<(), LockDenied> {
         let mut waits = 0u32;
         loop {
             // Relaxed: every step except waiting and dying checks the word again.
             let word = self.0.load(Ordering::Relaxed);
             match rule(word) {
-                Step::Take(locked) if self.change(word, locked) => return Ok(()),
-                Step::Take(_) => {}
-                Step::Announce(announced) => {
+                LockStep::Take(locked) if self.change(word, locked) => return Ok(()),
+                LockStep::Take(_) => {}
+                LockStep::Announce(announced) => {
                     self.change(word, announced);
                 }
-                Step::Wait => {
+                LockStep::Wait => {
                     waits += 1;
                     // The holder may be waiting for this core.
                     if waits.is_multiple_of(64) { yield_now() } else { spin_loop() }
                 }
-                Step::Die => return Err(Denied),
+                LockStep::Die => return Err(LockDenied),
             }
         }
     }
@@ -343,23 +347,23 @@ fn settle_deleted(
     record: &StoredRecord<LockHeader>,
     may_go: impl Fn(u64) -> bool,
     unlink: impl FnOnce() -> bool,
-) -> Settled {
+) -> DeletedOutcome {
     let LockHeader { tid: word, lock } = &record.header;
     // With this timestamp every other transaction is older, and may wait for this lock. The holder does not wait
     // for any other lock while it holds this one.
     if !lock.try_lock_exclusive(TIMESTAMP_MAX) {
-        return Settled::Busy;
+        return DeletedOutcome::Busy;
     }
     let tid = word.load_relaxed();
     let settled = if !tid.is_absent() {
         word.unlock(tid.dequeued());
-        Settled::Kept
+        DeletedOutcome::Kept
     } else if may_go(tid.epoch()) {
         let unlinked = unlink();
         word.unlock(if unlinked { tid.removed() } else { tid.dequeued() });
-        if unlinked { Settled::Unlinked } else { Settled::Kept }
+        if unlinked { DeletedOutcome::Unlinked } else { DeletedOutcome::Kept }
     } else {
-        Settled::Busy
+        DeletedOutcome::Busy
     };
     lock.unlock_exclusive();
     settled
@@ -459,7 +463,7 @@ pub struct LockingExecutor<const WAITS: bool> {
 impl<const WAITS: bool> Executor for LockingExecutor<WAITS> {
     type Header = LockHeader;
     type Shared = Timestamps;
-    type Version = Replaced;
+    type Version = ReplacedVersion;
     type Splitting = Never;
     type Repairing = Never;
     type Chopping = Never;
@@ -508,7 +512,7 @@ impl<const WAITS: bool> Executor for LockingExecutor<WAITS> {
         table: TableRef,
         record: RecordPointer<LockHeader>,
         _memory: &WorkerMemory,
-    ) -> Result<Observation<Replaced>, Abort> {
+    ) -> Result<Observation<ReplacedVersion>, Abort> {
         if !stored(record).header.lock.try_lock_exclusive(self.timestamp)
             && let Some(observation) = self.seize_contended(table, record)?
         {
@@ -525,10 +529,10 @@ impl<const WAITS: bool> Executor for LockingExecutor<WAITS> {
 
     /// Does nothing: the lock protects the read as well as it would have protected the write.
     #[inline(always)]
-    fn note_read(&mut self, _: TableRef, _: RecordPointer<LockHeader>, _: Replaced) {}
+    fn note_read(&mut self, _: TableRef, _: RecordPointer<LockHeader>, _: ReplacedVersion) {}
 
     #[inline(always)]
-    fn is_current(&self, record: RecordPointer<LockHeader>, version: Replaced) -> bool {
+    fn is_current(&self, record: RecordPointer<LockHeader>, version: ReplacedVersion) -> bool {
         self.set.is_current(record, version)
     }
 
@@ -537,7 +541,7 @@ impl<const WAITS: bool> Executor for LockingExecutor<WAITS> {
         &mut self,
         table: TableRef,
         record: RecordPointer<LockHeader>,
-        version: Replaced,
+        version: ReplacedVersion,
         row: NonNull<u8>,
     ) {
         self.set.put(table, record, version, Some(row), None);
@@ -548,7 +552,7 @@ impl<const WAITS: bool> Executor for LockingExecutor<WAITS> {
         &mut self,
         table: TableRef,
         record: RecordPointer<LockHeader>,
-        version: Replaced,
+        version: ReplacedVersion,
         key: EncodedKey,
     ) {
         self.set.put(table, record, version, None, Some(key));
@@ -680,7 +684,7 @@ impl<const WAITS: bool> LockingExecutor<WAITS> {
         if self.held.find(record).is_some() {
             return Ok(Some(see()));
         }
-        lock.lock_shared::<WAITS>(self.timestamp).map_err(|Denied| denied(table, record))?;
+        lock.lock_shared::<WAITS>(self.timestamp).map_err(|LockDenied| denied(table, record))?;
         Ok(None)
     }
 
@@ -691,7 +695,7 @@ impl<const WAITS: bool> LockingExecutor<WAITS> {
         &mut self,
         table: TableRef,
         record: RecordPointer<LockHeader>,
-    ) -> Result<Option<Observation<Replaced>>, Abort> {
+    ) -> Result<Option<Observation<ReplacedVersion>>, Abort> {
         let lock = &stored(record).header.lock;
         let see = |set: &AccessSet<LockHeader>| {
             let (tid, newest) = current(record);
@@ -703,7 +707,7 @@ impl<const WAITS: bool> LockingExecutor<WAITS> {
         }
         let held = self.held.find(record);
         lock.lock_exclusive::<WAITS>(self.timestamp, held.map_or(0, |_| SHARED_ONE))
-            .map_err(|Denied| denied(table, record))?;
+            .map_err(|LockDenied| denied(table, record))?;
         Ok(held.map(|position| {
             self.held.locks[position].is_exclusive = true;
             see(&self.set)

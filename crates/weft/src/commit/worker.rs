@@ -8,7 +8,7 @@ use std::sync::Arc;
 use weft_htm::word::{spin_loop, yield_now};
 
 use super::{Executor, Protocol};
-use crate::store::worker::{IndexBuffer, Shared, WorkerMemory, WorkerState};
+use crate::store::worker::{IndexBuffer, SharedState, WorkerMemory, WorkerState};
 
 /// One thread's worker of a database.
 pub struct Worker<P: Protocol> {
@@ -17,7 +17,12 @@ pub struct Worker<P: Protocol> {
 }
 
 impl<P: Protocol> Worker<P> {
-    fn new(shared: &Arc<Shared>, protocol: &Arc<P::Shared>, slot: usize, indexes: usize) -> Self {
+    fn new(
+        shared: &Arc<SharedState>,
+        protocol: &Arc<P::Shared>,
+        slot: usize,
+        indexes: usize,
+    ) -> Self {
         let memory = WorkerMemory::new(Arc::clone(shared), slot);
         shared.set_reader(slot, memory.regions().reader());
         Worker {
@@ -80,7 +85,7 @@ impl<P: Protocol> Workers<P> {
     /// Makes the calling thread a worker. Returns `None` if there are too many.
     pub fn join(
         &self,
-        shared: &Arc<Shared>,
+        shared: &Arc<SharedState>,
         protocol: &Arc<P::Shared>,
         indexes: usize,
     ) -> Option<(usize, NonNull<Worker<P>>)> {
@@ -98,7 +103,7 @@ impl<P: Protocol> Workers<P> {
     ///
     /// # Safety
     /// The slot is the calling thread's, and the thread will not use the worker again.
-    pub unsafe fn leave(&self, shared: &Shared, slot: usize) {
+    pub unsafe fn leave(&self, shared: &SharedState, slot: usize) {
         // SAFETY: the slot is this thread's until `give_slot`.
         let cell = unsafe { &mut *self.cells[slot].get() };
         if let Some(worker) = cell.take() {

@@ -23,7 +23,7 @@ use crate::history::Recording;
 use crate::row::schema::{self, Record};
 use crate::store::record::RecordKind;
 use crate::store::table::{Identity, TableInner};
-use crate::store::worker::{AbortsByTable, Shared, WorkerMemory};
+use crate::store::worker::{AbortsByTable, SharedState, WorkerMemory};
 use crate::sync::clock::{EPOCH_INTERVAL, Ticker};
 
 /// The default number of threads that may use a database at the same time.
@@ -348,7 +348,7 @@ impl<P: Protocol> Builder<P> {
         let options = ProtocolOptions { workers_max, may_defer, given: self.given };
         // The state of the protocol, and the state that all workers share.
         let protocol: P::Shared = ProtocolShared::new(&options)?;
-        let mut shared = Shared::new(htm, workers_max);
+        let mut shared = SharedState::new(htm, workers_max);
         shared.aborts = AbortsByTable::new(workers_max, tables_of_indexes);
         shared.gate = protocol.gate();
         #[cfg(feature = "history")]
@@ -433,7 +433,7 @@ impl<P: Protocol> Builder<P> {
 }
 
 /// Drops the rows of tables that were partly recovered.
-fn discard_tables(tables: &BTreeMap<TypeId, Arc<dyn AnyTable>>, shared: &Arc<Shared>) {
+fn discard_tables(tables: &BTreeMap<TypeId, Arc<dyn AnyTable>>, shared: &Arc<SharedState>) {
     let memory = WorkerMemory::new(Arc::clone(shared), 0);
     memory.drop_immediately();
     for entry in shared.take_orphans().into_iter().flat_map(|batch| batch.retired) {
@@ -450,7 +450,7 @@ fn discard_tables(tables: &BTreeMap<TypeId, Arc<dyn AnyTable>>, shared: &Arc<Sha
 fn open_storage(
     plan: StoragePlan,
     tables: &BTreeMap<TypeId, Arc<dyn AnyTable>>,
-    shared: &Arc<Shared>,
+    shared: &Arc<SharedState>,
     memories: &Arc<FillingMemories>,
 ) -> Result<Storage, Failure> {
     let mut tables: Vec<_> = tables.values().collect();

@@ -14,13 +14,13 @@ use weft_htm::word::{Ordering, Word, yield_now};
 use crate::commit::Protocol;
 use crate::database::Database;
 use crate::database::storage::Storage;
-use crate::database::stored::{Filled, FillingMemories};
+use crate::database::stored::{FillOutcome, FillingMemories};
 use crate::error::Failure;
 use crate::row::schema::Record;
 use crate::store::retention::NONE_OPEN;
 use crate::store::table::Table;
 use crate::store::table::check;
-use crate::store::worker::{CLOSED, LOADING, OPEN, Shared};
+use crate::store::worker::{CLOSED, LOADING, OPEN, SharedState};
 use crate::sync::reclaim::OFFLINE;
 
 /// How many rows a thread loads between two reports of its progress.
@@ -63,7 +63,7 @@ impl<P: Protocol> Database<P> {
         self.check_no_commit().map_err(E::from)?;
         // No checkpoint and no backup may see half of the load.
         let mut no_checkpoint = storage.map(|storage| storage.hold_checkpoints()).transpose()?;
-        let exclusive = Exclusive::begin(self).map_err(E::from)?;
+        let loading = LoadingGuard::begin(self).map_err(E::from)?;
         let memories = FillingMemories::new(Arc::clone(&self.inner().shared));
         if memories.with(|memory| !table.inner.is_empty(memory)) {
             return Err(Failure::NotEmpty { table: T::TABLE }.into());
@@ -84,28 +84,29 @@ impl<P: Protocol> Database<P> {
             memories.with(|memory| table.inner.clear(memory));
         }
         drop(memories);
-        drop(exclusive);
+        drop(loading);
         result.unwrap_or_else(|panic| resume_unwind(panic))
     }
 }
 
 /// As long as this lives, a database is closed for everything but loading.
-struct Exclusive<'a>(&'a Shared);
+struct LoadingGuard<'a>(&'a SharedState);
 
-impl<'a> Exclusive<'a> {
+impl<'a> LoadingGuard<'a> {
     fn begin<P: Protocol>(database: &'a Database<P>) -> Result<Self, Failure> {
         let shared = &*database.inner().shared;
         if database.registered_worker().is_some_and(|worker| worker.active.get()) {
             return Err(Failure::NestedTransaction);
         }
         // From now on no transaction and no snapshot begins.
-        shared.closed.compare_exchange(OPEN, LOADING, Ordering::SeqCst, Ordering::SeqCst).map_err(
-            |state| match state {
+        shared
+            .admission
+            .compare_exchange(OPEN, LOADING, Ordering::SeqCst, Ordering::SeqCst)
+            .map_err(|state| match state {
                 CLOSED => Failure::Closed,
                 _ => Failure::Loading,
-            },
-        )?;
-        let exclusive = Exclusive(shared);
+            })?;
+        let loading = LoadingGuard(shared);
         // Closes the shared recent snapshot. Readers that have joined it count like any others.
         shared.recent.close(&shared.retention);
         if shared.retention.oldest() != NONE_OPEN {
@@ -115,14 +116,15 @@ impl<'a> Exclusive<'a> {
         while shared.grace.horizon() != OFFLINE {
             yield_now();
         }
-        Ok(exclusive)
+        Ok(loading)
     }
 }
 
-impl Drop for Exclusive<'_> {
+impl Drop for LoadingGuard<'_> {
     fn drop(&mut self) {
         // If `close` was called in the meantime, the database stays closed.
-        let _ = self.0.closed.compare_exchange(LOADING, OPEN, Ordering::SeqCst, Ordering::SeqCst);
+        let _ =
+            self.0.admission.compare_exchange(LOADING, OPEN, Ordering::SeqCst, Ordering::SeqCst);
     }
 }
 
@@ -193,7 +195,7 @@ impl<T: Record, F: Fn(u64) + Sync> Loader<'_, T, F> {
                     return Ok(());
                 }
                 let key = row.key();
-                if let Filled::Replaced = self.table.inner.fill(row, memory) {
+                if let FillOutcome::Replaced = self.table.inner.fill(row, memory) {
                     let (index, key) = (None, format!("{key:?}"));
                     return Err(Failure::DuplicateKey { table: T::TABLE, index, key }.into());
                 }

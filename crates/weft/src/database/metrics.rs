@@ -7,7 +7,7 @@ use crate::commit::PhaseMetrics;
 use crate::durability::LogMetrics;
 use crate::error::ConflictReason;
 use crate::store::retention::SnapshotMetrics;
-use crate::store::worker::Shared;
+use crate::store::worker::SharedState;
 
 /// Counters since the database was opened, and sizes at the moment of the call. Counters are read one after the
 /// other while transactions run, so they may differ from each other by a few.
@@ -86,7 +86,7 @@ pub struct MemoryMetrics {
 }
 
 impl Metrics {
-    pub(crate) fn gather(shared: &Shared) -> Metrics {
+    pub(crate) fn gather(shared: &SharedState) -> Metrics {
         let mut metrics = Metrics {
             htm: shared.htm_statistics(),
             workers: shared.workers(),

@@ -29,17 +29,17 @@ use crate::history::History;
 use crate::row::schema::Record;
 use crate::snapshot::{SnapshotHome, SnapshotSource};
 use crate::store::deadline::Deadline;
-use crate::store::garbage::Retired;
-use crate::store::retention::{Kept, Retained};
+use crate::store::garbage::RetiredItem;
+use crate::store::retention::{RetainedEntry, RetainedItem};
 use crate::store::table::{Identity, Table, TableInner};
-use crate::store::worker::{CLOSED, Shared, WorkerMemory, WorkerState};
+use crate::store::worker::{CLOSED, SharedState, WorkerMemory, WorkerState};
 use crate::sync::clock::Ticker;
 use crate::sync::reclaim::OFFLINE;
 use crate::transaction::Transaction;
 
 pub use builder::{Builder, WORKERS_MAX_DEFAULT};
 use metrics::Metrics;
-use run::Ended;
+use run::RunResult;
 use storage::Storage;
 use stored::AnyTable;
 
@@ -164,7 +164,7 @@ impl<P: Protocol> Drop for Inner<P> {
         }
         for entry in kept {
             // Deleted records are still in their indexes, so `tear_down` drops their rows.
-            if let Kept::Version(row) = entry.kept {
+            if let RetainedItem::Version(row) = entry.item {
                 // SAFETY: no transaction and no snapshot is left that could reach the version, and the owner of an
                 // entry owns its version.
                 unsafe { drop_kept(row, &entry, &memory) };
@@ -181,15 +181,17 @@ impl<P: Protocol> Drop for Inner<P> {
 ///
 /// # Safety
 /// No thread can reach the entry any more.
-unsafe fn drop_retired(entry: Retired, memory: &WorkerMemory) {
+unsafe fn drop_retired(entry: RetiredItem, memory: &WorkerMemory) {
     // SAFETY: by this function's contract.
     unsafe {
         match entry {
-            Retired::Row(row, table) => memory.drop_row(row, table, false),
-            Retired::Record(record, table) => table.drop_newest(record, memory),
-            Retired::Large(block, layout) => crate::store::record::arena::free_huge(block, *layout),
+            RetiredItem::Row(row, table) => memory.drop_row(row, table, false),
+            RetiredItem::Record(record, table) => table.drop_newest(record, memory),
+            RetiredItem::Large(block, layout) => {
+                crate::store::record::arena::free_huge(block, *layout)
+            }
             // Blocks lie in chunks, which are freed as a whole. A deleted record is still in its index.
-            Retired::Block(..) | Retired::Deleted(_) => {}
+            RetiredItem::Block(..) | RetiredItem::Deleted(_) => {}
         }
     }
 }
@@ -198,7 +200,7 @@ unsafe fn drop_retired(entry: Retired, memory: &WorkerMemory) {
 ///
 /// # Safety
 /// No thread can reach the version any more.
-unsafe fn drop_kept(row: NonNull<u8>, entry: &Retained, memory: &WorkerMemory) {
+unsafe fn drop_kept(row: NonNull<u8>, entry: &RetainedEntry, memory: &WorkerMemory) {
     // SAFETY: by this function's contract. Records are freed after this.
     unsafe { memory.drop_row(row, entry.table, entry.table.is_inline(entry.record, row)) };
 }
@@ -392,7 +394,7 @@ impl<P: Protocol> Database<P> {
         if let Some(storage) = &self.inner.storage {
             storage.check_user_code()?;
         }
-        self.inner.shared.closed.store(CLOSED, Ordering::SeqCst);
+        self.inner.shared.admission.store(CLOSED, Ordering::SeqCst);
         // A transaction that is pinned from now on sees the flag, and does not begin. Wait for those pinned before.
         while self.inner.shared.grace.horizon() != OFFLINE {
             if let Some(deadline) = deadline
@@ -491,7 +493,7 @@ impl<P: Protocol> Database<P> {
 #[cold]
 #[inline(never)]
 fn register<P: Protocol>(inner: &Arc<Inner<P>>) -> Result<&Worker<P>, Failure> {
-    if inner.shared.closed.load(Ordering::SeqCst) == CLOSED {
+    if inner.shared.admission.load(Ordering::SeqCst) == CLOSED {
         return Err(Failure::Closed);
     }
     let Some((slot, worker)) = inner.workers.join(&inner.shared, &inner.protocol, inner.indexes)
@@ -499,18 +501,18 @@ fn register<P: Protocol>(inner: &Arc<Inner<P>>) -> Result<&Worker<P>, Failure> {
         let workers_max = inner.shared.counters.len();
         return Err(Failure::TooManyWorkers { workers_max });
     };
-    let seat = Box::new(Seat { inner: Arc::downgrade(inner), slot });
-    let seated = REGISTRATIONS.try_with(|registrations| {
+    let guard = Box::new(SlotGuard { inner: Arc::downgrade(inner), slot });
+    let registered = REGISTRATIONS.try_with(|registrations| {
         let mut registrations = registrations.borrow_mut();
-        registrations.retain(|registration| registration.seat.is_taken());
+        registrations.retain(|registration| registration.guard.has_database());
         registrations.push(Registration {
             database: Arc::as_ptr(inner).cast(),
             worker: worker.cast(),
-            seat,
+            guard,
         });
     });
-    if seated.is_err() {
-        // The thread is ending, and its thread-locals are gone. Dropping the closure has dropped the seat, which
+    if registered.is_err() {
+        // The thread is ending, and its thread-locals are gone. Dropping the closure has dropped the guard, which
         // gave the slot back.
         return Err(Failure::ThreadEnding);
     }
@@ -519,7 +521,7 @@ fn register<P: Protocol>(inner: &Arc<Inner<P>>) -> Result<&Worker<P>, Failure> {
 }
 
 impl<P: Protocol> SnapshotSource for Inner<P> {
-    fn shared(&self) -> &Shared {
+    fn shared(&self) -> &SharedState {
         &self.shared
     }
 
@@ -552,31 +554,32 @@ fn check_bounds(
 
 /// The registration of this thread as a worker of one database.
 struct Registration {
-    /// The address of the database's shared part. The seat's weak reference keeps the address from being used
+    /// The address of the database's shared part. The guard's weak reference keeps the address from being used
     /// again.
     database: *const (),
     worker: NonNull<()>,
-    seat: Box<dyn AnySeat>,
+    guard: Box<dyn AnySlotGuard>,
 }
 
-trait AnySeat {
+/// A [`SlotGuard`] under any protocol.
+trait AnySlotGuard {
     /// Returns whether the database still exists.
-    fn is_taken(&self) -> bool;
+    fn has_database(&self) -> bool;
 }
 
 /// A slot held by this thread. Dropping it makes the thread leave the database.
-struct Seat<P: Protocol> {
+struct SlotGuard<P: Protocol> {
     inner: Weak<Inner<P>>,
     slot: usize,
 }
 
-impl<P: Protocol> AnySeat for Seat<P> {
-    fn is_taken(&self) -> bool {
+impl<P: Protocol> AnySlotGuard for SlotGuard<P> {
+    fn has_database(&self) -> bool {
         self.inner.strong_count() > 0
     }
 }
 
-impl<P: Protocol> Drop for Seat<P> {
+impl<P: Protocol> Drop for SlotGuard<P> {
     fn drop(&mut self) {
         if let Some(inner) = self.inner.upgrade() {
             // SAFETY: the slot belongs to this thread, whose registration for it ends here.

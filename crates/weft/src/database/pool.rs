@@ -170,7 +170,7 @@ impl<P: Protocol> Pool<P> {
         E: From<Error> + Send + 'static,
         F: FnMut(&Transaction<'_, P>) -> Result<R, E> + Send + 'static,
     {
-        let (submitted, submission) = Submitted::new(procedure);
+        let (submitted, submission) = QueuedJob::new(procedure);
         if self.queue().send(Box::new(submitted)).is_err() {
             unreachable!("the workers listen until the pool is dropped");
         }
@@ -187,14 +187,14 @@ impl<P: Protocol> Pool<P> {
         E: From<Error> + Send + 'static,
         F: FnMut(&Transaction<'_, P>) -> Result<R, E> + Send + 'static,
     {
-        let (submitted, submission) = Submitted::new(procedure);
+        let (submitted, submission) = QueuedJob::new(procedure);
         match self.queue().try_send(Box::new(submitted)) {
             Ok(()) => Ok(submission),
             Err(TrySendError::Disconnected(_)) => {
                 unreachable!("the workers listen until the pool is dropped")
             }
             Err(TrySendError::Full(job)) => {
-                let submitted: Box<Submitted<F, R, E>> =
+                let submitted: Box<QueuedJob<F, R, E>> =
                     job.into_any().downcast().expect("the queue gives back the job that was sent");
                 Err(submitted.procedure)
             }
@@ -224,7 +224,7 @@ impl<P: Protocol> Drop for Pool<P> {
 /// The result of a submitted procedure, which is there when its transaction has ended. Call [`Submission::wait`],
 /// or `.await` the submission.
 #[derive(Debug)]
-#[must_use = "or else nobody knows whether it has committed"]
+#[must_use = "dropping it loses the result: you would not know whether it has committed"]
 pub struct Submission<R, E = Error> {
     receiver: oneshot::Receiver<thread::Result<Result<R, E>>>,
 }
@@ -284,58 +284,59 @@ fn settle<R, E>(
 /// A submitted procedure of any type, as a thread of the pool sees it.
 trait Job<P: Protocol>: Send {
     /// Runs the procedure in a transaction.
-    fn run(&mut self, tx: &Transaction<'_, P>) -> Result<(), Stopped>;
+    fn run(&mut self, tx: &Transaction<'_, P>) -> Result<(), JobFailure>;
     /// Sends the result to the caller that submitted the procedure.
-    fn end(self: Box<Self>, ended: Result<(), Stopped>);
+    fn end(self: Box<Self>, ended: Result<(), JobFailure>);
     fn into_any(self: Box<Self>) -> Box<dyn Any>;
 }
 
 /// Why a procedure has not committed.
-enum Stopped {
+enum JobFailure {
     /// The procedure returned an error of its own, or panicked. The job has the error or the panic.
-    Itself,
+    Procedure,
     /// The engine returned this error.
-    By(Error),
+    Engine(Error),
 }
 
-impl From<Error> for Stopped {
+impl From<Error> for JobFailure {
     fn from(error: Error) -> Self {
-        Stopped::By(error)
+        JobFailure::Engine(error)
     }
 }
 
-struct Submitted<F, R, E> {
+/// A procedure in the queue.
+struct QueuedJob<F, R, E> {
     procedure: F,
     /// The result of the procedure's last run.
     result: Option<thread::Result<Result<R, E>>>,
     sender: oneshot::Sender<thread::Result<Result<R, E>>>,
 }
 
-impl<F, R, E> Submitted<F, R, E> {
+impl<F, R, E> QueuedJob<F, R, E> {
     fn new(procedure: F) -> (Self, Submission<R, E>) {
         let (sender, receiver) = oneshot::channel();
-        (Submitted { procedure, result: None, sender }, Submission { receiver })
+        (QueuedJob { procedure, result: None, sender }, Submission { receiver })
     }
 }
 
-impl<P, F, R, E> Job<P> for Submitted<F, R, E>
+impl<P, F, R, E> Job<P> for QueuedJob<F, R, E>
 where
     P: Protocol,
     R: Send + 'static,
     E: From<Error> + Send + 'static,
     F: FnMut(&Transaction<'_, P>) -> Result<R, E> + Send + 'static,
 {
-    fn run(&mut self, tx: &Transaction<'_, P>) -> Result<(), Stopped> {
+    fn run(&mut self, tx: &Transaction<'_, P>) -> Result<(), JobFailure> {
         let result = catch_unwind(AssertUnwindSafe(|| (self.procedure)(tx)));
         let is_done = matches!(result, Ok(Ok(_)));
         self.result = Some(result);
-        if is_done { Ok(()) } else { Err(Stopped::Itself) }
+        if is_done { Ok(()) } else { Err(JobFailure::Procedure) }
     }
 
-    fn end(self: Box<Self>, ended: Result<(), Stopped>) {
+    fn end(self: Box<Self>, ended: Result<(), JobFailure>) {
         let result = match ended {
-            Err(Stopped::By(error)) => Ok(Err(E::from(error))),
-            Ok(()) | Err(Stopped::Itself) => self.result.expect("the job was run"),
+            Err(JobFailure::Engine(error)) => Ok(Err(E::from(error))),
+            Ok(()) | Err(JobFailure::Procedure) => self.result.expect("the job was run"),
         };
         // An error means that the submission was dropped: no caller waits for the result.
         let _ = self.sender.send(result);
@@ -347,13 +348,13 @@ where
 }
 
 /// A transaction that has committed. It is acknowledged when it is durable.
-type Committed<P> = (CommitToken, Box<dyn Job<P>>);
+type CommittedJob<P> = (CommitToken, Box<dyn Job<P>>);
 
 /// One of a pool's threads.
 struct PoolWorker<P: Protocol> {
     stash: Stash<Box<dyn Job<P>>, P>,
     submitted: Receiver<Box<dyn Job<P>>>,
-    acknowledger: Option<Sender<Committed<P>>>,
+    acknowledger: Option<Sender<CommittedJob<P>>>,
 }
 
 impl<P: Protocol> PoolWorker<P> {
@@ -395,7 +396,7 @@ impl<P: Protocol> PoolWorker<P> {
     fn wait(&mut self) {
         if let Err(failure) = self.stash.wait_while(|| self.submitted.is_empty()) {
             for job in self.stash.take_all() {
-                job.end(Err(Stopped::By(failure.clone().into())));
+                job.end(Err(JobFailure::Engine(failure.clone().into())));
             }
         }
     }
@@ -403,9 +404,9 @@ impl<P: Protocol> PoolWorker<P> {
 
 /// Acknowledges transactions when they are durable, in the order in which they arrive. After a wait for one
 /// transaction its whole epoch is durable.
-fn acknowledge<P: Protocol>(database: &Database<P>, committed: &Receiver<Committed<P>>) {
+fn acknowledge<P: Protocol>(database: &Database<P>, committed: &Receiver<CommittedJob<P>>) {
     for (token, job) in committed {
         let durable = database.wait_durable(token);
-        job.end(durable.map_err(|failure| Stopped::By(failure.into())));
+        job.end(durable.map_err(|failure| JobFailure::Engine(failure.into())));
     }
 }

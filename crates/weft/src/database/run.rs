@@ -11,7 +11,7 @@
 //! the same limits. They differ in the [`Strategy`] and in the body.
 //!
 //! The loop is compiled once for each protocol, so it does not know the type of a body's result. The result stays
-//! with the caller, and the body tells the loop by an [`Outcome`] what happened. This costs one indirect call per
+//! with the caller, and the body tells the loop by a [`BodyOutcome`] what happened. This costs one indirect call per
 //! attempt.
 
 use std::any::Any;
@@ -27,7 +27,7 @@ use crate::store::deadline::Deadline;
 use crate::transaction::Transaction;
 
 /// How one run of a body ended. The value or error that the body returned stays with its caller.
-pub enum Outcome {
+pub enum BodyOutcome {
     /// The body returned a value: commit the transaction.
     Returned,
     /// The body returned an error. It is the body's own, unless a conflict has caused it. If `is_decided`, no
@@ -43,20 +43,20 @@ pub enum Outcome {
     Panicked(Box<dyn Any + Send>),
 }
 
-impl Outcome {
+impl BodyOutcome {
     /// Returns the outcome of a closure that has returned `returned`.
     #[inline(always)]
     pub fn of<R, E>(returned: &Result<R, E>) -> Self {
         match returned {
-            Ok(_) => Outcome::Returned,
-            Err(_) => Outcome::Failed { is_decided: false },
+            Ok(_) => BodyOutcome::Returned,
+            Err(_) => BodyOutcome::Failed { is_decided: false },
         }
     }
 }
 
 /// The body of a transaction. If the transaction is committed by columns, the second argument has the columns of
 /// its steps.
-pub type Body<'b, P> = dyn FnMut(&Transaction<'_, P>, Option<&[StepColumns]>) -> Outcome + 'b;
+pub type Body<'b, P> = dyn FnMut(&Transaction<'_, P>, Option<&[StepColumns]>) -> BodyOutcome + 'b;
 
 /// How a transaction is run.
 #[derive(Clone, Copy, Default)]
@@ -71,7 +71,7 @@ pub struct Strategy<'s> {
 }
 
 /// How a transaction has ended, without the result of its body.
-pub enum Ran {
+pub enum RunEnd {
     /// It has committed.
     Committed(CommitToken),
     /// Its body has failed, and it was rolled back.
@@ -81,21 +81,21 @@ pub enum Ran {
 }
 
 /// How a transaction has ended, with the result of its body.
-pub enum Ended<R, E> {
+pub enum RunResult<R, E> {
     /// It has ended with this result.
-    With(Result<(R, CommitToken), E>),
+    Ended(Result<(R, CommitToken), E>),
     /// It was refused a split record. The caller must run it again in a joined phase.
     SetAside,
 }
 
-impl<R, E: From<Error>> Ended<R, E> {
+impl<R, E: From<Error>> RunResult<R, E> {
     #[inline(always)]
-    fn of(ran: Result<Ran, Box<Failure>>, returned: Option<Result<R, E>>) -> Self {
-        match (ran, returned) {
-            (Ok(Ran::Committed(token)), Some(Ok(value))) => Ended::With(Ok((value, token))),
-            (Ok(Ran::Failed), Some(Err(error))) => Ended::With(Err(error)),
-            (Ok(Ran::SetAside), _) => Ended::SetAside,
-            (Err(failure), _) => Ended::With(Err(Error::from(*failure).into())),
+    fn of(end: Result<RunEnd, Box<Failure>>, returned: Option<Result<R, E>>) -> Self {
+        match (end, returned) {
+            (Ok(RunEnd::Committed(token)), Some(Ok(value))) => RunResult::Ended(Ok((value, token))),
+            (Ok(RunEnd::Failed), Some(Err(error))) => RunResult::Ended(Err(error)),
+            (Ok(RunEnd::SetAside), _) => RunResult::SetAside,
+            (Err(failure), _) => RunResult::Ended(Err(Error::from(*failure).into())),
             _ => unreachable!("the transaction ended otherwise than its body"),
         }
     }
@@ -104,8 +104,10 @@ impl<R, E: From<Error>> Ended<R, E> {
     #[inline(always)]
     pub fn result(self) -> Result<(R, CommitToken), E> {
         match self {
-            Ended::With(result) => result,
-            Ended::SetAside => unreachable!("a transaction that is not set aside waits instead"),
+            RunResult::Ended(result) => result,
+            RunResult::SetAside => {
+                unreachable!("a transaction that is not set aside waits instead")
+            }
         }
     }
 }
@@ -121,10 +123,10 @@ impl<P: Protocol> Database<P> {
         options: &TransactionOptions,
         sets_aside: bool,
         body: &mut impl FnMut(&Transaction<'_, P>) -> Result<R, E>,
-    ) -> Ended<R, E> {
+    ) -> RunResult<R, E> {
         let strategy = Strategy { sets_aside, ..Strategy::default() };
         self.run_keeping(Unstable::ENGINE, worker, options, strategy, |tx, _, returned| {
-            Outcome::of(returned.insert(body(tx)))
+            BodyOutcome::of(returned.insert(body(tx)))
         })
     }
 
@@ -141,14 +143,14 @@ impl<P: Protocol> Database<P> {
             &Transaction<'_, P>,
             Option<&[StepColumns]>,
             &mut Option<Result<R, E>>,
-        ) -> Outcome,
-    ) -> Ended<R, E> {
+        ) -> BodyOutcome,
+    ) -> RunResult<R, E> {
         let mut returned = None;
-        let ran = self.run(worker, options, strategy, &mut |tx, columns| {
+        let end = self.run(worker, options, strategy, &mut |tx, columns| {
             returned = None;
             body(tx, columns, &mut returned)
         });
-        Ended::of(ran, returned)
+        RunResult::of(end, returned)
     }
 
     /// Attempts a transaction until it has ended.
@@ -159,7 +161,7 @@ impl<P: Protocol> Database<P> {
         options: &TransactionOptions,
         strategy: Strategy<'_>,
         body: &mut Body<'_, P>,
-    ) -> Result<Ran, Box<Failure>> {
+    ) -> Result<RunEnd, Box<Failure>> {
         let deadline = options.deadline.and_then(Deadline::after);
         let mut attempt = 0;
         // A starving transaction keeps the turnstile closed until it has ended.
@@ -174,12 +176,12 @@ impl<P: Protocol> Database<P> {
                 let keep_waiting = || self.check_wait(deadline, attempt);
                 P::between_transactions(self.engine(), worker, keep_waiting)?;
             }
-            let ran = worker
+            let end = worker
                 .memory
                 .regions()
                 .restarting(|| self.attempt(worker, options, strategy, attempt, deadline, body))?;
-            if let Some(ran) = ran {
-                return Ok(ran);
+            if let Some(end) = end {
+                return Ok(end);
             }
             attempt += 1;
             backoff(worker, attempt);
@@ -198,7 +200,7 @@ impl<P: Protocol> Database<P> {
         attempt: u32,
         deadline: Option<Deadline>,
         body: &mut Body<'_, P>,
-    ) -> Result<Option<Ran>, Box<Failure>> {
+    ) -> Result<Option<RunEnd>, Box<Failure>> {
         let columns = match strategy.pieces {
             Some(pieces) if P::CHOPS => self.expect_procedure(worker, pieces, attempt)?,
             _ => None,
@@ -213,33 +215,33 @@ impl<P: Protocol> Database<P> {
         let abort = loop {
             let outcome = catch_unwind(AssertUnwindSafe(|| body(&transaction, columns)));
             let abort = match outcome {
-                Ok(Outcome::Returned) => match transaction.finish(columns, Unstable::ENGINE) {
+                Ok(BodyOutcome::Returned) => match transaction.finish(columns, Unstable::ENGINE) {
                     Ok(token) => {
                         transaction.end_committed(Unstable::ENGINE);
-                        return Ok(Some(Ran::Committed(token)));
+                        return Ok(Some(RunEnd::Committed(token)));
                     }
                     Err(abort) => abort,
                 },
-                Ok(Outcome::Failed { is_decided }) => {
+                Ok(BodyOutcome::Failed { is_decided }) => {
                     match if is_decided { None } else { transaction.conflict() } {
                         Some(abort) => abort,
-                        None => return Ok(Some(Ran::Failed)),
+                        None => return Ok(Some(RunEnd::Failed)),
                     }
                 }
                 Err(panic) => match transaction.conflict() {
                     Some(abort) => abort,
                     None => return unwind(transaction, panic),
                 },
-                Ok(Outcome::Panicked(panic)) => return unwind(transaction, panic),
-                Ok(Outcome::Committed(token, panic)) => {
+                Ok(BodyOutcome::Panicked(panic)) => return unwind(transaction, panic),
+                Ok(BodyOutcome::Committed(token, panic)) => {
                     transaction.end_committed(Unstable::ENGINE);
                     match panic {
-                        None => return Ok(Some(Ran::Committed(token))),
+                        None => return Ok(Some(RunEnd::Committed(token))),
                         Some(panic) => resume_unwind(panic),
                     }
                 }
-                Ok(Outcome::Conflict(abort)) => abort,
-                Ok(Outcome::Refused(failure)) => return Err(failure),
+                Ok(BodyOutcome::Conflict(abort)) => abort,
+                Ok(BodyOutcome::Refused(failure)) => return Err(failure),
             };
             if !P::REPAIRS || strategy.is_driven || !transaction.repair() {
                 break abort;
@@ -247,7 +249,7 @@ impl<P: Protocol> Database<P> {
         };
         if P::SPLITS && strategy.sets_aside && abort.reason == ConflictReason::Split {
             transaction.give_way(abort);
-            return Ok(Some(Ran::SetAside));
+            return Ok(Some(RunEnd::SetAside));
         }
         // The conflict is described only if the caller gets to see it, since under contention there are many.
         let last = || transaction.describe(abort);
@@ -285,7 +287,7 @@ impl<P: Protocol> Database<P> {
 fn unwind<P: Protocol>(
     transaction: Transaction<'_, P>,
     panic: Box<dyn Any + Send>,
-) -> Result<Option<Ran>, Box<Failure>> {
+) -> Result<Option<RunEnd>, Box<Failure>> {
     drop(transaction);
     resume_unwind(panic)
 }

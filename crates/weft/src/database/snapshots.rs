@@ -4,7 +4,7 @@ use super::Database;
 use crate::commit::{Protocol, Worker};
 use crate::error::{Error, Failure};
 use crate::snapshot::Snapshot;
-use crate::store::recent::Taken;
+use crate::store::recent::SharedSnapshot;
 
 impl<P: Protocol> Database<P> {
     /// Runs `body` once, on a snapshot of the present state, and returns what `body` returned.
@@ -128,7 +128,7 @@ impl<P: Protocol> Database<P> {
     /// let left = database.recent_snapshot(|snapshot| {
     ///     Ok::<_, Error>(snapshot.get(&items, &1)?.map(|item| item.left))
     /// })?;
-    /// assert_eq!(left, Some(10), "nobody has taken a snapshot before: this is the first");
+    /// assert_eq!(left, Some(10), "this is the first snapshot of the epoch");
     /// # Ok::<(), Error>(())
     /// ```
     ///
@@ -153,14 +153,14 @@ impl<P: Protocol> Database<P> {
         }
         let snapshot = self.open_snapshot()?;
         // Shared even without a renewal, since the thread's next recent snapshot must not be an earlier one.
-        let taken = Taken { number: snapshot.number(), times: snapshot.times() };
-        shared.recent.share(taken, &shared.retention);
+        let shared_snapshot = SharedSnapshot { number: snapshot.number(), times: snapshot.times() };
+        shared.recent.share(shared_snapshot, &shared.retention);
         drop(renewal);
         snapshot.release_all();
         Ok(snapshot)
     }
 
-    fn join_snapshot(&self, taken: Taken) -> Snapshot {
-        Snapshot::joined(self.home(), taken.number, taken.times)
+    fn join_snapshot(&self, shared: SharedSnapshot) -> Snapshot {
+        Snapshot::shared_at(self.home(), shared.number, shared.times)
     }
 }

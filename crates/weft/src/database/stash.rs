@@ -20,7 +20,7 @@ use std::collections::VecDeque;
 use crate::commit::CommitToken;
 use crate::commit::Worker;
 use crate::commit::{Dbx, Executor, Protocol, SplitsRecords};
-use crate::database::{Database, Ended, TransactionOptions};
+use crate::database::{Database, RunResult, TransactionOptions};
 use crate::error::{Error, Failure};
 use crate::transaction::Transaction;
 
@@ -178,10 +178,10 @@ impl<T, P: Protocol> Stash<T, P> {
         if !P::SPLITS || waits || worker.active.get() {
             return Ok(self.database.transact_with_token(&self.options, body));
         }
-        let _setting_aside = SettingAside::begin(worker);
+        let _setting_aside = SetAsideGuard::begin(worker);
         match self.database.run_closure(worker, &self.options, true, &mut body) {
-            Ended::With(result) => Ok(result),
-            Ended::SetAside => {
+            RunResult::Ended(result) => Ok(result),
+            RunResult::SetAside => {
                 let splitting = worker.executor().splitting();
                 Err(splitting.map_or(0, |splitting| splitting.take_refused()))
             }
@@ -258,19 +258,19 @@ impl<T, P: Protocol> Drop for Stash<T, P> {
 }
 
 /// As long as this lives, a worker's transactions end when they are refused a split record.
-struct SettingAside<'w, P: Protocol>(&'w Worker<P>);
+struct SetAsideGuard<'w, P: Protocol>(&'w Worker<P>);
 
-impl<'w, P: Protocol> SettingAside<'w, P> {
+impl<'w, P: Protocol> SetAsideGuard<'w, P> {
     #[inline(always)]
     fn begin(worker: &'w Worker<P>) -> Self {
         if let Some(splitting) = worker.executor().splitting() {
             splitting.set_aside(true);
         }
-        SettingAside(worker)
+        SetAsideGuard(worker)
     }
 }
 
-impl<P: Protocol> Drop for SettingAside<'_, P> {
+impl<P: Protocol> Drop for SetAsideGuard<'_, P> {
     #[inline(always)]
     fn drop(&mut self) {
         if let Some(splitting) = self.0.executor().splitting() {

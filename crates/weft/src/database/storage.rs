@@ -23,17 +23,17 @@ use weft_htm::blocking::{Condvar, Mutex, MutexGuard};
 use super::{Database, Inner};
 use crate::commit::{CommitToken, Durability, Protocol};
 use crate::durability::{
-    Backend, CheckpointOptions, CheckpointProgress, CheckpointSource, CheckpointWritten, Epochs,
-    FileSystem, LockGuard, Log, LogMetrics, LogOptions, Manifest, Recovered, RecoveryOptions,
-    RecoveryProgress, StorageError, StoredTable, end_run, lock, recover, write_backup,
-    write_checkpoint,
+    Backend, CheckpointOptions, CheckpointOutcome, CheckpointProgress, CheckpointSource, Epochs,
+    FileSystem, LockGuard, Log, LogMetrics, LogOptions, Manifest, RecoveryOptions,
+    RecoveryProgress, RecoveryReport, StorageError, StoredTable, end_run, lock, recover,
+    write_backup, write_checkpoint,
 };
 use crate::error::Failure;
 use crate::snapshot::Snapshot;
 use crate::store::deadline::Deadline;
-use crate::store::worker::{EngineLog, Shared};
+use crate::store::worker::{EngineLog, SharedState};
 use crate::sync::clock::{epoch_of, last_number_of};
-use crate::sync::gate::Stranger;
+use crate::sync::gate::Outsider;
 
 /// When a commit returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -180,7 +180,7 @@ pub(crate) struct Storage {
     manifest: Mutex<Manifest>,
     /// `None` if the database was opened for reading only.
     log: Option<Arc<Log>>,
-    recovered: Recovered,
+    recovered: RecoveryReport,
     checkpointing: Checkpointing,
     checkpointer: Mutex<Option<Checkpointer>>,
     /// Kept as long as the database is open.
@@ -234,19 +234,19 @@ impl Checkpointing {
 
 /// As long as this lives, no other checkpoint, backup or load begins. The user's code that the calling thread runs
 /// in this time [must not](Storage::in_user_code) ask for one, nor close the database.
-pub(crate) struct HeldCheckpoints<'s> {
+pub(crate) struct CheckpointHold<'s> {
     storage: &'s Storage,
-    _in_user_code: InUserCode,
+    _in_user_code: UserCodeGuard,
 }
 
-impl HeldCheckpoints<'_> {
+impl CheckpointHold<'_> {
     /// Notes how many bytes had been logged when a checkpoint began.
     pub fn set_logged_before(&mut self, logged: u64) {
         hold(&self.storage.checkpointing.state).logged_before = logged;
     }
 }
 
-impl Drop for HeldCheckpoints<'_> {
+impl Drop for CheckpointHold<'_> {
     fn drop(&mut self) {
         self.storage.checkpointing.give_up();
     }
@@ -258,25 +258,25 @@ thread_local! {
 }
 
 /// As long as this lives, this thread runs user code for a checkpoint, a backup or a load.
-pub(crate) struct InUserCode(PhantomData<*const ()>);
+pub(crate) struct UserCodeGuard(PhantomData<*const ()>);
 
-impl Drop for InUserCode {
+impl Drop for UserCodeGuard {
     fn drop(&mut self) {
         let _ = USER_CODE_OF.try_with(|storages| storages.borrow_mut().pop());
     }
 }
 
 /// The engine's epochs, as the log sees them.
-struct EngineEpochs(Weak<Shared>);
+struct EngineEpochs(Weak<SharedState>);
 
 impl Epochs for EngineEpochs {
     fn close_epoch(&self) -> u64 {
         let shared = self.0.upgrade().expect("the log is shut down before the engine goes");
         // No procedure may have pieces in two epochs, since one of them could survive without the other. So the
-        // log passes the gate as a stranger, which waits until no procedure is between two pieces.
+        // log passes the gate as an outsider, which waits until no procedure is between two pieces.
         let gate = shared.gate.as_ref();
-        let _stranger = gate.map(|gate| {
-            let entered = Stranger::enter(gate, || shared.grace.slots_used(), || Ok(()));
+        let _outsider = gate.map(|gate| {
+            let entered = Outsider::enter(gate, || shared.grace.slots_used(), || Ok(()));
             entered.unwrap_or_else(|never: Infallible| match never {})
         });
         let epoch = shared.clock.tick();
@@ -290,7 +290,7 @@ impl Storage {
     pub fn open(
         plan: StoragePlan,
         tables: &[Arc<dyn StoredTable>],
-        shared: &Arc<Shared>,
+        shared: &Arc<SharedState>,
     ) -> Result<Storage, StorageError> {
         let guard = lock(&*plan.backend, &plan.directory)?;
         let report = |progress| {
@@ -348,7 +348,7 @@ impl Storage {
     }
 
     /// Returns what was recovered.
-    pub fn recovered(&self) -> &Recovered {
+    pub fn recovered(&self) -> &RecoveryReport {
         &self.recovered
     }
 
@@ -357,18 +357,18 @@ impl Storage {
     ///
     /// # Errors
     /// [`Failure::NestedCheckpoint`] if this thread is inside one of these, since it would wait for itself.
-    pub fn hold_checkpoints(&self) -> Result<HeldCheckpoints<'_>, Failure> {
+    pub fn hold_checkpoints(&self) -> Result<CheckpointHold<'_>, Failure> {
         self.check_user_code()?;
         self.checkpointing.hold(None);
-        Ok(HeldCheckpoints { storage: self, _in_user_code: self.in_user_code() })
+        Ok(CheckpointHold { storage: self, _in_user_code: self.in_user_code() })
     }
 
     /// Notes that this thread runs user code for a checkpoint, a backup or a load. That code must not ask for
     /// another one, nor close the database: the thread would wait for itself.
-    pub fn in_user_code(&self) -> InUserCode {
+    pub fn in_user_code(&self) -> UserCodeGuard {
         let storage: *const Storage = self;
         USER_CODE_OF.with(|storages| storages.borrow_mut().push(storage.cast()));
-        InUserCode(PhantomData)
+        UserCodeGuard(PhantomData)
     }
 
     /// Checks that this thread does not run [such code](Storage::in_user_code).
@@ -405,7 +405,7 @@ impl Storage {
         if !self.checkpointing.hold(deadline) {
             return Err(still_running());
         }
-        let _no_checkpoint = HeldCheckpoints { storage: self, _in_user_code: self.in_user_code() };
+        let _no_checkpoint = CheckpointHold { storage: self, _in_user_code: self.in_user_code() };
         Ok(self.end_log()?)
     }
 
@@ -499,7 +499,7 @@ impl<P: Protocol> Database<P> {
 
     /// Returns what was found in the directory when the database was opened, or `None` if the database has no
     /// directory.
-    pub fn recovered(&self) -> Option<&Recovered> {
+    pub fn recovered(&self) -> Option<&RecoveryReport> {
         self.inner().storage.as_ref().map(Storage::recovered)
     }
 
@@ -580,7 +580,7 @@ impl<P: Protocol> Database<P> {
     pub(crate) fn checkpoint_while_held(
         &self,
         storage: &Storage,
-        held: &mut HeldCheckpoints<'_>,
+        held: &mut CheckpointHold<'_>,
         progress: &(dyn Fn(CheckpointProgress) + Sync),
     ) -> Result<CheckpointReport, Failure> {
         let log = self.engine().log()?;
@@ -591,7 +591,7 @@ impl<P: Protocol> Database<P> {
         let plan = &storage.plan;
         let options =
             CheckpointOptions { threads: plan.options.threads.max(1), progress: Some(progress) };
-        let CheckpointWritten { checkpoint, .. } = write_checkpoint(
+        let CheckpointOutcome { checkpoint, .. } = write_checkpoint(
             &*plan.backend,
             &plan.directory,
             &storage.manifest,

@@ -22,10 +22,10 @@ use crate::snapshot::Snapshot;
 use crate::store::record::version::VersionHeader;
 use crate::store::record::{Newest, newest, newest_word, record_at};
 use crate::store::table::{
-    Entry, FormIndex, PickForm, Secondary, Table, TableInner, TableRef, index_key, with_form,
+    FormIndex, IndexEntry, PickForm, Secondary, Table, TableInner, TableRef, index_key, with_form,
     with_secondary,
 };
-use crate::store::worker::{Shared, WorkerMemory, contain};
+use crate::store::worker::{SharedState, WorkerMemory, contain};
 
 /// A table of any row type.
 pub trait AnyTable: Any + Send + Sync {
@@ -118,27 +118,28 @@ impl<T: Record> AnyTable for TableInner<T> {
 
 /// Worker memories for threads that fill tables: as many as there are threads at work at the same time.
 pub struct FillingMemories {
-    shared: Arc<Shared>,
-    seats: Box<[Seat]>,
+    shared: Arc<SharedState>,
+    slots: Box<[MemorySlot]>,
 }
 
-/// A memory and its buffers, for one thread at a time. It has a cache line of its own, since it is taken for every
+/// The place of a memory, which one thread takes at a time. It has a cache line of its own, since it is taken for every
 /// single row.
 #[repr(align(64))]
 #[derive(Default)]
-struct Seat(Mutex<Seated>);
+struct MemorySlot(Mutex<FillingMemory>);
 
+/// A worker's memory, and its buffers.
 #[derive(Default)]
-struct Seated {
-    /// The seat's worker memory with its slot, if a thread has needed it so far.
+struct FillingMemory {
+    /// The memory with its worker's slot, if a thread has needed it so far.
     memory: Option<(usize, WorkerMemory)>,
     /// One for a stored row, and one for the changed row.
     buffers: [Vec<u8>; 2],
 }
 
 thread_local! {
-    /// The seat that this thread used last, which is most likely free.
-    static SEAT: Cell<usize> = const { Cell::new(0) };
+    /// The memory slot that this thread used last, which is most likely free.
+    static LAST_SLOT: Cell<usize> = const { Cell::new(0) };
 }
 
 /// A worker's memory that is pinned as long as this lives, also if the user's code panics.
@@ -158,9 +159,9 @@ impl Drop for PinnedMemory<'_> {
 }
 
 impl FillingMemories {
-    pub fn new(shared: Arc<Shared>) -> Self {
-        let seats = (0..shared.counters.len()).map(|_| Seat::default()).collect();
-        FillingMemories { shared, seats }
+    pub fn new(shared: Arc<SharedState>) -> Self {
+        let slots = (0..shared.counters.len()).map(|_| MemorySlot::default()).collect();
+        FillingMemories { shared, slots }
     }
 
     /// Runs `work` with one of the memories, pinned.
@@ -170,8 +171,8 @@ impl FillingMemories {
 
     /// As [`FillingMemories::with`], with two buffers, whose contents are left over from earlier calls.
     fn with_buffers<R>(&self, work: impl FnOnce(&WorkerMemory, &mut [Vec<u8>; 2]) -> R) -> R {
-        let mut seat = self.take_seat();
-        let Seated { memory, buffers } = &mut *seat;
+        let mut filling = self.take_free();
+        let FillingMemory { memory, buffers } = &mut *filling;
         let (_, memory) = memory.get_or_insert_with(|| {
             let slot = self.shared.take_slot().expect("no more threads than workers");
             (slot, WorkerMemory::new(Arc::clone(&self.shared), slot))
@@ -184,17 +185,17 @@ impl FillingMemories {
         result
     }
 
-    // Try all seats, beginning with the one used last. There are as many as workers, so one becomes free.
-    fn take_seat(&self) -> MutexGuard<'_, Seated> {
-        let last = SEAT.get();
+    // Try all slots, beginning with the one used last. There are as many as workers, so one becomes free.
+    fn take_free(&self) -> MutexGuard<'_, FillingMemory> {
+        let last = LAST_SLOT.get();
         loop {
-            for number in (last..last + self.seats.len()).map(|number| number % self.seats.len()) {
-                match self.seats[number].0.try_lock() {
-                    Ok(seat) => {
-                        SEAT.set(number);
-                        return seat;
+            for number in (last..last + self.slots.len()).map(|number| number % self.slots.len()) {
+                match self.slots[number].0.try_lock() {
+                    Ok(filling) => {
+                        LAST_SLOT.set(number);
+                        return filling;
                     }
-                    Err(TryLockError::Poisoned(seat)) => return seat.into_inner(),
+                    Err(TryLockError::Poisoned(filling)) => return filling.into_inner(),
                     Err(TryLockError::WouldBlock) => {}
                 }
             }
@@ -205,9 +206,9 @@ impl FillingMemories {
 
 impl Drop for FillingMemories {
     fn drop(&mut self) {
-        for seat in &mut self.seats {
-            let seat = seat.0.get_mut().unwrap_or_else(PoisonError::into_inner);
-            if let Some((slot, memory)) = seat.memory.take() {
+        for memory_slot in &mut self.slots {
+            let filling = memory_slot.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+            if let Some((slot, memory)) = filling.memory.take() {
                 memory.leave();
                 self.shared.give_slot(slot);
             }
@@ -216,7 +217,7 @@ impl Drop for FillingMemories {
 }
 
 /// The result of filling in a row.
-pub enum Filled {
+pub enum FillOutcome {
     /// The row is new.
     New,
     /// The row has replaced one with the same key.
@@ -225,7 +226,7 @@ pub enum Filled {
 
 impl<T: Record> TableInner<T> {
     /// Fills in a row. No other thread uses the row's key at the same time.
-    pub fn fill(&self, row: T, memory: &WorkerMemory) -> Filled {
+    pub fn fill(&self, row: T, memory: &WorkerMemory) -> FillOutcome {
         let key = row.key();
         with_form!(T::Key::WIDTH_BYTES, |K| {
             let index = K::pick(&self.primary);
@@ -400,7 +401,7 @@ fn clear<K: KeyForm, R>(
 }
 
 fn clear_entries<K: KeyForm>(index: &Secondary<K>, memory: &WorkerMemory) {
-    clear(&index.index, index.reference(), memory, |entry: &Entry<K>| entry.key.clone());
+    clear(&index.index, index.reference(), memory, |entry: &IndexEntry<K>| entry.key.clone());
 }
 
 /// Fills in the entry of a row in a secondary index. Returns false if there was one with the same key.
@@ -412,9 +413,9 @@ fn fill_entry<K: KeyForm, T: Record>(
     memory: &WorkerMemory,
 ) -> bool {
     let key: K = index_key(row, position);
-    let entry = Entry { record: address, key: key.clone() };
-    let filled = fill::<K, Entry<K>>(&index.index, index.reference(), &key, entry, memory);
-    matches!(filled, Filled::New)
+    let entry = IndexEntry { record: address, key: key.clone() };
+    let filled = fill::<K, IndexEntry<K>>(&index.index, index.reference(), &key, entry, memory);
+    matches!(filled, FillOutcome::New)
 }
 
 /// Puts a row into an index under its key.
@@ -424,7 +425,7 @@ fn fill<K: KeyForm, R>(
     key: &K,
     row: R,
     memory: &WorkerMemory,
-) -> Filled {
+) -> FillOutcome {
     let core = table.core();
     let block = memory.allocate_block(core.record_class);
     // SAFETY: `block` is new and of the table's record class, and rows are of the table's type. No other thread has
@@ -443,7 +444,7 @@ fn fill<K: KeyForm, R>(
         let mut hint = LeafHint::new();
         let address = block.as_ptr().expose_provenance() as u64;
         let existing = match index.get_or_insert(key, address, &mut hint, memory) {
-            Insertion::Inserted { .. } => return Filled::New,
+            Insertion::Inserted { .. } => return FillOutcome::New,
             Insertion::Found(address) => record_at(address),
         };
         // The key has a record already. That record gets the row, in a block of its own.
@@ -458,7 +459,7 @@ fn fill<K: KeyForm, R>(
         let replaced = newest.load(Ordering::Acquire).row().expect("filled in with a row");
         newest.store(Newest::of(moved), Ordering::Release);
         memory.drop_row(replaced, table, table.is_inline(existing, replaced));
-        Filled::Replaced
+        FillOutcome::Replaced
     }
 }
 

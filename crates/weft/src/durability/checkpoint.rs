@@ -91,7 +91,7 @@ impl Default for CheckpointOptions<'_> {
 
 /// The result of writing a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CheckpointWritten {
+pub struct CheckpointOutcome {
     /// The checkpoint that is current now.
     pub checkpoint: Checkpoint,
     /// `false` if there was already a checkpoint of this epoch or a later one. Nothing was written
@@ -115,12 +115,12 @@ pub fn write_checkpoint(
     manifest: &Mutex<Manifest>,
     source: &dyn CheckpointSource,
     options: &CheckpointOptions<'_>,
-) -> Result<CheckpointWritten, StorageError> {
+) -> Result<CheckpointOutcome, StorageError> {
     let lock = || manifest.lock().unwrap_or_else(PoisonError::into_inner);
     let before = lock().clone();
     let epoch = source.epoch();
     if let Some(current) = before.checkpoint.filter(|current| current.epoch >= epoch) {
-        return Ok(CheckpointWritten { checkpoint: current, is_new: false, not_removed: None });
+        return Ok(CheckpointOutcome { checkpoint: current, is_new: false, not_removed: None });
     }
     let tables = lock().current_tables();
     let checkpoint = write_files(backend, directory, &tables, source, options)?;
@@ -134,7 +134,7 @@ pub fn write_checkpoint(
     *held = next.clone();
     drop(held);
     let removed = remove_needless(backend, directory, &next);
-    Ok(CheckpointWritten { checkpoint, is_new: true, not_removed: removed.err() })
+    Ok(CheckpointOutcome { checkpoint, is_new: true, not_removed: removed.err() })
 }
 
 /// Writes the files of a checkpoint and syncs them, names included. If this fails, removes them

@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lock_ends_even_if_a_copy_of_its_descriptor_is_left() {
+    fn a_lock_ends_although_its_descriptor_was_copied() {
         let path = std::env::temp_dir().join(format!("weft-lock-{}", std::process::id()));
         let file = fs::File::create(&path).unwrap();
         file.try_lock().unwrap();

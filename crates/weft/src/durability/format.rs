@@ -495,7 +495,7 @@ const LENGTH_BYTES: usize = 2;
 
 /// An entry of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Entry<'a> {
+pub enum LogEntry<'a> {
     /// The beginning of a transaction, whose writes follow.
     Transaction,
     /// A write of the transaction.
@@ -633,11 +633,11 @@ impl<'a> Entries<'a> {
         self.payload.len() - self.rest.len()
     }
 
-    fn take(&mut self) -> Result<Entry<'a>, &'static str> {
+    fn take(&mut self) -> Result<LogEntry<'a>, &'static str> {
         let (&kind, rest) = self.rest.split_first().ok_or("nothing")?;
         self.rest = rest;
         let kind = match kind {
-            TRANSACTION => return Ok(Entry::Transaction),
+            TRANSACTION => return Ok(LogEntry::Transaction),
             PUT => WriteKind::Put,
             DELETE => WriteKind::Delete,
             CHANGE => WriteKind::Change,
@@ -652,12 +652,12 @@ impl<'a> Entries<'a> {
         let (bytes, rest) =
             self.rest.split_at_checked(length).ok_or("a length beyond the payload")?;
         self.rest = rest;
-        Ok(Entry::Write(LogWrite { kind, table, version, bytes }))
+        Ok(LogEntry::Write(LogWrite { kind, table, version, bytes }))
     }
 }
 
 impl<'a> Iterator for Entries<'a> {
-    type Item = Result<Entry<'a>, EntryError>;
+    type Item = Result<LogEntry<'a>, EntryError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.rest.is_empty() {

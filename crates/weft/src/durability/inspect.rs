@@ -14,11 +14,11 @@ use weft_htm::word::{Ordering, Word};
 use super::backend::Backend;
 use super::checkpoint;
 use super::directory;
-use super::format::{Entries, Entry, Frame, LogWrite, WriteKind};
+use super::format::{Entries, Frame, LogEntry, LogWrite, WriteKind};
 use super::manifest::{Checkpoint, Manifest};
 use super::parallel;
 use super::recovery::{StoredTable, scan_all};
-use super::segments::{self, Cut, LoggerLog, Segment};
+use super::segments::{self, LogCut, LoggerLog, Segment};
 use crate::error::StorageError;
 use crate::row::column::DecodeError;
 use crate::row::description::{RowChange, TableDescription};
@@ -43,7 +43,7 @@ pub struct Report {
     /// Transactions in the log.
     pub transactions: u64,
     /// Parts of the log that do not count, and would be cut off.
-    pub cuts: Vec<Cut>,
+    pub cuts: Vec<LogCut>,
     /// Files that are not needed, and would be removed.
     pub leftovers: Vec<PathBuf>,
     /// Everything that is wrong.
@@ -296,11 +296,11 @@ fn count(
     for entry in Entries::new(frame.payload) {
         let entry = entry.map_err(|error| damaged(format!("an entry: {error}")))?;
         let LogWrite { kind, table, bytes, .. } = match entry {
-            Entry::Transaction => {
+            LogEntry::Transaction => {
                 transactions += 1;
                 continue;
             }
-            Entry::Write(write) => write,
+            LogEntry::Write(write) => write,
         };
         let Some(description) = tables.get(table as usize) else {
             return Err(damaged(format!("a row of table {table}, which is unknown")));

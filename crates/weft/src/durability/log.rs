@@ -47,7 +47,7 @@ use std::time::Duration;
 use weft_htm::blocking::{Condvar, Mutex, MutexGuard};
 use weft_htm::word::{Ordering, Word};
 
-use self::buffer::Slot;
+use self::buffer::LogSlot;
 use self::coordinator::Coordinator;
 use self::logger::{Logger, Segment, Segments};
 use super::backend::Backend;
@@ -136,7 +136,7 @@ pub struct LogMetrics {
     pub segment_bytes: u64,
 }
 
-/// Bits of [`Shared::gate`]: the reasons for which [`Log::admit`] takes its slow path.
+/// Bits of [`LogCore::gate`]: the reasons for which [`Log::admit`] takes its slow path.
 mod gate {
     pub const BUFFERS_FULL: u64 = 1;
     pub const DISK_FULL: u64 = 2;
@@ -146,7 +146,7 @@ mod gate {
 
 /// The log of one database.
 pub struct Log {
-    shared: Arc<Shared>,
+    shared: Arc<LogCore>,
     /// The coordinator if the log is manual, otherwise its thread. [`Runner::None`] after the log
     /// was shut down.
     coordinator: Mutex<Runner>,
@@ -159,12 +159,12 @@ enum Runner {
 }
 
 /// What the coordinator, the loggers and the workers share.
-struct Shared {
+struct LogCore {
     /// Zero if the log works normally.
     gate: Word,
     /// The durable epoch. Written under the lock of `state`.
     durable: Word,
-    slots: Box<[Slot]>,
+    slots: Box<[LogSlot]>,
     /// One more than the highest slot ever used.
     slots_used: Word,
     /// Bytes in the buffers, as far as the slots have reported them.
@@ -255,10 +255,10 @@ impl Log {
             }
             segments.get(logger).unwrap_or(&foreign_segments).push(segment);
         }
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(LogCore {
             gate: Word::new(0),
             durable: Word::new(first_epoch - 1),
-            slots: (0..workers_max).map(|_| Slot::default()).collect(),
+            slots: (0..workers_max).map(|_| LogSlot::default()).collect(),
             slots_used: Word::new(0),
             buffered: Word::new(0),
             buffer_bytes_max: options.buffer_bytes_max as u64,
@@ -535,7 +535,7 @@ impl State {
     }
 }
 
-impl Shared {
+impl LogCore {
     #[cold]
     fn enlist(&self, slot: usize) {
         let _state = lock(&self.state);

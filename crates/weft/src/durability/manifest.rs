@@ -173,8 +173,8 @@ impl Manifest {
         }
         let payload = directory::read_single_frame(backend, &path, FrameKind::Manifest)?;
         match Self::decode(&payload) {
-            Ok(Decoded::Manifest(manifest)) => Ok(Some(*manifest)),
-            Ok(Decoded::UnknownVersion(version)) => {
+            Ok(DecodedManifest::Manifest(manifest)) => Ok(Some(*manifest)),
+            Ok(DecodedManifest::UnknownVersion(version)) => {
                 Err(StorageError::UnknownVersion { path, version })
             }
             Err(error) => Err(StorageError::damaged(
@@ -227,11 +227,11 @@ impl Manifest {
         write_list(&self.tables, output, TableDescription::write);
     }
 
-    fn decode(payload: &[u8]) -> Result<Decoded, DecodeError> {
+    fn decode(payload: &[u8]) -> Result<DecodedManifest, DecodeError> {
         let input = &mut &payload[..];
         let version = u32::read(input)?;
         if version != MANIFEST_VERSION {
-            return Ok(Decoded::UnknownVersion(version));
+            return Ok(DecodedManifest::UnknownVersion(version));
         }
         let manifest = Manifest {
             database: <[u8; 16]>::read(input)?,
@@ -274,13 +274,13 @@ impl Manifest {
             return Err(DecodeError::new(input, "a table or a logger is missing"));
         }
         match input.is_empty() {
-            true => Ok(Decoded::Manifest(Box::new(manifest))),
+            true => Ok(DecodedManifest::Manifest(Box::new(manifest))),
             false => Err(DecodeError::new(input, "more bytes follow")),
         }
     }
 }
 
-enum Decoded {
+enum DecodedManifest {
     Manifest(Box<Manifest>),
     UnknownVersion(u32),
 }
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn a_manifest_round_trips() {
         let (disk, directory) = (SimulatedDisk::new(0), Path::new("/db"));
         directory::create_directory(&disk, directory).unwrap();
         assert_eq!(Manifest::read(&disk, directory), Ok(None));
@@ -354,7 +354,7 @@ mod tests {
         for bit in 0..payload.len() * 8 {
             let mut flipped = payload.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
-            if let Ok(Decoded::Manifest(decoded)) = Manifest::decode(&flipped) {
+            if let Ok(DecodedManifest::Manifest(decoded)) = Manifest::decode(&flipped) {
                 assert_ne!(*decoded, manifest(), "bit {bit} has no meaning");
             }
         }

@@ -37,7 +37,7 @@ pub mod simulated_disk;
 pub use backend::{Backend, File, LockError, LockGuard};
 pub use backup::write_backup;
 pub use checkpoint::{
-    CheckpointOptions, CheckpointProgress, CheckpointSource, CheckpointWritten, write_checkpoint,
+    CheckpointOptions, CheckpointOutcome, CheckpointProgress, CheckpointSource, write_checkpoint,
 };
 pub use directory::{ReadingLock, lock, lock_for_reading};
 pub use file_system::FileSystem;
@@ -45,9 +45,10 @@ pub use inspect::{Report, SegmentReport, TableReport, checked_tables, inspect, v
 pub use log::{Epochs, Log, LogMetrics, LogOptions, LogState};
 pub use manifest::{Checkpoint, CheckpointFile, LoggerSegments, Manifest};
 pub use recovery::{
-    Durations, Phase, Recovered, RecoveryOptions, RecoveryProgress, StoredTable, end_run, recover,
+    Durations, Phase, RecoveryOptions, RecoveryProgress, RecoveryReport, StoredTable, end_run,
+    recover,
 };
-pub use segments::Cut;
+pub use segments::LogCut;
 pub use simulated_disk::SimulatedDisk;
 
 pub use crate::error::{NotRegular, StorageError};

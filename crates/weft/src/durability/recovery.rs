@@ -31,7 +31,7 @@ use super::checkpoint;
 use super::directory;
 use super::manifest::{LoggerSegments, Manifest};
 use super::parallel;
-use super::segments::{self, Assessment, Cut, Listing, LoggerLog, Segment, SegmentScan};
+use super::segments::{self, Assessment, Listing, LogCut, LoggerLog, Segment, SegmentScan};
 use crate::error::StorageError;
 use crate::row::column::DecodeError;
 use crate::row::description::{RowChange, TableDescription};
@@ -155,7 +155,7 @@ impl RecoveryOptions<'_> {
 
 /// The result of a recovery.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Recovered {
+pub struct RecoveryReport {
     /// Whether the directory held no database yet.
     pub is_new: bool,
     /// The tables hold the state at the end of this epoch.
@@ -176,7 +176,7 @@ pub struct Recovered {
     pub log_bytes: u64,
     /// The parts of the log that did not count, and were cut off (or would be, if the directory may
     /// not be changed).
-    pub cuts: Vec<Cut>,
+    pub cuts: Vec<LogCut>,
     /// How long each phase took.
     pub durations: Durations,
     /// The number of each table, in the order in which the tables were given.
@@ -219,7 +219,7 @@ pub fn recover(
     directory: &Path,
     tables: &[Arc<dyn StoredTable>],
     options: &RecoveryOptions<'_>,
-) -> Result<Recovered, StorageError> {
+) -> Result<RecoveryReport, StorageError> {
     let mut durations = Durations::default();
     let stored = Manifest::read(backend, directory)?;
     let is_new = stored.is_none();
@@ -254,7 +254,7 @@ pub fn recover(
         time(&mut durations.settle, || settle(backend, directory, &log, &next))?;
     }
     let checkpoint = manifest.checkpoint.as_ref();
-    Ok(Recovered {
+    Ok(RecoveryReport {
         is_new,
         epoch,
         next_epoch: next.first_epoch,

@@ -221,7 +221,7 @@ pub(super) struct LoggerLog {
 
 /// A part at the end of a logger's log that does not count.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cut {
+pub struct LogCut {
     /// The segment.
     pub path: PathBuf,
     /// Everything after this position is cut off, in bytes from the start of the file.
@@ -240,12 +240,12 @@ pub(super) struct Assessment {
     /// An epoch greater than all epochs that are named anywhere in the log.
     pub next_epoch: u64,
     /// The parts that do not count; for each logger, the last segment comes first.
-    pub cuts: Vec<Cut>,
+    pub cuts: Vec<LogCut>,
 }
 
 /// A place in the log, for messages and for cutting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct LogPosition {
     segment: usize,
     offset: u64,
 }
@@ -254,27 +254,27 @@ struct Place {
 #[derive(Debug)]
 struct Chain {
     /// The closed groups of this run, each with its place.
-    closed: Vec<(u64, Place)>,
+    closed: Vec<(u64, LogPosition)>,
     /// Epochs that were written according to frames that do not belong to a closed group.
-    known: Vec<u64>,
+    epochs_seen: Vec<u64>,
     /// The place of what follows the last closed group, and what it is, if there is anything.
-    rest: Option<(Place, String)>,
+    rest: Option<(LogPosition, String)>,
     /// The end of what this run has written, if it has written anything.
-    end: Option<Place>,
+    end: Option<LogPosition>,
 }
 
 /// The greatest epoch that is known to have been durable, and the frame that says so.
 #[derive(Debug, Default)]
-struct Durable {
+struct DurableEvidence {
     epoch: u64,
     path: PathBuf,
     position: u64,
 }
 
-impl Durable {
+impl DurableEvidence {
     fn learn(&mut self, header: &FrameHeader, path: &Path) {
         if header.durable_epoch > self.epoch {
-            *self = Durable {
+            *self = DurableEvidence {
                 epoch: header.durable_epoch,
                 path: path.to_owned(),
                 position: header.position,
@@ -288,7 +288,7 @@ impl Durable {
 /// # Errors
 /// [`StorageError::Damaged`] if something is not as a crash may have left it.
 pub(super) fn assess(manifest: &Manifest, logs: &[LoggerLog]) -> Result<Assessment, StorageError> {
-    let mut durable = Durable::default();
+    let mut durable = DurableEvidence::default();
     let mut chains = Vec::with_capacity(logs.len());
     for (logger, log) in logs.iter().enumerate() {
         let chain = follow(manifest, log, &mut durable)?;
@@ -321,16 +321,16 @@ pub(super) fn assess(manifest: &Manifest, logs: &[LoggerLog]) -> Result<Assessme
         counted += 1;
     }
     // Later epochs were written, but not by all loggers. None of them may have been durable.
-    let known = chains.iter().flat_map(|chain| {
+    let later_epochs = chains.iter().flat_map(|chain| {
         let closed = chain.closed[counted..].iter().map(|&(epoch, _)| epoch);
-        closed.chain(chain.known.iter().copied())
+        closed.chain(chain.epochs_seen.iter().copied())
     });
-    let known: Vec<u64> = known.filter(|&epoch| epoch > recovered).collect();
-    if let Some(&lost) = known.iter().filter(|&&epoch| epoch <= durable.epoch).min() {
+    let later_epochs: Vec<u64> = later_epochs.filter(|&epoch| epoch > recovered).collect();
+    if let Some(&lost) = later_epochs.iter().filter(|&&epoch| epoch <= durable.epoch).min() {
         return Err(lost_epoch(lost, &durable, manifest, logs, &chains));
     }
     let epoch = recovered.max(durable.epoch);
-    let next_epoch = known.iter().copied().max().unwrap_or(0).max(epoch) + 1;
+    let next_epoch = later_epochs.iter().copied().max().unwrap_or(0).max(epoch) + 1;
     let mut cuts = Vec::new();
     for (chain, log) in chains.iter().zip(logs) {
         let dropped = chain
@@ -349,12 +349,12 @@ pub(super) fn assess(manifest: &Manifest, logs: &[LoggerLog]) -> Result<Assessme
 fn follow(
     manifest: &Manifest,
     log: &LoggerLog,
-    durable: &mut Durable,
+    durable: &mut DurableEvidence,
 ) -> Result<Chain, StorageError> {
-    let mut chain = Chain { closed: Vec::new(), known: Vec::new(), rest: None, end: None };
+    let mut chain = Chain { closed: Vec::new(), epochs_seen: Vec::new(), rest: None, end: None };
     // The last closed epoch. Then the epoch, the number of frames and the place of the open group.
     let mut last = 0;
-    let mut open: Option<(u64, u32, Place)> = None;
+    let mut open: Option<(u64, u32, LogPosition)> = None;
     let mut begun = false;
     for (index, (segment, scan)) in log.segments.iter().zip(&log.scans).enumerate() {
         if segment.length == 0 {
@@ -387,9 +387,9 @@ fn follow(
             let header = frame.header;
             durable.learn(&header, &segment.path);
             if !segment.sealed {
-                chain.end = Some(Place { segment: index, offset: frame.end() });
+                chain.end = Some(LogPosition { segment: index, offset: frame.end() });
             }
-            let place = Place { segment: index, offset: header.position };
+            let place = LogPosition { segment: index, offset: header.position };
             let (number, group_place) = match open {
                 Some((epoch, number, place)) if epoch == header.epoch => (number, place),
                 Some((epoch, ..)) => {
@@ -424,10 +424,12 @@ fn follow(
             }
             if let Some(header) = &damage.follows {
                 durable.learn(header, &segment.path);
-                chain.known.push(header.epoch);
-                chain.known.extend((header.previous_epoch > last).then_some(header.previous_epoch));
+                chain.epochs_seen.push(header.epoch);
+                chain
+                    .epochs_seen
+                    .extend((header.previous_epoch > last).then_some(header.previous_epoch));
             }
-            let place = Place { segment: index, offset: damage.offset };
+            let place = LogPosition { segment: index, offset: damage.offset };
             chain.rest = Some((place, damage.what.clone()));
         }
         if let Some((epoch, _, place)) = open {
@@ -438,7 +440,7 @@ fn follow(
             if segment.sealed {
                 return damaged(place.offset, what);
             }
-            chain.known.push(epoch);
+            chain.epochs_seen.push(epoch);
             chain.rest = Some((place, what));
         }
     }
@@ -448,7 +450,7 @@ fn follow(
 /// Returns the error for an epoch that was durable and is missing.
 fn lost_epoch(
     lost: u64,
-    durable: &Durable,
+    durable: &DurableEvidence,
     manifest: &Manifest,
     logs: &[LoggerLog],
     chains: &[Chain],
@@ -459,7 +461,7 @@ fn lost_epoch(
     let place = chain.rest.as_ref().map(|(place, _)| *place).or(chain.end);
     // If the logger has written nothing, use the place where it should have written.
     let first = log.segments.iter().position(|segment| !segment.sealed);
-    let place = place.or(first.map(|segment| Place { segment, offset: 0 }));
+    let place = place.or(first.map(|segment| LogPosition { segment, offset: 0 }));
     let reason = chain.rest.as_ref().map_or(String::new(), |(_, what)| format!("{what}; "));
     let what = format!(
         "{reason}epoch {lost} is missing, though epoch {} was durable, as {} says at byte {}",
@@ -468,7 +470,7 @@ fn lost_epoch(
         durable.position
     );
     match place {
-        Some(Place { segment, offset }) => {
+        Some(LogPosition { segment, offset }) => {
             StorageError::damaged(&log.segments[segment].path, offset, what)
         }
         None => {
@@ -481,11 +483,11 @@ fn lost_epoch(
 }
 
 /// Adds the parts of a logger's log after `from` to `cuts`.
-fn cut(log: &LoggerLog, from: Place, what: &str, cuts: &mut Vec<Cut>) {
+fn cut(log: &LoggerLog, from: LogPosition, what: &str, cuts: &mut Vec<LogCut>) {
     for (index, segment) in log.segments.iter().enumerate().skip(from.segment).rev() {
         let offset = if index == from.segment { from.offset } else { 0 };
         if offset < segment.length {
-            cuts.push(Cut {
+            cuts.push(LogCut {
                 path: segment.path.clone(),
                 offset,
                 bytes: segment.length - offset,

@@ -214,13 +214,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_order_is_that_of_the_keys(one in wide(), other in wide()) {
+        fn history_keys_sort_as_the_keys_do(one in wide(), other in wide()) {
             let shown = HistoryKey::of(&one).cmp(&HistoryKey::of(&other));
             prop_assert_eq!(shown, one.cmp(&other));
         }
 
         #[test]
-        fn a_prefix_covers_what_begins_with_it(prefix in wide(), other in wide()) {
+        fn a_prefix_covers_the_keys_that_begin_with_it(prefix in wide(), other in wide()) {
             use std::ops::RangeBounds;
             let key = HistoryKey::of(&other);
             let (one, two) = ((prefix.0,), (prefix.0, prefix.1));

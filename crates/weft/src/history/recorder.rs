@@ -81,14 +81,14 @@ struct RawTransaction {
 /// The log of a session: what its transactions did that have ended since the last history was
 /// taken.
 #[derive(Default)]
-struct Log {
+struct SessionLog {
     /// The number in the session of the log's first transaction.
     first: usize,
     transactions: Vec<RawTransaction>,
     operations: Vec<RawOperation>,
 }
 
-type SharedLog = Arc<Mutex<Log>>;
+type SharedLog = Arc<Mutex<SessionLog>>;
 
 /// What the workers of a recorded database share.
 pub(crate) struct Recording {
@@ -146,13 +146,16 @@ impl Recording {
     /// Takes the history that was recorded since the last call.
     pub(crate) fn take(&self) -> History {
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        let logs: Vec<(u32, Log)> = sessions
+        let logs: Vec<(u32, SessionLog)> = sessions
             .logs
             .iter()
             .map(|(&session, log)| {
                 let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
                 let first = log.first + log.transactions.len();
-                (session, std::mem::replace(&mut *log, Log { first, ..Log::default() }))
+                (
+                    session,
+                    std::mem::replace(&mut *log, SessionLog { first, ..SessionLog::default() }),
+                )
             })
             .collect();
         // The logs of workers that have left are not needed any more.
@@ -162,7 +165,7 @@ impl Recording {
         self.build(logs, versions)
     }
 
-    fn build(&self, logs: Vec<(u32, Log)>, mut versions: Versions) -> History {
+    fn build(&self, logs: Vec<(u32, SessionLog)>, mut versions: Versions) -> History {
         let mut transactions = Vec::new();
         for (session, log) in logs {
             let mut operations = log.operations.into_iter();
@@ -224,14 +227,14 @@ struct Versions {
     /// How many sessions there have been.
     begun: u32,
     /// The versions of stamps that no transaction of the history has written.
-    strangers: HashMap<Stamp, u64>,
+    unknown_writes: HashMap<Stamp, u64>,
     /// The next free version.
     next: u64,
 }
 
 impl Versions {
     /// Numbers the writes of all transactions, in the order of their commit numbers.
-    fn number(logs: &[(u32, Log)], begun: u32) -> Self {
+    fn number(logs: &[(u32, SessionLog)], begun: u32) -> Self {
         let mut sessions = HashMap::new();
         let mut order = Vec::new();
         for (session, log) in logs {
@@ -250,7 +253,7 @@ impl Versions {
             *first = next;
             next += *writes as u64;
         }
-        Versions { sessions, begun, strangers: HashMap::new(), next }
+        Versions { sessions, begun, unknown_writes: HashMap::new(), next }
     }
 
     /// Returns the first version that a transaction wrote.
@@ -276,7 +279,7 @@ impl Versions {
             None => {}
         }
         // No transaction has recorded this write. Use a new number, which belongs to no write.
-        *self.strangers.entry(stamp).or_insert_with(|| {
+        *self.unknown_writes.entry(stamp).or_insert_with(|| {
             self.next += 1;
             self.next - 1
         })
@@ -558,10 +561,10 @@ mod tests {
 
     use super::*;
     use crate::commit::{Dbx, record_kind};
-    use crate::store::record::arena::Class;
+    use crate::store::record::arena::SizeClass;
     use crate::store::record::version::VersionHeader;
     use crate::store::table::{Identity, TableInner};
-    use crate::store::worker::{Shared, WorkerMemory};
+    use crate::store::worker::{SharedState, WorkerMemory};
 
     #[derive(Clone, crate::Record)]
     struct Odd {
@@ -574,7 +577,7 @@ mod tests {
     /// Returns the size classes of a table's rows and records.
     fn classes(recording: Option<Recording>) -> (usize, usize) {
         let htm = Htm::open(Choice::Software, RetryPolicy::default()).unwrap();
-        let mut shared = Shared::new(htm, 1);
+        let mut shared = SharedState::new(htm, 1);
         shared.recording = recording.map(Arc::new);
         let memory = WorkerMemory::new(Arc::new(shared), 0);
         let table = TableInner::<Odd>::new(
@@ -591,12 +594,12 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_larger_only_where_they_are_recorded() {
+    fn rows_are_larger_only_when_recorded() {
         let row = Layout::new::<Odd>();
         let bytes = |row: Layout| {
             let record = record_kind::<Dbx>().layout_with(row);
             let version = VersionHeader::layout_with(row);
-            (Class::of(version).unwrap().bytes(), Class::of(record).unwrap().bytes())
+            (SizeClass::of(version).unwrap().bytes(), SizeClass::of(record).unwrap().bytes())
         };
         assert_eq!(row.size(), 16);
         assert_eq!(classes(None), bytes(row));

@@ -20,30 +20,30 @@ use super::IndexWorker;
 pub trait IndexKey: Ord + Clone + Debug + Send + Sync + 'static {
     /// The words of a node that hold one key. A default slot holds the least key, which has nothing out of
     /// line.
-    type Slot: Default + Send + Sync;
+    type KeySlot: Default + Send + Sync;
 
     /// Compares this key with the one in `slot`. The slot may be changing at the same time. Then the result
     /// means nothing, and the caller finds that out by the node's version. `is_current` checks that version.
     /// A form that keeps bytes out of line calls it between loading the address and following it, and returns
     /// `None` if the node has changed.
-    fn compare(&self, slot: &Self::Slot, is_current: impl Fn() -> bool) -> Option<Ordering>;
+    fn compare(&self, slot: &Self::KeySlot, is_current: impl Fn() -> bool) -> Option<Ordering>;
 
     /// Copies the key out of `slot`; `is_current` and `None` as for [`IndexKey::compare`].
-    fn load(slot: &Self::Slot, is_current: impl Fn() -> bool) -> Option<Self>;
+    fn load(slot: &Self::KeySlot, is_current: impl Fn() -> bool) -> Option<Self>;
 
     /// Writes this key into an empty `slot` of a node that only the caller may write.
-    fn store(&self, slot: &Self::Slot, worker: &impl IndexWorker);
+    fn store(&self, slot: &Self::KeySlot, worker: &impl IndexWorker);
 
     /// Moves a key (with anything that it keeps out of line) from one slot to another, in nodes that only the
     /// caller may write. `from` keeps its content. It must be overwritten, cleared or excluded by the node's
     /// count before the lock is released.
-    fn move_slot(from: &Self::Slot, to: &Self::Slot);
+    fn move_slot(from: &Self::KeySlot, to: &Self::KeySlot);
 
     /// Retires what the key in `slot` keeps out of line, after the key was removed from the node.
-    fn retire(slot: &Self::Slot, worker: &impl IndexWorker);
+    fn retire(slot: &Self::KeySlot, worker: &impl IndexWorker);
 
     /// Frees what the key in `slot` keeps out of line, in a node that no other thread can reach any more.
-    fn free(slot: &Self::Slot, worker: &impl IndexWorker) {
+    fn free(slot: &Self::KeySlot, worker: &impl IndexWorker) {
         Self::retire(slot, worker);
     }
 
@@ -64,21 +64,21 @@ pub trait IndexKey: Ord + Clone + Debug + Send + Sync + 'static {
 
 /// A key to be inserted, in a slot of its own. What it keeps out of line is allocated once, and neither under
 /// a lock nor in a region.
-pub(super) struct Staged<K: IndexKey> {
-    slot: K::Slot,
+pub(super) struct StagedKey<K: IndexKey> {
+    slot: K::KeySlot,
     is_full: Cell<bool>,
 }
 
-impl<K: IndexKey> Staged<K> {
+impl<K: IndexKey> StagedKey<K> {
     /// Creates an empty slot.
     #[inline(always)]
     pub(super) fn new() -> Self {
-        Staged { slot: K::Slot::default(), is_full: Cell::new(false) }
+        StagedKey { slot: K::KeySlot::default(), is_full: Cell::new(false) }
     }
 
     /// Returns the slot, with the key in it. The first call stores the key.
     #[inline(always)]
-    pub(super) fn stage(&self, key: &K, worker: &impl IndexWorker) -> &K::Slot {
+    pub(super) fn stage(&self, key: &K, worker: &impl IndexWorker) -> &K::KeySlot {
         if !self.is_full.replace(true) {
             key.store(&self.slot, worker);
         }
@@ -102,7 +102,7 @@ fn mix(word: u64) -> u64 {
 }
 
 impl IndexKey for u64 {
-    type Slot = Word;
+    type KeySlot = Word;
 
     #[inline(always)]
     fn compare(&self, slot: &Word, _is_current: impl Fn() -> bool) -> Option<Ordering> {
@@ -143,7 +143,7 @@ impl IndexKey for u64 {
 
 /// The more significant word comes first.
 impl IndexKey for u128 {
-    type Slot = [Word; 2];
+    type KeySlot = [Word; 2];
 
     #[inline(always)]
     fn compare(&self, slot: &[Word; 2], _is_current: impl Fn() -> bool) -> Option<Ordering> {
@@ -278,7 +278,7 @@ impl LongSlot {
 }
 
 impl IndexKey for LongKey {
-    type Slot = LongSlot;
+    type KeySlot = LongSlot;
 
     #[inline]
     fn compare(&self, slot: &LongSlot, is_current: impl Fn() -> bool) -> Option<Ordering> {
@@ -420,7 +420,7 @@ mod tests {
     fn check<K: IndexKey>(left: &K, right: &K, order: Ordering) {
         let worker =
             CountingWorker { regions: Regions::new(&Htm::software()), in_use: Cell::new(0) };
-        let (slot, moved) = (K::Slot::default(), K::Slot::default());
+        let (slot, moved) = (K::KeySlot::default(), K::KeySlot::default());
         right.store(&slot, &worker);
         assert_eq!(left.cmp(right), order);
         assert_eq!(left.compare(&slot, || true), Some(order));
@@ -428,7 +428,7 @@ mod tests {
         K::move_slot(&slot, &moved);
         assert_eq!(K::load(&moved, || true).as_ref(), Some(right));
         assert_eq!(left.hash() == right.hash(), order.is_eq());
-        let least = K::load(&K::Slot::default(), || true).expect("it never changes");
+        let least = K::load(&K::KeySlot::default(), || true).expect("it never changes");
         assert!(least <= *left, "a default slot holds the least key");
         K::retire(&moved, &worker);
         assert_eq!(worker.in_use.get(), 0);

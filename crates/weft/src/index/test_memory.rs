@@ -13,7 +13,7 @@ use super::IndexWorker;
 /// The account of all blocks. (Its lock is the standard library's also under a model checker: no thread is
 /// switched while it is held.)
 #[derive(Default)]
-pub(super) struct Memory(Mutex<Books>);
+pub(super) struct TestMemory(Mutex<Books>);
 
 #[derive(Default)]
 struct Books {
@@ -27,7 +27,7 @@ struct Books {
 }
 
 pub(super) struct TestWorker {
-    memory: Arc<Memory>,
+    memory: Arc<TestMemory>,
     id: usize,
     regions: Regions,
 }
@@ -35,7 +35,7 @@ pub(super) struct TestWorker {
 /// Keeps a worker pinned while it lives: what the worker can reach is not freed.
 pub(super) struct Pin<'a>(&'a TestWorker);
 
-impl Memory {
+impl TestMemory {
     /// Creates a worker without hardware regions.
     pub(super) fn worker(self: &Arc<Self>) -> TestWorker {
         self.worker_with(&Htm::software())

@@ -169,13 +169,13 @@ impl Step {
     /// Returns the dependencies of the step's key.
     pub fn key_dependencies(&self) -> impl Iterator<Item = Dependency> {
         let of_key = self.columns.iter().filter(|(name, _)| self.table.is_key_column(name));
-        joined(self.keys.iter().chain(of_key.flat_map(|(_, on)| on.iter())))
+        merged(self.keys.iter().chain(of_key.flat_map(|(_, on)| on.iter())))
     }
 
     /// Returns the dependencies of everything except the key.
     pub fn value_dependencies(&self) -> impl Iterator<Item = Dependency> {
         let others = self.columns.iter().filter(|(name, _)| !self.table.is_key_column(name));
-        joined(self.values.iter().chain(others.flat_map(|(_, on)| on.iter())))
+        merged(self.values.iter().chain(others.flat_map(|(_, on)| on.iter())))
     }
 
     /// Returns the dependencies of the step's key and of its values.
@@ -186,7 +186,7 @@ impl Step {
 }
 
 /// Returns one dependency on each step, in the order of the steps.
-fn joined<'d>(all: impl Iterator<Item = &'d Dependency>) -> impl Iterator<Item = Dependency> {
+fn merged<'d>(all: impl Iterator<Item = &'d Dependency>) -> impl Iterator<Item = Dependency> {
     let mut steps = std::collections::BTreeMap::new();
     for &Dependency { on, carried } in all {
         let known = steps.entry(on).or_insert(carried);

@@ -55,7 +55,7 @@ mod value;
 #[cfg(test)]
 mod tests;
 
-pub use adaptation::{Adaptation, Difference, Matched, SchemaMismatch, compare};
+pub use adaptation::{Adaptation, Difference, SchemaMismatch, TableMatch, compare};
 pub use change::{ChangedColumns, RowChange};
 pub use operation::StoredOperation;
 pub use table::{ColumnDescription, IndexDescription, TableDescription};

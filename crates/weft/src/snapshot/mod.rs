@@ -7,7 +7,7 @@
 //! state: everything that had committed when it was opened.
 //!
 //! Only opening waits, for a moment: for the commits that have drawn their numbers and have not yet installed all
-//! their versions (see [`Commits`](crate::sync::clock::Commits)). So no read ever meets a record of which only a
+//! their versions (see [`ActivityWords`](crate::sync::clock::ActivityWords)). So no read ever meets a record of which only a
 //! part has changed.
 //!
 //! The module [`version`](crate::store::record::version) describes what a version knows of its number and its
@@ -44,11 +44,11 @@ use crate::index::bplus_tree::LeafHint;
 use crate::row::encoding::{Key, KeyForm, KeyPrefix};
 use crate::row::schema::{Index, Record};
 use crate::store::ranges::{describe_range, encode_index_range, encode_range, prefix_of};
-use crate::store::recent::Times;
-use crate::store::record::version::{self, Seen};
+use crate::store::recent::OpeningTimes;
+use crate::store::record::version::{self, SnapshotView};
 use crate::store::record::{newest, record_at};
 use crate::store::table::{Identity, PickForm, Table, TableInner, with_form, with_secondary};
-use crate::store::worker::{Pinned, Shared, WorkerState};
+use crate::store::worker::{PinnedWorker, SharedState, WorkerState};
 
 /// A read-only view of the database as it was when the snapshot was opened.
 ///
@@ -109,7 +109,7 @@ impl std::fmt::Debug for Snapshot {
 
 /// A database as its snapshots see it, with any protocol.
 pub(crate) trait SnapshotSource: Send + Sync {
-    fn shared(&self) -> &Shared;
+    fn shared(&self) -> &SharedState;
 
     fn identity(&self) -> &Arc<Identity>;
 
@@ -135,7 +135,7 @@ impl Snapshot {
     }
 
     /// Returns what the database's workers share.
-    pub(crate) fn shared(&self) -> &Shared {
+    pub(crate) fn shared(&self) -> &SharedState {
         self.database.source.shared()
     }
 
@@ -280,7 +280,7 @@ impl Snapshot {
         if worker.active.get() {
             return Ok(body(worker));
         }
-        let pinned = Pinned::new(worker);
+        let pinned = PinnedWorker::new(worker);
         let result = body(pinned.worker());
         drop(pinned);
         Ok(result)
@@ -300,10 +300,10 @@ impl Snapshot {
                 version::seen_at(newest_row, self.number)
             };
             match seen {
-                Seen::Row(row) => return Some(row),
-                Seen::Absent => return None,
+                SnapshotView::Row(row) => return Some(row),
+                SnapshotView::Absent => return None,
                 // Another thread is unlinking a version that this snapshot does not need.
-                Seen::Changed => yield_now(),
+                SnapshotView::Changed => yield_now(),
             }
         }
     }
@@ -343,7 +343,7 @@ impl Snapshot {
         not(feature = "history"),
         allow(unused_variables, reason = "the times are for the recorder")
     )]
-    pub(crate) fn joined(database: SnapshotHome, number: u64, times: Times) -> Self {
+    pub(crate) fn shared_at(database: SnapshotHome, number: u64, times: OpeningTimes) -> Self {
         #[cfg(feature = "history")]
         let recorder = recording::recorder_of(database.source.shared(), times);
         Snapshot {
@@ -355,8 +355,8 @@ impl Snapshot {
     }
 
     /// Returns when the snapshot was opened.
-    pub(crate) fn times(&self) -> Times {
-        Times {
+    pub(crate) fn times(&self) -> OpeningTimes {
+        OpeningTimes {
             #[cfg(feature = "history")]
             opened: self.recorder().map(|recorder| recorder.times()),
         }
@@ -383,17 +383,20 @@ mod recording {
 
     use super::*;
     use crate::history::{HistoryKey, Recorder, Status};
-    use crate::store::worker::Shared;
+    use crate::store::worker::SharedState;
 
     /// Returns a recorder for a snapshot that is about to be opened, if the database is recorded.
-    pub(super) fn recorder(shared: &Shared) -> Option<Mutex<Recorder>> {
+    pub(super) fn recorder(shared: &SharedState) -> Option<Mutex<Recorder>> {
         let mut recorder = shared.recording.as_ref()?.recorder();
         recorder.invoke();
         Some(Mutex::new(recorder))
     }
 
     /// Returns a recorder for a reader of a snapshot that was opened earlier, at these times.
-    pub(super) fn recorder_of(shared: &Shared, times: Times) -> Option<Mutex<Recorder>> {
+    pub(super) fn recorder_of(
+        shared: &SharedState,
+        times: OpeningTimes,
+    ) -> Option<Mutex<Recorder>> {
         let mut recorder = shared.recording.as_ref()?.recorder();
         recorder.invoke();
         if let Some(times) = times.opened {

@@ -21,7 +21,7 @@ use crate::row::schema::Record;
 use crate::store::ranges::{Bounds, check_ordered, is_empty, is_reversed};
 #[cfg(feature = "history")]
 use crate::store::table::Secondary;
-use crate::store::table::{Entry, FormIndex, PickForm, Table, TableInner};
+use crate::store::table::{FormIndex, IndexEntry, PickForm, Table, TableInner};
 use crate::store::worker::{StoredForm, WorkerState};
 
 /// An iterator over the rows of a range, as a [`Snapshot`] sees them, in the order of the keys. [`Snapshot::range`]
@@ -162,7 +162,7 @@ impl<'s, T: Record> Iterator for SnapshotScan<'s, T> {
                     return None;
                 }
                 Err(failure) => {
-                    self.pages = Box::new(Finished);
+                    self.pages = Box::new(NoMorePages);
                     return Some(Err(failure));
                 }
             }
@@ -171,9 +171,9 @@ impl<'s, T: Record> Iterator for SnapshotScan<'s, T> {
 }
 
 /// Takes the place of the leaves after a scan has failed.
-struct Finished;
+struct NoMorePages;
 
-impl<T: Record> Pages<T> for Finished {
+impl<T: Record> Pages<T> for NoMorePages {
     fn read(
         &mut self,
         _snapshot: &Snapshot,
@@ -194,7 +194,7 @@ struct Leaves<K: StoredForm> {
     bounds: Bounds<K>,
     direction: Direction,
     /// Where the next leaf begins.
-    next: Next<K>,
+    next: NextLeaf<K>,
     page: Page<K>,
     /// The bounds as text, for the error message, if the range's start is after its end.
     reversed: Option<(String, String)>,
@@ -204,7 +204,7 @@ struct Leaves<K: StoredForm> {
 }
 
 /// What a scan reads next.
-enum Next<K> {
+enum NextLeaf<K> {
     First,
     From(Bound<K>),
     Nothing,
@@ -217,7 +217,7 @@ impl<K: StoredForm> Leaves<K> {
         describe: impl FnOnce() -> (String, String),
     ) -> Self {
         let reversed = is_reversed(&bounds).then(describe);
-        let (direction, next, page) = (Direction::Forward, Next::First, Page::new());
+        let (direction, next, page) = (Direction::Forward, NextLeaf::First, Page::new());
         Leaves {
             secondary,
             bounds,
@@ -232,8 +232,8 @@ impl<K: StoredForm> Leaves<K> {
 
     /// Returns where the next leaf begins, or `None` after the last leaf.
     fn advance<T: Record>(&mut self) -> Result<Option<Bound<K>>, Failure> {
-        match std::mem::replace(&mut self.next, Next::Nothing) {
-            Next::First => {
+        match std::mem::replace(&mut self.next, NextLeaf::Nothing) {
+            NextLeaf::First => {
                 if self.secondary.is_none() {
                     check_ordered::<T>()?;
                 }
@@ -248,8 +248,8 @@ impl<K: StoredForm> Leaves<K> {
                     Direction::Reverse => self.bounds.1.clone(),
                 }))
             }
-            Next::From(from) => Ok(Some(from)),
-            Next::Nothing => Ok(None),
+            NextLeaf::From(from) => Ok(Some(from)),
+            NextLeaf::Nothing => Ok(None),
         }
     }
 }
@@ -297,12 +297,12 @@ impl<K: PickForm + StoredForm, T: Record> Pages<T> for Leaves<K> {
                 index.read_page(from.as_ref(), to, direction, page, &mut hint, memory);
                 let mut entries = Vec::with_capacity(page.addresses().len());
                 for_each_prefetched(page.addresses(), |address| {
-                    entries.extend(see(address).map(NonNull::cast::<Entry<K>>));
+                    entries.extend(see(address).map(NonNull::cast::<IndexEntry<K>>));
                 });
-                self.next = page.take_next().map_or(Next::Nothing, Next::From);
+                self.next = page.take_next().map_or(NextLeaf::Nothing, NextLeaf::From);
                 #[cfg(feature = "history")]
                 self.record_entries(snapshot, index, &entries);
-                let leads_to = |entry: &NonNull<Entry<K>>| {
+                let leads_to = |entry: &NonNull<IndexEntry<K>>| {
                     // SAFETY: a row of the index, and the worker is pinned.
                     unsafe { entry.as_ref() }.record
                 };
@@ -317,7 +317,7 @@ impl<K: PickForm + StoredForm, T: Record> Pages<T> for Leaves<K> {
                     unreachable!("checked before the first leaf")
                 };
                 tree.read_page(from.as_ref(), to, direction, page, &mut hint, memory);
-                self.next = page.take_next().map_or(Next::Nothing, Next::From);
+                self.next = page.take_next().map_or(NextLeaf::Nothing, NextLeaf::From);
                 for_each_prefetched(page.addresses(), |address| {
                     rows.extend(see(address).map(NonNull::cast::<T>));
                 });
@@ -327,7 +327,7 @@ impl<K: PickForm + StoredForm, T: Record> Pages<T> for Leaves<K> {
     }
 
     fn turn(&mut self) {
-        assert!(matches!(self.next, Next::First), "the scan has begun");
+        assert!(matches!(self.next, NextLeaf::First), "the scan has begun");
         self.direction = Direction::Reverse;
         #[cfg(feature = "history")]
         self.entries.iter_mut().for_each(|entries| entries.turn());
@@ -391,7 +391,7 @@ impl<K: StoredForm> Leaves<K> {
         &mut self,
         snapshot: &Snapshot,
         index: &Secondary<K>,
-        entries: &[NonNull<Entry<K>>],
+        entries: &[NonNull<IndexEntry<K>>],
     ) {
         let (Some(mut recorder), Some(scan)) = (snapshot.recorder(), &mut self.entries) else {
             return;
@@ -404,7 +404,7 @@ impl<K: StoredForm> Leaves<K> {
             };
             recorder.scan_row(scan, key, seen);
         }
-        if matches!(self.next, Next::Nothing) {
+        if matches!(self.next, NextLeaf::Nothing) {
             recorder.end_scan(scan);
         }
     }

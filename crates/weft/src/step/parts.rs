@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_go_to_where_the_next_begins() {
+    fn a_part_ends_where_the_next_begins() {
         let mut parts = Parts::default();
         parts.begin(instance(0), false, [0, 0]);
         parts.begin(instance(2), false, [3, 0]);
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn scans_have_several() {
+    fn a_scan_may_have_several_parts() {
         let mut parts = Parts::default();
         parts.begin(instance(0), false, [0, 0]);
         parts.begin(instance(0), true, [1, 0]);

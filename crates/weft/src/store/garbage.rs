@@ -11,14 +11,14 @@ use std::collections::VecDeque;
 use std::ptr::NonNull;
 
 use crate::row::encoding::EncodedKey;
-use crate::store::record::arena::Class;
+use crate::store::record::arena::SizeClass;
 use crate::store::table::TableRef;
 
 /// Something to free, or to look at again, after a grace period.
 #[derive(Debug)]
-pub enum Retired {
+pub enum RetiredItem {
     /// A block of the arena: an index node, an out-of-line key.
-    Block(NonNull<u8>, Class),
+    Block(NonNull<u8>, SizeClass),
     /// A large block: a hash table's array.
     Large(NonNull<u8>, Box<Layout>),
     /// A version that another one replaced, in a block of its own. (A version that lies inline in its record
@@ -41,14 +41,14 @@ pub struct DeletedRecord {
     pub key: EncodedKey,
 }
 
-const _: () = assert!(size_of::<Retired>() == 24, "every update pushes one");
+const _: () = assert!(size_of::<RetiredItem>() == 24, "every update pushes one");
 
 // SAFETY: only the holder of this value may unlink the record, on any thread.
 unsafe impl Send for DeletedRecord {}
 
 // SAFETY: the addresses are of memory to which no index leads any more (or, for `Deleted`, which only the
 // holder of the list may unlink). The holder of the list may free it, on any thread.
-unsafe impl Send for Retired {}
+unsafe impl Send for RetiredItem {}
 
 /// A sealed batch. It may be freed once the horizon of the grace periods reaches `tag`.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ pub struct Batch {
     /// See [`GracePeriods::seal`](crate::sync::reclaim::GracePeriods::seal).
     pub tag: u64,
     /// The entries of the batch.
-    pub retired: Vec<Retired>,
+    pub retired: Vec<RetiredItem>,
 }
 
 /// A batch is sealed when it holds this many bytes. So few stay in a core's own cache, and are still there
@@ -64,15 +64,15 @@ pub struct Batch {
 const BATCH_BYTES: usize = 96 << 10;
 
 /// A batch is sealed when it holds this many entries, whatever their size.
-const BATCH_ENTRIES: usize = if crate::store::IS_HASTY { 4 } else { 512 };
+const BATCH_ENTRIES: usize = if crate::store::RECLAIMS_EARLY { 4 } else { 512 };
 
 /// A worker's garbage.
 #[derive(Debug, Default)]
 pub struct Garbage {
-    open: Vec<Retired>,
+    open: Vec<RetiredItem>,
     open_bytes: usize,
     sealed: VecDeque<Batch>,
-    emptied: Vec<Vec<Retired>>,
+    emptied: Vec<Vec<RetiredItem>>,
     /// How many entries and bytes the open batch had at the mark.
     #[cfg(weft_sim)]
     marked: (usize, usize),
@@ -81,7 +81,7 @@ pub struct Garbage {
 impl Garbage {
     /// Adds an entry that stands for about `bytes` of memory.
     #[inline(always)]
-    pub fn push(&mut self, retired: Retired, bytes: usize) {
+    pub fn push(&mut self, retired: RetiredItem, bytes: usize) {
         self.open.push(retired);
         self.open_bytes += bytes;
     }
@@ -139,7 +139,7 @@ impl Garbage {
     }
 
     /// Keeps the buffer of a batch whose entries were freed, to be used again.
-    pub fn recycle(&mut self, mut buffer: Vec<Retired>) {
+    pub fn recycle(&mut self, mut buffer: Vec<RetiredItem>) {
         buffer.clear();
         if self.emptied.len() < 4 {
             self.emptied.push(buffer);

@@ -1,7 +1,7 @@
 //! Storage of rows: records and their versions, tables over indexes, and the memory of the workers.
 //!
 //! This layer does not decide what a transaction sees. The layer above it, `commit`, does.
-#![allow(rustdoc::private_intra_doc_links, reason = "hidden: whoever reads it reads the source")]
+#![allow(rustdoc::private_intra_doc_links, reason = "hidden: its readers have the source")]
 
 pub mod deadline;
 pub mod garbage;
@@ -14,4 +14,4 @@ pub mod worker;
 
 /// True if memory is freed, and old versions are handed over, after only a few entries: for tests, whose runs
 /// are short.
-pub const IS_HASTY: bool = cfg!(feature = "hasty-reclamation");
+pub const RECLAIMS_EARLY: bool = cfg!(feature = "hasty-reclamation");

@@ -40,7 +40,7 @@ use crate::sync::clock::epoch_of;
 
 /// The recent snapshot of a database, if there is one.
 #[derive(Debug, Default)]
-pub struct Recent {
+pub struct RecentSnapshot {
     state: Mutex<State>,
     /// The epoch of its number, or 0 without a snapshot. So readers see without taking the lock that it is old.
     epoch: Word,
@@ -50,7 +50,7 @@ pub struct Recent {
 
 #[derive(Debug, Default)]
 struct State {
-    shared: Option<Taken>,
+    shared: Option<SharedSnapshot>,
     /// The greatest number at which readers have shared a snapshot so far.
     greatest: u64,
 }
@@ -58,14 +58,14 @@ struct State {
 /// A number at which readers share a snapshot. This value itself counts as one reader that has the snapshot
 /// open.
 #[derive(Clone, Copy, Debug)]
-pub struct Taken {
+pub struct SharedSnapshot {
     pub number: u64,
-    pub times: Times,
+    pub times: OpeningTimes,
 }
 
 /// When a snapshot was opened, for histories: what its readers read counts as read at that moment.
 #[derive(Clone, Copy, Debug)]
-pub struct Times {
+pub struct OpeningTimes {
     /// The times at which the opening began and ended, if the history is recorded.
     #[cfg(feature = "history")]
     pub opened: Option<(u64, u64)>,
@@ -74,36 +74,36 @@ pub struct Times {
 /// After how many epochs a snapshot that is not renewed is closed.
 const EPOCHS_MAX: u64 = 2;
 
-impl Recent {
+impl RecentSnapshot {
     fn state(&self) -> impl std::ops::DerefMut<Target = State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Joins the snapshot if its number is from `epoch` or a later epoch.
-    pub fn join(&self, epoch: u64, retention: &Retention) -> Option<Taken> {
+    pub fn join(&self, epoch: u64, retention: &Retention) -> Option<SharedSnapshot> {
         // Relaxed: a hint.
         if self.epoch.load(Ordering::Relaxed) < epoch {
             return None;
         }
         let state = self.state();
-        let taken = state.shared.filter(|taken| epoch_of(taken.number) >= epoch)?;
+        let snapshot = state.shared.filter(|snapshot| epoch_of(snapshot.number) >= epoch)?;
         // The snapshot cannot be closed at the same time, since closing takes the lock.
-        retention.join(taken.number);
-        Some(taken)
+        retention.join(snapshot.number);
+        Some(snapshot)
     }
 
-    /// Makes readers share the snapshot `taken`, and closes the previous one. Does nothing if readers have
+    /// Makes readers share `snapshot`, and closes the previous one. Does nothing if readers have
     /// already shared one with the same or a greater number.
-    pub fn share(&self, taken: Taken, retention: &Retention) {
+    pub fn share(&self, snapshot: SharedSnapshot, retention: &Retention) {
         let before = {
             let mut state = self.state();
-            if taken.number <= state.greatest {
+            if snapshot.number <= state.greatest {
                 return;
             }
-            state.greatest = taken.number;
-            retention.join(taken.number);
-            self.epoch.store(epoch_of(taken.number), Ordering::Relaxed);
-            state.shared.replace(taken)
+            state.greatest = snapshot.number;
+            retention.join(snapshot.number);
+            self.epoch.store(epoch_of(snapshot.number), Ordering::Relaxed);
+            state.shared.replace(snapshot)
         };
         if let Some(before) = before {
             retention.close(before.number);
@@ -141,7 +141,7 @@ impl Recent {
 }
 
 /// The right to renew the snapshot. No other thread renews it until this is dropped.
-pub struct Renewal<'r>(&'r Recent);
+pub struct Renewal<'r>(&'r RecentSnapshot);
 
 impl Drop for Renewal<'_> {
     fn drop(&mut self) {

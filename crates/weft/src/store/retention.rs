@@ -43,7 +43,7 @@ use weft_htm::word::{Mutex, Ordering, Word, spin_loop};
 use crate::row::encoding::EncodedKey;
 use crate::store::record::newest;
 use crate::store::record::version::{
-    ChainLocks, Deletion, NEVER, Seen, UNNUMBERED, VersionHeader, seen_at,
+    ChainLocks, Deletion, NEVER, SnapshotView, UNNUMBERED, VersionHeader, seen_at,
 };
 use crate::store::table::TableRef;
 use crate::sync::clock::Clock;
@@ -103,12 +103,12 @@ struct State {
 /// Entries in chunks. So a long list is not copied when it grows or moves.
 #[derive(Debug, Default)]
 struct List {
-    chunks: Vec<Vec<Retained>>,
+    chunks: Vec<Vec<RetainedEntry>>,
     entries: usize,
 }
 
 impl List {
-    fn push(&mut self, entry: Retained) {
+    fn push(&mut self, entry: RetainedEntry) {
         match self.chunks.last_mut() {
             Some(chunk) if chunk.len() < CHUNK_ENTRIES => chunk.push(entry),
             _ => {
@@ -120,7 +120,7 @@ impl List {
         self.entries += 1;
     }
 
-    fn take_chunk(&mut self) -> Vec<Retained> {
+    fn take_chunk(&mut self) -> Vec<RetainedEntry> {
         let chunk = self.chunks.pop().unwrap_or_default();
         self.entries -= chunk.len();
         chunk
@@ -173,9 +173,9 @@ fn greatest_in(numbers: &[u64], begin: u64, end: u64) -> Option<u64> {
 
 /// An entry: something that is kept for snapshots.
 #[derive(Debug)]
-pub struct Retained {
+pub struct RetainedEntry {
     /// What it is.
-    pub kept: Kept,
+    pub item: RetainedItem,
     /// The record to which it belongs.
     pub record: NonNull<u8>,
     /// The record's table.
@@ -186,9 +186,9 @@ pub struct Retained {
     bytes: u64,
 }
 
-/// What is kept.
+/// What an entry keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kept {
+pub enum RetainedItem {
     /// A version that was replaced, given by its row.
     Version(NonNull<u8>),
     /// A deleted record, in its index under this key.
@@ -196,9 +196,9 @@ pub enum Kept {
 }
 
 // SAFETY: the holder of the entry owns the memory at these addresses, on any thread.
-unsafe impl Send for Retained {}
+unsafe impl Send for RetainedEntry {}
 
-impl Retained {
+impl RetainedEntry {
     /// Creates the entry of a version that was replaced at `end`.
     ///
     /// # Safety
@@ -208,15 +208,15 @@ impl Retained {
         record: NonNull<u8>,
         table: TableRef,
         end: u64,
-    ) -> Retained {
+    ) -> RetainedEntry {
         let core = table.core();
         // SAFETY: by the contract.
         let (inline, deletion) =
             unsafe { (table.is_inline(record, row), VersionHeader::of(row).deletion().is_some()) };
-        let bytes = size_of::<Retained>()
+        let bytes = size_of::<RetainedEntry>()
             + if inline { 0 } else { core.row_class.bytes() }
             + if deletion { size_of::<Deletion>() } else { 0 };
-        Retained { kept: Kept::Version(row), record, table, end, bytes: bytes as u64 }
+        RetainedEntry { item: RetainedItem::Version(row), record, table, end, bytes: bytes as u64 }
     }
 
     /// Creates the entry of a deleted record, which its index holds under `key`, and whose newest row was
@@ -229,16 +229,22 @@ impl Retained {
         record: NonNull<u8>,
         table: TableRef,
         end: u64,
-    ) -> Retained {
+    ) -> RetainedEntry {
         let core = table.core();
         // SAFETY: by the contract.
         let inline = unsafe { newest(record).is_none_or(|row| table.is_inline(record, row)) };
-        let bytes = size_of::<Retained>()
+        let bytes = size_of::<RetainedEntry>()
             + key.heap_bytes()
             + core.record_class.bytes()
             + if inline { 0 } else { core.row_class.bytes() }
             + size_of::<Deletion>();
-        Retained { kept: Kept::DeletedRecord(key), record, table, end, bytes: bytes as u64 }
+        RetainedEntry {
+            item: RetainedItem::DeletedRecord(key),
+            record,
+            table,
+            end,
+            bytes: bytes as u64,
+        }
     }
 
     /// Returns whether the entry is a version whose transaction has committed, but has not numbered it yet.
@@ -246,10 +252,10 @@ impl Retained {
     /// # Safety
     /// The caller owns what the entry stands for.
     pub unsafe fn is_unnumbered(&self) -> bool {
-        match self.kept {
+        match self.item {
             // SAFETY: by the contract.
-            Kept::Version(row) => unsafe { VersionHeader::of(row).number() == UNNUMBERED },
-            Kept::DeletedRecord(_) => false,
+            RetainedItem::Version(row) => unsafe { VersionHeader::of(row).number() == UNNUMBERED },
+            RetainedItem::DeletedRecord(_) => false,
         }
     }
 
@@ -271,20 +277,20 @@ impl Retained {
     ) -> Option<u64> {
         // SAFETY: passed on to the caller.
         unsafe {
-            match self.kept {
-                Kept::Version(row) => {
+            match self.item {
+                RetainedItem::Version(row) => {
                     let (begin, end) = version_interval(row, self.end);
                     greatest_in(open, begin, end)
                 }
-                Kept::DeletedRecord(_) => self.record_needed_by(open, may_rest, chains),
+                RetainedItem::DeletedRecord(_) => self.record_needed_by(open, may_rest, chains),
             }
         }
     }
 
-    /// As [`Retained::needed_by`], for a deleted record.
+    /// As [`RetainedEntry::needed_by`], for a deleted record.
     ///
     /// # Safety
-    /// As for [`Retained::needed_by`].
+    /// As for [`RetainedEntry::needed_by`].
     unsafe fn record_needed_by(
         &self,
         open: &[u64],
@@ -310,7 +316,8 @@ impl Retained {
             let (header, deletion) = deleted()?;
             let mut oldest = header.predecessor()?;
             let older = open.partition_point(|&number| number < deletion);
-            let is_reader = |number: &u64| matches!(seen_at(newest(), *number), Seen::Row(_));
+            let is_reader =
+                |number: &u64| matches!(seen_at(newest(), *number), SnapshotView::Row(_));
             let reader = open[..older].iter().rev().copied().find(is_reader);
             if reader.is_some() || !may_rest {
                 return reader;
@@ -455,7 +462,7 @@ impl Retention {
 
     /// Puts entries on the lists of the snapshots that need them. Each entry comes with the number of its
     /// snapshot. `is_new` says that the entries have not been on a list before.
-    pub fn keep(&self, needed: &mut Vec<(u64, Retained)>, is_new: bool) {
+    pub fn keep(&self, needed: &mut Vec<(u64, RetainedEntry)>, is_new: bool) {
         if needed.is_empty() {
             return;
         }
@@ -483,7 +490,7 @@ impl Retention {
     /// Takes some of the entries that were kept for snapshots that are closed now. The result is empty if
     /// there are no such entries. The caller decides about them again, and calls [`Retention::keep`] and
     /// [`Retention::forget`].
-    pub fn take_released(&self) -> Vec<Retained> {
+    pub fn take_released(&self) -> Vec<RetainedEntry> {
         // Relaxed: it makes no difference whether they are taken now or later.
         if self.released.load(Ordering::Relaxed) == 0 {
             return Vec::new();
@@ -504,7 +511,7 @@ impl Retention {
     }
 
     /// Removes entries that were on lists before from the counts of what is kept.
-    pub fn forget(&self, unneeded: &[Retained]) {
+    pub fn forget(&self, unneeded: &[RetainedEntry]) {
         if !unneeded.is_empty() {
             subtract(&self.retained, unneeded.len() as u64);
             subtract(&self.retained_bytes, unneeded.iter().map(|entry| entry.bytes).sum());
@@ -512,7 +519,7 @@ impl Retention {
     }
 
     /// Takes all entries. Called when the database is dropped.
-    pub fn take_all(&self) -> Vec<Retained> {
+    pub fn take_all(&self) -> Vec<RetainedEntry> {
         let state = &mut *self.state();
         let lists = std::mem::take(&mut state.lists).into_values();
         lists.chain(state.released.drain(..)).flat_map(|list| list.chunks).flatten().collect()
@@ -539,7 +546,7 @@ fn subtract(word: &Word, value: u64) {
 #[cfg(all(test, loom))]
 mod loom_tests {
     use super::*;
-    use crate::sync::clock::Commits;
+    use crate::sync::clock::ActivityWords;
     use loom::sync::Arc;
     use loom::thread;
 
@@ -551,7 +558,7 @@ mod loom_tests {
         model.preemption_bound = model.preemption_bound.or(Some(3));
         model.check(|| {
             let clock = Arc::new(Clock::default());
-            let commits = Arc::new(Commits::new(1));
+            let commits = Arc::new(ActivityWords::new(1));
             let retention = Arc::new(Retention::default());
             let before = retention.open(&clock, || clock.take_number());
             let closer = {
@@ -594,8 +601,11 @@ mod loom_tests {
             let newer = retention.open(&clock, || clock.take_number());
             let entry = |needed_by: u64| {
                 let (row, table) = (NonNull::dangling(), TableRef::dangling());
-                let kept = Kept::Version(row);
-                (needed_by, Retained { kept, record: row, table, end: needed_by + 1, bytes: 1 })
+                let item = RetainedItem::Version(row);
+                (
+                    needed_by,
+                    RetainedEntry { item, record: row, table, end: needed_by + 1, bytes: 1 },
+                )
             };
             retention.keep(&mut vec![entry(newer), entry(older)], true);
             let closer = {
@@ -623,11 +633,11 @@ mod loom_tests {
 mod tests {
     use super::*;
 
-    fn entries(count: usize, needed_by: u64) -> Vec<(u64, Retained)> {
+    fn entries(count: usize, needed_by: u64) -> Vec<(u64, RetainedEntry)> {
         let entry = |_| {
             let (row, table) = (NonNull::dangling(), TableRef::dangling());
-            let kept = Kept::Version(row);
-            (needed_by, Retained { kept, record: row, table, end: needed_by + 1, bytes: 3 })
+            let item = RetainedItem::Version(row);
+            (needed_by, RetainedEntry { item, record: row, table, end: needed_by + 1, bytes: 3 })
         };
         (0..count).map(entry).collect()
     }
@@ -663,7 +673,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_open_snapshots_tells_how_far_it_goes() {
+    fn a_list_of_open_snapshots_knows_its_bound() {
         let (clock, retention) = (Clock::default(), Retention::default());
         let mut open = OpenSnapshots::default();
         assert!(open.may_lie_in(1, clock.number()), "nothing was listed");

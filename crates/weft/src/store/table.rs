@@ -2,7 +2,7 @@
 //! rows.
 //!
 //! [`core`] describes a table's rows to code that has only their addresses. [`forms`] has the indexes, by the
-//! form of their keys. A secondary index is a small table of its own: its rows ([`Entry`]) lead from an index
+//! form of their keys. A secondary index is a small table of its own: its rows ([`IndexEntry`]) lead from an index
 //! key to the primary record, and are read, inserted and deleted by the same protocol as any other row. So
 //! secondary indexes are transactional under every protocol, and protected from phantoms as well.
 
@@ -207,7 +207,7 @@ impl<T: Record> RowsOf for TableInner<T> {
 
 /// A row of a secondary index: an index key and the record to which it leads.
 #[derive(Clone)]
-pub struct Entry<K> {
+pub struct IndexEntry<K> {
     /// The primary record's address.
     pub record: u64,
     /// The entry's own key, for messages and histories.
@@ -272,25 +272,25 @@ impl<K: KeyForm> Secondary<K> {
 }
 
 impl<K: KeyForm> RowsOf for Secondary<K> {
-    type Row = Entry<K>;
+    type Row = IndexEntry<K>;
 
-    fn key_text(row: &Entry<K>) -> String {
+    fn key_text(row: &IndexEntry<K>) -> String {
         format!("{:x?}", row.key)
     }
 
-    fn encode_row(_row: &Entry<K>, _output: &mut Vec<u8>) {
+    fn encode_row(_row: &IndexEntry<K>, _output: &mut Vec<u8>) {
         unreachable!("indexes are not logged: they are built from their tables")
     }
 
-    fn encode_change(row: &Entry<K>, _before: &Entry<K>, output: &mut Vec<u8>) {
+    fn encode_change(row: &IndexEntry<K>, _before: &IndexEntry<K>, output: &mut Vec<u8>) {
         <Self as RowsOf>::encode_row(row, output);
     }
 
-    fn encode_key(row: &Entry<K>, output: &mut Vec<u8>) {
+    fn encode_key(row: &IndexEntry<K>, output: &mut Vec<u8>) {
         <Self as RowsOf>::encode_row(row, output);
     }
 
-    fn index_key(row: &Entry<K>) -> EncodedKey {
+    fn index_key(row: &IndexEntry<K>) -> EncodedKey {
         row.key.erase()
     }
 
@@ -303,7 +303,7 @@ impl<K: KeyForm> RowsOf for Secondary<K> {
     }
 
     #[cfg(feature = "history")]
-    fn history_key(row: &Entry<K>) -> crate::history::HistoryKey {
+    fn history_key(row: &IndexEntry<K>) -> crate::history::HistoryKey {
         crate::history::HistoryKey::encoded(&row.key)
     }
 }

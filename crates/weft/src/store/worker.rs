@@ -31,49 +31,50 @@ use weft_htm::{Htm, Regions, Statistics, StatisticsReader};
 
 pub use aborts::AbortsByTable;
 pub use commit::{
-    Committing, EngineLog, LoggedOperation, LoggedWrite, NOT_STAGED, Outcome, Replaced, Written,
+    CommitGuard, EngineLog, LoggedOperation, LoggedWrite, NOT_STAGED, RecordOutcome, ReplacedRow,
+    WriteOutcome,
 };
 use discarded::DiscardedList;
-pub use discarded::{Discarded, contain};
+pub use discarded::{DiscardedValue, contain};
 pub use idle::IdleWorkers;
-pub use thread::{Expected, IndexBuffer, Pinned, StoredForm, WorkerState};
+pub use thread::{ExpectedRecord, IndexBuffer, PinnedWorker, StoredForm, WorkerState};
 
 use crate::error::{ConflictReason, Failure};
 use crate::index::IndexWorker;
 use crate::row::encoding::EncodedKey;
 use crate::store::deadline::Deadline;
-use crate::store::garbage::{Batch, DeletedRecord, Garbage, Retired};
-use crate::store::recent::Recent;
-use crate::store::record::Settled;
-use crate::store::record::arena::{Arena, Class, Memory, allocate_huge, free_huge};
+use crate::store::garbage::{Batch, DeletedRecord, Garbage, RetiredItem};
+use crate::store::recent::RecentSnapshot;
+use crate::store::record::DeletedOutcome;
+use crate::store::record::arena::{Arena, Memory, SizeClass, allocate_huge, free_huge};
 use crate::store::record::newest;
 use crate::store::record::version::{Deletion, VersionHeader};
-use crate::store::retention::{NONE_OPEN, OpenSnapshots, Retained, Retention};
+use crate::store::retention::{NONE_OPEN, OpenSnapshots, RetainedEntry, Retention};
 use crate::store::table::TableRef;
-use crate::sync::clock::{Clock, Commits};
+use crate::sync::clock::{ActivityWords, Clock};
 use crate::sync::gate::Gate;
 use crate::sync::reclaim::GracePeriods;
 use crate::sync::turnstile::Turnstile;
 
 /// What all workers of a database share, whatever the protocol.
-pub struct Shared {
+pub struct SharedState {
     pub memory: Memory,
     pub grace: GracePeriods,
     /// The workers whose lists others take over while they are idle.
     pub idle: IdleWorkers,
     pub clock: Arc<Clock>,
     /// Which workers are committing.
-    pub commits: Commits,
+    pub commits: ActivityWords,
     /// The open snapshots, and what is kept for them.
     pub retention: Retention,
     /// The recent snapshot, which readers share.
-    pub recent: Recent,
+    pub recent: RecentSnapshot,
     pub htm: Htm,
     pub counters: Box<[Counters]>,
     /// Aborts, counted by the table in which the conflict was.
     pub aborts: AbortsByTable,
     /// Whether transactions may begin: [`OPEN`], [`CLOSED`] or [`LOADING`].
-    pub closed: Word,
+    pub admission: Word,
     /// Keeps procedures in pieces apart from all other transactions, if the protocol runs procedures in
     /// pieces.
     pub gate: Option<Arc<Gate>>,
@@ -97,14 +98,14 @@ pub const CLOSED: u64 = 1;
 /// A table is being loaded: no transaction begins until that is done.
 pub const LOADING: u64 = 2;
 
-impl Shared {
+impl SharedState {
     /// Returns an error unless a transaction or a snapshot may begin.
     ///
     /// Relaxed: a thread that changes the word then waits for all workers that were pinned before they could
     /// see the change.
     #[inline(always)]
     pub fn check_open(&self) -> Result<(), Failure> {
-        match self.closed.load(Ordering::Relaxed) {
+        match self.admission.load(Ordering::Relaxed) {
             OPEN => Ok(()),
             LOADING => Err(Failure::Loading),
             _ => Err(Failure::Closed),
@@ -156,20 +157,20 @@ impl Counters {
     }
 }
 
-impl Shared {
+impl SharedState {
     pub fn new(htm: Htm, workers_max: usize) -> Self {
-        Shared {
+        SharedState {
             memory: Memory::default(),
             grace: GracePeriods::new(workers_max),
             idle: IdleWorkers::new(workers_max),
             clock: Arc::new(Clock::default()),
-            commits: Commits::new(workers_max),
+            commits: ActivityWords::new(workers_max),
             retention: Retention::default(),
-            recent: Recent::default(),
+            recent: RecentSnapshot::default(),
             htm,
             counters: (0..workers_max).map(|_| Counters::default()).collect(),
             aborts: AbortsByTable::default(),
-            closed: Word::new(OPEN),
+            admission: Word::new(OPEN),
             gate: None,
             #[cfg(feature = "history")]
             recording: None,
@@ -243,7 +244,7 @@ impl Shared {
 /// A worker's memory: its arena, its garbage, its slot in the grace periods, and its hardware regions. Used
 /// by one thread at a time.
 pub struct WorkerMemory {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     slot: usize,
     arena: UnsafeCell<Arena>,
     garbage: UnsafeCell<Garbage>,
@@ -256,14 +257,14 @@ pub struct WorkerMemory {
     /// Whether the worker's transactions only reconcile what was already committed and logged.
     is_reconciling: Cell<bool>,
     /// Entries to keep for snapshots, until there are enough of them for the common lists.
-    retained: RefCell<Vec<Retained>>,
+    retained: RefCell<Vec<RetainedEntry>>,
     /// The open snapshots, as the worker last listed them.
     open_snapshots: RefCell<OpenSnapshots>,
     /// Deleted records that may leave their indexes only in a later epoch than that of their deletion, with
     /// the epoch of the deletion: see [`WorkerMemory::retire_deleted`].
     deleted: RefCell<VecDeque<(u64, Box<DeletedRecord>)>>,
     /// The writes of the commit under way, encoded for the log.
-    staged: RefCell<commit::Staged>,
+    staged: RefCell<commit::StagedWrites>,
     scratch: RefCell<Vec<u8>>,
     /// Values to drop when the transaction has ended.
     discarded: DiscardedList,
@@ -273,11 +274,11 @@ pub struct WorkerMemory {
     deadline: Cell<Option<(Deadline, u32)>>,
     /// The blocks that the transaction under way has allocated and freed.
     #[cfg(weft_sim)]
-    undoable: RefCell<undoable::Undoable>,
+    undoable: RefCell<undoable::UndoableBlocks>,
 }
 
 impl WorkerMemory {
-    pub fn new(shared: Arc<Shared>, slot: usize) -> Self {
+    pub fn new(shared: Arc<SharedState>, slot: usize) -> Self {
         let regions = Regions::new(&shared.htm);
         WorkerMemory {
             shared,
@@ -307,7 +308,7 @@ impl WorkerMemory {
     }
 
     #[inline(always)]
-    pub fn shared(&self) -> &Shared {
+    pub fn shared(&self) -> &SharedState {
         &self.shared
     }
 
@@ -318,7 +319,7 @@ impl WorkerMemory {
         // Not in hasty builds, where a batch is only a few entries.
         let grace = &self.shared.grace;
         let many = (grace.slots_used() as u64 / 4).max(2);
-        !crate::store::IS_HASTY && grace.sealed_since(self.slot) > many
+        !crate::store::RECLAIMS_EARLY && grace.sealed_since(self.slot) > many
     }
 
     /// Returns the present epoch.
@@ -421,7 +422,7 @@ impl WorkerMemory {
     // ---- blocks ---------------------------------------------------------------------------
 
     #[inline(always)]
-    pub fn allocate_block(&self, class: Class) -> NonNull<u8> {
+    pub fn allocate_block(&self, class: SizeClass) -> NonNull<u8> {
         let block = self.arena().allocate(class, &self.shared.memory);
         #[cfg(weft_sim)]
         self.undoable.borrow_mut().note_allocated(block, class);
@@ -442,7 +443,7 @@ impl WorkerMemory {
     /// # Safety
     /// As for [`Arena::free`].
     #[inline(always)]
-    pub unsafe fn free_block(&self, block: NonNull<u8>, class: Class) {
+    pub unsafe fn free_block(&self, block: NonNull<u8>, class: SizeClass) {
         #[cfg(weft_sim)]
         if Bug::is_any_planted()
             || self.undoable.borrow_mut().note_freed(block, class, &self.regions)
@@ -466,7 +467,7 @@ impl WorkerMemory {
         }
         if table.core().drop_row.is_some() {
             debug_assert!(!inline, "rows that own something have blocks of their own");
-            return self.discard(Discarded::Row(row, table));
+            return self.discard(DiscardedValue::Row(row, table));
         }
         // SAFETY: passed on to the caller.
         unsafe { self.free_row(row, table, inline) };
@@ -546,7 +547,7 @@ impl WorkerMemory {
     #[inline(always)]
     pub fn retire_row(&self, row: NonNull<u8>, table: TableRef, inline: bool) {
         if !inline {
-            self.garbage().push(Retired::Row(row, table), table.core().row_class.bytes());
+            self.garbage().push(RetiredItem::Row(row, table), table.core().row_class.bytes());
         }
     }
 
@@ -586,12 +587,12 @@ impl WorkerMemory {
 
     fn push_deleted(&self, deleted: Box<DeletedRecord>) {
         let bytes = deleted.table.core().record_class.bytes();
-        self.garbage().push(Retired::Deleted(deleted), bytes);
+        self.garbage().push(RetiredItem::Deleted(deleted), bytes);
     }
 
     /// Retires an unlinked record, together with the row that it may still hold.
     pub fn retire_record(&self, record: NonNull<u8>, table: TableRef) {
-        self.garbage().push(Retired::Record(record, table), table.core().record_class.bytes());
+        self.garbage().push(RetiredItem::Record(record, table), table.core().record_class.bytes());
     }
 
     /// Seals the open batch of garbage, and frees the batches whose grace period has passed. Called only
@@ -647,16 +648,16 @@ impl WorkerMemory {
 
     /// # Safety
     /// A grace period has passed since `entry` was retired.
-    unsafe fn release(&self, entry: Retired) {
+    unsafe fn release(&self, entry: RetiredItem) {
         // SAFETY: by the contract no thread can reach what was unlinked. A deleted record that has yet to be
         // unlinked is on this list only.
         unsafe {
             match entry {
-                Retired::Block(block, class) => self.free_block(block, class),
-                Retired::Large(block, layout) => free_huge(block, *layout),
-                Retired::Row(row, table) => self.drop_row(row, table, false),
-                Retired::Deleted(deleted) => self.settle_deleted(deleted),
-                Retired::Record(record, table) => {
+                RetiredItem::Block(block, class) => self.free_block(block, class),
+                RetiredItem::Large(block, layout) => free_huge(block, *layout),
+                RetiredItem::Row(row, table) => self.drop_row(row, table, false),
+                RetiredItem::Deleted(deleted) => self.settle_deleted(deleted),
+                RetiredItem::Record(record, table) => {
                     table.drop_newest(record, self);
                     self.free_record(record, table);
                 }
@@ -680,7 +681,7 @@ impl WorkerMemory {
                 // If a snapshot may still read the deleted row, or an older one, keep the record for it.
                 if self.shared.retention.oldest() < end {
                     let key = deleted.key.clone();
-                    let entry = Retained::deleted_record(key, record, table, end);
+                    let entry = RetainedEntry::deleted_record(key, record, table, end);
                     let retention = &self.shared.retention;
                     let may_rest = !retention.has_released();
                     let needed_by = entry.needed_by(
@@ -695,9 +696,9 @@ impl WorkerMemory {
                 }
             }
             match table.settle_deleted(record, &deleted.key, self) {
-                Settled::Unlinked => self.retire_record(record, table),
-                Settled::Kept => {}
-                Settled::Busy => self.queue(deleted),
+                DeletedOutcome::Unlinked => self.retire_record(record, table),
+                DeletedOutcome::Kept => {}
+                DeletedOutcome::Busy => self.queue(deleted),
             }
         }
     }
@@ -748,7 +749,7 @@ impl WorkerMemory {
     }
 
     /// Takes what is kept for snapshots. Called when the database is dropped.
-    pub fn take_retained(&self) -> Vec<Retained> {
+    pub fn take_retained(&self) -> Vec<RetainedEntry> {
         self.retained.take()
     }
 
@@ -767,7 +768,7 @@ impl IndexWorker for WorkerMemory {
 
     #[inline(always)]
     fn allocate(&self, layout: Layout) -> NonNull<u8> {
-        match Class::of(layout) {
+        match SizeClass::of(layout) {
             Some(class) => self.allocate_block(class),
             None => allocate_huge(layout),
         }
@@ -776,7 +777,7 @@ impl IndexWorker for WorkerMemory {
     unsafe fn free(&self, block: NonNull<u8>, layout: Layout) {
         // SAFETY: passed on to the caller; the same layout selects the same allocator as in `allocate`.
         unsafe {
-            match Class::of(layout) {
+            match SizeClass::of(layout) {
                 Some(class) => self.free_block(block, class),
                 None => free_huge(block, layout),
             }
@@ -784,9 +785,9 @@ impl IndexWorker for WorkerMemory {
     }
 
     unsafe fn retire(&self, block: NonNull<u8>, layout: Layout) {
-        let retired = match Class::of(layout) {
-            Some(class) => Retired::Block(block, class),
-            None => Retired::Large(block, Box::new(layout)),
+        let retired = match SizeClass::of(layout) {
+            Some(class) => RetiredItem::Block(block, class),
+            None => RetiredItem::Large(block, Box::new(layout)),
         };
         self.garbage().push(retired, layout.size());
     }

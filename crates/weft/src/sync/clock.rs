@@ -20,7 +20,7 @@
 //!
 //! A number says where a transaction belongs, but not that its writes are visible: the transaction may have
 //! drawn its number and not installed its versions yet. Therefore a thread that opens a snapshot waits for
-//! the commits under way: see [`Commits`].
+//! the commits under way: see [`ActivityWords`].
 
 use std::convert::Infallible;
 use std::sync::{Arc, PoisonError};
@@ -72,7 +72,7 @@ impl Clock {
 
     /// Returns the current snapshot number.
     ///
-    /// SeqCst: see [`Commits`]. (It pairs with the increments as an acquire, too.)
+    /// SeqCst: see [`ActivityWords`]. (It pairs with the increments as an acquire, too.)
     #[inline(always)]
     pub fn number(&self) -> u64 {
         self.number.load(Ordering::SeqCst)
@@ -104,7 +104,8 @@ impl Clock {
     }
 }
 
-/// Which workers are committing, so that a snapshot can wait for them.
+/// A word for each worker that says whether the worker is committing, so that a snapshot can wait for it. (The
+/// [gate](crate::sync::gate::Gate) has such words for procedures in pieces.)
 ///
 /// ```text
 ///   committing worker                     thread that takes a snapshot number, or ends an epoch
@@ -120,19 +121,19 @@ impl Clock {
 /// visible. A worker that commits inside a hardware region does its first three steps as one; the increment
 /// either makes the region abort, or comes after it.
 #[derive(Debug)]
-pub struct Commits {
-    words: Box<[CommitWord]>,
+pub struct ActivityWords {
+    words: Box<[ActivityWord]>,
 }
 
-/// A worker's count of commits begun and ended, on a cache line of its own.
+/// A worker's count of commits begun and ended: odd during a commit. It lies on a cache line of its own.
 #[repr(align(64))]
 #[derive(Debug, Default)]
-struct CommitWord(Word);
+struct ActivityWord(Word);
 
-impl Commits {
+impl ActivityWords {
     /// Creates the words of up to `workers_max` workers.
     pub fn new(workers_max: usize) -> Self {
-        Commits { words: (0..workers_max).map(|_| CommitWord::default()).collect() }
+        ActivityWords { words: (0..workers_max).map(|_| ActivityWord::default()).collect() }
     }
 
     /// Begins a commit of the worker in `slot`. Must be called before the worker draws its number.
@@ -170,7 +171,7 @@ impl Commits {
         waited.unwrap_or_else(|never| match never {});
     }
 
-    /// As [`Commits::wait`], but calls `keep_waiting` now and then, and ends the wait if that returns an
+    /// As [`ActivityWords::wait`], but calls `keep_waiting` now and then, and ends the wait if that returns an
     /// error.
     pub fn wait_while<E>(
         &self,
@@ -252,7 +253,7 @@ mod loom_tests {
     fn loom_clock_a_commit_and_a_snapshot() {
         loom::model(|| {
             let clock = loom::sync::Arc::new(Clock::default());
-            let commits = loom::sync::Arc::new(Commits::new(1));
+            let commits = loom::sync::Arc::new(ActivityWords::new(1));
             let installed = loom::sync::Arc::new([Word::new(0), Word::new(0)]);
             let writer = {
                 let (clock, commits, installed) =
@@ -283,7 +284,7 @@ mod loom_tests {
         model.preemption_bound = model.preemption_bound.or(Some(2));
         model.check(|| {
             let clock = loom::sync::Arc::new(Clock::default());
-            let commits = loom::sync::Arc::new(Commits::new(2));
+            let commits = loom::sync::Arc::new(ActivityWords::new(2));
             let installed = loom::sync::Arc::new([Word::new(0), Word::new(0)]);
             let commit = |slot: usize| {
                 let (clock, commits, installed) =

@@ -2,60 +2,60 @@
 //!
 //! The pieces of a procedure may safely run beside those of other registered procedures, and only beside
 //! those. A closure, a procedure that is not registered, or a snapshot could see half of a transaction. They
-//! are called *strangers*. So
+//! are called *outsiders*. So
 //!
-//! - a stranger waits when it begins, until no procedure is between two pieces; and
-//! - a procedure that begins while there are strangers does not wait, but runs as one piece. To run one
+//! - an outsider waits when it begins, until no procedure is between two pieces; and
+//! - a procedure that begins while there are outsiders does not wait, but runs as one piece. To run one
 //!   procedure as a single piece beside others in several pieces is safe, too: merging pieces creates no new
 //!   SC-cycle.
 //!
 //! ```text
-//!   procedure in pieces                         stranger
-//!     begin: word := odd                          strangers += 1
-//!     strangers == 0, or else word := even        wait until no word is odd that was odd just now
+//!   procedure in pieces                         outsider
+//!     begin: word := odd                          outsiders += 1
+//!     outsiders == 0, or else word := even        wait until no word is odd that was odd just now
 //!     its pieces                                  reads and writes
-//!     end: word := even                           strangers -= 1
+//!     end: word := even                           outsiders -= 1
 //! ```
 //!
 //! The first two steps on each side are sequentially consistent, so one of the two sees the other. If a
-//! stranger sees that a procedure has ended, it also sees everything that the procedure did. Hence each
-//! procedure in pieces lies, in time, either entirely before or entirely after each stranger. Now take a
+//! outsider sees that a procedure has ended, it also sees everything that the procedure did. Hence each
+//! procedure in pieces lies, in time, either entirely before or entirely after each outsider. Now take a
 //! cycle of transactions in which each comes before the next because of what two of their pieces do. It
-//! contains no stranger: no path leads from what comes after a stranger to what comes before it. And the
-//! analysis has excluded cycles without strangers.
+//! contains no outsider: no path leads from what comes after an outsider to what comes before it. And the
+//! analysis has excluded cycles without outsiders.
 
 use weft_htm::word::{Ordering, Word};
 
-use crate::sync::clock::Commits;
+use crate::sync::clock::ActivityWords;
 
-/// Keeps procedures in pieces and strangers apart: see the [module](self).
+/// Keeps procedures in pieces and outsiders apart: see the [module](self).
 #[derive(Debug)]
 pub struct Gate {
-    strangers: Strangers,
+    outsiders: OutsiderCount,
     /// Which workers are in a procedure that runs in pieces.
-    in_pieces: Commits,
-    /// Whether strangers always pass: a deliberate bug for the canary.
+    in_pieces: ActivityWords,
+    /// Whether outsiders always pass: a deliberate bug for the canary.
     #[cfg(feature = "canary")]
     is_open: bool,
 }
 
-/// The number of strangers, on a cache line of its own.
+/// The number of outsiders, on a cache line of its own.
 #[repr(align(64))]
 #[derive(Debug, Default)]
-struct Strangers(Word);
+struct OutsiderCount(Word);
 
 impl Gate {
     /// Creates a gate for up to `workers_max` workers.
     pub fn new(workers_max: usize) -> Gate {
         Gate {
-            strangers: Strangers::default(),
-            in_pieces: Commits::new(workers_max),
+            outsiders: OutsiderCount::default(),
+            in_pieces: ActivityWords::new(workers_max),
             #[cfg(feature = "canary")]
             is_open: false,
         }
     }
 
-    /// Lets strangers always pass.
+    /// Lets outsiders always pass.
     #[cfg(feature = "canary")]
     pub fn leave_open(&mut self) {
         self.is_open = true;
@@ -65,7 +65,7 @@ impl Gate {
     #[inline(always)]
     pub fn begin_pieces(&self, slot: usize) -> bool {
         self.in_pieces.begin(slot);
-        let is_alone = self.strangers.0.load(Ordering::SeqCst) == 0;
+        let is_alone = self.outsiders.0.load(Ordering::SeqCst) == 0;
         if !is_alone {
             self.in_pieces.end(slot);
         }
@@ -83,10 +83,10 @@ impl Gate {
         self.in_pieces.is_begun(slot)
     }
 
-    /// Lets a stranger enter, once all procedures that are running in pieces have ended. `slots_used` returns
+    /// Lets an outsider enter, once all procedures that are running in pieces have ended. `slots_used` returns
     /// how many slots have, or had, workers. It is called only when no further procedure can begin in pieces,
     /// so that no such procedure is in a later slot. A procedure may take long between two pieces, so an
-    /// error of `keep_waiting` ends the wait. In that case the stranger has already left.
+    /// error of `keep_waiting` ends the wait. In that case the outsider has already left.
     #[inline]
     pub fn enter<E>(
         &self,
@@ -97,36 +97,36 @@ impl Gate {
         if self.is_open {
             return Ok(());
         }
-        self.strangers.0.fetch_add(1, Ordering::SeqCst);
+        self.outsiders.0.fetch_add(1, Ordering::SeqCst);
         self.in_pieces.wait_while(slots_used(), keep_waiting).inspect_err(|_| self.leave())
     }
 
-    /// Notes that a stranger has ended.
+    /// Notes that an outsider has ended.
     #[inline]
     pub fn leave(&self) {
         #[cfg(feature = "canary")]
         if self.is_open {
             return;
         }
-        self.strangers.0.fetch_add(1_u64.wrapping_neg(), Ordering::SeqCst);
+        self.outsiders.0.fetch_add(1_u64.wrapping_neg(), Ordering::SeqCst);
     }
 }
 
-/// A stranger. It leaves when this is dropped.
-pub struct Stranger<'g>(&'g Gate);
+/// An outsider. It leaves when this is dropped.
+pub struct Outsider<'g>(&'g Gate);
 
-impl<'g> Stranger<'g> {
+impl<'g> Outsider<'g> {
     /// Enters the gate: as [`Gate::enter`].
     pub fn enter<E>(
         gate: &'g Gate,
         slots_used: impl FnOnce() -> usize,
         keep_waiting: impl Fn() -> Result<(), E>,
     ) -> Result<Self, E> {
-        gate.enter(slots_used, keep_waiting).map(|()| Stranger(gate))
+        gate.enter(slots_used, keep_waiting).map(|()| Outsider(gate))
     }
 }
 
-impl Drop for Stranger<'_> {
+impl Drop for Outsider<'_> {
     fn drop(&mut self) {
         self.0.leave();
     }
@@ -140,22 +140,22 @@ mod loom_tests {
 
     use super::*;
 
-    /// A stranger sees both of two pieces, or neither.
+    /// An outsider sees both of two pieces, or neither.
     #[test]
-    fn loom_gate_a_stranger_sees_no_procedure_by_halves() {
-        loom::model(|| procedures_beside_a_stranger(1));
+    fn loom_gate_an_outsider_sees_no_procedure_by_halves() {
+        loom::model(|| procedures_beside_an_outsider(1));
     }
 
-    /// The worker begins a second procedure, and the stranger may see the beginning of the second instead of
+    /// The worker begins a second procedure, and the outsider may see the beginning of the second instead of
     /// the end of the first.
     #[test]
-    fn loom_gate_a_stranger_sees_no_procedure_by_halves_when_another_follows() {
+    fn loom_gate_an_outsider_sees_neither_of_two_procedures_by_halves() {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = model.preemption_bound.or(Some(3));
-        model.check(|| procedures_beside_a_stranger(2));
+        model.check(|| procedures_beside_an_outsider(2));
     }
 
-    fn procedures_beside_a_stranger(procedures: u64) {
+    fn procedures_beside_an_outsider(procedures: u64) {
         let gate = Arc::new(Gate::new(1));
         let rows = Arc::new([Word::new(0), Word::new(0)]);
         let worker = {
@@ -169,9 +169,9 @@ mod loom_tests {
                 }
             })
         };
-        let stranger = Stranger::enter(&gate, || 1, || Ok::<(), ()>(())).unwrap();
+        let outsider = Outsider::enter(&gate, || 1, || Ok::<(), ()>(())).unwrap();
         let seen = [0, 1].map(|row: usize| rows[row].load(Ordering::Relaxed));
-        drop(stranger);
+        drop(outsider);
         assert_eq!(seen[0], seen[1]);
         worker.join().unwrap();
     }

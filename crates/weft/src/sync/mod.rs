@@ -8,7 +8,7 @@
 //!   short as the transactions.
 //! - [`turnstile`]: lets a starving transaction through by holding back all others.
 //! - [`gate`]: keeps procedures in pieces apart from all other transactions.
-#![allow(rustdoc::private_intra_doc_links, reason = "hidden: whoever reads it reads the source")]
+#![allow(rustdoc::private_intra_doc_links, reason = "hidden: its readers have the source")]
 
 pub mod clock;
 pub mod gate;

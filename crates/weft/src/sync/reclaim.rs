@@ -53,7 +53,7 @@ struct PaddedWord(Word);
 /// A worker's slot, on a cache line of its own.
 #[repr(align(64))]
 #[derive(Debug)]
-struct Slot {
+struct WorkerSlot {
     /// The value of the clock when the worker was pinned, or [`OFFLINE`].
     pinned: Word,
     /// 1 while the worker is visited.
@@ -66,7 +66,7 @@ pub struct GracePeriods {
     clock: PaddedWord,
     /// One more than the highest slot ever used, so that a scan covers only slots in use.
     slots_used: PaddedWord,
-    slots: Box<[Slot]>,
+    slots: Box<[WorkerSlot]>,
 }
 
 impl GracePeriods {
@@ -76,7 +76,7 @@ impl GracePeriods {
             clock: PaddedWord(Word::new(1)),
             slots_used: PaddedWord(Word::new(0)),
             slots: (0..workers_max)
-                .map(|_| Slot { pinned: Word::new(OFFLINE), visited: Word::new(0) })
+                .map(|_| WorkerSlot { pinned: Word::new(OFFLINE), visited: Word::new(0) })
                 .collect(),
         }
     }
@@ -123,7 +123,7 @@ impl GracePeriods {
     /// Visits a worker that is not pinned. Returns false if it is pinned, or already visited. If this returns
     /// true, only the caller may use what the worker has gathered, until [`GracePeriods::end_visit`].
     pub fn begin_visit(&self, slot: usize) -> bool {
-        let Slot { pinned, visited } = &self.slots[slot];
+        let WorkerSlot { pinned, visited } = &self.slots[slot];
         // Acquire: pairs with the release in `end_visit`.
         if visited.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
             return false;
@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pinned_worker_holds_back_what_is_sealed_after_it_began() {
+    fn a_pinned_worker_holds_back_batches_sealed_since() {
         let grace = GracePeriods::new(2);
         grace.enlist(0);
         grace.enlist(1);
@@ -274,7 +274,7 @@ mod loom_tests {
     /// What a worker has gathered is used by one thread at a time: by the worker while it is pinned or visits
     /// itself, or by a visitor.
     #[test]
-    fn loom_nothing_gathered_is_touched_by_two() {
+    fn loom_a_workers_lists_have_one_user_at_a_time() {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = model.preemption_bound.or(Some(3));
         model.check(|| {

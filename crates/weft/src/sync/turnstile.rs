@@ -27,7 +27,7 @@ pub struct Turnstile {
 
 /// The right of the transaction that has closed the turnstile. Dropping it opens the turnstile again.
 #[derive(Debug)]
-pub struct Closed<'a>(&'a Turnstile);
+pub struct TurnstileGuard<'a>(&'a Turnstile);
 
 impl Turnstile {
     /// Lets a transaction through that was aborted `attempts` times, or makes it wait. If the transaction
@@ -37,7 +37,7 @@ impl Turnstile {
         &self,
         attempts: u32,
         keep_waiting: &mut dyn FnMut() -> Result<(), E>,
-    ) -> Result<Option<Closed<'_>>, E> {
+    ) -> Result<Option<TurnstileGuard<'_>>, E> {
         // Relaxed: the value only decides when a transaction begins. A transaction that passes while the
         // turnstile is being closed counts as one that is already running.
         if self.closed.load(Ordering::Relaxed) == 0 && attempts < ATTEMPTS_BEFORE_CLOSING {
@@ -51,7 +51,7 @@ impl Turnstile {
         &self,
         attempts: u32,
         keep_waiting: &mut dyn FnMut() -> Result<(), E>,
-    ) -> Result<Option<Closed<'_>>, E> {
+    ) -> Result<Option<TurnstileGuard<'_>>, E> {
         let mut spins = 0u32;
         loop {
             if self.closed.load(Ordering::Relaxed) == 0 {
@@ -62,7 +62,7 @@ impl Turnstile {
                 let order = Ordering::Relaxed;
                 if self.closed.compare_exchange(0, 1, order, order).is_ok() {
                     self.closings.fetch_add(1, order);
-                    return Ok(Some(Closed(self)));
+                    return Ok(Some(TurnstileGuard(self)));
                 }
             }
             keep_waiting()?;
@@ -74,12 +74,12 @@ impl Turnstile {
     /// Closes the turnstile if it is open, without waiting. For a transaction for which others may be
     /// waiting.
     #[cold]
-    pub fn try_close(&self) -> Option<Closed<'_>> {
+    pub fn try_close(&self) -> Option<TurnstileGuard<'_>> {
         // Relaxed: as in `wait_or_close`.
         let order = Ordering::Relaxed;
         self.closed.compare_exchange(0, 1, order, order).ok()?;
         self.closings.fetch_add(1, order);
-        Some(Closed(self))
+        Some(TurnstileGuard(self))
     }
 
     /// Returns how often the turnstile has been closed.
@@ -88,7 +88,7 @@ impl Turnstile {
     }
 }
 
-impl Drop for Closed<'_> {
+impl Drop for TurnstileGuard<'_> {
     fn drop(&mut self) {
         self.0.closed.store(0, Ordering::Relaxed);
     }
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_that_starves_keeps_the_others_out() {
+    fn a_starving_transaction_keeps_the_others_out() {
         let turnstile = Turnstile::default();
         let patient = &mut || Ok::<(), &str>(());
         assert!(turnstile.pass(ATTEMPTS_BEFORE_CLOSING - 1, patient).unwrap().is_none());

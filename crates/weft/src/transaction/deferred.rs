@@ -1,8 +1,8 @@
 //! Deferred sums: they are noted now, and added to the row later (DBX-TC, §3.2).
 
 use super::operations::{no_such_row, out_of_range};
-use super::{Located, RecordOf, Transaction};
-use crate::commit::{ChopsProcedures, DeferredChange, Executor, Moved, Protocol, Visible};
+use super::{LookupResult, RecordOf, Transaction};
+use crate::commit::{ChopsProcedures, DeferredChange, Executor, Protocol, RowDelta, Visible};
 use crate::error::{Error, Failure};
 use crate::row::column::ColumnSet;
 use crate::row::operation::{ColumnOf, Operation, OperationKind};
@@ -23,7 +23,7 @@ impl<P: Protocol> Transaction<'_, P> {
         let Some((record, row)) = self.find(table, key)? else { return Ok(None) };
         let mut after = row.clone();
         let result = change(&mut after);
-        self.defer(table, record, Moved { before: row.clone(), after, columns })?;
+        self.defer(table, record, RowDelta { before: row.clone(), after, columns })?;
         Ok(Some(result))
     }
 
@@ -43,7 +43,7 @@ impl<P: Protocol> Transaction<'_, P> {
             .apply(column.get_mut(&mut after), self.worker.memory.core())
             .map_err(|error| out_of_range(key, column, O::KIND, error))?;
         let columns = ColumnSet::of([column.position()]);
-        self.defer(table, record, Moved { before: row.clone(), after, columns })
+        self.defer(table, record, RowDelta { before: row.clone(), after, columns })
     }
 
     /// Defers a change. It must be certain that its sums will fit their columns' types, because after the procedure
@@ -52,9 +52,9 @@ impl<P: Protocol> Transaction<'_, P> {
         &self,
         table: &TableInner<T>,
         record: RecordOf<P>,
-        moved: Moved<T>,
+        delta: RowDelta<T>,
     ) -> Result<(), Error> {
-        let Moved { before, after, columns } = &moved;
+        let RowDelta { before, after, columns } = &delta;
         if let Some(column) = after.lacks_room(before, before, *columns) {
             return Err(Failure::OutOfRange {
                 table: T::TABLE,
@@ -67,7 +67,7 @@ impl<P: Protocol> Transaction<'_, P> {
             }
             .into());
         }
-        let sums = Box::new(moved);
+        let sums = Box::new(delta);
         let change = DeferredChange { table: table.reference(), record, sums };
         if let Some(chopping) = self.worker.executor().chopping() {
             chopping.defer(change);
@@ -83,7 +83,7 @@ impl<P: Protocol> Transaction<'_, P> {
     ) -> Result<Option<(RecordOf<P>, &T)>, Error> {
         loop {
             match self.locate(table, key) {
-                Located::Record(record) => match self.read(table.reference(), record)? {
+                LookupResult::Record(record) => match self.read(table.reference(), record)? {
                     Visible::Row(row) => {
                         // SAFETY: a visible row of this table; see `row`.
                         return Ok(Some((record, unsafe { self.row::<T>(row) })));
@@ -91,7 +91,7 @@ impl<P: Protocol> Transaction<'_, P> {
                     Visible::Absent => return Ok(None),
                     Visible::Removed => self.forget(table),
                 },
-                Located::Absent(node) => {
+                LookupResult::Absent(node) => {
                     self.note_node(table.reference(), node)?;
                     return Ok(None);
                 }

@@ -12,10 +12,10 @@ use crate::row::encoding::{Key, KeyForm};
 use crate::row::schema::Record;
 use crate::store::record::RecordPointer;
 use crate::store::table::{PickForm, TableInner, with_form};
-use crate::store::worker::{Counters, Expected};
+use crate::store::worker::{Counters, ExpectedRecord};
 
 /// What a look-up has found under a key.
-pub(super) enum Located<P: Protocol> {
+pub(super) enum LookupResult<P: Protocol> {
     Record(RecordOf<P>),
     Absent(NodeVersion),
 }
@@ -34,7 +34,7 @@ impl<P: Protocol> Transaction<'_, P> {
 
     /// Finds the record under a key.
     #[inline(always)]
-    pub(super) fn locate<T: Record>(&self, table: &TableInner<T>, key: &T::Key) -> Located<P> {
+    pub(super) fn locate<T: Record>(&self, table: &TableInner<T>, key: &T::Key) -> LookupResult<P> {
         if P::REPAIRS
             && self.worker.round() > 0
             && self.worker.executor().repairing().is_some_and(|repairing| repairing.replays())
@@ -49,18 +49,18 @@ impl<P: Protocol> Transaction<'_, P> {
     /// restoration).
     #[cold]
     #[inline(never)]
-    fn restore<T: Record>(&self, table: &TableInner<T>, key: &T::Key) -> Located<P> {
+    fn restore<T: Record>(&self, table: &TableInner<T>, key: &T::Key) -> LookupResult<P> {
         let counters = self.worker.memory.counters();
         // The buffer is not borrowed while keys are compared, since that runs the user's code.
         let buffer = || self.worker.buffer(table.number());
         let expected = buffer().workset.expected();
-        let is_it = |found: &Expected| self.record_of(table, key, found.address).is_some();
+        let is_it = |found: &ExpectedRecord| self.record_of(table, key, found.address).is_some();
         let found = expected.into_iter().find(is_it);
         buffer().workset.note(found.as_ref());
-        if let Some(Expected { address, .. }) = found {
+        if let Some(ExpectedRecord { address, .. }) = found {
             Counters::count(&counters.restored_fast);
             // SAFETY: the address was found in the table's own index, in this transaction.
-            return Located::Record(unsafe { RecordPointer::from_address(address) });
+            return LookupResult::Record(unsafe { RecordPointer::from_address(address) });
         }
         Counters::count(&counters.restored_slow);
         self.look_up(table, key)
@@ -108,7 +108,7 @@ impl<P: Protocol> Transaction<'_, P> {
     }
 
     #[inline(always)]
-    fn look_up<T: Record>(&self, table: &TableInner<T>, key: &T::Key) -> Located<P> {
+    fn look_up<T: Record>(&self, table: &TableInner<T>, key: &T::Key) -> LookupResult<P> {
         // The buffer is not borrowed while keys are compared or encoded, since that runs the user's code.
         let buffer = || self.worker.buffer(table.number());
         // First, the row that was read last in this table (DBX §6.2).
@@ -116,7 +116,7 @@ impl<P: Protocol> Transaction<'_, P> {
             // SAFETY: remembered in this transaction.
             if unsafe { self.row::<T>(row) }.key_equals(key) {
                 // SAFETY: the address was remembered together with the row, in this transaction.
-                return Located::Record(unsafe { RecordPointer::from_address(address) });
+                return LookupResult::Record(unsafe { RecordPointer::from_address(address) });
             }
         }
         // Second, the next record that was prefetched.
@@ -124,7 +124,7 @@ impl<P: Protocol> Transaction<'_, P> {
             && let Some(record) = self.record_of(table, key, address)
         {
             buffer().expected += 1;
-            return Located::Record(record);
+            return LookupResult::Record(record);
         }
         // Last, the index.
         let found = with_form!(T::Key::WIDTH_BYTES, |K| {
@@ -134,9 +134,9 @@ impl<P: Protocol> Transaction<'_, P> {
         match found {
             Lookup::Found(address) => {
                 // SAFETY: the table's own index holds addresses of its records.
-                Located::Record(unsafe { RecordPointer::from_address(address) })
+                LookupResult::Record(unsafe { RecordPointer::from_address(address) })
             }
-            Lookup::Absent(node) => Located::Absent(node),
+            Lookup::Absent(node) => LookupResult::Absent(node),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::private_row::PrivateRow;
 use super::recording::Event;
-use super::{Located, RecordOf, Transaction, UnwrittenRead};
+use super::{LookupResult, RecordOf, Transaction, UnwrittenRead};
 use crate::commit::{Executor, Protocol, SplitsRecords, Target};
 use crate::error::{Error, Failure};
 use crate::row::column::write_leb128;
@@ -49,7 +49,7 @@ impl<P: Protocol> Transaction<'_, P> {
         let table = self.enter_writing(table)?;
         let located = self.locate(table, key);
         if P::SPLITS
-            && let Located::Record(record) = located
+            && let LookupResult::Record(record) = located
             && self.apply_to_slice(table, record, key, column, &operation)?
         {
             return Ok(());

@@ -25,7 +25,7 @@ use crate::store::ranges::{Bounds, check_ordered, is_empty, is_reversed};
 use crate::store::record::{RecordPointer, row_offset};
 #[cfg(feature = "history")]
 use crate::store::table::TableRef;
-use crate::store::table::{Entry, FormIndex, PickForm, Secondary, Table, TableInner};
+use crate::store::table::{FormIndex, IndexEntry, PickForm, Secondary, Table, TableInner};
 use crate::store::worker::StoredForm;
 
 /// An iterator over the rows of a range, in the order of the keys. [`Transaction::range`] and similar methods
@@ -62,7 +62,7 @@ fn prefetch_behind_entry<K: StoredForm, P: Protocol>(
     let entry = unsafe { RecordPointer::<P::Header>::from_address(address).get() };
     if let Some(row) = entry.newest.load(Ordering::Acquire).row() {
         // SAFETY: a row that was published is not changed, and not freed while the worker is pinned.
-        let leads_to = unsafe { transaction.row::<Entry<K>>(row) }.record;
+        let leads_to = unsafe { transaction.row::<IndexEntry<K>>(row) }.record;
         prefetch_lines(std::ptr::without_provenance(leads_to as usize), LINE_BYTES);
     }
 }
@@ -102,14 +102,14 @@ enum State<K> {
     Within {
         page: Page<K>,
         more: Option<Bound<K>>,
-        noted: Noted,
+        noted: NodeNote,
     },
     After,
 }
 
 /// A page's leaf, and the position at which it was noted.
 #[derive(Clone, Copy)]
-struct Noted {
+struct NodeNote {
     node: NodeVersion,
     position: usize,
 }
@@ -382,7 +382,7 @@ impl<'tx, K: CursorForm> FormCursor<'tx, K> {
             None => inner.reference(),
         };
         let noted = match transaction.note_scanned(reference, node, range) {
-            Ok(position) => Noted { node, position },
+            Ok(position) => NodeNote { node, position },
             Err(conflict) => {
                 transaction.worker.give_page(page);
                 return Err(conflict);
@@ -392,7 +392,7 @@ impl<'tx, K: CursorForm> FormCursor<'tx, K> {
         let more = page.take_next();
         let first = page.addresses().iter().take(ROWS_AHEAD);
         match self.secondary {
-            Some(_) => first.for_each(|&address| prefetch_record::<Entry<K>, P>(address)),
+            Some(_) => first.for_each(|&address| prefetch_record::<IndexEntry<K>, P>(address)),
             None => first.for_each(|&address| prefetch_record::<T, P>(address)),
         }
         let addresses = NonNull::from(page.addresses());
@@ -443,7 +443,7 @@ impl<'tx, K: CursorForm> FormCursor<'tx, K> {
     ) -> Result<Option<RecordPointer<P::Header>>, Error> {
         let index = self.secondary.expect("a cursor on a secondary index");
         if let Some(&ahead) = to_come.get(ROWS_AHEAD - 1) {
-            prefetch_record::<Entry<K>, P>(ahead);
+            prefetch_record::<IndexEntry<K>, P>(ahead);
         }
         if let Some(&ahead) = to_come.get(ENTRIES_AHEAD - 1) {
             prefetch_behind_entry::<K, P>(transaction, ahead);
@@ -454,8 +454,9 @@ impl<'tx, K: CursorForm> FormCursor<'tx, K> {
             Visible::Row(row) => {
                 self.record_entry(transaction, index, row);
                 // SAFETY: a visible row of the index, which leads to a record of the table.
-                let record =
-                    unsafe { RecordPointer::from_address(transaction.row::<Entry<K>>(row).record) };
+                let record = unsafe {
+                    RecordPointer::from_address(transaction.row::<IndexEntry<K>>(row).record)
+                };
                 Ok(Some(record))
             }
             Visible::Absent => Ok(None),
@@ -555,7 +556,7 @@ impl<K: StoredForm> FormCursor<'_, K> {
         #[cfg(feature = "history")]
         if transaction.worker.recorder.is_some() {
             // SAFETY: a visible row of the index.
-            let key = HistoryKey::encoded(&unsafe { transaction.row::<Entry<K>>(row) }.key);
+            let key = HistoryKey::encoded(&unsafe { transaction.row::<IndexEntry<K>>(row) }.key);
             self.record(transaction, index.reference(), key, row);
         }
     }

@@ -16,13 +16,13 @@ use crate::row::schema::Record;
 use crate::store::record::version::VersionHeader;
 use crate::store::record::{RecordPointer, StoredRecord};
 use crate::store::table::{
-    Entry, FormIndex, PickForm, Secondary, TableInner, TableRef, check, index_key, with_form,
+    FormIndex, IndexEntry, PickForm, Secondary, TableInner, TableRef, check, index_key, with_form,
     with_secondary,
 };
 use crate::store::worker::StoredForm;
 
 /// What happened to a row that was to be inserted.
-enum Placed<P: Protocol, R> {
+enum PlaceOutcome<P: Protocol, R> {
     At(RecordOf<P>),
     /// There is a visible row under the key, the second field. The first is the new row, given back.
     Duplicate(R, NonNull<u8>),
@@ -43,8 +43,8 @@ impl<P: Protocol> Transaction<'_, P> {
             self.place(K::pick(&table.primary), reference, table.number(), &key, row)?
         });
         let record = match placed {
-            Placed::At(record) => record,
-            Placed::Duplicate(row, existing) => {
+            PlaceOutcome::At(record) => record,
+            PlaceOutcome::Duplicate(row, existing) => {
                 self.record(reference, &key, Event::Read(Some(existing)));
                 // Dropped before the row is returned: if this drop panics, the row is dropped, too.
                 drop(key);
@@ -68,7 +68,7 @@ impl<P: Protocol> Transaction<'_, P> {
         number: usize,
         key: &K,
         row: R,
-    ) -> Result<Placed<P, R>, Error> {
+    ) -> Result<PlaceOutcome<P, R>, Error> {
         let memory = &self.worker.memory;
         let core = table.core();
         let block = memory.allocate_block(core.record_class);
@@ -98,7 +98,7 @@ impl<P: Protocol> Transaction<'_, P> {
                     executor
                         .note_own_insertion(table, change, sibling)
                         .map_err(|abort| self.doom_by(abort))?;
-                    return Ok(Placed::At(record));
+                    return Ok(PlaceOutcome::At(record));
                 }
                 Insertion::Found(address) => {
                     // The key has a record already, so the new one is not needed.
@@ -129,13 +129,13 @@ impl<P: Protocol> Transaction<'_, P> {
                             let row = PrivateRow::new(self.worker, table, take_back());
                             let row = row.into_raw();
                             self.worker.executor().write(table, existing, observed.version, row);
-                            return Ok(Placed::At(existing));
+                            return Ok(PlaceOutcome::At(existing));
                         }
                         Visible::Row(present) => {
                             let row = take_back();
                             // Seeing the existing row is a read like any other, and must be validated.
                             self.worker.executor().note_read(table, existing, observed.version);
-                            return Ok(Placed::Duplicate(row, present));
+                            return Ok(PlaceOutcome::Duplicate(row, present));
                         }
                     }
                 }
@@ -192,14 +192,14 @@ impl<P: Protocol> Transaction<'_, P> {
         record: RecordOf<P>,
     ) -> Result<(), Error> {
         let key: K = index_key(row, position);
-        let entry = Entry { record: record.address(), key: key.clone() };
+        let entry = IndexEntry { record: record.address(), key: key.clone() };
         match self.place(&index.index, index.reference(), index.number(), &key, entry)? {
-            Placed::At(_) => {
+            PlaceOutcome::At(_) => {
                 self.record_entry(index.reference(), &key, Event::Read(None));
                 self.record_entry(index.reference(), &key, Event::Write);
                 Ok(())
             }
-            Placed::Duplicate(_, existing) => {
+            PlaceOutcome::Duplicate(_, existing) => {
                 self.record_entry(index.reference(), &key, Event::Read(Some(existing)));
                 Err(duplicate(T::TABLE, index.name(), &row.key()))
             }
@@ -244,7 +244,7 @@ impl<P: Protocol> Transaction<'_, P> {
         let observed = self.read_for_write(index.reference(), entry)?;
         let Visible::Row(present) = observed.visible else { return Ok(false) };
         // SAFETY: a visible row of the index; see `row`.
-        if unsafe { self.row::<Entry<K>>(present) }.record != record.address() {
+        if unsafe { self.row::<IndexEntry<K>>(present) }.record != record.address() {
             return Ok(false);
         }
         let (reference, erased) = (index.reference(), key.erase());

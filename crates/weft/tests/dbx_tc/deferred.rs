@@ -103,16 +103,16 @@ fn publication_keeps_other_changes() {
 }
 
 #[test]
-fn nothing_is_deferred_beside_a_stranger() {
+fn nothing_is_deferred_beside_an_outsider() {
     let bank = &open(deferring());
     let (come, has_come) = mpsc::channel();
     let (go, may_go) = mpsc::channel();
     scope(|scope| {
         scope.spawn(move || {
-            let stranger = bank.database.begin().expect("begins");
+            let outsider = bank.database.begin().expect("begins");
             come.send(()).expect("is received");
             may_go.recv().expect("is sent");
-            drop(stranger);
+            drop(outsider);
         });
         has_come.recv().expect("the other transaction has begun");
         bank.pay(1, 10, 1);

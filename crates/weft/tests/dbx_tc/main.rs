@@ -3,9 +3,9 @@
 mod columns;
 mod deferred;
 mod many_threads;
+mod outsiders;
 #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 mod regions;
-mod strangers;
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -4,7 +4,7 @@ use super::*;
 
 /// What a transaction of the model is doing with the only lock.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Doing {
+enum Activity {
     Nothing,
     Reading,
     Writing,
@@ -13,20 +13,20 @@ enum Doing {
     WaitingToWrite(u64),
 }
 
-fn holds(doing: Doing) -> bool {
-    matches!(doing, Doing::Reading | Doing::Writing | Doing::WaitingToWrite(SHARED_ONE))
+fn holds(doing: Activity) -> bool {
+    matches!(doing, Activity::Reading | Activity::Writing | Activity::WaitingToWrite(SHARED_ONE))
 }
 
 /// A lock word, and all the state that has no room in the word.
 struct Model<const WAITS: bool> {
     word: u64,
-    transactions: Vec<(u64, Doing)>,
+    transactions: Vec<(u64, Activity)>,
     timestamp_next: u64,
 }
 
 impl<const WAITS: bool> Model<WAITS> {
     fn new(transactions: usize) -> Self {
-        let fresh = |timestamp| (timestamp as u64, Doing::Nothing);
+        let fresh = |timestamp| (timestamp as u64, Activity::Nothing);
         Model {
             word: 0,
             transactions: (0..transactions).map(fresh).collect(),
@@ -38,15 +38,15 @@ impl<const WAITS: bool> Model<WAITS> {
     fn step(&mut self, me: usize, choice: u8) {
         let (timestamp, doing) = self.transactions[me];
         match (doing, choice) {
-            (Doing::Nothing, 0..3) => self.ask(me, Doing::WaitingToRead),
-            (Doing::Nothing, _) => self.ask(me, Doing::WaitingToWrite(0)),
-            (Doing::WaitingToRead | Doing::WaitingToWrite(_), _) => self.ask(me, doing),
-            (Doing::Reading, 0) => self.ask(me, Doing::WaitingToWrite(SHARED_ONE)),
-            (Doing::Reading, _) => {
+            (Activity::Nothing, 0..3) => self.ask(me, Activity::WaitingToRead),
+            (Activity::Nothing, _) => self.ask(me, Activity::WaitingToWrite(0)),
+            (Activity::WaitingToRead | Activity::WaitingToWrite(_), _) => self.ask(me, doing),
+            (Activity::Reading, 0) => self.ask(me, Activity::WaitingToWrite(SHARED_ONE)),
+            (Activity::Reading, _) => {
                 self.word -= SHARED_ONE;
                 self.commit(me);
             }
-            (Doing::Writing, _) => {
+            (Activity::Writing, _) => {
                 assert_eq!(self.word, exclusive(timestamp));
                 self.word = 0;
                 self.commit(me);
@@ -55,34 +55,34 @@ impl<const WAITS: bool> Model<WAITS> {
         self.check();
     }
 
-    fn ask(&mut self, me: usize, wanted: Doing) {
+    fn ask(&mut self, me: usize, wanted: Activity) {
         let (timestamp, _) = self.transactions[me];
         let (rule, granted) = match wanted {
-            Doing::WaitingToRead => (share::<WAITS>(self.word, timestamp), Doing::Reading),
-            Doing::WaitingToWrite(own) => {
-                (seize::<WAITS>(self.word, timestamp, own), Doing::Writing)
+            Activity::WaitingToRead => (share::<WAITS>(self.word, timestamp), Activity::Reading),
+            Activity::WaitingToWrite(own) => {
+                (seize::<WAITS>(self.word, timestamp, own), Activity::Writing)
             }
             _ => unreachable!(),
         };
         let doing = match rule {
-            Step::Take(word) => {
+            LockStep::Take(word) => {
                 self.word = word;
                 granted
             }
-            Step::Announce(word) => {
+            LockStep::Announce(word) => {
                 self.word = word;
                 wanted
             }
-            Step::Wait => wanted,
-            Step::Die => {
-                if wanted == Doing::WaitingToWrite(SHARED_ONE) {
+            LockStep::Wait => wanted,
+            LockStep::Die => {
+                if wanted == Activity::WaitingToWrite(SHARED_ONE) {
                     self.word -= SHARED_ONE;
                 }
-                Doing::Nothing
+                Activity::Nothing
             }
         };
         self.transactions[me].1 = doing;
-        if matches!(rule, Step::Wait | Step::Announce(_)) {
+        if matches!(rule, LockStep::Wait | LockStep::Announce(_)) {
             assert!(WAITS, "one waits that must not");
             for (position, &(other, doing)) in self.transactions.iter().enumerate() {
                 let holds = holds(doing);
@@ -92,25 +92,26 @@ impl<const WAITS: bool> Model<WAITS> {
     }
 
     fn commit(&mut self, me: usize) {
-        self.transactions[me] = (self.timestamp_next, Doing::Nothing);
+        self.transactions[me] = (self.timestamp_next, Activity::Nothing);
         self.timestamp_next += 1;
     }
 
     fn check(&self) {
-        let count = |is: fn(Doing) -> bool| {
+        let count = |is: fn(Activity) -> bool| {
             self.transactions.iter().filter(|(_, doing)| is(*doing)).count() as u64
         };
-        let writers = count(|doing| doing == Doing::Writing);
-        let readers =
-            count(|doing| matches!(doing, Doing::Reading | Doing::WaitingToWrite(SHARED_ONE)));
+        let writers = count(|doing| doing == Activity::Writing);
+        let readers = count(|doing| {
+            matches!(doing, Activity::Reading | Activity::WaitingToWrite(SHARED_ONE))
+        });
         assert!(writers == 0 || (writers == 1 && readers == 0), "{writers}, {readers}");
         assert_eq!(self.word & EXCLUSIVE != 0, writers == 1);
         assert_eq!(self.word & SHARED, readers);
         for &(timestamp, doing) in &self.transactions {
             assert!(!holds(doing) || timestamp_of(self.word) <= timestamp);
         }
-        let is_announced = |&(timestamp, doing): &(u64, Doing)| {
-            matches!(doing, Doing::WaitingToWrite(_)) && timestamp == timestamp_of(self.word)
+        let is_announced = |&(timestamp, doing): &(u64, Activity)| {
+            matches!(doing, Activity::WaitingToWrite(_)) && timestamp == timestamp_of(self.word)
         };
         assert!(
             self.word & PENDING == 0 || self.transactions.iter().any(is_announced),
@@ -142,24 +143,24 @@ fn walk<const WAITS: bool>() {
 /// Compares the word with a model that knows which transactions hold the lock and which wait. No transaction waits
 /// for an older one, no two hold locks that exclude each other, and no pending bit is left behind.
 #[test]
-fn the_lock_word_keeps_its_rules_under_wait_die() {
+fn lock_word_follows_the_model_under_wait_die() {
     walk::<true>();
 }
 
 #[test]
-fn the_lock_word_keeps_its_rules_without_waiting() {
+fn lock_word_follows_the_model_without_waiting() {
     walk::<false>();
 }
 
 #[test]
-fn of_two_that_upgrade_the_younger_dies() {
+fn of_two_upgrading_transactions_the_younger_dies() {
     let lock = LockWord::default();
     lock.lock_shared::<true>(7).unwrap();
     lock.lock_shared::<true>(4).unwrap();
-    assert_eq!(lock.lock_exclusive::<true>(7, SHARED_ONE), Err(Denied));
+    assert_eq!(lock.lock_exclusive::<true>(7, SHARED_ONE), Err(LockDenied));
     let word = lock.0.load(Ordering::Relaxed);
-    assert_eq!(seize::<true>(word, 4, SHARED_ONE), Step::Announce(pending(4, 2)));
-    assert_eq!(seize::<false>(word, 4, SHARED_ONE), Step::Die);
+    assert_eq!(seize::<true>(word, 4, SHARED_ONE), LockStep::Announce(pending(4, 2)));
+    assert_eq!(seize::<false>(word, 4, SHARED_ONE), LockStep::Die);
     lock.unlock_shared();
     lock.lock_exclusive::<true>(4, SHARED_ONE).unwrap();
     assert!(lock.is_exclusive_of(4) && !lock.is_exclusive_of(7));
@@ -168,26 +169,26 @@ fn of_two_that_upgrade_the_younger_dies() {
 #[test]
 fn a_pending_writer_keeps_readers_out() {
     let word = pending(5, 1);
-    assert_eq!(share::<true>(word, 9), Step::Die, "a younger one");
-    assert_eq!(share::<true>(word, 2), Step::Wait, "an older one");
-    assert_eq!(seize::<true>(word, 9, 0), Step::Die, "a younger writer");
-    assert_eq!(seize::<true>(word, 2, 0), Step::Announce(pending(2, 1)), "an older writer");
-    assert_eq!(seize::<true>(word, 5, 0), Step::Wait, "the writer itself");
-    assert_eq!(seize::<true>(word, 9, 1), Step::Take(exclusive(9)), "the last holder");
-    assert_eq!(seize::<true>(pending(5, 0), 5, 0), Step::Take(exclusive(5)));
-    assert_eq!(seize::<true>(pending(5, 0), 2, 0), Step::Take(exclusive(2)));
+    assert_eq!(share::<true>(word, 9), LockStep::Die, "a younger one");
+    assert_eq!(share::<true>(word, 2), LockStep::Wait, "an older one");
+    assert_eq!(seize::<true>(word, 9, 0), LockStep::Die, "a younger writer");
+    assert_eq!(seize::<true>(word, 2, 0), LockStep::Announce(pending(2, 1)), "an older writer");
+    assert_eq!(seize::<true>(word, 5, 0), LockStep::Wait, "the writer itself");
+    assert_eq!(seize::<true>(word, 9, 1), LockStep::Take(exclusive(9)), "the last holder");
+    assert_eq!(seize::<true>(pending(5, 0), 5, 0), LockStep::Take(exclusive(5)));
+    assert_eq!(seize::<true>(pending(5, 0), 2, 0), LockStep::Take(exclusive(2)));
 }
 
 #[test]
 fn a_full_lock_takes_no_more_holders() {
     let full = 5 << TIMESTAMP_SHIFT | SHARED;
-    assert_eq!(share::<true>(full, 9), Step::Die);
-    assert_eq!(share::<true>(full, 2), Step::Wait);
-    assert_eq!(share::<false>(full, 2), Step::Die);
+    assert_eq!(share::<true>(full, 9), LockStep::Die);
+    assert_eq!(share::<true>(full, 2), LockStep::Wait);
+    assert_eq!(share::<false>(full, 2), LockStep::Die);
 }
 
 #[test]
-fn a_transaction_keeps_its_timestamp_while_it_is_run_again() {
+fn a_retried_transaction_keeps_its_timestamp() {
     let shared = Arc::new(Timestamps::default());
     let mut executors = [0, 1].map(|slot| LockingExecutor::<true>::new(&shared, slot));
     let mut seen = std::collections::HashSet::new();

@@ -51,7 +51,7 @@ fn read(bytes: &[u8]) -> Result<(Vec<Vec<u8>>, Option<Damage>), StorageError> {
 }
 
 #[test]
-fn a_header_lies_as_it_is_drawn() {
+fn header_bytes_match_the_diagram() {
     let mut bytes = vec![0xaa; 2];
     let header = FrameHeader {
         kind: FrameKind::Log,
@@ -85,7 +85,7 @@ fn a_header_lies_as_it_is_drawn() {
 }
 
 #[test]
-fn entries_lie_as_they_are_drawn() {
+fn entry_bytes_match_the_diagram() {
     let mut bytes = Vec::new();
     push_transaction(&mut bytes);
     push_write(&mut bytes, WriteKind::Put, 300, 5, |buffer| buffer.extend(b"row"));
@@ -97,7 +97,7 @@ fn entries_lie_as_they_are_drawn() {
 }
 
 #[test]
-fn kinds_that_this_version_does_not_know_are_refused() {
+fn unknown_kinds_are_refused() {
     let error = |bytes: &[u8]| Entries::new(bytes).next().unwrap().unwrap_err().what;
     assert_eq!(error(&[OPERATION + 1]), "an entry of unknown kind");
     assert_eq!(error(&[77]), "an entry of unknown kind");
@@ -118,7 +118,7 @@ fn kinds_that_this_version_does_not_know_are_refused() {
 }
 
 #[test]
-fn frames_longer_than_what_is_read_at_a_time() {
+fn frames_longer_than_the_read_buffer_are_read() {
     let payloads = [1, READ_BYTES - HEADER_BYTES, READ_BYTES, 3 * READ_BYTES + 7, 0, 5];
     let payloads = payloads.map(|length| vec![length as u8; length]);
     let (bytes, starts) = file_of(&payloads);
@@ -134,7 +134,7 @@ fn frames_longer_than_what_is_read_at_a_time() {
 }
 
 #[test]
-fn a_frame_inside_a_payload_is_none() {
+fn a_frame_inside_a_payload_is_ignored() {
     let inner = file_of(&[b"a row that is a log".to_vec()]).0;
     let (mut bytes, starts) = file_of(&[b"first".to_vec(), inner]);
     bytes[starts[1] + field::EPOCH] ^= 1;
@@ -165,7 +165,7 @@ fn a_frame_of_the_same_group_does_not_make_a_torn_tail_damage() {
 }
 
 #[test]
-fn names_of_segments() {
+fn segment_names_are_formatted_and_parsed() {
     assert_eq!(segment_name(2, 17), "2-0000000017.log");
     assert_eq!(parse_segment_name("2-0000000017.log"), Some((2, 17)));
     for name in ["2-17.log", "+2-0000000017.log", "02-0000000017.log", "2-0000000017", "x", ""] {
@@ -174,9 +174,9 @@ fn names_of_segments() {
 }
 
 /// An entry that owns its bytes: a transaction, or a write.
-type Owned = Option<(WriteKind, u32, u64, Vec<u8>)>;
+type OwnedEntry = Option<(WriteKind, u32, u64, Vec<u8>)>;
 
-fn push(entry: &Owned, buffer: &mut Vec<u8>) {
+fn push(entry: &OwnedEntry, buffer: &mut Vec<u8>) {
     match entry {
         None => push_transaction(buffer),
         Some((kind, table, version, bytes)) => {
@@ -185,16 +185,16 @@ fn push(entry: &Owned, buffer: &mut Vec<u8>) {
     }
 }
 
-fn borrowed(entry: &Owned) -> Entry<'_> {
+fn borrowed(entry: &OwnedEntry) -> LogEntry<'_> {
     match *entry {
-        None => Entry::Transaction,
+        None => LogEntry::Transaction,
         Some((kind, table, version, ref bytes)) => {
-            Entry::Write(LogWrite { kind, table, version, bytes })
+            LogEntry::Write(LogWrite { kind, table, version, bytes })
         }
     }
 }
 
-fn entry() -> impl Strategy<Value = Owned> {
+fn entry() -> impl Strategy<Value = OwnedEntry> {
     let bytes = prop_oneof![
         proptest::collection::vec(any::<u8>(), 0..200),
         (16_380usize..16_390).prop_map(|length| vec![7; length]),
@@ -217,7 +217,7 @@ fn payloads() -> impl Strategy<Value = Vec<Vec<u8>>> {
 
 proptest! {
     #[test]
-    fn entries_are_read_as_they_were_pushed(entries in proptest::collection::vec(entry(), 0..8)) {
+    fn entries_round_trip(entries in proptest::collection::vec(entry(), 0..8)) {
         let mut bytes = Vec::new();
         entries.iter().for_each(|entry| push(entry, &mut bytes));
         let read: Result<Vec<_>, _> = Entries::new(&bytes).collect();
@@ -226,14 +226,14 @@ proptest! {
 
     /// For any bytes there are some entries, at most one error, which is the last item, and an end.
     #[test]
-    fn no_bytes_make_entries_go_wrong(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
+    fn any_bytes_end_in_at_most_one_error(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
         let read = Entries::new(&bytes).collect::<Vec<_>>();
         prop_assert!(read.len() <= bytes.len());
         prop_assert!(read.iter().rev().skip(1).all(Result::is_ok));
     }
 
     #[test]
-    fn numbers_are_read_as_they_were_pushed(number: u64, shift in 0..64) {
+    fn numbers_round_trip(number: u64, shift in 0..64) {
         let number = number >> shift;
         let mut bytes = Vec::new();
         push_number(&mut bytes, number);

@@ -21,7 +21,7 @@ const SPARE_BYTES_MAX: usize = 2 * CHUNK_BYTES;
 /// coordinator takes an epoch.
 #[repr(align(64))]
 #[derive(Debug, Default)]
-pub struct Slot(Mutex<Buffer>);
+pub struct LogSlot(Mutex<Buffer>);
 
 #[derive(Debug, Default)]
 struct Buffer {
@@ -43,7 +43,7 @@ pub struct Chunk {
     pub bytes: Vec<u8>,
 }
 
-impl Slot {
+impl LogSlot {
     /// Appends what `write` appends. Calls `report` with the number of unreported bytes, if there
     /// are at least `report_bytes`.
     ///

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use weft_htm::word::Ordering;
 
 use super::logger::{Group, Logger};
-use super::{Epochs, Shared, lock, spawn};
+use super::{Epochs, LogCore, lock, spawn};
 use crate::error::StorageError;
 
 /// The time after which the log tries again to write to a full disk.
@@ -30,9 +30,9 @@ struct Round {
 }
 
 /// A logger, and where it runs.
-enum Hand {
+enum LoggerHandle {
     Here(Box<Logger>),
-    Thread { jobs: Sender<Job>, results: Receiver<Done>, thread: Option<JoinHandle<()>> },
+    Thread { jobs: Sender<Job>, results: Receiver<JobResult>, thread: Option<JoinHandle<()>> },
 }
 
 /// A job for a logger.
@@ -43,12 +43,12 @@ enum Job {
 }
 
 /// The job's group, if it had one, and the result.
-type Done = (Option<Group>, Result<(), StorageError>);
+type JobResult = (Option<Group>, Result<(), StorageError>);
 
 pub struct Coordinator {
-    shared: Arc<Shared>,
+    shared: Arc<LogCore>,
     epochs: Arc<dyn Epochs>,
-    hands: Vec<Hand>,
+    handles: Vec<LoggerHandle>,
     /// Epochs that were closed and are not yet durable.
     rounds: VecDeque<Round>,
     /// The last epoch that was closed.
@@ -61,23 +61,23 @@ pub struct Coordinator {
 
 impl Coordinator {
     pub fn new(
-        shared: Arc<Shared>,
+        shared: Arc<LogCore>,
         epochs: Arc<dyn Epochs>,
         loggers: Vec<Logger>,
     ) -> Result<Coordinator, StorageError> {
-        let mut hands = Vec::new();
+        let mut handles = Vec::new();
         for (index, logger) in loggers.into_iter().enumerate() {
-            hands.push(if index == 0 || shared.options.manual {
-                Hand::Here(Box::new(logger))
+            handles.push(if index == 0 || shared.options.manual {
+                LoggerHandle::Here(Box::new(logger))
             } else {
-                Hand::spawn(index, logger, &shared)?
+                LoggerHandle::spawn(index, logger, &shared)?
             });
         }
         let closed_epoch = shared.first_epoch - 1;
         Ok(Coordinator {
             shared,
             epochs,
-            hands,
+            handles,
             rounds: VecDeque::new(),
             closed_epoch,
             written_epoch: closed_epoch,
@@ -179,7 +179,7 @@ impl Coordinator {
     /// Takes everything that was appended up to the closed epoch, and makes a round for each epoch
     /// in it.
     fn collect(&mut self) {
-        let loggers = self.hands.len();
+        let loggers = self.handles.len();
         let shared = &*self.shared;
         let rounds = &mut self.rounds;
         let used = shared.slots_used.load(Ordering::SeqCst) as usize;
@@ -207,7 +207,7 @@ impl Coordinator {
         });
         let mut outcome = Ok(());
         for (index, done) in
-            ask(&mut self.hands, &self.shared.directory, jobs).into_iter().enumerate()
+            ask(&mut self.handles, &self.shared.directory, jobs).into_iter().enumerate()
         {
             let Some((group, result)) = done else { continue };
             match result {
@@ -240,8 +240,8 @@ impl Coordinator {
 
     /// Gives all loggers the same job.
     fn all(&mut self, job: impl Fn() -> Job) -> Result<(), StorageError> {
-        let jobs = (0..self.hands.len()).map(|_| Some(job())).collect::<Vec<_>>();
-        let done = ask(&mut self.hands, &self.shared.directory, jobs.into_iter());
+        let jobs = (0..self.handles.len()).map(|_| Some(job())).collect::<Vec<_>>();
+        let done = ask(&mut self.handles, &self.shared.directory, jobs.into_iter());
         done.into_iter().flatten().try_for_each(|(_, result)| result)
     }
 
@@ -272,19 +272,19 @@ impl Coordinator {
 
 /// Lets loggers do jobs at the same time, and returns the results.
 fn ask(
-    hands: &mut [Hand],
+    handles: &mut [LoggerHandle],
     directory: &Path,
     jobs: impl Iterator<Item = Option<Job>>,
-) -> Vec<Option<Done>> {
+) -> Vec<Option<JobResult>> {
     let mut here = Vec::new();
-    let mut done: Vec<Option<Done>> = Vec::new();
-    done.resize_with(hands.len(), || None);
+    let mut done: Vec<Option<JobResult>> = Vec::new();
+    done.resize_with(handles.len(), || None);
     let mut asked = Vec::new();
-    for (index, (hand, job)) in hands.iter_mut().zip(jobs).enumerate() {
+    for (index, (handle, job)) in handles.iter_mut().zip(jobs).enumerate() {
         let Some(job) = job else { continue };
-        match hand {
-            Hand::Here(_) => here.push((index, job)),
-            Hand::Thread { jobs, .. } => {
+        match handle {
+            LoggerHandle::Here(_) => here.push((index, job)),
+            LoggerHandle::Thread { jobs, .. } => {
                 // If the thread is gone, there is no answer either.
                 let _ = jobs.send(job);
                 asked.push(index);
@@ -292,11 +292,15 @@ fn ask(
         }
     }
     for (index, job) in here {
-        let Hand::Here(logger) = &mut hands[index] else { unreachable!("it has no thread") };
+        let LoggerHandle::Here(logger) = &mut handles[index] else {
+            unreachable!("it has no thread")
+        };
         done[index] = Some(perform(logger, job));
     }
     for index in asked {
-        let Hand::Thread { results, .. } = &hands[index] else { unreachable!("it has a thread") };
+        let LoggerHandle::Thread { results, .. } = &handles[index] else {
+            unreachable!("it has a thread")
+        };
         done[index] = Some(results.recv().unwrap_or_else(|_| (None, Err(panicked(directory)))));
     }
     done
@@ -307,7 +311,7 @@ fn panicked(directory: &Path) -> StorageError {
     StorageError::Io { operation: "write to", path: directory.to_owned(), message }
 }
 
-fn perform(logger: &mut Logger, job: Job) -> Done {
+fn perform(logger: &mut Logger, job: Job) -> JobResult {
     match job {
         Job::Write(group) => {
             let result = logger.write(&group);
@@ -318,8 +322,12 @@ fn perform(logger: &mut Logger, job: Job) -> Done {
     }
 }
 
-impl Hand {
-    fn spawn(index: usize, mut logger: Logger, shared: &Shared) -> Result<Hand, StorageError> {
+impl LoggerHandle {
+    fn spawn(
+        index: usize,
+        mut logger: Logger,
+        shared: &LogCore,
+    ) -> Result<LoggerHandle, StorageError> {
         let (jobs, jobs_in) = mpsc::channel();
         let (results_out, results) = mpsc::channel();
         let thread = spawn(&format!("weft-log-{index}"), &shared.directory, move || {
@@ -329,13 +337,13 @@ impl Hand {
                 }
             }
         })?;
-        Ok(Hand::Thread { jobs, results, thread: Some(thread) })
+        Ok(LoggerHandle::Thread { jobs, results, thread: Some(thread) })
     }
 }
 
-impl Drop for Hand {
+impl Drop for LoggerHandle {
     fn drop(&mut self) {
-        if let Hand::Thread { jobs, thread, .. } = self {
+        if let LoggerHandle::Thread { jobs, thread, .. } = self {
             // Closes the channel, which ends the thread.
             *jobs = mpsc::channel().0;
             if let Some(thread) = thread.take() {
@@ -347,7 +355,7 @@ impl Drop for Hand {
 
 /// Turns a panic of the coordinator into a failure of the log. Otherwise all callers would wait for
 /// ever.
-struct FailIfPanicked(Arc<Shared>);
+struct FailIfPanicked(Arc<LogCore>);
 
 impl Drop for FailIfPanicked {
     fn drop(&mut self) {

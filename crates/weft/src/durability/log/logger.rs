@@ -9,7 +9,7 @@ use weft_htm::blocking::Mutex;
 use super::super::backend::File;
 use super::super::format::{Entries, FrameHeader, FrameKind, begin_frame, end_frame, segment_name};
 use super::buffer::Chunk;
-use super::{Shared, lock};
+use super::{LogCore, lock};
 use crate::error::StorageError;
 
 /// What a logger has to write for an epoch.
@@ -62,7 +62,7 @@ impl Segments {
 }
 
 /// The segment that is being written.
-struct Open {
+struct OpenSegment {
     file: Box<dyn File>,
     path: PathBuf,
     length: u64,
@@ -70,11 +70,11 @@ struct Open {
 }
 
 pub struct Logger {
-    shared: Arc<Shared>,
+    shared: Arc<LogCore>,
     index: u32,
     /// The sequence number of the next segment.
     sequence: u64,
-    open: Option<Open>,
+    open: Option<OpenSegment>,
     /// The last epoch that was closed.
     previous_epoch: u64,
     /// The frame that is being built.
@@ -82,7 +82,7 @@ pub struct Logger {
 }
 
 impl Logger {
-    pub fn new(shared: Arc<Shared>, index: u32, sequence: u64) -> Logger {
+    pub fn new(shared: Arc<LogCore>, index: u32, sequence: u64) -> Logger {
         let previous_epoch = shared.first_epoch - 1;
         Logger { shared, index, sequence, open: None, previous_epoch, frame: Vec::new() }
     }
@@ -153,7 +153,7 @@ impl Logger {
         });
         drop(segments);
         self.sequence += 1;
-        self.open = Some(Open { file, path, length: 0, synced: 0 });
+        self.open = Some(OpenSegment { file, path, length: 0, synced: 0 });
         Ok(())
     }
 
@@ -198,7 +198,7 @@ impl Logger {
 
 /// The frames of a group on their way into a segment.
 struct Frames<'a> {
-    open: &'a mut Open,
+    open: &'a mut OpenSegment,
     /// The header of the next frame.
     header: FrameHeader,
     frame: &'a mut Vec<u8>,

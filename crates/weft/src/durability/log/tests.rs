@@ -18,7 +18,7 @@ use weft_htm::word::{Ordering, Word};
 use super::{Epochs, Log, LogOptions};
 use crate::durability::backend::Backend;
 use crate::durability::format::{
-    Entries, Entry, FrameHeader, FrameReader, LogWrite, Next, WriteKind, parse_segment_name,
+    Entries, FrameHeader, FrameReader, LogEntry, LogWrite, Next, WriteKind, parse_segment_name,
     push_transaction, push_write,
 };
 use crate::durability::simulated_disk::SimulatedDisk;
@@ -81,7 +81,7 @@ type Rows = BTreeMap<u64, BTreeSet<Vec<u8>>>;
 
 /// What a log holds.
 #[derive(Debug)]
-struct Found {
+struct LogContents {
     /// The last epoch that all loggers have closed.
     epoch: u64,
     /// The rows of all epochs up to that one.
@@ -93,7 +93,7 @@ struct Found {
 
 /// Reads a log as recovery does, and checks that it follows the format. Epochs up to `base_epoch`
 /// need not be in the log. The error says what is damaged.
-fn find(disk: &SimulatedDisk, loggers: usize, base_epoch: u64) -> Result<Found, String> {
+fn find(disk: &SimulatedDisk, loggers: usize, base_epoch: u64) -> Result<LogContents, String> {
     let mut segments: Vec<BTreeSet<u64>> = vec![BTreeSet::new(); loggers];
     let names = disk.list(Path::new(DIRECTORY)).unwrap_or_default();
     for name in names {
@@ -129,7 +129,7 @@ fn find(disk: &SimulatedDisk, loggers: usize, base_epoch: u64) -> Result<Found, 
                     assert_eq!(header.number, 0, "a segment begins with a group");
                 }
                 for entry in Entries::new(frame.payload) {
-                    if let Entry::Write(LogWrite { kind: WriteKind::Put, bytes, .. }) =
+                    if let LogEntry::Write(LogWrite { kind: WriteKind::Put, bytes, .. }) =
                         entry.unwrap()
                     {
                         let fresh = rows.entry(header.epoch).or_default().insert(bytes.to_vec());
@@ -150,7 +150,7 @@ fn find(disk: &SimulatedDisk, loggers: usize, base_epoch: u64) -> Result<Found, 
     }
     rows.retain(|found, _| *found <= epoch && *found > base_epoch);
     let sequences = segments.iter().map(|all| all.last().copied().unwrap_or(0)).collect();
-    Ok(Found { epoch, rows, headers, sequences })
+    Ok(LogContents { epoch, rows, headers, sequences })
 }
 
 /// Checks two consecutive frames of a logger.

@@ -12,7 +12,7 @@
 use std::sync::{PoisonError, RwLock};
 
 use super::super::backend::Backend;
-use super::super::format::{Entries, Entry, FrameReader, LogWrite, Next, WriteKind};
+use super::super::format::{Entries, FrameReader, LogEntry, LogWrite, Next, WriteKind};
 use super::super::parallel;
 use super::super::segments::{FramePlace, LoggerLog, Segment};
 use super::schema::Targets;
@@ -28,7 +28,7 @@ const PIECE_BYTES: u64 = if cfg!(test) { 300 } else { 2 << 20 };
 
 /// How much was replayed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Replayed {
+pub(super) struct ReplayCounts {
     pub transactions: u64,
     pub entries: u64,
 }
@@ -69,7 +69,7 @@ pub(super) fn replay(
     last: u64,
     targets: &Targets,
     options: &RecoveryOptions<'_>,
-) -> Result<Replayed, StorageError> {
+) -> Result<ReplayCounts, StorageError> {
     let mut sources: Vec<Source<'_>> = logs
         .iter()
         .flat_map(|log| log.segments.iter().zip(&log.scans))
@@ -82,7 +82,7 @@ pub(super) fn replay(
     let total = sources.iter().map(|source| source.frame.payload_bytes).sum();
 
     let groups = if options.threads <= 1 { 1 } else { options.threads * 4 };
-    let mut replayed = Replayed::default();
+    let mut replayed = ReplayCounts::default();
     let mut pieces: Vec<RwLock<Piece>> = Vec::new();
     let (mut rest, mut done) = (&sources[..], 0);
     while !rest.is_empty() {
@@ -184,11 +184,11 @@ fn read_piece(
                 StorageError::damaged(path, header.position, format_args!("an entry: {error}"))
             })?;
             let write = match entry {
-                Entry::Transaction => {
+                LogEntry::Transaction => {
                     transactions += 1;
                     continue;
                 }
-                Entry::Write(write) => write,
+                LogEntry::Write(write) => write,
             };
             let LogWrite { kind, table, version, bytes } = write;
             let shard = targets.shard(&write).map_err(|fault| fault.at(path, header.position))?;

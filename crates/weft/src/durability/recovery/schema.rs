@@ -16,10 +16,10 @@ use crate::row::description::{Adaptation, SchemaMismatch, TableDescription, comp
 /// The current tables, by the numbers in stored rows.
 pub(super) struct Targets {
     tables: Vec<Arc<dyn StoredTable>>,
-    numbers: Vec<Target>,
+    numbers: Vec<TargetTable>,
 }
 
-struct Target {
+struct TargetTable {
     /// Its position among the current tables.
     table: usize,
     /// Whether its rows are wanted.
@@ -32,7 +32,7 @@ struct Target {
 }
 
 /// What is wrong with an entry.
-pub(super) enum Fault {
+pub(super) enum EntryFault {
     /// There is no table with this number.
     UnknownTable(u32),
     /// Its bytes are not a row, or not a key.
@@ -43,24 +43,24 @@ pub(super) enum Fault {
     Mismatch(SchemaMismatch),
 }
 
-impl Fault {
+impl EntryFault {
     /// Returns the error for this fault in the frame at `offset` of a file.
     #[cold]
     pub(super) fn at(self, path: &Path, offset: u64) -> StorageError {
         match self {
-            Fault::UnknownTable(number) => {
+            EntryFault::UnknownTable(number) => {
                 let what = format!("a row of table {number}, which is unknown");
                 StorageError::damaged(path, offset, what)
             }
-            Fault::Undecodable { table, error } => {
+            EntryFault::Undecodable { table, error } => {
                 let what = format!("a row or key of table `{table}` cannot be read: {error}");
                 StorageError::damaged(path, offset, what)
             }
-            Fault::NothingToChange { table } => {
+            EntryFault::NothingToChange { table } => {
                 let what = format!("a change of a row of table `{table}` that is not there");
                 StorageError::damaged(path, offset, what)
             }
-            Fault::Mismatch(mismatch) => StorageError::SchemaMismatch {
+            EntryFault::Mismatch(mismatch) => StorageError::SchemaMismatch {
                 message: format!(
                     "{} has rows in an older encoding: {mismatch}; open the database with the \
                      default once more, and write a checkpoint",
@@ -95,15 +95,20 @@ impl Targets {
                 .expect("each name has been found, in its newest description");
             let adaptation = Adaptation::new(stored, &current[table]);
             let is_wanted = tables[table].is_wanted();
-            Target { table, is_wanted, stored: stored.clone(), adaptation }
+            TargetTable { table, is_wanted, stored: stored.clone(), adaptation }
         });
         Ok(Targets { numbers: numbers.collect(), tables: tables.to_vec() })
     }
 
-    fn target(&self, number: u32) -> Result<(&dyn StoredTable, &Target, &Adaptation), Fault> {
-        let target = self.numbers.get(number as usize).ok_or(Fault::UnknownTable(number))?;
-        let adaptation =
-            target.adaptation.as_ref().map_err(|mismatch| Fault::Mismatch(mismatch.clone()))?;
+    fn target(
+        &self,
+        number: u32,
+    ) -> Result<(&dyn StoredTable, &TargetTable, &Adaptation), EntryFault> {
+        let target = self.numbers.get(number as usize).ok_or(EntryFault::UnknownTable(number))?;
+        let adaptation = target
+            .adaptation
+            .as_ref()
+            .map_err(|mismatch| EntryFault::Mismatch(mismatch.clone()))?;
         Ok((&*self.tables[target.table], target, adaptation))
     }
 
@@ -114,9 +119,9 @@ impl Targets {
 
     /// Returns the shard of the key that is written, by which threads divide the work. It is a hash
     /// of the encoded key, which is the same in all versions of a table.
-    pub(super) fn shard(&self, write: &LogWrite<'_>) -> Result<u16, Fault> {
+    pub(super) fn shard(&self, write: &LogWrite<'_>) -> Result<u16, EntryFault> {
         let number = write.table;
-        let target = self.numbers.get(number as usize).ok_or(Fault::UnknownTable(number))?;
+        let target = self.numbers.get(number as usize).ok_or(EntryFault::UnknownTable(number))?;
         // All writes to this table are left out.
         if !target.is_wanted {
             return Ok(0);
@@ -129,11 +134,16 @@ impl Targets {
         };
         let table = || self.tables[target.table].description().name.clone();
         hash.map(|hash| (hash >> 48) as u16)
-            .map_err(|error| Fault::Undecodable { table: table(), error })
+            .map_err(|error| EntryFault::Undecodable { table: table(), error })
     }
 
     /// Puts a stored row of table `number`. `adapted` is a buffer for the adapted row.
-    pub(super) fn put(&self, number: u32, row: &[u8], adapted: &mut Vec<u8>) -> Result<(), Fault> {
+    pub(super) fn put(
+        &self,
+        number: u32,
+        row: &[u8],
+        adapted: &mut Vec<u8>,
+    ) -> Result<(), EntryFault> {
         if !self.is_wanted(number) {
             return Ok(());
         }
@@ -148,7 +158,7 @@ impl Targets {
     }
 
     /// Deletes the row of table `number` with this key.
-    pub(super) fn delete(&self, number: u32, key: &[u8]) -> Result<(), Fault> {
+    pub(super) fn delete(&self, number: u32, key: &[u8]) -> Result<(), EntryFault> {
         if !self.is_wanted(number) {
             return Ok(());
         }
@@ -157,7 +167,12 @@ impl Targets {
     }
 
     /// Changes columns of a row of table `number`, or applies an operation to one of them.
-    pub(super) fn change(&self, kind: WriteKind, number: u32, bytes: &[u8]) -> Result<(), Fault> {
+    pub(super) fn change(
+        &self,
+        kind: WriteKind,
+        number: u32,
+        bytes: &[u8],
+    ) -> Result<(), EntryFault> {
         if !self.is_wanted(number) {
             return Ok(());
         }
@@ -172,7 +187,9 @@ impl Targets {
         });
         match changed {
             Ok(true) => Ok(()),
-            Ok(false) => Err(Fault::NothingToChange { table: table.description().name.clone() }),
+            Ok(false) => {
+                Err(EntryFault::NothingToChange { table: table.description().name.clone() })
+            }
             Err(error) => Err(undecodable(table, error)),
         }
     }
@@ -208,8 +225,8 @@ impl Targets {
 }
 
 #[cold]
-fn undecodable(table: &dyn StoredTable, error: DecodeError) -> Fault {
-    Fault::Undecodable { table: table.description().name.clone(), error }
+fn undecodable(table: &dyn StoredTable, error: DecodeError) -> EntryFault {
+    EntryFault::Undecodable { table: table.description().name.clone(), error }
 }
 
 /// Returns a hash of the key in a stored row.

@@ -139,14 +139,14 @@ fn default_tables() -> Vec<TableDescription> {
 fn recover_all(
     disk: &SimulatedDisk,
     options: &RecoveryOptions<'_>,
-) -> Result<(Recovered, State), StorageError> {
+) -> Result<(RecoveryReport, State), StorageError> {
     let (tables, stored) = tables(&default_tables());
     let recovered = recover(disk, Path::new(DIRECTORY), &stored, options)?;
     Ok((recovered, tables.iter().map(|table| table.texts()).collect()))
 }
 
 /// Recovers, and leaves the disk as it is.
-fn look(disk: &SimulatedDisk) -> Result<(Recovered, State), StorageError> {
+fn look(disk: &SimulatedDisk) -> Result<(RecoveryReport, State), StorageError> {
     recover_all(disk, &RecoveryOptions { dry_run: true, ..RecoveryOptions::default() })
 }
 
@@ -186,7 +186,7 @@ impl Model {
     /// Asserts that `recovered` has everything that was acknowledged, and exactly the state that it
     /// claims.
     #[track_caller]
-    fn check(&self, recovered: &Recovered, state: &State, circumstances: &str) {
+    fn check(&self, recovered: &RecoveryReport, state: &State, circumstances: &str) {
         assert!(
             recovered.epoch >= self.acknowledged,
             "epoch {} was acknowledged, and {} is recovered: {circumstances}",
@@ -202,7 +202,7 @@ impl Model {
     }
 
     /// Forgets what was lost.
-    fn settle(&mut self, recovered: &Recovered) {
+    fn settle(&mut self, recovered: &RecoveryReport) {
         self.states.retain(|&epoch, _| epoch <= recovered.epoch);
         self.acknowledged = self.states.keys().next_back().copied().unwrap_or(0);
     }

@@ -25,7 +25,7 @@ fn outcomes<T: Ord>(outcome: impl Fn(u64) -> T) -> BTreeSet<T> {
 }
 
 #[test]
-fn what_was_synced_survives_every_crash() {
+fn synced_bytes_survive_every_crash() {
     let disk = SimulatedDisk::new(1);
     let file = create_synced(&disk, "a");
     file.write_at(&[1; 2000], 0).unwrap();
@@ -35,7 +35,7 @@ fn what_was_synced_survives_every_crash() {
 }
 
 #[test]
-fn what_was_not_synced_survives_in_any_set_of_sectors() {
+fn unsynced_bytes_survive_in_any_set_of_sectors() {
     let disk = SimulatedDisk::new(1);
     let file = create_synced(&disk, "a");
     file.write_at(&[1; 3 * SECTOR_BYTES], 0).unwrap();
@@ -56,7 +56,7 @@ fn what_was_not_synced_survives_in_any_set_of_sectors() {
 }
 
 #[test]
-fn a_file_may_have_grown_without_its_bytes() {
+fn a_file_may_grow_without_its_bytes() {
     let disk = SimulatedDisk::new(1);
     let file = create_synced(&disk, "a");
     file.write_at(&[1; 100], 0).unwrap();
@@ -94,7 +94,7 @@ fn a_rename_happens_or_does_not() {
 }
 
 #[test]
-fn a_directory_that_is_lost_takes_along_what_lies_in_it() {
+fn a_lost_directory_loses_its_files() {
     let disk = SimulatedDisk::new(1);
     disk.create_directory(&path("d")).unwrap();
     create(&disk, "d/a");
@@ -127,7 +127,7 @@ fn power_goes_off_at_the_named_change_and_stays_off() {
 }
 
 #[test]
-fn a_sync_that_fails_drops_what_it_was_for_and_the_next_one_does_not_notice() {
+fn a_failed_sync_drops_its_changes_silently() {
     let survivors = outcomes(|seed| {
         let disk = SimulatedDisk::new(seed);
         let file = create_synced(&disk, "a");
@@ -149,7 +149,7 @@ fn a_sync_that_fails_drops_what_it_was_for_and_the_next_one_does_not_notice() {
 }
 
 #[test]
-fn a_full_disk_takes_a_part_of_a_write_and_goes_on_when_there_is_space() {
+fn a_full_disk_takes_a_part_of_a_write() {
     let lengths = outcomes(|seed| {
         let disk = SimulatedDisk::new(seed);
         let file = create(&disk, "a");
@@ -183,7 +183,7 @@ fn the_same_seeds_have_the_same_outcome() {
 }
 
 #[test]
-fn a_lock_is_held_by_one_and_ends_with_the_guard_or_a_crash() {
+fn a_lock_is_exclusive_and_ends_with_the_guard_or_a_crash() {
     let disk = SimulatedDisk::new(1);
     let guard = disk.try_lock(&path("LOCK")).unwrap();
     assert!(matches!(disk.try_lock(&path("LOCK")), Err(LockError::AlreadyLocked)));

@@ -10,17 +10,19 @@ use std::ptr::NonNull;
 
 use weft_htm::word::Ordering;
 
-use super::super::key::Staged;
+use super::super::key::StagedKey;
 use super::super::{IndexKey, IndexWorker, Insertion, NodeChange, NodeVersion};
 use super::BPlusTree;
 use super::node::{
     CHANGE, INNER_CAPACITY, Inner, LEAF_CAPACITY, Leaf, Node, after_change, after_insertion,
     load_locked, unlock_changed, unlock_inserted, unlock_unchanged,
 };
-use super::search::{Access, Backoff, LeafHint, Optimistic, Parent, Place, Target};
+use super::search::{
+    Access, Backoff, DescentTarget, LeafHint, LeafPlace, OptimisticAccess, Parent,
+};
 
 /// The result of an attempt that touches one leaf.
-enum Attempt {
+enum InsertAttempt {
     Done(Insertion),
     /// The key is absent, and the leaf where it would be is full.
     Full,
@@ -37,20 +39,22 @@ impl<K: IndexKey> BPlusTree<K> {
     ) -> Insertion {
         debug_assert!(address != 0, "an address is never zero");
         // Allocate what the key keeps out of line before a region begins, since a region must not allocate.
-        let staged = Staged::new();
+        let staged = StagedKey::new();
         if worker.regions().is_hardware() {
             staged.stage(key, worker);
         }
         let mut backoff = Backoff::new();
         let insertion = loop {
             let attempt = self
-                .in_region(Target::At(key), worker, |region| {
+                .in_region(DescentTarget::At(key), worker, |region| {
                     self.try_insert(region, key, &staged, address, hint, worker)
                 })
-                .or_else(|| self.try_insert(&Optimistic, key, &staged, address, hint, worker));
+                .or_else(|| {
+                    self.try_insert(&OptimisticAccess, key, &staged, address, hint, worker)
+                });
             let insertion = match attempt {
-                Some(Attempt::Done(insertion)) => Some(insertion),
-                Some(Attempt::Full) => self.try_split(key, &staged, address, hint, worker),
+                Some(InsertAttempt::Done(insertion)) => Some(insertion),
+                Some(InsertAttempt::Full) => self.try_split(key, &staged, address, hint, worker),
                 None => None,
             };
             if let Some(insertion) = insertion {
@@ -69,12 +73,12 @@ impl<K: IndexKey> BPlusTree<K> {
         &self,
         access: &impl Access,
         key: &K,
-        staged: &Staged<K>,
+        staged: &StagedKey<K>,
         address: u64,
         hint: &LeafHint<K>,
         worker: &impl IndexWorker,
-    ) -> Option<Attempt> {
-        let place = self.find_leaf(access, Target::At(key), hint)?;
+    ) -> Option<InsertAttempt> {
+        let place = self.find_leaf(access, DescentTarget::At(key), hint)?;
         place.insert(access, key, staged, address, worker)
     }
 
@@ -83,22 +87,23 @@ impl<K: IndexKey> BPlusTree<K> {
     fn try_split(
         &self,
         key: &K,
-        staged: &Staged<K>,
+        staged: &StagedKey<K>,
         address: u64,
         hint: &LeafHint<K>,
         worker: &impl IndexWorker,
     ) -> Option<Insertion> {
-        let access = &Optimistic;
-        let (parent, place) = self.descend(access, Target::At(key), |parent, inner, version| {
-            let is_full = inner.count() == INNER_CAPACITY;
-            if is_full {
-                self.split_inner(access, parent, inner, version, key, worker);
-            }
-            !is_full
-        })?;
+        let access = &OptimisticAccess;
+        let (parent, place) =
+            self.descend(access, DescentTarget::At(key), |parent, inner, version| {
+                let is_full = inner.count() == INNER_CAPACITY;
+                if is_full {
+                    self.split_inner(access, parent, inner, version, key, worker);
+                }
+                !is_full
+            })?;
         match place.insert(access, key, staged, address, worker)? {
-            Attempt::Done(insertion) => Some(insertion),
-            Attempt::Full => {
+            InsertAttempt::Done(insertion) => Some(insertion),
+            InsertAttempt::Full => {
                 self.split_leaf(access, &parent, &place, key, staged, address, hint, worker)
             }
         }
@@ -110,9 +115,9 @@ impl<K: IndexKey> BPlusTree<K> {
         &self,
         access: &impl Access,
         parent: &Parent<'_, K>,
-        place: &Place<'_, K>,
+        place: &LeafPlace<'_, K>,
         key: &K,
-        staged: &Staged<K>,
+        staged: &StagedKey<K>,
         address: u64,
         hint: &LeafHint<K>,
         worker: &impl IndexWorker,
@@ -161,10 +166,10 @@ impl<K: IndexKey> BPlusTree<K> {
         }
         // A key beyond the last separator is probably part of an ascending sequence. Then the left half stays
         // nearly full.
-        let child = inner.route(Target::At(key), INNER_CAPACITY, || true);
+        let child = inner.route(DescentTarget::At(key), INNER_CAPACITY, || true);
         let at_end = child == Some(INNER_CAPACITY - 1);
         let keep = if at_end { INNER_CAPACITY - 2 } else { INNER_CAPACITY / 2 };
-        let slot = K::Slot::default();
+        let slot = K::KeySlot::default();
         // SAFETY: not published yet, so not freed.
         inner.split(unsafe { right.as_ref() }, keep, &slot);
         let separator = load_locked::<K>(&slot);
@@ -197,25 +202,25 @@ impl<K: IndexKey> BPlusTree<K> {
     }
 }
 
-impl<K: IndexKey> Place<'_, K> {
+impl<K: IndexKey> LeafPlace<'_, K> {
     /// Inserts into this leaf alone, or finds the key in it. `None`: start again.
     #[inline(always)]
     fn insert(
         &self,
         access: &impl Access,
         key: &K,
-        staged: &Staged<K>,
+        staged: &StagedKey<K>,
         address: u64,
         worker: &impl IndexWorker,
-    ) -> Option<Attempt> {
+    ) -> Option<InsertAttempt> {
         let leaf = self.leaf;
         let is_current = || access.is_current(&leaf.node.version, self.version);
         let attempt = match leaf.find(key, is_current)? {
             Ok(position) => {
                 let found = leaf.addresses[position].load(Ordering::Relaxed);
-                Attempt::Done(Insertion::Found(found))
+                InsertAttempt::Done(Insertion::Found(found))
             }
-            Err(_) if leaf.count() == LEAF_CAPACITY => Attempt::Full,
+            Err(_) if leaf.count() == LEAF_CAPACITY => InsertAttempt::Full,
             Err(position) => {
                 let slot = staged.stage(key, worker);
                 // Locking checks the version, and with it the position.
@@ -224,7 +229,7 @@ impl<K: IndexKey> Place<'_, K> {
                 }
                 leaf.insert_at(position, slot, address);
                 unlock_inserted(&leaf.node.version, self.version);
-                return Some(Attempt::Done(Insertion::Inserted {
+                return Some(InsertAttempt::Done(Insertion::Inserted {
                     change: self.change(after_insertion),
                     sibling: None,
                 }));

@@ -10,19 +10,19 @@ use std::sync::Arc;
 use weft_htm::word::Word;
 
 use super::super::Lookup;
-use super::super::test_memory::{Memory, TestWorker};
+use super::super::test_memory::{TestMemory, TestWorker};
 use super::scan::Range;
-use super::search::{Access, Optimistic};
+use super::search::{Access, OptimisticAccess};
 use super::testing::{is_unchanged, scan};
 use super::{BPlusTree, Direction, LeafHint};
 
-/// Looks at versions as [`Optimistic`] does, and runs the write before one of the looks.
-struct Interrupted<'w> {
+/// Looks at versions as [`OptimisticAccess`] does, and runs the write before one of the looks.
+struct InterruptedAccess<'w> {
     looks_before: Cell<usize>,
     write: Cell<Option<&'w dyn Fn()>>,
 }
 
-impl Interrupted<'_> {
+impl InterruptedAccess<'_> {
     fn look(&self) {
         match self.looks_before.get() {
             0 => self.write.take().into_iter().for_each(|write| write()),
@@ -31,15 +31,15 @@ impl Interrupted<'_> {
     }
 }
 
-impl Access for Interrupted<'_> {
+impl Access for InterruptedAccess<'_> {
     fn version(&self, word: &Word) -> Option<u64> {
         self.look();
-        Optimistic.version(word)
+        OptimisticAccess.version(word)
     }
 
     fn is_current(&self, word: &Word, version: u64) -> bool {
         self.look();
-        Optimistic.is_current(word, version)
+        OptimisticAccess.is_current(word, version)
     }
 
     fn lock(&self, _word: &Word, _version: u64) -> bool {
@@ -95,7 +95,7 @@ fn insert(tree: &Tree, key: u64, worker: &TestWorker) {
 /// in the tree.
 fn empty(tree: &Tree, first: u64) {
     for key in (first..first + 29).map(|number| 2 * number) {
-        assert!(tree.try_remove(&Optimistic, &key, key + 1).is_some());
+        assert!(tree.try_remove(&OptimisticAccess, &key, key + 1).is_some());
     }
 }
 
@@ -105,21 +105,22 @@ fn all(tree: &Tree, worker: &TestWorker) -> Vec<u64> {
 }
 
 /// Calls `read` for every point at which `write` can interrupt it, with a prepared tree and an
-/// [`Interrupted`]. Then calls `check` with the result, and the addresses before and after the write.
+/// [`InterruptedAccess`]. Then calls `check` with the result, and the addresses before and after the write.
 fn at_every_place<R>(
     (name, prepare, write): (&str, Step, Step),
-    read: impl Fn(&Tree, &Interrupted<'_>, &TestWorker) -> R,
+    read: impl Fn(&Tree, &InterruptedAccess<'_>, &TestWorker) -> R,
     check: impl Fn(&str, R, &[u64], &[u64]),
 ) {
     for looks in 0.. {
-        let memory = Arc::new(Memory::default());
+        let memory = Arc::new(TestMemory::default());
         let worker = memory.worker();
         let _pin = worker.pin();
         let mut tree = BPlusTree::new(&worker);
         prepare(&tree, &worker);
         let before = all(&tree, &worker);
         let write = || write(&tree, &worker);
-        let access = Interrupted { looks_before: Cell::new(looks), write: Cell::new(Some(&write)) };
+        let access =
+            InterruptedAccess { looks_before: Cell::new(looks), write: Cell::new(Some(&write)) };
         let result = read(&tree, &access, &worker);
         let is_over = access.write.take().is_some();
         let after = all(&tree, &worker);
@@ -133,7 +134,7 @@ fn at_every_place<R>(
 }
 
 #[test]
-fn lookups_are_right_before_or_after_a_write() {
+fn interrupted_lookups_see_the_tree_before_or_after() {
     for write in WRITES {
         for key in 0..200 {
             at_every_place(
@@ -163,7 +164,7 @@ fn lookups_are_right_before_or_after_a_write() {
 }
 
 #[test]
-fn scans_are_right_before_or_after_a_write() {
+fn interrupted_scans_see_the_tree_before_or_after() {
     let starts = (0..200).step_by(9).map(Bound::Included).chain([Bound::Unbounded]);
     for (start, direction) in starts.flat_map(|start| {
         [Direction::Forward, Direction::Reverse].map(|direction| (start, direction))
@@ -199,7 +200,7 @@ fn scans_are_right_before_or_after_a_write() {
 /// read again. Otherwise returns the addresses, ascending, and whether the versions noted are still current.
 fn scan_interrupted(
     tree: &Tree,
-    access: &Interrupted<'_>,
+    access: &InterruptedAccess<'_>,
     start: Bound<u64>,
     direction: Direction,
     worker: &TestWorker,

@@ -39,7 +39,7 @@
 //! look-up does not use a region: it takes less time to validate a few versions than to enter and leave a
 //! region; see `docs/rtm.md`.) Region and software run the same code, which validates and locks through a
 //! parameter of type `Access`. In a region each of these costs a test of the lock bit at most (see
-//! `search::InRegion`). Splits, and taking empty nodes out, are left to software, since they allocate and
+//! `search::RegionAccess`). Splits, and taking empty nodes out, are left to software, since they allocate and
 //! retire memory.
 
 mod insert;

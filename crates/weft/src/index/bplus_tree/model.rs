@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use shuttle::{check_pct, check_random, thread};
 
-use super::super::test_memory::{Memory, TestWorker};
+use super::super::test_memory::{TestMemory, TestWorker};
 use super::super::{Insertion, LongKey, Lookup};
 use super::testing::{TestKey, is_unchanged, scan, verify};
 use super::{BPlusTree, Direction, LeafHint};
@@ -110,7 +110,7 @@ fn step<K: TestKey>(step: Step, tree: &BPlusTree<K>, stable: usize, worker: &Tes
 /// Runs a model: a tree with the numbers `present`, on which `threads` work. Then the tree must hold the
 /// numbers `left`.
 fn model<K: TestKey>(present: &[u64], threads: &[&[Step]], left: &[u64]) {
-    let memory = Arc::new(Memory::default());
+    let memory = Arc::new(TestMemory::default());
     let worker = memory.worker();
     let tree = BPlusTree::<K>::new(&worker);
     for &number in present {

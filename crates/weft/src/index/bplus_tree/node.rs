@@ -41,7 +41,7 @@
 //! inserted there. A split consults them (see [`Leaf::split_point`]).
 //!
 //! All words of a node except its version are accessed with relaxed loads and stores. A reader uses what it
-//! has read only after it has found the version unchanged. `search::Optimistic` argues why that is enough.
+//! has read only after it has found the version unchanged. `search::OptimisticAccess` argues why that is enough.
 
 use std::alloc::Layout;
 use std::array;
@@ -181,9 +181,9 @@ pub(super) struct RootLine {
 pub(super) struct Leaf<K: IndexKey> {
     pub(super) node: Node,
     pub(super) next: WordPointer<Leaf<K>>,
-    pub(super) low: K::Slot,
-    pub(super) high: K::Slot,
-    pub(super) keys: [K::Slot; LEAF_CAPACITY],
+    pub(super) low: K::KeySlot,
+    pub(super) high: K::KeySlot,
+    pub(super) keys: [K::KeySlot; LEAF_CAPACITY],
     pub(super) addresses: [Word; LEAF_CAPACITY],
 }
 
@@ -205,9 +205,9 @@ impl<K: IndexKey> Leaf<K> {
         let empty = Leaf {
             node: Node::new(0),
             next: WordPointer::new(ptr::null_mut()),
-            low: K::Slot::default(),
-            high: K::Slot::default(),
-            keys: array::from_fn(|_| K::Slot::default()),
+            low: K::KeySlot::default(),
+            high: K::KeySlot::default(),
+            keys: array::from_fn(|_| K::KeySlot::default()),
             addresses: array::from_fn(|_| Word::new(0)),
         };
         // SAFETY: `leaf` is fresh memory of this layout, and nothing else has its address.
@@ -222,7 +222,7 @@ impl<K: IndexKey> Leaf<K> {
 
     /// Inserts the key in `slot` at `position`, where it belongs. The leaf is locked and not full.
     #[inline(always)]
-    pub(super) fn insert_at(&self, position: usize, slot: &K::Slot, address: u64) {
+    pub(super) fn insert_at(&self, position: usize, slot: &K::KeySlot, address: u64) {
         let occupancy = self.node.occupancy.load(Ordering::Relaxed);
         let count = (occupancy & FIELD_MASK) as usize;
         debug_assert!(position <= count && count < LEAF_CAPACITY);
@@ -238,7 +238,7 @@ impl<K: IndexKey> Leaf<K> {
 
     /// Removes the key at `position` and moves the content of its slot to `removed`. The leaf is locked.
     #[inline(always)]
-    pub(super) fn remove_at(&self, position: usize, removed: &K::Slot) {
+    pub(super) fn remove_at(&self, position: usize, removed: &K::KeySlot) {
         let count = self.count();
         debug_assert!(position < count);
         K::move_slot(&self.keys[position], removed);
@@ -277,7 +277,7 @@ impl<K: IndexKey> Leaf<K> {
         right: NonNull<Self>,
         point: SplitPoint,
         position: usize,
-        slot: &K::Slot,
+        slot: &K::KeySlot,
         address: u64,
         worker: &impl IndexWorker,
     ) -> K {
@@ -316,7 +316,7 @@ impl<K: IndexKey> Leaf<K> {
 
     /// Takes over the range and the keys of the leaf to the right. Both are locked, and one of them is empty.
     /// The two fences between them, which are no longer needed, are moved to `fences`.
-    pub(super) fn absorb(&self, right: &Self, fences: &[K::Slot; 2]) {
+    pub(super) fn absorb(&self, right: &Self, fences: &[K::KeySlot; 2]) {
         debug_assert!(self.count() == 0 || right.count() == 0);
         if self.count() == 0 {
             let count = right.count();
@@ -330,7 +330,7 @@ impl<K: IndexKey> Leaf<K> {
         K::move_slot(&right.low, &fences[1]);
         let next = right.next.load(Ordering::Relaxed);
         if next.is_null() {
-            K::move_slot(&K::Slot::default(), &self.high);
+            K::move_slot(&K::KeySlot::default(), &self.high);
         } else {
             K::move_slot(&right.high, &self.high);
         }
@@ -342,7 +342,7 @@ impl<K: IndexKey> Leaf<K> {
 #[repr(C, align(64))]
 pub(super) struct Inner<K: IndexKey> {
     pub(super) node: Node,
-    pub(super) separators: [K::Slot; INNER_CAPACITY - 1],
+    pub(super) separators: [K::KeySlot; INNER_CAPACITY - 1],
     pub(super) children: [WordPointer<Node>; INNER_CAPACITY],
 }
 
@@ -352,7 +352,7 @@ impl<K: IndexKey> Inner<K> {
         let inner = worker.allocate(Layout::new::<Self>()).cast::<Self>();
         let empty = Inner {
             node: Node::new(0),
-            separators: array::from_fn(|_| K::Slot::default()),
+            separators: array::from_fn(|_| K::KeySlot::default()),
             children: array::from_fn(|_| WordPointer::new(ptr::null_mut())),
         };
         // SAFETY: `inner` is fresh memory of this layout, and nothing else has its address.
@@ -407,7 +407,7 @@ impl<K: IndexKey> Inner<K> {
 
     /// Removes the child at `index`, which is not the first, and the separator before it. The content of the
     /// separator's slot is moved to `removed`. The node is locked.
-    pub(super) fn remove_child(&self, index: usize, removed: &K::Slot) {
+    pub(super) fn remove_child(&self, index: usize, removed: &K::KeySlot) {
         let count = self.count();
         debug_assert!(index > 0 && index < count);
         K::move_slot(&self.separators[index - 1], removed);
@@ -420,7 +420,7 @@ impl<K: IndexKey> Inner<K> {
 
     /// Moves all children but the first `keep` to `right`, which is empty and not published yet. The
     /// separator between the two nodes is moved to `separator`. The node is locked.
-    pub(super) fn split(&self, right: &Self, keep: usize, separator: &K::Slot) {
+    pub(super) fn split(&self, right: &Self, keep: usize, separator: &K::KeySlot) {
         let count = self.count();
         debug_assert!(keep >= 2 && count - keep >= 2);
         K::move_slot(&self.separators[keep - 1], separator);
@@ -438,11 +438,12 @@ impl<K: IndexKey> Inner<K> {
     /// children evenly. Both nodes are locked, and so is their parent, whose slot between them is
     /// `separator`. Returns whether `right` is now empty. In that case the content of `separator` has moved
     /// into this node.
-    pub(super) fn merge_or_share(&self, separator: &K::Slot, right: &Self) -> bool {
+    pub(super) fn merge_or_share(&self, separator: &K::KeySlot, right: &Self) -> bool {
         let (left_count, right_count) = (self.count(), right.count());
         let total = left_count + right_count;
         // Collect all children and separators of both nodes, in order.
-        let separators: [K::Slot; 2 * INNER_CAPACITY] = array::from_fn(|_| K::Slot::default());
+        let separators: [K::KeySlot; 2 * INNER_CAPACITY] =
+            array::from_fn(|_| K::KeySlot::default());
         let mut children = [ptr::null_mut(); 2 * INNER_CAPACITY];
         for (index, child) in children.iter_mut().enumerate().take(total) {
             let (node, place) =
@@ -472,11 +473,11 @@ impl<K: IndexKey> Inner<K> {
 
 /// Returns the least possible key.
 pub(super) fn least<K: IndexKey>() -> K {
-    load_locked(&K::Slot::default())
+    load_locked(&K::KeySlot::default())
 }
 
 /// Copies a key out of a slot, in a node that only the caller may write.
-pub(super) fn load_locked<K: IndexKey>(slot: &K::Slot) -> K {
+pub(super) fn load_locked<K: IndexKey>(slot: &K::KeySlot) -> K {
     K::load(slot, || true).expect("a locked node stays current")
 }
 

@@ -18,7 +18,7 @@ use weft_htm::word::{Ordering, Word};
 use super::super::{IndexKey, NodeVersion};
 use super::node::{LEAF_CAPACITY, Leaf, only_inserted_since};
 use super::scan::{Direction, Page};
-use super::search::{Access, Optimistic, rank};
+use super::search::{Access, OptimisticAccess, rank};
 
 /// The part of a range that a scan has read in one leaf.
 #[derive(Clone, Copy, Debug)]
@@ -119,11 +119,11 @@ fn holds_no_more<K: IndexKey>(
     range: &ScannedRange,
     is_own: &dyn Fn(u64) -> bool,
 ) -> Option<bool> {
-    let version = Optimistic.version(&leaf.node.version)?;
+    let version = OptimisticAccess.version(&leaf.node.version)?;
     if !only_inserted_since(noted, version) {
         return None;
     }
-    let is_current = || Optimistic.is_current(&leaf.node.version, version);
+    let is_current = || OptimisticAccess.is_current(&leaf.node.version, version);
     // Read the addresses that are in the range now, and validate what was read.
     let keys = &leaf.keys[..leaf.count()];
     let first = rank(keys, &K::from_wide(range.least)?, false, is_current)?;
@@ -156,7 +156,7 @@ mod tests {
     use super::super::testing::TestKey;
     use super::super::{BPlusTree, LeafHint, Page};
     use super::*;
-    use crate::index::test_memory::{Memory, TestWorker};
+    use crate::index::test_memory::{TestMemory, TestWorker};
 
     /// A tree in which one leaf of a range has been read up to some row.
     struct Trial<K: IndexKey> {
@@ -185,7 +185,7 @@ mod tests {
 
     impl<K: TestKey> Trial<K> {
         fn new(numbers: impl IntoIterator<Item = u64>) -> Self {
-            let worker = Arc::new(Memory::default()).worker();
+            let worker = Arc::new(TestMemory::default()).worker();
             let mut trial = Trial { tree: BPlusTree::new(&worker), worker, model: BTreeMap::new() };
             numbers.into_iter().for_each(|number| trial.insert(number));
             trial
@@ -233,7 +233,7 @@ mod tests {
     /// Protects the purpose: keys outside the range, and keys after the row at which a scan stopped, do not
     /// matter. A key inside the range does.
     #[test]
-    fn insertions_matter_in_the_range_alone() {
+    fn only_insertions_in_the_range_matter() {
         for direction in [Direction::Forward, Direction::Reverse] {
             let (from, to) = match direction {
                 Direction::Forward => (40, 60),
@@ -255,7 +255,7 @@ mod tests {
 
     /// Protects the reader's own insertions: those are not phantoms.
     #[test]
-    fn what_the_caller_has_inserted_does_not_matter() {
+    fn own_insertions_do_not_matter() {
         let mut trial = Trial::<u128>::new([10, 45]);
         let mut reading = trial.read(40, 60, Direction::Forward, ALL);
         trial.insert(50);
@@ -321,7 +321,7 @@ mod tests {
         /// Protects soundness: whenever a range is reported as unchanged, reading it again returns what was
         /// read.
         #[test]
-        fn what_holds_reads_the_same_again(
+        fn unchanged_ranges_read_the_same_again(
             present in vec(0..120_u64, 0..60),
             scan in (0..120_u64, 0..120_u64, any::<bool>(), prop_oneof![Just(ALL), 0..4_usize]),
             changes in vec((0..120_u64, any::<bool>()), 1..20),

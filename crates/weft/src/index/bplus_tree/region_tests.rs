@@ -9,10 +9,10 @@ use proptest::prelude::*;
 use weft_htm::Htm;
 
 use super::super::test_machine::Machine;
-use super::super::test_memory::{Memory, TestWorker};
+use super::super::test_memory::{TestMemory, TestWorker};
 use super::super::{IndexWorker, Insertion, LongKey, Lookup};
 use super::node::unlock_unchanged;
-use super::search::{Access, Optimistic, Target};
+use super::search::{Access, DescentTarget, OptimisticAccess};
 use super::stress::{interleaved_keys, noted_versions_mean_what_they_say};
 use super::testing::scan;
 use super::tests::against_a_model::{check, operation};
@@ -38,7 +38,7 @@ proptest! {
 
 /// Regions and twins run side by side.
 #[test]
-fn regions_meet_twins() {
+fn regions_run_beside_twins() {
     let Some(machine) = machine(2) else { return };
     let more = if machine.is_native { 200 } else { 1 }; // emulation is slow
     let mut total = interleaved_keys::<u64>(&machine, 40, 4 * more);
@@ -51,11 +51,11 @@ fn regions_meet_twins() {
 /// An operation that changes one leaf is one region, and leaves what its twin leaves: the same answers and
 /// the same versions.
 #[test]
-fn a_region_leaves_what_its_twin_leaves() {
+fn a_region_and_its_twin_have_the_same_effect() {
     let Some(machine) = machine(1_000) else { return };
     let _thread = (machine.begin_thread)(0);
     let trace = |htm: &Htm| {
-        let memory = Arc::new(Memory::default());
+        let memory = Arc::new(TestMemory::default());
         let worker = memory.worker_with(htm);
         let _pin = worker.pin();
         let mut tree = BPlusTree::<u64>::new(&worker);
@@ -109,7 +109,7 @@ fn a_region_leaves_what_its_twin_leaves() {
 fn a_region_waits_for_a_locked_leaf() {
     let Some(machine) = machine(1_000) else { return };
     let _thread = (machine.begin_thread)(0);
-    let memory = Arc::new(Memory::default());
+    let memory = Arc::new(TestMemory::default());
     let worker = memory.worker();
     let _pin = worker.pin();
     let mut tree = BPlusTree::<u64>::new(&worker);
@@ -133,8 +133,9 @@ fn a_region_waits_for_a_locked_leaf() {
     ];
     for (operation, undo) in operations {
         let met_the_lock = (0..machine.tries()).any(|_| {
-            let place = tree.find_leaf(&Optimistic, Target::At(&1), &LeafHint::new()).unwrap();
-            assert!(Optimistic.lock(&place.leaf.node.version, place.version));
+            let place =
+                tree.find_leaf(&OptimisticAccess, DescentTarget::At(&1), &LeafHint::new()).unwrap();
+            assert!(OptimisticAccess.lock(&place.leaf.node.version, place.version));
             let met_the_lock = std::thread::scope(|scope| {
                 let (send, statistics) = channel();
                 let thread = scope.spawn({

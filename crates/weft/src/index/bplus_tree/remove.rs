@@ -30,10 +30,12 @@ use super::super::{IndexKey, IndexWorker};
 use super::BPlusTree;
 use super::insert::lock_with_parent;
 use super::node::{Inner, Leaf, Node, unlock_changed, unlock_obsolete, unlock_unchanged};
-use super::search::{Access, Backoff, LeafHint, Optimistic, Parent, Place, Target};
+use super::search::{
+    Access, Backoff, DescentTarget, LeafHint, LeafPlace, OptimisticAccess, Parent,
+};
 
 /// The result of an attempt to remove.
-pub(super) enum Attempt<S> {
+pub(super) enum RemoveAttempt<S> {
     /// The key was removed; `slot` is what its slot held.
     Removed { slot: S, is_empty: bool },
     /// The key is absent, or has another address.
@@ -46,17 +48,19 @@ impl<K: IndexKey> BPlusTree<K> {
         let mut backoff = Backoff::new();
         loop {
             let attempt = self
-                .in_region(Target::At(key), worker, |region| self.try_remove(region, key, address))
-                .or_else(|| self.try_remove(&Optimistic, key, address));
+                .in_region(DescentTarget::At(key), worker, |region| {
+                    self.try_remove(region, key, address)
+                })
+                .or_else(|| self.try_remove(&OptimisticAccess, key, address));
             match attempt {
-                Some(Attempt::Removed { slot, is_empty }) => {
+                Some(RemoveAttempt::Removed { slot, is_empty }) => {
                     K::retire(&slot, worker);
                     if is_empty {
                         self.tidy(key, worker);
                     }
                     return true;
                 }
-                Some(Attempt::Absent) => return false,
+                Some(RemoveAttempt::Absent) => return false,
                 None => backoff.pause(),
             }
         }
@@ -68,35 +72,36 @@ impl<K: IndexKey> BPlusTree<K> {
         access: &impl Access,
         key: &K,
         address: u64,
-    ) -> Option<Attempt<K::Slot>> {
-        let Place { leaf, version } = self.find_leaf(access, Target::At(key), &LeafHint::new())?;
+    ) -> Option<RemoveAttempt<K::KeySlot>> {
+        let LeafPlace { leaf, version } =
+            self.find_leaf(access, DescentTarget::At(key), &LeafHint::new())?;
         let is_current = || access.is_current(&leaf.node.version, version);
         let Ok(position) = leaf.find(key, is_current)? else {
-            return is_current().then_some(Attempt::Absent);
+            return is_current().then_some(RemoveAttempt::Absent);
         };
         if leaf.addresses[position].load(Ordering::Relaxed) != address {
-            return is_current().then_some(Attempt::Absent);
+            return is_current().then_some(RemoveAttempt::Absent);
         }
         // Locking checks the version, and with it the position and the address.
         if !access.lock(&leaf.node.version, version) {
             return None;
         }
-        let slot = K::Slot::default();
+        let slot = K::KeySlot::default();
         leaf.remove_at(position, &slot);
         let is_empty = leaf.count() == 0;
         unlock_changed(&leaf.node.version, version);
-        Some(Attempt::Removed { slot, is_empty })
+        Some(RemoveAttempt::Removed { slot, is_empty })
     }
 
     /// Mends the faults that removals left on the path to `key`.
     #[cold]
     pub(super) fn tidy(&self, key: &K, worker: &impl IndexWorker) {
-        let access = &Optimistic;
+        let access = &OptimisticAccess;
         let mut backoff = Backoff::new();
         loop {
             // An inner node with one child ends the descent, and is mended there.
             let mut mended = false;
-            let path = self.descend(access, Target::At(key), |parent, inner, version| {
+            let path = self.descend(access, DescentTarget::At(key), |parent, inner, version| {
                 let is_thin = inner.count() == 1;
                 if is_thin {
                     mended = self.mend_thin(access, parent, inner, version, worker);
@@ -104,7 +109,7 @@ impl<K: IndexKey> BPlusTree<K> {
                 !is_thin
             });
             // No such inner node: mend the leaf if it is empty, or else the path is tidy.
-            if let Some((parent, Place { leaf, version })) = path {
+            if let Some((parent, LeafPlace { leaf, version })) = path {
                 let is_empty = leaf.count() == 0;
                 if access.is_current(&leaf.node.version, version) {
                     match parent.inner.filter(|_| is_empty) {
@@ -146,7 +151,7 @@ impl<K: IndexKey> BPlusTree<K> {
         }
         let between = &grandparent.separators[pair.right_index - 1];
         if left.merge_or_share(between, right) {
-            grandparent.remove_child(pair.right_index, &K::Slot::default());
+            grandparent.remove_child(pair.right_index, &K::KeySlot::default());
             pair.unlock_merged(parent);
             // SAFETY: `merge_or_share` left no child in it, and the grandparent no longer leads to it.
             unsafe { worker.retire(pair.right.cast(), Layout::new::<Inner<K>>()) };
@@ -198,8 +203,8 @@ fn mend_empty<K: IndexKey>(
         pair.unlock_unchanged(parent);
         return false;
     }
-    let separator = K::Slot::default();
-    let fences = [K::Slot::default(), K::Slot::default()];
+    let separator = K::KeySlot::default();
+    let fences = [K::KeySlot::default(), K::KeySlot::default()];
     left.absorb(right, &fences);
     inner.remove_child(pair.right_index, &separator);
     pair.unlock_merged(parent);

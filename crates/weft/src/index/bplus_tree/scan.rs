@@ -16,7 +16,9 @@ use weft_htm::word::{Ordering, Word};
 use super::super::{IndexKey, IndexWorker, NodeVersion};
 use super::BPlusTree;
 use super::node::{LEAF_CAPACITY, Leaf, least};
-use super::search::{Access, Backoff, LeafHint, Optimistic, Place, Target, prefetch, rank};
+use super::search::{
+    Access, Backoff, DescentTarget, LeafHint, LeafPlace, OptimisticAccess, prefetch, rank,
+};
 
 /// The direction of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +93,7 @@ impl<K: IndexKey> BPlusTree<K> {
                 .in_region(range.target(), worker, |region| {
                     self.try_page(region, range, addresses, hint)
                 })
-                .or_else(|| self.try_page(&Optimistic, range, addresses, hint));
+                .or_else(|| self.try_page(&OptimisticAccess, range, addresses, hint));
             if let Some(share) = share
                 && let Some(next) = share.next(direction)
             {
@@ -153,19 +155,19 @@ impl<K> Copy for Range<'_, K> {}
 
 impl<'k, K> Range<'k, K> {
     /// Returns where the descent to the beginning of the range leads.
-    fn target(&self) -> Target<'k, K> {
+    fn target(&self) -> DescentTarget<'k, K> {
         match (self.direction, self.from) {
-            (Direction::Reverse, Bound::Excluded(key)) => Target::Below(key),
-            (_, Bound::Included(key) | Bound::Excluded(key)) => Target::At(key),
-            (Direction::Forward, Bound::Unbounded) => Target::First,
-            (Direction::Reverse, Bound::Unbounded) => Target::Last,
+            (Direction::Reverse, Bound::Excluded(key)) => DescentTarget::Below(key),
+            (_, Bound::Included(key) | Bound::Excluded(key)) => DescentTarget::At(key),
+            (Direction::Forward, Bound::Unbounded) => DescentTarget::First,
+            (Direction::Reverse, Bound::Unbounded) => DescentTarget::Last,
         }
     }
 }
 
 /// One leaf's share of a range.
 pub(super) struct Share<'t, K: IndexKey> {
-    pub(super) place: Place<'t, K>,
+    pub(super) place: LeafPlace<'t, K>,
     pub(super) count: usize,
     /// Whether the range continues after this leaf.
     goes_on: bool,
@@ -180,8 +182,8 @@ impl<K: IndexKey> Share<'_, K> {
         if !self.goes_on {
             return Some(None);
         }
-        let Place { leaf, version } = self.place;
-        let is_current = || Optimistic.is_current(&leaf.node.version, version);
+        let LeafPlace { leaf, version } = self.place;
+        let is_current = || OptimisticAccess.is_current(&leaf.node.version, version);
         let next = match direction {
             Direction::Forward => Bound::Included(K::load(&leaf.high, is_current)?),
             Direction::Reverse => Bound::Excluded(K::load(&leaf.low, is_current)?),
@@ -248,7 +250,7 @@ impl<K: IndexKey> Leaf<K> {
 #[inline(always)]
 fn reaches_above<K: IndexKey>(
     upper: Bound<&K>,
-    high: &K::Slot,
+    high: &K::KeySlot,
     is_current: impl Fn() -> bool,
 ) -> Option<bool> {
     Some(match upper {
@@ -262,7 +264,7 @@ fn reaches_above<K: IndexKey>(
 #[inline(always)]
 fn reaches_below<K: IndexKey>(
     lower: Bound<&K>,
-    low: &K::Slot,
+    low: &K::KeySlot,
     is_current: impl Fn() -> bool,
 ) -> Option<bool> {
     Some(match lower {

@@ -46,9 +46,9 @@ pub(super) trait Access {
 /// happened before the reader's first load, and so did, through the Acquire of each `lock`, everything that
 /// earlier writers did. That includes what a writer had stored in a child or in a key's tail before it stored
 /// the pointer to it.
-pub(super) struct Optimistic;
+pub(super) struct OptimisticAccess;
 
-impl Access for Optimistic {
+impl Access for OptimisticAccess {
     #[inline(always)]
     fn version(&self, word: &Word) -> Option<u64> {
         /// A lock is held for some tens of stores, so it pays to wait a moment for it.
@@ -89,9 +89,9 @@ impl Access for Optimistic {
 /// The sequential algorithm in a hardware region. The region itself makes sure that nothing changes, as long
 /// as no software twin is working on the same nodes. A writer in a region changes versions as its twin does,
 /// so that twins and transactions notice the change.
-pub(super) struct InRegion<'r>(&'r Region);
+pub(super) struct RegionAccess<'r>(&'r Region);
 
-impl Access for InRegion<'_> {
+impl Access for RegionAccess<'_> {
     #[inline(always)]
     fn version(&self, word: &Word) -> Option<u64> {
         // Acquire: pairs with the Release of a twin's unlock.
@@ -169,13 +169,17 @@ impl<K: IndexKey> LeafHint<K> {
 
     /// Returns the remembered leaf and its version, if the leaf covers `target`.
     #[inline(always)]
-    fn leaf_for<'t>(&self, access: &impl Access, target: Target<'_, K>) -> Option<Place<'t, K>> {
+    fn leaf_for<'t>(
+        &self,
+        access: &impl Access,
+        target: DescentTarget<'_, K>,
+    ) -> Option<LeafPlace<'t, K>> {
         // SAFETY: this worker has reached the leaf since it was last pinned (that is the contract of the
         // type). So even if the leaf was retired since, it has not been freed.
         let leaf = unsafe { self.leaf.get().as_ref() }?;
         let version = access.version(&leaf.node.version)?;
         let covers = leaf.covers(target, || access.is_current(&leaf.node.version, version))?;
-        covers.then_some(Place { leaf, version })
+        covers.then_some(LeafPlace { leaf, version })
     }
 }
 
@@ -186,7 +190,7 @@ impl<K: IndexKey> Default for LeafHint<K> {
 }
 
 /// What a descent looks for: the leaf that covers …
-pub(super) enum Target<'k, K> {
+pub(super) enum DescentTarget<'k, K> {
     /// … this key.
     At(&'k K),
     /// … the keys just below this one.
@@ -197,22 +201,22 @@ pub(super) enum Target<'k, K> {
     Last,
 }
 
-impl<K> Clone for Target<'_, K> {
+impl<K> Clone for DescentTarget<'_, K> {
     #[inline(always)]
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<K> Copy for Target<'_, K> {}
+impl<K> Copy for DescentTarget<'_, K> {}
 
 /// A leaf, with the version at which it was found to cover what was looked for.
-pub(super) struct Place<'t, K: IndexKey> {
+pub(super) struct LeafPlace<'t, K: IndexKey> {
     pub(super) leaf: &'t Leaf<K>,
     pub(super) version: u64,
 }
 
-impl<K: IndexKey> Place<'_, K> {
+impl<K: IndexKey> LeafPlace<'_, K> {
     pub(super) fn node_version(&self) -> NodeVersion {
         // A leaf begins with its version; by it `range` finds the leaf again.
         NodeVersion { word: NonNull::from(self.leaf).cast(), version: self.version }
@@ -233,12 +237,12 @@ pub(super) struct Parent<'t, K: IndexKey> {
 /// node has changed.
 #[inline(always)]
 pub(super) fn rank<K: IndexKey>(
-    slots: &[K::Slot],
+    slots: &[K::KeySlot],
     key: &K,
     or_equal: bool,
     is_current: impl Fn() -> bool,
 ) -> Option<usize> {
-    let passes = |slot: &K::Slot| {
+    let passes = |slot: &K::KeySlot| {
         let order = key.compare(slot, &is_current)?;
         Some(if or_equal { order != cmp::Ordering::Less } else { order == cmp::Ordering::Greater })
     };
@@ -260,19 +264,19 @@ pub(super) fn rank<K: IndexKey>(
 impl<K: IndexKey> Leaf<K> {
     /// Returns whether `target` is in the range of this leaf. `None`: the leaf has changed.
     #[inline(always)]
-    fn covers(&self, target: Target<'_, K>, is_current: impl Fn() -> bool) -> Option<bool> {
+    fn covers(&self, target: DescentTarget<'_, K>, is_current: impl Fn() -> bool) -> Option<bool> {
         let is_last = || self.next.load(Ordering::Relaxed).is_null();
         Some(match target {
-            Target::At(key) => {
+            DescentTarget::At(key) => {
                 key.compare(&self.low, &is_current)?.is_ge()
                     && (is_last() || key.compare(&self.high, &is_current)?.is_lt())
             }
-            Target::Below(key) => {
+            DescentTarget::Below(key) => {
                 key.compare(&self.low, &is_current)?.is_gt()
                     && (is_last() || key.compare(&self.high, &is_current)?.is_le())
             }
-            Target::First => least::<K>().compare(&self.low, &is_current)?.is_eq(),
-            Target::Last => is_last(),
+            DescentTarget::First => least::<K>().compare(&self.low, &is_current)?.is_eq(),
+            DescentTarget::Last => is_last(),
         })
     }
 
@@ -296,16 +300,16 @@ impl<K: IndexKey> Inner<K> {
     #[inline(always)]
     pub(super) fn route(
         &self,
-        target: Target<'_, K>,
+        target: DescentTarget<'_, K>,
         count: usize,
         is_current: impl Fn() -> bool,
     ) -> Option<usize> {
         let separators = &self.separators[..count.saturating_sub(1)];
         match target {
-            Target::At(key) => rank(separators, key, true, is_current),
-            Target::Below(key) => rank(separators, key, false, is_current),
-            Target::First => Some(0),
-            Target::Last => Some(separators.len()),
+            DescentTarget::At(key) => rank(separators, key, true, is_current),
+            DescentTarget::Below(key) => rank(separators, key, false, is_current),
+            DescentTarget::First => Some(0),
+            DescentTarget::Last => Some(separators.len()),
         }
     }
 }
@@ -315,7 +319,7 @@ impl<K: IndexKey> BPlusTree<K> {
     pub fn get(&self, key: &K, hint: &mut LeafHint<K>) -> Lookup {
         let mut backoff = Backoff::new();
         loop {
-            if let Some(lookup) = self.try_get(&Optimistic, key, hint) {
+            if let Some(lookup) = self.try_get(&OptimisticAccess, key, hint) {
                 return lookup;
             }
             backoff.pause();
@@ -327,12 +331,12 @@ impl<K: IndexKey> BPlusTree<K> {
     #[inline(always)]
     pub(super) fn in_region<R>(
         &self,
-        target: Target<'_, K>,
+        target: DescentTarget<'_, K>,
         worker: &impl IndexWorker,
-        attempt: impl Fn(&InRegion<'_>) -> Option<R>,
+        attempt: impl Fn(&RegionAccess<'_>) -> Option<R>,
     ) -> Option<R> {
-        let still_locked = || self.find_leaf(&Optimistic, target, &LeafHint::new()).is_none();
-        worker.regions().run(|region| attempt(&InRegion(region)), still_locked).flatten()
+        let still_locked = || self.find_leaf(&OptimisticAccess, target, &LeafHint::new()).is_none();
+        worker.regions().run(|region| attempt(&RegionAccess(region)), still_locked).flatten()
     }
 
     #[inline(always)]
@@ -342,7 +346,7 @@ impl<K: IndexKey> BPlusTree<K> {
         key: &K,
         hint: &LeafHint<K>,
     ) -> Option<Lookup> {
-        let place = self.find_leaf(access, Target::At(key), hint)?;
+        let place = self.find_leaf(access, DescentTarget::At(key), hint)?;
         let leaf = place.leaf;
         let is_current = || access.is_current(&leaf.node.version, place.version);
         let lookup = match leaf.find(key, is_current)? {
@@ -361,9 +365,9 @@ impl<K: IndexKey> BPlusTree<K> {
     pub(super) fn find_leaf(
         &self,
         access: &impl Access,
-        target: Target<'_, K>,
+        target: DescentTarget<'_, K>,
         hint: &LeafHint<K>,
-    ) -> Option<Place<'_, K>> {
+    ) -> Option<LeafPlace<'_, K>> {
         if let Some(place) = hint.leaf_for(access, target) {
             return Some(place);
         }
@@ -379,9 +383,9 @@ impl<K: IndexKey> BPlusTree<K> {
     pub(super) fn descend<'t>(
         &'t self,
         access: &impl Access,
-        target: Target<'_, K>,
+        target: DescentTarget<'_, K>,
         mut visit: impl FnMut(&Parent<'t, K>, &'t Inner<K>, u64) -> bool,
-    ) -> Option<(Parent<'t, K>, Place<'t, K>)> {
+    ) -> Option<(Parent<'t, K>, LeafPlace<'t, K>)> {
         let root = &self.root;
         let version = access.version(&root.version)?;
         let mut parent = Parent { inner: None, word: &root.version, version, index: 0 };
@@ -406,7 +410,7 @@ impl<K: IndexKey> BPlusTree<K> {
         let version = enter(access, &parent, node)?;
         // SAFETY: as above; by the height it is a leaf.
         let leaf = unsafe { &*node.cast::<Leaf<K>>() };
-        Some((parent, Place { leaf, version }))
+        Some((parent, LeafPlace { leaf, version }))
     }
 }
 

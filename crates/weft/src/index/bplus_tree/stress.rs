@@ -9,9 +9,9 @@ use weft_htm::Statistics;
 use weft_htm::word::{Ordering, Word};
 
 use super::super::test_machine::Machine;
-use super::super::test_memory::{Memory, TestWorker};
+use super::super::test_memory::{TestMemory, TestWorker};
 use super::super::{IndexKey, IndexWorker, Insertion, LongKey, Lookup};
-use super::testing::{Noted, Scan, TestKey, is_unchanged, noted, scan, verify};
+use super::testing::{NotedVersion, Scan, TestKey, is_unchanged, noted, scan, verify};
 use super::{BPlusTree, Direction, LeafHint};
 
 const THREADS: u64 = 4;
@@ -33,7 +33,7 @@ fn on_threads<K: TestKey>(
     check: impl FnOnce(BTreeMap<K, u64>),
 ) -> Statistics {
     let seed = seed();
-    let memory = Arc::new(Memory::default());
+    let memory = Arc::new(TestMemory::default());
     let worker = memory.worker();
     let mut tree = BPlusTree::new(&worker);
     prepare(&tree, &worker);
@@ -309,7 +309,7 @@ fn own_insertion_is_told<K: TestKey>(
     if let Insertion::Inserted { change, sibling } =
         tree.get_or_insert(&key, address(number), hint, worker)
     {
-        let before: Noted = (change.word.as_ptr().addr(), change.before);
+        let before: NotedVersion = (change.word.as_ptr().addr(), change.before);
         let Some(own) = versions.iter_mut().find(|version| noted(**version) == before) else {
             return false;
         };

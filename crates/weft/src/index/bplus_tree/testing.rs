@@ -12,9 +12,9 @@ use super::node::{
 use super::{BPlusTree, Direction, LeafHint, Page};
 
 /// A noted version in a form that sets can hold.
-pub(super) type Noted = (usize, u64);
+pub(super) type NotedVersion = (usize, u64);
 
-pub(super) fn noted(version: NodeVersion) -> Noted {
+pub(super) fn noted(version: NodeVersion) -> NotedVersion {
     (version.word.as_ptr().addr(), version.version)
 }
 

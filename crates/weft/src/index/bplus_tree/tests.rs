@@ -7,10 +7,10 @@ use std::sync::Arc;
 use weft_htm::word::Ordering;
 use weft_htm::{Htm, Statistics};
 
-use super::super::test_memory::{Memory, TestWorker};
+use super::super::test_memory::{TestMemory, TestWorker};
 use super::super::{IndexKey, IndexWorker, Insertion, LongKey, Lookup};
 use super::node::LEAF_CAPACITY;
-use super::testing::{Noted, TestKey, is_unchanged, noted, scan, verify};
+use super::testing::{NotedVersion, TestKey, is_unchanged, noted, scan, verify};
 use super::{BPlusTree, Direction, LeafHint};
 
 pub(super) mod against_a_model {
@@ -66,7 +66,7 @@ pub(super) mod against_a_model {
     }
 
     impl<K: TestKey> Trial<K> {
-        fn versions(&mut self) -> BTreeSet<Noted> {
+        fn versions(&mut self) -> BTreeSet<NotedVersion> {
             let all = (Bound::Unbounded, Bound::Unbounded);
             // With a hint of its own, so that the trial's hint is not changed.
             let mut hint = LeafHint::new();
@@ -147,7 +147,7 @@ pub(super) mod against_a_model {
             }
             assert_eq!(scan.addresses, expected);
 
-            let covered: BTreeSet<Noted> = scan.versions.into_iter().map(noted).collect();
+            let covered: BTreeSet<NotedVersion> = scan.versions.into_iter().map(noted).collect();
             for key in (0..400).step_by(3).map(K::from_number).filter(within) {
                 let lookup = self.tree.get(&key, &mut LeafHint::new());
                 if let Lookup::Absent(version) = lookup {
@@ -185,7 +185,7 @@ pub(super) mod against_a_model {
 
     /// Runs the operations and returns the statistics of the regions.
     pub(in super::super) fn check<K: TestKey>(operations: &[Operation], htm: &Htm) -> Statistics {
-        let memory = Arc::new(Memory::default());
+        let memory = Arc::new(TestMemory::default());
         let worker = memory.worker_with(htm);
         let mut trial = Trial::<K> {
             tree: BPlusTree::new(&worker),
@@ -233,7 +233,7 @@ pub(super) mod against_a_model {
 fn grow_and_shrink<K: TestKey>(count: u64, seed: u64) {
     println!("seed {seed}");
     let mut random = fastrand::Rng::with_seed(seed);
-    let memory = Arc::new(Memory::default());
+    let memory = Arc::new(TestMemory::default());
     let worker = memory.worker();
     let mut tree = BPlusTree::<K>::new(&worker);
     let mut numbers: Vec<u64> = (0..count).collect();
@@ -292,7 +292,7 @@ fn trees_of_long_keys_grow_and_shrink() {
 fn interleaved_ascending_sequences_fill_their_leaves() {
     const SEQUENCES: u64 = 10;
     const LENGTH: u64 = 2_000;
-    let memory = Arc::new(Memory::default());
+    let memory = Arc::new(TestMemory::default());
     let worker = memory.worker();
     let mut tree = BPlusTree::<u64>::new(&worker);
     let mut hint = LeafHint::new();
@@ -321,7 +321,7 @@ fn interleaved_ascending_sequences_fill_their_leaves() {
 /// A queue, filled at one end and emptied at the other, does not leave a trail of nodes.
 #[test]
 fn a_queue_stays_small() {
-    let memory = Arc::new(Memory::default());
+    let memory = Arc::new(TestMemory::default());
     let worker = memory.worker();
     let mut tree = BPlusTree::<u64>::new(&worker);
     let mut hint = LeafHint::new();
@@ -344,7 +344,7 @@ fn a_queue_stays_small() {
 #[test]
 #[should_panic(expected = "used after it was cleared")]
 fn a_cleared_tree_refuses_to_be_used() {
-    let memory = Arc::new(Memory::default());
+    let memory = Arc::new(TestMemory::default());
     let worker = memory.worker();
     let mut tree = BPlusTree::<u64>::new(&worker);
     tree.clear(&worker);

@@ -53,15 +53,15 @@ pub(super) const CHANGE: u64 = 4;
 
 /// A key and the address under it.
 #[repr(C)]
-struct Entry<K: IndexKey> {
-    key: K::Slot,
+struct BucketEntry<K: IndexKey> {
+    key: K::KeySlot,
     address: Word,
 }
 
-impl<K: IndexKey> Entry<K> {
+impl<K: IndexKey> BucketEntry<K> {
     #[inline(always)]
     fn empty() -> Self {
-        Entry { key: K::Slot::default(), address: Word::new(0) }
+        BucketEntry { key: K::KeySlot::default(), address: Word::new(0) }
     }
 }
 
@@ -81,7 +81,7 @@ mod space {
 
     use weft_htm::word::Word;
 
-    use super::{Bucket, Entry, IndexKey};
+    use super::{Bucket, BucketEntry, IndexKey};
 
     /// The size and the alignment of a bucket.
     const LINE_BYTES: usize = 64;
@@ -89,13 +89,13 @@ mod space {
     const WORDS: usize = LINE_BYTES / size_of::<Word>() - 2;
 
     #[repr(transparent)]
-    pub(super) struct Space<K: IndexKey>([Word; WORDS], PhantomData<K::Slot>);
+    pub(super) struct Space<K: IndexKey>([Word; WORDS], PhantomData<K::KeySlot>);
 
     impl<K: IndexKey> Space<K> {
         pub(super) const ENTRIES: usize = {
-            let entries = WORDS * size_of::<Word>() / size_of::<Entry<K>>();
+            let entries = WORDS * size_of::<Word>() / size_of::<BucketEntry<K>>();
             assert!(entries > 0, "a key slot does not fit a bucket");
-            assert!(align_of::<Entry<K>>() <= align_of::<Word>());
+            assert!(align_of::<BucketEntry<K>>() <= align_of::<Word>());
             assert!(size_of::<Bucket<K>>() == LINE_BYTES);
             entries
         };
@@ -103,17 +103,17 @@ mod space {
         #[inline(always)]
         pub(super) fn new() -> Self {
             let mut space = Space([const { Word::new(0) }; WORDS], PhantomData);
-            let entries = space.0.as_mut_ptr().cast::<Entry<K>>();
+            let entries = space.0.as_mut_ptr().cast::<BucketEntry<K>>();
             for index in 0..Self::ENTRIES {
                 // SAFETY: `ENTRIES` entries fit the words by its definition, which also checks the alignment;
                 // only this function has `space`.
-                unsafe { entries.add(index).write(Entry::empty()) };
+                unsafe { entries.add(index).write(BucketEntry::empty()) };
             }
             space
         }
 
         #[inline(always)]
-        pub(super) fn entries(&self) -> &[Entry<K>] {
+        pub(super) fn entries(&self) -> &[BucketEntry<K>] {
             // SAFETY: `new` wrote `ENTRIES` entries here, and this type gives access to nothing else. The
             // words say that this memory may change behind a shared reference, and an entry also consists of
             // shared words only.
@@ -125,27 +125,27 @@ mod space {
 /// Under a model checker words have another size. One entry per bucket makes chains as early as possible.
 #[cfg(any(loom, shuttle))]
 mod space {
-    use super::{Entry, IndexKey};
+    use super::{BucketEntry, IndexKey};
 
-    pub(super) struct Space<K: IndexKey>([Entry<K>; 1]);
+    pub(super) struct Space<K: IndexKey>([BucketEntry<K>; 1]);
 
     impl<K: IndexKey> Space<K> {
         pub(super) const ENTRIES: usize = 1;
 
         pub(super) fn new() -> Self {
-            Space([Entry::empty()])
+            Space([BucketEntry::empty()])
         }
 
-        pub(super) fn entries(&self) -> &[Entry<K>] {
+        pub(super) fn entries(&self) -> &[BucketEntry<K>] {
             &self.0
         }
     }
 }
 
-/// A place in a chain: the entry at `index` of `bucket`. If `index` is one past the bucket's entries, the
+/// A position in a chain: the entry at `index` of `bucket`. If `index` is one past the bucket's entries, the
 /// chain is full, and `bucket` is its last bucket.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'a, K: IndexKey> {
+pub(super) struct ChainPosition<'a, K: IndexKey> {
     bucket: &'a Bucket<K>,
     index: usize,
 }
@@ -153,15 +153,15 @@ pub(super) struct Place<'a, K: IndexKey> {
 /// The result of a search in a chain.
 pub(super) enum Search<'a, K: IndexKey> {
     /// The key is here, and this address is stored under it.
-    Found(Place<'a, K>, u64),
+    Found(ChainPosition<'a, K>, u64),
     /// The key is not in the chain; it would be inserted here.
-    Absent(Place<'a, K>),
+    Absent(ChainPosition<'a, K>),
 }
 
 /// What is left to do for a removal when the lock has been released.
 pub(super) struct Removal<K: IndexKey> {
     /// The removed key, for [`IndexKey::retire`].
-    pub(super) key: K::Slot,
+    pub(super) key: K::KeySlot,
     /// The overflow bucket that lost its last entry and was unlinked.
     pub(super) emptied: Option<NonNull<Bucket<K>>>,
     /// Whether the home bucket has lost its last overflow bucket.
@@ -189,7 +189,7 @@ impl<K: IndexKey> Bucket<K> {
     }
 
     #[inline(always)]
-    fn entries(&self) -> &[Entry<K>] {
+    fn entries(&self) -> &[BucketEntry<K>] {
         self.space.entries()
     }
 
@@ -197,7 +197,7 @@ impl<K: IndexKey> Bucket<K> {
     /// while the chain is changing.
     #[inline(always)]
     pub(super) fn next(&self) -> Option<&Bucket<K>> {
-        // Acquire pairs with the release store in `Place::insert`: a thread that sees the pointer sees the
+        // Acquire pairs with the release store in `ChainPosition::insert`: a thread that sees the pointer sees the
         // bucket initialised.
         let next = self.overflow.load(Ordering::Acquire);
         // SAFETY: the pointer is null, or leads to a bucket that was initialised before it was linked. After
@@ -206,7 +206,7 @@ impl<K: IndexKey> Bucket<K> {
     }
 
     /// Returns the slots of keys, and the addresses, in this bucket, without the rest of the chain.
-    pub(super) fn occupied(&self) -> impl Iterator<Item = (&K::Slot, u64)> {
+    pub(super) fn occupied(&self) -> impl Iterator<Item = (&K::KeySlot, u64)> {
         let occupied = self.entries().iter().map(|entry| {
             let address = entry.address.load(Ordering::Relaxed);
             (&entry.key, address)
@@ -228,15 +228,17 @@ impl<K: IndexKey> Bucket<K> {
                 // Relaxed, as every access to an entry: its partner is the version word.
                 let address = entry.address.load(Ordering::Relaxed);
                 if address == 0 {
-                    return Some(Search::Absent(Place { bucket, index }));
+                    return Some(Search::Absent(ChainPosition { bucket, index }));
                 }
                 if key.compare(&entry.key, is_current)? == cmp::Ordering::Equal {
-                    return Some(Search::Found(Place { bucket, index }, address));
+                    return Some(Search::Found(ChainPosition { bucket, index }, address));
                 }
             }
             match bucket.next() {
                 Some(next) => bucket = next,
-                None => return Some(Search::Absent(Place { bucket, index: Self::ENTRIES })),
+                None => {
+                    return Some(Search::Absent(ChainPosition { bucket, index: Self::ENTRIES }));
+                }
             }
         }
     }
@@ -290,7 +292,7 @@ impl<K: IndexKey> Bucket<K> {
     /// Takes the entry at `place` out of the chain of this home bucket. The caller holds the lock, or runs in
     /// a region.
     #[inline(always)]
-    pub(super) fn remove(&self, place: Place<'_, K>) -> Removal<K> {
+    pub(super) fn remove(&self, place: ChainPosition<'_, K>) -> Removal<K> {
         // Find the last entry of the chain. It fills the hole, so that the chain stays dense.
         let (mut tail, mut before_tail) = (self, None);
         while let Some(next) = tail.next() {
@@ -298,7 +300,8 @@ impl<K: IndexKey> Bucket<K> {
         }
         let last_index = tail.occupied().count() - 1;
         let (last, hole) = (&tail.entries()[last_index], place.entry());
-        let mut removal = Removal { key: K::Slot::default(), emptied: None, is_within_home: false };
+        let mut removal =
+            Removal { key: K::KeySlot::default(), emptied: None, is_within_home: false };
         K::move_slot(&hole.key, &removal.key);
         if !ptr::eq(last, hole) {
             K::move_slot(&last.key, &hole.key);
@@ -318,17 +321,17 @@ impl<K: IndexKey> Bucket<K> {
 
     /// Appends an entry to the chain of this home bucket. The chain does not hold the key yet, and only the
     /// caller can reach it. Returns whether the home bucket got its first overflow bucket.
-    pub(super) fn append(&self, key: &K::Slot, address: u64, worker: &impl IndexWorker) -> bool {
+    pub(super) fn append(&self, key: &K::KeySlot, address: u64, worker: &impl IndexWorker) -> bool {
         let mut bucket = self;
         while let Some(next) = bucket.next() {
             bucket = next;
         }
         let index = bucket.occupied().count();
-        Place { bucket, index }.insert(key, address, worker) && ptr::eq(bucket, self)
+        ChainPosition { bucket, index }.insert(key, address, worker) && ptr::eq(bucket, self)
     }
 }
 
-impl<'a, K: IndexKey> Place<'a, K> {
+impl<'a, K: IndexKey> ChainPosition<'a, K> {
     /// Returns whether there is an entry here, which is empty.
     #[inline(always)]
     pub(super) fn is_entry(&self) -> bool {
@@ -342,14 +345,14 @@ impl<'a, K: IndexKey> Place<'a, K> {
     }
 
     #[inline(always)]
-    fn entry(&self) -> &'a Entry<K> {
+    fn entry(&self) -> &'a BucketEntry<K> {
         &self.bucket.entries()[self.index]
     }
 
     /// Writes the empty entry here. The caller must then forget `key`, which was moved. The caller holds the
     /// lock, or runs in a region.
     #[inline(always)]
-    pub(super) fn fill(&self, key: &K::Slot, address: u64) {
+    pub(super) fn fill(&self, key: &K::KeySlot, address: u64) {
         let entry = self.entry();
         K::move_slot(key, &entry.key);
         entry.address.store(address, Ordering::Relaxed);
@@ -358,7 +361,7 @@ impl<'a, K: IndexKey> Place<'a, K> {
     /// Writes the empty entry here. If the bucket is full, adds an overflow bucket with the entry, and returns
     /// true. The caller holds the lock.
     #[inline(always)]
-    pub(super) fn insert(&self, key: &K::Slot, address: u64, worker: &impl IndexWorker) -> bool {
+    pub(super) fn insert(&self, key: &K::KeySlot, address: u64, worker: &impl IndexWorker) -> bool {
         if self.is_entry() {
             self.fill(key, address);
             return false;
@@ -369,7 +372,7 @@ impl<'a, K: IndexKey> Place<'a, K> {
             overflow.write(Bucket::new());
             overflow.as_ref()
         };
-        Place { bucket, index: 0 }.fill(key, address);
+        ChainPosition { bucket, index: 0 }.fill(key, address);
         // Release pairs with the acquire load in `Bucket::next`.
         self.bucket.overflow.store(overflow.as_ptr(), Ordering::Release);
         true

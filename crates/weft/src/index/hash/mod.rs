@@ -32,7 +32,7 @@
 //! Both leave the same words behind, and each sees the other. A region that has read a version word aborts
 //! when a lock is taken there. A reader in software finds that a version has changed if a region has
 //! committed a change to it. A region never allocates. What it needs of a long key is prepared before it
-//! (`Staged`), and what it removes is retired after it. An insertion that needs an overflow bucket is left to
+//! (`StagedKey`), and what it removes is retired after it. An insertion that needs an overflow bucket is left to
 //! the twin, and so are the moves of buckets in a growing table.
 //!
 //! # Serialization points
@@ -67,7 +67,7 @@ use weft_htm::Region;
 use weft_htm::prefetch::prefetch_lines;
 use weft_htm::word::{Ordering, WordPointer};
 
-use super::key::Staged;
+use super::key::StagedKey;
 use super::{IndexKey, IndexWorker, Insertion, Lookup, NodeChange, NodeVersion};
 use bucket::{Backoff, Bucket, CHANGE, LOCKED, MIGRATED, Removal, Search};
 use resize::{Array, retire_bucket};
@@ -130,7 +130,7 @@ impl<'a, K: IndexKey> Home<'a, K> {
 }
 
 /// What a removal has taken out, and the array from which it did; `None` if it was refused.
-type Removed<'a, K> = Option<(Removal<K>, &'a Array<K>)>;
+type RemovalResult<'a, K> = Option<(Removal<K>, &'a Array<K>)>;
 
 impl<K: IndexKey> HashTable<K> {
     /// Creates an empty table of the smallest size.
@@ -169,7 +169,7 @@ impl<K: IndexKey> HashTable<K> {
         debug_assert_ne!(address, 0);
         self.help_to_grow(worker);
         let hash = key.hash();
-        let staged = Staged::new();
+        let staged = StagedKey::new();
         let insertion = self
             .insert_in_region(key, hash, &staged, address, worker)
             .unwrap_or_else(|| self.insert_in_software(key, hash, &staged, address, worker));
@@ -186,7 +186,7 @@ impl<K: IndexKey> HashTable<K> {
         &self,
         key: &K,
         hash: u64,
-        staged: &Staged<K>,
+        staged: &StagedKey<K>,
         address: u64,
         worker: &impl IndexWorker,
     ) -> Option<Insertion> {
@@ -221,7 +221,7 @@ impl<K: IndexKey> HashTable<K> {
         &self,
         key: &K,
         hash: u64,
-        staged: &Staged<K>,
+        staged: &StagedKey<K>,
         address: u64,
         worker: &impl IndexWorker,
     ) -> Insertion {
@@ -278,7 +278,7 @@ impl<K: IndexKey> HashTable<K> {
     }
 
     #[inline(always)]
-    fn remove_in_software(&self, key: &K, hash: u64, address: u64) -> Removed<'_, K> {
+    fn remove_in_software(&self, key: &K, hash: u64, address: u64) -> RemovalResult<'_, K> {
         let mut backoff = Backoff::default();
         loop {
             let home = self.enter(hash, || backoff.wait());

@@ -17,23 +17,23 @@ use loom::thread;
 use shuttle::thread;
 use weft_htm::word::{Ordering, Word};
 
-use super::super::test_memory::Memory;
+use super::super::test_memory::TestMemory;
 use super::super::{IndexKey, IndexWorker, Insertion, Lookup, NodeVersion};
 use super::HashTable;
 
 /// A key that is its own hash.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Placed(u64);
+struct PlacedKey(u64);
 
-impl IndexKey for Placed {
-    type Slot = Word;
+impl IndexKey for PlacedKey {
+    type KeySlot = Word;
 
     fn compare(&self, slot: &Word, is_current: impl Fn() -> bool) -> Option<std::cmp::Ordering> {
         self.0.compare(slot, is_current)
     }
 
     fn load(slot: &Word, is_current: impl Fn() -> bool) -> Option<Self> {
-        u64::load(slot, is_current).map(Placed)
+        u64::load(slot, is_current).map(PlacedKey)
     }
 
     fn store(&self, slot: &Word, worker: &impl IndexWorker) {
@@ -65,8 +65,8 @@ fn address(key: u64) -> u64 {
 
 /// What the threads of a model share.
 struct Model {
-    memory: Arc<Memory>,
-    table: HashTable<Placed>,
+    memory: Arc<TestMemory>,
+    table: HashTable<PlacedKey>,
 }
 
 /// A step of a thread of a model. Each step is a transaction of its own.
@@ -85,7 +85,7 @@ enum Step {
 impl Model {
     /// Creates a table with these keys, inserted one after the other.
     fn with(keys: &[u64]) -> Self {
-        let memory = Arc::new(Memory::default());
+        let memory = Arc::new(TestMemory::default());
         let worker = memory.worker();
         let table = HashTable::new(&worker);
         let model = Model { memory, table };
@@ -100,19 +100,19 @@ impl Model {
         let _pin = worker.pin();
         match *step {
             Step::Insert(key) => {
-                let inserted = self.table.get_or_insert(&Placed(key), address(key), &worker);
+                let inserted = self.table.get_or_insert(&PlacedKey(key), address(key), &worker);
                 assert!(matches!(inserted, Insertion::Inserted { .. }));
             }
             Step::Remove(key) => {
-                assert!(self.table.remove(&Placed(key), address(key), &worker));
+                assert!(self.table.remove(&PlacedKey(key), address(key), &worker));
             }
             Step::Find(key) => {
-                let found = self.table.get(&Placed(key));
+                let found = self.table.get(&PlacedKey(key));
                 assert_eq!(found, Lookup::Found(address(key)));
             }
             Step::MissThenFind(key) => {
-                if let Lookup::Absent(noted) = self.table.get(&Placed(key))
-                    && let Lookup::Found(_) = self.table.get(&Placed(key))
+                if let Lookup::Absent(noted) = self.table.get(&PlacedKey(key))
+                    && let Lookup::Found(_) = self.table.get(&PlacedKey(key))
                 {
                     assert_ne!(value(noted), noted.version, "a phantom");
                 }
@@ -185,7 +185,7 @@ fn two_insertions_of_one_key() {
         let insert = |model: &Model, mine: u64| {
             let worker = model.memory.worker();
             let _pin = worker.pin();
-            model.table.get_or_insert(&Placed(NEAR[0]), mine, &worker)
+            model.table.get_or_insert(&PlacedKey(NEAR[0]), mine, &worker)
         };
         let other = {
             let model = model.clone();

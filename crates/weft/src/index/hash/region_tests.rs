@@ -7,9 +7,11 @@ use proptest::prelude::*;
 use weft_htm::Htm;
 
 use super::super::test_machine::Machine;
-use super::super::test_memory::Memory;
+use super::super::test_memory::TestMemory;
 use super::super::{IndexKey, IndexWorker, Insertion, Lookup};
-use super::tests::{Colliding, OutOfLine, agrees_with_a_map, nothing_is_lost_while_growing, steps};
+use super::tests::{
+    CollidingKey, OutOfLineKey, agrees_with_a_map, nothing_is_lost_while_growing, steps,
+};
 use super::{CHANGE, HashTable};
 
 fn machine(conflict: u32) -> Option<Machine> {
@@ -23,19 +25,19 @@ proptest! {
     fn regions_agree_with_a_map(steps in steps(40, 250)) {
         if let Some(machine) = machine(2) {
             agrees_with_a_map::<u64>(steps.clone(), &machine);
-            agrees_with_a_map::<Colliding>(steps.clone(), &machine);
-            agrees_with_a_map::<OutOfLine>(steps, &machine);
+            agrees_with_a_map::<CollidingKey>(steps.clone(), &machine);
+            agrees_with_a_map::<OutOfLineKey>(steps, &machine);
         }
     }
 }
 
 /// Regions and twins run side by side in a growing table, and lose nothing.
 #[test]
-fn nothing_is_lost_while_regions_meet_twins() {
+fn nothing_is_lost_while_regions_run_beside_twins() {
     let Some(machine) = machine(2) else { return };
     let more = if machine.is_native { 100 } else { 1 }; // emulation is slow
     let mut total = nothing_is_lost_while_growing::<u64>(2, 120 * more, &machine);
-    total += nothing_is_lost_while_growing::<OutOfLine>(2, 80 * more, &machine);
+    total += nothing_is_lost_while_growing::<OutOfLineKey>(2, 80 * more, &machine);
     assert!(total.committed > 500 * more, "{total:?}");
     assert!(total.fallbacks > 0 || machine.is_native, "{total:?}");
 }
@@ -43,11 +45,11 @@ fn nothing_is_lost_while_regions_meet_twins() {
 /// An operation that fits is one region, and leaves what its twin leaves: the same answers and the same
 /// versions.
 #[test]
-fn a_region_leaves_what_its_twin_leaves() {
+fn a_region_and_its_twin_have_the_same_effect() {
     let Some(machine) = machine(1_000) else { return };
     let _thread = (machine.begin_thread)(0);
     let trace = |htm: &Htm| {
-        let memory = Arc::new(Memory::default());
+        let memory = Arc::new(TestMemory::default());
         let worker = memory.worker_with(htm);
         let _pin = worker.pin();
         let mut table = HashTable::<u64>::with_capacity(64, &worker);
@@ -88,7 +90,7 @@ fn a_region_leaves_what_its_twin_leaves() {
 fn a_region_waits_for_a_locked_bucket() {
     let Some(machine) = machine(1_000) else { return };
     let _thread = (machine.begin_thread)(0);
-    let memory = Arc::new(Memory::default());
+    let memory = Arc::new(TestMemory::default());
     let worker = memory.worker();
     let _pin = worker.pin();
     let mut table = HashTable::<u64>::new(&worker);

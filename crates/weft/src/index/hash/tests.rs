@@ -13,7 +13,7 @@ use weft_htm::Statistics;
 use weft_htm::word::{Ordering, Word, WordPointer, fence};
 
 use super::super::test_machine::Machine;
-use super::super::test_memory::{Memory, TestWorker};
+use super::super::test_memory::{TestMemory, TestWorker};
 use super::super::{IndexKey, IndexWorker, Insertion, Lookup, NodeVersion};
 use super::{Bucket, HashTable};
 
@@ -30,23 +30,23 @@ impl TestKey for u64 {
 
 /// A key whose hash has few values, so chains are long, whatever the size of the table.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Colliding(u64);
+pub(super) struct CollidingKey(u64);
 
-impl TestKey for Colliding {
+impl TestKey for CollidingKey {
     fn of(number: u64) -> Self {
-        Colliding(number)
+        CollidingKey(number)
     }
 }
 
-impl IndexKey for Colliding {
-    type Slot = Word;
+impl IndexKey for CollidingKey {
+    type KeySlot = Word;
 
     fn compare(&self, slot: &Word, is_current: impl Fn() -> bool) -> Option<cmp::Ordering> {
         self.0.compare(slot, is_current)
     }
 
     fn load(slot: &Word, is_current: impl Fn() -> bool) -> Option<Self> {
-        u64::load(slot, is_current).map(Colliding)
+        u64::load(slot, is_current).map(CollidingKey)
     }
 
     fn store(&self, slot: &Word, worker: &impl IndexWorker) {
@@ -66,15 +66,15 @@ impl IndexKey for Colliding {
 
 /// A key that is kept out of line, in a block whose second word proves that the block holds a key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct OutOfLine(u64);
+pub(super) struct OutOfLineKey(u64);
 
-impl OutOfLine {
+impl OutOfLineKey {
     const LAYOUT: std::alloc::Layout = std::alloc::Layout::new::<[u64; 2]>();
 }
 
-impl TestKey for OutOfLine {
+impl TestKey for OutOfLineKey {
     fn of(number: u64) -> Self {
-        OutOfLine(number)
+        OutOfLineKey(number)
     }
 }
 
@@ -90,8 +90,8 @@ impl Default for OutOfLineSlot {
     }
 }
 
-impl IndexKey for OutOfLine {
-    type Slot = OutOfLineSlot;
+impl IndexKey for OutOfLineKey {
+    type KeySlot = OutOfLineSlot;
 
     fn compare(
         &self,
@@ -111,7 +111,7 @@ impl IndexKey for OutOfLine {
         // while the test's worker is pinned.
         let [number, proof] = unsafe { *block };
         assert_eq!(proof, !number, "not a key: the block was freed or never written");
-        Some(OutOfLine(number))
+        Some(OutOfLineKey(number))
     }
 
     fn store(&self, slot: &OutOfLineSlot, worker: &impl IndexWorker) {
@@ -163,7 +163,7 @@ pub(super) fn steps(keys: u64, length: usize) -> impl Strategy<Value = Vec<Step>
 
 /// Runs `steps` on a table and on a map, and compares every result, versions included.
 pub(super) fn agrees_with_a_map<K: TestKey>(steps: Vec<Step>, machine: &Machine) {
-    let memory = Arc::new(Memory::default());
+    let memory = Arc::new(TestMemory::default());
     let _thread = (machine.begin_thread)(0);
     let worker = memory.worker_with(&machine.htm);
     let pin = worker.pin();
@@ -224,15 +224,15 @@ proptest! {
     #[test]
     fn few_keys_agree_with_a_map(steps in steps(24, 600)) {
         agrees_with_a_map::<u64>(steps.clone(), &Machine::software());
-        agrees_with_a_map::<Colliding>(steps.clone(), &Machine::software());
-        agrees_with_a_map::<OutOfLine>(steps, &Machine::software());
+        agrees_with_a_map::<CollidingKey>(steps.clone(), &Machine::software());
+        agrees_with_a_map::<OutOfLineKey>(steps, &Machine::software());
     }
 
     /// Many keys, so the table grows several times during the test.
     #[test]
     fn many_keys_agree_with_a_map(steps in steps(3_000, 6_000)) {
         agrees_with_a_map::<u64>(steps.clone(), &Machine::software());
-        agrees_with_a_map::<OutOfLine>(steps, &Machine::software());
+        agrees_with_a_map::<OutOfLineKey>(steps, &Machine::software());
     }
 }
 
@@ -240,24 +240,24 @@ proptest! {
 fn a_bucket_is_a_cache_line() {
     assert_eq!(size_of::<Bucket<u64>>(), 64);
     assert_eq!(Bucket::<u64>::ENTRIES, 3);
-    assert_eq!(size_of::<Bucket<OutOfLine>>(), 64);
-    assert_eq!(Bucket::<OutOfLine>::ENTRIES, 2);
+    assert_eq!(size_of::<Bucket<OutOfLineKey>>(), 64);
+    assert_eq!(Bucket::<OutOfLineKey>::ENTRIES, 2);
 }
 
 /// Overflow buckets and old arrays are given back while the table lives.
 #[test]
 fn an_emptied_table_keeps_one_array() {
-    let memory = Arc::new(Memory::default());
+    let memory = Arc::new(TestMemory::default());
     let worker = memory.worker();
-    let mut table = HashTable::<Colliding>::new(&worker);
+    let mut table = HashTable::<CollidingKey>::new(&worker);
     for number in 1..=500 {
         let _pin = worker.pin();
-        table.get_or_insert(&Colliding(number), number, &worker);
+        table.get_or_insert(&CollidingKey(number), number, &worker);
     }
     assert!(memory.in_use() > 100, "the chains are long");
     for number in 1..=500 {
         let _pin = worker.pin();
-        assert!(table.remove(&Colliding(number), number, &worker));
+        assert!(table.remove(&CollidingKey(number), number, &worker));
     }
     assert_eq!(memory.in_use(), 2, "an array and its buckets");
     table.clear(&worker);
@@ -266,12 +266,12 @@ fn an_emptied_table_keeps_one_array() {
 /// Keys that collide lengthen their chain, but do not make the table grow without end.
 #[test]
 fn colliding_keys_do_not_inflate_the_table() {
-    let memory = Arc::new(Memory::default());
+    let memory = Arc::new(TestMemory::default());
     let worker = memory.worker();
     let _pin = worker.pin();
-    let mut table = HashTable::<Colliding>::new(&worker);
+    let mut table = HashTable::<CollidingKey>::new(&worker);
     for number in 1..=5_000 {
-        table.get_or_insert(&Colliding(number), number, &worker);
+        table.get_or_insert(&CollidingKey(number), number, &worker);
     }
     assert!(table.array().bucket_count() <= 128);
     table.clear(&worker);
@@ -279,8 +279,8 @@ fn colliding_keys_do_not_inflate_the_table() {
 
 /// A table created for a number of keys holds them without growing.
 #[test]
-fn a_capacity_is_enough() {
-    let memory = Arc::new(Memory::default());
+fn a_table_with_capacity_does_not_grow() {
+    let memory = Arc::new(TestMemory::default());
     let worker = memory.worker();
     let _pin = worker.pin();
     for expected in [1_000_u64, 1_137, 9_000, 18_000, 30_000] {
@@ -297,7 +297,7 @@ fn a_capacity_is_enough() {
 /// Runs `body` on `count` threads at once, each with a worker and a random generator of its own. Prints the
 /// seed that repeats the choices of a failed run.
 fn on_threads(
-    memory: &Arc<Memory>,
+    memory: &Arc<TestMemory>,
     machine: &Machine,
     count: u64,
     body: impl Fn(u64, TestWorker, fastrand::Rng) + Sync,
@@ -329,7 +329,7 @@ pub(super) fn nothing_is_lost_while_growing<K: TestKey>(
     keys: u64,
     machine: &Machine,
 ) -> Statistics {
-    let memory = Arc::new(Memory::default());
+    let memory = Arc::new(TestMemory::default());
     let first = memory.worker();
     let mut table = HashTable::<K>::new(&first);
     // How many stable keys of each thread are in the table.
@@ -400,18 +400,18 @@ fn nothing_is_lost_while_growing_with_words() {
 
 #[test]
 fn nothing_is_lost_while_growing_with_keys_out_of_line() {
-    nothing_is_lost_while_growing::<OutOfLine>(4, 10_000, &Machine::software());
+    nothing_is_lost_while_growing::<OutOfLineKey>(4, 10_000, &Machine::software());
 }
 
 #[test]
 fn nothing_is_lost_in_long_chains() {
-    nothing_is_lost_while_growing::<Colliding>(4, 150, &Machine::software());
+    nothing_is_lost_while_growing::<CollidingKey>(4, 150, &Machine::software());
 }
 
 /// If several threads insert the same key at once, one insertion wins, and all the others find its address.
 pub(super) fn insertions_have_one_winner<K: TestKey>(rounds: u64, machine: &Machine) {
     const THREADS: u64 = 4;
-    let memory = Arc::new(Memory::default());
+    let memory = Arc::new(TestMemory::default());
     let first = memory.worker();
     let mut table = HashTable::<K>::new(&first);
     let winners: Vec<Word> = (0..rounds).map(|_| Word::new(0)).collect();
@@ -443,8 +443,8 @@ pub(super) fn insertions_have_one_winner<K: TestKey>(rounds: u64, machine: &Mach
 #[test]
 fn insertions_of_one_key_have_one_winner() {
     insertions_have_one_winner::<u64>(30_000, &Machine::software());
-    insertions_have_one_winner::<OutOfLine>(10_000, &Machine::software());
-    insertions_have_one_winner::<Colliding>(400, &Machine::software());
+    insertions_have_one_winner::<OutOfLineKey>(10_000, &Machine::software());
+    insertions_have_one_winner::<CollidingKey>(400, &Machine::software());
 }
 
 /// All threads insert and remove the same few keys. Successful insertions and removals of a key alternate:
@@ -452,15 +452,15 @@ fn insertions_of_one_key_have_one_winner() {
 #[test]
 fn insertions_and_removals_alternate() {
     const KEYS: u64 = 7;
-    let memory = Arc::new(Memory::default());
+    let memory = Arc::new(TestMemory::default());
     let first = memory.worker();
-    let mut table = HashTable::<OutOfLine>::new(&first);
+    let mut table = HashTable::<OutOfLineKey>::new(&first);
     let balance: Vec<Word> = (0..KEYS).map(|_| Word::new(0)).collect();
     on_threads(&memory, &Machine::software(), 4, |_, worker, mut random| {
         for _ in 0..20_000 {
             let _pin = worker.pin();
             let number = random.u64(..KEYS);
-            let key = OutOfLine(number);
+            let key = OutOfLineKey(number);
             let count = &balance[number as usize];
             if random.bool() {
                 if let Insertion::Inserted { .. } = table.get_or_insert(&key, number + 1, &worker) {
@@ -473,7 +473,7 @@ fn insertions_and_removals_alternate() {
     });
     let _pin = first.pin();
     for number in 0..KEYS {
-        let is_present = table.get(&OutOfLine(number)) == Lookup::Found(number + 1);
+        let is_present = table.get(&OutOfLineKey(number)) == Lookup::Found(number + 1);
         assert_eq!(balance[number as usize].load(Ordering::Relaxed), u64::from(is_present));
     }
     table.clear(&first);
@@ -481,9 +481,9 @@ fn insertions_and_removals_alternate() {
 
 /// A walk beside writers visits each key that is there throughout, and visits it once.
 #[test]
-fn a_walk_visits_what_stays() {
+fn a_walk_visits_stable_keys_once() {
     const STABLE: u64 = 2_000;
-    let memory = Arc::new(Memory::default());
+    let memory = Arc::new(TestMemory::default());
     let first = memory.worker();
     let mut table = HashTable::<u64>::new(&first);
     for number in 0..STABLE {

@@ -6,10 +6,10 @@ use std::fmt;
 /// An error about bytes that are not a stored value, row or description: what is wrong with them,
 /// and where.
 #[derive(Clone, PartialEq, Eq)]
-pub struct DecodeError(Box<Fault>);
+pub struct DecodeError(Box<DecodeFault>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Fault {
+struct DecodeFault {
     what: Cow<'static, str>,
     /// The length of the input from the faulty byte on. The code that reads a value does not know
     /// what precedes the value. The code that began reading does know, and turns this into
@@ -24,7 +24,7 @@ impl DecodeError {
     /// `what` says what is wrong, in words that can follow "byte 12: ".
     #[cold]
     pub fn new(rest: &[u8], what: impl Into<Cow<'static, str>>) -> DecodeError {
-        DecodeError(Box::new(Fault {
+        DecodeError(Box::new(DecodeFault {
             what: what.into(),
             rest_bytes: rest.len(),
             position: None,
@@ -101,7 +101,7 @@ impl DecodeError {
 
 impl fmt::Display for DecodeError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Fault { what, rest_bytes, position, column } = &*self.0;
+        let DecodeFault { what, rest_bytes, position, column } = &*self.0;
         match position {
             Some(position) => write!(formatter, "byte {position}")?,
             None => write!(formatter, "{rest_bytes} bytes before the end")?,

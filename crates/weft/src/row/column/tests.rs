@@ -149,19 +149,19 @@ fn prices() -> impl Strategy<Value = Price> {
 
 proptest! {
     #[test]
-    fn the_bits_of_an_f32_come_back(bits: u32) {
+    fn f32_bits_round_trip(bits: u32) {
         let value = f32::from_bits(bits);
         prop_assert_eq!(decode::<f32>(&encoding(&value)).unwrap().to_bits(), bits);
         prop_assert_eq!(decode::<[f32; 2]>(&encoding(&[value; 2])).unwrap()[1].to_bits(), bits);
     }
 
     #[test]
-    fn the_bits_of_an_f64_come_back(bits: u64) {
+    fn f64_bits_round_trip(bits: u64) {
         prop_assert_eq!(check(&f64::from_bits(bits))?.to_bits(), bits);
     }
 
     #[test]
-    fn numbers_in_leb128_come_back(value: u64, shift in 0..64_u32) {
+    fn leb128_numbers_round_trip(value: u64, shift in 0..64_u32) {
         let value = value >> shift;
         let mut bytes = Vec::new();
         write_leb128(value, &mut bytes);
@@ -192,7 +192,7 @@ proptest! {
 }
 
 #[test]
-fn sums_at_the_ends_and_those_that_are_none() {
+fn sums_at_the_limits_are_exact_or_none() {
     assert_eq!(i128::MAX.add_difference(&i128::MIN, &i128::MAX), Some(i128::MIN));
     assert_eq!(0_i128.add_difference(&i128::MAX, &i128::MIN), None);
     assert_eq!((-1_i128).add_difference(&i128::MAX, &0), Some(i128::MAX - 1));
@@ -205,7 +205,7 @@ fn sums_at_the_ends_and_those_that_are_none() {
 }
 
 #[test]
-fn the_greatest_and_the_special_come_back() {
+fn extreme_values_round_trip() {
     for bits in [f64::NAN, -f64::NAN, f64::INFINITY, -0.0, f64::MIN_POSITIVE].map(f64::to_bits) {
         let signalling = bits ^ 1;
         for bits in [bits, signalling] {
@@ -219,7 +219,7 @@ fn the_greatest_and_the_special_come_back() {
 
 /// The format is a promise: a change here makes stored databases unreadable.
 #[test]
-fn the_bytes_are_those_that_are_promised() {
+fn stored_bytes_match_the_documentation() {
     fn assert_bytes(value: impl ColumnValue, expected: &[u8]) {
         assert_eq!(encoding(&value), expected, "{}", std::any::type_name_of_val(&value));
     }
@@ -251,7 +251,7 @@ fn the_bytes_are_those_that_are_promised() {
 }
 
 #[test]
-fn types_are_printed_as_one_writes_them() {
+fn types_are_printed_as_in_source() {
     fn assert_printed<T: ColumnValue>(expected: &str) {
         assert_eq!(T::TYPE.to_string(), expected);
     }
@@ -268,7 +268,7 @@ fn types_are_printed_as_one_writes_them() {
 }
 
 #[test]
-fn an_error_says_what_and_where() {
+fn errors_say_what_and_where() {
     fn assert_refused<T: ColumnValue + Debug>(bytes: &[u8], expected: &str) {
         assert_eq!(decode::<T>(bytes).expect_err("no value").to_string(), expected);
     }
@@ -340,7 +340,7 @@ fn any_bytes() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn any_bytes_are_a_value_or_an_error(bytes in any_bytes()) {
+    fn any_bytes_decode_to_a_value_or_an_error(bytes in any_bytes()) {
         check_any_bytes::<bool>(&bytes)?;
         check_any_bytes::<char>(&bytes)?;
         check_any_bytes::<(u128, f32, i16)>(&bytes)?;

@@ -30,7 +30,7 @@ enum Source {
 
 /// A stored table, with the table of the program that it has become.
 #[derive(Clone, Debug)]
-pub struct Matched {
+pub struct TableMatch {
     /// The position of that table among the tables of the program.
     pub current: usize,
     /// What has to be done with the table's rows.
@@ -63,7 +63,7 @@ pub struct Difference {
 pub fn compare(
     stored: &[TableDescription],
     current: &[TableDescription],
-) -> Result<Vec<Matched>, SchemaMismatch> {
+) -> Result<Vec<TableMatch>, SchemaMismatch> {
     let mut matched = Vec::with_capacity(stored.len());
     let mut differences = Vec::new();
     for table in stored {
@@ -77,7 +77,7 @@ pub fn compare(
             continue;
         };
         match Adaptation::new(table, &current[position]) {
-            Ok(adaptation) => matched.push(Matched { current: position, adaptation }),
+            Ok(adaptation) => matched.push(TableMatch { current: position, adaptation }),
             Err(mismatch) => differences.extend(mismatch.differences),
         }
     }

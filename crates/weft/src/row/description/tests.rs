@@ -81,7 +81,7 @@ fn a_table_is_described() {
 
 /// The format is a promise: a change here makes stored databases unreadable.
 #[test]
-fn a_description_is_stored_as_is_promised() {
+fn a_descriptions_bytes_match_the_documentation() {
     #[derive(Clone, crate::Record)]
     #[record(table = "t", index(name = i, columns(b), unique))]
     struct Row {
@@ -243,7 +243,7 @@ fn tables() -> impl Strategy<Value = TableDescription> {
 
 proptest! {
     #[test]
-    fn a_description_comes_back(table in tables()) {
+    fn a_description_round_trips(table in tables()) {
         let mut bytes = Vec::new();
         table.write(&mut bytes);
         let followed = [&bytes[..], b"more"].concat();
@@ -256,7 +256,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_a_description_or_an_error(
+    fn any_bytes_decode_to_a_description_or_an_error(
         table in tables(),
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
     ) {
@@ -275,7 +275,7 @@ proptest! {
     }
 
     #[test]
-    fn a_value_of_any_type_comes_back(type_of in types(), seed: u64) {
+    fn values_of_any_type_round_trip(type_of in types(), seed: u64) {
         let value = value_of(&type_of, &mut fastrand::Rng::with_seed(seed));
         let mut bytes = Vec::new();
         value.write(&type_of, &mut bytes).unwrap();
@@ -292,7 +292,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_a_value_or_an_error(
+    fn any_bytes_decode_to_a_value_or_an_error(
         type_of in types(),
         bytes in prop::collection::vec(prop_oneof![0_u8..4, any::<u8>()], 0..64),
     ) {
@@ -308,7 +308,7 @@ proptest! {
 }
 
 #[test]
-fn faulty_descriptions_are_refused_in_words() {
+fn faulty_descriptions_are_refused_with_a_message() {
     fn assert_refused(bytes: &[&[u8]], expected: &str) {
         let bytes = bytes.concat();
         let error = TableDescription::read(&mut &bytes[..]).expect_err("it is faulty");
@@ -380,7 +380,7 @@ fn a_faulty_row_is_refused_with_its_column() {
 }
 
 #[test]
-fn a_value_of_another_type_is_refused_in_words() {
+fn a_value_of_another_type_is_refused_with_a_message() {
     fn assert_refused<T: ColumnValue>(value: Value, expected: &str) {
         let refused = value.write(&T::TYPE.into(), &mut Vec::new());
         assert_eq!(refused.unwrap_err().to_string(), expected);
@@ -447,7 +447,7 @@ fn indexes_and_storage_may_change() {
 }
 
 #[test]
-fn the_names_of_types_may_change_but_not_of_their_parts() {
+fn names_of_types_may_change_but_not_of_their_parts() {
     let stored = description_of::<Account>();
     let with = |type_name: &str, field: &str| {
         let mut table = stored.clone();
@@ -529,7 +529,7 @@ fn change_of<R: Record>(before: &R, row: &R) -> Vec<u8> {
 }
 
 #[test]
-fn a_change_lies_as_it_is_drawn() {
+fn change_bytes_match_the_diagram() {
     let mut changed = account();
     assert_eq!(change_of(&account(), &changed), [2, 7, 0, 0, 0, 0], "the key, and no column");
     changed.owner = "Zoe".to_owned();
@@ -603,7 +603,7 @@ proptest! {
 // ---- differences ------------------------------------------------------------------------------
 
 #[test]
-fn everything_that_differs_is_listed() {
+fn all_differences_are_listed() {
     let stored = other_accounts! {
         #[record(key)] number: u32,
         balance: i64,
@@ -627,7 +627,7 @@ fn everything_that_differs_is_listed() {
 }
 
 #[test]
-fn the_order_of_the_keys_columns_counts() {
+fn the_order_of_key_columns_matters() {
     let stored = description_of::<Account>();
     let mut current = stored.clone();
     current.key.reverse();

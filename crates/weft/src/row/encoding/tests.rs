@@ -212,7 +212,7 @@ proptest! {
     }
 
     #[test]
-    fn a_prefix_range_of_a_word_that_is_full(prefix in any::<u64>(), key in near!(u64)) {
+    fn a_full_word_prefix_matches_one_key(prefix in any::<u64>(), key in near!(u64)) {
         check_prefix_in::<u64, u64>(&prefix, &key, prefix == key);
         check_prefix_in::<u64, u64>(&key, &key, true);
         check_prefix_in::<u128, (u64, u64)>(&(prefix,), &(key, prefix), prefix == key);
@@ -223,7 +223,7 @@ proptest! {
 /// The format is on disk, so it must not change: this test has the bytes of the table at the head
 /// of the module.
 #[test]
-fn the_format_is_the_documented_one() {
+fn encodings_match_the_documentation() {
     assert_eq!(bytes_of(&0x1234_u16), [0x12, 0x34]);
     assert_eq!(bytes_of(&-1_i16), [0x7F, 0xFF]);
     assert_eq!(bytes_of(&1_i128)[..2], [0x80, 0]);
@@ -242,7 +242,7 @@ fn the_format_is_the_documented_one() {
 }
 
 #[test]
-fn widths_add_up_and_one_that_varies_makes_the_sum_vary() {
+fn a_varying_width_makes_the_sum_vary() {
     assert_eq!(<(u16, u8, u32, u8)>::WIDTH_BYTES, Some(8));
     assert_eq!(<(Option<u32>, char, ArrayString<15>)>::WIDTH_BYTES, Some(5 + 3 + 16));
     assert_eq!(<(u16, String)>::WIDTH_BYTES, None);

@@ -146,7 +146,7 @@ unsafe fn merge<R: Record, V, O: Operation<V>>(
 /// The undo log for slices: what a transaction did to slices, to be undone if it does not commit.
 #[derive(Default)]
 pub struct UndoLog {
-    steps: Vec<Step>,
+    steps: Vec<UndoStep>,
 }
 
 // SAFETY: an undo log moves between threads only together with its worker, between transactions,
@@ -154,13 +154,13 @@ pub struct UndoLog {
 unsafe impl Send for UndoLog {}
 
 /// Space for what most operations need to be undone.
-type Inline = MaybeUninit<[u64; 6]>;
+type InlineUndo = MaybeUninit<[u64; 6]>;
 
-struct Step {
+struct UndoStep {
     slice: NonNull<u8>,
     /// Undoes the step if it gets the slice. Otherwise only drops what the undo would have needed.
-    end: unsafe fn(&mut Inline, Option<NonNull<u8>>),
-    undo: Inline,
+    end: unsafe fn(&mut InlineUndo, Option<NonNull<u8>>),
+    undo: InlineUndo,
 }
 
 impl UndoLog {
@@ -171,10 +171,10 @@ impl UndoLog {
     /// this address until the log [is undone](UndoLog::undo) or [forgotten](UndoLog::forget).
     #[inline(always)]
     pub unsafe fn push<V, O: Operation<V>>(&mut self, slice: NonNull<u8>, undo: O::Undo) {
-        let mut place = Inline::uninit();
+        let mut place = InlineUndo::uninit();
         let end = if const {
-            size_of::<O::Undo>() <= size_of::<Inline>()
-                && align_of::<O::Undo>() <= align_of::<Inline>()
+            size_of::<O::Undo>() <= size_of::<InlineUndo>()
+                && align_of::<O::Undo>() <= align_of::<InlineUndo>()
         } {
             // SAFETY: the value fits in the space.
             unsafe { place.as_mut_ptr().cast::<O::Undo>().write(undo) };
@@ -184,7 +184,7 @@ impl UndoLog {
             unsafe { place.as_mut_ptr().cast::<Box<O::Undo>>().write(Box::new(undo)) };
             end_boxed::<V, O>
         };
-        self.steps.push(Step { slice, end, undo: place });
+        self.steps.push(UndoStep { slice, end, undo: place });
     }
 
     /// Returns whether nothing was done to slices.
@@ -217,7 +217,7 @@ impl Drop for UndoLog {
     }
 }
 
-unsafe fn end_inline<V, O: Operation<V>>(undo: &mut Inline, slice: Option<NonNull<u8>>) {
+unsafe fn end_inline<V, O: Operation<V>>(undo: &mut InlineUndo, slice: Option<NonNull<u8>>) {
     if slice.is_none() && !std::mem::needs_drop::<O::Undo>() {
         return;
     }
@@ -229,7 +229,7 @@ unsafe fn end_inline<V, O: Operation<V>>(undo: &mut Inline, slice: Option<NonNul
     }
 }
 
-unsafe fn end_boxed<V, O: Operation<V>>(undo: &mut Inline, slice: Option<NonNull<u8>>) {
+unsafe fn end_boxed<V, O: Operation<V>>(undo: &mut InlineUndo, slice: Option<NonNull<u8>>) {
     // SAFETY: as in `end_inline`.
     let undo = unsafe { undo.as_mut_ptr().cast::<Box<O::Undo>>().read() };
     if let Some(slice) = slice {

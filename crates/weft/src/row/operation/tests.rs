@@ -176,7 +176,7 @@ macro_rules! integer_properties {
 
                 /// For any number of workers, all of them at their bounds still fit in the type.
                 #[test]
-                fn shares_of_the_room_fit(value in small(), cores in 1..200_u32) {
+                fn shares_of_the_bound_fit_together(value in small(), cores in 1..200_u32) {
                     let (low, high) = value.sum_bounds(cores);
                     let nothing: $integer = 0;
                     assert!((low..=high).contains(&nothing));
@@ -267,7 +267,7 @@ proptest! {
 }
 
 #[test]
-fn what_does_not_fit_is_an_error_and_changes_nothing() {
+fn an_overflow_is_an_error_and_changes_nothing() {
     let mut value = i64::MAX - 1;
     assert_eq!(Add(1).apply(&mut value, 0), Ok(()));
     let error = Add(1).apply(&mut value, 0).unwrap_err();
@@ -293,7 +293,7 @@ fn a_worker_adds_only_within_its_share() {
 }
 
 #[test]
-fn the_first_of_equal_orders_of_one_core_stays() {
+fn of_equal_orders_of_one_core_the_first_stays() {
     let mut value = Ordered::default();
     for (core, text) in [(1, 10), (1, 11), (0, 12), (2, 13)] {
         OrderedPut(5, text).apply(&mut value, core).unwrap();
@@ -303,7 +303,7 @@ fn the_first_of_equal_orders_of_one_core_stays() {
 }
 
 #[test]
-fn stored_sets_are_in_order() {
+fn sets_out_of_order_are_refused() {
     let stored = |value: &dyn Fn(&mut Vec<u8>)| {
         let mut bytes = Vec::new();
         value(&mut bytes);

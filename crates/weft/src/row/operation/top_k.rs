@@ -53,28 +53,28 @@ impl<O: Ord, T, const K: usize> TopK<O, T, K> {
     /// Returns the place for a tuple with this order and core; `None` if it does not belong in the
     /// set.
     #[inline]
-    fn place(&self, order: &O, core: u32) -> Option<Place> {
+    fn place(&self, order: &O, core: u32) -> Option<InsertPosition> {
         // Most of the tuples that are inserted into a full set are less than all the tuples there.
         if self.tuples.is_full() && self.tuples.last().is_some_and(|least| *order < least.order) {
             return None;
         }
         match self.tuples.search(|tuple| order.cmp(&tuple.order)) {
             Ok(position) if self.tuples.get(position).core < core => {
-                Some(Place::InsteadOf(position))
+                Some(InsertPosition::InsteadOf(position))
             }
             Ok(_) => None,
-            Err(position) => Some(Place::At(position)),
+            Err(position) => Some(InsertPosition::At(position)),
         }
     }
 
     /// Puts a tuple in its place. Returns how to undo this.
     #[inline]
-    fn put(&mut self, place: Place, tuple: OrderedTuple<O, T>) -> TopKUndo<O, T> {
+    fn put(&mut self, place: InsertPosition, tuple: OrderedTuple<O, T>) -> TopKUndo<O, T> {
         match place {
-            Place::InsteadOf(position) => {
+            InsertPosition::InsteadOf(position) => {
                 TopKUndo::Replaced(position, self.tuples.replace(position, tuple))
             }
-            Place::At(position) => {
+            InsertPosition::At(position) => {
                 let least = if self.tuples.is_full() { self.tuples.pop() } else { None };
                 self.tuples.insert(position, tuple);
                 TopKUndo::Inserted(position, least)
@@ -85,7 +85,7 @@ impl<O: Ord, T, const K: usize> TopK<O, T, K> {
 
 /// The place of a new tuple in a top-K set.
 #[derive(Clone, Copy)]
-enum Place {
+enum InsertPosition {
     /// Instead of the tuple at this position, which has the same order.
     InsteadOf(usize),
     /// Before the tuple at this position.

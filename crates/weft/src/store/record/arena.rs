@@ -55,12 +55,12 @@ const _: () = assert!(CHUNK_BYTES.is_multiple_of(BLOCK_BYTES_MAX));
 
 /// A size class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Class(u8);
+pub struct SizeClass(u8);
 
-impl Class {
+impl SizeClass {
     /// Returns the smallest class whose blocks hold `layout`. Returns `None` if `layout` is larger than any
     /// block, or needs more alignment than a cache line.
-    pub const fn of(layout: Layout) -> Option<Class> {
+    pub const fn of(layout: Layout) -> Option<SizeClass> {
         if layout.align() > LINE_BYTES {
             return None;
         }
@@ -70,16 +70,16 @@ impl Class {
             return None;
         }
         if size <= 32 {
-            return Some(Class(if size <= 16 { 0 } else { 1 }));
+            return Some(SizeClass(if size <= 16 { 0 } else { 1 }));
         }
         if size <= 1024 {
-            return Some(Class(1 + size.div_ceil(LINE_BYTES) as u8));
+            return Some(SizeClass(1 + size.div_ceil(LINE_BYTES) as u8));
         }
         let mut class = 18;
         while CLASS_BYTES[class] < size {
             class += 1;
         }
-        Some(Class(class as u8))
+        Some(SizeClass(class as u8))
     }
 
     /// Returns the size of the class's blocks.
@@ -98,7 +98,7 @@ impl Class {
 }
 
 /// Returns how many blocks of a class make a magazine: about 16 KiB of them.
-const fn magazine_blocks(class: Class) -> usize {
+const fn magazine_blocks(class: SizeClass) -> usize {
     let blocks = (16 << 10) / class.bytes();
     if blocks < 4 { 4 } else { blocks }
 }
@@ -143,31 +143,31 @@ impl Magazine {
 }
 
 /// The part of a chunk from which no block has been cut yet.
-struct Fresh {
+struct FreshSpan {
     start: *mut u8,
     end: *mut u8,
 }
 
 // SAFETY: nothing else has addresses in a fresh part.
-unsafe impl Send for Fresh {}
+unsafe impl Send for FreshSpan {}
 
 /// The smallest remainder of a chunk that is worth keeping.
 const REMAINDER_BYTES_MIN: usize = 4 << 10;
 
-impl Fresh {
-    const NONE: Fresh = Fresh { start: ptr::null_mut(), end: ptr::null_mut() };
+impl FreshSpan {
+    const NONE: FreshSpan = FreshSpan { start: ptr::null_mut(), end: ptr::null_mut() };
 
     fn bytes(&self) -> usize {
         self.end as usize - self.start as usize
     }
 
-    fn has_room(&self, class: Class) -> bool {
+    fn has_room(&self, class: SizeClass) -> bool {
         !self.start.is_null()
             && self.bytes() >= self.start.align_offset(class.align()) + class.bytes()
     }
 
     /// Cuts off a block. The caller has checked that there is room.
-    fn cut(&mut self, class: Class) -> NonNull<u8> {
+    fn cut(&mut self, class: SizeClass) -> NonNull<u8> {
         debug_assert!(self.has_room(class));
         // SAFETY: by `has_room` the block lies within the chunk.
         unsafe {
@@ -195,7 +195,7 @@ pub struct Memory {
     /// Chunks that are reserved for later use.
     reserve: Mutex<Vec<Chunk>>,
     /// Fresh parts of chunks whose workers have left, or needed a larger block than would fit.
-    remainders: Mutex<Vec<Fresh>>,
+    remainders: Mutex<Vec<FreshSpan>>,
     chunk_bytes: Word,
     depot: [Mutex<Vec<Magazine>>; CLASSES],
     #[cfg(weft_sanitize)]
@@ -222,17 +222,17 @@ impl Memory {
         self.chunk_bytes.load(Ordering::Relaxed)
     }
 
-    fn add_chunk(&self) -> Fresh {
+    fn add_chunk(&self) -> FreshSpan {
         let reserved = self.lock(&self.reserve).pop();
         let chunk = reserved.unwrap_or_else(|| self.new_chunk());
         let start = chunk.0.as_ptr();
         self.lock(&self.chunks).push(chunk);
         // SAFETY: the chunk has this length.
-        Fresh { start, end: unsafe { start.add(CHUNK_BYTES) } }
+        FreshSpan { start, end: unsafe { start.add(CHUNK_BYTES) } }
     }
 
     /// Exchanges a fresh part that has no room for a block of `class` for one that has.
-    fn exchange_fresh(&self, class: Class, small: Fresh) -> Fresh {
+    fn exchange_fresh(&self, class: SizeClass, small: FreshSpan) -> FreshSpan {
         let mut remainders = self.lock(&self.remainders);
         let found = remainders.iter().rposition(|fresh| fresh.has_room(class));
         let fresh = found.map(|position| remainders.swap_remove(position));
@@ -264,11 +264,11 @@ impl Memory {
         }
     }
 
-    fn take_magazine(&self, class: Class) -> Option<Magazine> {
+    fn take_magazine(&self, class: SizeClass) -> Option<Magazine> {
         self.lock(&self.depot[class.index()]).pop()
     }
 
-    fn give_magazine(&self, class: Class, magazine: Magazine) {
+    fn give_magazine(&self, class: SizeClass, magazine: Magazine) {
         if magazine.blocks > 0 {
             self.lock(&self.depot[class.index()]).push(magazine);
         }
@@ -399,9 +399,9 @@ pub struct Arena {
     active: [Magazine; CLASSES],
     spare: [Magazine; CLASSES],
     /// Runs of fresh blocks, one for each class: see [`Arena::cut_span`].
-    spans: [Fresh; CLASSES],
+    spans: [FreshSpan; CLASSES],
     /// The rest of the worker's chunk.
-    fresh: Fresh,
+    fresh: FreshSpan,
     /// Whether blocks are cut from chunks even in a build for sanitizers. For the tests of this file.
     #[cfg(weft_sanitize)]
     is_pooled: bool,
@@ -414,8 +414,8 @@ impl Default for Arena {
             is_pooled: false,
             active: [Magazine::EMPTY; CLASSES],
             spare: [Magazine::EMPTY; CLASSES],
-            spans: [Fresh::NONE; CLASSES],
-            fresh: Fresh::NONE,
+            spans: [FreshSpan::NONE; CLASSES],
+            fresh: FreshSpan::NONE,
         }
     }
 }
@@ -423,7 +423,7 @@ impl Default for Arena {
 impl Arena {
     /// Returns an uninitialised block of `class`.
     #[inline(always)]
-    pub fn allocate(&mut self, class: Class, memory: &Memory) -> NonNull<u8> {
+    pub fn allocate(&mut self, class: SizeClass, memory: &Memory) -> NonNull<u8> {
         #[cfg(weft_sanitize)]
         if !self.is_pooled {
             return memory.separate.allocate(class);
@@ -436,7 +436,7 @@ impl Arena {
 
     #[cold]
     #[inline(never)]
-    fn refill(&mut self, class: Class, memory: &Memory) -> NonNull<u8> {
+    fn refill(&mut self, class: SizeClass, memory: &Memory) -> NonNull<u8> {
         let index = class.index();
         // The active magazine is empty. Try the spare one, then blocks that are already cut, then the depot,
         // and last the chunk.
@@ -456,7 +456,7 @@ impl Arena {
 
     /// Cuts a span of blocks from the fresh part of the worker's chunk. Without spans, a table that only
     /// grows would ask the depot in vain for every single block.
-    fn cut_span(&mut self, class: Class, memory: &Memory) -> Fresh {
+    fn cut_span(&mut self, class: SizeClass, memory: &Memory) -> FreshSpan {
         const SPAN_BYTES: usize = 4 << 10;
         let start = self.cut(class, memory).as_ptr();
         let mut blocks = 1;
@@ -466,13 +466,13 @@ impl Arena {
             blocks += 1;
         }
         // SAFETY: the blocks lie one after the other within one chunk.
-        Fresh { start, end: unsafe { start.add(blocks * class.bytes()) } }
+        FreshSpan { start, end: unsafe { start.add(blocks * class.bytes()) } }
     }
 
     /// Cuts a block from the fresh part of the worker's chunk.
-    fn cut(&mut self, class: Class, memory: &Memory) -> NonNull<u8> {
+    fn cut(&mut self, class: SizeClass, memory: &Memory) -> NonNull<u8> {
         if !self.fresh.has_room(class) {
-            let small = std::mem::replace(&mut self.fresh, Fresh::NONE);
+            let small = std::mem::replace(&mut self.fresh, FreshSpan::NONE);
             self.fresh = memory.exchange_fresh(class, small);
         }
         self.fresh.cut(class)
@@ -483,7 +483,7 @@ impl Arena {
     /// # Safety
     /// The block came from an [`Arena`] of the same [`Memory`] with the same class, and is not used any more.
     #[inline(always)]
-    pub unsafe fn free(&mut self, block: NonNull<u8>, class: Class, memory: &Memory) {
+    pub unsafe fn free(&mut self, block: NonNull<u8>, class: SizeClass, memory: &Memory) {
         #[cfg(weft_sanitize)]
         if !self.is_pooled {
             // SAFETY: passed on to the caller.
@@ -500,7 +500,7 @@ impl Arena {
     /// the depot if it held any blocks.
     #[cold]
     #[inline(never)]
-    fn exchange(&mut self, class: Class, memory: &Memory) {
+    fn exchange(&mut self, class: SizeClass, memory: &Memory) {
         let index = class.index();
         std::mem::swap(&mut self.active[index], &mut self.spare[index]);
         if self.active[index].blocks > 0 {
@@ -512,7 +512,7 @@ impl Arena {
     /// Gives all free blocks, and the rest of the chunk, to the other workers. Called when the worker leaves.
     pub fn give_up(&mut self, memory: &Memory) {
         for index in 0..CLASSES {
-            let class = Class(index as u8);
+            let class = SizeClass(index as u8);
             while self.spans[index].has_room(class) {
                 let block = self.spans[index].cut(class);
                 // SAFETY: a fresh block, sized and aligned for its class.
@@ -522,7 +522,7 @@ impl Arena {
                 memory.give_magazine(class, std::mem::replace(magazine, Magazine::EMPTY));
             }
         }
-        let fresh = std::mem::replace(&mut self.fresh, Fresh::NONE);
+        let fresh = std::mem::replace(&mut self.fresh, FreshSpan::NONE);
         if fresh.bytes() >= REMAINDER_BYTES_MIN {
             memory.lock(&memory.remainders).push(fresh);
         }
@@ -539,19 +539,19 @@ mod separate {
 
     use weft_htm::word::Mutex;
 
-    use super::Class;
+    use super::SizeClass;
 
     /// The blocks in use, by address. A database that is dropped does not free its blocks one by one, because
     /// its chunks go as a whole. Here there are no chunks, so the blocks that are left are freed instead.
     #[derive(Default)]
-    pub struct Blocks(Mutex<HashMap<usize, Class>>);
+    pub struct Blocks(Mutex<HashMap<usize, SizeClass>>);
 
-    fn layout(class: Class) -> Layout {
+    fn layout(class: SizeClass) -> Layout {
         Layout::from_size_align(class.bytes(), class.align()).expect("classes have valid layouts")
     }
 
     impl Blocks {
-        pub fn allocate(&self, class: Class) -> NonNull<u8> {
+        pub fn allocate(&self, class: SizeClass) -> NonNull<u8> {
             // SAFETY: no class is empty.
             let block = NonNull::new(unsafe { alloc::alloc(layout(class)) });
             let block = block.unwrap_or_else(|| alloc::handle_alloc_error(layout(class)));
@@ -563,7 +563,7 @@ mod separate {
 
         /// # Safety
         /// As for [`Arena::free`](super::Arena::free).
-        pub unsafe fn free(&self, block: NonNull<u8>, class: Class) {
+        pub unsafe fn free(&self, block: NonNull<u8>, class: SizeClass) {
             let mut blocks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             let found = blocks.remove(&block.as_ptr().addr());
             drop(blocks);
@@ -611,18 +611,18 @@ mod tests {
     }
 
     #[test]
-    fn classes_fit_what_they_are_asked_for() {
+    fn size_classes_fit_the_requested_layout() {
         for size in 1..=BLOCK_BYTES_MAX {
-            let class = Class::of(layout(size, 8)).unwrap();
+            let class = SizeClass::of(layout(size, 8)).unwrap();
             assert!(class.bytes() >= size, "{size} in a block of {}", class.bytes());
             assert!(
                 class.index() == 0 || CLASS_BYTES[class.index() - 1] < size,
                 "{size} too large"
             );
         }
-        assert_eq!(Class::of(layout(BLOCK_BYTES_MAX + 1, 8)), None);
-        assert_eq!(Class::of(layout(64, 128)), None);
-        assert_eq!(Class::of(layout(8, 64)).unwrap().bytes(), 64);
+        assert_eq!(SizeClass::of(layout(BLOCK_BYTES_MAX + 1, 8)), None);
+        assert_eq!(SizeClass::of(layout(64, 128)), None);
+        assert_eq!(SizeClass::of(layout(8, 64)).unwrap().bytes(), 64);
     }
 
     #[test]
@@ -631,7 +631,7 @@ mod tests {
         let mut arena = pooled();
         let mut seen: Vec<(usize, usize)> = Vec::new();
         for round in 0..2000usize {
-            let class = Class::of(layout(1 + (round * 37) % 1500, 8)).unwrap();
+            let class = SizeClass::of(layout(1 + (round * 37) % 1500, 8)).unwrap();
             let block = arena.allocate(class, &memory).as_ptr() as usize;
             assert_eq!(block % class.align(), 0);
             seen.push((block, class.bytes()));
@@ -646,7 +646,7 @@ mod tests {
     fn freed_blocks_come_back_and_cross_workers_without_new_chunks() {
         let memory = Memory::default();
         let (mut producer, mut consumer) = (pooled(), pooled());
-        let class = Class::of(layout(320, 8)).unwrap();
+        let class = SizeClass::of(layout(320, 8)).unwrap();
         for _ in 0..200_000 {
             let block = producer.allocate(class, &memory);
             // SAFETY: from this memory, and not used afterwards.
@@ -660,9 +660,9 @@ mod tests {
     }
 
     #[test]
-    fn a_leaving_worker_gives_everything_up() {
+    fn a_leaving_worker_gives_up_all_blocks() {
         let memory = Memory::default();
-        let class = Class::of(layout(64, 8)).unwrap();
+        let class = SizeClass::of(layout(64, 8)).unwrap();
         let mut leaving = pooled();
         let blocks: Vec<_> = (0..1000).map(|_| leaving.allocate(class, &memory)).collect();
         for &block in &blocks {
@@ -674,7 +674,7 @@ mod tests {
         let again: HashSet<_> = (0..1000).map(|_| next.allocate(class, &memory)).collect();
         assert_eq!(again.len(), 1000);
         for size in [32768, 16384, 8192, 64] {
-            next.allocate(Class::of(layout(size, 8)).unwrap(), &memory);
+            next.allocate(SizeClass::of(layout(size, 8)).unwrap(), &memory);
         }
         assert_eq!(memory.chunk_bytes(), CHUNK_BYTES as u64, "the rest of the chunk was reused");
     }
@@ -695,7 +695,7 @@ mod loom_tests {
         loom::model(|| {
             let memory = Arc::new(Memory::default());
             let contents = Arc::new(UnsafeCell::new(0u64));
-            let class = Class(2);
+            let class = SizeClass(2);
             let giver = {
                 let (memory, contents) = (Arc::clone(&memory), Arc::clone(&contents));
                 thread::spawn(move || {

@@ -90,7 +90,7 @@ pub struct RecordKind {
 /// Decides what to do with a deleted record: whether it may leave the index, by a callback that unlinks it.
 /// See [`Protocol::settle_deleted`](crate::protocol::Protocol::settle_deleted).
 pub type SettleDeleted =
-    unsafe fn(NonNull<u8>, &dyn Fn(u64) -> bool, &mut dyn FnMut() -> bool) -> Settled;
+    unsafe fn(NonNull<u8>, &dyn Fn(u64) -> bool, &mut dyn FnMut() -> bool) -> DeletedOutcome;
 
 impl RecordKind {
     /// Describes records with header `H`. Once they are deleted, `settle_deleted` decides what to do with
@@ -141,7 +141,7 @@ impl RecordKind {
         record: NonNull<u8>,
         may_go: &dyn Fn(u64) -> bool,
         unlink: &mut dyn FnMut() -> bool,
-    ) -> Settled {
+    ) -> DeletedOutcome {
         // SAFETY: passed on to the caller.
         unsafe { (self.settle_deleted)(record, may_go, unlink) }
     }
@@ -180,7 +180,7 @@ impl RecordHeader for () {
 
 /// The outcome for a deleted record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Settled {
+pub enum DeletedOutcome {
     /// It has been unlinked from the index.
     Unlinked,
     /// It stays: it has a row again, or the index does not hold it under its key.

@@ -300,7 +300,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_only_move_forward() {
+    fn versions_only_increase() {
         let first = Tid::PLACEHOLDER.written(5);
         assert!(!first.is_absent() && !first.is_locked());
         assert_eq!(first.epoch(), 5);
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn deletion_queues_and_reinsertion_stays_queued() {
+    fn a_deleted_record_stays_queued_when_reinserted() {
         let deleted = Tid::PLACEHOLDER.written(1).deleted(1);
         assert!(deleted.is_absent() && deleted.is_queued() && !deleted.is_locked());
         let again = deleted.written(1);
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_is_also_a_validation() {
+    fn locking_validates_the_version() {
         let word = TidWord::new(Tid::PLACEHOLDER.written(1));
         let seen = word.load();
         word.lock_at(seen).unwrap();

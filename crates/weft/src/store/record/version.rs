@@ -99,7 +99,7 @@ enum Previous {
 
 /// What a snapshot sees of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen {
+pub enum SnapshotView {
     /// The snapshot sees this row.
     Row(NonNull<u8>),
     /// The snapshot sees no row.
@@ -316,7 +316,7 @@ impl VersionHeader {
 /// # Safety
 /// The worker has been pinned since before it loaded `newest`.
 #[inline(always)]
-pub unsafe fn seen_at(newest: Option<NonNull<u8>>, snapshot: u64) -> Seen {
+pub unsafe fn seen_at(newest: Option<NonNull<u8>>, snapshot: u64) -> SnapshotView {
     let mut row = newest;
     while let Some(current) = row {
         // SAFETY: the worker is pinned, and the row was reached from the newest version: see the module.
@@ -324,28 +324,28 @@ pub unsafe fn seen_at(newest: Option<NonNull<u8>>, snapshot: u64) -> Seen {
         let number = header.number();
         if number == NEVER {
             // The row was deleted while no snapshot was open, hence before this one was opened.
-            return Seen::Absent;
+            return SnapshotView::Absent;
         }
         let is_old_enough = number <= snapshot;
         let previous = match header.previous() {
-            Previous::Frozen => return Seen::Changed,
+            Previous::Frozen => return SnapshotView::Changed,
             Previous::Deletion(deletion) => {
                 // SAFETY: as above.
                 let deletion = unsafe { deletion.as_ref() };
                 if is_old_enough && deletion.number <= snapshot {
-                    return Seen::Absent;
+                    return SnapshotView::Absent;
                 }
                 deletion.previous.load(Ordering::Acquire)
             }
             Previous::Version(previous) => previous,
         };
         if is_old_enough {
-            return Seen::Row(current);
+            return SnapshotView::Row(current);
         }
         // This version is too new for the snapshot: try the one that it replaced.
         row = NonNull::new(previous);
     }
-    Seen::Absent
+    SnapshotView::Absent
 }
 
 /// Unlinks `row` from the chain that begins at `newest`. Its `previous` stays frozen. The caller has locked

@@ -9,9 +9,9 @@ use weft_htm::word::{Ordering, Word};
 use crate::error::Failure;
 use crate::row::column::ColumnSet;
 use crate::row::encoding::EncodedKey;
-use crate::store::record::arena::{BLOCK_BYTES_MAX, Class};
+use crate::store::record::arena::{BLOCK_BYTES_MAX, SizeClass};
 use crate::store::record::version::VersionHeader;
-use crate::store::record::{RecordKind, Settled, newest, record_at};
+use crate::store::record::{DeletedOutcome, RecordKind, newest, record_at};
 use crate::store::worker::WorkerMemory;
 
 /// What the type-erased layers know of a table, or of a secondary index. It is the first field of
@@ -23,8 +23,8 @@ pub struct TableCore {
     pub index: Option<&'static str>,
     /// The number of the index among the database's indexes.
     pub number: usize,
-    pub row_class: Class,
-    pub record_class: Class,
+    pub row_class: SizeClass,
+    pub record_class: SizeClass,
     /// The kind of the table's records, by the database's protocol.
     pub records: &'static RecordKind,
     /// The offset of a row's stamp, if the database records a history: see [`crate::history`].
@@ -300,7 +300,7 @@ impl TableRef {
         record: NonNull<u8>,
         key: &EncodedKey,
         memory: &WorkerMemory,
-    ) -> Settled {
+    ) -> DeletedOutcome {
         // Called while no other transaction can write the record: until then a row may be inserted and
         // deleted again, and its deletion may not be marked yet.
         let may_go = |epoch| {
@@ -394,7 +394,7 @@ pub(super) trait RowsOf: Sized {
         };
         let version_layout = VersionHeader::layout_with(layout);
         let (Some(row_class), Some(record_class), true) =
-            (Class::of(version_layout), Class::of(record_layout), layout.align() <= 16)
+            (SizeClass::of(version_layout), SizeClass::of(record_layout), layout.align() <= 16)
         else {
             return Err(Failure::RowTooLarge {
                 table: name,

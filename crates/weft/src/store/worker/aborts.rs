@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn an_abort_counts_for_the_table_that_it_is_about() {
+    fn an_abort_counts_for_the_table_of_its_conflict() {
         counts::<Dbx>();
         counts::<Silo>();
         counts::<TwoPhaseLockingNoWait>();

@@ -27,7 +27,7 @@ use crate::index::IndexWorker;
 use crate::row::encoding::EncodedKey;
 use crate::store::record::newest;
 use crate::store::record::version::{self, Deletion, NEVER, UNNUMBERED, VersionHeader};
-use crate::store::retention::{Kept, NONE_OPEN, Retained};
+use crate::store::retention::{NONE_OPEN, RetainedEntry, RetainedItem};
 use crate::store::table::TableRef;
 use crate::sync::clock::epoch_of;
 
@@ -86,7 +86,7 @@ impl EngineLog {
 #[derive(Clone, Copy, Debug)]
 pub struct LoggedWrite {
     pub table: TableRef,
-    pub written: Written,
+    pub written: WriteOutcome,
 }
 
 // SAFETY: rows and tables belong to the database, not to a thread.
@@ -97,7 +97,7 @@ pub const NOT_STAGED: u32 = u32::MAX;
 
 /// Writes of the commit under way, encoded for the log.
 #[derive(Debug, Default)]
-pub struct Staged {
+pub struct StagedWrites {
     /// The writes to stage. Filled by the executor.
     list: Vec<LoggedWrite>,
     /// One entry for each write in `list`.
@@ -111,15 +111,15 @@ struct StagedWrite {
     kind: WriteKind,
     /// The table's number; `None` if the table is not logged.
     table: Option<u32>,
-    /// The end of its bytes in [`Staged::bytes`]. They begin where those of the previous write end.
+    /// The end of its bytes in [`StagedWrites::bytes`]. They begin where those of the previous write end.
     end: usize,
 }
 
 /// What a commit has done to a record.
 #[derive(Debug)]
-pub enum Outcome<'k> {
+pub enum RecordOutcome<'k> {
     /// A row was installed, perhaps in place of another.
-    Written { row: NonNull<u8>, replaced: Option<Replaced> },
+    Written { row: NonNull<u8>, replaced: Option<ReplacedRow> },
     /// The row was deleted. It stays with the record until the record is unlinked from under its key, since
     /// older snapshots may need it. If the record `is_queued`, it is already on a list of deleted records.
     Deleted { row: NonNull<u8>, key: &'k EncodedKey, is_queued: bool },
@@ -127,7 +127,7 @@ pub enum Outcome<'k> {
 
 /// A row that a commit has replaced.
 #[derive(Clone, Copy, Debug)]
-pub struct Replaced {
+pub struct ReplacedRow {
     pub row: NonNull<u8>,
     /// Whether it had been deleted before it was replaced.
     pub was_deleted: bool,
@@ -147,7 +147,7 @@ pub struct LoggedOperation<'a> {
 
 /// What a transaction has written under a key.
 #[derive(Clone, Copy, Debug)]
-pub enum Written {
+pub enum WriteOutcome {
     /// A row. Nothing is known of what was there before.
     Row(NonNull<u8>),
     /// A row that replaces another one with the same key. The other one is the result of the previous write
@@ -164,7 +164,7 @@ pub enum Written {
 
 /// How many entries a worker gathers before it puts them on the common lists. (When it collects its garbage,
 /// it does so with fewer, too.)
-const RETAINED_AT_ONCE: usize = if crate::store::IS_HASTY { 1 } else { 64 };
+const RETAINED_AT_ONCE: usize = if crate::store::RECLAIMS_EARLY { 1 } else { 64 };
 
 impl WorkerMemory {
     /// Draws the snapshot number of the transaction that is being committed, and returns its epoch. From here
@@ -240,7 +240,7 @@ impl WorkerMemory {
 
     /// Returns a number for the log that is greater than all before it, for protocols whose versions do not
     /// order the writes of a record.
-    pub fn next_in_log(&self) -> u64 {
+    pub fn next_sequence(&self) -> u64 {
         let log = self.shared.log.get().expect("called only if commits are logged");
         // Relaxed: two transactions that write the same record draw one after the other.
         log.sequence.fetch_add(1, Ordering::Relaxed)
@@ -266,7 +266,7 @@ impl WorkerMemory {
     pub unsafe fn stage(&self, list_writes: impl FnOnce(&mut Vec<LoggedWrite>)) {
         // Taken out of the worker, so that nothing is borrowed while the user's code runs.
         let mut staged = self.staged.take();
-        let Staged { list, writes, bytes } = &mut staged;
+        let StagedWrites { list, writes, bytes } = &mut staged;
         list.clear();
         writes.clear();
         bytes.clear();
@@ -275,18 +275,20 @@ impl WorkerMemory {
             let core = write.table.core();
             let table = core.log_number();
             let kind = match write.written {
-                Written::Row(_) => WriteKind::Put,
-                Written::Changed { .. } => WriteKind::Change,
-                Written::Deleted(_) => WriteKind::Delete,
+                WriteOutcome::Row(_) => WriteKind::Put,
+                WriteOutcome::Changed { .. } => WriteKind::Change,
+                WriteOutcome::Deleted(_) => WriteKind::Delete,
             };
             if table.is_some() {
                 let start = bytes.len();
                 // SAFETY: passed on to the caller; only logged tables have a number.
                 unsafe {
                     match write.written {
-                        Written::Row(row) => core.encode_row(row, bytes),
-                        Written::Changed { row, before } => core.encode_change(row, before, bytes),
-                        Written::Deleted(row) => core.encode_key(row, bytes),
+                        WriteOutcome::Row(row) => core.encode_row(row, bytes),
+                        WriteOutcome::Changed { row, before } => {
+                            core.encode_change(row, before, bytes)
+                        }
+                        WriteOutcome::Deleted(row) => core.encode_key(row, bytes),
                     }
                 }
                 // Fails if the row is longer than `stored_bytes` has said.
@@ -319,7 +321,7 @@ impl WorkerMemory {
     pub fn log(&self, writes: impl Iterator<Item = (u32, u64)>) {
         let Some(engine) = self.shared.log.get().filter(|_| !self.is_reconciling()) else { return };
         let mut staged = self.staged.borrow_mut();
-        let Staged { writes: staged_writes, bytes: staged_bytes, .. } = &*staged;
+        let StagedWrites { writes: staged_writes, bytes: staged_bytes, .. } = &*staged;
         let mut writes = writes.filter_map(|(position, order)| {
             let position = position as usize;
             let StagedWrite { kind, table, end } = staged_writes[position];
@@ -369,23 +371,28 @@ impl WorkerMemory {
     /// `outcome` is what the commit has done to the record in block `record`, of `table`. This is called once
     /// for each record. The worker has been pinned since before the commit.
     #[inline(always)]
-    pub unsafe fn conclude(&self, table: TableRef, record: NonNull<u8>, outcome: Outcome<'_>) {
+    pub unsafe fn conclude(
+        &self,
+        table: TableRef,
+        record: NonNull<u8>,
+        outcome: RecordOutcome<'_>,
+    ) {
         // SAFETY: passed on to the caller.
         unsafe {
             match outcome {
-                Outcome::Written { row, replaced } => {
+                RecordOutcome::Written { row, replaced } => {
                     self.number(row);
                     match replaced {
                         None => {}
-                        Some(Replaced { row: replaced, was_deleted: false, inline }) => {
+                        Some(ReplacedRow { row: replaced, was_deleted: false, inline }) => {
                             self.supersede(table, record, row, replaced, inline);
                         }
-                        Some(Replaced { row: deleted, was_deleted: true, inline }) => {
+                        Some(ReplacedRow { row: deleted, was_deleted: true, inline }) => {
                             self.supersede_deleted(table, record, row, deleted, inline);
                         }
                     }
                 }
-                Outcome::Deleted { row, key, is_queued } => {
+                RecordOutcome::Deleted { row, key, is_queued } => {
                     self.mark_deleted(record, row);
                     if !is_queued {
                         self.retire_deleted(record, table, key.clone());
@@ -460,7 +467,7 @@ impl WorkerMemory {
     unsafe fn keep_or_unlink(&self, table: TableRef, record: NonNull<u8>, replaced: NonNull<u8>) {
         let end = self.drawn.load(Ordering::Relaxed);
         // SAFETY: by the contract the version is the caller's to retire.
-        let entry = unsafe { Retained::version(replaced, record, table, end) };
+        let entry = unsafe { RetainedEntry::version(replaced, record, table, end) };
         self.know_open_snapshots(end);
         let chains = &self.shared.retention.chains;
         // SAFETY: as above.
@@ -515,8 +522,10 @@ impl WorkerMemory {
     ///
     /// # Safety
     /// The caller owns the version, and has been pinned since before it came to own it.
-    unsafe fn unlink_version(&self, entry: &Retained) {
-        let Kept::Version(row) = entry.kept else { unreachable!("only versions are unlinked") };
+    unsafe fn unlink_version(&self, entry: &RetainedEntry) {
+        let RetainedItem::Version(row) = entry.item else {
+            unreachable!("only versions are unlinked")
+        };
         // SAFETY: a record is not freed as long as a version hangs below its newest one.
         let (deletion, inline) = unsafe {
             let deletion = VersionHeader::of(row).deletion();
@@ -555,7 +564,7 @@ impl WorkerMemory {
     }
 
     /// Keeps an entry for the snapshots that are open.
-    pub(super) fn retain(&self, entry: Retained) {
+    pub(super) fn retain(&self, entry: RetainedEntry) {
         self.retained.borrow_mut().push(entry);
         if self.retained.borrow().len() >= RETAINED_AT_ONCE {
             self.hand_over_retained();
@@ -594,7 +603,7 @@ impl WorkerMemory {
     ///
     /// # Safety
     /// The entries own what they stand for, and the worker has been pinned since before they came here.
-    unsafe fn decide(&self, entries: &mut Vec<Retained>, is_new: bool) {
+    unsafe fn decide(&self, entries: &mut Vec<RetainedEntry>, is_new: bool) {
         if entries.is_empty() {
             return;
         }
@@ -624,21 +633,23 @@ impl WorkerMemory {
     ///
     /// # Safety
     /// The entries own what they stand for, and the worker has been pinned since before they came here.
-    unsafe fn retire_unneeded(&self, entries: Vec<Retained>) {
+    unsafe fn retire_unneeded(&self, entries: Vec<RetainedEntry>) {
         for entry in entries {
-            match entry.kept {
+            match entry.item {
                 // SAFETY: by the contract.
-                Kept::Version(_) => unsafe { self.unlink_version(&entry) },
-                Kept::DeletedRecord(key) => self.retire_deleted(entry.record, entry.table, key),
+                RetainedItem::Version(_) => unsafe { self.unlink_version(&entry) },
+                RetainedItem::DeletedRecord(key) => {
+                    self.retire_deleted(entry.record, entry.table, key)
+                }
             }
         }
     }
 }
 
 /// A commit under way. It ends when this value is dropped, whatever happens.
-pub struct Committing<'w>(pub &'w WorkerMemory);
+pub struct CommitGuard<'w>(pub &'w WorkerMemory);
 
-impl Drop for Committing<'_> {
+impl Drop for CommitGuard<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         self.0.end_commit();

@@ -25,7 +25,7 @@ use super::{Counters, WorkerMemory};
 use crate::store::table::TableRef;
 
 /// A value of a user's type that is no longer needed.
-pub enum Discarded {
+pub enum DiscardedValue {
     /// A row, in a block of its own.
     Row(NonNull<u8>, TableRef),
     /// Any other value.
@@ -33,15 +33,15 @@ pub enum Discarded {
 }
 
 // SAFETY: rows are Send, and only the list leads to them. (Tables belong to the database.)
-unsafe impl Send for Discarded {}
+unsafe impl Send for DiscardedValue {}
 
 /// A worker's list of values to drop.
 #[derive(Default)]
 pub struct DiscardedList {
-    waiting: RefCell<VecDeque<Discarded>>,
+    waiting: RefCell<VecDeque<DiscardedValue>>,
     /// Whether a call is processing the list. A `Drop` that runs a transaction would process it again.
     is_at_work: Cell<bool>,
-    /// The number of live [`HeldDiscarded`]: while it is not 0, nothing is dropped.
+    /// The number of live [`DiscardHold`]: while it is not 0, nothing is dropped.
     holds: Cell<u32>,
     /// Whether values are dropped at once. For workers that run no transactions.
     is_immediate: Cell<bool>,
@@ -53,7 +53,7 @@ pub struct DiscardedList {
 
 impl WorkerMemory {
     /// Drops a value of a user's type when the transaction under way has ended.
-    pub fn discard(&self, value: Discarded) {
+    pub fn discard(&self, value: DiscardedValue) {
         if self.discarded.is_immediate.get() {
             self.drop_discarded(value);
         } else {
@@ -96,20 +96,20 @@ impl WorkerMemory {
     }
 
     /// Until the result is dropped, keeps discarded values from being dropped.
-    pub fn hold_discarded(&self) -> HeldDiscarded<'_> {
+    pub fn hold_discarded(&self) -> DiscardHold<'_> {
         self.discarded.holds.set(self.discarded.holds.get() + 1);
-        HeldDiscarded(self)
+        DiscardHold(self)
     }
 
     /// Takes what was discarded. Called when the database is dropped.
-    pub fn take_discarded(&self) -> VecDeque<Discarded> {
+    pub fn take_discarded(&self) -> VecDeque<DiscardedValue> {
         self.discarded.waiting.take()
     }
 
     /// Drops a value, and catches a panic of its `Drop`.
-    pub fn drop_discarded(&self, value: Discarded) {
+    pub fn drop_discarded(&self, value: DiscardedValue) {
         let dropped = match value {
-            Discarded::Row(row, table) => {
+            DiscardedValue::Row(row, table) => {
                 let dropped = contain(|| {
                     if let Some(drop_row) = table.core().drop_row {
                         // SAFETY: the caller of `discard` had exclusive access to the row, and the row is
@@ -121,7 +121,7 @@ impl WorkerMemory {
                 unsafe { self.free_row(row, table, false) };
                 dropped
             }
-            Discarded::Value(value) => contain(|| drop(value)),
+            DiscardedValue::Value(value) => contain(|| drop(value)),
         };
         if !dropped {
             Counters::count(&self.counters().drops_panicked);
@@ -146,9 +146,9 @@ impl WorkerMemory {
 
 /// See [`WorkerMemory::hold_discarded`].
 #[must_use]
-pub struct HeldDiscarded<'w>(&'w WorkerMemory);
+pub struct DiscardHold<'w>(&'w WorkerMemory);
 
-impl Drop for HeldDiscarded<'_> {
+impl Drop for DiscardHold<'_> {
     fn drop(&mut self) {
         let holds = &self.0.discarded.holds;
         holds.set(holds.get() - 1);

@@ -24,9 +24,9 @@ use std::sync::PoisonError;
 
 use weft_htm::word::{Mutex, Ordering, Word, WordPointer};
 
-use super::{Shared, WorkerMemory};
+use super::{SharedState, WorkerMemory};
 use crate::store::garbage::{Batch, DeletedRecord};
-use crate::store::retention::Retained;
+use crate::store::retention::RetainedEntry;
 
 /// The workers that may be visited.
 pub struct IdleWorkers {
@@ -35,12 +35,12 @@ pub struct IdleWorkers {
     /// The last epoch in which a worker looked for idle ones.
     epoch: Word,
     /// What was last seen of each worker, by slot.
-    watched: Mutex<Vec<Watched>>,
+    activity: Mutex<Vec<WorkerActivity>>,
 }
 
 /// A worker's count of finished transactions, as another worker last saw it.
 #[derive(Clone, Copy, Debug, Default)]
-struct Watched {
+struct WorkerActivity {
     /// How many transactions the worker had finished.
     finished: u64,
     /// The epoch in which this count was first seen.
@@ -50,7 +50,7 @@ struct Watched {
 /// The lists that a visitor takes from a worker.
 #[derive(Default)]
 struct Holdings {
-    retained: Vec<Retained>,
+    retained: Vec<RetainedEntry>,
     deleted: VecDeque<(u64, Box<DeletedRecord>)>,
     batches: Vec<Batch>,
 }
@@ -61,7 +61,7 @@ impl IdleWorkers {
         IdleWorkers {
             memories: (0..workers_max).map(|_| WordPointer::new(ptr::null_mut())).collect(),
             epoch: Word::new(0),
-            watched: Mutex::new(Vec::new()),
+            activity: Mutex::new(Vec::new()),
         }
     }
 
@@ -93,7 +93,7 @@ impl IdleWorkers {
     }
 }
 
-impl Shared {
+impl SharedState {
     /// Takes what the worker of a slot has gathered, if the worker is between two transactions.
     fn visit(&self, slot: usize) -> Option<Holdings> {
         if !self.grace.begin_visit(slot) {
@@ -129,16 +129,16 @@ impl WorkerMemory {
         if !shared.idle.is_due(epoch) {
             return;
         }
-        let mut watched = shared.idle.watched.lock().unwrap_or_else(PoisonError::into_inner);
-        watched.resize(shared.grace.slots_used(), Watched::default());
-        for (slot, watched) in watched.iter_mut().enumerate() {
+        let mut activity = shared.idle.activity.lock().unwrap_or_else(PoisonError::into_inner);
+        activity.resize(shared.grace.slots_used(), WorkerActivity::default());
+        for (slot, activity) in activity.iter_mut().enumerate() {
             let counters = &shared.counters[slot];
             // Relaxed: whether a worker is idle is only a guess.
             let finished = counters.committed.load(Ordering::Relaxed)
                 + counters.rolled_back.load(Ordering::Relaxed);
-            if watched.epoch == 0 || watched.finished != finished {
-                *watched = Watched { finished, epoch };
-            } else if watched.epoch < epoch
+            if activity.epoch == 0 || activity.finished != finished {
+                *activity = WorkerActivity { finished, epoch };
+            } else if activity.epoch < epoch
                 && slot != self.slot
                 && let Some(holdings) = shared.visit(slot)
             {

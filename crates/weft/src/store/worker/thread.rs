@@ -41,7 +41,7 @@ pub struct Workset {
 
 /// A record that may be looked for next. (Some records that were found before are not looked for again.)
 #[derive(Clone, Copy, Debug)]
-pub struct Expected {
+pub struct ExpectedRecord {
     pub address: u64,
     /// The list that it is on.
     list: usize,
@@ -59,22 +59,22 @@ impl Workset {
     }
 
     /// Returns the records that may be looked for next: those read, then those written.
-    pub fn expected(&self) -> ArrayVec<Expected, { 2 * WINDOW }> {
+    pub fn expected(&self) -> ArrayVec<ExpectedRecord, { 2 * WINDOW }> {
         let mut expected = ArrayVec::new();
         for list in 0..2 {
             let ahead = self.records[list][self.next[list]..].iter().take(WINDOW).enumerate();
-            expected.extend(ahead.map(|(ahead, &address)| Expected { address, list, ahead }));
+            expected.extend(ahead.map(|(ahead, &address)| ExpectedRecord { address, list, ahead }));
         }
         expected
     }
 
     /// Notes which of the [expected](Workset::expected) records was looked for, or that none of them was.
-    pub fn note(&mut self, found: Option<&Expected>) {
+    pub fn note(&mut self, found: Option<&ExpectedRecord>) {
         /// After so many misses in a row the keys have probably changed: searching on would cost more than it
         /// saves.
         const MISSES_MAX: u32 = 2;
         match found {
-            Some(&Expected { list, ahead, .. }) => {
+            Some(&ExpectedRecord { list, ahead, .. }) => {
                 // Records that were passed over are not expected any more.
                 self.next[list] = (self.next[list] + ahead + 1).min(self.records[list].len());
                 self.misses = 0;
@@ -262,14 +262,14 @@ impl WorkerState {
 }
 
 /// A pinned worker, as in a transaction. It is unpinned when this is dropped.
-pub struct Pinned<'w>(&'w WorkerState);
+pub struct PinnedWorker<'w>(&'w WorkerState);
 
-impl<'w> Pinned<'w> {
+impl<'w> PinnedWorker<'w> {
     #[inline(always)]
     pub fn new(worker: &'w WorkerState) -> Self {
         worker.active.set(true);
         worker.memory.pin();
-        Pinned(worker)
+        PinnedWorker(worker)
     }
 
     #[inline(always)]
@@ -278,7 +278,7 @@ impl<'w> Pinned<'w> {
     }
 }
 
-impl Drop for Pinned<'_> {
+impl Drop for PinnedWorker<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         self.0.memory.unpin();

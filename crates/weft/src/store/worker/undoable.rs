@@ -11,14 +11,14 @@ use std::ptr::NonNull;
 
 use weft_htm::Regions;
 
-use crate::store::record::arena::Class;
+use crate::store::record::arena::SizeClass;
 
 /// Blocks, with the classes that they belong to.
-type Blocks = Vec<(NonNull<u8>, Class)>;
+type Blocks = Vec<(NonNull<u8>, SizeClass)>;
 
 /// The blocks of the transaction under way, if its blocks are noted.
 #[derive(Debug, Default)]
-pub struct Undoable {
+pub struct UndoableBlocks {
     /// Whether the worker's blocks are noted. That begins with the first transaction that may be undone as a
     /// whole. For a transaction in pieces, it lasts only as long as a piece that may be undone.
     is_noted: bool,
@@ -27,9 +27,9 @@ pub struct Undoable {
 }
 
 // SAFETY: only the worker uses the blocks, on whatever thread.
-unsafe impl Send for Undoable {}
+unsafe impl Send for UndoableBlocks {}
 
-impl Undoable {
+impl UndoableBlocks {
     /// Begins a transaction. Returns the blocks that the previous one freed: they can be freed now.
     #[must_use]
     pub fn begin(&mut self) -> Blocks {
@@ -53,7 +53,7 @@ impl Undoable {
     }
 
     /// Notes a block that was allocated.
-    pub fn note_allocated(&mut self, block: NonNull<u8>, class: Class) {
+    pub fn note_allocated(&mut self, block: NonNull<u8>, class: SizeClass) {
         if self.is_noted {
             self.allocated.push((block, class));
         }
@@ -61,7 +61,7 @@ impl Undoable {
 
     /// Returns whether the block must not be freed now, because it was freed inside a region, or by unwinding
     /// out of one. If that region belongs to a transaction that is not noted, the block is never used again.
-    pub fn note_freed(&mut self, block: NonNull<u8>, class: Class, regions: &Regions) -> bool {
+    pub fn note_freed(&mut self, block: NonNull<u8>, class: SizeClass, regions: &Regions) -> bool {
         if regions.is_undone() {
             return true;
         }

@@ -1,6 +1,6 @@
 //! What is written when nothing goes wrong.
 
-use super::super::buffer::Slot;
+use super::super::buffer::LogSlot;
 use super::super::{LogMetrics, LogState};
 use super::*;
 
@@ -9,7 +9,7 @@ fn row(byte: u8, length: usize) -> Vec<u8> {
 }
 
 #[test]
-fn an_epoch_is_durable_when_all_of_its_groups_are() {
+fn an_epoch_is_durable_when_all_its_groups_are() {
     let disk = SimulatedDisk::new(0);
     let clock = Clock::starting_at(1);
     let log = start(&disk, small(2), clock.clone(), 1, &[]).unwrap();
@@ -28,7 +28,7 @@ fn an_epoch_is_durable_when_all_of_its_groups_are() {
 }
 
 #[test]
-fn a_logger_without_anything_to_write_closes_the_epoch_too() {
+fn a_logger_with_nothing_to_write_also_closes_the_epoch() {
     let disk = SimulatedDisk::new(0);
     let log = start(&disk, small(3), Clock::starting_at(1), 1, &[]).unwrap();
     append_row(&log, 1, 1, b"a");
@@ -39,7 +39,7 @@ fn a_logger_without_anything_to_write_closes_the_epoch_too() {
 }
 
 #[test]
-fn an_idle_database_writes_one_note_and_nothing_more() {
+fn an_idle_log_writes_one_note() {
     let disk = SimulatedDisk::new(0);
     let log = start(&disk, small(2), Clock::starting_at(1), 1, &[]).unwrap();
     let before = disk.operations();
@@ -60,7 +60,7 @@ fn an_idle_database_writes_one_note_and_nothing_more() {
 
 /// Without the note, damage of the last group would look like a torn tail.
 #[test]
-fn a_note_tells_damage_of_the_last_durable_group_from_a_torn_tail() {
+fn a_note_distinguishes_damage_from_a_torn_tail() {
     let disk = SimulatedDisk::new(0);
     let log = start(&disk, small(2), Clock::starting_at(1), 1, &[]).unwrap();
     append_row(&log, 0, 1, &row(7, 400));
@@ -103,7 +103,7 @@ fn a_large_epoch_takes_several_frames_of_whole_entries() {
 }
 
 #[test]
-fn segments_are_left_when_they_are_full_and_removed_when_they_are_not_needed() {
+fn full_segments_are_closed_and_unneeded_ones_removed() {
     let disk = SimulatedDisk::new(0);
     let log = start(&disk, small(2), Clock::starting_at(1), 1, &[]).unwrap();
     for epoch in 1..=12 {
@@ -140,7 +140,7 @@ fn segments_are_left_when_they_are_full_and_removed_when_they_are_not_needed() {
 }
 
 #[test]
-fn segments_are_removed_by_number_too() {
+fn segments_can_be_removed_by_number() {
     let disk = SimulatedDisk::new(0);
     let log = start(&disk, small(2), Clock::starting_at(1), 1, &[]).unwrap();
     for epoch in 1..=5 {
@@ -154,7 +154,7 @@ fn segments_are_removed_by_number_too() {
 }
 
 #[test]
-fn a_second_run_goes_on_in_new_segments_and_knows_the_old_ones() {
+fn a_second_run_starts_new_segments_and_knows_the_old_ones() {
     let disk = SimulatedDisk::new(0);
     let log = start(&disk, small(3), Clock::starting_at(1), 1, &[]).unwrap();
     append_row(&log, 0, 1, b"a");
@@ -186,7 +186,7 @@ fn a_second_run_goes_on_in_new_segments_and_knows_the_old_ones() {
 }
 
 #[test]
-fn epochs_that_were_closed_together_are_written_one_by_one() {
+fn epochs_closed_together_are_written_one_by_one() {
     let disk = SimulatedDisk::new(0);
     let clock = Clock::starting_at(1);
     let log = start(&disk, small(2), clock.clone(), 1, &[]).unwrap();
@@ -203,7 +203,7 @@ fn epochs_that_were_closed_together_are_written_one_by_one() {
 }
 
 #[test]
-fn waiting_steps_a_manual_log_and_shutdown_closes_it() {
+fn waiting_advances_a_manual_log_and_shutdown_closes_it() {
     let disk = SimulatedDisk::new(0);
     let clock = Clock::starting_at(1);
     let log = start(&disk, small(1), clock.clone(), 1, &[]).unwrap();
@@ -225,7 +225,7 @@ fn waiting_steps_a_manual_log_and_shutdown_closes_it() {
 }
 
 #[test]
-fn dropping_a_log_writes_what_there_is() {
+fn dropping_a_log_writes_its_buffers() {
     let disk = SimulatedDisk::new(0);
     let log = start(&disk, small(1), Clock::starting_at(1), 1, &[]).unwrap();
     append_row(&log, 0, 1, b"a");
@@ -234,7 +234,7 @@ fn dropping_a_log_writes_what_there_is() {
 }
 
 #[test]
-fn metrics_count_what_was_done() {
+fn metrics_count_epochs_bytes_and_syncs() {
     let disk = SimulatedDisk::new(0);
     let options = LogOptions { buffer_bytes_max: 1000, ..small(2) };
     let log = start(&disk, options, Clock::starting_at(1), 1, &[]).unwrap();
@@ -270,8 +270,8 @@ fn full_buffers_are_written_before_another_transaction_begins() {
 
 /// The memory of a chunk is reused after the chunk was written.
 #[test]
-fn appending_allocates_nothing_in_the_long_run() {
-    let slot = Slot::default();
+fn appending_reuses_chunks() {
+    let slot = LogSlot::default();
     let mut places = BTreeSet::new();
     for epoch in 1..100 {
         for _ in 0..50 {

@@ -14,7 +14,7 @@ fn is_disk_full<T: std::fmt::Debug>(result: Result<T, StorageError>) -> bool {
 }
 
 #[test]
-fn a_failed_sync_ends_all_acknowledgement() {
+fn nothing_is_acknowledged_after_a_failed_sync() {
     // Either the first or the second of two loggers fails.
     for sync in [3, 4] {
         let disk = SimulatedDisk::new(sync);
@@ -47,7 +47,7 @@ fn a_failed_sync_ends_all_acknowledgement() {
 }
 
 #[test]
-fn the_message_of_a_failed_sync_names_the_file_and_says_what_to_do() {
+fn a_failed_sync_names_the_file_and_the_remedy() {
     let disk = SimulatedDisk::new(0);
     let log = start(&disk, small(1), Clock::starting_at(1), 1, &[]).unwrap();
     disk.fail_sync(1);
@@ -107,7 +107,7 @@ fn a_full_disk_refuses_writers_and_loses_nothing() {
 
 /// Bytes of a group that did not fit must not stay after the last frame.
 #[test]
-fn what_did_not_fit_is_cut_off() {
+fn a_partly_written_group_is_cut_off() {
     for seed in 0..50 {
         let disk = SimulatedDisk::new(seed);
         let log = start(&disk, small(1), Clock::starting_at(1), 1, &[]).unwrap();
@@ -122,7 +122,7 @@ fn what_did_not_fit_is_cut_off() {
 }
 
 #[test]
-fn a_note_without_space_is_left_out() {
+fn a_note_is_left_out_on_a_full_disk() {
     let disk = SimulatedDisk::new(0);
     let log = start(&disk, small(1), Clock::starting_at(1), 1, &[]).unwrap();
     append_row(&log, 0, 1, b"a");
@@ -138,7 +138,7 @@ fn a_note_without_space_is_left_out() {
 }
 
 #[test]
-fn shutting_down_on_a_full_disk_says_so() {
+fn shutdown_on_a_full_disk_returns_an_error() {
     let disk = SimulatedDisk::new(0);
     let log = start(&disk, small(1), Clock::starting_at(1), 1, &[]).unwrap();
     disk.set_capacity(Some(10));
@@ -150,7 +150,7 @@ fn shutting_down_on_a_full_disk_says_so() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_synced_is_a_failed_sync() {
+fn a_failed_sync_of_the_directory_fails_the_log() {
     let disk = SimulatedDisk::new(0);
     let log = start(&disk, small(1), Clock::starting_at(1), 1, &[]).unwrap();
     // The segment is created, and then its name is synced.
@@ -162,7 +162,7 @@ fn a_directory_that_cannot_be_synced_is_a_failed_sync() {
 }
 
 #[test]
-fn a_transaction_that_cannot_be_encoded_leaves_nothing_and_fails_the_log() {
+fn a_panic_while_encoding_fails_the_log_and_leaves_nothing() {
     let disk = SimulatedDisk::new(0);
     let log = start(&disk, small(1), Clock::starting_at(1), 1, &[]).unwrap();
     append_row(&log, 0, 1, b"a");
@@ -181,7 +181,7 @@ fn a_transaction_that_cannot_be_encoded_leaves_nothing_and_fails_the_log() {
 }
 
 #[test]
-fn nothing_can_be_appended_to_an_epoch_that_was_said_to_be_durable() {
+fn appending_to_a_durable_epoch_fails_the_log() {
     let disk = SimulatedDisk::new(0);
     let log = start(&disk, small(1), Clock::starting_at(1), 1, &[]).unwrap();
     append_row(&log, 0, 1, b"a");

@@ -39,7 +39,7 @@ fn threaded(loggers: usize) -> LogOptions {
 
 /// Workers commit, some of them wait, and the power may go off at any time.
 #[test]
-fn who_was_told_that_it_is_durable_finds_it_after_any_crash() {
+fn acknowledged_writes_survive_any_crash() {
     for loggers in [1, 3] {
         let disk = SimulatedDisk::new(7);
         let clock = SharedClock::starting_at(1);
@@ -74,7 +74,7 @@ fn who_was_told_that_it_is_durable_finds_it_after_any_crash() {
 
 /// The interval is one hour. Only a waiting caller makes the next epoch come.
 #[test]
-fn who_waits_does_not_wait_for_the_interval() {
+fn waiting_hurries_the_epoch() {
     let disk = SimulatedDisk::new(0);
     let clock = SharedClock::starting_at(1);
     let options = LogOptions { epoch_interval: Duration::from_secs(3600), ..threaded(2) };
@@ -95,7 +95,7 @@ fn who_waits_does_not_wait_for_the_interval() {
 
 /// The same holds for a worker that finds the buffers full.
 #[test]
-fn full_buffers_hold_back_writers_and_hurry_the_log() {
+fn full_buffers_block_writers_and_hurry_the_log() {
     let disk = SimulatedDisk::new(0);
     let clock = SharedClock::starting_at(1);
     let epoch_interval = Duration::from_secs(3600);
@@ -119,7 +119,7 @@ fn full_buffers_hold_back_writers_and_hurry_the_log() {
 }
 
 #[test]
-fn a_failed_sync_reaches_all_who_wait() {
+fn a_failed_sync_reaches_all_waiters() {
     let disk = SimulatedDisk::new(0);
     let clock = SharedClock::starting_at(1);
     let log = start(&disk, threaded(2), clock.clone(), 1, &[]).unwrap();
@@ -153,7 +153,7 @@ fn a_failed_sync_reaches_all_who_wait() {
 }
 
 #[test]
-fn a_full_disk_is_tried_again_until_there_is_space() {
+fn a_full_disk_is_retried_until_there_is_space() {
     let disk = SimulatedDisk::new(0);
     let clock = SharedClock::starting_at(1);
     let log = start(&disk, threaded(2), clock.clone(), 1, &[]).unwrap();
@@ -174,17 +174,17 @@ fn a_full_disk_is_tried_again_until_there_is_space() {
 
 /// While an epoch is being written, workers go on in the next one.
 #[test]
-fn a_slow_clock_holds_back_nobody_but_who_waits() {
+fn a_slow_clock_delays_only_waiters() {
     /// Closes an epoch when it is allowed to.
-    struct Held(Clock, Mutex<mpsc::Receiver<()>>);
-    impl Epochs for Held {
+    struct HeldClock(Clock, Mutex<mpsc::Receiver<()>>);
+    impl Epochs for HeldClock {
         fn close_epoch(&self) -> u64 {
             let _ = self.1.lock().unwrap().recv();
             self.0.close_epoch()
         }
     }
     let (release, held) = mpsc::channel();
-    let epochs = Arc::new(Held(Clock(Word::new(1)), Mutex::new(held)));
+    let epochs = Arc::new(HeldClock(Clock(Word::new(1)), Mutex::new(held)));
     let disk = SimulatedDisk::new(0);
     let log = start(&disk, threaded(1), epochs, 1, &[]).unwrap();
     for serial in 0..100 {
@@ -199,9 +199,9 @@ fn a_slow_clock_holds_back_nobody_but_who_waits() {
 }
 
 #[test]
-fn a_panic_of_the_clock_fails_the_log_instead_of_leaving_all_waiting() {
-    struct Broken((Mutex<bool>, Condvar));
-    impl Epochs for Broken {
+fn a_panic_of_the_clock_fails_the_log() {
+    struct BrokenClock((Mutex<bool>, Condvar));
+    impl Epochs for BrokenClock {
         fn close_epoch(&self) -> u64 {
             let (flag, wake) = &self.0;
             let mut is_set = flag.lock().unwrap();
@@ -212,7 +212,7 @@ fn a_panic_of_the_clock_fails_the_log_instead_of_leaving_all_waiting() {
             panic!("a broken clock")
         }
     }
-    let epochs = Arc::new(Broken((Mutex::new(false), Condvar::new())));
+    let epochs = Arc::new(BrokenClock((Mutex::new(false), Condvar::new())));
     let disk = SimulatedDisk::new(0);
     let log = start(&disk, threaded(2), epochs.clone(), 1, &[]).unwrap();
     thread::scope(|scope| {
@@ -225,7 +225,7 @@ fn a_panic_of_the_clock_fails_the_log_instead_of_leaving_all_waiting() {
 }
 
 #[test]
-fn the_same_on_the_file_system() {
+fn the_log_works_on_the_file_system() {
     let name = format!("weft-log-{}-{:x}", std::process::id(), fastrand::u64(..));
     let root = std::env::temp_dir().join(name);
     std::fs::create_dir(&root).unwrap();

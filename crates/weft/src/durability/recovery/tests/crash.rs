@@ -94,7 +94,7 @@ fn check_crashed(crashed: &SimulatedDisk, model: &Model, circumstances: &str) {
 
 /// A database that crashes again and again, at random, and goes on each time.
 #[test]
-fn a_database_lives_through_many_crashes() {
+fn a_database_survives_many_crashes() {
     for seed in 0..60 {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut disk = new_disk(seed);
@@ -164,7 +164,7 @@ fn a_failed_sync_loses_nothing_that_was_acknowledged() {
 
 /// A full disk makes a checkpoint fail, and does nothing else to the database.
 #[test]
-fn a_full_disk_leaves_the_old_checkpoint() {
+fn a_full_disk_keeps_the_old_checkpoint() {
     for seed in 0..20 {
         let (disk, mut model) = (new_disk(seed), Model::default());
         let mut random = fastrand::Rng::with_seed(seed);

@@ -236,7 +236,7 @@ fn a_missing_or_swapped_file_is_found() {
 
 /// The message for each kind of damage.
 #[test]
-fn messages() {
+fn each_kind_of_damage_has_its_message() {
     let shape =
         Shape { loggers: 2, segment_bytes: 100_000, frame_bytes: 100_000, ..Shape::default() };
     let (disk, _) = database(3, shape);
@@ -274,7 +274,7 @@ fn messages() {
 
 /// A change is accepted only if the row that it changes exists.
 #[test]
-fn a_change_of_nothing_is_damage() {
+fn a_change_without_its_row_is_damage() {
     let (disk, mut model) = (new_disk(0), Model::default());
     let shape = Shape { loggers: 1, ..Shape::default() };
     let engine = Engine::open(&disk, &mut model, shape).unwrap();
@@ -312,7 +312,7 @@ fn a_foreign_directory_is_refused() {
 
 /// A frame of a newer format, and a newer manifest, are distinguished from damage.
 #[test]
-fn a_newer_version_is_named() {
+fn a_newer_version_is_not_called_damage() {
     let (disk, _) = database(1, Shape::default());
     let path = "/db/MANIFEST";
     let payload = {

@@ -73,9 +73,9 @@ fn a_point_in_time_is_the_state_of_its_epoch() {
 }
 
 /// A table whose rows are not wanted.
-struct Unwanted(TableDescription);
+struct UnwantedTable(TableDescription);
 
-impl StoredTable for Unwanted {
+impl StoredTable for UnwantedTable {
     fn description(&self) -> &TableDescription {
         &self.0
     }
@@ -106,7 +106,7 @@ impl StoredTable for Unwanted {
 }
 
 #[test]
-fn of_a_table_that_is_not_wanted_no_file_is_read() {
+fn files_of_unwanted_tables_are_not_read() {
     let (disk, model) = database(4, Shape::default());
     let manifest = Manifest::read(&disk, Path::new(DIRECTORY)).unwrap().unwrap();
     let checkpoint = manifest.checkpoint.unwrap();
@@ -118,7 +118,7 @@ fn of_a_table_that_is_not_wanted_no_file_is_read() {
     let [accounts, orders] = default_tables().try_into().unwrap();
     let accounts = MapTable::new(accounts);
     let stored: [Arc<dyn StoredTable>; 2] =
-        [Arc::clone(&accounts) as Arc<dyn StoredTable>, Arc::new(Unwanted(orders))];
+        [Arc::clone(&accounts) as Arc<dyn StoredTable>, Arc::new(UnwantedTable(orders))];
     let options = RecoveryOptions { dry_run: true, ..RecoveryOptions::default() };
     let recovered = recover(&disk, Path::new(DIRECTORY), &stored, &options).unwrap();
     assert_eq!(accounts.texts(), model.state_at(recovered.epoch)[0]);
@@ -126,7 +126,7 @@ fn of_a_table_that_is_not_wanted_no_file_is_read() {
 
 /// The segments of the loggers are read one after the other, while the database goes on.
 #[test]
-fn what_is_appended_while_the_log_is_read_is_left_out() {
+fn entries_appended_during_the_read_are_left_out() {
     for seed in 0..10 {
         let (disk, mut model) = (new_disk(seed), Model::default());
         let mut random = fastrand::Rng::with_seed(seed);
@@ -266,7 +266,7 @@ fn a_backup_opens_as_a_database() {
 
 /// A backup that was interrupted at any operation is not a database, or it is the complete backup.
 #[test]
-fn an_interrupted_backup_is_none() {
+fn an_interrupted_backup_is_refused_or_complete() {
     let state = vec![BTreeMap::from([(1, "one".to_owned())]), BTreeMap::new()];
     let source = Snapshot { epoch: 4, state: state.clone(), numbers: vec![0, 1] };
     let manifest = Manifest { tables: default_tables(), ..Manifest::new() };
@@ -295,7 +295,7 @@ fn an_interrupted_backup_is_none() {
 
 /// A report agrees with what there is, and making it changes nothing.
 #[test]
-fn a_report_counts_what_there_is() {
+fn a_report_counts_the_files_contents() {
     for seed in 0..5 {
         let (disk, model) = database(seed, Shape { loggers: 2, ..Shape::default() });
         let operations = disk.operations();
@@ -347,7 +347,7 @@ fn verification_finds_all_damage() {
 
 /// The same holds in a directory of the operating system.
 #[test]
-fn a_real_directory_is_as_good() {
+fn recovery_works_in_a_real_directory() {
     use crate::durability::FileSystem;
 
     let name = format!("weft-recovery-{}-{}", std::process::id(), fastrand::u64(..));

@@ -116,9 +116,11 @@ impl Kernel {
             // SAFETY: this thread is pinned.
             match unsafe { seen_at(self.newest(), snapshot) } {
                 // SAFETY: reached while this thread is pinned; that this is enough is what the test checks.
-                Seen::Row(row) => break Some(Version::row(row).with(|row| unsafe { *row })),
-                Seen::Absent => break None,
-                Seen::Changed => yield_now(),
+                SnapshotView::Row(row) => {
+                    break Some(Version::row(row).with(|row| unsafe { *row }));
+                }
+                SnapshotView::Absent => break None,
+                SnapshotView::Changed => yield_now(),
             }
         };
         self.grace.unpin(slot);
@@ -206,7 +208,7 @@ fn loom_chain_two_writers_and_a_reader() {
 
 /// A snapshot sees the version that it needs while versions above it, which it passes, are being unlinked.
 #[test]
-fn loom_chain_a_snapshot_among_those_who_unlink() {
+fn loom_chain_a_snapshot_beside_unlinking_transactions() {
     model(|| {
         let oldest = Version::new(1, None);
         let middle = Row(Version::new(3, Some(oldest)));

@@ -1,4 +1,4 @@
-//! Tests of procedures in pieces beside non-procedure transactions ("strangers"), and of procedures that are
+//! Tests of procedures in pieces beside non-procedure transactions ("outsiders"), and of procedures that are
 //! admitted later.
 
 use std::cell::Cell;
@@ -28,7 +28,7 @@ fn give_time<R>(thread: &ScopedJoinHandle<'_, R>) {
 }
 
 #[test]
-fn strangers_never_see_half_a_procedure() {
+fn outsiders_never_see_half_a_procedure() {
     let bank = &open(options());
     let look = || bank.state(1);
     let look_by_snapshot = || {
@@ -60,12 +60,12 @@ fn strangers_never_see_half_a_procedure() {
 }
 
 #[test]
-fn procedure_is_one_piece_beside_a_stranger() {
+fn procedure_is_one_piece_beside_an_outsider() {
     let bank = &open(options());
     let (come, has_come) = mpsc::channel();
     let (go, may_go) = mpsc::channel();
     scope(|scope| {
-        let stranger = bank.database.begin().expect("begins");
+        let outsider = bank.database.begin().expect("begins");
         let paying = scope.spawn(move || {
             let wait = at(4, 1, || {
                 come.send(()).expect("is received");
@@ -74,8 +74,8 @@ fn procedure_is_one_piece_beside_a_stranger() {
             bank.database.execute(&mut bank.paying(1, 10, 1, &wait)).expect("pays")
         });
         has_come.recv().expect("the payment is in its last piece");
-        let cents = stranger.get(&bank.accounts, &1).map(|account| account.map(|it| it.cents));
-        drop(stranger);
+        let cents = outsider.get(&bank.accounts, &1).map(|account| account.map(|it| it.cents));
+        drop(outsider);
         go.send(()).expect("is received");
         assert_eq!(cents.expect("is read"), Some(BEGINNING));
         assert_eq!(paying.join().expect("pays"), BEGINNING + 10);
@@ -148,7 +148,7 @@ fn seen_in_the_middle<T: Send>(bank: &Bank, look: impl Fn(&Bank) -> T + Sync) ->
 }
 
 #[test]
-fn unregistered_procedure_is_a_stranger() {
+fn unregistered_procedure_is_an_outsider() {
     assert_eq!(other::Pay::<DbxTc>::shape().name, Pay::<DbxTc>::shape().name);
     let seen = seen_in_the_middle(&open(options()), |bank| {
         bank.database.execute(&mut other::Pay::new(&bank.branches, &bank.accounts, 1))
@@ -157,7 +157,7 @@ fn unregistered_procedure_is_a_stranger() {
 }
 
 #[test]
-fn read_only_procedure_is_a_stranger_if_it_uses_snapshots() {
+fn read_only_procedure_is_an_outsider_if_it_uses_snapshots() {
     let both = [Pay::<DbxTc>::shape(), Check::<DbxTc>::shape()];
     let look = |bank: &Bank| {
         bank.database.execute(&mut Check::new(&bank.accounts, &bank.branches, 1)).expect("is read")
