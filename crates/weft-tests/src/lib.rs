@@ -4,6 +4,12 @@
 //! optimisation, which takes a tenth of the time, while the engine's unit tests are optimised.
 
 mod directory;
+#[cfg(all(
+    target_arch = "x86_64",
+    target_os = "linux",
+    target_env = "gnu",
+    not(any(loom, shuttle, weft_sim))
+))]
 pub mod hardware;
 mod meeting;
 
