@@ -1,0 +1,161 @@
+//! One round of one system: its threads, its clock and its count.
+//!
+//! ```text
+//!            begin                              end
+//!   warm-up    |            measured             |
+//!  thread 0 ---|---------------------------------|-   all run one transaction after the other
+//!  thread 1 ---|---------------------------------|-
+//! ```
+//!
+//! Each thread counts its committed transactions in a cache line of its own. The coordinator, which otherwise
+//! sleeps, reads the clock and the counts at both ends.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use crate::disturbance::{ProcessorTime, TOLERATED_SHARE};
+use crate::store::{Result, Store};
+use crate::workloads::Workload;
+
+/// The length of a round, and the machine that it runs on.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// The number of processors of the machine.
+    pub processors: usize,
+    /// The time before the measurement.
+    pub warmup: Duration,
+    /// The time of the measurement.
+    pub measured: Duration,
+}
+
+/// The result of one round.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Round {
+    /// Committed transactions per second.
+    pub rate: f64,
+    /// The share of the machine's processor time that other processes took; 0 if it is not known.
+    pub others: f64,
+}
+
+impl Round {
+    /// Returns whether other processes computed during the round.
+    pub fn is_disturbed(&self) -> bool {
+        self.others > TOLERATED_SHARE
+    }
+}
+
+/// A system that holds a workload's rows, and the clients of the workload.
+pub trait Contender {
+    /// Runs one round.
+    ///
+    /// # Errors
+    /// Those of the clients.
+    fn round(&mut self, plan: &Plan) -> Result<Round>;
+
+    /// Checks the rows against what the clients have changed in all rounds.
+    ///
+    /// # Errors
+    /// A description of the first difference.
+    fn verify(&self) -> Result<()>;
+}
+
+/// A value that shares no cache line with another one. (Processors fetch cache lines in pairs.)
+#[repr(align(128))]
+struct Padded<T>(T);
+
+/// The contender that consists of a store and the clients of a workload.
+pub struct StoreAndClients<S, W> {
+    store: S,
+    clients: Vec<Padded<W>>,
+}
+
+impl<S: Store, W: Workload> StoreAndClients<S, W> {
+    /// Opens a store with the workload's rows, for as many threads.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn open(threads: usize, rows: u64) -> Result<Self> {
+        let clients = (0..threads).map(|thread| Padded(W::new(thread, rows))).collect();
+        Ok(StoreAndClients { store: S::open(rows)?, clients })
+    }
+}
+
+impl<S: Store, W: Workload> Contender for StoreAndClients<S, W> {
+    fn round(&mut self, plan: &Plan) -> Result<Round> {
+        let counts: Vec<_> = self.clients.iter().map(|_| Padded(AtomicU64::new(0))).collect();
+        let (stop, ready) = (AtomicBool::new(false), Barrier::new(counts.len() + 1));
+        let (store, stop, ready) = (&self.store, &stop, &ready);
+        thread::scope(|scope| {
+            let mut threads = Vec::with_capacity(counts.len());
+            for (Padded(client), Padded(count)) in self.clients.iter_mut().zip(&counts) {
+                threads.push(scope.spawn(move || {
+                    ready.wait();
+                    run_until_stopped(store, client, count, stop)
+                }));
+            }
+            ready.wait();
+            thread::sleep(plan.warmup);
+            let begin = Moment::now(&counts);
+            thread::sleep(plan.measured);
+            let end = Moment::now(&counts);
+            // Relaxed, here and for the counts: joining the threads orders everything else.
+            stop.store(true, Ordering::Relaxed);
+            for thread in threads {
+                thread.join().map_err(|_| "a client panicked, see above")??;
+            }
+            Ok(begin.round_until(&end, plan.processors))
+        })
+    }
+
+    fn verify(&self) -> Result<()> {
+        let clients: Vec<&W> = self.clients.iter().map(|Padded(client)| client).collect();
+        W::verify(&clients, &self.store.numbers()?)
+    }
+}
+
+/// The loop of a client's thread.
+fn run_until_stopped<S: Store, W: Workload>(
+    store: &S,
+    client: &mut W,
+    count: &AtomicU64,
+    stop: &AtomicBool,
+) -> Result<()> {
+    let mut committed = 0;
+    while !stop.load(Ordering::Relaxed) {
+        client.run(store)?;
+        committed += 1;
+        count.store(committed, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// What the coordinator reads at an end of the measurement.
+struct Moment {
+    clock: Instant,
+    committed: u64,
+    processor_time: Option<ProcessorTime>,
+}
+
+impl Moment {
+    fn now(counts: &[Padded<AtomicU64>]) -> Self {
+        Moment {
+            processor_time: ProcessorTime::now(),
+            clock: Instant::now(),
+            committed: counts.iter().map(|Padded(count)| count.load(Ordering::Relaxed)).sum(),
+        }
+    }
+
+    /// Returns the result of the round from `self` to `end`.
+    fn round_until(&self, end: &Moment, processors: usize) -> Round {
+        let elapsed = end.clock - self.clock;
+        let others = match (&self.processor_time, &end.processor_time) {
+            (Some(begin), Some(end)) => begin.share_of_others(end, elapsed, processors),
+            _ => 0.0,
+        };
+        Round { rate: (end.committed - self.committed) as f64 / elapsed.as_secs_f64(), others }
+    }
+}

@@ -1,0 +1,73 @@
+//! Rows by popularity: the k-th most popular row is drawn in proportion to 1 / k^0.99, as in YCSB.
+
+const EXPONENT: f64 = 0.99;
+
+/// Draws rows. Popular rows are spread over all keys.
+pub struct Zipf {
+    /// For each rank, the probability that the drawn rank is not greater.
+    cumulative: Vec<f64>,
+    /// A number without a common factor with the number of rows: multiplying by it spreads the ranks.
+    factor: u64,
+}
+
+impl Zipf {
+    /// Creates a distribution over this number of rows.
+    ///
+    /// # Panics
+    /// There are no rows, or more than 2^32.
+    pub fn new(rows: u64) -> Self {
+        assert!((1..=1 << 32).contains(&rows), "{rows} rows");
+        let weights = (1..=rows).map(|rank| (rank as f64).powf(-EXPONENT));
+        let total: f64 = weights.clone().sum();
+        let cumulative = weights.scan(0.0, |sum, weight| {
+            *sum += weight / total;
+            Some(*sum)
+        });
+        let is_coprime = |factor: &u64| gcd(*factor, rows) == 1;
+        let factor = (rows * 5 / 8..).find(is_coprime).expect("some number is coprime");
+        Zipf { cumulative: cumulative.collect(), factor }
+    }
+
+    /// Draws the key of a row.
+    pub fn draw(&self, random: &mut fastrand::Rng) -> u32 {
+        let drawn = random.f64();
+        let rank = self.cumulative.partition_point(|probability| *probability <= drawn);
+        self.key(rank.min(self.cumulative.len() - 1))
+    }
+
+    /// Returns the key of the row with this rank. The most popular row has rank 0.
+    fn key(&self, rank: usize) -> u32 {
+        (rank as u64 * self.factor % self.cumulative.len() as u64) as u32
+    }
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_rank_has_a_key_of_its_own() {
+        for rows in [1, 2, 10, 1_000, 1_024] {
+            let zipf = Zipf::new(rows);
+            let mut keys: Vec<u32> = (0..rows as usize).map(|rank| zipf.key(rank)).collect();
+            keys.sort_unstable();
+            assert!(keys.iter().copied().eq(0..rows as u32), "{rows} rows");
+        }
+    }
+
+    #[test]
+    fn popularity_follows_the_law() {
+        let (zipf, mut random) = (Zipf::new(1_000), fastrand::Rng::with_seed(1));
+        let mut counts = vec![0_u32; 1_000];
+        for _ in 0..100_000 {
+            counts[zipf.draw(&mut random) as usize] += 1;
+        }
+        let count = |rank| f64::from(counts[zipf.key(rank) as usize]);
+        assert!((1.8..2.2).contains(&(count(0) / count(1))), "{} and {}", count(0), count(1));
+        assert!((8.0..12.0).contains(&(count(0) / count(9))), "{} and {}", count(0), count(9));
+    }
+}
