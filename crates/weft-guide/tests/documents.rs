@@ -157,7 +157,8 @@ fn anchors(document: &str) -> BTreeSet<String> {
             let end = title[start..].find(')').map_or(title.len(), |end| start + end + 1);
             title.replace_range(start..end, "");
         }
-        let kept = title.to_lowercase().chars().filter_map(|character| match character {
+        let title = title.to_lowercase();
+        let kept = title.chars().filter_map(|character| match character {
             ' ' => Some('-'),
             '-' | '_' => Some(character),
             _ => character.is_alphanumeric().then_some(character),
@@ -287,6 +288,8 @@ struct Programs {
     subcommands: BTreeMap<(String, String), BTreeMap<String, Option<String>>>,
     /// All long options of all commands.
     options: BTreeSet<String>,
+    /// The names of protocols: the program's, and those that the guide's examples define.
+    protocols: BTreeSet<String>,
 }
 
 /// `PascalCase` or `snake_case` as clap writes it on the command line.
@@ -374,7 +377,15 @@ impl Programs {
             }
         }
         options.extend(["help".to_owned(), "version".to_owned()]);
-        Programs { aliases, subcommands, options }
+        let mut protocols: BTreeSet<String> = NAMES.iter().map(|&name| name.to_owned()).collect();
+        for chapter in files(&guide(), ".md") {
+            let (blocks, _) = blocks_and_prose(&text(&chapter));
+            for line in blocks.iter().flat_map(|block| &block.lines) {
+                let name = line.trim().strip_prefix("const NAME: &'static str = \"");
+                protocols.extend(name.and_then(|name| name.strip_suffix("\";")).map(str::to_owned));
+            }
+        }
+        Programs { aliases, subcommands, options, protocols }
     }
 
     /// The subcommands of an enum.
@@ -452,7 +463,9 @@ impl Programs {
                 let names = arguments.get(position + 1).copied().unwrap_or_default().split(',');
                 // A variant is named behind a colon. `raw` is no protocol, and takes part in YCSB.
                 let mut names = names.map(|name| name.split(':').next().unwrap_or_default());
-                if let Some(name) = names.find(|name| !NAMES.contains(name) && *name != "raw") {
+                if let Some(name) =
+                    names.find(|&name| !self.protocols.contains(name) && name != "raw")
+                {
                     return Err(format!("no protocol `{name}`"));
                 }
             }
