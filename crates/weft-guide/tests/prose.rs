@@ -340,9 +340,9 @@ fn prose_uses_plain_words() {
     let mut message = String::new();
     for (file, blocks) in all_prose() {
         for fault in blocks.iter().flat_map(faults) {
-            let entry = allowed.iter().position(|(in_file, phrase)| {
-                *in_file == file && phrase.as_str() == fault.phrase
-            });
+            let entry = allowed
+                .iter()
+                .position(|(in_file, phrase)| *in_file == file && phrase.as_str() == fault.phrase);
             match entry {
                 Some(entry) => used[entry] = true,
                 None => {
