@@ -294,7 +294,7 @@ fn all_prose() -> BTreeMap<String, Vec<Block>> {
             Some("md") => of_markdown,
             Some("rs") => of_rust,
             Some("toml" | "sh") => of_hash_comments,
-            None if file.parent().is_some_and(|parent| parent.ends_with(".ci")) => of_hash_comments,
+            None if file.parent() == Some(&root.join(".ci")) => of_hash_comments,
             _ => continue,
         };
         let Ok(text) = std::fs::read_to_string(&file) else { continue };

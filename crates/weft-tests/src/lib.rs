@@ -83,7 +83,7 @@ pub struct Seed(pub u64);
 
 impl Seed {
     /// Returns the seed that `WEFT_SEED` gives, or one from the clock.
-    pub fn new() -> Self {
+    pub fn draw() -> Self {
         let given = std::env::var("WEFT_SEED").ok();
         Seed(match given {
             Some(seed) => seed.parse().expect("WEFT_SEED is a number"),

@@ -330,7 +330,7 @@ const RELAXED: Ordering = Ordering::Relaxed;
 
 #[test]
 fn memory_stays_bounded_as_rows_come_and_go() {
-    let seed = Seed::new();
+    let seed = Seed::draw();
     churn::<Counter>(&seed);
     churn::<Note>(&seed);
 }
@@ -365,7 +365,7 @@ fn rows_are_dropped_once() {
         }
     }
     let live: &'static Live = Box::leak(Box::new(Live(Word::new(0))));
-    let seed = Seed::new();
+    let seed = Seed::draw();
     let database = Database::builder().protocol::<Atomic>().table::<Counted>().open().unwrap();
     let table = database.table::<Counted>().unwrap();
     on_threads(THREADS, |thread| {

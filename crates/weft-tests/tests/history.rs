@@ -616,7 +616,7 @@ fn version_order_matches_the_rows() {
         }
         assert_times_and_scans(&history);
     }
-    let seed = Seed::new();
+    let seed = Seed::draw();
     for_each_executor!(|P| run::<P>(&seed));
 }
 
@@ -644,7 +644,7 @@ fn assert_times_and_scans(history: &History) {
 #[test]
 fn histories_of_ended_threads_are_kept() {
     let recorded = open::<weft::protocol::Dbx>();
-    let seed = Seed::new();
+    let seed = Seed::draw();
     let mut sessions = 0;
     for round in 1..=3 {
         contend(&recorded, &seed, 20);
@@ -731,7 +731,7 @@ fn json_lines_are_as_documented() {
 #[test]
 fn a_recorded_history_has_a_line_for_each_transaction() {
     let recorded = open::<weft::protocol::Dbx>();
-    contend(&recorded, &Seed::new(), 20);
+    contend(&recorded, &Seed::draw(), 20);
     let history = recorded.database.take_history();
     let lines = lines(&history);
     assert_eq!(lines.len(), history.transactions.len() + 1);

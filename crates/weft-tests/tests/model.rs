@@ -663,7 +663,7 @@ fn check<R: Row, P: Protocol>(
 }
 
 fn test<R: Row>() {
-    let seed = Seed::new();
+    let seed = Seed::draw();
     let config = Config {
         cases: 60 * stress() as u32,
         failure_persistence: None,

@@ -111,7 +111,7 @@ fn item(id: u32, value: u64) -> Item {
 /// Snapshots that are opened and closed at random among random writes show the same as copies of the model.
 #[test]
 fn snapshots_agree_with_a_model() {
-    let seed = Seed::new();
+    let seed = Seed::draw();
     for_each_executor!(|P| {
         let mut random = seed.random(0);
         let fixture = Fixture::<P>::new();
@@ -209,7 +209,7 @@ fn threads_share_a_snapshot() {
 #[test]
 fn snapshots_show_the_banks_constant_sum() {
     const ACCOUNTS: u32 = 30;
-    let seed = Seed::new();
+    let seed = Seed::draw();
     for_each_protocol!(|P| {
         let fixture = Fixture::<P>::new();
         for id in 0..ACCOUNTS {
@@ -654,7 +654,7 @@ fn reinserted_keys_hold_only_rows_that_a_snapshot_reads() {
 /// whatever order they are closed.
 #[test]
 fn several_snapshots_hold_only_rows_that_they_read() {
-    let seed = Seed::new();
+    let seed = Seed::draw();
     for_each_protocol!(|P| {
         let mut random = seed.random(0);
         let queue = Queue::<P>::new();

@@ -189,7 +189,7 @@ impl<P: Protocol> Bank<P> {
 #[test]
 fn a_bank_keeps_its_money() {
     for_each_protocol!(|P| {
-        let seed = Seed::new();
+        let seed = Seed::draw();
         let bank = Bank::<P>::new();
         on_threads::<P>(&seed, |thread, random| {
             for _ in 0..800 * stress() {
@@ -209,7 +209,7 @@ fn a_bank_keeps_its_money() {
 #[test]
 fn exactly_the_committed_increments_are_counted() {
     for_each_protocol!(|P| {
-        let seed = Seed::new();
+        let seed = Seed::draw();
         let database = Database::builder().protocol::<P>().table::<Vault>().open().unwrap();
         let counters = database.table::<Vault>().unwrap();
         let acknowledged = [const { Word::new(0) }; 3];
@@ -268,7 +268,7 @@ fn halves(number: u64) -> [Half; 2] {
 #[test]
 fn both_halves_of_a_pair_are_visible_together() {
     for_each_protocol!(|P| {
-        let seed = Seed::new();
+        let seed = Seed::draw();
         let builder = Database::builder().protocol::<P>().table::<Half>().table::<HashedHalf>();
         let database = builder.open().unwrap();
         let ordered = database.table::<Half>().unwrap();
@@ -357,7 +357,7 @@ struct Doctor {
 fn some_doctor_is_always_on_call() {
     const DOCTORS: u8 = 3;
     for_each_protocol!(|P| {
-        let seed = Seed::new();
+        let seed = Seed::draw();
         let database = Database::builder().protocol::<P>().table::<Doctor>().open().unwrap();
         let doctors = database.table::<Doctor>().unwrap();
         database
@@ -433,7 +433,7 @@ struct User {
 #[test]
 fn one_of_racing_unique_inserts_wins() {
     for_each_protocol!(|P| {
-        let seed = Seed::new();
+        let seed = Seed::draw();
         let database = Database::builder().protocol::<P>().table::<User>().open().unwrap();
         let users = database.table::<User>().unwrap();
         let rounds = 120 * stress() as u64;
@@ -469,7 +469,7 @@ fn one_of_racing_unique_inserts_wins() {
 fn all_indexes_show_the_same_rows() {
     const USERS: u64 = 40;
     for_each_protocol!(|P| {
-        let seed = Seed::new();
+        let seed = Seed::draw();
         let database = Database::builder().protocol::<P>().table::<User>().open().unwrap();
         let users = database.table::<User>().unwrap();
         let email = |number: u64| format!("{}{number}", "long enough for the heap ".repeat(2));
@@ -593,7 +593,7 @@ impl Drop for Mortal {
 fn every_row_is_dropped_once_and_never_in_use() {
     const ROWS: u64 = 24;
     for_each_protocol!(|P| {
-        let seed = Seed::new();
+        let seed = Seed::draw();
         let register: &'static Register =
             Box::leak(Box::new(Register { born: Word::new(0), died: Word::new(0) }));
         let database = Database::builder().protocol::<P>().table::<Mortal>().open().unwrap();

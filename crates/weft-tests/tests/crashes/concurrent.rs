@@ -320,7 +320,7 @@ pub(super) fn rounds<W: Workplace>(seed: &Seed, rounds: usize) {
 
 #[test]
 fn surviving_rows_depend_only_on_surviving_transactions() {
-    let seed = Seed::new();
+    let seed = Seed::draw();
     rounds::<Tables<Dbx>>(&seed, 36 * stress());
     rounds::<Tables<Silo>>(&seed, 18 * stress());
     rounds::<Tables<TwoPhaseLocking>>(&seed, 18 * stress());

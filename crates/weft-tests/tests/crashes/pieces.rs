@@ -147,5 +147,5 @@ impl Workplace for Office {
 
 #[test]
 fn procedures_in_pieces_survive_crashes_as_whole_transactions() {
-    rounds::<Office>(&Seed::new(), 18 * stress());
+    rounds::<Office>(&Seed::draw(), 18 * stress());
 }

@@ -191,7 +191,7 @@ impl<J: JoinedProtocol> Workplace for Tallies<J> {
 
 #[test]
 fn operations_on_split_rows_survive_crashes_as_whole_transactions() {
-    let seed = Seed::new();
+    let seed = Seed::draw();
     rounds::<Tallies<Silo>>(&seed, 18 * stress());
     rounds::<Tallies<TwoPhaseLocking>>(&seed, 9 * stress());
 }
