@@ -7,7 +7,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A barrier like [`std::sync::Barrier`]. If a thread that the others wait for has panicked, these panic as well
-/// after [`PATIENCE`], so that the test fails instead of hanging.
+/// after two minutes, so that the test fails instead of hanging.
 pub struct Meeting {
     threads: usize,
     come: Mutex<Come>,
