@@ -3,6 +3,7 @@
 //! The tests themselves are in `tests/`. They are a package of their own, so that they can be compiled without
 //! optimisation, which takes a tenth of the time, while the engine's unit tests are optimised.
 
+mod barrier;
 mod directory;
 #[cfg(all(
     target_arch = "x86_64",
@@ -11,7 +12,6 @@ mod directory;
     not(any(loom, shuttle, weft_sim))
 ))]
 pub mod hardware;
-mod meeting;
 
 use std::thread::{scope, yield_now};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -19,8 +19,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use weft::protocol::Protocol;
 use weft_protocols::HtmNaive;
 
+pub use barrier::TestBarrier;
 pub use directory::TemporaryDirectory;
-pub use meeting::Meeting;
 
 /// Runs an expression once for every protocol, with the protocol as a type parameter. Leaves out the protocols
 /// that accept only one operation on one row per transaction: these have no multi-step transactions to test, and

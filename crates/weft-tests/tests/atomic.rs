@@ -8,7 +8,7 @@ use weft::protocol::Protocol;
 use weft::{ConflictReason, Database, Error, Failure, Record, Table};
 use weft_protocols::Atomic;
 
-use weft_tests::{Meeting, Seed, on_a_thread, on_threads, stress};
+use weft_tests::{Seed, TestBarrier, on_a_thread, on_threads, stress};
 
 const THREADS: usize = 6;
 
@@ -231,7 +231,7 @@ fn the_second_of_two_writes_of_a_row_conflicts() {
 #[test]
 fn insert_into_a_removed_placeholder_conflicts() {
     let it = Fixture::<Counter>::new();
-    let step = Meeting::new(2);
+    let step = TestBarrier::new(2);
     scope(|scope| {
         scope.spawn(|| {
             let first = it.database.begin().unwrap();

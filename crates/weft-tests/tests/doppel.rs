@@ -15,7 +15,7 @@ use weft_protocols::PhaseOptions;
 use weft_protocols::doppel::{JoinedProtocol, PhaseReconciliation};
 use weft_protocols::{BuilderExt, LabelledDatabase};
 
-use weft_tests::Meeting;
+use weft_tests::TestBarrier;
 
 thread_local! {
     /// Runs on this thread whenever a [`Counter`] is dropped.
@@ -435,8 +435,8 @@ mod cases {
 
     pub fn long_transaction_does_not_block_others<J: JoinedProtocol>() {
         let (database, auctions) = open::<J>();
-        let (came, is_split) = (Meeting::new(2), Meeting::new(2));
-        let (begun, done) = (Meeting::new(2), Meeting::new(2));
+        let (came, is_split) = (TestBarrier::new(2), TestBarrier::new(2));
+        let (begun, done) = (TestBarrier::new(2), TestBarrier::new(2));
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 // Becomes a worker now, because a split phase gives slices to the workers that exist when it begins.
@@ -478,7 +478,7 @@ mod cases {
         for _ in 0..3 {
             bid(&database, &auctions, 1, 10).unwrap();
         }
-        let (came, leave) = (Meeting::new(4), Meeting::new(4));
+        let (came, leave) = (TestBarrier::new(4), TestBarrier::new(4));
         std::thread::scope(|scope| {
             for thread in 0..3 {
                 let (came, leave, database, auctions) = (&came, &leave, &database, &auctions);

@@ -17,7 +17,7 @@ use weft_protocols::PhaseOptions;
 use weft_protocols::doppel::{JoinedProtocol, PhaseReconciliation};
 use weft_protocols::{BuilderExt, LabelledDatabase};
 
-use weft_tests::Meeting;
+use weft_tests::TestBarrier;
 
 type Reconciled<J> = PhaseReconciliation<J>;
 
@@ -385,7 +385,7 @@ mod cases {
         let transaction = database.begin().unwrap();
         transaction.add(&pages, &POPULAR, column_of!(Page.likes), 1).unwrap();
         // The pool's only thread is blocked until all requests are queued.
-        let (begun, go) = (Arc::new(Meeting::new(2)), Arc::new(Meeting::new(2)));
+        let (begun, go) = (Arc::new(TestBarrier::new(2)), Arc::new(TestBarrier::new(2)));
         let first: Submission<(), Error> = {
             let (begun, go) = (Arc::clone(&begun), Arc::clone(&go));
             pool.submit(move |_tx| {
@@ -499,7 +499,7 @@ fn open_silo() -> (Database<Silo>, Table<Page>) {
 fn a_submission_can_be_awaited() {
     let (database, pages) = open_silo();
     let pool = database.pool(&PoolOptions::new().threads(1)).unwrap();
-    let begun = Arc::new(Meeting::new(2));
+    let begun = Arc::new(TestBarrier::new(2));
     let liked = {
         let (begun, pages) = (Arc::clone(&begun), pages.clone());
         pool.submit(move |tx| {
@@ -520,7 +520,7 @@ fn a_submission_can_be_awaited() {
 fn a_full_queue_refuses() {
     let (database, pages) = open_silo();
     let pool = database.pool(&PoolOptions::new().threads(1).queue(1)).unwrap();
-    let (begun, go) = (Arc::new(Meeting::new(2)), Arc::new(Meeting::new(2)));
+    let (begun, go) = (Arc::new(TestBarrier::new(2)), Arc::new(TestBarrier::new(2)));
     let first: Submission<(), Error> = {
         let (begun, go) = (Arc::clone(&begun), Arc::clone(&go));
         pool.submit(move |_tx| {

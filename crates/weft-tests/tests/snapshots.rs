@@ -9,7 +9,7 @@ use weft::{Database, Error, Failure, Record, Snapshot, Table};
 use weft_protocols::Atomic;
 
 use weft_tests::{
-    Meeting, Seed, chaos, for_each_executor, for_each_protocol, on_a_thread, stress, threads,
+    Seed, TestBarrier, chaos, for_each_executor, for_each_protocol, on_a_thread, stress, threads,
 };
 
 #[derive(Clone, Debug, PartialEq, Record)]
@@ -816,7 +816,7 @@ fn idle_worker<P: Protocol>(with_snapshot: bool, deletes: bool) {
 fn recent_snapshots_never_go_back() {
     for _ in 0..300 * stress() {
         let fixture = Fixture::<weft::protocol::Dbx>::new();
-        let begin = Meeting::new(4);
+        let begin = TestBarrier::new(4);
         scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
