@@ -86,6 +86,7 @@
 //! With the cargo feature `interleave`, each access to a shared word is a point where a test may let another
 //! thread run, as a seed decides. See the module `interleave`, which exists only with the feature.
 pub mod blocking;
+#[cfg(any(test, loom, feature = "locks"))]
 pub mod lock;
 #[cfg(weft_sim)]
 pub mod planted;

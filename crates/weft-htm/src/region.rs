@@ -15,6 +15,7 @@
 //! plain store, outside the region. The words are shared by reference: any thread may read them through a
 //! [`StatisticsReader`]. The software backend counts nothing.
 mod elided;
+#[cfg(any(test, loom, feature = "locks"))]
 mod elision;
 mod open;
 

@@ -20,6 +20,7 @@
 pub(crate) const STARTED: u32 = !0;
 
 const EXPLICIT: u32 = 1 << 0;
+#[cfg(any(test, loom, feature = "locks"))]
 const RETRY: u32 = 1 << 1;
 const CONFLICT: u32 = 1 << 2;
 const CAPACITY: u32 = 1 << 3;
@@ -62,6 +63,7 @@ impl Cause {
 }
 
 /// What to do before the section of an elidable lock is tried in a region again.
+#[cfg(any(test, loom, feature = "locks"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Remedy {
     /// Wait until the lock is free: another thread has taken it.
@@ -74,6 +76,7 @@ pub(crate) enum Remedy {
     TakeLock,
 }
 
+#[cfg(any(test, loom, feature = "locks"))]
 impl Remedy {
     /// Returns the remedy for a status. The causes are tested in the order of the paper's listing.
     pub(crate) fn of(status: u32) -> Remedy {

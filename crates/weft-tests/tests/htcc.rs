@@ -195,8 +195,8 @@ fn repeatedly_stale_transaction_is_restarted() {
     assert_eq!((repairs, restarts), (10, 1), "eight repairs, a restart, two more repairs");
 }
 
-/// Each thread that ends closes a batch of garbage. This transaction keeps those batches from being freed, so it
-/// is restarted instead of repaired.
+/// Each thread that ends closes a batch of garbage. This transaction keeps those batches from being freed, so this
+/// transaction is restarted instead of repaired.
 #[test]
 fn transaction_that_delays_garbage_is_restarted() {
     let (database, accounts) = open(cold());

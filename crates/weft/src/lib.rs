@@ -133,8 +133,6 @@ mod plan;
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod plan;
-#[cfg(not(feature = "internals"))]
-mod raw_tree;
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod raw_tree;

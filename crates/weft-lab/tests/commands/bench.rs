@@ -645,7 +645,11 @@ fn results_are_compared() {
     assert_eq!(json["pairs"][1]["ratio"]["median"], 1.0);
     let below = run(&["bench", "compare", file, file, "--at-least", "1.5"]);
     assert_eq!(below.status.code(), Some(1));
-    assert!(text(&below.stderr).contains("dbx: 1.000"), "{}", text(&below.stderr));
+    assert!(
+        text(&below.stderr).contains("dbx: the throughput is 1.000"),
+        "{}",
+        text(&below.stderr)
+    );
     for (arguments, words) in
         [([file, "/nowhere.json"], "nowhere"), ([file, "Cargo.toml"], "not JSON")]
     {

@@ -12,7 +12,7 @@
 //! the validation and write phases are one hardware region.
 //!
 //! Second (§4), if the validation fails all the same, most of what the transaction has found is still right. So
-//! it is *repaired*: its body runs again at once, as the same transaction. An operation whose key is the same
+//! the transaction is *repaired*: its body runs again at once, as the same transaction. An operation whose key is the same
 //! as before takes the record from the *workset cache*, without a look-up in the index (*fast restoration*). If
 //! the key has changed, the operation looks it up in the index and refreshes the cache (*slow restoration*).
 //! The transaction keeps its locks on hot records from one round to the next. Before the next validation it

@@ -257,6 +257,10 @@ pub fn suite<P: Protocol>() {
             }
         }
     }
+    assert!(
+        !known.is_empty(),
+        "no call site is known: the tests have to be compiled with line tables"
+    );
     let total = {
         let mut total = TOTAL.lock().unwrap_or_else(PoisonError::into_inner);
         *total = (total.0 + combinations.len(), total.1 + runs);

@@ -32,6 +32,7 @@ pub mod manifest;
 mod parallel;
 pub mod recovery;
 mod segments;
+#[cfg(any(test, feature = "simulated-disk"))]
 pub mod simulated_disk;
 
 pub use backend::{Backend, File, LockError, LockGuard};
@@ -49,6 +50,7 @@ pub use recovery::{
     recover,
 };
 pub use segments::LogCut;
+#[cfg(any(test, feature = "simulated-disk"))]
 pub use simulated_disk::SimulatedDisk;
 
 pub use crate::error::{NotRegular, StorageError};

@@ -396,7 +396,7 @@ impl<K: IndexKey> BPlusTree<K> {
             prefetch::<Inner<K>>(node.cast());
             let version = enter(access, &parent, node)?;
             // SAFETY: `enter` found that the node has been part of the tree since this worker was pinned, so
-            // it is not freed. By the height it is an inner node.
+            // the node is not freed. By the height it is an inner node.
             let inner = unsafe { &*node.cast::<Inner<K>>() };
             if !visit(&parent, inner, version) {
                 return None;

@@ -28,7 +28,7 @@
 //! While no snapshot is open, it is enough to record that the row was deleted, since all later snapshots come
 //! after the deletion: the row's number becomes [`NEVER`].
 //!
-//! # Who changes a chain
+//! # The owner of a version
 //!
 //! Every replaced version has one *owner*. At first this is the transaction that replaced it. That
 //! transaction either unlinks the version from the chain, or puts it on a list of the

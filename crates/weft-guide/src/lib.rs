@@ -1,0 +1,124 @@
+//! The examples of the guide in `docs/guide`, as documentation tests: `cargo test -p weft-guide`.
+//!
+//! Each chapter is a module here, in the order of the guide's `SUMMARY.md`. The tests in `tests/documents.rs` check the
+//! guide and the repository's other documents: links, commands, and what they say of the program.
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/src/README.md")]
+mod introduction {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/src/first-table.md")]
+mod first_table {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/src/keys.md")]
+mod keys {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/src/conflicts.md")]
+mod conflicts {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/src/durability.md")]
+mod durability {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/src/snapshots.md")]
+mod snapshots {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/src/hot-rows.md")]
+mod hot_rows {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/src/procedures.md")]
+mod procedures {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/src/async.md")]
+mod async_programs {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/src/schema.md")]
+mod schema {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/src/operating.md")]
+mod operating {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/src/testing.md")]
+mod testing {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/src/comparison.md")]
+mod comparison {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/src/protocols/README.md")]
+mod protocols {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/src/protocols/dbx.md")]
+mod protocols_dbx {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/src/protocols/silo.md")]
+mod protocols_silo {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/src/protocols/2pl.md")]
+mod protocols_2pl {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/src/protocols/doppel.md")]
+mod protocols_doppel {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/src/protocols/htcc.md")]
+mod protocols_htcc {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/src/protocols/dbx-tc.md")]
+mod protocols_dbx_tc {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/src/protocols/occ.md")]
+mod protocols_occ {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/src/protocols/tso.md")]
+mod protocols_tso {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/src/protocols/dbx-spin.md")]
+mod protocols_dbx_spin {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/src/protocols/htm-naive.md")]
+mod protocols_htm_naive {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/src/protocols/atomic.md")]
+mod protocols_atomic {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/src/protocols/none.md")]
+mod protocols_none {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/src/laboratory/README.md")]
+mod laboratory {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/src/laboratory/protocol-in-a-day.md")]
+mod laboratory_protocol_in_a_day {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/src/laboratory/simulator.md")]
+mod laboratory_simulator {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/src/laboratory/checker.md")]
+mod laboratory_checker {}
