@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     fn cell(system: System, threads: usize, rate: f64, others: f64) -> Cell {
-        let rounds = vec![Round { rate, others }];
+        let rounds = vec![Round { rate, seconds: 0.5, others, is_late: false }];
         let speed = Speed::of(&rounds, 1).expect("there is a round");
         Cell { system, workload: WorkloadName::Counter, threads, speed, rounds }
     }

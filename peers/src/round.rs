@@ -37,14 +37,18 @@ pub struct Plan {
 pub struct Round {
     /// Committed transactions per second.
     pub rate: f64,
+    /// How long the measurement took.
+    pub seconds: f64,
     /// The share of the machine's processor time that other processes took; 0 if it is not known.
     pub others: f64,
+    /// Whether the coordinator woke far too late, because the machine or its host stood still.
+    pub is_late: bool,
 }
 
 impl Round {
-    /// Returns whether other processes computed during the round.
+    /// Returns whether something other than the round's system made it slow.
     pub fn is_disturbed(&self) -> bool {
-        self.others > TOLERATED_SHARE
+        self.is_late || self.others > TOLERATED_SHARE
     }
 }
 
@@ -107,7 +111,7 @@ impl<S: Store, W: Workload> Contender for StoreAndClients<S, W> {
             for thread in threads {
                 thread.join().map_err(|_| "a client panicked, see above")??;
             }
-            Ok(begin.round_until(&end, plan.processors))
+            Ok(begin.round_until(&end, plan))
         })
     }
 
@@ -150,12 +154,43 @@ impl Moment {
     }
 
     /// Returns the result of the round from `self` to `end`.
-    fn round_until(&self, end: &Moment, processors: usize) -> Round {
+    fn round_until(&self, end: &Moment, plan: &Plan) -> Round {
         let elapsed = end.clock - self.clock;
         let others = match (&self.processor_time, &end.processor_time) {
-            (Some(begin), Some(end)) => begin.share_of_others(end, elapsed, processors),
+            (Some(begin), Some(end)) => begin.share_of_others(end, elapsed, plan.processors),
             _ => 0.0,
         };
-        Round { rate: (end.committed - self.committed) as f64 / elapsed.as_secs_f64(), others }
+        let seconds = elapsed.as_secs_f64();
+        let rate = (end.committed - self.committed) as f64 / seconds;
+        Round { rate, seconds, others, is_late: is_late(elapsed, plan.measured) }
+    }
+}
+
+/// Returns whether a measurement took far longer than planned. A little is normal: when all processors are busy, the
+/// coordinator waits for one.
+fn is_late(elapsed: Duration, planned: Duration) -> bool {
+    elapsed > planned + planned / 2 + Duration::from_millis(20)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn moment(clock: Instant, committed: u64) -> Moment {
+        Moment { clock, committed, processor_time: None }
+    }
+
+    #[test]
+    fn rate_is_that_of_the_time_that_has_passed() {
+        let milliseconds = Duration::from_millis;
+        let plan = Plan { processors: 2, warmup: Duration::ZERO, measured: milliseconds(500) };
+        let clock = Instant::now();
+        let begin = moment(clock, 100);
+        let round = begin.round_until(&moment(clock + milliseconds(625), 350), &plan);
+        assert_eq!((round.rate, round.seconds), (400.0, 0.625));
+        assert!(!round.is_disturbed());
+        let round = begin.round_until(&moment(clock + milliseconds(2_500), 350), &plan);
+        assert_eq!(round.rate, 100.0);
+        assert!(round.is_disturbed(), "the machine stood still for two seconds");
     }
 }

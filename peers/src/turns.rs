@@ -76,7 +76,9 @@ impl Speed {
     /// that were disturbed least count as well, until there are as many. `None` without rounds.
     pub fn of(rounds: &[Round], planned: usize) -> Option<Speed> {
         let mut rounds = rounds.to_vec();
-        rounds.sort_by(|one, other| one.others.total_cmp(&other.others));
+        rounds.sort_by(|one, other| {
+            one.is_late.cmp(&other.is_late).then(one.others.total_cmp(&other.others))
+        });
         let undisturbed = rounds.iter().filter(|round| !round.is_disturbed()).count();
         let needed = planned.div_ceil(2);
         rounds.truncate(undisturbed.max(needed));
@@ -96,11 +98,11 @@ mod tests {
         Plan { processors: 2, warmup: Duration::ZERO, measured: Duration::from_millis(1) };
 
     fn quiet(rate: f64) -> Round {
-        Round { rate, others: 0.01 }
+        Round { rate, seconds: 0.5, others: 0.01, is_late: false }
     }
 
     fn disturbed(rate: f64) -> Round {
-        Round { rate, others: 0.5 + rate / 1_000.0 }
+        Round { rate, seconds: 0.5, others: 0.5 + rate / 1_000.0, is_late: false }
     }
 
     /// A contender whose rounds are known in advance.
