@@ -37,7 +37,7 @@ use systems::{System, WorkloadName};
 use turns::{Entrant, Speed};
 
 /// Systems that allocate memory for each transaction are faster with it: SurrealMX by a quarter, LMDB and redb by a
-/// tenth. Weft is as fast as without.
+/// tenth. Weft is a tenth slower on the hot counter with one thread, and otherwise as fast as without.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
