@@ -1,4 +1,4 @@
-//! The project's prose keeps to plain words: no sentence hides its actor behind "nobody" or "whoever".
+//! Checks that the project's prose uses plain words, in which each sentence names its actor.
 //!
 //! Prose is what a person reads: documents, comments, help and messages. Identifiers and code are not prose. The
 //! file `docs/prose-allowed.txt` lists the right uses of a listed word, each with its reason.
@@ -90,7 +90,7 @@ fn words(text: &str) -> Vec<(usize, String)> {
     let mut words: Vec<(usize, String)> = Vec::new();
     let mut end = 0;
     for (at, character) in text.char_indices() {
-        // An apostrophe and an underscore belong to a word, so that parts of identifiers are none.
+        // Apostrophes, hyphens and underscores belong to a word, so that no part of an identifier counts as one.
         if !character.is_alphanumeric() && !"_'’-".contains(character) {
             continue;
         }
@@ -194,7 +194,7 @@ fn of_rust(text: &str) -> Vec<Block> {
 enum Piece<'t> {
     /// From its slashes to the end of the line.
     Comment(usize, &'t str),
-    /// What is between the quotes.
+    /// The text between the quotes.
     Literal(usize, &'t str),
 }
 

@@ -140,7 +140,7 @@ fn wrong_locks_arguments_exit_with_2_and_a_hint() {
         (&["--coarse"], &["--coarse", "manager"]),
         (&["--work", "1"], &["--work", "manager"]),
         (&["--work", "-1", "--workload", "manager"], &["--work", "from 0 to 1000000"]),
-        (&["--workload", "manager", "--lock", "none"], &["--lock", "elide"]),
+        (&["--workload", "manager", "--lock", "none"], &["--lock", "name the locks to elide"]),
         (&["--mix", "standard"], &["--mix", "manager"]),
         (&["--mix", "neworder", "--workload", "manager"], &["--mix", "getsubdata"]),
         (&["--theta", "0.5"], &["--theta", "map"]),
