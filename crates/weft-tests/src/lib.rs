@@ -60,6 +60,24 @@ macro_rules! for_each_executor {
     };
 }
 
+/// Runs a test of the module `cases` under phase reconciliation over each of the two protocols that it can be over.
+#[macro_export]
+macro_rules! over_both_protocols {
+    ($($name:ident)*) => {$(
+        mod $name {
+            #[test]
+            fn over_occ() {
+                super::cases::$name::<weft::protocol::Silo>();
+            }
+
+            #[test]
+            fn over_two_phase_locking() {
+                super::cases::$name::<weft::protocol::TwoPhaseLocking>();
+            }
+        }
+    )*};
+}
+
 /// Returns whether a transaction cannot begin until another thread's transaction has ended, so that a test cannot
 /// interleave two of them. This is the case under a single lock for whole transactions, which `htm-naive` uses
 /// where its regions do not work.

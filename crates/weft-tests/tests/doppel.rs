@@ -9,13 +9,12 @@ use weft::htm::word::{Ordering, Word};
 use weft::operation::{
     Add, BoundedSet, Max, OperationKind, Ordered, OrderedPut, TopK, TopKInsert, Union,
 };
-use weft::protocol::{Silo, TwoPhaseLocking};
 use weft::{ConflictReason, Database, Error, Failure, Record, Table, Violation, column_of};
 use weft_protocols::PhaseOptions;
 use weft_protocols::doppel::{JoinedProtocol, PhaseReconciliation};
 use weft_protocols::{BuilderExt, LabelledDatabase};
 
-use weft_tests::TestBarrier;
+use weft_tests::{TestBarrier, over_both_protocols};
 
 thread_local! {
     /// Runs on this thread whenever a [`Counter`] is dropped.
@@ -146,24 +145,7 @@ fn get<J: JoinedProtocol>(
     row.expect("the read succeeds").expect("the row exists")
 }
 
-/// Runs a test under phase reconciliation over each of the two protocols.
-macro_rules! over_both {
-    ($($name:ident)*) => {$(
-        mod $name {
-            #[test]
-            fn over_occ() {
-                super::cases::$name::<super::Silo>();
-            }
-
-            #[test]
-            fn over_two_phase_locking() {
-                super::cases::$name::<super::TwoPhaseLocking>();
-            }
-        }
-    )*};
-}
-
-over_both!(
+over_both_protocols!(
     reading_a_split_row_shows_all_operations
     many_threads_lose_nothing
     rollback_leaves_no_trace_in_a_slice

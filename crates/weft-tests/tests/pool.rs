@@ -8,7 +8,7 @@ use std::thread::{self, Thread};
 use std::time::Duration;
 
 use weft::operation::Add;
-use weft::protocol::{PhaseMetrics, Protocol, Silo, TwoPhaseLocking};
+use weft::protocol::{PhaseMetrics, Protocol, Silo};
 use weft::{
     Database, DurabilityOptions, Error, Failure, Pool, PoolOptions, Record, Stash, Submission,
     Table, Transaction, TransactionOptions, column_of,
@@ -17,7 +17,7 @@ use weft_protocols::PhaseOptions;
 use weft_protocols::doppel::{JoinedProtocol, PhaseReconciliation};
 use weft_protocols::{BuilderExt, LabelledDatabase};
 
-use weft_tests::TestBarrier;
+use weft_tests::{TestBarrier, over_both_protocols};
 
 type Reconciled<J> = PhaseReconciliation<J>;
 
@@ -93,24 +93,7 @@ fn likes_of<P: Protocol>(
     Ok(tx.get(pages, &page)?.expect("the row exists").likes)
 }
 
-/// Runs a test under phase reconciliation over each of the two protocols.
-macro_rules! over_both {
-    ($($name:ident)*) => {$(
-        mod $name {
-            #[test]
-            fn over_occ() {
-                super::cases::$name::<super::Silo>();
-            }
-
-            #[test]
-            fn over_two_phase_locking() {
-                super::cases::$name::<super::TwoPhaseLocking>();
-            }
-        }
-    )*};
-}
-
-over_both!(
+over_both_protocols!(
     requests_for_split_records_wait_for_the_next_joined_phase
     no_split_phase_begins_before_every_stash_is_empty
     stash_that_missed_a_joined_phase_waits_for_the_next
