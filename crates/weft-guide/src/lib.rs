@@ -1,6 +1,6 @@
 //! The examples of the guide in `docs/guide`, as documentation tests: `cargo test -p weft-guide`.
 //!
-//! Each chapter is a module here, in the order of the guide's `SUMMARY.md`. The tests in `tests/documents.rs` check the
+//! Each chapter is a module here, in the order of the guide's `SUMMARY.md`. The tests in `tests/documents` check the
 //! guide and the repository's other documents: links, commands, and what they say of the program.
 
 #[cfg(doctest)]

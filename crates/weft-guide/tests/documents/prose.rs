@@ -5,7 +5,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+
+use super::markdown::{blocks_and_prose, spans_and_words};
+use super::{files, root, shown, text};
 
 /// Words and phrases that prose does not use. A plainer form is in the second column.
 const LISTED: &[(&str, &str)] = &[
@@ -33,25 +35,11 @@ const LISTED: &[(&str, &str)] = &[
 const LISTED_AT_START: &[(&str, &str)] =
     &[("of which", "begin with the subject"), ("who", "name the actor")];
 
-/// A piece of text that belongs together, such as a paragraph or the lines of one comment.
-#[derive(Default)]
-struct Block {
+/// Lines of text that belong together.
+struct Paragraph {
+    /// The number of its first line.
+    line: usize,
     text: String,
-    /// Where each line of it begins in the text, and the number of that line in its file.
-    lines: Vec<(usize, usize)>,
-}
-
-impl Block {
-    fn push(&mut self, line: &str, number: usize) {
-        self.lines.push((self.text.len(), number));
-        self.text.push_str(line);
-        self.text.push('\n');
-    }
-
-    fn line_at(&self, offset: usize) -> usize {
-        let after = self.lines.partition_point(|(begin, _)| *begin <= offset);
-        self.lines[after - 1].1
-    }
 }
 
 /// A listed phrase, found.
@@ -62,9 +50,9 @@ struct Fault {
     instead: &'static str,
 }
 
-/// Finds the listed phrases in a block.
-fn faults(block: &Block) -> Vec<Fault> {
-    let text = without_code(&block.text);
+/// Finds the listed phrases in a paragraph.
+fn faults(paragraph: &Paragraph) -> Vec<Fault> {
+    let (_, text) = spans_and_words(&paragraph.text);
     let words = words(&text);
     let mut found = Vec::new();
     for at in 0..words.len() {
@@ -78,7 +66,8 @@ fn faults(block: &Block) -> Vec<Fault> {
                 && of_text.windows(2).all(|pair| is_one_sentence(&text, pair));
             let begin = words[at].0;
             if is_it && (!at_start || (begins_sentence(&text, begin) && !asks(&text, begin))) {
-                found.push(Fault { line: block.line_at(begin), phrase, instead });
+                let line = paragraph.line + text[..begin].matches('\n').count();
+                found.push(Fault { line, phrase, instead });
             }
         }
     }
@@ -120,74 +109,61 @@ fn asks(text: &str, begin: usize) -> bool {
     end.is_some_and(|end| text[end..].starts_with('?'))
 }
 
-/// Replaces code between backticks by dots of the same length, so that offsets stay as they are.
-fn without_code(text: &str) -> String {
-    let mut is_code = false;
-    let mut result = String::with_capacity(text.len());
-    for character in text.chars() {
-        is_code ^= character == '`';
-        match is_code && character != '\n' {
-            true => result.extend(std::iter::repeat_n('_', character.len_utf8())),
-            false => result.push(character),
-        }
-    }
-    result
+/// The paragraphs of a Markdown text whose first line has this number, without its blocks of code.
+fn of_markdown(text: &str, line: usize) -> Vec<Paragraph> {
+    paragraphs(&blocks_and_prose(text).1, line)
 }
 
-/// The prose of a Markdown file: what is not a block of code, by paragraphs.
-fn of_markdown(text: &str) -> Vec<Block> {
-    paragraphs(text.lines().enumerate().map(|(index, line)| (index + 1, line)))
-}
-
-/// Paragraphs without blocks of code.
-fn paragraphs<'t>(lines: impl Iterator<Item = (usize, &'t str)>) -> Vec<Block> {
-    let mut blocks = vec![Block::default()];
-    let mut is_code = false;
-    for (number, line) in lines {
-        let trimmed = line.trim_start();
-        if trimmed.starts_with("```") {
-            is_code = !is_code;
-        } else if trimmed.is_empty() {
-            blocks.push(Block::default());
-        } else if !is_code {
-            blocks.last_mut().expect("it begins with one").push(line, number);
+/// The paragraphs of a text whose first line has this number.
+fn paragraphs(text: &str, line: usize) -> Vec<Paragraph> {
+    let mut paragraphs: Vec<Paragraph> = Vec::new();
+    let mut is_open = false;
+    for (index, text) in text.lines().enumerate() {
+        let is_empty = text.trim().is_empty();
+        match paragraphs.last_mut() {
+            _ if is_empty => {}
+            Some(paragraph) if is_open => {
+                paragraph.text.push('\n');
+                paragraph.text.push_str(text);
+            }
+            _ => paragraphs.push(Paragraph { line: line + index, text: text.to_owned() }),
         }
+        is_open = !is_empty;
     }
-    blocks
+    paragraphs
 }
 
 /// The comments of a shell script or a TOML file.
-fn of_hash_comments(text: &str) -> Vec<Block> {
-    let lines = text.lines().enumerate().map(|(index, line)| {
-        let comment = line.trim_start().strip_prefix('#').unwrap_or("");
-        (index + 1, comment)
-    });
-    paragraphs(lines)
+fn of_hash_comments(text: &str) -> Vec<Paragraph> {
+    let comment = |line: &str| line.trim_start().strip_prefix('#').unwrap_or("").to_owned() + "\n";
+    paragraphs(&text.lines().map(comment).collect::<String>(), 1)
 }
 
 /// The comments and the string literals of a Rust file.
-fn of_rust(text: &str) -> Vec<Block> {
+fn of_rust(text: &str) -> Vec<Paragraph> {
     let mut scanner = Scanner { text, at: 0, line: 1 };
-    let mut comments: Vec<(usize, &str)> = Vec::new();
-    let mut blocks = Vec::new();
+    let mut found = Vec::new();
+    // The comment that may go on in the next line: the number of its first line, and its text.
+    let (mut first, mut comment) = (1, String::new());
     while let Some(piece) = scanner.next_piece() {
         match piece {
-            Piece::Comment(line, comment) => {
-                if comments.last().is_some_and(|(last, _)| last + 1 < line) {
-                    blocks.extend(paragraphs(comments.drain(..)));
+            Piece::Comment(line, text) => {
+                if line > first + comment.matches('\n').count() {
+                    found.extend(of_markdown(&std::mem::take(&mut comment), first));
+                    first = line;
                 }
-                let comment = comment.trim_start_matches('/');
-                comments.push((line, comment.strip_prefix('!').unwrap_or(comment)));
+                let text = text.trim_start_matches('/');
+                comment += text.strip_prefix('!').unwrap_or(text);
+                comment.push('\n');
             }
-            Piece::Literal(line, literal) => {
-                let lines = literal.lines().enumerate();
-                let lines = lines.map(|(index, text)| (line + index, text.trim_end_matches('\\')));
-                blocks.extend(paragraphs(lines));
+            Piece::Literal(line, text) => {
+                let text = text.lines().map(|line| line.trim_end_matches('\\'));
+                found.extend(paragraphs(&text.collect::<Vec<_>>().join("\n"), line));
             }
         }
     }
-    blocks.extend(paragraphs(comments.drain(..)));
-    blocks
+    found.extend(of_markdown(&comment, first));
+    found
 }
 
 /// A piece of prose in a Rust file, with the line that it begins on.
@@ -279,51 +255,31 @@ fn quoted(rest: &str) -> usize {
 }
 
 /// All prose of the repository, by file.
-fn all_prose() -> BTreeMap<String, Vec<Block>> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut files = Vec::new();
-    for folder in [".ci", ".cargo", "crates", "docs", "peers"] {
-        collect(&root.join(folder), &mut files);
+fn all_prose() -> BTreeMap<String, Vec<Paragraph>> {
+    let mut sources = vec![root().join(".cargo/config.toml")];
+    for ending in [".md", ".rs", ".toml", ".sh"] {
+        sources.extend(files(&root(), ending));
     }
-    let at_root = std::fs::read_dir(&root).expect("the repository can be read");
-    files.extend(at_root.map(|entry| entry.expect("it can be listed").path()));
-    let mut prose = BTreeMap::new();
-    for file in files {
-        let extension = file.extension().and_then(|extension| extension.to_str());
-        let read: fn(&str) -> Vec<Block> = match extension {
-            Some("md") => of_markdown,
-            Some("rs") => of_rust,
-            Some("toml" | "sh") => of_hash_comments,
-            None if file.parent() == Some(&root.join(".ci")) => of_hash_comments,
-            _ => continue,
+    let scripts = ["run", "deep", "application-lines"];
+    sources.extend(scripts.map(|script| root().join(".ci").join(script)));
+    // This file has the words, to find them.
+    let this = root().join("crates/weft-guide/tests/documents/prose.rs");
+    let sources = sources.into_iter().filter(|file| *file != this);
+    let prose = sources.map(|file| {
+        let text = text(&file);
+        let prose = match file.extension().and_then(|extension| extension.to_str()) {
+            Some("md") => of_markdown(&text, 1),
+            Some("rs") => of_rust(&text),
+            _ => of_hash_comments(&text),
         };
-        let Ok(text) = std::fs::read_to_string(&file) else { continue };
-        let name = file.strip_prefix(&root).expect("it lies in the repository");
-        // This file has the words, to find them.
-        if name == Path::new("crates/weft-guide/tests/prose.rs") {
-            continue;
-        }
-        prose.insert(name.to_str().expect("names are plain").to_owned(), read(&text));
-    }
-    prose
-}
-
-/// Collects the files in a folder and its folders.
-fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
-    let Ok(entries) = std::fs::read_dir(folder) else { return };
-    for entry in entries {
-        let path = entry.expect("a folder can be listed").path();
-        match path.is_dir() {
-            true if path.ends_with("target") => {}
-            true => collect(&path, files),
-            false => files.push(path),
-        }
-    }
+        (shown(&file), prose)
+    });
+    prose.collect()
 }
 
 /// The right uses: file and phrase.
 fn allowed() -> Vec<(String, String)> {
-    let list = include_str!("../../../docs/prose-allowed.txt");
+    let list = include_str!("../../../../docs/prose-allowed.txt");
     let entries = list.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     let entries = entries.map(|line| {
         let mut fields = line.split(" | ");
@@ -342,8 +298,10 @@ fn prose_uses_plain_words() {
     let allowed = allowed();
     let mut used = vec![false; allowed.len()];
     let mut message = String::new();
-    for (file, blocks) in all_prose() {
-        for fault in blocks.iter().flat_map(faults) {
+    let prose = all_prose();
+    assert!(prose.len() > 500, "{} files", prose.len());
+    for (file, paragraphs) in prose {
+        for fault in paragraphs.iter().flat_map(faults) {
             let entry = allowed
                 .iter()
                 .position(|(in_file, phrase)| *in_file == file && phrase.as_str() == fault.phrase);
@@ -376,7 +334,7 @@ fn planted_words_are_found_where_they_are() {
 fn a_sentence_may_ask_who() {
     let text = "Who holds the lock? So. It is the worker.\n\nWho waits is late. The one\nwho waits, who else.\n\n\
         - Of which\nnone is left.\n";
-    let found: Vec<_> = of_markdown(text).iter().flat_map(faults).collect();
+    let found: Vec<_> = of_markdown(text, 1).iter().flat_map(faults).collect();
     let found: Vec<_> = found.iter().map(|fault| (fault.line, fault.phrase)).collect();
     assert_eq!(found, [(3, "who"), (6, "of which")]);
 }

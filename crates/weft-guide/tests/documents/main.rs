@@ -1,13 +1,19 @@
-//! The repository's documents: that links lead somewhere, that commands exist, and that what is counted is right.
+//! The repository's documents: that links lead somewhere, that commands exist, that what is counted is right, and that
+//! the prose uses plain words.
 //!
 //! Commands are compared with the definitions of clap in the sources of the programs, which are not libraries. So a
 //! subcommand or an option that was renamed is found; whether an option belongs to the very subcommand is not.
+
+mod markdown;
+mod prose;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use weft_protocols::{NAMES, PROTOCOLS};
+
+use markdown::{Block, blocks_and_prose, spans_and_words};
 
 // ---- files --------------------------------------------------------------------------------------
 
@@ -58,78 +64,6 @@ fn shown(path: &Path) -> String {
 }
 
 // ---- Markdown -----------------------------------------------------------------------------------
-
-/// A fenced block of code.
-struct Block {
-    /// The line of its first fence, from 1.
-    line: usize,
-    /// What stands behind the fence.
-    info: String,
-    lines: Vec<String>,
-}
-
-/// Divides a document into its fenced blocks, and the rest, in which the blocks are empty lines.
-fn blocks_and_prose(document: &str) -> (Vec<Block>, String) {
-    let (mut blocks, mut prose): (Vec<Block>, String) = (Vec::new(), String::new());
-    let mut open: Option<(String, Block)> = None;
-    for (number, line) in document.lines().enumerate() {
-        let trimmed = line.trim_start();
-        match &mut open {
-            Some((fence, _)) if trimmed.trim_end() == fence => {
-                blocks.extend(open.take().map(|(_, block)| block));
-                prose.push('\n');
-            }
-            Some((_, block)) => {
-                block.lines.push(line.to_owned());
-                prose.push('\n');
-            }
-            None if trimmed.starts_with("```") => {
-                let info = trimmed.trim_start_matches('`');
-                let fence = trimmed[..trimmed.len() - info.len()].to_owned();
-                let block =
-                    Block { line: number + 1, info: info.trim().to_owned(), lines: Vec::new() };
-                open = Some((fence, block));
-                prose.push('\n');
-            }
-            None => {
-                prose.push_str(line);
-                prose.push('\n');
-            }
-        }
-    }
-    assert!(open.is_none(), "a block of code without an end");
-    (blocks, prose)
-}
-
-/// Divides prose into its code spans, each with its line, and the rest.
-fn spans_and_words(prose: &str) -> (Vec<(usize, String)>, String) {
-    let (mut spans, mut words) = (Vec::new(), String::new());
-    let mut rest = prose;
-    while let Some(start) = rest.find('`') {
-        words.push_str(&rest[..start]);
-        let after = rest[start..].trim_start_matches('`');
-        let ticks = rest[start..].len() - after.len();
-        // A span ends with as many ticks, and within its paragraph.
-        let paragraph = &after[..after.find("\n\n").unwrap_or(after.len())];
-        let end = paragraph.match_indices('`').map(|(position, _)| position).find(|&position| {
-            let here = &paragraph[position..];
-            let run = here.len() - here.trim_start_matches('`').len();
-            run == ticks && !paragraph[..position].ends_with('`')
-        });
-        match end {
-            Some(end) => {
-                let line = 1 + prose[..prose.len() - after.len()].matches('\n').count();
-                spans.push((line, after[..end].to_owned()));
-                // Keeps the lines' numbers.
-                words.extend(after[..end].chars().filter(|&character| character == '\n'));
-                rest = &after[end + ticks..];
-            }
-            None => rest = after,
-        }
-    }
-    words.push_str(rest);
-    (spans, words)
-}
 
 /// The targets of a document's links, each with its line.
 fn links(document: &str) -> Vec<(usize, String)> {
@@ -258,7 +192,7 @@ fn links_lead_to_files_and_headings_that_exist() {
     // What else may lie in a working copy, such as figures, is not the repository's.
     let mut documents: Vec<PathBuf> =
         ["README.md", "ARCHITECTURE.md", "CHANGELOG.md"].map(|name| root().join(name)).into();
-    for folder in ["docs", "crates"] {
+    for folder in ["docs", "crates", "peers"] {
         documents.extend(files(&root().join(folder), ".md"));
     }
     for document in documents {
