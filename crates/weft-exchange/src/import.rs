@@ -19,8 +19,8 @@ use crate::source::{Fault, RowSource};
 /// The file's columns are matched with the table's by name, in any order. If the file lacks a column that has a
 /// default, every row gets the default. If the table lacks a column of the file, that is an error.
 ///
-/// Of CSV, it keeps one record in memory, at most 256 MiB. Of Arrow IPC, it keeps a batch, as large as the
-/// program that wrote the file made it. Of Parquet, it keeps some pages and a batch of rows.
+/// For CSV, it keeps one record in memory, at most 256 MiB. For Arrow IPC, it keeps a batch, as large as the
+/// program that wrote the file made it. For Parquet, it keeps some pages and a batch of rows.
 ///
 /// After an error there are no more rows.
 pub struct Importer<'a> {

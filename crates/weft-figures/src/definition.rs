@@ -261,7 +261,7 @@ impl Span {
 pub struct Axis {
     /// The label, with its unit.
     pub label: &'static str,
-    /// What is varied.
+    /// The quantity that varies along the axis.
     pub by: AxisVariable,
     /// How it is drawn.
     pub scale: Scale,

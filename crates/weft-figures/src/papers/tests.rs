@@ -62,7 +62,7 @@ fn figures_are_chosen_by_paper_and_number() {
     assert!(ids(&[Paper::Htcc], &["table-4"]).is_err());
 }
 
-/// What an entry names exists: series, metrics, and values of the axis, even in a quick run.
+/// Each series, metric and axis value that an entry names exists, even in a quick run.
 #[test]
 fn expectations_refer_to_measured_points() {
     for (id, experiment) in experiments() {

@@ -84,7 +84,7 @@ fn anchors(document: &str) -> BTreeSet<String> {
     let headings = prose.lines().filter(|line| line.starts_with('#'));
     let slugs = headings.map(|heading| {
         let mut title = heading.trim_start_matches('#').trim().to_owned();
-        // Of a link its text counts.
+        // Only the text of a link counts.
         while let Some(start) = title.find("](") {
             let end = title[start..].find(')').map_or(title.len(), |end| start + end + 1);
             title.replace_range(start..end, "");
@@ -189,7 +189,7 @@ fn every_protocol_has_its_page() {
 fn links_lead_to_files_and_headings_that_exist() {
     let mut broken = Vec::new();
     let mut followed = 0;
-    // What else may lie in a working copy, such as figures, is not the repository's.
+    // Other files in a working copy, such as figures, do not belong to the repository.
     let mut documents: Vec<PathBuf> =
         ["README.md", "ARCHITECTURE.md", "CHANGELOG.md"].map(|name| root().join(name)).into();
     for folder in ["docs", "crates", "peers"] {
