@@ -64,6 +64,18 @@ pub fn fence(order: Ordering) {
     machine::fence(order);
 }
 
+/// As `fence(SeqCst)`, for a caller that has just exchanged a word ([`Word::swap`], [`Word::compare_exchange`] and
+/// the like). On x86-64 such an instruction already orders all accesses before it with all after it. A fence would
+/// be another one, and cost as much, so there only the compiler is kept from moving accesses over this line.
+#[inline(always)]
+pub fn fence_after_exchange() {
+    if cfg!(all(target_arch = "x86_64", not(any(loom, shuttle, weft_sim, weft_sanitize, miri)))) {
+        std::sync::atomic::compiler_fence(Ordering::SeqCst);
+    } else {
+        fence(Ordering::SeqCst);
+    }
+}
+
 /// The word that all fences exchange in sanitizer builds.
 #[cfg(weft_sanitize)]
 static FENCES: machine::AtomicU64 = machine::AtomicU64::new(0);

@@ -1,6 +1,5 @@
 //! Executing procedures on a database.
 
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::thread;
 
@@ -147,18 +146,18 @@ fn execute_in_pieces<P: Protocol, F: OwnedOutput<P>>(
                 if let Some(chopping) = worker.executor().chopping() {
                     chopping.end_pieces(&worker.memory);
                 }
-                BodyOutcome::Committed(token, keep(executed, returned))
+                committed(token, executed, returned)
             }
-            (Some(Err(abort)), _) => BodyOutcome::Conflict(abort),
+            (Some(Err(abort)), _) => BodyOutcome::Conflict(Box::new(abort)),
             // An error of its own: it does not follow from a conflict, or there would be another pass.
             (None, Ok(result)) => match halfway {
                 Some(failure) => BodyOutcome::Refused(Box::new(failure)),
                 None => {
                     *returned = Some(result);
-                    BodyOutcome::Failed { is_decided: true }
+                    BodyOutcome::FailedWithoutConflict
                 }
             },
-            (None, Err(panic)) => BodyOutcome::Panicked(panic),
+            (None, Err(panic)) => BodyOutcome::Panicked(Box::new(panic)),
         }
     });
     ended.result()
@@ -177,12 +176,12 @@ fn execute_stepwise<P: Protocol, F: OwnedOutput<P>>(
         let executed = || procedure.execute(&driver).map(F::into_owned);
         let executed = catch_unwind(AssertUnwindSafe(executed));
         match (driver.ended(), executed) {
-            (Some(Ok(token)), executed) => BodyOutcome::Committed(token, keep(executed, returned)),
-            (Some(Err(abort)), _) => BodyOutcome::Conflict(abort),
+            (Some(Ok(token)), executed) => committed(token, executed, returned),
+            (Some(Err(abort)), _) => BodyOutcome::Conflict(Box::new(abort)),
             // An error of its own: it does not follow from a conflict, or there would be another pass.
             (None, Ok(result)) => {
                 *returned = Some(result);
-                BodyOutcome::Failed { is_decided: true }
+                BodyOutcome::FailedWithoutConflict
             }
             (None, Err(panic)) => resume_unwind(panic),
         }
@@ -190,13 +189,18 @@ fn execute_stepwise<P: Protocol, F: OwnedOutput<P>>(
     ended.result()
 }
 
-/// Keeps the result of a procedure that has committed, unless the procedure has panicked since.
-fn keep<T>(executed: thread::Result<T>, returned: &mut Option<T>) -> Option<Box<dyn Any + Send>> {
+/// Returns the outcome of a procedure that has committed, and keeps its result, unless the procedure has panicked
+/// since.
+fn committed<T>(
+    token: CommitToken,
+    executed: thread::Result<T>,
+    returned: &mut Option<T>,
+) -> BodyOutcome {
     match executed {
         Ok(result) => {
             *returned = Some(result);
-            None
+            BodyOutcome::Committed(token)
         }
-        Err(panic) => Some(panic),
+        Err(panic) => BodyOutcome::CommittedAndPanicked(Box::new(panic)),
     }
 }

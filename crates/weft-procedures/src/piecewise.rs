@@ -27,7 +27,7 @@ use weft::step::Instance;
 use weft::store::worker::CommitGuard;
 use weft::store::worker::Counters;
 use weft::sync::turnstile::{ATTEMPTS_BEFORE_CLOSING, TurnstileGuard};
-use weft::{Error, Failure};
+use weft::{ConflictReason, Error, Failure};
 
 /// Executes a procedure in a transaction, piece by piece.
 pub struct Piecewise<'t, 'db, P: Protocol> {
@@ -165,7 +165,7 @@ impl<'t, 'db, P: Protocol> Piecewise<'t, 'db, P> {
             // procedure.
             *closed = engine.shared.turnstile.try_close();
         }
-        backoff(worker, redone);
+        backoff(worker, redone, ConflictReason::ReadChanged);
     }
 
     /// Goes back to the beginning of the present piece, which was undone.

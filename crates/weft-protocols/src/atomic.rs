@@ -68,7 +68,9 @@ use weft::index::{NodeChange, NodeVersion};
 use weft::store::record::version::{UNNUMBERED, VersionHeader};
 use weft::store::record::{Newest, RecordPointer, StoredRecord};
 use weft::store::table::TableRef;
-use weft::store::worker::{LoggedWrite, RecordOutcome, ReplacedRow, WorkerMemory, WriteOutcome};
+use weft::store::worker::{
+    LoggedWrite, Prepared, RecordOutcome, ReplacedRow, WorkerMemory, WriteOutcome,
+};
 use weft_htm::word::{Ordering, yield_now};
 
 /// One atomic instruction per transaction. See the [module](self) for the paper and the idea.
@@ -347,7 +349,7 @@ impl Executor for AtomicExecutor {
                     was_deleted: write.expected.has(ABSENT),
                     inline: is_inline(write.table, write.record, row),
                 });
-                RecordOutcome::Written { row, replaced }
+                RecordOutcome::Written { row, replaced, prepared: Prepared::No }
             }
             (None, Some(key)) => RecordOutcome::Deleted {
                 row: before.expect("only visible rows are removed"),

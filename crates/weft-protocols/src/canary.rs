@@ -630,12 +630,12 @@ impl CanaryExecutor {
             if let Some(row) = write.row
                 && !is_published
             {
-                write.replaced = swap_newest(stored(write.record), row.as_ptr());
+                write.replaced = Newest::at(swap_newest(stored(write.record), row.as_ptr()));
             }
             if mutation == StaleSnapshot && write.row.is_some() {
                 // StaleSnapshot: the older row is kept for stale readers. The row that was kept before is
                 // retired.
-                write.replaced = swap(&header.previous, write.replaced);
+                write.replaced = Newest::at(swap(&header.previous, write.replaced.address()));
                 header.written_by.store(commit, Ordering::Relaxed);
             }
             if mutation != UnlockBeforeInstall {
@@ -648,7 +648,7 @@ impl CanaryExecutor {
     /// chains, so it must find nothing to do.
     fn retire_unchained(&mut self, memory: &WorkerMemory) {
         for write in &mut self.set.writes {
-            let replaced = NonNull::new(std::mem::replace(&mut write.replaced, ptr::null_mut()));
+            let replaced = std::mem::replace(&mut write.replaced, Newest::NONE).row();
             if let (Some(row), Some(_)) = (replaced, write.row) {
                 memory.retire_row(row, write.table, is_inline(write.table, write.record, row));
             }
@@ -673,7 +673,7 @@ impl CanaryExecutor {
             };
             if entry.row == Some(row) {
                 if has_committed {
-                    entry.replaced = out;
+                    entry.replaced = Newest::at(out);
                     continue;
                 }
                 entry.row = None;

@@ -102,7 +102,7 @@ impl CommitPhases for DbxSpin {
     ) -> Result<(), Abort> {
         context.shared.lock();
         // Validation phase and write phase.
-        let outcome = commit_with_locks(set, epoch);
+        let outcome = commit_with_locks(set, context.memory, epoch);
         context.shared.unlock();
         outcome
     }

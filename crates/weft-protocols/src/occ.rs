@@ -55,8 +55,9 @@ use weft::commit::optimistic::{
     stored, unlock, validate_reads,
 };
 use weft::commit::{Abort, DeletedOutcome, Protocol};
-use weft::store::record::tid::{Tid, TidWord, fence_before_validation};
+use weft::store::record::tid::{Tid, TidWord, fence_after_locking};
 use weft::store::record::{RecordPointer, StoredRecord};
+use weft::store::worker::WorkerMemory;
 use weft_htm::word::{Ordering, Word, spin_loop, yield_now};
 
 /// Classic OCC. See the [module](self) for the papers and the idea.
@@ -162,7 +163,7 @@ impl CommitPhases for Occ {
         for access in locks.iter() {
             stored(access.record).header.lock.lock(access.mode);
         }
-        let outcome = validate_and_write(set, locks, last, epoch);
+        let outcome = validate_and_write(set, locks, last, context.memory, epoch);
         for access in locks.drain(..) {
             stored(access.record).header.lock.unlock(access.mode);
         }
@@ -187,16 +188,19 @@ fn list_accesses(set: &AccessSet<OccHeader>, locks: &mut Vec<RecordLock>) {
 /// The validation and write phases, with all locks held.
 #[inline(always)]
 fn validate_and_write(
-    set: &AccessSet<OccHeader>,
+    set: &mut AccessSet<OccHeader>,
     locks: &[RecordLock],
     last: &mut Tid,
+    memory: &WorkerMemory,
     epoch: &impl Fn() -> u64,
 ) -> Result<(), Abort> {
     // Validation phase: first the write set, whose TID words it locks, so that transactions in their read phase
     // see that it is being written; then the read set and the node set.
+    memory.announce_commit();
     lock_expected(&set.writes)?;
     // ==== serialization point ====
-    fence_before_validation();
+    // Orders the announcement before the draw as well.
+    fence_after_locking(set.writes.len());
     let epoch = epoch();
     if let Err(abort) = validate_reads(set, |record| set.find_write(record).is_some()) {
         unlock(&set.writes);
@@ -209,6 +213,8 @@ fn validate_and_write(
     });
     let timestamp = read.chain(replaced).fold(*last, Tid::later).next(epoch);
     *last = timestamp;
+    // SAFETY: the number is drawn, the write set is locked, and nothing can fail any more.
+    unsafe { set.prepare_writes(memory) };
     // Write phase. Each record that was only read keeps the timestamp as its read timestamp.
     install(&set.writes, |write| written_at(write, timestamp));
     for access in locks.iter().filter(|access| access.mode == Mode::Read) {

@@ -28,7 +28,7 @@ fn text(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The files below a folder whose names end like this, sorted.
+/// The files below a folder whose names end like this, sorted. What builds have left is not among them.
 fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let entries =
@@ -36,7 +36,9 @@ fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
     for entry in entries {
         let path = entry.expect("an entry of the folder").path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if path.is_dir() {
+        if path.is_dir() && name == "target" {
+            continue;
+        } else if path.is_dir() {
             found.extend(files(&path, ending));
         } else if name.ends_with(ending) {
             found.push(path);

@@ -27,8 +27,8 @@ use weft::commit::access_set::{SupersededRow, TidOnly, WriteEntry, visible};
 use weft::commit::optimistic::{read_conflict, read_newest, validate_nodes, write_conflict};
 use weft::commit::{Abort, Visible};
 use weft::plan::StepColumns;
-use weft::store::record::RecordPointer;
 use weft::store::record::version::VersionHeader;
+use weft::store::record::{Newest, RecordPointer};
 use weft::store::table::Rebase;
 use weft::store::worker::WorkerMemory;
 
@@ -176,7 +176,7 @@ impl PieceExecutor {
             garbage.push(SupersededRow { record: entry.record, row, table: entry.table });
             entry.row = Some(rebased);
             entry.expected = present;
-            entry.replaced = onto.as_ptr();
+            entry.replaced = Newest::of(onto);
         }
         Ok(())
     }
@@ -191,7 +191,7 @@ fn rebase(
     memory: &WorkerMemory,
 ) -> Option<(NonNull<u8>, NonNull<u8>)> {
     let (row, table) = (entry.row?, entry.table);
-    let before = NonNull::new(entry.replaced).filter(|_| !entry.expected.is_absent())?;
+    let before = entry.replaced_row()?;
     let core = table.core();
     // SAFETY: the row is the write set's own. The other two are published rows, and the worker has been pinned
     // since before they were read.

@@ -735,7 +735,7 @@ impl<J: JoinedProtocol> ReconcilingExecutor<J> {
         }
         // Parts 1 to 3 of Figure 3, for the records that are not split.
         if self.is_joined_used {
-            let drawn = || if memory.is_committing() { memory.drawn_epoch() } else { epoch() };
+            let drawn = || if memory.has_drawn() { memory.drawn_epoch() } else { epoch() };
             let committed = self.joined.commit(memory, drawn);
             committed.inspect_err(|abort| self.note_conflict(abort, memory))?;
         } else {

@@ -30,8 +30,8 @@ use weft::commit::optimistic::{discard_placeholder, node_version, stored};
 use weft::encoding::EncodedKey;
 use weft::index::NodeChange;
 use weft::step::{Instance, Parts};
-use weft::store::record::RecordPointer;
 use weft::store::record::tid::Tid;
+use weft::store::record::{Newest, RecordPointer};
 use weft::store::table::TableRef;
 use weft::store::worker::{NOT_STAGED, WorkerMemory};
 
@@ -320,7 +320,7 @@ fn write_again<H: TidHeader>(set: &mut AccessSet<H>, entry: &StepWrite<H>) {
             record,
             table,
             expected,
-            replaced,
+            replaced: Newest::at(replaced),
             row,
             key,
             staged: NOT_STAGED,

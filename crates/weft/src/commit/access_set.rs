@@ -14,10 +14,10 @@ use crate::index::{NodeChange, NodeVersion};
 use crate::row::encoding::EncodedKey;
 use crate::store::record::tid::{Tid, TidWord};
 use crate::store::record::version::VersionHeader;
-use crate::store::record::{RecordPointer, StoredRecord};
+use crate::store::record::{Newest, RecordPointer, StoredRecord};
 use crate::store::table::TableRef;
 use crate::store::worker::{
-    LoggedWrite, NOT_STAGED, RecordOutcome, ReplacedRow, WorkerMemory, WriteOutcome,
+    LoggedWrite, NOT_STAGED, Prepared, RecordOutcome, ReplacedRow, WorkerMemory, WriteOutcome,
 };
 
 /// A record header that has a TID word, and maybe other fields.
@@ -73,8 +73,9 @@ pub struct WriteEntry<H> {
     pub table: TableRef,
     /// The version that the write replaces. The record is locked only if it still has this version.
     pub expected: Tid,
-    /// The row of that version (if the record is deleted, the row that it had). Null if it never had one.
-    pub replaced: *mut u8,
+    /// The row of that version (if the record is deleted, the row that it had), if it ever had one. The flags
+    /// say what was [prepared](WriteEntry::prepare).
+    pub replaced: Newest,
     /// The row to install, or `None` to leave the record without a row.
     pub row: Option<NonNull<u8>>,
     /// The key from which the index leads to the record, if this transaction has inserted or deleted it. See
@@ -82,6 +83,45 @@ pub struct WriteEntry<H> {
     pub key: WriteKey,
     /// The write's position among those that are [staged](WorkerMemory::stage), or [`NOT_STAGED`].
     pub staged: u32,
+}
+
+/// Flags of [`WriteEntry::replaced`]: whether the new version has its number, and whether it is detached from the
+/// version that it replaces.
+const NUMBERED: usize = 1;
+const DETACHED: usize = 2;
+
+impl<H> WriteEntry<H> {
+    /// Returns the row that the write replaces or deletes; `None` if the record is absent.
+    #[inline(always)]
+    pub fn replaced_row(&self) -> Option<NonNull<u8>> {
+        if self.expected.is_absent() { None } else { self.replaced.row() }
+    }
+
+    /// Does for the version to be installed what can be done before: see [`WorkerMemory::prepare`].
+    ///
+    /// # Safety
+    /// The commit has drawn its number, and has locked the record.
+    #[inline(always)]
+    unsafe fn prepare(&mut self, memory: &WorkerMemory) {
+        let Some(row) = self.row else { return };
+        // SAFETY: passed on to the caller; the row is this transaction's own.
+        self.replaced = match unsafe { memory.prepare(row, self.replaced_row()) } {
+            Prepared::No => self.replaced,
+            Prepared::Numbered => self.replaced.with(NUMBERED),
+            Prepared::Detached => self.replaced.with(NUMBERED | DETACHED),
+        };
+    }
+
+    #[inline(always)]
+    fn prepared(&self) -> Prepared {
+        if self.replaced.has(DETACHED) {
+            Prepared::Detached
+        } else if self.replaced.has(NUMBERED) {
+            Prepared::Numbered
+        } else {
+            Prepared::No
+        }
+    }
 }
 
 /// The position of a write's key in the access set, and whether the transaction has put the record into the index.
@@ -188,7 +228,7 @@ impl<H: TidHeader> AccessSet<H> {
         let entry = &self.writes[position];
         let version = ReplacedVersion {
             observed: entry.expected,
-            newest: entry.replaced,
+            newest: entry.replaced.address(),
             own: entry.row,
             own_position: Some(position),
             writes: self.writes.len(),
@@ -250,7 +290,7 @@ impl<H: TidHeader> AccessSet<H> {
                 if !entry.key.is_created() {
                     entry.key = key;
                 }
-                link(row, entry.replaced);
+                link(row, entry.replaced.address());
             }
             None => {
                 link(row, version.newest);
@@ -258,7 +298,7 @@ impl<H: TidHeader> AccessSet<H> {
                     record,
                     table,
                     expected: version.observed,
-                    replaced: version.newest,
+                    replaced: Newest::at(version.newest),
                     row,
                     key,
                     staged: NOT_STAGED,
@@ -281,7 +321,7 @@ impl<H: TidHeader> AccessSet<H> {
             record,
             table,
             expected: Tid::PLACEHOLDER,
-            replaced: std::ptr::null_mut(),
+            replaced: Newest::NONE,
             row: Some(row),
             key,
             staged: NOT_STAGED,
@@ -289,6 +329,18 @@ impl<H: TidHeader> AccessSet<H> {
     }
 
     // ---- the end -----------------------------------------------------------------------------
+
+    /// Prepares the versions to be installed: see [`WorkerMemory::prepare`].
+    ///
+    /// # Safety
+    /// The commit has drawn its number, has locked every record of the write set, and cannot fail any more.
+    #[inline(always)]
+    pub unsafe fn prepare_writes(&mut self, memory: &WorkerMemory) {
+        for entry in &mut self.writes {
+            // SAFETY: passed on to the caller.
+            unsafe { entry.prepare(memory) };
+        }
+    }
 
     /// See [`super::Executor::list_writes`].
     pub fn list_writes(&mut self, list: &mut Vec<LoggedWrite>) {
@@ -324,7 +376,7 @@ impl<H: TidHeader> AccessSet<H> {
             memory.log(staged.map(|entry| (entry.staged, order(entry))));
         }
         for entry in &self.writes {
-            let replaced = NonNull::new(entry.replaced);
+            let replaced = entry.replaced.row();
             let outcome = match (entry.row, self.key_of(entry)) {
                 (Some(row), _) => {
                     let replaced = replaced.map(|row| ReplacedRow {
@@ -332,7 +384,7 @@ impl<H: TidHeader> AccessSet<H> {
                         was_deleted: entry.expected.is_absent(),
                         inline: is_inline(entry.table, entry.record, row),
                     });
-                    RecordOutcome::Written { row, replaced }
+                    RecordOutcome::Written { row, replaced, prepared: entry.prepared() }
                 }
                 // The record was inserted, and deleted again.
                 (None, Some(key)) if entry.key.is_created() => {
@@ -545,7 +597,7 @@ impl<H: TidHeader> AccessSet<H> {
 
 /// Returns what the log must hold of a write, if the write changes anything.
 fn logged<H>(entry: &WriteEntry<H>) -> Option<LoggedWrite> {
-    let before = NonNull::new(entry.replaced).filter(|_| !entry.expected.is_absent());
+    let before = entry.replaced_row();
     let written = match (entry.row, before) {
         (Some(row), Some(before)) => WriteOutcome::Changed { row, before },
         (Some(row), None) => WriteOutcome::Row(row),

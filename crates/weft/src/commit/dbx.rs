@@ -118,7 +118,7 @@ pub fn commit_in_region_or_with_locks<H: TidHeader>(
     }
     match commit_in_region(set, 0, memory, epoch) {
         Some(outcome) => outcome.map(drop),
-        None => commit_with_locks(set, epoch),
+        None => commit_with_locks(set, memory, epoch),
     }
 }
 
@@ -149,7 +149,7 @@ pub fn commit_hot_and_cold<H: TidHeader>(
         }
         None => {
             unlock(&set.writes[..hot]);
-            commit_with_locks(set, epoch)
+            commit_with_locks(set, memory, epoch)
         }
     }
 }

@@ -34,7 +34,7 @@ use crate::error::ConflictReason;
 use crate::index::bplus_tree::ScannedRange;
 use crate::index::{NodeChange, NodeVersion};
 use crate::row::encoding::EncodedKey;
-use crate::store::record::tid::{Tid, fence_before_validation};
+use crate::store::record::tid::{Tid, fence_after_locking, fence_before_validation};
 use crate::store::record::{Newest, RecordPointer, StoredRecord};
 use crate::store::table::TableRef;
 use crate::store::worker::{LoggedWrite, WorkerMemory};
@@ -353,18 +353,23 @@ pub fn install<H: TidHeader>(writes: &[WriteEntry<H>], version: impl Fn(&WriteEn
 /// Validation and write phase, with one lock bit per written record.
 #[inline(always)]
 pub fn commit_with_locks<H: TidHeader>(
-    set: &AccessSet<H>,
+    set: &mut AccessSet<H>,
+    memory: &WorkerMemory,
     epoch: &impl Fn() -> u64,
 ) -> Result<(), Abort> {
+    memory.announce_commit();
     lock_expected(&set.writes)?;
     // ==== serialization point ====
-    fence_before_validation();
+    // Orders the announcement before the draw as well.
+    fence_after_locking(set.writes.len());
     let epoch = epoch();
     // The locks have validated the write set already.
     if let Err(abort) = validate_reads(set, |record| set.find_write(record).is_some()) {
         unlock(&set.writes);
         return Err(abort);
     }
+    // SAFETY: the number is drawn, the write set is locked, and nothing can fail any more.
+    unsafe { set.prepare_writes(memory) };
     install(&set.writes, |write| successor(write, epoch));
     Ok(())
 }

@@ -45,7 +45,7 @@ use super::optimistic::{
 };
 use super::{Abort, DeletedOutcome, Protocol};
 use crate::store::record::StoredRecord;
-use crate::store::record::tid::{Tid, fence_before_validation};
+use crate::store::record::tid::{Tid, fence_after_locking};
 
 /// Silo's OCC. See the [module](self) for the paper and the idea.
 #[derive(Debug)]
@@ -97,9 +97,11 @@ impl CommitPhases for Silo {
         if set.writes.len() > 1 {
             set.sort_writes();
         }
+        context.memory.announce_commit();
         lock_in_order(set)?;
         // ==== serialization point ====
-        fence_before_validation();
+        // Orders the announcement before the draw as well.
+        fence_after_locking(set.writes.len());
         let epoch = epoch();
         // Phase 2: validate the read set and the node set.
         if let Err(abort) = validate_reads(set, |record| set.find_write(record).is_some()) {
@@ -110,6 +112,8 @@ impl CommitPhases for Silo {
         let reads = set.reads.iter().map(|read| read.observed);
         let writes = set.writes.iter().map(|write| write.expected);
         let tid = context.remembered.commit_tid(reads.chain(writes), epoch);
+        // SAFETY: the number is drawn, the write set is locked, and nothing can fail any more.
+        unsafe { set.prepare_writes(context.memory) };
         install(&set.writes, |write| written_at(write, tid));
         Ok(())
     }

@@ -27,21 +27,30 @@ use crate::store::deadline::Deadline;
 use crate::transaction::Transaction;
 
 /// How one run of a body ended. The value or error that the body returned stays with its caller.
+///
+/// It is returned in two registers, since each variant has at most one word. (A larger value would be returned in
+/// memory, and read at once by loads that are wider than the stores. Such loads wait for the stores to reach the
+/// cache.)
 pub enum BodyOutcome {
     /// The body returned a value: commit the transaction.
     Returned,
-    /// The body returned an error. It is the body's own, unless a conflict has caused it. If `is_decided`, no
-    /// conflict has.
-    Failed { is_decided: bool },
-    /// The body's driver has committed the transaction. After that it may have panicked.
-    Committed(CommitToken, Option<Box<dyn Any + Send>>),
+    /// The body returned an error. It is the body's own, unless a conflict has caused it.
+    Failed,
+    /// The body returned an error, and no conflict has caused this.
+    FailedWithoutConflict,
+    /// The body's driver has committed the transaction.
+    Committed(CommitToken),
+    /// The body's driver has committed the transaction, and then panicked, with this payload.
+    CommittedAndPanicked(Box<Box<dyn Any + Send>>),
     /// The body's driver could not commit the transaction.
-    Conflict(Abort),
+    Conflict(Box<Abort>),
     /// The transaction cannot be run.
     Refused(Box<Failure>),
-    /// The body panicked, and no conflict has caused this.
-    Panicked(Box<dyn Any + Send>),
+    /// The body panicked, with this payload, and no conflict has caused this.
+    Panicked(Box<Box<dyn Any + Send>>),
 }
+
+const _: () = assert!(size_of::<BodyOutcome>() == 16 && size_of::<RunEnd>() == 16);
 
 impl BodyOutcome {
     /// Returns the outcome of a closure that has returned `returned`.
@@ -49,7 +58,7 @@ impl BodyOutcome {
     pub fn of<R, E>(returned: &Result<R, E>) -> Self {
         match returned {
             Ok(_) => BodyOutcome::Returned,
-            Err(_) => BodyOutcome::Failed { is_decided: false },
+            Err(_) => BodyOutcome::Failed,
         }
     }
 }
@@ -70,7 +79,7 @@ pub struct Strategy<'s> {
     pub sets_aside: bool,
 }
 
-/// How a transaction has ended, without the result of its body.
+/// How a transaction has ended, without the result of its body. Returned in two registers, as [`BodyOutcome`] is.
 pub enum RunEnd {
     /// It has committed.
     Committed(CommitToken),
@@ -78,6 +87,16 @@ pub enum RunEnd {
     Failed,
     /// It was refused a split record.
     SetAside,
+    /// It could not be run, or has reached one of its bounds.
+    Refused(Box<Failure>),
+}
+
+/// How an attempt of a transaction has ended.
+enum AttemptEnd {
+    /// The transaction has ended with it.
+    Ended(RunEnd),
+    /// There was a conflict, and the limits allow another attempt.
+    Conflict(ConflictReason),
 }
 
 /// How a transaction has ended, with the result of its body.
@@ -90,13 +109,19 @@ pub enum RunResult<R, E> {
 
 impl<R, E: From<Error>> RunResult<R, E> {
     #[inline(always)]
-    fn of(end: Result<RunEnd, Box<Failure>>, returned: Option<Result<R, E>>) -> Self {
-        match (end, returned) {
-            (Ok(RunEnd::Committed(token)), Some(Ok(value))) => RunResult::Ended(Ok((value, token))),
-            (Ok(RunEnd::Failed), Some(Err(error))) => RunResult::Ended(Err(error)),
-            (Ok(RunEnd::SetAside), _) => RunResult::SetAside,
-            (Err(failure), _) => RunResult::Ended(Err(Error::from(*failure).into())),
-            _ => unreachable!("the transaction ended otherwise than its body"),
+    fn of(end: RunEnd, returned: Option<Result<R, E>>) -> Self {
+        // One match inside another, since a match on a pair copies the result to build the pair.
+        match end {
+            RunEnd::Committed(token) => match returned {
+                Some(Ok(value)) => RunResult::Ended(Ok((value, token))),
+                _ => unreachable!("the transaction committed without its body's value"),
+            },
+            RunEnd::Failed => match returned {
+                Some(Err(error)) => RunResult::Ended(Err(error)),
+                _ => unreachable!("the transaction failed without its body's error"),
+            },
+            RunEnd::SetAside => RunResult::SetAside,
+            RunEnd::Refused(failure) => RunResult::Ended(Err(Error::from(*failure).into())),
         }
     }
 
@@ -153,9 +178,21 @@ impl<P: Protocol> Database<P> {
         RunResult::of(end, returned)
     }
 
-    /// Attempts a transaction until it has ended.
+    /// Runs a transaction until it has ended.
     #[inline(never)]
     fn run(
+        &self,
+        worker: &Worker<P>,
+        options: &TransactionOptions,
+        strategy: Strategy<'_>,
+        body: &mut Body<'_, P>,
+    ) -> RunEnd {
+        self.run_attempts(worker, options, strategy, body).unwrap_or_else(RunEnd::Refused)
+    }
+
+    /// Attempts a transaction until it has ended.
+    #[inline(always)]
+    fn run_attempts(
         &self,
         worker: &Worker<P>,
         options: &TransactionOptions,
@@ -180,17 +217,17 @@ impl<P: Protocol> Database<P> {
                 .memory
                 .regions()
                 .restarting(|| self.attempt(worker, options, strategy, attempt, deadline, body))?;
-            if let Some(end) = end {
-                return Ok(end);
-            }
+            let reason = match end {
+                AttemptEnd::Ended(end) => return Ok(end),
+                AttemptEnd::Conflict(reason) => reason,
+            };
             attempt += 1;
-            backoff(worker, attempt);
+            backoff(worker, attempt, reason);
         }
     }
 
     /// Makes one attempt: runs the body and commits. Under a protocol that repairs transactions, this may run the
-    /// body several times. `attempt` is the number of conflicts so far. Returns `None` after another conflict, if
-    /// the limits allow a further attempt.
+    /// body several times. `attempt` is the number of conflicts so far.
     #[inline(always)]
     fn attempt(
         &self,
@@ -200,7 +237,7 @@ impl<P: Protocol> Database<P> {
         attempt: u32,
         deadline: Option<Deadline>,
         body: &mut Body<'_, P>,
-    ) -> Result<Option<RunEnd>, Box<Failure>> {
+    ) -> Result<AttemptEnd, Box<Failure>> {
         let columns = match strategy.pieces {
             Some(pieces) if P::CHOPS => self.expect_procedure(worker, pieces, attempt)?,
             _ => None,
@@ -218,29 +255,31 @@ impl<P: Protocol> Database<P> {
                 Ok(BodyOutcome::Returned) => match transaction.finish(columns, Unstable::ENGINE) {
                     Ok(token) => {
                         transaction.end_committed(Unstable::ENGINE);
-                        return Ok(Some(RunEnd::Committed(token)));
+                        return Ok(AttemptEnd::Ended(RunEnd::Committed(token)));
                     }
                     Err(abort) => abort,
                 },
-                Ok(BodyOutcome::Failed { is_decided }) => {
-                    match if is_decided { None } else { transaction.conflict() } {
-                        Some(abort) => abort,
-                        None => return Ok(Some(RunEnd::Failed)),
-                    }
+                Ok(BodyOutcome::Failed) => match transaction.conflict() {
+                    Some(abort) => abort,
+                    None => return Ok(AttemptEnd::Ended(RunEnd::Failed)),
+                },
+                Ok(BodyOutcome::FailedWithoutConflict) => {
+                    return Ok(AttemptEnd::Ended(RunEnd::Failed));
                 }
                 Err(panic) => match transaction.conflict() {
                     Some(abort) => abort,
                     None => return unwind(transaction, panic),
                 },
-                Ok(BodyOutcome::Panicked(panic)) => return unwind(transaction, panic),
-                Ok(BodyOutcome::Committed(token, panic)) => {
+                Ok(BodyOutcome::Panicked(panic)) => return unwind(transaction, *panic),
+                Ok(BodyOutcome::Committed(token)) => {
                     transaction.end_committed(Unstable::ENGINE);
-                    match panic {
-                        None => return Ok(Some(RunEnd::Committed(token))),
-                        Some(panic) => resume_unwind(panic),
-                    }
+                    return Ok(AttemptEnd::Ended(RunEnd::Committed(token)));
                 }
-                Ok(BodyOutcome::Conflict(abort)) => abort,
+                Ok(BodyOutcome::CommittedAndPanicked(panic)) => {
+                    transaction.end_committed(Unstable::ENGINE);
+                    resume_unwind(*panic)
+                }
+                Ok(BodyOutcome::Conflict(abort)) => *abort,
                 Ok(BodyOutcome::Refused(failure)) => return Err(failure),
             };
             if !P::REPAIRS || strategy.is_driven || !transaction.repair() {
@@ -249,13 +288,13 @@ impl<P: Protocol> Database<P> {
         };
         if P::SPLITS && strategy.sets_aside && abort.reason == ConflictReason::Split {
             transaction.give_way(abort);
-            return Ok(Some(RunEnd::SetAside));
+            return Ok(AttemptEnd::Ended(RunEnd::SetAside));
         }
         // The conflict is described only if the caller gets to see it, since under contention there are many.
         let last = || transaction.describe(abort);
         let bounds = check_bounds(options, deadline, attempt + 1, last);
         transaction.give_way(abort);
-        Ok(bounds.map(|()| None)?)
+        Ok(bounds.map(|()| AttemptEnd::Conflict(abort.reason))?)
     }
 
     /// Announces that the transaction that begins next is a registered procedure. Returns the columns of its steps
@@ -287,7 +326,7 @@ impl<P: Protocol> Database<P> {
 fn unwind<P: Protocol>(
     transaction: Transaction<'_, P>,
     panic: Box<dyn Any + Send>,
-) -> Result<Option<RunEnd>, Box<Failure>> {
+) -> Result<AttemptEnd, Box<Failure>> {
     drop(transaction);
     resume_unwind(panic)
 }

@@ -86,6 +86,17 @@ impl Garbage {
         self.open_bytes += bytes;
     }
 
+    /// As [`Garbage::push`], for a row, of which every update retires one. The entry is made in its place. (One
+    /// that is made on the stack and then pushed is copied by loads that wait for the stores just before.)
+    #[inline(always)]
+    pub fn push_row(&mut self, row: NonNull<u8>, table: TableRef, bytes: usize) {
+        self.open.reserve(1);
+        self.open.spare_capacity_mut()[0].write(RetiredItem::Row(row, table));
+        // SAFETY: the entry was just initialised.
+        unsafe { self.open.set_len(self.open.len() + 1) };
+        self.open_bytes += bytes;
+    }
+
     /// Marks the end of the open batch. The batch is not sealed before the next mark.
     #[cfg(weft_sim)]
     pub fn mark(&mut self) {

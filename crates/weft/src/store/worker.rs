@@ -31,8 +31,8 @@ use weft_htm::{Htm, Regions, Statistics, StatisticsReader};
 
 pub use aborts::AbortsByTable;
 pub use commit::{
-    CommitGuard, EngineLog, LoggedOperation, LoggedWrite, NOT_STAGED, RecordOutcome, ReplacedRow,
-    WriteOutcome,
+    CommitGuard, EngineLog, LoggedOperation, LoggedWrite, NOT_STAGED, Prepared, RecordOutcome,
+    ReplacedRow, WriteOutcome,
 };
 use discarded::DiscardedList;
 pub use discarded::{DiscardedValue, contain};
@@ -547,7 +547,7 @@ impl WorkerMemory {
     #[inline(always)]
     pub fn retire_row(&self, row: NonNull<u8>, table: TableRef, inline: bool) {
         if !inline {
-            self.garbage().push(RetiredItem::Row(row, table), table.core().row_class.bytes());
+            self.garbage().push_row(row, table, table.core().row_class.bytes());
         }
     }
 

@@ -118,8 +118,9 @@ impl Clock {
 /// The first two steps on each side are sequentially consistent. Say the worker has drawn a number from
 /// before the increment. Then its word was odd before the increment. So the other thread sees that, and waits
 /// until the versions are installed. When the wait is over, everything that belongs to the snapshot is
-/// visible. A worker that commits inside a hardware region does its first three steps as one; the increment
-/// either makes the region abort, or comes after it.
+/// visible. (A fence between the worker's two steps does as well: see [`ActivityWords::announce`].) A worker that
+/// commits inside a hardware region does its first three steps as one; the increment either makes the region abort,
+/// or comes after it.
 #[derive(Debug)]
 pub struct ActivityWords {
     words: Box<[ActivityWord]>,
@@ -134,6 +135,18 @@ impl ActivityWords {
     /// Creates the words of up to `workers_max` workers.
     pub fn new(workers_max: usize) -> Self {
         ActivityWords { words: (0..workers_max).map(|_| ActivityWord::default()).collect() }
+    }
+
+    /// Begins a commit of the worker in `slot`, as [`ActivityWords::begin`] does, for a worker that executes a
+    /// sequentially consistent fence before it draws its number. With the locks that it takes in between, the fence
+    /// costs nothing.
+    #[inline(always)]
+    pub fn announce(&self, slot: usize) {
+        let word = &self.words[slot].0;
+        // Relaxed: only this worker writes the word, and the fence orders the store before the draw.
+        let count = word.load(Ordering::Relaxed);
+        debug_assert!(count.is_multiple_of(2), "one commit at a time");
+        word.store(count + 1, Ordering::Relaxed);
     }
 
     /// Begins a commit of the worker in `slot`. Must be called before the worker draws its number.
@@ -247,34 +260,48 @@ impl Drop for Ticker {
 mod loom_tests {
     use super::*;
     use loom::thread;
+    use weft_htm::word::fence_after_exchange;
 
     /// A snapshot sees all of a commit or nothing of it, depending on the numbers.
     #[test]
     fn loom_clock_a_commit_and_a_snapshot() {
+        loom::model(|| commit_beside_a_snapshot(|commits| commits.begin(0)));
+    }
+
+    /// The same, if the commit is announced, and then takes a lock.
+    #[test]
+    fn loom_clock_an_announced_commit_and_a_snapshot() {
         loom::model(|| {
-            let clock = loom::sync::Arc::new(Clock::default());
-            let commits = loom::sync::Arc::new(ActivityWords::new(1));
-            let installed = loom::sync::Arc::new([Word::new(0), Word::new(0)]);
-            let writer = {
-                let (clock, commits, installed) =
-                    (clock.clone(), commits.clone(), installed.clone());
-                thread::spawn(move || {
-                    commits.begin(0);
-                    let number = clock.number();
-                    installed.iter().for_each(|word| word.store(number, Ordering::Relaxed));
-                    commits.end(0);
-                    number
-                })
-            };
-            let snapshot = clock.take_number();
-            commits.wait(1);
-            let sees = [0, 1].map(|word: usize| {
-                let number = installed[word].load(Ordering::Relaxed);
-                number != 0 && number <= snapshot
+            commit_beside_a_snapshot(|commits| {
+                commits.announce(0);
+                Word::new(0).swap(1, Ordering::AcqRel);
+                fence_after_exchange();
             });
-            let is_due = writer.join().unwrap() <= snapshot;
-            assert_eq!(sees, [is_due; 2]);
         });
+    }
+
+    fn commit_beside_a_snapshot(begin: fn(&ActivityWords)) {
+        let clock = loom::sync::Arc::new(Clock::default());
+        let commits = loom::sync::Arc::new(ActivityWords::new(1));
+        let installed = loom::sync::Arc::new([Word::new(0), Word::new(0)]);
+        let writer = {
+            let (clock, commits, installed) = (clock.clone(), commits.clone(), installed.clone());
+            thread::spawn(move || {
+                begin(&commits);
+                let number = clock.number();
+                installed.iter().for_each(|word| word.store(number, Ordering::Relaxed));
+                commits.end(0);
+                number
+            })
+        };
+        let snapshot = clock.take_number();
+        commits.wait(1);
+        let sees = [0, 1].map(|word: usize| {
+            let number = installed[word].load(Ordering::Relaxed);
+            number != 0 && number <= snapshot
+        });
+        let is_due = writer.join().unwrap() <= snapshot;
+        assert_eq!(sees, [is_due; 2]);
     }
 
     /// If the second of two commits depends on the first, no snapshot sees the second alone.

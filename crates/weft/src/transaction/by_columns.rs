@@ -26,11 +26,14 @@ impl<P: Protocol> Transaction<'_, P> {
         columns: Option<&[StepColumns]>,
         commit: impl Fn() -> Result<R, Abort>,
     ) -> Result<R, Abort> {
-        match (commit(), columns) {
-            (Err(abort), Some(columns)) if self.doomed.get().is_none() => {
-                self.carry_over(columns, abort, commit)
-            }
-            (committed, _) => committed,
+        match commit() {
+            Ok(committed) => Ok(committed),
+            Err(abort) => match columns {
+                Some(columns) if self.doomed.get().is_none() => {
+                    self.carry_over(columns, abort, commit)
+                }
+                _ => Err(abort),
+            },
         }
     }
 

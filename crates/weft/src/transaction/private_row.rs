@@ -51,10 +51,15 @@ impl<'w, P: Protocol, R> PrivateRow<'w, P, R> {
     /// Hands the row over to the executor.
     #[inline(always)]
     pub(super) fn into_raw(self) -> NonNull<u8> {
-        let this = ManuallyDrop::new(self);
-        let row = this.row.cast();
+        ManuallyDrop::new(self).stamped()
+    }
+
+    /// Returns the row's address, for the executor. When the executor has the row, this value must be forgotten.
+    #[inline(always)]
+    pub(super) fn stamped(&self) -> NonNull<u8> {
+        let row = self.row.cast();
         // SAFETY: the row is complete, and owned by this value until it is handed over.
-        unsafe { stamp(this.worker, this.table, row) };
+        unsafe { stamp(self.worker, self.table, row) };
         row
     }
 }

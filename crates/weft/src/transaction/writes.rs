@@ -254,7 +254,9 @@ impl<P: Protocol> Transaction<'_, P> {
         Ok(true)
     }
 
-    /// Replaces an observed row by a new one, and moves its index entries.
+    /// Replaces an observed row by a new one, and moves its index entries. If this succeeds, the new row belongs to
+    /// the executor, and the caller must [forget](std::mem::forget) it. (If it were passed by value, each update
+    /// would copy it on the stack, with loads that wait for the stores just before.)
     #[inline(always)]
     pub(super) fn replace<T: Record>(
         &self,
@@ -262,7 +264,7 @@ impl<P: Protocol> Transaction<'_, P> {
         record: RecordOf<P>,
         version: <P::Executor as Executor>::Version,
         old: &T,
-        new: PrivateRow<'_, P, T>,
+        new: &PrivateRow<'_, P, T>,
     ) -> Result<(), Error> {
         let key = || format!("{:?}", old.key());
         if !new.get().key_equals(&old.key()) {
@@ -277,7 +279,7 @@ impl<P: Protocol> Transaction<'_, P> {
         if !table.secondary.is_empty() {
             self.move_entries(table, record, version, old, new.get())?;
         }
-        let row = new.into_raw();
+        let row = new.stamped();
         self.worker.buffer(table.number()).last = Some((record.address(), row));
         self.worker.executor().write(table.reference(), record, version, row);
         Ok(())

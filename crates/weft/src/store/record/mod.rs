@@ -218,6 +218,13 @@ impl Newest {
         Newest(row.as_ptr())
     }
 
+    /// Returns the value for a row's address, or for null, without flags.
+    #[inline(always)]
+    pub fn at(row: *mut u8) -> Newest {
+        debug_assert_eq!(row.addr() & FLAGS, 0, "rows are aligned to 16 bytes");
+        Newest(row)
+    }
+
     /// Returns the row, whatever the flags.
     #[inline(always)]
     pub fn row(self) -> Option<NonNull<u8>> {

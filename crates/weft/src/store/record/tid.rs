@@ -20,7 +20,7 @@
 //! ms. If there are more, the sequence carries over into the epoch, which does no harm: versions still grow.
 //! Epoch and sequence together are the paper's sequence number (DBX §5.1).
 
-use weft_htm::word::{Ordering, Word, fence, spin_loop, yield_now};
+use weft_htm::word::{Ordering, Word, fence, fence_after_exchange, spin_loop, yield_now};
 
 use crate::sync::clock::EPOCH_SHIFT;
 
@@ -295,6 +295,12 @@ pub fn fence_before_validation() {
     fence(Ordering::SeqCst);
 }
 
+/// As [`fence_before_validation`], after `locked` locks were taken one after the other, each by an exchange.
+#[inline(always)]
+pub fn fence_after_locking(locked: usize) {
+    if locked == 0 { fence(Ordering::SeqCst) } else { fence_after_exchange() }
+}
+
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
@@ -389,7 +395,7 @@ mod loom_tests {
                 if theirs.is_locked() || records[own].lock_at(mine).is_err() {
                     return false;
                 }
-                fence_before_validation();
+                fence_after_locking(1);
                 let valid = records[other].load_relaxed() == theirs;
                 records[own].unlock(if valid { mine.written(1) } else { mine });
                 valid && theirs.epoch() == 1 && theirs == Tid::PLACEHOLDER.written(1)

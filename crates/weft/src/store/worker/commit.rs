@@ -9,6 +9,9 @@
 //!              unlink and retire it
 //! ```
 //!
+//! A protocol that draws its number before it installs may do most of the last two steps in between, while no
+//! other thread can reach the new versions: [`WorkerMemory::prepare`].
+//!
 //! [`WorkerMemory::stage`] comes before the serialization point: if a row's encoding panics, the transaction
 //! rolls back as after any other panic. Of the three steps after it, [`WorkerMemory::log`] is the first, and
 //! [`WorkerMemory::conclude`] does the other two for each record. See
@@ -119,10 +122,21 @@ struct StagedWrite {
 #[derive(Debug)]
 pub enum RecordOutcome<'k> {
     /// A row was installed, perhaps in place of another.
-    Written { row: NonNull<u8>, replaced: Option<ReplacedRow> },
+    Written { row: NonNull<u8>, replaced: Option<ReplacedRow>, prepared: Prepared },
     /// The row was deleted. It stays with the record until the record is unlinked from under its key, since
     /// older snapshots may need it. If the record `is_queued`, it is already on a list of deleted records.
     Deleted { row: NonNull<u8>, key: &'k EncodedKey, is_queued: bool },
+}
+
+/// How much [`WorkerMemory::prepare`] has done for a version before it was installed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prepared {
+    /// Nothing.
+    No,
+    /// It has its number.
+    Numbered,
+    /// It has its number, and does not lead to the version that it replaces, which no snapshot needs.
+    Detached,
 }
 
 /// A row that a commit has replaced.
@@ -171,9 +185,11 @@ impl WorkerMemory {
     /// until [`WorkerMemory::end_commit`] new snapshots wait for this commit.
     #[inline(always)]
     pub fn draw(&self) -> u64 {
-        self.shared.commits.begin(self.slot);
         // Relaxed, as are all accesses to these two words: only this worker uses them.
-        self.is_committing.store(1, Ordering::Relaxed);
+        if self.is_committing.load(Ordering::Relaxed) == 0 {
+            self.shared.commits.begin(self.slot);
+            self.is_committing.store(1, Ordering::Relaxed);
+        }
         let number = self.shared.clock.number();
         self.drawn.store(number, Ordering::Relaxed);
         let epoch = epoch_of(number);
@@ -181,6 +197,17 @@ impl WorkerMemory {
             engine.note_drawn(epoch);
         }
         epoch
+    }
+
+    /// Makes new snapshots wait for this commit already, so that [`WorkerMemory::draw`] does not have to. The
+    /// caller executes a sequentially consistent fence between the two. (A commit may have drawn its number
+    /// already: see `doppel`.)
+    #[inline(always)]
+    pub fn announce_commit(&self) {
+        if self.is_committing.load(Ordering::Relaxed) == 0 {
+            self.shared.commits.announce(self.slot);
+            self.is_committing.store(1, Ordering::Relaxed);
+        }
     }
 
     /// Returns the epoch that must be durable before the committing transaction is. If the transaction has
@@ -207,6 +234,11 @@ impl WorkerMemory {
             self.drawn.store(0, Ordering::Relaxed);
             self.shared.commits.end(self.slot);
         }
+    }
+
+    /// Returns whether the commit under way has drawn its number.
+    pub fn has_drawn(&self) -> bool {
+        self.drawn.load(Ordering::Relaxed) != 0
     }
 
     /// Returns whether a commit of this worker is under way.
@@ -363,6 +395,30 @@ impl WorkerMemory {
         });
     }
 
+    /// Gives a version its number before it is installed, and detaches it from the version that it will replace
+    /// (given unless that one was deleted) if no snapshot needs that one. So the new version does not have to be
+    /// changed once other threads work with it.
+    ///
+    /// That no snapshot is open is as good to know now as after the installation. A snapshot that is opened
+    /// later has a greater number than the commit, waits for the commit, and sees the new version.
+    ///
+    /// # Safety
+    /// The commit has drawn its number. It has locked the record, and no other thread can reach the version
+    /// `row`.
+    #[inline(always)]
+    pub unsafe fn prepare(&self, row: NonNull<u8>, replaced: Option<NonNull<u8>>) -> Prepared {
+        self.number(row);
+        let Some(replaced) = replaced else { return Prepared::Numbered };
+        // SAFETY: the worker is pinned, and both rows are, or will be, the record's.
+        let (new, old) = unsafe { (VersionHeader::of(row), VersionHeader::of(replaced)) };
+        if self.shared.retention.oldest() == NONE_OPEN && old.is_last() {
+            new.set_previous(std::ptr::null_mut());
+            Prepared::Detached
+        } else {
+            Prepared::Numbered
+        }
+    }
+
     /// Concludes the commit under way for one record. If a row was installed, numbers it, and supersedes the
     /// row that it replaced. If the row was deleted, marks it as deleted, and queues its record to be
     /// unlinked.
@@ -380,10 +436,17 @@ impl WorkerMemory {
         // SAFETY: passed on to the caller.
         unsafe {
             match outcome {
-                RecordOutcome::Written { row, replaced } => {
-                    self.number(row);
+                RecordOutcome::Written { row, replaced, prepared } => {
+                    if prepared == Prepared::No {
+                        self.number(row);
+                    }
                     match replaced {
                         None => {}
+                        Some(ReplacedRow { row: replaced, was_deleted: false, inline })
+                            if prepared == Prepared::Detached =>
+                        {
+                            self.retire_row(replaced, table, inline);
+                        }
                         Some(ReplacedRow { row: replaced, was_deleted: false, inline }) => {
                             self.supersede(table, record, row, replaced, inline);
                         }

@@ -9,9 +9,11 @@ use std::alloc::Layout;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
-use weft_htm::word::WordPointer;
+use weft_htm::word::{WordPointer, fence_after_exchange};
 
 use super::*;
+use crate::store::retention::{NONE_OPEN, Retention};
+use crate::sync::clock::{ActivityWords, Clock};
 use crate::sync::reclaim::GracePeriods;
 
 /// A version with its row.
@@ -271,5 +273,48 @@ fn loom_chain_a_deletion_and_a_cut() {
         deleter.join().unwrap();
         assert_eq!((kernel.see(2, 4), kernel.see(2, 5)), (Some(3), None));
         assert_eq!(kernel.chain(), [3]);
+    });
+}
+
+/// A commit prepares its version before it installs it: numbers it, and detaches it from the version that it
+/// replaces if no snapshot is open. A snapshot that is opened at that time sees one of the two versions, by its
+/// number, and nothing that was freed.
+#[test]
+fn loom_chain_a_prepared_version_and_a_snapshot() {
+    model(|| {
+        let oldest = Row(Version::new(1, None));
+        let kernel = Kernel::new(oldest.0);
+        let shared = Arc::new((Clock::default(), ActivityWords::new(1), Retention::default()));
+        let writer = {
+            let (kernel, shared) = (Arc::clone(&kernel), Arc::clone(&shared));
+            thread::spawn(move || {
+                let (clock, commits, retention) = &*shared;
+                let oldest = oldest.get();
+                kernel.grace.pin(0);
+                commits.announce(0);
+                // The record's lock.
+                Word::new(0).swap(1, Ordering::AcqRel);
+                fence_after_exchange();
+                let number = clock.number();
+                let row = Version::new(number, Some(oldest));
+                let is_detached = retention.oldest() == NONE_OPEN && header(oldest).is_last();
+                if is_detached {
+                    header(row).set_previous(ptr::null_mut());
+                }
+                kernel.newest.store(row.as_ptr(), Ordering::Release);
+                commits.end(0);
+                kernel.grace.unpin(0);
+                if is_detached {
+                    kernel.free(oldest);
+                }
+                number
+            })
+        };
+        let (clock, commits, retention) = &*shared;
+        let snapshot = retention.open(clock, || clock.take_number());
+        commits.wait(1);
+        let seen = kernel.see(2, snapshot);
+        let number = writer.join().unwrap();
+        assert_eq!(seen, Some(if number <= snapshot { number } else { 1 }));
     });
 }
