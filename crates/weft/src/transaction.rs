@@ -322,7 +322,8 @@ impl<'db, P: Protocol> Transaction<'db, P> {
                 };
                 let mut new = PrivateRow::cloned(self.worker, table.reference(), old);
                 let result = change(new.get_mut());
-                self.replace(table, record, version, old, &new)?;
+                // SAFETY: the row is forgotten in the next line.
+                unsafe { self.replace(table, record, version, old, &new)? };
                 std::mem::forget(new);
                 self.record(table.reference(), key, Event::Write);
                 // The write validates the read.
@@ -348,7 +349,8 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         // SAFETY: a visible row of this table; see `row`.
         let old = unsafe { self.row::<T>(old) };
         let new = PrivateRow::new(self.worker, inner.reference(), row);
-        self.replace(inner, record, version, old, &new)?;
+        // SAFETY: the row is forgotten in the next line.
+        unsafe { self.replace(inner, record, version, old, &new)? };
         std::mem::forget(new);
         self.record(inner.reference(), &old.key(), Event::Write);
         Ok(true)

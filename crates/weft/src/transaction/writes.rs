@@ -254,11 +254,13 @@ impl<P: Protocol> Transaction<'_, P> {
         Ok(true)
     }
 
-    /// Replaces an observed row by a new one, and moves its index entries. If this succeeds, the new row belongs to
-    /// the executor, and the caller must [forget](std::mem::forget) it. (If it were passed by value, each update
-    /// would copy it on the stack, with loads that wait for the stores just before.)
+    /// Replaces an observed row by a new one, and moves its index entries. (If the new row were passed by value, each
+    /// update would copy it on the stack, with loads that wait for the stores just before.)
+    ///
+    /// # Safety
+    /// If this succeeds, the new row belongs to the executor, and the caller [forgets](std::mem::forget) it.
     #[inline(always)]
-    pub(super) fn replace<T: Record>(
+    pub(super) unsafe fn replace<T: Record>(
         &self,
         table: &TableInner<T>,
         record: RecordOf<P>,

@@ -8,8 +8,9 @@
 //! ```
 //!
 //! - *number*: the snapshot number of the transaction that wrote the version (DBX §5.4 calls it the local
-//!   snapshot number). Until that transaction has committed, and for a moment longer, the version is
-//!   [`UNNUMBERED`], a value greater than the number of any snapshot.
+//!   snapshot number). Before it has it, the version is [`UNNUMBERED`], a value greater than the number of any
+//!   snapshot. It gets the number just before it is installed, or a moment after (see
+//!   [`WorkerMemory::prepare`](crate::store::worker::WorkerMemory::prepare)).
 //! - *previous*: the row of the version that this one replaced, as long as some snapshot may need it; null
 //!   otherwise. It is set before the version is published.
 //!
