@@ -36,6 +36,11 @@ pub(crate) fn record(row: &Row<'_>) -> TokenStream {
             const TABLE: &'static str = #table;
             const STORAGE: ::weft::schema::Storage = ::weft::schema::Storage::#storage;
             const VOLATILE: bool = #volatile;
+            const PLAIN: ::core::option::Option<::weft::schema::PlainRow<Self>> = {
+                #[allow(unused_imports)]
+                use ::weft::schema::NotPlain as _;
+                ::weft::schema::PlainProbe::<Self>::PLAIN
+            };
             const COLUMNS: &'static [::weft::schema::Column] = &[#(#columns),*];
             const KEY_COLUMNS: &'static [usize] = &[#(#key_columns),*];
             const INDEXES: &'static [::weft::schema::IndexDescription] = &[#(#indexes),*];

@@ -650,7 +650,9 @@ impl CanaryExecutor {
         for write in &mut self.set.writes {
             let replaced = std::mem::replace(&mut write.replaced, Newest::NONE).row();
             if let (Some(row), Some(_)) = (replaced, write.row) {
-                memory.retire_row(row, write.table, is_inline(write.table, write.record, row));
+                let inline = is_inline(write.table, write.record, row);
+                // SAFETY: the row was taken out of its record.
+                unsafe { memory.retire_row(write.table, write.record.block(), row, inline) };
             }
             // A deleted row stays in its record.
             write.expected = Tid::PLACEHOLDER;
@@ -679,7 +681,10 @@ impl CanaryExecutor {
                 entry.row = None;
             }
             if let Some(out) = NonNull::new(out) {
-                memory.retire_row(out, table, is_inline(table, record, out));
+                // SAFETY: the row was taken out of its record.
+                unsafe {
+                    memory.retire_row(table, record.block(), out, is_inline(table, record, out));
+                }
             }
         }
     }

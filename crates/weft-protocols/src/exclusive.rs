@@ -556,7 +556,10 @@ impl<E: Exclusion> ExclusiveExecutor<E> {
                 drop_row(memory, unused);
             } else {
                 let inline = is_inline(unused.table, unused.record, unused.row);
-                memory.retire_row(unused.row, unused.table, inline);
+                // SAFETY: the executor has taken the row out of its record.
+                unsafe {
+                    memory.retire_row(unused.table, unused.record.block(), unused.row, inline);
+                }
             }
         }
         for (record, table) in self.unlinked.drain(..) {

@@ -185,7 +185,7 @@ pub mod protocol {
         SplitsRecords, Target, TwoPhaseLocking, TwoPhaseLockingNoWait, Visible, dbx, silo,
         two_phase_locking,
     };
-    pub use crate::store::record::{DeletedOutcome, RecordHeader};
+    pub use crate::store::record::{DeletedOutcome, HoldOutcome, RecordHeader};
 }
 
 /// The example of the README, compiled and run with the tests.

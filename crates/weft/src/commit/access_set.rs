@@ -8,6 +8,8 @@
 
 use std::ptr::NonNull;
 
+use weft_htm::word::Ordering;
+
 use super::{Observation, RecordHeader, Visible};
 use crate::index::bplus_tree::ScannedRange;
 use crate::index::{NodeChange, NodeVersion};
@@ -97,12 +99,38 @@ impl<H> WriteEntry<H> {
         if self.expected.is_absent() { None } else { self.replaced.row() }
     }
 
+    /// Returns whether the row to be replaced still lies where it was found. The engine may have moved it
+    /// ([`Protocol::HOLD_ROW`](super::Protocol::HOLD_ROW)). The commit has locked the record, or runs in a region.
+    #[inline(always)]
+    pub fn is_in_place(&self) -> bool {
+        self.newest() == self.replaced.address()
+    }
+
+    #[inline(always)]
+    fn newest(&self) -> *mut u8 {
+        // SAFETY: the worker has been pinned since before it found the record.
+        let record = unsafe { self.record.get() };
+        // Relaxed: the lock, or the region, orders this.
+        record.newest.load(Ordering::Relaxed).address()
+    }
+
+    /// Finds the row to be replaced again if the engine has moved it. The commit has locked the record.
+    #[inline(always)]
+    pub fn find_replaced(&mut self) {
+        if !self.is_in_place() {
+            let moved = self.newest();
+            self.replaced = Newest::at(moved);
+            link(self.row, moved);
+        }
+    }
+
     /// Does for the version to be installed what can be done before: see [`WorkerMemory::prepare`].
     ///
     /// # Safety
     /// The commit has drawn its number, and has locked the record.
     #[inline(always)]
     unsafe fn prepare(&mut self, memory: &WorkerMemory) {
+        self.find_replaced();
         let Some(row) = self.row else { return };
         // SAFETY: passed on to the caller; the row is this transaction's own.
         self.replaced = match unsafe { memory.prepare(row, self.replaced_row()) } {

@@ -56,10 +56,10 @@ use weft_htm::word::Ordering;
 
 use super::access_set::{AccessSet, TidHeader, TidOnly, WriteEntry, successor};
 use super::optimistic::{
-    CommitContext, CommitPhases, OptimisticExecutor, commit_with_locks, install, lock_expected,
+    CommitContext, CommitPhases, OptimisticExecutor, commit_with_locks, hold_row, install, lock_expected,
     read_conflict, settle_deleted, stored, unlock, validate_nodes, write_conflict,
 };
-use super::{Abort, DeletedOutcome, Protocol};
+use super::{Abort, DeletedOutcome, HoldOutcome, Protocol};
 use crate::store::record::tid::Tid;
 use crate::store::record::{Newest, RecordPointer, StoredRecord};
 use crate::store::worker::WorkerMemory;
@@ -85,6 +85,9 @@ unsafe impl Protocol for Dbx {
     ) -> DeletedOutcome {
         settle_deleted(record, may_go, unlink)
     }
+
+    const HOLD_ROW: Option<fn(&StoredRecord<TidOnly>, &mut dyn FnMut()) -> HoldOutcome> =
+        Some(hold_row);
 }
 
 impl CommitPhases for Dbx {
@@ -138,6 +141,7 @@ pub fn commit_hot_and_cold<H: TidHeader>(
     }
     let hot = set.partition_writes(is_hot);
     lock_expected(&set.writes[..hot])?;
+    set.writes[..hot].iter_mut().for_each(WriteEntry::find_replaced);
     match commit_in_region(set, hot, memory, epoch) {
         Some(Ok(epoch)) => {
             install(&set.writes[..hot], |write| successor(write, epoch));
@@ -191,6 +195,10 @@ fn commit_in_region<H: TidHeader>(
                     if tid.is_locked() {
                         region.abort_locked();
                     }
+                    return Err(write_conflict(write, tid));
+                }
+                // The engine has moved the row. That is rare, and the next attempt finds the row.
+                if !write.is_in_place() {
                     return Err(write_conflict(write, tid));
                 }
             }

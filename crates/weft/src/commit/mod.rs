@@ -42,8 +42,8 @@ use crate::index::bplus_tree::ScannedRange;
 use crate::index::{NodeChange, NodeVersion};
 use crate::row::encoding::EncodedKey;
 use crate::store::record::newest;
-pub use crate::store::record::{DeletedOutcome, RecordHeader};
-use crate::store::record::{RecordKind, RecordPointer, StoredRecord};
+use crate::store::record::{HoldRow, RecordKind, RecordPointer, StoredRecord};
+pub use crate::store::record::{DeletedOutcome, HoldOutcome, RecordHeader};
 use crate::store::table::TableRef;
 use crate::store::worker::{LoggedWrite, WorkerMemory};
 
@@ -187,11 +187,30 @@ pub unsafe trait Protocol: Sized + Send + Sync + 'static {
         may_go: impl Fn(u64) -> bool,
         unlink: impl FnOnce() -> bool,
     ) -> DeletedOutcome;
+
+    /// Runs a callback while no transaction can replace the row of a record, if the record has a row, and no
+    /// transaction holds it. It waits for nothing.
+    ///
+    /// Given if the engine may move rows: the callback replaces the record's newest row by a copy that is the
+    /// same version. So a commit must not rely on the address of the row that it replaces until it holds the
+    /// record.
+    #[doc(hidden)]
+    const HOLD_ROW: Option<fn(&StoredRecord<Self::Header>, &mut dyn FnMut()) -> HoldOutcome> = None;
 }
 
 /// Returns what tables must know of the records of protocol `P`.
 pub const fn record_kind<P: Protocol>() -> RecordKind {
-    RecordKind::new::<P::Header>(settle_deleted::<P>)
+    let hold_row: Option<HoldRow> = match P::HOLD_ROW {
+        Some(_) => Some(hold_row::<P>),
+        None => None,
+    };
+    RecordKind::new::<P::Header>(settle_deleted::<P>, hold_row)
+}
+
+unsafe fn hold_row<P: Protocol>(record: NonNull<u8>, action: &mut dyn FnMut()) -> HoldOutcome {
+    // SAFETY: called through the `RecordKind` of this protocol's records.
+    let record = unsafe { record.cast::<StoredRecord<P::Header>>().as_ref() };
+    P::HOLD_ROW.map_or(HoldOutcome::Absent, |hold_row| hold_row(record, action))
 }
 
 unsafe fn settle_deleted<P: Protocol>(

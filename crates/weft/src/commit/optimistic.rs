@@ -29,7 +29,7 @@ use weft_htm::word::Ordering;
 use super::access_set::{
     AccessSet, NodeEntry, ReadEntry, ReplacedVersion, TidHeader, WriteEntry, successor,
 };
-use super::{Abort, DeletedOutcome, Executor, Never, Observation, Protocol, Refusal, Visible};
+use super::{Abort, DeletedOutcome, Executor, HoldOutcome, Never, Observation, Protocol, Refusal, Visible};
 use crate::error::ConflictReason;
 use crate::index::bplus_tree::ScannedRange;
 use crate::index::{NodeChange, NodeVersion};
@@ -413,6 +413,28 @@ pub fn settle_deleted<H: TidHeader>(
         word.unlock(tid);
         DeletedOutcome::Busy
     }
+}
+
+/// Implements [`Protocol::HOLD_ROW`] for every protocol whose writers hold the lock of the TID word when they
+/// replace a row.
+pub fn hold_row<H: TidHeader>(
+    record: &StoredRecord<H>,
+    action: &mut dyn FnMut(),
+) -> HoldOutcome {
+    let word = record.header.tid();
+    let tid = word.load();
+    if tid.is_locked() {
+        return HoldOutcome::Busy;
+    }
+    if tid.is_absent() {
+        return HoldOutcome::Absent;
+    }
+    if word.lock_at(tid).is_err() {
+        return HoldOutcome::Busy;
+    }
+    action();
+    word.unlock(tid);
+    HoldOutcome::Held
 }
 
 // ---- conflicts --------------------------------------------------------------------------------

@@ -40,10 +40,10 @@
 
 use super::access_set::{AccessSet, TidHeader, TidOnly, written_at};
 use super::optimistic::{
-    CommitContext, CommitPhases, OptimisticExecutor, install, settle_deleted, stored, unlock,
+    CommitContext, CommitPhases, OptimisticExecutor, hold_row, install, settle_deleted, stored, unlock,
     validate_reads, write_conflict,
 };
-use super::{Abort, DeletedOutcome, Protocol};
+use super::{Abort, DeletedOutcome, HoldOutcome, Protocol};
 use crate::store::record::StoredRecord;
 use crate::store::record::tid::{Tid, fence_after_locking};
 
@@ -68,6 +68,9 @@ unsafe impl Protocol for Silo {
     ) -> DeletedOutcome {
         settle_deleted(record, may_go, unlink)
     }
+
+    const HOLD_ROW: Option<fn(&StoredRecord<TidOnly>, &mut dyn FnMut()) -> HoldOutcome> =
+        Some(hold_row);
 }
 
 /// What a worker remembers: the TID of its last commit.

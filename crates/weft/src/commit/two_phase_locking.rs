@@ -86,7 +86,9 @@ use super::access_set::{
     AccessSet, Positions, ReplacedVersion, TidHeader, WriteEntry, successor, visible,
 };
 use super::optimistic::{abort_at, stored, validate_nodes};
-use super::{Abort, DeletedOutcome, Executor, Never, Observation, Protocol, Refusal, Visible};
+use super::{
+    Abort, DeletedOutcome, Executor, HoldOutcome, Never, Observation, Protocol, Refusal, Visible,
+};
 use crate::error::ConflictReason;
 use crate::index::bplus_tree::ScannedRange;
 use crate::index::{NodeChange, NodeVersion};
@@ -119,6 +121,9 @@ unsafe impl Protocol for TwoPhaseLocking {
     ) -> DeletedOutcome {
         settle_deleted(record, may_go, unlink)
     }
+
+    const HOLD_ROW: Option<fn(&StoredRecord<LockHeader>, &mut dyn FnMut()) -> HoldOutcome> =
+        Some(hold_row);
 }
 
 /// Strict two-phase locking that never waits. See the [module](self) for the papers and the idea.
@@ -143,6 +148,9 @@ unsafe impl Protocol for TwoPhaseLockingNoWait {
     ) -> DeletedOutcome {
         settle_deleted(record, may_go, unlink)
     }
+
+    const HOLD_ROW: Option<fn(&StoredRecord<LockHeader>, &mut dyn FnMut()) -> HoldOutcome> =
+        Some(hold_row);
 }
 
 // ---- the lock word ----------------------------------------------------------------------------
@@ -367,6 +375,23 @@ fn settle_deleted(
     };
     lock.unlock_exclusive();
     settled
+}
+
+/// See [`Protocol::HOLD_ROW`]. A transaction that has read the row holds its lock, and keeps the row where it is.
+fn hold_row(record: &StoredRecord<LockHeader>, action: &mut dyn FnMut()) -> HoldOutcome {
+    let LockHeader { tid, lock } = &record.header;
+    // As in `settle_deleted`.
+    if !lock.try_lock_exclusive(TIMESTAMP_MAX) {
+        return HoldOutcome::Busy;
+    }
+    let outcome = if tid.load_relaxed().is_absent() {
+        HoldOutcome::Absent
+    } else {
+        action();
+        HoldOutcome::Held
+    };
+    lock.unlock_exclusive();
+    outcome
 }
 
 // ---- timestamps -------------------------------------------------------------------------------

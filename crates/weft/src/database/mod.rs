@@ -187,6 +187,7 @@ unsafe fn drop_retired(entry: RetiredItem, memory: &WorkerMemory) {
         match entry {
             RetiredItem::Row(row, table) => memory.drop_row(row, table, false),
             RetiredItem::Record(record, table) => table.drop_newest(record, memory),
+            RetiredItem::InlineSlot(record, table) => memory.give_up_slot(table, record),
             RetiredItem::Large(block, layout) => {
                 crate::store::record::arena::free_huge(block, *layout)
             }

@@ -8,6 +8,33 @@ use std::marker::PhantomData;
 use crate::row::column::{ColumnSet, ColumnType, DecodeError};
 use crate::row::encoding::{Key, KeyEncoder};
 
+/// Evidence that a row type is `Copy`.
+///
+/// Such a row is nothing but its bytes: it owns nothing, and does not change while it is shared. So the engine
+/// may move it in memory. After an update it moves the row back beside the record's version word, where it is
+/// found with one cache miss less, and takes less memory. Therefore derive `Copy` for rows of plain columns.
+#[derive(Clone, Copy, Debug)]
+pub struct PlainRow<R>(PhantomData<R>);
+
+/// Finds out whether a row type is `Copy`: `PlainProbe::<R>::PLAIN`, with [`NotPlain`] in scope. Used by the derive.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct PlainProbe<R>(PhantomData<R>);
+
+impl<R: Copy> PlainProbe<R> {
+    /// The evidence. This constant exists only for types that are `Copy`, and hides that of [`NotPlain`].
+    pub const PLAIN: Option<PlainRow<R>> = Some(PlainRow(PhantomData));
+}
+
+/// The answer of [`PlainProbe`] for all other types.
+#[doc(hidden)]
+pub trait NotPlain<R> {
+    /// No evidence.
+    const PLAIN: Option<PlainRow<R>> = None;
+}
+
+impl<R> NotPlain<R> for PlainProbe<R> {}
+
 /// A row type. Derive it: `#[derive(Clone, Record)]`.
 ///
 /// A row is an ordinary Rust value. Once written it is never changed: an update clones it,
@@ -27,6 +54,9 @@ pub trait Record: Clone + Send + Sync + 'static {
     /// and are lost when the database is closed, while the rows of other tables are kept. Its
     /// columns can be of any type.
     const VOLATILE: bool;
+
+    /// Evidence that rows are [plain](PlainRow), if they are. The derive gives it if the row type is `Copy`.
+    const PLAIN: Option<PlainRow<Self>> = None;
 
     /// The columns, in the order of the struct's fields.
     const COLUMNS: &'static [Column];

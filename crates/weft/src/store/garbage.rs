@@ -24,6 +24,9 @@ pub enum RetiredItem {
     /// A version that another one replaced, in a block of its own. (A version that lies inline in its record
     /// owns nothing, and its memory is freed with the record.)
     Row(NonNull<u8>, TableRef),
+    /// The inline slot of this record, whose version was replaced. After the grace period the record's row is
+    /// moved there.
+    InlineSlot(NonNull<u8>, TableRef),
     /// A deleted record (DBX §5.5, step 1 of Figure 4), which is to be unlinked unless a row has been
     /// inserted into it since.
     Deleted(Box<DeletedRecord>),

@@ -148,6 +148,7 @@ impl<T: Record> TableInner<T> {
 
 impl<T: Record> RowsOf for TableInner<T> {
     type Row = T;
+    const ARE_PLAIN: bool = T::PLAIN.is_some();
 
     fn key_text(row: &T) -> String {
         format!("{:?}", row.key())

@@ -8,12 +8,14 @@
 //! - [`commit`]: the steps of a commit that are the same for all protocols.
 //! - [`thread`](mod@thread): the worker as its thread uses it.
 //! - [`idle`]: how other workers take over what an idle one holds.
+//! - `inline`: how rows are moved back into their records.
 //! - `undoable`: what the simulated machine needs to undo whole transactions.
 
 mod aborts;
 mod commit;
 mod discarded;
 mod idle;
+mod inline;
 mod thread;
 #[cfg(weft_sim)]
 mod undoable;
@@ -490,14 +492,20 @@ impl WorkerMemory {
         }
     }
 
-    /// Frees the block of a record.
+    /// Frees the block of a record. If its inline slot is awaited, this is left to [`move_inline`].
+    ///
+    /// [`move_inline`]: WorkerMemory::move_inline
     ///
     /// # Safety
     /// No index leads to the record, no thread holds its address, and its rows have been dropped.
     #[inline(always)]
     pub unsafe fn free_record(&self, record: NonNull<u8>, table: TableRef) {
         // SAFETY: by the contract; records have blocks of the table's record class.
-        unsafe { self.free_block(record, table.core().record_class) };
+        unsafe {
+            if !table.inline_slot(record).is_some_and(VersionHeader::abandon_slot) {
+                self.free_block(record, table.core().record_class);
+            }
+        }
     }
 
     // ---- garbage --------------------------------------------------------------------------
@@ -543,12 +551,30 @@ impl WorkerMemory {
         }
     }
 
-    /// Retires a row that another version has replaced.
+    /// Retires a row that another version has replaced, in the record in block `record`, of `table`.
+    ///
+    /// # Safety
+    /// The worker is pinned. The caller owns the version, and nothing leads to it any more.
     #[inline(always)]
-    pub fn retire_row(&self, row: NonNull<u8>, table: TableRef, inline: bool) {
+    pub unsafe fn retire_row(
+        &self,
+        table: TableRef,
+        record: NonNull<u8>,
+        row: NonNull<u8>,
+        inline: bool,
+    ) {
+        let core = table.core();
         if !inline {
-            self.garbage().push_row(row, table, table.core().row_class.bytes());
+            self.garbage().push_row(row, table, core.row_class.bytes());
+        } else if core.moves_rows() {
+            // SAFETY: by the contract.
+            unsafe { VersionHeader::of(row) }.await_slot();
+            self.push_slot(table, record);
         }
+    }
+
+    fn push_slot(&self, table: TableRef, record: NonNull<u8>) {
+        self.garbage().push(RetiredItem::InlineSlot(record, table), table.core().row_class.bytes());
     }
 
     /// Queues a deleted record, to be unlinked after a grace period.
@@ -656,6 +682,7 @@ impl WorkerMemory {
                 RetiredItem::Block(block, class) => self.free_block(block, class),
                 RetiredItem::Large(block, layout) => free_huge(block, *layout),
                 RetiredItem::Row(row, table) => self.drop_row(row, table, false),
+                RetiredItem::InlineSlot(record, table) => self.move_inline(table, record),
                 RetiredItem::Deleted(deleted) => self.settle_deleted(deleted),
                 RetiredItem::Record(record, table) => {
                     table.drop_newest(record, self);

@@ -36,19 +36,44 @@ pub const CHUNK_BYTES: usize = 2 << 20;
 /// The largest block of an arena. Anything larger comes from the global allocator.
 pub const BLOCK_BYTES_MAX: usize = 32 << 10;
 
-/// The size of a cache line. Blocks of at least this size start on a line, so a record's header and the first
-/// columns of a small row share one.
+/// The size of a cache line, which no block's alignment exceeds.
 const LINE_BYTES: usize = 64;
 
-/// The block sizes of the classes. Up to 1 KiB they grow in steps of a cache line: rows are updated as a
-/// whole, and with larger steps an update would copy lines that hold nothing, and fill the cache with them.
-const CLASS_BYTES: [usize; CLASSES] = [
-    16, 32, 64, 128, 192, 256, 320, 384, 448, 512, 576, 640, 704, 768, 832, 896, 960, 1024, 1536,
-    2048, 3072, 4096, 6144, 8192, 16384, 32768,
-];
+/// Up to this size, the classes grow in steps of 16 bytes. Rows are the bulk of a database's memory, and with
+/// larger steps blocks of rows would hold up to a third of nothing.
+const FINE_BYTES_MAX: usize = 512;
+
+/// The step of the small classes.
+const FINE_STEP: usize = 16;
+
+/// Up to this size, the classes grow in steps of a cache line.
+const LINES_BYTES_MAX: usize = 1024;
+
+/// The sizes of the large classes.
+const LARGE_BYTES: [usize; 8] = [1536, 2048, 3072, 4096, 6144, 8192, 16384, 32768];
+
+const FINE_CLASSES: usize = FINE_BYTES_MAX / FINE_STEP;
+const LINES_CLASSES: usize = (LINES_BYTES_MAX - FINE_BYTES_MAX) / LINE_BYTES;
 
 /// The number of size classes.
-pub const CLASSES: usize = 26;
+pub const CLASSES: usize = FINE_CLASSES + LINES_CLASSES + LARGE_BYTES.len();
+
+/// The block sizes of the classes.
+const CLASS_BYTES: [usize; CLASSES] = {
+    let mut bytes = [0; CLASSES];
+    let mut class = 0;
+    while class < CLASSES {
+        bytes[class] = if class < FINE_CLASSES {
+            (class + 1) * FINE_STEP
+        } else if class < FINE_CLASSES + LINES_CLASSES {
+            FINE_BYTES_MAX + (class + 1 - FINE_CLASSES) * LINE_BYTES
+        } else {
+            LARGE_BYTES[class - FINE_CLASSES - LINES_CLASSES]
+        };
+        class += 1;
+    }
+    bytes
+};
 
 const _: () = assert!(CLASS_BYTES[CLASSES - 1] == BLOCK_BYTES_MAX);
 const _: () = assert!(CHUNK_BYTES.is_multiple_of(BLOCK_BYTES_MAX));
@@ -64,22 +89,40 @@ impl SizeClass {
         if layout.align() > LINE_BYTES {
             return None;
         }
-        // A block of 16 or 32 bytes is aligned to its size, a larger one to a line.
-        let size = if layout.size() < layout.align() { layout.align() } else { layout.size() };
+        // A multiple of its alignment: see `align`.
+        let size = layout.size().next_multiple_of(layout.align());
         if size > BLOCK_BYTES_MAX {
             return None;
         }
-        if size <= 32 {
-            return Some(SizeClass(if size <= 16 { 0 } else { 1 }));
-        }
-        if size <= 1024 {
-            return Some(SizeClass(1 + size.div_ceil(LINE_BYTES) as u8));
-        }
-        let mut class = 18;
-        while CLASS_BYTES[class] < size {
-            class += 1;
-        }
+        let class = if size == 0 {
+            0
+        } else if size <= FINE_BYTES_MAX {
+            size.div_ceil(FINE_STEP) - 1
+        } else if size <= LINES_BYTES_MAX {
+            FINE_CLASSES + (size - FINE_BYTES_MAX).div_ceil(LINE_BYTES) - 1
+        } else {
+            let mut class = FINE_CLASSES + LINES_CLASSES;
+            while CLASS_BYTES[class] < size {
+                class += 1;
+            }
+            class
+        };
         Some(SizeClass(class as u8))
+    }
+
+    /// As [`SizeClass::of`], for a record. A small record has cache lines of its own, since other threads write
+    /// the header of the next one. In a large one that line holds little else.
+    pub const fn of_record(layout: Layout) -> Option<SizeClass> {
+        let align = match layout.size() {
+            0..=16 => 16,
+            17..=LINE_BYTES => LINE_BYTES,
+            65..=128 => 32,
+            _ => 16,
+        };
+        match Layout::from_size_align(layout.size().next_multiple_of(align), align) {
+            Ok(layout) => SizeClass::of(layout),
+            Err(_) => None,
+        }
     }
 
     /// Returns the size of the class's blocks.
@@ -88,8 +131,11 @@ impl SizeClass {
         CLASS_BYTES[self.0 as usize]
     }
 
+    /// Returns the alignment of the class's blocks: the largest power of two, up to a line, that divides their
+    /// size. So blocks that lie side by side are aligned.
     const fn align(self) -> usize {
-        if self.bytes() < LINE_BYTES { self.bytes() } else { LINE_BYTES }
+        let align = 1 << self.bytes().trailing_zeros();
+        if align < LINE_BYTES { align } else { LINE_BYTES }
     }
 
     const fn index(self) -> usize {

@@ -13,9 +13,14 @@
 //! A row is reached through `newest` and never changes once it is published: a write installs a new version
 //! by swapping the pointer. So a commit touches headers only, which keeps a hardware region small (DBX §5.1).
 //! And a reader that holds a row can go on reading it until its transaction ends, even if other transactions
-//! commit new versions in between. The first version of a record lies inline behind its header, so a row that
-//! is inserted and then only read costs no second cache miss. In front of every row lies what snapshots need
-//! to know of its version: see [`version`].
+//! commit new versions in between. In front of every row lies what snapshots need to know of its version: see
+//! [`version`].
+//!
+//! The first version of a record lies inline behind its header, so reading it costs no second cache miss. An
+//! update puts the next version into a block of its own. When no thread reads the inline version any more, a
+//! worker copies the row back, and the block is free again. So a row that is not updated at the moment lies
+//! inline, and takes no memory elsewhere. A row that is updated all the time is copied at most once for each
+//! grace period ([decision 42](../../../../../docs/decisions/0042-rows-move-back.md)).
 //!
 //! Rows that own heap memory are never inline. They have blocks of their own from the start, because the
 //! worker that replaces such a row drops what the row owns later. By then another worker may have deleted the
@@ -85,6 +90,22 @@ pub struct RecordKind {
     /// See [`RecordHeader::mark_loaded`].
     mark_loaded: unsafe fn(NonNull<u8>),
     settle_deleted: SettleDeleted,
+    hold_row: Option<HoldRow>,
+}
+
+/// Runs a callback while no transaction can replace a record's row. See
+/// [`Protocol::HOLD_ROW`](crate::protocol::Protocol::HOLD_ROW).
+pub type HoldRow = unsafe fn(NonNull<u8>, &mut dyn FnMut()) -> HoldOutcome;
+
+/// Whether a record's row was held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HoldOutcome {
+    /// It was, and the callback has run.
+    Held,
+    /// A transaction holds it: try again later.
+    Busy,
+    /// The record has no visible row.
+    Absent,
 }
 
 /// Decides what to do with a deleted record: whether it may leave the index, by a callback that unlinks it.
@@ -94,14 +115,36 @@ pub type SettleDeleted =
 
 impl RecordKind {
     /// Describes records with header `H`. Once they are deleted, `settle_deleted` decides what to do with
-    /// them.
-    pub const fn new<H: RecordHeader>(settle_deleted: SettleDeleted) -> RecordKind {
+    /// them. `hold_row` is given if the engine may move rows.
+    pub const fn new<H: RecordHeader>(
+        settle_deleted: SettleDeleted,
+        hold_row: Option<HoldRow>,
+    ) -> RecordKind {
         RecordKind {
             layout: Layout::new::<StoredRecord<H>>(),
             initialise: initialise::<H>,
             mark_loaded: mark_loaded::<H>,
             settle_deleted,
+            hold_row,
         }
+    }
+
+    /// Returns whether the engine moves rows of these records.
+    #[inline(always)]
+    pub fn moves_rows(&self) -> bool {
+        self.hold_row.is_some()
+    }
+
+    /// Runs `action` while no transaction can replace the record's row, if the record has one and no
+    /// transaction holds it.
+    ///
+    /// # Safety
+    /// `record` is of this kind, and is not freed during the call. The kind [moves](RecordKind::moves_rows)
+    /// rows.
+    pub unsafe fn hold_row(&self, record: NonNull<u8>, action: &mut dyn FnMut()) -> HoldOutcome {
+        let hold_row = self.hold_row.expect("rows of this kind are moved");
+        // SAFETY: passed on to the caller.
+        unsafe { hold_row(record, action) }
     }
 
     /// Returns the offset of the inline row in a record.

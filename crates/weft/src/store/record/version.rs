@@ -45,6 +45,25 @@
 //!
 //! So if a version is neither frozen nor locked, its `previous` never leads to something that was unlinked. A
 //! pinned reader that meets a frozen version starts again at the newest one.
+//!
+//! # The inline slot of a record
+//!
+//! A record's first version lies inline, and the next one has a block of its own. After a grace period no
+//! thread reads the inline version any more, and its memory is a free slot. The worker then moves the row
+//! back (see [`WorkerMemory::move_inline`](crate::store::worker::WorkerMemory::move_inline)). Until then,
+//! `previous` of the inline version has one of these values, which all look frozen to a reader:
+//!
+//! ```text
+//!                   superseded                          moved back
+//!     in the chain ------------> awaited (one garbage ------------> in the chain
+//!                                   |  ^  entry)
+//!               cannot be moved now |  | an obstacle has gone
+//!                                   v  |
+//!                                 vacant
+//! ```
+//!
+//! The garbage entry of an awaited slot leads to the record. If the record is freed meanwhile, its slot
+//! becomes *abandoned*, and whoever has the entry frees the block.
 
 use std::alloc::Layout;
 use std::ptr::{self, NonNull};
@@ -66,8 +85,17 @@ pub const UNNUMBERED: u64 = u64::MAX;
 /// that it replaced.
 pub const NEVER: u64 = u64::MAX - 1;
 
-/// The value of `previous` in a version that was unlinked.
+/// The value of `previous` in a version that was unlinked. In an inline slot further bits may be set.
 const FROZEN: usize = 2;
+
+/// The value of `previous` in an inline slot that holds no version.
+const VACANT: usize = FROZEN | 4;
+
+/// The value of `previous` in an inline slot for which there is an entry in a worker's garbage.
+const AWAITED: usize = FROZEN | 8;
+
+/// The value of `previous` in an inline slot whose record was to be freed while the slot was awaited.
+const ABANDONED: usize = FROZEN | 4 | 8;
 
 /// The bit of `previous` that says that a [`Deletion`] comes before the predecessor.
 const DELETION: usize = 1;
@@ -209,12 +237,43 @@ impl VersionHeader {
         cut.is_ok()
     }
 
+    /// Makes the inline slot whose version this was awaited.
+    #[inline(always)]
+    pub fn await_slot(&self) {
+        // Relaxed: the caller owns the version. Whoever has the garbage entry, or frees the record, does so
+        // after a grace period.
+        self.previous.store(ptr::without_provenance_mut(AWAITED), Ordering::Relaxed);
+    }
+
+    /// Makes a vacant slot awaited. Returns false if it is not vacant.
+    pub fn await_vacant_slot(&self) -> bool {
+        self.change_slot(VACANT, AWAITED)
+    }
+
+    /// Makes an awaited slot vacant. Returns false if it was abandoned: then the caller frees the record.
+    #[must_use]
+    pub fn vacate_slot(&self) -> bool {
+        self.change_slot(AWAITED, VACANT)
+    }
+
+    /// Abandons an awaited slot, because its record is to be freed. Returns false if the slot was not awaited.
+    #[must_use]
+    pub fn abandon_slot(&self) -> bool {
+        self.change_slot(AWAITED, ABANDONED)
+    }
+
+    fn change_slot(&self, from: usize, to: usize) -> bool {
+        let (from, to) = (ptr::without_provenance_mut(from), ptr::without_provenance_mut(to));
+        // AcqRel: one of the two that give the slot up frees the record, after all that the other has done.
+        self.previous.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
     #[inline(always)]
     fn previous(&self) -> Previous {
         // Acquire: pairs with the publication of the predecessor, and of the deletion.
         let word = self.previous.load(Ordering::Acquire);
         match word.addr() {
-            FROZEN => Previous::Frozen,
+            address if address & FROZEN != 0 => Previous::Frozen,
             address if address & DELETION != 0 => {
                 let deletion = word.map_addr(|address| address & !DELETION).cast();
                 // SAFETY: the address of a deletion, with the flag bit cleared.

@@ -25,6 +25,10 @@ pub struct TableCore {
     pub number: usize,
     pub row_class: SizeClass,
     pub record_class: SizeClass,
+    /// The size of a row, with its stamp if it has one.
+    pub row_bytes: usize,
+    /// Whether the engine moves rows back into their records: see `store::worker::inline`.
+    moves_rows: bool,
     /// The kind of the table's records, by the database's protocol.
     pub records: &'static RecordKind,
     /// The offset of a row's stamp, if the database records a history: see [`crate::history`].
@@ -201,6 +205,12 @@ impl TableCore {
         self.drop_row.is_none()
     }
 
+    /// Returns whether the engine moves rows back into their records.
+    #[inline(always)]
+    pub fn moves_rows(&self) -> bool {
+        self.moves_rows
+    }
+
     /// Writes the stamp of the transaction that made a row behind the row.
     ///
     /// # Safety
@@ -276,6 +286,23 @@ impl TableRef {
         core.holds_rows_inline() && row.addr().get() == inline
     }
 
+    /// Returns the header of the inline slot of a record, if rows of the table are moved there.
+    ///
+    /// # Safety
+    /// The record is of this table, and is not freed as long as the result is used.
+    #[inline(always)]
+    pub unsafe fn inline_slot<'a>(self, record: NonNull<u8>) -> Option<&'a VersionHeader> {
+        // SAFETY: by the contract; if rows are moved, the record has room for an inline version.
+        self.core().moves_rows().then(|| unsafe { VersionHeader::of(self.inline_row(record)) })
+    }
+
+    /// Returns the address of the inline row of a record. The table holds rows inline.
+    #[inline(always)]
+    pub fn inline_row(self, record: NonNull<u8>) -> NonNull<u8> {
+        // SAFETY: by the contract of this function's callers the record's block includes an inline version.
+        unsafe { record.add(self.core().records.row_offset()) }
+    }
+
     /// Drops a record's newest row, if there is one.
     ///
     /// # Safety
@@ -339,6 +366,8 @@ impl TableRef {
 /// What the type-erased layers need to know of the rows of an index. The index begins with a [`TableCore`].
 pub(super) trait RowsOf: Sized {
     type Row: Clone + 'static;
+    /// Whether the rows are known to be [plain](crate::schema::PlainRow).
+    const ARE_PLAIN: bool = false;
     fn key_text(row: &Self::Row) -> String;
     fn encode_row(row: &Self::Row, output: &mut Vec<u8>);
     fn encode_change(row: &Self::Row, before: &Self::Row, output: &mut Vec<u8>);
@@ -394,7 +423,7 @@ pub(super) trait RowsOf: Sized {
         };
         let version_layout = VersionHeader::layout_with(layout);
         let (Some(row_class), Some(record_class), true) =
-            (SizeClass::of(version_layout), SizeClass::of(record_layout), layout.align() <= 16)
+            (SizeClass::of(version_layout), SizeClass::of_record(record_layout), layout.align() <= 16)
         else {
             return Err(Failure::RowTooLarge {
                 table: name,
@@ -408,6 +437,8 @@ pub(super) trait RowsOf: Sized {
             number,
             row_class,
             record_class,
+            row_bytes: layout.size(),
+            moves_rows: Self::ARE_PLAIN && records.moves_rows(),
             records,
             #[cfg(feature = "history")]
             stamp_offset,

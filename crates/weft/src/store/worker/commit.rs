@@ -445,7 +445,7 @@ impl WorkerMemory {
                         Some(ReplacedRow { row: replaced, was_deleted: false, inline })
                             if prepared == Prepared::Detached =>
                         {
-                            self.retire_row(replaced, table, inline);
+                            self.retire_row(table, record, replaced, inline);
                         }
                         Some(ReplacedRow { row: replaced, was_deleted: false, inline }) => {
                             self.supersede(table, record, row, replaced, inline);
@@ -492,7 +492,8 @@ impl WorkerMemory {
         // The common case: no snapshot is open and nothing hangs below, so one compare-and-swap unlinks the
         // version.
         if self.shared.retention.oldest() == NONE_OPEN && old.is_last() && new.cut(replaced) {
-            self.retire_row(replaced, table, inline);
+            // SAFETY: the version was the caller's, and nothing leads to it any more.
+            unsafe { self.retire_row(table, record, replaced, inline) };
         } else {
             // SAFETY: passed on to the caller.
             unsafe { self.keep_or_unlink(table, record, replaced) };
@@ -601,7 +602,11 @@ impl WorkerMemory {
             // SAFETY: nothing leads to the deletion any more, since its version is unlinked.
             unsafe { self.retire(deletion.cast(), Deletion::LAYOUT) };
         }
-        self.retire_row(row, entry.table, inline);
+        // SAFETY: the version is the caller's, and nothing leads to it any more.
+        unsafe {
+            self.retire_row(entry.table, entry.record, row, inline);
+            self.await_vacant_slot(entry.table, entry.record);
+        }
     }
 
     /// Marks a row as deleted by the commit under way. It stays its record's newest row.

@@ -1,0 +1,133 @@
+//! Rows move back into their records.
+//!
+//! A record has room for one row, where its first version lies. An update puts the next version into a block
+//! of its own. When a grace period has passed, no thread reads the inline version any more. Then a worker
+//! copies the newest row into the room, makes the record lead there, and retires the block:
+//!
+//! ```text
+//!   +--------+--------+---------+            +--------+--------+---------+
+//!   | newest | header | (slot)  |            | newest | header | row     |
+//!   +---|----+--------+---------+    --->    +---|----+--------+---------+
+//!       |     +-----+                            +--------------^
+//!       +---->| row |
+//!             +-----+                         (the block is garbage)
+//! ```
+//!
+//! The copy is the same version: its number and the record's version word stay as they are, so the move does
+//! not invalidate what other transactions have read. Readers that have found the old place keep reading
+//! there: its block is freed after a grace period of its own.
+//!
+//! Only rows that are [plain](crate::schema::PlainRow) move: two of them may lie in memory at the same time, and
+//! copying one runs no code of the user's. And only under protocols that can [hold] a row, so that no
+//! transaction replaces it during the move.
+//!
+//! [hold]: crate::protocol::Protocol::HOLD_ROW
+
+use std::ptr::{self, NonNull};
+
+use weft_htm::word::Ordering;
+
+use super::WorkerMemory;
+use crate::store::record::version::{NEVER, UNNUMBERED, VersionHeader};
+use crate::store::record::{HoldOutcome, Newest, newest_word};
+use crate::store::table::TableRef;
+
+/// The result of an attempt to move a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum MoveOutcome {
+    /// The row lies inline now, and this was its place.
+    Moved(NonNull<u8>),
+    /// A transaction is changing the record: try again later.
+    Busy,
+    /// The record has no row, or a snapshot needs an older version of it.
+    Unmovable,
+}
+
+impl WorkerMemory {
+    /// Moves the newest row of a record into the record's inline slot. If that is not possible now, but soon,
+    /// leaves it to a later call. Otherwise gives the slot up.
+    ///
+    /// # Safety
+    /// The entry of the record's awaited slot was in the garbage, and its grace period has passed. The worker
+    /// is pinned.
+    pub(super) unsafe fn move_inline(&self, table: TableRef, record: NonNull<u8>) {
+        // SAFETY: passed on to the caller.
+        match unsafe { self.try_move_inline(table, record) } {
+            // SAFETY: nothing leads to the block any more.
+            MoveOutcome::Moved(row) => unsafe { self.retire_row(table, record, row, false) },
+            MoveOutcome::Busy => self.push_slot(table, record),
+            // SAFETY: the slot is awaited, by this call.
+            MoveOutcome::Unmovable => unsafe { self.give_up_slot(table, record) },
+        }
+    }
+
+    /// # Safety
+    /// As for [`WorkerMemory::move_inline`].
+    unsafe fn try_move_inline(&self, table: TableRef, record: NonNull<u8>) -> MoveOutcome {
+        let core = table.core();
+        let inline = table.inline_row(record);
+        let mut outcome = MoveOutcome::Unmovable;
+        let mut move_row = || {
+            // SAFETY: the record is not freed while its slot is awaited. Its newest row is not freed, since the
+            // worker is pinned, and the record leads to it while the record is held.
+            unsafe {
+                let newest = newest_word(record);
+                // Relaxed: holding the record has ordered this after the installation.
+                let found = newest.load(Ordering::Relaxed);
+                let Some(row) = found.row() else { return };
+                let version = VersionHeader::of(row);
+                let number = version.number();
+                if found != Newest::of(row) || number == UNNUMBERED {
+                    outcome = MoveOutcome::Busy;
+                    return;
+                }
+                if number == NEVER || !version.is_last() {
+                    return;
+                }
+                debug_assert_ne!(row, inline, "an awaited slot holds no version");
+                ptr::copy_nonoverlapping(row.as_ptr(), inline.as_ptr(), core.row_bytes);
+                let header = VersionHeader::of(inline);
+                header.set_number(number);
+                header.set_previous(ptr::null_mut());
+                // Release: a thread that finds the row here also sees its contents and its number.
+                newest.store(Newest::of(inline), Ordering::Release);
+                outcome = MoveOutcome::Moved(row);
+            }
+        };
+        // SAFETY: the record's block is not freed while its slot is awaited.
+        match unsafe { core.records.hold_row(record, &mut move_row) } {
+            HoldOutcome::Held => outcome,
+            HoldOutcome::Busy => MoveOutcome::Busy,
+            HoldOutcome::Absent => MoveOutcome::Unmovable,
+        }
+    }
+
+    /// Makes the awaited slot of a record vacant. If it was abandoned, frees the record.
+    ///
+    /// # Safety
+    /// The caller has the slot's garbage entry.
+    pub unsafe fn give_up_slot(&self, table: TableRef, record: NonNull<u8>) {
+        // SAFETY: the record's block is not freed while its slot is awaited. If the slot was abandoned, nobody
+        // else uses the block.
+        unsafe {
+            if table.inline_slot(record).is_some_and(|slot| !slot.vacate_slot()) {
+                self.free_block(record, table.core().record_class);
+            }
+        }
+    }
+
+    /// Tries again to move the row of a record whose slot was given up, since an obstacle has gone: an older
+    /// version that a snapshot needed.
+    ///
+    /// (If another worker is giving the slot up at this moment, it stays vacant. Then the row stays where it
+    /// is until the next such obstacle has gone.)
+    ///
+    /// # Safety
+    /// The worker is pinned, and the record was linked when it was pinned.
+    pub(super) unsafe fn await_vacant_slot(&self, table: TableRef, record: NonNull<u8>) {
+        // SAFETY: by the contract.
+        if unsafe { table.inline_slot(record) }.is_some_and(VersionHeader::await_vacant_slot) {
+            self.push_slot(table, record);
+        }
+    }
+}
