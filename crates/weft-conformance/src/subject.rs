@@ -52,7 +52,7 @@ fn badge(key: u64) -> String {
 }
 
 /// A row of the hash table.
-#[derive(Clone, Debug, Record)]
+#[derive(Clone, Copy, Debug, Record)]
 #[record(storage = "hash")]
 struct Hashed {
     #[record(key)]
@@ -61,7 +61,7 @@ struct Hashed {
 }
 
 /// A row of an ordered table without secondary indexes.
-#[derive(Clone, Debug, Record)]
+#[derive(Clone, Copy, Debug, Record)]
 struct Plain {
     #[record(key)]
     key: u64,

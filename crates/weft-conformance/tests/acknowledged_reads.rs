@@ -22,7 +22,7 @@ use weft_htm::Choice;
 use weft_htm::interleave::Pause;
 use weft_protocols::{Atomic, NoControl, with_protocol};
 
-#[derive(Clone, Debug, PartialEq, Record)]
+#[derive(Clone, Copy, Debug, PartialEq, Record)]
 struct Cell {
     #[record(key)]
     id: u32,

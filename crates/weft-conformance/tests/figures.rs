@@ -19,7 +19,7 @@ use weft_procedures::{Execute, Procedure, Shape};
 use weft_protocols::{BuilderExt, ChoppedDatabase, DbxTc, DbxTcOptions, Flaw};
 
 /// A row that is overwritten.
-#[derive(Clone, Debug, Record)]
+#[derive(Clone, Copy, Debug, Record)]
 struct Written {
     #[record(key)]
     id: u32,
@@ -27,7 +27,7 @@ struct Written {
 }
 
 /// A row that is added to.
-#[derive(Clone, Debug, Record)]
+#[derive(Clone, Copy, Debug, Record)]
 struct Added {
     #[record(key)]
     id: u32,

@@ -13,7 +13,7 @@ use weft_tests::{Seed, TestBarrier, on_a_thread, on_threads, stress};
 const THREADS: usize = 6;
 
 /// A row that is stored inline in its record.
-#[derive(Clone, Debug, PartialEq, Record)]
+#[derive(Clone, Copy, Debug, PartialEq, Record)]
 #[record(table = "counters", storage = "hash")]
 struct Counter {
     #[record(key)]
@@ -33,7 +33,7 @@ struct Note {
     contents: Vec<u64>,
 }
 
-#[derive(Clone, Debug, Record)]
+#[derive(Clone, Copy, Debug, Record)]
 #[record(table = "indexed")]
 struct Indexed {
     #[record(key)]

@@ -10,7 +10,7 @@ use weft::schema::{Column, Index, IndexDescription, Record, Storage, Violation};
 
 /// Uses every option in its long form, with and without quotation marks around names. The order of the key's
 /// columns differs from the order of the fields.
-#[derive(Clone, weft::Record)]
+#[derive(Clone, Copy, weft::Record)]
 #[record(table = "customers", storage = "hash")]
 #[record(key(w_id, d_id, id))]
 #[record(index(name = by_last_name, columns(w_id, d_id, last, first)))]

@@ -357,7 +357,7 @@ mod cases {
     }
 
     pub fn unsplittable_rows_cannot_be_labelled<J: JoinedProtocol>() {
-        #[derive(Clone, Record)]
+        #[derive(Clone, Copy, Record)]
         #[record(check = Checked::check_value)]
         struct Checked {
             #[record(key)]

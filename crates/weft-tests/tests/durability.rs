@@ -28,7 +28,7 @@ struct Item {
     value: u64,
 }
 
-#[derive(Clone, Debug, PartialEq, Record)]
+#[derive(Clone, Copy, Debug, PartialEq, Record)]
 #[record(storage = "hash")]
 struct Cell {
     #[record(key)]
@@ -36,7 +36,7 @@ struct Cell {
     value: u64,
 }
 
-#[derive(Clone, Debug, Record)]
+#[derive(Clone, Copy, Debug, Record)]
 #[record(volatile)]
 struct Scratch {
     #[record(key)]

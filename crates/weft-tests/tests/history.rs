@@ -9,7 +9,7 @@ use weft::protocol::Protocol;
 use weft::{Database, Error, Failure, Record, Table};
 use weft_tests::{Seed, for_each_executor, on_threads, stress, threads};
 
-#[derive(Clone, Debug, PartialEq, Record)]
+#[derive(Clone, Copy, Debug, PartialEq, Record)]
 #[record(table = "items")]
 struct Item {
     #[record(key)]

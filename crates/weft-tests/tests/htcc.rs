@@ -7,7 +7,7 @@ use std::thread;
 use weft::{Database, Error, Metrics, Record, Table, Transaction, TransactionOptions};
 use weft_protocols::{BuilderExt, HotRecords, Htcc, HtccOptions};
 
-#[derive(Clone, Debug, PartialEq, Record)]
+#[derive(Clone, Copy, Debug, PartialEq, Record)]
 struct Account {
     #[record(key)]
     number: u32,
@@ -51,7 +51,7 @@ fn change_elsewhere(
 }
 
 fn get(tx: &Transaction<'_, Htcc>, accounts: &Table<Account>, number: u32) -> Account {
-    tx.get(accounts, &number).unwrap().unwrap().clone()
+    *tx.get(accounts, &number).unwrap().unwrap()
 }
 
 /// Returns the repairs, the fast and slow operations, and the restarts since `before`.

@@ -14,7 +14,7 @@ use weft::durability::StorageError;
 use weft::{Database, Failure, Record};
 use weft_tests::TemporaryDirectory;
 
-#[derive(Clone, Record)]
+#[derive(Clone, Copy, Record)]
 struct Item {
     #[record(key)]
     id: u32,

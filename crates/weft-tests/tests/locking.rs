@@ -12,7 +12,7 @@ use weft::{
     TransactionOptions,
 };
 
-#[derive(Clone, Debug, Record)]
+#[derive(Clone, Copy, Debug, Record)]
 #[record(table = "counts")]
 struct Count {
     #[record(key)]

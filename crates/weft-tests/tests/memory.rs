@@ -37,7 +37,7 @@ static ALLOCATOR: Counting = Counting;
 
 static TURN: Mutex<()> = Mutex::new(());
 
-#[derive(Clone, Debug, Record)]
+#[derive(Clone, Copy, Debug, Record)]
 struct Plain {
     #[record(key)]
     id: u64,

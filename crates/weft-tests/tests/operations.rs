@@ -47,7 +47,7 @@ impl Page {
 }
 
 /// A row without an index, for protocols without secondary indexes.
-#[derive(Clone, Debug, PartialEq, Record)]
+#[derive(Clone, Copy, Debug, PartialEq, Record)]
 #[record(storage = "hash")]
 struct Counter {
     #[record(key)]
@@ -192,7 +192,7 @@ fn every_operation_changes_its_column_under_every_protocol() {
 #[test]
 fn no_operation_of_many_threads_is_lost() {
     fn run<P: Protocol>() {
-        #[derive(Clone, Record)]
+        #[derive(Clone, Copy, Record)]
         struct Total {
             #[record(key)]
             id: u32,
@@ -205,7 +205,7 @@ fn no_operation_of_many_threads_is_lost() {
             Database::builder().protocol::<P>().table::<Total>().open().unwrap();
         let totals = database.table::<Total>().unwrap();
         let row = Total { id: 1, sum: 0, highest: 0 };
-        let inserted: Result<(), Error> = database.transact(|tx| tx.insert(&totals, row.clone()));
+        let inserted: Result<(), Error> = database.transact(|tx| tx.insert(&totals, row));
         inserted.unwrap();
         std::thread::scope(|scope| {
             for thread in 0..threads {

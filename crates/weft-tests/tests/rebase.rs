@@ -170,7 +170,7 @@ fn columns_need_not_be_clone() {
 
 #[test]
 fn volatile_tables_cannot_be_rebased() {
-    #[derive(Clone, weft::Record)]
+    #[derive(Clone, Copy, weft::Record)]
     #[record(volatile)]
     struct Volatile {
         #[record(key)]
@@ -185,7 +185,7 @@ fn volatile_tables_cannot_be_rebased() {
 
 #[test]
 fn row_of_key_columns_never_changes() {
-    #[derive(Clone, weft::Record)]
+    #[derive(Clone, Copy, weft::Record)]
     struct Key {
         #[record(key)]
         id: u32,

@@ -10,7 +10,7 @@ use weft_htm::word::{Ordering, Word};
 use weft_procedures::{Execute, procedure};
 use weft_protocols::{BuilderExt, HotRecords, Htcc, HtccOptions};
 
-#[derive(Clone, Debug, PartialEq, Record)]
+#[derive(Clone, Copy, Debug, PartialEq, Record)]
 #[record(index(name = by_name, columns(name), unique))]
 struct Node {
     #[record(key)]

@@ -15,7 +15,7 @@ macro_rules! for_each_that_notes {
 
 /// An order that waits for delivery, as in TPC-C. The newest order of a district and the oldest order of the next
 /// district are neighbours in the index.
-#[derive(Clone, Debug, Record)]
+#[derive(Clone, Copy, Debug, Record)]
 struct Waiting {
     #[record(key)]
     district: u32,
@@ -23,7 +23,7 @@ struct Waiting {
     order: u32,
 }
 
-#[derive(Clone, Debug, Record)]
+#[derive(Clone, Copy, Debug, Record)]
 struct Delivered {
     #[record(key)]
     district: u32,

@@ -23,7 +23,7 @@ struct Item {
     value: u64,
 }
 
-#[derive(Clone, Debug, PartialEq, Record)]
+#[derive(Clone, Copy, Debug, PartialEq, Record)]
 #[record(storage = "hash")]
 struct Cell {
     #[record(key)]
@@ -84,8 +84,7 @@ impl<P: Protocol> Fixture<P> {
             .map(|row| row.unwrap().clone())
             .collect();
         assert_eq!(seen, by_group, "of group 2");
-        let mut seen: Vec<Cell> =
-            snapshot.rows(&self.cells).map(|row| row.unwrap().clone()).collect();
+        let mut seen: Vec<Cell> = snapshot.rows(&self.cells).map(|row| *row.unwrap()).collect();
         seen.sort_by_key(|cell| cell.id);
         let cells = model.iter().map(|(&id, &value)| Cell { id, value });
         assert_eq!(seen, cells.collect::<Vec<_>>(), "cells");
@@ -517,7 +516,7 @@ fn each_snapshot_holds_one_version_of_a_record() {
 }
 
 /// A row of a queue. It is large, so that rows held for snapshots show in the database's memory.
-#[derive(Clone, Debug, PartialEq, Record)]
+#[derive(Clone, Copy, Debug, PartialEq, Record)]
 struct Job {
     #[record(key)]
     id: u64,
@@ -528,7 +527,7 @@ struct Job {
     contents: [u64; 60],
 }
 
-#[derive(Clone, Debug, PartialEq, Record)]
+#[derive(Clone, Copy, Debug, PartialEq, Record)]
 #[record(storage = "hash")]
 struct HashJob {
     #[record(key)]
@@ -855,7 +854,7 @@ fn atomic_operations_have_snapshots() {
                     if id == 3 {
                         database.transact(|tx| tx.delete(&cells, &(100 + id))).unwrap();
                         let row = Cell { id: 100 + id, value: 0 };
-                        let _ = database.transact(|tx| tx.insert(&cells, row.clone()));
+                        let _ = database.transact(|tx| tx.insert(&cells, row));
                     }
                 }
             });

@@ -13,7 +13,7 @@ use weft_tests::TemporaryDirectory;
 mod before {
     use weft::Record;
 
-    #[derive(Clone, Record)]
+    #[derive(Clone, Copy, Record)]
     #[record(table = "account")]
     pub struct Account {
         #[record(key)]
@@ -39,7 +39,7 @@ mod now {
     use weft::Record;
     use weft::schema::Violation;
 
-    #[derive(Clone, Debug, Record)]
+    #[derive(Clone, Copy, Debug, Record)]
     #[record(table = "account", check = not_negative)]
     pub struct Account {
         #[record(key)]
@@ -72,7 +72,7 @@ mod panicking {
     use weft::Record;
     use weft::schema::Violation;
 
-    #[derive(Clone, Debug, Record)]
+    #[derive(Clone, Copy, Debug, Record)]
     #[record(table = "account", check = panic_at_666)]
     pub struct Account {
         #[record(key)]

@@ -36,7 +36,7 @@ fn on_threads<P: Protocol>(seed: &Seed, work: impl Fn(usize, &mut fastrand::Rng)
 
 // ---- a bank -----------------------------------------------------------------------------------
 
-#[derive(Clone, Debug, Record)]
+#[derive(Clone, Copy, Debug, Record)]
 #[record(check = Account::check_balance)]
 struct Account {
     #[record(key)]
@@ -46,7 +46,7 @@ struct Account {
     copy: [i64; 40],
 }
 
-#[derive(Clone, Debug, Record)]
+#[derive(Clone, Copy, Debug, Record)]
 #[record(storage = "hash")]
 struct Vault {
     #[record(key)]
@@ -344,7 +344,7 @@ fn both_halves_of_a_pair_are_visible_together() {
 
 // ---- write skew -------------------------------------------------------------------------------
 
-#[derive(Clone, Debug, Record)]
+#[derive(Clone, Copy, Debug, Record)]
 #[record(key(shift, name))]
 struct Doctor {
     shift: u8,

@@ -16,7 +16,7 @@ struct Item {
     bids: u64,
 }
 
-#[derive(Clone, Record)]
+#[derive(Clone, Copy, Record)]
 #[record(table = "bids", key(item, number))]
 #[record(index(name = "by_bidder", columns(bidder)))]
 struct Bid {

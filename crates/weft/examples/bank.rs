@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use weft::{Database, Error, Record};
 
-#[derive(Clone, Record)]
+#[derive(Clone, Copy, Record)]
 #[record(table = "accounts", check = "Account::check_balance")]
 struct Account {
     #[record(key)]

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use weft::{Database, Error, Record};
 
 /// A row of about the size of YCSB's.
-#[derive(Clone, Record)]
+#[derive(Clone, Copy, Record)]
 #[record(table = "rows", storage = "hash")]
 struct Row {
     #[record(key)]

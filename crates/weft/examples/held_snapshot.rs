@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use weft::htm::word::{Ordering, Word};
 use weft::{Database, Error, Record, Table};
 
-#[derive(Clone, Record)]
+#[derive(Clone, Copy, Record)]
 struct Job {
     #[record(key)]
     id: u64,
@@ -30,7 +30,7 @@ struct Job {
     payload: [u64; 4],
 }
 
-#[derive(Clone, Record)]
+#[derive(Clone, Copy, Record)]
 #[record(storage = "hash")]
 struct Counter {
     #[record(key)]

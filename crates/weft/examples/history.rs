@@ -15,7 +15,7 @@ use weft::protocol::{Dbx, Protocol, Silo, TwoPhaseLocking};
 use weft::{Database, Error, Record, column_of};
 use weft_protocols::Doppel;
 
-#[derive(Clone, Record)]
+#[derive(Clone, Copy, Record)]
 #[record(table = "boxes", index(name = by_units, columns(units)))]
 struct UnitBox {
     #[record(key)]
@@ -23,7 +23,7 @@ struct UnitBox {
     units: u32,
 }
 
-#[derive(Clone, Record)]
+#[derive(Clone, Copy, Record)]
 #[record(table = "tallies", storage = "hash")]
 struct Tally {
     #[record(key)]

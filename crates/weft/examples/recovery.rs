@@ -14,7 +14,7 @@ use std::time::Instant;
 use weft::{Acknowledge, Database, DurabilityOptions, Error, Record};
 
 /// A row of about the size of YCSB's.
-#[derive(Clone, Record)]
+#[derive(Clone, Copy, Record)]
 #[record(table = "rows")]
 struct Row {
     #[record(key)]

@@ -14,7 +14,7 @@ use weft_rtm_emulator::Processor;
 
 use weft_tests::hardware::{hardware, on_processor, on_thread};
 
-#[derive(Clone, Debug, PartialEq, Record)]
+#[derive(Clone, Copy, Debug, PartialEq, Record)]
 #[record(table = "accounts", storage = "hash")]
 struct Account {
     #[record(key)]

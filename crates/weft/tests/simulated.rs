@@ -19,7 +19,7 @@ use weft::{Database, Error, Failure, Record, Table};
 use weft_protocols::with_protocol;
 use weft_sim::{Options, Profile, Program, Report, Schedule, run};
 
-#[derive(Clone, Debug, PartialEq, Record)]
+#[derive(Clone, Copy, Debug, PartialEq, Record)]
 #[record(table = "accounts", storage = "hash")]
 struct Account {
     #[record(key)]

@@ -11,7 +11,7 @@ pub struct Weft<P: Protocol> {
     rows: Table<Row>,
 }
 
-#[derive(Clone, Record)]
+#[derive(Clone, Copy, Record)]
 struct Row {
     #[record(key)]
     key: u64,

@@ -16,7 +16,7 @@ use crate::arguments::{AcknowledgeName, BenchArguments};
 use crate::stop::Stop;
 
 /// The table's row; there is only one, with key 0.
-#[derive(Clone, Record)]
+#[derive(Clone, Copy, Record)]
 #[record(table = "counters", storage = "hash")]
 struct Counter {
     #[record(key)]
@@ -70,7 +70,7 @@ impl<P: Protocol> Workload<P> for Counting<P> {
         let counters = database.table::<Counter>()?;
         let row = Counter { id: 0, value: 0 };
         database
-            .transact(|tx| -> Result<(), Error> { tx.insert(&counters, row.clone()) })
+            .transact(|tx| -> Result<(), Error> { tx.insert(&counters, row) })
             .map_err(failure)?;
         (options.progress)(1, 1);
         Ok(Counting { database, counters, trouble: *trouble, added: Word::new(0) })

@@ -27,7 +27,7 @@ pub const JOURNAL: u64 = 2 * HASHED;
 const RATES: u64 = 3;
 
 /// A row of the journal.
-#[derive(Clone, Debug, Record)]
+#[derive(Clone, Copy, Debug, Record)]
 struct Entry {
     #[record(key)]
     key: u64,
@@ -35,7 +35,7 @@ struct Entry {
 }
 
 /// A row of a table that never changes.
-#[derive(Clone, Debug, Record)]
+#[derive(Clone, Copy, Debug, Record)]
 struct Rate {
     #[record(key)]
     key: u64,

@@ -38,7 +38,7 @@ struct Writer {
 }
 
 /// A row that a writer inserts and deletes in turns.
-#[derive(Clone, Debug, Record)]
+#[derive(Clone, Copy, Debug, Record)]
 struct Fleeting {
     #[record(key)]
     writer: u32,

@@ -24,7 +24,7 @@ struct Board {
 }
 
 /// The number of all transactions.
-#[derive(Clone, Debug, Record)]
+#[derive(Clone, Copy, Debug, Record)]
 struct Tally {
     #[record(key)]
     id: u32,
@@ -32,7 +32,7 @@ struct Tally {
 }
 
 /// The record of one transaction.
-#[derive(Clone, Debug, Record)]
+#[derive(Clone, Copy, Debug, Record)]
 struct Slip {
     #[record(key)]
     key: (u32, u64),

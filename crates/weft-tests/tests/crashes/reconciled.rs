@@ -32,7 +32,7 @@ struct Tally {
 }
 
 /// What a writer has done so far.
-#[derive(Clone, Debug, Record)]
+#[derive(Clone, Copy, Debug, Record)]
 #[record(storage = "hash")]
 struct Writer {
     #[record(key)]
@@ -160,8 +160,8 @@ impl<J: JoinedProtocol> Workplace for Tallies<J> {
     fn check(&self, circumstances: &str) -> Vec<u64> {
         let seen: Result<_, Error> = self.database.transact(|tx| {
             let tally = tx.get(&self.tallies, &0)?.expect("the tally exists").clone();
-            let writers = (0..WRITERS)
-                .map(|number| Ok(tx.get(&self.writers, &number)?.expect("a writer").clone()));
+            let writers =
+                (0..WRITERS).map(|number| Ok(*tx.get(&self.writers, &number)?.expect("a writer")));
             Ok((tally, writers.collect::<Result<Vec<_>, Error>>()?))
         });
         let (tally, writers) = seen.unwrap();

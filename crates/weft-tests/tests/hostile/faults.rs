@@ -493,7 +493,7 @@ fn prefetched_row_can_be_deleted<P: Protocol>() {
     assert_eq!(found.unwrap(), None);
 }
 
-#[derive(Clone, Debug, PartialEq, Record)]
+#[derive(Clone, Copy, Debug, PartialEq, Record)]
 #[record(table = "counted")]
 struct Counted {
     #[record(key)]
@@ -578,7 +578,7 @@ fn snapshot_opened_by_a_drop_shows_split_rows_whole() {
     end();
 }
 
-#[derive(Clone, Record)]
+#[derive(Clone, Copy, Record)]
 #[record(table = "total")]
 struct Total {
     #[record(key)]

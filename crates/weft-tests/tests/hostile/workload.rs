@@ -34,7 +34,7 @@ use crate::types::{
 };
 
 /// A row of an honest type, which transactions write along with hostile ones.
-#[derive(Clone, Debug, PartialEq, Record)]
+#[derive(Clone, Copy, Debug, PartialEq, Record)]
 pub struct Pair {
     #[record(key)]
     id: u32,
@@ -115,7 +115,7 @@ fn audit<P: Protocol>(
 }
 
 /// A row that audits insert.
-#[derive(Clone, Record)]
+#[derive(Clone, Copy, Record)]
 #[record(table = "other")]
 struct Other {
     #[record(key)]

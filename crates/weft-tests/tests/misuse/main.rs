@@ -47,7 +47,7 @@ impl Person {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Record)]
+#[derive(Clone, Copy, Debug, PartialEq, Record)]
 #[record(table = "hits", storage = "hash")]
 struct Hit {
     #[record(key)]
@@ -55,7 +55,7 @@ struct Hit {
     count: i64,
 }
 
-#[derive(Clone, Debug, Record)]
+#[derive(Clone, Copy, Debug, Record)]
 #[record(table = "strangers")]
 struct Stranger {
     #[record(key)]

@@ -193,7 +193,7 @@ fn empty_and_huge_keys_work() {
     });
 }
 
-#[derive(Clone, Debug, PartialEq, Record)]
+#[derive(Clone, Copy, Debug, PartialEq, Record)]
 #[record(table = "huge")]
 struct Huge {
     #[record(key)]
@@ -201,7 +201,7 @@ struct Huge {
     content: [u8; 32 << 10],
 }
 
-#[derive(Clone, Debug, PartialEq, Record)]
+#[derive(Clone, Copy, Debug, PartialEq, Record)]
 #[record(table = "large")]
 struct Large {
     #[record(key)]
@@ -225,7 +225,7 @@ fn rows_beyond_the_size_limit_are_refused() {
         let table = database.table::<Large>().unwrap();
         for id in 0..40 {
             let row = Large { id, content: [id as u8; _] };
-            database.transact(|tx| tx.insert(&table, row.clone())).unwrap();
+            database.transact(|tx| tx.insert(&table, row)).unwrap();
             database.transact(|tx| tx.update(&table, &id, |row| row.content[7] += 1)).unwrap();
         }
         let sum = database.transact(|tx| -> Result<u64, Error> {
@@ -235,7 +235,7 @@ fn rows_beyond_the_size_limit_are_refused() {
     });
 }
 
-#[derive(Clone, Debug, PartialEq, Record)]
+#[derive(Clone, Copy, Debug, PartialEq, Record)]
 #[record(table = "nothing")]
 struct Nothing {
     #[record(key)]

@@ -19,7 +19,7 @@ fn unregistered_table_is_named() {
 
 #[test]
 fn table_registered_twice_is_named() {
-    #[derive(Clone, Debug, Record)]
+    #[derive(Clone, Copy, Debug, Record)]
     #[record(table = "hits")]
     struct Namesake {
         #[record(key)]

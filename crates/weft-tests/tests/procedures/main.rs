@@ -8,7 +8,7 @@ mod walked;
 use weft::{Error, Record, Table};
 use weft_procedures::{Dependency, Shape, Step};
 
-#[derive(Clone, Debug, PartialEq, Record)]
+#[derive(Clone, Copy, Debug, PartialEq, Record)]
 struct Node {
     #[record(key)]
     id: u32,

@@ -23,7 +23,7 @@ pub type Text = ArrayString<TEXT_BYTES_MAX>;
 pub type Attribute = ArrayString<8>;
 
 /// A row of `ARTICLES`.
-#[derive(Clone, Debug, PartialEq, Record)]
+#[derive(Clone, Copy, Debug, PartialEq, Record)]
 #[record(table = "articles", storage = "hash")]
 #[allow(missing_docs, reason = "the columns are those of the benchmark")]
 pub struct Article {
@@ -37,7 +37,7 @@ pub struct Article {
 }
 
 /// A row of `USERS`.
-#[derive(Clone, Debug, PartialEq, Record)]
+#[derive(Clone, Copy, Debug, PartialEq, Record)]
 #[record(table = "users", storage = "hash")]
 #[allow(missing_docs, reason = "the columns are those of the benchmark")]
 pub struct User {
@@ -51,7 +51,7 @@ pub struct User {
 }
 
 /// A row of `COMMENTS`.
-#[derive(Clone, Debug, PartialEq, Record)]
+#[derive(Clone, Copy, Debug, PartialEq, Record)]
 #[record(table = "comments", key(c_a_id, c_id))]
 #[allow(missing_docs, reason = "the columns are those of the benchmark")]
 pub struct Comment {

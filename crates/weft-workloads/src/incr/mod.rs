@@ -150,7 +150,7 @@ impl Parameters {
 }
 
 /// A row with a counter.
-#[derive(Clone, Debug, PartialEq, Eq, Record)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Record)]
 #[record(table = "counters", storage = "hash")]
 pub struct Counter {
     /// The key, of sixteen bytes as in the paper: see [`key_of`].

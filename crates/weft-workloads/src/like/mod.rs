@@ -82,7 +82,7 @@ impl Parameters {
 }
 
 /// A user.
-#[derive(Clone, Debug, PartialEq, Eq, Record)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Record)]
 #[record(table = "users", storage = "hash")]
 pub struct User {
     /// The user's number, from 0.
@@ -101,7 +101,7 @@ impl User {
 }
 
 /// A page.
-#[derive(Clone, Debug, PartialEq, Eq, Record)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Record)]
 #[record(table = "pages", storage = "hash")]
 pub struct Page {
     /// The page's number, from 0.

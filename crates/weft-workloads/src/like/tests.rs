@@ -189,7 +189,7 @@ fn verification_finds_what_is_wrong() {
     };
     let no_user: Damage = |like, _| {
         like.database.transact(|tx| {
-            let row = tx.get(&like.users, &3)?.expect("a user").clone();
+            let row = *tx.get(&like.users, &3)?.expect("a user");
             tx.delete(&like.users, &3)?;
             tx.update(&like.users, &4, |other| other.likes_given += row.likes_given).map(drop)
         })

@@ -79,7 +79,7 @@ pub(super) fn register_user<P: Protocol>(
     if tx.get_by(&tables.users, User::NICKNAME, &user.nickname)?.is_some() {
         return Ok(false);
     }
-    tx.insert(&tables.users, user.clone())?;
+    tx.insert(&tables.users, *user)?;
     tx.insert(&tables.ratings, Rating { user: user.id, rating: 0 })?;
     Ok(true)
 }
@@ -140,7 +140,7 @@ pub(super) fn store_buy_now<P: Protocol>(
             row.ends = date;
         }
     })?;
-    tx.insert(&tables.purchases, purchase.clone())?;
+    tx.insert(&tables.purchases, *purchase)?;
     Ok(true)
 }
 
@@ -153,7 +153,7 @@ pub(super) fn store_bid<P: Protocol>(
 ) -> Result<bool, Error> {
     let &Bid { bidder, id, item, price, date, .. } = bid;
     let auctions = &tables.auctions;
-    tx.insert(&tables.bids, bid.clone())?;
+    tx.insert(&tables.bids, *bid)?;
     tx.max(auctions, &item, column_of!(Auction.max_bid), price)?;
     let winner = (price, earliness(date));
     tx.ordered_put(auctions, &item, column_of!(Auction.max_bidder), winner, bidder)?;
@@ -169,7 +169,7 @@ pub(super) fn store_bid_by_reading<P: Protocol>(
     tx: &Transaction<'_, P>,
     bid: &Bid,
 ) -> Result<bool, Error> {
-    tx.insert(&tables.bids, bid.clone())?;
+    tx.insert(&tables.bids, *bid)?;
     let updated = tx.update(&tables.auctions, &bid.item, |auction| add_bid(auction, bid))?;
     updated.expect("every item has an auction");
     Ok(true)
@@ -183,7 +183,7 @@ pub(super) fn store_comment<P: Protocol>(
     comment: &Comment,
 ) -> Result<bool, Error> {
     let &Comment { to_user, rating, .. } = comment;
-    tx.insert(&tables.comments, comment.clone())?;
+    tx.insert(&tables.comments, *comment)?;
     tx.add(&tables.ratings, &to_user, column_of!(Rating.rating), rating)?;
     Ok(true)
 }
@@ -196,7 +196,7 @@ pub(super) fn store_comment_by_reading<P: Protocol>(
     comment: &Comment,
 ) -> Result<bool, Error> {
     let &Comment { to_user, rating, .. } = comment;
-    tx.insert(&tables.comments, comment.clone())?;
+    tx.insert(&tables.comments, *comment)?;
     tx.update(&tables.ratings, &to_user, |row| row.rating += rating)?
         .expect("every user has a rating");
     Ok(true)

@@ -61,7 +61,7 @@ pub fn earliness(date: Date) -> u64 {
 }
 
 /// A row of `users`.
-#[derive(Clone, Debug, PartialEq, Record)]
+#[derive(Clone, Copy, Debug, PartialEq, Record)]
 #[record(table = "users", storage = "hash")]
 #[allow(missing_docs, reason = "the columns are those of RUBiS")]
 pub struct User {
@@ -79,7 +79,7 @@ pub struct User {
 }
 
 /// The sum of the comments on a user, as a row of its own.
-#[derive(Clone, Debug, PartialEq, Record)]
+#[derive(Clone, Copy, Debug, PartialEq, Record)]
 #[record(table = "ratings", storage = "hash")]
 pub struct Rating {
     /// The user.
@@ -148,7 +148,7 @@ impl Auction {
 }
 
 /// A row of `bids`.
-#[derive(Clone, Debug, PartialEq, Record)]
+#[derive(Clone, Copy, Debug, PartialEq, Record)]
 #[record(table = "bids", key(bidder, id))]
 #[allow(missing_docs, reason = "the columns are those of RUBiS")]
 pub struct Bid {
@@ -162,7 +162,7 @@ pub struct Bid {
 }
 
 /// A row of `buy_now`.
-#[derive(Clone, Debug, PartialEq, Record)]
+#[derive(Clone, Copy, Debug, PartialEq, Record)]
 #[record(table = "buy_now", key(buyer, id))]
 #[allow(missing_docs, reason = "the columns are those of RUBiS")]
 pub struct Purchase {
@@ -174,7 +174,7 @@ pub struct Purchase {
 }
 
 /// A row of `comments`.
-#[derive(Clone, Debug, PartialEq, Record)]
+#[derive(Clone, Copy, Debug, PartialEq, Record)]
 #[record(table = "comments", key(to_user, id))]
 #[allow(missing_docs, reason = "the columns are those of RUBiS")]
 pub struct Comment {
@@ -189,7 +189,7 @@ pub struct Comment {
 }
 
 /// A row of `categories`.
-#[derive(Clone, Debug, PartialEq, Record)]
+#[derive(Clone, Copy, Debug, PartialEq, Record)]
 #[record(table = "categories")]
 #[allow(missing_docs, reason = "the columns are those of RUBiS")]
 pub struct Category {
@@ -199,7 +199,7 @@ pub struct Category {
 }
 
 /// A row of `regions`.
-#[derive(Clone, Debug, PartialEq, Record)]
+#[derive(Clone, Copy, Debug, PartialEq, Record)]
 #[record(table = "regions")]
 #[allow(missing_docs, reason = "the columns are those of RUBiS")]
 pub struct Region {

@@ -134,7 +134,7 @@ fn facilities_as_loaded(tatp: &DatabaseAtRest<'_>) -> Result<Finding, Failure> {
         for facility in loaded {
             let found = rows.next_if(|row| (row.s_id, row.sf_type) == (s_id, facility.sf_type));
             let holds = found.is_some_and(|found| {
-                *found == SpecialFacility { data_a: found.data_a, ..facility.clone() }
+                *found == SpecialFacility { data_a: found.data_a, ..facility }
             });
             finding.check(holds, format_args!("{found:?}, not {facility:?}"));
         }

@@ -42,7 +42,7 @@ pub(super) fn text<const N: usize>(characters: [u8; N]) -> ArrayString<N> {
 }
 
 /// A row of `SUBSCRIBER`.
-#[derive(Clone, Debug, PartialEq, Record)]
+#[derive(Clone, Copy, Debug, PartialEq, Record)]
 #[record(table = "subscriber", storage = "hash")]
 #[allow(missing_docs, reason = "the columns are those of the specification")]
 pub struct Subscriber {
@@ -59,7 +59,7 @@ pub struct Subscriber {
 }
 
 /// A row of `ACCESS_INFO`.
-#[derive(Clone, Debug, PartialEq, Record)]
+#[derive(Clone, Copy, Debug, PartialEq, Record)]
 #[record(table = "access_info", storage = "hash")]
 #[allow(missing_docs, reason = "the columns are those of the specification")]
 pub struct AccessInfo {
@@ -74,7 +74,7 @@ pub struct AccessInfo {
 }
 
 /// A row of `SPECIAL_FACILITY`.
-#[derive(Clone, Debug, PartialEq, Record)]
+#[derive(Clone, Copy, Debug, PartialEq, Record)]
 #[record(table = "special_facility", storage = "ordered")]
 #[allow(missing_docs, reason = "the columns are those of the specification")]
 pub struct SpecialFacility {
@@ -89,7 +89,7 @@ pub struct SpecialFacility {
 }
 
 /// A row of `CALL_FORWARDING`.
-#[derive(Clone, Debug, PartialEq, Record)]
+#[derive(Clone, Copy, Debug, PartialEq, Record)]
 #[record(table = "call_forwarding", storage = "ordered")]
 #[allow(missing_docs, reason = "the columns are those of the specification")]
 pub struct CallForwarding {

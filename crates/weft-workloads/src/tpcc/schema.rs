@@ -131,7 +131,7 @@ impl Timestamp {
 }
 
 /// A row of `WAREHOUSE`.
-#[derive(Clone, Debug, PartialEq, Record)]
+#[derive(Clone, Copy, Debug, PartialEq, Record)]
 #[record(table = "warehouse", storage = "hash")]
 #[allow(missing_docs, reason = "the columns are those of clause 1.3.1")]
 pub struct Warehouse {
@@ -148,7 +148,7 @@ pub struct Warehouse {
 }
 
 /// A row of `DISTRICT`.
-#[derive(Clone, Debug, PartialEq, Record)]
+#[derive(Clone, Copy, Debug, PartialEq, Record)]
 #[record(table = "district", storage = "hash")]
 #[allow(missing_docs, reason = "the columns are those of clause 1.3.1")]
 pub struct District {
@@ -169,7 +169,7 @@ pub struct District {
 
 /// A row of `CUSTOMER`. The columns are stored in this order, beginning with those that most transactions need: a
 /// row has several cache lines, and the order determines how many of them are fetched.
-#[derive(Clone, Debug, PartialEq, Record)]
+#[derive(Clone, Copy, Debug, PartialEq, Record)]
 #[record(table = "customer", storage = "hash")]
 #[record(index(name = "by_name", columns(c_w_id, c_d_id, c_last, c_first)))]
 #[allow(missing_docs, reason = "the columns are those of clause 1.3.1")]
@@ -212,7 +212,7 @@ pub const BAD_CREDIT: Credit = FixedText::new(*b"BC");
 
 /// A row of `HISTORY`. The first two columns are not in the specification: see [the
 /// module](self).
-#[derive(Clone, Debug, PartialEq, Record)]
+#[derive(Clone, Copy, Debug, PartialEq, Record)]
 #[record(table = "history", storage = "ordered")]
 #[allow(missing_docs, reason = "the columns are those of clause 1.3.1")]
 pub struct History {
@@ -236,7 +236,7 @@ impl History {
 }
 
 /// A row of `NEW-ORDER`, for an order that is not yet delivered.
-#[derive(Clone, Debug, PartialEq, Record)]
+#[derive(Clone, Copy, Debug, PartialEq, Record)]
 #[record(table = "new_order", storage = "ordered")]
 #[allow(missing_docs, reason = "the columns are those of clause 1.3.1")]
 pub struct NewOrderRow {
@@ -249,7 +249,7 @@ pub struct NewOrderRow {
 }
 
 /// A row of `ORDER`.
-#[derive(Clone, Debug, PartialEq, Record)]
+#[derive(Clone, Copy, Debug, PartialEq, Record)]
 #[record(table = "order", storage = "ordered")]
 #[record(index(name = "by_customer", columns(o_w_id, o_d_id, o_c_id, o_id), unique))]
 #[allow(missing_docs, reason = "the columns are those of clause 1.3.1")]
@@ -268,7 +268,7 @@ pub struct Order {
 }
 
 /// A row of `ORDER-LINE`.
-#[derive(Clone, Debug, PartialEq, Record)]
+#[derive(Clone, Copy, Debug, PartialEq, Record)]
 #[record(table = "order_line", storage = "ordered")]
 #[allow(missing_docs, reason = "the columns are those of clause 1.3.1")]
 pub struct OrderLine {
@@ -289,7 +289,7 @@ pub struct OrderLine {
 }
 
 /// A row of `ITEM`.
-#[derive(Clone, Debug, PartialEq, Record)]
+#[derive(Clone, Copy, Debug, PartialEq, Record)]
 #[record(table = "item", storage = "hash")]
 #[allow(missing_docs, reason = "the columns are those of clause 1.3.1")]
 pub struct Item {
@@ -303,7 +303,7 @@ pub struct Item {
 
 /// A row of `STOCK`. The columns are stored in this order, beginning with those that most transactions need: a row
 /// has several cache lines, and the order determines how many of them are fetched.
-#[derive(Clone, Debug, PartialEq, Record)]
+#[derive(Clone, Copy, Debug, PartialEq, Record)]
 #[record(table = "stock", storage = "hash")]
 #[allow(missing_docs, reason = "the columns are those of clause 1.3.1")]
 #[repr(C)]
@@ -357,7 +357,7 @@ mod tests {
             ol_amount: -8,
             ol_dist_info: stock.s_dist[0],
         };
-        let undelivered = OrderLine { ol_delivery_d: None, ..line.clone() };
+        let undelivered = OrderLine { ol_delivery_d: None, ..line };
         let (mut stocks, mut lines) = (Vec::new(), Vec::new());
         stock.encode_row(&mut stocks);
         line.encode_row(&mut lines);

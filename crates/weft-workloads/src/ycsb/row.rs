@@ -21,7 +21,7 @@ use std::marker::PhantomData;
 use weft::ColumnValue;
 use weft::column::{ChangeWriter, ColumnSet, DecodeError};
 use weft::encoding::KeyEncoder;
-use weft::schema::{Column, IndexDescription, Record, Storage};
+use weft::schema::{Column, IndexDescription, PlainProbe, PlainRow, Record, Storage};
 
 /// The number of bytes of the value that the counter takes.
 const COUNTER_BYTES: usize = size_of::<u64>();
@@ -140,6 +140,7 @@ impl<const FILLER_BYTES: usize, S: IndexKind> Record for FixedRow<FILLER_BYTES, 
     const TABLE: &'static str = "usertable";
     const STORAGE: Storage = S::STORAGE;
     const VOLATILE: bool = false;
+    const PLAIN: Option<PlainRow<Self>> = PlainProbe::<Self>::PLAIN;
     const COLUMNS: &'static [Column] = &[
         Column {
             name: "key",

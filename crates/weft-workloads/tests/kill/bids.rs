@@ -26,7 +26,7 @@ const CLIENTS: u64 = 2;
 /// The number of bids that each client has in progress.
 const UNDER_WAY: usize = 50;
 
-#[derive(Clone, Record)]
+#[derive(Clone, Copy, Record)]
 #[record(table = "auctions")]
 struct Auction {
     #[record(key)]
@@ -36,7 +36,7 @@ struct Auction {
 }
 
 /// A bid. The identifier contains the client and the bid's number.
-#[derive(Clone, Record)]
+#[derive(Clone, Copy, Record)]
 #[record(table = "bids")]
 struct Bid {
     #[record(key)]
@@ -68,14 +68,14 @@ impl<J: JoinedProtocol> Auctions<J> {
         pool.submit(move |tx: &Transaction<'_, PhaseReconciliation<J>>| {
             tx.add(&auctions, &ITEM, column_of!(Auction.bids), 1)?;
             tx.max(&auctions, &ITEM, column_of!(Auction.highest), bid.amount)?;
-            tx.insert(&bids, bid.clone())
+            tx.insert(&bids, bid)
         })
     }
 
     /// Returns the auction and all bids.
     fn rows(&self) -> (Auction, Vec<(u64, u64)>) {
         let snapshot = self.database.open_snapshot().unwrap();
-        let auction = snapshot.get(&self.auctions, &ITEM).unwrap().expect("it was loaded").clone();
+        let auction = *snapshot.get(&self.auctions, &ITEM).unwrap().expect("it was loaded");
         let bids = snapshot.rows(&self.bids).map(|bid| bid.map(|bid| (bid.id, bid.amount)));
         (auction, bids.collect::<Result<_, _>>().unwrap())
     }
@@ -151,7 +151,7 @@ fn kill<J: JoinedProtocol>(rounds: u32) {
         let auctions = Auctions::<J>::open(directory, Acknowledge::Durable);
         let auction = Auction { item: ITEM, bids: 0, highest: 0 };
         let inserted: Result<(), Error> =
-            auctions.database.transact(|tx| tx.insert(&auctions.auctions, auction.clone()));
+            auctions.database.transact(|tx| tx.insert(&auctions.auctions, auction));
         inserted.unwrap();
     };
     let mut acknowledged = Vec::new();

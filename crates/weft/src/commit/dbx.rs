@@ -56,8 +56,8 @@ use weft_htm::word::Ordering;
 
 use super::access_set::{AccessSet, TidHeader, TidOnly, WriteEntry, successor};
 use super::optimistic::{
-    CommitContext, CommitPhases, OptimisticExecutor, commit_with_locks, hold_row, install, lock_expected,
-    read_conflict, settle_deleted, stored, unlock, validate_nodes, write_conflict,
+    CommitContext, CommitPhases, OptimisticExecutor, commit_with_locks, hold_row, install,
+    lock_expected, read_conflict, settle_deleted, stored, unlock, validate_nodes, write_conflict,
 };
 use super::{Abort, DeletedOutcome, HoldOutcome, Protocol};
 use crate::store::record::tid::Tid;

@@ -42,8 +42,8 @@ use crate::index::bplus_tree::ScannedRange;
 use crate::index::{NodeChange, NodeVersion};
 use crate::row::encoding::EncodedKey;
 use crate::store::record::newest;
-use crate::store::record::{HoldRow, RecordKind, RecordPointer, StoredRecord};
 pub use crate::store::record::{DeletedOutcome, HoldOutcome, RecordHeader};
+use crate::store::record::{HoldRow, RecordKind, RecordPointer, StoredRecord};
 use crate::store::table::TableRef;
 use crate::store::worker::{LoggedWrite, WorkerMemory};
 

@@ -29,7 +29,9 @@ use weft_htm::word::Ordering;
 use super::access_set::{
     AccessSet, NodeEntry, ReadEntry, ReplacedVersion, TidHeader, WriteEntry, successor,
 };
-use super::{Abort, DeletedOutcome, Executor, HoldOutcome, Never, Observation, Protocol, Refusal, Visible};
+use super::{
+    Abort, DeletedOutcome, Executor, HoldOutcome, Never, Observation, Protocol, Refusal, Visible,
+};
 use crate::error::ConflictReason;
 use crate::index::bplus_tree::ScannedRange;
 use crate::index::{NodeChange, NodeVersion};
@@ -417,10 +419,7 @@ pub fn settle_deleted<H: TidHeader>(
 
 /// Implements [`Protocol::HOLD_ROW`] for every protocol whose writers hold the lock of the TID word when they
 /// replace a row.
-pub fn hold_row<H: TidHeader>(
-    record: &StoredRecord<H>,
-    action: &mut dyn FnMut(),
-) -> HoldOutcome {
+pub fn hold_row<H: TidHeader>(record: &StoredRecord<H>, action: &mut dyn FnMut()) -> HoldOutcome {
     let word = record.header.tid();
     let tid = word.load();
     if tid.is_locked() {

@@ -40,8 +40,8 @@
 
 use super::access_set::{AccessSet, TidHeader, TidOnly, written_at};
 use super::optimistic::{
-    CommitContext, CommitPhases, OptimisticExecutor, hold_row, install, settle_deleted, stored, unlock,
-    validate_reads, write_conflict,
+    CommitContext, CommitPhases, OptimisticExecutor, hold_row, install, settle_deleted, stored,
+    unlock, validate_reads, write_conflict,
 };
 use super::{Abort, DeletedOutcome, HoldOutcome, Protocol};
 use crate::store::record::StoredRecord;

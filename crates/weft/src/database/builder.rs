@@ -100,7 +100,7 @@ impl<P: Protocol> Builder<P> {
     /// use weft::protocol::Silo;
     /// use weft::{Database, Record};
     ///
-    /// #[derive(Clone, Record)]
+    /// #[derive(Clone, Copy, Record)]
     /// struct Counter { #[record(key)] id: u32, value: u64 }
     ///
     /// let database = Database::builder().protocol::<Silo>().table::<Counter>().open()?;
@@ -153,7 +153,7 @@ impl<P: Protocol> Builder<P> {
     /// ```
     /// use weft::{Database, Error, Record};
     ///
-    /// #[derive(Clone, Record)]
+    /// #[derive(Clone, Copy, Record)]
     /// #[record(storage = "hash")]
     /// struct Item { #[record(key)] id: u32, left: u32 }
     ///

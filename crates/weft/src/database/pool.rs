@@ -88,7 +88,7 @@ impl PoolOptions {
 /// use weft::{Database, Error, PoolOptions, Record, column_of};
 /// use weft_protocols::Doppel;
 ///
-/// #[derive(Clone, Record)]
+/// #[derive(Clone, Copy, Record)]
 /// struct Auction {
 ///     #[record(key)]
 ///     item: u64,

@@ -119,7 +119,7 @@ impl<P: Protocol> Database<P> {
     /// ```
     /// use weft::{Database, Error, Record};
     ///
-    /// #[derive(Clone, Record)]
+    /// #[derive(Clone, Copy, Record)]
     /// struct Item { #[record(key)] id: u32, left: u32 }
     ///
     /// let database = Database::builder().table::<Item>().open()?;

@@ -38,7 +38,7 @@ use crate::transaction::Transaction;
 /// use weft::{Database, Error, Record, column_of};
 /// use weft_protocols::Doppel;
 ///
-/// #[derive(Clone, Record)]
+/// #[derive(Clone, Copy, Record)]
 /// struct Page {
 ///     #[record(key)]
 ///     number: u64,

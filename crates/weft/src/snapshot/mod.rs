@@ -68,7 +68,7 @@ use crate::store::worker::{PinnedWorker, SharedState, WorkerState};
 /// ```
 /// use weft::{Database, Error, Record};
 ///
-/// #[derive(Clone, Record)]
+/// #[derive(Clone, Copy, Record)]
 /// #[record(table = "accounts")]
 /// struct Account {
 ///     #[record(key)]

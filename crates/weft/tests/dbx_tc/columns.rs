@@ -31,7 +31,7 @@ impl Stock {
 }
 
 /// A row that the second piece of each procedure inserts, so that each procedure has two pieces.
-#[derive(Clone, Debug, PartialEq, Record)]
+#[derive(Clone, Copy, Debug, PartialEq, Record)]
 struct Note {
     #[record(key)]
     number: u64,

@@ -16,7 +16,7 @@ use weft_protocols::TimestampOrdering;
 
 use weft_tests::hardware::{hardware, is_native, on_thread};
 
-#[derive(Clone, Debug, PartialEq, Record)]
+#[derive(Clone, Copy, Debug, PartialEq, Record)]
 #[record(table = "accounts", storage = "hash")]
 struct Account {
     #[record(key)]
@@ -24,7 +24,7 @@ struct Account {
     cents: i64,
 }
 
-#[derive(Clone, Debug, PartialEq, Record)]
+#[derive(Clone, Copy, Debug, PartialEq, Record)]
 #[record(table = "postings", key(account, sequence))]
 #[record(index(name = by_amount, columns(cents)))]
 struct Posting {

@@ -8,7 +8,7 @@ use weft::{Database, Error, Record, Table, column_of};
 use weft_protocols::{BuilderExt, Doppel, PhaseOptions};
 use weft_sim::{Options, Profile, Program, cycles, run};
 
-#[derive(Clone, Debug, PartialEq, Record)]
+#[derive(Clone, Copy, Debug, PartialEq, Record)]
 #[record(table = "counters", storage = "hash")]
 struct Counter {
     #[record(key)]

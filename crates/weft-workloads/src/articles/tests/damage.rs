@@ -54,7 +54,7 @@ fn popular(articles: &Articles<Dbx>) -> u64 {
 fn added(tables: &Tables, tx: &Transaction<'_, Dbx>, article: u64) -> Result<Comment, Error> {
     let mut rows = tx.prefix(&tables.comments, &article);
     let row = rows.find(|row| row.as_ref().is_ok_and(|row| client_of(row.c_id).is_some()));
-    Ok(row.expect("the article has new comments")?.clone())
+    Ok(*row.expect("the article has new comments")?)
 }
 
 /// Returns an article that was loaded with comments.
@@ -201,7 +201,7 @@ fn number_that_was_left_out() {
         let a_id = popular(articles);
         let count = tx.get(&tables.articles, &a_id)?.expect("an article").a_num_comments as u64;
         let last = numbered_id(a_id, count - 1);
-        let row = tx.get(&tables.comments, &(a_id, last))?.expect("the last").clone();
+        let row = *tx.get(&tables.comments, &(a_id, last))?.expect("the last");
         tx.delete(&tables.comments, &(a_id, last))?;
         tx.insert(&tables.comments, Comment { c_id: last + 1, ..row })
     });

@@ -52,16 +52,16 @@ impl Model {
         let snapshot = database.open_snapshot().expect("a snapshot");
         let mut model = Model::empty();
         walk::keys(&snapshot, &tables.articles, 0..=parameters.articles, |key, row| {
-            model.articles.extend(row.map(|row| (key, row.clone())));
+            model.articles.extend(row.map(|row| (key, *row)));
         })
         .expect("reads");
         walk::keys(&snapshot, &tables.users, 0..=parameters.users, |key, row| {
-            model.users.extend(row.map(|row| (key, row.clone())));
+            model.users.extend(row.map(|row| (key, *row)));
         })
         .expect("reads");
         for row in snapshot.rows(&tables.comments) {
             let row = row.expect("reads");
-            model.comments.insert((row.c_a_id, row.c_id), row.clone());
+            model.comments.insert((row.c_a_id, row.c_id), *row);
         }
         model
     }

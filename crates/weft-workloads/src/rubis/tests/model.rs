@@ -69,7 +69,7 @@ impl Model {
         let ids = |loaded: u32| (1..=u64::from(loaded)).chain((0..500).map(|n| new_id(0, n)));
         let &Parameters { users, items, .. } = &rubis.parameters;
         walk::keys(&snapshot, &tables.users, ids(users), |id, row| {
-            model.users.extend(row.map(|row| (id, row.clone())));
+            model.users.extend(row.map(|row| (id, *row)));
         })
         .expect("reads");
         walk::keys(&snapshot, &tables.items, ids(items), |id, row| {
@@ -78,15 +78,15 @@ impl Model {
         .expect("reads");
         for row in snapshot.rows(&tables.bids) {
             let row = row.expect("reads");
-            model.bids.insert((row.bidder, row.id), row.clone());
+            model.bids.insert((row.bidder, row.id), *row);
         }
         for row in snapshot.rows(&tables.purchases) {
             let row = row.expect("reads");
-            model.purchases.insert((row.buyer, row.id), row.clone());
+            model.purchases.insert((row.buyer, row.id), *row);
         }
         for row in snapshot.rows(&tables.comments) {
             let row = row.expect("reads");
-            model.comments.insert((row.to_user, row.id), row.clone());
+            model.comments.insert((row.to_user, row.id), *row);
         }
         model
     }

@@ -112,21 +112,21 @@ impl Model {
         let mut model = Model::loaded(0, 0);
         let (snapshot, tables) = (tatp.database.open_snapshot().expect("a snapshot"), &tatp.tables);
         walk::keys(&snapshot, &tables.subscriber, subscribers.clone(), |key, row| {
-            model.subscriber.extend(row.map(|row| (key, row.clone())));
+            model.subscriber.extend(row.map(|row| (key, *row)));
         })
         .expect("reads");
         let types = subscribers.flat_map(|s_id| (1..=4).map(move |ai_type| (s_id, ai_type)));
         walk::keys(&snapshot, &tables.access_info, types, |key, row| {
-            model.access_info.extend(row.map(|row| (key, row.clone())));
+            model.access_info.extend(row.map(|row| (key, *row)));
         })
         .expect("reads");
         for row in snapshot.rows(&tables.special_facility) {
             let row = row.expect("reads");
-            model.special_facility.insert((row.s_id, row.sf_type), row.clone());
+            model.special_facility.insert((row.s_id, row.sf_type), *row);
         }
         for row in snapshot.rows(&tables.call_forwarding) {
             let row = row.expect("reads");
-            model.call_forwarding.insert((row.s_id, row.sf_type, row.start_time), row.clone());
+            model.call_forwarding.insert((row.s_id, row.sf_type, row.start_time), *row);
         }
         model
     }

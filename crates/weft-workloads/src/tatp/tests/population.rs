@@ -103,7 +103,7 @@ fn verification_finds_what_is_wrong() {
         (
             "one subscriber too many",
             |tables, tx, family| {
-                let mut row = family.subscriber.clone();
+                let mut row = family.subscriber;
                 (row.s_id, row.sub_nbr) = (101, number_of(101));
                 tx.insert(&tables.subscriber, row)
             },
@@ -128,7 +128,7 @@ fn verification_finds_what_is_wrong() {
         (
             "a forwarding without a subscriber",
             |tables, tx, family| {
-                let row = CallForwarding { s_id: 101, ..family.forwardings[0].clone() };
+                let row = CallForwarding { s_id: 101, ..family.forwardings[0] };
                 tx.insert(&tables.call_forwarding, row)
             },
             &[4, 5],

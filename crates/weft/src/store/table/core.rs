@@ -422,9 +422,11 @@ pub(super) trait RowsOf: Sized {
             false => records.layout_with(layout),
         };
         let version_layout = VersionHeader::layout_with(layout);
-        let (Some(row_class), Some(record_class), true) =
-            (SizeClass::of(version_layout), SizeClass::of_record(record_layout), layout.align() <= 16)
-        else {
+        let (Some(row_class), Some(record_class), true) = (
+            SizeClass::of(version_layout),
+            SizeClass::of_record(record_layout),
+            layout.align() <= 16,
+        ) else {
             return Err(Failure::RowTooLarge {
                 table: name,
                 size_bytes: size_of::<Self::Row>(),

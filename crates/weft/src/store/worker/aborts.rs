@@ -61,7 +61,7 @@ mod tests {
     use crate::{Database, Error, Record, Table, Transaction};
 
     /// A table with an index, so that the tables' numbers are not consecutive.
-    #[derive(Clone, Record)]
+    #[derive(Clone, Copy, Record)]
     #[record(table = "first", index(name = by_value, columns(value)))]
     struct First {
         #[record(key)]
@@ -69,7 +69,7 @@ mod tests {
         value: u64,
     }
 
-    #[derive(Clone, Record)]
+    #[derive(Clone, Copy, Record)]
     #[record(table = "second")]
     struct Second {
         #[record(key)]
