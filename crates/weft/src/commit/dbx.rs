@@ -59,7 +59,7 @@ use super::optimistic::{
     CommitContext, CommitPhases, OptimisticExecutor, commit_with_locks, hold_row, install,
     lock_expected, read_conflict, settle_deleted, stored, unlock, validate_nodes, write_conflict,
 };
-use super::{Abort, DeletedOutcome, HoldOutcome, Protocol};
+use super::{Abort, DeletedOutcome, HoldFunction, Protocol};
 use crate::store::record::tid::Tid;
 use crate::store::record::{Newest, RecordPointer, StoredRecord};
 use crate::store::worker::WorkerMemory;
@@ -86,8 +86,7 @@ unsafe impl Protocol for Dbx {
         settle_deleted(record, may_go, unlink)
     }
 
-    const HOLD_ROW: Option<fn(&StoredRecord<TidOnly>, &mut dyn FnMut()) -> HoldOutcome> =
-        Some(hold_row);
+    const HOLD_ROW: Option<HoldFunction<TidOnly>> = Some(hold_row);
 }
 
 impl CommitPhases for Dbx {

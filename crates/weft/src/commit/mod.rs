@@ -195,8 +195,11 @@ pub unsafe trait Protocol: Sized + Send + Sync + 'static {
     /// same version. So a commit must not rely on the address of the row that it replaces until it holds the
     /// record.
     #[doc(hidden)]
-    const HOLD_ROW: Option<fn(&StoredRecord<Self::Header>, &mut dyn FnMut()) -> HoldOutcome> = None;
+    const HOLD_ROW: Option<HoldFunction<Self::Header>> = None;
 }
+
+/// See [`Protocol::HOLD_ROW`].
+pub type HoldFunction<H> = fn(&StoredRecord<H>, &mut dyn FnMut()) -> HoldOutcome;
 
 /// Returns what tables must know of the records of protocol `P`.
 pub const fn record_kind<P: Protocol>() -> RecordKind {

@@ -43,7 +43,7 @@ use super::optimistic::{
     CommitContext, CommitPhases, OptimisticExecutor, hold_row, install, settle_deleted, stored,
     unlock, validate_reads, write_conflict,
 };
-use super::{Abort, DeletedOutcome, HoldOutcome, Protocol};
+use super::{Abort, DeletedOutcome, HoldFunction, Protocol};
 use crate::store::record::StoredRecord;
 use crate::store::record::tid::{Tid, fence_after_locking};
 
@@ -69,8 +69,7 @@ unsafe impl Protocol for Silo {
         settle_deleted(record, may_go, unlink)
     }
 
-    const HOLD_ROW: Option<fn(&StoredRecord<TidOnly>, &mut dyn FnMut()) -> HoldOutcome> =
-        Some(hold_row);
+    const HOLD_ROW: Option<HoldFunction<TidOnly>> = Some(hold_row);
 }
 
 /// What a worker remembers: the TID of its last commit.

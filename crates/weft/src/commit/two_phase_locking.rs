@@ -87,7 +87,8 @@ use super::access_set::{
 };
 use super::optimistic::{abort_at, stored, validate_nodes};
 use super::{
-    Abort, DeletedOutcome, Executor, HoldOutcome, Never, Observation, Protocol, Refusal, Visible,
+    Abort, DeletedOutcome, Executor, HoldFunction, HoldOutcome, Never, Observation, Protocol,
+    Refusal, Visible,
 };
 use crate::error::ConflictReason;
 use crate::index::bplus_tree::ScannedRange;
@@ -122,8 +123,7 @@ unsafe impl Protocol for TwoPhaseLocking {
         settle_deleted(record, may_go, unlink)
     }
 
-    const HOLD_ROW: Option<fn(&StoredRecord<LockHeader>, &mut dyn FnMut()) -> HoldOutcome> =
-        Some(hold_row);
+    const HOLD_ROW: Option<HoldFunction<LockHeader>> = Some(hold_row);
 }
 
 /// Strict two-phase locking that never waits. See the [module](self) for the papers and the idea.
@@ -149,8 +149,7 @@ unsafe impl Protocol for TwoPhaseLockingNoWait {
         settle_deleted(record, may_go, unlink)
     }
 
-    const HOLD_ROW: Option<fn(&StoredRecord<LockHeader>, &mut dyn FnMut()) -> HoldOutcome> =
-        Some(hold_row);
+    const HOLD_ROW: Option<HoldFunction<LockHeader>> = Some(hold_row);
 }
 
 // ---- the lock word ----------------------------------------------------------------------------

@@ -25,6 +25,8 @@
 
 use std::ptr::{self, NonNull};
 
+#[cfg(weft_sim)]
+use weft_htm::planted::Bug;
 use weft_htm::word::Ordering;
 
 use super::WorkerMemory;
@@ -51,6 +53,10 @@ impl WorkerMemory {
     /// The entry of the record's awaited slot was in the garbage, and its grace period has passed. The worker
     /// is pinned.
     pub(super) unsafe fn move_inline(&self, table: TableRef, record: NonNull<u8>) {
+        #[cfg(weft_sim)]
+        if Bug::is_any_planted() {
+            return; // The slot may be in use.
+        }
         // SAFETY: passed on to the caller.
         match unsafe { self.try_move_inline(table, record) } {
             // SAFETY: nothing leads to the block any more.
@@ -85,6 +91,11 @@ impl WorkerMemory {
                     return;
                 }
                 debug_assert_ne!(row, inline, "an awaited slot holds no version");
+                #[cfg(weft_sim)]
+                {
+                    weft_htm::simulation::sync::touch(row.as_ptr(), core.row_bytes, false);
+                    weft_htm::simulation::sync::touch(inline.as_ptr(), core.row_bytes, true);
+                }
                 ptr::copy_nonoverlapping(row.as_ptr(), inline.as_ptr(), core.row_bytes);
                 let header = VersionHeader::of(inline);
                 header.set_number(number);

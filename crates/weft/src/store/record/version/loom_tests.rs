@@ -12,6 +12,7 @@ use loom::thread;
 use weft_htm::word::{WordPointer, fence_after_exchange};
 
 use super::*;
+use crate::store::record::tid::{Tid, TidWord};
 use crate::store::retention::{NONE_OPEN, Retention};
 use crate::sync::clock::{ActivityWords, Clock};
 use crate::sync::reclaim::GracePeriods;
@@ -316,5 +317,143 @@ fn loom_chain_a_prepared_version_and_a_snapshot() {
         let seen = kernel.see(2, snapshot);
         let number = writer.join().unwrap();
         assert_eq!(seen, Some(if number <= snapshot { number } else { 1 }));
+    });
+}
+
+/// A record whose inline slot is awaited, and whose row may be moved there.
+struct MovingKernel {
+    record: Arc<Kernel>,
+    tid: TidWord,
+}
+
+impl MovingKernel {
+    /// Creates a record with the version 3 outside. Version 1, whose grace period has passed, was inline.
+    fn new() -> (Arc<MovingKernel>, Row) {
+        let inline = Row(Version::new(1, None));
+        header(inline.0).await_slot();
+        let record = Kernel::new(Version::new(3, None));
+        let tid = TidWord::new(Tid::at(3));
+        (Arc::new(MovingKernel { record, tid }), inline)
+    }
+
+    /// Returns the newest row together with its version, as the optimistic protocols read it.
+    fn read(&self) -> (Tid, NonNull<u8>) {
+        let (tid, row) = self.tid.read_with(|| self.record.newest().unwrap());
+        (tid, row)
+    }
+
+    /// Moves the row into the slot. Returns the place where it was.
+    fn move_row(&self, inline: NonNull<u8>) -> Option<NonNull<u8>> {
+        let tid = self.tid.load();
+        if tid.is_locked() || tid.is_absent() || self.tid.lock_at(tid).is_err() {
+            return None;
+        }
+        let row = NonNull::new(self.record.newest.load(Ordering::Relaxed)).unwrap();
+        // SAFETY: what the test checks.
+        let contents = Version::row(row).with(|row| unsafe { *row });
+        // SAFETY: as above.
+        Version::row(inline).with_mut(|row| unsafe { *row = contents });
+        header(inline).set_number(header(row).number());
+        header(inline).set_previous(ptr::null_mut());
+        self.record.newest.store(inline.as_ptr(), Ordering::Release);
+        self.tid.unlock(tid);
+        Some(row)
+    }
+
+    /// Installs version 5. Returns the row that it has replaced.
+    fn commit(&self) -> Option<NonNull<u8>> {
+        let (tid, found) = self.read();
+        let row = Version::new(5, Some(found));
+        if self.tid.lock_at(tid).is_err() {
+            return None;
+        }
+        // The row may have been moved since it was read.
+        let replaced = self.record.newest.load(Ordering::Relaxed);
+        header(row).set_previous(ptr::null_mut());
+        self.record.newest.store(row.as_ptr(), Ordering::Release);
+        self.tid.unlock(Tid::at(5));
+        NonNull::new(replaced)
+    }
+}
+
+/// A row is moved while a transaction replaces it and another one reads it. Each finds a version with the contents
+/// that belong to it, and nothing is retired twice.
+#[test]
+fn loom_moved_row_beside_a_commit_and_a_reader() {
+    model(|| {
+        let (kernel, inline) = MovingKernel::new();
+        let mover = {
+            let kernel = Arc::clone(&kernel);
+            thread::spawn(move || {
+                kernel.record.grace.pin(0);
+                let outside = kernel.move_row(inline.get());
+                kernel.record.grace.unpin(0);
+                if let Some(outside) = outside {
+                    kernel.record.free(outside);
+                }
+                outside.is_some()
+            })
+        };
+        let writer = {
+            let kernel = Arc::clone(&kernel);
+            thread::spawn(move || {
+                kernel.record.grace.pin(1);
+                let replaced = kernel.commit();
+                kernel.record.grace.unpin(1);
+                if let Some(replaced) = replaced {
+                    kernel.record.free(replaced);
+                }
+                replaced.map(Row)
+            })
+        };
+        kernel.record.grace.pin(2);
+        let (tid, row) = kernel.read();
+        // SAFETY: reached while this thread is pinned; that this is enough is what the test checks.
+        let contents = Version::row(row).with(|row| unsafe { *row });
+        kernel.record.grace.unpin(2);
+        assert_eq!(tid, Tid::at(contents), "contents and version belong together");
+        let is_moved = mover.join().unwrap();
+        let replaced = writer.join().unwrap();
+        if is_moved && let Some(Row(replaced)) = replaced {
+            // If the row was moved after the commit, version 5 was moved.
+            let newest = kernel.record.newest().unwrap();
+            assert!(
+                replaced == inline.0 || newest == inline.0,
+                "the old place was not retired again"
+            );
+        }
+    });
+}
+
+/// A record is deleted and freed while a worker wants to move its row. Exactly one of them frees the block.
+#[test]
+fn loom_moved_row_of_a_record_that_is_freed() {
+    model(|| {
+        let (kernel, inline) = MovingKernel::new();
+        let freed = Arc::new(Word::new(0));
+        let mover = {
+            let (kernel, freed) = (Arc::clone(&kernel), Arc::clone(&freed));
+            thread::spawn(move || {
+                kernel.record.grace.pin(0);
+                let outside = kernel.move_row(inline.get());
+                kernel.record.grace.unpin(0);
+                if outside.is_none() && !header(inline.0).vacate_slot() {
+                    freed.fetch_add(1, Ordering::Relaxed);
+                }
+            })
+        };
+        let tid = kernel.tid.lock();
+        kernel.tid.unlock(tid.removed());
+        // The record was unlinked. Wait until its grace period has passed.
+        let tag = kernel.record.grace.seal();
+        while kernel.record.grace.horizon() < tag {
+            yield_now();
+        }
+        let is_left = header(inline.0).abandon_slot();
+        if !is_left {
+            freed.fetch_add(1, Ordering::Relaxed);
+        }
+        mover.join().unwrap();
+        assert_eq!(freed.load(Ordering::Relaxed), 1);
     });
 }
