@@ -26,9 +26,9 @@
 
 use weft::commit::access_set::{AccessSet, TidOnly};
 use weft::commit::optimistic::{
-    CommitContext, CommitPhases, OptimisticExecutor, commit_with_locks, settle_deleted,
+    CommitContext, CommitPhases, OptimisticExecutor, commit_with_locks, hold_row, settle_deleted,
 };
-use weft::commit::{Abort, DeletedOutcome, Protocol};
+use weft::commit::{Abort, DeletedOutcome, HoldFunction, Protocol};
 use weft::store::record::StoredRecord;
 use weft_htm::word::{Ordering, Word, spin_loop, yield_now};
 
@@ -53,6 +53,8 @@ unsafe impl Protocol for DbxSpin {
     ) -> DeletedOutcome {
         settle_deleted(record, may_go, unlink)
     }
+
+    const HOLD_ROW: Option<HoldFunction<TidOnly>> = Some(hold_row);
 }
 
 /// The lock that every commit takes. It is not fair.

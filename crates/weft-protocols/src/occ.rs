@@ -51,10 +51,10 @@ use std::ptr::NonNull;
 
 use weft::commit::access_set::{AccessSet, TidHeader, written_at};
 use weft::commit::optimistic::{
-    CommitContext, CommitPhases, OptimisticExecutor, install, lock_expected, settle_deleted,
-    stored, unlock, validate_reads,
+    CommitContext, CommitPhases, OptimisticExecutor, hold_row, install, lock_expected,
+    settle_deleted, stored, unlock, validate_reads,
 };
-use weft::commit::{Abort, DeletedOutcome, Protocol};
+use weft::commit::{Abort, DeletedOutcome, HoldFunction, Protocol};
 use weft::store::record::tid::{Tid, TidWord, fence_after_locking};
 use weft::store::record::{RecordPointer, StoredRecord};
 use weft::store::worker::WorkerMemory;
@@ -82,6 +82,8 @@ unsafe impl Protocol for Occ {
         // A reader that holds the record's lock in shared mode has found it absent, and it still is.
         settle_deleted(record, may_go, unlink)
     }
+
+    const HOLD_ROW: Option<HoldFunction<OccHeader>> = Some(hold_row);
 }
 
 /// The header of a record; see the [module](self).

@@ -63,11 +63,11 @@ use std::sync::Arc;
 use weft::commit::access_set::{AccessSet, ReplacedVersion, SupersededRow, TidOnly, drop_private};
 use weft::commit::dbx::commit_in_region_or_with_locks;
 use weft::commit::optimistic::{
-    CommitContext, CommitPhases, OptimisticExecutor, discard_placeholder, settle_deleted,
+    CommitContext, CommitPhases, OptimisticExecutor, discard_placeholder, hold_row, settle_deleted,
 };
 use weft::commit::{
-    Abort, ChopsProcedures, DeferredChange, DeletedOutcome, Engine, Executor, Never, Observation,
-    Protocol, ProtocolOptions, ProtocolShared, Refusal, Visible, Worker,
+    Abort, ChopsProcedures, DeferredChange, DeletedOutcome, Engine, Executor, HoldFunction, Never,
+    Observation, Protocol, ProtocolOptions, ProtocolShared, Refusal, Visible, Worker,
 };
 use weft::encoding::EncodedKey;
 use weft::index::bplus_tree::ScannedRange;
@@ -139,6 +139,8 @@ unsafe impl Protocol for DbxTc {
     ) -> DeletedOutcome {
         settle_deleted(record, may_go, unlink)
     }
+
+    const HOLD_ROW: Option<HoldFunction<TidOnly>> = Some(hold_row);
 }
 
 impl CommitPhases for DbxTc {

@@ -81,9 +81,9 @@ use smallvec::SmallVec;
 use weft::commit::access_set::TidHeader;
 use weft::commit::optimistic::abort_at;
 use weft::commit::{
-    Abort, DeletedOutcome, Engine, Executor, Never, Observation, PhaseMetrics, Protocol,
-    ProtocolOptions, ProtocolShared, Refusal, Silo, SplitsRecords, Target, TwoPhaseLocking,
-    Visible, Worker,
+    Abort, DeletedOutcome, Engine, Executor, HoldFunction, Never, Observation, PhaseMetrics,
+    Protocol, ProtocolOptions, ProtocolShared, Refusal, Silo, SplitsRecords, Target,
+    TwoPhaseLocking, Visible, Worker,
 };
 use weft::encoding::EncodedKey;
 use weft::index::bplus_tree::ScannedRange;
@@ -197,6 +197,8 @@ unsafe impl<J: JoinedProtocol> Protocol for PhaseReconciliation<J> {
     ) -> DeletedOutcome {
         J::settle_deleted(record, may_go, unlink)
     }
+
+    const HOLD_ROW: Option<HoldFunction<J::Header>> = J::HOLD_ROW;
 }
 
 /// What the workers of a database share.

@@ -57,11 +57,11 @@ use weft::Failure;
 use weft::commit::access_set::{AccessSet, Positions, ReplacedVersion, TidHeader, WriteEntry};
 use weft::commit::dbx::commit_hot_and_cold;
 use weft::commit::optimistic::{
-    CommitContext, CommitPhases, OptimisticExecutor, settle_deleted, stored,
+    CommitContext, CommitPhases, OptimisticExecutor, hold_row, settle_deleted, stored,
 };
 use weft::commit::{
-    Abort, DeletedOutcome, Executor, Never, Observation, Protocol, ProtocolOptions, ProtocolShared,
-    Refusal, RepairsTransactions, Visible,
+    Abort, DeletedOutcome, Executor, HoldFunction, Never, Observation, Protocol, ProtocolOptions,
+    ProtocolShared, Refusal, RepairsTransactions, Visible,
 };
 use weft::encoding::EncodedKey;
 use weft::index::bplus_tree::ScannedRange;
@@ -105,6 +105,8 @@ unsafe impl Protocol for Htcc {
     ) -> DeletedOutcome {
         settle_deleted(record, may_go, unlink)
     }
+
+    const HOLD_ROW: Option<HoldFunction<HeatHeader>> = Some(hold_row);
 }
 
 impl CommitPhases for Htcc {

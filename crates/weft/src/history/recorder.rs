@@ -599,7 +599,7 @@ mod tests {
         let bytes = |row: Layout| {
             let record = record_kind::<Dbx>().layout_with(row);
             let version = VersionHeader::layout_with(row);
-            (SizeClass::of(version).unwrap().bytes(), SizeClass::of(record).unwrap().bytes())
+            (SizeClass::of(version).unwrap().bytes(), SizeClass::of_record(record).unwrap().bytes())
         };
         assert_eq!(row.size(), 16);
         assert_eq!(classes(None), bytes(row));
