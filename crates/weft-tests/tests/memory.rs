@@ -144,6 +144,65 @@ fn updates_reuse_replaced_memory() {
     });
 }
 
+/// Updates one row until the garbage of earlier transactions has been collected.
+fn collect<P: Protocol>(tables: &Tables<P>) {
+    for turn in 0..10_000 {
+        let updated = tables
+            .database
+            .transact(|tx| tx.update(&tables.plain, &0, |row| row.contents[1] = turn));
+        assert!(updated.unwrap().is_some());
+    }
+}
+
+#[test]
+fn updated_rows_move_back_into_their_records() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    for_each_executor!(|P| {
+        if P::HOLD_ROW.is_some() {
+            const ROWS: u64 = 20_000;
+            let tables = Tables::<P>::new();
+            let insert = |tx: &weft::Transaction<'_, P>| {
+                (0..ROWS).try_for_each(|id| tx.insert(&tables.plain, plain(id)))
+            };
+            tables.database.transact(insert).unwrap();
+            collect(&tables);
+            let loaded = tables.chunk_bytes();
+            // Outside their records the rows would take 5 MB.
+            let room = 2 << 20;
+            let update_all = |turn| {
+                for id in 0..ROWS {
+                    let update = |row: &mut Plain| row.contents[2] = turn;
+                    tables.database.transact(|tx| tx.update(&tables.plain, &id, update)).unwrap();
+                }
+            };
+            update_all(1);
+            collect(&tables);
+            let updated = tables.chunk_bytes();
+            assert!(updated <= loaded + room, "{loaded} bytes became {updated}");
+            // While a snapshot needs the versions inside, the rows stay outside.
+            let snapshot = tables.database.snapshot().unwrap();
+            update_all(2);
+            collect(&tables);
+            let held = tables.chunk_bytes();
+            assert!(held > loaded + room, "{held}");
+            assert_eq!(snapshot.get(&tables.plain, &7).unwrap().unwrap().contents[2], 1);
+            drop(snapshot);
+            // Now they move, and their blocks are free for the rows of the next round.
+            (0..10).for_each(|_| collect(&tables));
+            let snapshot = tables.database.snapshot().unwrap();
+            update_all(3);
+            let again = tables.chunk_bytes();
+            assert!(again <= held + room, "{held} bytes became {again}");
+            drop(snapshot);
+            let read = |tx: &weft::Transaction<'_, P>| {
+                let rows = tx.range(&tables.plain, ..).collect::<Result<Vec<_>, _>>()?;
+                Ok::<_, Error>(rows.iter().filter(|row| row.contents[2] == 3).count())
+            };
+            assert_eq!(tables.database.transact(read).unwrap(), ROWS as usize);
+        }
+    });
+}
+
 #[test]
 fn insertions_reuse_deleted_memory() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);

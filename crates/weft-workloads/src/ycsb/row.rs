@@ -121,10 +121,17 @@ impl<const FILLER_BYTES: usize, S: IndexKind> Row for FixedRow<FILLER_BYTES, S> 
 
     #[inline(always)]
     fn digest(&self) -> u64 {
+        // Loops, not adapters of iterators: without link-time optimisation those are not always inlined, and one
+        // call for each word takes longer than the rest of a read.
         let (words, rest) = self.filler.as_chunks::<WORD_BYTES>();
-        let words = words.iter().map(|word| u64::from_le_bytes(*word));
-        let rest = rest.iter().map(|&byte| u64::from(byte));
-        words.chain(rest).fold(self.counter, u64::wrapping_add)
+        let mut digest = self.counter;
+        for word in words {
+            digest = digest.wrapping_add(u64::from_le_bytes(*word));
+        }
+        for &byte in rest {
+            digest = digest.wrapping_add(u64::from(byte));
+        }
+        digest
     }
 
     fn is_whole(&self) -> bool {
