@@ -180,7 +180,7 @@ fn updated_rows_move_back_into_their_records() {
             let updated = tables.chunk_bytes();
             assert!(updated <= loaded + room, "{loaded} bytes became {updated}");
             // While a snapshot needs the versions inside, the rows stay outside.
-            let snapshot = tables.database.snapshot().unwrap();
+            let snapshot = tables.database.open_snapshot().unwrap();
             update_all(2);
             collect(&tables);
             let held = tables.chunk_bytes();
@@ -189,7 +189,7 @@ fn updated_rows_move_back_into_their_records() {
             drop(snapshot);
             // Now they move, and their blocks are free for the rows of the next round.
             (0..10).for_each(|_| collect(&tables));
-            let snapshot = tables.database.snapshot().unwrap();
+            let snapshot = tables.database.open_snapshot().unwrap();
             update_all(3);
             let again = tables.chunk_bytes();
             assert!(again <= held + room, "{held} bytes became {again}");
