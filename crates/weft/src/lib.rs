@@ -171,7 +171,7 @@ pub use row::{column, description, encoding, operation, schema};
 pub use snapshot::{Snapshot, SnapshotRows, SnapshotScan};
 pub use store::retention::SnapshotMetrics;
 pub use store::table::Table;
-pub use transaction::{Scan, Transaction};
+pub use transaction::{Scan, Transaction, TransactionRows};
 
 /// The concurrency-control protocols for applications, and the interface between a protocol and the engine.
 ///

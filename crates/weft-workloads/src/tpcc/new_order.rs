@@ -208,8 +208,9 @@ pub(super) fn run<P: Protocol>(
         },
     )?;
 
-    // Insert the order's lines, one by one (clause 2.4.2.2, "for each O_OL_CNT item on the order").
+    // For each item on the order (clause 2.4.2.2), prepare the order's line.
     let mut sum = 0;
+    let mut order_lines = ArrayVec::<OrderLine, LINES_MAX>::new();
     for (position, (line, &item)) in lines.iter().zip(&items).enumerate() {
         // Take the quantity out of the item's stock. If less than 10 would remain, 91 are added.
         let (s_quantity, ol_dist_info, brand) = tx
@@ -230,25 +231,25 @@ pub(super) fn run<P: Protocol>(
             .expect("stock is never removed");
 
         let ol_amount = Cents::from(line.quantity) * item.i_price;
-        tx.insert(
-            &tables.order_line,
-            OrderLine {
-                ol_w_id: w_id,
-                ol_d_id: d_id,
-                ol_o_id: output.o_id,
-                ol_number: position as u8 + 1,
-                ol_quantity: line.quantity,
-                ol_supply_w_id: line.supply_w_id,
-                ol_i_id: line.i_id,
-                ol_delivery_d: None,
-                ol_amount,
-                ol_dist_info,
-            },
-        )?;
+        order_lines.push(OrderLine {
+            ol_w_id: w_id,
+            ol_d_id: d_id,
+            ol_o_id: output.o_id,
+            ol_number: position as u8 + 1,
+            ol_quantity: line.quantity,
+            ol_supply_w_id: line.supply_w_id,
+            ol_i_id: line.i_id,
+            ol_delivery_d: None,
+            ol_amount,
+            ol_dist_info,
+        });
         sum += ol_amount;
         let (i_name, i_price) = (item.i_name, item.i_price);
         output.lines.push(LineOutput { i_name, i_price, s_quantity, brand, ol_amount });
     }
+
+    // Insert the lines. Their keys follow each other.
+    tx.insert_many(&tables.order_line, order_lines)?;
 
     // Mark the order as not yet delivered.
     tx.insert(

@@ -7,7 +7,7 @@ use std::ops::{Bound, Deref};
 use super::{AnySecondary, Secondary};
 use crate::index::bplus_tree::{BPlusTree, Direction, LeafHint, Page};
 use crate::index::hash::HashTable;
-use crate::index::{Insertion, LongKey, Lookup};
+use crate::index::{Insertion, LongKey, Lookup, RunInsertion};
 use crate::row::encoding::KeyForm;
 use crate::row::schema::Storage;
 use crate::store::worker::WorkerMemory;
@@ -73,6 +73,21 @@ impl<K: KeyForm> FormIndex<K> {
         match self {
             FormIndex::Ordered(tree) => tree.get_or_insert(key, address, hint, memory),
             FormIndex::Hash(table) => table.get_or_insert(key, address, memory),
+        }
+    }
+
+    /// Inserts keys from the beginning of a run, which has at least one key. A B+-tree inserts as many as a leaf
+    /// takes under one lock, a hash table one.
+    #[inline]
+    pub fn insert_run(
+        &self,
+        run: &[(K, u64)],
+        hint: &mut LeafHint<K>,
+        memory: &WorkerMemory,
+    ) -> RunInsertion {
+        match self {
+            FormIndex::Ordered(tree) => tree.insert_run(run, hint, memory),
+            FormIndex::Hash(table) => table.get_or_insert(&run[0].0, run[0].1, memory).into(),
         }
     }
 
