@@ -77,22 +77,17 @@ impl<P: Protocol> Transaction<'_, P> {
         keys: &[K],
         row_bytes: usize,
     ) -> ArrayVec<Option<RecordOf<P>>, BATCH_KEYS> {
-        // Step 1: the index nodes.
-        for key in keys {
-            index.prefetch(key);
-        }
-        // Step 2: the records.
+        // Step 1: the index nodes. Each record is requested when its address is known.
         let mut records = ArrayVec::new();
-        for key in keys {
-            let found = index.get(key, hint).address().map(|address| {
+        index.get_batch(keys, hint, |lookup| {
+            records.push(lookup.address().map(|address| {
                 // SAFETY: the table's own index holds addresses of its records.
                 let record: RecordOf<P> = unsafe { RecordPointer::from_address(address) };
                 record.prefetch_header();
                 record
-            });
-            records.push(found);
-        }
-        // Step 3: the rows.
+            }));
+        });
+        // Step 2: the rows.
         for record in records.iter().flatten() {
             // SAFETY: the worker is pinned as long as `self` exists.
             unsafe { record.prefetch_row(row_bytes) };

@@ -54,6 +54,19 @@ impl<K: KeyForm> FormIndex<K> {
         }
     }
 
+    /// Looks up a few keys at the same time, so that their waits for memory overlap. Passes the results to `found`
+    /// in the order of the keys.
+    #[inline(always)]
+    pub fn get_batch(&self, keys: &[K], hint: &mut LeafHint<K>, mut found: impl FnMut(Lookup)) {
+        match self {
+            FormIndex::Ordered(tree) => tree.get_batch(keys, hint, found),
+            FormIndex::Hash(table) => {
+                keys.iter().for_each(|key| table.prefetch(key));
+                keys.iter().for_each(|key| found(table.get(key)));
+            }
+        }
+    }
+
     /// Prefetches what [`FormIndex::get`] will read first, if that is known without reading anything.
     #[inline(always)]
     pub fn prefetch(&self, key: &K) {
