@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use weft::protocol::Protocol;
-use weft::schema::{Record, Violation};
+use weft::schema::Violation;
 use weft::{Database, Error, Failure, Record, Table, Transaction};
 use weft_protocols::Atomic;
 

@@ -367,8 +367,8 @@ impl<P: Protocol, K: StoredForm, T: Record> Drop for StagedRun<'_, '_, P, K, T> 
         for position in self.settled..self.rows.len() {
             let record = record_at::<P>(self.keys[position].1);
             let table = self.table.reference();
-            // SAFETY: staged by `take_rows`, in no index, and dropped once.
-            drop(unsafe { self.transaction.take_back::<T>(table, record, self.rows[position]) });
+            // SAFETY: staged by `take_rows`, in no index, and discarded once.
+            unsafe { self.transaction.discard_staged(table, record, self.rows[position]) };
         }
     }
 }

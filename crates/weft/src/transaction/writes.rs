@@ -140,6 +140,24 @@ impl<P: Protocol> Transaction<'_, P> {
         }
     }
 
+    /// Drops a staged row, and frees its record. What the row owns is dropped when the transaction has ended.
+    ///
+    /// # Safety
+    /// As [`Transaction::take_back`].
+    pub(super) unsafe fn discard_staged(
+        &self,
+        table: TableRef,
+        record: RecordOf<P>,
+        row: NonNull<u8>,
+    ) {
+        let (memory, core) = (&self.worker.memory, table.core());
+        // SAFETY: by the contract.
+        unsafe {
+            memory.drop_row(row, table, core.holds_rows_inline());
+            memory.free_block(record.block(), core.record_class);
+        }
+    }
+
     /// Puts a staged row under a key that has a record already, at `address`. Returns `None`, with the row still
     /// staged, if that record has left the index.
     ///

@@ -27,6 +27,8 @@ enum Step {
     Remove(u64),
     /// Looks up a number that is in the tree throughout.
     Find(u64),
+    /// Looks up four numbers that are in the tree throughout, as a batch.
+    FindAll([u64; 4]),
     /// Looks a number up twice. If the first look-up misses it and the second finds it, the noted version has
     /// changed.
     MissThenFind(u64),
@@ -110,6 +112,12 @@ fn step<K: TestKey>(step: Step, tree: &BPlusTree<K>, stable: usize, worker: &Tes
         Step::Find(number) => {
             let found = tree.get(&key(number), &mut hint);
             assert_eq!(found, Lookup::Found(address(number)));
+        }
+        Step::FindAll(numbers) => {
+            let (keys, mut found) = (numbers.map(key::<K>), Vec::new());
+            tree.get_batch(&keys, &mut hint, |lookup| found.push(lookup));
+            let expected = numbers.map(|number| Lookup::Found(address(number)));
+            assert_eq!(found, expected);
         }
         Step::MissThenFind(number) => {
             if let Lookup::Absent(version) = tree.get(&key(number), &mut hint)
@@ -301,5 +309,19 @@ fn noted_versions_and_own_runs() {
             &[Step::ScanInsertRunScan(24), Step::ScanInsertScan(12)],
         ],
         &[10, 12, 20, 21, 22, 23, 24, 25, 26],
+    );
+}
+
+/// Batches of look-ups on all levels of a tree whose nodes are split and taken out.
+#[test]
+fn batches_against_splits_and_emptied_leaves() {
+    check(
+        &[1, 2, 3, 10, 20, 30, 40, 50],
+        &[
+            &[Step::Remove(1), Step::Remove(2), Step::Remove(3), Step::InsertRun(21)],
+            &[Step::InsertRun(31), Step::Insert(45)],
+            &[Step::FindAll([10, 40, 20, 50]), Step::FindAll([50, 30, 10, 40])],
+        ],
+        &[10, 20, 21, 22, 23, 30, 31, 32, 33, 40, 45, 50],
     );
 }

@@ -30,6 +30,8 @@ pub(super) mod against_a_model {
         /// Inserts a run: the numbers from the first on, each so much greater than the one before, so many of them.
         Run(u64, u64, u64),
         Get(u64),
+        /// Looks up a batch of keys: the numbers from the first on, each so much greater than the one before.
+        GetBatch(u64, u64, u64),
         Scan(Bound<u64>, Bound<u64>, bool),
         /// Ends a transaction, and begins another.
         Unpin,
@@ -53,6 +55,8 @@ pub(super) mod against_a_model {
             10 => (0..400_u64, 0..5_u64, 1..70_u64)
                 .prop_map(|(from, step, count)| Operation::Run(from, step, count)),
             5 => number.clone().prop_map(Operation::Get),
+            5 => (0..400_u64, 0..40_u64, 0..40_u64)
+                .prop_map(|(from, step, count)| Operation::GetBatch(from, step, count)),
             10 => (bound(number.clone()), bound(number), any::<bool>())
                 .prop_map(|(from, to, reverse)| Operation::Scan(from, to, reverse)),
             2 => Just(Operation::Unpin),
@@ -221,6 +225,15 @@ pub(super) mod against_a_model {
                         (Lookup::Absent(version), None) => assert!(is_unchanged(version)),
                         mismatch => panic!("{key:?}: {mismatch:?}"),
                     }
+                }
+                Operation::GetBatch(from, step, count) => {
+                    let numbers = (0..count).map(|position| from + step * position);
+                    let keys: Vec<K> = numbers.map(K::from_number).collect();
+                    let mut found = Vec::new();
+                    self.tree.get_batch(&keys, &mut self.hint, |lookup| found.push(lookup));
+                    let one_by_one =
+                        keys.iter().map(|key| self.tree.get(key, &mut LeafHint::new()));
+                    assert_eq!(found, one_by_one.collect::<Vec<_>>());
                 }
                 Operation::Scan(from, to, reverse) => {
                     let direction = if reverse { Direction::Reverse } else { Direction::Forward };
