@@ -187,24 +187,6 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
         self.point(slot, table, &key, PartialEq::eq, |tx| tx.insert(table, row))
     }
 
-    /// As [`Transaction::insert_many`]. It is one step. If it may run again, it takes all rows at once.
-    #[inline]
-    pub fn insert_many<T: Record>(
-        self,
-        slot: &ResultSlot<()>,
-        table: &Table<T>,
-        rows: impl IntoIterator<Item = T>,
-    ) -> Result<(), Error> {
-        if matches!(D::PASSES, Passes::One) {
-            let At { walk, instance } = self;
-            walk.driver.come_to(instance.step);
-            return walk.driver.transaction().insert_many(table, rows);
-        }
-        let rows: Vec<T> = rows.into_iter().collect();
-        let place = self.walk.place(|| Place::keys(rows.iter().map(T::key)));
-        self.operate(slot, table, None, || place, PartialEq::eq, |tx| tx.insert_many(table, rows))
-    }
-
     pub fn update<T: Record, R: Clone>(
         self,
         slot: &ResultSlot<Option<R>>,

@@ -33,7 +33,7 @@ pub enum Argument {
     Value,
     Index,
     Column,
-    /// A whole row, which contains its key, or several rows.
+    /// A whole row, which contains its key.
     Row,
     /// A closure that changes a row.
     Change,
@@ -60,7 +60,6 @@ const METHODS: &[Method] = &[
     method!(range_by, Access::Scan, Index, Key),
     method!(prefix_by, Access::Scan, Index, Key),
     method!(insert, Access::Insert, Row),
-    method!(insert_many, Access::Insert, Row),
     method!(upsert, Access::ReadWrite, Row),
     method!(update, Access::ReadWrite, Key, Change),
     method!(delete, Access::Delete, Key),

@@ -13,7 +13,7 @@ use weft_procedures::{Execute, procedure};
 use super::client::Client;
 use super::random::is_original;
 use super::schema::{
-    BasisPoints, Cents, Credit, FixedText, Item, LINES_MAX, NAME_BYTES_MAX, NewOrderRow, Order, OrderLine,
+    BasisPoints, Cents, Credit, Item, LINES_MAX, NAME_BYTES_MAX, NewOrderRow, Order, OrderLine,
     Timestamp,
 };
 use super::{Tables, Tpcc, failure_of};
@@ -208,10 +208,9 @@ pub(super) fn run<P: Protocol>(
         },
     )?;
 
-    // For each item on the order (clause 2.4.2.2), update the stock.
+    // Insert the order's lines, one by one (clause 2.4.2.2, "for each O_OL_CNT item on the order").
     let mut sum = 0;
-    let mut dist_infos = ArrayVec::<FixedText<24>, LINES_MAX>::new();
-    for (line, &item) in lines.iter().zip(&items) {
+    for (position, (line, &item)) in lines.iter().zip(&items).enumerate() {
         // Take the quantity out of the item's stock. If less than 10 would remain, 91 are added.
         let (s_quantity, ol_dist_info, brand) = tx
             .update(&tables.stock, &(line.supply_w_id, line.i_id), |stock| {
@@ -231,30 +230,25 @@ pub(super) fn run<P: Protocol>(
             .expect("stock is never removed");
 
         let ol_amount = Cents::from(line.quantity) * item.i_price;
-        dist_infos.push(ol_dist_info);
-        sum += ol_amount;
-        let (i_name, i_price) = (item.i_name, item.i_price);
-        output.lines.push(LineOutput { i_name, i_price, s_quantity, brand, ol_amount });
-    }
-
-    // Insert the order's lines, whose keys follow each other.
-    tx.insert_many(
-        &tables.order_line,
-        (1..).zip(lines).zip(&output.lines).zip(&dist_infos).map(
-            |(((ol_number, line), shown), &ol_dist_info)| OrderLine {
+        tx.insert(
+            &tables.order_line,
+            OrderLine {
                 ol_w_id: w_id,
                 ol_d_id: d_id,
                 ol_o_id: output.o_id,
-                ol_number,
+                ol_number: position as u8 + 1,
                 ol_quantity: line.quantity,
                 ol_supply_w_id: line.supply_w_id,
                 ol_i_id: line.i_id,
                 ol_delivery_d: None,
-                ol_amount: shown.ol_amount,
+                ol_amount,
                 ol_dist_info,
             },
-        ),
-    )?;
+        )?;
+        sum += ol_amount;
+        let (i_name, i_price) = (item.i_name, item.i_price);
+        output.lines.push(LineOutput { i_name, i_price, s_quantity, brand, ol_amount });
+    }
 
     // Mark the order as not yet delivered.
     tx.insert(

@@ -63,7 +63,7 @@ impl<P: Protocol> Transaction<'_, P> {
     ) -> ArrayVec<Option<RecordOf<P>>, BATCH_KEYS> {
         with_form!(T::Key::WIDTH_BYTES, |K| {
             // The keys are encoded before the buffer is borrowed, since that runs the user's code.
-            let keys: ArrayVec<K, BATCH_KEYS> = keys.iter().map(|key| K::from_key(key)).collect();
+            let keys: ArrayVec<K, BATCH_KEYS> = keys.iter().map(K::from_key).collect();
             let hint = self.worker.buffer(table.number()).hint::<K>();
             self.fetch_encoded(K::pick(&table.primary), hint, &keys, row_bytes)
         })
