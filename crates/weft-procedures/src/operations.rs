@@ -151,13 +151,19 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
         })
     }
 
-    /// As [`Snapshot::get_many`](weft::Snapshot::get_many).
+    /// As [`Transaction::get_many`].
+    #[inline]
     pub fn get_many<T: Record>(
         self,
         slot: &ResultSlot<Vec<Option<&'tx T>>>,
-        table: &Table<T>,
+        table: &'tx Table<T>,
         keys: impl Iterator<Item = T::Key> + Clone,
     ) -> Result<impl Iterator<Item = Result<Option<&'tx T>, Error>>, Error> {
+        if matches!(D::PASSES, Passes::One) {
+            let At { walk, instance } = self;
+            walk.driver.come_to(instance.step);
+            return Ok(RowsOfKeys::Running(walk.driver.transaction().get_many(table, keys)?));
+        }
         let named = keys.clone();
         let place = || Place::keys(named);
         let are_same = |before: &Vec<_>, now: &Vec<_>| {
@@ -165,10 +171,9 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
                 && before.iter().zip(now).all(|(before, now)| is_same_row(before, now))
         };
         let rows = self.operate(slot, table, None, place, are_same, |tx| {
-            tx.prefetch(table, keys.clone())?;
-            keys.map(|key| tx.get(table, &key)).collect::<Result<Vec<_>, Error>>()
+            tx.get_many(table, keys)?.collect::<Result<Vec<_>, Error>>()
         })?;
-        Ok(rows.into_iter().map(Ok))
+        Ok(RowsOfKeys::Read(rows.into_iter().map(Ok)))
     }
 
     #[inline]
@@ -390,6 +395,24 @@ fn is_same_row<T>(before: &Option<&T>, now: &Option<&T>) -> bool {
     match (before, now) {
         (Some(before), Some(now)) => ptr::eq(*before, *now),
         (before, now) => before.is_none() && now.is_none(),
+    }
+}
+
+/// The rows of many keys: those that the transaction is reading, or those that the step has read.
+enum RowsOfKeys<N, R> {
+    Running(N),
+    Read(R),
+}
+
+impl<I, N: Iterator<Item = I>, R: Iterator<Item = I>> Iterator for RowsOfKeys<N, R> {
+    type Item = I;
+
+    #[inline]
+    fn next(&mut self) -> Option<I> {
+        match self {
+            RowsOfKeys::Running(rows) => rows.next(),
+            RowsOfKeys::Read(rows) => rows.next(),
+        }
     }
 }
 

@@ -102,8 +102,7 @@ impl<P: Protocol> View<P> for Transaction<'_, P> {
         table: &'v Table<T>,
         keys: impl Iterator<Item = T::Key> + Clone,
     ) -> Result<impl Iterator<Item = Result<Option<&'v T>, Error>>, Error> {
-        self.prefetch(table, keys.clone())?;
-        Ok(keys.map(|key| self.get(table, &key)))
+        self.get_many(table, keys)
     }
 }
 

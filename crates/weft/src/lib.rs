@@ -57,7 +57,8 @@
 //! 2. [`Database`]: [`Database::builder`] names the tables, [`Database::transact`] runs transactions, and
 //!    [`Database::metrics`] returns the counters.
 //! 3. [`Transaction`] has the operations: get, insert, update, upsert and delete; [`Scan`]s of ranges and prefixes,
-//!    by the primary key or by a secondary index; and [`Transaction::prefetch`].
+//!    by the primary key or by a secondary index; operations on many rows, as [`Transaction::insert_many`]; and
+//!    [`Transaction::prefetch`].
 //! 4. [`Error`] is either a [`Conflict`] or a [`Failure`]. After a conflict `transact` runs the transaction again.
 //!    A failure is permanent: running the transaction again does not help.
 //! 5. [`protocol`] has the concurrency-control protocols. One of them is the type parameter of [`Database`]. The
@@ -171,7 +172,7 @@ pub use row::{column, description, encoding, operation, schema};
 pub use snapshot::{Snapshot, SnapshotRows, SnapshotScan};
 pub use store::retention::SnapshotMetrics;
 pub use store::table::Table;
-pub use transaction::{Scan, Transaction};
+pub use transaction::{Scan, Transaction, TransactionRows};
 
 /// The concurrency-control protocols for applications, and the interface between a protocol and the engine.
 ///

@@ -10,6 +10,7 @@
 mod by_columns;
 mod deferred;
 mod lookup;
+mod many;
 mod operations;
 mod prefetch;
 mod private_row;
@@ -22,6 +23,7 @@ use std::mem::ManuallyDrop;
 use std::ops::RangeBounds;
 use std::ptr::NonNull;
 
+pub use many::TransactionRows;
 pub use scan::Scan;
 
 use weft_htm::word::yield_now;
@@ -216,25 +218,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     #[inline]
     pub fn get<T: Record>(&self, table: &Table<T>, key: &T::Key) -> Result<Option<&T>, Error> {
         let table = self.enter_operation(table)?;
-        loop {
-            match self.locate(table, key) {
-                LookupResult::Record(record) => match self.read(table.reference(), record)? {
-                    Visible::Row(row) => {
-                        self.record(table.reference(), key, Event::Read(Some(row)));
-                        // SAFETY: a visible row of this table; see `row`.
-                        return Ok(Some(unsafe { self.remember(table, record, row) }));
-                    }
-                    Visible::Absent => break,
-                    Visible::Removed => self.forget(table),
-                },
-                LookupResult::Absent(node) => {
-                    self.note_node(table.reference(), node)?;
-                    break;
-                }
-            }
-        }
-        self.record(table.reference(), key, Event::Read(None));
-        Ok(None)
+        self.get_located(table, key, self.locate(table, key))
     }
 
     /// Fetches the rows with these primary keys into the processor's cache, all at the same time. Call it before
@@ -310,7 +294,19 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         change: impl FnOnce(&mut T) -> R,
     ) -> Result<Option<R>, Error> {
         let table = self.enter_writing(table)?;
-        match self.observe(table, key)? {
+        self.update_located(table, key, self.locate(table, key), change)
+    }
+
+    /// As [`Transaction::update`], for a key that was located before.
+    #[inline(always)]
+    fn update_located<T: Record, R>(
+        &self,
+        table: &TableInner<T>,
+        key: &T::Key,
+        located: LookupResult<P>,
+        change: impl FnOnce(&mut T) -> R,
+    ) -> Result<Option<R>, Error> {
+        match self.observe_located(table, key, located)? {
             Some((record, row, version)) => {
                 // SAFETY: a visible row of this table; see `row`.
                 let old = unsafe { self.row::<T>(row) };
@@ -815,6 +811,36 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         unsafe { self.row(row) }
     }
 
+    /// Returns the visible row under a key that was located before. If there is no row, notes its absence.
+    #[inline(always)]
+    fn get_located<T: Record>(
+        &self,
+        table: &TableInner<T>,
+        key: &T::Key,
+        mut located: LookupResult<P>,
+    ) -> Result<Option<&T>, Error> {
+        loop {
+            match located {
+                LookupResult::Record(record) => match self.read(table.reference(), record)? {
+                    Visible::Row(row) => {
+                        self.record(table.reference(), key, Event::Read(Some(row)));
+                        // SAFETY: a visible row of this table; see `row`.
+                        return Ok(Some(unsafe { self.remember(table, record, row) }));
+                    }
+                    Visible::Absent => break,
+                    Visible::Removed => self.forget(table),
+                },
+                LookupResult::Absent(node) => {
+                    self.note_node(table.reference(), node)?;
+                    break;
+                }
+            }
+            located = self.locate(table, key);
+        }
+        self.record(table.reference(), key, Event::Read(None));
+        Ok(None)
+    }
+
     /// Finds the visible row under a key that is about to be written. The read is validated with the write. If
     /// there is no row, its absence is noted as a read.
     #[inline(always)]
@@ -827,7 +853,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         self.observe_located(table, key, self.locate(table, key))
     }
 
-    /// As [`Transaction::observe`], for a key that was located just now.
+    /// As [`Transaction::observe`], for a key that was located before.
     #[inline(always)]
     #[allow(clippy::type_complexity, reason = "record, row and version belong together")]
     fn observe_located<T: Record>(

@@ -20,7 +20,7 @@ use crate::row::schema::Record;
 use crate::store::retention::NONE_OPEN;
 use crate::store::table::Table;
 use crate::store::table::check;
-use crate::store::worker::{CLOSED, LOADING, OPEN, SharedState};
+use crate::store::worker::{CLOSED, LOADING, LeafHints, OPEN, SharedState};
 use crate::sync::reclaim::OFFLINE;
 
 /// How many rows a thread loads between two reports of its progress.
@@ -188,6 +188,8 @@ impl<T: Record, F: Fn(u64) + Sync> Loader<'_, T, F> {
         let _in_user_code = self.storage.map(Storage::in_user_code);
         self.memories.with(|memory| {
             let mut unreported = 0;
+            // The rows of a part mostly are in the order of their keys, so a row goes into the leaf of the one before.
+            let mut hints = LeafHints::default();
             for row in part {
                 let row = row?;
                 check(&row).map_err(E::from)?;
@@ -195,7 +197,7 @@ impl<T: Record, F: Fn(u64) + Sync> Loader<'_, T, F> {
                     return Ok(());
                 }
                 let key = row.key();
-                if let FillOutcome::Replaced = self.table.inner.fill(row, memory) {
+                if let FillOutcome::Replaced = self.table.inner.fill(row, &mut hints, memory) {
                     let (index, key) = (None, format!("{key:?}"));
                     return Err(Failure::DuplicateKey { table: T::TABLE, index, key }.into());
                 }

@@ -25,7 +25,7 @@ use crate::store::table::{
     FormIndex, IndexEntry, PickForm, Secondary, Table, TableInner, TableRef, index_key, with_form,
     with_secondary,
 };
-use crate::store::worker::{SharedState, WorkerMemory, contain};
+use crate::store::worker::{LeafHints, SharedState, StoredForm, WorkerMemory, contain};
 
 /// A table of any row type.
 pub trait AnyTable: Any + Send + Sync {
@@ -225,12 +225,13 @@ pub enum FillOutcome {
 }
 
 impl<T: Record> TableInner<T> {
-    /// Fills in a row. No other thread uses the row's key at the same time.
-    pub fn fill(&self, row: T, memory: &WorkerMemory) -> FillOutcome {
+    /// Fills in a row. No other thread uses the row's key at the same time. The hints are those of the primary index,
+    /// and no older than the last time at which the thread was pinned.
+    pub fn fill(&self, row: T, hints: &mut LeafHints, memory: &WorkerMemory) -> FillOutcome {
         let key = row.key();
         with_form!(T::Key::WIDTH_BYTES, |K| {
-            let index = K::pick(&self.primary);
-            fill::<K, T>(index, self.reference(), &K::from_key(&key), row, memory)
+            let (index, hint) = (K::pick(&self.primary), K::hint(hints));
+            fill::<K, T>(index, self.reference(), &K::from_key(&key), row, hint, memory)
         })
     }
 
@@ -414,16 +415,24 @@ fn fill_entry<K: KeyForm, T: Record>(
 ) -> bool {
     let key: K = index_key(row, position);
     let entry = IndexEntry { record: address, key: key.clone() };
-    let filled = fill::<K, IndexEntry<K>>(&index.index, index.reference(), &key, entry, memory);
+    let filled = fill::<K, IndexEntry<K>>(
+        &index.index,
+        index.reference(),
+        &key,
+        entry,
+        &mut LeafHint::new(),
+        memory,
+    );
     matches!(filled, FillOutcome::New)
 }
 
-/// Puts a row into an index under its key.
+/// Puts a row into an index under its key. The thread has been pinned since the hint was made.
 fn fill<K: KeyForm, R>(
     index: &FormIndex<K>,
     table: TableRef,
     key: &K,
     row: R,
+    hint: &mut LeafHint<K>,
     memory: &WorkerMemory,
 ) -> FillOutcome {
     let core = table.core();
@@ -441,9 +450,8 @@ fn fill<K: KeyForm, R>(
         VersionHeader::of(place).set_number(0);
         core.records.mark_loaded(block);
         newest_word(block).store(Newest::of(place), Ordering::Release);
-        let mut hint = LeafHint::new();
         let address = block.as_ptr().expose_provenance() as u64;
-        let existing = match index.get_or_insert(key, address, &mut hint, memory) {
+        let existing = match index.get_or_insert(key, address, hint, memory) {
             Insertion::Inserted { .. } => return FillOutcome::New,
             Insertion::Found(address) => record_at(address),
         };
@@ -508,7 +516,7 @@ impl<T: Record> StoredTable for RecoveringTable<T> {
 
     fn put(&self, row: &[u8]) -> Result<(), DecodeError> {
         let row = decode(row, T::decode_row)?;
-        self.memories.with(|memory| self.table.fill(row, memory));
+        self.memories.with(|memory| self.table.fill(row, &mut LeafHints::default(), memory));
         Ok(())
     }
 

@@ -22,6 +22,9 @@ pub trait IndexKey: Ord + Clone + Debug + Send + Sync + 'static {
     /// line.
     type KeySlot: Default + Send + Sync;
 
+    /// Whether every key lies in its slot completely, so that storing one allocates nothing.
+    const IS_IN_LINE: bool = false;
+
     /// Compares this key with the one in `slot`. The slot may be changing at the same time. Then the result
     /// means nothing, and the caller finds that out by the node's version. `is_current` checks that version.
     /// A form that keeps bytes out of line calls it between loading the address and following it, and returns
@@ -104,6 +107,8 @@ fn mix(word: u64) -> u64 {
 impl IndexKey for u64 {
     type KeySlot = Word;
 
+    const IS_IN_LINE: bool = true;
+
     #[inline(always)]
     fn compare(&self, slot: &Word, _is_current: impl Fn() -> bool) -> Option<Ordering> {
         Some(self.cmp(&slot.load(Order::Relaxed)))
@@ -144,6 +149,8 @@ impl IndexKey for u64 {
 /// The more significant word comes first.
 impl IndexKey for u128 {
     type KeySlot = [Word; 2];
+
+    const IS_IN_LINE: bool = true;
 
     #[inline(always)]
     fn compare(&self, slot: &[Word; 2], _is_current: impl Fn() -> bool) -> Option<Ordering> {

@@ -108,3 +108,32 @@ pub enum Insertion {
         sibling: Option<NodeVersion>,
     },
 }
+
+/// The result of inserting the keys of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunInsertion {
+    /// The first key was there, with this address; nothing was changed.
+    Found(u64),
+    /// The first keys were inserted, under one lock.
+    Inserted {
+        /// How many.
+        count: usize,
+        /// As in [`Insertion::Inserted`].
+        change: NodeChange,
+        /// As in [`Insertion::Inserted`].
+        sibling: Option<NodeVersion>,
+    },
+}
+
+/// Makes the result for a run of which one key was inserted or found.
+impl From<Insertion> for RunInsertion {
+    #[inline(always)]
+    fn from(insertion: Insertion) -> Self {
+        match insertion {
+            Insertion::Found(address) => RunInsertion::Found(address),
+            Insertion::Inserted { change, sibling } => {
+                RunInsertion::Inserted { count: 1, change, sibling }
+            }
+        }
+    }
+}

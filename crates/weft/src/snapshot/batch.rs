@@ -9,7 +9,6 @@ use weft_htm::word::Ordering;
 
 use super::Snapshot;
 use crate::error::Failure;
-use crate::index::Lookup;
 use crate::index::bplus_tree::LeafHint;
 use crate::row::encoding::{Key, KeyForm};
 use crate::row::schema::Record;
@@ -79,23 +78,16 @@ impl Snapshot {
         keys: impl Iterator<Item = K>,
     ) -> Result<ArrayVec<Option<NonNull<u8>>, BATCH_KEYS>, Failure> {
         let keys: ArrayVec<K, BATCH_KEYS> = keys.collect();
-        // Step 1: the index nodes.
-        keys.iter().for_each(|key| index.prefetch(key));
         self.pinned(|_| {
-            // Step 2: the records.
-            let mut hint = LeafHint::new();
+            // Step 1: the index nodes. Each record is requested when its address is known.
             let mut records = ArrayVec::<Option<u64>, BATCH_KEYS>::new();
-            for key in &keys {
-                let found = match index.get(key, &mut hint) {
-                    Lookup::Found(address) => Some(address),
-                    Lookup::Absent(_) => None,
-                };
-                if let Some(address) = found {
+            index.get_batch(&keys, &mut LeafHint::new(), |lookup| {
+                if let Some(address) = lookup.address() {
                     prefetch_lines(record_at(address).as_ptr(), LINE_BYTES);
                 }
-                records.push(found);
-            }
-            // Step 3: the newest versions.
+                records.push(lookup.address());
+            });
+            // Step 2: the newest versions.
             for &address in records.iter().flatten() {
                 // Relaxed: nothing is read through the pointer.
                 // SAFETY: the address is from the table's own index, and the worker has been pinned since.

@@ -39,7 +39,7 @@ pub use commit::{
 use discarded::DiscardedList;
 pub use discarded::{DiscardedValue, contain};
 pub use idle::IdleWorkers;
-pub use thread::{ExpectedRecord, IndexBuffer, PinnedWorker, StoredForm, WorkerState};
+pub use thread::{ExpectedRecord, IndexBuffer, LeafHints, PinnedWorker, StoredForm, WorkerState};
 
 use crate::error::{ConflictReason, Failure};
 use crate::index::IndexWorker;

@@ -22,7 +22,7 @@ use crate::store::table::{
 use crate::store::worker::StoredForm;
 
 /// What happened to a row that was to be inserted.
-enum PlaceOutcome<P: Protocol, R> {
+pub(super) enum PlaceOutcome<P: Protocol, R> {
     At(RecordOf<P>),
     /// There is a visible row under the key, the second field. The first is the new row, given back.
     Duplicate(R, NonNull<u8>),
@@ -69,28 +69,13 @@ impl<P: Protocol> Transaction<'_, P> {
         key: &K,
         row: R,
     ) -> Result<PlaceOutcome<P, R>, Error> {
-        let memory = &self.worker.memory;
-        let core = table.core();
-        let block = memory.allocate_block(core.record_class);
-        // SAFETY: a new block of the table's record class.
-        let record = unsafe { StoredRecord::<P::Header>::initialise(block) };
+        let (record, row) = self.stage_row(table, row);
         self.worker.executor().prepare_insert(record);
-        // The row is written before the record can be found, and becomes visible at the commit.
-        let is_inline = core.holds_rows_inline();
-        let row = if is_inline {
-            // SAFETY: new, and the block has room for the inline version.
-            unsafe {
-                let inline = record.initialise_inline();
-                inline.cast::<R>().write(row);
-                stamp(self.worker, table, inline);
-                inline
-            }
-        } else {
-            PrivateRow::new(self.worker, table, row).into_raw()
-        };
+        // SAFETY: the row is complete, and no other code has its address.
+        unsafe { stamp(self.worker, table, row) };
         loop {
             let hint = self.worker.buffer(number).hint::<K>();
-            match index.get_or_insert(key, record.address(), hint, memory) {
+            match index.get_or_insert(key, record.address(), hint, &self.worker.memory) {
                 Insertion::Inserted { change, sibling } => {
                     // The key was absent. The new record is a placeholder, which the commit makes visible.
                     let executor = self.worker.executor();
@@ -101,44 +86,119 @@ impl<P: Protocol> Transaction<'_, P> {
                     return Ok(PlaceOutcome::At(record));
                 }
                 Insertion::Found(address) => {
-                    // The key has a record already, so the new one is not needed.
-                    // SAFETY: the table's own index holds addresses of its records.
-                    let existing = unsafe { RecordPointer::from_address(address) };
-                    // SAFETY: the row was written above, and is moved out here. The record was not linked, and the
-                    // blocks are freed without dropping the row.
-                    let take_back = || unsafe {
-                        let taken = row.cast::<R>().read();
-                        if !is_inline {
-                            memory.free_block(VersionHeader::block(row), core.row_class);
-                        }
-                        memory.free_block(block, core.record_class);
-                        taken
-                    };
-                    let observed = match self.read_for_write(table, existing) {
-                        Ok(observed) => observed,
-                        Err(conflict) => {
-                            drop(take_back());
-                            return Err(conflict);
-                        }
-                    };
-                    match observed.visible {
-                        Visible::Removed => spin_loop(),
-                        // The record is a placeholder, or its row was deleted: it gets the row, in a block of its
-                        // own.
-                        Visible::Absent => {
-                            let row = PrivateRow::new(self.worker, table, take_back());
-                            let row = row.into_raw();
-                            self.worker.executor().write(table, existing, observed.version, row);
-                            return Ok(PlaceOutcome::At(existing));
-                        }
-                        Visible::Row(present) => {
-                            let row = take_back();
-                            // Seeing the existing row is a read like any other, and must be validated.
-                            self.worker.executor().note_read(table, existing, observed.version);
-                            return Ok(PlaceOutcome::Duplicate(row, present));
-                        }
+                    // SAFETY: the row was staged above for this table, and is taken back by this call only. The
+                    // address is the index's own.
+                    if let Some(outcome) = unsafe { self.occupy::<R>(table, address, record, row)? }
+                    {
+                        return Ok(outcome);
                     }
                 }
+            }
+        }
+    }
+
+    /// Writes a row into a new record, which is in no index yet.
+    #[inline(always)]
+    pub(super) fn stage_row<R>(&self, table: TableRef, row: R) -> (RecordOf<P>, NonNull<u8>) {
+        let memory = &self.worker.memory;
+        let core = table.core();
+        let block = memory.allocate_block(core.record_class);
+        // SAFETY: a new block of the table's record class.
+        let record = unsafe { StoredRecord::<P::Header>::initialise(block) };
+        // The row is written before the record can be found, and becomes visible at the commit.
+        let place = if core.holds_rows_inline() {
+            // SAFETY: new, and the block has room for the inline version.
+            unsafe { record.initialise_inline() }
+        } else {
+            memory.allocate_row(table)
+        };
+        // SAFETY: a new place for a row of the table.
+        unsafe { place.cast::<R>().write(row) };
+        (record, place)
+    }
+
+    /// Takes a row out of a record that was staged for it, and frees the record.
+    ///
+    /// # Safety
+    /// [`Transaction::stage_row`] has returned both, for a row of this type and this table. The record is in no
+    /// index, and the caller forgets both.
+    pub(super) unsafe fn take_back<R>(
+        &self,
+        table: TableRef,
+        record: RecordOf<P>,
+        row: NonNull<u8>,
+    ) -> R {
+        let (memory, core) = (&self.worker.memory, table.core());
+        // SAFETY: by the contract. The blocks are freed without dropping the row, which is moved out.
+        unsafe {
+            let taken = row.cast::<R>().read();
+            if !core.holds_rows_inline() {
+                memory.free_block(VersionHeader::block(row), core.row_class);
+            }
+            memory.free_block(record.block(), core.record_class);
+            taken
+        }
+    }
+
+    /// Drops a staged row, and frees its record. What the row owns is dropped when the transaction has ended.
+    ///
+    /// # Safety
+    /// As [`Transaction::take_back`].
+    pub(super) unsafe fn discard_staged(
+        &self,
+        table: TableRef,
+        record: RecordOf<P>,
+        row: NonNull<u8>,
+    ) {
+        let (memory, core) = (&self.worker.memory, table.core());
+        // SAFETY: by the contract.
+        unsafe {
+            memory.drop_row(row, table, core.holds_rows_inline());
+            memory.free_block(record.block(), core.record_class);
+        }
+    }
+
+    /// Puts a staged row under a key that has a record already, at `address`. Returns `None`, with the row still
+    /// staged, if that record has left the index.
+    ///
+    /// # Safety
+    /// As [`Transaction::take_back`], unless this returns `None`. The table's own index has returned the address
+    /// in this transaction.
+    pub(super) unsafe fn occupy<R>(
+        &self,
+        table: TableRef,
+        address: u64,
+        staged: RecordOf<P>,
+        row: NonNull<u8>,
+    ) -> Result<Option<PlaceOutcome<P, R>>, Error> {
+        // SAFETY: the table's own index holds addresses of its records.
+        let existing = unsafe { RecordPointer::from_address(address) };
+        // The new record is not needed.
+        // SAFETY: passed on to the caller.
+        let take_back = || unsafe { self.take_back::<R>(table, staged, row) };
+        let observed = match self.read_for_write(table, existing) {
+            Ok(observed) => observed,
+            Err(conflict) => {
+                drop(take_back());
+                return Err(conflict);
+            }
+        };
+        match observed.visible {
+            Visible::Removed => {
+                spin_loop();
+                Ok(None)
+            }
+            // The record is a placeholder, or its row was deleted: it gets the row, in a block of its own.
+            Visible::Absent => {
+                let row = PrivateRow::new(self.worker, table, take_back()).into_raw();
+                self.worker.executor().write(table, existing, observed.version, row);
+                Ok(Some(PlaceOutcome::At(existing)))
+            }
+            Visible::Row(present) => {
+                let row = take_back();
+                // Seeing the existing row is a read like any other, and must be validated.
+                self.worker.executor().note_read(table, existing, observed.version);
+                Ok(Some(PlaceOutcome::Duplicate(row, present)))
             }
         }
     }

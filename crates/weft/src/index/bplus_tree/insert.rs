@@ -4,6 +4,11 @@
 //! is room in it. Only a full leaf needs its parent. Then the insertion descends once more and splits every
 //! full inner node that it meets, each under its own and its parent's lock. It starts again after each of
 //! these splits. So when it arrives at the leaf, the parent has room for one more child.
+//!
+//! A *run* is a sequence of keys to be inserted in their order. [`BPlusTree::insert_run`] inserts its first
+//! keys under one lock of one leaf: those that ascend, that have a place between the same two neighbours in the
+//! leaf, and for which there is room. What remains of the run is a run again, which the caller inserts next. To
+//! other threads it is one change of the leaf, which counts as many insertions as there are keys.
 
 use std::alloc::Layout;
 use std::ptr::NonNull;
@@ -11,15 +16,22 @@ use std::ptr::NonNull;
 use weft_htm::word::Ordering;
 
 use super::super::key::StagedKey;
-use super::super::{IndexKey, IndexWorker, Insertion, NodeChange, NodeVersion};
+use super::super::{IndexKey, IndexWorker, Insertion, NodeChange, NodeVersion, RunInsertion};
 use super::BPlusTree;
 use super::node::{
-    CHANGE, INNER_CAPACITY, Inner, LEAF_CAPACITY, Leaf, Node, after_change, after_insertion,
+    CHANGE, INNER_CAPACITY, Inner, LEAF_CAPACITY, Leaf, Node, after_change, after_insertions,
     load_locked, unlock_changed, unlock_inserted, unlock_unchanged,
 };
 use super::search::{
     Access, Backoff, DescentTarget, LeafHint, LeafPlace, OptimisticAccess, Parent,
 };
+
+/// The result of an attempt to insert a run into one leaf.
+enum RunAttempt {
+    Done(RunInsertion),
+    /// The first key is absent, and the leaf where it would be is full.
+    Full,
+}
 
 /// The result of an attempt that touches one leaf.
 enum InsertAttempt {
@@ -66,6 +78,49 @@ impl<K: IndexKey> BPlusTree<K> {
             staged.free(worker);
         }
         insertion
+    }
+
+    /// Inserts keys from the beginning of a run, as many as one leaf takes under one lock. If the first key is
+    /// present, returns the address stored under it. The run has at least one key.
+    pub fn insert_run(
+        &self,
+        run: &[(K, u64)],
+        hint: &mut LeafHint<K>,
+        worker: &impl IndexWorker,
+    ) -> RunInsertion {
+        let (first, address) = &run[0];
+        if const { !K::IS_IN_LINE } || run.len() == 1 {
+            return self.get_or_insert(first, *address, hint, worker).into();
+        }
+        debug_assert!(run.iter().all(|(_, address)| *address != 0), "an address is never zero");
+        let mut backoff = Backoff::new();
+        loop {
+            let attempt = self
+                .in_region(DescentTarget::At(first), worker, |region| {
+                    self.try_insert_run(region, run, hint, worker)
+                })
+                .or_else(|| self.try_insert_run(&OptimisticAccess, run, hint, worker));
+            match attempt {
+                Some(RunAttempt::Done(insertion)) => return insertion,
+                // The first key splits the leaf. The rest of the run may then have room.
+                Some(RunAttempt::Full) => {
+                    return self.get_or_insert(first, *address, hint, worker).into();
+                }
+                None => backoff.pause(),
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn try_insert_run(
+        &self,
+        access: &impl Access,
+        run: &[(K, u64)],
+        hint: &LeafHint<K>,
+        worker: &impl IndexWorker,
+    ) -> Option<RunAttempt> {
+        let place = self.find_leaf(access, DescentTarget::At(&run[0].0), hint)?;
+        place.insert_run(access, run, worker)
     }
 
     #[inline(always)]
@@ -228,14 +283,83 @@ impl<K: IndexKey> LeafPlace<'_, K> {
                     return None;
                 }
                 leaf.insert_at(position, slot, address);
-                unlock_inserted(&leaf.node.version, self.version);
+                unlock_inserted(&leaf.node.version, self.version, 1);
                 return Some(InsertAttempt::Done(Insertion::Inserted {
-                    change: self.change(after_insertion),
+                    change: self.change(|version| after_insertions(version, 1)),
                     sibling: None,
                 }));
             }
         };
         is_current().then_some(attempt)
+    }
+
+    /// Inserts the first keys of a run into this leaf alone, or finds the first key in it. `None`: start again.
+    #[inline(always)]
+    fn insert_run(
+        &self,
+        access: &impl Access,
+        run: &[(K, u64)],
+        worker: &impl IndexWorker,
+    ) -> Option<RunAttempt> {
+        let leaf = self.leaf;
+        let is_current = || access.is_current(&leaf.node.version, self.version);
+        let position = match leaf.find(&run[0].0, is_current)? {
+            Ok(position) => {
+                let found = leaf.addresses[position].load(Ordering::Relaxed);
+                let found = RunAttempt::Done(RunInsertion::Found(found));
+                return is_current().then_some(found);
+            }
+            Err(position) => position,
+        };
+        let room = LEAF_CAPACITY - leaf.count();
+        if room == 0 {
+            return is_current().then_some(RunAttempt::Full);
+        }
+        let count = self.fitting(run, position, room, is_current)?;
+        // Locking checks the version, and with it the position and the count.
+        if !access.lock(&leaf.node.version, self.version) {
+            return None;
+        }
+        leaf.insert_run_at(position, &run[..count], worker);
+        unlock_inserted(&leaf.node.version, self.version, count);
+        Some(RunAttempt::Done(RunInsertion::Inserted {
+            count,
+            change: self.change(|version| after_insertions(version, count)),
+            sibling: None,
+        }))
+    }
+
+    /// Returns how many keys of a run, of which the first belongs at `position`, can be inserted there together.
+    /// `None`: the leaf has changed.
+    #[inline(always)]
+    fn fitting(
+        &self,
+        run: &[(K, u64)],
+        position: usize,
+        room: usize,
+        is_current: impl Fn() -> bool,
+    ) -> Option<usize> {
+        let leaf = self.leaf;
+        // The keys must be below the next key of the leaf, or else within the leaf's range.
+        let above = if position < leaf.count() {
+            Some(&leaf.keys[position])
+        } else {
+            let is_last = leaf.next.load(Ordering::Relaxed).is_null();
+            (!is_last).then_some(&leaf.high)
+        };
+        let mut count = 1;
+        for pair in run.windows(2).take(room - 1) {
+            let [(before, _), (key, _)] = pair else { break };
+            let is_below = match above {
+                Some(above) => key.compare(above, &is_current)?.is_lt(),
+                None => true,
+            };
+            if key <= before || !is_below {
+                break;
+            }
+            count += 1;
+        }
+        Some(count)
     }
 
     /// Describes the caller's own change to this leaf, which changed its version by `after`.

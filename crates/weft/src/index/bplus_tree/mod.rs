@@ -5,8 +5,8 @@
 //!
 //! - `node`: the layout of nodes, their version words, and the steps that change one node;
 //! - `search`: how a reader gets to a leaf without writing anything (optimistic lock coupling), the one-leaf
-//!   [hint](LeafHint), and [`BPlusTree::get`];
-//! - `insert`: [`BPlusTree::get_or_insert`] and splits;
+//!   [hint](LeafHint), [`BPlusTree::get`], and [`BPlusTree::get_batch`];
+//! - `insert`: [`BPlusTree::get_or_insert`], [`BPlusTree::insert_run`] and splits;
 //! - `remove`: [`BPlusTree::remove`], and how empty nodes leave the tree;
 //! - `scan`: [`BPlusTree::read_page`], a scan's step of one leaf;
 //! - `range`: [`ScannedRange`], the part of a leaf on which a scan relies.
@@ -29,7 +29,8 @@
 //! one with the lock bit. If the exchange fails, the node has changed, and the writer starts again. So no
 //! writer ever waits for a lock while it holds one. Most changes lock one leaf. A split locks the parent and
 //! the leaf. The parent has room, because a descent that is going to split the leaf splits every full node on
-//! its way. Nodes are not rebalanced after removals (DBX §4 gives the reasons), but a leaf that becomes empty
+//! its way. A run of keys that belong side by side into one leaf is inserted under one lock, as one change that
+//! counts as many insertions as there are keys. Nodes are not rebalanced after removals (DBX §4 gives the reasons), but a leaf that becomes empty
 //! is taken out of the tree at once.
 //!
 //! # Hardware regions

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use shuttle::{check_pct, check_random, thread};
 
 use super::super::test_memory::{TestMemory, TestWorker};
-use super::super::{Insertion, LongKey, Lookup};
+use super::super::{Insertion, LongKey, Lookup, NodeChange, NodeVersion, RunInsertion};
 use super::testing::{TestKey, is_unchanged, scan, verify};
 use super::{BPlusTree, Direction, LeafHint};
 
@@ -21,10 +21,14 @@ const ITERATIONS: usize = 2_000;
 enum Step {
     /// Inserts a number that no other thread inserts.
     Insert(u64),
+    /// Inserts three numbers that follow each other, and that no other thread inserts, as a run.
+    InsertRun(u64),
     /// Removes a number that is in the tree and that no other thread removes.
     Remove(u64),
     /// Looks up a number that is in the tree throughout.
     Find(u64),
+    /// Looks up four numbers that are in the tree throughout, as a batch.
+    FindAll([u64; 4]),
     /// Looks a number up twice. If the first look-up misses it and the second finds it, the noted version has
     /// changed.
     MissThenFind(u64),
@@ -35,6 +39,8 @@ enum Step {
     /// As `ScanTwice`, with an insertion in between. The noted versions are adjusted by what the insertion
     /// reports.
     ScanInsertScan(u64),
+    /// As `ScanInsertScan`, with three numbers that are inserted as a run.
+    ScanInsertRunScan(u64),
 }
 
 fn key<K: TestKey>(number: u64) -> K {
@@ -44,6 +50,40 @@ fn key<K: TestKey>(number: u64) -> K {
 /// Returns the address that these models store under a number.
 fn address(number: u64) -> u64 {
     number + 1
+}
+
+/// Inserts three numbers as a run. Notes what it reports in `versions`, as a transaction does.
+fn insert_run<K: TestKey>(
+    number: u64,
+    tree: &BPlusTree<K>,
+    hint: &mut LeafHint<K>,
+    versions: &mut Vec<NodeVersion>,
+    worker: &TestWorker,
+) {
+    let numbers = number..number + 3;
+    let run: Vec<(K, u64)> = numbers.map(|number| (key(number), address(number))).collect();
+    let mut rest = run.as_slice();
+    while !rest.is_empty() {
+        match tree.insert_run(rest, hint, worker) {
+            RunInsertion::Inserted { count, change, sibling } => {
+                note(versions, change, sibling);
+                rest = &rest[count..];
+            }
+            found => panic!("{found:?}"),
+        }
+    }
+}
+
+/// Accounts for an insertion in the versions that were noted before it.
+fn note(versions: &mut Vec<NodeVersion>, change: NodeChange, sibling: Option<NodeVersion>) {
+    let mut is_noted = false;
+    for version in versions.iter_mut() {
+        if (version.word, version.version) == (change.word, change.before) {
+            version.version = change.after;
+            is_noted = true;
+        }
+    }
+    versions.extend(sibling.filter(|_| is_noted));
 }
 
 fn step<K: TestKey>(step: Step, tree: &BPlusTree<K>, stable: usize, worker: &TestWorker) {
@@ -57,10 +97,27 @@ fn step<K: TestKey>(step: Step, tree: &BPlusTree<K>, stable: usize, worker: &Tes
             let done = tree.get_or_insert(&key(number), address(number), &mut hint, worker);
             assert!(matches!(done, Insertion::Inserted { .. }), "{done:?}");
         }
+        Step::InsertRun(number) => insert_run(number, tree, &mut hint, &mut Vec::new(), worker),
+        Step::ScanInsertRunScan(number) => {
+            let mut first = whole(Direction::Forward, &mut hint);
+            insert_run(number, tree, &mut hint, &mut first.versions, worker);
+            first.addresses.extend((number..number + 3).map(address));
+            first.addresses.sort_unstable();
+            let second = whole(Direction::Forward, &mut hint);
+            if first.versions.iter().all(|version| is_unchanged(*version)) {
+                assert_eq!(first.addresses, second.addresses, "a phantom");
+            }
+        }
         Step::Remove(number) => assert!(tree.remove(&key(number), address(number), worker)),
         Step::Find(number) => {
             let found = tree.get(&key(number), &mut hint);
             assert_eq!(found, Lookup::Found(address(number)));
+        }
+        Step::FindAll(numbers) => {
+            let (keys, mut found) = (numbers.map(key::<K>), Vec::new());
+            tree.get_batch(&keys, &mut hint, |lookup| found.push(lookup));
+            let expected = numbers.map(|number| Lookup::Found(address(number)));
+            assert_eq!(found, expected);
         }
         Step::MissThenFind(number) => {
             if let Lookup::Absent(version) = tree.get(&key(number), &mut hint)
@@ -91,12 +148,7 @@ fn step<K: TestKey>(step: Step, tree: &BPlusTree<K>, stable: usize, worker: &Tes
             let Insertion::Inserted { change, sibling } = done else {
                 panic!("{done:?}");
             };
-            for version in &mut first.versions {
-                if (version.word, version.version) == (change.word, change.before) {
-                    version.version = change.after;
-                }
-            }
-            first.versions.extend(sibling);
+            note(&mut first.versions, change, sibling);
             let place = first.addresses.partition_point(|&other| other < address(number));
             first.addresses.insert(place, address(number));
             let second = whole(Direction::Forward, &mut hint);
@@ -216,5 +268,60 @@ fn the_tree_grows_while_it_empties() {
             &[Step::Insert(10), Step::Insert(11), Step::Insert(12)],
         ],
         &[10, 11, 12],
+    );
+}
+
+/// Runs of different threads that belong between the same neighbours, beside look-ups and scans of their keys.
+#[test]
+fn runs_against_lookups_and_scans() {
+    check(
+        &[10, 40],
+        &[
+            &[Step::InsertRun(11), Step::Find(40)],
+            &[Step::InsertRun(21), Step::ScanTwice],
+            &[Step::MissThenFind(12), Step::MissThenFind(23), Step::Scan(Direction::Reverse)],
+        ],
+        &[10, 11, 12, 13, 21, 22, 23, 40],
+    );
+}
+
+/// Runs into leaves that become empty at the same time.
+#[test]
+fn runs_into_emptied_leaves() {
+    check(
+        &[1, 2, 10, 14, 15],
+        &[
+            &[Step::Remove(1), Step::Remove(2), Step::Remove(14), Step::Remove(15)],
+            &[Step::InsertRun(3), Step::InsertRun(11)],
+            &[Step::ScanTwice],
+        ],
+        &[3, 4, 5, 10, 11, 12, 13],
+    );
+}
+
+/// A transaction accounts for its own runs in the versions that it has noted, and for nothing else.
+#[test]
+fn noted_versions_and_own_runs() {
+    check(
+        &[10, 20, 30],
+        &[
+            &[Step::ScanInsertRunScan(21), Step::Remove(30)],
+            &[Step::ScanInsertRunScan(24), Step::ScanInsertScan(12)],
+        ],
+        &[10, 12, 20, 21, 22, 23, 24, 25, 26],
+    );
+}
+
+/// Batches of look-ups on all levels of a tree whose nodes are split and taken out.
+#[test]
+fn batches_against_splits_and_emptied_leaves() {
+    check(
+        &[1, 2, 3, 10, 20, 30, 40, 50],
+        &[
+            &[Step::Remove(1), Step::Remove(2), Step::Remove(3), Step::InsertRun(21)],
+            &[Step::InsertRun(31), Step::Insert(45)],
+            &[Step::FindAll([10, 40, 20, 50]), Step::FindAll([50, 30, 10, 40])],
+        ],
+        &[10, 20, 21, 22, 23, 30, 31, 32, 33, 40, 45, 50],
     );
 }

@@ -90,10 +90,11 @@ pub(super) const CHANGE: u64 = 1 << 10;
 // Between two other changes, the count of insertions must not overflow into theirs.
 const _: () = assert!((LEAF_CAPACITY as u64) < CHANGE / INSERTION);
 
-/// Returns the version after an insertion at `version`.
+/// Returns the version after the insertion of `count` keys at `version`. One lock may cover the insertion of
+/// several keys, but each is counted.
 #[inline(always)]
-pub(super) const fn after_insertion(version: u64) -> u64 {
-    version + INSERTION
+pub(super) const fn after_insertions(version: u64, count: usize) -> u64 {
+    version + INSERTION * count as u64
 }
 
 /// Returns the version after any other change at `version`.
@@ -135,11 +136,11 @@ impl Node {
     }
 }
 
-/// Releases the lock that was taken at `version`, on a leaf into which a key was inserted without a split.
-/// Release: see [`unlock_changed`].
+/// Releases the lock that was taken at `version`, on a leaf into which `count` keys were inserted without a
+/// split. Release: see [`unlock_changed`].
 #[inline(always)]
-pub(super) fn unlock_inserted(word: &Word, version: u64) {
-    word.store(after_insertion(version), Ordering::Release);
+pub(super) fn unlock_inserted(word: &Word, version: u64, count: usize) {
+    word.store(after_insertions(version, count), Ordering::Release);
 }
 
 /// Releases the lock that was taken at `version`, on a node that has changed.
@@ -232,8 +233,37 @@ impl<K: IndexKey> Leaf<K> {
         }
         K::move_slot(slot, &self.keys[position]);
         self.addresses[position].store(address, Ordering::Relaxed);
-        let run = if continues(occupancy, position) { run(occupancy) + 1 } else { 0 };
+        let run = if continues(occupancy, position) { run_length(occupancy) + 1 } else { 0 };
         self.node.occupancy.store(occupied(count + 1, position + 1, run), Ordering::Relaxed);
+    }
+
+    /// Inserts the keys of a run one after the other from `position` on, where they belong. The leaf is locked,
+    /// has room for all of them, and is left as if each had been inserted by [`Leaf::insert_at`].
+    #[inline(always)]
+    pub(super) fn insert_run_at(
+        &self,
+        position: usize,
+        run: &[(K, u64)],
+        worker: &impl IndexWorker,
+    ) {
+        debug_assert!(K::IS_IN_LINE, "storing a key under a lock must not allocate");
+        let occupancy = self.node.occupancy.load(Ordering::Relaxed);
+        let count = (occupancy & FIELD_MASK) as usize;
+        let added = run.len();
+        debug_assert!(added > 0 && position <= count && count + added <= LEAF_CAPACITY);
+        for index in (position..count).rev() {
+            K::move_slot(&self.keys[index], &self.keys[index + added]);
+            copy(&self.addresses[index], &self.addresses[index + added]);
+        }
+        for (index, (key, address)) in (position..).zip(run) {
+            key.store(&self.keys[index], worker);
+            self.addresses[index].store(*address, Ordering::Relaxed);
+        }
+        // The first key continues the sequence or begins one. The others continue it.
+        let before = if continues(occupancy, position) { run_length(occupancy) + 1 } else { 0 };
+        let ascending = before + (added as u64 - 1);
+        let occupied = occupied(count + added, position + added, ascending);
+        self.node.occupancy.store(occupied, Ordering::Relaxed);
     }
 
     /// Removes the key at `position` and moves the content of its slot to `removed`. The leaf is locked.
@@ -259,7 +289,7 @@ impl<K: IndexKey> Leaf<K> {
         const HALF: usize = LEAF_CAPACITY.div_ceil(2);
         let at_end = position == LEAF_CAPACITY;
         let occupancy = self.node.occupancy.load(Ordering::Relaxed);
-        let ascending = (continues(occupancy, position) && run(occupancy) > 0)
+        let ascending = (continues(occupancy, position) && run_length(occupancy) > 0)
             || (at_end && self.next.load(Ordering::Relaxed).is_null());
         if ascending {
             SplitPoint { keep: position, into_left: !at_end, ascending }
@@ -283,7 +313,7 @@ impl<K: IndexKey> Leaf<K> {
     ) -> K {
         // SAFETY: `right` was allocated by the caller and is not published yet, and therefore alive.
         let sibling = unsafe { right.as_ref() };
-        let run = run(self.node.occupancy.load(Ordering::Relaxed));
+        let run = run_length(self.node.occupancy.load(Ordering::Relaxed));
         // Move the upper part.
         let moved = LEAF_CAPACITY - point.keep;
         for index in 0..moved {
@@ -500,6 +530,6 @@ fn continues(occupancy: u64, position: usize) -> bool {
     occupancy >> FIELD_BITS & FIELD_MASK == position as u64
 }
 
-fn run(occupancy: u64) -> u64 {
+fn run_length(occupancy: u64) -> u64 {
     occupancy >> (2 * FIELD_BITS) & FIELD_MASK
 }

@@ -10,7 +10,7 @@ use weft_htm::Htm;
 
 use super::super::test_machine::Machine;
 use super::super::test_memory::{TestMemory, TestWorker};
-use super::super::{IndexWorker, Insertion, LongKey, Lookup};
+use super::super::{IndexWorker, Insertion, LongKey, Lookup, RunInsertion};
 use super::node::unlock_unchanged;
 use super::search::{Access, DescentTarget, OptimisticAccess};
 use super::stress::{interleaved_keys, noted_versions_mean_what_they_say};
@@ -75,6 +75,23 @@ fn a_region_and_its_twin_have_the_same_effect() {
             if number % 3 == 0 {
                 assert!(!tree.remove(&number, number, &worker));
                 assert!(tree.remove(&number, number + 1, &worker));
+            }
+        }
+        // Runs of five, each in place of a number that was removed and behind the last.
+        for first in [0, 100, 110, 120] {
+            let run: Vec<(u64, u64)> = (first..first + 5).map(|key| (key * 2, key + 1)).collect();
+            let mut rest = run.as_slice();
+            while !rest.is_empty() {
+                match tree.insert_run(rest, &mut hint, &worker) {
+                    RunInsertion::Inserted { count, change, .. } => {
+                        trace.extend([count as u64, change.before, change.after]);
+                        rest = &rest[count..];
+                    }
+                    RunInsertion::Found(address) => {
+                        trace.push(address);
+                        rest = &rest[1..];
+                    }
+                }
             }
         }
         for direction in [Direction::Forward, Direction::Reverse] {

@@ -14,8 +14,9 @@ use std::cell::Cell;
 use std::cmp;
 use std::ptr::{self, NonNull};
 
+use arrayvec::ArrayVec;
 use weft_htm::Region;
-use weft_htm::prefetch::prefetch_lines;
+use weft_htm::prefetch::{BATCH_KEYS, prefetch_lines};
 use weft_htm::word::{Ordering, Word, fence, spin_loop, yield_now};
 
 use super::super::{IndexKey, IndexWorker, Lookup, NodeVersion};
@@ -326,6 +327,65 @@ impl<K: IndexKey> BPlusTree<K> {
         }
     }
 
+    /// Looks up a few keys at the same time, and passes the results to `found` in the order of the keys.
+    ///
+    /// All descents go down by one level before any of them goes further. The node that a descent enters next is
+    /// requested from memory when its address is known, and arrives while the other descents go on. So a batch waits
+    /// about as long as one look-up. If the first two keys are in the same leaf, the others probably are near them,
+    /// and each is looked up with the hint.
+    pub fn get_batch(&self, keys: &[K], hint: &mut LeafHint<K>, mut found: impl FnMut(Lookup)) {
+        let [first, second, ..] = keys else {
+            keys.iter().for_each(|key| found(self.get(key, hint)));
+            return;
+        };
+        found(self.get(first, hint));
+        if hint.leaf_for(&OptimisticAccess, DescentTarget::At(second)).is_some() {
+            keys[1..].iter().for_each(|key| found(self.get(key, hint)));
+            return;
+        }
+        for batch in keys[1..].chunks(BATCH_KEYS) {
+            self.get_by_levels(batch, hint, &mut found);
+        }
+    }
+
+    /// Looks up at most as many keys as a batch has, level by level.
+    fn get_by_levels(&self, keys: &[K], hint: &mut LeafHint<K>, mut found: impl FnMut(Lookup)) {
+        let access = &OptimisticAccess;
+        // Where each descent is: a node, and the parent from which it was read. `None`: a node has changed, and the
+        // key is looked up alone at the end.
+        let mut places = ArrayVec::<Option<(Parent<'_, K>, *mut Node)>, BATCH_KEYS>::new();
+        let root = &self.root;
+        let version = access.version(&root.version);
+        let node = root.node.load(Ordering::Relaxed);
+        let height = root.height.load(Ordering::Relaxed);
+        assert!(!node.is_null(), "the tree was used after it was cleared");
+        for _ in keys {
+            places.push(version.map(|version| {
+                (Parent { inner: None, word: &root.version, version, index: 0 }, node)
+            }));
+        }
+        for level in (0..height).rev() {
+            for (key, place) in keys.iter().zip(&mut places) {
+                *place = place.take().and_then(|(parent, node)| {
+                    let child = Self::step_down(access, &parent, node, DescentTarget::At(key))?;
+                    match level {
+                        0 => prefetch::<Leaf<K>>(child.1.cast()),
+                        _ => prefetch::<Inner<K>>(child.1.cast()),
+                    }
+                    Some(child)
+                });
+            }
+        }
+        for (key, place) in keys.iter().zip(places) {
+            let lookup = place.and_then(|(parent, node)| {
+                let place = Self::enter_leaf(access, &parent, node)?;
+                hint.remember(place.leaf);
+                place.look_up(access, key)
+            });
+            found(lookup.unwrap_or_else(|| self.get(key, hint)));
+        }
+    }
+
     /// Runs an attempt of an operation on the leaf for `target` in a hardware region. Returns `None` if there
     /// are no hardware regions, if the region gave up, or if the attempt must start again.
     #[inline(always)]
@@ -346,18 +406,7 @@ impl<K: IndexKey> BPlusTree<K> {
         key: &K,
         hint: &LeafHint<K>,
     ) -> Option<Lookup> {
-        let place = self.find_leaf(access, DescentTarget::At(key), hint)?;
-        let leaf = place.leaf;
-        let is_current = || access.is_current(&leaf.node.version, place.version);
-        let lookup = match leaf.find(key, is_current)? {
-            Ok(position) => Lookup::Found(leaf.addresses[position].load(Ordering::Relaxed)),
-            Err(_) => Lookup::Absent(place.node_version()),
-        };
-        #[cfg(weft_sim)]
-        if weft_htm::planted::Bug::LeafNotValidated.is_planted() {
-            return Some(lookup);
-        }
-        is_current().then_some(lookup)
+        self.find_leaf(access, DescentTarget::At(key), hint)?.look_up(access, key)
     }
 
     /// Returns the leaf for `target`, from the hint or by a descent. The hint then remembers it.
@@ -407,10 +456,58 @@ impl<K: IndexKey> BPlusTree<K> {
             parent = Parent { inner: Some(inner), word: &inner.node.version, version, index };
         }
         prefetch::<Leaf<K>>(node.cast());
-        let version = enter(access, &parent, node)?;
-        // SAFETY: as above; by the height it is a leaf.
+        let place = Self::enter_leaf(access, &parent, node)?;
+        Some((parent, place))
+    }
+
+    /// Goes from an inner node, which was read from its parent, to the child for `target`. Returns the inner node as
+    /// a parent, and the child. `None`: one of the two nodes has changed.
+    #[inline(always)]
+    fn step_down<'t>(
+        access: &impl Access,
+        parent: &Parent<'t, K>,
+        node: *mut Node,
+        target: DescentTarget<'_, K>,
+    ) -> Option<(Parent<'t, K>, *mut Node)> {
+        let version = enter(access, parent, node)?;
+        // SAFETY: `enter` found that the node has been part of the tree since this worker was pinned, so the node is
+        // not freed. The caller knows by the height that it is an inner node.
+        let inner: &'t Inner<K> = unsafe { &*node.cast::<Inner<K>>() };
+        let is_current = || access.is_current(&inner.node.version, version);
+        let index = inner.route(target, inner.count(), is_current)?;
+        let below = Parent { inner: Some(inner), word: &inner.node.version, version, index };
+        Some((below, inner.child(index)))
+    }
+
+    /// Goes from a parent to a leaf, which was read from it. `None`: one of the two nodes has changed.
+    #[inline(always)]
+    fn enter_leaf<'t>(
+        access: &impl Access,
+        parent: &Parent<'t, K>,
+        node: *mut Node,
+    ) -> Option<LeafPlace<'t, K>> {
+        let version = enter(access, parent, node)?;
+        // SAFETY: as in `step_down`. The caller knows by the height that it is a leaf.
         let leaf = unsafe { &*node.cast::<Leaf<K>>() };
-        Some((parent, LeafPlace { leaf, version }))
+        Some(LeafPlace { leaf, version })
+    }
+}
+
+impl<K: IndexKey> LeafPlace<'_, K> {
+    /// Looks up a key that this leaf covers. `None`: the leaf has changed.
+    #[inline(always)]
+    fn look_up(&self, access: &impl Access, key: &K) -> Option<Lookup> {
+        let leaf = self.leaf;
+        let is_current = || access.is_current(&leaf.node.version, self.version);
+        let lookup = match leaf.find(key, is_current)? {
+            Ok(position) => Lookup::Found(leaf.addresses[position].load(Ordering::Relaxed)),
+            Err(_) => Lookup::Absent(self.node_version()),
+        };
+        #[cfg(weft_sim)]
+        if weft_htm::planted::Bug::LeafNotValidated.is_planted() {
+            return Some(lookup);
+        }
+        is_current().then_some(lookup)
     }
 }
 

@@ -8,8 +8,8 @@ use weft_htm::word::Ordering;
 use weft_htm::{Htm, Statistics};
 
 use super::super::test_memory::{TestMemory, TestWorker};
-use super::super::{IndexKey, IndexWorker, Insertion, LongKey, Lookup};
-use super::node::LEAF_CAPACITY;
+use super::super::{IndexKey, IndexWorker, Insertion, LongKey, Lookup, RunInsertion};
+use super::node::{LEAF_CAPACITY, after_insertions};
 use super::testing::{NotedVersion, TestKey, is_unchanged, noted, scan, verify};
 use super::{BPlusTree, Direction, LeafHint};
 
@@ -27,7 +27,11 @@ pub(super) mod against_a_model {
         Clear(u64, u64),
         /// Inserts so many keys in ascending order.
         Ascend(u64, u64),
+        /// Inserts a run: the numbers from the first on, each so much greater than the one before, so many of them.
+        Run(u64, u64, u64),
         Get(u64),
+        /// Looks up a batch of keys: the numbers from the first on, each so much greater than the one before.
+        GetBatch(u64, u64, u64),
         Scan(Bound<u64>, Bound<u64>, bool),
         /// Ends a transaction, and begins another.
         Unpin,
@@ -48,7 +52,11 @@ pub(super) mod against_a_model {
             15 => number.clone().prop_map(Operation::Remove),
             2 => (0..400_u64, 1..200_u64).prop_map(|(from, count)| Operation::Clear(from, count)),
             3 => (0..400_u64, 1..100_u64).prop_map(|(from, count)| Operation::Ascend(from, count)),
+            10 => (0..400_u64, 0..5_u64, 1..70_u64)
+                .prop_map(|(from, step, count)| Operation::Run(from, step, count)),
             5 => number.clone().prop_map(Operation::Get),
+            5 => (0..400_u64, 0..40_u64, 0..40_u64)
+                .prop_map(|(from, step, count)| Operation::GetBatch(from, step, count)),
             10 => (bound(number.clone()), bound(number), any::<bool>())
                 .prop_map(|(from, to, reverse)| Operation::Scan(from, to, reverse)),
             2 => Just(Operation::Unpin),
@@ -102,6 +110,47 @@ pub(super) mod against_a_model {
             }
             assert_eq!(self.versions(), expected, "what changed is what was reported");
             assert_eq!(self.get(&key), Lookup::Found(self.model[&key]));
+        }
+
+        /// Inserts a run, part by part. Each part changes what it reports, and nothing else.
+        fn insert_run(&mut self, numbers: impl Iterator<Item = u64>) {
+            let first_address = self.addresses + 8;
+            let run: Vec<(K, u64)> =
+                numbers.map(K::from_number).zip((first_address..).step_by(8)).collect();
+            self.addresses += 8 * run.len() as u64;
+            let mut rest = run.as_slice();
+            while let [(first, _), ..] = rest {
+                let mut expected = self.versions();
+                let lookup = self.get(first);
+                match (lookup, self.tree.insert_run(rest, &mut self.hint, &self.worker)) {
+                    (Lookup::Found(found), RunInsertion::Found(other)) => {
+                        assert_eq!((Some(&found), found), (self.model.get(first), other));
+                        rest = &rest[1..];
+                    }
+                    (
+                        Lookup::Absent(version),
+                        RunInsertion::Inserted { count, change, sibling },
+                    ) => {
+                        let (inserted, after) = rest.split_at(count);
+                        assert!(inserted.is_sorted_by(|one, other| one.0 < other.0));
+                        for (key, address) in inserted {
+                            assert_eq!(self.model.insert(key.clone(), *address), None);
+                            assert_eq!(self.get(key), Lookup::Found(*address));
+                        }
+                        assert_eq!((version.word, version.version), (change.word, change.before));
+                        if sibling.is_none() {
+                            let each = after_insertions(change.before, 1) - change.before;
+                            assert_eq!(change.after, change.before + each * count as u64);
+                        }
+                        assert!(expected.remove(&noted(version)));
+                        expected.insert((change.word.as_ptr().addr(), change.after));
+                        expected.extend(sibling.map(noted));
+                        rest = after;
+                    }
+                    mismatch => panic!("{first:?}: {mismatch:?}"),
+                }
+                assert_eq!(self.versions(), expected, "what changed is what was reported");
+            }
         }
 
         fn remove(&mut self, key: &K) {
@@ -166,6 +215,9 @@ pub(super) mod against_a_model {
                 Operation::Ascend(from, count) => {
                     (from..from + count).for_each(|number| self.insert(K::from_number(number)));
                 }
+                Operation::Run(from, step, count) => {
+                    self.insert_run((0..count).map(|position| from + step * position));
+                }
                 Operation::Get(number) => {
                     let key = K::from_number(number);
                     match (self.get(&key), self.model.get(&key)) {
@@ -173,6 +225,15 @@ pub(super) mod against_a_model {
                         (Lookup::Absent(version), None) => assert!(is_unchanged(version)),
                         mismatch => panic!("{key:?}: {mismatch:?}"),
                     }
+                }
+                Operation::GetBatch(from, step, count) => {
+                    let numbers = (0..count).map(|position| from + step * position);
+                    let keys: Vec<K> = numbers.map(K::from_number).collect();
+                    let mut found = Vec::new();
+                    self.tree.get_batch(&keys, &mut self.hint, |lookup| found.push(lookup));
+                    let one_by_one =
+                        keys.iter().map(|key| self.tree.get(key, &mut LeafHint::new()));
+                    assert_eq!(found, one_by_one.collect::<Vec<_>>());
                 }
                 Operation::Scan(from, to, reverse) => {
                     let direction = if reverse { Direction::Reverse } else { Direction::Forward };
@@ -349,4 +410,56 @@ fn a_cleared_tree_refuses_to_be_used() {
     let mut tree = BPlusTree::<u64>::new(&worker);
     tree.clear(&worker);
     tree.get(&1, &mut LeafHint::new());
+}
+
+/// A run that is inserted under few locks leaves the leaves that single insertions leave: the same keys, versions and
+/// sequences, so that later splits are the same.
+#[test]
+fn a_run_leaves_what_single_insertions_leave() {
+    fn leaves<K: TestKey>(in_runs: bool) -> (Vec<(Vec<u64>, u64)>, usize) {
+        let memory = Arc::new(TestMemory::default());
+        let worker = memory.worker();
+        let _pin = worker.pin();
+        let mut tree = BPlusTree::<K>::new(&worker);
+        let (mut hint, mut changes) = (LeafHint::new(), 0);
+        // Orders of several districts in turns, each with ten lines.
+        for order in 0..40_u64 {
+            for district in 0..4_u64 {
+                let number = |line| 8 * (district * 10_000 + order * 10 + line);
+                let lines: Vec<(K, u64)> =
+                    (0..10).map(|line| (K::from_number(number(line)), number(line) + 1)).collect();
+                let mut rest = lines.as_slice();
+                while !rest.is_empty() {
+                    let part = if in_runs { rest } else { &rest[..1] };
+                    match tree.insert_run(part, &mut hint, &worker) {
+                        RunInsertion::Inserted { count, .. } => rest = &rest[count..],
+                        RunInsertion::Found(_) => unreachable!("each key is inserted once"),
+                    }
+                    changes += 1;
+                }
+            }
+        }
+        let mut leaves = Vec::new();
+        let (mut page, mut next) = (super::Page::new(), Some(Bound::Unbounded));
+        while let Some(from) = next {
+            let (from, to) = (from.as_ref(), Bound::Unbounded);
+            let forward = Direction::Forward;
+            let node = tree.read_page(from, to, forward, &mut page, &mut hint, &worker);
+            leaves.push((page.addresses().to_vec(), node.version));
+            next = page.take_next();
+        }
+        tree.clear(&worker);
+        (leaves, changes)
+    }
+    fn check<K: TestKey>() -> (usize, usize) {
+        let ((one_by_one, single), (in_runs, runs)) = (leaves::<K>(false), leaves::<K>(true));
+        assert_eq!(in_runs, one_by_one);
+        (single, runs)
+    }
+    for (single, runs) in [check::<u64>(), check::<u128>()] {
+        assert!(single == 1_600 && runs < 400, "{runs} changes instead of {single}");
+    }
+    // Long keys are inserted one by one.
+    let (single, runs) = check::<LongKey>();
+    assert_eq!(single, runs);
 }

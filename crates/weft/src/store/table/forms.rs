@@ -7,7 +7,7 @@ use std::ops::{Bound, Deref};
 use super::{AnySecondary, Secondary};
 use crate::index::bplus_tree::{BPlusTree, Direction, LeafHint, Page};
 use crate::index::hash::HashTable;
-use crate::index::{Insertion, LongKey, Lookup};
+use crate::index::{Insertion, LongKey, Lookup, RunInsertion};
 use crate::row::encoding::KeyForm;
 use crate::row::schema::Storage;
 use crate::store::worker::WorkerMemory;
@@ -54,6 +54,19 @@ impl<K: KeyForm> FormIndex<K> {
         }
     }
 
+    /// Looks up a few keys at the same time, so that their waits for memory overlap. Passes the results to `found`
+    /// in the order of the keys.
+    #[inline(always)]
+    pub fn get_batch(&self, keys: &[K], hint: &mut LeafHint<K>, mut found: impl FnMut(Lookup)) {
+        match self {
+            FormIndex::Ordered(tree) => tree.get_batch(keys, hint, found),
+            FormIndex::Hash(table) => {
+                keys.iter().for_each(|key| table.prefetch(key));
+                keys.iter().for_each(|key| found(table.get(key)));
+            }
+        }
+    }
+
     /// Prefetches what [`FormIndex::get`] will read first, if that is known without reading anything.
     #[inline(always)]
     pub fn prefetch(&self, key: &K) {
@@ -73,6 +86,21 @@ impl<K: KeyForm> FormIndex<K> {
         match self {
             FormIndex::Ordered(tree) => tree.get_or_insert(key, address, hint, memory),
             FormIndex::Hash(table) => table.get_or_insert(key, address, memory),
+        }
+    }
+
+    /// Inserts keys from the beginning of a run, which has at least one key. A B+-tree inserts as many as a leaf
+    /// takes under one lock, a hash table one.
+    #[inline]
+    pub fn insert_run(
+        &self,
+        run: &[(K, u64)],
+        hint: &mut LeafHint<K>,
+        memory: &WorkerMemory,
+    ) -> RunInsertion {
+        match self {
+            FormIndex::Ordered(tree) => tree.insert_run(run, hint, memory),
+            FormIndex::Hash(table) => table.get_or_insert(&run[0].0, run[0].1, memory).into(),
         }
     }
 

@@ -97,6 +97,7 @@ impl Workset {
 }
 
 /// A leaf hint for each form of keys. An index uses the hint of its form.
+#[derive(Default)]
 pub struct LeafHints {
     words1: LeafHint<u64>,
     words2: LeafHint<u128>,
@@ -147,11 +148,7 @@ impl IndexBuffer {
             last: None,
             announced: Vec::new(),
             expected: 0,
-            hints: LeafHints {
-                words1: LeafHint::new(),
-                words2: LeafHint::new(),
-                long: LeafHint::new(),
-            },
+            hints: LeafHints::default(),
         }
     }
 
