@@ -33,11 +33,8 @@ struct Options {
 
 impl Options {
     fn parse() -> Result<Options, Box<dyn Error>> {
-        let mut options = Options {
-            directory: std::env::temp_dir(),
-            seconds: 0.5,
-            clients: vec![1, 2, 8, 64],
-        };
+        let mut options =
+            Options { directory: std::env::temp_dir(), seconds: 0.5, clients: vec![1, 2, 8, 64] };
         let mut arguments = std::env::args().skip(1).filter(|argument| argument != "--bench");
         while let Some(name) = arguments.next() {
             let value = arguments.next().ok_or_else(|| format!("{name} needs a value"))?;
@@ -171,8 +168,10 @@ fn commit_for(
             let committed = match &pool {
                 Some(pool) => {
                     let accounts = accounts.clone();
-                    pool.submit(move |tx| tx.add(&accounts, &number, column_of!(Account.balance), 1))
-                        .wait()
+                    pool.submit(move |tx| {
+                        tx.add(&accounts, &number, column_of!(Account.balance), 1)
+                    })
+                    .wait()
                 }
                 None => database
                     .transact(|tx| tx.add(accounts, &number, column_of!(Account.balance), 1)),
