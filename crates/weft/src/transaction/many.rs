@@ -83,7 +83,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     ///
     /// This gives the same rows as [`Transaction::get`] for each key, but faster if the table is larger than the
     /// cache: the rows of sixteen keys are fetched from memory at the same time. Each row is read when it is
-    /// returned, so it is as the transaction has written it until then.
+    /// returned, and shows what the transaction has written until then.
     ///
     /// # Errors
     /// [`Failure::ForeignTable`](crate::Failure::ForeignTable), at once. The items are those of
