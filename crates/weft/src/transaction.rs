@@ -27,8 +27,8 @@ pub use scan::Scan;
 use weft_htm::word::yield_now;
 
 use crate::commit::{
-    Abort, ChopsProcedures, CommitToken, Dbx, Engine, Executor, Observation, Protocol, Refusal,
-    RepairsTransactions, Unstable, Visible, Worker,
+    Abort, ChopsProcedures, Claim, CommitToken, Dbx, Engine, Executor, Observation, Protocol,
+    Refusal, RepairsTransactions, Unstable, Visible, Worker,
 };
 use crate::error::{Conflict, ConflictReason, Error, Failure};
 use crate::index::NodeVersion;
@@ -60,6 +60,8 @@ use writes::duplicate;
 pub struct Transaction<'db, P: Protocol = Dbx> {
     database: &'db Engine<P>,
     worker: &'db Worker<P>,
+    /// The claim of the worker, if it ends with the transaction.
+    claim: Option<Claim<'db, P>>,
     /// The conflict that dooms the transaction, if one does.
     doomed: Cell<Option<Abort>>,
     deadline: Cell<Option<Deadline>>,
@@ -101,16 +103,23 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         deadline: Option<Deadline>,
         _: Unstable,
     ) -> Result<Self, Failure> {
-        Self::start(database, worker, attempt, deadline)?;
+        Self::start(database, worker, false, attempt, deadline)?;
         Ok(Self::started(database, worker, attempt, deadline))
     }
 
+    /// Lets the claim of the worker end with the transaction.
+    pub(crate) fn with_claim(mut self, claim: Claim<'db, P>) -> Self {
+        self.claim = Some(claim);
+        self
+    }
+
     /// Does what must come before a transaction exists. If this succeeds, the caller must make the transaction
-    /// next, by [`Transaction::started`].
+    /// next, by [`Transaction::started`]. `is_pinned` says whether the worker is pinned already.
     #[inline(always)]
     pub(crate) fn start(
         database: &Engine<P>,
         worker: &Worker<P>,
+        is_pinned: bool,
         attempt: u32,
         deadline: Option<Deadline>,
     ) -> Result<(), Failure> {
@@ -128,7 +137,9 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         }
         // Pin the worker: from here on, nothing that the transaction can find is freed.
         worker.executor().announce();
-        worker.memory.pin();
+        if !is_pinned {
+            worker.memory.pin();
+        }
         let beginning = BeginGuard(&worker.memory);
         // A reconciliation that has begun is finished, even if the database is closed in the meantime.
         if let Err(failure) = database.shared.check_open()
@@ -162,6 +173,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         Transaction {
             database,
             worker,
+            claim: None,
             doomed: Cell::new(None),
             deadline: Cell::new(deadline),
             attempt,
@@ -472,11 +484,12 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// - [`Conflict`]: nothing was changed. Run the transaction again.
     /// - [`Failure::Storage`]: the transaction has committed, but could not be made durable.
     pub fn commit(self) -> Result<CommitToken, Error> {
-        let (database, worker) = (self.database, self.worker);
+        let database = self.database;
         match self.finish(None, Unstable::ENGINE) {
             Ok(token) => {
                 self.end_committed(Unstable::ENGINE);
-                database.acknowledge(|| Some(worker), token)?;
+                // The thread has no worker any more, so it is not in a procedure either.
+                database.acknowledge(|| None, token)?;
                 Ok(token)
             }
             Err(abort) => {
@@ -556,7 +569,9 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     #[inline(always)]
     pub fn end_committed(self, _: Unstable) {
         // The transaction ends here, so `drop` must not roll it back.
-        ManuallyDrop::new(self).end();
+        let mut this = ManuallyDrop::new(self);
+        this.end();
+        drop(this.claim.take());
     }
 
     /// Returns the conflict behind an error or a panic of the caller's code. Returns `None` if what that code has
@@ -577,12 +592,15 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     #[doc(hidden)]
     #[cold]
     pub fn give_way(self, abort: Abort) {
-        let this = ManuallyDrop::new(self);
-        let _rolling_back = RollbackGuard(&this);
-        this.worker.memory.count_abort(abort.reason, abort.table);
-        this.worker.executor().abort(&this.worker.memory);
-        this.record_abort();
-        this.end();
+        let mut this = ManuallyDrop::new(self);
+        {
+            let _rolling_back = RollbackGuard(&this);
+            this.worker.memory.count_abort(abort.reason, abort.table);
+            this.worker.executor().abort(&this.worker.memory);
+            this.record_abort();
+            this.end();
+        }
+        drop(this.claim.take());
     }
 
     /// Prepares a repair: undoes the transaction's writes, so that the body can run again as the same transaction

@@ -1,10 +1,10 @@
 //! The run loop: runs one transaction until it commits or fails for good.
 //!
 //! ```text
-//!   turnstile, phases ── begin ── body ── commit ── end
-//!          ▲                │       ▲  conflict │
-//!          │                │       └─ repair ──┤  (htcc: the same transaction, its body once more)
-//!          └─── wait ───────┴────── give way ───┘
+//!   worker ── turnstile, phases ── begin ── body ── commit ── end
+//!                    ▲                │       ▲  conflict │
+//!                    │                │       └─ repair ──┤  (htcc: the same transaction, its body once more)
+//!                    └─── wait ───────┴────── give way ───┘
 //! ```
 //!
 //! Everything that runs transactions uses this loop: closures, procedures, stashes and pools. So all of them have
@@ -144,13 +144,12 @@ impl<P: Protocol> Database<P> {
     #[inline(always)]
     pub fn run_closure<R, E: From<Error>>(
         &self,
-        worker: &Worker<P>,
         options: &TransactionOptions,
         sets_aside: bool,
         body: &mut impl FnMut(&Transaction<'_, P>) -> Result<R, E>,
     ) -> RunResult<R, E> {
         let strategy = Strategy { sets_aside, ..Strategy::default() };
-        self.run_keeping(Unstable::ENGINE, worker, options, strategy, |tx, _, returned| {
+        self.run_keeping(Unstable::ENGINE, options, strategy, |tx, _, returned| {
             BodyOutcome::of(returned.insert(body(tx)))
         })
     }
@@ -161,7 +160,6 @@ impl<P: Protocol> Database<P> {
     pub fn run_keeping<R, E: From<Error>>(
         &self,
         _: Unstable,
-        worker: &Worker<P>,
         options: &TransactionOptions,
         strategy: Strategy<'_>,
         mut body: impl FnMut(
@@ -171,7 +169,7 @@ impl<P: Protocol> Database<P> {
         ) -> BodyOutcome,
     ) -> RunResult<R, E> {
         let mut returned = None;
-        let end = self.run(worker, options, strategy, &mut |tx, columns| {
+        let end = self.run(options, strategy, &mut |tx, columns| {
             returned = None;
             body(tx, columns, &mut returned)
         });
@@ -182,19 +180,17 @@ impl<P: Protocol> Database<P> {
     #[inline(never)]
     fn run(
         &self,
-        worker: &Worker<P>,
         options: &TransactionOptions,
         strategy: Strategy<'_>,
         body: &mut Body<'_, P>,
     ) -> RunEnd {
-        self.run_attempts(worker, options, strategy, body).unwrap_or_else(RunEnd::Refused)
+        self.run_attempts(options, strategy, body).unwrap_or_else(RunEnd::Refused)
     }
 
     /// Attempts a transaction until it has ended.
     #[inline(always)]
     fn run_attempts(
         &self,
-        worker: &Worker<P>,
         options: &TransactionOptions,
         strategy: Strategy<'_>,
         body: &mut Body<'_, P>,
@@ -203,8 +199,19 @@ impl<P: Protocol> Database<P> {
         let mut attempt = 0;
         // A starving transaction keeps the turnstile closed until it has ended.
         let mut closed_turnstile = None;
+        // The first attempt begins with the claim, if it does not have to wait for anything before it.
+        let first = match P::SPLITS || P::CHOPS || self.inner.shared.turnstile.is_closed() {
+            true => None,
+            false => self.inner.claim_pinned(),
+        };
+        let mut is_pinned = first.is_some();
+        let claim = match first {
+            Some(claim) => claim,
+            None => self.claim(deadline)?,
+        };
+        let worker = claim.worker();
         loop {
-            if !worker.active.get() {
+            if !is_pinned && !worker.active.get() {
                 if closed_turnstile.is_none() {
                     let turnstile = &self.inner.shared.turnstile;
                     let mut keep_waiting = || self.check_wait(deadline, attempt);
@@ -213,10 +220,10 @@ impl<P: Protocol> Database<P> {
                 let keep_waiting = || self.check_wait(deadline, attempt);
                 P::between_transactions(self.engine(), worker, keep_waiting)?;
             }
-            let end = worker
-                .memory
-                .regions()
-                .restarting(|| self.attempt(worker, options, strategy, attempt, deadline, body))?;
+            let end = worker.memory.regions().restarting(|| {
+                let is_pinned = std::mem::take(&mut is_pinned);
+                self.attempt((worker, is_pinned), options, strategy, attempt, deadline, body)
+            })?;
             let reason = match end {
                 AttemptEnd::Ended(end) => return Ok(end),
                 AttemptEnd::Conflict(reason) => reason,
@@ -227,11 +234,12 @@ impl<P: Protocol> Database<P> {
     }
 
     /// Makes one attempt: runs the body and commits. Under a protocol that repairs transactions, this may run the
-    /// body several times. `attempt` is the number of conflicts so far.
+    /// body several times. `attempt` is the number of conflicts so far, and `is_pinned` says whether the worker's claim
+    /// has pinned it.
     #[inline(always)]
     fn attempt(
         &self,
-        worker: &Worker<P>,
+        (worker, is_pinned): (&Worker<P>, bool),
         options: &TransactionOptions,
         strategy: Strategy<'_>,
         attempt: u32,
@@ -242,7 +250,7 @@ impl<P: Protocol> Database<P> {
             Some(pieces) if P::CHOPS => self.expect_procedure(worker, pieces, attempt)?,
             _ => None,
         };
-        Transaction::start(self.engine(), worker, attempt, deadline)?;
+        Transaction::start(self.engine(), worker, is_pinned, attempt, deadline)?;
         let transaction = Transaction::started(self.engine(), worker, attempt, deadline);
         if P::CHOPS && strategy.pieces.is_some_and(Pieces::are_one_by_one) {
             transaction.set_admitted();
