@@ -64,7 +64,9 @@ pub struct Transaction<'db, P: Protocol = Dbx> {
     claim: Option<Claim<'db, P>>,
     /// The conflict that dooms the transaction, if one does.
     doomed: Cell<Option<Abort>>,
-    deadline: Cell<Option<Deadline>>,
+    deadline: Option<&'db Deadline>,
+    /// Whether the deadline counts.
+    has_deadline: Cell<bool>,
     attempt: u32,
     /// Counts operations, so that the deadline is not checked too often.
     operations: Cell<u32>,
@@ -100,7 +102,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         database: &'db Engine<P>,
         worker: &'db Worker<P>,
         attempt: u32,
-        deadline: Option<Deadline>,
+        deadline: Option<&'db Deadline>,
         _: Unstable,
     ) -> Result<Self, Failure> {
         Self::start(database, worker, false, attempt, deadline)?;
@@ -121,9 +123,9 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         worker: &Worker<P>,
         is_pinned: bool,
         attempt: u32,
-        deadline: Option<Deadline>,
+        deadline: Option<&Deadline>,
     ) -> Result<(), Failure> {
-        if worker.active.get() {
+        if !is_pinned && worker.active.get() {
             return Err(Failure::NestedTransaction);
         }
         // Before the transaction begins, the executor may already be at work for others that have committed. This
@@ -133,7 +135,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         }
         record_invocation(worker);
         if P::CHOPS {
-            worker.memory.set_deadline(deadline, attempt + 1);
+            worker.memory.set_deadline(deadline.copied(), attempt + 1);
         }
         // Pin the worker: from here on, nothing that the transaction can find is freed.
         worker.executor().announce();
@@ -168,14 +170,15 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         database: &'db Engine<P>,
         worker: &'db Worker<P>,
         attempt: u32,
-        deadline: Option<Deadline>,
+        deadline: Option<&'db Deadline>,
     ) -> Self {
         Transaction {
             database,
             worker,
             claim: None,
             doomed: Cell::new(None),
-            deadline: Cell::new(deadline),
+            deadline,
+            has_deadline: Cell::new(deadline.is_some()),
             attempt,
             operations: Cell::new(0),
             is_used: Cell::new(false),
@@ -216,7 +219,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// Removes the deadline.
     #[doc(hidden)]
     pub fn forget_deadline(&self) {
-        self.deadline.set(None);
+        self.has_deadline.set(false);
     }
 
     // ---- point operations -------------------------------------------------------------------
@@ -672,7 +675,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         if !std::sync::Arc::ptr_eq(&table.inner.identity, &self.database.identity) {
             return Err(Failure::ForeignTable { table: T::TABLE }.into());
         }
-        if self.doomed.get().is_some() || self.deadline.get().is_some() {
+        if self.doomed.get().is_some() || self.has_deadline.get() {
             self.check_doom_and_deadline()?;
         }
         if self.is_in_steps.get() {
@@ -735,9 +738,10 @@ impl<'db, P: Protocol> Transaction<'db, P> {
             return Err(self.describe(abort).into());
         }
         self.operations.set(self.operations.get().wrapping_add(1));
-        match self.deadline.get() {
+        match self.deadline {
             Some(deadline)
-                if self.operations.get().is_multiple_of(OPERATIONS_PER_DEADLINE_CHECK) =>
+                if self.has_deadline.get()
+                    && self.operations.get().is_multiple_of(OPERATIONS_PER_DEADLINE_CHECK) =>
             {
                 Ok(deadline.check(self.attempt + 1)?)
             }

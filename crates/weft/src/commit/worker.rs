@@ -67,14 +67,14 @@ impl<P: Protocol> Deref for Worker<P> {
 /// claim of it, in which this one is nested.
 pub struct Claim<'db, P: Protocol> {
     worker: &'db Worker<P>,
-    _guard: ClaimGuard<'db>,
+    guard: ClaimGuard<'db>,
 }
 
 impl<'db, P: Protocol> Claim<'db, P> {
     /// Returns the claim of a worker.
     #[inline(always)]
     pub fn new(worker: &'db Worker<P>, guard: ClaimGuard<'db>) -> Self {
-        Claim { worker, _guard: guard }
+        Claim { worker, guard }
     }
 
     /// Returns the worker. It must not be used after the claim is dropped.
@@ -83,9 +83,9 @@ impl<'db, P: Protocol> Claim<'db, P> {
         self.worker
     }
 
-    /// Returns the claim without the worker.
-    pub fn into_guard(self) -> ClaimGuard<'db> {
-        self._guard
+    /// Returns the worker, and the guard that gives it up.
+    pub fn into_parts(self) -> (&'db Worker<P>, ClaimGuard<'db>) {
+        (self.worker, self.guard)
     }
 }
 

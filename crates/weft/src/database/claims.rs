@@ -22,7 +22,8 @@ impl<P: Protocol> Inner<P> {
         std::ptr::from_ref(self).cast()
     }
 
-    /// Returns the worker of an entry for this database, which the calling thread has claimed.
+    /// Returns the worker of an entry for this database, which the calling thread has claimed, or claims before it uses
+    /// the worker.
     #[inline(always)]
     fn worker_of(&self, last: &LastWorker) -> &Worker<P> {
         // SAFETY: the entry's address shows that the worker belongs to this database, so its type is the database's.
@@ -40,12 +41,12 @@ impl<P: Protocol> Inner<P> {
 
     /// Claims a worker for this thread. Waits while all of them are busy.
     #[inline(always)]
-    pub(super) fn claim(&self, deadline: Option<Deadline>) -> Result<Claim<'_, P>, Failure> {
+    pub(super) fn claim(&self, deadline: Option<&Deadline>) -> Result<Claim<'_, P>, Failure> {
         if let Some(last) = LastWorker::find(self.address()) {
             // SAFETY: `find` has just returned the entry.
             let entry = unsafe { last.as_ref() };
             if entry.is_claimed() {
-                return Ok(Claim::new(self.worker_of(entry), ClaimGuard::nested(&self.shared)));
+                return Ok(Claim::new(self.worker_of(entry), ClaimGuard::none(&self.shared)));
             }
             if self.shared.waiting.is_empty() && self.shared.grace.claim(entry.slot()) {
                 // SAFETY: the thread has just claimed the slot, and had claimed none before.
@@ -55,21 +56,14 @@ impl<P: Protocol> Inner<P> {
         self.claim_slowly(deadline)
     }
 
-    /// Claims the worker that this thread had last, and pins it, if no other thread uses it or waits for a worker.
-    /// Returns `None` inside another claim.
+    /// Returns the worker that this thread had last, with its entry, if no other thread waits for a worker. It is not
+    /// claimed yet.
     #[inline(always)]
-    pub(super) fn claim_pinned(&self) -> Option<Claim<'_, P>> {
+    pub(super) fn last_worker(&self) -> Option<(&Worker<P>, NonNull<LastWorker>)> {
         let last = LastWorker::find(self.address())?;
         // SAFETY: `find` has just returned the entry.
         let entry = unsafe { last.as_ref() };
-        if entry.is_claimed()
-            || !self.shared.waiting.is_empty()
-            || !self.shared.grace.claim_pinned(entry.slot())
-        {
-            return None;
-        }
-        // SAFETY: the thread has just claimed the slot, and had claimed none before.
-        Some(unsafe { self.begin_claim(last) })
+        self.shared.waiting.is_empty().then(|| (self.worker_of(entry), last))
     }
 
     /// # Safety
@@ -83,7 +77,7 @@ impl<P: Protocol> Inner<P> {
 
     #[cold]
     #[inline(never)]
-    fn claim_slowly(&self, deadline: Option<Deadline>) -> Result<Claim<'_, P>, Failure> {
+    fn claim_slowly(&self, deadline: Option<&Deadline>) -> Result<Claim<'_, P>, Failure> {
         let shared = &self.engine.shared;
         if !remembers_workers() {
             return Err(Failure::ThreadEnding);
@@ -147,12 +141,13 @@ impl<P: Protocol> SnapshotSource for Inner<P> {
     }
 
     fn claim(&self) -> Result<ClaimedState<'_>, Failure> {
-        if let Some(claim) = self.claim_pinned() {
-            let state = claim.worker();
-            return Ok(ClaimedState { state, is_pinned: true, _guard: claim.into_guard() });
+        if let Some((worker, last)) = self.last_worker() {
+            let mut guard = ClaimGuard::none(&self.shared);
+            if guard.claim_pinned(last) {
+                return Ok(ClaimedState { state: worker, is_pinned: true, _guard: guard });
+            }
         }
-        let claim = Inner::claim(self, None)?;
-        let state = claim.worker();
-        Ok(ClaimedState { state, is_pinned: false, _guard: claim.into_guard() })
+        let (worker, guard) = Inner::claim(self, None)?.into_parts();
+        Ok(ClaimedState { state: worker, is_pinned: false, _guard: guard })
     }
 }

@@ -357,7 +357,7 @@ impl<P: Protocol> Database<P> {
     /// has passed.
     pub(crate) fn check_wait(
         &self,
-        deadline: Option<Deadline>,
+        deadline: Option<&Deadline>,
         attempts: u32,
     ) -> Result<(), Failure> {
         self.inner.shared.check_open()?;
@@ -476,7 +476,7 @@ impl<P: Protocol> Database<P> {
         options: &TransactionOptions,
         _: Unstable,
     ) -> Result<Claim<'_, P>, Failure> {
-        self.claim(options.deadline.and_then(Deadline::after))
+        self.claim(options.deadline.and_then(Deadline::after).as_ref())
     }
 
     /// Returns the state that the handles share.
@@ -496,14 +496,14 @@ impl<P: Protocol> Database<P> {
     /// [`Failure::WorkersBusy`] after the deadline; [`Failure::Closed`], [`Failure::Loading`],
     /// [`Failure::ThreadEnding`].
     #[inline(always)]
-    pub(crate) fn claim(&self, deadline: Option<Deadline>) -> Result<Claim<'_, P>, Failure> {
+    pub(crate) fn claim(&self, deadline: Option<&Deadline>) -> Result<Claim<'_, P>, Failure> {
         self.inner.claim(deadline)
     }
 }
 
 fn check_bounds(
     options: &TransactionOptions,
-    deadline: Option<Deadline>,
+    deadline: Option<&Deadline>,
     attempts: u32,
     last: impl FnOnce() -> Conflict,
 ) -> Result<(), Failure> {

@@ -24,6 +24,7 @@ use crate::commit::{
 use crate::error::{ConflictReason, Error, Failure};
 use crate::plan::{Pieces, StepColumns};
 use crate::store::deadline::Deadline;
+use crate::store::worker::ClaimGuard;
 use crate::transaction::Transaction;
 
 /// How one run of a body ended. The value or error that the body returned stays with its caller.
@@ -97,6 +98,8 @@ enum AttemptEnd {
     Ended(RunEnd),
     /// There was a conflict, and the limits allow another attempt.
     Conflict(ConflictReason),
+    /// It has not begun, because another thread uses the worker.
+    Busy,
 }
 
 /// How a transaction has ended, with the result of its body.
@@ -184,34 +187,69 @@ impl<P: Protocol> Database<P> {
         strategy: Strategy<'_>,
         body: &mut Body<'_, P>,
     ) -> RunEnd {
-        self.run_attempts(options, strategy, body).unwrap_or_else(RunEnd::Refused)
+        let deadline = options.deadline.and_then(Deadline::after);
+        // Passed on by reference: a copy would be read by loads that are wider than the store that has just written it,
+        // and would wait for that store.
+        let deadline = deadline.as_ref();
+        let shared = &self.inner.shared;
+        // The first attempt claims the worker that the thread had last, and pins it in the same step, unless it has to
+        // wait for something else before that.
+        if !P::SPLITS
+            && !P::CHOPS
+            && !shared.turnstile.is_closed()
+            && let Some((worker, last)) = self.inner.last_worker()
+        {
+            let mut guard = ClaimGuard::none(shared);
+            let mut claim = Some(|| guard.claim_pinned(last));
+            let end = self.run_attempts(worker, &mut claim, options, strategy, deadline, body);
+            match end {
+                Ok(Some(end)) => return end,
+                Ok(None) => {}
+                Err(failure) => return RunEnd::Refused(failure),
+            }
+        }
+        self.run_aside(options, strategy, deadline, body)
     }
 
-    /// Attempts a transaction until it has ended.
-    #[inline(always)]
-    fn run_attempts(
+    /// As [`Database::run`], where the thread may have to wait for a worker, or has one already.
+    #[inline(never)]
+    fn run_aside(
         &self,
         options: &TransactionOptions,
         strategy: Strategy<'_>,
+        deadline: Option<&Deadline>,
         body: &mut Body<'_, P>,
-    ) -> Result<RunEnd, Box<Failure>> {
-        let deadline = options.deadline.and_then(Deadline::after);
+    ) -> RunEnd {
+        let claim = match self.claim(deadline) {
+            Ok(claim) => claim,
+            Err(failure) => return RunEnd::Refused(Box::new(failure)),
+        };
+        let mut claimed = None::<fn() -> bool>;
+        let end =
+            self.run_attempts(claim.worker(), &mut claimed, options, strategy, deadline, body);
+        match end {
+            Ok(end) => end.expect("the worker is claimed"),
+            Err(failure) => RunEnd::Refused(failure),
+        }
+    }
+
+    /// Attempts a transaction until it has ended. `claim` claims and pins the worker, if that has yet to be done; it is
+    /// called by the first attempt. Returns `None` if the worker is not free.
+    #[inline(always)]
+    fn run_attempts(
+        &self,
+        worker: &Worker<P>,
+        claim: &mut Option<impl FnOnce() -> bool>,
+        options: &TransactionOptions,
+        strategy: Strategy<'_>,
+        deadline: Option<&Deadline>,
+        body: &mut Body<'_, P>,
+    ) -> Result<Option<RunEnd>, Box<Failure>> {
         let mut attempt = 0;
         // A starving transaction keeps the turnstile closed until it has ended.
         let mut closed_turnstile = None;
-        // The first attempt begins with the claim, if it does not have to wait for anything before it.
-        let first = match P::SPLITS || P::CHOPS || self.inner.shared.turnstile.is_closed() {
-            true => None,
-            false => self.inner.claim_pinned(),
-        };
-        let mut is_pinned = first.is_some();
-        let claim = match first {
-            Some(claim) => claim,
-            None => self.claim(deadline)?,
-        };
-        let worker = claim.worker();
         loop {
-            if !is_pinned && !worker.active.get() {
+            if claim.is_none() && !worker.active.get() {
                 if closed_turnstile.is_none() {
                     let turnstile = &self.inner.shared.turnstile;
                     let mut keep_waiting = || self.check_wait(deadline, attempt);
@@ -221,12 +259,19 @@ impl<P: Protocol> Database<P> {
                 P::between_transactions(self.engine(), worker, keep_waiting)?;
             }
             let end = worker.memory.regions().restarting(|| {
-                let is_pinned = std::mem::take(&mut is_pinned);
+                let mut is_pinned = false;
+                if let Some(claim) = claim.take() {
+                    is_pinned = claim();
+                    if !is_pinned {
+                        return Ok(AttemptEnd::Busy);
+                    }
+                }
                 self.attempt((worker, is_pinned), options, strategy, attempt, deadline, body)
             })?;
             let reason = match end {
-                AttemptEnd::Ended(end) => return Ok(end),
+                AttemptEnd::Ended(end) => return Ok(Some(end)),
                 AttemptEnd::Conflict(reason) => reason,
+                AttemptEnd::Busy => return Ok(None),
             };
             attempt += 1;
             backoff(worker, attempt, reason);
@@ -243,7 +288,7 @@ impl<P: Protocol> Database<P> {
         options: &TransactionOptions,
         strategy: Strategy<'_>,
         attempt: u32,
-        deadline: Option<Deadline>,
+        deadline: Option<&Deadline>,
         body: &mut Body<'_, P>,
     ) -> Result<AttemptEnd, Box<Failure>> {
         let columns = match strategy.pieces {

@@ -211,12 +211,20 @@ mod loom_tests {
     }
 
     impl Kernel {
-        /// Runs a transaction on the only worker, as a thread of the database does.
-        fn transact(&self) {
+        /// Runs a transaction on the only worker, as a thread of the database does. Looks twice for the worker, and
+        /// returns whether it got it.
+        fn transact(&self) -> bool {
             let is_claimed = self.queue.is_empty() && self.grace.claim_pinned(0);
             if !is_claimed {
+                let mut looks = 0;
+                let mut keep_waiting = || {
+                    looks += 1;
+                    if looks == 2 { Err(()) } else { Ok(None) }
+                };
                 let mut claim = || self.grace.claim(0).then_some(0);
-                self.queue.wait(&mut claim, &mut || Ok::<_, ()>(None)).unwrap();
+                if self.queue.wait(&mut claim, &mut keep_waiting).is_err() {
+                    return false;
+                }
                 self.grace.pin(0);
             }
             // SAFETY: this thread has the worker; that this is enough is what the test checks.
@@ -226,29 +234,43 @@ mod loom_tests {
             if !self.queue.is_empty() {
                 self.queue.serve(&mut || self.grace.claim(0).then_some(0));
             }
+            true
         }
     }
 
-    /// Each of several threads gets the only worker in the end, and no two have it at the same time.
-    #[test]
-    fn loom_threads_take_turns_with_one_worker() {
-        let mut model = loom::model::Builder::new();
-        model.preemption_bound = model.preemption_bound.or(Some(2));
-        model.check(|| {
-            let kernel = Arc::new(Kernel {
-                grace: GracePeriods::new(1),
-                queue: WaitQueue::default(),
-                worker: UnsafeCell::new(0),
-            });
-            kernel.grace.enlist(0);
-            let others = [0, 1].map(|_| {
+    /// No two threads have the only worker at the same time. A thread that stops waiting at the moment at which it is
+    /// given the worker uses it, so that the worker is free in the end.
+    fn threads_take_turns(threads: usize) {
+        let kernel = Arc::new(Kernel {
+            grace: GracePeriods::new(1),
+            queue: WaitQueue::default(),
+            worker: UnsafeCell::new(0),
+        });
+        kernel.grace.enlist(0);
+        let others: Vec<_> = (1..threads)
+            .map(|_| {
                 let kernel = Arc::clone(&kernel);
                 loom::thread::spawn(move || kernel.transact())
-            });
-            kernel.transact();
-            others.into_iter().for_each(|other| other.join().unwrap());
-            // SAFETY: the other threads have ended.
-            assert_eq!(kernel.worker.with(|worker| unsafe { *worker }), 3);
-        });
+            })
+            .collect();
+        let mut ran = u32::from(kernel.transact());
+        for other in others {
+            ran += u32::from(other.join().unwrap());
+        }
+        // SAFETY: the other threads have ended.
+        assert_eq!(kernel.worker.with(|worker| unsafe { *worker }), ran);
+        assert!(kernel.queue.is_empty() && kernel.grace.claim(0), "the worker is lost");
+    }
+
+    #[test]
+    fn loom_two_threads_take_turns_with_one_worker() {
+        loom::model(|| threads_take_turns(2));
+    }
+
+    #[test]
+    fn loom_three_threads_take_turns_with_one_worker() {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = model.preemption_bound.or(Some(2));
+        model.check(|| threads_take_turns(3));
     }
 }

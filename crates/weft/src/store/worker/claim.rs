@@ -49,6 +49,8 @@ struct LastWorkers(RefCell<Vec<NonNull<LastWorker>>>);
 
 impl Drop for LastWorkers {
     fn drop(&mut self) {
+        #[cfg(not(weft_sim))]
+        NEWEST.set(None);
         for last in self.0.take() {
             // SAFETY: the entry was boxed, and only this list and claims of this thread lead to it.
             let entry = unsafe { last.as_ref() };
@@ -65,6 +67,8 @@ impl Drop for LastWorkers {
 #[cfg(not(weft_sim))]
 thread_local! {
     static LAST_WORKERS: LastWorkers = const { LastWorkers(RefCell::new(Vec::new())) };
+    /// The entry that was used last. It needs no destructor, so reading it takes one instruction.
+    static NEWEST: Cell<Option<NonNull<LastWorker>>> = const { Cell::new(None) };
 }
 /// On the simulated machine each virtual core remembers workers of its own.
 #[cfg(weft_sim)]
@@ -81,13 +85,33 @@ impl LastWorker {
     /// the thread remembers a worker of another database, unless the worker is claimed.
     #[inline(always)]
     pub fn find(database: *const ()) -> Option<NonNull<LastWorker>> {
+        #[cfg(not(weft_sim))]
+        // (`Cell::get` of a `LocalKey` is not inlined.)
+        if let Ok(Some(newest)) = NEWEST.try_with(Cell::get)
+            // SAFETY: before an entry is freed, `NEWEST` is cleared.
+            && unsafe { newest.as_ref() }.database == database
+        {
+            return Some(newest);
+        }
+        LastWorker::search(database)
+    }
+
+    /// Searches the thread's list for the entry of a database.
+    #[cold]
+    #[inline(never)]
+    fn search(database: *const ()) -> Option<NonNull<LastWorker>> {
         // This fails only while the thread's locals are being destroyed.
         let found = LAST_WORKERS.try_with(|last| {
             let last = last.0.borrow();
             // SAFETY: entries are boxed, and stay as long as they are in the list.
             last.iter().copied().find(|last| unsafe { last.as_ref() }.database == database)
         });
-        found.ok().flatten()
+        let found = found.ok().flatten();
+        #[cfg(not(weft_sim))]
+        if found.is_some() {
+            NEWEST.set(found);
+        }
+        found
     }
 
     /// Remembers a worker, which the calling thread has claimed. Returns `None` if the thread is ending.
@@ -102,6 +126,8 @@ impl LastWorker {
             None => LAST_WORKERS
                 .try_with(|all| {
                     let mut all = all.0.borrow_mut();
+                    #[cfg(not(weft_sim))]
+                    NEWEST.set(None);
                     all.retain(|last| {
                         // SAFETY: as in `find`.
                         let exists = unsafe { last.as_ref() }.owner.exists();
@@ -159,9 +185,10 @@ pub struct ClaimGuard<'s> {
 }
 
 impl<'s> ClaimGuard<'s> {
-    /// Returns a claim that is nested in another one of the thread.
+    /// Returns a guard that gives nothing up: of a claim that is nested in another one of the thread, or has yet to be
+    /// made.
     #[inline(always)]
-    pub fn nested(shared: &'s SharedState) -> Self {
+    pub fn none(shared: &'s SharedState) -> Self {
         ClaimGuard { shared, last: None }
     }
 
@@ -175,6 +202,22 @@ impl<'s> ClaimGuard<'s> {
         // SAFETY: by this function's contract the entry exists.
         unsafe { last.as_ref() }.is_claimed.set(true);
         ClaimGuard { shared, last: Some(last) }
+    }
+
+    /// Claims the worker in the calling thread's entry for this database, and pins it. Returns false if the worker is
+    /// not free: another thread uses it, or this one does in another claim. The guard must be [`ClaimGuard::none`].
+    #[inline(always)]
+    pub fn claim_pinned(&mut self, last: NonNull<LastWorker>) -> bool {
+        debug_assert!(self.last.is_none());
+        // SAFETY: the caller has just found the entry, and the thread's other claims keep it.
+        let entry = unsafe { last.as_ref() };
+        let is_claimed = self.shared.grace.claim_pinned(entry.slot());
+        if is_claimed {
+            // The thread had not claimed the worker before, since then it would not be free.
+            entry.is_claimed.set(true);
+            self.last = Some(last);
+        }
+        is_claimed
     }
 }
 
@@ -202,8 +245,14 @@ impl SharedState {
     #[inline(always)]
     fn serve_waiting(&self, slot: usize) {
         if !self.waiting.is_empty() {
-            self.waiting.serve(&mut || self.grace.claim(slot).then_some(slot));
+            self.serve_waiting_from(slot);
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn serve_waiting_from(&self, slot: usize) {
+        self.waiting.serve(&mut || self.grace.claim(slot).then_some(slot));
     }
 
     /// Claims a slot, if one is free. Prefers a slot that no thread remembers, then one that was never used.
@@ -237,7 +286,7 @@ impl SharedState {
     /// # Errors
     /// [`Failure::Closed`] or [`Failure::Loading`] if the thread would have to wait, and the database is not open;
     /// [`Failure::WorkersBusy`] if the deadline passes.
-    pub fn take_slot_or_wait(&self, deadline: Option<Deadline>) -> Result<usize, Failure> {
+    pub fn take_slot_or_wait(&self, deadline: Option<&Deadline>) -> Result<usize, Failure> {
         if self.waiting.is_empty()
             && let Some(slot) = self.take_slot()
         {
