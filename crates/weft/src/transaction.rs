@@ -491,7 +491,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         match self.finish(None, Unstable::ENGINE) {
             Ok(token) => {
                 self.end_committed(Unstable::ENGINE);
-                // The thread has no worker any more, so it is not in a procedure either.
+                // The thread has no worker any more, and is not in a procedure.
                 database.acknowledge(|| None, token)?;
                 Ok(token)
             }

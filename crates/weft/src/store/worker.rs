@@ -197,7 +197,7 @@ impl SharedState {
     /// Returns the number of workers that threads remember, or use.
     pub fn workers(&self) -> usize {
         let slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        slots.used - slots.free.len()
+        slots.used.saturating_sub(slots.free.len())
     }
 
     /// Returns the HTM statistics of all workers.

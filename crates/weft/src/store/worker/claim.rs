@@ -132,7 +132,7 @@ impl LastWorker {
                         // SAFETY: as in `find`.
                         let exists = unsafe { last.as_ref() }.owner.exists();
                         if !exists {
-                            // SAFETY: the entry was boxed. A claim borrows its database, so there is none.
+                            // SAFETY: the entry was boxed. A claim borrows its database, so no claim is left.
                             drop(unsafe { Box::from_raw(last.as_ptr()) });
                         }
                         exists
