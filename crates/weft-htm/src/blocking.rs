@@ -7,6 +7,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::panic::resume_unwind;
 use std::thread::ScopedJoinHandle;
+use std::time::Duration;
 
 #[cfg(weft_sanitize)]
 pub use crate::sanitize::{
@@ -14,6 +15,16 @@ pub use crate::sanitize::{
 };
 #[cfg(not(weft_sanitize))]
 pub use std::sync::{Condvar, Mutex, MutexGuard, WaitTimeoutResult};
+
+/// Blocks the calling thread until another one unparks it, or the time has passed, as [`std::thread::park_timeout`]
+/// does. Where a test chooses which thread runs next, lets other threads run instead.
+pub fn park_timeout(time: Duration) {
+    if cfg!(any(loom, shuttle, weft_sim, feature = "interleave")) {
+        crate::word::yield_now();
+    } else {
+        std::thread::park_timeout(time);
+    }
+}
 
 /// Starts threads that may borrow from their environment. [`scope`] makes one.
 pub struct Scope<'scope, 'env> {

@@ -95,8 +95,10 @@ impl<P: Protocol> Execute<P> for Database<P> {
         options: &TransactionOptions,
         procedure: &mut F,
     ) -> Result<(F::Owned, CommitToken), F::Error> {
-        let worker = self.open_worker(INSIDE).map_err(Error::from)?;
         if P::CHOPS {
+            // The pieces belong to a worker, so the worker is claimed for the whole procedure.
+            let claim = self.claim_worker(options, INSIDE).map_err(Error::from)?;
+            let worker = claim.worker();
             if worker.memory.is_in_user_code() {
                 return Err(Error::from(Failure::NestedOperation).into());
             }
@@ -106,10 +108,10 @@ impl<P: Protocol> Execute<P> for Database<P> {
             }
         }
         if P::REPAIRS && P::executes_steps(&self.open_engine(INSIDE).protocol) {
-            return execute_stepwise(self, worker, options, procedure);
+            return execute_stepwise(self, options, procedure);
         }
         let mut body = |tx: &Transaction<'_, P>| procedure.run(tx).map(F::into_owned);
-        self.run_closure(worker, options, false, &mut body).result()
+        self.run_closure(options, false, &mut body).result()
     }
 }
 
@@ -123,19 +125,18 @@ fn execute_in_pieces<P: Protocol, F: OwnedOutput<P>>(
 ) -> Result<(F::Owned, CommitToken), F::Error> {
     if !pieces.are_one_by_one() {
         let strategy = Strategy { pieces: Some(pieces), ..Strategy::default() };
-        let ended =
-            database.run_keeping(INSIDE, worker, options, strategy, |tx, columns, returned| {
-                let driver = OnePiece::new(tx, tx.columns(columns));
-                let result = match columns {
-                    Some(_) => procedure.execute(&driver).map(F::into_owned),
-                    None => procedure.run(tx).map(F::into_owned),
-                };
-                BodyOutcome::of(returned.insert(result))
-            });
+        let ended = database.run_keeping(INSIDE, options, strategy, |tx, columns, returned| {
+            let driver = OnePiece::new(tx, tx.columns(columns));
+            let result = match columns {
+                Some(_) => procedure.execute(&driver).map(F::into_owned),
+                None => procedure.run(tx).map(F::into_owned),
+            };
+            BodyOutcome::of(returned.insert(result))
+        });
         return ended.result();
     }
     let strategy = Strategy { pieces: Some(pieces), is_driven: true, sets_aside: false };
-    let ended = database.run_keeping(INSIDE, worker, options, strategy, |tx, _, returned| {
+    let ended = database.run_keeping(INSIDE, options, strategy, |tx, _, returned| {
         let driver = Piecewise::new(tx, pieces);
         let executed = || procedure.execute(&driver).map(F::into_owned);
         let executed = catch_unwind(AssertUnwindSafe(executed));
@@ -166,12 +167,11 @@ fn execute_in_pieces<P: Protocol, F: OwnedOutput<P>>(
 /// Executes a procedure step by step. A conflict that was not repaired is handled like that of any transaction.
 fn execute_stepwise<P: Protocol, F: OwnedOutput<P>>(
     database: &Database<P>,
-    worker: &Worker<P>,
     options: &TransactionOptions,
     procedure: &mut F,
 ) -> Result<(F::Owned, CommitToken), F::Error> {
     let strategy = Strategy { is_driven: true, ..Strategy::default() };
-    let ended = database.run_keeping(INSIDE, worker, options, strategy, |tx, _, returned| {
+    let ended = database.run_keeping(INSIDE, options, strategy, |tx, _, returned| {
         let driver = Stepwise::new(tx);
         let executed = || procedure.execute(&driver).map(F::into_owned);
         let executed = catch_unwind(AssertUnwindSafe(executed));

@@ -82,9 +82,11 @@ impl<R: Copy + Send + Sync + 'static> RawTree<R> {
         let htm = Htm::open(htm, RetryPolicy::default())?;
         let shared = Arc::new(SharedState::new(htm, WORKERS_MAX_DEFAULT));
         shared.memory.reserve(reserve_bytes);
-        let memory = WorkerMemory::new(Arc::clone(&shared), 0);
+        let slot = shared.take_slot().expect("no thread uses the tree yet");
+        let memory = WorkerMemory::new(Arc::clone(&shared), slot);
         let tree = BPlusTree::new(&memory);
         memory.leave();
+        shared.give_slot(slot);
         Ok(RawTree { inner: Arc::new(Inner { shared, tree, rows: PhantomData }) })
     }
 

@@ -29,8 +29,8 @@ pub use scan::Scan;
 use weft_htm::word::yield_now;
 
 use crate::commit::{
-    Abort, ChopsProcedures, CommitToken, Dbx, Engine, Executor, Observation, Protocol, Refusal,
-    RepairsTransactions, Unstable, Visible, Worker,
+    Abort, ChopsProcedures, Claim, CommitToken, Dbx, Engine, Executor, Observation, Protocol,
+    Refusal, RepairsTransactions, Unstable, Visible, Worker,
 };
 use crate::error::{Conflict, ConflictReason, Error, Failure};
 use crate::index::NodeVersion;
@@ -62,9 +62,13 @@ use writes::duplicate;
 pub struct Transaction<'db, P: Protocol = Dbx> {
     database: &'db Engine<P>,
     worker: &'db Worker<P>,
+    /// The claim of the worker, if it ends with the transaction.
+    claim: Option<Claim<'db, P>>,
     /// The conflict that dooms the transaction, if one does.
     doomed: Cell<Option<Abort>>,
-    deadline: Cell<Option<Deadline>>,
+    deadline: Option<&'db Deadline>,
+    /// Whether the deadline counts.
+    has_deadline: Cell<bool>,
     attempt: u32,
     /// Counts operations, so that the deadline is not checked too often.
     operations: Cell<u32>,
@@ -100,23 +104,30 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         database: &'db Engine<P>,
         worker: &'db Worker<P>,
         attempt: u32,
-        deadline: Option<Deadline>,
+        deadline: Option<&'db Deadline>,
         _: Unstable,
     ) -> Result<Self, Failure> {
-        Self::start(database, worker, attempt, deadline)?;
+        Self::start(database, worker, false, attempt, deadline)?;
         Ok(Self::started(database, worker, attempt, deadline))
     }
 
+    /// Lets the claim of the worker end with the transaction.
+    pub(crate) fn with_claim(mut self, claim: Claim<'db, P>) -> Self {
+        self.claim = Some(claim);
+        self
+    }
+
     /// Does what must come before a transaction exists. If this succeeds, the caller must make the transaction
-    /// next, by [`Transaction::started`].
+    /// next, by [`Transaction::started`]. `is_pinned` says whether the worker is pinned already.
     #[inline(always)]
     pub(crate) fn start(
         database: &Engine<P>,
         worker: &Worker<P>,
+        is_pinned: bool,
         attempt: u32,
-        deadline: Option<Deadline>,
+        deadline: Option<&Deadline>,
     ) -> Result<(), Failure> {
-        if worker.active.get() {
+        if !is_pinned && worker.active.get() {
             return Err(Failure::NestedTransaction);
         }
         // Before the transaction begins, the executor may already be at work for others that have committed. This
@@ -126,11 +137,13 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         }
         record_invocation(worker);
         if P::CHOPS {
-            worker.memory.set_deadline(deadline, attempt + 1);
+            worker.memory.set_deadline(deadline.copied(), attempt + 1);
         }
         // Pin the worker: from here on, nothing that the transaction can find is freed.
         worker.executor().announce();
-        worker.memory.pin();
+        if !is_pinned {
+            worker.memory.pin();
+        }
         let beginning = BeginGuard(&worker.memory);
         // A reconciliation that has begun is finished, even if the database is closed in the meantime.
         if let Err(failure) = database.shared.check_open()
@@ -159,13 +172,15 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         database: &'db Engine<P>,
         worker: &'db Worker<P>,
         attempt: u32,
-        deadline: Option<Deadline>,
+        deadline: Option<&'db Deadline>,
     ) -> Self {
         Transaction {
             database,
             worker,
+            claim: None,
             doomed: Cell::new(None),
-            deadline: Cell::new(deadline),
+            deadline,
+            has_deadline: Cell::new(deadline.is_some()),
             attempt,
             operations: Cell::new(0),
             is_used: Cell::new(false),
@@ -206,7 +221,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// Removes the deadline.
     #[doc(hidden)]
     pub fn forget_deadline(&self) {
-        self.deadline.set(None);
+        self.has_deadline.set(false);
     }
 
     // ---- point operations -------------------------------------------------------------------
@@ -468,11 +483,12 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// - [`Conflict`]: nothing was changed. Run the transaction again.
     /// - [`Failure::Storage`]: the transaction has committed, but could not be made durable.
     pub fn commit(self) -> Result<CommitToken, Error> {
-        let (database, worker) = (self.database, self.worker);
+        let database = self.database;
         match self.finish(None, Unstable::ENGINE) {
             Ok(token) => {
                 self.end_committed(Unstable::ENGINE);
-                database.acknowledge(|| Some(worker), token)?;
+                // The thread has no worker any more, and is not in a procedure.
+                database.acknowledge(|| None, token)?;
                 Ok(token)
             }
             Err(abort) => {
@@ -552,7 +568,9 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     #[inline(always)]
     pub fn end_committed(self, _: Unstable) {
         // The transaction ends here, so `drop` must not roll it back.
-        ManuallyDrop::new(self).end();
+        let mut this = ManuallyDrop::new(self);
+        this.end();
+        drop(this.claim.take());
     }
 
     /// Returns the conflict behind an error or a panic of the caller's code. Returns `None` if what that code has
@@ -573,12 +591,15 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     #[doc(hidden)]
     #[cold]
     pub fn give_way(self, abort: Abort) {
-        let this = ManuallyDrop::new(self);
-        let _rolling_back = RollbackGuard(&this);
-        this.worker.memory.count_abort(abort.reason, abort.table);
-        this.worker.executor().abort(&this.worker.memory);
-        this.record_abort();
-        this.end();
+        let mut this = ManuallyDrop::new(self);
+        {
+            let _rolling_back = RollbackGuard(&this);
+            this.worker.memory.count_abort(abort.reason, abort.table);
+            this.worker.executor().abort(&this.worker.memory);
+            this.record_abort();
+            this.end();
+        }
+        drop(this.claim.take());
     }
 
     /// Prepares a repair: undoes the transaction's writes, so that the body can run again as the same transaction
@@ -650,7 +671,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         if !std::sync::Arc::ptr_eq(&table.inner.identity, &self.database.identity) {
             return Err(Failure::ForeignTable { table: T::TABLE }.into());
         }
-        if self.doomed.get().is_some() || self.deadline.get().is_some() {
+        if self.doomed.get().is_some() || self.has_deadline.get() {
             self.check_doom_and_deadline()?;
         }
         if self.is_in_steps.get() {
@@ -713,9 +734,10 @@ impl<'db, P: Protocol> Transaction<'db, P> {
             return Err(self.describe(abort).into());
         }
         self.operations.set(self.operations.get().wrapping_add(1));
-        match self.deadline.get() {
+        match self.deadline {
             Some(deadline)
-                if self.operations.get().is_multiple_of(OPERATIONS_PER_DEADLINE_CHECK) =>
+                if self.has_deadline.get()
+                    && self.operations.get().is_multiple_of(OPERATIONS_PER_DEADLINE_CHECK) =>
             {
                 Ok(deadline.check(self.attempt + 1)?)
             }

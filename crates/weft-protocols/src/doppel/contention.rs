@@ -206,8 +206,8 @@ mod tests {
         let counters = database.table::<Counter>().unwrap();
         // SAFETY: only the table's name is used, for access sets.
         let table = unsafe { counters.inner() }.reference();
-        let worker = database.open_worker(crate::INSIDE).unwrap();
-        let memory = &worker.memory;
+        let claim = database.claim_worker(&weft::TransactionOptions::new(), crate::INSIDE).unwrap();
+        let memory = &claim.worker().memory;
         database
             .transact(|tx| {
                 (0..40)

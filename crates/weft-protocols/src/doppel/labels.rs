@@ -4,7 +4,6 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use weft::Database;
-use weft::Failure;
 use weft::commit::access_set::TidHeader;
 use weft::encoding::{EncodedKey, Key, KeyForm};
 use weft::operation::{ColumnOf, ColumnOperation, Operation};
@@ -13,6 +12,7 @@ use weft::store::record::StoredRecord;
 use weft::store::table::TableInner;
 use weft::store::table::{Table, with_form};
 use weft::store::worker::PinnedWorker;
+use weft::{Failure, TransactionOptions};
 
 use super::contention::ContendedRecord;
 use super::{JoinedProtocol, PhaseReconciliation, transition};
@@ -48,7 +48,7 @@ pub trait LabelledDatabase {
     /// # Errors
     /// [`Failure::NoSuchRow`]; [`Failure::Unsplittable`] if the column is in a secondary index or owns
     /// memory, or the table has checks; [`Failure::ForeignTable`]; [`Failure::NestedTransaction`];
-    /// [`Failure::TooManyWorkers`], [`Failure::Closed`].
+    /// [`Failure::Closed`].
     fn label_split<T: Record, V: 'static, O: Operation<V>>(
         &self,
         table: &Table<T>,
@@ -60,7 +60,7 @@ pub trait LabelledDatabase {
     ///
     /// # Errors
     /// [`Failure::NoSuchRow`]; [`Failure::ForeignTable`]; [`Failure::NestedTransaction`];
-    /// [`Failure::TooManyWorkers`], [`Failure::Closed`].
+    /// [`Failure::Closed`].
     fn remove_split_labels<T: Record>(&self, table: &Table<T>, key: &T::Key)
     -> Result<(), Failure>;
 }
@@ -118,7 +118,8 @@ fn with_record<J: JoinedProtocol, T: Record>(
     if !Arc::ptr_eq(&inner_of(table).identity, &database.open_engine(INSIDE).identity) {
         return Err(Failure::ForeignTable { table: T::TABLE });
     }
-    let worker = database.open_worker(INSIDE)?;
+    let claim = database.claim_worker(&TransactionOptions::new(), INSIDE)?;
+    let worker = claim.worker();
     if worker.active.get() {
         return Err(Failure::NestedTransaction);
     }

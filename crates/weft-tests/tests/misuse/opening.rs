@@ -65,46 +65,6 @@ fn close_waits_for_running_transactions() {
 }
 
 #[test]
-fn excess_threads_are_refused_until_others_end() {
-    for_each_executor!(|P| {
-        let builder = Database::builder().protocol::<P>().table::<Hit>().workers_max(2);
-        let database = builder.open().unwrap();
-        let use_it = || database.begin().map(drop);
-        for round in 0..5 {
-            let (ready, is_ready) = channel();
-            scope(|scope| {
-                let both = [0, 1].map(|_| ready.clone()).map(|ready| {
-                    scope.spawn(move || {
-                        // Repeats, because single-threaded protocols accept one thread at a time.
-                        while use_it() == Err(Failure::SingleThreaded { protocol: P::NAME }) {
-                            yield_now();
-                        }
-                        ready.send(()).unwrap();
-                        // The thread stays a worker until the round ends.
-                        while ROUND.load(Ordering::SeqCst) == round {
-                            yield_now();
-                        }
-                    })
-                });
-                is_ready.recv().unwrap();
-                is_ready.recv().unwrap();
-                let third = scope.spawn(use_it).join().unwrap();
-                assert_eq!(third, Err(Failure::TooManyWorkers { workers_max: 2 }));
-                assert_eq!(database.metrics().workers, 2);
-                ROUND.store(round + 1, Ordering::SeqCst);
-                for thread in both {
-                    thread.join().unwrap();
-                }
-            });
-        }
-        ROUND.store(0, Ordering::SeqCst);
-        assert_eq!(database.metrics().workers, 0);
-        assert_eq!(use_it(), Ok(()));
-    });
-    static ROUND: Word = Word::new(0);
-}
-
-#[test]
 fn single_threaded_protocols_refuse_a_second_thread() {
     for_each_executor!(|P| {
         if begin_waits::<P>() {

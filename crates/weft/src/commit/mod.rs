@@ -35,7 +35,7 @@ pub use options::{GivenOptions, ProtocolOptions, ProtocolShared};
 pub use silo::Silo;
 pub use two_phase_locking::{TwoPhaseLocking, TwoPhaseLockingNoWait};
 pub use unstable::Unstable;
-pub use worker::{Worker, Workers, backoff};
+pub use worker::{Claim, Worker, Workers, backoff};
 
 use crate::error::{Conflict, ConflictReason, Failure};
 use crate::index::bplus_tree::ScannedRange;

@@ -9,9 +9,9 @@ use weft_htm::word::{spin_loop, yield_now};
 
 use super::{Executor, Protocol};
 use crate::error::ConflictReason;
-use crate::store::worker::{IndexBuffer, SharedState, WorkerMemory, WorkerState};
+use crate::store::worker::{ClaimGuard, IndexBuffer, SharedState, WorkerMemory, WorkerState};
 
-/// One thread's worker of a database.
+/// A worker of a database. One thread at a time uses it: see [`Claim`].
 pub struct Worker<P: Protocol> {
     state: WorkerState,
     executor: UnsafeCell<P::Executor>,
@@ -37,7 +37,7 @@ impl<P: Protocol> Worker<P> {
     #[inline(always)]
     #[allow(clippy::mut_from_ref, reason = "the cell is the worker's own")]
     pub fn executor(&self) -> &mut P::Executor {
-        // SAFETY: only its own thread uses a worker, and executor methods do not use the worker.
+        // SAFETY: only the thread that has claimed it uses a worker, and executor methods do not use the worker.
         unsafe { &mut *self.executor.get() }
     }
 
@@ -63,16 +63,42 @@ impl<P: Protocol> Deref for Worker<P> {
     }
 }
 
+/// A worker that the calling thread has claimed. Dropping the claim gives the worker up, unless the thread has another
+/// claim of it, in which this one is nested.
+pub struct Claim<'db, P: Protocol> {
+    worker: &'db Worker<P>,
+    guard: ClaimGuard<'db>,
+}
+
+impl<'db, P: Protocol> Claim<'db, P> {
+    /// Returns the claim of a worker.
+    #[inline(always)]
+    pub fn new(worker: &'db Worker<P>, guard: ClaimGuard<'db>) -> Self {
+        Claim { worker, guard }
+    }
+
+    /// Returns the worker. It must not be used after the claim is dropped.
+    #[inline(always)]
+    pub fn worker(&self) -> &'db Worker<P> {
+        self.worker
+    }
+
+    /// Returns the worker, and the guard that gives it up.
+    pub fn into_parts(self) -> (&'db Worker<P>, ClaimGuard<'db>) {
+        (self.worker, self.guard)
+    }
+}
+
 /// The place of a slot's worker.
 type WorkerCell<P> = UnsafeCell<Option<Box<Worker<P>>>>;
 
-/// The workers of a database, by slot. Only the thread that holds a slot uses its worker.
+/// The workers of a database, by slot. Only the thread that has claimed a slot uses its worker.
 pub struct Workers<P: Protocol> {
     cells: Box<[WorkerCell<P>]>,
 }
 
-// SAFETY: each cell is accessed only by the thread that holds its slot (slots are handed out and taken back under a
-// lock), or by the thread that drops the database.
+// SAFETY: each cell is accessed only by the thread that has claimed its slot (a claim acquires what the thread before
+// it has released), or by the thread that drops the database.
 unsafe impl<P: Protocol> Sync for Workers<P> {}
 // SAFETY: a worker outside a transaction is not tied to a thread: it holds addresses of the database's memory, and
 // executors are `Send`.
@@ -83,39 +109,49 @@ impl<P: Protocol> Workers<P> {
         Workers { cells: (0..workers_max).map(|_| UnsafeCell::new(None)).collect() }
     }
 
-    /// Makes the calling thread a worker. Returns `None` if there are too many.
-    pub fn join(
+    /// Returns the worker of a slot. Makes it, if the slot has none yet.
+    ///
+    /// # Safety
+    /// The calling thread has claimed the slot.
+    pub unsafe fn get_or_make(
         &self,
+        slot: usize,
         shared: &Arc<SharedState>,
         protocol: &Arc<P::Shared>,
         indexes: usize,
-    ) -> Option<(usize, NonNull<Worker<P>>)> {
-        let slot = shared.take_slot()?;
-        // SAFETY: the slot is this thread's now.
+    ) -> NonNull<Worker<P>> {
+        // SAFETY: by this function's contract.
         let cell = unsafe { &mut *self.cells[slot].get() };
-        let worker = cell.insert(Box::new(Worker::new(shared, protocol, slot, indexes)));
-        // SAFETY: the memory is boxed. It is dropped after it has left, or with the database, when no other worker
-        // exists.
-        unsafe { shared.idle.register(slot, &worker.memory) };
-        Some((slot, NonNull::from(&mut **worker)))
+        let worker = cell.get_or_insert_with(|| {
+            let worker = Box::new(Worker::new(shared, protocol, slot, indexes));
+            // SAFETY: the memory is boxed, and is dropped with the database, when no other worker exists.
+            unsafe { shared.idle.register(slot, &worker.memory) };
+            worker
+        });
+        NonNull::from(&mut **worker)
     }
 
-    /// Ends the calling thread's time as the worker of `slot`.
-    ///
-    /// # Safety
-    /// The slot is the calling thread's, and the thread will not use the worker again.
-    pub unsafe fn leave(&self, shared: &SharedState, slot: usize) {
-        // SAFETY: the slot is this thread's until `give_slot`.
-        let cell = unsafe { &mut *self.cells[slot].get() };
-        if let Some(worker) = cell.take() {
-            if worker.active.get() {
-                // A transaction was leaked with `mem::forget`. Its locks and references may outlive the thread, so
-                // the worker stays, pinned, for good.
-                Box::leak(worker);
-                return;
-            }
-            // The worker is out of its cell before its values are dropped, since a `Drop` of the user's types may
-            // use the database.
+    /// Leaves a worker to other threads, because the thread that remembers it ends. Frees what can be freed, and gives
+    /// the worker's memory to the others.
+    pub fn leave(
+        &self,
+        slot: usize,
+        thread: usize,
+        shared: &Arc<SharedState>,
+        protocol: &Arc<P::Shared>,
+    ) {
+        if !shared.is_remembered_by(slot, thread) {
+            return;
+        }
+        shared.grace.await_visitor(slot);
+        if !shared.grace.claim(slot) {
+            // Another thread uses the worker, and remembers it as well.
+            return shared.set_forgotten(slot);
+        }
+        // SAFETY: this thread has claimed the slot.
+        if let Some(worker) = unsafe { &*self.cells[slot].get() } {
+            // Some executors hold something that belongs to the thread's last transaction.
+            *worker.executor() = P::Executor::new(protocol, slot);
             worker.memory.leave();
         }
         shared.give_slot(slot);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use weft_htm::{Choice, Htm, RetryPolicy};
 
@@ -26,7 +26,7 @@ use crate::store::table::{Identity, TableInner};
 use crate::store::worker::{AbortsByTable, SharedState, WorkerMemory};
 use crate::sync::clock::{EPOCH_INTERVAL, Ticker};
 
-/// The default number of threads that may use a database at the same time.
+/// The default number of workers: of transactions, and reads of snapshots, that can run at the same time.
 pub const WORKERS_MAX_DEFAULT: usize = 256;
 
 /// Opens a [`Database`]: name its tables, then call [`Builder::open`].
@@ -202,8 +202,10 @@ impl<P: Protocol> Builder<P> {
         self
     }
 
-    /// Sets how many threads may use the database at the same time. The default is 256. Each costs about 200 bytes,
-    /// whether it is used or not.
+    /// Sets how many workers the database may have. The default is 256. A thread has a worker for the time of a
+    /// transaction, or of a read from a snapshot, and any number of threads may use the database. If all workers are
+    /// busy, a transaction waits. A worker is made when a thread finds no free one, and costs about 200 bytes even if it
+    /// is never made.
     pub fn workers_max(mut self, workers_max: usize) -> Self {
         self.workers_max = workers_max;
         self
@@ -362,7 +364,8 @@ impl<P: Protocol> Builder<P> {
         let mut tables = BTreeMap::new();
         let mut indexes = 0;
         // The tables, empty. Their indexes are numbered in the order of the calls.
-        let memory = WorkerMemory::new(Arc::clone(&shared), 0);
+        let slot = shared.take_slot().expect("no thread uses the database yet");
+        let memory = WorkerMemory::new(Arc::clone(&shared), slot);
         for table in self.tables {
             if P::SINGLE_KEY && table.indexes > 1 {
                 let (protocol, table, attempted) = (P::NAME, table.name, "a secondary index");
@@ -381,6 +384,7 @@ impl<P: Protocol> Builder<P> {
             indexes += table.indexes;
         }
         memory.leave();
+        shared.give_slot(slot);
         // Recovery, if there is a directory. It also starts the log.
         let storage = match self.storage {
             Some(plan) => {
@@ -416,7 +420,8 @@ impl<P: Protocol> Builder<P> {
             ),
         };
         let durability = storage.as_ref().map_or(Durability::None, Storage::durability);
-        let inner = Arc::new(Inner {
+        let inner = Arc::new_cyclic(|this| Inner {
+            this: Weak::clone(this),
             engine: Engine { protocol: Arc::new(protocol), shared, identity, durability },
             workers: Workers::new(workers_max),
             tables,

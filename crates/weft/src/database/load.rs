@@ -95,7 +95,7 @@ struct LoadingGuard<'a>(&'a SharedState);
 impl<'a> LoadingGuard<'a> {
     fn begin<P: Protocol>(database: &'a Database<P>) -> Result<Self, Failure> {
         let shared = &*database.inner().shared;
-        if database.registered_worker().is_some_and(|worker| worker.active.get()) {
+        if database.claimed_worker().is_some_and(|worker| worker.active.get()) {
             return Err(Failure::NestedTransaction);
         }
         // From now on no transaction and no snapshot begins.

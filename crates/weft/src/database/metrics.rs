@@ -28,8 +28,10 @@ pub struct Metrics {
     pub turnstile_closings: u64,
     /// Hardware regions that were started, that committed, and that aborted, by cause.
     pub htm: Statistics,
-    /// How many threads are workers of the database.
+    /// How many workers threads use, or have used last. (A thread that ends leaves its worker to others.)
     pub workers: usize,
+    /// How often a transaction, or a read from a snapshot, had to wait because all workers were busy.
+    pub worker_waits: u64,
     /// The current global epoch.
     pub epoch: u64,
     /// Memory that the database holds.
@@ -90,6 +92,7 @@ impl Metrics {
         let mut metrics = Metrics {
             htm: shared.htm_statistics(),
             workers: shared.workers(),
+            worker_waits: shared.waiting.joined(),
             epoch: shared.clock.epoch(),
             turnstile_closings: shared.turnstile.closings(),
             ..Metrics::default()

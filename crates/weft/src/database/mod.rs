@@ -1,6 +1,7 @@
 //! Databases: opening a database, finding its tables, and running transactions on it.
 
 mod builder;
+mod claims;
 mod load;
 pub mod metrics;
 pub mod pool;
@@ -12,7 +13,6 @@ pub mod storage;
 mod stored;
 
 use std::any::{Any, TypeId};
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::ptr::NonNull;
@@ -22,7 +22,7 @@ use std::time::Duration;
 use weft_htm::Backend;
 use weft_htm::word::{Ordering, yield_now};
 
-use crate::commit::{CommitToken, Dbx, Engine, Protocol, Unstable, Worker, Workers};
+use crate::commit::{Claim, CommitToken, Dbx, Engine, Protocol, Unstable, Worker, Workers};
 use crate::error::{Conflict, Error, Failure};
 #[cfg(feature = "history")]
 use crate::history::History;
@@ -31,8 +31,8 @@ use crate::snapshot::{SnapshotHome, SnapshotSource};
 use crate::store::deadline::Deadline;
 use crate::store::garbage::RetiredItem;
 use crate::store::retention::{RetainedEntry, RetainedItem};
-use crate::store::table::{Identity, Table, TableInner};
-use crate::store::worker::{CLOSED, SharedState, WorkerMemory, WorkerState};
+use crate::store::table::{Table, TableInner};
+use crate::store::worker::{CLOSED, WorkerMemory};
 use crate::sync::clock::Ticker;
 use crate::sync::reclaim::OFFLINE;
 use crate::transaction::Transaction;
@@ -121,6 +121,8 @@ impl<P: Protocol> std::fmt::Debug for Database<P> {
 
 /// The state that the handles of a database share.
 pub struct Inner<P: Protocol> {
+    /// The shared state itself, for the threads that remember a worker.
+    this: Weak<Inner<P>>,
     engine: Engine<P>,
     workers: Workers<P>,
     /// Ordered by type, so that a run that is repeated frees its memory in the same order.
@@ -279,11 +281,13 @@ impl<P: Protocol> Database<P> {
     ///
     /// `body` may run several times, so it must be safe to repeat what it does outside the database.
     ///
+    /// A transaction needs one of the database's [workers](Builder::workers_max), which it has from its beginning to
+    /// its end. If all of them are busy, `transact` waits. The thread that has waited longest gets the next worker.
+    ///
     /// # Errors
     /// - The errors of `body`.
     /// - [`Failure::NestedTransaction`] inside another transaction of this thread.
-    /// - [`Failure::TooManyWorkers`], [`Failure::SingleThreaded`].
-    /// - [`Failure::Loading`], [`Failure::Closed`].
+    /// - [`Failure::SingleThreaded`], [`Failure::Loading`], [`Failure::Closed`].
     /// - [`Failure::Storage`] if the transaction cannot be made durable.
     pub fn transact<R, E: From<Error>>(
         &self,
@@ -295,7 +299,8 @@ impl<P: Protocol> Database<P> {
     /// As [`Database::transact`], with limits on retries and time.
     ///
     /// # Errors
-    /// Those of [`Database::transact`]; also [`Failure::RetriesExhausted`], [`Failure::DeadlineExceeded`].
+    /// Those of [`Database::transact`]; also [`Failure::RetriesExhausted`], [`Failure::DeadlineExceeded`],
+    /// [`Failure::WorkersBusy`].
     pub fn transact_with<R, E: From<Error>>(
         &self,
         options: &TransactionOptions,
@@ -315,7 +320,7 @@ impl<P: Protocol> Database<P> {
     #[doc(hidden)]
     #[inline(always)]
     pub fn acknowledge(&self, token: CommitToken) -> Result<(), Failure> {
-        self.inner.acknowledge(|| self.registered_worker(), token)
+        self.inner.acknowledge(|| self.claimed_worker(), token)
     }
 
     /// As [`Database::transact_with`], but returns when the transaction has committed in memory, whatever the
@@ -330,30 +335,30 @@ impl<P: Protocol> Database<P> {
         options: &TransactionOptions,
         mut body: impl FnMut(&Transaction<'_, P>) -> Result<R, E>,
     ) -> Result<(R, CommitToken), E> {
-        let worker = self.worker().map_err(Error::from)?;
-        self.run_closure(worker, options, false, &mut body).result()
+        self.run_closure(options, false, &mut body).result()
     }
 
     /// Begins a transaction, which the caller [commits](Transaction::commit). Dropping it rolls it back. Use this
     /// to write your own retry loop; otherwise use [`Database::transact`].
     ///
     /// # Errors
-    /// [`Failure::NestedTransaction`], [`Failure::TooManyWorkers`], [`Failure::SingleThreaded`],
-    /// [`Failure::Loading`], [`Failure::Closed`].
+    /// [`Failure::NestedTransaction`], [`Failure::SingleThreaded`], [`Failure::Loading`], [`Failure::Closed`].
     pub fn begin(&self) -> Result<Transaction<'_, P>, Failure> {
-        let worker = self.worker()?;
+        let claim = self.claim(None)?;
+        let worker = claim.worker();
         if !worker.active.get() {
             self.inner.shared.turnstile.pass(0, &mut || self.check_wait(None, 0))?;
             P::between_transactions(&self.inner.engine, worker, || self.check_wait(None, 0))?;
         }
-        Transaction::begin(self.engine(), worker, 0, None, Unstable::ENGINE)
+        let transaction = Transaction::begin(self.engine(), worker, 0, None, Unstable::ENGINE)?;
+        Ok(transaction.with_claim(claim))
     }
 
     /// Returns an error if a transaction that waits must stop waiting: the database is not open, or the deadline
     /// has passed.
     pub(crate) fn check_wait(
         &self,
-        deadline: Option<Deadline>,
+        deadline: Option<&Deadline>,
         attempts: u32,
     ) -> Result<(), Failure> {
         self.inner.shared.check_open()?;
@@ -389,13 +394,15 @@ impl<P: Protocol> Database<P> {
     }
 
     fn close_by(&self, deadline: Option<Deadline>) -> Result<(), Failure> {
-        if registered(&self.inner).is_some_and(|worker| worker.active.get()) {
+        if self.claimed_worker().is_some_and(|worker| worker.active.get()) {
             return Err(Failure::NestedTransaction);
         }
         if let Some(storage) = &self.inner.storage {
             storage.check_user_code()?;
         }
         self.inner.shared.admission.store(CLOSED, Ordering::SeqCst);
+        // The threads that wait for a worker stop waiting.
+        self.inner.shared.waiting.wake_all();
         // A transaction that is pinned from now on sees the flag, and does not begin. Wait for those pinned before.
         while self.inner.shared.grace.horizon() != OFFLINE {
             if let Some(deadline) = deadline
@@ -462,11 +469,15 @@ impl<P: Protocol> Database<P> {
         self.engine()
     }
 
-    /// As `worker`, for other crates.
+    /// As `claim`, for other crates.
     #[doc(hidden)]
     #[inline(always)]
-    pub fn open_worker(&self, _: Unstable) -> Result<&Worker<P>, Failure> {
-        self.worker()
+    pub fn claim_worker(
+        &self,
+        options: &TransactionOptions,
+        _: Unstable,
+    ) -> Result<Claim<'_, P>, Failure> {
+        self.claim(options.deadline.and_then(Deadline::after).as_ref())
     }
 
     /// Returns the state that the handles share.
@@ -475,73 +486,25 @@ impl<P: Protocol> Database<P> {
         &self.inner
     }
 
-    /// Returns this thread's worker, if the thread has one.
-    pub(crate) fn registered_worker(&self) -> Option<&Worker<P>> {
-        registered(&self.inner)
+    /// Returns the worker that this thread has claimed, if it has claimed one.
+    pub(crate) fn claimed_worker(&self) -> Option<&Worker<P>> {
+        self.inner.claimed()
     }
 
-    /// Returns this thread's worker. Makes one if the thread has none yet.
+    /// Claims a worker for this thread. Waits while all of them are busy.
+    ///
+    /// # Errors
+    /// [`Failure::WorkersBusy`] after the deadline; [`Failure::Closed`], [`Failure::Loading`],
+    /// [`Failure::ThreadEnding`].
     #[inline(always)]
-    pub(crate) fn worker(&self) -> Result<&Worker<P>, Failure> {
-        match registered(&self.inner) {
-            Some(worker) => Ok(worker),
-            None => register(&self.inner),
-        }
-    }
-}
-
-/// Makes this thread a worker of a database.
-#[cold]
-#[inline(never)]
-fn register<P: Protocol>(inner: &Arc<Inner<P>>) -> Result<&Worker<P>, Failure> {
-    if inner.shared.admission.load(Ordering::SeqCst) == CLOSED {
-        return Err(Failure::Closed);
-    }
-    let Some((slot, worker)) = inner.workers.join(&inner.shared, &inner.protocol, inner.indexes)
-    else {
-        let workers_max = inner.shared.counters.len();
-        return Err(Failure::TooManyWorkers { workers_max });
-    };
-    let guard = Box::new(SlotGuard { inner: Arc::downgrade(inner), slot });
-    let registered = REGISTRATIONS.try_with(|registrations| {
-        let mut registrations = registrations.borrow_mut();
-        registrations.retain(|registration| registration.guard.has_database());
-        registrations.push(Registration {
-            database: Arc::as_ptr(inner).cast(),
-            worker: worker.cast(),
-            guard,
-        });
-    });
-    if registered.is_err() {
-        // The thread is ending, and its thread-locals are gone. Dropping the closure has dropped the guard, which
-        // gave the slot back.
-        return Err(Failure::ThreadEnding);
-    }
-    // SAFETY: the worker is boxed, and lives until the thread's registration ends.
-    Ok(unsafe { worker.as_ref() })
-}
-
-impl<P: Protocol> SnapshotSource for Inner<P> {
-    fn shared(&self) -> &SharedState {
-        &self.shared
-    }
-
-    fn identity(&self) -> &Arc<Identity> {
-        &self.identity
-    }
-
-    fn registered(&self) -> Option<&WorkerState> {
-        registered(self).map(Deref::deref)
-    }
-
-    fn register(self: Arc<Self>) -> Result<(), Failure> {
-        register(&self).map(drop)
+    pub(crate) fn claim(&self, deadline: Option<&Deadline>) -> Result<Claim<'_, P>, Failure> {
+        self.inner.claim(deadline)
     }
 }
 
 fn check_bounds(
     options: &TransactionOptions,
-    deadline: Option<Deadline>,
+    deadline: Option<&Deadline>,
     attempts: u32,
     last: impl FnOnce() -> Conflict,
 ) -> Result<(), Failure> {
@@ -549,66 +512,4 @@ fn check_bounds(
         return Err(Failure::RetriesExhausted { attempts, last: last() });
     }
     deadline.map_or(Ok(()), |deadline| deadline.check(attempts))
-}
-
-// ---- registration of threads ------------------------------------------------------------------
-
-/// The registration of this thread as a worker of one database.
-struct Registration {
-    /// The address of the database's shared part. The guard's weak reference keeps the address from being used
-    /// again.
-    database: *const (),
-    worker: NonNull<()>,
-    guard: Box<dyn AnySlotGuard>,
-}
-
-/// A [`SlotGuard`] under any protocol.
-trait AnySlotGuard {
-    /// Returns whether the database still exists.
-    fn has_database(&self) -> bool;
-}
-
-/// A slot held by this thread. Dropping it makes the thread leave the database.
-struct SlotGuard<P: Protocol> {
-    inner: Weak<Inner<P>>,
-    slot: usize,
-}
-
-impl<P: Protocol> AnySlotGuard for SlotGuard<P> {
-    fn has_database(&self) -> bool {
-        self.inner.strong_count() > 0
-    }
-}
-
-impl<P: Protocol> Drop for SlotGuard<P> {
-    fn drop(&mut self) {
-        if let Some(inner) = self.inner.upgrade() {
-            // SAFETY: the slot belongs to this thread, whose registration for it ends here.
-            unsafe { inner.workers.leave(&inner.shared, self.slot) };
-        }
-    }
-}
-
-#[cfg(not(weft_sim))]
-thread_local! {
-    static REGISTRATIONS: RefCell<Vec<Registration>> = const { RefCell::new(Vec::new()) };
-}
-/// In the simulated machine each virtual core is a worker of its own.
-#[cfg(weft_sim)]
-static REGISTRATIONS: weft_htm::simulation::local::Local<RefCell<Vec<Registration>>> =
-    weft_htm::simulation::local::Local::new(|| RefCell::new(Vec::new()));
-
-/// Returns this thread's worker of a database, if the thread has one.
-#[inline(always)]
-fn registered<P: Protocol>(inner: &Inner<P>) -> Option<&Worker<P>> {
-    let database = std::ptr::from_ref(inner).cast::<()>();
-    // This fails only while the thread's locals are being destroyed. The thread is no worker any more then.
-    let worker = REGISTRATIONS.try_with(|registrations| {
-        let registrations = registrations.borrow();
-        let found = registrations.iter().find(|registration| registration.database == database);
-        found.map(|registration| registration.worker)
-    });
-    // SAFETY: the address shows that the worker belongs to this database, so its type is the database's. It is
-    // boxed and lives until this thread's registration ends, or the database does.
-    worker.ok().flatten().map(|worker| unsafe { worker.cast::<Worker<P>>().as_ref() })
 }

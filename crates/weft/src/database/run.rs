@@ -1,10 +1,10 @@
 //! The run loop: runs one transaction until it commits or fails for good.
 //!
 //! ```text
-//!   turnstile, phases ── begin ── body ── commit ── end
-//!          ▲                │       ▲  conflict │
-//!          │                │       └─ repair ──┤  (htcc: the same transaction, its body once more)
-//!          └─── wait ───────┴────── give way ───┘
+//!   worker ── turnstile, phases ── begin ── body ── commit ── end
+//!                    ▲                │       ▲  conflict │
+//!                    │                │       └─ repair ──┤  (htcc: the same transaction, its body once more)
+//!                    └─── wait ───────┴────── give way ───┘
 //! ```
 //!
 //! Everything that runs transactions uses this loop: closures, procedures, stashes and pools. So all of them have
@@ -24,6 +24,7 @@ use crate::commit::{
 use crate::error::{ConflictReason, Error, Failure};
 use crate::plan::{Pieces, StepColumns};
 use crate::store::deadline::Deadline;
+use crate::store::worker::ClaimGuard;
 use crate::transaction::Transaction;
 
 /// How one run of a body ended. The value or error that the body returned stays with its caller.
@@ -97,6 +98,8 @@ enum AttemptEnd {
     Ended(RunEnd),
     /// There was a conflict, and the limits allow another attempt.
     Conflict(ConflictReason),
+    /// It has not begun, because another thread uses the worker.
+    Busy,
 }
 
 /// How a transaction has ended, with the result of its body.
@@ -144,13 +147,12 @@ impl<P: Protocol> Database<P> {
     #[inline(always)]
     pub fn run_closure<R, E: From<Error>>(
         &self,
-        worker: &Worker<P>,
         options: &TransactionOptions,
         sets_aside: bool,
         body: &mut impl FnMut(&Transaction<'_, P>) -> Result<R, E>,
     ) -> RunResult<R, E> {
         let strategy = Strategy { sets_aside, ..Strategy::default() };
-        self.run_keeping(Unstable::ENGINE, worker, options, strategy, |tx, _, returned| {
+        self.run_keeping(Unstable::ENGINE, options, strategy, |tx, _, returned| {
             BodyOutcome::of(returned.insert(body(tx)))
         })
     }
@@ -161,7 +163,6 @@ impl<P: Protocol> Database<P> {
     pub fn run_keeping<R, E: From<Error>>(
         &self,
         _: Unstable,
-        worker: &Worker<P>,
         options: &TransactionOptions,
         strategy: Strategy<'_>,
         mut body: impl FnMut(
@@ -171,7 +172,7 @@ impl<P: Protocol> Database<P> {
         ) -> BodyOutcome,
     ) -> RunResult<R, E> {
         let mut returned = None;
-        let end = self.run(worker, options, strategy, &mut |tx, columns| {
+        let end = self.run(options, strategy, &mut |tx, columns| {
             returned = None;
             body(tx, columns, &mut returned)
         });
@@ -182,29 +183,73 @@ impl<P: Protocol> Database<P> {
     #[inline(never)]
     fn run(
         &self,
-        worker: &Worker<P>,
         options: &TransactionOptions,
         strategy: Strategy<'_>,
         body: &mut Body<'_, P>,
     ) -> RunEnd {
-        self.run_attempts(worker, options, strategy, body).unwrap_or_else(RunEnd::Refused)
+        let deadline = options.deadline.and_then(Deadline::after);
+        // Passed on by reference: a copy would be read by loads that are wider than the store that has just written it,
+        // and would wait for that store.
+        let deadline = deadline.as_ref();
+        let shared = &self.inner.shared;
+        // The first attempt claims the worker that the thread had last, and pins it in the same step, unless it has to
+        // wait for something else before that.
+        if !P::SPLITS
+            && !P::CHOPS
+            && !shared.turnstile.is_closed()
+            && let Some((worker, last)) = self.inner.last_worker()
+        {
+            let mut guard = ClaimGuard::none(shared);
+            let mut claim = Some(|| guard.claim_pinned(last));
+            let end = self.run_attempts(worker, &mut claim, options, strategy, deadline, body);
+            match end {
+                Ok(Some(end)) => return end,
+                Ok(None) => {}
+                Err(failure) => return RunEnd::Refused(failure),
+            }
+        }
+        self.run_aside(options, strategy, deadline, body)
     }
 
-    /// Attempts a transaction until it has ended.
+    /// As [`Database::run`], where the thread may have to wait for a worker, or has one already.
+    #[inline(never)]
+    fn run_aside(
+        &self,
+        options: &TransactionOptions,
+        strategy: Strategy<'_>,
+        deadline: Option<&Deadline>,
+        body: &mut Body<'_, P>,
+    ) -> RunEnd {
+        let claim = match self.claim(deadline) {
+            Ok(claim) => claim,
+            Err(failure) => return RunEnd::Refused(Box::new(failure)),
+        };
+        let mut claimed = None::<fn() -> bool>;
+        let end =
+            self.run_attempts(claim.worker(), &mut claimed, options, strategy, deadline, body);
+        match end {
+            Ok(end) => end.expect("the worker is claimed"),
+            Err(failure) => RunEnd::Refused(failure),
+        }
+    }
+
+    /// Attempts a transaction until it has ended. `claim` claims and pins the worker, if that has yet to be done; it is
+    /// called by the first attempt. Returns `None` if the worker is not free.
     #[inline(always)]
     fn run_attempts(
         &self,
         worker: &Worker<P>,
+        claim: &mut Option<impl FnOnce() -> bool>,
         options: &TransactionOptions,
         strategy: Strategy<'_>,
+        deadline: Option<&Deadline>,
         body: &mut Body<'_, P>,
-    ) -> Result<RunEnd, Box<Failure>> {
-        let deadline = options.deadline.and_then(Deadline::after);
+    ) -> Result<Option<RunEnd>, Box<Failure>> {
         let mut attempt = 0;
         // A starving transaction keeps the turnstile closed until it has ended.
         let mut closed_turnstile = None;
         loop {
-            if !worker.active.get() {
+            if claim.is_none() && !worker.active.get() {
                 if closed_turnstile.is_none() {
                     let turnstile = &self.inner.shared.turnstile;
                     let mut keep_waiting = || self.check_wait(deadline, attempt);
@@ -213,13 +258,20 @@ impl<P: Protocol> Database<P> {
                 let keep_waiting = || self.check_wait(deadline, attempt);
                 P::between_transactions(self.engine(), worker, keep_waiting)?;
             }
-            let end = worker
-                .memory
-                .regions()
-                .restarting(|| self.attempt(worker, options, strategy, attempt, deadline, body))?;
+            let end = worker.memory.regions().restarting(|| {
+                let mut is_pinned = false;
+                if let Some(claim) = claim.take() {
+                    is_pinned = claim();
+                    if !is_pinned {
+                        return Ok(AttemptEnd::Busy);
+                    }
+                }
+                self.attempt((worker, is_pinned), options, strategy, attempt, deadline, body)
+            })?;
             let reason = match end {
-                AttemptEnd::Ended(end) => return Ok(end),
+                AttemptEnd::Ended(end) => return Ok(Some(end)),
                 AttemptEnd::Conflict(reason) => reason,
+                AttemptEnd::Busy => return Ok(None),
             };
             attempt += 1;
             backoff(worker, attempt, reason);
@@ -227,22 +279,23 @@ impl<P: Protocol> Database<P> {
     }
 
     /// Makes one attempt: runs the body and commits. Under a protocol that repairs transactions, this may run the
-    /// body several times. `attempt` is the number of conflicts so far.
+    /// body several times. `attempt` is the number of conflicts so far, and `is_pinned` says whether the worker's claim
+    /// has pinned it.
     #[inline(always)]
     fn attempt(
         &self,
-        worker: &Worker<P>,
+        (worker, is_pinned): (&Worker<P>, bool),
         options: &TransactionOptions,
         strategy: Strategy<'_>,
         attempt: u32,
-        deadline: Option<Deadline>,
+        deadline: Option<&Deadline>,
         body: &mut Body<'_, P>,
     ) -> Result<AttemptEnd, Box<Failure>> {
         let columns = match strategy.pieces {
             Some(pieces) if P::CHOPS => self.expect_procedure(worker, pieces, attempt)?,
             _ => None,
         };
-        Transaction::start(self.engine(), worker, attempt, deadline)?;
+        Transaction::start(self.engine(), worker, is_pinned, attempt, deadline)?;
         let transaction = Transaction::started(self.engine(), worker, attempt, deadline);
         if P::CHOPS && strategy.pieces.is_some_and(Pieces::are_one_by_one) {
             transaction.set_admitted();

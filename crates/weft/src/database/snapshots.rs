@@ -14,8 +14,7 @@ impl<P: Protocol> Database<P> {
     /// everything that was read is durable, too.
     ///
     /// # Errors
-    /// The errors of `body`; and [`Failure::TooManyWorkers`], [`Failure::Closed`], [`Failure::Loading`],
-    /// [`Failure::Storage`].
+    /// The errors of `body`; and [`Failure::Closed`], [`Failure::Loading`], [`Failure::Storage`].
     pub fn snapshot<R, E: From<Error>>(
         &self,
         body: impl FnOnce(&Snapshot) -> Result<R, E>,
@@ -43,11 +42,12 @@ impl<P: Protocol> Database<P> {
     /// [starving](Database#starvation) transaction runs alone under `tso`, opening waits for it.
     ///
     /// # Errors
-    /// - [`Failure::TooManyWorkers`], [`Failure::Closed`], [`Failure::Loading`].
+    /// - [`Failure::Closed`], [`Failure::Loading`].
     /// - [`Failure::NestedTransaction`] in the `drop` of a row, if that is part of a commit.
     /// - [`Failure::RowsSplit`] inside a transaction, under a protocol that splits rows.
     pub fn open_snapshot(&self) -> Result<Snapshot, Failure> {
-        let worker = self.worker()?;
+        let claim = self.claim(None)?;
+        let worker = claim.worker();
         self.check_no_commit()?;
         let shared = &self.engine().shared;
         shared.check_open()?;
@@ -67,7 +67,7 @@ impl<P: Protocol> Database<P> {
     /// # Errors
     /// [`Failure::NestedTransaction`] if this thread is committing, so that this call is from the `drop` of a row.
     pub(crate) fn check_no_commit(&self) -> Result<(), Failure> {
-        match self.registered_worker() {
+        match self.claimed_worker() {
             Some(worker) if worker.memory.is_committing() => Err(Failure::NestedTransaction),
             _ => Ok(()),
         }
@@ -135,7 +135,6 @@ impl<P: Protocol> Database<P> {
     /// # Errors
     /// As [`Database::open_snapshot`].
     pub fn open_recent_snapshot(&self) -> Result<Snapshot, Failure> {
-        self.worker()?;
         let shared = &self.engine().shared;
         shared.check_open()?;
         let epoch = shared.clock.epoch();

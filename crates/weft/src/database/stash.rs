@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 
 use crate::commit::CommitToken;
 use crate::commit::Worker;
-use crate::commit::{Dbx, Executor, Protocol, SplitsRecords};
+use crate::commit::{Dbx, Executor, Protocol, SplitsRecords, Unstable};
 use crate::database::{Database, RunResult, TransactionOptions};
 use crate::error::{Error, Failure};
 use crate::transaction::Transaction;
@@ -171,15 +171,20 @@ impl<T, P: Protocol> Stash<T, P> {
         waits: bool,
         mut body: impl FnMut(&Transaction<'_, P>) -> Result<R, E>,
     ) -> Result<Result<(R, CommitToken), E>, u64> {
-        let worker = match self.database.worker() {
-            Ok(worker) => worker,
+        if !P::SPLITS || waits {
+            return Ok(self.database.transact_with_token(&self.options, body));
+        }
+        // The refusal is the worker's, so the worker is claimed until the refusal is taken.
+        let claim = match self.database.claim_worker(&self.options, Unstable::ENGINE) {
+            Ok(claim) => claim,
             Err(failure) => return Ok(Err(Error::from(failure).into())),
         };
-        if !P::SPLITS || waits || worker.active.get() {
+        let worker = claim.worker();
+        if worker.active.get() {
             return Ok(self.database.transact_with_token(&self.options, body));
         }
         let _setting_aside = SetAsideGuard::begin(worker);
-        match self.database.run_closure(worker, &self.options, true, &mut body) {
+        match self.database.run_closure(&self.options, true, &mut body) {
             RunResult::Ended(result) => Ok(result),
             RunResult::SetAside => {
                 let splitting = worker.executor().splitting();
@@ -192,8 +197,7 @@ impl<T, P: Protocol> Stash<T, P> {
     /// soon.
     ///
     /// # Errors
-    /// [`Failure::Closed`], [`Failure::TooManyWorkers`], [`Failure::SingleThreaded`];
-    /// [`Failure::NestedTransaction`] inside a transaction.
+    /// [`Failure::Closed`], [`Failure::SingleThreaded`]; [`Failure::NestedTransaction`] inside a transaction.
     pub fn wait(&self) -> Result<(), Failure> {
         self.wait_while(|| true)
     }
@@ -205,7 +209,8 @@ impl<T, P: Protocol> Stash<T, P> {
     /// As [`Stash::wait`].
     pub fn wait_while(&self, has_nothing_else: impl Fn() -> bool) -> Result<(), Failure> {
         let Some(&(refused_in, _)) = self.requests.front() else { return Ok(()) };
-        let worker = self.database.worker()?;
+        let claim = self.database.claim(None)?;
+        let worker = claim.worker();
         if worker.active.get() {
             return Err(Failure::NestedTransaction);
         }

@@ -517,13 +517,13 @@ impl<P: Protocol> Database<P> {
     /// - [`Failure::NestedTransaction`] between two pieces of a procedure, because the log waits for the
     ///   procedure's end.
     pub fn wait_durable(&self, commit: CommitToken) -> Result<(), Failure> {
-        self.inner().wait_durable(self.registered_worker(), commit)
+        self.inner().wait_durable(self.claimed_worker(), commit)
     }
 
     /// If commits are acknowledged when they are durable, waits until everything is durable that may have been read
     /// from the snapshot so far.
     pub(crate) fn await_durable_reads(&self, snapshot: &Snapshot) -> Result<(), Failure> {
-        self.inner().acknowledge(|| self.registered_worker(), snapshot.token())
+        self.inner().acknowledge(|| self.claimed_worker(), snapshot.token())
     }
 
     /// Waits until everything is durable that has committed so far.
@@ -648,7 +648,9 @@ impl<P: Protocol> Database<P> {
     /// Ends the present epoch, and returns a snapshot of the state at its end.
     fn snapshot_source(&self, storage: &Storage) -> Result<CheckpointedSnapshot<'_, P>, Failure> {
         let clock = &self.inner().shared.clock;
-        let snapshot = self.open_snapshot_by(self.worker()?, || last_number_of(clock.tick()))?;
+        let claim = self.claim(None)?;
+        let number = || last_number_of(clock.tick());
+        let snapshot = self.open_snapshot_by(claim.worker(), number)?;
         let tables = &hold(&storage.manifest).tables;
         let names = tables.iter().map(|table| table.name.clone()).collect();
         Ok(CheckpointedSnapshot { snapshot, database: self, names })

@@ -164,7 +164,7 @@ impl FillingMemories {
         FillingMemories { shared, slots }
     }
 
-    /// Runs `work` with one of the memories, pinned.
+    /// Runs `work` with one of the memories, pinned. Waits while other threads use all of them.
     pub fn with<R>(&self, work: impl FnOnce(&WorkerMemory) -> R) -> R {
         self.with_buffers(|memory, _| work(memory))
     }
@@ -173,10 +173,7 @@ impl FillingMemories {
     fn with_buffers<R>(&self, work: impl FnOnce(&WorkerMemory, &mut [Vec<u8>; 2]) -> R) -> R {
         let mut filling = self.take_free();
         let FillingMemory { memory, buffers } = &mut *filling;
-        let (_, memory) = memory.get_or_insert_with(|| {
-            let slot = self.shared.take_slot().expect("no more threads than workers");
-            (slot, WorkerMemory::new(Arc::clone(&self.shared), slot))
-        });
+        let (_, memory) = memory.as_ref().expect("`take_free` returns a place with a memory");
         let pinned = PinnedMemory::new(memory);
         let result = work(memory, buffers);
         drop(pinned);
@@ -185,19 +182,24 @@ impl FillingMemories {
         result
     }
 
-    // Try all slots, beginning with the one used last. There are as many as workers, so one becomes free.
+    /// Returns the place of a memory that no other thread uses.
+    // Tries all places, beginning with the one used last. A place gets its memory when a slot of a worker is free.
     fn take_free(&self) -> MutexGuard<'_, FillingMemory> {
         let last = LAST_SLOT.get();
         loop {
             for number in (last..last + self.slots.len()).map(|number| number % self.slots.len()) {
-                match self.slots[number].0.try_lock() {
-                    Ok(filling) => {
-                        LAST_SLOT.set(number);
-                        return filling;
-                    }
-                    Err(TryLockError::Poisoned(filling)) => return filling.into_inner(),
-                    Err(TryLockError::WouldBlock) => {}
+                let mut filling = match self.slots[number].0.try_lock() {
+                    Ok(filling) => filling,
+                    Err(TryLockError::Poisoned(filling)) => filling.into_inner(),
+                    Err(TryLockError::WouldBlock) => continue,
+                };
+                if filling.memory.is_none() {
+                    let Some(slot) = self.shared.take_slot() else { continue };
+                    let memory = WorkerMemory::new(Arc::clone(&self.shared), slot);
+                    filling.memory = Some((slot, memory));
                 }
+                LAST_SLOT.set(number);
+                return filling;
             }
             yield_now();
         }
@@ -210,7 +212,7 @@ impl Drop for FillingMemories {
             let filling = memory_slot.0.get_mut().unwrap_or_else(PoisonError::into_inner);
             if let Some((slot, memory)) = filling.memory.take() {
                 memory.leave();
-                self.shared.give_slot(slot);
+                self.shared.give_slot_back(slot);
             }
         }
     }

@@ -318,10 +318,19 @@ pub enum Failure {
         /// How long the caller waited.
         waited: Duration,
     },
-    /// More threads use the database at the same time than it was opened for.
+    /// All workers of the database were busy until the transaction's deadline.
     #[error(
-        "{workers_max} threads already use the database, and it was opened for no more; raise .workers_max(n) in the builder"
+        "all {workers_max} workers of the database were busy until the transaction's deadline of {deadline:?}; allow \
+         more time, run fewer or shorter transactions at the same time, or raise .workers_max(n) in the builder"
     )]
+    WorkersBusy {
+        /// How many workers the database may have.
+        workers_max: usize,
+        /// The deadline.
+        deadline: Duration,
+    },
+    /// All workers of a raw tree are in use. (Transactions wait for a worker instead.)
+    #[error("all {workers_max} workers of the tree are in use; drop one of them first")]
     TooManyWorkers {
         /// The limit.
         workers_max: usize,

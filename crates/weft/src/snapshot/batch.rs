@@ -37,7 +37,7 @@ impl Snapshot {
     /// from memory, the next ones are requested. It takes keys from the iterator sixteen at a time.
     ///
     /// # Errors
-    /// [`Failure::ForeignTable`], at once. The items are: [`Failure::TooManyWorkers`].
+    /// [`Failure::ForeignTable`], at once. The items are those of [`Snapshot::get`].
     ///
     /// ```
     /// # use weft::{Database, Record};

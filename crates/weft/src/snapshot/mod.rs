@@ -48,14 +48,14 @@ use crate::store::recent::OpeningTimes;
 use crate::store::record::version::{self, SnapshotView};
 use crate::store::record::{newest, record_at};
 use crate::store::table::{Identity, PickForm, Table, TableInner, with_form, with_secondary};
-use crate::store::worker::{PinnedWorker, SharedState, WorkerState};
+use crate::store::worker::{ClaimGuard, PinnedWorker, SharedState, WorkerState};
 
 /// A read-only view of the database as it was when the snapshot was opened.
 ///
 /// Reading from a snapshot never conflicts with anything, however long it takes and however much is written in that
 /// time. The rows that it returns stay valid as long as the snapshot exists. You can send it to another thread, and
-/// several threads can read from it at the same time. Each of these threads counts as one of the database's
-/// [workers](crate::Builder::workers_max).
+/// several threads can read from it at the same time. A read needs one of the database's
+/// [workers](crate::Builder::workers_max), and waits while all of them are busy.
 ///
 /// While a snapshot is open, the database keeps the versions that the snapshot needs. This is at most one version
 /// of each row that it can read, and one of each index entry of such a row, however often the row is changed,
@@ -113,11 +113,16 @@ pub(crate) trait SnapshotSource: Send + Sync {
 
     fn identity(&self) -> &Arc<Identity>;
 
-    /// Returns this thread's worker, if the thread has one.
-    fn registered(&self) -> Option<&WorkerState>;
+    /// Claims a worker for this thread. Waits while all of them are busy.
+    fn claim(&self) -> Result<ClaimedState<'_>, Failure>;
+}
 
-    /// Makes this thread a worker.
-    fn register(self: Arc<Self>) -> Result<(), Failure>;
+/// A worker that the calling thread has claimed, with any protocol.
+pub(crate) struct ClaimedState<'s> {
+    pub state: &'s WorkerState,
+    /// Whether the claim has pinned the worker.
+    pub is_pinned: bool,
+    pub _guard: ClaimGuard<'s>,
 }
 
 /// The database of a snapshot, which lives as long as the snapshot.
@@ -142,7 +147,7 @@ impl Snapshot {
     /// Returns the row with this primary key, or `None` if there is no such row.
     ///
     /// # Errors
-    /// [`Failure::ForeignTable`], [`Failure::TooManyWorkers`].
+    /// [`Failure::ForeignTable`]; [`Failure::Closed`] if the database was closed and all its workers are busy.
     pub fn get<T: Record>(&self, table: &Table<T>, key: &T::Key) -> Result<Option<&T>, Failure> {
         let inner = self.enter(table)?;
         let row = with_form!(T::Key::WIDTH_BYTES, |K| {
@@ -162,8 +167,7 @@ impl Snapshot {
     /// Returns a scan of the rows whose primary keys lie in `range`, in the order of the keys.
     ///
     /// # Errors
-    /// The scan's items are: [`Failure::UnorderedTable`], [`Failure::InvalidRange`], [`Failure::ForeignTable`],
-    /// [`Failure::TooManyWorkers`].
+    /// The scan's items are: [`Failure::UnorderedTable`], [`Failure::InvalidRange`], and those of [`Snapshot::get`].
     pub fn range<'s, T: Record>(
         &'s self,
         table: &Table<T>,
@@ -201,7 +205,7 @@ impl Snapshot {
     /// row.
     ///
     /// # Errors
-    /// The scan's items are: [`Failure::ForeignTable`], [`Failure::TooManyWorkers`].
+    /// The scan's items are those of [`Snapshot::get`].
     pub fn rows<'s, T: Record>(&'s self, table: &Table<T>) -> SnapshotScan<'s, T> {
         match T::STORAGE {
             crate::row::schema::Storage::Ordered => self.range(table, ..),
@@ -268,19 +272,15 @@ impl Snapshot {
 
     /// Runs `body` while this thread's worker is pinned, so that nothing that `body` finds is freed.
     fn pinned<R>(&self, body: impl FnOnce(&WorkerState) -> R) -> Result<R, Failure> {
-        let source = &self.database.source;
-        let worker = match source.registered() {
-            Some(worker) => worker,
-            None => {
-                Arc::clone(source).register()?;
-                source.registered().ok_or(Failure::ThreadEnding)?
-            }
-        };
+        let claimed = self.database.source.claim()?;
         // Inside a transaction the worker is pinned already.
-        if worker.active.get() {
-            return Ok(body(worker));
+        if claimed.state.active.get() {
+            return Ok(body(claimed.state));
         }
-        let pinned = PinnedWorker::new(worker);
+        let pinned = match claimed.is_pinned {
+            true => PinnedWorker::already_pinned(claimed.state),
+            false => PinnedWorker::new(claimed.state),
+        };
         let result = body(pinned.worker());
         drop(pinned);
         Ok(result)

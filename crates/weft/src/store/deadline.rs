@@ -24,6 +24,11 @@ impl Deadline {
         Instant::now() >= self.at
     }
 
+    /// Returns how much time is left.
+    pub fn remaining(&self) -> Duration {
+        self.at.saturating_duration_since(Instant::now())
+    }
+
     /// Decides whether a transaction may go on after `attempts` attempts.
     ///
     /// # Errors

@@ -1,10 +1,11 @@
 //! Workers: what a thread needs to run transactions on a database.
 //!
-//! A thread becomes a worker of a database by its first transaction on it, and stops being one when the
-//! thread ends. A worker has a slot (for grace periods and counters), an arena, a list of garbage, and an
-//! executor of the protocol. The database owns all of it. The thread holds only a registration, which is
-//! released when the thread ends.
+//! A thread claims a worker for a transaction, and gives it up after it. A worker has a slot (for grace periods and
+//! counters), an arena, a list of garbage, and an executor of the protocol. The database owns all of it, and makes
+//! a worker when a thread finds no free one. A thread remembers the worker that it had last, and finds it again
+//! with its next transaction, unless another thread has needed it since.
 //!
+//! - [`claim`]: how a thread gets a worker, and which one.
 //! - [`commit`]: the steps of a commit that are the same for all protocols.
 //! - [`thread`](mod@thread): the worker as its thread uses it.
 //! - [`idle`]: how other workers take over what an idle one holds.
@@ -12,6 +13,7 @@
 //! - `undoable`: what the simulated machine needs to undo whole transactions.
 
 mod aborts;
+mod claim;
 mod commit;
 mod discarded;
 mod idle;
@@ -32,6 +34,7 @@ use weft_htm::word::{Mutex, Ordering, Word, yield_now};
 use weft_htm::{Htm, Regions, Statistics, StatisticsReader};
 
 pub use aborts::AbortsByTable;
+pub use claim::{ClaimGuard, LastWorker, WorkerOwner, remembers_workers};
 pub use commit::{
     CommitGuard, EngineLog, LoggedOperation, LoggedWrite, NOT_STAGED, Prepared, RecordOutcome,
     ReplacedRow, WriteOutcome,
@@ -57,6 +60,7 @@ use crate::sync::clock::{ActivityWords, Clock};
 use crate::sync::gate::Gate;
 use crate::sync::reclaim::GracePeriods;
 use crate::sync::turnstile::Turnstile;
+use crate::sync::wait_queue::WaitQueue;
 
 /// What all workers of a database share, whatever the protocol.
 pub struct SharedState {
@@ -91,6 +95,8 @@ pub struct SharedState {
     orphans: Mutex<VecDeque<Batch>>,
     orphan_batches: Word,
     slots: Mutex<Slots>,
+    /// The threads that wait for a worker.
+    pub waiting: WaitQueue,
 }
 
 /// The database is open: transactions may begin.
@@ -117,8 +123,13 @@ impl SharedState {
 
 #[derive(Default)]
 struct Slots {
+    /// Slots that no thread remembers. Another thread may have claimed one of them all the same.
     free: Vec<usize>,
     used: usize,
+    /// The thread that has last taken each slot, as the address of its [`LastWorker`]. 0 if there is none.
+    remembered_by: Vec<usize>,
+    /// Where the search for a worker that some thread remembers begins next.
+    next_search: usize,
     htm_readers: Vec<Option<StatisticsReader>>,
     htm_departed: Statistics,
 }
@@ -181,16 +192,17 @@ impl SharedState {
             orphans: Mutex::new(VecDeque::new()),
             orphan_batches: Word::new(0),
             slots: Mutex::new(Slots::default()),
+            waiting: WaitQueue::default(),
         }
     }
 
-    /// Returns the number of workers at present.
+    /// Returns the number of workers that threads remember, or use.
     pub fn workers(&self) -> usize {
         let slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        slots.used - slots.free.len()
+        slots.used.saturating_sub(slots.free.len())
     }
 
-    /// Returns the HTM statistics of all workers, including those that have left.
+    /// Returns the HTM statistics of all workers.
     pub fn htm_statistics(&self) -> Statistics {
         let slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         let mut total = slots.htm_departed;
@@ -200,32 +212,12 @@ impl SharedState {
         total
     }
 
-    pub fn take_slot(&self) -> Option<usize> {
-        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(slot) = slots.free.pop() {
-            return Some(slot);
-        }
-        let slot = slots.used;
-        if slot == self.counters.len() {
-            return None;
-        }
-        slots.used += 1;
-        slots.htm_readers.push(None);
-        self.grace.enlist(slot);
-        Some(slot)
-    }
-
+    /// Sets where the statistics of a slot's worker are read. The caller has claimed the slot.
     pub fn set_reader(&self, slot: usize, reader: StatisticsReader) {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        slots.htm_readers[slot] = Some(reader);
-    }
-
-    pub fn give_slot(&self, slot: usize) {
-        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(reader) = slots.htm_readers[slot].take() {
-            slots.htm_departed += reader.statistics();
+        if let Some(previous) = slots.htm_readers[slot].replace(reader) {
+            slots.htm_departed += previous.statistics();
         }
-        slots.free.push(slot);
     }
 
     /// Leaves garbage for other workers to take over.
@@ -413,10 +405,8 @@ impl WorkerMemory {
     /// Unpins the worker, and collects garbage if a batch is full.
     #[inline(always)]
     pub fn unpin(&self) {
-        // Asked before the worker is unpinned: from then on another worker may visit it and take its garbage.
-        let is_batch_full = self.garbage().is_batch_full();
         self.shared.grace.unpin(self.slot);
-        if is_batch_full {
+        if self.garbage().is_batch_full() {
             self.collect();
         }
     }
@@ -626,11 +616,10 @@ impl WorkerMemory {
     #[cold]
     #[inline(never)]
     pub fn collect(&self) {
-        let _visit = self.visit_self();
         let grace = &self.shared.grace;
         self.adopt_orphans();
         self.queue_deleted();
-        grace.pin_visited(self.slot);
+        grace.pin(self.slot);
         self.shared.recent.close_if_old(self.shared.clock.epoch(), &self.shared.retention);
         self.take_over_idle();
         self.hand_over_retained();
@@ -645,7 +634,7 @@ impl WorkerMemory {
         }
         while let Some(batch) = self.garbage().take_ripe(horizon) {
             // Unlinking reads index nodes, so the worker must be pinned.
-            grace.pin_visited(self.slot);
+            grace.pin(self.slot);
             let mut retired = batch.retired;
             for entry in retired.drain(..) {
                 // SAFETY: the batch's grace period has passed.
@@ -656,20 +645,6 @@ impl WorkerMemory {
         }
         let pending = self.garbage().pending() as u64;
         self.counters().retired_pending.store(pending, Ordering::Relaxed);
-    }
-
-    /// Until the result is dropped, keeps other workers from taking over this worker's lists while it is not
-    /// pinned. (While it is pinned, they do not do so in any case.)
-    fn visit_self(&self) -> impl Drop {
-        /// Ends the visit when it is dropped.
-        struct Visit<'w>(&'w WorkerMemory);
-        impl Drop for Visit<'_> {
-            fn drop(&mut self) {
-                self.0.shared.grace.end_visit(self.0.slot);
-            }
-        }
-        self.shared.grace.visit_self(self.slot);
-        Visit(self)
     }
 
     /// # Safety
@@ -746,16 +721,15 @@ impl WorkerMemory {
         self.garbage().adopt(orphans.drain(..adopted));
     }
 
-    /// Leaves the database: frees what can be freed, and leaves the rest to the other workers.
+    /// Frees what can be freed, and leaves the rest to the other workers. For a worker that is not needed for now.
     pub fn leave(&self) {
         self.collect();
-        let visit = self.visit_self();
         // The worker that takes over these records finds out whether their epoch has ended.
         for (_, deleted) in self.deleted.take() {
             self.push_deleted(deleted);
         }
         // Also hand over what is kept for snapshots; `collect` may have added deleted records to it.
-        self.shared.grace.pin_visited(self.slot);
+        self.shared.grace.pin(self.slot);
         loop {
             self.hand_over_retained();
             if self.retained.borrow().is_empty() {
@@ -767,10 +741,8 @@ impl WorkerMemory {
         self.shared.grace.unpin(self.slot);
         self.garbage().seal(|| self.shared.grace.seal());
         self.shared.leave_orphans(self.garbage().take_sealed());
-        self.shared.idle.unregister(self.slot);
-        drop(visit);
         self.counters().retired_pending.store(0, Ordering::Relaxed);
-        // This runs the user's code, on a thread that is no longer a worker.
+        // This runs the user's code. The worker is claimed, and runs no transaction.
         self.run_discarded();
         self.arena().give_up(&self.shared.memory);
     }

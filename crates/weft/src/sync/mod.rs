@@ -8,9 +8,11 @@
 //!   short as the transactions.
 //! - [`turnstile`]: lets a starving transaction through by holding back all others.
 //! - [`gate`]: keeps procedures in pieces apart from all other transactions.
+//! - [`wait_queue`]: the threads that wait for a worker.
 #![allow(rustdoc::private_intra_doc_links, reason = "hidden: its readers have the source")]
 
 pub mod clock;
 pub mod gate;
 pub mod reclaim;
 pub mod turnstile;
+pub mod wait_queue;

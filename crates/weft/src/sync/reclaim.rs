@@ -1,7 +1,7 @@
 //! Grace periods: when may memory that was unlinked be freed? (DBX §5.5)
 //!
 //! A worker that runs a transaction is *pinned*: it may hold addresses of anything that was linked when it
-//! began. Between transactions it is offline and holds no addresses. What is unlinked at some moment cannot
+//! began. Between transactions it holds no addresses. What is unlinked at some moment cannot
 //! be reached by any transaction that begins later. So it may be freed once all transactions that were
 //! running at that moment have ended. That time is a grace period.
 //!
@@ -9,9 +9,9 @@
 //! place of the vector:
 //!
 //! ```text
-//!   worker      begin: slot := clock            end: slot := OFFLINE
+//!   worker      begin: slot := clock            end: slot := CLAIMED or FREE
 //!   reclaimer   unlink everything in a batch; tag := ++clock;
-//!               free the batch when every slot >= tag (OFFLINE counts as infinity)
+//!               free the batch when every slot >= tag (CLAIMED and FREE count as infinity)
 //! ```
 //!
 //! **Why it is safe.** Take a batch with tag `t` and a worker whose slot holds `s`.
@@ -19,46 +19,44 @@
 //!   every later one continues its release sequence. So the worker's acquire of the clock makes all unlinking
 //!   before the increment visible to it, and it cannot find the batch. What it read in an earlier transaction
 //!   happened before its store to the slot, which is a release, and so before the reclaimer frees anything.
-//! - The reclaimer missed the worker's store to its slot (it saw OFFLINE or an older value). Between its
+//! - The reclaimer missed the worker's store to its slot (it saw CLAIMED, FREE or an older value). Between its
 //!   store to the slot and its first look at shared data the worker executes a sequentially consistent fence,
 //!   and so does the reclaimer between unlinking and looking at the slots. One of the two fences comes first.
 //!   If it is the worker's, the reclaimer sees the slot. If it is the reclaimer's, the worker sees the
 //!   unlinking, and cannot find the batch.
 //! - Otherwise the reclaimer sees `s < t` and waits.
 //!
-//! **Visits.** Only the worker itself uses what it has gathered while it is pinned. While it is not, another
-//! worker may *visit* it and take this over. Each of the two first announces itself, and then looks at the
-//! other:
+//! **Claims.** The word of a worker also says whether a thread uses the worker:
 //!
 //! ```text
-//!   worker    slot := clock;   fence;   wait while it is visited
-//!   visitor   visited := 1;    fence;   if the slot is OFFLINE: visit;   visited := 0
+//!   FREE      no thread uses the worker          claim_pinned, claim, begin_visit: compare-and-swap from FREE
+//!   VISITED   another worker takes over what this one has gathered     end_visit: -> FREE
+//!   CLAIMED   a thread has it, and runs no transaction now             pin: -> clock      release: -> FREE
+//!   clock     a thread has it, and runs a transaction                  unpin: -> CLAIMED
 //! ```
 //!
-//! One of the two fences comes first. If it is the worker's, the visitor sees the slot and gives up. If it is
-//! the visitor's, the worker sees that it is being visited, and waits. If a worker uses what it has gathered
-//! while it is not pinned, it visits itself. The word `visited` lies beside the slot, on a line that the
-//! worker writes in any case.
+//! Every change from `FREE` is a compare-and-swap, so one thread has the worker at a time. It acquires what the
+//! thread before it has released. A claim for a single transaction pins in the same step
+//! ([`GracePeriods::claim_pinned`]). The compare-and-swap takes the place of the fence that a pin needs, so such
+//! a claim costs no further ordering instruction. The first three values are greater than every value of the
+//! clock, so none of them holds back a batch.
 
-use weft_htm::word::{Ordering, Word, fence, spin_loop, yield_now};
+use weft_htm::word::{Ordering, Word, fence, fence_after_exchange, spin_loop, yield_now};
 
-/// The slot value of a worker that runs no transaction.
+/// The horizon if no worker runs a transaction.
 pub const OFFLINE: u64 = u64::MAX;
 
-/// A word on a cache line of its own, since its owner writes it twice per transaction.
+/// The word of a worker that no thread uses.
+const FREE: u64 = u64::MAX;
+/// The word of a worker that a thread has claimed, and that runs no transaction.
+const CLAIMED: u64 = u64::MAX - 1;
+/// The word of a free worker whose lists another worker takes over. It is the least of the three.
+const VISITED: u64 = u64::MAX - 2;
+
+/// A word on a cache line of its own. The owner of a worker's word writes it three times per transaction.
 #[repr(align(64))]
 #[derive(Debug)]
 struct PaddedWord(Word);
-
-/// A worker's slot, on a cache line of its own.
-#[repr(align(64))]
-#[derive(Debug)]
-struct WorkerSlot {
-    /// The value of the clock when the worker was pinned, or [`OFFLINE`].
-    pinned: Word,
-    /// 1 while the worker is visited.
-    visited: Word,
-}
 
 /// The grace clock of a database, with a slot for each worker.
 #[derive(Debug)]
@@ -66,7 +64,7 @@ pub struct GracePeriods {
     clock: PaddedWord,
     /// One more than the highest slot ever used, so that a scan covers only slots in use.
     slots_used: PaddedWord,
-    slots: Box<[WorkerSlot]>,
+    slots: Box<[PaddedWord]>,
 }
 
 impl GracePeriods {
@@ -75,9 +73,7 @@ impl GracePeriods {
         GracePeriods {
             clock: PaddedWord(Word::new(1)),
             slots_used: PaddedWord(Word::new(0)),
-            slots: (0..workers_max)
-                .map(|_| WorkerSlot { pinned: Word::new(OFFLINE), visited: Word::new(0) })
-                .collect(),
+            slots: (0..workers_max).map(|_| PaddedWord(Word::new(FREE))).collect(),
         }
     }
 
@@ -95,22 +91,41 @@ impl GracePeriods {
         self.slots_used.0.load(Ordering::SeqCst) as usize
     }
 
-    /// Pins the worker in `slot`. Until it is unpinned, nothing that it can find is freed, and it is not
-    /// visited. Waits until a visit that is under way has ended.
-    #[inline(always)]
-    pub fn pin(&self, slot: usize) {
-        self.pin_visited(slot);
-        // Acquire: pairs with the release in `end_visit`. This load must come after the fence in
-        // `pin_visited`, as `begin_visit` requires.
-        if self.slots[slot].visited.load(Ordering::Acquire) != 0 {
-            self.await_visitor(slot);
-        }
+    /// Claims the worker in `slot` if it is free.
+    #[inline]
+    pub fn claim(&self, slot: usize) -> bool {
+        let word = &self.slots[slot].0;
+        // Acquire: pairs with the releases in `release` and `end_visit`, so that the worker is as the thread
+        // before this one has left it.
+        word.load(Ordering::Relaxed) == FREE
+            && word.compare_exchange(FREE, CLAIMED, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    #[cold]
-    fn await_visitor(&self, slot: usize) {
+    /// Claims the worker in `slot` if it is free, and pins it: [`GracePeriods::claim`] and
+    /// [`GracePeriods::pin`] in one step.
+    #[inline(always)]
+    pub fn claim_pinned(&self, slot: usize) -> bool {
+        // Acquire: as in `pin`.
+        let now = self.clock.0.load(Ordering::Acquire);
+        // Acquire: as in `claim`. Release: as in `pin`.
+        let word = &self.slots[slot].0;
+        let claimed = word.compare_exchange(FREE, now, Ordering::AcqRel, Ordering::Relaxed);
+        // Orders the exchange before everything that the transaction reads, as the fence in `pin` does.
+        fence_after_exchange();
+        claimed.is_ok()
+    }
+
+    /// Gives up the worker in `slot`, which the calling thread has claimed, and which is not pinned.
+    #[inline(always)]
+    pub fn release(&self, slot: usize) {
+        // Release: pairs with the acquires in `claim`, `claim_pinned` and `begin_visit`.
+        self.slots[slot].0.store(FREE, Ordering::Release);
+    }
+
+    /// Waits until a visit of the worker in `slot` that is under way has ended.
+    pub fn await_visitor(&self, slot: usize) {
         let mut spins = 0u32;
-        while self.slots[slot].visited.load(Ordering::Acquire) != 0 {
+        while self.slots[slot].0.load(Ordering::Relaxed) == VISITED {
             spins += 1;
             if cfg!(any(loom, shuttle)) || spins.is_multiple_of(64) {
                 yield_now();
@@ -120,64 +135,49 @@ impl GracePeriods {
         }
     }
 
-    /// Visits a worker that is not pinned. Returns false if it is pinned, or already visited. If this returns
-    /// true, only the caller may use what the worker has gathered, until [`GracePeriods::end_visit`].
+    /// Visits a worker that is free. If this returns true, only the caller may use what the worker has gathered,
+    /// until [`GracePeriods::end_visit`].
     pub fn begin_visit(&self, slot: usize) -> bool {
-        let WorkerSlot { pinned, visited } = &self.slots[slot];
-        // Acquire: pairs with the release in `end_visit`.
-        if visited.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
-            return false;
-        }
-        // Pairs with the fence in `pin_visited`.
-        fence(Ordering::SeqCst);
-        // Acquire: pairs with the release in `unpin`.
-        let is_offline = pinned.load(Ordering::Acquire) == OFFLINE;
-        if !is_offline {
-            self.end_visit(slot);
-        }
-        is_offline
-    }
-
-    /// Makes the calling worker, which is not pinned, visit itself. Waits until another visit has ended.
-    pub fn visit_self(&self, slot: usize) {
-        while !self.begin_visit(slot) {
-            self.await_visitor(slot);
-        }
+        let word = &self.slots[slot].0;
+        // Acquire: as in `claim`.
+        word.load(Ordering::Relaxed) == FREE
+            && word.compare_exchange(FREE, VISITED, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
     /// Ends a visit.
     pub fn end_visit(&self, slot: usize) {
-        // Release: pairs with the acquires in `begin_visit`, `pin` and `await_visitor`.
-        self.slots[slot].visited.store(0, Ordering::Release);
+        // Release: as in `release`.
+        self.slots[slot].0.store(FREE, Ordering::Release);
     }
 
-    /// As [`GracePeriods::pin`], for a worker that visits itself.
+    /// Pins the worker in `slot`, which the calling thread has claimed. Until it is unpinned, nothing that it can
+    /// find is freed.
     #[inline(always)]
-    pub fn pin_visited(&self, slot: usize) {
+    pub fn pin(&self, slot: usize) {
         // Acquire: pairs with the increment in `seal`; see "s >= t" above.
         let now = self.clock.0.load(Ordering::Acquire);
         // Release: pairs with the acquire in `horizon`. A reclaimer may read this value, and not the
-        // `OFFLINE` that `unpin` stored before it. Then it must still see the reads of the worker's earlier
+        // `CLAIMED` that `unpin` stored before it. Then it must still see the reads of the worker's earlier
         // transaction as done. (A relaxed store would break the release of that `unpin`.)
         //
-        // The fence makes the store visible before the worker reads anything. It pairs with the fences in
-        // `horizon` and `begin_visit`.
-        self.slots[slot].pinned.store(now, Ordering::Release);
+        // The fence makes the store visible before the worker reads anything. It pairs with the fence in
+        // `horizon`.
+        self.slots[slot].0.store(now, Ordering::Release);
         fence(Ordering::SeqCst);
     }
 
     /// Returns how many batches have been sealed since the worker in `slot` was pinned.
     pub fn sealed_since(&self, slot: usize) -> u64 {
         // Relaxed: only a hint, and the slot is the caller's own.
-        self.clock.0.load(Ordering::Relaxed) - self.slots[slot].pinned.load(Ordering::Relaxed)
+        self.clock.0.load(Ordering::Relaxed) - self.slots[slot].0.load(Ordering::Relaxed)
     }
 
-    /// Unpins the worker in `slot`.
+    /// Unpins the worker in `slot`. The calling thread still has it.
     #[inline(always)]
     pub fn unpin(&self, slot: usize) {
-        // Release: pairs with the acquires in `horizon` and `begin_visit`, so that everything that the worker
-        // reads in its transaction is read before the memory is freed and used again.
-        self.slots[slot].pinned.store(OFFLINE, Ordering::Release);
+        // Release: pairs with the acquire in `horizon`, so that everything that the worker reads in its
+        // transaction is read before the memory is freed and used again.
+        self.slots[slot].0.store(CLAIMED, Ordering::Release);
     }
 
     /// Seals a batch of what the caller has unlinked, and returns its tag.
@@ -191,12 +191,13 @@ impl GracePeriods {
     /// Returns the horizon: batches with a tag up to this value may be freed.
     #[inline]
     pub fn horizon(&self) -> u64 {
-        // Pairs with the fence in `pin_visited`.
+        // Pairs with the fences in `pin` and `claim_pinned`.
         fence(Ordering::SeqCst);
         self.slots[..self.slots_used()]
             .iter()
-            // Acquire: pairs with the releases in `unpin` and `pin_visited`.
-            .map(|slot| slot.pinned.load(Ordering::Acquire))
+            // Acquire: pairs with the releases in `unpin`, `release`, `pin` and `claim_pinned`.
+            .map(|slot| slot.0.load(Ordering::Acquire))
+            .filter(|&word| word < VISITED)
             .min()
             .unwrap_or(OFFLINE)
     }
@@ -229,21 +230,24 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_is_visited_unless_it_is_pinned_or_visited() {
+    fn a_worker_has_one_user_at_a_time() {
         let grace = GracePeriods::new(1);
         grace.enlist(0);
+        assert!(grace.claim_pinned(0));
+        let tag = grace.seal();
+        assert!(grace.horizon() < tag, "it is pinned");
+        assert!(!grace.claim(0) && !grace.claim_pinned(0) && !grace.begin_visit(0));
+        grace.unpin(0);
+        assert_eq!(grace.horizon(), OFFLINE, "it is claimed and not pinned");
+        assert!(!grace.claim(0) && !grace.claim_pinned(0) && !grace.begin_visit(0));
+        grace.release(0);
+        assert!(grace.begin_visit(0));
+        assert_eq!(grace.horizon(), OFFLINE, "it is visited");
+        assert!(!grace.claim(0) && !grace.claim_pinned(0) && !grace.begin_visit(0));
+        grace.end_visit(0);
+        assert!(grace.claim(0));
         grace.pin(0);
-        assert!(!grace.begin_visit(0), "it is pinned");
-        grace.unpin(0);
-        assert!(grace.begin_visit(0));
-        assert!(!grace.begin_visit(0), "it is visited");
-        grace.end_visit(0);
-        grace.visit_self(0);
-        grace.pin_visited(0);
-        assert!(!grace.begin_visit(0), "it visits itself");
-        grace.unpin(0);
-        grace.end_visit(0);
-        assert!(grace.begin_visit(0));
+        assert!(grace.horizon() < OFFLINE);
     }
 }
 
@@ -259,7 +263,7 @@ mod loom_tests {
     /// what the reader did before it unpinned. Loom's cell reports any two accesses that are not ordered.
     #[test]
     fn loom_nothing_is_freed_under_a_pinned_reader() {
-        loom::model(|| free_beside_a_reader_that_pins(1));
+        loom::model(|| free_beside_a_reader(1, false));
     }
 
     /// The reader pins twice. The reclaimer may see its second pin, and must then see its first transaction
@@ -268,44 +272,65 @@ mod loom_tests {
     fn loom_nothing_is_freed_under_a_reader_that_pins_again() {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = model.preemption_bound.or(Some(3));
-        model.check(|| free_beside_a_reader_that_pins(2));
+        model.check(|| free_beside_a_reader(2, false));
     }
 
-    /// What a worker has gathered is used by one thread at a time: by the worker while it is pinned or visits
-    /// itself, or by a visitor.
+    /// A reader that claims a worker for each transaction, in one step with the pin.
     #[test]
-    fn loom_a_workers_lists_have_one_user_at_a_time() {
+    fn loom_nothing_is_freed_under_a_reader_that_claims() {
+        loom::model(|| free_beside_a_reader(1, true));
+    }
+
+    /// As before, twice.
+    #[test]
+    fn loom_nothing_is_freed_under_a_reader_that_claims_again() {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = model.preemption_bound.or(Some(3));
+        model.check(|| free_beside_a_reader(2, true));
+    }
+
+    /// A worker is used by one thread at a time: by one that has claimed it, or by a visitor.
+    #[test]
+    fn loom_a_worker_has_one_user_at_a_time() {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = model.preemption_bound.or(Some(3));
         model.check(|| {
             let grace = Arc::new(GracePeriods::new(1));
             grace.enlist(0);
-            let gathered = Arc::new(UnsafeCell::new(0));
-            let visitor = {
-                let (grace, gathered) = (Arc::clone(&grace), Arc::clone(&gathered));
+            let worker = Arc::new(UnsafeCell::new(0));
+            let used = |worker: &UnsafeCell<u32>| {
+                // SAFETY: the calling thread has the worker; that this is enough is what the test checks.
+                worker.with_mut(|worker| unsafe { *worker += 1 });
+            };
+            let users = [0, 1].map(|user| {
+                let (grace, worker) = (Arc::clone(&grace), Arc::clone(&worker));
                 thread::spawn(move || {
-                    if grace.begin_visit(0) {
-                        // SAFETY: this is a visit; that this is enough is what the test checks.
-                        gathered.with_mut(|gathered| unsafe { *gathered = 0 });
+                    if user == 0 && grace.begin_visit(0) {
+                        used(&worker);
                         grace.end_visit(0);
+                    } else if user == 1 && grace.claim(0) {
+                        used(&worker);
+                        grace.pin(0);
+                        used(&worker);
+                        grace.unpin(0);
+                        used(&worker);
+                        grace.release(0);
                     }
                 })
-            };
-            grace.pin(0);
-            // SAFETY: the worker is pinned; that this is enough is what the test checks.
-            gathered.with_mut(|gathered| unsafe { *gathered += 1 });
-            grace.unpin(0);
-            grace.visit_self(0);
-            grace.pin_visited(0);
-            // SAFETY: the worker visits itself; that this is enough is what the test checks.
-            gathered.with_mut(|gathered| unsafe { *gathered += 1 });
-            grace.unpin(0);
-            grace.end_visit(0);
-            visitor.join().unwrap();
+            });
+            for _ in 0..2 {
+                if grace.claim_pinned(0) {
+                    used(&worker);
+                    grace.unpin(0);
+                    used(&worker);
+                    grace.release(0);
+                }
+            }
+            users.into_iter().for_each(|user| user.join().unwrap());
         });
     }
 
-    fn free_beside_a_reader_that_pins(pins: u32) {
+    fn free_beside_a_reader(pins: u32, claims: bool) {
         let grace = Arc::new(GracePeriods::new(2));
         grace.enlist(0);
         grace.enlist(1);
@@ -316,7 +341,10 @@ mod loom_tests {
                 (Arc::clone(&grace), Arc::clone(&linked), Arc::clone(&object));
             thread::spawn(move || {
                 for _ in 0..pins {
-                    grace.pin(0);
+                    match claims {
+                        true => assert!(grace.claim_pinned(0)),
+                        false => grace.pin(0),
+                    }
                     if linked.load(Ordering::Acquire) == 1 {
                         // SAFETY: linked when this thread was pinned; that this is enough is what the test
                         // checks.
@@ -324,6 +352,9 @@ mod loom_tests {
                         assert_eq!(contents, 7, "freed while in use");
                     }
                     grace.unpin(0);
+                    if claims {
+                        grace.release(0);
+                    }
                 }
             })
         };

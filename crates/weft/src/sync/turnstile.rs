@@ -30,6 +30,13 @@ pub struct Turnstile {
 pub struct TurnstileGuard<'a>(&'a Turnstile);
 
 impl Turnstile {
+    /// Returns whether the turnstile is closed.
+    #[inline(always)]
+    pub fn is_closed(&self) -> bool {
+        // Relaxed: as in `pass`.
+        self.closed.load(Ordering::Relaxed) != 0
+    }
+
     /// Lets a transaction through that was aborted `attempts` times, or makes it wait. If the transaction
     /// starves, closes the turnstile behind it. An error of `keep_waiting` ends the wait.
     #[inline(always)]

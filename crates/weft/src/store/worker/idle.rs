@@ -6,17 +6,13 @@
 //! no snapshot needs. So the other workers *visit* a worker that has finished no transaction for a while, and
 //! take over its lists.
 //!
-//! ```text
-//!   worker    pinned (in a transaction): the lists are its own           begin_visit fails
-//!             collecting, leaving: it visits itself                      begin_visit fails
-//!             otherwise                                                  others may visit it
-//!   visitor   begin_visit, move the lists out, end_visit                 a worker that pins waits
-//! ```
+//! A visit is a claim: a visitor claims the idle worker, as a thread that runs a transaction does (see
+//! [`GracePeriods`](crate::sync::reclaim::GracePeriods)). So no thread uses the worker during the visit. A thread that
+//! wants to claim the worker at that moment waits for the end of the visit.
 //!
 //! In each epoch one worker looks for idle workers, while it collects its own garbage. A worker counts as
 //! idle if it has finished no transaction since such a look in an earlier epoch. That is a guess, and it may
-//! be wrong. What makes a visit safe is the handshake in
-//! [`GracePeriods`](crate::sync::reclaim::GracePeriods).
+//! be wrong.
 
 use std::collections::VecDeque;
 use std::ptr;
@@ -68,17 +64,10 @@ impl IdleWorkers {
     /// Registers a worker, to be visited while it is idle.
     ///
     /// # Safety
-    /// The memory belongs to the worker of `slot`, and stays where it is until
-    /// [`IdleWorkers::unregister`].
+    /// The memory belongs to the worker of `slot`, and stays where it is as long as the database exists.
     pub unsafe fn register(&self, slot: usize, memory: &WorkerMemory) {
         // Release: pairs with the acquire in `visit`.
         self.memories[slot].store(ptr::from_ref(memory).cast_mut(), Ordering::Release);
-    }
-
-    /// Ends a worker's registration. The caller is that worker and visits itself, so no other visit is under
-    /// way.
-    pub(super) fn unregister(&self, slot: usize) {
-        self.memories[slot].store(ptr::null_mut(), Ordering::Release);
     }
 
     /// Returns whether the caller should look for idle workers. True for one worker in each epoch.
@@ -94,16 +83,15 @@ impl IdleWorkers {
 }
 
 impl SharedState {
-    /// Takes what the worker of a slot has gathered, if the worker is between two transactions.
+    /// Takes what the worker of a slot has gathered, if no thread uses the worker.
     fn visit(&self, slot: usize) -> Option<Holdings> {
         if !self.grace.begin_visit(slot) {
             return None;
         }
         let memory = self.idle.memories[slot].load(Ordering::Acquire);
-        // SAFETY: the memory was registered, and the worker cannot unregister it before the visit has ended.
+        // SAFETY: the memory was registered, and exists as long as the database.
         let holdings = unsafe { memory.as_ref() }.map(|memory| {
-            // The worker uses its lists only while it is pinned or visits itself; at other times only a
-            // visitor uses them. So one thread uses them at a time.
+            // Only a thread that has claimed the worker uses its lists, and now that is this thread.
             Holdings {
                 retained: memory.retained.take(),
                 deleted: memory.deleted.take(),
@@ -122,7 +110,7 @@ impl SharedState {
 }
 
 impl WorkerMemory {
-    /// Takes over what idle workers have gathered. The calling worker must be pinned and visit itself.
+    /// Takes over what idle workers have gathered. The calling worker must be pinned.
     pub(super) fn take_over_idle(&self) {
         let shared = self.shared();
         let epoch = shared.clock.epoch();

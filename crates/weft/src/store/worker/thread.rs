@@ -264,8 +264,14 @@ pub struct PinnedWorker<'w>(&'w WorkerState);
 impl<'w> PinnedWorker<'w> {
     #[inline(always)]
     pub fn new(worker: &'w WorkerState) -> Self {
-        worker.active.set(true);
         worker.memory.pin();
+        PinnedWorker::already_pinned(worker)
+    }
+
+    /// As [`PinnedWorker::new`], for a worker whose claim has pinned it.
+    #[inline(always)]
+    pub fn already_pinned(worker: &'w WorkerState) -> Self {
+        worker.active.set(true);
         PinnedWorker(worker)
     }
 
