@@ -512,7 +512,7 @@ fn orders_are_whole() {
                         .collect::<Result<_, Error>>()?;
                     weft_tests::chaos(random);
                     let whole: Vec<u8> = (0..found.len() as u8).collect();
-                    assert!(found == whole && found.len() % 10 == 0, "{order}: {found:?}");
+                    assert!(found == whole && found.len().is_multiple_of(10), "{order}: {found:?}");
                     if found.len() < 30 {
                         let next = found.len() as u8;
                         tx.insert_many(lines, (next..next + 10).map(|n| Line::new(order, n)))
