@@ -16,6 +16,7 @@
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::ptr::NonNull;
 
 use super::{Database, TransactionOptions, check_bounds};
 use crate::commit::{
@@ -24,7 +25,7 @@ use crate::commit::{
 use crate::error::{ConflictReason, Error, Failure};
 use crate::plan::{Pieces, StepColumns};
 use crate::store::deadline::Deadline;
-use crate::store::worker::ClaimGuard;
+use crate::store::worker::{ClaimGuard, LastWorker};
 use crate::transaction::Transaction;
 
 /// How one run of a body ended. The value or error that the body returned stays with its caller.
@@ -192,54 +193,50 @@ impl<P: Protocol> Database<P> {
         // and would wait for that store.
         let deadline = deadline.as_ref();
         let shared = &self.inner.shared;
+        let mut guard = ClaimGuard::none(shared);
         // The first attempt claims the worker that the thread had last, and pins it in the same step, unless it has to
         // wait for something else before that.
-        if !P::SPLITS
-            && !P::CHOPS
-            && !shared.turnstile.is_closed()
-            && let Some((worker, last)) = self.inner.last_worker()
-        {
-            let mut guard = ClaimGuard::none(shared);
-            let mut claim = Some(|| guard.claim_pinned(last));
-            let end = self.run_attempts(worker, &mut claim, options, strategy, deadline, body);
-            match end {
+        let mut remembered = match P::SPLITS || P::CHOPS || shared.turnstile.is_closed() {
+            true => None,
+            false => self.inner.last_worker(),
+        };
+        loop {
+            let (worker, last) = match remembered.take() {
+                Some((worker, last)) => (worker, Some(last)),
+                None => match self.claim_aside(deadline, &mut guard) {
+                    Ok(worker) => (worker, None),
+                    Err(refused) => return RunEnd::Refused(refused),
+                },
+            };
+            match self.run_attempts((worker, last), &mut guard, options, strategy, deadline, body) {
                 Ok(Some(end)) => return end,
+                // Another thread uses the worker, or this one does in another claim.
                 Ok(None) => {}
                 Err(failure) => return RunEnd::Refused(failure),
             }
         }
-        self.run_aside(options, strategy, deadline, body)
     }
 
-    /// As [`Database::run`], where the thread may have to wait for a worker, or has one already.
+    /// Claims a worker where the thread may have to wait for one, or has one already.
+    #[cold]
     #[inline(never)]
-    fn run_aside(
-        &self,
-        options: &TransactionOptions,
-        strategy: Strategy<'_>,
+    fn claim_aside<'a>(
+        &'a self,
         deadline: Option<&Deadline>,
-        body: &mut Body<'_, P>,
-    ) -> RunEnd {
-        let claim = match self.claim(deadline) {
-            Ok(claim) => claim,
-            Err(failure) => return RunEnd::Refused(Box::new(failure)),
-        };
-        let mut claimed = None::<fn() -> bool>;
-        let end =
-            self.run_attempts(claim.worker(), &mut claimed, options, strategy, deadline, body);
-        match end {
-            Ok(end) => end.expect("the worker is claimed"),
-            Err(failure) => RunEnd::Refused(failure),
-        }
+        guard: &mut ClaimGuard<'a>,
+    ) -> Result<&'a Worker<P>, Box<Failure>> {
+        let (worker, claimed) = self.claim(deadline).map_err(Box::new)?.into_parts();
+        *guard = claimed;
+        Ok(worker)
     }
 
-    /// Attempts a transaction until it has ended. `claim` claims and pins the worker, if that has yet to be done; it is
-    /// called by the first attempt. Returns `None` if the worker is not free.
+    /// Attempts a transaction until it has ended. If `last` is given, the first attempt claims and pins the worker.
+    /// Returns `None` if the worker is not free.
     #[inline(always)]
     fn run_attempts(
         &self,
-        worker: &Worker<P>,
-        claim: &mut Option<impl FnOnce() -> bool>,
+        (worker, mut last): (&Worker<P>, Option<NonNull<LastWorker>>),
+        guard: &mut ClaimGuard<'_>,
         options: &TransactionOptions,
         strategy: Strategy<'_>,
         deadline: Option<&Deadline>,
@@ -249,7 +246,7 @@ impl<P: Protocol> Database<P> {
         // A starving transaction keeps the turnstile closed until it has ended.
         let mut closed_turnstile = None;
         loop {
-            if claim.is_none() && !worker.active.get() {
+            if last.is_none() && !worker.active.get() {
                 if closed_turnstile.is_none() {
                     let turnstile = &self.inner.shared.turnstile;
                     let mut keep_waiting = || self.check_wait(deadline, attempt);
@@ -260,8 +257,8 @@ impl<P: Protocol> Database<P> {
             }
             let end = worker.memory.regions().restarting(|| {
                 let mut is_pinned = false;
-                if let Some(claim) = claim.take() {
-                    is_pinned = claim();
+                if let Some(last) = last.take() {
+                    is_pinned = guard.claim_pinned(last);
                     if !is_pinned {
                         return Ok(AttemptEnd::Busy);
                     }
