@@ -115,8 +115,8 @@ pub struct History {
 pub struct Transaction {
     /// The transaction's number in this history: 1, 2, and so on in the order of invocation.
     pub id: u64,
-    /// The session that ran it. A thread gets a new session number each time it becomes a worker of
-    /// the database.
+    /// The session that ran it. Each worker of the database is a session: its transactions ran one after
+    /// the other, perhaps on different threads.
     pub session: u32,
     /// The time of invocation, by a monotonic clock that started when the database was opened.
     pub invoke_ns: u64,

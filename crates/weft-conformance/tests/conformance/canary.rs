@@ -32,7 +32,7 @@ const SCHEDULES: Check =
     Check { name: "schedules", run: schedules, seeds: if cfg!(weft_sim) { 0 } else { 200 } };
 const SMALL_HISTORIES: Check = Check { name: "small histories", run: small_histories, seeds: 1000 };
 const HISTORIES: Check = Check { name: "histories", run: histories, seeds: 3000 };
-const SNAPSHOTS: Check = Check { name: "snapshots", run: snapshots, seeds: seeds(1000) };
+const SNAPSHOTS: Check = Check { name: "snapshots", run: snapshots, seeds: seeds(3000) };
 const VALUES: Check = Check { name: "values", run: value_histories, seeds: 300 };
 const BANK: Check = Check { name: "bank", run: bank, seeds: 300 };
 const RING: Check = Check { name: "ring", run: ring, seeds: 300 };

@@ -62,8 +62,8 @@
 //!                                 vacant
 //! ```
 //!
-//! The garbage entry of an awaited slot leads to the record. If the record is freed meanwhile, its slot
-//! becomes *abandoned*, and whoever has the entry frees the block.
+//! The garbage entry of an awaited slot leads to the record. If the record is freed before the entry is taken
+//! off its list, the slot becomes *abandoned*, and the worker that takes the entry off frees the block.
 
 use std::alloc::Layout;
 use std::ptr::{self, NonNull};
@@ -240,8 +240,8 @@ impl VersionHeader {
     /// Makes the inline slot whose version this was awaited.
     #[inline(always)]
     pub fn await_slot(&self) {
-        // Relaxed: the caller owns the version. Whoever has the garbage entry, or frees the record, does so
-        // after a grace period.
+        // Relaxed: the caller owns the version. The worker that takes the garbage entry off its list, and the one
+        // that frees the record, do so after a grace period.
         self.previous.store(ptr::without_provenance_mut(AWAITED), Ordering::Relaxed);
     }
 

@@ -32,6 +32,7 @@ use weft_htm::word::Ordering;
 use super::WorkerMemory;
 use crate::store::record::version::{NEVER, UNNUMBERED, VersionHeader};
 use crate::store::record::{HoldOutcome, Newest, newest_word};
+use crate::store::retention::NONE_OPEN;
 use crate::store::table::TableRef;
 
 /// The result of an attempt to move a row.
@@ -83,7 +84,10 @@ impl WorkerMemory {
                 let Some(row) = found.row() else { return };
                 let version = VersionHeader::of(row);
                 let number = version.number();
-                if found != Newest::of(row) || number == UNNUMBERED {
+                // The commit that installed the version has yet to number it, or to unlink what it replaced.
+                let is_unfinished = number == UNNUMBERED
+                    || !version.is_last() && self.shared().retention.oldest() == NONE_OPEN;
+                if found != Newest::of(row) || is_unfinished {
                     outcome = MoveOutcome::Busy;
                     return;
                 }
