@@ -212,6 +212,14 @@ fn keys<R: Indexed>(ids: impl IntoIterator<Item = u32>) -> impl Iterator<Item = 
     })
 }
 
+/// Returns keys of bare rows. Each key takes a call of user code.
+fn keys_of(ids: impl IntoIterator<Item = u32>) -> impl Iterator<Item = Short> {
+    ids.into_iter().map(|id| match called(Operation::PrefetchNext) {
+        Answer::Lie => Short::new(id + 1),
+        _ => Short::new(id),
+    })
+}
+
 /// Returns an update's closure that sets a row's content.
 fn change<R: Indexed>(content: Content) -> impl Fn(&mut R) {
     move |row| match called(Operation::UpdateBody) {
@@ -849,6 +857,41 @@ impl<P: Protocol> World<P> {
         });
     }
 
+    /// Runs operations on many rows.
+    fn run_many(&self) {
+        let keys = || keys_of(61..=66);
+        self.step("insert many", &|tx, model| {
+            let rows = (61..=66).map(|id| match called(Operation::PrefetchNext) {
+                Answer::Lie => RowBare::from_plain(PlainBare::new(id + 10)),
+                _ => RowBare::from_plain(PlainBare::new(id)),
+            });
+            tx.insert_many(&self.bare, rows)?;
+            model.bare.extend((61..=66).map(|id| (id, 0)));
+            Ok(())
+        });
+        self.step("update many", &|tx, model| {
+            let mut counts = Vec::new();
+            tx.update_many(&self.bare, keys(), |position, row| {
+                let _ = called(Operation::UpdateBody);
+                row.count += 1;
+                counts.push((61 + position as u32, row.count));
+            })?;
+            model.bare.extend(counts);
+            Ok(())
+        });
+        self.step("get many", &|tx, _| {
+            for row in tx.get_many(&self.bare, keys())? {
+                row?;
+            }
+            Ok(())
+        });
+        self.step("delete a range", &|tx, model| {
+            tx.delete_range(&self.bare, Short::new(65)..Short::new(67))?;
+            model.bare.retain(|id, _| !(65..67).contains(id));
+            Ok(())
+        });
+    }
+
     /// Runs commutative operations. Some protocols split the rows.
     fn run_bare(&self) {
         for id in [1, 2] {
@@ -858,6 +901,7 @@ impl<P: Protocol> World<P> {
                 Ok(())
             });
         }
+        self.run_many();
         self.label();
         let add = |tx: &Transaction<'_, P>, model: &mut Model| -> Result<(), Refusal> {
             if let Some(count) = model.bare.get_mut(&1) {
