@@ -126,7 +126,7 @@ struct Slots {
     /// Slots that no thread remembers. Another thread may have claimed one of them all the same.
     free: Vec<usize>,
     used: usize,
-    /// The thread that has last taken each slot, as the address of its [`LastWorker`]. 0 if there is none.
+    /// The thread that has last taken each slot, as the address of its [`LastWorker`]. 0 for no thread.
     remembered_by: Vec<usize>,
     /// Where the search for a worker that some thread remembers begins next.
     next_search: usize,
