@@ -122,8 +122,8 @@ impl WorkerMemory {
     /// # Safety
     /// The caller has the slot's garbage entry.
     pub unsafe fn give_up_slot(&self, table: TableRef, record: NonNull<u8>) {
-        // SAFETY: the record's block is not freed while its slot is awaited. If the slot was abandoned, no other worker
-        // worker uses the block.
+        // SAFETY: the record's block is not freed while its slot is awaited. If the slot was abandoned, no
+        // other worker uses the block.
         unsafe {
             if table.inline_slot(record).is_some_and(|slot| !slot.vacate_slot()) {
                 self.free_block(record, table.core().record_class);
