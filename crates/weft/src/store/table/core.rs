@@ -281,9 +281,7 @@ impl TableRef {
 
     /// Returns whether a row of a record of the table lies inline in the record.
     pub fn is_inline(self, record: NonNull<u8>, row: NonNull<u8>) -> bool {
-        let core = self.core();
-        let inline = record.addr().get().wrapping_add(core.records.row_offset());
-        core.holds_rows_inline() && row.addr().get() == inline
+        self.core().holds_rows_inline() && row == self.inline_row(record)
     }
 
     /// Returns the header of the inline slot of a record, if rows of the table are moved there.
@@ -296,11 +294,13 @@ impl TableRef {
         self.core().moves_rows().then(|| unsafe { VersionHeader::of(self.inline_row(record)) })
     }
 
-    /// Returns the address of the inline row of a record. The table holds rows inline.
+    /// Returns the address of a record's inline row, if the table holds rows inline.
     #[inline(always)]
     pub fn inline_row(self, record: NonNull<u8>) -> NonNull<u8> {
-        // SAFETY: by the contract of this function's callers the record's block includes an inline version.
-        unsafe { record.add(self.core().records.row_offset()) }
+        // Wrapping: if the table does not hold rows inline, the block may end before this address.
+        let row = record.as_ptr().wrapping_add(self.core().records.row_offset());
+        // SAFETY: blocks do not lie at the end of the address space.
+        unsafe { NonNull::new_unchecked(row) }
     }
 
     /// Drops a record's newest row, if there is one.

@@ -338,8 +338,7 @@ impl MovingKernel {
 
     /// Returns the newest row together with its version, as the optimistic protocols read it.
     fn read(&self) -> (Tid, NonNull<u8>) {
-        let (tid, row) = self.tid.read_with(|| self.record.newest().unwrap());
-        (tid, row)
+        self.tid.read_with(|| self.record.newest().unwrap())
     }
 
     /// Moves the row into the slot. Returns the place where it was.
@@ -362,14 +361,14 @@ impl MovingKernel {
 
     /// Installs version 5. Returns the row that it has replaced.
     fn commit(&self) -> Option<NonNull<u8>> {
-        let (tid, found) = self.read();
-        let row = Version::new(5, Some(found));
+        let (tid, _) = self.read();
+        // As if it were prepared: detached from the version that it replaces.
+        let row = Version::new(5, None);
         if self.tid.lock_at(tid).is_err() {
             return None;
         }
         // The row may have been moved since it was read.
         let replaced = self.record.newest.load(Ordering::Relaxed);
-        header(row).set_previous(ptr::null_mut());
         self.record.newest.store(row.as_ptr(), Ordering::Release);
         self.tid.unlock(Tid::at(5));
         NonNull::new(replaced)
