@@ -27,6 +27,12 @@ pub(crate) fn record(row: &Row<'_>) -> TokenStream {
     let stored_form = stored_form(row);
     let check_method = check_method(row);
     let constants = index_constants(row);
+    let ordered = matches!(row.storage, Storage::Ordered).then(|| {
+        quote! {
+            #[automatically_derived]
+            impl ::weft::schema::OrderedRecord for #name {}
+        }
+    });
     quote! {
         #key_columns_are_keys
 
@@ -49,6 +55,8 @@ pub(crate) fn record(row: &Row<'_>) -> TokenStream {
             #stored_form
             #check_method
         }
+
+        #ordered
 
         #constants
     }
@@ -192,6 +200,14 @@ fn index_methods(row: &Row<'_>) -> TokenStream {
         quote!({ #(#pushes)* })
     });
     let differences = row.indexes.iter().map(|index| index_difference(row, index));
+    let texts = row.indexes.iter().map(|index| {
+        let fields: Vec<_> =
+            index.columns.iter().map(|&column| row.columns[column].field).collect();
+        match fields[..] {
+            [field] => quote!(::std::format!("{:?}", self.#field)),
+            _ => quote!(::std::format!("{:?}", (#(&self.#fields),*))),
+        }
+    });
     // A row without indexes uses neither parameter.
     let (encoder, other) = if row.indexes.is_empty() {
         (format_ident!("_encoder"), format_ident!("_other"))
@@ -211,6 +227,14 @@ fn index_methods(row: &Row<'_>) -> TokenStream {
         ) {
             match index {
                 #(#positions => #encodings,)*
+                _ => #no_such_index,
+            }
+        }
+
+        #[inline]
+        fn index_key_text(&self, index: usize) -> ::std::string::String {
+            match index {
+                #(#positions => #texts,)*
                 _ => #no_such_index,
             }
         }
@@ -476,13 +500,21 @@ fn check_method(row: &Row<'_>) -> TokenStream {
         );
     }
     let checks = &row.checks;
+    let names = checks.iter().map(|check| {
+        check.segments.last().map(|segment| segment.ident.to_string()).unwrap_or_default()
+    });
     quote! {
         #[inline]
         fn check(&self) -> ::core::result::Result<(), ::weft::schema::Violation> {
             #({
                 let check: fn(&Self) -> ::core::result::Result<(), ::weft::schema::Violation> =
                     #checks;
-                check(self)?;
+                if let ::core::result::Result::Err(violation) = check(self) {
+                    return ::core::result::Result::Err(::weft::schema::Violation {
+                        check: #names,
+                        ..violation
+                    });
+                }
             })*
             ::core::result::Result::Ok(())
         }

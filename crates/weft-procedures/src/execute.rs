@@ -153,10 +153,7 @@ fn execute_in_pieces<P: Protocol, F: OwnedOutput<P>>(
             // An error of its own: it does not follow from a conflict, or there would be another pass.
             (None, Ok(result)) => match halfway {
                 Some(failure) => BodyOutcome::Refused(Box::new(failure)),
-                None => {
-                    *returned = Some(result);
-                    BodyOutcome::FailedWithoutConflict
-                }
+                None => failed(tx, result, returned),
             },
             (None, Err(panic)) => BodyOutcome::Panicked(Box::new(panic)),
         }
@@ -179,14 +176,27 @@ fn execute_stepwise<P: Protocol, F: OwnedOutput<P>>(
             (Some(Ok(token)), executed) => committed(token, executed, returned),
             (Some(Err(abort)), _) => BodyOutcome::Conflict(Box::new(abort)),
             // An error of its own: it does not follow from a conflict, or there would be another pass.
-            (None, Ok(result)) => {
-                *returned = Some(result);
-                BodyOutcome::FailedWithoutConflict
-            }
+            (None, Ok(result)) => failed(tx, result, returned),
             (None, Err(panic)) => resume_unwind(panic),
         }
     });
     ended.result()
+}
+
+/// Returns the outcome of a procedure that has not committed, although there was no conflict. Either it has returned an
+/// error, or the transaction must not commit.
+fn failed<P: Protocol, R, E>(
+    transaction: &Transaction<'_, P>,
+    result: Result<R, E>,
+    returned: &mut Option<Result<R, E>>,
+) -> BodyOutcome {
+    match transaction.refusal().filter(|_| result.is_ok()) {
+        Some(failure) => BodyOutcome::Refused(failure),
+        None => {
+            *returned = Some(result);
+            BodyOutcome::FailedWithoutConflict
+        }
+    }
 }
 
 /// Returns the outcome of a procedure that has committed, and keeps its result, unless the procedure has panicked

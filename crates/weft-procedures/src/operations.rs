@@ -17,7 +17,7 @@ use weft::operation::{
     Add, And, BoundedSet, ColumnOf, Integer, Max, Min, Mul, Operation, Or, Order, Ordered,
     OrderedPut, Payload, TopK, TopKInsert, Union,
 };
-use weft::schema::{Index, Record};
+use weft::schema::{Index, OrderedRecord, Record};
 use weft::step::Instance;
 use weft::store::table::Table;
 use weft::{Scan, Transaction};
@@ -227,7 +227,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
         self.point(slot, table, key, PartialEq::eq, |tx| tx.delete(table, key))
     }
 
-    pub fn range<T: Record>(
+    pub fn range<T: OrderedRecord>(
         self,
         slot: &'w ResultSlot<ScannedRows<'tx, T>>,
         table: &'tx Table<T>,
@@ -237,7 +237,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
         self.scan(slot, table, || place, |tx| tx.range(table, range))
     }
 
-    pub fn prefix<T: Record>(
+    pub fn prefix<T: OrderedRecord>(
         self,
         slot: &'w ResultSlot<ScannedRows<'tx, T>>,
         table: &'tx Table<T>,

@@ -211,7 +211,7 @@ impl<'t, 'db, P: Protocol> Piecewise<'t, 'db, P> {
     /// Commits the last piece, or returns the conflict, if there is one, from which the error of the pass
     /// followed. After that no region is open.
     fn conclude(&self, is_ok: bool) -> Result<(), Option<Abort>> {
-        let abort = match is_ok {
+        let abort = match is_ok && self.transaction.refusal().is_none() {
             true => match self.commit_piece() {
                 Ok(()) => return Ok(()),
                 Err(abort) => Some(abort),

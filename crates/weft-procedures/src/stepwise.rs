@@ -87,7 +87,7 @@ impl<P: Protocol> Driver<P> for Stepwise<'_, '_, P> {
     fn end_pass(&self, is_ok: bool) -> Next {
         let transaction = self.transaction;
         // Validation phase: commit, or find the conflict from which the pass's error followed.
-        let committed = if is_ok {
+        let committed = if is_ok && transaction.refusal().is_none() {
             transaction.commit_here(INSIDE)
         } else {
             match transaction.conflict() {

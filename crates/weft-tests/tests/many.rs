@@ -246,7 +246,7 @@ fn insert_many_stops_at_a_duplicate_in_a_unique_index() {
                 [(1, 10), (2, 20), (3, 10), (4, 40)].map(|(id, other)| Indexed { id, other });
             match tx.insert_many(&tables.indexed, rows) {
                 Err(Error::Failure(Failure::DuplicateKey { index: Some(_), key, .. })) => {
-                    assert_eq!(key, "3");
+                    assert_eq!(key, "10");
                 }
                 other => panic!("{other:?}"),
             }

@@ -990,8 +990,7 @@ fn drop_at_the_end_of_a_snapshot_can_open_another() {
     assert!(way.dropped.load(Ordering::Relaxed) > 0);
 }
 
-/// A snapshot refuses foreign tables, ranges of hash tables, and reversed ranges, and cannot be opened after
-/// `close`.
+/// A snapshot refuses foreign tables, finds nothing in reversed ranges, and cannot be opened after `close`.
 #[test]
 fn misuse_is_an_error() {
     let fixture = Fixture::<weft::protocol::Dbx>::new();
@@ -1003,12 +1002,9 @@ fn misuse_is_an_error() {
         snapshot.range(&other.items, ..).next(),
         Some(Err(Failure::ForeignTable { .. }))
     ));
-    let mut hash = snapshot.range(&fixture.cells, ..);
-    assert!(matches!(hash.next(), Some(Err(Failure::UnorderedTable { .. }))));
-    assert!(hash.next().is_none());
     #[allow(clippy::reversed_empty_ranges, reason = "that is what is tested")]
     let mut reversed = snapshot.range(&fixture.items, 5..3);
-    assert!(matches!(reversed.next(), Some(Err(Failure::InvalidRange { .. }))));
+    assert!(reversed.next().is_none(), "a reversed range is empty");
     fixture.database.close().unwrap();
     assert!(matches!(fixture.database.open_snapshot(), Err(Failure::Closed)));
     // An open snapshot stays readable.

@@ -6,7 +6,7 @@ use std::ops::RangeBounds;
 
 use weft::encoding::{Key, KeyPrefix};
 use weft::protocol::Protocol;
-use weft::schema::{Index, Record};
+use weft::schema::{Index, OrderedRecord, Record};
 use weft::{Error, Snapshot, Table, Transaction};
 
 /// A state of the database that can be read.
@@ -15,14 +15,14 @@ pub(crate) trait View<P: Protocol> {
     fn get<T: Record>(&self, table: &Table<T>, key: &T::Key) -> Result<Option<&T>, Error>;
 
     /// Returns the rows whose primary keys are in `range`, in order.
-    fn range<'v, T: Record>(
+    fn range<'v, T: OrderedRecord>(
         &'v self,
         table: &'v Table<T>,
         range: impl RangeBounds<T::Key>,
     ) -> impl Iterator<Item = Result<&'v T, Error>>;
 
     /// Returns the rows whose primary keys begin with `prefix`, in order.
-    fn prefix<'v, T: Record>(
+    fn prefix<'v, T: OrderedRecord>(
         &'v self,
         table: &'v Table<T>,
         prefix: &impl KeyPrefix<T::Key>,
@@ -59,7 +59,7 @@ impl<P: Protocol> View<P> for Transaction<'_, P> {
     }
 
     #[inline(always)]
-    fn range<'v, T: Record>(
+    fn range<'v, T: OrderedRecord>(
         &'v self,
         table: &'v Table<T>,
         range: impl RangeBounds<T::Key>,
@@ -68,7 +68,7 @@ impl<P: Protocol> View<P> for Transaction<'_, P> {
     }
 
     #[inline(always)]
-    fn prefix<'v, T: Record>(
+    fn prefix<'v, T: OrderedRecord>(
         &'v self,
         table: &'v Table<T>,
         prefix: &impl KeyPrefix<T::Key>,
@@ -113,7 +113,7 @@ impl<P: Protocol> View<P> for Snapshot {
     }
 
     #[inline(always)]
-    fn range<'v, T: Record>(
+    fn range<'v, T: OrderedRecord>(
         &'v self,
         table: &'v Table<T>,
         range: impl RangeBounds<T::Key>,
@@ -122,7 +122,7 @@ impl<P: Protocol> View<P> for Snapshot {
     }
 
     #[inline(always)]
-    fn prefix<'v, T: Record>(
+    fn prefix<'v, T: OrderedRecord>(
         &'v self,
         table: &'v Table<T>,
         prefix: &impl KeyPrefix<T::Key>,

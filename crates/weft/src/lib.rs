@@ -167,7 +167,7 @@ pub use database::storage::{Acknowledge, CheckpointReport, DurabilityOptions};
 pub use database::{Builder, Database, TransactionOptions, WORKERS_MAX_DEFAULT};
 pub use error::{Conflict, ConflictReason, Error, Failure, OutlineError};
 pub use row::column::ColumnValue;
-pub use row::schema::{Index, Record, Violation};
+pub use row::schema::{Index, OrderedRecord, Record, Violation};
 pub use row::{column, description, encoding, operation, schema};
 pub use snapshot::{Snapshot, SnapshotRows, SnapshotScan};
 pub use store::retention::SnapshotMetrics;

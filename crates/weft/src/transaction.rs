@@ -37,9 +37,9 @@ use crate::index::NodeVersion;
 use crate::index::bplus_tree::ScannedRange;
 use crate::plan::StepColumns;
 use crate::row::encoding::{Key, KeyForm, KeyPrefix};
-use crate::row::schema::{Index, Record};
+use crate::row::schema::{Index, OrderedRecord, Record};
 use crate::store::deadline::Deadline;
-use crate::store::ranges::{describe_range, encode_index_range, encode_range, prefix_of};
+use crate::store::ranges::{encode_index_range, encode_range, prefix_of};
 use crate::store::record::RecordPointer;
 use crate::store::table::{Table, TableInner, TableRef, check, with_form, with_secondary};
 use crate::store::worker::{CommitGuard, Counters, WorkerMemory};
@@ -69,6 +69,9 @@ pub struct Transaction<'db, P: Protocol = Dbx> {
     deadline: Option<&'db Deadline>,
     /// Whether the deadline counts.
     has_deadline: Cell<bool>,
+    /// The failure of a scan, if one has failed with more than a conflict: see [`Transaction::refusal`].
+    failed_scan: Cell<Option<Box<Failure>>>,
+    has_failed_scan: Cell<bool>,
     attempt: u32,
     /// Counts operations, so that the deadline is not checked too often.
     operations: Cell<u32>,
@@ -181,6 +184,8 @@ impl<'db, P: Protocol> Transaction<'db, P> {
             doomed: Cell::new(None),
             deadline,
             has_deadline: Cell::new(deadline.is_some()),
+            failed_scan: Cell::new(None),
+            has_failed_scan: Cell::new(false),
             attempt,
             operations: Cell::new(0),
             is_used: Cell::new(false),
@@ -216,6 +221,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     #[doc(hidden)]
     pub fn forget_doom(&self, _: Unstable) {
         self.doomed.set(None);
+        self.forget_failed_scan();
     }
 
     /// Removes the deadline.
@@ -285,7 +291,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         check(&row)?;
         match self.insert_row(table, row)? {
             None => Ok(()),
-            Some(row) => Err(duplicate(T::TABLE, None, &row.key())),
+            Some(row) => Err(duplicate::<T>(&row.key())),
         }
     }
 
@@ -390,19 +396,20 @@ impl<'db, P: Protocol> Transaction<'db, P> {
 
     // ---- scans ------------------------------------------------------------------------------
 
-    /// Returns a scan of the rows whose primary keys lie in `range`, in the order of the keys.
+    /// Returns a scan of the rows whose primary keys lie in `range`, in the order of the keys. A range whose start is
+    /// greater than its end has no rows.
     ///
     /// # Errors
-    /// The scan's items are: [`Conflict`]; [`Failure::UnorderedTable`], [`Failure::InvalidRange`],
-    /// [`Failure::ForeignTable`], [`Failure::DeadlineExceeded`].
-    pub fn range<'tx, T: Record>(
+    /// The scan's items are: [`Conflict`]; [`Failure::ForeignTable`], [`Failure::DeadlineExceeded`]. After an error
+    /// the transaction cannot commit, so a closure that ignores the error (`tx.range(…).count()`) changes nothing.
+    pub fn range<'tx, T: OrderedRecord>(
         &'tx self,
         table: &'tx Table<T>,
         range: impl RangeBounds<T::Key>,
     ) -> Scan<'tx, 'db, T, P> {
         let scan = with_form!(T::Key::WIDTH_BYTES, |K| {
             let bounds = encode_range::<K, _>(&range);
-            Scan::primary::<K>(self, table, bounds, || describe_range(&range))
+            Scan::new::<K>(self, table, None, bounds)
         });
         #[cfg(feature = "history")]
         let scan = scan.recorded(|| crate::history::key_range(&range));
@@ -414,14 +421,14 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     ///
     /// # Errors
     /// As [`Transaction::range`].
-    pub fn prefix<'tx, T: Record>(
+    pub fn prefix<'tx, T: OrderedRecord>(
         &'tx self,
         table: &'tx Table<T>,
         prefix: &impl KeyPrefix<T::Key>,
     ) -> Scan<'tx, 'db, T, P> {
         let scan = with_form!(T::Key::WIDTH_BYTES, |K| {
             let bounds = K::prefix_range::<T::Key>(prefix);
-            Scan::primary::<K>(self, table, bounds, Default::default)
+            Scan::new::<K>(self, table, None, bounds)
         });
         #[cfg(feature = "history")]
         let scan = scan.recorded(|| crate::history::prefix_range(prefix));
@@ -453,7 +460,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     ) -> Scan<'tx, 'db, T, P> {
         with_secondary!(&table.inner.secondary[index.position()], |secondary| {
             let bounds = encode_index_range(secondary, &range);
-            Scan::secondary(self, table, secondary, bounds, || describe_range(&range))
+            Scan::new(self, table, Some(secondary), bounds)
         })
     }
 
@@ -469,7 +476,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     ) -> Scan<'tx, 'db, T, P> {
         with_secondary!(&table.inner.secondary[index.position()], |secondary| {
             let bounds = prefix_of(secondary, prefix);
-            Scan::secondary(self, table, secondary, bounds, Default::default)
+            Scan::new(self, table, Some(secondary), bounds)
         })
     }
 
@@ -481,10 +488,18 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     ///
     /// # Errors
     /// - [`Conflict`]: nothing was changed. Run the transaction again.
+    /// - [`Failure::DeadlineExceeded`], or the failure of a scan that was overlooked: nothing was changed.
     /// - [`Failure::Storage`]: the transaction has committed, but could not be made durable.
     pub fn commit(self) -> Result<CommitToken, Error> {
         let database = self.database;
-        match self.finish(None, Unstable::ENGINE) {
+        let committed = match self.refusal() {
+            None => self.finish(None, Unstable::ENGINE),
+            Some(failure) => match self.conflict() {
+                None => return Err((*failure).into()),
+                Some(abort) => Err(abort),
+            },
+        };
+        match committed {
             Ok(token) => {
                 self.end_committed(Unstable::ENGINE);
                 // The thread has no worker any more, and is not in a procedure.
@@ -501,6 +516,33 @@ impl<'db, P: Protocol> Transaction<'db, P> {
 
     /// Rolls the transaction back. (Dropping it does the same.)
     pub fn rollback(self) {}
+
+    /// Returns why the transaction must not commit although its closure has returned without an error: one of its
+    /// scans has failed, or its deadline has passed.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn refusal(&self) -> Option<Box<Failure>> {
+        match self.has_failed_scan.get() || self.has_deadline.get() {
+            true => self.find_refusal(),
+            false => None,
+        }
+    }
+
+    fn forget_failed_scan(&self) {
+        if self.has_failed_scan.replace(false) {
+            self.failed_scan.take();
+        }
+    }
+
+    #[cold]
+    fn find_refusal(&self) -> Option<Box<Failure>> {
+        if self.has_failed_scan.get() {
+            let failure = self.failed_scan.take();
+            self.failed_scan.set(failure.clone());
+            return failure;
+        }
+        self.deadline?.check(self.attempt + 1).err().map(Box::new)
+    }
 
     /// Commits, by [columns](Transaction::columns) if there are any. After that the caller only has to
     /// [end](Transaction::end_committed) the transaction. After a conflict, the caller can
@@ -599,6 +641,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
             this.record_abort();
             this.end();
         }
+        this.forget_failed_scan();
         drop(this.claim.take());
     }
 
@@ -625,6 +668,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         self.record_abort();
         record_invocation(worker);
         self.doomed.set(None);
+        self.forget_failed_scan();
         self.is_used.set(false);
         self.is_torn.set(false);
         true

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use weft::column::{ColumnSet, ColumnType, ColumnValue, DecodeError};
 use weft::encoding::{Key, KeyEncoder, KeyPrefix};
 use weft::operation::{Ordered, TopK};
-use weft::schema::{Column, IndexDescription, Storage, Violation};
+use weft::schema::{Column, IndexDescription, OrderedRecord, Storage, Violation};
 use weft::{Error, Index, Record};
 
 use crate::hook::{Answer, Operation, called};
@@ -290,6 +290,11 @@ macro_rules! hostile {
                 }
             }
 
+            fn index_key_text(&self, index: usize) -> String {
+                self.live.check("a look at an index key");
+                self.plain.index_key_text(index)
+            }
+
             fn index_key_differs(&self, other: &Self, index: usize) -> bool {
                 let is_lie = called(Operation::RowIndexKeyDiffers) == Answer::Lie;
                 self.plain.index_key_differs(other, index) != is_lie
@@ -395,6 +400,9 @@ pub struct Plain {
 }
 
 hostile!(Row, Plain, Short, true);
+
+impl OrderedRecord for Row {}
+impl OrderedRecord for RowBare {}
 
 #[derive(Clone, Record)]
 #[record(table = "hostile_hashed", storage = "hash")]

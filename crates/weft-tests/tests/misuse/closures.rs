@@ -223,3 +223,19 @@ fn unrepresentable_deadline_is_ignored() {
         assert_eq!(it.count(), 11);
     });
 }
+
+#[test]
+fn deadline_is_checked_at_the_commit() {
+    for_each_executor!(|P| {
+        let it = Fixture::<P>::new();
+        let deadline = Duration::from_millis(1);
+        let options = TransactionOptions::default().deadline(deadline);
+        let result = it.database.transact_with(&options, |tx| -> Result<(), Error> {
+            it.add_one(tx)?;
+            std::thread::sleep(2 * deadline);
+            Ok(())
+        });
+        assert_eq!(failure(result), Failure::DeadlineExceeded { deadline, attempts: 1 });
+        it.check_unchanged();
+    });
+}

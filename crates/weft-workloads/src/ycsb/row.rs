@@ -21,7 +21,9 @@ use std::marker::PhantomData;
 use weft::ColumnValue;
 use weft::column::{ChangeWriter, ColumnSet, DecodeError};
 use weft::encoding::KeyEncoder;
-use weft::schema::{Column, IndexDescription, PlainProbe, PlainRow, Record, Storage};
+use weft::schema::{
+    Column, IndexDescription, OrderedRecord, PlainProbe, PlainRow, Record, Storage,
+};
 
 /// The number of bytes of the value that the counter takes.
 const COUNTER_BYTES: usize = size_of::<u64>();
@@ -30,7 +32,7 @@ const COUNTER_BYTES: usize = size_of::<u64>();
 const WORD_BYTES: usize = size_of::<u64>();
 
 /// The workload's operations on a row of any size.
-pub trait Row: Record<Key = u64> + Copy + fmt::Debug {
+pub trait Row: OrderedRecord + Record<Key = u64> + Copy + fmt::Debug {
     /// The size of the value.
     const VALUE_BYTES: usize;
 
@@ -142,6 +144,9 @@ impl<const FILLER_BYTES: usize, S: IndexKind> Row for FixedRow<FILLER_BYTES, S> 
     }
 }
 
+/// Scans of a hash table are refused by [`Parameters::check`](super::Parameters::check), before they are made.
+impl<const FILLER_BYTES: usize, S: IndexKind> OrderedRecord for FixedRow<FILLER_BYTES, S> {}
+
 impl<const FILLER_BYTES: usize, S: IndexKind> Record for FixedRow<FILLER_BYTES, S> {
     type Key = u64;
     const TABLE: &'static str = "usertable";
@@ -185,6 +190,10 @@ impl<const FILLER_BYTES: usize, S: IndexKind> Record for FixedRow<FILLER_BYTES, 
     }
 
     fn encode_index_key(&self, index: usize, _encoder: &mut impl KeyEncoder) {
+        panic!("usertable has no secondary index, and so no number {index}")
+    }
+
+    fn index_key_text(&self, index: usize) -> String {
         panic!("usertable has no secondary index, and so no number {index}")
     }
 

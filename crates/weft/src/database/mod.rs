@@ -216,8 +216,8 @@ pub struct TransactionOptions {
     /// limit. (Repairs, under `htcc`, are not counted.)
     pub retries_max: Option<u32>,
     /// How long after the call the transaction gives up. `None`, the default, sets no deadline. The deadline is
-    /// checked between attempts, and inside the closure once in several operations. A closure that no longer calls
-    /// the database cannot be interrupted.
+    /// checked between attempts, inside the closure once in several operations, and just before the commit. A closure
+    /// that no longer calls the database cannot be interrupted.
     pub deadline: Option<Duration>,
 }
 

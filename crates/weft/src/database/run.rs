@@ -302,12 +302,18 @@ impl<P: Protocol> Database<P> {
         let abort = loop {
             let outcome = catch_unwind(AssertUnwindSafe(|| body(&transaction, columns)));
             let abort = match outcome {
-                Ok(BodyOutcome::Returned) => match transaction.finish(columns, Unstable::ENGINE) {
-                    Ok(token) => {
-                        transaction.end_committed(Unstable::ENGINE);
-                        return Ok(AttemptEnd::Ended(RunEnd::Committed(token)));
-                    }
-                    Err(abort) => abort,
+                Ok(BodyOutcome::Returned) => match transaction.refusal() {
+                    None => match transaction.finish(columns, Unstable::ENGINE) {
+                        Ok(token) => {
+                            transaction.end_committed(Unstable::ENGINE);
+                            return Ok(AttemptEnd::Ended(RunEnd::Committed(token)));
+                        }
+                        Err(abort) => abort,
+                    },
+                    Some(failure) => match transaction.conflict() {
+                        Some(abort) => abort,
+                        None => return Err(failure),
+                    },
                 },
                 Ok(BodyOutcome::Failed) => match transaction.conflict() {
                     Some(abort) => abort,

@@ -7,6 +7,7 @@
 
 mod storage;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
@@ -135,11 +136,11 @@ pub enum Failure {
         table: &'static str,
         /// The unique secondary index that the key belongs to; `None` for the primary key.
         index: Option<&'static str>,
-        /// The key.
+        /// The key: the values of the index's columns, or the primary key.
         key: String,
     },
     /// A row breaks one of its own constraints.
-    #[error("table {table}, key {key}: {violation}")]
+    #[error("table {table}, key {}: {violation}", shortened(key))]
     Constraint {
         /// The table.
         table: &'static str,
@@ -150,8 +151,10 @@ pub enum Failure {
     },
     /// An update closure changed a column of the primary key.
     #[error(
-        "table {table}: an update changed the primary key from {key} to {changed}; \
-         delete the row and insert another instead"
+        "table {table}: an update changed the primary key from {} to {}; \
+         delete the row and insert another instead",
+        shortened(key),
+        shortened(changed)
     )]
     KeyChanged {
         /// The table.
@@ -162,7 +165,10 @@ pub enum Failure {
         changed: String,
     },
     /// An update closure wrote the same row that it was given.
-    #[error("table {table}, key {key}: the row was written again inside its own update closure")]
+    #[error(
+        "table {table}, key {}: the row was written again inside its own update closure",
+        shortened(key)
+    )]
     NestedWrite {
         /// The table.
         table: &'static str,
@@ -190,7 +196,7 @@ pub enum Failure {
         reason: &'static str,
     },
     /// The result of a commutative operation is outside the range of the column's type.
-    #[error("table {table}, key {key}: {operation} on column {column}: {message}")]
+    #[error("table {table}, key {}: {operation} on column {column}: {message}", shortened(key))]
     OutOfRange {
         /// The table.
         table: &'static str,
@@ -231,7 +237,8 @@ pub enum Failure {
     },
     /// A row, including its texts and lists, is longer than a stored row may be.
     #[error(
-        "table {table}, key {key}: the row takes {stored_bytes} bytes when stored, and at most {stored_bytes_max} are possible; divide it among several rows"
+        "table {table}, key {}: the row takes {stored_bytes} bytes when stored, and at most {stored_bytes_max} are possible; divide it among several rows",
+        shortened(key)
     )]
     StoredRowTooLarge {
         /// The table.
@@ -248,24 +255,6 @@ pub enum Failure {
     ForeignTable {
         /// The table.
         table: &'static str,
-    },
-    /// A range scan was requested on a table that has no order.
-    #[error(
-        "table {table} is stored in a hash table, which has no order to scan by; declare storage = \"ordered\""
-    )]
-    UnorderedTable {
-        /// The table.
-        table: &'static str,
-    },
-    /// The start of a range lies after its end.
-    #[error("table {table}: the range starts at {start}, behind its end {end}")]
-    InvalidRange {
-        /// The table.
-        table: &'static str,
-        /// The start.
-        start: String,
-        /// The end.
-        end: String,
     },
     /// A transaction was begun on a thread that is already running one on this database. Or the
     /// `drop` of a row opened a snapshot in the middle of a commit.
@@ -427,8 +416,19 @@ pub enum Failure {
 /// Returns `what`, followed by the place where it happened.
 fn describe(what: &str, table: &str, index: Option<&str>, key: Option<&str>) -> String {
     let index = index.map(|index| format!(", index {index}")).unwrap_or_default();
-    let key = key.map(|key| format!(", key {key}")).unwrap_or_default();
+    let key = key.map(|key| format!(", key {}", shortened(key))).unwrap_or_default();
     format!("{what} (table {table}{index}{key})")
+}
+
+/// The greatest number of a key's characters in a message.
+const KEY_CHARS_MAX: usize = 120;
+
+/// Returns a key as it is in messages: only the beginning if it is long.
+fn shortened(key: &str) -> Cow<'_, str> {
+    match key.char_indices().nth(KEY_CHARS_MAX) {
+        None => Cow::Borrowed(key),
+        Some((end, _)) => Cow::Owned(format!("{}… ({} bytes)", &key[..end], key.len())),
+    }
 }
 
 /// An error in the declarations that the chopping of procedures starts from.
@@ -441,5 +441,19 @@ impl OutlineError {
     #[doc(hidden)]
     pub fn new(message: String) -> Self {
         OutlineError(message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_keys_are_shortened_in_messages() {
+        let error = |key: String| Failure::NoSuchRow { table: "t", key }.to_string();
+        assert_eq!(error("7".to_owned()), "there is no row to change (table t, key 7)");
+        let expected =
+            format!("there is no row to change (table t, key {}… (2000 bytes))", "ä".repeat(120));
+        assert_eq!(error("ä".repeat(1000)), expected);
     }
 }

@@ -80,6 +80,12 @@ pub trait Record: Clone + Send + Sync + 'static {
     /// If there is no such index.
     fn encode_index_key(&self, index: usize, encoder: &mut impl KeyEncoder);
 
+    /// Returns the row's values of the columns of secondary index `INDEXES[index]` as text, for messages.
+    ///
+    /// # Panics
+    /// If there is no such index.
+    fn index_key_text(&self, index: usize) -> String;
+
     /// Returns whether two versions of a row have different keys in secondary index
     /// `INDEXES[index]`. The two versions have the same primary key, so its columns are not
     /// compared.
@@ -169,6 +175,16 @@ pub trait Record: Clone + Send + Sync + 'static {
     }
 }
 
+/// A row type whose table keeps its rows in the order of their primary keys, so that ranges of keys can be scanned.
+/// The derive implements it unless the storage is `hash`.
+#[diagnostic::on_unimplemented(
+    message = "the rows of `{Self}` have no order by which they could be scanned",
+    label = "`{Self}` is stored in a hash table",
+    note = "declare `#[record(storage = \"ordered\")]`, scan a secondary index by `range_by` or `prefix_by`, or read \
+            all rows by `Snapshot::rows`"
+)]
+pub trait OrderedRecord: Record {}
+
 /// The kind of index that holds a table's primary keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Storage {
@@ -251,18 +267,23 @@ impl<R, K> fmt::Debug for Index<R, K> {
 /// A constraint that a row breaks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
+    /// The name of the check that found this: the function's. The derive sets it, and it is empty until then.
+    pub check: &'static str,
     /// What is wrong with the row, in words for the person who wrote it.
     pub message: String,
 }
 
 impl<M: Into<String>> From<M> for Violation {
     fn from(message: M) -> Self {
-        Violation { message: message.into() }
+        Violation { check: "", message: message.into() }
     }
 }
 
 impl fmt::Display for Violation {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.check.is_empty() {
+            write!(formatter, "{}: ", self.check)?;
+        }
         formatter.write_str(&self.message)
     }
 }

@@ -42,8 +42,8 @@ use crate::error::Failure;
 use crate::index::Lookup;
 use crate::index::bplus_tree::LeafHint;
 use crate::row::encoding::{Key, KeyForm, KeyPrefix};
-use crate::row::schema::{Index, Record};
-use crate::store::ranges::{describe_range, encode_index_range, encode_range, prefix_of};
+use crate::row::schema::{Index, OrderedRecord, Record};
+use crate::store::ranges::{encode_index_range, encode_range, prefix_of};
 use crate::store::recent::OpeningTimes;
 use crate::store::record::version::{self, SnapshotView};
 use crate::store::record::{newest, record_at};
@@ -164,18 +164,28 @@ impl Snapshot {
         Ok(row.map(|row| unsafe { row.cast::<T>().as_ref() }))
     }
 
-    /// Returns a scan of the rows whose primary keys lie in `range`, in the order of the keys.
+    /// Returns a scan of the rows whose primary keys lie in `range`, in the order of the keys. A range whose start is
+    /// greater than its end has no rows.
     ///
     /// # Errors
-    /// The scan's items are: [`Failure::UnorderedTable`], [`Failure::InvalidRange`], and those of [`Snapshot::get`].
-    pub fn range<'s, T: Record>(
+    /// The scan's items are those of [`Snapshot::get`].
+    pub fn range<'s, T: OrderedRecord>(
+        &'s self,
+        table: &Table<T>,
+        range: impl RangeBounds<T::Key>,
+    ) -> SnapshotScan<'s, T> {
+        self.range_in_order(table, range)
+    }
+
+    /// As [`Snapshot::range`], for a table whose storage is known to be ordered.
+    fn range_in_order<'s, T: Record>(
         &'s self,
         table: &Table<T>,
         range: impl RangeBounds<T::Key>,
     ) -> SnapshotScan<'s, T> {
         let scan = with_form!(T::Key::WIDTH_BYTES, |K| {
             let bounds = encode_range::<K, _>(&range);
-            SnapshotScan::primary::<K>(self, table, bounds, || describe_range(&range))
+            SnapshotScan::primary::<K>(self, table, bounds)
         });
         #[cfg(feature = "history")]
         let scan = scan.recorded(|| crate::history::key_range(&range));
@@ -186,14 +196,14 @@ impl Snapshot {
     ///
     /// # Errors
     /// As [`Snapshot::range`].
-    pub fn prefix<'s, T: Record>(
+    pub fn prefix<'s, T: OrderedRecord>(
         &'s self,
         table: &Table<T>,
         prefix: &impl KeyPrefix<T::Key>,
     ) -> SnapshotScan<'s, T> {
         let scan = with_form!(T::Key::WIDTH_BYTES, |K| {
             let bounds = K::prefix_range::<T::Key>(prefix);
-            SnapshotScan::primary::<K>(self, table, bounds, Default::default)
+            SnapshotScan::primary::<K>(self, table, bounds)
         });
         #[cfg(feature = "history")]
         let scan = scan.recorded(|| crate::history::prefix_range(prefix));
@@ -208,7 +218,7 @@ impl Snapshot {
     /// The scan's items are those of [`Snapshot::get`].
     pub fn rows<'s, T: Record>(&'s self, table: &Table<T>) -> SnapshotScan<'s, T> {
         match T::STORAGE {
-            crate::row::schema::Storage::Ordered => self.range(table, ..),
+            crate::row::schema::Storage::Ordered => self.range_in_order(table, ..),
             crate::row::schema::Storage::Hash => {
                 with_form!(T::Key::WIDTH_BYTES, |K| SnapshotScan::unordered::<K>(self, table))
             }
@@ -241,7 +251,7 @@ impl Snapshot {
         let position = index.position();
         with_secondary!(&table.inner.secondary[position], |secondary| {
             let bounds = encode_index_range(secondary, &range);
-            SnapshotScan::secondary(self, table, position, bounds, || describe_range(&range))
+            SnapshotScan::secondary(self, table, position, bounds)
         })
     }
 
@@ -258,7 +268,7 @@ impl Snapshot {
         let position = index.position();
         with_secondary!(&table.inner.secondary[position], |secondary| {
             let bounds = prefix_of(secondary, prefix);
-            SnapshotScan::secondary(self, table, position, bounds, Default::default)
+            SnapshotScan::secondary(self, table, position, bounds)
         })
     }
 

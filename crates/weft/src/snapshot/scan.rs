@@ -18,7 +18,7 @@ use crate::error::Failure;
 use crate::history::{HistoryKey, HistoryRange, ScanProgress, encoded_range};
 use crate::index::bplus_tree::{Direction, LeafHint, Page};
 use crate::row::schema::Record;
-use crate::store::ranges::{Bounds, check_ordered, is_empty, is_reversed};
+use crate::store::ranges::{Bounds, is_empty};
 #[cfg(feature = "history")]
 use crate::store::table::Secondary;
 use crate::store::table::{FormIndex, IndexEntry, PickForm, Table, TableInner};
@@ -71,9 +71,8 @@ impl<'s, T: Record> SnapshotScan<'s, T> {
         snapshot: &'s Snapshot,
         table: &Table<T>,
         bounds: Bounds<K>,
-        describe: impl FnOnce() -> (String, String),
     ) -> Self {
-        Self::new(snapshot, table, Box::new(Leaves::new(None, bounds, describe)))
+        Self::new(snapshot, table, Box::new(Leaves::new(None, bounds)))
     }
 
     pub(super) fn secondary<K: PickForm + StoredForm>(
@@ -81,14 +80,13 @@ impl<'s, T: Record> SnapshotScan<'s, T> {
         table: &Table<T>,
         index: usize,
         bounds: Bounds<K>,
-        describe: impl FnOnce() -> (String, String),
     ) -> Self {
         #[cfg(feature = "history")]
         let entries = snapshot.recorder().is_some().then(|| {
             let number = K::pick_secondary(&table.inner.secondary[index]).number();
             Box::new(ScanProgress::new(number, encoded_range(&bounds)))
         });
-        let leaves = Leaves::new(Some(index), bounds, describe);
+        let leaves = Leaves::new(Some(index), bounds);
         #[cfg(feature = "history")]
         let leaves = Leaves { entries, ..leaves };
         Self::new(snapshot, table, Box::new(leaves))
@@ -196,8 +194,6 @@ struct Leaves<K: StoredForm> {
     /// Where the next leaf begins.
     next: NextLeaf<K>,
     page: Page<K>,
-    /// The bounds as text, for the error message, if the range's start is after its end.
-    reversed: Option<(String, String)>,
     /// How far the scan of a secondary index is recorded.
     #[cfg(feature = "history")]
     entries: Option<Box<ScanProgress>>,
@@ -211,12 +207,7 @@ enum NextLeaf<K> {
 }
 
 impl<K: StoredForm> Leaves<K> {
-    fn new(
-        secondary: Option<usize>,
-        bounds: Bounds<K>,
-        describe: impl FnOnce() -> (String, String),
-    ) -> Self {
-        let reversed = is_reversed(&bounds).then(describe);
+    fn new(secondary: Option<usize>, bounds: Bounds<K>) -> Self {
         let (direction, next, page) = (Direction::Forward, NextLeaf::First, Page::new());
         Leaves {
             secondary,
@@ -224,32 +215,21 @@ impl<K: StoredForm> Leaves<K> {
             direction,
             next,
             page,
-            reversed,
             #[cfg(feature = "history")]
             entries: None,
         }
     }
 
     /// Returns where the next leaf begins, or `None` after the last leaf.
-    fn advance<T: Record>(&mut self) -> Result<Option<Bound<K>>, Failure> {
+    fn advance(&mut self) -> Option<Bound<K>> {
         match std::mem::replace(&mut self.next, NextLeaf::Nothing) {
-            NextLeaf::First => {
-                if self.secondary.is_none() {
-                    check_ordered::<T>()?;
-                }
-                if let Some((start, end)) = self.reversed.take() {
-                    return Err(Failure::InvalidRange { table: T::TABLE, start, end });
-                }
-                if is_empty(&self.bounds) {
-                    return Ok(None);
-                }
-                Ok(Some(match self.direction {
-                    Direction::Forward => self.bounds.0.clone(),
-                    Direction::Reverse => self.bounds.1.clone(),
-                }))
-            }
-            NextLeaf::From(from) => Ok(Some(from)),
-            NextLeaf::Nothing => Ok(None),
+            NextLeaf::First if is_empty(&self.bounds) => None,
+            NextLeaf::First => Some(match self.direction {
+                Direction::Forward => self.bounds.0.clone(),
+                Direction::Reverse => self.bounds.1.clone(),
+            }),
+            NextLeaf::From(from) => Some(from),
+            NextLeaf::Nothing => None,
         }
     }
 }
@@ -280,7 +260,7 @@ impl<K: PickForm + StoredForm, T: Record> Pages<T> for Leaves<K> {
         worker: &WorkerState,
         rows: &mut Vec<NonNull<T>>,
     ) -> Result<bool, Failure> {
-        let Some(from) = self.advance::<T>()? else { return Ok(false) };
+        let Some(from) = self.advance() else { return Ok(false) };
         #[cfg(feature = "history")]
         self.record_begin(snapshot);
         let to = match self.direction {

@@ -2,9 +2,7 @@
 
 use std::ops::{Bound, RangeBounds};
 
-use crate::error::Failure;
 use crate::row::encoding::{Key, KeyForm, KeyPrefix};
-use crate::row::schema::{Record, Storage};
 use crate::store::table::Secondary;
 
 /// A range of encoded keys.
@@ -22,9 +20,9 @@ pub fn encode_index_range<F: KeyForm, K: Key>(
     range: &impl RangeBounds<K>,
 ) -> Bounds<F> {
     let begin_with = |key: &K| F::prefix_range::<K>(key);
-    // Only the columns decide whether a range is reversed or empty.
+    // Only the columns decide whether a range is empty.
     let columns = encode_range::<F, K>(range);
-    if is_reversed(&columns) || is_empty(&columns) {
+    if is_empty(&columns) {
         return columns;
     }
     let start = match range.start_bound() {
@@ -58,36 +56,12 @@ pub fn prefix_of<F: KeyForm, K: Key>(
     F::prefix_range::<K>(prefix)
 }
 
-/// Returns the ends of a range as text, for messages.
-pub fn describe_range<T: Key>(range: &impl RangeBounds<T>) -> (String, String) {
-    let describe = |bound: Bound<&T>| match bound {
-        Bound::Included(key) => format!("{key:?}"),
-        Bound::Excluded(key) => format!("{key:?} (excluded)"),
-        Bound::Unbounded => "unbounded".to_owned(),
-    };
-    (describe(range.start_bound()), describe(range.end_bound()))
-}
-
-/// Returns whether a range's start is greater than its end. (A range that is merely empty is not reversed.)
-pub fn is_reversed<K: Ord>(bounds: &Bounds<K>) -> bool {
+/// Returns whether no key can lie in a range: its start is greater than its end, or it excludes its only key.
+pub fn is_empty<K: Ord>(bounds: &Bounds<K>) -> bool {
     use Bound::{Excluded, Included, Unbounded};
     match bounds {
         (Unbounded, _) | (_, Unbounded) => false,
-        (Included(start) | Excluded(start), Included(end) | Excluded(end)) => start > end,
-    }
-}
-
-/// Returns whether a range is empty because it excludes its only key.
-pub fn is_empty<K: Ord>(bounds: &Bounds<K>) -> bool {
-    use Bound::{Excluded, Included};
-    matches!(bounds, (Excluded(start), Excluded(end) | Included(end))
-        | (Included(start), Excluded(end)) if start == end)
-}
-
-/// Returns an error if the table has no order.
-pub fn check_ordered<T: Record>() -> Result<(), Failure> {
-    match T::STORAGE {
-        Storage::Ordered => Ok(()),
-        Storage::Hash => Err(Failure::UnorderedTable { table: T::TABLE }),
+        (Included(start), Included(end)) => start > end,
+        (Included(start) | Excluded(start), Included(end) | Excluded(end)) => start >= end,
     }
 }

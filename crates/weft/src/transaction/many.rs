@@ -21,7 +21,7 @@ use crate::commit::{Executor, Protocol};
 use crate::error::Error;
 use crate::index::RunInsertion;
 use crate::row::encoding::Key;
-use crate::row::schema::Record;
+use crate::row::schema::{OrderedRecord, Record};
 use crate::store::record::RecordPointer;
 use crate::store::table::{FormIndex, PickForm, Table, TableInner, TableRef, check, with_form};
 use crate::store::worker::StoredForm;
@@ -163,7 +163,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     ///
     /// # Errors
     /// As [`Transaction::range`] and [`Transaction::delete`].
-    pub fn delete_range<T: Record>(
+    pub fn delete_range<T: OrderedRecord>(
         &self,
         table: &Table<T>,
         range: impl RangeBounds<T::Key>,
@@ -345,7 +345,7 @@ impl<'r, 'db, P: Protocol, K: StoredForm, T: Record> StagedRun<'r, 'db, P, K, T>
             Some(PlaceOutcome::Duplicate(row, existing)) => {
                 let key = row.key();
                 transaction.record(table, &key, Event::Read(Some(existing)));
-                Err(duplicate(T::TABLE, None, &key))
+                Err(duplicate::<T>(&key))
             }
         }
     }

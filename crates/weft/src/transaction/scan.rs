@@ -21,7 +21,7 @@ use crate::history::{HistoryKey, HistoryRange, ScanProgress, encoded_range};
 use crate::index::bplus_tree::{Direction, Page, ScannedRange};
 use crate::index::{LongKey, NodeVersion};
 use crate::row::schema::Record;
-use crate::store::ranges::{Bounds, check_ordered, is_empty, is_reversed};
+use crate::store::ranges::{Bounds, is_empty};
 use crate::store::record::{RecordPointer, row_offset};
 #[cfg(feature = "history")]
 use crate::store::table::TableRef;
@@ -89,8 +89,6 @@ struct FormCursor<'tx, K: StoredForm> {
     bounds: Bounds<K>,
     direction: Direction,
     state: State<K>,
-    /// The bounds as text, for the error message, if the range's start is after its end.
-    reversed: Option<Box<(String, String)>>,
     /// How far the scan is recorded, if it is recorded.
     #[cfg(feature = "history")]
     progress: Option<Box<ScanProgress>>,
@@ -149,33 +147,13 @@ cursor_form!(u128, Words2);
 cursor_form!(LongKey, Long);
 
 impl<'tx, 'db, T: Record, P: Protocol> Scan<'tx, 'db, T, P> {
-    pub(super) fn primary<K: CursorForm>(
-        transaction: &'tx Transaction<'db, P>,
-        table: &'tx Table<T>,
-        bounds: Bounds<K>,
-        describe: impl FnOnce() -> (String, String),
-    ) -> Self {
-        Self::new(transaction, table, None, bounds, describe)
-    }
-
-    pub(super) fn secondary<K: CursorForm>(
-        transaction: &'tx Transaction<'db, P>,
-        table: &'tx Table<T>,
-        index: &'tx Secondary<K>,
-        bounds: Bounds<K>,
-        describe: impl FnOnce() -> (String, String),
-    ) -> Self {
-        Self::new(transaction, table, Some(index), bounds, describe)
-    }
-
-    fn new<K: CursorForm>(
+    /// Returns a scan of a secondary index, or of the primary index, which is ordered then.
+    pub(super) fn new<K: CursorForm>(
         transaction: &'tx Transaction<'db, P>,
         table: &'tx Table<T>,
         secondary: Option<&'tx Secondary<K>>,
         bounds: Bounds<K>,
-        describe: impl FnOnce() -> (String, String),
     ) -> Self {
-        let reversed = is_reversed(&bounds).then(describe).map(Box::new);
         #[cfg(feature = "history")]
         let progress = match (&transaction.worker.recorder, secondary) {
             (Some(_), Some(index)) => {
@@ -188,7 +166,6 @@ impl<'tx, 'db, T: Record, P: Protocol> Scan<'tx, 'db, T, P> {
             bounds,
             direction: Direction::Forward,
             state: State::Before,
-            reversed,
             #[cfg(feature = "history")]
             progress,
         };
@@ -224,17 +201,14 @@ impl<'tx, T: Record, P: Protocol> Iterator for Scan<'tx, '_, T, P> {
                 match self.read_page() {
                     Ok(true) => continue,
                     Ok(false) => return None,
-                    Err(error) => return Some(Err(error)),
+                    Err(error) => return Some(Err(self.fail(error))),
                 }
             };
             self.addresses = NonNull::from(to_come);
             match self.read_row(address, to_come) {
                 Ok(None) => {}
                 Ok(Some(row)) => return Some(Ok(row)),
-                Err(error) => {
-                    self.finish();
-                    return Some(Err(error));
-                }
+                Err(error) => return Some(Err(self.fail(error))),
             }
         }
     }
@@ -249,17 +223,13 @@ impl<'tx, T: Record, P: Protocol> Scan<'tx, '_, T, P> {
     fn read_page(&mut self) -> Result<bool, Error> {
         let (transaction, table) = (self.transaction, self.table);
         let page = with_cursor!(&mut self.cursor, |cursor| cursor.read_page(transaction, table));
-        match page {
-            Ok(Some(addresses)) => {
+        Ok(match page? {
+            Some(addresses) => {
                 self.addresses = addresses;
-                Ok(true)
+                true
             }
-            Ok(None) => Ok(false),
-            Err(error) => {
-                self.finish();
-                Err(error)
-            }
-        }
+            None => false,
+        })
     }
 
     /// Reads the row behind an address of the page. Returns `None` if no row is visible.
@@ -307,6 +277,18 @@ impl<'tx, T: Record, P: Protocol> Scan<'tx, '_, T, P> {
         with_cursor!(&mut self.cursor, |cursor| cursor.read_entry(transaction, address, to_come))
     }
 
+    /// Ends the scan with an error. The transaction must not commit any more, because its closure may overlook the
+    /// error, for example if it only counts the items.
+    #[cold]
+    fn fail(&mut self, error: Error) -> Error {
+        self.finish();
+        if let Error::Failure(failure) = &error {
+            self.transaction.failed_scan.set(Some(Box::new(failure.clone())));
+            self.transaction.has_failed_scan.set(true);
+        }
+        error
+    }
+
     fn finish(&mut self) {
         // SAFETY: see `addresses`.
         let stopped_at = unsafe { self.addresses.as_ref() }.first().copied();
@@ -345,13 +327,6 @@ impl<'tx, K: CursorForm> FormCursor<'tx, K> {
                 if P::SINGLE_KEY {
                     let (protocol, table, attempted) = (P::NAME, T::TABLE, "a scan");
                     return Err(Failure::SingleKey { protocol, table, attempted }.into());
-                }
-                if self.secondary.is_none() {
-                    check_ordered::<T>()?;
-                }
-                if let Some(reversed) = self.reversed.take() {
-                    let (start, end) = *reversed;
-                    return Err(Failure::InvalidRange { table: T::TABLE, start, end }.into());
                 }
                 if is_empty(&self.bounds) {
                     return Ok(None);
@@ -428,7 +403,9 @@ impl<'tx, K: CursorForm> FormCursor<'tx, K> {
                     FormIndex::Ordered(tree) => {
                         tree.read_page(from, to, self.direction, page, hint, memory)
                     }
-                    FormIndex::Hash(_) => unreachable!("checked before the first page"),
+                    FormIndex::Hash(_) => unreachable!(
+                        "only tables that are `Ordered` have scans of the primary index"
+                    ),
                 }
             }
         }

@@ -261,7 +261,8 @@ impl<P: Protocol> Transaction<'_, P> {
             }
             PlaceOutcome::Duplicate(_, existing) => {
                 self.record_entry(index.reference(), &key, Event::Read(Some(existing)));
-                Err(duplicate(T::TABLE, index.name(), &row.key()))
+                let (index, key) = (index.name(), row.index_key_text(position));
+                Err(Failure::DuplicateKey { table: T::TABLE, index, key }.into())
             }
         }
     }
@@ -408,6 +409,6 @@ impl<P: Protocol> Transaction<'_, P> {
 }
 
 #[cold]
-pub(super) fn duplicate(table: &'static str, index: Option<&'static str>, key: &impl Key) -> Error {
-    Failure::DuplicateKey { table, index, key: format!("{key:?}") }.into()
+pub(super) fn duplicate<T: Record>(key: &T::Key) -> Error {
+    Failure::DuplicateKey { table: T::TABLE, index: None, key: format!("{key:?}") }.into()
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use weft::protocol::Protocol;
-use weft::schema::Record;
+use weft::schema::{OrderedRecord, Record};
 use weft::{Error, Table};
 
 use super::{assert_consistent, load, runnable_protocols};
@@ -278,7 +278,7 @@ fn by_keys<P: Protocol, R: Record<Key: Ord>>(
     rows
 }
 
-fn in_range<P: Protocol, R: Record<Key: Ord>>(
+fn in_range<P: Protocol, R: OrderedRecord<Key: Ord>>(
     tpcc: &Tpcc<P>,
     table: &Table<R>,
     low: R::Key,
