@@ -239,3 +239,34 @@ fn deadline_is_checked_at_the_commit() {
         it.check_unchanged();
     });
 }
+
+#[test]
+fn slow_transaction_starves_by_time() {
+    for_each_executor!(|P| {
+        // Some protocols run only one transaction at a time.
+        if threads::<P>() == 1 {
+            continue;
+        }
+        let it = Fixture::<P>::new();
+        let (done, mut attempts) = (Word::new(0), 0);
+        scope(|scope| {
+            scope.spawn(|| {
+                while done.load(Ordering::Acquire) == 0 {
+                    let hit = |hit: &mut Hit| hit.count += 1;
+                    it.database.transact(|tx| tx.update(&it.hits, &1, hit)).unwrap();
+                }
+            });
+            let options = TransactionOptions::new().starves_after(Duration::from_millis(20));
+            let read = it.database.transact_with(&options, |tx| {
+                attempts += 1;
+                let count = tx.get(&it.hits, &1)?.map(|hit| hit.count);
+                std::thread::sleep(Duration::from_millis(10));
+                Ok::<_, Error>(count)
+            });
+            done.store(1, Ordering::Release);
+            assert!(read.is_ok());
+        });
+        // Two or three attempts until it starves. One more ends when the other thread meets the closed turnstile.
+        assert!(attempts <= 10, "{attempts} attempts");
+    });
+}

@@ -22,7 +22,7 @@ use weft::{
     TransactionOptions,
 };
 
-use weft_tests::{begin_waits, for_each_executor, on_a_thread, panic_quietly};
+use weft_tests::{begin_waits, for_each_executor, on_a_thread, panic_quietly, threads};
 
 #[derive(Clone, Debug, PartialEq, Record)]
 #[record(table = "people", check = Person::check_age)]

@@ -54,8 +54,9 @@ use stored::AnyTable;
 ///
 /// - `transact` waits before each attempt, for a random time that grows.
 /// - Where a protocol has locks to wait for, the older transaction is preferred.
-/// - A transaction that was aborted a hundred times closes a turnstile: no other transaction begins until it has
-///   ended. [`Metrics::turnstile_closings`] counts how often this happened. If it happens often, too many
+/// - A transaction that was aborted a hundred times, or again and again for 100 ms
+///   ([`TransactionOptions::starves_after`]), closes a turnstile: no other transaction begins until it has ended.
+///   [`Metrics::turnstile_closings`] counts how often this happened. If it happens often, too many
 ///   transactions want one row.
 ///
 /// So a transaction must not wait for another thread's transaction on the same database. A retry loop of your own
@@ -219,6 +220,9 @@ pub struct TransactionOptions {
     /// checked between attempts, inside the closure once in several operations, and just before the commit. A closure
     /// that no longer calls the database cannot be interrupted.
     pub deadline: Option<Duration>,
+    /// How long the transaction lets itself be aborted before it holds all others [back](Database#starvation). The time
+    /// counts from the first conflict. `None`, the default, is 100 ms.
+    pub starves_after: Option<Duration>,
 }
 
 impl TransactionOptions {
@@ -236,6 +240,12 @@ impl TransactionOptions {
     /// Sets [`TransactionOptions::deadline`].
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = Some(deadline);
+        self
+    }
+
+    /// Sets [`TransactionOptions::starves_after`].
+    pub fn starves_after(mut self, time: Duration) -> Self {
+        self.starves_after = Some(time);
         self
     }
 }
@@ -347,7 +357,7 @@ impl<P: Protocol> Database<P> {
         let claim = self.claim(None)?;
         let worker = claim.worker();
         if !worker.active.get() {
-            self.inner.shared.turnstile.pass(0, &mut || self.check_wait(None, 0))?;
+            self.inner.shared.turnstile.pass(false, &mut || self.check_wait(None, 0))?;
             P::between_transactions(&self.inner.engine, worker, || self.check_wait(None, 0))?;
         }
         let transaction = Transaction::begin(self.engine(), worker, 0, None, Unstable::ENGINE)?;

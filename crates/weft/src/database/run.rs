@@ -26,6 +26,7 @@ use crate::error::{ConflictReason, Error, Failure};
 use crate::plan::{Pieces, StepColumns};
 use crate::store::deadline::Deadline;
 use crate::store::worker::{ClaimGuard, LastWorker};
+use crate::sync::turnstile::Patience;
 use crate::transaction::Transaction;
 
 /// How one run of a body ended. The value or error that the body returned stays with its caller.
@@ -245,12 +246,14 @@ impl<P: Protocol> Database<P> {
         let mut attempt = 0;
         // A starving transaction keeps the turnstile closed until it has ended.
         let mut closed_turnstile = None;
+        let mut patience = Patience::new(options.starves_after);
         loop {
             if last.is_none() && !worker.active.get() {
                 if closed_turnstile.is_none() {
                     let turnstile = &self.inner.shared.turnstile;
                     let mut keep_waiting = || self.check_wait(deadline, attempt);
-                    closed_turnstile = turnstile.pass(attempt, &mut keep_waiting)?;
+                    closed_turnstile =
+                        turnstile.pass(patience.is_over(attempt), &mut keep_waiting)?;
                 }
                 let keep_waiting = || self.check_wait(deadline, attempt);
                 P::between_transactions(self.engine(), worker, keep_waiting)?;

@@ -52,7 +52,7 @@ impl<P: Protocol> Database<P> {
         let shared = &self.engine().shared;
         shared.check_open()?;
         if P::SNAPSHOTS_ABORT_WRITERS && !worker.active.get() {
-            shared.turnstile.pass(0, &mut || self.check_wait(None, 0))?;
+            shared.turnstile.pass(false, &mut || self.check_wait(None, 0))?;
         }
         let snapshot = self.open_snapshot_by(worker, || shared.clock.take_number())?;
         // A load may have begun since the first check. The loader closes the database first, and looks for open

@@ -3,17 +3,59 @@
 //! Before it there are three other measures. A protocol may let the older transaction win (2PL by wait-die).
 //! `transact` waits for a random time, longer after each attempt, before it retries. And an optimistic
 //! transaction that was aborted takes locks in a fixed order. None of these is a guarantee. The turnstile is
-//! one, under every protocol. A transaction that was aborted [`ATTEMPTS_BEFORE_CLOSING`] times closes the
+//! one, under every protocol. A transaction *starves* if it was aborted [`ATTEMPTS_BEFORE_CLOSING`] times, or again
+//! and again for [`TIME_BEFORE_CLOSING`]: a long transaction has few attempts in that time. It closes the
 //! turnstile, and keeps it closed until it has ended. During that time no other transaction begins. Those
 //! that are already running end, by a commit or by an abort; after an abort they too find the turnstile
 //! closed. From then on the starving transaction runs alone, and no other transaction can abort it.
 //!
 //! Passing an open turnstile costs one load of a word that is hardly ever written.
 
+use std::time::{Duration, Instant};
+
 use weft_htm::word::{Ordering, Word, spin_loop, yield_now};
 
 /// After how many aborted attempts a transaction closes the turnstile.
 pub const ATTEMPTS_BEFORE_CLOSING: u32 = 100;
+
+/// After how long a time of aborts a transaction closes the turnstile, by default.
+pub const TIME_BEFORE_CLOSING: Duration = Duration::from_millis(100);
+
+/// Says whether a transaction that is aborted again and again starves.
+#[derive(Debug)]
+pub struct Patience {
+    /// The time for which the transaction lets itself be aborted.
+    limit: Duration,
+    /// The time of the first abort.
+    since: Option<Instant>,
+}
+
+impl Patience {
+    /// Returns the patience of a transaction that was not aborted yet. `limit` is [`TIME_BEFORE_CLOSING`] if it is
+    /// `None`.
+    #[inline(always)]
+    pub fn new(limit: Option<Duration>) -> Self {
+        Patience { limit: limit.unwrap_or(TIME_BEFORE_CLOSING), since: None }
+    }
+
+    /// Returns whether a transaction starves that was aborted `attempts` times. One abort is not yet starvation,
+    /// however long the attempt has taken. The simulated machine has a time of its own, in which only attempts count.
+    #[inline(always)]
+    pub fn is_over(&mut self, attempts: u32) -> bool {
+        match attempts {
+            0 => false,
+            ATTEMPTS_BEFORE_CLOSING.. => true,
+            _ if cfg!(weft_sim) => false,
+            _ => match self.since {
+                Some(since) => since.elapsed() >= self.limit,
+                None => {
+                    self.since = Some(Instant::now());
+                    false
+                }
+            },
+        }
+    }
+}
 
 /// Holds transactions back while a starving one gets through. One per database.
 #[derive(Debug, Default)]
@@ -37,32 +79,32 @@ impl Turnstile {
         self.closed.load(Ordering::Relaxed) != 0
     }
 
-    /// Lets a transaction through that was aborted `attempts` times, or makes it wait. If the transaction
-    /// starves, closes the turnstile behind it. An error of `keep_waiting` ends the wait.
+    /// Lets a transaction through, or makes it wait. If the transaction starves, closes the turnstile behind it. An
+    /// error of `keep_waiting` ends the wait.
     #[inline(always)]
     pub fn pass<E>(
         &self,
-        attempts: u32,
+        is_starving: bool,
         keep_waiting: &mut dyn FnMut() -> Result<(), E>,
     ) -> Result<Option<TurnstileGuard<'_>>, E> {
         // Relaxed: the value only decides when a transaction begins. A transaction that passes while the
         // turnstile is being closed counts as one that is already running.
-        if self.closed.load(Ordering::Relaxed) == 0 && attempts < ATTEMPTS_BEFORE_CLOSING {
+        if self.closed.load(Ordering::Relaxed) == 0 && !is_starving {
             return Ok(None);
         }
-        self.wait_or_close(attempts, keep_waiting)
+        self.wait_or_close(is_starving, keep_waiting)
     }
 
     #[cold]
     fn wait_or_close<E>(
         &self,
-        attempts: u32,
+        is_starving: bool,
         keep_waiting: &mut dyn FnMut() -> Result<(), E>,
     ) -> Result<Option<TurnstileGuard<'_>>, E> {
         let mut spins = 0u32;
         loop {
             if self.closed.load(Ordering::Relaxed) == 0 {
-                if attempts < ATTEMPTS_BEFORE_CLOSING {
+                if !is_starving {
                     return Ok(None);
                 }
                 // Relaxed, as in `pass`. Only the thread whose exchange succeeds opens the turnstile again.
@@ -109,25 +151,36 @@ mod tests {
     fn a_starving_transaction_keeps_the_others_out() {
         let turnstile = Turnstile::default();
         let patient = &mut || Ok::<(), &str>(());
-        assert!(turnstile.pass(ATTEMPTS_BEFORE_CLOSING - 1, patient).unwrap().is_none());
-        let closed = turnstile.pass(ATTEMPTS_BEFORE_CLOSING, patient).unwrap();
+        assert!(turnstile.pass(false, patient).unwrap().is_none());
+        let closed = turnstile.pass(true, patient).unwrap();
         assert!(closed.is_some());
         let mut looks = 0;
         let mut impatient = || {
             looks += 1;
             if looks == 3 { Err("enough") } else { Ok(()) }
         };
-        assert_eq!(turnstile.pass(0, &mut impatient).unwrap_err(), "enough");
-        let starving_too = turnstile.pass(ATTEMPTS_BEFORE_CLOSING, &mut || Err("enough"));
+        assert_eq!(turnstile.pass(false, &mut impatient).unwrap_err(), "enough");
+        let starving_too = turnstile.pass(true, &mut || Err("enough"));
         assert_eq!(starving_too.unwrap_err(), "enough");
         assert!(turnstile.try_close().is_none());
         drop(closed);
-        assert!(turnstile.pass(0, patient).unwrap().is_none());
+        assert!(turnstile.pass(false, patient).unwrap().is_none());
         assert_eq!(turnstile.closings(), 1);
         let closed = turnstile.try_close();
         assert!(closed.is_some());
-        assert_eq!(turnstile.pass(0, &mut || Err("enough")).unwrap_err(), "enough");
+        assert_eq!(turnstile.pass(false, &mut || Err("enough")).unwrap_err(), "enough");
         drop(closed);
         assert_eq!(turnstile.closings(), 2);
+    }
+
+    #[test]
+    fn patience_ends_after_attempts_or_time() {
+        let mut patience = Patience::new(Some(Duration::MAX));
+        assert!((0..ATTEMPTS_BEFORE_CLOSING).all(|attempts| !patience.is_over(attempts)));
+        assert!(patience.is_over(ATTEMPTS_BEFORE_CLOSING));
+        let mut patience = Patience::new(Some(Duration::ZERO));
+        assert!(!patience.is_over(0));
+        assert!(!patience.is_over(1));
+        assert_eq!(patience.is_over(2), !cfg!(weft_sim));
     }
 }
