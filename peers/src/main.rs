@@ -101,7 +101,7 @@ fn measure(options: &Options) -> Result<Report> {
     };
     let progress = Progress::new();
     let mut cells = Vec::new();
-    for workload in WorkloadName::ALL {
+    for &workload in options.workloads() {
         for threads in options.threads(machine.processors) {
             cells.extend(measure_column(options, &plan, (workload, threads), &progress)?);
         }

@@ -93,10 +93,14 @@ impl<S: Store, W: Workload> Contender for StoreAndClients<S, W> {
         let counts: Vec<_> = self.clients.iter().map(|_| Padded(AtomicU64::new(0))).collect();
         let (stop, ready) = (AtomicBool::new(false), Barrier::new(counts.len() + 1));
         let (store, stop, ready) = (&self.store, &stop, &ready);
+        let mut cores = core_affinity::get_core_ids().unwrap_or_default().into_iter();
         thread::scope(|scope| {
             let mut threads = Vec::with_capacity(counts.len());
             for (Padded(client), Padded(count)) in self.clients.iter_mut().zip(&counts) {
+                let core = cores.next();
                 threads.push(scope.spawn(move || {
+                    // Otherwise two threads may share a core for a part of the round.
+                    core.map(core_affinity::set_for_current);
                     ready.wait();
                     run_until_stopped(store, client, count, stop)
                 }));

@@ -76,6 +76,14 @@ pub fn checksum(payload: &[u8]) -> u32 {
     words.iter().map(|word| u32::from_le_bytes(*word)).fold(0, u32::wrapping_add)
 }
 
+/// Returns the checksum of the payload of the row with this key, without making the payload.
+#[inline]
+pub fn payload_checksum(key: u64) -> u32 {
+    let word = (key + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let (low, high) = (word as u32, (word >> 32) as u32);
+    low.wrapping_mul(12).wrapping_add(high.wrapping_mul(11))
+}
+
 /// Values as bytes, for systems without columns.
 pub mod bytes {
     use super::{NUMBER_BYTES, VALUE_BYTES};
@@ -114,5 +122,17 @@ pub mod bytes {
     #[inline]
     pub fn checksum(value: &[u8]) -> u32 {
         super::checksum(&value[NUMBER_BYTES..])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checksum_is_known_without_the_payload() {
+        for key in [0, 1, 7, 1_000_000] {
+            assert_eq!(payload_checksum(key), checksum(&payload(key)));
+        }
     }
 }

@@ -7,20 +7,29 @@ use weft_protocols::Doppel;
 
 use crate::machine::package_version;
 use crate::round::{Contender, StoreAndClients};
-use crate::store::Result;
-use crate::stores::{lmdb, mutex, redb, sqlite, surrealmx, weft as weft_store};
-use crate::workloads::{Counter, Reads, Transfers, Workload};
+use crate::store::{Result, Store};
+use crate::stores::weft::{HashedRow, Weft};
+use crate::stores::{lmdb, mutex, redb, sharded, sqlite, stm, surrealmx};
+use crate::workloads::{
+    Counter, Incr, Like, Points, Reads, Rmw, Transfers, Workload, YcsbA, YcsbB,
+};
 
 /// A compared system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum System {
     /// Weft with its default protocol
     Weft,
     /// Weft with the protocol `doppel`: the hot counter only
     Doppel,
+    /// Weft with its default protocol and a hash table: in the workloads with a million rows
+    WeftHash,
     /// A hash map behind a mutex, both of the standard library
     Mutex,
+    /// 1,024 hash maps behind mutexes, which a transaction locks in their order: in the workloads with a million rows
+    Sharded,
+    /// fast-stm, software transactional memory: in the workloads with a million rows
+    Stm,
     /// SurrealMX
     Surrealmx,
     /// LMDB, through the crate heed
@@ -33,7 +42,7 @@ pub enum System {
 
 /// A workload's name in options and results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum WorkloadName {
     /// Every transaction adds 1 to the same row
     Counter,
@@ -41,11 +50,28 @@ pub enum WorkloadName {
     Transfers,
     /// Ten operations on 100,000 rows in a transaction; 95 % of them are reads
     Reads,
+    /// One operation on a million rows, all equally popular; a fifth are updates
+    Rmw,
+    /// A like of a page, which is one of a million by Zipf's law, and of a user; or a look at both
+    Like,
+    /// One operation on a million rows, by Zipf's law; half are updates
+    YcsbA,
+    /// One operation on a million rows, by Zipf's law; 5 % are updates
+    YcsbB,
+    /// Adds 1 to one of a million rows
+    Incr0,
+    /// Adds 1 to the same row every second time, or else to one of a million
+    Incr50,
 }
 
 impl WorkloadName {
-    /// All workloads, in the order of the table.
-    pub const ALL: [Self; 3] = [Self::Counter, Self::Transfers, Self::Reads];
+    /// The workloads of the table in README.md, in its order.
+    pub const TABLE: [Self; 3] = [Self::Counter, Self::Transfers, Self::Reads];
+
+    /// Returns whether the workload has a million rows.
+    pub fn is_large(self) -> bool {
+        !Self::TABLE.contains(&self)
+    }
 
     /// Returns the name in tables.
     pub fn title(self) -> &'static str {
@@ -53,6 +79,12 @@ impl WorkloadName {
             WorkloadName::Counter => Counter::NAME,
             WorkloadName::Transfers => Transfers::NAME,
             WorkloadName::Reads => Reads::NAME,
+            WorkloadName::Rmw => Points::<Rmw>::NAME,
+            WorkloadName::Like => Like::NAME,
+            WorkloadName::YcsbA => Points::<YcsbA>::NAME,
+            WorkloadName::YcsbB => Points::<YcsbB>::NAME,
+            WorkloadName::Incr0 => Incr::<0>::NAME,
+            WorkloadName::Incr50 => Incr::<50>::NAME,
         }
     }
 }
@@ -63,7 +95,10 @@ impl System {
         match self {
             System::Weft => "**Weft**",
             System::Doppel => "**Weft**, protocol `doppel`",
+            System::WeftHash => "**Weft**, hash table",
             System::Mutex => "`Mutex<HashMap>`",
+            System::Sharded => "1,024 × `Mutex<HashMap>`",
+            System::Stm => "fast-stm",
             System::Surrealmx => "SurrealMX",
             System::Lmdb => "LMDB",
             System::Sqlite => "SQLite",
@@ -80,7 +115,10 @@ impl System {
     /// Returns the name and the version of what was linked; `None` if it is part of Weft or of Rust.
     pub fn version(self) -> Option<String> {
         match self {
-            System::Weft | System::Doppel | System::Mutex => None,
+            System::Weft | System::Doppel | System::WeftHash | System::Mutex | System::Sharded => {
+                None
+            }
+            System::Stm => Some(format!("fast-stm {}", package_version("fast-stm")?)),
             System::Surrealmx => Some(format!("SurrealMX {}", package_version("surrealmx")?)),
             System::Lmdb => {
                 let heed::LmdbVersion { major, minor, patch, .. } = heed::lmdb_version();
@@ -91,9 +129,15 @@ impl System {
         }
     }
 
-    /// Returns whether the system is measured under a workload. `doppel` is meant for hot rows.
+    /// Returns whether the system is measured under a workload, unless options say otherwise. `doppel` is meant for
+    /// hot rows.
     pub fn runs(self, workload: WorkloadName) -> bool {
-        self != System::Doppel || workload == WorkloadName::Counter
+        use WorkloadName::{Counter, Incr0, Incr50};
+        match self {
+            System::Doppel => matches!(workload, Counter | Incr0 | Incr50),
+            System::WeftHash | System::Sharded | System::Stm => workload.is_large(),
+            _ => true,
+        }
     }
 
     /// Opens the system with the rows of a workload.
@@ -102,31 +146,36 @@ impl System {
     /// Those of the system.
     pub fn open(self, workload: WorkloadName, threads: usize) -> Result<Box<dyn Contender>> {
         match workload {
-            WorkloadName::Counter => self.open_for::<Counter>(threads, Counter::ROWS),
-            WorkloadName::Transfers => self.open_for::<Transfers>(threads, Transfers::ROWS),
-            WorkloadName::Reads => self.open_for::<Reads>(threads, Reads::ROWS),
+            WorkloadName::Counter => self.open_for::<Counter>(threads),
+            WorkloadName::Transfers => self.open_for::<Transfers>(threads),
+            WorkloadName::Reads => self.open_for::<Reads>(threads),
+            WorkloadName::Rmw => self.open_for::<Points<Rmw>>(threads),
+            WorkloadName::Like => self.open_for::<Like>(threads),
+            WorkloadName::YcsbA => self.open_for::<Points<YcsbA>>(threads),
+            WorkloadName::YcsbB => self.open_for::<Points<YcsbB>>(threads),
+            WorkloadName::Incr0 => self.open_for::<Incr<0>>(threads),
+            WorkloadName::Incr50 => self.open_for::<Incr<50>>(threads),
         }
     }
 
-    fn open_for<W: Workload + 'static>(
-        self,
-        threads: usize,
-        rows: u64,
-    ) -> Result<Box<dyn Contender>> {
-        Ok(match self {
-            System::Weft => {
-                Box::new(StoreAndClients::<weft_store::Weft<Dbx>, W>::open(threads, rows)?)
-            }
-            System::Doppel => {
-                Box::new(StoreAndClients::<weft_store::Weft<Doppel>, W>::open(threads, rows)?)
-            }
-            System::Mutex => Box::new(StoreAndClients::<mutex::MutexMap, W>::open(threads, rows)?),
-            System::Surrealmx => {
-                Box::new(StoreAndClients::<surrealmx::SurrealMx, W>::open(threads, rows)?)
-            }
-            System::Lmdb => Box::new(StoreAndClients::<lmdb::Lmdb, W>::open(threads, rows)?),
-            System::Sqlite => Box::new(StoreAndClients::<sqlite::Sqlite, W>::open(threads, rows)?),
-            System::Redb => Box::new(StoreAndClients::<redb::Redb, W>::open(threads, rows)?),
-        })
+    fn open_for<W: Workload + 'static>(self, threads: usize) -> Result<Box<dyn Contender>> {
+        match self {
+            System::Weft => contender::<Weft<Dbx>, W>(threads),
+            System::Doppel => contender::<Weft<Doppel>, W>(threads),
+            System::WeftHash => contender::<Weft<Dbx, HashedRow>, W>(threads),
+            System::Mutex => contender::<mutex::MutexMap, W>(threads),
+            System::Sharded => contender::<sharded::ShardedMap, W>(threads),
+            System::Stm => contender::<stm::Stm, W>(threads),
+            System::Surrealmx => contender::<surrealmx::SurrealMx, W>(threads),
+            System::Lmdb => contender::<lmdb::Lmdb, W>(threads),
+            System::Sqlite => contender::<sqlite::Sqlite, W>(threads),
+            System::Redb => contender::<redb::Redb, W>(threads),
+        }
     }
+}
+
+fn contender<S: Store + 'static, W: Workload + 'static>(
+    threads: usize,
+) -> Result<Box<dyn Contender>> {
+    Ok(Box::new(StoreAndClients::<S, W>::open(threads, W::ROWS)?))
 }

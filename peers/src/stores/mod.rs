@@ -3,7 +3,9 @@
 pub mod lmdb;
 pub mod mutex;
 pub mod redb;
+pub mod sharded;
 pub mod sqlite;
+pub mod stm;
 pub mod surrealmx;
 pub mod weft;
 

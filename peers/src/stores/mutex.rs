@@ -9,9 +9,9 @@ use crate::store::{Operation, PAYLOAD_BYTES, Result, Store, checksum, payload};
 /// The map, with its mutex.
 pub struct MutexMap(Mutex<HashMap<u64, Value>>);
 
-struct Value {
-    number: i64,
-    payload: [u8; PAYLOAD_BYTES],
+pub(super) struct Value {
+    pub number: i64,
+    pub payload: [u8; PAYLOAD_BYTES],
 }
 
 impl MutexMap {
@@ -20,7 +20,7 @@ impl MutexMap {
     }
 }
 
-fn add(map: &mut HashMap<u64, Value>, key: u64, addend: i64) -> Result<i64> {
+pub(super) fn add(map: &mut HashMap<u64, Value>, key: u64, addend: i64) -> Result<i64> {
     let value = map.get_mut(&key).ok_or("no such row")?;
     value.number += addend;
     Ok(value.number)

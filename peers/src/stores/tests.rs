@@ -8,11 +8,12 @@ use weft::protocol::Dbx;
 use weft_protocols::Doppel;
 
 use super::{
-    lmdb::Lmdb, mutex::MutexMap, redb::Redb, sqlite::Sqlite, surrealmx::SurrealMx, weft::Weft,
+    lmdb::Lmdb, mutex::MutexMap, redb::Redb, sharded::ShardedMap, sqlite::Sqlite, stm::Stm,
+    surrealmx::SurrealMx, weft::HashedRow, weft::Weft,
 };
 use crate::round::{Contender, Plan, StoreAndClients};
 use crate::store::{Operation, Result, Store, checksum, payload};
-use crate::workloads::{Counter, Reads, Transfers, Workload};
+use crate::workloads::{Counter, Incr, Like, Points, Reads, Transfers, Workload, YcsbA};
 
 const ROWS: u64 = 300;
 
@@ -79,6 +80,9 @@ fn check_all<S: Store>() -> Result<()> {
     check_workload::<S, Counter>(1)?;
     check_workload::<S, Transfers>(10)?;
     check_workload::<S, Reads>(100)?;
+    check_workload::<S, Points<YcsbA>>(100)?;
+    check_workload::<S, Like>(100)?;
+    check_workload::<S, Incr<50>>(100)?;
     check_isolation::<S>()
 }
 
@@ -90,6 +94,21 @@ fn weft_with_dbx_keeps_its_promises() -> Result<()> {
 #[test]
 fn weft_with_doppel_keeps_its_promises() -> Result<()> {
     check_all::<Weft<Doppel>>()
+}
+
+#[test]
+fn weft_with_a_hash_table_keeps_its_promises() -> Result<()> {
+    check_all::<Weft<Dbx, HashedRow>>()
+}
+
+#[test]
+fn sharded_keeps_its_promises() -> Result<()> {
+    check_all::<ShardedMap>()
+}
+
+#[test]
+fn stm_keeps_its_promises() -> Result<()> {
+    check_all::<Stm>()
 }
 
 #[test]

@@ -1,11 +1,17 @@
 //! The workloads, one file each: what a thread asks of a store, and what the rows must be afterwards.
 
 mod counter;
+mod incr;
+mod like;
+mod points;
 mod reads;
 mod transfers;
 mod zipf;
 
 pub use counter::Counter;
+pub use incr::Incr;
+pub use like::Like;
+pub use points::{Points, Rmw, YcsbA, YcsbB};
 pub use reads::Reads;
 pub use transfers::Transfers;
 

@@ -1,4 +1,32 @@
-//! Rows by popularity: the k-th most popular row is drawn in proportion to 1 / k^0.99, as in YCSB.
+//! Rows by popularity: the k-th most popular row is drawn in proportion to 1 / k^0.99, as in YCSB, or with another
+//! exponent.
+
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+use rand_distr::Distribution;
+
+/// Draws keys that are ranks, quickly enough to do it while the clock runs: the most popular row has the key 0.
+pub struct Ranks {
+    random: SmallRng,
+    law: rand_distr::Zipf<f64>,
+}
+
+impl Ranks {
+    /// Creates the ranks that a thread draws, of this number of rows.
+    ///
+    /// # Panics
+    /// There are no rows, or the exponent is negative.
+    pub fn new(thread: usize, rows: u64, exponent: f64) -> Self {
+        let law = rand_distr::Zipf::new(rows as f64, exponent).expect("rows, and an exponent");
+        Ranks { random: SmallRng::seed_from_u64(0x5EED + thread as u64), law }
+    }
+
+    /// Draws the key of a row.
+    #[inline]
+    pub fn draw(&mut self) -> u32 {
+        self.law.sample(&mut self.random) as u32 - 1
+    }
+}
 
 const EXPONENT: f64 = 0.99;
 
@@ -57,6 +85,16 @@ mod tests {
             keys.sort_unstable();
             assert!(keys.iter().copied().eq(0..rows as u32), "{rows} rows");
         }
+    }
+
+    #[test]
+    fn ranks_follow_the_law() {
+        let mut ranks = Ranks::new(0, 1_000, 0.99);
+        let mut counts = vec![0_u32; 1_000];
+        (0..100_000).for_each(|_| counts[ranks.draw() as usize] += 1);
+        let ratio = |rank: usize| f64::from(counts[0]) / f64::from(counts[rank]);
+        assert!((1.8..2.2).contains(&ratio(1)), "{}", ratio(1));
+        assert!((8.0..12.0).contains(&ratio(9)), "{}", ratio(9));
     }
 
     #[test]
