@@ -21,10 +21,11 @@
 
 mod queue;
 
+use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -244,7 +245,7 @@ impl<P: Protocol> Pool<P> {
         E: From<Error> + Send + 'static,
         F: FnMut(&Transaction<'_, P>) -> Result<R, E> + Send + 'static,
     {
-        let (sender, receiver) = oneshot::async_channel();
+        let (sender, receiver) = oneshot::channel();
         let deadline = options.deadline.and_then(Deadline::after);
         let job = Job {
             procedure: Box::new(SubmittedProcedure { procedure, result: None, sender }),
@@ -260,7 +261,7 @@ impl<P: Protocol> Pool<P> {
                 None
             }
         };
-        Submission { receiver, place }
+        Submission { outcome: Outcome::Unpolled(receiver), place }
     }
 
     /// As [`Pool::submit_with`], but refuses if as many procedures as the [options](PoolOptions::queue) say are in the
@@ -303,7 +304,7 @@ impl<P: Protocol> Pool<P> {
     /// that goes on after that keeps its thread.
     pub fn shutdown(&self, limit: Duration) -> Shutdown {
         refuse(self.queue.shut_down());
-        let (sender, receiver) = oneshot::async_channel();
+        let (sender, receiver) = oneshot::channel();
         let queue = Arc::clone(&self.queue);
         let wait = move || {
             let running = queue.wait_until_ended(limit);
@@ -313,7 +314,7 @@ impl<P: Protocol> Pool<P> {
             let _ = sender.send(if running.is_empty() { Ok(()) } else { Err(still_running) });
         };
         let started = spawn("weft-pool-shutdown".to_owned(), wait);
-        Shutdown { receiver, failure: started.err() }
+        Shutdown { outcome: started.map(|_thread| Outcome::Unpolled(receiver)) }
     }
 }
 
@@ -354,7 +355,7 @@ fn refuse<P: Protocol>(jobs: Vec<Job<P>>) {
 #[derive(Debug)]
 #[must_use = "dropping it cancels the transaction, unless it has begun"]
 pub struct Submission<R, E = Error> {
-    receiver: oneshot::AsyncReceiver<thread::Result<Result<R, E>>>,
+    outcome: Outcome<thread::Result<Result<R, E>>>,
     /// The procedure's place in the queue, unless the result was received.
     place: Option<QueuePlace>,
 }
@@ -368,13 +369,20 @@ impl<R, E> Submission<R, E> {
     ///
     /// # Panics
     /// See [`Submission`].
-    pub fn wait(self) -> Result<R, E> {
-        pollster::block_on(self)
+    pub fn wait(mut self) -> Result<R, E> {
+        let outcome = mem::replace(&mut self.outcome, Outcome::Received).wait();
+        self.settle(outcome)
     }
 
     /// Returns whether the transaction has ended, so that [`Submission::wait`] would not block.
     pub fn has_ended(&self) -> bool {
-        self.receiver.has_message() || self.receiver.is_closed()
+        self.outcome.is_known()
+    }
+
+    /// Passes the outcome on to the caller. A panic is resumed.
+    fn settle(&mut self, outcome: thread::Result<Result<R, E>>) -> Result<R, E> {
+        self.place = None;
+        outcome.unwrap_or_else(|panic| resume_unwind(panic))
     }
 }
 
@@ -382,14 +390,8 @@ impl<R, E> Future for Submission<R, E> {
     type Output = Result<R, E>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<R, E>> {
-        let Poll::Ready(received) = Pin::new(&mut self.receiver).poll(context) else {
-            return Poll::Pending;
-        };
-        self.place = None;
-        match received.expect("every job that was submitted is ended") {
-            Ok(result) => Poll::Ready(result),
-            Err(panic) => resume_unwind(panic),
-        }
+        let outcome = ready!(self.outcome.poll(context));
+        Poll::Ready(self.settle(outcome))
     }
 }
 
@@ -399,6 +401,49 @@ impl<R, E> Drop for Submission<R, E> {
             && !self.has_ended()
         {
             place.queue.cancel(place.turn);
+        }
+    }
+}
+
+/// An outcome that another thread sends. Before it is polled for the first time, a caller can block on it without a
+/// waker.
+#[derive(Debug)]
+enum Outcome<T> {
+    Unpolled(oneshot::Receiver<T>),
+    Polled(oneshot::AsyncReceiver<T>),
+    Received,
+}
+
+/// Every procedure that is submitted, and every shutdown, has an outcome.
+const SENT: &str = "every outcome is sent";
+
+impl<T> Outcome<T> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<T> {
+        let mut receiver = match mem::replace(self, Outcome::Received) {
+            Outcome::Unpolled(receiver) => receiver.into_future(),
+            Outcome::Polled(receiver) => receiver,
+            Outcome::Received => panic!("a future was polled after it was ready"),
+        };
+        let polled = Pin::new(&mut receiver).poll(context);
+        if polled.is_pending() {
+            *self = Outcome::Polled(receiver);
+        }
+        polled.map(|received| received.expect(SENT))
+    }
+
+    fn wait(self) -> T {
+        match self {
+            Outcome::Unpolled(receiver) => receiver.recv().expect(SENT),
+            Outcome::Polled(receiver) => pollster::block_on(receiver).expect(SENT),
+            Outcome::Received => panic!("a caller waits for a future that was ready"),
+        }
+    }
+
+    fn is_known(&self) -> bool {
+        match self {
+            Outcome::Unpolled(receiver) => receiver.has_message() || receiver.is_closed(),
+            Outcome::Polled(receiver) => receiver.has_message() || receiver.is_closed(),
+            Outcome::Received => true,
         }
     }
 }
@@ -435,9 +480,7 @@ impl<P: Protocol> CancelsJobs for Queue<Job<P>> {
 #[derive(Debug)]
 #[must_use = "the pool may still be running transactions"]
 pub struct Shutdown {
-    receiver: oneshot::AsyncReceiver<Result<(), Failure>>,
-    /// Why no thread will send a result.
-    failure: Option<Failure>,
+    outcome: Result<Outcome<Result<(), Failure>>, Failure>,
 }
 
 impl Shutdown {
@@ -446,7 +489,7 @@ impl Shutdown {
     /// # Errors
     /// See [`Shutdown`].
     pub fn wait(self) -> Result<(), Failure> {
-        pollster::block_on(self)
+        self.outcome?.wait()
     }
 }
 
@@ -454,11 +497,10 @@ impl Future for Shutdown {
     type Output = Result<(), Failure>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<(), Failure>> {
-        if let Some(failure) = self.failure.take() {
-            return Poll::Ready(Err(failure));
+        match &mut self.outcome {
+            Ok(outcome) => outcome.poll(context),
+            Err(failure) => Poll::Ready(Err(failure.clone())),
         }
-        let received = Pin::new(&mut self.receiver).poll(context);
-        received.map(|received| received.expect("the thread sends a result"))
     }
 }
 
