@@ -3,15 +3,16 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
+use std::task::{Context, Waker};
+use std::thread;
 use std::time::Duration;
 
+use pollster::block_on;
 use weft::operation::Add;
 use weft::protocol::{PhaseMetrics, Protocol, Silo};
 use weft::{
     Database, DurabilityOptions, Error, Failure, Pool, PoolOptions, Record, Stash, Submission,
-    Table, Transaction, TransactionOptions, column_of,
+    SubmitOptions, Table, Transaction, TransactionOptions, column_of,
 };
 use weft_protocols::PhaseOptions;
 use weft_protocols::doppel::{JoinedProtocol, PhaseReconciliation};
@@ -337,8 +338,7 @@ mod cases {
                 );
             }
         }
-        // Half of the submissions are dropped without waiting for them.
-        liked.drain(..).step_by(2).for_each(|liked| liked.wait().unwrap());
+        liked.into_iter().for_each(|liked| liked.wait().unwrap());
         assert!(read.into_iter().all(|read| read.wait().unwrap() <= 1500));
         drop(pool);
         let found: Result<u64, Error> = database.transact(|tx| likes_of(tx, &pages, POPULAR));
@@ -452,26 +452,6 @@ fn tempfile() -> Directory {
     Directory(std::env::temp_dir().join(name))
 }
 
-/// Blocks this thread until a future is ready.
-fn block_on<F: IntoFuture>(future: F) -> F::Output {
-    struct Unpark(Thread);
-
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let mut future = Box::pin(future.into_future());
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(output) => return output,
-            Poll::Pending => thread::park(),
-        }
-    }
-}
-
 fn open_silo() -> (Database<Silo>, Table<Page>) {
     let database = Database::builder().protocol::<Silo>().table::<Page>().open().unwrap();
     let pages = fill(&database);
@@ -491,7 +471,7 @@ fn a_submission_can_be_awaited() {
             likes_of(tx, &pages, 2)
         })
     };
-    let mut future = Box::pin(liked.into_future());
+    let mut future = Box::pin(liked);
     let polled = future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     assert!(polled.is_pending(), "the request has not begun");
     begun.wait();
@@ -519,9 +499,13 @@ fn a_full_queue_refuses() {
             tx.add(&pages, &2, column_of!(Page.likes), likes)
         }
     };
-    let second = pool.try_submit(like(1)).unwrap_or_else(|_| panic!("the queue has room"));
+    let second = pool
+        .try_submit(&SubmitOptions::new(), like(1))
+        .unwrap_or_else(|_| panic!("the queue has room"));
     assert_eq!(pool.queued(), 1);
-    let Err(third) = pool.try_submit(like(10)) else { panic!("the queue is full") };
+    let Err(third) = pool.try_submit(&SubmitOptions::new(), like(10)) else {
+        panic!("the queue is full")
+    };
     go.wait();
     first.wait().unwrap();
     second.wait().unwrap();

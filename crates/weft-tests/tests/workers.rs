@@ -226,6 +226,50 @@ fn threads_that_end_leave_their_workers_to_others() {
     });
 }
 
+/// Two threads share a worker, and one of them moves to another one. When all threads have ended, none is counted.
+#[test]
+fn a_thread_that_moves_to_another_worker_leaves_its_old_one() {
+    for_each_executor!(|P| {
+        if P::WORKERS_MAX == 1 {
+            continue;
+        }
+        let (database, hits) = on_a_thread(|| open::<P>(2));
+        let step = || (TestBarrier::new(2), TestBarrier::new(2));
+        let ((moves, moved), (first_has, first_ends), (second_has, second_ends)) =
+            (step(), step(), step());
+        scope(|scope| {
+            scope.spawn(|| {
+                hit(&database, &hits, 0).unwrap();
+                first_has.wait();
+                moves.wait();
+                let held = database.begin().unwrap();
+                moved.wait();
+                moved.wait();
+                held.rollback();
+                first_ends.wait();
+            });
+            first_has.wait();
+            scope.spawn(|| {
+                hit(&database, &hits, 1).unwrap();
+                second_has.wait();
+                second_ends.wait();
+            });
+            second_has.wait();
+            scope.spawn(|| {
+                // No worker is left that no thread remembers, so it shares the first one.
+                hit(&database, &hits, 2).unwrap();
+                moves.wait();
+                moved.wait();
+                hit(&database, &hits, 2).unwrap();
+                moved.wait();
+                first_ends.wait();
+                second_ends.wait();
+            });
+        });
+        assert_eq!(database.metrics().workers, 0);
+    });
+}
+
 /// A worker is given up before the wait for the disk, or by a handle's commit.
 #[test]
 fn worker_is_free_as_soon_as_its_transaction_has_ended() {

@@ -158,7 +158,7 @@ pub use weft_macros::{ColumnValue, Record};
 
 pub use commit::CommitToken;
 pub use database::metrics::{MemoryMetrics, Metrics, RepairMetrics};
-pub use database::pool::{Pool, PoolOptions, Submission, SubmissionFuture};
+pub use database::pool::{Pool, PoolOptions, Priority, Shutdown, Submission, SubmitOptions};
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 pub use database::run;

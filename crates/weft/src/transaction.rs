@@ -85,6 +85,22 @@ pub struct Transaction<'db, P: Protocol = Dbx> {
     is_in_steps: Cell<bool>,
 }
 
+/// The condition under which a transaction could move to another thread. No protocol meets it: a transaction uses the
+/// worker that its thread has claimed. It is written as a condition because the compiler then reports one error, with
+/// this note, and not one for each field of a worker.
+#[diagnostic::on_unimplemented(
+    message = "a transaction stays on the thread that began it",
+    note = "a transaction stays on the thread that began it, so a task cannot hold it across an `.await`: await before \
+            or after `Database::transact`, or give the closure to `Pool::submit` and await the submission"
+)]
+#[doc(hidden)]
+pub trait HeldAcrossAwait {}
+
+// SAFETY: no type implements the condition.
+unsafe impl<P: Protocol + HeldAcrossAwait> Send for Transaction<'_, P> {}
+// SAFETY: as above.
+unsafe impl<P: Protocol + HeldAcrossAwait> Sync for Transaction<'_, P> {}
+
 impl<P: Protocol> std::fmt::Debug for Transaction<'_, P> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let doomed = self.doomed.get().map(|abort| abort.reason);

@@ -6,7 +6,7 @@ use super::{Protocol, Worker};
 use crate::durability::Log;
 use crate::error::Failure;
 use crate::store::table::Identity;
-use crate::store::worker::SharedState;
+use crate::store::worker::{EngineLog, SharedState};
 
 /// Identifies a commit, for [`Database::wait_durable`](crate::Database::wait_durable).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,9 +71,13 @@ impl<P: Protocol> Engine<P> {
     /// # Errors
     /// [`Failure::InMemory`], [`Failure::ReadOnly`] if the database has no log.
     pub fn log(&self) -> Result<&Arc<Log>, Failure> {
+        Ok(&self.engine_log()?.log)
+    }
+
+    fn engine_log(&self) -> Result<&EngineLog, Failure> {
         match (self.durability, self.shared.log.get()) {
             (Durability::ReadOnly { epoch }, _) => Err(Failure::ReadOnly { epoch }),
-            (_, Some(engine)) => Ok(&engine.log),
+            (_, Some(engine)) => Ok(engine),
             (_, None) => Err(Failure::InMemory),
         }
     }
@@ -118,5 +122,28 @@ impl<P: Protocol> Engine<P> {
             return Err(Failure::NestedTransaction);
         }
         Ok(self.log()?.wait_durable(commit.epoch)?)
+    }
+    /// Starts the thread that [`Engine::when_durable`] uses.
+    ///
+    /// # Errors
+    /// [`Failure::Thread`]; those of [`Engine::log`].
+    pub fn start_acknowledger(&self) -> Result<(), Failure> {
+        let engine = self.engine_log()?;
+        engine.acknowledger.start(&engine.log)
+    }
+
+    /// Calls `acknowledge` when a commit, and what it has read, is durable, on a thread of the database. If it is
+    /// durable already, or cannot become durable, calls it at once.
+    pub fn when_durable(
+        &self,
+        commit: CommitToken,
+        acknowledge: impl FnOnce(Result<(), Failure>) + Send + 'static,
+    ) {
+        match self.engine_log() {
+            Ok(EngineLog { log, acknowledger, .. }) => {
+                acknowledger.when_durable(log, commit.epoch, acknowledge);
+            }
+            Err(failure) => acknowledge(Err(failure)),
+        }
     }
 }

@@ -131,22 +131,16 @@ impl<P: Protocol> Workers<P> {
         NonNull::from(&mut **worker)
     }
 
-    /// Leaves a worker to other threads, because the thread that remembers it ends. Frees what can be freed, and gives
-    /// the worker's memory to the others.
-    pub fn leave(
-        &self,
-        slot: usize,
-        thread: usize,
-        shared: &Arc<SharedState>,
-        protocol: &Arc<P::Shared>,
-    ) {
-        if !shared.is_remembered_by(slot, thread) {
+    /// Leaves a worker to other threads, because a thread that remembers it ends. If no other thread remembers it, frees
+    /// what can be freed, and gives the worker's memory to the others.
+    pub fn leave(&self, slot: usize, shared: &Arc<SharedState>, protocol: &Arc<P::Shared>) {
+        if !shared.forget_slot(slot) {
             return;
         }
         shared.grace.await_visitor(slot);
         if !shared.grace.claim(slot) {
-            // Another thread uses the worker, and remembers it as well.
-            return shared.set_forgotten(slot);
+            // Another thread has just claimed the worker, and will remember it.
+            return;
         }
         // SAFETY: this thread has claimed the slot.
         if let Some(worker) = unsafe { &*self.cells[slot].get() } {

@@ -82,10 +82,10 @@ impl<P: Protocol> Inner<P> {
         if !remembers_workers() {
             return Err(Failure::ThreadEnding);
         }
-        let slot = match LastWorker::find(self.address()) {
-            Some(last) => {
-                // SAFETY: `find` has just returned the entry.
-                let slot = unsafe { last.as_ref() }.slot();
+        // SAFETY: `find` has just returned the entry.
+        let had = LastWorker::find(self.address()).map(|last| unsafe { last.as_ref() }.slot());
+        let slot = match had {
+            Some(slot) => {
                 // Another worker may only have taken over what the worker had gathered.
                 shared.grace.await_visitor(slot);
                 match shared.waiting.is_empty() && shared.grace.claim(slot) {
@@ -104,7 +104,7 @@ impl<P: Protocol> Inner<P> {
         let owner = || Box::new(Owner(Weak::clone(&self.this))) as Box<dyn WorkerOwner>;
         match LastWorker::remember(self.address(), slot, worker.cast(), owner) {
             Some(last) => {
-                shared.set_remembered(slot, last.addr().get());
+                shared.set_remembered(slot, had);
                 // SAFETY: the thread has claimed the slot, and had claimed none before.
                 Ok(unsafe { self.begin_claim(last) })
             }
@@ -124,9 +124,9 @@ impl<P: Protocol> WorkerOwner for Owner<P> {
         self.0.strong_count() > 0
     }
 
-    fn leave(&self, slot: usize, thread: usize) {
+    fn leave(&self, slot: usize) {
         if let Some(inner) = self.0.upgrade() {
-            inner.workers.leave(slot, thread, &inner.shared, &inner.protocol);
+            inner.workers.leave(slot, &inner.shared, &inner.protocol);
         }
     }
 }

@@ -321,11 +321,6 @@ impl<P: Protocol> Database<P> {
         Ok(result)
     }
 
-    /// Returns whether commits are acknowledged when they are durable.
-    fn acknowledges_durable(&self) -> bool {
-        self.inner.acknowledges_durable()
-    }
-
     /// Waits until the transaction may be acknowledged.
     #[doc(hidden)]
     #[inline(always)]

@@ -79,11 +79,11 @@ use crate::transaction::Transaction;
 /// ```
 #[derive(Debug)]
 pub struct Stash<T, P: Protocol = Dbx> {
-    database: Database<P>,
+    pub(super) database: Database<P>,
     /// Each request with the number of the phase in which it was set aside, the oldest first.
     requests: VecDeque<(u64, T)>,
     capacity: usize,
-    options: TransactionOptions,
+    pub(super) options: TransactionOptions,
     /// Whether this stash has told the database that it holds a request.
     is_noted: bool,
 }

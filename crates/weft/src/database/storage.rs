@@ -520,6 +520,28 @@ impl<P: Protocol> Database<P> {
         self.inner().wait_durable(self.claimed_worker(), commit)
     }
 
+    /// Returns a future that is ready when a transaction is durable, with all that it depends on: what
+    /// [`Database::wait_durable`] waits for. So a task can run short transactions itself, with
+    /// [`Database::transact_with_token`], and await the disk without blocking its executor.
+    ///
+    /// The wait begins with this call. Dropping the future has no effect on the transaction. The future is woken by a
+    /// thread of the database, which wakes all others too, so a waker must not block.
+    ///
+    /// # Errors
+    /// The future has those of [`Database::wait_durable`], except [`Failure::NestedTransaction`]: do not block on the
+    /// future inside a transaction. [`Failure::Thread`] if the system cannot start the thread.
+    pub fn when_durable(
+        &self,
+        commit: CommitToken,
+    ) -> impl Future<Output = Result<(), Failure>> + Send + use<P> {
+        let (sender, durable) = oneshot::async_channel();
+        self.inner().when_durable(commit, move |result| {
+            // An error means that the future was dropped.
+            let _ = sender.send(result);
+        });
+        async move { durable.await.expect("every commit that was reported is acknowledged") }
+    }
+
     /// If commits are acknowledged when they are durable, waits until everything is durable that may have been read
     /// from the snapshot so far.
     pub(crate) fn await_durable_reads(&self, snapshot: &Snapshot) -> Result<(), Failure> {

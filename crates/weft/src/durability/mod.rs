@@ -13,13 +13,15 @@
 //!
 //! - [`backend`] has the operations that durability needs of a file system. [`file_system`] and
 //!   [`simulated_disk`] are the two implementations.
-//! - [`format`](mod@format) is the layout of frames and entries, and [`log`] writes them.
+//! - [`format`](mod@format) is the layout of frames and entries, and [`log`] writes them. `acknowledger` does what has
+//!   to be done when they are durable.
 //! - [`manifest`] says what a directory holds.
 //! - [`checkpoint`] writes all rows, `segments` reads the log, and [`recovery`] restores a database
 //!   from both.
 //! - [`backup`] and [`inspect`](mod@inspect) are for operators.
 //! - [`StorageError`] is the type of errors.
 
+mod acknowledger;
 pub mod backend;
 pub mod backup;
 pub mod checkpoint;
@@ -35,6 +37,7 @@ mod segments;
 #[cfg(any(test, feature = "simulated-disk"))]
 pub mod simulated_disk;
 
+pub(crate) use acknowledger::Acknowledger;
 pub use backend::{Backend, File, LockError, LockGuard};
 pub use backup::write_backup;
 pub use checkpoint::{

@@ -363,6 +363,20 @@ pub enum Failure {
     /// The database was closed.
     #[error("the database is closed")]
     Closed,
+    /// The pool was shut down before the transaction began. It has not run.
+    #[error("the pool was shut down before the transaction began; it has not run")]
+    PoolShutDown,
+    /// While a pool was being shut down, transactions that had begun did not end in time.
+    #[error(
+        "transactions are still running {waited:?} after the pool was shut down: {}; shut it down again to wait longer",
+        running.join(", ")
+    )]
+    PoolStillRunning {
+        /// How long the caller waited.
+        waited: Duration,
+        /// The labels of the transactions.
+        running: Vec<&'static str>,
+    },
     /// Something is wrong with the files of the database, or with the disk. If a commit returns
     /// this error, the transaction has committed in memory, but is not known to be durable.
     #[error(transparent)]

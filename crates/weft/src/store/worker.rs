@@ -126,8 +126,8 @@ struct Slots {
     /// Slots that no thread remembers. Another thread may have claimed one of them all the same.
     free: Vec<usize>,
     used: usize,
-    /// The thread that has last taken each slot, as the address of its [`LastWorker`]. 0 for no thread.
-    remembered_by: Vec<usize>,
+    /// How many threads remember each slot.
+    remembered_by: Vec<u32>,
     /// Where the search for a worker that some thread remembers begins next.
     next_search: usize,
     htm_readers: Vec<Option<StatisticsReader>>,

@@ -10,9 +10,9 @@
 //!
 //! A thread *remembers* the worker that it had last ([`LastWorker`]), in a thread-local list with an entry for each
 //! database. That is only a hint. Several threads may remember the same worker, and the word of the worker's slot
-//! decides which of them has it (see [`GracePeriods`](crate::sync::reclaim::GracePeriods)). The slots know which thread
-//! remembers them, so that a thread which looks for a worker prefers one that no other thread will want back. When a
-//! thread ends, it leaves its worker behind for others.
+//! decides which of them has it (see [`GracePeriods`](crate::sync::reclaim::GracePeriods)). The slots know how many
+//! threads remember them, so that a thread which looks for a worker prefers one that no other thread will want back. When
+//! the last of these threads ends, it leaves the worker behind for others.
 
 use std::cell::{Cell, RefCell};
 use std::ptr::NonNull;
@@ -40,7 +40,7 @@ pub trait WorkerOwner {
     fn exists(&self) -> bool;
 
     /// Leaves a worker to other threads, because a thread that remembers it ends.
-    fn leave(&self, slot: usize, thread: usize);
+    fn leave(&self, slot: usize);
 }
 
 /// The workers that a thread remembers, one for each database.
@@ -56,7 +56,7 @@ impl Drop for LastWorkers {
             let entry = unsafe { last.as_ref() };
             // A transaction that was leaked, or that another thread-local value holds, still uses the entry.
             if !entry.is_claimed.get() {
-                entry.owner.leave(entry.slot.get(), last.addr().get());
+                entry.owner.leave(entry.slot.get());
                 // SAFETY: as above; no claim is left.
                 drop(unsafe { Box::from_raw(last.as_ptr()) });
             }
@@ -306,20 +306,26 @@ impl SharedState {
         self.waiting.wait(&mut || self.take_slot(), &mut keep_waiting)
     }
 
-    /// Notes that a thread remembers a slot, which it has claimed.
-    pub fn set_remembered(&self, slot: usize, thread: usize) {
-        self.with_slots(|slots| slots.remembered_by[slot] = thread);
+    /// Notes that a thread remembers a slot, which it has claimed, and no longer the slot that it `had` before.
+    pub fn set_remembered(&self, slot: usize, had: Option<usize>) {
+        self.with_slots(|slots| {
+            slots.remembered_by[slot] += 1;
+            if let Some(had) = had
+                && slots.forget(had)
+            {
+                slots.free.push(had);
+            }
+        });
     }
 
-    /// Returns whether this thread is the last that has taken the slot.
-    pub fn is_remembered_by(&self, slot: usize, thread: usize) -> bool {
-        self.with_slots(|slots| slots.remembered_by[slot] == thread)
+    /// Notes that a thread no longer remembers a slot. Returns whether no other thread does.
+    pub fn forget_slot(&self, slot: usize) -> bool {
+        self.with_slots(|slots| slots.forget(slot))
     }
 
-    /// Gives up a slot that the calling thread has claimed, and that no thread remembers any more.
+    /// Gives up a slot that the calling thread has claimed, and that no thread remembers.
     pub fn give_slot(&self, slot: usize) {
         self.with_slots(|slots| {
-            slots.remembered_by[slot] = 0;
             slots.free.push(slot);
             // Released under the lock: a thread that takes the slot from the list finds it free.
             self.grace.release(slot);
@@ -327,21 +333,24 @@ impl SharedState {
         self.serve_waiting(slot);
     }
 
-    /// Notes that no thread remembers a slot any more, which another thread uses at present.
-    pub fn set_forgotten(&self, slot: usize) {
-        self.with_slots(|slots| slots.remembered_by[slot] = 0);
-    }
-
     /// Gives up a slot that the calling thread has [taken](SharedState::take_slot) for something else than
     /// transactions.
     pub fn give_slot_back(&self, slot: usize) {
-        match self.is_remembered_by(slot, 0) {
-            true => self.give_slot(slot),
-            false => self.release_slot(slot),
+        match self.with_slots(|slots| slots.remembered_by[slot]) {
+            0 => self.give_slot(slot),
+            _ => self.release_slot(slot),
         }
     }
 
     fn with_slots<R>(&self, use_them: impl FnOnce(&mut Slots) -> R) -> R {
         use_them(&mut self.slots.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Slots {
+    /// Notes that a thread no longer remembers a slot. Returns whether no other thread does.
+    fn forget(&mut self, slot: usize) -> bool {
+        self.remembered_by[slot] -= 1;
+        self.remembered_by[slot] == 0
     }
 }

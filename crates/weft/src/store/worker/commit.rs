@@ -24,8 +24,8 @@ use std::sync::Arc;
 use weft_htm::word::{Ordering, Word, yield_now};
 
 use super::WorkerMemory;
-use crate::durability::Log;
 use crate::durability::format::{self, WriteKind};
+use crate::durability::{Acknowledger, Log};
 use crate::index::IndexWorker;
 use crate::row::encoding::EncodedKey;
 use crate::store::record::newest;
@@ -38,6 +38,8 @@ use crate::sync::clock::epoch_of;
 #[derive(Debug)]
 pub struct EngineLog {
     pub log: Arc<Log>,
+    /// Does what has to be done when a commit is durable.
+    pub acknowledger: Acknowledger,
     /// Numbers the writes, for protocols whose versions do not order the writes of a record.
     sequence: Word,
     /// The last epoch that a writer has drawn. It covers every writer of which another transaction can have
@@ -47,7 +49,8 @@ pub struct EngineLog {
 
 impl EngineLog {
     pub fn new(log: Arc<Log>) -> Self {
-        EngineLog { log, sequence: Word::new(0), last_epoch: Word::new(0) }
+        let acknowledger = Acknowledger::default();
+        EngineLog { log, acknowledger, sequence: Word::new(0), last_epoch: Word::new(0) }
     }
 
     /// Notes that a writer has drawn its number in this epoch. Called before the writer installs anything.
