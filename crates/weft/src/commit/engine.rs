@@ -101,6 +101,13 @@ impl<P: Protocol> Engine<P> {
         self.wait_durable(worker(), commit)
     }
 
+    /// Announces that another thread will wait until a commit of the calling thread is durable.
+    pub fn expect_wait(&self) {
+        if let Some(engine) = self.shared.log.get() {
+            engine.log.expect_caller();
+        }
+    }
+
     /// Waits until a commit, and what it has read, is durable. `worker` is the calling thread's.
     ///
     /// # Errors

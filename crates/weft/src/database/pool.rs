@@ -383,6 +383,7 @@ impl<P: Protocol> PoolWorker<P> {
         let Some((job, result)) = ended else { return };
         match (result, &self.acknowledger) {
             (Ok(((), token)), Some(acknowledger)) => {
+                self.stash.database().inner().expect_wait();
                 if acknowledger.send((token, job)).is_err() {
                     unreachable!("the acknowledger listens as long as there are workers");
                 }

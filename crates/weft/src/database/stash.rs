@@ -246,6 +246,11 @@ impl<T, P: Protocol> Stash<T, P> {
         std::mem::take(&mut self.requests).into_iter().map(|(_, request)| request)
     }
 
+    /// Returns the database whose transactions the stash runs.
+    pub(crate) fn database(&self) -> &Database<P> {
+        &self.database
+    }
+
     /// Tells the database whether this stash holds a request, if that has changed.
     #[inline]
     fn note(&mut self, is_holding: bool) {

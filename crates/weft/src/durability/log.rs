@@ -371,6 +371,14 @@ impl Log {
         if self.durable_epoch() >= epoch { Ok(()) } else { self.shared.wait_durable(epoch) }
     }
 
+    /// Announces that a caller will soon wait for the epoch of a transaction that has committed, so
+    /// that the epoch is not closed before other transactions that are expected. A caller that waits
+    /// at once need not be announced.
+    #[inline]
+    pub fn expect_caller(&self) {
+        self.shared.join();
+    }
+
     /// In a manual log, closes the epoch and writes it, or tries again to write what the disk had
     /// no space for. Returns the durable epoch.
     ///

@@ -42,7 +42,7 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 /// [last](crate::sync::clock::EPOCH_MAX) for two years, even if a sync costs nothing.
 const EPOCH_TIME_MIN: Duration = Duration::from_micros(4);
 
-/// How long a leader waits for the next caller that it expects: half the time of a write, within these
+/// How long a leader waits for the next caller that it expects: as long as a write takes, within these
 /// bounds.
 const GAP_MIN: Duration = Duration::from_micros(10);
 const GAP_MAX: Duration = Duration::from_micros(100);
@@ -50,10 +50,12 @@ const GAP_MAX: Duration = Duration::from_micros(100);
 /// How many epochs in a row may be closed at once, after a leader has waited for callers in vain.
 const RESTS_MAX: u32 = 64;
 
-/// How long a follower watches before it sleeps: twice the time of a write, within these bounds. If a
-/// write takes longer than the upper bound, it sleeps at once.
-const WATCH_MIN: Duration = Duration::from_micros(50);
-const WATCH_MAX: Duration = Duration::from_micros(200);
+/// How long a follower watches before it sleeps.
+const WATCH_TIME: Duration = Duration::from_micros(200);
+
+/// If a write takes longer than this, a follower sleeps at once. To wake it takes little time beside
+/// the write.
+const WATCHED_WRITE_MAX: Duration = Duration::from_millis(1);
 
 /// A caller that sleeps until an epoch is durable, or until it may lead.
 pub struct Sleeper {
@@ -215,7 +217,7 @@ impl LogCore {
     /// Waits for the callers that are expected in the epoch, and then notes how many have come.
     fn gather(&self, gathering: &mut Gathering) {
         let joined = || self.joined.load(Ordering::Relaxed) - gathering.joined;
-        let gap = (self.write_time() / 2).clamp(GAP_MIN, GAP_MAX);
+        let gap = self.write_time().clamp(GAP_MIN, GAP_MAX);
         let (mut came, mut last_came) = (joined(), Instant::now());
         let is_missing = |came| gathering.rests == 0 && came < gathering.expected;
         while gathering.closed.elapsed() < EPOCH_TIME_MIN
@@ -241,15 +243,14 @@ impl LogCore {
 
     /// Watches for a moment whether `epoch` becomes durable, or the leader leaves.
     fn watch(&self, epoch: u64) {
-        let write_time = self.write_time();
-        if write_time > WATCH_MAX {
+        if self.write_time() > WATCHED_WRITE_MAX {
             return;
         }
-        let (start, time) = (Instant::now(), (2 * write_time).clamp(WATCH_MIN, WATCH_MAX));
+        let start = Instant::now();
         // Relaxed: see `lead`.
         while !self.is_durable(epoch)
             && self.is_led.load(Ordering::Relaxed) == 1
-            && start.elapsed() < time
+            && start.elapsed() < WATCH_TIME
         {
             yield_now();
         }
