@@ -669,5 +669,7 @@ fn spawn(
     thread.map_err(|error| StorageError::io("start a thread for", directory, &error))
 }
 
+#[cfg(all(test, shuttle))]
+mod model;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
