@@ -3,11 +3,11 @@
 //! ```text
 //!   workers        append to a buffer of their own, at commit      [slot 0] [slot 1] [slot 2] ...
 //!                                                                      \       |       /
-//!   coordinator    closes the epoch, takes what was appended in it       groups, by logger
+//!   leader         closes the epoch, takes what was appended in it       groups, by logger
 //!                                                                        /            \
 //!   loggers        write it, a group each, and sync               0-0000000001.log  1-0000000001.log
 //!                                                                        \            /
-//!   coordinator    all synced: the epoch is durable; wakes waiters      durable epoch
+//!   leader         all synced: the epoch is durable; wakes waiters      durable epoch
 //! ```
 //!
 //! This is group commit by epochs, as in Silo (Tu et al., SOSP 2013, §4.10) and in DBX §5.6. A
@@ -29,7 +29,8 @@
 //!   wait before they begin, so that the buffers stay bounded.
 //!
 //! Workers append to a `buffer`. A `logger` writes segments. The `coordinator` goes through the
-//! epochs.
+//! epochs. It has no thread of its own: a caller that waits takes it and so becomes the leader, or else
+//! the log's own thread does (see `lead`).
 //!
 //! [`format`]: super::format
 
@@ -59,7 +60,8 @@ use crate::error::StorageError;
 /// Options of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogOptions {
-    /// How many threads write the log, each to segments of its own. Default: 1.
+    /// How many threads write the log at the same time, each to segments of its own. One of them is
+    /// the leader. Default: 1.
     pub loggers: usize,
     /// The time from one epoch to the next, unless a caller waits for an epoch. Default: 10 ms (the
     /// papers: 40 ms).
@@ -72,8 +74,8 @@ pub struct LogOptions {
     /// The size in bytes of a frame's payload at which another frame is begun. Default:
     /// [`PAYLOAD_BYTES`].
     pub frame_bytes: usize,
-    /// Runs without threads. The caller of [`Log::step`], or a caller that has to wait, writes the
-    /// epoch. For tests that must run the same way each time. Default: false.
+    /// Runs without threads. Only the callers of [`Log::step`], and callers that have to wait, write
+    /// epochs, and they do so at once. For tests that must run the same way each time. Default: false.
     pub manual: bool,
 }
 
@@ -153,7 +155,7 @@ pub struct Log {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// What the coordinator, the loggers and the workers share.
+/// What the leader, the loggers and the workers share.
 struct LogCore {
     /// Zero if the log works normally.
     gate: Word,
@@ -361,7 +363,8 @@ impl Log {
         self.shared.durable.load(Ordering::Acquire)
     }
 
-    /// Waits until `epoch` is durable. The log writes it at once, and not at the next interval.
+    /// Waits until `epoch` is durable. Unless another thread writes the log, the caller closes the
+    /// epoch and writes it.
     ///
     /// # Errors
     /// [`StorageError::DiskFull`]: the epoch is not durable, but will be once there is space again.
@@ -584,6 +587,8 @@ impl LogCore {
             return;
         }
         state.disk_full = error;
+        // The log's own thread tries again, sooner than at the next interval.
+        self.work.notify_one();
         self.wake(state, |_| true);
     }
 

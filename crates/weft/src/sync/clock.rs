@@ -264,6 +264,21 @@ impl Drop for Ticker {
     }
 }
 
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic = "used up the numbers of its epochs"]
+    fn the_clock_stops_at_the_last_epoch() {
+        let clock = Clock::default();
+        clock.start_at(EPOCH_MAX - 1);
+        assert_eq!(clock.tick(), EPOCH_MAX - 1);
+        assert_eq!(clock.epoch(), EPOCH_MAX);
+        clock.tick();
+    }
+}
+
 /// Model-checked: `RUSTFLAGS="--cfg loom" cargo test -p weft --lib --release loom`.
 #[cfg(all(test, loom))]
 mod loom_tests {

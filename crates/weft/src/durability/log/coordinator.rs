@@ -1,6 +1,7 @@
 //! The coordinator of the log, which closes epochs, has them written, and declares them durable.
 //!
-//! It is also the first logger. Each further logger has a thread of its own.
+//! It runs on the thread of the leader, as does the first logger. Each further logger has a thread of
+//! its own.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -51,6 +52,7 @@ pub struct Coordinator {
     written_epoch: u64,
     /// Whether nothing in the log says yet that `written_epoch` is durable.
     note_is_due: bool,
+    /// What the next leader has to know.
     pub gathering: Gathering,
 }
 

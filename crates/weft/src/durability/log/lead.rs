@@ -183,9 +183,6 @@ impl LogCore {
         state.last_led = Instant::now();
         // Relaxed: only a hint for the followers that watch.
         self.is_led.store(0, Ordering::Relaxed);
-        if state.closing {
-            self.work.notify_one();
-        }
         let mut heirs = 1;
         self.wake(state, |sleeper| sleeper.epoch == 0 || std::mem::take(&mut heirs) == 1);
     }

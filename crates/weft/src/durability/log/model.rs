@@ -77,12 +77,7 @@ impl Model {
 
 /// Runs `work` on some threads at the same time, under many schedules. `check` follows when they have
 /// ended.
-fn explore(
-    threads: usize,
-    buffer_bytes_max: usize,
-    work: fn(&Model, usize),
-    check: fn(&Model),
-) {
+fn explore(threads: usize, buffer_bytes_max: usize, work: fn(&Model, usize), check: fn(&Model)) {
     let model = move || {
         let model = Model::start(buffer_bytes_max);
         let workers: Vec<_> = (0..threads)
