@@ -13,8 +13,15 @@ use std::time::Duration;
 pub use crate::sanitize::{
     BlockingGuard as MutexGuard, BlockingMutex as Mutex, Condvar, WaitTimeoutResult,
 };
-#[cfg(not(weft_sanitize))]
+#[cfg(shuttle)]
+pub use shuttle::{
+    sync::{Condvar, Mutex, MutexGuard, WaitTimeoutResult},
+    thread::{Thread, current as current_thread, park},
+};
+#[cfg(not(any(weft_sanitize, shuttle)))]
 pub use std::sync::{Condvar, Mutex, MutexGuard, WaitTimeoutResult};
+#[cfg(not(shuttle))]
+pub use std::thread::{Thread, current as current_thread};
 
 /// Blocks the calling thread until another one unparks it, or the time has passed, as [`std::thread::park_timeout`]
 /// does. Where a test chooses which thread runs next, lets other threads run instead.
@@ -23,6 +30,17 @@ pub fn park_timeout(time: Duration) {
         crate::word::yield_now();
     } else {
         std::thread::park_timeout(time);
+    }
+}
+
+/// Blocks the calling thread until another one unparks it, as [`std::thread::park`] does, or for no reason. Where a
+/// test chooses which thread runs next, lets other threads run instead.
+#[cfg(not(shuttle))]
+pub fn park() {
+    if cfg!(any(loom, weft_sim, feature = "interleave")) {
+        crate::word::yield_now();
+    } else {
+        std::thread::park();
     }
 }
 

@@ -61,6 +61,8 @@ impl Acknowledger {
         if let Err(failure) = self.start(log) {
             return acknowledge(Err(failure));
         }
+        // The thread waits later, perhaps together with others for which the epoch is still open.
+        log.expect_caller();
         let thread = self.thread.get().expect("the thread was started");
         if thread.send((epoch, Box::new(acknowledge))).is_err() {
             unreachable!("the thread listens as long as the sender exists");

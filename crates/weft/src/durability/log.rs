@@ -3,11 +3,11 @@
 //! ```text
 //!   workers        append to a buffer of their own, at commit      [slot 0] [slot 1] [slot 2] ...
 //!                                                                      \       |       /
-//!   coordinator    closes the epoch, takes what was appended in it       groups, by logger
+//!   leader         closes the epoch, takes what was appended in it       groups, by logger
 //!                                                                        /            \
 //!   loggers        write it, a group each, and sync               0-0000000001.log  1-0000000001.log
 //!                                                                        \            /
-//!   coordinator    all synced: the epoch is durable; wakes waiters      durable epoch
+//!   leader         all synced: the epoch is durable; wakes waiters      durable epoch
 //! ```
 //!
 //! This is group commit by epochs, as in Silo (Tu et al., SOSP 2013, §4.10) and in DBX §5.6. A
@@ -29,26 +29,29 @@
 //!   wait before they begin, so that the buffers stay bounded.
 //!
 //! Workers append to a `buffer`. A `logger` writes segments. The `coordinator` goes through the
-//! epochs.
+//! epochs. It has no thread of its own: a caller that waits takes it and so becomes the leader, or else
+//! the log's own thread does (see `lead`).
 //!
 //! [`format`]: super::format
 
 mod buffer;
 mod coordinator;
+mod lead;
 mod logger;
 
 use std::io::ErrorKind;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, LockResult, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use weft_htm::blocking::{Condvar, Mutex, MutexGuard};
 use weft_htm::word::{Ordering, Word};
 
 use self::buffer::LogSlot;
 use self::coordinator::Coordinator;
+use self::lead::Sleeper;
 use self::logger::{Logger, Segment, Segments};
 use super::backend::Backend;
 use super::format::{PAYLOAD_BYTES, parse_segment_name};
@@ -57,7 +60,8 @@ use crate::error::StorageError;
 /// Options of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogOptions {
-    /// How many threads write the log, each to segments of its own. Default: 1.
+    /// How many threads write the log at the same time, each to segments of its own. One of them is
+    /// the leader. Default: 1.
     pub loggers: usize,
     /// The time from one epoch to the next, unless a caller waits for an epoch. Default: 10 ms (the
     /// papers: 40 ms).
@@ -70,8 +74,8 @@ pub struct LogOptions {
     /// The size in bytes of a frame's payload at which another frame is begun. Default:
     /// [`PAYLOAD_BYTES`].
     pub frame_bytes: usize,
-    /// Runs without threads. The caller of [`Log::step`], or a caller that has to wait, writes the
-    /// epoch. For tests that must run the same way each time. Default: false.
+    /// Runs without threads. Only the callers of [`Log::step`], and callers that have to wait, write
+    /// epochs, and they do so at once. For tests that must run the same way each time. Default: false.
     pub manual: bool,
 }
 
@@ -147,18 +151,11 @@ mod gate {
 /// The log of one database.
 pub struct Log {
     shared: Arc<LogCore>,
-    /// The coordinator if the log is manual, otherwise its thread. [`Runner::None`] after the log
-    /// was shut down.
-    coordinator: Mutex<Runner>,
+    /// The log's own thread, until the log is shut down. A manual log has none.
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-enum Runner {
-    Manual(Box<Coordinator>),
-    Thread(JoinHandle<()>),
-    None,
-}
-
-/// What the coordinator, the loggers and the workers share.
+/// What the leader, the loggers and the workers share.
 struct LogCore {
     /// Zero if the log works normally.
     gate: Word,
@@ -173,10 +170,14 @@ struct LogCore {
     /// How many bytes a slot gathers before it reports them.
     report_bytes: usize,
     state: Mutex<State>,
-    /// Wakes the coordinator's thread.
+    /// 1 while a thread leads.
+    is_led: Word,
+    /// How many callers have waited for an epoch so far.
+    joined: Word,
+    /// How long the last epoch with groups took to write and sync, in nanoseconds.
+    write_ns: Word,
+    /// Wakes the log's own thread.
     work: Condvar,
-    /// Wakes all other waiting threads: the durable epoch or the gate has changed.
-    progress: Condvar,
     totals: Mutex<Totals>,
     /// The segments of each logger.
     segments: Box<[Segments]>,
@@ -188,17 +189,18 @@ struct LogCore {
     first_epoch: u64,
 }
 
-#[derive(Default)]
 struct State {
+    /// The coordinator, unless a thread leads or the log was shut down.
+    coordinator: Option<Box<Coordinator>>,
+    /// The callers that sleep.
+    sleepers: Vec<Sleeper>,
+    /// When the last leader had done its work.
+    last_led: Instant,
     /// The first final error.
     failure: Option<StorageError>,
     /// The error of a full disk, which may pass.
     disk_full: Option<StorageError>,
-    /// The highest epoch that a caller waits for.
-    wanted: u64,
-    /// Whether a caller waits for space in the buffers.
-    crowded: bool,
-    /// Whether the coordinator must write everything and end.
+    /// Whether the log is being shut down.
     closing: bool,
     closed: bool,
 }
@@ -214,7 +216,11 @@ struct Totals {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    unpoisoned(mutex.lock())
+}
+
+fn unpoisoned<T>(locked: LockResult<T>) -> T {
+    locked.unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Log {
@@ -263,9 +269,19 @@ impl Log {
             buffered: Word::new(0),
             buffer_bytes_max: options.buffer_bytes_max as u64,
             report_bytes: (options.buffer_bytes_max / (2 * workers_max.max(1))).clamp(1, 64 << 10),
-            state: Mutex::default(),
+            state: Mutex::new(State {
+                coordinator: None,
+                sleepers: Vec::new(),
+                last_led: Instant::now(),
+                failure: None,
+                disk_full: None,
+                closing: false,
+                closed: false,
+            }),
+            is_led: Word::new(0),
+            joined: Word::new(0),
+            write_ns: Word::new(0),
             work: Condvar::new(),
-            progress: Condvar::new(),
             totals: Mutex::default(),
             segments,
             foreign_segments,
@@ -278,12 +294,14 @@ impl Log {
             .map(|index| Logger::new(Arc::clone(&shared), index as u32, sequence(index)))
             .collect();
         let coordinator = Coordinator::new(Arc::clone(&shared), epochs, loggers)?;
-        let runner = if shared.options.manual {
-            Runner::Manual(Box::new(coordinator))
-        } else {
-            Runner::Thread(spawn("weft-log", directory, move || coordinator.run())?)
-        };
-        Ok(Log { shared, coordinator: Mutex::new(runner) })
+        let log = Log { shared, thread: Mutex::new(None) };
+        lock(&log.shared.state).coordinator = Some(Box::new(coordinator));
+        if !log.shared.options.manual {
+            let shared = Arc::clone(&log.shared);
+            let thread = spawn("weft-log", directory, move || shared.lead_at_intervals())?;
+            *lock(&log.thread) = Some(thread);
+        }
+        Ok(log)
     }
 
     /// Appends a transaction's entries to the buffer of the worker with this slot. `write` appends
@@ -334,23 +352,7 @@ impl Log {
 
     #[cold]
     fn admit_slowly(&self) -> Result<(), StorageError> {
-        let shared = &*self.shared;
-        let mut state = lock(&shared.state);
-        loop {
-            state.check()?;
-            if shared.gate.load(Ordering::SeqCst) & gate::BUFFERS_FULL == 0 {
-                return Ok(());
-            }
-            if shared.options.manual {
-                drop(state);
-                self.step()?;
-                state = lock(&shared.state);
-            } else {
-                state.crowded = true;
-                shared.work.notify_one();
-                state = shared.wait(state);
-            }
-        }
+        self.shared.wait_for_space()
     }
 
     /// Returns the durable epoch: everything that committed in it, or before, survives a crash.
@@ -361,35 +363,23 @@ impl Log {
         self.shared.durable.load(Ordering::Acquire)
     }
 
-    /// Waits until `epoch` is durable. The log writes it at once, and not at the next interval.
+    /// Waits until `epoch` is durable. Unless another thread writes the log, the caller closes the
+    /// epoch and writes it.
     ///
     /// # Errors
     /// [`StorageError::DiskFull`]: the epoch is not durable, but will be once there is space again.
     /// [`StorageError::Closed`], or the error by which the log has failed: the epoch may or may not
     /// survive.
     pub fn wait_durable(&self, epoch: u64) -> Result<(), StorageError> {
-        let shared = &*self.shared;
-        if self.durable_epoch() >= epoch {
-            return Ok(());
-        }
-        let mut state = lock(&shared.state);
-        loop {
-            if self.durable_epoch() >= epoch {
-                return Ok(());
-            }
-            state.check()?;
-            if shared.options.manual {
-                drop(state);
-                self.step()?;
-                state = lock(&shared.state);
-            } else {
-                if state.wanted < epoch {
-                    state.wanted = epoch;
-                    shared.work.notify_one();
-                }
-                state = shared.wait(state);
-            }
-        }
+        if self.durable_epoch() >= epoch { Ok(()) } else { self.shared.wait_durable(epoch) }
+    }
+
+    /// Announces that a caller will soon wait for the epoch of a transaction that has committed, so
+    /// that the epoch is not closed before other transactions that are expected. A caller that waits
+    /// at once need not be announced.
+    #[inline]
+    pub fn expect_caller(&self) {
+        self.shared.join();
     }
 
     /// In a manual log, closes the epoch and writes it, or tries again to write what the disk had
@@ -403,11 +393,10 @@ impl Log {
     /// If the log is not manual.
     pub fn step(&self) -> Result<u64, StorageError> {
         assert!(self.shared.options.manual, "only a manual log is stepped by its caller");
-        let mut runner = lock(&self.coordinator);
-        let Runner::Manual(coordinator) = &mut *runner else {
-            return Err(self.shared.failure().unwrap_or(StorageError::Closed));
-        };
-        coordinator.tick()?;
+        if let Some(coordinator) = self.shared.acquire() {
+            self.shared.lead(coordinator);
+        }
+        lock(&self.shared.state).check()?;
         Ok(self.durable_epoch())
     }
 
@@ -487,17 +476,15 @@ impl Log {
     /// has failed.
     pub fn shutdown(&self) -> Result<(), StorageError> {
         let shared = &*self.shared;
-        let mut runner = lock(&self.coordinator);
-        match std::mem::replace(&mut *runner, Runner::None) {
+        lock(&shared.state).closing = true;
+        shared.work.notify_one();
+        if let Some(thread) = lock(&self.thread).take() {
+            let _ = thread.join();
+        }
+        if let Some(mut coordinator) = shared.acquire() {
             // The state, which is read below, has an error as well.
-            Runner::Manual(mut coordinator) => drop(coordinator.finish()),
-            Runner::Thread(thread) => {
-                lock(&shared.state).closing = true;
-                shared.work.notify_one();
-                // If the thread panicked, it has left a failure in the state.
-                let _ = thread.join();
-            }
-            Runner::None => {}
+            shared.attempt(|| drop(coordinator.finish()));
+            shared.close();
         }
         let state = lock(&shared.state);
         match state.failure.as_ref().or(state.disk_full.as_ref()) {
@@ -561,7 +548,6 @@ impl LogCore {
         let full = |buffered| buffered >= self.buffer_bytes_max;
         if full(before) && !full(before - bytes as u64) {
             self.buffers_changed();
-            self.progress.notify_all();
         }
     }
 
@@ -582,9 +568,8 @@ impl LogCore {
         let mut state = lock(&self.state);
         state.failure.get_or_insert(error);
         self.gate.fetch_or(gate::FAILED, Ordering::SeqCst);
-        drop(state);
-        self.progress.notify_all();
         self.work.notify_one();
+        self.wake(state, |_| true);
     }
 
     fn failure(&self) -> Option<StorageError> {
@@ -596,16 +581,15 @@ impl LogCore {
         let mut state = lock(&self.state);
         if error.is_some() {
             self.gate.fetch_or(gate::DISK_FULL, Ordering::SeqCst);
-            // Every waiting caller gets the error, so no caller waits any more.
-            state.wanted = 0;
         } else if state.disk_full.is_some() {
             self.gate.fetch_and(!gate::DISK_FULL, Ordering::SeqCst);
         } else {
             return;
         }
         state.disk_full = error;
-        drop(state);
-        self.progress.notify_all();
+        // The log's own thread tries again, sooner than at the next interval.
+        self.work.notify_one();
+        self.wake(state, |_| true);
     }
 
     /// Makes `epoch` the durable epoch, unless the log has failed.
@@ -616,8 +600,7 @@ impl LogCore {
         }
         // Release: pairs with the acquire in `durable_epoch`.
         self.durable.store(epoch, Ordering::Release);
-        drop(state);
-        self.progress.notify_all();
+        self.wake(state, |sleeper| sleeper.epoch <= epoch);
         Ok(())
     }
 
@@ -625,12 +608,7 @@ impl LogCore {
         let mut state = lock(&self.state);
         state.closed = true;
         self.gate.fetch_or(gate::CLOSED, Ordering::SeqCst);
-        drop(state);
-        self.progress.notify_all();
-    }
-
-    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        self.progress.wait(state).unwrap_or_else(PoisonError::into_inner)
+        self.wake(state, |_| true);
     }
 
     fn all_segments(&self) -> impl Iterator<Item = &Segments> {
@@ -696,5 +674,7 @@ fn spawn(
     thread.map_err(|error| StorageError::io("start a thread for", directory, &error))
 }
 
+#[cfg(all(test, shuttle))]
+mod model;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;

@@ -1,7 +1,7 @@
 //! The clock of a database: snapshot numbers, and the epochs into which they are grouped.
 //!
 //! ```text
-//!   63                                24 23                     0
+//!   63                                20 19                     0
 //!  +------------------------------------+------------------------+
 //!  |  epoch                             |  snapshots in it       |
 //!  +------------------------------------+------------------------+
@@ -38,7 +38,12 @@ pub const FIRST_EPOCH: u64 = 1;
 
 /// How many bits of a snapshot number count snapshots within an epoch. If there are more snapshots than fit,
 /// the count carries over and so starts a new epoch.
-pub const EPOCH_SHIFT: u32 = 24;
+pub const EPOCH_SHIFT: u32 = 20;
+
+/// The last epoch. The log closes an epoch every 4 µs at most, so the epochs last for two years in which there is
+/// always a caller that waits for a commit to become durable, and a sync costs nothing. Where a sync takes 100 µs they
+/// last for 50 years.
+pub const EPOCH_MAX: u64 = u64::MAX >> EPOCH_SHIFT;
 
 /// Returns the epoch to which a snapshot number belongs.
 #[inline(always)]
@@ -91,10 +96,14 @@ impl Clock {
     }
 
     /// Starts the next epoch, and returns the one that has ended.
+    ///
+    /// # Panics
+    /// At the [last epoch](EPOCH_MAX). A log fails then, and acknowledges nothing that is not durable.
     pub fn tick(&self) -> u64 {
         let mut number = self.number();
         loop {
             let epoch = epoch_of(number);
+            assert!(epoch < EPOCH_MAX, "the database has used up the numbers of its epochs");
             let next = (epoch + 1) << EPOCH_SHIFT;
             match self.number.compare_exchange(number, next, Ordering::SeqCst, Ordering::SeqCst) {
                 Ok(_) => return epoch,
@@ -252,6 +261,21 @@ impl Drop for Ticker {
             // The thread runs nothing that can panic, and there is no caller to report a panic to.
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic = "used up the numbers of its epochs"]
+    fn the_clock_stops_at_the_last_epoch() {
+        let clock = Clock::default();
+        clock.start_at(EPOCH_MAX - 1);
+        assert_eq!(clock.tick(), EPOCH_MAX - 1);
+        assert_eq!(clock.epoch(), EPOCH_MAX);
+        clock.tick();
     }
 }
 

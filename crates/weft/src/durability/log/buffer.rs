@@ -2,7 +2,7 @@
 //! written.
 //!
 //! A worker appends to the last of its slot's chunks, one or more for each epoch. When an epoch is
-//! closed, the coordinator takes its chunks. It gives them back, empty, when they are durable.
+//! closed, the leader takes its chunks. It gives them back, empty, when they are durable.
 //! Three or four chunks circulate, and nothing is allocated.
 
 use std::collections::VecDeque;
@@ -18,7 +18,7 @@ const SPARE_CHUNKS: usize = 4;
 const SPARE_BYTES_MAX: usize = 2 * CHUNK_BYTES;
 
 /// The slot of a worker, on a cache line of its own. Only its worker uses the lock, except when the
-/// coordinator takes an epoch.
+/// leader takes an epoch.
 #[repr(align(64))]
 #[derive(Debug, Default)]
 pub struct LogSlot(Mutex<Buffer>);

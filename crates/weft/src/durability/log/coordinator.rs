@@ -1,26 +1,21 @@
 //! The coordinator of the log, which closes epochs, has them written, and declares them durable.
 //!
-//! It is also the first logger. Each further logger has a thread of its own.
+//! It runs on the thread of the leader, as does the first logger. Each further logger has a thread of
+//! its own.
 
 use std::collections::VecDeque;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, PoisonError};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::thread::JoinHandle;
+use std::time::Instant;
 
 use weft_htm::word::Ordering;
 
+use super::lead::Gathering;
 use super::logger::{Group, Logger};
 use super::{Epochs, LogCore, lock, spawn};
 use crate::error::StorageError;
-
-/// The time after which the log tries again to write to a full disk.
-const RETRY_INTERVAL: Duration = Duration::from_millis(100);
-
-/// The shortest time between two epochs, no matter how many callers wait for the next one. Without
-/// it, where a sync costs nothing, each transaction would get an epoch of its own.
-const HURRIED_INTERVAL: Duration = Duration::from_micros(100);
 
 /// An epoch on its way to the disk.
 struct Round {
@@ -57,6 +52,8 @@ pub struct Coordinator {
     written_epoch: u64,
     /// Whether nothing in the log says yet that `written_epoch` is durable.
     note_is_due: bool,
+    /// What the next leader has to know.
+    pub gathering: Gathering,
 }
 
 impl Coordinator {
@@ -82,53 +79,8 @@ impl Coordinator {
             closed_epoch,
             written_epoch: closed_epoch,
             note_is_due: false,
+            gathering: Gathering::new(),
         })
-    }
-
-    /// Goes through the epochs until the log is shut down or fails.
-    pub fn run(mut self) {
-        let guard = FailIfPanicked(Arc::clone(&self.shared));
-        let mut last = Instant::now();
-        loop {
-            let closing = self.wait_for_tick(last);
-            last = Instant::now();
-            if closing {
-                // If there is an error, it is in the state.
-                let _ = self.finish();
-                break;
-            }
-            match self.tick() {
-                Ok(()) | Err(StorageError::DiskFull { .. }) => {}
-                Err(_) => break,
-            }
-        }
-        drop(guard);
-    }
-
-    /// Waits until it is time for the next epoch. `last` is the time of the previous one. Returns
-    /// `true` if the next epoch must be the last one.
-    fn wait_for_tick(&self, last: Instant) -> bool {
-        let shared = &*self.shared;
-        let mut state = lock(&shared.state);
-        loop {
-            if state.closing || state.failure.is_some() {
-                return state.closing;
-            }
-            let interval = if state.disk_full.is_some() {
-                RETRY_INTERVAL
-            } else if state.crowded || state.wanted > shared.durable.load(Ordering::Relaxed) {
-                HURRIED_INTERVAL.min(shared.options.epoch_interval)
-            } else {
-                shared.options.epoch_interval
-            };
-            let Some(left) = interval.checked_sub(last.elapsed()).filter(|left| !left.is_zero())
-            else {
-                state.crowded = false;
-                return false;
-            };
-            let woken = shared.work.wait_timeout(state, left);
-            state = woken.unwrap_or_else(PoisonError::into_inner).0;
-        }
     }
 
     /// Closes the epoch and writes it, or goes on with the epochs for which there was no space.
@@ -157,7 +109,11 @@ impl Coordinator {
         }
         let is_idle = self.rounds.is_empty();
         while let Some(mut round) = self.rounds.pop_front() {
+            let start = Instant::now();
             let written = self.write(&mut round);
+            let time = start.elapsed().as_nanos() as u64;
+            // Relaxed: only a hint for those that wait.
+            self.shared.write_ns.store(time, Ordering::Relaxed);
             if let Err(error) = written {
                 self.rounds.push_front(round);
                 return Err(error);
@@ -245,7 +201,7 @@ impl Coordinator {
         done.into_iter().flatten().try_for_each(|(_, result)| result)
     }
 
-    /// Writes everything, followed by a note, and closes the log.
+    /// Writes everything, followed by a note.
     pub fn finish(&mut self) -> Result<(), StorageError> {
         let result = self.try_finish();
         if let Err(error) = &result
@@ -253,7 +209,6 @@ impl Coordinator {
         {
             self.shared.fail(error.clone());
         }
-        self.shared.close();
         result
     }
 
@@ -306,7 +261,7 @@ fn ask(
     done
 }
 
-fn panicked(directory: &Path) -> StorageError {
+pub fn panicked(directory: &Path) -> StorageError {
     let message = "a thread of the log panicked".to_owned();
     StorageError::Io { operation: "write to", path: directory.to_owned(), message }
 }
@@ -349,18 +304,6 @@ impl Drop for LoggerHandle {
             if let Some(thread) = thread.take() {
                 let _ = thread.join();
             }
-        }
-    }
-}
-
-/// Turns a panic of the coordinator into a failure of the log. Otherwise all callers would wait for
-/// ever.
-struct FailIfPanicked(Arc<LogCore>);
-
-impl Drop for FailIfPanicked {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            self.0.fail(panicked(&self.0.directory));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The TID word: a record's version, and the few flags that every optimistic protocol needs.
 //!
 //! ```text
-//!   63                        24 23                      4   3      2       1       0
+//!   63                        20 19                      4   3      2       1       0
 //!  +----------------------------+-------------------------+------+-------+--------+------+
 //!  |  epoch of the last write   |  writes in that epoch   |queued|removed| absent | lock |
 //!  +----------------------------+-------------------------+------+-------+--------+------+
@@ -15,9 +15,10 @@
 //! - *queued*: the record is on some worker's garbage list, to be unlinked. It is on at most one such list,
 //!   and is therefore freed only once.
 //!
-//! Two equal words mean the same version: each write increments the sequence, or moves to a later epoch. 40
-//! bits of epoch last for decades. 20 bits of sequence allow a million writes of one record in an epoch of 40
-//! ms. If there are more, the sequence carries over into the epoch, which does no harm: versions still grow.
+//! Two equal words mean the same version: each write increments the sequence, or moves to a later epoch. 44
+//! bits of epoch last for [years](crate::sync::clock::EPOCH_MAX). 16 bits of sequence allow 65,536 writes of
+//! one record in an epoch of 40 ms. If there are more, the sequence carries over into the epoch. This does no
+//! harm: versions still grow, and [`Tid::order_in`] still orders the writes of an epoch.
 //! Epoch and sequence together are the paper's sequence number (DBX §5.1).
 
 use weft_htm::word::{Ordering, Word, fence, fence_after_exchange, spin_loop, yield_now};

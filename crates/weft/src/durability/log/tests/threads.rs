@@ -152,11 +152,13 @@ fn a_failed_sync_reaches_all_waiters() {
     }
 }
 
+/// The interval is one hour. The log's own thread tries again nevertheless, although no caller leads.
 #[test]
 fn a_full_disk_is_retried_until_there_is_space() {
     let disk = SimulatedDisk::new(0);
     let clock = SharedClock::starting_at(1);
-    let log = start(&disk, threaded(2), clock.clone(), 1, &[]).unwrap();
+    let options = LogOptions { epoch_interval: Duration::from_secs(3600), ..threaded(2) };
+    let log = start(&disk, options, clock.clone(), 1, &[]).unwrap();
     disk.set_capacity(Some(100));
     let epoch = clock.commit(&log, 1, &[7; 300]);
     assert!(matches!(log.wait_durable(epoch), Err(StorageError::DiskFull { .. })));
@@ -222,6 +224,40 @@ fn a_panic_of_the_clock_fails_the_log() {
         assert!(matches!(waiter.join().unwrap(), Err(StorageError::Io { .. })));
     });
     assert!(log.shutdown().is_err());
+}
+
+/// Callers of one log wait while another thread shuts it down.
+#[test]
+fn shutdown_waits_for_the_leader_and_wakes_all_callers() {
+    for _ in 0..50 {
+        let disk = SimulatedDisk::new(0);
+        let clock = SharedClock::starting_at(1);
+        let log = start(&disk, threaded(2), clock.clone(), 1, &[]).unwrap();
+        let durable = thread::scope(|scope| {
+            let workers = [0, 1, 2].map(|slot| {
+                let (log, clock) = (&log, &clock);
+                scope.spawn(move || {
+                    for serial in 0u64.. {
+                        let row = [slot as u64, serial].map(u64::to_be_bytes).concat();
+                        match log.wait_durable(clock.commit(log, slot, &row)) {
+                            Ok(()) => {}
+                            Err(StorageError::Closed) => return serial,
+                            Err(error) => panic!("{error}"),
+                        }
+                    }
+                    unreachable!("the log is shut down before that")
+                })
+            });
+            while log.durable_epoch() < 3 {
+                thread::yield_now();
+            }
+            log.shutdown().unwrap();
+            workers.map(|worker| worker.join().unwrap()).iter().sum::<u64>()
+        });
+        let found = find(&disk.crash(0), 2, 0).unwrap();
+        let rows = found.rows.values().map(BTreeSet::len).sum::<usize>();
+        assert!(rows as u64 >= durable, "{rows} of {durable} rows");
+    }
 }
 
 #[test]
