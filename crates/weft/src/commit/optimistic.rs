@@ -29,13 +29,16 @@ use weft_htm::word::Ordering;
 use super::access_set::{
     AccessSet, NodeEntry, ReadEntry, ReplacedVersion, TidHeader, WriteEntry, successor,
 };
+use super::applied::{StaleWrite, StaleWrites};
 use super::{
-    Abort, DeletedOutcome, Executor, HoldOutcome, Never, Observation, Protocol, Refusal, Visible,
+    Abort, DeletedOutcome, Executor, HoldOutcome, Never, Observation, Protocol,
+    ReappliesOperations, Refusal, Visible,
 };
 use crate::error::ConflictReason;
 use crate::index::bplus_tree::ScannedRange;
 use crate::index::{NodeChange, NodeVersion};
 use crate::row::encoding::EncodedKey;
+use crate::row::operation::RepeatableOperation;
 use crate::store::record::tid::{Tid, fence_after_locking, fence_before_validation};
 use crate::store::record::{Newest, RecordPointer, StoredRecord};
 use crate::store::table::TableRef;
@@ -93,6 +96,12 @@ impl<P: CommitPhases> Executor for OptimisticExecutor<P> {
     type Splitting = Never;
     type Repairing = Never;
     type Chopping = Never;
+    type Reapplying = Self;
+
+    #[inline(always)]
+    fn reapplying(&mut self) -> Option<&mut Self> {
+        Some(self)
+    }
 
     fn new(shared: &Arc<P::Shared>, _slot: usize) -> Self {
         OptimisticExecutor {
@@ -118,6 +127,7 @@ impl<P: CommitPhases> Executor for OptimisticExecutor<P> {
         _memory: &WorkerMemory,
     ) -> Result<Visible, Abort> {
         if let Some(own) = self.set.own_write(record) {
+            self.set.note_own_read(record);
             return Ok(own);
         }
         let (observed, newest) = read_newest(record);
@@ -252,6 +262,33 @@ impl<P: CommitPhases> Executor for OptimisticExecutor<P> {
         self.set.drop_private(memory, |entry, key| {
             discard_placeholder(entry.record, entry.table, key, memory);
         });
+    }
+}
+
+impl<P: CommitPhases> ReappliesOperations<P::Header, ReplacedVersion> for OptimisticExecutor<P> {
+    #[inline(always)]
+    unsafe fn note_applied(
+        &mut self,
+        record: RecordPointer<P::Header>,
+        version: ReplacedVersion,
+        row: NonNull<u8>,
+        operation: RepeatableOperation,
+        value: NonNull<u8>,
+    ) {
+        // SAFETY: passed on to the caller.
+        unsafe { self.set.note_applied(record, version, row, operation, value) };
+    }
+
+    fn take_stale(&mut self, abort: &Abort) -> Option<StaleWrites<P::Header>> {
+        self.set.take_stale(abort)
+    }
+
+    fn rebase(&mut self, write: &StaleWrite<P::Header>, row: NonNull<u8>) {
+        self.set.rebase(write, row);
+    }
+
+    fn put_back(&mut self, stale: StaleWrites<P::Header>) {
+        self.set.put_back(stale);
     }
 }
 

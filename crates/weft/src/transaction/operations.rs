@@ -64,11 +64,13 @@ impl<P: Protocol> Transaction<'_, P> {
         operation
             .apply(column.get_mut(new.get_mut()), self.worker.memory.core())
             .map_err(|error| out_of_range(key, column, O::KIND, error))?;
+        let row = new.row();
         // SAFETY: the row is forgotten in the next line.
         unsafe { self.replace(table, record, version, old, &new)? };
         std::mem::forget(new);
         self.record(table.reference(), key, Event::Write);
         std::mem::forget(read);
+        self.note_applied((record, version, row), column, operation);
         Ok(())
     }
 

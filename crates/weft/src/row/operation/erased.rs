@@ -1,5 +1,6 @@
 //! Operations without types, for the layers below, which do not know types: a column's
-//! [`ColumnOperation`], the slices that it makes, and the undo log for slices.
+//! [`ColumnOperation`], the slices that it makes, and the undo log for slices; and a
+//! [`RepeatableOperation`], which can be applied to several versions of a row.
 
 use std::alloc::Layout;
 use std::any::TypeId;
@@ -140,6 +141,59 @@ unsafe fn merge<R: Record, V, O: Operation<V>>(
     unsafe {
         let get_mut = std::mem::transmute::<fn(), fn(&mut R) -> &mut V>(get_mut);
         O::merge(slice.cast::<O::Slice>().read(), get_mut(row.cast::<R>().as_mut()));
+    }
+}
+
+/// An operation on a column that can be applied to several versions of a row, without its types. The
+/// operation's own value lies elsewhere.
+#[derive(Clone, Copy)]
+pub struct RepeatableOperation {
+    /// The size of the operation's own value.
+    pub size_bytes: usize,
+    /// A `fn(&mut R) -> &mut V`.
+    get_mut: fn(),
+    apply: unsafe fn(get_mut: fn(), operation: NonNull<u8>, row: NonNull<u8>, core: u32) -> bool,
+}
+
+impl RepeatableOperation {
+    /// The greatest alignment of an operation's own value, in bytes.
+    pub const ALIGN_MAX_BYTES: usize = align_of::<u128>();
+
+    /// Returns the operation `O` on a column; `None` if the operation owns memory.
+    #[inline(always)]
+    pub fn new<R: Record, V: 'static, O: Operation<V>>(column: ColumnOf<R, V>) -> Option<Self> {
+        if const { std::mem::needs_drop::<O>() || align_of::<O>() > Self::ALIGN_MAX_BYTES } {
+            return None;
+        }
+        // SAFETY: all function pointers have the same representation, and `apply` gives this one its
+        // type back before it calls it.
+        let get_mut = unsafe { std::mem::transmute::<fn(&mut R) -> &mut V, fn()>(column.get_mut) };
+        Some(RepeatableOperation { size_bytes: size_of::<O>(), get_mut, apply: apply::<R, V, O> })
+    }
+
+    /// Applies the operation to a row, on a worker with the number `core`. Returns whether the result is in
+    /// the range of the column's type; if it is not, the row is unchanged. This runs the user's code.
+    ///
+    /// # Safety
+    /// `operation` is the value of the operation, and does not change during the call. `row` is a row of the
+    /// operation's table, and belongs to the caller alone.
+    pub unsafe fn apply(&self, operation: NonNull<u8>, row: NonNull<u8>, core: u32) -> bool {
+        // SAFETY: the caller keeps the same contract.
+        unsafe { (self.apply)(self.get_mut, operation, row, core) }
+    }
+}
+
+unsafe fn apply<R: Record, V: 'static, O: Operation<V>>(
+    get_mut: fn(),
+    operation: NonNull<u8>,
+    row: NonNull<u8>,
+    core: u32,
+) -> bool {
+    // SAFETY: called through a `RepeatableOperation` of these types, under its contract.
+    unsafe {
+        let get_mut = std::mem::transmute::<fn(), fn(&mut R) -> &mut V>(get_mut);
+        let operation = operation.cast::<O>().as_ref();
+        operation.apply(get_mut(row.cast::<R>().as_mut()), core).is_ok()
     }
 }
 

@@ -97,6 +97,8 @@ pub use bits::{And, Or};
 #[doc(hidden)]
 pub use erased::ColumnOperation;
 #[doc(hidden)]
+pub use erased::RepeatableOperation;
+#[doc(hidden)]
 pub use erased::UndoLog;
 pub use integers::{Add, Integer, Max, Min, Mul};
 pub use ordered::{Ordered, OrderedPut, OrderedTuple};
@@ -244,6 +246,7 @@ impl fmt::Display for OperationKind {
 /// [`column_of!`](macro@crate::column_of).
 pub struct ColumnOf<R, V> {
     position: usize,
+    is_indexed: bool,
     get: fn(&R) -> &V,
     get_mut: fn(&mut R) -> &mut V,
 }
@@ -264,7 +267,7 @@ impl<R: Record, V> ColumnOf<R, V> {
                     !R::COLUMNS[position].in_key,
                     "a column of the primary key cannot be changed by an operation"
                 );
-                return ColumnOf { position, get, get_mut };
+                return ColumnOf { position, is_indexed: is_indexed::<R>(name), get, get_mut };
             }
             position += 1;
         }
@@ -283,8 +286,8 @@ impl<R: Record, V> ColumnOf<R, V> {
 
     /// Returns whether a secondary index is ordered by the column.
     #[doc(hidden)]
-    pub fn is_indexed(self) -> bool {
-        R::INDEXES.iter().any(|index| index.columns.contains(&self.name()))
+    pub const fn is_indexed(self) -> bool {
+        self.is_indexed
     }
 }
 
@@ -299,6 +302,23 @@ impl<R, V> ColumnOf<R, V> {
     pub(crate) fn get_mut(self, row: &mut R) -> &mut V {
         (self.get_mut)(row)
     }
+}
+
+/// Returns whether a secondary index is ordered by the column of this name.
+const fn is_indexed<R: Record>(name: &str) -> bool {
+    let mut index = 0;
+    while index < R::INDEXES.len() {
+        let columns = R::INDEXES[index].columns;
+        let mut column = 0;
+        while column < columns.len() {
+            if is_same(columns[column], name) {
+                return true;
+            }
+            column += 1;
+        }
+        index += 1;
+    }
+    false
 }
 
 /// Returns whether two texts are equal.
