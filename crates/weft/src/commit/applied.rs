@@ -11,7 +11,7 @@
 //!   commit       the record has another version: conflict
 //!   take_stale   which writes are stale, and their records' present versions
 //!                copy the present row, change the copy      the user's code runs here
-//!   rebase       the write replaces the present version
+//!   write_again  the write replaces the present version
 //!   commit       again
 //! ```
 //!
@@ -186,10 +186,10 @@ impl<H: TidHeader> AccessSet<H> {
     }
 
     /// Lets a stale write replace the present version of its record by `row`. The set owns the row from now on.
-    pub fn rebase(&mut self, write: &StaleWrite<H>, row: NonNull<u8>) {
+    pub fn write_again(&mut self, write: &StaleWrite<H>, row: NonNull<u8>) {
         let &StaleWrite { record, table, row: before, present, onto, .. } = write;
         let position = self.find_write(record).expect("the record is in the write set");
-        self.writes[position].rebase(present, onto, row);
+        self.writes[position].move_onto(present, onto, row);
         self.superseded.push(SupersededRow { record, row: before, table });
     }
 

@@ -188,7 +188,7 @@ pub trait ReappliesOperations<H, V> {
 
     /// Lets a stale write replace the present version of its record by `row`, which belongs to the executor from now
     /// on.
-    fn rebase(&mut self, write: &StaleWrite<H>, row: NonNull<u8>);
+    fn write_again(&mut self, write: &StaleWrite<H>, row: NonNull<u8>);
 
     /// Takes the operations back, after the stale writes were made again.
     fn put_back(&mut self, stale: StaleWrites<H>);
@@ -342,7 +342,7 @@ impl<H, V> ReappliesOperations<H, V> for Never {
         match *self {}
     }
 
-    fn rebase(&mut self, _write: &StaleWrite<H>, _row: NonNull<u8>) {
+    fn write_again(&mut self, _write: &StaleWrite<H>, _row: NonNull<u8>) {
         match *self {}
     }
 

@@ -16,6 +16,9 @@
 //! - the *node set*: index nodes in which keys were found absent or ranges were scanned, with their versions. A
 //!   node's version changes whenever a key is inserted into it or removed, so a phantom shows as a changed node.
 //!
+//! A record that was written by commutative operations alone may have been replaced by the time of the commit. Then the
+//! operations are applied again, to the present version: see [`applied`](super::applied).
+//!
 //! A key to be inserted is put into the index in the read phase, with a *placeholder*: a record that is absent
 //! until the commit. An abort unlinks it again.
 
@@ -283,8 +286,8 @@ impl<P: CommitPhases> ReappliesOperations<P::Header, ReplacedVersion> for Optimi
         self.set.take_stale(abort)
     }
 
-    fn rebase(&mut self, write: &StaleWrite<P::Header>, row: NonNull<u8>) {
-        self.set.rebase(write, row);
+    fn write_again(&mut self, write: &StaleWrite<P::Header>, row: NonNull<u8>) {
+        self.set.write_again(write, row);
     }
 
     fn put_back(&mut self, stale: StaleWrites<P::Header>) {

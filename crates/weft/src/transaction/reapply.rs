@@ -77,7 +77,7 @@ impl<P: Protocol> Transaction<'_, P> {
                 });
             };
             if let Some(reapplying) = reapplying() {
-                reapplying.rebase(write, row);
+                reapplying.write_again(write, row);
             }
         }
         if let Some(reapplying) = reapplying() {

@@ -5,6 +5,8 @@
 //! ([`Transaction::apply`](crate::Transaction::apply), [`add`](crate::Transaction::add) and similar
 //! methods) says more than a read and a write: any other change of the same kind may come before it
 //! or after it, with the same outcome. Every protocol can run an operation as an ordinary update.
+//! Under the optimistic protocols, transactions do not abort each other by operations: a commit
+//! applies them to the present row if another transaction has replaced the row in the meantime.
 //! Under phase reconciliation (`Doppel`, in `weft-protocols`) each worker gathers its own
 //! operations on a contended column in a slice, and the slices are merged into the row later.
 //!
