@@ -8,8 +8,8 @@
 use crate::schedule::{ExpectedOutcome, Script};
 use crate::step::{HASHED, Step};
 use Step::{
-    Add, AddIfNotNegative, Commit, Delete, Insert, Move, Read, ReadByBadge, Scan, ScanBack, ScanGroup,
-    Snapshot, Upsert, Write,
+    Add, AddIfNotNegative, Commit, Delete, Insert, Move, Read, ReadByBadge, Scan, ScanBack,
+    ScanGroup, Snapshot, Upsert, Write,
 };
 
 /// A row of the ordered table.
@@ -47,17 +47,8 @@ fn serial(name: &'static str, schedule: &[(usize, Step)]) -> Script {
 
 /// Returns all scripts.
 pub fn all() -> Vec<Script> {
-    [
-        writes(),
-        skews(),
-        phantoms(),
-        absences(),
-        real_time(),
-        refusals(),
-        operations(),
-        snapshots(),
-    ]
-    .concat()
+    [writes(), skews(), phantoms(), absences(), real_time(), refusals(), operations(), snapshots()]
+        .concat()
 }
 
 /// Returns the anomalies between writers: G0, G1a, G1b, G1c, OTV, P4.
@@ -504,36 +495,15 @@ pub fn operations() -> Vec<Script> {
         ));
         scripts.push(anomaly(
             "lost update by additions after reads",
-            &[
-                (0, Read(x)),
-                (1, Read(x)),
-                (0, Add(x, 1)),
-                (1, Add(x, 2)),
-                (0, Commit),
-                (1, Commit),
-            ],
+            &[(0, Read(x)), (1, Read(x)), (0, Add(x, 1)), (1, Add(x, 2)), (0, Commit), (1, Commit)],
         ));
         scripts.push(anomaly(
             "two transactions read their own additions",
-            &[
-                (0, Add(x, 1)),
-                (1, Add(x, 2)),
-                (0, Read(x)),
-                (1, Read(x)),
-                (0, Commit),
-                (1, Commit),
-            ],
+            &[(0, Add(x, 1)), (1, Add(x, 2)), (0, Read(x)), (1, Read(x)), (0, Commit), (1, Commit)],
         ));
         scripts.push(anomaly(
             "write skew by additions",
-            &[
-                (0, Read(y)),
-                (1, Read(x)),
-                (0, Add(x, 1)),
-                (1, Add(y, 1)),
-                (0, Commit),
-                (1, Commit),
-            ],
+            &[(0, Read(y)), (1, Read(x)), (0, Add(x, 1)), (1, Add(y, 1)), (0, Commit), (1, Commit)],
         ));
     }
     scripts

@@ -40,13 +40,12 @@ const NOTES_MAX: usize = 64;
 /// The operations that a transaction has applied.
 pub struct AppliedOperations<H> {
     notes: Vec<AppliedOperation<H>>,
-    /// The operations' own values, each from the beginning of an element.
-    values: Vec<OperationWord>,
+    /// The operations' own values that are too large for a note.
+    large_values: Vec<OperationValue>,
 }
 
-type OperationWord = MaybeUninit<u128>;
-
-const _: () = assert!(align_of::<OperationWord>() == RepeatableOperation::ALIGN_MAX_BYTES);
+/// Room for an operation's own value, or for a part of it.
+type OperationValue = MaybeUninit<u128>;
 
 /// An operation that was applied to a row.
 struct AppliedOperation<H> {
@@ -54,17 +53,62 @@ struct AppliedOperation<H> {
     /// The private row that it has made.
     row: NonNull<u8>,
     operation: RepeatableOperation,
-    /// The position of its own value.
-    value: usize,
+    /// The operation's own value. If `is_large`, its position in the list of such values.
+    value: OperationValue,
+    is_large: bool,
 }
 
 impl<H> Default for AppliedOperations<H> {
     fn default() -> Self {
-        AppliedOperations { notes: Vec::new(), values: Vec::new() }
+        AppliedOperations { notes: Vec::new(), large_values: Vec::new() }
     }
 }
 
 impl<H> AppliedOperations<H> {
+    /// Notes an operation with its own value. If the value owns memory, or if there are too many notes, does nothing.
+    #[inline(always)]
+    fn push<O>(
+        &mut self,
+        record: RecordPointer<H>,
+        row: NonNull<u8>,
+        operation: RepeatableOperation,
+        own: O,
+    ) {
+        let is_plain = const {
+            !std::mem::needs_drop::<O>() && align_of::<O>() <= align_of::<OperationValue>()
+        };
+        if !is_plain {
+            return;
+        }
+        if self.notes.len() == self.notes.capacity() && !self.make_room() {
+            return;
+        }
+        let mut value = OperationValue::uninit();
+        let is_large = const { size_of::<O>() > size_of::<OperationValue>() };
+        // SAFETY: the value fits, or the list has room for it.
+        unsafe {
+            if is_large {
+                let position = self.large_values.len();
+                let words = size_of::<O>().div_ceil(size_of::<OperationValue>());
+                self.large_values.resize(position + words, OperationValue::uninit());
+                self.large_values.as_mut_ptr().add(position).cast::<O>().write(own);
+                value.as_mut_ptr().cast::<usize>().write(position);
+            } else {
+                value.as_mut_ptr().cast::<O>().write(own);
+            }
+        }
+        self.notes.push(AppliedOperation { record, row, operation, value, is_large });
+    }
+
+    #[cold]
+    fn make_room(&mut self) -> bool {
+        if self.notes.len() >= NOTES_MAX {
+            return false;
+        }
+        self.notes.reserve_exact(NOTES_MAX);
+        true
+    }
+
     /// Returns the row that the last operation on a record has made.
     fn last_row(&self, record: RecordPointer<H>) -> Option<NonNull<u8>> {
         self.notes.iter().rev().find(|note| note.record == record).map(|note| note.row)
@@ -80,7 +124,7 @@ impl<H> AppliedOperations<H> {
     #[inline(always)]
     pub fn clear(&mut self) {
         self.notes.clear();
-        self.values.clear();
+        self.large_values.clear();
     }
 
     /// Applies the operations on a record to another row, in their order. Returns false if a result is out of the
@@ -90,9 +134,13 @@ impl<H> AppliedOperations<H> {
     /// `row` is a row of the record's table, and belongs to the caller alone.
     pub unsafe fn apply_to(&self, record: RecordPointer<H>, row: NonNull<u8>, core: u32) -> bool {
         self.notes.iter().filter(|note| note.record == record).all(|note| {
-            let value = NonNull::from(&self.values[note.value]).cast();
-            // SAFETY: the value was copied there by `AccessSet::note_applied`; for the row see the contract.
-            unsafe { note.operation.apply(value, row, core) }
+            let mut value = &note.value;
+            if note.is_large {
+                // SAFETY: `push` has written the position there.
+                value = &self.large_values[unsafe { value.as_ptr().cast::<usize>().read() }];
+            }
+            // SAFETY: `push` has written the value there; for the row see the contract.
+            unsafe { note.operation.apply(NonNull::from(value).cast(), row, core) }
         })
     }
 }
@@ -118,34 +166,21 @@ pub struct StaleWrites<H> {
 }
 
 impl<H: TidHeader> AccessSet<H> {
-    /// Notes an operation that has made the private `row` of a record out of the observed `version`, after that was
-    /// [put](AccessSet::put) into the set. Copies the operation's own value.
-    ///
-    /// # Safety
-    /// `value` is a value of the operation, which the caller does not use any more.
+    /// Notes an operation, with its own value, which has made the private `row` of a record out of the observed
+    /// `version`. The row was just [put](AccessSet::put) into the set.
     #[inline(always)]
-    pub unsafe fn note_applied(
+    pub fn note_applied<O>(
         &mut self,
         record: RecordPointer<H>,
         version: ReplacedVersion,
         row: NonNull<u8>,
         operation: RepeatableOperation,
-        value: NonNull<u8>,
+        own: O,
     ) {
         let applied = &mut self.applied;
-        let goes_on = version.own().is_none_or(|own| applied.last_row(record) == Some(own));
-        if !goes_on || applied.notes.len() == NOTES_MAX {
-            return;
+        if version.own().is_none_or(|own| applied.last_row(record) == Some(own)) {
+            applied.push(record, row, operation, own);
         }
-        let position = applied.values.len();
-        let words = operation.size_bytes.div_ceil(size_of::<OperationWord>()).max(1);
-        applied.values.resize(position + words, OperationWord::uninit());
-        // SAFETY: there is room for the value, which is moved there. An operation owns no memory.
-        unsafe {
-            let place = applied.values.as_mut_ptr().add(position).cast::<u8>();
-            place.copy_from_nonoverlapping(value.as_ptr(), operation.size_bytes);
-        }
-        applied.notes.push(AppliedOperation { record, row, operation, value: position });
     }
 
     /// Notes that the transaction has read its own write of a record, and may now depend on it.

@@ -168,18 +168,15 @@ pub trait ChopsProcedures<H> {
 /// Applies commutative operations again, to the present versions of their rows, when a commit fails because of a row
 /// that the transaction has written by operations alone: see [`applied`](super::applied).
 pub trait ReappliesOperations<H, V> {
-    /// Notes that an operation has made `row`, which was just [written](super::Executor::write), out of the observed
-    /// version. Copies the operation's own value.
-    ///
-    /// # Safety
-    /// `value` is a value of the operation, which the caller does not use any more.
-    unsafe fn note_applied(
+    /// Notes that an operation, with its own value, has made `row`, which was just
+    /// [written](super::Executor::write), out of the observed version.
+    fn note_applied<O>(
         &mut self,
         record: RecordPointer<H>,
         version: V,
         row: NonNull<u8>,
         operation: RepeatableOperation,
-        value: NonNull<u8>,
+        own: O,
     );
 
     /// Returns the writes to be made again after the commit has failed by `abort`, and takes the operations out.
@@ -327,13 +324,13 @@ impl<H> ChopsProcedures<H> for Never {
 }
 
 impl<H, V> ReappliesOperations<H, V> for Never {
-    unsafe fn note_applied(
+    fn note_applied<O>(
         &mut self,
         _record: RecordPointer<H>,
         _version: V,
         _row: NonNull<u8>,
         _operation: RepeatableOperation,
-        _value: NonNull<u8>,
+        _own: O,
     ) {
         match *self {}
     }

@@ -270,16 +270,15 @@ impl<P: CommitPhases> Executor for OptimisticExecutor<P> {
 
 impl<P: CommitPhases> ReappliesOperations<P::Header, ReplacedVersion> for OptimisticExecutor<P> {
     #[inline(always)]
-    unsafe fn note_applied(
+    fn note_applied<O>(
         &mut self,
         record: RecordPointer<P::Header>,
         version: ReplacedVersion,
         row: NonNull<u8>,
         operation: RepeatableOperation,
-        value: NonNull<u8>,
+        own: O,
     ) {
-        // SAFETY: passed on to the caller.
-        unsafe { self.set.note_applied(record, version, row, operation, value) };
+        self.set.note_applied(record, version, row, operation, own);
     }
 
     fn take_stale(&mut self, abort: &Abort) -> Option<StaleWrites<P::Header>> {

@@ -30,13 +30,9 @@ impl<P: Protocol> Transaction<'_, P> {
         if column.is_indexed() {
             return; // The row's index entries have moved.
         }
-        if let Some(repeatable) = RepeatableOperation::new::<T, V, O>(column)
-            && let Some(reapplying) = self.worker.executor().reapplying()
-        {
-            let operation = ManuallyDrop::new(operation);
-            let value = NonNull::from(&*operation).cast();
-            // SAFETY: a value of the operation, which is moved away.
-            unsafe { reapplying.note_applied(record, version, row, repeatable, value) };
+        if let Some(reapplying) = self.worker.executor().reapplying() {
+            let repeatable = RepeatableOperation::new::<T, V, O>(column);
+            reapplying.note_applied(record, version, row, repeatable, operation);
         }
     }
 

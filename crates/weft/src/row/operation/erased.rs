@@ -148,27 +148,19 @@ unsafe fn merge<R: Record, V, O: Operation<V>>(
 /// operation's own value lies elsewhere.
 #[derive(Clone, Copy)]
 pub struct RepeatableOperation {
-    /// The size of the operation's own value.
-    pub size_bytes: usize,
     /// A `fn(&mut R) -> &mut V`.
     get_mut: fn(),
     apply: unsafe fn(get_mut: fn(), operation: NonNull<u8>, row: NonNull<u8>, core: u32) -> bool,
 }
 
 impl RepeatableOperation {
-    /// The greatest alignment of an operation's own value, in bytes.
-    pub const ALIGN_MAX_BYTES: usize = align_of::<u128>();
-
-    /// Returns the operation `O` on a column; `None` if the operation owns memory.
+    /// Returns the operation `O` on a column.
     #[inline(always)]
-    pub fn new<R: Record, V: 'static, O: Operation<V>>(column: ColumnOf<R, V>) -> Option<Self> {
-        if const { std::mem::needs_drop::<O>() || align_of::<O>() > Self::ALIGN_MAX_BYTES } {
-            return None;
-        }
+    pub fn new<R: Record, V: 'static, O: Operation<V>>(column: ColumnOf<R, V>) -> Self {
         // SAFETY: all function pointers have the same representation, and `apply` gives this one its
         // type back before it calls it.
         let get_mut = unsafe { std::mem::transmute::<fn(&mut R) -> &mut V, fn()>(column.get_mut) };
-        Some(RepeatableOperation { size_bytes: size_of::<O>(), get_mut, apply: apply::<R, V, O> })
+        RepeatableOperation { get_mut, apply: apply::<R, V, O> }
     }
 
     /// Applies the operation to a row, on a worker with the number `core`. Returns whether the result is in
