@@ -134,13 +134,14 @@ impl<H> AppliedOperations<H> {
     /// `row` is a row of the record's table, and belongs to the caller alone.
     pub unsafe fn apply_to(&self, record: RecordPointer<H>, row: NonNull<u8>, core: u32) -> bool {
         self.notes.iter().filter(|note| note.record == record).all(|note| {
-            let mut value = &note.value;
+            let mut value = note.value.as_ptr();
             if note.is_large {
                 // SAFETY: `push` has written the position there.
-                value = &self.large_values[unsafe { value.as_ptr().cast::<usize>().read() }];
+                let position = unsafe { value.cast::<usize>().read() };
+                value = self.large_values[position..].as_ptr().cast();
             }
             // SAFETY: `push` has written the value there; for the row see the contract.
-            unsafe { note.operation.apply(NonNull::from(value).cast(), row, core) }
+            unsafe { note.operation.apply(value.cast(), row, core) }
         })
     }
 }

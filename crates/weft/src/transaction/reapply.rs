@@ -27,8 +27,10 @@ impl<P: Protocol> Transaction<'_, P> {
         column: ColumnOf<T, V>,
         operation: O,
     ) {
-        if column.is_indexed() {
-            return; // The row's index entries have moved.
+        // If the column is indexed, the row's index entries have moved. A value that owns memory is dropped here, and
+        // not by the executor.
+        if column.is_indexed() || const { std::mem::needs_drop::<O>() } {
+            return;
         }
         if let Some(reapplying) = self.worker.executor().reapplying() {
             let repeatable = RepeatableOperation::new::<T, V, O>(column);

@@ -150,7 +150,7 @@ unsafe fn merge<R: Record, V, O: Operation<V>>(
 pub struct RepeatableOperation {
     /// A `fn(&mut R) -> &mut V`.
     get_mut: fn(),
-    apply: unsafe fn(get_mut: fn(), operation: NonNull<u8>, row: NonNull<u8>, core: u32) -> bool,
+    apply: unsafe fn(get_mut: fn(), operation: *const u8, row: NonNull<u8>, core: u32) -> bool,
 }
 
 impl RepeatableOperation {
@@ -169,7 +169,7 @@ impl RepeatableOperation {
     /// # Safety
     /// `operation` is the value of the operation, and does not change during the call. `row` is a row of the
     /// operation's table, and belongs to the caller alone.
-    pub unsafe fn apply(&self, operation: NonNull<u8>, row: NonNull<u8>, core: u32) -> bool {
+    pub unsafe fn apply(&self, operation: *const u8, row: NonNull<u8>, core: u32) -> bool {
         // SAFETY: the caller keeps the same contract.
         unsafe { (self.apply)(self.get_mut, operation, row, core) }
     }
@@ -177,14 +177,14 @@ impl RepeatableOperation {
 
 unsafe fn apply<R: Record, V: 'static, O: Operation<V>>(
     get_mut: fn(),
-    operation: NonNull<u8>,
+    operation: *const u8,
     row: NonNull<u8>,
     core: u32,
 ) -> bool {
     // SAFETY: called through a `RepeatableOperation` of these types, under its contract.
     unsafe {
         let get_mut = std::mem::transmute::<fn(), fn(&mut R) -> &mut V>(get_mut);
-        let operation = operation.cast::<O>().as_ref();
+        let operation = &*operation.cast::<O>();
         operation.apply(get_mut(row.cast::<R>().as_mut()), core).is_ok()
     }
 }
