@@ -150,8 +150,12 @@ unsafe fn merge<R: Record, V, O: Operation<V>>(
 pub struct RepeatableOperation {
     /// A `fn(&mut R) -> &mut V`.
     get_mut: fn(),
-    apply: unsafe fn(get_mut: fn(), operation: *const u8, row: NonNull<u8>, core: u32) -> bool,
+    apply: Apply,
 }
+
+/// Applies an operation to a row, from an accessor of the column, the operation's own value, the row, and
+/// the number of the worker.
+type Apply = unsafe fn(fn(), *const u8, NonNull<u8>, u32) -> bool;
 
 impl RepeatableOperation {
     /// Returns the operation `O` on a column.
