@@ -8,8 +8,8 @@
 use crate::schedule::{ExpectedOutcome, Script};
 use crate::step::{HASHED, Step};
 use Step::{
-    AddIfNotNegative, Commit, Delete, Insert, Move, Read, ReadByBadge, Scan, ScanBack, ScanGroup,
-    Snapshot, Upsert, Write,
+    Add, AddIfNotNegative, Commit, Delete, Insert, Move, Read, ReadByBadge, Scan, ScanBack,
+    ScanGroup, Snapshot, Upsert, Write,
 };
 
 /// A row of the ordered table.
@@ -47,7 +47,8 @@ fn serial(name: &'static str, schedule: &[(usize, Step)]) -> Script {
 
 /// Returns all scripts.
 pub fn all() -> Vec<Script> {
-    [writes(), skews(), phantoms(), absences(), real_time(), refusals(), snapshots()].concat()
+    [writes(), skews(), phantoms(), absences(), real_time(), refusals(), operations(), snapshots()]
+        .concat()
 }
 
 /// Returns the anomalies between writers: G0, G1a, G1b, G1c, OTV, P4.
@@ -445,6 +446,66 @@ pub fn real_time() -> Vec<Script> {
             (2, Commit),
         ],
     ));
+    scripts
+}
+
+/// Returns the schedules of commutative operations, which a protocol may apply again at the commit.
+pub fn operations() -> Vec<Script> {
+    let mut scripts = Vec::new();
+    for (x, y) in PAIRS {
+        scripts.push(harmless(
+            "two additions",
+            &[(0, Add(x, 1)), (1, Add(x, 2)), (0, Commit), (1, Commit)],
+        ));
+        scripts.push(harmless(
+            "additions to two rows, in both orders",
+            &[
+                (0, Add(x, 1)),
+                (1, Add(y, 2)),
+                (0, Add(y, 3)),
+                (1, Add(x, 4)),
+                (1, Commit),
+                (0, Add(x, 5)),
+                (0, Commit),
+            ],
+        ));
+        scripts.push(harmless(
+            "addition to a row that is replaced, and then deleted",
+            &[
+                (0, Add(x, 1)),
+                (1, Write(x, 7)),
+                (1, Commit),
+                (2, Add(x, 2)),
+                (3, Delete(x)),
+                (3, Commit),
+                (2, Commit),
+                (0, Commit),
+            ],
+        ));
+        scripts.push(harmless(
+            "addition to a row, and a read of what was replaced with it",
+            &[
+                (0, Add(x, 1)),
+                (0, Read(y)),
+                (1, Write(x, 5)),
+                (1, Write(y, 5)),
+                (1, Commit),
+                (0, Commit),
+            ],
+        ));
+        scripts.push(anomaly(
+            "lost update by additions after reads",
+            &[(0, Read(x)), (1, Read(x)), (0, Add(x, 1)), (1, Add(x, 2)), (0, Commit), (1, Commit)],
+        ));
+        scripts.push(anomaly(
+            "two transactions read their own additions",
+            &[(0, Add(x, 1)), (1, Add(x, 2)), (0, Read(x)), (1, Read(x)), (0, Commit), (1, Commit)],
+        ));
+        scripts.push(anomaly(
+            "write skew by additions",
+            &[(0, Read(y)), (1, Read(x)), (0, Add(x, 1)), (1, Add(y, 1)), (0, Commit), (1, Commit)],
+        ));
+    }
     scripts
 }
 

@@ -214,6 +214,7 @@ impl Executor for AtomicExecutor {
     type Splitting = Never;
     type Repairing = Never;
     type Chopping = Never;
+    type Reapplying = Never;
 
     fn new(_shared: &Arc<()>, _slot: usize) -> Self {
         AtomicExecutor { write: None }

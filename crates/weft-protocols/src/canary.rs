@@ -302,6 +302,7 @@ impl Executor for CanaryExecutor {
     type Splitting = Never;
     type Repairing = Never;
     type Chopping = Never;
+    type Reapplying = Never;
 
     fn new(shared: &Arc<CanaryShared>, _slot: usize) -> Self {
         CanaryExecutor {

@@ -192,6 +192,7 @@ impl<E: Exclusion> Executor for ExclusiveExecutor<E> {
     type Splitting = Never;
     type Repairing = Never;
     type Chopping = Never;
+    type Reapplying = Never;
 
     fn new(exclusion: &Arc<E>, _slot: usize) -> Self {
         ExclusiveExecutor {

@@ -507,6 +507,7 @@ impl Executor for TimestampOrderingExecutor {
     type Splitting = Never;
     type Repairing = Never;
     type Chopping = Never;
+    type Reapplying = Never;
 
     fn new(shared: &Arc<TimestampOrderingShared>, _slot: usize) -> Self {
         TimestampOrderingExecutor {

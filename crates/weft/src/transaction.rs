@@ -14,6 +14,7 @@ mod many;
 mod operations;
 mod prefetch;
 mod private_row;
+mod reapply;
 mod recording;
 mod scan;
 mod writes;
@@ -579,6 +580,12 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     #[doc(hidden)]
     #[inline(always)]
     pub fn commit_here(&self, _: Unstable) -> Result<CommitToken, Abort> {
+        self.try_commit().or_else(|abort| self.commit_again(abort))
+    }
+
+    /// Tries to commit once.
+    #[inline(always)]
+    fn try_commit(&self) -> Result<CommitToken, Abort> {
         if let Some(abort) = self.doomed.get() {
             return Err(abort);
         }

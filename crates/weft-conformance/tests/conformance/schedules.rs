@@ -46,6 +46,11 @@ fn snapshots() {
 }
 
 #[test]
+fn commutative_operations() {
+    run_all(&scripts::operations());
+}
+
+#[test]
 fn operations_without_effect() {
     run_all(&scripts::refusals());
 }

@@ -314,6 +314,7 @@ impl Executor for PieceExecutor {
     type Splitting = Never;
     type Repairing = Never;
     type Chopping = Self;
+    type Reapplying = Never;
 
     #[inline(always)]
     fn chopping(&mut self) -> Option<&mut Self> {

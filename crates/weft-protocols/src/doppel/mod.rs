@@ -455,6 +455,7 @@ impl<J: JoinedProtocol> Executor for ReconcilingExecutor<J> {
     type Splitting = Self;
     type Repairing = Never;
     type Chopping = Never;
+    type Reapplying = Never;
 
     #[inline(always)]
     fn splitting(&mut self) -> Option<&mut Self> {

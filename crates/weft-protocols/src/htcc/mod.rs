@@ -454,6 +454,7 @@ impl Executor for HybridExecutor {
     type Splitting = Never;
     type Repairing = Self;
     type Chopping = Never;
+    type Reapplying = Never;
 
     #[inline(always)]
     fn repairing(&mut self) -> Option<&mut Self> {

@@ -8,6 +8,7 @@ mod concurrent;
 mod damage;
 mod every_operation;
 mod pieces;
+mod reapplied;
 mod reconciled;
 
 use std::path::Path;

@@ -23,6 +23,7 @@ const CALLS: &[&str] = &[
     ".index_key_differs(",
     ".encode_index_key(",
     ".may_be_written(",
+    ".apply_to(",
     ".rebase(",
     ".lacks_room(",
     ".add_difference(",

@@ -54,6 +54,9 @@ const POSTED: u32 = 13;
 /// The honest row of threads that check whether the database works.
 pub const PROBE: u32 = 14;
 
+/// The protocols that apply operations again when a commit fails.
+const REAPPLYING: [&str; 4] = ["dbx", "silo", "occ", "dbx-spin"];
+
 /// The rows that have been acknowledged.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Model {
@@ -925,6 +928,16 @@ impl<P: Protocol> World<P> {
                 });
                 self.on_a_thread(|| {
                     self.step("add on another thread", &|tx, model| add(tx, model));
+                });
+            }
+            if turn == 8 && REAPPLYING.contains(&P::NAME) {
+                self.step("add beside another", &|tx, model| {
+                    add(tx, model)?;
+                    // This replaces the row, so the commit applies the addition again.
+                    self.on_a_thread(|| {
+                        let _ = self.database.transact_with(&options(), |tx| self.add(tx, 0));
+                    });
+                    Ok(())
                 });
             }
             if turn % 4 == 3 {

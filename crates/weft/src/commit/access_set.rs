@@ -10,6 +10,7 @@ use std::ptr::NonNull;
 
 use weft_htm::word::Ordering;
 
+use super::applied::AppliedOperations;
 use super::{Observation, RecordHeader, Visible};
 use crate::index::bplus_tree::ScannedRange;
 use crate::index::{NodeChange, NodeVersion};
@@ -124,6 +125,13 @@ impl<H> WriteEntry<H> {
         }
     }
 
+    /// Makes the write replace another version, with this row, by a row of its own. See
+    /// [`applied`](super::applied).
+    pub fn move_onto(&mut self, version: Tid, onto: NonNull<u8>, row: NonNull<u8>) {
+        (self.expected, self.replaced, self.row) = (version, Newest::of(onto), Some(row));
+        link(self.row, onto.as_ptr());
+    }
+
     /// Does for the version to be installed what can be done before: see [`WorkerMemory::prepare`].
     ///
     /// # Safety
@@ -193,6 +201,12 @@ impl ReplacedVersion {
     pub fn newest(&self) -> *mut u8 {
         self.newest
     }
+
+    /// Returns this transaction's own row, if that is what the write replaces.
+    #[inline(always)]
+    pub fn own(&self) -> Option<NonNull<u8>> {
+        self.own
+    }
 }
 
 /// An index node that the transaction relies on.
@@ -218,6 +232,8 @@ pub struct AccessSet<H> {
     pub writes: Vec<WriteEntry<H>>,
     pub nodes: Vec<NodeEntry>,
     pub superseded: Vec<SupersededRow<H>>,
+    /// The operations by which the transaction has written rows.
+    pub applied: AppliedOperations<H>,
     keys: Vec<EncodedKey>,
     positions: Positions,
 }
@@ -233,6 +249,7 @@ impl<H> Default for AccessSet<H> {
             writes: Vec::new(),
             nodes: Vec::new(),
             superseded: Vec::new(),
+            applied: AppliedOperations::default(),
             keys: Vec::new(),
             positions: Positions::default(),
         }
@@ -290,8 +307,9 @@ impl<H: TidHeader> AccessSet<H> {
         version: ReplacedVersion,
     ) {
         // If this transaction has written the record, the write is validated instead.
-        if version.own_position.is_none() {
-            self.reads.push(ReadEntry { record, observed: version.observed, table });
+        match version.own_position {
+            None => self.reads.push(ReadEntry { record, observed: version.observed, table }),
+            Some(_) => self.note_own_read(record),
         }
     }
 
@@ -474,6 +492,7 @@ impl<H: TidHeader> AccessSet<H> {
         self.superseded.clear();
         if !self.writes.is_empty() {
             self.writes.clear();
+            self.applied.clear();
             self.keys.clear();
             self.positions.clear();
         }

@@ -1,16 +1,19 @@
-//! What only some protocols can do: split records, repair transactions, commit procedures piece by piece.
+//! What only some protocols can do: split records, repair transactions, commit procedures piece by piece, apply
+//! operations again.
 //!
 //! The associated types of an [`Executor`](super::Executor) say which capabilities it has. An executor with a
 //! capability names a type that implements the capability's trait, and returns a value of it from the accessor of
 //! the same name. Without the capability it names [`Never`], which has no values. So the accessor returns `None`,
 //! and the compiler removes the engine's code for the capability.
 
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::applied::{StaleWrite, StaleWrites};
 use super::{Abort, DeferredChange, Target};
 use crate::plan::{Pieces, Shape, StepColumns};
-use crate::row::operation::{ColumnOperation, UndoLog};
+use crate::row::operation::{ColumnOperation, RepeatableOperation, UndoLog};
 use crate::step::Instance;
 use crate::store::record::RecordPointer;
 use crate::store::table::TableRef;
@@ -162,6 +165,32 @@ pub trait ChopsProcedures<H> {
     fn end_pieces(&mut self, memory: &WorkerMemory);
 }
 
+/// Applies commutative operations again, to the present versions of their rows, when a commit fails because of a row
+/// that the transaction has written by operations alone: see [`applied`](super::applied).
+pub trait ReappliesOperations<H, V> {
+    /// Notes that an operation, with its own value, has made `row`, which was just
+    /// [written](super::Executor::write), out of the observed version.
+    fn note_applied<O>(
+        &mut self,
+        record: RecordPointer<H>,
+        version: V,
+        row: NonNull<u8>,
+        operation: RepeatableOperation,
+        own: O,
+    );
+
+    /// Returns the writes to be made again after the commit has failed by `abort`, and takes the operations out.
+    /// Returns `None` if the transaction must give way.
+    fn take_stale(&mut self, abort: &Abort) -> Option<StaleWrites<H>>;
+
+    /// Lets a stale write replace the present version of its record by `row`, which belongs to the executor from now
+    /// on.
+    fn write_again(&mut self, write: &StaleWrite<H>, row: NonNull<u8>);
+
+    /// Takes the operations back, after the stale writes were made again.
+    fn put_back(&mut self, stale: StaleWrites<H>);
+}
+
 impl<H> SplitsRecords<H> for Never {
     fn set_aside(&mut self, _is_set_aside: bool) {
         match *self {}
@@ -290,6 +319,31 @@ impl<H> ChopsProcedures<H> for Never {
     }
 
     fn end_pieces(&mut self, _memory: &WorkerMemory) {
+        match *self {}
+    }
+}
+
+impl<H, V> ReappliesOperations<H, V> for Never {
+    fn note_applied<O>(
+        &mut self,
+        _record: RecordPointer<H>,
+        _version: V,
+        _row: NonNull<u8>,
+        _operation: RepeatableOperation,
+        _own: O,
+    ) {
+        match *self {}
+    }
+
+    fn take_stale(&mut self, _abort: &Abort) -> Option<StaleWrites<H>> {
+        match *self {}
+    }
+
+    fn write_again(&mut self, _write: &StaleWrite<H>, _row: NonNull<u8>) {
+        match *self {}
+    }
+
+    fn put_back(&mut self, _stale: StaleWrites<H>) {
         match *self {}
     }
 }

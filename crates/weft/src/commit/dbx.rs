@@ -45,6 +45,8 @@
 //! - Algorithm 1 validates the write set by the flag REMOVED alone, since a blind write conflicts with nothing. In
 //!   this engine every write has read its record (an insert: its absence), so the version is compared, which covers
 //!   REMOVED.
+//! - A commit that fails because of a record which the transaction has written by commutative operations alone is
+//!   tried again with the present version: see [`applied`](super::applied).
 //! - A transaction that has read one record and done nothing else commits without validation: what it saw was
 //!   current when it was read. (In the paper all commits run their region.)
 //! - Lines 18–22 of Algorithm 1 (versions for read-only transactions) are done after the commit, in the same way

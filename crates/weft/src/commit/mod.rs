@@ -14,6 +14,7 @@
 #![allow(rustdoc::private_intra_doc_links, reason = "hidden: its readers have the source")]
 
 pub mod access_set;
+pub mod applied;
 mod capabilities;
 pub mod dbx;
 mod deferred_change;
@@ -27,7 +28,9 @@ mod worker;
 
 use std::ptr::NonNull;
 
-pub use capabilities::{ChopsProcedures, Never, PhaseMetrics, RepairsTransactions, SplitsRecords};
+pub use capabilities::{
+    ChopsProcedures, Never, PhaseMetrics, ReappliesOperations, RepairsTransactions, SplitsRecords,
+};
 pub use dbx::Dbx;
 pub use deferred_change::{DeferredChange, RowDelta};
 pub use engine::{CommitToken, Durability, Engine};
@@ -327,6 +330,8 @@ pub trait Executor {
     type Repairing: RepairsTransactions<Self::Header>;
     /// What commits procedures piece by piece, or [`Never`].
     type Chopping: ChopsProcedures<Self::Header>;
+    /// What applies operations again when a commit fails, or [`Never`].
+    type Reapplying: ReappliesOperations<Self::Header, Self::Version>;
 
     /// Returns the executor, if the protocol splits records.
     #[inline(always)]
@@ -343,6 +348,12 @@ pub trait Executor {
     /// Returns the executor, if the protocol commits procedures piece by piece.
     #[inline(always)]
     fn chopping(&mut self) -> Option<&mut Self::Chopping> {
+        None
+    }
+
+    /// Returns the executor, if the protocol applies operations again when a commit fails.
+    #[inline(always)]
+    fn reapplying(&mut self) -> Option<&mut Self::Reapplying> {
         None
     }
 

@@ -16,6 +16,9 @@
 //! - the *node set*: index nodes in which keys were found absent or ranges were scanned, with their versions. A
 //!   node's version changes whenever a key is inserted into it or removed, so a phantom shows as a changed node.
 //!
+//! A record that was written by commutative operations alone may have been replaced by the time of the commit. Then the
+//! operations are applied again, to the present version: see [`applied`](super::applied).
+//!
 //! A key to be inserted is put into the index in the read phase, with a *placeholder*: a record that is absent
 //! until the commit. An abort unlinks it again.
 
@@ -29,13 +32,16 @@ use weft_htm::word::Ordering;
 use super::access_set::{
     AccessSet, NodeEntry, ReadEntry, ReplacedVersion, TidHeader, WriteEntry, successor,
 };
+use super::applied::{StaleWrite, StaleWrites};
 use super::{
-    Abort, DeletedOutcome, Executor, HoldOutcome, Never, Observation, Protocol, Refusal, Visible,
+    Abort, DeletedOutcome, Executor, HoldOutcome, Never, Observation, Protocol,
+    ReappliesOperations, Refusal, Visible,
 };
 use crate::error::ConflictReason;
 use crate::index::bplus_tree::ScannedRange;
 use crate::index::{NodeChange, NodeVersion};
 use crate::row::encoding::EncodedKey;
+use crate::row::operation::RepeatableOperation;
 use crate::store::record::tid::{Tid, fence_after_locking, fence_before_validation};
 use crate::store::record::{Newest, RecordPointer, StoredRecord};
 use crate::store::table::TableRef;
@@ -93,6 +99,12 @@ impl<P: CommitPhases> Executor for OptimisticExecutor<P> {
     type Splitting = Never;
     type Repairing = Never;
     type Chopping = Never;
+    type Reapplying = Self;
+
+    #[inline(always)]
+    fn reapplying(&mut self) -> Option<&mut Self> {
+        Some(self)
+    }
 
     fn new(shared: &Arc<P::Shared>, _slot: usize) -> Self {
         OptimisticExecutor {
@@ -118,6 +130,7 @@ impl<P: CommitPhases> Executor for OptimisticExecutor<P> {
         _memory: &WorkerMemory,
     ) -> Result<Visible, Abort> {
         if let Some(own) = self.set.own_write(record) {
+            self.set.note_own_read(record);
             return Ok(own);
         }
         let (observed, newest) = read_newest(record);
@@ -252,6 +265,32 @@ impl<P: CommitPhases> Executor for OptimisticExecutor<P> {
         self.set.drop_private(memory, |entry, key| {
             discard_placeholder(entry.record, entry.table, key, memory);
         });
+    }
+}
+
+impl<P: CommitPhases> ReappliesOperations<P::Header, ReplacedVersion> for OptimisticExecutor<P> {
+    #[inline(always)]
+    fn note_applied<O>(
+        &mut self,
+        record: RecordPointer<P::Header>,
+        version: ReplacedVersion,
+        row: NonNull<u8>,
+        operation: RepeatableOperation,
+        own: O,
+    ) {
+        self.set.note_applied(record, version, row, operation, own);
+    }
+
+    fn take_stale(&mut self, abort: &Abort) -> Option<StaleWrites<P::Header>> {
+        self.set.take_stale(abort)
+    }
+
+    fn write_again(&mut self, write: &StaleWrite<P::Header>, row: NonNull<u8>) {
+        self.set.write_again(write, row);
+    }
+
+    fn put_back(&mut self, stale: StaleWrites<P::Header>) {
+        self.set.put_back(stale);
     }
 }
 

@@ -33,6 +33,7 @@
 //! - A write has always read its record (an insert: its absence). So the record is compared with the expected
 //!   version when it is locked, and the write set needs no second look.
 //! - A transaction that has read one record and done nothing else commits without validation, as in `dbx`.
+//! - Commutative operations are applied again after a conflict, as in `dbx`.
 //! - The paper's TID word has a *latest* bit, and rows are overwritten in place. Here versions are immutable and a
 //!   write swaps a pointer, so reads need not copy rows.
 //! - Snapshot transactions (§4.9) are not part of this protocol. The engine has [snapshots](crate::Snapshot) for

@@ -491,6 +491,7 @@ impl<const WAITS: bool> Executor for LockingExecutor<WAITS> {
     type Splitting = Never;
     type Repairing = Never;
     type Chopping = Never;
+    type Reapplying = Never;
 
     fn new(shared: &Arc<Timestamps>, slot: usize) -> Self {
         LockingExecutor {

@@ -23,6 +23,9 @@ pub struct Metrics {
     /// The same, by the table in which the conflict was, or in one of whose indexes. All tables are listed, in the
     /// order in which they were declared.
     pub aborted_by_table: Vec<(&'static str, u64)>,
+    /// Transactions that have committed although another transaction had changed their rows first, because they had
+    /// changed these rows by [operations](crate::operation) alone, and applied the operations again.
+    pub reapplied: u64,
     /// How often a [starving](crate::Database#starvation) transaction closed the turnstile, to hold all others
     /// back.
     pub turnstile_closings: u64,
@@ -103,6 +106,7 @@ impl Metrics {
         for counters in &shared.counters {
             // Relaxed: each counter has one writer, and the counters need not be consistent with each other.
             metrics.committed += counters.committed.load(Ordering::Relaxed);
+            metrics.reapplied += counters.reapplied.load(Ordering::Relaxed);
             metrics.rolled_back += counters.rolled_back.load(Ordering::Relaxed);
             metrics.memory.retired_pending += counters.retired_pending.load(Ordering::Relaxed);
             metrics.repairs.repairs += counters.repairs.load(Ordering::Relaxed);

@@ -377,6 +377,19 @@ impl Recorder {
         self.operations.push(RawOperation::Read { table: table as u32, key, seen });
     }
 
+    /// Records that a row was read at a later version than was recorded: the transaction has applied operations to
+    /// that version, and has not used the earlier one. (If it has, it does not commit.)
+    pub(crate) fn read_later(&mut self, table: usize, before: Stamp, now: Stamp) {
+        for operation in &mut self.operations {
+            if let RawOperation::Read { table: of, seen: Some(seen), .. } = operation
+                && *of as usize == table
+                && *seen == before
+            {
+                *seen = now;
+            }
+        }
+    }
+
     /// Records the write of the row with the [next stamp](Recorder::next_stamp).
     pub(crate) fn write(&mut self, table: usize, key: HistoryKey) {
         self.operations.push(RawOperation::Write { table: table as u32, key, write: self.writes });

@@ -152,6 +152,8 @@ pub struct Counters {
     /// Changes that pieces have deferred.
     pub deferred: Word,
     pub pieces_carried_over: Word,
+    /// Commits that have applied operations again.
+    pub reapplied: Word,
     /// Values of the user's types whose `Drop` panicked.
     pub drops_panicked: Word,
 }

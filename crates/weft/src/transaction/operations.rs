@@ -17,6 +17,13 @@ impl<P: Protocol> Transaction<'_, P> {
     /// Applies a commutative [operation](crate::operation) to a column of the row with this primary key. It does
     /// not return the column's value: to get that, read the row.
     ///
+    /// Under the optimistic protocols `dbx` and `silo` (and `occ` and `dbx-spin`, for comparison) transactions that
+    /// apply operations to the same row do not abort each other. If another transaction has replaced the row by the
+    /// time of the commit, the commit applies the operations to the present row
+    /// ([`Metrics::reapplied`](crate::Metrics::reapplied)). This holds unless the transaction also reads the row, or
+    /// writes it in another way, or the column belongs to a secondary index, or the operation owns memory. If the
+    /// operation fails on the present row, the transaction is run again, so the error is returned here.
+    ///
     /// ```
     /// # use weft::operation::Add;
     /// # use weft::{Database, Error, Record, column_of};
@@ -64,11 +71,13 @@ impl<P: Protocol> Transaction<'_, P> {
         operation
             .apply(column.get_mut(new.get_mut()), self.worker.memory.core())
             .map_err(|error| out_of_range(key, column, O::KIND, error))?;
+        let row = new.row();
         // SAFETY: the row is forgotten in the next line.
         unsafe { self.replace(table, record, version, old, &new)? };
         std::mem::forget(new);
         self.record(table.reference(), key, Event::Write);
         std::mem::forget(read);
+        self.note_applied((record, version, row), column, operation);
         Ok(())
     }
 

@@ -48,6 +48,12 @@ impl<'w, P: Protocol, R> PrivateRow<'w, P, R> {
         unsafe { self.row.as_mut() }
     }
 
+    /// Returns the row's address. The row still belongs to this value.
+    #[inline(always)]
+    pub(super) fn row(&self) -> NonNull<u8> {
+        self.row.cast()
+    }
+
     /// Hands the row over to the executor.
     #[inline(always)]
     pub(super) fn into_raw(self) -> NonNull<u8> {

@@ -58,6 +58,28 @@ impl<P: Protocol> Transaction<'_, P> {
         }
     }
 
+    /// Records that a write of a row by operations was made again, on another version than before: `new` is the row
+    /// that it has made now of `onto`, and `made` the one that it made before of `replaced`.
+    #[cold]
+    pub(super) fn record_again(
+        &self,
+        table: TableRef,
+        (replaced, made): (NonNull<u8>, NonNull<u8>),
+        (onto, new): (NonNull<u8>, NonNull<u8>),
+    ) {
+        #[cfg(feature = "history")]
+        if let Some(recorder) = &self.worker.recorder {
+            let core = table.core();
+            // SAFETY: rows of this table that were visible to this transaction, or are its own; no other code has
+            // the address of the new one.
+            unsafe {
+                core.set_stamp(new, core.stamp(made));
+                let (before, now) = (core.stamp(replaced), core.stamp(onto));
+                recorder.borrow_mut().read_later(core.number, before, now);
+            }
+        }
+    }
+
     #[cfg(feature = "history")]
     #[inline(never)]
     fn record_event(&self, table: TableRef, key: HistoryKey, event: Event) {

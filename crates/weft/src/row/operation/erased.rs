@@ -1,5 +1,6 @@
 //! Operations without types, for the layers below, which do not know types: a column's
-//! [`ColumnOperation`], the slices that it makes, and the undo log for slices.
+//! [`ColumnOperation`], the slices that it makes, and the undo log for slices; and a
+//! [`RepeatableOperation`], which can be applied to several versions of a row.
 
 use std::alloc::Layout;
 use std::any::TypeId;
@@ -140,6 +141,55 @@ unsafe fn merge<R: Record, V, O: Operation<V>>(
     unsafe {
         let get_mut = std::mem::transmute::<fn(), fn(&mut R) -> &mut V>(get_mut);
         O::merge(slice.cast::<O::Slice>().read(), get_mut(row.cast::<R>().as_mut()));
+    }
+}
+
+/// An operation on a column that can be applied to several versions of a row, without its types. The
+/// operation's own value lies elsewhere.
+#[derive(Clone, Copy)]
+pub struct RepeatableOperation {
+    /// A `fn(&mut R) -> &mut V`.
+    get_mut: fn(),
+    apply: Apply,
+}
+
+/// Applies an operation to a row, from an accessor of the column, the operation's own value, the row, and
+/// the number of the worker.
+type Apply = unsafe fn(fn(), *const u8, NonNull<u8>, u32) -> bool;
+
+impl RepeatableOperation {
+    /// Returns the operation `O` on a column.
+    #[inline(always)]
+    pub fn new<R: Record, V: 'static, O: Operation<V>>(column: ColumnOf<R, V>) -> Self {
+        // SAFETY: all function pointers have the same representation, and `apply` gives this one its
+        // type back before it calls it.
+        let get_mut = unsafe { std::mem::transmute::<fn(&mut R) -> &mut V, fn()>(column.get_mut) };
+        RepeatableOperation { get_mut, apply: apply::<R, V, O> }
+    }
+
+    /// Applies the operation to a row, on a worker with the number `core`. Returns whether the result is in
+    /// the range of the column's type; if it is not, the row is unchanged. This runs the user's code.
+    ///
+    /// # Safety
+    /// `operation` is the value of the operation, and does not change during the call. `row` is a row of the
+    /// operation's table, and belongs to the caller alone.
+    pub unsafe fn apply(&self, operation: *const u8, row: NonNull<u8>, core: u32) -> bool {
+        // SAFETY: the caller keeps the same contract.
+        unsafe { (self.apply)(self.get_mut, operation, row, core) }
+    }
+}
+
+unsafe fn apply<R: Record, V: 'static, O: Operation<V>>(
+    get_mut: fn(),
+    operation: *const u8,
+    row: NonNull<u8>,
+    core: u32,
+) -> bool {
+    // SAFETY: called through a `RepeatableOperation` of these types, under its contract.
+    unsafe {
+        let get_mut = std::mem::transmute::<fn(), fn(&mut R) -> &mut V>(get_mut);
+        let operation = &*operation.cast::<O>();
+        operation.apply(get_mut(row.cast::<R>().as_mut()), core).is_ok()
     }
 }
 

@@ -5,6 +5,8 @@
 //! ([`Transaction::apply`](crate::Transaction::apply), [`add`](crate::Transaction::add) and similar
 //! methods) says more than a read and a write: any other change of the same kind may come before it
 //! or after it, with the same outcome. Every protocol can run an operation as an ordinary update.
+//! Under the optimistic protocols, transactions do not abort each other by operations: a commit
+//! applies them to the present row if another transaction has replaced the row in the meantime.
 //! Under phase reconciliation (`Doppel`, in `weft-protocols`) each worker gathers its own
 //! operations on a contended column in a slice, and the slices are merged into the row later.
 //!
@@ -96,6 +98,8 @@ use std::fmt;
 pub use bits::{And, Or};
 #[doc(hidden)]
 pub use erased::ColumnOperation;
+#[doc(hidden)]
+pub use erased::RepeatableOperation;
 #[doc(hidden)]
 pub use erased::UndoLog;
 pub use integers::{Add, Integer, Max, Min, Mul};
@@ -244,6 +248,7 @@ impl fmt::Display for OperationKind {
 /// [`column_of!`](macro@crate::column_of).
 pub struct ColumnOf<R, V> {
     position: usize,
+    is_indexed: bool,
     get: fn(&R) -> &V,
     get_mut: fn(&mut R) -> &mut V,
 }
@@ -264,7 +269,7 @@ impl<R: Record, V> ColumnOf<R, V> {
                     !R::COLUMNS[position].in_key,
                     "a column of the primary key cannot be changed by an operation"
                 );
-                return ColumnOf { position, get, get_mut };
+                return ColumnOf { position, is_indexed: is_indexed::<R>(name), get, get_mut };
             }
             position += 1;
         }
@@ -283,8 +288,8 @@ impl<R: Record, V> ColumnOf<R, V> {
 
     /// Returns whether a secondary index is ordered by the column.
     #[doc(hidden)]
-    pub fn is_indexed(self) -> bool {
-        R::INDEXES.iter().any(|index| index.columns.contains(&self.name()))
+    pub const fn is_indexed(self) -> bool {
+        self.is_indexed
     }
 }
 
@@ -299,6 +304,23 @@ impl<R, V> ColumnOf<R, V> {
     pub(crate) fn get_mut(self, row: &mut R) -> &mut V {
         (self.get_mut)(row)
     }
+}
+
+/// Returns whether a secondary index is ordered by the column of this name.
+const fn is_indexed<R: Record>(name: &str) -> bool {
+    let mut index = 0;
+    while index < R::INDEXES.len() {
+        let columns = R::INDEXES[index].columns;
+        let mut column = 0;
+        while column < columns.len() {
+            if is_same(columns[column], name) {
+                return true;
+            }
+            column += 1;
+        }
+        index += 1;
+    }
+    false
 }
 
 /// Returns whether two texts are equal.

@@ -456,3 +456,79 @@ fn loom_moved_row_of_a_record_that_is_freed() {
         assert_eq!(freed.load(Ordering::Relaxed), 1);
     });
 }
+
+/// Two transactions add to a row. The one whose commit finds that the row was replaced applies its addition to the
+/// present version, and commits again. A snapshot that is opened at that time sees the additions that came before it,
+/// by their numbers. No addition is lost, and nothing that was freed is read.
+#[test]
+fn loom_addition_applied_again_beside_another_and_a_snapshot() {
+    struct Adding {
+        record: Arc<Kernel>,
+        tid: TidWord,
+        clock: Clock,
+        commits: ActivityWords,
+        retention: Retention,
+    }
+
+    /// Adds to the row. Returns the commit's number, and the version that it has replaced, if that can be freed.
+    fn add(kernel: &Adding, slot: usize, amount: u64) -> (u64, Option<Row>) {
+        let Adding { record, tid, clock, commits, retention } = kernel;
+        record.grace.pin(slot);
+        let (number, replaced) = loop {
+            let (present, onto) = tid.read_with(|| record.newest().unwrap());
+            // SAFETY: reached while this thread is pinned; that this is enough is what the test checks.
+            let sum = Version::row(onto).with(|row| unsafe { *row }) + amount;
+            commits.announce(slot);
+            if tid.lock_at(present).is_err() {
+                commits.end(slot);
+                continue;
+            }
+            fence_after_exchange();
+            let number = clock.number();
+            let row = Version::new(number, Some(onto));
+            // SAFETY: no other thread has found the row yet.
+            Version::row(row).with_mut(|row| unsafe { *row = sum });
+            let is_detached = retention.oldest() == NONE_OPEN && header(onto).is_last();
+            if is_detached {
+                header(row).set_previous(ptr::null_mut());
+            }
+            record.newest.store(row.as_ptr(), Ordering::Release);
+            tid.unlock(present.written(1));
+            commits.end(slot);
+            break (number, is_detached.then_some(Row(onto)));
+        };
+        record.grace.unpin(slot);
+        (number, replaced)
+    }
+
+    model(|| {
+        let oldest = Version::new(1, None);
+        let kernel = Arc::new(Adding {
+            record: Kernel::new(oldest),
+            tid: TidWord::new(Tid::PLACEHOLDER.written(1)),
+            clock: Clock::default(),
+            commits: ActivityWords::new(2),
+            retention: Retention::default(),
+        });
+        let adders = [(0, 10), (1, 200)].map(|(slot, amount)| {
+            let kernel = Arc::clone(&kernel);
+            thread::spawn(move || {
+                let (number, replaced) = add(&kernel, slot, amount);
+                if let Some(Row(replaced)) = replaced {
+                    kernel.record.free(replaced);
+                }
+                (number, amount)
+            })
+        });
+        let Adding { record, clock, commits, retention, .. } = &*kernel;
+        let snapshot = retention.open(clock, || clock.take_number());
+        commits.wait(2);
+        let seen = record.see(2, snapshot);
+        let added = adders.map(|adder| adder.join().unwrap());
+        let before = added.iter().filter(|(number, _)| *number <= snapshot);
+        assert_eq!(seen, Some(1 + before.map(|(_, amount)| amount).sum::<u64>()));
+        // SAFETY: the other threads have ended.
+        let sum = Version::row(record.newest().unwrap()).with(|row| unsafe { *row });
+        assert_eq!(sum, 211, "no addition is lost");
+    });
+}
