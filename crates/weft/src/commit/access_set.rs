@@ -10,9 +10,11 @@ use std::ptr::NonNull;
 
 use weft_htm::word::Ordering;
 
+use super::by_columns::ColumnNotes;
 use super::{Observation, RecordHeader, Visible};
 use crate::index::bplus_tree::ScannedRange;
 use crate::index::{NodeChange, NodeVersion};
+use crate::row::column::UsedColumns;
 use crate::row::encoding::EncodedKey;
 use crate::store::record::tid::{Tid, TidWord};
 use crate::store::record::version::VersionHeader;
@@ -117,10 +119,15 @@ impl<H> WriteEntry<H> {
     /// Finds the row to be replaced again if the engine has moved it. The commit has locked the record.
     #[inline(always)]
     pub fn find_replaced(&mut self) {
-        if !self.is_in_place() {
-            let moved = self.newest();
-            self.replaced = Newest::at(moved);
-            link(self.row, moved);
+        self.relocate(self.newest());
+    }
+
+    /// Notes that the row to be replaced lies at `newest`.
+    #[inline(always)]
+    pub fn relocate(&mut self, newest: *mut u8) {
+        if newest != self.replaced.address() {
+            self.replaced = Newest::at(newest);
+            link(self.row, newest);
         }
     }
 
@@ -218,6 +225,7 @@ pub struct AccessSet<H> {
     pub writes: Vec<WriteEntry<H>>,
     pub nodes: Vec<NodeEntry>,
     pub superseded: Vec<SupersededRow<H>>,
+    pub notes: ColumnNotes<H>,
     keys: Vec<EncodedKey>,
     positions: Positions,
 }
@@ -233,6 +241,7 @@ impl<H> Default for AccessSet<H> {
             writes: Vec::new(),
             nodes: Vec::new(),
             superseded: Vec::new(),
+            notes: ColumnNotes::default(),
             keys: Vec::new(),
             positions: Positions::default(),
         }
@@ -333,6 +342,20 @@ impl<H: TidHeader> AccessSet<H> {
                 });
             }
         }
+    }
+
+    /// As [`AccessSet::put`], for a row of which the transaction has used and written only these columns.
+    #[inline(always)]
+    pub fn put_columns(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<H>,
+        version: ReplacedVersion,
+        row: NonNull<u8>,
+        columns: UsedColumns,
+    ) {
+        self.put(table, record, version, Some(row), None);
+        self.notes.note_write(record, row, columns);
     }
 
     /// Adds the write of a placeholder that this transaction has put into an index, under `key`.
@@ -472,6 +495,7 @@ impl<H: TidHeader> AccessSet<H> {
         self.reads.clear();
         self.nodes.clear();
         self.superseded.clear();
+        self.notes.clear();
         if !self.writes.is_empty() {
             self.writes.clear();
             self.keys.clear();

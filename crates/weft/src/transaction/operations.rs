@@ -65,7 +65,7 @@ impl<P: Protocol> Transaction<'_, P> {
             .apply(column.get_mut(new.get_mut()), self.worker.memory.core())
             .map_err(|error| out_of_range(key, column, O::KIND, error))?;
         // SAFETY: the row is forgotten in the next line.
-        unsafe { self.replace(table, record, version, old, &new)? };
+        unsafe { self.replace(table, record, version, old, &new, None)? };
         std::mem::forget(new);
         self.record(table.reference(), key, Event::Write);
         std::mem::forget(read);
