@@ -771,17 +771,22 @@ impl<P: Protocol> World<P> {
 
     /// Names columns, while another thread changes other columns of the same rows.
     fn name_columns(&self, rows: &Table<Row>) {
-        let (one, two) = (Short::new(1), Short::new(2));
+        let (one, named) = (Short::new(1), Short::new(3));
+        self.step("insert a row for columns", &|tx, model| {
+            self.insert_bare(tx, 3)?;
+            model.bare.insert(3, 0);
+            Ok(())
+        });
         let other = |tx: &Transaction<'_, P>| -> Result<(), Error> {
             self.change_bare(tx, 1, &|row| row.winner = Ordered::default())?;
-            self.change_bare(tx, 2, &|row| row.winner = Ordered::default())?;
+            self.change_bare(tx, 3, &|row| row.winner = Ordered::default())?;
             Self::update(tx, rows, 2, &|row| row.padding[0] += 1).map(drop)
         };
         self.step_beside("name columns", &other, &|tx, model, meanwhile| {
             let _ = tx.get_columns(&self.bare, &one, column_of!(RowBare.stamp))?;
             let add = |count: &mut i64| *count += 1;
-            let added = tx.update_columns(&self.bare, &two, column_of!(RowBare.count), add)?;
-            if let (Some(()), Some(count)) = (added, model.bare.get_mut(&2)) {
+            let added = tx.update_columns(&self.bare, &named, column_of!(RowBare.count), add)?;
+            if let (Some(()), Some(count)) = (added, model.bare.get_mut(&3)) {
                 *count += 1;
             }
             let stamp =
@@ -796,8 +801,8 @@ impl<P: Protocol> World<P> {
             Ok(())
         });
         self.step("read what named columns", &|tx, model| {
-            let count = self.bare_count(tx, 2)?;
-            self.compare_in(tx, count, model.bare.get(&2).copied(), || "a count".to_owned());
+            let count = self.bare_count(tx, 3)?;
+            self.compare_in(tx, count, model.bare.get(&3).copied(), || "a count".to_owned());
             self.look(tx, rows, &model.rows, 2)
         });
     }

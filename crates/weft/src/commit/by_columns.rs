@@ -32,7 +32,7 @@ use super::{Abort, Visible};
 use crate::row::column::{ColumnSet, UsedColumns};
 use crate::store::record::version::VersionHeader;
 use crate::store::record::{Newest, RecordPointer};
-use crate::store::table::Rebase;
+use crate::store::table::{Rebase, TableRef};
 use crate::store::worker::WorkerMemory;
 
 /// What the accesses of a transaction use of rows, as far as that was noted.
@@ -195,20 +195,39 @@ fn rebase<H>(
     if !may_be_moved {
         return None;
     }
-    let place = memory.allocate_row(table);
+    let mut made = MadeRow { place: memory.allocate_row(table), is_complete: false, table, memory };
     let change = Rebase { row, before, onto, adds: columns.adds };
-    // SAFETY: as above, and the place is new. If no row could be made, its block is freed; a row that was made is
-    // dropped once.
+    // SAFETY: as above, and the place is new.
     unsafe {
-        if !core.rebase(change, place) {
-            memory.free_block(VersionHeader::block(place), core.row_class);
+        made.is_complete = core.rebase(change, made.place);
+        if !made.is_complete || !core.may_be_written(made.place) {
             return None;
         }
-        if !core.may_be_written(place) {
-            memory.drop_row(place, table, false);
-            return None;
-        }
-        VersionHeader::of(place).set_previous(onto.as_ptr());
+        VersionHeader::of(made.place).set_previous(onto.as_ptr());
     }
+    let place = made.place;
+    std::mem::forget(made);
     Some((row, place))
+}
+
+/// A place for a row that is made again. Dropping it gives the place back, also if the user's code panics.
+struct MadeRow<'w> {
+    place: NonNull<u8>,
+    /// Whether there is a row in the place.
+    is_complete: bool,
+    table: TableRef,
+    memory: &'w WorkerMemory,
+}
+
+impl Drop for MadeRow<'_> {
+    fn drop(&mut self) {
+        let &mut MadeRow { place, is_complete, table, memory } = self;
+        // SAFETY: only this value has the place, and a row in it is of this table.
+        unsafe {
+            match is_complete {
+                true => memory.drop_row(place, table, false),
+                false => memory.free_block(VersionHeader::block(place), table.core().row_class),
+            }
+        }
+    }
 }
