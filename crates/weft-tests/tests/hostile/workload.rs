@@ -228,6 +228,10 @@ fn change<R: Indexed>(content: Content) -> impl Fn(&mut R) {
     }
 }
 
+/// As [`Step`], with a function that lets another thread run.
+type StepBeside<'a, P> =
+    &'a dyn Fn(&Transaction<'_, P>, &mut Model, &dyn Fn()) -> Result<(), Refusal>;
+
 type Step<'a, P> = &'a dyn Fn(&Transaction<'_, P>, &mut Model) -> Result<(), Refusal>;
 
 impl<P: Protocol> World<P> {
@@ -813,7 +817,7 @@ impl<P: Protocol> World<P> {
         &self,
         name: &str,
         other: &(dyn Fn(&Transaction<'_, P>) -> Result<(), Error> + Sync),
-        body: &dyn Fn(&Transaction<'_, P>, &mut Model, &dyn Fn()) -> Result<(), Refusal>,
+        body: StepBeside<'_, P>,
     ) {
         if P::WORKERS_MAX == 1 {
             return;
