@@ -6,10 +6,10 @@
 //! value 0.
 
 use crate::schedule::{ExpectedOutcome, Script};
-use crate::step::{HASHED, Step};
+use crate::step::{Column, HASHED, Step};
 use Step::{
-    Add, AddIfNotNegative, Commit, Delete, Insert, Move, Read, ReadByBadge, Scan, ScanBack,
-    ScanGroup, Snapshot, Upsert, Write,
+    Add, AddIfNotNegative, AddToColumn, Commit, Delete, Insert, Move, Read, ReadByBadge,
+    ReadColumn, Scan, ScanBack, ScanGroup, Snapshot, Upsert, Write,
 };
 
 /// A row of the ordered table.
@@ -34,7 +34,7 @@ fn zeros() -> Vec<(u64, i64)> {
 
 fn anomaly(name: &'static str, schedule: &[(usize, Step)]) -> Script {
     let (expected, schedule) = (ExpectedOutcome::Anomaly, schedule.to_vec());
-    Script { name, expected, initial: zeros(), schedule }
+    Script { name, expected, initial: zeros(), schedule, is_recorded: true }
 }
 
 fn harmless(name: &'static str, schedule: &[(usize, Step)]) -> Script {
@@ -47,8 +47,17 @@ fn serial(name: &'static str, schedule: &[(usize, Step)]) -> Script {
 
 /// Returns all scripts.
 pub fn all() -> Vec<Script> {
-    [writes(), skews(), phantoms(), absences(), real_time(), refusals(), operations(), snapshots()]
-        .concat()
+    let by_rows = [
+        writes(),
+        skews(),
+        phantoms(),
+        absences(),
+        real_time(),
+        refusals(),
+        operations(),
+        snapshots(),
+    ];
+    [by_rows.concat(), column_anomalies(), separate_columns()].concat()
 }
 
 /// Returns the anomalies between writers: G0, G1a, G1b, G1c, OTV, P4.
@@ -699,4 +708,147 @@ pub fn snapshots() -> Vec<Script> {
         ],
     ));
     scripts
+}
+
+/// Makes transactions commit by columns.
+fn by_columns(scripts: Vec<Script>) -> Vec<Script> {
+    scripts.into_iter().map(|script| Script { is_recorded: false, ..script }).collect()
+}
+
+/// Returns the anomalies between transactions that name columns: those of the same column, and those of different
+/// columns of the same row or of two rows.
+pub fn column_anomalies() -> Vec<Script> {
+    use Column::{Mark, Value};
+    let mut scripts = Vec::new();
+    for (x, y) in PAIRS {
+        scripts.push(anomaly(
+            "P4 lost update of a column",
+            &[
+                (0, AddToColumn(x, Value, 1)),
+                (1, AddToColumn(x, Value, 2)),
+                (0, Commit),
+                (1, Commit),
+            ],
+        ));
+        scripts.push(anomaly(
+            "A5B write skew between two columns of a row",
+            &[
+                (0, ReadColumn(x, Mark)),
+                (1, ReadColumn(x, Value)),
+                (0, AddToColumn(x, Value, 1)),
+                (1, AddToColumn(x, Mark, 1)),
+                (0, Commit),
+                (1, Commit),
+            ],
+        ));
+        scripts.push(anomaly(
+            "A5B write skew between columns of two rows",
+            &[
+                (0, ReadColumn(x, Mark)),
+                (1, ReadColumn(y, Mark)),
+                (0, AddToColumn(y, Mark, 1)),
+                (1, AddToColumn(x, Mark, 1)),
+                (0, Commit),
+                (1, Commit),
+            ],
+        ));
+        scripts.push(anomaly(
+            "A5A read skew between columns of two rows",
+            &[
+                (0, ReadColumn(x, Value)),
+                (1, AddToColumn(x, Value, 1)),
+                (1, AddToColumn(y, Mark, 1)),
+                (1, Commit),
+                (0, ReadColumn(y, Mark)),
+                (0, Commit),
+            ],
+        ));
+        scripts.push(anomaly(
+            "a whole row is read beside a column that is written",
+            &[
+                (0, AddToColumn(x, Value, 1)),
+                (0, Read(x)),
+                (1, AddToColumn(x, Mark, 1)),
+                (1, ReadColumn(y, Mark)),
+                (1, Commit),
+                (0, AddToColumn(y, Mark, 1)),
+                (0, Commit),
+            ],
+        ));
+        scripts.push(anomaly(
+            "a row is deleted whose column was read",
+            &[
+                (0, ReadColumn(x, Value)),
+                (1, Delete(x)),
+                (1, AddToColumn(y, Mark, 1)),
+                (1, Commit),
+                (0, ReadColumn(y, Mark)),
+                (0, Commit),
+            ],
+        ));
+    }
+    by_columns(scripts)
+}
+
+/// Returns schedules that go through under protocols that commit by columns.
+pub fn separate_columns() -> Vec<Script> {
+    use Column::{Mark, Value};
+    let mut scripts = Vec::new();
+    for (x, y) in PAIRS {
+        scripts.push(harmless(
+            "updates of two columns",
+            &[
+                (0, AddToColumn(x, Value, 1)),
+                (1, AddToColumn(x, Mark, 2)),
+                (1, ReadColumn(y, Value)),
+                (0, Commit),
+                (1, Commit),
+            ],
+        ));
+        scripts.push(harmless(
+            "a column is read while another is written",
+            &[
+                (0, ReadColumn(x, Value)),
+                (0, AddToColumn(y, Value, 1)),
+                (1, AddToColumn(x, Mark, 2)),
+                (1, Commit),
+                (0, ReadColumn(x, Value)),
+                (0, Commit),
+            ],
+        ));
+        scripts.push(harmless(
+            "a column is read while the row is updated",
+            &[
+                (0, ReadColumn(x, Mark)),
+                (0, AddToColumn(y, Mark, 1)),
+                (1, Write(x, 3)),
+                (1, Commit),
+                (0, Commit),
+            ],
+        ));
+        scripts.push(harmless(
+            "a column is written and read while another is written",
+            &[
+                (0, ReadColumn(x, Value)),
+                (0, AddToColumn(x, Value, 1)),
+                (0, ReadColumn(x, Value)),
+                (1, AddToColumn(x, Mark, 1)),
+                (1, Commit),
+                (0, Commit),
+            ],
+        ));
+        scripts.push(harmless(
+            "a column has its old value again",
+            &[
+                (0, AddToColumn(x, Value, 1)),
+                (0, ReadColumn(y, Mark)),
+                (1, AddToColumn(x, Value, 5)),
+                (1, Commit),
+                (2, AddToColumn(x, Value, -5)),
+                (2, Commit),
+                (0, Commit),
+            ],
+        ));
+    }
+    by_columns(scripts)
 }

@@ -20,6 +20,11 @@ pub enum Step {
     /// Adds to the value of a row, by a commutative operation. If the row does not exist, nothing happens, and
     /// the transaction goes on.
     Add(u64, i64),
+    /// Reads a column of a row, by an operation that names it.
+    ReadColumn(u64, Column),
+    /// Adds to a column of a row, by an update that names it. If the value of a row of the ordered table would fall
+    /// below 0, nothing happens, and the transaction goes on.
+    AddToColumn(u64, Column, i64),
     /// Moves a row of the ordered table into another group, and so to another place in its index.
     Move(u64, u8),
     /// Inserts a row. An existing row is left unchanged. In the ordered table a row's group is the last digit
@@ -42,6 +47,15 @@ pub enum Step {
     Commit,
 }
 
+/// A column that operations name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Column {
+    /// The value. In the ordered table it has a constraint.
+    Value,
+    /// The mark.
+    Mark,
+}
+
 /// What a transaction saw of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Row {
@@ -51,12 +65,21 @@ pub struct Row {
     pub value: i64,
     /// Its group; 0 in the hash table.
     pub group: u8,
+    /// Its mark; 0 until it is changed.
+    pub mark: i64,
 }
 
 impl Row {
     /// Returns a row as it is inserted.
     pub fn new(key: u64, value: i64) -> Self {
-        Row { key, value, group: if key < HASHED { (key % 10) as u8 } else { 0 } }
+        Row { key, value, group: if key < HASHED { (key % 10) as u8 } else { 0 }, mark: 0 }
+    }
+
+    fn column(&mut self, column: Column) -> &mut i64 {
+        match column {
+            Column::Value => &mut self.value,
+            Column::Mark => &mut self.mark,
+        }
     }
 }
 
@@ -65,6 +88,8 @@ impl Row {
 pub enum StepResult {
     /// Rows, in the order of their keys. (Also for a group, because all its rows have the same group.)
     Rows(Vec<Row>),
+    /// The value of a column, if there is such a row.
+    Value(Option<i64>),
     /// Whether the step changed anything.
     Happened(bool),
     /// The transaction cannot go on.
@@ -113,6 +138,14 @@ pub fn replay(state: &mut State, step: Step) -> StepResult {
             change(row, &|row| row.value += amount)
         }
         Step::Add(key, amount) => change(state.get_mut(&key), &|row| row.value += amount),
+        Step::ReadColumn(key, column) => {
+            StepResult::Value(state.get_mut(&key).map(|row| *row.column(column)))
+        }
+        Step::AddToColumn(key, column, amount) => {
+            let may_fall = key >= HASHED || column == Column::Mark;
+            let row = state.get_mut(&key).filter(|row| may_fall || row.value + amount >= 0);
+            change(row, &|row| *row.column(column) += amount)
+        }
         Step::Move(key, group) => change(state.get_mut(&key), &|row| row.group = group),
         Step::Insert(key, value) => {
             let absent = !state.contains_key(&key);

@@ -22,7 +22,7 @@ pub use calls::{Call, JOURNAL, ProcedureStore, StepLog};
 
 use crate::machine::REGIONS;
 use crate::procedures::OperationSet;
-use crate::step::{HASHED, Row, Step, StepResult};
+use crate::step::{Column, HASHED, Row, Step, StepResult};
 
 /// A row of the ordered table, which has a secondary index of each kind.
 #[derive(Clone, Debug, Record)]
@@ -35,11 +35,12 @@ struct Ordered {
     #[record(unique)]
     badge: String,
     value: i64,
+    mark: i64,
 }
 
 impl Ordered {
     fn new(key: u64, value: i64) -> Self {
-        Ordered { key, group: (key % 10) as u8, badge: badge(key), value }
+        Ordered { key, group: (key % 10) as u8, badge: badge(key), value, mark: 0 }
     }
 
     fn check_value(&self) -> Result<(), Violation> {
@@ -58,6 +59,13 @@ struct Hashed {
     #[record(key)]
     key: u64,
     value: i64,
+    mark: i64,
+}
+
+impl Hashed {
+    fn new(key: u64, value: i64) -> Self {
+        Hashed { key, value, mark: 0 }
+    }
 }
 
 /// A row of an ordered table without secondary indexes.
@@ -537,11 +545,11 @@ impl<P: Protocol> StepTaker<P> for PlainTables {
                 false => tx.add(&self.ordered, &key, column_of!(Plain.value), amount),
             })?,
             Step::Insert(key, value) => happened_unless_there(match key >= HASHED {
-                true => tx.insert(&self.hashed, Hashed { key, value }),
+                true => tx.insert(&self.hashed, Hashed::new(key, value)),
                 false => tx.insert(&self.ordered, Plain { key, value }),
             })?,
             Step::Upsert(key, value) => StepResult::Happened(match key >= HASHED {
-                true => tx.upsert(&self.hashed, Hashed { key, value })?,
+                true => tx.upsert(&self.hashed, Hashed::new(key, value))?,
                 false => tx.upsert(&self.ordered, Plain { key, value })?,
             }),
             Step::Delete(key) => StepResult::Happened(match key >= HASHED {
@@ -589,13 +597,47 @@ impl<P: Protocol> StepTaker<P> for Tables {
                 true => tx.add(&self.hashed, &key, column_of!(Hashed.value), amount),
                 false => tx.add(&self.ordered, &key, column_of!(Ordered.value), amount),
             })?,
+            Step::ReadColumn(key, column) => StepResult::Value(
+                match (key >= HASHED, column) {
+                    (true, Column::Value) => {
+                        tx.get_columns(&self.hashed, &key, column_of!(Hashed.value))
+                    }
+                    (true, Column::Mark) => {
+                        tx.get_columns(&self.hashed, &key, column_of!(Hashed.mark))
+                    }
+                    (false, Column::Value) => {
+                        tx.get_columns(&self.ordered, &key, column_of!(Ordered.value))
+                    }
+                    (false, Column::Mark) => {
+                        tx.get_columns(&self.ordered, &key, column_of!(Ordered.mark))
+                    }
+                }?
+                .copied(),
+            ),
+            Step::AddToColumn(key, column, amount) => {
+                let add = |value: &mut i64| *value += amount;
+                happened_if_allowed(match (key >= HASHED, column) {
+                    (true, Column::Value) => {
+                        tx.update_columns(&self.hashed, &key, column_of!(Hashed.value), add)
+                    }
+                    (true, Column::Mark) => {
+                        tx.update_columns(&self.hashed, &key, column_of!(Hashed.mark), add)
+                    }
+                    (false, Column::Value) => {
+                        tx.update_columns(&self.ordered, &key, column_of!(Ordered.value), add)
+                    }
+                    (false, Column::Mark) => {
+                        tx.update_columns(&self.ordered, &key, column_of!(Ordered.mark), add)
+                    }
+                })?
+            }
             Step::Move(key, group) => self.change(tx, key, |row| row.group = group)?,
             Step::Insert(key, value) => happened_unless_there(match key >= HASHED {
-                true => tx.insert(&self.hashed, Hashed { key, value }),
+                true => tx.insert(&self.hashed, Hashed::new(key, value)),
                 false => tx.insert(&self.ordered, Ordered::new(key, value)),
             })?,
             Step::Upsert(key, value) => StepResult::Happened(match key >= HASHED {
-                true => tx.upsert(&self.hashed, Hashed { key, value })?,
+                true => tx.upsert(&self.hashed, Hashed::new(key, value))?,
                 false => tx.upsert(&self.ordered, Ordered::new(key, value))?,
             }),
             Step::Delete(key) => StepResult::Happened(match key >= HASHED {
@@ -646,11 +688,15 @@ impl Tables {
         key: u64,
         change: impl FnOnce(&mut Ordered),
     ) -> Result<StepResult, Error> {
-        match tx.update(&self.ordered, &key, change) {
-            Ok(changed) => Ok(StepResult::Happened(changed.is_some())),
-            Err(Error::Failure(Failure::Constraint { .. })) => Ok(StepResult::Happened(false)),
-            Err(error) => Err(error),
-        }
+        happened_if_allowed(tx.update(&self.ordered, &key, change))
+    }
+}
+
+fn happened_if_allowed(changed: Result<Option<()>, Error>) -> Result<StepResult, Error> {
+    match changed {
+        Ok(changed) => Ok(StepResult::Happened(changed.is_some())),
+        Err(Error::Failure(Failure::Constraint { .. })) => Ok(StepResult::Happened(false)),
+        Err(error) => Err(error),
     }
 }
 
@@ -671,7 +717,7 @@ fn happened_unless_there(inserted: Result<(), Error>) -> Result<StepResult, Erro
 }
 
 fn row(row: &Ordered) -> Row {
-    Row { key: row.key, value: row.value, group: row.group }
+    Row { key: row.key, value: row.value, group: row.group, mark: row.mark }
 }
 
 fn plain_row(row: &Plain) -> Row {
@@ -679,7 +725,7 @@ fn plain_row(row: &Plain) -> Row {
 }
 
 fn hashed_row(row: &Hashed) -> Row {
-    Row { key: row.key, value: row.value, group: 0 }
+    Row { key: row.key, value: row.value, group: 0, mark: row.mark }
 }
 
 fn one(row: Option<Row>) -> StepResult {

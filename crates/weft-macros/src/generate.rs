@@ -459,6 +459,8 @@ fn by_column(row: &Row<'_>) -> TokenStream {
             let mut rebased = ::core::clone::Clone::clone(onto);
             let mut changed: #option<Self> = #option::None;
             #(#changes)*
+            // If a `Drop` in it panics, the other row must be dropped as well, and a returned value would not be.
+            ::core::mem::drop(changed);
             #option::Some(rebased)
         }
     }

@@ -143,7 +143,6 @@ pub use slot::ResultSlot;
 pub use walk::Walk;
 
 #[doc(hidden)]
-pub use weft::plan::StepColumns;
 pub use weft::plan::{Access, Dependency, Loop, Pieces, Rollback, Shape, Step, TableShape};
 pub use weft::step::{Instance, Iteration, LOOPS_MAX};
 

@@ -14,7 +14,7 @@ use weft::column::ColumnSet;
 use weft::commit::Protocol;
 use weft::encoding::{Key, KeyPrefix};
 use weft::operation::{
-    Add, And, BoundedSet, ColumnOf, Integer, Max, Min, Mul, Operation, Or, Order, Ordered,
+    Add, And, BoundedSet, ColumnOf, Columns, Integer, Max, Min, Mul, Operation, Or, Order, Ordered,
     OrderedPut, Payload, TopK, TopKInsert, Union,
 };
 use weft::schema::{Index, OrderedRecord, Record};
@@ -204,6 +204,40 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
             |tx| match walk.driver.defers(instance) {
                 false => tx.update(table, key, change),
                 true => tx.update_later(table, key, walk.sums_of(instance), change),
+            },
+        )
+    }
+
+    pub fn get_columns<T: Record, C: Columns<T>>(
+        self,
+        slot: &ResultSlot<Option<C::Values<'tx>>>,
+        table: &Table<T>,
+        key: &T::Key,
+        columns: C,
+    ) -> Result<Option<C::Values<'tx>>, Error> {
+        // References to columns are not compared, so the result counts as changed.
+        self.point(slot, table, key, |_, _| false, |tx| tx.get_columns(table, key, columns))
+    }
+
+    pub fn update_columns<T: Record, C: Columns<T>, R: Clone>(
+        self,
+        slot: &ResultSlot<Option<R>>,
+        table: &Table<T>,
+        key: &T::Key,
+        columns: C,
+        change: impl FnOnce(C::ValuesMut<'_>) -> R,
+    ) -> Result<Option<R>, Error> {
+        let At { walk, instance } = self;
+        self.point(
+            slot,
+            table,
+            key,
+            |_, _| false,
+            |tx| match walk.driver.defers(instance) {
+                false => tx.update_columns(table, key, columns, change),
+                true => tx.update_later(table, key, walk.sums_of(instance), |row| {
+                    change(columns.get_mut(row))
+                }),
             },
         )
     }

@@ -18,10 +18,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use crate::INSIDE;
 use crate::{Driver, Next, Passes, Selection, StepAccess};
 use weft::Transaction;
+use weft::column::UsedColumns;
 use weft::commit::CommitToken;
 use weft::commit::backoff;
 use weft::commit::{Abort, ChopsProcedures, Executor, Protocol};
-use weft::plan::{Pieces, StepColumns};
+use weft::plan::Pieces;
 use weft::schema::Record;
 use weft::step::Instance;
 use weft::store::worker::CommitGuard;
@@ -36,7 +37,7 @@ pub struct Piecewise<'t, 'db, P: Protocol> {
     /// Whether the pieces are committed one by one, or all at the end.
     in_pieces: bool,
     /// The columns of the steps, if pieces are committed by columns.
-    columns: Option<&'t [StepColumns]>,
+    columns: Option<&'t [UsedColumns]>,
     /// The first step of the last piece.
     last: usize,
     /// The first step after those that have been committed.
@@ -114,7 +115,7 @@ impl<'t, 'db, P: Protocol> Piecewise<'t, 'db, P> {
             return Err(abort);
         }
         // If the versions are not current any more, the commit is tried again by columns.
-        let epoch = transaction.commit_by_columns(INSIDE, self.columns, || self.try_commit())?;
+        let epoch = transaction.commit_by_columns(INSIDE, || self.try_commit())?;
         let is_over = |piece: usize| self.pieces.start(piece + 1) <= self.end();
         let is_over = self.pieces.conflicting().is_some_and(is_over);
         self.is_decided.set(is_over && self.is_recorded.get());
@@ -201,10 +202,10 @@ impl<'t, 'db, P: Protocol> Piecewise<'t, 'db, P> {
     /// Tells the executor which step is about to run, if pieces are committed by columns.
     #[inline]
     fn note_step(&self, instance: Instance) {
-        if self.columns.is_some()
+        if let Some(columns) = self.columns
             && let Some(chopping) = self.transaction.worker(INSIDE).executor().chopping()
         {
-            chopping.enter_step(instance);
+            chopping.enter_step(columns[instance.step]);
         }
     }
 

@@ -91,7 +91,7 @@ impl Pieces {
         Pieces {
             committed: metrics.committed_in_pieces,
             redone: metrics.pieces_redone,
-            carried_over: metrics.pieces_carried_over,
+            carried_over: metrics.carried_over,
             deferred: metrics.deferred,
         }
     }

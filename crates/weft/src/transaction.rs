@@ -36,7 +36,7 @@ use crate::commit::{
 use crate::error::{Conflict, ConflictReason, Error, Failure};
 use crate::index::NodeVersion;
 use crate::index::bplus_tree::ScannedRange;
-use crate::plan::StepColumns;
+use crate::row::column::UsedColumns;
 use crate::row::encoding::{Key, KeyForm, KeyPrefix};
 use crate::row::schema::{Index, OrderedRecord, Record};
 use crate::store::deadline::Deadline;
@@ -256,7 +256,9 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     #[inline]
     pub fn get<T: Record>(&self, table: &Table<T>, key: &T::Key) -> Result<Option<&T>, Error> {
         let table = self.enter_operation(table)?;
-        self.get_located(table, key, self.locate(table, key))
+        self.get_located(table, key, self.locate(table, key), |record| {
+            self.read(table.reference(), record)
+        })
     }
 
     /// Fetches the rows with these primary keys into the processor's cache, all at the same time. Call it before
@@ -332,16 +334,18 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         change: impl FnOnce(&mut T) -> R,
     ) -> Result<Option<R>, Error> {
         let table = self.enter_writing(table)?;
-        self.update_located(table, key, self.locate(table, key), change)
+        self.update_located(table, key, self.locate(table, key), None, change)
     }
 
-    /// As [`Transaction::update`], for a key that was located before.
+    /// As [`Transaction::update`], for a key that was located before. `columns` are those that `change` uses, if it
+    /// does not use the whole row.
     #[inline(always)]
     fn update_located<T: Record, R>(
         &self,
         table: &TableInner<T>,
         key: &T::Key,
         located: LookupResult<P>,
+        columns: Option<UsedColumns>,
         change: impl FnOnce(&mut T) -> R,
     ) -> Result<Option<R>, Error> {
         match self.observe_located(table, key, located)? {
@@ -357,7 +361,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
                 let mut new = PrivateRow::cloned(self.worker, table.reference(), old);
                 let result = change(new.get_mut());
                 // SAFETY: the row is forgotten in the next line.
-                unsafe { self.replace(table, record, version, old, &new)? };
+                unsafe { self.replace(table, record, version, old, &new, columns)? };
                 std::mem::forget(new);
                 self.record(table.reference(), key, Event::Write);
                 // The write validates the read.
@@ -384,7 +388,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         let old = unsafe { self.row::<T>(old) };
         let new = PrivateRow::new(self.worker, inner.reference(), row);
         // SAFETY: the row is forgotten in the next line.
-        unsafe { self.replace(inner, record, version, old, &new)? };
+        unsafe { self.replace(inner, record, version, old, &new, None)? };
         std::mem::forget(new);
         self.record(inner.reference(), &old.key(), Event::Write);
         Ok(true)
@@ -510,7 +514,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     pub fn commit(self) -> Result<CommitToken, Error> {
         let database = self.database;
         let committed = match self.refusal() {
-            None => self.finish(None, Unstable::ENGINE),
+            None => self.finish(Unstable::ENGINE),
             Some(failure) => match self.conflict() {
                 None => return Err((*failure).into()),
                 Some(abort) => Err(abort),
@@ -561,19 +565,13 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         self.deadline?.check(self.attempt + 1).err().map(Box::new)
     }
 
-    /// Commits, by [columns](Transaction::columns) if there are any. After that the caller only has to
+    /// Commits, by columns if necessary. After that the caller only has to
     /// [end](Transaction::end_committed) the transaction. After a conflict, the caller can
     /// [describe](Transaction::describe) the conflict, and must [give way](Transaction::give_way).
     #[doc(hidden)]
     #[inline(always)]
-    pub fn finish(
-        &self,
-        columns: Option<&[StepColumns]>,
-        _: Unstable,
-    ) -> Result<CommitToken, Abort> {
-        self.commit_by_columns(Unstable::ENGINE, self.columns(columns), || {
-            self.commit_here(Unstable::ENGINE)
-        })
+    pub fn finish(&self, _: Unstable) -> Result<CommitToken, Abort> {
+        self.commit_by_columns(Unstable::ENGINE, || self.commit_here(Unstable::ENGINE))
     }
 
     /// Commits. After that the caller only has to [end](Transaction::end_committed) the transaction.
@@ -900,17 +898,19 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         unsafe { self.row(row) }
     }
 
-    /// Returns the visible row under a key that was located before. If there is no row, notes its absence.
+    /// Returns the visible row under a key that was located before. If there is no row, notes its absence. `read`
+    /// reads a record.
     #[inline(always)]
     fn get_located<T: Record>(
         &self,
         table: &TableInner<T>,
         key: &T::Key,
         mut located: LookupResult<P>,
+        read: impl Fn(RecordOf<P>) -> Result<Visible, Error>,
     ) -> Result<Option<&T>, Error> {
         loop {
             match located {
-                LookupResult::Record(record) => match self.read(table.reference(), record)? {
+                LookupResult::Record(record) => match read(record)? {
                     Visible::Row(row) => {
                         self.record(table.reference(), key, Event::Read(Some(row)));
                         // SAFETY: a visible row of this table; see `row`.

@@ -352,7 +352,7 @@ impl<P: Protocol> StepTaker<P> for Books {
                 false => tx.add(&self.accounts, &key, column_of!(Plain.value), amount),
             })?,
             Step::Insert(key, value) => happened_unless_there(match key >= HASHED {
-                true => tx.insert(&self.totals, Hashed { key, value }),
+                true => tx.insert(&self.totals, Hashed::new(key, value)),
                 false => tx.insert(&self.accounts, Plain { key, value }),
             })?,
             Step::Scan(from, to) => all(tx.range(&self.accounts, from..to), plain_row)?,

@@ -20,6 +20,15 @@ fn small_interleaved_histories_pass_both_oracles() {
     });
 }
 
+/// Few rows, so that commits by columns meet commits that matter to them.
+#[test]
+fn transactions_that_name_columns_are_strictly_serializable() {
+    let size = Size { threads: 3, transactions: 3, ..SMALL };
+    every_protocol(seeds(3000), |subject, seed| {
+        random::check_columns(subject, Mode::Interleaved(seed), size)
+    });
+}
+
 #[test]
 fn interleaved_histories_are_strictly_serializable() {
     every_protocol(seeds(800), |subject, seed| {

@@ -54,3 +54,25 @@ fn commutative_operations() {
 fn operations_without_effect() {
     run_all(&scripts::refusals());
 }
+
+#[test]
+fn anomalies_between_columns() {
+    run_all(&scripts::column_anomalies());
+}
+
+/// Transactions that use different columns do not disturb each other under these protocols. Under the others the
+/// schedules are harmless.
+#[test]
+fn separate_columns() {
+    run_all(&scripts::separate_columns());
+    for subject in Subject::concurrent() {
+        if !["dbx", "dbx-spin", "silo", "occ", "htcc", "doppel", "dbx-tc"].contains(&subject.name) {
+            continue;
+        }
+        let _named = NameOnPanic(subject);
+        for script in scripts::separate_columns() {
+            let run = expect_nothing(&subject, script.check(&subject));
+            assert!(run.went_through(), "{}: {run:#?}", script.name);
+        }
+    }
+}

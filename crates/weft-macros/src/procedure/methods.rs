@@ -32,10 +32,11 @@ pub enum Argument {
     Key,
     Value,
     Index,
+    /// A column, or several.
     Column,
     /// A whole row, which contains its key.
     Row,
-    /// A closure that changes a row.
+    /// A closure that changes a row, or columns of it.
     Change,
     /// A commutative operation.
     Operation,
@@ -52,6 +53,7 @@ macro_rules! method {
 /// The list of operations: those that `weft_procedures::At` has. This is the only such list.
 const METHODS: &[Method] = &[
     method!(get, Access::Read, Key),
+    method!(get_columns, Access::Read, Key, Column),
     method!(get_many, Access::Read, Key),
     method!(get_by, Access::Scan, Index, Key),
     method!(last_by, Access::Scan, Index, Key),
@@ -62,6 +64,7 @@ const METHODS: &[Method] = &[
     method!(insert, Access::Insert, Row),
     method!(upsert, Access::ReadWrite, Row),
     method!(update, Access::ReadWrite, Key, Change),
+    method!(update_columns, Access::ReadWrite, Key, Column, Change),
     method!(delete, Access::Delete, Key),
     method!(apply, Access::AnyOperation, Key, Column, Operation),
     method!(add, Access::Operation("Add"), Key, Column, Value),
@@ -225,6 +228,7 @@ const READING_MACROS: &[&str] = &[
     "assert_eq",
     "assert_ne",
     "column_of",
+    "columns_of",
     "dbg",
     "debug_assert",
     "debug_assert_eq",

@@ -9,7 +9,7 @@ use syn::visit::{self, Visit};
 use syn::visit_mut::{self, VisitMut};
 use syn::{
     BinOp, Block, Error, Expr, ExprClosure, ExprMacro, ExprMethodCall, Ident, Item, Local, Macro,
-    Member, Pat, parse_quote, parse_quote_spanned,
+    Member, Pat, UnOp, parse_quote, parse_quote_spanned,
 };
 
 use super::methods::{self, Access, Argument, Method};
@@ -169,18 +169,18 @@ impl Finder<'_> {
             self.refuse(index.span(), "name the index here, as in `Customer::BY_NAME`");
         }
         let mut adds = Vec::new();
+        let columns = argument(Argument::Column).and_then(columns_of);
         let (reads, writes) = match (known.access, argument(Argument::Change)) {
             (_, Some(Expr::Closure(closure))) => {
                 let changed;
-                (changed, adds) = columns_of_change(closure);
+                (changed, adds) = match argument(Argument::Column) {
+                    Some(_) => columns_of_references(closure, columns),
+                    None => columns_of_change(closure),
+                };
                 changed
             }
-            (Access::Read | Access::Scan, _) => (None, Some(Vec::new())),
-            (Access::Operation(_) | Access::AnyOperation, _) => {
-                let column = argument(Argument::Column).and_then(column_of);
-                (column.clone(), column)
-            }
-            _ => (None, None),
+            (Access::Read | Access::Scan, _) => (columns, Some(Vec::new())),
+            _ => (columns.clone(), columns),
         };
         self.sites.push(Site {
             method: known,
@@ -351,19 +351,35 @@ fn kind_of(operation: &Expr) -> Option<&'static str> {
     methods::operation_kind(&path.path.segments.last()?.ident.to_string())
 }
 
-/// Returns the column of a `column_of!(Row.column)`.
-fn column_of(column: &Expr) -> Option<Vec<String>> {
-    let Expr::Macro(ExprMacro { mac, .. }) = column else { return None };
-    mac.path.segments.last().filter(|last| last.ident == "column_of")?;
+/// Returns the columns of a `column_of!(Row.column)` or a `columns_of!(Row.{column, column})`, in their order.
+fn columns_of(columns: &Expr) -> Option<Vec<String>> {
+    let Expr::Macro(ExprMacro { mac, .. }) = columns else { return None };
+    let name = &mac.path.segments.last()?.ident;
+    if name != "column_of" && name != "columns_of" {
+        return None;
+    }
     match mac.tokens.clone().into_iter().last()? {
         TokenTree::Ident(name) => Some(vec![name.to_string()]),
+        TokenTree::Group(names) => {
+            let names = names.stream().into_iter();
+            Some(
+                names
+                    .filter(|token| matches!(token, TokenTree::Ident(_)))
+                    .map(|name| name.to_string())
+                    .collect(),
+            )
+        }
         _ => None,
     }
 }
 
-/// The uses of a row through its name: the columns that are used, and whether the row is used as a whole.
+/// The uses of a row through its name, or of columns through the names of references to them: the columns that are
+/// used, and whether the row is used as a whole.
 struct Uses<'a> {
+    /// The name of the row.
     name: &'a str,
+    /// The names of references to columns, each with its column.
+    references: Vec<(String, String)>,
     read: Vec<String>,
     written: Vec<String>,
     added: Vec<String>,
@@ -372,16 +388,26 @@ struct Uses<'a> {
 
 impl<'a> Uses<'a> {
     fn of(name: &'a str) -> Self {
-        Uses { name, read: Vec::new(), written: Vec::new(), added: Vec::new(), as_a_whole: false }
+        let (references, read, written, added) = Default::default();
+        Uses { name, references, read, written, added, as_a_whole: false }
     }
 
     fn is_row(&self, expression: &Expr) -> bool {
         matches!(expression, Expr::Path(path) if path.path.is_ident(self.name))
     }
 
+    /// Returns the column that a variable refers to.
+    fn referred(&self, variable: &Expr) -> Option<String> {
+        let Expr::Path(path) = variable else { return None };
+        let known = self.references.iter().find(|(name, _)| path.path.is_ident(name));
+        known.map(|(_, column)| column.clone())
+    }
+
     /// Returns the column that an expression accesses.
     fn column(&self, place: &Expr) -> Option<String> {
         match place {
+            Expr::Path(_) => self.referred(place),
+            Expr::Unary(unary) if matches!(unary.op, UnOp::Deref(_)) => self.column(&unary.expr),
             Expr::Field(field) if self.is_row(&field.base) => match &field.member {
                 Member::Named(name) => Some(name.to_string()),
                 Member::Unnamed(_) => None,
@@ -391,6 +417,16 @@ impl<'a> Uses<'a> {
             Expr::Paren(paren) => self.column(&paren.expr),
             _ => None,
         }
+    }
+
+    /// Returns the columns that are read and written, and those of them that are only added to.
+    fn columns(self) -> (Columns, Vec<String>) {
+        let Uses { mut read, mut written, added, .. } = self;
+        let is_used = |column: &String| read.contains(column) || written.contains(column);
+        let adds: Vec<String> = added.iter().filter(|column| !is_used(column)).cloned().collect();
+        read.extend(added.iter().cloned());
+        written.extend(added);
+        ((Some(each_once(read)), Some(each_once(written))), each_once(adds))
     }
 
     fn note_written(&mut self, place: &Expr) {
@@ -404,20 +440,29 @@ impl<'a> Uses<'a> {
 impl<'ast> Visit<'ast> for Uses<'_> {
     fn visit_expr(&mut self, expression: &'ast Expr) {
         match expression {
-            Expr::Field(_) => {
+            Expr::Field(_) | Expr::Unary(_) => {
                 if let Some(column) = self.column(expression) {
                     self.read.push(column);
                     return;
                 }
             }
+            Expr::Path(_) if self.is_row(expression) => self.as_a_whole = true,
+            // A reference that is passed on.
+            Expr::Path(_) => {
+                let column = self.referred(expression);
+                self.read.extend(column.clone());
+                self.written.extend(column);
+            }
             Expr::Assign(assign) => self.note_written(&assign.left),
             Expr::Binary(binary)
                 if matches!(binary.op, BinOp::AddAssign(_) | BinOp::SubAssign(_)) =>
             {
-                if let Expr::Field(field) = &*binary.left
-                    && self.is_row(&field.base)
-                    && let Some(column) = self.column(&binary.left)
-                {
+                let is_column = match &*binary.left {
+                    Expr::Field(field) => self.is_row(&field.base),
+                    Expr::Unary(unary) => self.referred(&unary.expr).is_some(),
+                    _ => false,
+                };
+                if is_column && let Some(column) = self.column(&binary.left) {
                     self.added.push(column);
                     self.visit_expr(&binary.right);
                     return;
@@ -431,7 +476,13 @@ impl<'ast> Visit<'ast> for Uses<'_> {
             Expr::MethodCall(call) if !methods::only_reads(&call.method.to_string()) => {
                 self.note_written(&call.receiver);
             }
-            _ if self.is_row(expression) => self.as_a_whole = true,
+            Expr::MethodCall(call) => {
+                if let Some(column) = self.referred(&call.receiver) {
+                    self.read.push(column);
+                    call.args.iter().for_each(|argument| self.visit_expr(argument));
+                    return;
+                }
+            }
             _ => {}
         }
         visit::visit_expr(self, expression);
@@ -439,6 +490,12 @@ impl<'ast> Visit<'ast> for Uses<'_> {
 
     fn visit_macro(&mut self, called: &'ast Macro) {
         self.as_a_whole |= mentions(called.tokens.clone(), self.name);
+        for (_, column) in
+            self.references.iter().filter(|(name, _)| mentions(called.tokens.clone(), name))
+        {
+            self.read.push(column.clone());
+            self.written.push(column.clone());
+        }
     }
 }
 
@@ -476,15 +533,31 @@ fn columns_of_change(closure: &ExprClosure) -> (Columns, Vec<String>) {
     uses.visit_expr(&closure.body);
     // A pattern that contains `ref mut` may write.
     let takes_references = mentions(closure.body.to_token_stream(), "ref");
-    if uses.as_a_whole || takes_references {
-        return unknown;
+    if uses.as_a_whole || takes_references { unknown } else { uses.columns() }
+}
+
+/// As [`columns_of_change`], for a closure that gets references to these columns.
+fn columns_of_references(
+    closure: &ExprClosure,
+    columns: Option<Vec<String>>,
+) -> (Columns, Vec<String>) {
+    let Some(columns) = columns else { return ((None, None), Vec::new()) };
+    let patterns: Vec<&Pat> = match closure.inputs.first() {
+        Some(Pat::Tuple(tuple)) => tuple.elems.iter().collect(),
+        pattern => pattern.into_iter().collect(),
+    };
+    let are_names = patterns.iter().all(|pattern| matches!(pattern, Pat::Ident(_) | Pat::Wild(_)));
+    if !are_names || patterns.len() != columns.len() {
+        return ((Some(columns.clone()), Some(columns)), Vec::new());
     }
-    let Uses { mut read, mut written, added, .. } = uses;
-    let is_used = |column: &String| read.contains(column) || written.contains(column);
-    let adds: Vec<String> = added.iter().filter(|column| !is_used(column)).cloned().collect();
-    read.extend(added.iter().cloned());
-    written.extend(added);
-    ((Some(each_once(read)), Some(each_once(written))), each_once(adds))
+    let mut uses = Uses::of("");
+    for (pattern, column) in patterns.into_iter().zip(columns) {
+        if let Pat::Ident(reference) = pattern {
+            uses.references.push((reference.ident.to_string(), column));
+        }
+    }
+    uses.visit_expr(&closure.body);
+    uses.columns()
 }
 
 /// Returns the `get`s whose rows are bound to a variable, with its name: `let row = tx.get(…)?.expect(…);`.

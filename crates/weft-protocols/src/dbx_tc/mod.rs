@@ -18,7 +18,7 @@
 //! [`Failure::Halfway`].
 //!
 //! The files: `registered` has the procedures and their pieces; `gate`, in the engine, keeps outsiders apart;
-//! `columns` has what happens where a commit by versions of rows fails; `deferred` has deferred execution;
+//! `deferred` has deferred execution;
 //! `region` has pieces as hardware regions; this file has what a worker does. The driver of procedures in
 //! pieces ([`Execute::execute`](weft_procedures::Execute::execute)) decides where a piece ends and what is
 //! retried.
@@ -30,7 +30,8 @@
 //! - A piece runs as a small DBX transaction: its reads are noted, and are validated together with its writes
 //!   in a region, or by the region's twin. In the paper a whole piece is a region. This is an
 //!   [option](DbxTcOptions::in_regions) here: see `region`.
-//! - Hot columns are not kept in records of their own (§5). Instead, a commit that fails looks at columns.
+//! - Hot columns are not kept in records of their own (§5). Instead, a commit that fails looks at columns: see
+//!   `by_columns` in the engine. Each step of a procedure says which columns it uses.
 //! - Pieces without a conflict that matters join their neighbours, unless [`DbxTcOptions::finest`] is set.
 //! - If a scan is still being read when the next piece begins, the piece does not end: the two are one piece.
 //! - A snapshot number is drawn when no procedure is between two pieces, so the snapshot is consistent at once.
@@ -52,7 +53,6 @@
 //! - Fallback locks are per record, where the paper's are per partition (§3.3). So no partitions have to be
 //!   declared, and two pieces that share no record never need the same lock.
 
-mod columns;
 mod deferred;
 mod region;
 mod registered;
@@ -60,6 +60,7 @@ mod registered;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use weft::column::{ColumnSet, UsedColumns};
 use weft::commit::access_set::{AccessSet, ReplacedVersion, SupersededRow, TidOnly, drop_private};
 use weft::commit::dbx::commit_in_region_or_with_locks;
 use weft::commit::optimistic::{
@@ -72,8 +73,7 @@ use weft::commit::{
 use weft::encoding::EncodedKey;
 use weft::index::bplus_tree::ScannedRange;
 use weft::index::{NodeChange, NodeVersion};
-use weft::plan::{Pieces, Shape, StepColumns};
-use weft::step::Instance;
+use weft::plan::{Pieces, Shape};
 use weft::store::record::{RecordPointer, StoredRecord};
 use weft::store::table::TableRef;
 use weft::store::worker::{Counters, DiscardedValue, LoggedWrite, PinnedWorker, WorkerMemory};
@@ -81,7 +81,6 @@ use weft::sync::gate::{Gate, Outsider};
 use weft::{Database, Failure};
 use weft_procedures::chopping::{Chopping, NotAdmitted};
 
-use self::columns::Accesses;
 use self::deferred::{Batch, DeferredChanges};
 pub use self::registered::DbxTcOptions;
 #[cfg(feature = "canary")]
@@ -241,8 +240,8 @@ pub struct PieceExecutor {
     /// What the present piece has deferred, and (`deferred`) what earlier pieces have.
     deferring: Batch,
     deferred: Batch,
-    /// Which step of the piece has accessed which record.
-    accesses: Accesses,
+    /// How the step that is running uses rows, if it is known.
+    step: Option<UsedColumns>,
     procedures: WorkerProcedures,
     shared: Arc<DbxTcShared>,
 }
@@ -292,7 +291,7 @@ impl PieceExecutor {
             unsafe { drop_private(record, row, table, memory) };
         }
         self.forget_deferring(memory);
-        self.accesses.end();
+        self.step = None;
         match std::mem::replace(&mut self.kind, TransactionKind::Idle) {
             TransactionKind::Outsider => self.shared.gate.leave(),
             TransactionKind::InPieces => {
@@ -331,7 +330,7 @@ impl Executor for PieceExecutor {
             garbage: Vec::new(),
             deferring: Batch::new(),
             deferred: Batch::new(),
-            accesses: Accesses::default(),
+            step: None,
             procedures: WorkerProcedures::default(),
             shared: Arc::clone(shared),
         }
@@ -376,13 +375,24 @@ impl Executor for PieceExecutor {
         if self.is_in_region {
             return Ok(self.read_in_region(record, memory));
         }
-        let reads = self.optimistic.set.reads.len();
-        let found = self.optimistic.read(table, record, memory)?;
-        if !matches!(found, Visible::Removed) {
-            let has_grown = self.optimistic.set.reads.len() > reads;
-            self.accesses.read(record, found, has_grown);
+        match self.step {
+            Some(step) => self.optimistic.read_columns(table, record, step.matters, memory),
+            None => self.optimistic.read(table, record, memory),
         }
-        Ok(found)
+    }
+
+    #[inline(always)]
+    fn read_columns(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<TidOnly>,
+        columns: ColumnSet,
+        memory: &WorkerMemory,
+    ) -> Result<Visible, Abort> {
+        if self.is_in_region {
+            return Ok(self.read_in_region(record, memory));
+        }
+        self.optimistic.read_columns(table, record, columns, memory)
     }
 
     #[inline(always)]
@@ -404,13 +414,8 @@ impl Executor for PieceExecutor {
         record: RecordPointer<TidOnly>,
         version: ReplacedVersion,
     ) {
-        if self.is_in_region {
-            return;
-        }
-        let reads = self.optimistic.set.reads.len();
-        self.optimistic.note_read(table, record, version);
-        if self.optimistic.set.reads.len() > reads {
-            self.accesses.read_as_a_whole();
+        if !self.is_in_region {
+            self.optimistic.note_read(table, record, version);
         }
     }
 
@@ -427,10 +432,27 @@ impl Executor for PieceExecutor {
         version: ReplacedVersion,
         row: NonNull<u8>,
     ) {
-        self.optimistic.write(table, record, version, row);
-        if !self.is_in_region {
-            self.accesses.write(record);
+        match self.step {
+            Some(step) => self.write_columns(table, record, version, row, step),
+            None => self.optimistic.write(table, record, version, row),
         }
+    }
+
+    /// (What is known of a procedure's step says more than the operation: it may only add to some columns.)
+    #[inline(always)]
+    fn write_columns(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<TidOnly>,
+        version: ReplacedVersion,
+        row: NonNull<u8>,
+        columns: UsedColumns,
+    ) {
+        if self.is_in_region {
+            return self.optimistic.write(table, record, version, row);
+        }
+        let columns = self.step.unwrap_or(columns);
+        self.optimistic.write_columns(table, record, version, row, columns);
     }
 
     #[inline(always)]
@@ -515,8 +537,14 @@ impl Executor for PieceExecutor {
         }
         Counters::add(&memory.counters().deferred, self.deferring.len() as u64);
         self.deferred.append(&mut self.deferring);
-        self.accesses.clear();
         Ok(())
+    }
+
+    fn carry_over(&mut self, abort: Abort, memory: &WorkerMemory) -> Result<(), Abort> {
+        if self.step.is_some() {
+            self.procedures.note_conflict();
+        }
+        self.optimistic.carry_over(abort, memory)
     }
 
     fn abort(&mut self, memory: &WorkerMemory) {
@@ -553,8 +581,8 @@ impl ChopsProcedures<TidOnly> for PieceExecutor {
     }
 
     #[inline(always)]
-    fn enter_step(&mut self, instance: Instance) {
-        self.accesses.enter(instance.step);
+    fn enter_step(&mut self, columns: UsedColumns) {
+        self.step = Some(columns);
     }
 
     fn open_region(&mut self, piece: usize, memory: &WorkerMemory) {
@@ -569,14 +597,8 @@ impl ChopsProcedures<TidOnly> for PieceExecutor {
         PieceExecutor::forget_region(self, memory);
     }
 
-    fn carry_over(&mut self, columns: &[StepColumns], memory: &WorkerMemory) -> Result<(), Abort> {
-        self.procedures.note_conflict();
-        memory.in_user_code(|| PieceExecutor::carry_over(self, columns, memory))
-    }
-
     fn undo_piece(&mut self, attempt: u32, memory: &WorkerMemory) {
         debug_assert!(!self.is_in_region, "the region was closed or forgotten");
-        self.accesses.clear();
         // The rows that were handed out stay until the procedure ends; placeholders are unlinked now.
         let set = &mut self.optimistic.set;
         self.garbage.append(&mut set.superseded);

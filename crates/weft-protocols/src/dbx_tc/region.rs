@@ -139,7 +139,6 @@ impl PieceExecutor {
     /// complete.
     #[cold]
     pub(super) fn forget_region(&mut self, memory: &WorkerMemory) {
-        self.accesses.clear();
         self.optimistic.set.clear();
         self.forget_deferring(memory);
         self.is_in_region = false;

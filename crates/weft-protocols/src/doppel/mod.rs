@@ -78,6 +78,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
+use weft::column::{ColumnSet, UsedColumns};
 use weft::commit::access_set::TidHeader;
 use weft::commit::optimistic::abort_at;
 use weft::commit::{
@@ -523,6 +524,19 @@ impl<J: JoinedProtocol> Executor for ReconcilingExecutor<J> {
     }
 
     #[inline(always)]
+    fn read_columns(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<J::Header>,
+        columns: ColumnSet,
+        memory: &WorkerMemory,
+    ) -> Result<Visible, Abort> {
+        self.check_whole(table, record.block())?;
+        let read = self.joined.read_columns(table, record, columns, memory);
+        read.inspect_err(|abort| self.note_conflict(abort, memory))
+    }
+
+    #[inline(always)]
     fn read_for_write(
         &mut self,
         table: TableRef,
@@ -559,6 +573,19 @@ impl<J: JoinedProtocol> Executor for ReconcilingExecutor<J> {
     ) {
         self.is_joined_written = true;
         self.joined.write(table, record, version, row);
+    }
+
+    #[inline(always)]
+    fn write_columns(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<J::Header>,
+        version: Self::Version,
+        row: NonNull<u8>,
+        columns: UsedColumns,
+    ) {
+        self.is_joined_written = true;
+        self.joined.write_columns(table, record, version, row, columns);
     }
 
     #[inline(always)]
@@ -644,6 +671,13 @@ impl<J: JoinedProtocol> Executor for ReconcilingExecutor<J> {
         }
         self.leave();
         Ok(())
+    }
+
+    fn carry_over(&mut self, abort: Abort, memory: &WorkerMemory) -> Result<(), Abort> {
+        match self.doomed {
+            Some(_) => Err(abort),
+            None => self.joined.carry_over(abort, memory),
+        }
     }
 
     fn abort(&mut self, memory: &WorkerMemory) {

@@ -594,7 +594,7 @@ fn merge<J: JoinedProtocol>(
         // SAFETY: as above.
         let replaced = unsafe { transaction.replace_untyped(split.table, record, copy) };
         let ended = match replaced {
-            Ok(()) => transaction.finish(None, INSIDE),
+            Ok(()) => transaction.finish(INSIDE),
             Err(abort) => Err(abort),
         };
         match ended {

@@ -54,6 +54,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use weft::Failure;
+use weft::column::{ColumnSet, UsedColumns};
 use weft::commit::access_set::{AccessSet, Positions, ReplacedVersion, TidHeader, WriteEntry};
 use weft::commit::dbx::commit_hot_and_cold;
 use weft::commit::optimistic::{
@@ -493,6 +494,22 @@ impl Executor for HybridExecutor {
     }
 
     #[inline(always)]
+    fn read_columns(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<HeatHeader>,
+        columns: ColumnSet,
+        memory: &WorkerMemory,
+    ) -> Result<Visible, Abort> {
+        // A procedure that is executed step by step is repaired by rows.
+        if self.steps.is_on() {
+            return self.read(table, record, memory);
+        }
+        self.enter(table, record, false, memory);
+        self.cold.read_columns(table, record, columns, memory)
+    }
+
+    #[inline(always)]
     fn read_for_write(
         &mut self,
         table: TableRef,
@@ -529,6 +546,21 @@ impl Executor for HybridExecutor {
         if self.steps.is_on() {
             self.steps.note_write(table, record, version, Some(row), None);
         }
+    }
+
+    #[inline(always)]
+    fn write_columns(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<HeatHeader>,
+        version: ReplacedVersion,
+        row: NonNull<u8>,
+        columns: UsedColumns,
+    ) {
+        if self.steps.is_on() {
+            return self.write(table, record, version, row);
+        }
+        self.cold.write_columns(table, record, version, row, columns);
     }
 
     #[inline(always)]
@@ -612,6 +644,10 @@ impl Executor for HybridExecutor {
         committed.inspect_err(|abort| self.note_conflict(abort, memory))?;
         self.end(memory);
         Ok(())
+    }
+
+    fn carry_over(&mut self, abort: Abort, memory: &WorkerMemory) -> Result<(), Abort> {
+        self.cold.carry_over(abort, memory)
     }
 
     fn abort(&mut self, memory: &WorkerMemory) {

@@ -272,7 +272,7 @@ pub fn suite<P: Protocol>() {
         }
     }
     assert!(
-        !known.is_empty(),
+        !known.is_empty() || !failures.is_empty(),
         "no call site is known: the tests have to be compiled with line tables"
     );
     let total = {

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use weft::durability::SimulatedDisk;
-use weft::operation::Add;
+use weft::operation::{Add, Ordered};
 use weft::protocol::Protocol;
 use weft::{
     Acknowledge, Database, DurabilityOptions, Error, Failure, Record, Snapshot, Table, Transaction,
@@ -230,6 +230,10 @@ fn change<R: Indexed>(content: Content) -> impl Fn(&mut R) {
         _ => row.set(content),
     }
 }
+
+/// As [`Step`], with a function that lets another thread run.
+type StepBeside<'a, P> =
+    &'a dyn Fn(&Transaction<'_, P>, &mut Model, &dyn Fn()) -> Result<(), Refusal>;
 
 type Step<'a, P> = &'a dyn Fn(&Transaction<'_, P>, &mut Model) -> Result<(), Refusal>;
 
@@ -475,6 +479,9 @@ impl<P: Protocol> World<P> {
             }
         }
         self.run_bare();
+        if let Some((rows, _)) = &self.indexed {
+            self.name_columns(rows);
+        }
         if !P::SINGLE_KEY {
             self.run_procedures();
         }
@@ -755,14 +762,74 @@ impl<P: Protocol> World<P> {
 
     /// Runs a transaction that conflicts with a transaction of another thread.
     fn conflict<R: Indexed>(&self, table: &Table<R>, of: ContentOf) {
+        let other = |tx: &Transaction<'_, P>| -> Result<(), Error> {
+            Self::update(tx, table, 2, &|row| row.set(row.content())).map(drop)
+        };
+        self.step_beside("meet a conflict", &other, &|tx, model, meanwhile| {
+            let Some(content) = Self::get(tx, table, 2)? else { return Ok(()) };
+            let content = Content { stamp: content.stamp + 1, ..content };
+            meanwhile();
+            if Self::update(tx, table, 2, &change(content))? {
+                of(model).insert(2, content);
+            }
+            Ok(())
+        });
+    }
+
+    /// Names columns, while another thread changes other columns of the same rows.
+    fn name_columns(&self, rows: &Table<Row>) {
+        let (one, named) = (Short::new(1), Short::new(3));
+        self.step("insert a row for columns", &|tx, model| {
+            self.insert_bare(tx, 3)?;
+            model.bare.insert(3, 0);
+            Ok(())
+        });
+        let other = |tx: &Transaction<'_, P>| -> Result<(), Error> {
+            self.change_bare(tx, 1, &|row| row.winner = Ordered::default())?;
+            self.change_bare(tx, 3, &|row| row.winner = Ordered::default())?;
+            Self::update(tx, rows, 2, &|row| row.padding[0] += 1).map(drop)
+        };
+        self.step_beside("name columns", &other, &|tx, model, meanwhile| {
+            let _ = tx.get_columns(&self.bare, &one, column_of!(RowBare.stamp))?;
+            let add = |count: &mut i64| *count += 1;
+            let added = tx.update_columns(&self.bare, &named, column_of!(RowBare.count), add)?;
+            if let (Some(()), Some(count)) = (added, model.bare.get_mut(&3)) {
+                *count += 1;
+            }
+            let stamp =
+                tx.update_columns(rows, &Row::key_of(2), column_of!(Row.stamp), |stamp| {
+                    *stamp += 1;
+                    *stamp
+                })?;
+            if let (Some(stamp), Some(content)) = (stamp, model.rows.get_mut(&2)) {
+                content.stamp = stamp;
+            }
+            meanwhile();
+            Ok(())
+        });
+        self.step("read what named columns", &|tx, model| {
+            let count = self.bare_count(tx, 3)?;
+            self.compare_in(tx, count, model.bare.get(&3).copied(), || "a count".to_owned());
+            self.look(tx, rows, &model.rows, 2)
+        });
+    }
+
+    /// Takes a step, and lets another thread run a transaction while it calls `meanwhile`, if the protocol allows
+    /// that.
+    fn step_beside(
+        &self,
+        name: &str,
+        other: &(dyn Fn(&Transaction<'_, P>) -> Result<(), Error> + Sync),
+        body: StepBeside<'_, P>,
+    ) {
         if P::WORKERS_MAX == 1 {
             return;
         }
         let is_over = AtomicBool::new(false);
-        let other = || {
+        let run_other = || {
             let ended = catch_unwind(AssertUnwindSafe(|| {
                 self.transact(&|tx| {
-                    Self::update(tx, table, 2, &|row| row.set(row.content()))?;
+                    other(tx)?;
                     self.change_pair(tx, OTHERS, &|pair| pair.value += 1).map(drop)
                 })
             }));
@@ -775,24 +842,17 @@ impl<P: Protocol> World<P> {
         };
         thread::scope(|scope| {
             let running = Cell::new(None);
-            self.step("meet a conflict", &|tx, model| {
-                let Some(content) = Self::get(tx, table, 2)? else { return Ok(()) };
-                let content = Content { stamp: content.stamp + 1, ..content };
-                match running.take() {
-                    None => {
-                        running.set(Some(scope.spawn(other)));
-                        let until = Instant::now() + Duration::from_millis(1);
-                        while !is_over.load(SeqCst) && Instant::now() < until {
-                            thread::yield_now();
-                        }
+            let meanwhile = || match running.take() {
+                None => {
+                    running.set(Some(scope.spawn(run_other)));
+                    let until = Instant::now() + Duration::from_millis(1);
+                    while !is_over.load(SeqCst) && Instant::now() < until {
+                        thread::yield_now();
                     }
-                    some => running.set(some),
                 }
-                if Self::update(tx, table, 2, &change(content))? {
-                    of(model).insert(2, content);
-                }
-                Ok(())
-            });
+                some => running.set(some),
+            };
+            self.step(name, &|tx, model| body(tx, model, &meanwhile));
             if let Some(running) = running.take() {
                 running.join().expect("the thread catches panics");
             }

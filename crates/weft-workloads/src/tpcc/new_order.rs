@@ -7,14 +7,14 @@ use std::hint::black_box;
 
 use arrayvec::{ArrayString, ArrayVec};
 use weft::protocol::Protocol;
-use weft::{Error, Failure, Transaction};
+use weft::{Error, Failure, Transaction, column_of, columns_of};
 use weft_procedures::{Execute, procedure};
 
 use super::client::Client;
 use super::random::is_original;
 use super::schema::{
-    BasisPoints, Cents, Credit, Item, LINES_MAX, NAME_BYTES_MAX, NewOrderRow, Order, OrderLine,
-    Timestamp,
+    BasisPoints, Cents, Credit, Customer, District, Item, LINES_MAX, NAME_BYTES_MAX, NewOrderRow,
+    Order, OrderLine, Timestamp, Warehouse,
 };
 use super::{Tables, Tpcc, failure_of};
 
@@ -174,23 +174,34 @@ pub(super) fn run<P: Protocol>(
     }
 
     // The warehouse's tax.
-    let warehouse = tx.get(&tables.warehouse, &w_id)?.expect("warehouses are never removed");
-    output.w_tax = warehouse.w_tax;
+    output.w_tax = *tx
+        .get_columns(&tables.warehouse, &w_id, column_of!(Warehouse.w_tax))?
+        .expect("warehouses are never removed");
 
     // The customer's discount, last name and credit.
-    let customer =
-        tx.get(&tables.customer, &(w_id, d_id, c_id))?.expect("customers are never removed");
-    output.c_discount = customer.c_discount;
-    output.c_last = customer.c_last;
-    output.c_credit = Some(customer.c_credit);
+    let (c_discount, c_last, c_credit) = tx
+        .get_columns(
+            &tables.customer,
+            &(w_id, d_id, c_id),
+            columns_of!(Customer.{c_discount, c_last, c_credit}),
+        )?
+        .expect("customers are never removed");
+    output.c_discount = *c_discount;
+    output.c_last = *c_last;
+    output.c_credit = Some(*c_credit);
 
     // The district's tax, and the next order's number.
     (output.d_tax, output.o_id) = tx
-        .update(&tables.district, &(w_id, d_id), |district| {
-            let o_id = district.d_next_o_id;
-            district.d_next_o_id += 1;
-            (district.d_tax, o_id)
-        })?
+        .update_columns(
+            &tables.district,
+            &(w_id, d_id),
+            columns_of!(District.{d_tax, d_next_o_id}),
+            |(d_tax, d_next_o_id)| {
+                let o_id = *d_next_o_id;
+                *d_next_o_id += 1;
+                (*d_tax, o_id)
+            },
+        )?
         .expect("districts are never removed");
 
     // Insert the order.

@@ -8,12 +8,14 @@ use std::hint::black_box;
 
 use arrayvec::ArrayString;
 use weft::protocol::Protocol;
-use weft::{Error, Failure, Transaction};
+use weft::{Error, Failure, Transaction, columns_of};
 use weft_procedures::{Execute, procedure};
 
 use super::client::Client;
 use super::customer::{Selector, middle};
-use super::schema::{BAD_CREDIT, Cents, Customer, History, NAME_BYTES_MAX, Timestamp};
+use super::schema::{
+    BAD_CREDIT, Cents, Customer, District, History, NAME_BYTES_MAX, Timestamp, Warehouse,
+};
 use super::{Tables, Tpcc, failure_of};
 
 /// The input from the user (clause 2.5.1).
@@ -95,18 +97,28 @@ pub(super) fn run<P: Protocol>(
 ) -> Result<Output, Error> {
     // Add the amount to the warehouse's year-to-date; read its name.
     let w_name = tx
-        .update(&tables.warehouse, &input.w_id, |warehouse| {
-            warehouse.w_ytd += input.amount;
-            warehouse.w_name
-        })?
+        .update_columns(
+            &tables.warehouse,
+            &input.w_id,
+            columns_of!(Warehouse.{w_ytd, w_name}),
+            |(w_ytd, w_name)| {
+                *w_ytd += input.amount;
+                *w_name
+            },
+        )?
         .expect("warehouses are never removed");
 
     // Add the amount to the district's year-to-date; read its name.
     let d_name = tx
-        .update(&tables.district, &(input.w_id, input.d_id), |district| {
-            district.d_ytd += input.amount;
-            district.d_name
-        })?
+        .update_columns(
+            &tables.district,
+            &(input.w_id, input.d_id),
+            columns_of!(District.{d_ytd, d_name}),
+            |(d_ytd, d_name)| {
+                *d_ytd += input.amount;
+                *d_name
+            },
+        )?
         .expect("districts are never removed");
 
     // The customer, by number (case 1) or by last name (case 2).

@@ -11,9 +11,11 @@ use std::ptr::NonNull;
 use weft_htm::word::Ordering;
 
 use super::applied::AppliedOperations;
+use super::by_columns::ColumnNotes;
 use super::{Observation, RecordHeader, Visible};
 use crate::index::bplus_tree::ScannedRange;
 use crate::index::{NodeChange, NodeVersion};
+use crate::row::column::UsedColumns;
 use crate::row::encoding::EncodedKey;
 use crate::store::record::tid::{Tid, TidWord};
 use crate::store::record::version::VersionHeader;
@@ -118,10 +120,15 @@ impl<H> WriteEntry<H> {
     /// Finds the row to be replaced again if the engine has moved it. The commit has locked the record.
     #[inline(always)]
     pub fn find_replaced(&mut self) {
-        if !self.is_in_place() {
-            let moved = self.newest();
-            self.replaced = Newest::at(moved);
-            link(self.row, moved);
+        self.relocate(self.newest());
+    }
+
+    /// Notes that the row to be replaced lies at `newest`.
+    #[inline(always)]
+    pub fn relocate(&mut self, newest: *mut u8) {
+        if newest != self.replaced.address() {
+            self.replaced = Newest::at(newest);
+            link(self.row, newest);
         }
     }
 
@@ -234,6 +241,7 @@ pub struct AccessSet<H> {
     pub superseded: Vec<SupersededRow<H>>,
     /// The operations by which the transaction has written rows.
     pub applied: AppliedOperations<H>,
+    pub notes: ColumnNotes<H>,
     keys: Vec<EncodedKey>,
     positions: Positions,
 }
@@ -250,6 +258,7 @@ impl<H> Default for AccessSet<H> {
             nodes: Vec::new(),
             superseded: Vec::new(),
             applied: AppliedOperations::default(),
+            notes: ColumnNotes::default(),
             keys: Vec::new(),
             positions: Positions::default(),
         }
@@ -350,6 +359,23 @@ impl<H: TidHeader> AccessSet<H> {
                     staged: NOT_STAGED,
                 });
             }
+        }
+    }
+
+    /// As [`AccessSet::put`], for a row of which the transaction has used and written only these columns.
+    #[inline(always)]
+    pub fn put_columns(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<H>,
+        version: ReplacedVersion,
+        row: NonNull<u8>,
+        columns: UsedColumns,
+    ) {
+        self.put(table, record, version, Some(row), None);
+        // A row that was written before, by whatever operation, is written as a whole: it then has no note.
+        if version.own_position.is_none() {
+            self.notes.note_write(record, row, columns);
         }
     }
 
@@ -490,6 +516,7 @@ impl<H: TidHeader> AccessSet<H> {
         self.reads.clear();
         self.nodes.clear();
         self.superseded.clear();
+        self.notes.clear();
         if !self.writes.is_empty() {
             self.writes.clear();
             self.applied.clear();

@@ -114,6 +114,11 @@ impl<H> AppliedOperations<H> {
         self.notes.iter().rev().find(|note| note.record == record).map(|note| note.row)
     }
 
+    /// Returns whether operations alone have made the row that a write is to install.
+    pub fn have_made(&self, record: RecordPointer<H>, row: Option<NonNull<u8>>) -> bool {
+        row.is_some() && self.last_row(record) == row
+    }
+
     /// Forgets the operations on a record, so that its write counts as any other.
     #[cold]
     fn forget(&mut self, record: RecordPointer<H>) {
@@ -195,9 +200,7 @@ impl<H: TidHeader> AccessSet<H> {
     /// Returns the writes to be made again after the commit has failed by `abort`. Returns `None` if this would be of
     /// no use: the conflict is not in a row that was written by operations alone, or such a row was deleted.
     pub fn take_stale(&mut self, abort: &Abort) -> Option<StaleWrites<H>> {
-        let is_applied = |record, row: Option<NonNull<u8>>| {
-            row.is_some() && self.applied.last_row(record) == row
-        };
+        let is_applied = |record, row| self.applied.have_made(record, row);
         let is_of_a_write =
             matches!(abort.reason, ConflictReason::WriteChanged | ConflictReason::WriteLocked);
         let cause = self.writes.iter().find(|entry| Some(entry.record.block()) == abort.record)?;

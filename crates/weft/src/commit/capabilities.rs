@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use super::applied::{StaleWrite, StaleWrites};
 use super::{Abort, DeferredChange, Target};
-use crate::plan::{Pieces, Shape, StepColumns};
+use crate::plan::{Pieces, Shape};
+use crate::row::column::UsedColumns;
 use crate::row::operation::{ColumnOperation, RepeatableOperation, UndoLog};
 use crate::step::Instance;
 use crate::store::record::RecordPointer;
@@ -123,7 +124,7 @@ pub trait ChopsProcedures<H> {
     fn expect_procedure(&mut self, pieces: &Pieces);
 
     /// Decides whether the procedure whose [pieces](ChopsProcedures::pieces_of) were asked for last must tell which
-    /// step it is at. If it does, its commit can be [carried over](ChopsProcedures::carry_over) when it fails. The
+    /// step it is at. If it does, its commit can be [carried over](super::Executor::carry_over) when it fails. The
     /// procedure has one piece, and has failed `attempt` times.
     fn takes_notes(&mut self, attempt: u32) -> bool;
 
@@ -134,8 +135,8 @@ pub trait ChopsProcedures<H> {
     /// piece.
     fn is_in_pieces(&self) -> bool;
 
-    /// Announces that the following accesses belong to this instance.
-    fn enter_step(&mut self, instance: Instance);
+    /// Announces that the following accesses are those of a step that uses rows as `columns` say.
+    fn enter_step(&mut self, columns: UsedColumns);
 
     /// Opens a region for the piece at position `piece`, which is about to begin, if pieces are regions and there
     /// is hardware for them. An abort of the region takes the thread back to this point. (On the simulated machine
@@ -149,12 +150,6 @@ pub trait ChopsProcedures<H> {
 
     /// Forgets what was done in the region of the piece, which the simulated machine has rolled back.
     fn forget_region(&mut self, memory: &WorkerMemory);
-
-    /// Carries over the failed commit of a piece whose steps were all [entered](ChopsProcedures::enter_step).
-    /// `columns` are the columns of these steps. If nothing that matters to the steps has changed, what the piece
-    /// has read and written is moved to the present versions, and can be committed. Runs the user's code, which
-    /// compares and copies rows.
-    fn carry_over(&mut self, columns: &[StepColumns], memory: &WorkerMemory) -> Result<(), Abort>;
 
     /// Undoes what was done since the last commit of a piece, so that the piece can be done again. It has failed
     /// `attempt` times. Rows that were handed out stay.
@@ -290,7 +285,7 @@ impl<H> ChopsProcedures<H> for Never {
         match *self {}
     }
 
-    fn enter_step(&mut self, _instance: Instance) {
+    fn enter_step(&mut self, _columns: UsedColumns) {
         match *self {}
     }
 
@@ -303,14 +298,6 @@ impl<H> ChopsProcedures<H> for Never {
     }
 
     fn forget_region(&mut self, _memory: &WorkerMemory) {
-        match *self {}
-    }
-
-    fn carry_over(
-        &mut self,
-        _columns: &[StepColumns],
-        _memory: &WorkerMemory,
-    ) -> Result<(), Abort> {
         match *self {}
     }
 

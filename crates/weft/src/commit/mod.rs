@@ -15,6 +15,7 @@
 
 pub mod access_set;
 pub mod applied;
+mod by_columns;
 mod capabilities;
 pub mod dbx;
 mod deferred_change;
@@ -43,6 +44,7 @@ pub use worker::{Claim, Worker, Workers, backoff};
 use crate::error::{Conflict, ConflictReason, Failure};
 use crate::index::bplus_tree::ScannedRange;
 use crate::index::{NodeChange, NodeVersion};
+use crate::row::column::{ColumnSet, UsedColumns};
 use crate::row::encoding::EncodedKey;
 use crate::store::record::newest;
 pub use crate::store::record::{DeletedOutcome, HoldOutcome, RecordHeader};
@@ -382,6 +384,19 @@ pub trait Executor {
         memory: &WorkerMemory,
     ) -> Result<Visible, Abort>;
 
+    /// As [`Executor::read`], for an operation that uses only these columns of the row.
+    #[inline(always)]
+    fn read_columns(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<Self::Header>,
+        columns: ColumnSet,
+        memory: &WorkerMemory,
+    ) -> Result<Visible, Abort> {
+        let _ = columns;
+        self.read(table, record, memory)
+    }
+
     /// Reads a record that is about to be written. The read is validated with the write.
     fn read_for_write(
         &mut self,
@@ -411,6 +426,20 @@ pub trait Executor {
         version: Self::Version,
         row: NonNull<u8>,
     );
+
+    /// As [`Executor::write`], for an operation that uses the visible row as `columns` say, and changes no others.
+    #[inline(always)]
+    fn write_columns(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<Self::Header>,
+        version: Self::Version,
+        row: NonNull<u8>,
+        columns: UsedColumns,
+    ) {
+        let _ = columns;
+        self.write(table, record, version, row);
+    }
 
     /// Deletes the record's row. `version` is current, and a row was visible. The index leads to the record from
     /// `key`.
@@ -481,6 +510,14 @@ pub trait Executor {
     /// Installed versions are then numbered (`WorkerMemory::number`), and the versions that they have replaced are
     /// superseded (`WorkerMemory::supersede`).
     fn commit(&mut self, memory: &WorkerMemory, epoch: impl Fn() -> u64) -> Result<(), Abort>;
+
+    /// Moves what the transaction has read and written by columns to the present versions, after
+    /// [`Executor::commit`] has failed with `abort`. Then the commit can be tried again. Fails if something has
+    /// changed that matters to the transaction. Runs the user's code, which compares and copies rows.
+    fn carry_over(&mut self, abort: Abort, memory: &WorkerMemory) -> Result<(), Abort> {
+        let _ = memory;
+        Err(abort)
+    }
 
     /// Undoes everything. Must be called after a failed [`Executor::commit`], too.
     fn abort(&mut self, memory: &WorkerMemory);

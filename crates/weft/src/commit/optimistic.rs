@@ -40,6 +40,7 @@ use super::{
 use crate::error::ConflictReason;
 use crate::index::bplus_tree::ScannedRange;
 use crate::index::{NodeChange, NodeVersion};
+use crate::row::column::{ColumnSet, UsedColumns};
 use crate::row::encoding::EncodedKey;
 use crate::row::operation::RepeatableOperation;
 use crate::store::record::tid::{Tid, fence_after_locking, fence_before_validation};
@@ -129,16 +130,18 @@ impl<P: CommitPhases> Executor for OptimisticExecutor<P> {
         record: RecordPointer<P::Header>,
         _memory: &WorkerMemory,
     ) -> Result<Visible, Abort> {
-        if let Some(own) = self.set.own_write(record) {
-            self.set.note_own_read(record);
-            return Ok(own);
-        }
-        let (observed, newest) = read_newest(record);
-        let visible = super::access_set::visible(observed, newest);
-        if !matches!(visible, Visible::Removed) {
-            self.set.reads.push(ReadEntry { record, observed, table });
-        }
-        Ok(visible)
+        Ok(self.read_using(table, record, None))
+    }
+
+    #[inline(always)]
+    fn read_columns(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<P::Header>,
+        columns: ColumnSet,
+        _memory: &WorkerMemory,
+    ) -> Result<Visible, Abort> {
+        Ok(self.read_using(table, record, Some(columns)))
     }
 
     #[inline(always)]
@@ -149,6 +152,7 @@ impl<P: CommitPhases> Executor for OptimisticExecutor<P> {
         _memory: &WorkerMemory,
     ) -> Result<Observation<ReplacedVersion>, Abort> {
         if let Some(own) = self.set.observe_own(record) {
+            self.set.notes.note_own_read(record, ColumnSet::ALL);
             return Ok(own);
         }
         let (observed, newest) = read_newest(record);
@@ -178,6 +182,18 @@ impl<P: CommitPhases> Executor for OptimisticExecutor<P> {
         row: NonNull<u8>,
     ) {
         self.set.put(table, record, version, Some(row), None);
+    }
+
+    #[inline(always)]
+    fn write_columns(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<P::Header>,
+        version: ReplacedVersion,
+        row: NonNull<u8>,
+        columns: UsedColumns,
+    ) {
+        self.set.put_columns(table, record, version, row, columns);
     }
 
     #[inline(always)]
@@ -261,6 +277,10 @@ impl<P: CommitPhases> Executor for OptimisticExecutor<P> {
         Ok(())
     }
 
+    fn carry_over(&mut self, abort: Abort, memory: &WorkerMemory) -> Result<(), Abort> {
+        self.set.carry_over(abort, memory)
+    }
+
     fn abort(&mut self, memory: &WorkerMemory) {
         self.set.drop_private(memory, |entry, key| {
             discard_placeholder(entry.record, entry.table, key, memory);
@@ -295,6 +315,30 @@ impl<P: CommitPhases> ReappliesOperations<P::Header, ReplacedVersion> for Optimi
 }
 
 impl<P: CommitPhases> OptimisticExecutor<P> {
+    /// Reads a record, of which the transaction uses these columns, or the row as a whole.
+    #[inline(always)]
+    fn read_using(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<P::Header>,
+        columns: Option<ColumnSet>,
+    ) -> Visible {
+        if let Some(own) = self.set.own_write(record) {
+            self.set.note_own_read(record);
+            self.set.notes.note_own_read(record, columns.unwrap_or(ColumnSet::ALL));
+            return own;
+        }
+        let (observed, newest) = read_newest(record);
+        let visible = super::access_set::visible(observed, newest);
+        if !matches!(visible, Visible::Removed) {
+            if let (Some(columns), Visible::Row(row)) = (columns, visible) {
+                self.set.notes.note_read(self.set.reads.len(), row, columns);
+            }
+            self.set.reads.push(ReadEntry { record, observed, table });
+        }
+        visible
+    }
+
     /// Does the work that is left after the writes were installed.
     #[inline(always)]
     pub fn retire(&mut self, memory: &WorkerMemory) {

@@ -54,9 +54,9 @@ pub struct Metrics {
     /// Changes that were deferred, to be made together with those of other procedures, under a protocol that
     /// commits in pieces.
     pub deferred: u64,
-    /// Pieces of procedures that committed although other transactions had changed their rows first, because the
-    /// changes did not matter to them, under `dbx-tc`. See its option `by_columns`.
-    pub pieces_carried_over: u64,
+    /// Commits that were tried again at once, because other transactions had changed only columns that the
+    /// transaction does not use: see [`Transaction::get_columns`](crate::Transaction::get_columns).
+    pub carried_over: u64,
     /// Rows, and other values of the user's types, whose `Drop` has panicked. The database catches the panic and
     /// goes on. It drops such values when no transaction is running on their thread.
     pub drops_panicked: u64,
@@ -114,7 +114,7 @@ impl Metrics {
             metrics.repairs.kept += counters.kept.load(Ordering::Relaxed);
             metrics.repairs.slow += counters.restored_slow.load(Ordering::Relaxed);
             metrics.committed_in_pieces += counters.committed_in_pieces.load(Ordering::Relaxed);
-            metrics.pieces_carried_over += counters.pieces_carried_over.load(Ordering::Relaxed);
+            metrics.carried_over += counters.carried_over.load(Ordering::Relaxed);
             metrics.pieces_redone += counters.pieces_redone.load(Ordering::Relaxed);
             metrics.deferred += counters.deferred.load(Ordering::Relaxed);
             metrics.drops_panicked += counters.drops_panicked.load(Ordering::Relaxed);

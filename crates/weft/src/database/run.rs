@@ -23,7 +23,8 @@ use crate::commit::{
     Abort, ChopsProcedures, CommitToken, Executor, Protocol, Unstable, Worker, backoff,
 };
 use crate::error::{ConflictReason, Error, Failure};
-use crate::plan::{Pieces, StepColumns};
+use crate::plan::Pieces;
+use crate::row::column::UsedColumns;
 use crate::store::deadline::Deadline;
 use crate::store::worker::{ClaimGuard, LastWorker};
 use crate::sync::turnstile::Patience;
@@ -68,7 +69,7 @@ impl BodyOutcome {
 
 /// The body of a transaction. If the transaction is committed by columns, the second argument has the columns of
 /// its steps.
-pub type Body<'b, P> = dyn FnMut(&Transaction<'_, P>, Option<&[StepColumns]>) -> BodyOutcome + 'b;
+pub type Body<'b, P> = dyn FnMut(&Transaction<'_, P>, Option<&[UsedColumns]>) -> BodyOutcome + 'b;
 
 /// How a transaction is run.
 #[derive(Clone, Copy, Default)]
@@ -169,7 +170,7 @@ impl<P: Protocol> Database<P> {
         strategy: Strategy<'_>,
         mut body: impl FnMut(
             &Transaction<'_, P>,
-            Option<&[StepColumns]>,
+            Option<&[UsedColumns]>,
             &mut Option<Result<R, E>>,
         ) -> BodyOutcome,
     ) -> RunResult<R, E> {
@@ -306,7 +307,7 @@ impl<P: Protocol> Database<P> {
             let outcome = catch_unwind(AssertUnwindSafe(|| body(&transaction, columns)));
             let abort = match outcome {
                 Ok(BodyOutcome::Returned) => match transaction.refusal() {
-                    None => match transaction.finish(columns, Unstable::ENGINE) {
+                    None => match transaction.finish(Unstable::ENGINE) {
                         Ok(token) => {
                             transaction.end_committed(Unstable::ENGINE);
                             return Ok(AttemptEnd::Ended(RunEnd::Committed(token)));
@@ -363,7 +364,7 @@ impl<P: Protocol> Database<P> {
         worker: &Worker<P>,
         pieces: &'p Pieces,
         attempt: u32,
-    ) -> Result<Option<&'p [StepColumns]>, Failure> {
+    ) -> Result<Option<&'p [UsedColumns]>, Failure> {
         if worker.active.get() {
             return Err(Failure::NestedTransaction);
         }

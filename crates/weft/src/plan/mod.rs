@@ -9,4 +9,3 @@ mod step_columns;
 
 pub use pieces::Pieces;
 pub use shape::{Access, Dependency, Loop, Rollback, Shape, Step, TableShape, has_integers};
-pub use step_columns::StepColumns;

@@ -1,6 +1,7 @@
 //! The pieces in which a procedure is executed.
 
-use super::{Shape, StepColumns};
+use super::Shape;
+use crate::row::column::UsedColumns;
 
 /// The pieces in which a procedure is executed: consecutive ranges of its steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,7 +15,7 @@ pub struct Pieces {
     /// Whether any step is deferred.
     publishes: bool,
     /// The columns of each step, if the pieces are committed by columns.
-    columns: Option<Vec<StepColumns>>,
+    columns: Option<Vec<UsedColumns>>,
     /// Whether each piece is a hardware region, if there is hardware for that.
     in_regions: bool,
 }
@@ -48,7 +49,7 @@ impl Pieces {
 
     /// Makes the pieces commit by columns. `shape` is the procedure's.
     pub fn by_columns(self, shape: &Shape) -> Pieces {
-        Pieces { columns: Some(StepColumns::of_steps(shape)), ..self }
+        Pieces { columns: Some(shape.used_columns()), ..self }
     }
 
     /// Ignores which columns must be unchanged, which is wrong: no step allows it.
@@ -60,7 +61,7 @@ impl Pieces {
     }
 
     /// Returns the columns of the steps, if the pieces are committed by columns.
-    pub fn columns(&self) -> Option<&[StepColumns]> {
+    pub fn columns(&self) -> Option<&[UsedColumns]> {
         self.columns.as_deref()
     }
 

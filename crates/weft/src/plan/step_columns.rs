@@ -2,66 +2,55 @@
 
 use super::shape::has_integers;
 use crate::plan::{Access, Shape, Step};
-use crate::row::column::ColumnSet;
+use crate::row::column::{ColumnSet, UsedColumns};
 use crate::row::operation::OperationKind;
 
-/// How a step uses the columns of a row that it finds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StepColumns {
-    /// Columns that must be unchanged: the step uses their values, or replaces them.
-    pub matters: ColumnSet,
-    /// Columns that the step only adds to. They are not in `matters`.
-    pub adds: ColumnSet,
+impl Shape {
+    /// Returns how each step of the procedure uses the columns of rows.
+    pub fn used_columns(&self) -> Vec<UsedColumns> {
+        self.steps.iter().map(Step::used_columns).collect()
+    }
 }
 
-impl StepColumns {
-    /// All columns matter, because nothing is known about the step.
-    pub const ALL: StepColumns = StepColumns { matters: ColumnSet::ALL, adds: ColumnSet::NONE };
-
-    /// Returns the columns of each step of a procedure.
-    pub fn of_steps(shape: &Shape) -> Vec<StepColumns> {
-        shape.steps.iter().map(StepColumns::of).collect()
-    }
-
-    fn of(step: &Step) -> StepColumns {
+impl Step {
+    fn used_columns(&self) -> UsedColumns {
         let sums = |names: &[&'static str]| {
-            let positions = names.iter().filter(|name| has_integers(&step.table, name));
-            let positions = positions.map(|name| position(step, name));
+            let positions = names.iter().filter(|name| has_integers(&self.table, name));
+            let positions = positions.map(|name| self.position(name));
             ColumnSet::of(positions.filter(|position| *position < ColumnSet::SINGLE))
         };
-        match step.access {
-            Access::Read => StepColumns { matters: set(step, step.reads), adds: ColumnSet::NONE },
+        match self.access {
+            Access::Read => UsedColumns::matter(self.set(self.reads)),
             // An upsert replaces all columns of the row.
-            Access::ReadWrite if step.method == "upsert" => StepColumns::ALL,
+            Access::ReadWrite if self.method == "upsert" => UsedColumns::ALL,
             Access::ReadWrite => {
-                let adds = match (step.reads, step.writes) {
-                    (Some(_), Some(_)) => sums(step.adds),
+                let adds = match (self.reads, self.writes) {
+                    (Some(_), Some(_)) => sums(self.adds),
                     _ => ColumnSet::NONE,
                 };
-                let matters = set(step, step.reads).and(set(step, step.writes)).without(adds);
-                StepColumns { matters, adds }
+                let matters = self.set(self.reads).and(self.set(self.writes)).without(adds);
+                UsedColumns { matters, adds }
             }
             Access::Operation(OperationKind::Add) => {
-                let adds = step.writes.map_or(ColumnSet::NONE, sums);
-                StepColumns { matters: set(step, step.writes).without(adds), adds }
+                let adds = self.writes.map_or(ColumnSet::NONE, sums);
+                UsedColumns { matters: self.set(self.writes).without(adds), adds }
             }
-            Access::Operation(_) => {
-                StepColumns { matters: set(step, step.writes), adds: ColumnSet::NONE }
-            }
+            Access::Operation(_) => UsedColumns::matter(self.set(self.writes)),
             // Whether a row is there at all does not depend on columns.
-            Access::Scan | Access::Insert | Access::Delete => StepColumns::ALL,
+            Access::Scan | Access::Insert | Access::Delete => UsedColumns::ALL,
         }
     }
-}
 
-fn position(step: &Step, name: &str) -> usize {
-    let mut columns = step.table.columns.iter();
-    columns.position(|column| column.name == name).expect("a shape names columns that there are")
-}
+    fn position(&self, name: &str) -> usize {
+        let mut columns = self.table.columns.iter();
+        let position = columns.position(|column| column.name == name);
+        position.expect("a shape names columns that there are")
+    }
 
-fn set(step: &Step, names: Option<&[&'static str]>) -> ColumnSet {
-    match names {
-        Some(names) => ColumnSet::of(names.iter().map(|name| position(step, name))),
-        None => ColumnSet::ALL,
+    fn set(&self, names: Option<&[&'static str]>) -> ColumnSet {
+        match names {
+            Some(names) => ColumnSet::of(names.iter().map(|name| self.position(name))),
+            None => ColumnSet::ALL,
+        }
     }
 }

@@ -59,7 +59,7 @@
 use std::fmt;
 
 pub use error::DecodeError;
-pub use set::ColumnSet;
+pub use set::{ColumnSet, UsedColumns};
 
 mod error;
 mod set;

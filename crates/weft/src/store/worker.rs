@@ -151,7 +151,7 @@ pub struct Counters {
     pub pieces_redone: Word,
     /// Changes that pieces have deferred.
     pub deferred: Word,
-    pub pieces_carried_over: Word,
+    pub carried_over: Word,
     /// Commits that have applied operations again.
     pub reapplied: Word,
     /// Values of the user's types whose `Drop` panicked.

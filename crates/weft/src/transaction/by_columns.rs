@@ -1,18 +1,115 @@
-//! Commits by columns, for procedures that run as one piece, under protocols that chop.
+//! Operations that name the columns that they use, and commits by columns.
 
 use super::Transaction;
-use crate::commit::{Abort, ChopsProcedures, Executor, Protocol, Unstable};
-use crate::plan::StepColumns;
+use crate::commit::{Abort, Executor, Protocol, Unstable};
+use crate::error::Error;
+use crate::row::column::UsedColumns;
+use crate::row::operation::Columns;
+use crate::row::schema::Record;
+use crate::store::table::Table;
 use crate::store::worker::Counters;
 
-/// How often a commit is tried again with the present versions, before the piece is done again.
+/// How often a commit is tried again with the present versions, before the transaction is run again.
 const CARRIED_OVER_MAX: u32 = 8;
 
 impl<P: Protocol> Transaction<'_, P> {
-    /// Returns the columns of a procedure's steps by which it is committed, if it has any. A recorded transaction
-    /// is committed by rows, since a checker of histories knows only rows.
+    /// Returns these columns of the row with this primary key, or `None` if there is no such row.
+    ///
+    /// The transaction depends only on these columns, and not on the whole row as with [`Transaction::get`]. Under
+    /// the optimistic protocols it commits even if other transactions change other columns of the row in the
+    /// meantime. Under the other protocols this is a read of the whole row.
+    ///
+    /// ```
+    /// # use weft::{Database, Error, Record, column_of, columns_of};
+    /// # #[derive(Clone, Record)]
+    /// # struct Shop { #[record(key)] id: u32, tax: u16, name: String, sales: i64 }
+    /// # let database = Database::builder().table::<Shop>().open()?;
+    /// # let shops = database.table::<Shop>()?;
+    /// # let name = String::from("corner");
+    /// # database.transact(|tx| tx.insert(&shops, Shop { id: 7, tax: 19, name: name.clone(), sales: 0 }))?;
+    /// database.transact(|tx| {
+    ///     let tax = tx.get_columns(&shops, &7, column_of!(Shop.tax))?;
+    ///     assert_eq!(tax, Some(&19));
+    ///     let both = tx.get_columns(&shops, &7, columns_of!(Shop.{tax, name}))?;
+    ///     assert_eq!(both.map(|(tax, name)| (*tax, name.as_str())), Some((19, "corner")));
+    ///     Ok::<_, Error>(())
+    /// })?;
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    #[inline]
+    pub fn get_columns<'tx, T: Record, C: Columns<T>>(
+        &'tx self,
+        table: &Table<T>,
+        key: &T::Key,
+        columns: C,
+    ) -> Result<Option<C::Values<'tx>>, Error> {
+        let table = self.enter_operation(table)?;
+        let used = columns.set();
+        let row = self.get_located(table, key, self.locate(table, key), |record| {
+            if self.is_recorded() {
+                return self.read(table.reference(), record);
+            }
+            let (executor, memory) = (self.worker.executor(), &self.worker.memory);
+            let read = executor.read_columns(table.reference(), record, used, memory);
+            read.map_err(|abort| self.doom_by(abort))
+        })?;
+        Ok(row.map(|row| columns.get(row)))
+    }
+
+    /// Changes these columns of the row with this primary key. `change` gets references to the columns of a copy of
+    /// the row, which then replaces the row. Returns what `change` returned, or `None` if there is no such row.
+    ///
+    /// The transaction depends only on these columns, and not on the whole row as with [`Transaction::update`].
+    /// Under the optimistic protocols it commits even if other transactions change other columns of the row in the
+    /// meantime, and both changes are kept. So name all columns that `change` reads or writes, and no others. Each
+    /// of them counts as read. Under the other protocols this is an update of the whole row.
+    ///
+    /// The row is treated as a whole if a column changes that a secondary index is ordered by, if the transaction
+    /// writes the row twice, and in a volatile table.
+    ///
+    /// ```
+    /// # use weft::{Database, Error, Record, column_of, columns_of};
+    /// # #[derive(Clone, Record)]
+    /// # struct Shop { #[record(key)] id: u32, next: u32, sales: i64, count: u32 }
+    /// # let database = Database::builder().table::<Shop>().open()?;
+    /// # let shops = database.table::<Shop>()?;
+    /// # database.transact(|tx| tx.insert(&shops, Shop { id: 7, next: 1, sales: 0, count: 0 }))?;
+    /// database.transact(|tx| {
+    ///     tx.update_columns(&shops, &7, columns_of!(Shop.{sales, count}), |(sales, count)| {
+    ///         *sales += 300;
+    ///         *count += 1;
+    ///     })?;
+    ///     tx.update_columns(&shops, &7, column_of!(Shop.next), |next| *next += 1)
+    /// })?;
+    /// # let row = database.transact(|tx| Ok::<_, Error>(tx.get(&shops, &7)?.cloned()))?.unwrap();
+    /// # assert_eq!((row.next, row.sales, row.count), (2, 300, 1));
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Transaction::update`].
+    #[inline]
+    pub fn update_columns<T: Record, C: Columns<T>, R>(
+        &self,
+        table: &Table<T>,
+        key: &T::Key,
+        columns: C,
+        change: impl FnOnce(C::ValuesMut<'_>) -> R,
+    ) -> Result<Option<R>, Error> {
+        let table = self.enter_writing(table)?;
+        let located = self.locate(table, key);
+        let used = UsedColumns::matter(columns.set());
+        let used = (!self.is_recorded()).then_some(used);
+        self.update_located(table, key, located, used, |row| change(columns.get_mut(row)))
+    }
+
+    /// Returns the columns that the steps of a procedure use, by which it is committed, if it has any. A recorded
+    /// transaction is committed by rows, since a checker of histories knows only rows.
     #[doc(hidden)]
-    pub fn columns<'p>(&self, steps: Option<&'p [StepColumns]>) -> Option<&'p [StepColumns]> {
+    pub fn columns<'p>(&self, steps: Option<&'p [UsedColumns]>) -> Option<&'p [UsedColumns]> {
         steps.filter(|_| !self.is_recorded())
     }
 
@@ -23,39 +120,27 @@ impl<P: Protocol> Transaction<'_, P> {
     pub fn commit_by_columns<R>(
         &self,
         _: Unstable,
-        columns: Option<&[StepColumns]>,
         commit: impl Fn() -> Result<R, Abort>,
     ) -> Result<R, Abort> {
-        match commit() {
-            Ok(committed) => Ok(committed),
-            Err(abort) => match columns {
-                Some(columns) if self.doomed.get().is_none() => {
-                    self.carry_over(columns, abort, commit)
-                }
-                _ => Err(abort),
-            },
+        let mut carried_over = 0;
+        loop {
+            match commit() {
+                Ok(committed) => return Ok(committed),
+                Err(abort) => self.carry_over(abort, &mut carried_over)?,
+            }
         }
     }
 
     #[cold]
-    fn carry_over<R>(
-        &self,
-        columns: &[StepColumns],
-        mut abort: Abort,
-        commit: impl Fn() -> Result<R, Abort>,
-    ) -> Result<R, Abort> {
-        let memory = &self.worker.memory;
-        for _ in 0..CARRIED_OVER_MAX {
-            let Some(chopping) = self.worker.executor().chopping() else { return Err(abort) };
-            chopping.carry_over(columns, memory)?;
-            match commit() {
-                Ok(committed) => {
-                    Counters::count(&memory.counters().pieces_carried_over);
-                    return Ok(committed);
-                }
-                Err(again) => abort = again,
-            }
+    #[inline(never)]
+    fn carry_over(&self, abort: Abort, carried_over: &mut u32) -> Result<(), Abort> {
+        if self.doomed.get().is_some() || *carried_over == CARRIED_OVER_MAX {
+            return Err(abort);
         }
-        Err(abort)
+        let memory = &self.worker.memory;
+        memory.in_user_code(|| self.worker.executor().carry_over(abort, memory))?;
+        *carried_over += 1;
+        Counters::count(&memory.counters().carried_over);
+        Ok(())
     }
 }

@@ -152,7 +152,8 @@ impl<'db, P: Protocol> Transaction<'db, P> {
                 let inner = self.enter_writing(table)?;
                 let located = self.located(inner, key, record);
                 let change = |row: &mut T| change(position, row);
-                updated += usize::from(self.update_located(inner, key, located, change)?.is_some());
+                updated +=
+                    usize::from(self.update_located(inner, key, located, None, change)?.is_some());
                 position += 1;
             }
         }
@@ -240,7 +241,9 @@ impl<'tx, T: Record, P: Protocol, I: Iterator<Item = T::Key>> Iterator
         let transaction = self.transaction;
         Some(transaction.enter_operation(self.table).and_then(|inner| {
             let located = transaction.located(inner, key, record);
-            transaction.get_located(inner, key, located)
+            transaction.get_located(inner, key, located, |record| {
+                transaction.read(inner.reference(), record)
+            })
         }))
     }
 }

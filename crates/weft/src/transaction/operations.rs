@@ -73,7 +73,7 @@ impl<P: Protocol> Transaction<'_, P> {
             .map_err(|error| out_of_range(key, column, O::KIND, error))?;
         let row = new.row();
         // SAFETY: the row is forgotten in the next line.
-        unsafe { self.replace(table, record, version, old, &new)? };
+        unsafe { self.replace(table, record, version, old, &new, None)? };
         std::mem::forget(new);
         self.record(table.reference(), key, Event::Write);
         std::mem::forget(read);

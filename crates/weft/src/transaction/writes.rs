@@ -11,6 +11,7 @@ use super::{RecordOf, Steps, Transaction};
 use crate::commit::{Abort, Executor, Protocol, Visible};
 use crate::error::{Error, Failure};
 use crate::index::{Insertion, Lookup};
+use crate::row::column::UsedColumns;
 use crate::row::encoding::{Key, KeyForm};
 use crate::row::schema::Record;
 use crate::store::record::version::VersionHeader;
@@ -316,7 +317,8 @@ impl<P: Protocol> Transaction<'_, P> {
     }
 
     /// Replaces an observed row by a new one, and moves its index entries. (If the new row were passed by value, each
-    /// update would copy it on the stack, with loads that wait for the stores just before.)
+    /// update would copy it on the stack, with loads that wait for the stores just before.) `columns` are those that
+    /// were used, if not the whole row was.
     ///
     /// # Safety
     /// If this succeeds, the new row belongs to the executor, and the caller [forgets](std::mem::forget) it.
@@ -328,6 +330,7 @@ impl<P: Protocol> Transaction<'_, P> {
         version: <P::Executor as Executor>::Version,
         old: &T,
         new: &PrivateRow<'_, P, T>,
+        columns: Option<UsedColumns>,
     ) -> Result<(), Error> {
         let key = || format!("{:?}", old.key());
         if !new.get().key_equals(&old.key()) {
@@ -344,7 +347,11 @@ impl<P: Protocol> Transaction<'_, P> {
         }
         let row = new.stamped();
         self.worker.buffer(table.number()).last = Some((record.address(), row));
-        self.worker.executor().write(table.reference(), record, version, row);
+        let (executor, table) = (self.worker.executor(), table.reference());
+        match columns {
+            None => executor.write(table, record, version, row),
+            Some(columns) => executor.write_columns(table, record, version, row, columns),
+        }
         Ok(())
     }
 

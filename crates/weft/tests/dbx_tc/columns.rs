@@ -229,7 +229,7 @@ impl Shop {
     /// Returns the number of pieces that were carried over, and the number of pieces that were run again.
     fn counts(&self) -> (u64, u64) {
         let metrics = self.database.metrics();
-        (metrics.pieces_carried_over, metrics.pieces_redone + metrics.aborted_total())
+        (metrics.carried_over, metrics.pieces_redone + metrics.aborted_total())
     }
 }
 

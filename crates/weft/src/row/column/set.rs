@@ -1,4 +1,4 @@
-//! Sets of columns.
+//! Sets of columns, and how an operation uses them.
 
 /// A set of columns of a table, by their positions in [`Record::COLUMNS`](crate::Record::COLUMNS).
 ///
@@ -70,5 +70,24 @@ impl ColumnSet {
     /// Returns whether the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
+    }
+}
+
+/// How an operation uses the columns of a row that it finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UsedColumns {
+    /// Columns that must be unchanged: the operation uses their values, or replaces them.
+    pub matters: ColumnSet,
+    /// Columns that the operation only adds to. They are not in `matters`.
+    pub adds: ColumnSet,
+}
+
+impl UsedColumns {
+    /// All columns matter, because nothing is known about the operation.
+    pub const ALL: UsedColumns = UsedColumns::matter(ColumnSet::ALL);
+
+    /// These columns matter, and the operation only adds to none.
+    pub const fn matter(columns: ColumnSet) -> UsedColumns {
+        UsedColumns { matters: columns, adds: ColumnSet::NONE }
     }
 }

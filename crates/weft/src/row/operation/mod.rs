@@ -83,6 +83,7 @@
 //! operation that exceeds this share is decided on the row itself, once the row is joined again.
 
 mod bits;
+mod columns;
 mod erased;
 mod inline_list;
 mod integers;
@@ -96,6 +97,9 @@ mod tests;
 use std::fmt;
 
 pub use bits::{And, Or};
+#[doc(hidden)]
+pub use columns::ColumnList;
+pub use columns::{Columns, ColumnsOf};
 #[doc(hidden)]
 pub use erased::ColumnOperation;
 #[doc(hidden)]
