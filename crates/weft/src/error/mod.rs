@@ -10,7 +10,8 @@ mod storage;
 use std::fmt;
 use std::time::Duration;
 
-pub use storage::{NotRegular, StorageError};
+pub(crate) use storage::RowViolations;
+pub use storage::{NotRegular, RowViolation, StorageError};
 
 use crate::row::operation::OperationKind;
 use crate::row::schema::Violation;

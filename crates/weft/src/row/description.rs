@@ -47,7 +47,9 @@
 
 mod adaptation;
 mod change;
+mod conversion;
 mod operation;
+mod stored_row;
 mod table;
 mod types;
 mod value;
@@ -55,9 +57,13 @@ mod value;
 #[cfg(test)]
 mod tests;
 
-pub use adaptation::{Adaptation, Difference, SchemaMismatch, TableMatch, compare};
+pub use adaptation::{
+    Adaptation, Difference, OpenedTable, RowFault, SchemaMismatch, Step, TableMatch, compare,
+};
 pub use change::{ChangedColumns, RowChange};
+pub use conversion::Fit;
 pub use operation::StoredOperation;
+pub use stored_row::StoredRow;
 pub use table::{ColumnDescription, IndexDescription, TableDescription};
 pub use types::TypeDescription;
 pub use value::{Value, ValueMismatch};
