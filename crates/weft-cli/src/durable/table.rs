@@ -23,17 +23,20 @@ use weft::durability::{CheckpointSource, Manifest, StagedTable, StorageError, St
 
 /// Removes all rows of a table and returns them in the order of their keys.
 pub fn take_rows(table: &StagedTable) -> Vec<Box<[u8]>> {
-    let rows = table.take_rows(0, 1).map(|row| (sort_key(table.description(), &row), row));
+    let rows = table.take_rows(0, 1).map(|row| {
+        let description = table.description();
+        (sort_key(description, &description.key, &row), row)
+    });
     let mut rows: Vec<_> = rows.collect();
     rows.sort_unstable();
     rows.into_iter().map(|(_, row)| row).collect()
 }
 
-/// Returns the sort key of a row, which was read before; it is empty if the row cannot be read.
-fn sort_key(description: &TableDescription, row: &[u8]) -> Vec<u8> {
+/// Returns the sort key that some columns of a row make; it is empty if the row cannot be read.
+pub fn sort_key(description: &TableDescription, columns: &[usize], row: &[u8]) -> Vec<u8> {
     let mut sort_key = Vec::new();
     if let Ok(values) = description.read_row(row) {
-        description.key.iter().for_each(|&column| write_sort_key(&values[column], &mut sort_key));
+        columns.iter().for_each(|&column| write_sort_key(&values[column], &mut sort_key));
     }
     sort_key
 }

@@ -204,8 +204,13 @@ impl OpenedTable {
     pub fn full(&self, stored: &TableDescription, current: &TableDescription) -> TableDescription {
         let mut full = current.clone();
         full.columns.extend(self.kept.iter().map(|&position| stored.columns[position].clone()));
-        full.kept = self.kept.len();
+        full.kept += self.kept.len();
         full
+    }
+
+    /// Returns whether code of the program makes rows, or columns of rows.
+    pub fn needs_code(&self) -> bool {
+        self.step.as_ref().is_none_or(|step| step.sources.contains(&Source::Computed))
     }
 
     /// Returns whether each stored row can be converted alone, by what the descriptions say.
