@@ -154,7 +154,7 @@ fn computed(column: &Column<'_>) -> TokenStream {
     }
 }
 
-/// Generates what the row type says about earlier versions of itself.
+/// Generates what the row type says about its earlier versions.
 fn evolution(row: &Row<'_>) -> TokenStream {
     let checks = row.checks.iter().map(|path| closed_up(&path.to_token_stream().to_string()));
     let (was, dropped) = (&row.was, &row.dropped);

@@ -99,7 +99,7 @@ use syn::{DeriveInput, parse_macro_input};
 /// # How a schema changes
 ///
 /// A directory knows the tables of the program that has written it. A program with other row types opens it as
-/// well: see [the page on stored rows](https://github.com/weft-db/weft/blob/main/docs/row-format.md). In short:
+/// well. `docs/row-format.md` has every case. In short:
 ///
 /// - Columns may be added with a `default` or `computed`, renamed with `was`, put into another order, and get a
 ///   wider type: a larger integer, `f64` for `f32`, an enum with more variants, `Option<T>` for `T`. The same holds

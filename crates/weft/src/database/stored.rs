@@ -505,8 +505,9 @@ impl<T: Record> RecoveringTable<T> {
             order.extend_from_slice(index_key::<LongKey, T>(row, index).to_bytes().as_ref());
         }
         order.extend_from_slice(LongKey::from_key(&key).to_bytes().as_ref());
+        let key = format!("{key:?}");
         let mut violations = self.violations.lock().unwrap_or_else(PoisonError::into_inner);
-        violations.add(order, format!("{key:?}"), violation);
+        violations.add(order, key, violation);
     }
 }
 

@@ -420,7 +420,7 @@ impl StoredTable for CheckedTable {
         Ok(())
     }
 
-    /// There are none, since none are kept.
+    /// Passes on nothing, since the table keeps no rows.
     fn encode_rows(
         &self,
         _part: (usize, usize),

@@ -84,7 +84,9 @@ pub enum StorageError {
     },
     /// Code of a row type, such as a check, a default or a migration, panicked while the database
     /// was opened. The directory is unchanged.
-    #[error("code of a row type panicked while the database was opened: {message}")]
+    #[error(
+        "code of the program panicked while the database was opened: {message}; the directory is unchanged"
+    )]
     Panicked {
         /// The message of the panic.
         message: String,

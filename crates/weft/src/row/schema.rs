@@ -153,7 +153,7 @@ pub trait Record: Clone + Send + Sync + 'static {
     /// If `input` does not begin with a key, or if the table is volatile.
     fn decode_key(input: &mut &[u8]) -> Result<Self::Key, DecodeError>;
 
-    /// What the row type says about earlier versions of itself, and the names of its checks.
+    /// What the row type says about its earlier versions, and the names of its checks.
     const EVOLUTION: Evolution = Evolution::NONE;
 
     /// Makes a row of a stored one whose primary key is another one, or whose columns cannot be
@@ -217,7 +217,7 @@ pub struct Column {
 /// Computes the value of a column from a stored row, and appends its encoding.
 pub type ComputeColumn = fn(&StoredRow<'_>, &mut Vec<u8>) -> Result<(), Violation>;
 
-/// What a row type says about earlier versions of itself.
+/// What a row type says about its earlier versions.
 #[derive(Clone, Copy, Debug)]
 pub struct Evolution {
     /// The names that the table had earlier.
