@@ -66,7 +66,7 @@ impl RowChange<'_> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangedColumns<'a> {
     /// In ascending order of the positions.
-    columns: SmallVec<[(usize, Cow<'a, [u8]>); 8]>,
+    columns: SmallVec<[(usize, Cow<'a, [u8]>); 4]>,
 }
 
 impl TableDescription {

@@ -1,6 +1,8 @@
 //! Tests of descriptions: round trips, rows read by them, and stored tables that differ from the
 //! program's.
 
+mod sequences;
+
 use proptest::prelude::*;
 
 use super::*;
