@@ -70,7 +70,7 @@ mod v1 {
             id,
             owner: format!("owner {id}"),
             cents: id as i32 * 10 - 50,
-            status: if id % 2 == 0 { Status::Open } else { Status::Closed },
+            status: if id.is_multiple_of(2) { Status::Open } else { Status::Closed },
             note: format!("note {id}"),
         }
     }
