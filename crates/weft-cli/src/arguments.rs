@@ -10,6 +10,7 @@ use crate::check::CheckArguments;
 use crate::durable::export::ExportArguments;
 use crate::durable::log::LogCommand;
 use crate::durable::recover::RecoverArguments;
+use crate::durable::schema::SchemaCommand;
 
 /// Weft: an in-memory, multicore, strictly serializable transactional database.
 #[derive(Debug, Parser)]
@@ -41,6 +42,12 @@ pub enum Command {
     Recover(RecoverArguments),
     /// Write one table of a database as CSV, Arrow or Parquet
     Export(ExportArguments),
+    /// Show the tables of a database, and how another version of the program would change them; changes nothing
+    Schema {
+        /// The command to run.
+        #[command(subcommand)]
+        command: SchemaCommand,
+    },
 }
 
 /// The workloads of `weft bench`, and the command that compares their results.

@@ -4,7 +4,7 @@
 //!
 //! 1. `arguments` defines the commands, their options, and the values that each option accepts.
 //! 2. `bench` and `check` implement the commands of these names. `durable` implements the commands for databases in
-//!    a directory: `log`, `recover` and `export`. The harness of `bench` is [`weft_bench`], which `weft-lab`
+//!    a directory: `log`, `recover`, `export` and `schema`. The harness of `bench` is [`weft_bench`], which `weft-lab`
 //!    shares.
 //! 3. [`weft_bench::stop`] turns the reason that ended a command early into a message and an exit code.
 //!
@@ -39,6 +39,7 @@ fn main() -> ExitCode {
         Command::Log { command } => durable::log::run(&command),
         Command::Recover(arguments) => durable::recover::run(&arguments),
         Command::Export(arguments) => durable::export::run(&arguments),
+        Command::Schema { command } => durable::schema::run(&command),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -16,9 +16,11 @@ fn plain_type(type_of: &TypeDescription) -> TypeDescription {
     use TypeDescription as Type;
     let boxed = |inner: &Type| Box::new(plain_type(inner));
     match type_of {
-        Type::Struct { fields, .. } if is_newtype(fields) => plain_type(&fields[0].1),
+        Type::Struct { fields, .. } if is_newtype(fields) => plain_type(&fields[0].type_of),
         Type::Struct { name, fields } => {
-            let plain = |(name, type_of): &(String, Type)| (name.clone(), plain_type(type_of));
+            let plain = |field: &ColumnDescription| {
+                ColumnDescription::new(field.name.clone(), plain_type(&field.type_of))
+            };
             Type::Struct { name: name.clone(), fields: fields.iter().map(plain).collect() }
         }
         Type::List(element) => Type::List(boxed(element)),
@@ -30,6 +32,6 @@ fn plain_type(type_of: &TypeDescription) -> TypeDescription {
 }
 
 /// Returns whether these are the fields of a tuple struct with one field.
-fn is_newtype(fields: &[(String, TypeDescription)]) -> bool {
-    matches!(fields, [(name, _)] if name == "0")
+fn is_newtype(fields: &[ColumnDescription]) -> bool {
+    matches!(fields, [field] if field.name == "0")
 }

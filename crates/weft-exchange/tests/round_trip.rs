@@ -13,17 +13,14 @@ use weft_exchange::{Exporter, Format, Importer, Progress};
 
 /// Returns a table of these columns, named `c0`, `c1` and so on.
 fn table(types: Vec<TypeDescription>) -> TableDescription {
-    let column = |(position, type_of)| ColumnDescription {
-        name: format!("c{position}"),
-        type_of,
-        default: None,
-    };
+    let column = |(position, type_of)| ColumnDescription::new(format!("c{position}"), type_of);
     TableDescription {
         name: "random".to_owned(),
         storage: Storage::Ordered,
         columns: types.into_iter().enumerate().map(column).collect(),
         key: vec![0],
         indexes: Vec::new(),
+        ..TableDescription::default()
     }
 }
 
@@ -88,7 +85,11 @@ fn any_type() -> BoxedStrategy<TypeDescription> {
             vec(inner.clone(), 0..4).prop_map(Type::Tuple),
             (btree_set(name(), 0..4), vec(inner, 4)).prop_map(|(names, types)| Type::Struct {
                 name: "Part".to_owned(),
-                fields: names.into_iter().zip(types).collect(),
+                fields: names
+                    .into_iter()
+                    .zip(types)
+                    .map(|(name, type_of)| ColumnDescription::new(name, type_of))
+                    .collect(),
             }),
         ]
     })
@@ -100,7 +101,7 @@ fn takes_no_bytes(type_of: &TypeDescription) -> bool {
         TypeDescription::Array(_, length) => *length == 0,
         TypeDescription::Tuple(elements) => elements.iter().all(takes_no_bytes),
         TypeDescription::Struct { fields, .. } => {
-            fields.iter().all(|(_, type_of)| takes_no_bytes(type_of))
+            fields.iter().all(|field| takes_no_bytes(&field.type_of))
         }
         _ => false,
     }
@@ -187,7 +188,7 @@ fn any_value(type_of: &TypeDescription) -> BoxedStrategy<Value> {
             elements.iter().map(any_value).collect::<Vec<_>>().prop_map(Value::Tuple).boxed()
         }
         Type::Struct { fields, .. } => {
-            let values: Vec<_> = fields.iter().map(|(_, type_of)| any_value(type_of)).collect();
+            let values: Vec<_> = fields.iter().map(|field| any_value(&field.type_of)).collect();
             values.prop_map(Value::Tuple).boxed()
         }
         Type::Enum { variants, .. } => (0..variants.len()).prop_map(Value::Enum).boxed(),

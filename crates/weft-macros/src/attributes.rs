@@ -22,6 +22,9 @@ pub(crate) struct StructOptions {
     pub indexes: Vec<IndexOption>,
     pub checks: Vec<Path>,
     pub volatile: Option<()>,
+    pub was: Vec<String>,
+    pub dropped: Vec<String>,
+    pub migrate: Option<Path>,
 }
 
 /// The storage of a table, as `weft::schema::Storage`.
@@ -51,6 +54,15 @@ pub(crate) struct FieldOptions {
     pub index: Option<Span>,
     pub unique: Option<Span>,
     pub default: Option<DefaultOption>,
+    pub was: Vec<String>,
+    pub computed: Option<Path>,
+}
+
+/// The options on a field of a struct that is a column's type.
+#[derive(Default)]
+pub(crate) struct PartOptions {
+    pub default: Option<DefaultOption>,
+    pub was: Vec<String>,
 }
 
 /// The option `default = 0`.
@@ -62,7 +74,7 @@ pub(crate) struct DefaultOption {
 impl StructOptions {
     pub(crate) fn parse(attributes: &[Attribute]) -> Result<StructOptions> {
         let mut options = StructOptions::default();
-        for_each_option(attributes, |option| options.parse_option(&option))?;
+        for_each_option(attributes, "record", |option| options.parse_option(&option))?;
         Ok(options)
     }
 
@@ -83,8 +95,16 @@ impl StructOptions {
             self.indexes.push(parse_index(option)?);
             Ok(())
         } else if option.path.is_ident("check") {
-            self.checks.push(parse_check(option)?);
+            self.checks.push(parse_path(option)?);
             Ok(())
+        } else if option.path.is_ident("was") {
+            self.was.push(parse_was(option)?);
+            Ok(())
+        } else if option.path.is_ident("dropped") {
+            self.dropped.append(&mut parse_dropped(option)?);
+            Ok(())
+        } else if option.path.is_ident("migrate") {
+            set_once(&mut self.migrate, parse_path(option)?, option)
         } else if option.path.is_ident("volatile") {
             if option.input.peek(Token![=]) || option.input.peek(token::Paren) {
                 return Err(option.error("`volatile` takes no arguments"));
@@ -95,7 +115,8 @@ impl StructOptions {
                 "`unique` on a struct belongs to an index: `index(name = …, columns(…), unique)`",
             ))
         } else {
-            let allowed = "`key`, `table`, `storage`, `index`, `check` or `volatile`";
+            let allowed = "`key`, `table`, `storage`, `index`, `check`, `volatile`, `was`, `dropped` or \
+                           `migrate`";
             Err(unknown(option, "a struct", allowed))
         }
     }
@@ -104,7 +125,7 @@ impl StructOptions {
 impl FieldOptions {
     pub(crate) fn parse(attributes: &[Attribute]) -> Result<FieldOptions> {
         let mut options = FieldOptions::default();
-        for_each_option(attributes, |option| options.parse_option(&option))?;
+        for_each_option(attributes, "record", |option| options.parse_option(&option))?;
         Ok(options)
     }
 
@@ -118,8 +139,14 @@ impl FieldOptions {
         } else if option.path.is_ident("default") {
             let default = parse_default(option)?;
             return set_once(&mut self.default, default, option);
+        } else if option.path.is_ident("was") {
+            self.was.push(parse_was(option)?);
+            return Ok(());
+        } else if option.path.is_ident("computed") {
+            return set_once(&mut self.computed, parse_path(option)?, option);
         } else {
-            return Err(unknown(option, "a field", "`key`, `index`, `unique` or `default`"));
+            let allowed = "`key`, `index`, `unique`, `default`, `was` or `computed`";
+            return Err(unknown(option, "a field", allowed));
         };
         if !option.input.is_empty() && !option.input.peek(Token![,]) {
             return Err(option.error(format!(
@@ -131,13 +158,31 @@ impl FieldOptions {
     }
 }
 
+impl PartOptions {
+    pub(crate) fn parse(attributes: &[Attribute]) -> Result<PartOptions> {
+        let mut options = PartOptions::default();
+        for_each_option(attributes, "column", |option| {
+            if option.path.is_ident("default") {
+                set_once(&mut options.default, parse_default(&option)?, &option)
+            } else if option.path.is_ident("was") {
+                options.was.push(parse_was(&option)?);
+                Ok(())
+            } else {
+                Err(unknown(&option, "a field of a column's type", "`default` or `was`"))
+            }
+        })?;
+        Ok(options)
+    }
+}
+
 fn for_each_option(
     attributes: &[Attribute],
+    name: &str,
     mut parse_option: impl FnMut(ParseNestedMeta<'_>) -> Result<()>,
 ) -> Result<()> {
     attributes
         .iter()
-        .filter(|attribute| attribute.path().is_ident("record"))
+        .filter(|attribute| attribute.path().is_ident(name))
         .try_for_each(|attribute| attribute.parse_nested_meta(&mut parse_option))
 }
 
@@ -235,13 +280,44 @@ fn parse_index_name(option: &ParseNestedMeta<'_>) -> Result<Ident> {
 }
 
 /// Parses a path, with or without quotation marks.
-fn parse_check(option: &ParseNestedMeta<'_>) -> Result<Path> {
+fn parse_path(option: &ParseNestedMeta<'_>) -> Result<Path> {
     let value = option.value()?;
     if !value.peek(LitStr) {
         return Path::parse(value);
     }
     let text = value.parse::<LitStr>()?;
     text.parse().map_err(|_| {
-        Error::new(text.span(), "expected the path of a function: `check = Customer::check`")
+        let name = name_of(option);
+        let message = format!("expected the path of a function: `{name} = Customer::{name}`");
+        Error::new(text.span(), message)
     })
+}
+
+/// Parses a former name.
+fn parse_was(option: &ParseNestedMeta<'_>) -> Result<String> {
+    if !option.input.peek(Token![=]) {
+        return Err(option.error("say which name it had: `was = \"…\"`"));
+    }
+    Ok(option.value()?.parse::<LitStr>()?.value())
+}
+
+/// Parses `(a, b.c, "d")`, the names of what was dropped.
+fn parse_dropped(option: &ParseNestedMeta<'_>) -> Result<Vec<String>> {
+    if !option.input.peek(token::Paren) {
+        return Err(option.error(
+            "name what was dropped: `dropped(column, column.field, by_index, \"Row::check\")`",
+        ));
+    }
+    let content;
+    parenthesized!(content in option.input);
+    let names = Punctuated::<String, Token![,]>::parse_terminated_with(&content, |input| {
+        if input.peek(LitStr) {
+            return Ok(input.parse::<LitStr>()?.value());
+        }
+        let parts =
+            Punctuated::<Ident, Token![.]>::parse_separated_nonempty_with(input, Ident::parse_any)?;
+        let parts: Vec<String> = parts.iter().map(|part| part.unraw().to_string()).collect();
+        Ok(parts.join("."))
+    })?;
+    Ok(names.into_iter().collect())
 }

@@ -6,6 +6,9 @@ use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{Data, DataEnum, DeriveInput, Error, Field, Fields, GenericParam, Index, Member, Result};
 
+use crate::attributes::PartOptions;
+use crate::generate;
+
 /// Generates the implementation of `ColumnValue`.
 pub(crate) fn column_value(input: &DeriveInput) -> Result<TokenStream> {
     if let Some(lifetime) = input.generics.lifetimes().next() {
@@ -15,7 +18,7 @@ pub(crate) fn column_value(input: &DeriveInput) -> Result<TokenStream> {
         ));
     }
     let body = match &input.data {
-        Data::Struct(data) => struct_body(input, &data.fields),
+        Data::Struct(data) => struct_body(input, &data.fields)?,
         Data::Enum(data) => enum_body(input, data)?,
         Data::Union(_) => {
             return Err(Error::new(
@@ -40,17 +43,27 @@ pub(crate) fn column_value(input: &DeriveInput) -> Result<TokenStream> {
     })
 }
 
-fn struct_body(input: &DeriveInput, fields: &Fields) -> TokenStream {
+fn struct_body(input: &DeriveInput, fields: &Fields) -> Result<TokenStream> {
     let name = input.ident.unraw().to_string();
     let members: Vec<Member> = fields.members().collect();
-    let names = members.iter().map(|member| match member {
-        Member::Named(ident) => ident.unraw().to_string(),
-        Member::Unnamed(Index { index, .. }) => index.to_string(),
-    });
-    let types = fields.iter().map(|field| {
+    let descriptions = fields.iter().zip(&members).map(|(field, member)| {
+        let name = match member {
+            Member::Named(ident) => ident.unraw().to_string(),
+            Member::Unnamed(Index { index, .. }) => index.to_string(),
+        };
+        let PartOptions { default, was } = PartOptions::parse(&field.attrs)?;
         let type_of = &field.ty;
-        quote_spanned!(at(field)=> <#type_of as ::weft::column::ColumnValue>::TYPE)
+        let default = generate::default(type_of, default.as_ref().map(|default| &default.value));
+        Ok(quote_spanned! {at(field)=>
+            ::weft::column::FieldType {
+                name: #name,
+                type_of: <#type_of as ::weft::column::ColumnValue>::TYPE,
+                was: &[#(#was),*],
+                default: #default,
+            }
+        })
     });
+    let descriptions = descriptions.collect::<Result<Vec<_>>>()?;
     let writes = fields.iter().zip(&members).map(|(field, member)| {
         let type_of = &field.ty;
         quote_spanned! {at(field)=>
@@ -77,10 +90,10 @@ fn struct_body(input: &DeriveInput, fields: &Fields) -> TokenStream {
     let use_parameter = |parameter| fields.is_empty().then(|| quote!(let _ = #parameter;));
     let (use_output, use_input) = (use_parameter(quote!(output)), use_parameter(quote!(input)));
     let use_other = use_parameter(quote!(other));
-    quote! {
+    Ok(quote! {
         const TYPE: ::weft::column::ColumnType = ::weft::column::ColumnType::Struct {
             name: #name,
-            fields: &[#((#names, #types)),*],
+            fields: &[#(#descriptions),*],
         };
 
         #[inline]
@@ -107,7 +120,7 @@ fn struct_body(input: &DeriveInput, fields: &Fields) -> TokenStream {
             #use_other
             true #(#comparisons)*
         }
-    }
+    })
 }
 
 fn enum_body(input: &DeriveInput, data: &DataEnum) -> Result<TokenStream> {

@@ -2,11 +2,11 @@
 
 use proc_macro2::{Literal, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
-use syn::Ident;
 use syn::spanned::Spanned;
+use syn::{Expr, Ident, Type};
 
 use crate::attributes::Storage;
-use crate::row::{Column, Index, Row};
+use crate::row::{Column, Index, Row, closed_up};
 
 /// Generates the implementation of `Record`, and the constants that name the indexes.
 pub(crate) fn record(row: &Row<'_>) -> TokenStream {
@@ -26,6 +26,7 @@ pub(crate) fn record(row: &Row<'_>) -> TokenStream {
     let index_methods = index_methods(row);
     let stored_form = stored_form(row);
     let check_method = check_method(row);
+    let evolution = evolution(row);
     let constants = index_constants(row);
     let ordered = matches!(row.storage, Storage::Ordered).then(|| {
         quote! {
@@ -54,6 +55,7 @@ pub(crate) fn record(row: &Row<'_>) -> TokenStream {
             #index_methods
             #stored_form
             #check_method
+            #evolution
         }
 
         #ordered
@@ -115,7 +117,9 @@ fn column_description(row: &Row<'_>, position: usize) -> TokenStream {
             ::core::option::Option::Some(<#type_of as ::weft::column::ColumnValue>::TYPE)
         }
     };
-    let default = column_default(column);
+    let default = default(column.type_of, column.default.as_ref());
+    let was = &column.was;
+    let computed = computed(column);
     quote! {
         ::weft::schema::Column {
             name: #name,
@@ -123,21 +127,67 @@ fn column_description(row: &Row<'_>, position: usize) -> TokenStream {
             type_of: #column_type,
             in_key: #in_key,
             default: #default,
+            was: &[#(#was),*],
+            computed: #computed,
         }
     }
 }
 
-/// Generates what writes the column's default, if it has one.
-fn column_default(column: &Column<'_>) -> TokenStream {
-    let Some(value) = &column.default else {
+/// Generates what writes the default of a column or field, if it has one.
+pub(crate) fn default(type_of: &Type, default: Option<&Expr>) -> TokenStream {
+    let Some(value) = default else {
         return quote!(::core::option::Option::None);
     };
-    let type_of = column.type_of;
     quote! {
         ::core::option::Option::Some(|output| {
             let value: #type_of = #value;
             ::weft::column::ColumnValue::write(&value, output);
         })
+    }
+}
+
+/// Generates what computes a column of a stored row, if it is computed.
+fn computed(column: &Column<'_>) -> TokenStream {
+    let Some(path) = &column.computed else {
+        return quote!(::core::option::Option::None);
+    };
+    let type_of = column.type_of;
+    quote! {
+        ::core::option::Option::Some(|row, output| {
+            let compute: fn(&::weft::description::StoredRow<'_>)
+                -> ::core::result::Result<#type_of, ::weft::schema::Violation> = #path;
+            ::weft::column::ColumnValue::write(&compute(row)?, output);
+            ::core::result::Result::Ok(())
+        })
+    }
+}
+
+/// Generates what the row type says about its earlier versions.
+fn evolution(row: &Row<'_>) -> TokenStream {
+    let checks = row.checks.iter().map(|path| closed_up(&path.to_token_stream().to_string()));
+    let (was, dropped) = (&row.was, &row.dropped);
+    let is_migrated = row.migrate.is_some();
+    let migrate = row.migrate.as_ref().map(|path| {
+        quote! {
+            fn migrate(
+                stored: &::weft::description::StoredRow<'_>,
+            ) -> ::core::result::Result<
+                ::core::option::Option<Self>,
+                ::weft::schema::Violation,
+            > {
+                #path(stored)
+            }
+        }
+    });
+    quote! {
+        const EVOLUTION: ::weft::schema::Evolution = ::weft::schema::Evolution {
+            was: &[#(#was),*],
+            checks: &[#(#checks),*],
+            dropped: &[#(#dropped),*],
+            is_migrated: #is_migrated,
+        };
+
+        #migrate
     }
 }
 

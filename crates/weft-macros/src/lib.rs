@@ -80,6 +80,9 @@ use syn::{DeriveInput, parse_macro_input};
 /// | `index(name = by_a, columns(a, b))` | a secondary index, ordered by these columns and then by the primary key; may be repeated |
 /// | `index(name = by_a, columns(a, b), unique)` | the same, but no two rows may share the same values of these columns |
 /// | `volatile` | the table is never logged: it is empty whenever the database is opened; its columns can be of any type |
+/// | `was = "name"` | a name that the table had in an earlier version of the program; may be repeated |
+/// | `dropped(a, b.c, by_d, "Row::check")` | columns, fields of columns, unique indexes and checks that earlier versions of the program had, and that are not needed any more |
+/// | `migrate = path` | a `fn(&StoredRow) -> Result<Option<Self>, Violation>` that makes a row of a stored one, if the primary key or the types of the columns have changed so that Weft cannot |
 /// | `check = path` | a `fn(&Self) -> Result<(), Violation>` that every row must pass before it is written, and every stored row when the database is opened; may be repeated, and they run in the order written |
 ///
 /// # On a field
@@ -90,6 +93,46 @@ use syn::{DeriveInput, parse_macro_input};
 /// | `index` | a secondary index of this column, which has the column's name |
 /// | `unique` | the same, but no two rows may share this column's value |
 /// | `default = value` | an expression: what this column is in rows that were stored before it was added to the struct |
+/// | `computed = path` | a `fn(&StoredRow) -> Result<Type, Violation>` that computes this column for such rows |
+/// | `was = "name"` | a name that the column had in an earlier version of the program; may be repeated |
+///
+/// # How a schema changes
+///
+/// A directory knows the tables of the program that has written it. A program with other row types opens it as
+/// well. `docs/row-format.md` has every case. In short:
+///
+/// - Columns may be added with a `default` or `computed`, renamed with `was`, put into another order, and get a
+///   wider type: a larger integer, `f64` for `f32`, an enum with more variants, `Option<T>` for `T`. The same holds
+///   for the fields of structs that are columns.
+/// - What the program does not have is kept: an older program can open the directory of a newer one, and write
+///   to it. Name what is not needed any more in `dropped(…)`, and drop whole tables with `Builder::drop_table`.
+/// - Checks and unique indexes may be added if all stored rows pass. Otherwise opening fails, and lists them.
+///
+/// ```
+/// use weft::Record;
+/// use weft::description::StoredRow;
+/// use weft::schema::Violation;
+///
+/// // Earlier: struct Client { id: u32, first: String, last: String, fax: String, visits: u32 }
+/// #[derive(Clone, Record)]
+/// #[record(was = "client", dropped(first, last, fax))]
+/// pub struct Customer {
+///     #[record(key)]
+///     pub id: u32,
+///     #[record(computed = Customer::full_name)]
+///     pub name: String,
+///     #[record(was = "visits")]
+///     pub visit_count: u64,
+///     #[record(default = None)]
+///     pub email: Option<String>,
+/// }
+///
+/// impl Customer {
+///     fn full_name(row: &StoredRow<'_>) -> Result<String, Violation> {
+///         Ok(format!("{} {}", row.get::<String>("first")?, row.get::<String>("last")?))
+///     }
+/// }
+/// ```
 ///
 /// # Generated code
 ///
@@ -145,15 +188,16 @@ pub fn derive_record(input: TokenStream) -> TokenStream {
 ///
 /// A struct is stored as its fields in order, each of which must be a `ColumnValue`. An enum, whose variants
 /// must have no fields, is stored as the number of the variant: 0 for the first one, whatever its discriminant
-/// is. The names of fields and variants are part of the type: rows that were stored under other names do not
-/// count as rows of this type.
+/// is. Fields and variants are matched by name with those that are stored. On a field,
+/// `#[column(was = "name")]` gives a name that it had earlier, and `#[column(default = value)]` its value in rows
+/// that were stored before it was there.
 ///
 /// This does not make the type a key: for that implement `weft::encoding::Key`, too.
 ///
 /// # Restrictions
 ///
 /// Unions, enums without variants or with fields in a variant, and types with lifetimes are refused.
-#[proc_macro_derive(ColumnValue)]
+#[proc_macro_derive(ColumnValue, attributes(column))]
 pub fn derive_column_value(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
     column_value::column_value(&input).unwrap_or_else(syn::Error::into_compile_error).into()

@@ -29,6 +29,9 @@ pub(crate) struct Row<'a> {
     pub indexes: Vec<Index>,
     pub checks: Vec<Path>,
     pub volatile: bool,
+    pub was: Vec<String>,
+    pub dropped: Vec<String>,
+    pub migrate: Option<Path>,
 }
 
 /// A named field of the struct.
@@ -38,6 +41,10 @@ pub(crate) struct Column<'a> {
     pub type_of: &'a Type,
     /// The column's value in rows that were stored before the column existed.
     pub default: Option<Expr>,
+    /// The names that the column had earlier.
+    pub was: Vec<String>,
+    /// The function that computes the column for such rows.
+    pub computed: Option<Path>,
 }
 
 /// A secondary index.
@@ -77,6 +84,9 @@ impl<'a> Row<'a> {
             indexes,
             checks: options.checks,
             volatile,
+            was: options.was,
+            dropped: options.dropped,
+            migrate: options.migrate,
         })
     }
 }
@@ -84,7 +94,14 @@ impl<'a> Row<'a> {
 impl<'a> Column<'a> {
     fn from_field(field: &'a syn::Field) -> Column<'a> {
         let ident = field.ident.as_ref().expect("the fields are named");
-        Column { field: ident, name: ident.unraw().to_string(), type_of: &field.ty, default: None }
+        Column {
+            field: ident,
+            name: ident.unraw().to_string(),
+            type_of: &field.ty,
+            default: None,
+            was: Vec::new(),
+            computed: None,
+        }
     }
 
     /// Returns the column's type as people write it.
@@ -185,7 +202,8 @@ fn resolve_indexes(
     Ok(indexes)
 }
 
-/// Moves the defaults to their columns, and refuses those that a column cannot have.
+/// Moves the defaults to their columns, with what computes columns and their former names, and
+/// refuses those that a column cannot have.
 fn resolve_defaults(
     columns: &mut [Column<'_>],
     on_fields: &mut [FieldOptions],
@@ -193,6 +211,16 @@ fn resolve_defaults(
     volatile: bool,
 ) -> Result<()> {
     for (position, (column, options)) in columns.iter_mut().zip(on_fields).enumerate() {
+        column.was = std::mem::take(&mut options.was);
+        column.computed = options.computed.take();
+        if let Some(path) = column.computed.as_ref().filter(|_| volatile || key.contains(&position))
+        {
+            return Err(Error::new(
+                path.span(),
+                "only a column that is stored, and is not in the primary key, is computed from rows \
+                 that were stored before it was there",
+            ));
+        }
         let Some(default) = options.default.take() else { continue };
         if key.contains(&position) {
             return Err(Error::new(
@@ -268,7 +296,7 @@ fn snake_case(name: &str) -> String {
 }
 
 /// Removes the spaces from printed tokens, except those that separate two words or follow a comma.
-fn closed_up(tokens: &str) -> String {
+pub(crate) fn closed_up(tokens: &str) -> String {
     let is_word = |character: char| character.is_alphanumeric() || character == '_';
     let mut result = String::new();
     let mut characters = tokens.chars().peekable();

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use clap::Args;
 use weft::description::TableDescription;
-use weft::durability::{Manifest, RecoveryOptions, StoredTable};
+use weft::durability::{Manifest, RecoveryOptions, StagedTable, StoredTable};
 use weft_exchange::{ExportError, Exporter, Format};
 
 use super::reading::recover_in_memory;
-use super::table::{IgnoredTable, KeptTable};
+use super::table::take_rows;
 use super::{DirectoryArguments, epoch, expect_outside, report, show_recovery};
 use weft_bench::numbers::counted;
 use weft_bench::progress::Progress;
@@ -76,20 +76,13 @@ pub fn run(arguments: &ExportArguments) -> Result<(), Stop> {
     };
     let reading = recover_in_memory(directory, &options, |manifest| {
         let wanted = find(manifest, &arguments.table, directory)?;
-        let kept = KeptTable::new(wanted.clone());
-        let stored = manifest.current_tables().into_iter().map(|number| {
-            let table = &manifest.tables[number as usize];
-            match table.name == wanted.name {
-                true => Arc::clone(&kept) as Arc<dyn StoredTable>,
-                false => Arc::new(IgnoredTable(table.clone())),
-            }
-        });
-        let stored = stored.collect();
-        Ok((kept, stored))
+        // The rows of all other tables are left where they are.
+        let table = Arc::new(StagedTable::new(wanted.clone()));
+        Ok((Arc::clone(&table), vec![table as Arc<dyn StoredTable>]))
     })?;
 
     let table = reading.tables;
-    let rows = table.take_rows();
+    let rows = take_rows(&table);
     progress.set_label("writing");
     let total = rows.len() as u64;
     let mut bytes = 0;

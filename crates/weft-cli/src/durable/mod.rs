@@ -1,4 +1,4 @@
-//! The commands for databases that live in a directory: `weft log`, `weft recover`, `weft export`.
+//! The commands for databases that live in a directory: `weft log`, `weft recover`, `weft export`, `weft schema`.
 //!
 //! No command needs the program that defines the rows. The database stores descriptions of its tables beside the
 //! rows ([`weft::description`]). They are enough to check each row, to sort rows by key, and to write them in other
@@ -7,8 +7,9 @@
 //! 1. `log` looks at what the directory holds.
 //! 2. `recover` does what opening the database would do: in memory, for good, or into a backup.
 //! 3. `export` recovers one table and writes it as a file for other programs.
+//! 4. `schema` shows the tables, and compares them with those of another version of the program.
 //!
-//! They share `reading`, a recovery that changes nothing and works while the database is open. `table` keeps
+//! They share `reading`, a recovery that changes nothing and works while the database is open. `table` sorts
 //! recovered rows. `report` formats files, cuts and problems.
 
 pub mod export;
@@ -16,6 +17,7 @@ pub mod log;
 mod reading;
 pub mod recover;
 mod report;
+pub mod schema;
 mod table;
 
 use std::num::NonZero;

@@ -1,7 +1,7 @@
 //! Recovered tables of rows whose Rust types are not known: encoded rows in the order of their keys.
 //!
 //! Stored keys do not sort as their values do, because numbers are stored with their lowest byte first. So each row
-//! is kept under a *sort key*, whose bytes do sort as the values:
+//! is sorted by a *sort key*, whose bytes do sort as the values:
 //!
 //! ```text
 //!   integer        16 bytes, the highest first; signed ones with the sign bit flipped
@@ -16,121 +16,29 @@
 //! This is the order of the program's own indexes ([`weft::encoding`]), except for keys of a type that defines an
 //! order of its own. Different keys of a table have different sort keys, and no sort key is a prefix of another.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
-use std::mem;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use weft::column::DecodeError;
-use weft::description::{RowChange, TableDescription, Value};
-use weft::durability::{CheckpointSource, Manifest, StorageError, StoredTable};
+use weft::description::{TableDescription, Value};
+use weft::durability::{CheckpointSource, Manifest, StagedTable, StorageError, StoredTable};
 
-/// How many maps share the rows of a table, so that the threads of a recovery rarely contend for a lock.
-const SHARDS: usize = 64;
-
-/// Encoded rows, by sort key.
-type Shard = HashMap<Box<[u8]>, Box<[u8]>>;
-
-/// A table that keeps its rows in memory.
-pub struct KeptTable {
-    description: TableDescription,
-    shards: [Mutex<Shard>; SHARDS],
-    hasher: RandomState,
+/// Removes all rows of a table and returns them in the order of their keys.
+pub fn take_rows(table: &StagedTable) -> Vec<Box<[u8]>> {
+    let rows = table.take_rows(0, 1).map(|row| {
+        let description = table.description();
+        (sort_key(description, &description.key, &row), row)
+    });
+    let mut rows: Vec<_> = rows.collect();
+    rows.sort_unstable();
+    rows.into_iter().map(|(_, row)| row).collect()
 }
 
-impl KeptTable {
-    /// Creates an empty table.
-    pub fn new(description: TableDescription) -> Arc<KeptTable> {
-        let shards = std::array::from_fn(|_| Mutex::default());
-        Arc::new(KeptTable { description, shards, hasher: RandomState::new() })
+/// Returns the sort key that some columns of a row make; it is empty if the row cannot be read.
+pub fn sort_key(description: &TableDescription, columns: &[usize], row: &[u8]) -> Vec<u8> {
+    let mut sort_key = Vec::new();
+    if let Ok(values) = description.read_row(row) {
+        columns.iter().for_each(|&column| write_sort_key(&values[column], &mut sort_key));
     }
-
-    /// Removes all rows and returns them in the order of their keys.
-    pub fn take_rows(&self) -> Vec<Box<[u8]>> {
-        let mut rows = Vec::new();
-        for shard in &self.shards {
-            rows.extend(mem::take(&mut *shard.lock().unwrap_or_else(PoisonError::into_inner)));
-        }
-        rows.sort_unstable();
-        rows.into_iter().map(|(_, row)| row).collect()
-    }
-
-    fn shard(&self, sort_key: &[u8]) -> std::sync::MutexGuard<'_, Shard> {
-        let shard = self.hasher.hash_one(sort_key) as usize % SHARDS;
-        self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns the sort key of a stored key.
-    fn sort_key_of(&self, key: &[u8]) -> Result<Vec<u8>, DecodeError> {
-        let mut sort_key = Vec::new();
-        for value in self.description.read_key(key)? {
-            write_sort_key(&value, &mut sort_key);
-        }
-        Ok(sort_key)
-    }
-
-    /// Returns the sort key of a complete row.
-    fn sort_key(&self, row: &[u8]) -> Result<Vec<u8>, DecodeError> {
-        let columns = &self.description.columns;
-        let mut starts = Vec::with_capacity(columns.len());
-        // Find where each column starts: the columns of the key may lie anywhere in the row.
-        let mut rest = row;
-        for column in columns {
-            starts.push(rest);
-            let skipped = column.type_of.skip(&mut rest);
-            skipped.map_err(|error| error.in_column(column.name.clone(), row.len()))?;
-        }
-        if !rest.is_empty() {
-            return Err(DecodeError::new(rest, "the row should end here").within(row.len()));
-        }
-        let mut sort_key = Vec::new();
-        for &position in &self.description.key {
-            let column = &columns[position];
-            let value = column.type_of.read_value(&mut starts[position]);
-            let value = value.map_err(|error| error.in_column(column.name.clone(), row.len()))?;
-            write_sort_key(&value, &mut sort_key);
-        }
-        Ok(sort_key)
-    }
-}
-
-impl StoredTable for KeptTable {
-    fn description(&self) -> &TableDescription {
-        &self.description
-    }
-
-    fn put(&self, row: &[u8]) -> Result<(), DecodeError> {
-        let sort_key = self.sort_key(row)?.into_boxed_slice();
-        self.shard(&sort_key).insert(sort_key, row.into());
-        Ok(())
-    }
-
-    fn delete(&self, key: &[u8]) -> Result<(), DecodeError> {
-        let sort_key = self.sort_key_of(key)?;
-        self.shard(&sort_key).remove(&*sort_key);
-        Ok(())
-    }
-
-    fn change(&self, key: &[u8], change: &RowChange<'_>) -> Result<bool, DecodeError> {
-        let sort_key = self.sort_key_of(key)?;
-        let mut shard = self.shard(&sort_key);
-        let Some(row) = shard.get_mut(&*sort_key) else { return Ok(false) };
-        let mut changed = Vec::with_capacity(row.len());
-        change.apply(&self.description, row, &mut changed)?;
-        *row = changed.into_boxed_slice();
-        Ok(true)
-    }
-
-    fn build_indexes(&self, _part: usize, _parts: usize) -> Result<(), StorageError> {
-        Ok(())
-    }
-
-    fn rows(&self) -> u64 {
-        let count = |shard: &Mutex<Shard>| {
-            shard.lock().unwrap_or_else(PoisonError::into_inner).len() as u64
-        };
-        self.shards.iter().map(count).sum()
-    }
+    sort_key
 }
 
 fn write_sort_key(value: &Value, sort_key: &mut Vec<u8>) {
@@ -174,39 +82,6 @@ fn write_bytes(bytes: &[u8], sort_key: &mut Vec<u8>) {
     sort_key.push(0);
 }
 
-/// A table whose rows the command does not need.
-pub struct IgnoredTable(pub TableDescription);
-
-impl StoredTable for IgnoredTable {
-    fn description(&self) -> &TableDescription {
-        &self.0
-    }
-
-    fn is_wanted(&self) -> bool {
-        false
-    }
-
-    fn put(&self, _row: &[u8]) -> Result<(), DecodeError> {
-        Ok(())
-    }
-
-    fn delete(&self, _key: &[u8]) -> Result<(), DecodeError> {
-        Ok(())
-    }
-
-    fn change(&self, _key: &[u8], _change: &RowChange<'_>) -> Result<bool, DecodeError> {
-        Ok(true)
-    }
-
-    fn build_indexes(&self, _part: usize, _parts: usize) -> Result<(), StorageError> {
-        Ok(())
-    }
-
-    fn rows(&self) -> u64 {
-        0
-    }
-}
-
 /// All recovered tables of a database, from which a backup is written.
 pub struct KeptState {
     epoch: u64,
@@ -216,14 +91,15 @@ pub struct KeptState {
 
 impl KeptState {
     /// Creates an empty table for each current table of `manifest`.
-    pub fn tables(manifest: &Manifest) -> Vec<Arc<KeptTable>> {
-        let kept = |number: &u32| KeptTable::new(manifest.tables[*number as usize].clone());
-        manifest.current_tables().iter().map(kept).collect()
+    pub fn tables(manifest: &Manifest) -> Vec<Arc<StagedTable>> {
+        let tables = manifest.current_tables();
+        let table = |number: u32| StagedTable::new(manifest.tables[number as usize].clone());
+        tables.into_iter().map(|number| Arc::new(table(number))).collect()
     }
 
     /// Takes the rows of `tables`, at the end of `epoch`. `numbers` are the tables' numbers, in the same order.
-    pub fn new(epoch: u64, tables: &[Arc<KeptTable>], numbers: &[u32]) -> KeptState {
-        let tables = numbers.iter().zip(tables).map(|(&number, table)| (number, table.take_rows()));
+    pub fn new(epoch: u64, tables: &[Arc<StagedTable>], numbers: &[u32]) -> KeptState {
+        let tables = numbers.iter().zip(tables).map(|(&number, table)| (number, take_rows(table)));
         KeptState { epoch, tables: tables.collect() }
     }
 

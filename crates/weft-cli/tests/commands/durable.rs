@@ -82,6 +82,14 @@ impl StoredTable for AnyTable {
         Ok(())
     }
 
+    fn encode_rows(
+        &self,
+        _part: (usize, usize),
+        _sink: &mut dyn FnMut(&[u8]) -> Result<(), StorageError>,
+    ) -> Result<(), StorageError> {
+        Ok(())
+    }
+
     fn rows(&self) -> u64 {
         0
     }

@@ -2,4 +2,5 @@
 
 mod durable;
 mod product;
+mod schema;
 mod support;

@@ -113,7 +113,7 @@ pub fn array(
             structure(data_type, &types, values, tuple_element)
         }
         TypeDescription::Struct { fields, .. } => {
-            let types: Vec<_> = fields.iter().map(|(_, type_of)| type_of).collect();
+            let types: Vec<_> = fields.iter().map(|field| &field.type_of).collect();
             structure(data_type, &types, values, tuple_element)
         }
     }

@@ -113,7 +113,7 @@ impl FieldReader {
                 Kind::Struct(children(names, fields)?)
             }
             (TypeDescription::Struct { fields: members, .. }, DataType::Struct(fields)) => {
-                let names = members.iter().map(|(name, type_of)| (name.clone(), type_of));
+                let names = members.iter().map(|field| (field.name.clone(), &field.type_of));
                 Kind::Struct(children(names, fields)?)
             }
             _ => return None,

@@ -1,7 +1,7 @@
 //! The Arrow type for each type of a column.
 
 use arrow_schema::{DataType, Field, Fields, Schema};
-use weft::description::{TableDescription, TypeDescription};
+use weft::description::{ColumnDescription, TableDescription, TypeDescription};
 
 /// How many digits the decimal numbers for 128-bit integers have: as many as the largest of these.
 pub const DIGITS_OF_128_BITS: u8 = 39;
@@ -14,7 +14,7 @@ pub const NESTED_OPTION_FIELD: &str = "some";
 /// # Errors
 /// If a column has an array that is longer than Arrow allows. The text says which.
 pub fn schema(table: &TableDescription) -> Result<Schema, String> {
-    let field = |column: &weft::description::ColumnDescription| {
+    let field = |column: &ColumnDescription| {
         field(&column.name, &column.type_of)
             .map_err(|problem| format!("column `{}`: {problem}", column.name))
     };
@@ -79,7 +79,7 @@ pub fn data_type(type_of: &TypeDescription) -> Result<DataType, String> {
             DataType::Struct(elements.iter().enumerate().map(element).collect::<Result<_, _>>()?)
         }
         TypeDescription::Struct { fields, .. } => {
-            let field = |(name, type_of): &(String, TypeDescription)| field(name, type_of);
+            let field = |it: &ColumnDescription| field(&it.name, &it.type_of);
             DataType::Struct(fields.iter().map(field).collect::<Result<_, _>>()?)
         }
     })
@@ -99,7 +99,7 @@ pub fn is_unit(type_of: &TypeDescription) -> bool {
         TypeDescription::Array(element, length) => *length == 0 || is_unit(element),
         TypeDescription::Tuple(elements) => elements.iter().all(is_unit),
         TypeDescription::Struct { fields, .. } => {
-            fields.iter().all(|(_, type_of)| is_unit(type_of))
+            fields.iter().all(|field| is_unit(&field.type_of))
         }
         _ => false,
     }

@@ -35,13 +35,13 @@ pub fn write(type_of: &TypeDescription, value: &Value, output: &mut String) {
         }
         (TypeDescription::Struct { fields, .. }, Value::Tuple(values)) => {
             output.push('{');
-            for (index, ((name, type_of), value)) in fields.iter().zip(values).enumerate() {
+            for (index, (field, value)) in fields.iter().zip(values).enumerate() {
                 if index > 0 {
                     output.push(',');
                 }
-                write_string(name, output);
+                write_string(&field.name, output);
                 output.push(':');
-                write(type_of, value, output);
+                write(&field.type_of, value, output);
             }
             output.push('}');
         }
@@ -249,16 +249,17 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
         };
         let mut values = vec![None; fields.len()];
         while let Some(name) = entries.next_key::<String>()? {
-            let Some(position) = fields.iter().position(|(field, _)| *field == name) else {
+            let Some(position) = fields.iter().position(|field| field.name == name) else {
                 return Err(A::Error::custom(format_args!("there is no field `{name}`")));
             };
-            let value = entries.next_value_seed(ValueSeed(&fields[position].1))?;
+            let value = entries.next_value_seed(ValueSeed(&fields[position].type_of))?;
             if values[position].replace(value).is_some() {
                 return Err(A::Error::custom(format_args!("the field `{name}` appears twice")));
             }
         }
-        let named = fields.iter().zip(values).map(|((name, _), value)| {
-            value.ok_or_else(|| A::Error::custom(format_args!("the field `{name}` is missing")))
+        let named = fields.iter().zip(values).map(|(field, value)| {
+            let missing = || format!("the field `{}` is missing", field.name);
+            value.ok_or_else(|| A::Error::custom(missing()))
         });
         named.collect::<Result<_, _>>().map(Value::Tuple)
     }
@@ -266,10 +267,12 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
 
 #[cfg(test)]
 mod tests {
+    use weft::description::ColumnDescription;
+
     use super::*;
 
     fn part() -> TypeDescription {
-        let field = |name: &str, type_of| (name.to_owned(), type_of);
+        let field = |name: &str, type_of| ColumnDescription::new(name.to_owned(), type_of);
         TypeDescription::Struct {
             name: "Part".to_owned(),
             fields: vec![

@@ -34,6 +34,8 @@ const CALLS: &[&str] = &[
     "from_key(",
     ".key_equals(",
     "row.check()",
+    "T::migrate(",
+    "compute(row",
     "check(&row",
     "format_key)",
     "encode_prefix(",

@@ -3,7 +3,7 @@
 use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::{Arc, Weak};
 
@@ -16,7 +16,7 @@ use crate::commit::{
     Dbx, Durability, Engine, GivenOptions, Protocol, ProtocolOptions, ProtocolShared, Workers,
     record_kind,
 };
-use crate::durability::{self, RecoveryProgress};
+use crate::durability::{self, RecoveryProgress, StorageError};
 use crate::error::Failure;
 #[cfg(feature = "history")]
 use crate::history::Recording;
@@ -231,10 +231,10 @@ impl<P: Protocol> Builder<P> {
     /// [`Builder::open`] creates the directory if it does not exist, and recovers what is in it. Without this call
     /// the database lives in memory alone.
     ///
-    /// Tables are matched by name. The program may add tables, indexes, and columns with a
-    /// [default](crate::Record#columns-that-come-later). It is an error if the tables differ in any other way from
-    /// what is stored. Each stored row must pass the [constraints](crate::Record::check) of its row type. Volatile
-    /// tables begin empty.
+    /// Tables and columns are matched by name, and may differ from what is stored: see
+    /// [how a schema changes](macro@crate::Record#how-a-schema-changes). What the program does not know is kept as it
+    /// is. Each stored row must pass the [constraints](crate::Record::check) of its row type. Volatile tables begin
+    /// empty.
     ///
     /// Only one process can have the directory open, and only once.
     pub fn directory(mut self, path: impl AsRef<Path>) -> Self {
@@ -264,6 +264,16 @@ impl<P: Protocol> Builder<P> {
     /// If no directory has been named.
     pub fn at_epoch(mut self, epoch: u64) -> Self {
         self.plan().at_epoch = Some(epoch);
+        self
+    }
+
+    /// Drops a stored table that earlier versions of the program had, with all of its rows. A stored table that is
+    /// neither opened nor dropped is kept. Has no effect if there is no such table. Call [`Builder::directory`] first.
+    ///
+    /// # Panics
+    /// If no directory has been named.
+    pub fn drop_table(mut self, name: impl Into<String>) -> Self {
+        self.plan().drop_tables.push(name.into());
         self
     }
 
@@ -321,11 +331,8 @@ impl<P: Protocol> Builder<P> {
     /// - [`Failure::Thread`] if the operating system cannot start a thread.
     /// - [`Failure::Procedures`] if the declarations of the procedures are not valid.
     /// - [`Failure::Storage`] if the directory cannot be used: another process or handle has it open, its files are
-    ///   damaged, the tables do not match what is stored, or a stored row breaks a constraint.
-    ///
-    /// # Panics
-    /// If code of a row type, such as a constraint, panics during recovery. The directory is then unlocked, and
-    /// unchanged.
+    ///   damaged, the tables do not match what is stored, a stored row breaks a constraint, or code of a row type
+    ///   panics. The directory is then unlocked, and unchanged.
     pub fn open(self) -> Result<Database<P>, Failure> {
         #[cfg(feature = "history")]
         let recording = self.record_history.then(|| Recording::new(self.index_names()));
@@ -403,7 +410,8 @@ impl<P: Protocol> Builder<P> {
                     }
                     Err(panic) => {
                         discard_tables(&tables, &shared);
-                        resume_unwind(panic)
+                        let message = panic_message(&*panic);
+                        return Err(StorageError::Panicked { message }.into());
                     }
                 }
             }
@@ -435,6 +443,12 @@ impl<P: Protocol> Builder<P> {
         let user = UserHandles(Arc::downgrade(&inner));
         Ok(Database { user: Some(Arc::new(user)), inner })
     }
+}
+
+/// Returns the message of a panic.
+fn panic_message(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_default()
 }
 
 /// Drops the rows of tables that were partly recovered.

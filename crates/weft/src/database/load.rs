@@ -5,6 +5,7 @@
 //! makes all loaded rows durable at once. If anything goes wrong before that, the table is empty again, in memory
 //! and in the directory.
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, PoisonError};
 
@@ -197,7 +198,8 @@ impl<T: Record, F: Fn(u64) + Sync> Loader<'_, T, F> {
                     return Ok(());
                 }
                 let key = row.key();
-                if let FillOutcome::Replaced = self.table.inner.fill(row, &mut hints, memory) {
+                if let FillOutcome::Replaced = self.table.inner.fill(row, true, &mut hints, memory)
+                {
                     let (index, key) = (None, format!("{key:?}"));
                     return Err(Failure::DuplicateKey { table: T::TABLE, index, key }.into());
                 }
@@ -216,13 +218,19 @@ impl<T: Record, F: Fn(u64) + Sync> Loader<'_, T, F> {
     fn build_indexes<E: From<Failure>>(&self, part: usize, parts: usize) -> Result<(), E> {
         let _in_user_code = self.storage.map(Storage::in_user_code);
         // No check: the rows were checked when they were filled in.
-        let built = self
-            .memories
-            .with(|memory| self.table.inner.build_indexes((part, parts), memory, None));
-        built.map_err(|duplicate| {
-            let index = Some(T::INDEXES[duplicate.index].name);
-            let key = format!("{:?}", duplicate.key);
-            Failure::DuplicateKey { table: T::TABLE, index, key }.into()
-        })
+        let first = Cell::new(None);
+        let duplicate = |index, row: &T, _: &T| {
+            first.set(first.take().or_else(|| Some((index, format!("{:?}", row.key())))));
+        };
+        self.memories.with(|memory| {
+            self.table.inner.build_indexes((part, parts), memory, None, &duplicate);
+        });
+        match first.take() {
+            None => Ok(()),
+            Some((index, key)) => {
+                let index = Some(T::INDEXES[index].name);
+                Err(Failure::DuplicateKey { table: T::TABLE, index, key }.into())
+            }
+        }
     }
 }

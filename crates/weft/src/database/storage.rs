@@ -25,10 +25,11 @@ use crate::commit::{CommitToken, Durability, Protocol};
 use crate::durability::{
     Backend, CheckpointOptions, CheckpointOutcome, CheckpointProgress, CheckpointSource, Epochs,
     FileSystem, LockGuard, Log, LogMetrics, LogOptions, Manifest, RecoveryOptions,
-    RecoveryProgress, RecoveryReport, StorageError, StoredTable, end_run, lock, recover,
-    write_backup, write_checkpoint,
+    RecoveryProgress, RecoveryReport, StagedTable, StorageError, StoredTable, end_run, lock,
+    read_rows, recover, write_backup, write_checkpoint,
 };
 use crate::error::Failure;
+use crate::row::description::TableDescription;
 use crate::snapshot::Snapshot;
 use crate::store::deadline::Deadline;
 use crate::store::worker::{EngineLog, SharedState};
@@ -159,6 +160,8 @@ pub(crate) struct StoragePlan {
     pub manual: bool,
     pub at_epoch: Option<u64>,
     pub watcher: Option<RecoveryWatcher>,
+    /// The names of stored tables that the program drops.
+    pub drop_tables: Vec<String>,
 }
 
 impl StoragePlan {
@@ -170,6 +173,7 @@ impl StoragePlan {
             manual: false,
             at_epoch: None,
             watcher: None,
+            drop_tables: Vec::new(),
         }
     }
 }
@@ -303,6 +307,7 @@ impl Storage {
             loggers: plan.options.loggers.max(1) as u32,
             up_to_epoch: plan.at_epoch,
             progress: Some(&report),
+            drop_tables: &plan.drop_tables,
             ..RecoveryOptions::default()
         };
         let recovered = recover(&*plan.backend, &plan.directory, tables, &options)?;
@@ -345,6 +350,18 @@ impl Storage {
                 Durability::Logged { acknowledges_durable }
             }
         }
+    }
+
+    /// Returns the numbers of the tables that are stored with columns that the program does not have, or that it does
+    /// not have at all.
+    fn kept_tables(&self) -> Vec<u32> {
+        let manifest = hold(&self.manifest);
+        let mut numbers = manifest.current_tables();
+        numbers.retain(|number| {
+            manifest.tables[*number as usize].kept > 0
+                || !self.recovered.table_numbers.contains(number)
+        });
+        numbers
     }
 
     /// Returns what was recovered.
@@ -443,8 +460,31 @@ impl Storage {
 struct CheckpointedSnapshot<'a, P: Protocol> {
     snapshot: Snapshot,
     database: &'a Database<P>,
-    /// The names of the tables, by number.
-    names: Vec<String>,
+    /// The descriptions of the tables, by number.
+    descriptions: Vec<TableDescription>,
+    /// The tables that the program does not have, or not with all columns, by number.
+    kept: Vec<(u32, Arc<StagedTable>)>,
+}
+
+impl<P: Protocol> CheckpointedSnapshot<'_, P> {
+    /// Reads the rows that memory does not have, or not with all columns, from the directory, which holds them as they
+    /// were at the snapshot's epoch.
+    fn read_kept(&mut self, storage: &Storage) -> Result<(), StorageError> {
+        let numbers = storage.kept_tables();
+        if numbers.is_empty() {
+            return Ok(());
+        }
+        let table = |number| {
+            let description = self.descriptions[number as usize].clone();
+            (number, Arc::new(StagedTable::new(description)))
+        };
+        self.kept = numbers.into_iter().map(table).collect();
+        let tables = self.kept.iter().map(|(_, table)| Arc::clone(table) as Arc<dyn StoredTable>);
+        let tables: Vec<_> = tables.collect();
+        let StoragePlan { backend, directory, options, at_epoch, .. } = &storage.plan;
+        let epoch = at_epoch.unwrap_or_else(|| self.epoch());
+        read_rows(&**backend, directory, &tables, epoch, options.threads.max(1))
+    }
 }
 
 impl<P: Protocol> CheckpointSource for CheckpointedSnapshot<'_, P> {
@@ -459,7 +499,10 @@ impl<P: Protocol> CheckpointSource for CheckpointedSnapshot<'_, P> {
         parts: u32,
         sink: &mut dyn FnMut(&[u8]) -> Result<(), StorageError>,
     ) -> Result<(), StorageError> {
-        let name = &self.names[table as usize];
+        if let Some((_, kept)) = self.kept.iter().find(|(number, _)| *number == table) {
+            return kept.encode_rows((part as usize, parts as usize), sink);
+        }
+        let name = &self.descriptions[table as usize].name;
         let inner = self.database.inner();
         let table = inner.tables.values().find(|table| table.name() == name);
         let table = Arc::clone(table.expect("a current table is one that is open"));
@@ -607,9 +650,10 @@ impl<P: Protocol> Database<P> {
     ) -> Result<CheckpointReport, Failure> {
         let log = self.engine().log()?;
         let logged = log.metrics().bytes_written;
-        let source = self.snapshot_source(storage)?;
+        let mut source = self.snapshot_source(storage)?;
         // The log must be durable up to the snapshot's epoch before the checkpoint replaces it.
         log.wait_durable(source.epoch())?;
+        source.read_kept(storage)?;
         let plan = &storage.plan;
         let options =
             CheckpointOptions { threads: plan.options.threads.max(1), progress: Some(progress) };
@@ -655,7 +699,13 @@ impl<P: Protocol> Database<P> {
             let _in_user_code = storage.in_user_code();
             progress(part);
         };
-        let source = self.snapshot_source(storage)?;
+        let mut source = self.snapshot_source(storage)?;
+        if let Some(log) = &storage.log
+            && !storage.kept_tables().is_empty()
+        {
+            log.wait_durable(source.epoch())?;
+        }
+        source.read_kept(storage)?;
         let plan = &storage.plan;
         let options =
             CheckpointOptions { threads: plan.options.threads.max(1), progress: Some(&progress) };
@@ -673,9 +723,8 @@ impl<P: Protocol> Database<P> {
         let claim = self.claim(None)?;
         let number = || last_number_of(clock.tick());
         let snapshot = self.open_snapshot_by(claim.worker(), number)?;
-        let tables = &hold(&storage.manifest).tables;
-        let names = tables.iter().map(|table| table.name.clone()).collect();
-        Ok(CheckpointedSnapshot { snapshot, database: self, names })
+        let descriptions = hold(&storage.manifest).tables.clone();
+        Ok(CheckpointedSnapshot { snapshot, database: self, descriptions, kept: Vec::new() })
     }
 
     /// Returns how many bytes the log has grown since the last checkpoint.

@@ -6,16 +6,16 @@
 
 use std::any::Any;
 use std::cell::Cell;
-use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use weft_htm::word::{Ordering, yield_now};
 
 use crate::durability::{StorageError, StoredTable};
+use crate::error::RowViolations;
 use crate::index::bplus_tree::LeafHint;
-use crate::index::{Insertion, Lookup};
+use crate::index::{Insertion, LongKey, Lookup};
 use crate::row::column::DecodeError;
-use crate::row::description::{RowChange, TableDescription};
+use crate::row::description::{RowChange, StoredRow, TableDescription};
 use crate::row::encoding::{Key, KeyForm};
 use crate::row::schema::{Record, Violation};
 use crate::snapshot::Snapshot;
@@ -224,16 +224,24 @@ pub enum FillOutcome {
     New,
     /// The row has replaced one with the same key.
     Replaced,
+    /// The row was dropped, because there is one with the same key, in the record at this address.
+    Present(u64),
 }
 
 impl<T: Record> TableInner<T> {
-    /// Fills in a row. No other thread uses the row's key at the same time. The hints are those of the primary index,
-    /// and no older than the last time at which the thread was pinned.
-    pub fn fill(&self, row: T, hints: &mut LeafHints, memory: &WorkerMemory) -> FillOutcome {
+    /// Fills in a row. If it `replaces` one with the same key, no other thread uses the key at the same time. The hints
+    /// are those of the primary index, and no older than the last time at which the thread was pinned.
+    pub fn fill(
+        &self,
+        row: T,
+        replaces: bool,
+        hints: &mut LeafHints,
+        memory: &WorkerMemory,
+    ) -> FillOutcome {
         let key = row.key();
         with_form!(T::Key::WIDTH_BYTES, |K| {
             let (index, hint) = (K::pick(&self.primary), K::hint(hints));
-            fill::<K, T>(index, self.reference(), &K::from_key(&key), row, hint, memory)
+            fill::<K, T>(index, self.reference(), &K::from_key(&key), (row, replaces), hint, memory)
         })
     }
 
@@ -272,25 +280,24 @@ impl<T: Record> TableInner<T> {
         Ok(true)
     }
 
-    /// Calls `visit` with the rows of a part of the table, and the addresses of their records, until `visit`
-    /// breaks. No other thread writes to the table.
+    /// Calls `visit` with the rows of a part of the table, and the addresses of their records. No other thread writes
+    /// to the table.
     fn for_each_row(
         &self,
         (part, parts): (usize, usize),
         memory: &WorkerMemory,
-        mut visit: impl FnMut(u64, &T) -> ControlFlow<()>,
+        mut visit: impl FnMut(u64, &T),
     ) {
-        let mut flow = ControlFlow::Continue(());
         let mut visit = |address: u64| {
             // Blocks are at least 16 bytes apart. So neighbours go to different parts.
-            if (address >> 4) as usize % parts != part || flow.is_break() {
+            if (address >> 4) as usize % parts != part {
                 return;
             }
             // SAFETY: the table's own index holds the record, no other thread writes to the table, and the record
             // has a row.
             let row = unsafe { newest(record_at(address)).map(|row| row.cast::<T>().as_ref()) };
             if let Some(row) = row {
-                flow = visit(address, row);
+                visit(address, row);
             }
         };
         with_form!(T::Key::WIDTH_BYTES, |K| {
@@ -298,48 +305,47 @@ impl<T: Record> TableInner<T> {
         });
     }
 
-    /// Builds a part of a secondary index from the table's rows, and calls `check` with each of them.
+    /// Builds a part of a secondary index from the table's rows. Calls `check` with each row, and `duplicate` with each
+    /// row whose entry is there already, and the row of that entry. No other thread writes to the table.
     fn build_index(
         &self,
         position: usize,
         part: (usize, usize),
         memory: &WorkerMemory,
         check: Option<&dyn Fn(&T)>,
-    ) -> Result<(), DuplicateEntry<T::Key>> {
-        let mut outcome = Ok(());
+        duplicate: &dyn Fn(usize, &T, &T),
+    ) {
         self.for_each_row(part, memory, |address, row| {
             if let Some(check) = check {
                 check(row);
             }
-            let is_new = with_secondary!(&self.secondary[position], |index| {
+            let other = with_secondary!(&self.secondary[position], |index| {
                 fill_entry(index, position, row, address, memory)
             });
-            if is_new {
-                return ControlFlow::Continue(());
+            if let Some(other) = other {
+                // SAFETY: the entry was made for a row of this table, in this or another part.
+                let other = unsafe { newest(record_at(other)).map(|row| row.cast::<T>().as_ref()) };
+                duplicate(position, row, other.expect("filled in with a row"));
             }
-            outcome = Err(DuplicateEntry { index: position, key: row.key() });
-            ControlFlow::Break(())
         });
-        outcome
     }
 
-    /// Builds a part of all secondary indexes, and calls `check` once with each row of the part.
+    /// Builds a part of all secondary indexes, and calls `check` once with each row of the part. Calls `duplicate` with
+    /// the position of a unique index, and two rows that have the same key in it.
     pub fn build_indexes(
         &self,
         part: (usize, usize),
         memory: &WorkerMemory,
         check: Option<&dyn Fn(&T)>,
-    ) -> Result<(), DuplicateEntry<T::Key>> {
+        duplicate: &dyn Fn(usize, &T, &T),
+    ) {
         if let (true, Some(check)) = (self.secondary.is_empty(), check) {
-            self.for_each_row(part, memory, |_, row| {
-                check(row);
-                ControlFlow::Continue(())
-            });
+            self.for_each_row(part, memory, |_, row| check(row));
         }
         // The rows are checked while the first index is built, which visits them anyway.
-        (0..self.secondary.len()).try_for_each(|index| {
-            self.build_index(index, part, memory, check.filter(|_| index == 0))
-        })
+        for index in 0..self.secondary.len() {
+            self.build_index(index, part, memory, check.filter(|_| index == 0), duplicate);
+        }
     }
 
     /// Returns whether the table has no rows, and no deleted ones that are still in its index.
@@ -368,14 +374,6 @@ impl<T: Record> TableInner<T> {
         });
         rows
     }
-}
-
-/// An error: two rows have the same key in a unique index.
-pub struct DuplicateEntry<K> {
-    /// The index's position.
-    pub index: usize,
-    /// The primary key of one of them.
-    pub key: K,
 }
 
 /// Removes all rows from an index that was filled. `key_of` returns the key under which a row is in the index.
@@ -407,40 +405,45 @@ fn clear_entries<K: KeyForm>(index: &Secondary<K>, memory: &WorkerMemory) {
     clear(&index.index, index.reference(), memory, |entry: &IndexEntry<K>| entry.key.clone());
 }
 
-/// Fills in the entry of a row in a secondary index. Returns false if there was one with the same key.
+/// Fills in the entry of a row in a secondary index. If there is an entry with the same key, returns the address of the
+/// record that it leads to.
 fn fill_entry<K: KeyForm, T: Record>(
     index: &Secondary<K>,
     position: usize,
     row: &T,
     address: u64,
     memory: &WorkerMemory,
-) -> bool {
+) -> Option<u64> {
     let key: K = index_key(row, position);
     let entry = IndexEntry { record: address, key: key.clone() };
     let filled = fill::<K, IndexEntry<K>>(
         &index.index,
         index.reference(),
         &key,
-        entry,
+        (entry, false),
         &mut LeafHint::new(),
         memory,
     );
-    matches!(filled, FillOutcome::New)
+    let FillOutcome::Present(entry) = filled else { return None };
+    // SAFETY: the index leads to the record, which was filled in with an entry before that, and entries are neither
+    // replaced nor removed while an index is built.
+    unsafe { newest(record_at(entry)).map(|entry| entry.cast::<IndexEntry<K>>().as_ref().record) }
 }
 
-/// Puts a row into an index under its key. The thread has been pinned since the hint was made.
+/// Puts a row into an index under its key. If there is a row with this key, the new one replaces it, or is dropped. The
+/// thread has been pinned since the hint was made.
 fn fill<K: KeyForm, R>(
     index: &FormIndex<K>,
     table: TableRef,
     key: &K,
-    row: R,
+    (row, replaces): (R, bool),
     hint: &mut LeafHint<K>,
     memory: &WorkerMemory,
 ) -> FillOutcome {
     let core = table.core();
     let block = memory.allocate_block(core.record_class);
     // SAFETY: `block` is new and of the table's record class, and rows are of the table's type. No other thread has
-    // the record's address before it is in the index, and no other thread uses the key.
+    // the record's address before it is in the index, and no other thread uses the key if a row is to be replaced.
     unsafe {
         // A new record that holds the row, with the number 0.
         core.records.initialise(block);
@@ -455,6 +458,11 @@ fn fill<K: KeyForm, R>(
         let address = block.as_ptr().expose_provenance() as u64;
         let existing = match index.get_or_insert(key, address, hint, memory) {
             Insertion::Inserted { .. } => return FillOutcome::New,
+            Insertion::Found(address) if !replaces => {
+                memory.drop_row(place, table, core.holds_rows_inline());
+                memory.free_block(block, core.record_class);
+                return FillOutcome::Present(address);
+            }
             Insertion::Found(address) => record_at(address),
         };
         // The key has a record already. That record gets the row, in a block of its own.
@@ -478,36 +486,28 @@ pub struct RecoveringTable<T: Record> {
     table: Arc<TableInner<T>>,
     description: TableDescription,
     memories: Arc<FillingMemories>,
-    violation: Mutex<Option<StoredViolation>>,
-}
-
-/// A stored row that breaks a constraint.
-struct StoredViolation {
-    /// The row's primary key, encoded, and as text.
-    encoded_key: Vec<u8>,
-    key: String,
-    violation: Violation,
+    violations: Mutex<RowViolations>,
 }
 
 impl<T: Record> RecoveringTable<T> {
     /// Returns the table for recovery, or `None` if it is volatile.
     pub fn new(table: Arc<TableInner<T>>, memories: Arc<FillingMemories>) -> Option<Self> {
         let description = TableDescription::of::<T>()?;
-        Some(RecoveringTable { table, description, memories, violation: Mutex::new(None) })
+        Some(RecoveringTable { table, description, memories, violations: Mutex::default() })
     }
 
-    /// Checks a row. If it breaks a constraint, keeps the violation, unless one of a row with a smaller key is
-    /// known.
-    fn check(&self, row: &T) {
-        let Err(violation) = row.check() else { return };
+    /// Notes that a row does not fit, because of a check, or because of the unique index at a position.
+    fn note(&self, row: &T, index: Option<usize>, violation: Violation) {
         let key = row.key();
-        let encoded_key =
-            with_form!(T::Key::WIDTH_BYTES, |K| K::from_key(&key).to_bytes().as_ref().to_vec());
-        let mut first = self.violation.lock().unwrap_or_else(PoisonError::into_inner);
-        if first.as_ref().is_none_or(|first| encoded_key < first.encoded_key) {
-            let key = format!("{key:?}");
-            *first = Some(StoredViolation { encoded_key, key, violation });
+        // In the order of the index, so that rows with the same key in it are listed together.
+        let mut order = vec![index.map_or(0, |index| index as u8 + 1)];
+        if let Some(index) = index {
+            order.extend_from_slice(index_key::<LongKey, T>(row, index).to_bytes().as_ref());
         }
+        order.extend_from_slice(LongKey::from_key(&key).to_bytes().as_ref());
+        let key = format!("{key:?}");
+        let mut violations = self.violations.lock().unwrap_or_else(PoisonError::into_inner);
+        violations.add(order, key, violation);
     }
 }
 
@@ -518,7 +518,8 @@ impl<T: Record> StoredTable for RecoveringTable<T> {
 
     fn put(&self, row: &[u8]) -> Result<(), DecodeError> {
         let row = decode(row, T::decode_row)?;
-        self.memories.with(|memory| self.table.fill(row, &mut LeafHints::default(), memory));
+        let hints = &mut LeafHints::default();
+        self.memories.with(|memory| self.table.fill(row, true, hints, memory));
         Ok(())
     }
 
@@ -542,28 +543,70 @@ impl<T: Record> StoredTable for RecoveringTable<T> {
     }
 
     fn build_indexes(&self, part: usize, parts: usize) -> Result<(), StorageError> {
-        let check: &dyn Fn(&T) = &|row| self.check(row);
+        let check: &dyn Fn(&T) = &|row| {
+            if let Err(violation) = row.check() {
+                self.note(row, None, violation);
+            }
+        };
         let check = const { T::IS_CHECKED }.then_some(check);
-        let built =
-            self.memories.with(|memory| self.table.build_indexes((part, parts), memory, check));
-        built.map_err(|DuplicateEntry { index, key }| StorageError::SchemaMismatch {
-            message: format!(
-                "table `{}`: two rows have the same key in the unique index `{}`, one of them the \
-                 row with the primary key {key:?}",
-                T::TABLE,
-                T::INDEXES[index].name,
-            ),
-        })
+        let duplicate = |index: usize, row: &T, other: &T| {
+            let name = T::INDEXES[index].name;
+            for (row, other) in [(row, other), (other, row)] {
+                let other = other.key();
+                let message =
+                    format!("it has the same values as row {other:?} in the unique index `{name}`");
+                self.note(row, Some(index), message.into());
+            }
+        };
+        self.memories.with(|memory| {
+            self.table.build_indexes((part, parts), memory, check, &duplicate);
+        });
+        Ok(())
     }
 
     fn checked(&self) -> Result<(), StorageError> {
-        let mut found = self.violation.lock().unwrap_or_else(PoisonError::into_inner);
-        match found.take() {
-            None => Ok(()),
-            Some(StoredViolation { key, violation, .. }) => {
-                Err(StorageError::Constraint { table: T::TABLE.to_owned(), key, violation })
-            }
+        let mut violations = self.violations.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *violations).into_result(T::TABLE)
+    }
+
+    fn compute(
+        &self,
+        column: usize,
+        row: &StoredRow<'_>,
+        output: &mut Vec<u8>,
+    ) -> Result<(), Violation> {
+        match T::COLUMNS[column].computed {
+            Some(compute) => compute(row, output),
+            None => Err("the column is not computed".into()),
         }
+    }
+
+    fn migrate(&self, row: &StoredRow<'_>) -> Result<(), Violation> {
+        let Some(row) = T::migrate(row)? else { return Ok(()) };
+        let key = row.key();
+        let hints = &mut LeafHints::default();
+        match self.memories.with(|memory| self.table.fill(row, false, hints, memory)) {
+            FillOutcome::New => Ok(()),
+            _ => Err(format!("its migration makes row {key:?}, which exists already").into()),
+        }
+    }
+
+    fn encode_rows(
+        &self,
+        part: (usize, usize),
+        sink: &mut dyn FnMut(&[u8]) -> Result<(), StorageError>,
+    ) -> Result<(), StorageError> {
+        let (mut encoded, mut outcome) = (Vec::new(), Ok(()));
+        self.memories.with(|memory| {
+            self.table.for_each_row(part, memory, |_, row| {
+                encoded.clear();
+                row.encode_row(&mut encoded);
+                if outcome.is_ok() {
+                    outcome = sink(&encoded);
+                }
+            });
+        });
+        outcome
     }
 
     fn rows(&self) -> u64 {

@@ -39,6 +39,7 @@ pub fn write_backup(
         recovered_epoch: checkpoint.epoch,
         checkpoint: Some(checkpoint),
         tables: manifest.tables.clone(),
+        dropped: manifest.dropped.clone(),
         ..Manifest::new()
     };
     backup.write(backend, directory)?;

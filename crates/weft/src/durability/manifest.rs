@@ -29,7 +29,10 @@
 //!     files: list of (table u32, part u32, rows u64, length in bytes u64)
 //!   list of                  the tables: a table's number is its position
 //!     table description      (description::TableDescription)
+//!   dropped: list of u32     the numbers of tables that a program has dropped
 //! ```
+//!
+//! Version 1 of the layout ends with the tables, and has an older form of their descriptions.
 //!
 //! **Sealed segments.** When a run begins, the log that it has recovered from is known to be
 //! complete, and nothing will be appended to it. From then on the manifest has the lengths of its
@@ -38,8 +41,9 @@
 //!
 //! **Numbers of tables.** The log and checkpoints name tables by number. A table gets another
 //! number when the encoding of its rows changes (because a column was added), since rows in both
-//! encodings exist until the next checkpoint. The last number of a name is the current one. A
-//! number is never used again.
+//! encodings exist until the next checkpoint. The last number of a name is the current one. If a
+//! table is renamed, all its numbers get the new name. A number is never used again, nor is that of
+//! a dropped table.
 
 use std::path::Path;
 
@@ -51,7 +55,7 @@ use crate::row::column::{ColumnValue, DecodeError, read_leb128, write_leb128};
 use crate::row::description::TableDescription;
 
 /// The version of the manifest's layout.
-pub const MANIFEST_VERSION: u32 = 1;
+pub const MANIFEST_VERSION: u32 = 2;
 
 /// What a database's directory holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,6 +76,8 @@ pub struct Manifest {
     pub checkpoint: Option<Checkpoint>,
     /// The tables, by number.
     pub tables: Vec<TableDescription>,
+    /// The numbers of tables that a program has dropped.
+    pub dropped: Vec<u32>,
 }
 
 /// The segments of one logger.
@@ -139,18 +145,32 @@ impl Manifest {
             segments: Vec::new(),
             checkpoint: None,
             tables: Vec::new(),
+            dropped: Vec::new(),
         }
     }
 
     /// Returns the number of the table with this name, in the current encoding of its rows.
     pub fn table_number(&self, name: &str) -> Option<u32> {
-        self.tables.iter().rposition(|table| table.name == name).map(|number| number as u32)
+        let mut numbers = (0..self.tables.len() as u32).rev();
+        numbers.find(|number| {
+            self.tables[*number as usize].name == name && !self.dropped.contains(number)
+        })
     }
 
     /// Returns the numbers of all tables, in the current encodings of their rows.
     pub fn current_tables(&self) -> Vec<u32> {
         (0..self.tables.len() as u32)
             .filter(|&number| self.table_number(&self.tables[number as usize].name) == Some(number))
+            .collect()
+    }
+
+    /// Returns all numbers of the table that has the number `number` now, in ascending order.
+    pub(super) fn lineage(&self, number: u32) -> Vec<u32> {
+        let name = &self.tables[number as usize].name;
+        (0..=number)
+            .filter(|other| {
+                self.tables[*other as usize].name == *name && !self.dropped.contains(other)
+            })
             .collect()
     }
 
@@ -225,12 +245,14 @@ impl Manifest {
             });
         }
         write_list(&self.tables, output, TableDescription::write);
+        self.dropped.write(output);
     }
 
     fn decode(payload: &[u8]) -> Result<DecodedManifest, DecodeError> {
         let input = &mut &payload[..];
         let version = u32::read(input)?;
-        if version != MANIFEST_VERSION {
+        let is_whole = version == MANIFEST_VERSION;
+        if !is_whole && version != 1 {
             return Ok(DecodedManifest::UnknownVersion(version));
         }
         let manifest = Manifest {
@@ -263,7 +285,8 @@ impl Manifest {
                 }),
                 false => None,
             },
-            tables: read_list(input, TableDescription::read)?,
+            tables: read_list(input, |input| TableDescription::read_form(is_whole, input))?,
+            dropped: if is_whole { Vec::read(input)? } else { Vec::new() },
         };
         let unknown_table = manifest
             .checkpoint
@@ -325,6 +348,7 @@ mod tests {
                 files: vec![CheckpointFile { table: 1, part: 0, rows: 5, length_bytes: 300 }],
             }),
             tables: vec![describe("a", &[]), describe("b", &[]), describe("a", &[("c", Some(1))])],
+            dropped: vec![],
             ..Manifest::new()
         }
     }

@@ -49,11 +49,11 @@ pub use inspect::{Report, SegmentReport, TableReport, checked_tables, inspect, v
 pub use log::{Epochs, Log, LogMetrics, LogOptions, LogState};
 pub use manifest::{Checkpoint, CheckpointFile, LoggerSegments, Manifest};
 pub use recovery::{
-    Durations, Phase, RecoveryOptions, RecoveryProgress, RecoveryReport, StoredTable, end_run,
-    recover,
+    Durations, Phase, RecoveryOptions, RecoveryProgress, RecoveryReport, StagedTable, StoredTable,
+    end_run, read_rows, recover,
 };
 pub use segments::LogCut;
 #[cfg(any(test, feature = "simulated-disk"))]
 pub use simulated_disk::SimulatedDisk;
 
-pub use crate::error::{NotRegular, StorageError};
+pub use crate::error::{NotRegular, RowViolation, StorageError};

@@ -27,30 +27,27 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::backend::{Backend, File};
-use super::checkpoint;
+use super::checkpoint::{self, CheckpointSource};
 use super::directory;
 use super::manifest::{LoggerSegments, Manifest};
 use super::parallel;
 use super::segments::{self, Assessment, Listing, LogCut, LoggerLog, Segment, SegmentScan};
 use crate::error::StorageError;
 use crate::row::column::DecodeError;
-use crate::row::description::{RowChange, TableDescription};
+use crate::row::description::{RowChange, StoredRow, TableDescription};
+use crate::row::schema::Violation;
 
 mod replay;
 mod schema;
+mod staged;
 
 use schema::Targets;
+pub use staged::StagedTable;
 
 /// A table, as recovery uses it.
 pub trait StoredTable: Send + Sync {
     /// Returns the description of the table, with the current encoding of its rows.
     fn description(&self) -> &TableDescription;
-
-    /// Returns whether the table's rows are wanted. If not, no row of it is put or deleted, and its
-    /// files in the checkpoint are not read. This is for callers that want one table of many.
-    fn is_wanted(&self) -> bool {
-        true
-    }
 
     /// Inserts a row, or replaces the row with the same key. Several threads call this at the same
     /// time, but not for the same key.
@@ -77,18 +74,51 @@ pub trait StoredTable: Send + Sync {
     /// the same time.
     ///
     /// # Errors
-    /// If the rows do not allow it, because two of them have the same key in a unique index.
+    /// If something prevents it. What is wrong with the rows, [`StoredTable::checked`] returns.
     fn build_indexes(&self, part: usize, parts: usize) -> Result<(), StorageError>;
 
     /// Returns what the checks in [`StoredTable::build_indexes`] have found. Called once, after all
     /// parts.
     ///
     /// # Errors
-    /// [`StorageError::Constraint`], with the first row, in the order of keys, that breaks a
-    /// constraint.
+    /// [`StorageError::Constraint`], with the rows that break a constraint, or that have the same
+    /// key in a unique index as another row.
     fn checked(&self) -> Result<(), StorageError> {
         Ok(())
     }
+
+    /// Appends the value of the computed column at `column` for a stored row.
+    ///
+    /// # Errors
+    /// Why the program does not compute it.
+    fn compute(
+        &self,
+        column: usize,
+        row: &StoredRow<'_>,
+        output: &mut Vec<u8>,
+    ) -> Result<(), Violation> {
+        let _ = (row, output);
+        Err(format!("column {column} is not computed").into())
+    }
+
+    /// Puts the row that the program makes of a stored one, if it makes one.
+    ///
+    /// # Errors
+    /// Why it refuses the stored row. Also if it has made a row with the same key of another one.
+    fn migrate(&self, row: &StoredRow<'_>) -> Result<(), Violation> {
+        let _ = row;
+        Err("the program does not make rows of this table".into())
+    }
+
+    /// Passes the rows of part `part.0` of `part.1` to `sink`, encoded.
+    ///
+    /// # Errors
+    /// Those of `sink`.
+    fn encode_rows(
+        &self,
+        part: (usize, usize),
+        sink: &mut dyn FnMut(&[u8]) -> Result<(), StorageError>,
+    ) -> Result<(), StorageError>;
 
     /// Returns how many rows the table has.
     fn rows(&self) -> u64;
@@ -131,6 +161,8 @@ pub struct RecoveryOptions<'a> {
     pub dry_run: bool,
     /// Called from time to time, by any of the threads.
     pub progress: Option<&'a (dyn Fn(RecoveryProgress) + Sync)>,
+    /// The names of stored tables to drop.
+    pub drop_tables: &'a [String],
 }
 
 impl Default for RecoveryOptions<'_> {
@@ -141,6 +173,7 @@ impl Default for RecoveryOptions<'_> {
             up_to_epoch: None,
             dry_run: false,
             progress: None,
+            drop_tables: &[],
         }
     }
 }
@@ -224,7 +257,7 @@ pub fn recover(
     let stored = Manifest::read(backend, directory)?;
     let is_new = stored.is_none();
     let manifest = stored.unwrap_or_else(Manifest::new);
-    let targets = Targets::match_tables(&manifest, tables)?;
+    let targets = Targets::match_tables(&manifest, tables, options)?;
 
     // 1: read the log, and decide how far it counts.
     let log = time(&mut durations.read_log, || {
@@ -244,14 +277,21 @@ pub fn recover(
     let replayed = time(&mut durations.replay, || {
         replay::replay(backend, &log.loggers, after, epoch, &targets, options)
     })?;
-    // 4: build the indexes, and check the rows.
+    // 4: convert the rows that wait for it, build the indexes, and check the rows.
+    time(&mut durations.replay, || targets.convert(tables, options.threads))?;
     time(&mut durations.build_indexes, || build_indexes(tables, options))?;
 
     // 5: settle, unless the directory must stay as it is.
     let next_segments = next_segments(&manifest, &log, options.loggers);
-    let (next, table_numbers) = next_manifest(&manifest, &log, tables, &targets, options.loggers);
+    let (mut next, table_numbers) =
+        next_manifest(&manifest, &log, tables, &targets, options.loggers);
     if !options.dry_run && options.up_to_epoch.is_none() {
-        time(&mut durations.settle, || settle(backend, directory, &log, &next))?;
+        // The rows that were rewritten are those of an epoch in which no transaction commits.
+        let rewritten = targets.rewritten(tables, &table_numbers, next.first_epoch);
+        let rewritten = rewritten.as_ref().map(|rows| rows as &dyn CheckpointSource);
+        time(&mut durations.settle, || {
+            settle(backend, directory, &log, &mut next, rewritten, options.threads)
+        })?;
     }
     let checkpoint = manifest.checkpoint.as_ref();
     Ok(RecoveryReport {
@@ -272,10 +312,33 @@ pub fn recover(
     })
 }
 
+/// Reads the rows of some tables of an open database, as they were at the end of `epoch`, which is
+/// durable, into `tables`. The database may go on writing its log, but must not write a checkpoint.
+///
+/// # Errors
+/// As [`recover`].
+pub fn read_rows(
+    backend: &dyn Backend,
+    directory: &Path,
+    tables: &[Arc<dyn StoredTable>],
+    epoch: u64,
+    threads: usize,
+) -> Result<(), StorageError> {
+    let options = RecoveryOptions { threads, ..RecoveryOptions::default() };
+    let manifest = Manifest::read(backend, directory)?.unwrap_or_else(Manifest::new);
+    let targets = Targets::match_tables(&manifest, tables, &options)?;
+    let listing = segments::list(backend, directory, &manifest)?;
+    let log = scan_all(backend, listing, threads, &|_, _| (), |_, _| Ok(()))?;
+    load_checkpoint(backend, directory, &manifest, &targets, &options)?;
+    let after = manifest.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.epoch);
+    replay::replay(backend, &log, after, epoch, &targets, &options)?;
+    targets.convert(tables, threads)
+}
+
 fn time<T>(duration: &mut Duration, phase: impl FnOnce() -> T) -> T {
     let start = Instant::now();
     let result = phase();
-    *duration = start.elapsed();
+    *duration += start.elapsed();
     result
 }
 
@@ -367,14 +430,13 @@ fn load_checkpoint(
     let done = weft_htm::word::Word::new(0);
     parallel::run(options.threads, files.len(), |job| {
         let file = files[job];
-        let mut adapted = Vec::new();
         let mut frame_before = None;
         checkpoint::read_file(backend, directory, checkpoint.epoch, file, |row, path, frame| {
             if frame_before.replace(frame) != Some(frame) {
                 let base = weft_htm::word::Ordering::Relaxed;
                 options.report(Phase::LoadCheckpoint, done.load(base) + frame, total);
             }
-            targets.put(file.table, row, &mut adapted).map_err(|fault| fault.at(path, frame))
+            targets.put(file.table, row).map_err(|fault| fault.at(path, frame))
         })?;
         // Relaxed: a statistic.
         done.fetch_add(file.length_bytes, weft_htm::word::Ordering::Relaxed);
@@ -421,7 +483,7 @@ fn next_manifest(
     next.recovered_epoch = log.assessment.epoch;
     next.loggers = loggers;
     seal(&mut next, &log.next, &lengths_after(log));
-    let table_numbers = targets.number_tables(tables, &mut next.tables);
+    let table_numbers = targets.number_tables(tables, &mut next);
     (next, table_numbers)
 }
 
@@ -448,12 +510,15 @@ fn seal(manifest: &mut Manifest, next: &[u64], lengths: &[Vec<u64>]) {
     }
 }
 
-/// Makes the directory match the manifest of the new run, and writes that manifest.
+/// Makes the directory match the manifest of the new run, and writes that manifest. If all rows are
+/// written again, the manifest has the checkpoint with them, and needs no log.
 fn settle(
     backend: &dyn Backend,
     directory: &Path,
     log: &StoredLog,
-    next: &Manifest,
+    next: &mut Manifest,
+    rewritten: Option<&dyn CheckpointSource>,
+    threads: usize,
 ) -> Result<(), StorageError> {
     let log_directory = directory::log_directory(directory);
     for logger in &log.loggers {
@@ -478,6 +543,22 @@ fn settle(
         directory::sync(backend, &log_directory)?;
     }
     directory::create_directory(backend, directory)?;
+    if let Some(source) = rewritten {
+        // An interrupted attempt may have left files in the way.
+        let current = next.checkpoint.as_ref().map(|checkpoint| checkpoint.epoch);
+        directory::remove_other_checkpoints(backend, directory, current)?;
+        let options = checkpoint::CheckpointOptions { threads, progress: None };
+        let tables = next.current_tables();
+        let written = checkpoint::write_files(backend, directory, &tables, source, &options)?;
+        directory::sync(backend, directory)?;
+        next.recovered_epoch = written.epoch;
+        next.first_epoch = written.epoch + 1;
+        next.checkpoint = Some(written);
+        for segments in &mut next.segments {
+            segments.needed_from = segments.run_from;
+            segments.sealed.clear();
+        }
+    }
     next.write(backend, directory)?;
     directory::create_directory(backend, &log_directory)?;
     checkpoint::remove_needless(backend, directory, next)

@@ -11,7 +11,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
-pub use storage::{NotRegular, StorageError};
+pub(crate) use storage::RowViolations;
+pub use storage::{NotRegular, RowViolation, StorageError};
 
 use crate::row::operation::OperationKind;
 use crate::row::schema::Violation;

@@ -1,5 +1,6 @@
 //! Errors of a database's files.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -64,19 +65,31 @@ pub enum StorageError {
         /// The kind of file that was found, such as "a FIFO".
         found: &'static str,
     },
-    /// A stored row breaks a constraint of its row type that was added after the row was written.
-    /// If several rows of a table do, this is the first one in the order of the encoded keys.
+    /// Stored rows do not fit the program's row type: they break a constraint that was added after
+    /// they were written, share the values of an index that is unique now, or have a value that the
+    /// program's type does not have.
     #[error(
-        "table `{table}`: the stored row {key} breaks a constraint of its row type: {violation}; \
-         open the database without the constraint, correct the row, and open it again"
+        "table `{table}`: {count} stored {} not fit the program: {}; correct them with the program \
+         that wrote them, and open the database again",
+        if *count == 1 { "row does" } else { "rows do" },
+        in_words(rows, *count)
     )]
     Constraint {
         /// The table.
         table: String,
-        /// The row's primary key.
-        key: String,
-        /// The constraint that the row breaks.
-        violation: Violation,
+        /// The first of these rows, in the order of the encoded keys.
+        rows: Vec<RowViolation>,
+        /// How many there are.
+        count: u64,
+    },
+    /// Code of a row type, such as a check, a default or a migration, panicked while the database
+    /// was opened. The directory is unchanged.
+    #[error(
+        "code of the program panicked while the database was opened: {message}; the directory is unchanged"
+    )]
+    Panicked {
+        /// The message of the panic.
+        message: String,
     },
     /// Another process, or another handle of this one, has the database open.
     #[error("{} is open already; a database is open in one process, once", directory.display())]
@@ -121,6 +134,55 @@ pub enum StorageError {
     /// The log was shut down.
     #[error("the log is closed")]
     Closed,
+}
+
+/// A stored row that does not fit the program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowViolation {
+    /// The row's primary key.
+    pub key: String,
+    /// What is wrong with the row.
+    pub violation: Violation,
+}
+
+/// How many rows [`StorageError::Constraint`] lists at most.
+const ROWS_MAX: usize = 20;
+
+/// Collects the rows that do not fit.
+#[derive(Debug, Default)]
+pub(crate) struct RowViolations {
+    /// The first ones, in the order of the bytes that they are added with.
+    first: BTreeMap<Vec<u8>, RowViolation>,
+    count: u64,
+}
+
+impl RowViolations {
+    /// Adds a row. A row that is added twice with the same `order` is listed once.
+    pub fn add(&mut self, order: Vec<u8>, key: String, violation: Violation) {
+        self.count += 1;
+        self.first.insert(order, RowViolation { key, violation });
+        if self.first.len() > ROWS_MAX {
+            self.first.pop_last();
+        }
+    }
+
+    /// Returns the error for these rows of `table`, if there are any.
+    pub fn into_result(self, table: &str) -> Result<(), StorageError> {
+        if self.count == 0 {
+            return Ok(());
+        }
+        let rows = self.first.into_values().collect();
+        Err(StorageError::Constraint { table: table.to_owned(), rows, count: self.count })
+    }
+}
+
+fn in_words(rows: &[RowViolation], count: u64) -> String {
+    let row = |RowViolation { key, violation }: &RowViolation| format!("row {key}: {violation}");
+    let mut words: Vec<_> = rows.iter().map(row).collect();
+    if count > rows.len() as u64 {
+        words.push(format!("and {} more", count - rows.len() as u64));
+    }
+    words.join("; ")
 }
 
 impl StorageError {

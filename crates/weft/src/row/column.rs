@@ -275,10 +275,31 @@ impl<'a> ChangeWriter<'a> {
     }
 }
 
+/// A field of a struct that is a column's type, at run time.
+#[derive(Clone, Copy, Debug)]
+pub struct FieldType {
+    /// The field's name; `0`, `1` and so on in a tuple struct.
+    pub name: &'static str,
+    /// The type of its values.
+    pub type_of: ColumnType,
+    /// The names that the field had earlier.
+    pub was: &'static [&'static str],
+    /// Appends the encoded value of this field for structs that were stored before the field
+    /// existed. `None` if the field has no such default.
+    pub default: Option<fn(&mut Vec<u8>)>,
+}
+
+impl FieldType {
+    /// Returns a field that has neither a default nor a past.
+    pub const fn new(name: &'static str, type_of: ColumnType) -> FieldType {
+        FieldType { name, type_of, was: &[], default: None }
+    }
+}
+
 /// The type of a column, at run time. Its `Display` form is the type as written in Rust.
 ///
 /// It describes the stored form: a `Box<str>` and an `ArrayString<16>` are both `String`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 #[allow(missing_docs, reason = "the variants without a comment are Rust's own types")]
 pub enum ColumnType {
     Bool,
@@ -309,8 +330,8 @@ pub enum ColumnType {
     Struct {
         /// Its name, without a path.
         name: &'static str,
-        /// Its fields, in order. Those of a tuple struct are named `0`, `1` and so on.
-        fields: &'static [(&'static str, ColumnType)],
+        /// Its fields, in order.
+        fields: &'static [FieldType],
     },
     /// An enum that derives `ColumnValue`.
     Enum {
@@ -346,7 +367,8 @@ impl ColumnType {
             ColumnType::Struct { fields, .. } => {
                 let (mut width_bytes, mut position) = (0_usize, 0);
                 while position < fields.len() {
-                    width_bytes = width_bytes.saturating_add(fields[position].1.width_min_bytes());
+                    width_bytes =
+                        width_bytes.saturating_add(fields[position].type_of.width_min_bytes());
                     position += 1;
                 }
                 width_bytes

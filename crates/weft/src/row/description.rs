@@ -4,9 +4,9 @@
 //! the rows. It serves two purposes:
 //!
 //! - When the database is opened again, the program's tables are compared with the stored
-//!   descriptions ([`compare`]). A program may have more tables, more columns with a default, its
-//!   columns in another order, and any indexes. An [`Adaptation`] turns a stored row into a row of
-//!   the program's table. All other differences are refused, with a message for each.
+//!   descriptions ([`compare`]). Where rows are stored in another form, an [`Adaptation`] turns
+//!   them, and what is logged about them, into the present form. If something stands in the way,
+//!   a message says what.
 //! - A tool reads rows by their description: each column becomes a [`Value`].
 //!
 //! ```
@@ -31,8 +31,11 @@
 //!
 //! ```text
 //!   table:   name, kind of index (one byte: 0 B+-tree, 1 hash table),
-//!            list of columns, list of positions of the key's columns, list of indexes
-//!   column:  name, type, option of its default (a list of bytes: the value's encoding)
+//!            list of columns, list of positions of the key's columns, list of indexes,
+//!            list of former names, list of checks, list of what was dropped,
+//!            bool: rows are migrated, number of kept columns
+//!   column:  name, type, option of its default (a list of bytes: the value's encoding),
+//!            list of former names, bool: computed
 //!   index:   name, list of positions of its columns, bool: unique
 //!   type:    one byte, and what follows it:
 //!
@@ -40,6 +43,7 @@
 //!            10 u128  11 f32  12 f64  13 char  14 String  15 list, type   16 option, type
 //!            17 array, type, length   18 tuple, list of types
 //!            19 struct, name, list of (name, type)   20 enum, name, list of names
+//!            21 struct, name, list of columns, if a field has a default or a former name
 //! ```
 //!
 //! Names are texts. Positions and lengths are in LEB128. A description has no version of its own:
@@ -47,7 +51,9 @@
 
 mod adaptation;
 mod change;
+mod conversion;
 mod operation;
+mod stored_row;
 mod table;
 mod types;
 mod value;
@@ -55,9 +61,13 @@ mod value;
 #[cfg(test)]
 mod tests;
 
-pub use adaptation::{Adaptation, Difference, SchemaMismatch, TableMatch, compare};
+pub use adaptation::{
+    Adaptation, Difference, OpenedTable, RowFault, SchemaMismatch, Step, TableMatch, compare,
+};
 pub use change::{ChangedColumns, RowChange};
+pub use conversion::Fit;
 pub use operation::StoredOperation;
+pub use stored_row::StoredRow;
 pub use table::{ColumnDescription, IndexDescription, TableDescription};
 pub use types::TypeDescription;
 pub use value::{Value, ValueMismatch};

@@ -6,6 +6,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use crate::row::column::{ColumnSet, ColumnType, DecodeError};
+use crate::row::description::StoredRow;
 use crate::row::encoding::{Key, KeyEncoder};
 
 /// Evidence that a row type is `Copy`.
@@ -158,6 +159,20 @@ pub trait Record: Clone + Send + Sync + 'static {
     /// If `input` does not begin with a key, or if the table is volatile.
     fn decode_key(input: &mut &[u8]) -> Result<Self::Key, DecodeError>;
 
+    /// What the row type says about its earlier versions, and the names of its checks.
+    const EVOLUTION: Evolution = Evolution::NONE;
+
+    /// Makes a row of a stored one whose primary key is another one, or whose columns cannot be
+    /// converted. Returns `None` if the stored row has no counterpart. Called only if
+    /// [`Record::EVOLUTION`] says that rows are migrated.
+    ///
+    /// # Errors
+    /// Why the row cannot be made. The database is not opened then.
+    fn migrate(stored: &StoredRow<'_>) -> Result<Option<Self>, Violation> {
+        let _ = stored;
+        Ok(None)
+    }
+
     /// Whether [`Record::check`] checks anything.
     #[doc(hidden)]
     const IS_CHECKED: bool = true;
@@ -208,6 +223,34 @@ pub struct Column {
     /// Appends the encoded value of this column for rows that were stored before the column
     /// existed. `None` if the column has no such default.
     pub default: Option<fn(&mut Vec<u8>)>,
+    /// The names that the column had earlier.
+    pub was: &'static [&'static str],
+    /// Computes the value of this column for a row that was stored before the column existed, and
+    /// appends its encoding. `None` if the column is not computed.
+    pub computed: Option<ComputeColumn>,
+}
+
+/// Computes the value of a column from a stored row, and appends its encoding.
+pub type ComputeColumn = fn(&StoredRow<'_>, &mut Vec<u8>) -> Result<(), Violation>;
+
+/// What a row type says about its earlier versions.
+#[derive(Clone, Copy, Debug)]
+pub struct Evolution {
+    /// The names that the table had earlier.
+    pub was: &'static [&'static str],
+    /// The names of the checks that [`Record::check`] makes.
+    pub checks: &'static [&'static str],
+    /// The names of what earlier versions had and this one does not need any more: columns, fields
+    /// of columns as `column.field`, unique indexes, checks.
+    pub dropped: &'static [&'static str],
+    /// Whether [`Record::migrate`] makes rows.
+    pub is_migrated: bool,
+}
+
+impl Evolution {
+    /// What a row type says that has neither checks nor a past.
+    pub const NONE: Evolution =
+        Evolution { was: &[], checks: &[], dropped: &[], is_migrated: false };
 }
 
 /// A secondary index, described at run time.

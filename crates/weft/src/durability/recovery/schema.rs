@@ -1,34 +1,71 @@
 //! The tables that the numbers in the log stand for, and the adaptation of their rows to the
 //! current tables.
+//!
+//! ```text
+//!   what the descriptions say              a stored row goes
+//!   ------------------------------------   ----------------------------------------------------
+//!   every row can be converted alone       through an Adaptation, into the program's table
+//!   some rows may not fit, or code of the  into a StagedTable, in the newest stored form; when the
+//!   program makes columns or rows          log is replayed, what is left of the rows is converted
+//!   the program does not have the table    nowhere, unless all rows are written again
+//! ```
+//!
+//! After rows were converted by the program's code, or one by one, the directory holds rows that a
+//! later recovery could not convert in the same way. So this recovery *rewrites* all rows: it
+//! writes a checkpoint, which becomes valid together with the new run.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use smallvec::SmallVec;
 
+use super::super::checkpoint::CheckpointSource;
 use super::super::format::{LogWrite, WriteKind};
 use super::super::manifest::Manifest;
-use super::StoredTable;
-use crate::error::StorageError;
+use super::super::parallel;
+use super::staged::StagedTable;
+use super::{RecoveryOptions, StoredTable};
+use crate::error::{RowViolations, StorageError};
 use crate::row::column::DecodeError;
-use crate::row::description::{Adaptation, SchemaMismatch, TableDescription, compare};
+use crate::row::description::{
+    Adaptation, OpenedTable, RowFault, StoredRow, TableDescription, TableMatch, compare,
+};
 
 /// The current tables, by the numbers in stored rows.
 pub(super) struct Targets {
-    tables: Vec<Arc<dyn StoredTable>>,
-    numbers: Vec<TargetTable>,
+    /// Where the rows of each stored table go, by number.
+    numbers: Vec<Option<Target>>,
+    /// What is done with the rows of each of the program's tables, if it is stored.
+    opened: Vec<Option<Opened>>,
+    /// The stored tables that the program does not have, if their rows are needed.
+    kept: Vec<(u32, Arc<StagedTable>)>,
+    /// The numbers of the stored tables that the program drops.
+    dropped: Vec<u32>,
+    /// Whether all rows have to be written again.
+    rewrites: bool,
 }
 
-struct TargetTable {
-    /// Its position among the current tables.
-    table: usize,
-    /// Whether its rows are wanted.
-    is_wanted: bool,
-    /// The description of its rows as they are stored.
+/// Where the rows with one number go.
+struct Target {
+    destination: Arc<dyn StoredTable>,
     stored: TableDescription,
-    /// What has to be done with its rows. An older encoding of a table may not be adaptable any
-    /// more. This matters only if such rows still exist.
-    adaptation: Result<Adaptation, SchemaMismatch>,
+    /// The description of what is logged.
+    written: TableDescription,
+    /// What has to be done with the rows. Why an older form cannot be adapted matters only if rows
+    /// of that form still exist.
+    adaptation: Result<Adaptation, Vec<String>>,
+}
+
+/// A table of the program that is stored.
+struct Opened {
+    /// The newest number of its rows, and their description.
+    number: u32,
+    stored: TableDescription,
+    table: OpenedTable,
+    /// The rows that have to be converted when the log is replayed.
+    staged: Option<Arc<StagedTable>>,
+    /// The rows with the columns that the program does not have, if all rows are written again.
+    full: Option<Arc<StagedTable>>,
 }
 
 /// What is wrong with an entry.
@@ -39,8 +76,8 @@ pub(super) enum EntryFault {
     Undecodable { table: String, error: DecodeError },
     /// It changes a row that does not exist.
     NothingToChange { table: String },
-    /// It is in an encoding that cannot be adapted.
-    Mismatch(SchemaMismatch),
+    /// It is in an older form that cannot be adapted.
+    Mismatch { table: String, what: Vec<String> },
 }
 
 impl EntryFault {
@@ -60,11 +97,12 @@ impl EntryFault {
                 let what = format!("a change of a row of table `{table}` that is not there");
                 StorageError::damaged(path, offset, what)
             }
-            EntryFault::Mismatch(mismatch) => StorageError::SchemaMismatch {
+            EntryFault::Mismatch { table, what } => StorageError::SchemaMismatch {
                 message: format!(
-                    "{} has rows in an older encoding: {mismatch}; open the database with the \
-                     default once more, and write a checkpoint",
-                    path.display()
+                    "{} has rows of table `{table}` in an older form: {}; open the directory with \
+                     the program that wrote it last, and write a checkpoint",
+                    path.display(),
+                    what.join("; ")
                 ),
             },
         }
@@ -75,95 +113,147 @@ impl Targets {
     /// Finds the current table for each stored one.
     ///
     /// # Errors
-    /// [`StorageError::SchemaMismatch`], with everything that differs.
+    /// [`StorageError::SchemaMismatch`], with everything that stands in the way.
     pub(super) fn match_tables(
         manifest: &Manifest,
         tables: &[Arc<dyn StoredTable>],
+        options: &RecoveryOptions<'_>,
     ) -> Result<Targets, StorageError> {
-        let mismatch =
-            |error: SchemaMismatch| StorageError::SchemaMismatch { message: error.to_string() };
         let current: Vec<TableDescription> =
             tables.iter().map(|table| table.description().clone()).collect();
         let newest = manifest.current_tables();
-        let newest: Vec<TableDescription> =
+        let stored: Vec<TableDescription> =
             newest.iter().map(|&number| manifest.tables[number as usize].clone()).collect();
-        compare(&newest, &current).map_err(mismatch)?;
-        let numbers = manifest.tables.iter().map(|stored| {
-            let table = current
-                .iter()
-                .position(|table| table.name == stored.name)
-                .expect("each name has been found, in its newest description");
-            let adaptation = Adaptation::new(stored, &current[table]);
-            let is_wanted = tables[table].is_wanted();
-            TargetTable { table, is_wanted, stored: stored.clone(), adaptation }
-        });
-        Ok(Targets { numbers: numbers.collect(), tables: tables.to_vec() })
+        let matches = compare(&stored, &current, options.drop_tables);
+        let matches = matches
+            .map_err(|mismatch| StorageError::SchemaMismatch { message: mismatch.to_string() })?;
+        let is_simple = |matched: &TableMatch| match matched {
+            TableMatch::Opened(opened) => opened.is_simple(),
+            _ => true,
+        };
+        let rewrites = !matches.iter().all(is_simple);
+        let mut targets = Targets {
+            numbers: manifest.tables.iter().map(|_| None).collect(),
+            opened: tables.iter().map(|_| None).collect(),
+            kept: Vec::new(),
+            dropped: Vec::new(),
+            rewrites,
+        };
+        for ((number, stored), matched) in newest.into_iter().zip(stored).zip(matches) {
+            let lineage = manifest.lineage(number);
+            let mut step = None;
+            let destination: Arc<dyn StoredTable> = match matched {
+                TableMatch::Dropped => {
+                    targets.dropped.extend(lineage);
+                    continue;
+                }
+                TableMatch::Kept if !rewrites => continue,
+                TableMatch::Kept => {
+                    let staged = Arc::new(StagedTable::new(stored.clone()));
+                    targets.kept.push((number, Arc::clone(&staged)));
+                    staged
+                }
+                TableMatch::Opened(table) => {
+                    let current = table.current;
+                    let is_staged = !table.is_simple() || rewrites && !table.kept.is_empty();
+                    let make = |description| Arc::new(StagedTable::new(description));
+                    let staged = is_staged.then(|| make(stored.clone()));
+                    let keeps = is_staged && !table.kept.is_empty();
+                    let description = tables[current].description();
+                    let full = keeps.then(|| make(table.full(&stored, description)));
+                    if !is_staged {
+                        step.clone_from(&table.step);
+                    }
+                    let destination = match &staged {
+                        Some(staged) => Arc::clone(staged) as Arc<dyn StoredTable>,
+                        None => Arc::clone(&tables[current]),
+                    };
+                    let opened =
+                        Opened { number, stored: stored.clone(), table: *table, staged, full };
+                    targets.opened[current] = Some(opened);
+                    destination
+                }
+            };
+            for (position, &number) in lineage.iter().enumerate() {
+                let chain = lineage[position..].iter();
+                let chain: Vec<_> =
+                    chain.map(|&number| &manifest.tables[number as usize]).collect();
+                targets.numbers[number as usize] = Some(Target {
+                    destination: Arc::clone(&destination),
+                    stored: chain[0].clone(),
+                    written: chain[0].written().into_owned(),
+                    adaptation: Adaptation::new(&chain, step.as_ref()),
+                });
+            }
+        }
+        Ok(targets)
     }
 
-    fn target(
-        &self,
-        number: u32,
-    ) -> Result<(&dyn StoredTable, &TargetTable, &Adaptation), EntryFault> {
+    /// Returns where the rows of table `number` go, or `None` if they are not needed.
+    fn target(&self, number: u32) -> Result<Option<(&Target, &Adaptation)>, EntryFault> {
         let target = self.numbers.get(number as usize).ok_or(EntryFault::UnknownTable(number))?;
-        let adaptation = target
-            .adaptation
-            .as_ref()
-            .map_err(|mismatch| EntryFault::Mismatch(mismatch.clone()))?;
-        Ok((&*self.tables[target.table], target, adaptation))
+        let Some(target) = target else { return Ok(None) };
+        match &target.adaptation {
+            Ok(adaptation) => Ok(Some((target, adaptation))),
+            Err(what) => {
+                Err(EntryFault::Mismatch { table: target.stored.name.clone(), what: what.clone() })
+            }
+        }
     }
 
-    /// Returns whether the rows of table `number` are wanted.
+    /// Returns whether the rows of table `number` are needed.
     pub(super) fn is_wanted(&self, number: u32) -> bool {
-        self.numbers.get(number as usize).is_none_or(|target| target.is_wanted)
+        self.numbers.get(number as usize).is_none_or(Option::is_some)
     }
 
     /// Returns the shard of the key that is written, by which threads divide the work. It is a hash
-    /// of the encoded key, which is the same in all versions of a table.
+    /// of the current form of the key.
     pub(super) fn shard(&self, write: &LogWrite<'_>) -> Result<u16, EntryFault> {
-        let number = write.table;
-        let target = self.numbers.get(number as usize).ok_or(EntryFault::UnknownTable(number))?;
-        // All writes to this table are left out.
-        if !target.is_wanted {
-            return Ok(0);
-        }
+        let Some((target, adaptation)) = self.target(write.table)? else { return Ok(0) };
+        let hash = |key: &[u8]| Ok(hash_bytes(&adaptation.key(key)?));
         let hash = match write.kind {
-            WriteKind::Put => hash_key_of_row(&target.stored, write.bytes),
+            WriteKind::Put => key_of_row(&target.written, write.bytes).and_then(|key| hash(&key)),
             WriteKind::Change | WriteKind::Delete | WriteKind::Operation => {
-                hash_key(&target.stored, write.bytes)
+                key_at_start(&target.written, write.bytes).and_then(hash)
             }
         };
-        let table = || self.tables[target.table].description().name.clone();
-        hash.map(|hash| (hash >> 48) as u16)
-            .map_err(|error| EntryFault::Undecodable { table: table(), error })
+        hash.map(|hash| (hash >> 48) as u16).map_err(|error| target.undecodable(error))
     }
 
-    /// Puts a stored row of table `number`. `adapted` is a buffer for the adapted row.
-    pub(super) fn put(
-        &self,
-        number: u32,
-        row: &[u8],
-        adapted: &mut Vec<u8>,
-    ) -> Result<(), EntryFault> {
-        if !self.is_wanted(number) {
-            return Ok(());
+    /// Puts a stored row of table `number`, from a checkpoint.
+    pub(super) fn put(&self, number: u32, row: &[u8]) -> Result<(), EntryFault> {
+        let Some((target, adaptation)) = self.target(number)? else { return Ok(()) };
+        let put = adaptation.row(row).and_then(|row| target.destination.put(&row));
+        put.map_err(|error| target.undecodable(error))
+    }
+
+    /// Puts a row of table `number` that was logged.
+    pub(super) fn put_logged(&self, number: u32, row: &[u8]) -> Result<(), EntryFault> {
+        let Some((target, adaptation)) = self.target(number)? else { return Ok(()) };
+        if target.stored.kept == 0 {
+            return self.put(number, row);
         }
-        let (table, _, adaptation) = self.target(number)?;
-        let put = if adaptation.is_identity() {
-            table.put(row)
-        } else {
-            adapted.clear();
-            adaptation.row(row, adapted).and_then(|()| table.put(adapted))
-        };
-        put.map_err(|error| undecodable(table, error))
+        // The program that logged it did not know all columns. If the row exists, the others keep
+        // their values. Otherwise they get their defaults.
+        let put = target.written.row_as_change(row).and_then(|(key, mut change)| {
+            adaptation.change(&mut change)?;
+            if target.destination.change(&adaptation.key(&key)?, &change)? {
+                return Ok(());
+            }
+            let mut whole = row.to_vec();
+            for column in &target.stored.columns[target.written.columns.len()..] {
+                whole.extend_from_slice(column.default.as_deref().unwrap_or_default());
+            }
+            target.destination.put(&adaptation.row(&whole)?)
+        });
+        put.map_err(|error| target.undecodable(error))
     }
 
     /// Deletes the row of table `number` with this key.
     pub(super) fn delete(&self, number: u32, key: &[u8]) -> Result<(), EntryFault> {
-        if !self.is_wanted(number) {
-            return Ok(());
-        }
-        let (table, ..) = self.target(number)?;
-        table.delete(key).map_err(|error| undecodable(table, error))
+        let Some((target, adaptation)) = self.target(number)? else { return Ok(()) };
+        let deleted = adaptation.key(key).and_then(|key| target.destination.delete(&key));
+        deleted.map_err(|error| target.undecodable(error))
     }
 
     /// Changes columns of a row of table `number`, or applies an operation to one of them.
@@ -173,64 +263,192 @@ impl Targets {
         number: u32,
         bytes: &[u8],
     ) -> Result<(), EntryFault> {
-        if !self.is_wanted(number) {
-            return Ok(());
-        }
-        let (table, target, adaptation) = self.target(number)?;
+        let Some((target, adaptation)) = self.target(number)? else { return Ok(()) };
         let change = match kind {
-            WriteKind::Operation => target.stored.read_operation(bytes),
-            _ => target.stored.read_change(bytes),
+            WriteKind::Operation => target.written.read_operation(bytes),
+            _ => target.written.read_change(bytes),
         };
         let changed = change.and_then(|(key, mut change)| {
-            adaptation.move_columns(&mut change);
-            table.change(key, &change)
+            adaptation.change(&mut change)?;
+            target.destination.change(&adaptation.key(key)?, &change)
         });
         match changed {
             Ok(true) => Ok(()),
-            Ok(false) => {
-                Err(EntryFault::NothingToChange { table: table.description().name.clone() })
-            }
-            Err(error) => Err(undecodable(table, error)),
+            Ok(false) => Err(EntryFault::NothingToChange { table: target.stored.name.clone() }),
+            Err(error) => Err(target.undecodable(error)),
         }
     }
 
+    /// Converts the staged rows, and puts them into the program's tables.
+    ///
+    /// # Errors
+    /// [`StorageError::Constraint`] with the rows that do not fit.
+    pub(super) fn convert(
+        &self,
+        tables: &[Arc<dyn StoredTable>],
+        threads: usize,
+    ) -> Result<(), StorageError> {
+        for (table, opened) in tables.iter().zip(&self.opened) {
+            let Some(opened) = opened else { continue };
+            let Some(staged) = &opened.staged else { continue };
+            let misfits = Mutex::new(RowViolations::default());
+            let parts = threads.max(1);
+            parallel::run(threads, parts, |part| {
+                let mut converted = Vec::new();
+                for row in staged.take_rows(part, parts) {
+                    converted.clear();
+                    match opened.convert(&**table, &row, &mut converted) {
+                        Ok(()) => {}
+                        Err(RowFault::Misfit(violation)) => {
+                            let key = opened.key_in_words(&row);
+                            let mut misfits =
+                                misfits.lock().unwrap_or_else(PoisonError::into_inner);
+                            let order = [&key.len().to_be_bytes()[..], key.as_bytes()].concat();
+                            misfits.add(order, key, violation);
+                        }
+                        Err(RowFault::Undecodable(error)) => {
+                            return Err(StorageError::SchemaMismatch {
+                                message: format!(
+                                    "table `{}`: a row cannot be read: {error}",
+                                    opened.stored.name
+                                ),
+                            });
+                        }
+                    }
+                }
+                Ok(())
+            })?;
+            let misfits = misfits.into_inner().unwrap_or_else(PoisonError::into_inner);
+            misfits.into_result(&table.description().name)?;
+        }
+        Ok(())
+    }
+
     /// Gives each current table the number with which its rows will be written. This is the number
-    /// of the newest description with its name, if rows are still encoded in the same way.
-    /// Otherwise it is a new number.
+    /// of the newest description of the table, if rows are still stored in the same way. Otherwise
+    /// it is a new number.
     pub(super) fn number_tables(
         &self,
         tables: &[Arc<dyn StoredTable>],
-        stored: &mut Vec<TableDescription>,
+        next: &mut Manifest,
     ) -> Vec<u32> {
-        let number_of = |table: &Arc<dyn StoredTable>| {
-            let description = table.description();
-            let newest = stored.iter().rposition(|stored| stored.name == description.name);
-            let same = newest.filter(|&number| {
-                let adaptation = &self.numbers[number].adaptation;
-                adaptation.as_ref().is_ok_and(Adaptation::is_identity)
-            });
-            match same {
-                Some(number) => {
-                    stored[number] = description.clone();
-                    number as u32
+        next.dropped.extend(&self.dropped);
+        let number_of = |(table, opened): (&Arc<dyn StoredTable>, &Option<Opened>)| {
+            let mut description = table.description().clone();
+            if let Some(opened) = opened {
+                description = opened.table.full(&opened.stored, &description);
+                // All forms of the table have its present name.
+                for number in next.lineage(opened.number) {
+                    next.tables[number as usize].name.clone_from(&description.name);
                 }
-                None => {
-                    stored.push(description.clone());
-                    (stored.len() - 1) as u32
+                if opened.table.step.is_some() && description.is_stored_as(&opened.stored) {
+                    next.tables[opened.number as usize] = description;
+                    return opened.number;
                 }
             }
+            next.tables.push(description);
+            (next.tables.len() - 1) as u32
         };
-        tables.iter().map(number_of).collect()
+        tables.iter().zip(&self.opened).map(number_of).collect()
+    }
+
+    /// Returns the source of the checkpoint that this recovery has to write at the end of `epoch`,
+    /// if it has to write one.
+    pub(super) fn rewritten<'a>(
+        &'a self,
+        tables: &'a [Arc<dyn StoredTable>],
+        numbers: &[u32],
+        epoch: u64,
+    ) -> Option<RewrittenRows<'a>> {
+        self.rewrites.then(|| {
+            let kept =
+                self.kept.iter().map(|(number, table)| (*number, &**table as &dyn StoredTable));
+            let rows = |position: usize| -> &dyn StoredTable {
+                let full = self.opened[position].as_ref().and_then(|opened| opened.full.as_ref());
+                full.map_or(&*tables[position], |full| &**full)
+            };
+            let opened = numbers.iter().enumerate().map(|(at, &number)| (number, rows(at)));
+            RewrittenRows { epoch, tables: kept.chain(opened).collect() }
+        })
     }
 }
 
-#[cold]
-fn undecodable(table: &dyn StoredTable, error: DecodeError) -> EntryFault {
-    EntryFault::Undecodable { table: table.description().name.clone(), error }
+impl Target {
+    #[cold]
+    fn undecodable(&self, error: DecodeError) -> EntryFault {
+        EntryFault::Undecodable { table: self.stored.name.clone(), error }
+    }
 }
 
-/// Returns a hash of the key in a stored row.
-fn hash_key_of_row(table: &TableDescription, row: &[u8]) -> Result<u64, DecodeError> {
+impl Opened {
+    /// Converts a stored row, and puts it into the program's table. `converted` is an empty buffer.
+    fn convert(
+        &self,
+        table: &dyn StoredTable,
+        row: &[u8],
+        converted: &mut Vec<u8>,
+    ) -> Result<(), RowFault> {
+        let Some(step) = &self.table.step else {
+            return Ok(table.migrate(&StoredRow::new(&self.stored, row))?);
+        };
+        let compute =
+            |column, row: &StoredRow<'_>, output: &mut Vec<u8>| table.compute(column, row, output);
+        step.row(row, compute, converted)?;
+        table.put(converted)?;
+        if let Some(full) = &self.full {
+            let mut position = 0;
+            self.stored.for_each_column(row, |_, value| {
+                if self.table.kept.contains(&position) {
+                    converted.extend_from_slice(value);
+                }
+                position += 1;
+                Ok(())
+            })?;
+            full.put(converted)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the key of a stored row, for messages.
+    fn key_in_words(&self, row: &[u8]) -> String {
+        let key = key_of_row(&self.stored, row).and_then(|key| self.stored.read_key(&key));
+        let values: Vec<_> = key.iter().flatten().map(ToString::to_string).collect();
+        match &values[..] {
+            [value] => value.clone(),
+            values => format!("({})", values.join(", ")),
+        }
+    }
+}
+
+/// All rows after a recovery that has converted some of them.
+pub(super) struct RewrittenRows<'a> {
+    epoch: u64,
+    tables: Vec<(u32, &'a dyn StoredTable)>,
+}
+
+impl CheckpointSource for RewrittenRows<'_> {
+    fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    fn rows(
+        &self,
+        table: u32,
+        part: u32,
+        parts: u32,
+        sink: &mut dyn FnMut(&[u8]) -> Result<(), StorageError>,
+    ) -> Result<(), StorageError> {
+        let found = self.tables.iter().find(|(number, _)| *number == table);
+        let (_, rows) = found.expect("all tables that are written have rows");
+        rows.encode_rows((part as usize, parts as usize), sink)
+    }
+}
+
+/// Returns the encoded key of a stored row.
+pub(super) fn key_of_row(
+    table: &TableDescription,
+    row: &[u8],
+) -> Result<SmallVec<[u8; 32]>, DecodeError> {
     let columns = table.key.iter().max().map_or(0, |last| last + 1);
     let mut values = SmallVec::<[&[u8]; 8]>::new();
     let mut rest = row;
@@ -239,25 +457,25 @@ fn hash_key_of_row(table: &TableDescription, row: &[u8]) -> Result<u64, DecodeEr
         table.skip_column(position, &mut rest, row.len())?;
         values.push(&start[..start.len() - rest.len()]);
     }
-    Ok(table.key.iter().fold(0, |hash, &position| hash_bytes(hash, values[position])))
+    let mut key = SmallVec::new();
+    table.key.iter().for_each(|&position| key.extend_from_slice(values[position]));
+    Ok(key)
 }
 
-/// Returns a hash of the key with which `bytes` begins. It is the same as that of the key in a row.
-fn hash_key(table: &TableDescription, bytes: &[u8]) -> Result<u64, DecodeError> {
-    let (mut hash, mut rest) = (0, bytes);
+/// Returns the encoded key with which `bytes` begins.
+fn key_at_start<'a>(table: &TableDescription, bytes: &'a [u8]) -> Result<&'a [u8], DecodeError> {
+    let mut rest = bytes;
     for &position in &table.key {
-        let start = rest;
         table.skip_column(position, &mut rest, bytes.len())?;
-        hash = hash_bytes(hash, &start[..start.len() - rest.len()]);
     }
-    Ok(hash)
+    Ok(&bytes[..bytes.len() - rest.len()])
 }
 
-fn hash_bytes(hash: u64, bytes: &[u8]) -> u64 {
+pub(super) fn hash_bytes(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks();
     let rest = rest.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
     let words = words.iter().map(|word| u64::from_le_bytes(*word));
     words
         .chain([rest])
-        .fold(hash, |hash, word| (hash.rotate_left(5) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15))
+        .fold(0_u64, |hash, word| (hash.rotate_left(5) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15))
 }

@@ -30,9 +30,8 @@ pub(in crate::durability) fn describe(
     added: &[(&str, Option<u8>)],
 ) -> TableDescription {
     let column = |name: &str, type_of, default| ColumnDescription {
-        name: name.to_owned(),
-        type_of,
         default,
+        ..ColumnDescription::new(name.to_owned(), type_of)
     };
     let mut columns = vec![
         column("id", TypeDescription::U64, None),
@@ -48,6 +47,7 @@ pub(in crate::durability) fn describe(
         columns,
         key: vec![0],
         indexes,
+        ..TableDescription::default()
     }
 }
 
@@ -117,6 +117,15 @@ impl StoredTable for MapTable {
     fn build_indexes(&self, part: usize, parts: usize) -> Result<(), StorageError> {
         self.indexes_built.lock().unwrap().push((part, parts));
         Ok(())
+    }
+
+    fn encode_rows(
+        &self,
+        (part, parts): (usize, usize),
+        sink: &mut dyn FnMut(&[u8]) -> Result<(), StorageError>,
+    ) -> Result<(), StorageError> {
+        let rows = self.rows.lock().unwrap();
+        rows.values().skip(part).step_by(parts).try_for_each(|row| sink(row))
     }
 
     fn rows(&self) -> u64 {

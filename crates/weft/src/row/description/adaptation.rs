@@ -1,46 +1,87 @@
 //! [`compare`], which compares the stored tables with the program's, and the adaptation of rows
 //! where they differ.
 
+use std::borrow::Cow;
 use std::fmt;
-use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use super::{ColumnDescription, RowChange, TableDescription, TypeDescription};
+use super::conversion::{Conversion, Fit, Obstacles, source_of};
+use super::{ColumnDescription, RowChange, StoredRow, TableDescription, TypeDescription};
 use crate::row::column::DecodeError;
+use crate::row::schema::Violation;
 
-/// The conversion of rows of a table as it was stored into rows of the same table as it is now.
+/// The conversion of rows from one description of a table to the next.
 #[derive(Clone, Debug)]
-pub struct Adaptation {
-    /// The stored columns, in their order.
-    stored: Vec<(String, TypeDescription)>,
-    /// The source of each current column, in the order of the current columns.
+pub struct Step {
+    stored: TableDescription,
+    /// The types of the current columns.
+    types: Vec<TypeDescription>,
+    /// The source of each current column.
     sources: Vec<Source>,
-    is_identity: bool,
+    /// The conversion of each column of the key.
+    key: Vec<(Conversion, TypeDescription)>,
+    fit: Fit,
 }
 
 /// Where a column comes from.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 enum Source {
     /// From the stored column at this position.
-    Stored(usize),
+    Stored(usize, Conversion),
     /// The column was not stored. This is the default's encoding.
     Default(Vec<u8>),
+    /// The column was not stored. The program computes it from the stored row.
+    Computed,
 }
 
-/// A stored table, with the table of the program that it has become.
+/// Why a row is not a row of the current table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RowFault {
+    /// Its bytes are not a row of the stored table.
+    Undecodable(DecodeError),
+    /// The value of a column does not fit, or the program refuses the row.
+    Misfit(Violation),
+}
+
+impl From<DecodeError> for RowFault {
+    fn from(error: DecodeError) -> RowFault {
+        RowFault::Undecodable(error)
+    }
+}
+
+impl From<Violation> for RowFault {
+    fn from(violation: Violation) -> RowFault {
+        RowFault::Misfit(violation)
+    }
+}
+
+/// What becomes of a stored table.
 #[derive(Clone, Debug)]
-pub struct TableMatch {
-    /// The position of that table among the tables of the program.
+pub enum TableMatch {
+    /// The program does not have it. Its rows stay as they are.
+    Kept,
+    /// The program has dropped it.
+    Dropped,
+    /// It has become a table of the program.
+    Opened(Box<OpenedTable>),
+}
+
+/// What has to be done with the rows of a stored table.
+#[derive(Clone, Debug)]
+pub struct OpenedTable {
+    /// The position of the table that it has become among the tables of the program.
     pub current: usize,
-    /// What has to be done with the table's rows.
-    pub adaptation: Adaptation,
+    /// The conversion of the stored columns; `None` if the program's migration makes the rows.
+    pub step: Option<Step>,
+    /// The positions of the stored columns that the program does not have, and that are kept.
+    pub kept: Vec<usize>,
 }
 
 /// The error for stored tables that cannot be opened as the program declares them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchemaMismatch {
-    /// Everything that differs, table by table.
+    /// Everything that stands in the way, table by table.
     pub differences: Vec<Difference>,
 }
 
@@ -49,158 +90,424 @@ pub struct SchemaMismatch {
 pub struct Difference {
     /// The table's name.
     pub table: String,
-    /// What differs, in words.
+    /// What differs, in words, and what to do.
     pub what: String,
 }
 
-/// Compares the stored tables with those of the program: finds each of `stored` in `current`, by
-/// its name. The result has one entry for each stored table, in the order of `stored`. Tables that
-/// are only in `current` are new, which is allowed.
+/// Compares the stored tables with those of the program, which has dropped the tables `dropped`.
+/// The result has one entry for each stored table, in the order of `stored`. Tables that are only
+/// in `current` are new.
 ///
 /// # Errors
-/// All differences that are not allowed, in one error: each stored table that is not in `current`,
-/// and everything that [`Adaptation::new`] refuses.
+/// Everything that stands in the way, in one error.
 pub fn compare(
     stored: &[TableDescription],
     current: &[TableDescription],
+    dropped: &[String],
 ) -> Result<Vec<TableMatch>, SchemaMismatch> {
-    let mut matched = Vec::with_capacity(stored.len());
     let mut differences = Vec::new();
-    for table in stored {
-        let Some(position) = current.iter().position(|other| other.name == table.name) else {
-            differences.push(Difference {
-                table: table.name.clone(),
-                what: "it is stored, and is not among the tables that are opened now, \
-                       unless as a volatile one"
-                    .to_owned(),
-            });
-            continue;
-        };
-        match Adaptation::new(table, &current[position]) {
-            Ok(adaptation) => matched.push(TableMatch { current: position, adaptation }),
-            Err(mismatch) => differences.extend(mismatch.differences),
+    let mut becomes = vec![None; stored.len()];
+    for position in 0..current.len() {
+        if let Some(source) = source_of(stored, current, position) {
+            becomes[source] = Some(position);
         }
     }
-    if differences.is_empty() { Ok(matched) } else { Err(SchemaMismatch { differences }) }
+    let mut matches = Vec::with_capacity(stored.len());
+    for (table, becomes) in stored.iter().zip(becomes) {
+        let Some(position) = becomes else {
+            let is_dropped = dropped.contains(&table.name);
+            matches.push(if is_dropped { TableMatch::Dropped } else { TableMatch::Kept });
+            continue;
+        };
+        let mut found = Vec::new();
+        if dropped.contains(&current[position].name) {
+            found.push("the program opens it, and drops it: leave out one of the two".to_owned());
+        }
+        match OpenedTable::new(table, &current[position], position) {
+            Ok(opened) => matches.push(TableMatch::Opened(Box::new(opened))),
+            Err(more) => found.extend(more),
+        }
+        let difference = |what| Difference { table: table.name.clone(), what };
+        differences.extend(found.into_iter().map(difference));
+    }
+    if differences.is_empty() { Ok(matches) } else { Err(SchemaMismatch { differences }) }
+}
+
+impl OpenedTable {
+    fn new(
+        stored: &TableDescription,
+        current: &TableDescription,
+        position: usize,
+    ) -> Result<OpenedTable, Vec<String>> {
+        let mut obstacles = Obstacles { dropped: Some(&current.dropped), found: Vec::new() };
+        let step = Step::new(stored, current, &mut obstacles);
+        let is_migrated = !obstacles.found.is_empty() && current.is_migrated;
+        if is_migrated {
+            obstacles.found.clear();
+        }
+        let is_source = |position: usize| {
+            let mut sources = step.sources.iter();
+            sources.any(|source| matches!(source, Source::Stored(it, _) if *it == position))
+        };
+        let is_kept = |position: &usize| {
+            !is_migrated
+                && !is_source(*position)
+                && !obstacles.is_dropped(&stored.columns[*position].name)
+        };
+        let kept: Vec<usize> = (0..stored.columns.len()).filter(is_kept).collect();
+        let mut found = Vec::new();
+        for column in kept.iter().map(|&position| &stored.columns[position]) {
+            if column.default.is_none() {
+                let name = &column.name;
+                found.push(format!(
+                    "column `{name}` is stored, and the program does not have it. If it is not \
+                     needed any more, say so: `#[record(dropped({name}))]`. If the program is \
+                     older than the directory: rows that it inserts need a value for the column, \
+                     and the newer program has declared no default for it"
+                ));
+            }
+        }
+        let mut constraint = |kind: &str, name: &str| {
+            if !obstacles.is_dropped(name) {
+                found.push(format!(
+                    "{kind} `{name}` holds for the stored rows, and the program does not have it, \
+                     so it could write rows that break it. If it was dropped on purpose, say so: \
+                     `#[record(dropped({name}))]`. If the program is older than the directory, \
+                     open the directory with the newer one"
+                ));
+            }
+        };
+        for index in stored.indexes.iter().filter(|index| index.unique) {
+            let stored_column = |position: &usize| match step.sources.get(*position) {
+                Some(Source::Stored(stored, _)) => index.columns.contains(stored),
+                _ => false,
+            };
+            let mut indexes = current.indexes.iter().filter(|index| index.unique);
+            if !indexes.any(|index| index.columns.iter().all(stored_column)) {
+                constraint("the unique index", &index.name);
+            }
+        }
+        for check in stored.checks.iter().filter(|check| !current.checks.contains(check)) {
+            constraint("the check", check);
+        }
+        found.splice(0..0, obstacles.found);
+        let step = (!is_migrated).then_some(step);
+        if found.is_empty() {
+            Ok(OpenedTable { current: position, step, kept })
+        } else {
+            Err(found)
+        }
+    }
+
+    /// Returns the description of the rows that the program writes: its own columns, and after
+    /// them those that it keeps.
+    pub fn full(&self, stored: &TableDescription, current: &TableDescription) -> TableDescription {
+        let mut full = current.clone();
+        full.columns.extend(self.kept.iter().map(|&position| stored.columns[position].clone()));
+        full.kept += self.kept.len();
+        full
+    }
+
+    /// Returns whether code of the program makes rows, or columns of rows.
+    pub fn needs_code(&self) -> bool {
+        self.step.as_ref().is_none_or(|step| step.sources.contains(&Source::Computed))
+    }
+
+    /// Returns whether each stored row can be converted alone, by what the descriptions say.
+    pub fn is_simple(&self) -> bool {
+        self.step.as_ref().is_some_and(|step| {
+            step.fit < Fit::Perhaps && !step.sources.contains(&Source::Computed)
+        })
+    }
+
+    /// Describes what becomes of the columns of a stored row, in words, without those that stay as
+    /// they are.
+    pub fn in_words(&self, stored: &TableDescription, current: &TableDescription) -> Vec<String> {
+        let mut words = Vec::new();
+        let Some(step) = &self.step else {
+            return vec!["the program's migration makes its rows from the stored ones".to_owned()];
+        };
+        for (column, source) in current.columns.iter().zip(&step.sources) {
+            let ColumnDescription { name, type_of, .. } = column;
+            match source {
+                Source::Stored(position, conversion) => {
+                    let before = &stored.columns[*position];
+                    if before.name != *name {
+                        words.push(format!("column `{name}` was `{}`", before.name));
+                    }
+                    if *conversion != Conversion::Keep {
+                        let before = &before.type_of;
+                        words.push(format!(
+                            "column `{name}` is stored as {before}, and becomes {type_of}"
+                        ));
+                    }
+                }
+                Source::Default(_) => words.push(format!("column `{name}` gets its default")),
+                Source::Computed => words.push(format!("column `{name}` is computed from the row")),
+            }
+        }
+        let order = |sources: &[Source]| {
+            let position = |source: &Source| match source {
+                Source::Stored(position, _) => Some(*position),
+                _ => None,
+            };
+            sources.iter().filter_map(position).is_sorted()
+        };
+        if !order(&step.sources) {
+            words.push("the columns have another order".to_owned());
+        }
+        for (position, column) in stored.columns.iter().enumerate() {
+            let is_source =
+                |source: &Source| matches!(source, Source::Stored(it, _) if *it == position);
+            if self.kept.contains(&position) {
+                let name = &column.name;
+                words.push(format!("column `{name}` is kept for a newer program"));
+            } else if !step.sources.iter().any(is_source) {
+                words.push(format!("column `{}` is dropped", column.name));
+            }
+        }
+        words
+    }
+}
+
+impl Step {
+    /// Returns the conversion of rows of `stored` into rows of `current`, and notes what stands in
+    /// its way.
+    pub(super) fn new(
+        stored: &TableDescription,
+        current: &TableDescription,
+        obstacles: &mut Obstacles<'_>,
+    ) -> Step {
+        let (columns, now) = (&stored.columns, &current.columns);
+        let mut fit = Fit::Same;
+        let mut sources = Vec::with_capacity(now.len());
+        for (position, column) in now.iter().enumerate() {
+            let source = source_of(columns, now, position);
+            sources.push(match (source, &column.default) {
+                (Some(source), _) => {
+                    let types = (&columns[source].type_of, &column.type_of);
+                    let made = Conversion::new(&column.name, types.0, types.1, obstacles);
+                    let (conversion, column_fit) = made.unwrap_or((Conversion::Keep, Fit::Same));
+                    fit = fit.max(column_fit);
+                    Source::Stored(source, conversion)
+                }
+                (None, _) if column.is_computed => Source::Computed,
+                (None, Some(default)) => Source::Default(default.clone()),
+                (None, None) => {
+                    obstacles.found.push(format!(
+                        "column `{}` is new, and has no default for the rows that are stored: \
+                         give it one with `#[record(default = …)]`, or compute it from the row \
+                         with `#[record(computed = …)]`",
+                        column.name
+                    ));
+                    Source::Computed
+                }
+            });
+        }
+        let key = current.key.iter().map(|&position| match &sources[position] {
+            Source::Stored(source, conversion) => {
+                Some((*source, conversion.clone(), now[position].type_of.clone()))
+            }
+            _ => None,
+        });
+        let key: Vec<_> = key.flatten().collect();
+        let same_key = key.len() == current.key.len()
+            && key.iter().map(|(source, ..)| source).eq(&stored.key)
+            && key.iter().all(|(_, conversion, _)| conversion.is_injective());
+        if !same_key {
+            obstacles.found.push(format!(
+                "the primary key is stored as {}, and is {} now: make the new rows from the stored \
+                 ones in a function, and name it with `#[record(migrate = …)]`",
+                key_in_words(stored),
+                key_in_words(current)
+            ));
+        }
+        let key = key.into_iter().map(|(_, conversion, type_of)| (conversion, type_of)).collect();
+        let types = now.iter().map(|column| column.type_of.clone()).collect();
+        Step { stored: stored.clone(), types, sources, key, fit }
+    }
+
+    /// Returns whether the rows of both tables are stored in the same way.
+    fn is_identity(&self) -> bool {
+        let is_same = |(position, source): (usize, &Source)| matches!(source, Source::Stored(from, Conversion::Keep) if *from == position);
+        self.stored.columns.len() == self.sources.len()
+            && self.sources.iter().enumerate().all(is_same)
+    }
+
+    /// Appends to `output` what a stored row becomes. `compute` appends the value of a computed
+    /// column.
+    ///
+    /// # Errors
+    /// If `stored` does not consist of the stored columns, if a value does not fit the type that
+    /// its column has now, and those of `compute`.
+    pub fn row(
+        &self,
+        stored: &[u8],
+        compute: impl Fn(usize, &StoredRow<'_>, &mut Vec<u8>) -> Result<(), Violation>,
+        output: &mut Vec<u8>,
+    ) -> Result<(), RowFault> {
+        let mut values: SmallVec<[&[u8]; 16]> = SmallVec::new();
+        self.stored.for_each_column(stored, |_, value| {
+            values.push(value);
+            Ok(())
+        })?;
+        for (position, source) in self.sources.iter().enumerate() {
+            match source {
+                Source::Stored(from, conversion) => {
+                    self.value(*from, (conversion, &self.types[position]), values[*from], output)?;
+                }
+                Source::Default(value) => output.extend_from_slice(value),
+                Source::Computed => {
+                    compute(position, &StoredRow::new(&self.stored, stored), output)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends what the value of a stored column becomes.
+    fn value(
+        &self,
+        position: usize,
+        (conversion, current): (&Conversion, &TypeDescription),
+        value: &[u8],
+        output: &mut Vec<u8>,
+    ) -> Result<(), Violation> {
+        if *conversion == Conversion::Keep {
+            output.extend_from_slice(value);
+            return Ok(());
+        }
+        let ColumnDescription { name, type_of, .. } = &self.stored.columns[position];
+        let converted = conversion.convert_stored(value, (type_of, current), output);
+        converted
+            .map_err(|what| format!("the value of column `{name}` does not fit: {what}").into())
+    }
+}
+
+/// The conversion of stored rows, keys and changes through any number of steps, each of which can
+/// convert every row.
+#[derive(Clone, Debug, Default)]
+pub struct Adaptation {
+    steps: Vec<Step>,
 }
 
 impl Adaptation {
-    /// Returns the adaptation that turns rows of `stored` into rows of `current`. Columns are found
-    /// by their names.
-    ///
-    /// Columns may be added if they have a default, and may stand in another order. The kind of
-    /// index that holds the key, and the secondary indexes, may differ, because stored rows do not
-    /// depend on them.
+    /// Returns the adaptation that leads through the descriptions `chain` of a table, from the
+    /// oldest to the newest, each of which was made from the one before, and then takes the step
+    /// `last`.
     ///
     /// # Errors
-    /// All other differences: the table's name, the type of a column, the columns of the primary
-    /// key or their order, a column that no longer exists, a new column without a default.
+    /// What stands in the way.
     pub fn new(
-        stored: &TableDescription,
-        current: &TableDescription,
-    ) -> Result<Adaptation, SchemaMismatch> {
-        let mut differences = Vec::new();
-        if stored.name != current.name {
-            differences.push(format!("it is named `{}` now", current.name));
+        chain: &[&TableDescription],
+        last: Option<&Step>,
+    ) -> Result<Adaptation, Vec<String>> {
+        let mut obstacles = Obstacles { dropped: None, found: Vec::new() };
+        let pairs = chain.iter().zip(chain.get(1..).unwrap_or(&[]));
+        let mut steps: Vec<Step> =
+            pairs.map(|(stored, current)| Step::new(stored, current, &mut obstacles)).collect();
+        steps.extend(last.cloned());
+        if !obstacles.found.is_empty() {
+            return Err(obstacles.found);
         }
-        let in_current = |name: &str| current.columns.iter().find(|column| column.name == name);
-        for column in &stored.columns {
-            let ColumnDescription { name, type_of, .. } = column;
-            match in_current(name) {
-                None => differences.push(format!(
-                    "column `{name}`, which is stored as {type_of}, is not there now"
-                )),
-                Some(now) if !now.type_of.is_stored_as(type_of) => differences.push(format!(
-                    "column `{name}` is stored as {type_of}, and is {} now",
-                    now.type_of
-                )),
-                Some(_) => {}
-            }
+        steps.retain(|step| !step.is_identity());
+        let convertible =
+            |step: &Step| step.fit < Fit::Perhaps && !step.sources.contains(&Source::Computed);
+        match steps.iter().all(convertible) {
+            true => Ok(Adaptation { steps }),
+            false => Err(vec!["rows of an older form are left".to_owned()]),
         }
-        let mut sources = Vec::with_capacity(current.columns.len());
-        for column in &current.columns {
-            let name = &column.name;
-            match (stored.columns.iter().position(|it| it.name == *name), &column.default) {
-                (Some(position), _) => sources.push(Source::Stored(position)),
-                (None, Some(default)) => sources.push(Source::Default(default.clone())),
-                (None, None) => differences.push(format!(
-                    "column `{name}` is new, and has no default for the rows that are stored: \
-                     give it one with `#[record(default = …)]`"
-                )),
-            }
-        }
-        let (stored_key, current_key) = (key_in_words(stored), key_in_words(current));
-        if stored_key != current_key {
-            differences.push(format!(
-                "the primary key is stored as {stored_key}, and is {current_key} now"
-            ));
-        }
-        if !differences.is_empty() {
-            let difference = |what| Difference { table: stored.name.clone(), what };
-            let differences = differences.into_iter().map(difference).collect();
-            return Err(SchemaMismatch { differences });
-        }
-        let stored: Vec<_> = stored
-            .columns
-            .iter()
-            .map(|column| (column.name.clone(), column.type_of.clone()))
-            .collect();
-        let is_identity = stored.len() == sources.len()
-            && sources.iter().enumerate().all(
-                |(position, source)| matches!(source, Source::Stored(from) if *from == position),
-            );
-        Ok(Adaptation { stored, sources, is_identity })
     }
 
     /// Returns whether rows are stored exactly as the current table has them.
     pub fn is_identity(&self) -> bool {
-        self.is_identity
+        self.steps.is_empty()
     }
 
-    /// Appends to `output` the current form of `stored`, a stored row.
-    ///
-    /// It reads no more of the row than where its columns begin and end, and if
-    /// [`Self::is_identity`], not even that. (Keys need no adaptation: a key that is stored in
-    /// another form is refused.)
+    /// Returns whether keys are.
+    pub fn keeps_keys(&self) -> bool {
+        let mut key = self.steps.iter().flat_map(|step| &step.key);
+        key.all(|(conversion, _)| *conversion == Conversion::Keep)
+    }
+
+    /// Returns the current form of a stored row.
     ///
     /// # Errors
     /// If `stored` does not consist of the stored columns.
-    pub fn row(&self, stored: &[u8], output: &mut Vec<u8>) -> Result<(), DecodeError> {
-        if self.is_identity {
-            output.extend_from_slice(stored);
-            return Ok(());
+    pub fn row<'r>(&self, stored: &'r [u8]) -> Result<Cow<'r, [u8]>, DecodeError> {
+        self.fold(stored, |step, row, output| {
+            let computed = |_, _: &StoredRow<'_>, _: &mut Vec<u8>| Err("it is computed".into());
+            step.row(row, computed, output).map_err(|fault| match fault {
+                RowFault::Undecodable(error) => error,
+                RowFault::Misfit(violation) => DecodeError::new(&[], violation.message),
+            })
+        })
+    }
+
+    /// Returns the current form of a stored key.
+    ///
+    /// # Errors
+    /// If `stored` does not consist of the columns of the key.
+    pub fn key<'r>(&self, stored: &'r [u8]) -> Result<Cow<'r, [u8]>, DecodeError> {
+        if self.keeps_keys() {
+            return Ok(stored.into());
         }
-        let mut ranges: SmallVec<[Range<usize>; 16]> = SmallVec::new();
-        let mut rest = stored;
-        for (name, type_of) in &self.stored {
-            let start = stored.len() - rest.len();
-            let skipped = type_of.skip(&mut rest);
-            skipped.map_err(|error| error.in_column(name.clone(), stored.len()))?;
-            ranges.push(start..stored.len() - rest.len());
+        self.fold(stored, |step, key, output| {
+            let mut rest = key;
+            for (&position, (conversion, type_of)) in step.stored.key.iter().zip(&step.key) {
+                let start = rest;
+                step.stored.skip_column(position, &mut rest, key.len())?;
+                let value = &start[..start.len() - rest.len()];
+                let converted = step.value(position, (conversion, type_of), value, output);
+                converted.map_err(|violation| DecodeError::new(rest, violation.message))?;
+            }
+            Ok(())
+        })
+    }
+
+    fn fold<'r>(
+        &self,
+        stored: &'r [u8],
+        convert: impl Fn(&Step, &[u8], &mut Vec<u8>) -> Result<(), DecodeError>,
+    ) -> Result<Cow<'r, [u8]>, DecodeError> {
+        let mut adapted = Cow::Borrowed(stored);
+        for step in &self.steps {
+            let mut output = Vec::with_capacity(adapted.len());
+            convert(step, &adapted, &mut output)?;
+            adapted = Cow::Owned(output);
         }
-        if !rest.is_empty() {
-            return Err(DecodeError::goes_on(rest, "the row").within(stored.len()));
-        }
-        for source in &self.sources {
-            output.extend_from_slice(match source {
-                Source::Stored(position) => &stored[ranges[*position].clone()],
-                Source::Default(value) => value,
-            });
+        Ok(adapted)
+    }
+
+    /// Turns a stored change into a change of the current row. What it does to columns that do not
+    /// exist any more is left out.
+    ///
+    /// # Errors
+    /// If a column's value is not one of its stored type.
+    pub fn change(&self, change: &mut RowChange<'_>) -> Result<(), DecodeError> {
+        for step in &self.steps {
+            change.move_columns(|from, value| {
+                let is_from =
+                    |source: &Source| matches!(source, Source::Stored(it, _) if *it == from);
+                let Some(position) = step.sources.iter().position(is_from) else {
+                    return Ok(None);
+                };
+                let Source::Stored(_, conversion) = &step.sources[position] else {
+                    unreachable!("it is the stored column's place")
+                };
+                if let Some(value) = value
+                    && *conversion != Conversion::Keep
+                {
+                    let mut converted = Vec::new();
+                    let to = (conversion, &step.types[position]);
+                    let outcome = step.value(from, to, value, &mut converted);
+                    outcome.map_err(|violation| DecodeError::new(&[], violation.message))?;
+                    *value = Cow::Owned(converted);
+                }
+                Ok(Some(position))
+            })?;
         }
         Ok(())
-    }
-}
-
-impl Adaptation {
-    /// Moves the columns of a stored change to the positions that they have now.
-    pub fn move_columns(&self, change: &mut RowChange<'_>) {
-        if self.is_identity {
-            return;
-        }
-        change.move_columns(|stored| {
-            let is_from = |source: &Source| matches!(source, Source::Stored(it) if *it == stored);
-            self.sources.iter().position(is_from).expect("every stored column is there now")
-        });
     }
 }
 
@@ -221,10 +528,7 @@ impl fmt::Display for SchemaMismatch {
             }
             formatter.write_str(&difference.what)?;
         }
-        formatter.write_str(
-            ". Tables, indexes, and columns with a default may be added; \
-             for any other change, export the table and import it into the new one",
-        )
+        Ok(())
     }
 }
 

@@ -1,5 +1,7 @@
 //! Changes of single columns of a row, as the log holds them.
 
+use std::borrow::Cow;
+
 use smallvec::SmallVec;
 
 use super::{StoredOperation, TableDescription};
@@ -32,12 +34,31 @@ impl RowChange<'_> {
         }
     }
 
-    /// Moves the columns to the positions that `position_of` returns.
-    pub(super) fn move_columns(&mut self, position_of: impl Fn(usize) -> usize) {
+    /// Moves the columns to the positions that `place` returns, and leaves out those for which it
+    /// returns `None`. `place` may convert the new value of a column, if it gets one.
+    pub(super) fn move_columns(
+        &mut self,
+        mut place: impl FnMut(usize, Option<&mut Cow<'_, [u8]>>) -> Result<Option<usize>, DecodeError>,
+    ) -> Result<(), DecodeError> {
+        let mut columns = SmallVec::new();
         match self {
-            RowChange::Columns(columns) => columns.move_columns(position_of),
-            RowChange::Operation(operation) => operation.column = position_of(operation.column),
+            RowChange::Columns(changed) => {
+                for (position, mut value) in changed.columns.drain(..) {
+                    if let Some(position) = place(position, Some(&mut value))? {
+                        columns.push((position, value));
+                    }
+                }
+                columns.sort_unstable_by_key(|(position, _)| *position);
+            }
+            RowChange::Operation(operation) => {
+                if let Some(position) = place(operation.column, None)? {
+                    operation.column = position;
+                    return Ok(());
+                }
+            }
         }
+        *self = RowChange::Columns(ChangedColumns { columns });
+        Ok(())
     }
 }
 
@@ -45,7 +66,7 @@ impl RowChange<'_> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangedColumns<'a> {
     /// In ascending order of the positions.
-    columns: SmallVec<[(usize, &'a [u8]); 8]>,
+    columns: SmallVec<[(usize, Cow<'a, [u8]>); 4]>,
 }
 
 impl TableDescription {
@@ -83,7 +104,7 @@ impl TableDescription {
         for position in (0..self.columns.len()).filter(|&position| is_set(position)) {
             let start = rest;
             self.skip_column(position, &mut rest, change.len())?;
-            columns.push((position, &start[..start.len() - rest.len()]));
+            columns.push((position, start[..start.len() - rest.len()].into()));
         }
         match rest.is_empty() {
             true => Ok((key, RowChange::Columns(ChangedColumns { columns }))),
@@ -91,11 +112,31 @@ impl TableDescription {
         }
     }
 
+    /// Takes a stored row apart into its encoded key, and a change that gives all other columns
+    /// their values.
+    ///
+    /// # Errors
+    /// If `row` does not consist of the table's columns.
+    pub(crate) fn row_as_change<'a>(
+        &self,
+        row: &'a [u8],
+    ) -> Result<(Vec<u8>, RowChange<'a>), DecodeError> {
+        let (mut key, mut columns) = (vec![&[][..]; self.key.len()], SmallVec::new());
+        self.for_each_column(row, |position, value| {
+            match self.key.iter().position(|&column| column == position) {
+                Some(place) => key[place] = value,
+                None => columns.push((position, value.into())),
+            }
+            Ok(())
+        })?;
+        Ok((key.concat(), RowChange::Columns(ChangedColumns { columns })))
+    }
+
     /// Visits the columns of a stored row, in order, each with its position and its stored value.
     ///
     /// # Errors
     /// Those of `visit`. Also if `row` does not consist of the table's columns.
-    pub(super) fn for_each_column<'a>(
+    pub(crate) fn for_each_column<'a>(
         &self,
         row: &'a [u8],
         mut visit: impl FnMut(usize, &'a [u8]) -> Result<(), DecodeError>,
@@ -142,13 +183,5 @@ impl ChangedColumns<'_> {
             output.extend_from_slice(changed.map_or(value, |(_, value)| value));
             Ok(())
         })
-    }
-
-    /// Moves the columns to the positions that `position_of` returns.
-    fn move_columns(&mut self, position_of: impl Fn(usize) -> usize) {
-        for (position, _) in &mut self.columns {
-            *position = position_of(*position);
-        }
-        self.columns.sort_unstable_by_key(|(position, _)| *position);
     }
 }

@@ -4,6 +4,7 @@
 
 use std::cmp::Ordering;
 
+use super::conversion::{Conversion, Obstacles};
 use super::{RowChange, TableDescription, TypeDescription};
 use crate::row::column::{
     ColumnValue, DecodeError, read_is_some, read_leb128, read_list_length, write_leb128,
@@ -15,6 +16,8 @@ use crate::row::operation::OperationKind;
 pub struct StoredOperation<'a> {
     /// The column's position.
     pub(super) column: usize,
+    /// The type that the column had.
+    type_of: &'a TypeDescription,
     kind: OperationKind,
     operand: &'a [u8],
 }
@@ -27,7 +30,7 @@ impl TableDescription {
     /// If `operation` is not exactly a key, a column outside the key, and an operation on columns
     /// of that column's type.
     pub fn read_operation<'a>(
-        &self,
+        &'a self,
         operation: &'a [u8],
     ) -> Result<(&'a [u8], RowChange<'a>), DecodeError> {
         let length_bytes = operation.len();
@@ -53,8 +56,10 @@ impl TableDescription {
         let name = || self.columns[column].name.clone();
         let skipped = skip_operand(&self.columns[column].type_of, kind, &mut rest);
         skipped.map_err(|error| error.in_column(name(), length_bytes))?;
+        let type_of = &self.columns[column].type_of;
+        let read = StoredOperation { column, type_of, kind, operand };
         match rest.is_empty() {
-            true => Ok((key, RowChange::Operation(StoredOperation { column, kind, operand }))),
+            true => Ok((key, RowChange::Operation(read))),
             false => Err(DecodeError::goes_on(rest, "an operation").within(length_bytes)),
         }
     }
@@ -78,9 +83,41 @@ impl StoredOperation<'_> {
                 return Ok(());
             }
             let column = &table.columns[position];
-            let applied = apply(&column.type_of, self.kind, value, self.operand, output);
+            let applied = if column.type_of.is_stored_as(self.type_of) {
+                apply(self.type_of, self.kind, value, self.operand, output)
+            } else {
+                self.apply_to_converted(&column.type_of, value, output)
+            };
             applied.map_err(|error| error.in_column(column.name.clone(), row.len()))
         })
+    }
+}
+
+impl StoredOperation<'_> {
+    /// Applies the operation to a value that was converted to type `current`: converts it back to
+    /// the type that the operation is for, and the result to `current` again.
+    fn apply_to_converted(
+        &self,
+        current: &TypeDescription,
+        value: &[u8],
+        output: &mut Vec<u8>,
+    ) -> Result<(), DecodeError> {
+        let convert = |value: &[u8], from: &TypeDescription, to: &TypeDescription| {
+            let mut obstacles = Obstacles { dropped: None, found: Vec::new() };
+            let conversion = Conversion::new("", from, to, &mut obstacles);
+            let mut converted = Vec::new();
+            match conversion {
+                Some((it, _)) => it.convert_stored(value, (from, to), &mut converted),
+                None => Err(obstacles.found.join("; ")),
+            }
+            .map_err(|what| DecodeError::new(self.operand, what))
+            .map(|()| converted)
+        };
+        let mut applied = Vec::new();
+        let stored = convert(value, current, self.type_of)?;
+        apply(self.type_of, self.kind, &stored, self.operand, &mut applied)?;
+        output.append(&mut convert(&applied, self.type_of, current)?);
+        Ok(())
     }
 }
 
@@ -165,7 +202,9 @@ fn is_order(type_of: &TypeDescription) -> bool {
 fn order_of(tuple: &TypeDescription) -> Option<&TypeDescription> {
     let TypeDescription::Struct { fields, .. } = tuple else { return None };
     match &fields[..] {
-        [(_, order), (_, TypeDescription::U32), _] if is_order(order) => Some(order),
+        [order, core, _] if core.type_of == TypeDescription::U32 => {
+            is_order(&order.type_of).then_some(&order.type_of)
+        }
         _ => None,
     }
 }

@@ -1,7 +1,12 @@
 //! [`TableDescription`]: the description of a table, as owned data.
 
+use std::borrow::Cow;
+
+use super::conversion::Named;
 use super::{TypeDescription, Value, read_list, read_positions, write_list};
-use crate::row::column::{ColumnValue, DecodeError, read_text, write_leb128, write_text};
+use crate::row::column::{
+    ColumnValue, DecodeError, FieldType, read_leb128, read_text, write_leb128, write_text,
+};
 use crate::row::schema::{Record, Storage};
 
 /// A table: its name, its columns, its primary key and its indexes.
@@ -17,10 +22,23 @@ pub struct TableDescription {
     pub key: Vec<usize>,
     /// The secondary indexes.
     pub indexes: Vec<IndexDescription>,
+    /// The names that the table had earlier.
+    pub was: Vec<String>,
+    /// The names of the checks that each row passes.
+    pub checks: Vec<String>,
+    /// The names of columns, fields of columns, unique indexes and checks that the program has
+    /// dropped on purpose.
+    pub dropped: Vec<String>,
+    /// Whether the program has a function that makes rows of stored ones if their key is another
+    /// one, or their columns cannot be converted.
+    pub is_migrated: bool,
+    /// How many of the columns, the last ones, the program does not know, and keeps for a newer
+    /// one. What it logs does not contain them.
+    pub kept: usize,
 }
 
-/// The description of a column.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The description of a column, or of a field of a struct that is a column's type.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ColumnDescription {
     /// Its name.
     pub name: String,
@@ -29,6 +47,10 @@ pub struct ColumnDescription {
     /// The encoded value of this column in rows that were stored before the column existed; `None`
     /// if it has no default.
     pub default: Option<Vec<u8>>,
+    /// The names that it had earlier.
+    pub was: Vec<String>,
+    /// Whether the program computes it from rows that were stored before the column existed.
+    pub is_computed: bool,
 }
 
 /// The description of a secondary index.
@@ -53,13 +75,10 @@ impl TableDescription {
             .iter()
             .map(|column| {
                 Some(ColumnDescription {
-                    name: column.name.to_owned(),
-                    type_of: column.type_of?.into(),
-                    default: column.default.map(|write| {
-                        let mut value = Vec::new();
-                        write(&mut value);
-                        value
-                    }),
+                    default: column.default.map(written),
+                    was: owned(column.was),
+                    is_computed: column.computed.is_some(),
+                    ..ColumnDescription::new(column.name.to_owned(), column.type_of?.into())
                 })
             })
             .collect();
@@ -77,7 +96,30 @@ impl TableDescription {
             columns: columns?,
             key: R::KEY_COLUMNS.to_vec(),
             indexes: indexes.collect(),
+            was: owned(R::EVOLUTION.was),
+            checks: owned(R::EVOLUTION.checks),
+            dropped: owned(R::EVOLUTION.dropped),
+            is_migrated: R::EVOLUTION.is_migrated,
+            kept: 0,
         })
+    }
+
+    /// Returns the description without the columns that the program does not know: that of the
+    /// rows which it logs.
+    pub fn written(&self) -> Cow<'_, TableDescription> {
+        if self.kept == 0 {
+            return Cow::Borrowed(self);
+        }
+        let mut written = self.clone();
+        written.columns.truncate(self.columns.len() - self.kept);
+        written.kept = 0;
+        Cow::Owned(written)
+    }
+
+    /// Returns whether rows of this table are stored and logged as those of `other`, and older rows
+    /// become the same in both.
+    pub fn is_stored_as(&self, other: &TableDescription) -> bool {
+        (&self.columns, &self.key, self.kept) == (&other.columns, &other.key, other.kept)
     }
 
     /// Reads the values of a stored row, in the order of the columns.
@@ -124,17 +166,18 @@ impl TableDescription {
             Storage::Ordered => 0,
             Storage::Hash => 1,
         });
-        write_list(&self.columns, output, |column, output| {
-            write_text(&column.name, output);
-            column.type_of.write(output);
-            column.default.write(output);
-        });
+        write_list(&self.columns, output, ColumnDescription::write);
         write_list(&self.key, output, write_position);
         write_list(&self.indexes, output, |index, output| {
             write_text(&index.name, output);
             write_list(&index.columns, output, write_position);
             index.unique.write(output);
         });
+        for names in [&self.was, &self.checks, &self.dropped] {
+            names.write(output);
+        }
+        self.is_migrated.write(output);
+        write_leb128(self.kept as u64, output);
     }
 
     /// Reads a description that [`TableDescription::write`] wrote, and advances `input` past it.
@@ -144,11 +187,20 @@ impl TableDescription {
     /// of columns, the columns have different names, and the defaults are values of their columns'
     /// types.
     pub fn read(input: &mut &[u8]) -> Result<TableDescription, DecodeError> {
-        let length = input.len();
-        Self::read_here(input).map_err(|error| error.within(length))
+        Self::read_form(true, input)
     }
 
-    fn read_here(input: &mut &[u8]) -> Result<TableDescription, DecodeError> {
+    /// As [`TableDescription::read`], if `is_whole`. Otherwise reads the older form of
+    /// descriptions, which ends with the indexes, and whose columns end with their defaults.
+    pub(crate) fn read_form(
+        is_whole: bool,
+        input: &mut &[u8],
+    ) -> Result<TableDescription, DecodeError> {
+        let length = input.len();
+        Self::read_here(is_whole, input).map_err(|error| error.within(length))
+    }
+
+    fn read_here(is_whole: bool, input: &mut &[u8]) -> Result<TableDescription, DecodeError> {
         let name = String::read(input)?;
         let start = *input;
         let storage = match u8::read(input)? {
@@ -160,7 +212,7 @@ impl TableDescription {
             }
         };
         let start = *input;
-        let columns = read_list(input, ColumnDescription::read)?;
+        let columns = read_list(input, |input| ColumnDescription::read(0, is_whole, input))?;
         let repeated = (1..columns.len())
             .find(|&at| columns[..at].iter().any(|it| it.name == columns[at].name));
         if let Some(repeated) = repeated {
@@ -175,24 +227,129 @@ impl TableDescription {
                 unique: bool::read(input)?,
             })
         })?;
-        Ok(TableDescription { name, storage, columns, key, indexes })
+        let mut table =
+            TableDescription { name, storage, columns, key, indexes, ..Self::default() };
+        if is_whole {
+            for names in [&mut table.was, &mut table.checks, &mut table.dropped] {
+                *names = Vec::read(input)?;
+            }
+            table.is_migrated = bool::read(input)?;
+            let start = *input;
+            let known = table.key.iter().max().map_or(0, |last| last + 1);
+            table.kept = read_leb128(input)? as usize;
+            if table.kept > table.columns.len().saturating_sub(known) {
+                return Err(DecodeError::new(start, "more columns are kept than there are"));
+            }
+        }
+        Ok(table)
     }
 }
 
+impl Default for TableDescription {
+    /// Returns the description of a table without a name and without columns.
+    fn default() -> Self {
+        TableDescription {
+            name: String::new(),
+            storage: Storage::Ordered,
+            columns: Vec::new(),
+            key: Vec::new(),
+            indexes: Vec::new(),
+            was: Vec::new(),
+            checks: Vec::new(),
+            dropped: Vec::new(),
+            is_migrated: false,
+            kept: 0,
+        }
+    }
+}
+
+impl Named for TableDescription {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn was(&self) -> &[String] {
+        &self.was
+    }
+}
+
+impl Named for ColumnDescription {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn was(&self) -> &[String] {
+        &self.was
+    }
+}
+
+impl From<&FieldType> for ColumnDescription {
+    fn from(field: &FieldType) -> ColumnDescription {
+        ColumnDescription {
+            default: field.default.map(written),
+            was: owned(field.was),
+            ..ColumnDescription::new(field.name.to_owned(), field.type_of.into())
+        }
+    }
+}
+
+/// Returns what `write` writes.
+fn written(write: fn(&mut Vec<u8>)) -> Vec<u8> {
+    let mut value = Vec::new();
+    write(&mut value);
+    value
+}
+
+fn owned(names: &[&str]) -> Vec<String> {
+    names.iter().map(|&name| name.to_owned()).collect()
+}
+
 impl ColumnDescription {
-    fn read(input: &mut &[u8]) -> Result<ColumnDescription, DecodeError> {
+    /// Returns the description of a column that has neither a default nor a past.
+    pub fn new(name: String, type_of: TypeDescription) -> ColumnDescription {
+        ColumnDescription { name, type_of, default: None, was: Vec::new(), is_computed: false }
+    }
+
+    /// Returns whether it has neither a default nor a past.
+    pub(super) fn is_plain(&self) -> bool {
+        self.default.is_none() && self.was.is_empty() && !self.is_computed
+    }
+
+    /// Appends the name and the type.
+    pub(super) fn write_plain(&self, output: &mut Vec<u8>) {
+        write_text(&self.name, output);
+        self.type_of.write(output);
+    }
+
+    pub(super) fn write(&self, output: &mut Vec<u8>) {
+        self.write_plain(output);
+        self.default.write(output);
+        self.was.write(output);
+        self.is_computed.write(output);
+    }
+
+    pub(super) fn read(
+        depth: usize,
+        is_whole: bool,
+        input: &mut &[u8],
+    ) -> Result<ColumnDescription, DecodeError> {
         let name = String::read(input)?;
-        let type_of = TypeDescription::read(input)?;
+        let type_of = TypeDescription::read_at_depth(depth, input)?;
         let start = *input;
         let default = Option::<Vec<u8>>::read(input)?;
         if let Some(mut value) = default.as_deref() {
-            let is_whole = type_of.read_value(&mut value).is_ok() && value.is_empty();
-            if !is_whole {
+            let is_value = type_of.read_value(&mut value).is_ok() && value.is_empty();
+            if !is_value {
                 let message =
                     format!("the default of column `{name}` is not a value of type {type_of}");
                 return Err(DecodeError::new(start, message));
             }
         }
-        Ok(ColumnDescription { name, type_of, default })
+        let mut column = ColumnDescription { default, ..Self::new(name, type_of) };
+        if is_whole {
+            column.was = Vec::read(input)?;
+            column.is_computed = bool::read(input)?;
+        }
+        Ok(column)
     }
 }

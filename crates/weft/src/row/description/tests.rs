@@ -1,6 +1,8 @@
 //! Tests of descriptions: round trips, rows read by them, and stored tables that differ from the
 //! program's.
 
+mod sequences;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -83,27 +85,28 @@ fn a_table_is_described() {
 #[test]
 fn a_descriptions_bytes_match_the_documentation() {
     #[derive(Clone, crate::Record)]
-    #[record(table = "t", index(name = i, columns(b), unique))]
+    #[record(table = "t", index(name = i, columns(b), unique), was = "s", dropped(d))]
     struct Row {
         #[record(key)]
         a: u64,
-        #[record(default = Some(true))]
+        #[record(default = Some(true), was = "x")]
         b: Option<bool>,
         c: [Address2; 3],
     }
     #[derive(Clone, crate::ColumnValue)]
-    struct Address2(i8);
+    struct Address2(#[column(default = 5)] i8);
     let mut bytes = Vec::new();
     description_of::<Row>().write(&mut bytes);
     let expected: &[&[u8]] = &[
         &[1, b't', 0, 3],
-        &[1, b'a', 9, 0],
-        &[1, b'b', 16, 0, 1, 2, 1, 1],
-        &[1, b'c', 17, 19, 8],
+        &[1, b'a', 9, 0, 0, 0],
+        &[1, b'b', 16, 0, 1, 2, 1, 1, 1, 1, b'x', 0],
+        &[1, b'c', 17, 21, 8],
         b"Address2",
-        &[1, 1, b'0', 1, 3, 0],
+        &[1, 1, b'0', 1, 1, 1, 5, 0, 0, 3, 0, 0, 0],
         &[1, 0],
         &[1, 1, b'i', 1, 1, 1],
+        &[1, 1, b's', 0, 1, 1, b'd', 0, 0],
     ];
     assert_eq!(bytes, expected.concat());
     let row = Row { a: 1, b: None, c: [const { Address2(2) }; 3] };
@@ -166,8 +169,10 @@ fn types() -> impl Strategy<Value = TypeDescription> {
             (element, 0..5_usize)
                 .prop_map(|(element, length)| Type::Array(Box::new(element), length)),
             prop::collection::vec(inner, 0..4).prop_map(Type::Tuple),
-            (name, prop::collection::vec(field, 0..4))
-                .prop_map(|(name, fields)| Type::Struct { name, fields }),
+            (name, prop::collection::vec(field, 0..4)).prop_map(|(name, fields)| {
+                let field = |(name, type_of)| ColumnDescription::new(name, type_of);
+                Type::Struct { name, fields: fields.into_iter().map(field).collect() }
+            }),
             (name, prop::collection::vec(name, 1..200))
                 .prop_map(|(name, variants)| Type::Enum { name, variants }),
         ]
@@ -210,7 +215,7 @@ fn value_of(type_of: &TypeDescription, draw: &mut fastrand::Rng) -> Value {
             Value::Tuple(elements.iter().map(|element| value_of(element, draw)).collect())
         }
         Type::Struct { fields, .. } => {
-            Value::Tuple(fields.iter().map(|(_, type_of)| value_of(type_of, draw)).collect())
+            Value::Tuple(fields.iter().map(|field| value_of(&field.type_of, draw)).collect())
         }
         Type::Enum { variants, .. } => Value::Enum(draw.usize(..variants.len())),
     }
@@ -228,14 +233,22 @@ fn tables() -> impl Strategy<Value = TableDescription> {
                     value_of(&type_of, &mut draw).write(&type_of, &mut bytes).unwrap();
                     bytes
                 });
-                ColumnDescription { name: name.into(), type_of, default }
+                let was = if draw.bool() { vec!["was".to_owned()] } else { Vec::new() };
+                let is_computed = draw.bool();
+                ColumnDescription {
+                    default,
+                    was,
+                    is_computed,
+                    ..ColumnDescription::new(name.into(), type_of)
+                }
             });
             TableDescription {
                 name: "table".to_owned(),
                 storage: Storage::Ordered,
                 columns: columns.collect(),
                 key: vec![0],
-                indexes: Vec::new(),
+                checks: vec!["check".to_owned()],
+                ..TableDescription::default()
             }
         },
     )
@@ -318,16 +331,20 @@ fn faulty_descriptions_are_refused_with_a_message() {
     assert_refused(&[&[1, b't', 2]], "byte 2: a table has the unknown kind of index 2");
     assert_refused(&[head, &[1, 1, b'a', 77]], "byte 6: a type has the unknown number 77");
     assert_refused(
-        &[head, &[2, 1, b'a', 0, 0, 1, b'a', 0, 0]],
+        &[head, &[2, 1, b'a', 0, 0, 0, 0, 1, b'a', 0, 0, 0, 0]],
         "byte 3: two columns are named `a`",
     );
     assert_refused(
         &[head, &[1, 1, b'a', 0, 1, 1, 9]],
         "byte 7: the default of column `a` is not a value of type bool",
     );
-    let column: &[u8] = &[1, 1, b'a', 0, 0];
-    assert_refused(&[head, column, &[1, 1]], "byte 9: column 1 is named, and there are 1");
-    assert_refused(&[head, column, &[2, 0, 0]], "byte 8: a column is named twice");
+    let column: &[u8] = &[1, 1, b'a', 0, 0, 0, 0];
+    assert_refused(&[head, column, &[1, 1]], "byte 11: column 1 is named, and there are 1");
+    assert_refused(&[head, column, &[2, 0, 0]], "byte 10: a column is named twice");
+    assert_refused(
+        &[head, column, &[1, 0, 0, 0, 0, 0, 0, 1]],
+        "byte 17: more columns are kept than there are",
+    );
     assert_refused(
         &[head, &[1, 1, b'a', 15, 18, 0, 0]],
         "byte 6: the elements of a list or an array are (), of no bytes",
@@ -413,66 +430,61 @@ macro_rules! other_accounts {
     }};
 }
 
-fn refusal(stored: &TableDescription, current: &TableDescription) -> String {
-    differences(&Adaptation::new(stored, current).expect_err("they differ"))
+fn matched(stored: &TableDescription, current: &TableDescription) -> Result<OpenedTable, String> {
+    let matches = compare(std::slice::from_ref(stored), std::slice::from_ref(current), &[]);
+    match matches.map_err(|mismatch| mismatch.to_string())?.pop() {
+        Some(TableMatch::Opened(opened)) => Ok(*opened),
+        _ => Err("it is kept".to_owned()),
+    }
 }
 
-/// The message, without the advice at its end, which is always the same.
-fn differences(mismatch: &SchemaMismatch) -> String {
-    let message = mismatch.to_string();
-    let advice = ". Tables, indexes, and columns with a default may be added; \
-                  for any other change, export the table and import it into the new one";
-    message.strip_suffix(advice).expect("it ends with the advice").to_owned()
+fn adaptation(stored: &TableDescription, current: &TableDescription) -> Adaptation {
+    let opened = matched(stored, current).unwrap();
+    Adaptation::new(&[stored], opened.step.as_ref()).unwrap()
+}
+
+fn refusal(stored: &TableDescription, current: &TableDescription) -> String {
+    matched(stored, current).expect_err("something stands in the way")
 }
 
 #[test]
 fn a_table_that_did_not_change_needs_no_adaptation() {
     let table = description_of::<Account>();
-    let adaptation = Adaptation::new(&table, &table).unwrap();
-    assert!(adaptation.is_identity());
-    let (row, mut output) = (row_of(&account()), b"before ".to_vec());
-    adaptation.row(&row, &mut output).unwrap();
-    assert_eq!(output, [b"before ", &row[..]].concat());
+    let adaptation = adaptation(&table, &table);
+    assert!(adaptation.is_identity() && adaptation.keeps_keys());
+    let row = row_of(&account());
+    assert_eq!(adaptation.row(&row).unwrap(), row);
 }
 
 #[test]
-fn indexes_and_storage_may_change() {
+fn storage_and_indexes_may_change_and_unique_ones_may_be_dropped() {
     let stored = description_of::<Account>();
     let mut current = stored.clone();
     current.storage = Storage::Ordered;
     current.indexes.remove(0);
+    assert!(adaptation(&stored, &current).is_identity());
+    assert!(adaptation(&current, &stored).is_identity());
     current.indexes[0].unique = false;
-    assert!(Adaptation::new(&stored, &current).unwrap().is_identity());
-    assert!(Adaptation::new(&current, &stored).unwrap().is_identity());
+    current.checks.push("check".to_owned());
+    assert!(adaptation(&current, &stored_with(&stored, &["check"])).is_identity());
+    assert!(refusal(&current, &stored).contains("`#[record(dropped(check))]`"));
+    let message = refusal(&stored, &current);
+    assert!(message.contains("the unique index `owner`"), "{message}");
+    assert!(message.contains("`#[record(dropped(owner))]`"), "{message}");
+    assert!(adaptation(&stored, &stored_with(&current, &["owner"])).is_identity());
 }
 
-#[test]
-fn names_of_types_may_change_but_not_of_their_parts() {
-    let stored = description_of::<Account>();
-    let with = |type_name: &str, field: &str| {
-        let mut table = stored.clone();
-        let fields = vec![
-            (field.to_owned(), TypeDescription::String),
-            ("number".to_owned(), TypeDescription::U16),
-        ];
-        let address = TypeDescription::Struct { name: type_name.to_owned(), fields };
-        table.columns[4].type_of = TypeDescription::Option(Box::new(address));
-        table
-    };
-    assert!(Adaptation::new(&stored, &with("Place", "street")).unwrap().is_identity());
-    assert_eq!(
-        refusal(&stored, &with("Address", "road")),
-        "table `accounts`: column `address` is stored as \
-         Option<Address { street: String, number: u16 }>, and is \
-         Option<Address { road: String, number: u16 }> now"
-    );
+/// Returns the table with names that were dropped.
+fn stored_with(table: &TableDescription, dropped: &[&str]) -> TableDescription {
+    let dropped = dropped.iter().map(|&name| name.to_owned()).collect();
+    TableDescription { dropped, ..table.clone() }
 }
 
 #[test]
 fn columns_with_defaults_are_added_in_their_places() {
     let stored = description_of::<Account>();
     #[derive(Clone, Debug, PartialEq, crate::Record)]
-    #[record(table = "accounts", key(branch, number))]
+    #[record(table = "accounts", key(branch, number), dropped(owner))]
     struct Wider {
         #[record(default = "EUR".to_owned())]
         currency: String,
@@ -485,10 +497,10 @@ fn columns_with_defaults_are_added_in_their_places() {
         balance: i64,
         address: Option<Address>,
     }
-    let adaptation = Adaptation::new(&stored, &description_of::<Wider>()).unwrap();
-    assert!(!adaptation.is_identity());
-    let mut row = Vec::new();
-    adaptation.row(&row_of(&account()), &mut row).unwrap();
+    let adaptation = adaptation(&stored, &description_of::<Wider>());
+    assert!(!adaptation.is_identity() && adaptation.keeps_keys());
+    let stored = row_of(&account());
+    let row = adaptation.row(&stored).unwrap();
     let mut rest = &row[..];
     let Account { number, branch, owner, balance, address, marks } = account();
     let expected = Wider {
@@ -505,14 +517,203 @@ fn columns_with_defaults_are_added_in_their_places() {
     assert!(rest.is_empty());
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, crate::ColumnValue)]
+enum Status {
+    Old,
+    Open,
+    Frozen,
+}
+
+#[derive(Clone, Debug, PartialEq, crate::ColumnValue)]
+struct Place {
+    #[column(default = 7)]
+    floor: u8,
+    number: u64,
+    #[column(was = "street")]
+    road: Option<String>,
+}
+
+/// Every column of this table has changed from [`before::Row`].
+#[derive(Clone, Debug, PartialEq, crate::Record)]
+#[record(table = "rows", dropped(places.town))]
+struct Row {
+    #[record(key, was = "number")]
+    id: u64,
+    status: Status,
+    wide: i64,
+    maybe: Option<u64>,
+    list: Vec<u32>,
+    bytes: Vec<u16>,
+    places: Vec<Place>,
+    pair: (f64, Option<bool>),
+}
+
+mod before {
+    #[derive(Clone, Copy, Debug, PartialEq, crate::ColumnValue)]
+    pub enum Status {
+        Open,
+        Old,
+    }
+
+    #[derive(Clone, Debug, PartialEq, crate::ColumnValue)]
+    pub struct Place {
+        pub street: String,
+        pub number: u16,
+        pub town: String,
+    }
+
+    #[derive(Clone, Debug, PartialEq, crate::Record)]
+    #[record(table = "rows")]
+    pub struct Row {
+        #[record(key)]
+        pub number: u32,
+        pub wide: u32,
+        pub maybe: u16,
+        pub status: Status,
+        pub list: Vec<u16>,
+        pub bytes: Vec<u8>,
+        pub places: Vec<Place>,
+        pub pair: (f32, bool),
+    }
+}
+
+fn old_row() -> before::Row {
+    before::Row {
+        number: 3,
+        wide: u32::MAX,
+        maybe: 300,
+        status: before::Status::Old,
+        list: vec![1, 500],
+        bytes: vec![0, 255],
+        places: vec![before::Place { street: "Rue".into(), number: 9, town: "Ys".into() }],
+        pair: (0.5, true),
+    }
+}
+
+fn new_row() -> Row {
+    Row {
+        id: 3,
+        status: Status::Old,
+        wide: u32::MAX.into(),
+        maybe: Some(300),
+        list: vec![1, 500],
+        bytes: vec![0, 255],
+        places: vec![Place { floor: 7, number: 9, road: Some("Rue".into()) }],
+        pair: (0.5, Some(true)),
+    }
+}
+
+#[test]
+fn columns_are_renamed_reordered_and_widened() {
+    let (stored, current) = (description_of::<before::Row>(), description_of::<Row>());
+    assert!(matched(&stored, &current).unwrap().is_simple());
+    let adaptation = adaptation(&stored, &current);
+    assert!(!adaptation.keeps_keys());
+    let bytes = row_of(&old_row());
+    let row = adaptation.row(&bytes).unwrap();
+    assert_eq!(Row::decode_row(&mut &row[..]), Ok(new_row()));
+    assert_eq!(adaptation.key(&[3, 0, 0, 0]).unwrap(), &[3, 0, 0, 0, 0, 0, 0, 0][..]);
+    assert!(adaptation.key(&[3, 0, 0]).is_err());
+}
+
+/// The older program narrows what the newer one has widened. Only some rows fit.
+#[test]
+fn narrower_types_take_the_rows_that_fit() {
+    let stored = description_of::<Row>();
+    let current = stored_with(&description_of::<before::Row>(), &["places.floor"]);
+    let message = refusal(&stored, &current);
+    assert!(message.contains("field `places.town` is new, and has no default"), "{message}");
+    let mut current = current;
+    let TypeDescription::List(place) = &mut current.columns[6].type_of else { panic!() };
+    let TypeDescription::Struct { fields, .. } = &mut **place else { panic!() };
+    fields[2].default = Some(vec![0]);
+    let opened = matched(&stored, &current).unwrap();
+    assert!(!opened.is_simple() && opened.kept.is_empty());
+    let convert = |row: &Row| {
+        let mut output = Vec::new();
+        let computed =
+            |_, _: &StoredRow<'_>, _: &mut Vec<u8>| unreachable!("no column is computed");
+        let converted = opened.step.as_ref().unwrap().row(&row_of(row), computed, &mut output);
+        converted.map(|()| before::Row::decode_row(&mut &output[..]).unwrap()).map_err(|fault| {
+            match fault {
+                RowFault::Misfit(violation) => violation.message,
+                RowFault::Undecodable(error) => panic!("{error}"),
+            }
+        })
+    };
+    let mut expected = old_row();
+    expected.places[0].town = String::new();
+    assert_eq!(convert(&new_row()), Ok(expected));
+    for (row, column, what) in [
+        (Row { id: 1 << 32, ..new_row() }, "id", "the unsigned number 4294967296 is no u32"),
+        (
+            Row { status: Status::Frozen, ..new_row() },
+            "status",
+            "the variant `Frozen` is not known",
+        ),
+        (Row { wide: -1, ..new_row() }, "wide", "-1 is negative"),
+        (Row { maybe: None, ..new_row() }, "maybe", "it is `None`"),
+        (Row { bytes: vec![256], ..new_row() }, "bytes", "the unsigned number 256 is no u8"),
+        (Row { pair: (0.1, Some(true)), ..new_row() }, "pair", "0.1 is no f32"),
+    ] {
+        assert_eq!(
+            convert(&row),
+            Err(format!("the value of column `{column}` does not fit: {what}"))
+        );
+    }
+}
+
+#[test]
+fn renamed_column_whose_name_is_used_again_is_not_confused() {
+    let stored = other_accounts! { #[record(key)] number: u32, a: u8, };
+    let current = other_accounts! {
+        #[record(key)] number: u32,
+        #[record(default = 9)] a: u8,
+        #[record(was = "a")] b: u8,
+    };
+    let first = adaptation(&stored, &current);
+    assert_eq!(first.row(&[1, 0, 0, 0, 5]).unwrap(), &[1, 0, 0, 0, 9, 5][..]);
+    assert!(adaptation(&current, &current).is_identity());
+    // Through the description in between, a later program finds the column, too.
+    let last = other_accounts! { #[record(key)] number: u32, #[record(was = "b")] c: u8, };
+    let last = stored_with(&last, &["a"]);
+    let opened = matched(&current, &last).unwrap();
+    let both = Adaptation::new(&[&stored, &current], opened.step.as_ref()).unwrap();
+    assert_eq!(both.row(&[1, 0, 0, 0, 5]).unwrap(), &[1, 0, 0, 0, 5][..]);
+    // Back to the first program: its column is the renamed one, and the other is kept.
+    let back = matched(&current, &stored).unwrap();
+    assert_eq!(back.kept, [1]);
+    let back = Adaptation::new(&[&current], back.step.as_ref()).unwrap();
+    assert_eq!(back.row(&[1, 0, 0, 0, 9, 5]).unwrap(), &[1, 0, 0, 0, 5][..]);
+}
+
+#[test]
+fn stored_row_is_read_by_name() {
+    let (table, bytes) = (description_of::<before::Row>(), row_of(&old_row()));
+    let row = StoredRow::new(&table, &bytes);
+    assert_eq!(row.get::<u32>("wide"), Ok(u32::MAX));
+    assert_eq!(row.get::<Option<i64>>("wide"), Ok(Some(u32::MAX.into())));
+    assert_eq!(row.get::<Vec<before::Place>>("places"), Ok(old_row().places));
+    let message = |result: Result<u8, crate::schema::Violation>| result.unwrap_err().message;
+    assert_eq!(message(row.get("depth")), "there is no stored column `depth`");
+    assert_eq!(
+        message(row.get("maybe")),
+        "the value of column `maybe` does not fit: the unsigned number 300 is no u8"
+    );
+    assert_eq!(message(row.get("pair")), "column `pair` is stored as (f32, bool), and is no u8");
+    assert_eq!(row.values().unwrap().len(), 8);
+}
+
 #[test]
 fn a_faulty_row_is_not_adapted() {
     let stored = description_of::<Account>();
     let mut current = stored.clone();
     current.columns.swap(2, 3);
-    let adaptation = Adaptation::new(&stored, &current).unwrap();
+    current.indexes.clear();
+    let current = stored_with(&current, &["owner"]);
+    let adaptation = adaptation(&stored, &current);
     let mut row = row_of(&account());
-    let refusal = |row: &[u8]| adaptation.row(row, &mut Vec::new()).unwrap_err().to_string();
+    let refusal = |row: &[u8]| adaptation.row(row).unwrap_err().to_string();
     assert_eq!(refusal(&row[..10]), "byte 10 (column `balance`): the bytes end within i64");
     row.push(1);
     assert_eq!(refusal(&row), "byte 27: the row ends here, but 1 bytes follow");
@@ -585,25 +786,52 @@ proptest! {
         let mut current = table.clone();
         current.columns.rotate_left(2);
         current.columns.insert(1, ColumnDescription {
-            name: "new".to_owned(),
-            type_of: TypeDescription::U8,
             default: Some(vec![9]),
+            ..ColumnDescription::new("new".to_owned(), TypeDescription::U8)
         });
         current.key = vec![6, 5];
-        let adaptation = Adaptation::new(&table, &current).unwrap();
-        adaptation.move_columns(&mut columns);
-        let (mut adapted_before, mut adapted, mut changed) = Default::default();
-        adaptation.row(&row_of(&before), &mut adapted_before).unwrap();
-        adaptation.row(&row_of(&row), &mut adapted).unwrap();
+        // The balance, and the marks, get a wider type.
+        current.columns[2].type_of = TypeDescription::I128;
+        current.columns[4].type_of = TypeDescription::List(Box::new(TypeDescription::U32));
+        current.columns[4].default = None;
+        current.indexes.clear();
+        let current = stored_with(&current, &["owner"]);
+        let adaptation = adaptation(&table, &current);
+        adaptation.change(&mut columns).unwrap();
+        let (before, row) = (row_of(&before), row_of(&row));
+        let (adapted_before, adapted) = (adaptation.row(&before).unwrap(), adaptation.row(&row).unwrap());
+        let mut changed = Vec::new();
         columns.apply(&current, &adapted_before, &mut changed).unwrap();
-        prop_assert_eq!(changed, adapted);
+        prop_assert_eq!(changed, &adapted[..]);
     }
 }
 
 // ---- differences ------------------------------------------------------------------------------
 
+/// An operation that was logged for a narrower column is applied to the wider one.
 #[test]
-fn all_differences_are_listed() {
+fn operation_is_applied_to_a_column_of_another_type() {
+    let stored = other_accounts! { #[record(key)] number: u32, balance: u16, gone: u8, };
+    let current = other_accounts! { #[record(key)] number: u32, balance: Option<u64>, };
+    let adaptation = adaptation(&stored, &stored_with(&current, &["gone"]));
+    let apply = |operation: &[u8], row: &[u8]| {
+        let (_, mut change) = stored.read_operation(operation).unwrap();
+        adaptation.change(&mut change).unwrap();
+        let mut changed = Vec::new();
+        change.apply(&current, row, &mut changed).map(|()| changed)
+    };
+    let row = |balance: u16| {
+        let stored = [&[1, 0, 0, 0][..], &balance.to_le_bytes(), &[9]].concat();
+        adaptation.row(&stored).unwrap().into_owned()
+    };
+    let add = crate::row::operation::OperationKind::Add as u8;
+    assert_eq!(apply(&[1, 0, 0, 0, 1, add, 5, 0], &row(300)), Ok(row(305)));
+    assert_eq!(apply(&[1, 0, 0, 0, 2, add, 5], &row(300)), Ok(row(300)), "the column is dropped");
+    assert!(apply(&[1, 0, 0, 0, 1, add, 5, 0], &row(u16::MAX)).is_err());
+}
+
+#[test]
+fn everything_that_stands_in_the_way_is_listed() {
     let stored = other_accounts! {
         #[record(key)] number: u32,
         balance: i64,
@@ -618,12 +846,19 @@ fn all_differences_are_listed() {
     };
     assert_eq!(
         refusal(&stored, &current),
-        "table `accounts`: column `balance` is stored as i64, and is u64 now; \
-         column `note`, which is stored as Option<String>, is not there now; \
+        "table `accounts`: column `balance` is stored as i64, and is u64 now: give the new column \
+         another name, and compute it from the old one with `#[record(computed = …)]`; \
          column `limit` is new, and has no default for the rows that are stored: \
-         give it one with `#[record(default = …)]`; \
-         the primary key is stored as (`number`), and is (`owner`) now"
+         give it one with `#[record(default = …)]`, or compute it from the row with \
+         `#[record(computed = …)]`; \
+         the primary key is stored as (`number`), and is (`owner`) now: make the new rows from the \
+         stored ones in a function, and name it with `#[record(migrate = …)]`; \
+         column `note` is stored, and the program does not have it. If it is not needed any more, \
+         say so: `#[record(dropped(note))]`. If the program is older than the directory: rows that \
+         it inserts need a value for the column, and the newer program has declared no default for it"
     );
+    let opened = matched(&stored, &stored_with(&current, &["note"])).unwrap_err();
+    assert!(!opened.contains("`note`"), "{opened}");
 }
 
 #[test]
@@ -631,32 +866,37 @@ fn the_order_of_key_columns_matters() {
     let stored = description_of::<Account>();
     let mut current = stored.clone();
     current.key.reverse();
-    assert_eq!(
-        refusal(&stored, &current),
-        "table `accounts`: the primary key is stored as (`branch`, `number`), \
-         and is (`number`, `branch`) now"
-    );
+    assert!(refusal(&stored, &current).contains(
+        "the primary key is stored as (`branch`, `number`), and is (`number`, `branch`) now"
+    ));
+    current.is_migrated = true;
+    assert!(matched(&stored, &current).unwrap().step.is_none(), "the program makes the rows");
     current = stored.clone();
     current.columns.swap(0, 1);
     current.key = vec![0, 1];
-    assert!(Adaptation::new(&stored, &current).is_ok(), "it is the same key in other places");
+    assert!(matched(&stored, &current).is_ok(), "it is the same key in other places");
 }
 
 #[test]
 fn whole_schemas_are_compared() {
     let table =
         |name: &str| TableDescription { name: name.to_owned(), ..description_of::<Account>() };
-    let mut changed = table("c");
-    changed.columns[3].type_of = TypeDescription::U64;
-    let matched = compare(&[table("a"), table("b")], &[table("b"), table("new"), table("a")]);
-    let positions: Vec<_> = matched.unwrap().iter().map(|it| it.current).collect();
-    assert_eq!(positions, [2, 0]);
-    assert!(compare(&[], &[table("a")]).unwrap().is_empty());
-    let mismatch = compare(&[table("a"), table("b"), table("c")], &[changed, table("b")]);
-    assert_eq!(
-        differences(&mismatch.unwrap_err()),
-        "table `a`: it is stored, and is not among the tables that are opened now, \
-         unless as a volatile one; table `c`: column `balance` is stored as i64, and is u64 now"
-    );
-    assert_eq!(refusal(&table("a"), &table("b")), "table `a`: it is named `b` now");
+    let mut renamed = table("c2");
+    renamed.was = vec!["c".to_owned()];
+    let stored = [table("a"), table("b"), table("c"), table("d")];
+    let current = [table("b"), table("new"), table("a"), renamed.clone()];
+    let matches = compare(&stored, &current, &["d".to_owned(), "e".to_owned()]).unwrap();
+    let position = |matched: &TableMatch| match matched {
+        TableMatch::Opened(opened) => Some(opened.current),
+        TableMatch::Kept | TableMatch::Dropped => None,
+    };
+    let positions: Vec<_> = matches.iter().map(position).collect();
+    assert_eq!(positions, [Some(2), Some(0), Some(3), None]);
+    assert!(matches!(matches[3], TableMatch::Dropped));
+    let back = compare(&[renamed], &[table("c")], &[]).unwrap();
+    assert_eq!(position(&back[0]), Some(0), "an older program finds a table that was renamed");
+    let kept = compare(&[table("d")], &current, &[]).unwrap();
+    assert!(matches!(kept[0], TableMatch::Kept));
+    let message = compare(&[table("b")], &current, &["b".to_owned()]).unwrap_err().to_string();
+    assert_eq!(message, "table `b`: the program opens it, and drops it: leave out one of the two");
 }

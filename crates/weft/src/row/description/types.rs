@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{read_list, write_list};
+use super::{ColumnDescription, read_list, write_list};
 use crate::row::column::{
     ColumnType, DecodeError, read_is_some, read_leb128, read_list_length, read_text, write_leb128,
     write_text,
@@ -45,7 +45,7 @@ pub enum TypeDescription {
         /// Its name, without a path.
         name: String,
         /// Its fields, in order. Those of a tuple struct are named `0`, `1` and so on.
-        fields: Vec<(String, TypeDescription)>,
+        fields: Vec<ColumnDescription>,
     },
     /// An enum that derives `ColumnValue`.
     Enum {
@@ -84,8 +84,8 @@ impl From<ColumnType> for TypeDescription {
                 Type::Tuple(elements.iter().map(|&element| Type::from(element)).collect())
             }
             ColumnType::Struct { name, fields } => {
-                let owned = |&(field, type_of): &(&str, _)| (field.to_owned(), Type::from(type_of));
-                Type::Struct { name: name.to_owned(), fields: fields.iter().map(owned).collect() }
+                let fields = fields.iter().map(ColumnDescription::from).collect();
+                Type::Struct { name: name.to_owned(), fields }
             }
             ColumnType::Enum { name, variants } => Type::Enum {
                 name: name.to_owned(),
@@ -109,9 +109,7 @@ impl TypeDescription {
             Type::String | Type::List(_) | Type::Option(_) | Type::Enum { .. } => None,
             Type::Array(element, length) => element.width_bytes()?.checked_mul(*length),
             Type::Tuple(elements) => elements.iter().try_fold(0, add),
-            Type::Struct { fields, .. } => {
-                fields.iter().map(|(_, type_of)| type_of).try_fold(0, add)
-            }
+            Type::Struct { fields, .. } => fields.iter().map(|it| &it.type_of).try_fold(0, add),
         }
     }
 
@@ -122,7 +120,7 @@ impl TypeDescription {
             Type::String | Type::List(_) | Type::Option(_) | Type::Enum { .. } => 1,
             Type::Array(element, length) => element.width_min_bytes().saturating_mul(*length),
             Type::Tuple(elements) => elements.iter().fold(0, add),
-            Type::Struct { fields, .. } => fields.iter().map(|(_, type_of)| type_of).fold(0, add),
+            Type::Struct { fields, .. } => fields.iter().map(|it| &it.type_of).fold(0, add),
             _ => self.width_bytes().expect("numbers and the like have a fixed width"),
         }
     }
@@ -144,8 +142,8 @@ impl TypeDescription {
             }
             (Type::Struct { fields: some, .. }, Type::Struct { fields: others, .. }) => {
                 some.len() == others.len()
-                    && some.iter().zip(others).all(|((name, one), (other_name, another))| {
-                        name == other_name && one.is_stored_as(another)
+                    && some.iter().zip(others).all(|(one, another)| {
+                        one.name == another.name && one.type_of.is_stored_as(&another.type_of)
                     })
             }
             (Type::Enum { variants: some, .. }, Type::Enum { variants: others, .. }) => {
@@ -188,7 +186,7 @@ impl TypeDescription {
             }
             Type::Tuple(elements) => elements.iter().try_for_each(|element| element.skip(input)),
             Type::Struct { fields, .. } => {
-                fields.iter().try_for_each(|(_, type_of)| type_of.skip(input))
+                fields.iter().try_for_each(|field| field.type_of.skip(input))
             }
             Type::Enum { .. } => read_leb128(input).map(drop),
             _ => unreachable!("numbers and the like have a fixed width"),
@@ -224,6 +222,8 @@ const ARRAY: u8 = 17;
 const TUPLE: u8 = 18;
 const STRUCT: u8 = 19;
 const ENUM: u8 = 20;
+/// A struct with fields that have a default, or had another name.
+const EVOLVED_STRUCT: u8 = 21;
 
 /// The types that are encoded in one byte. This byte is their position here.
 const PLAIN: [TypeDescription; LIST as usize] = [
@@ -266,11 +266,12 @@ impl TypeDescription {
                 write_list(elements, output, Type::write);
             }
             Type::Struct { name, fields } => {
-                output.push(STRUCT);
+                let is_plain = fields.iter().all(ColumnDescription::is_plain);
+                output.push(if is_plain { STRUCT } else { EVOLVED_STRUCT });
                 write_text(name, output);
-                write_list(fields, output, |(field, type_of), output| {
-                    write_text(field, output);
-                    type_of.write(output);
+                write_list(fields, output, |field, output| match is_plain {
+                    true => field.write_plain(output),
+                    false => field.write(output),
                 });
             }
             Type::Enum { name, variants } => {
@@ -293,7 +294,10 @@ impl TypeDescription {
         Type::read_at_depth(0, input)
     }
 
-    fn read_at_depth(depth: usize, input: &mut &[u8]) -> Result<TypeDescription, DecodeError> {
+    pub(super) fn read_at_depth(
+        depth: usize,
+        input: &mut &[u8],
+    ) -> Result<TypeDescription, DecodeError> {
         let start = *input;
         if depth == DEPTH_MAX {
             return Err(DecodeError::new(start, "a type is nested too deep"));
@@ -316,7 +320,18 @@ impl TypeDescription {
             TUPLE => read_list(input, part).map(Type::Tuple),
             STRUCT => {
                 let struct_name = name(input)?;
-                let fields = read_list(input, |input| Ok((name(input)?, part(input)?)))?;
+                let fields = read_list(input, |input| {
+                    Ok(ColumnDescription::new(name(input)?, part(input)?))
+                })?;
+                Ok(Type::Struct { name: struct_name, fields })
+            }
+            EVOLVED_STRUCT => {
+                let struct_name = name(input)?;
+                let fields =
+                    read_list(input, |input| ColumnDescription::read(depth + 1, true, input))?;
+                if fields.iter().all(ColumnDescription::is_plain) {
+                    return Err(DecodeError::new(start, "a struct has a needless form"));
+                }
                 Ok(Type::Struct { name: struct_name, fields })
             }
             ENUM => {
@@ -384,20 +399,20 @@ fn write_tuple(elements: &[Type], formatter: &mut fmt::Formatter<'_>) -> fmt::Re
 
 fn write_struct(
     name: &str,
-    fields: &[(String, Type)],
+    fields: &[ColumnDescription],
     formatter: &mut fmt::Formatter<'_>,
 ) -> fmt::Result {
     formatter.write_str(name)?;
-    if fields.first().is_some_and(|(first, _)| first == "0") {
-        return write_joined("(", fields, ")", formatter, |(_, type_of), formatter| {
-            write!(formatter, "{type_of}")
+    if fields.first().is_some_and(|first| first.name == "0") {
+        return write_joined("(", fields, ")", formatter, |field, formatter| {
+            write!(formatter, "{}", field.type_of)
         });
     }
     if fields.is_empty() {
         return Ok(());
     }
-    write_joined(" { ", fields, " }", formatter, |(field, type_of), formatter| {
-        write!(formatter, "{field}: {type_of}")
+    write_joined(" { ", fields, " }", formatter, |field, formatter| {
+        write!(formatter, "{}: {}", field.name, field.type_of)
     })
 }
 

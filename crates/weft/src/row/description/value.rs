@@ -49,6 +49,41 @@ pub struct ValueMismatch {
     pub found: String,
 }
 
+impl fmt::Display for Value {
+    /// Prints the value as a key is printed in messages. An enum is the number of its variant.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |values: &[Value], formatter: &mut fmt::Formatter<'_>| {
+            values.iter().enumerate().try_for_each(|(position, value)| {
+                let comma = if position > 0 { ", " } else { "" };
+                write!(formatter, "{comma}{value}")
+            })
+        };
+        match self {
+            Value::Bool(value) => write!(formatter, "{value}"),
+            Value::Signed(value) => write!(formatter, "{value}"),
+            Value::Unsigned(value) => write!(formatter, "{value}"),
+            Value::F32(value) => write!(formatter, "{value}"),
+            Value::F64(value) => write!(formatter, "{value}"),
+            Value::Char(value) => write!(formatter, "{value:?}"),
+            Value::String(text) => write!(formatter, "{text:?}"),
+            Value::Bytes(bytes) => write!(formatter, "{bytes:?}"),
+            Value::Option(None) => formatter.write_str("None"),
+            Value::Option(Some(value)) => write!(formatter, "Some({value})"),
+            Value::Enum(variant) => write!(formatter, "variant {variant}"),
+            Value::List(values) => {
+                formatter.write_str("[")?;
+                list(values, formatter)?;
+                formatter.write_str("]")
+            }
+            Value::Tuple(values) => {
+                formatter.write_str("(")?;
+                list(values, formatter)?;
+                formatter.write_str(")")
+            }
+        }
+    }
+}
+
 impl fmt::Display for ValueMismatch {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{} is no {}", self.found, self.expected)
@@ -97,7 +132,7 @@ impl Type {
                 values.collect::<Result<_, _>>().map(Value::Tuple)
             }
             Type::Struct { fields, .. } => {
-                let values = fields.iter().map(|(_, type_of)| type_of.read_value(input));
+                let values = fields.iter().map(|field| field.type_of.read_value(input));
                 values.collect::<Result<_, _>>().map(Value::Tuple)
             }
             Type::Enum { name, variants } => match read_leb128(input)? {
@@ -175,8 +210,8 @@ impl Value {
                 }
             }
             (Type::Struct { fields, .. }, Value::Tuple(values)) if fields.len() == values.len() => {
-                for ((_, type_of), value) in fields.iter().zip(values) {
-                    value.write(type_of, output)?;
+                for (field, value) in fields.iter().zip(values) {
+                    value.write(&field.type_of, output)?;
                 }
             }
             (Type::Enum { variants, .. }, Value::Enum(variant)) if *variant < variants.len() => {

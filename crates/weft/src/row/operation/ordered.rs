@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use super::{Operation, OperationKind, Order, OutOfRange, Payload, Undecided, sealed};
-use crate::row::column::{ColumnType, ColumnValue, DecodeError};
+use crate::row::column::{ColumnType, ColumnValue, DecodeError, FieldType};
 
 /// A value with its order, and the core that wrote it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,7 +19,11 @@ pub struct OrderedTuple<O, T> {
 impl<O: ColumnValue, T: ColumnValue> ColumnValue for OrderedTuple<O, T> {
     const TYPE: ColumnType = ColumnType::Struct {
         name: "OrderedTuple",
-        fields: &[("order", O::TYPE), ("core", ColumnType::U32), ("value", T::TYPE)],
+        fields: &[
+            FieldType::new("order", O::TYPE),
+            FieldType::new("core", ColumnType::U32),
+            FieldType::new("value", T::TYPE),
+        ],
     };
 
     #[inline]

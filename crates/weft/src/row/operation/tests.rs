@@ -72,17 +72,15 @@ where
     }
 
     // The logged form, on a stored row of a key and this column.
-    let column = |name: &str, type_of: ColumnType| ColumnDescription {
-        name: name.to_owned(),
-        type_of: type_of.into(),
-        default: None,
-    };
+    let column =
+        |name: &str, type_of: ColumnType| ColumnDescription::new(name.to_owned(), type_of.into());
     let table = TableDescription {
         name: "rows".to_owned(),
         columns: vec![column("id", ColumnType::U8), column("value", V::TYPE)],
         storage: Storage::Hash,
         key: vec![0],
         indexes: Vec::new(),
+        ..TableDescription::default()
     };
     let mut row = vec![7];
     value.write(&mut row);

@@ -1,0 +1,88 @@
+//! [`StagedTable`]: rows in their stored form, by their stored keys.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::StoredTable;
+use super::schema::{hash_bytes, key_of_row};
+use crate::error::StorageError;
+use crate::row::column::DecodeError;
+use crate::row::description::{RowChange, TableDescription};
+
+/// How many maps share the rows, so that threads rarely contend for a lock.
+const SHARDS: usize = 64;
+
+/// Encoded rows, by encoded key.
+type Shard = HashMap<Box<[u8]>, Box<[u8]>>;
+
+/// A table of rows whose Rust type is not known. Recovery fills it where rows cannot go into the
+/// program's tables at once, and tools fill it because they have no other tables.
+#[derive(Debug)]
+pub struct StagedTable {
+    description: TableDescription,
+    shards: [Mutex<Shard>; SHARDS],
+}
+
+impl StagedTable {
+    /// Creates an empty table.
+    pub fn new(description: TableDescription) -> StagedTable {
+        StagedTable { description, shards: std::array::from_fn(|_| Mutex::default()) }
+    }
+
+    /// Removes the rows of part `part` of `parts`, and returns them, in no order.
+    pub fn take_rows(&self, part: usize, parts: usize) -> impl Iterator<Item = Box<[u8]>> {
+        let shards = self.shards.iter().skip(part).step_by(parts);
+        shards.flat_map(|shard| std::mem::take(&mut *hold(shard)).into_values())
+    }
+
+    fn shard(&self, key: &[u8]) -> MutexGuard<'_, Shard> {
+        hold(&self.shards[(hash_bytes(key) >> 32) as usize % SHARDS])
+    }
+}
+
+fn hold(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl StoredTable for StagedTable {
+    fn description(&self) -> &TableDescription {
+        &self.description
+    }
+
+    fn put(&self, row: &[u8]) -> Result<(), DecodeError> {
+        let key = key_of_row(&self.description, row)?;
+        self.shard(&key).insert(key[..].into(), row.into());
+        Ok(())
+    }
+
+    fn delete(&self, key: &[u8]) -> Result<(), DecodeError> {
+        self.shard(key).remove(key);
+        Ok(())
+    }
+
+    fn change(&self, key: &[u8], change: &RowChange<'_>) -> Result<bool, DecodeError> {
+        let mut shard = self.shard(key);
+        let Some(row) = shard.get_mut(key) else { return Ok(false) };
+        let mut changed = Vec::with_capacity(row.len());
+        change.apply(&self.description, row, &mut changed)?;
+        *row = changed.into();
+        Ok(true)
+    }
+
+    fn build_indexes(&self, _part: usize, _parts: usize) -> Result<(), StorageError> {
+        Ok(())
+    }
+
+    fn encode_rows(
+        &self,
+        (part, parts): (usize, usize),
+        sink: &mut dyn FnMut(&[u8]) -> Result<(), StorageError>,
+    ) -> Result<(), StorageError> {
+        let mut shards = self.shards.iter().skip(part).step_by(parts);
+        shards.try_for_each(|shard| hold(shard).values().try_for_each(|row| sink(row)))
+    }
+
+    fn rows(&self) -> u64 {
+        self.shards.iter().map(|shard| hold(shard).len() as u64).sum()
+    }
+}
