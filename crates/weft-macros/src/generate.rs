@@ -510,7 +510,9 @@ fn by_column(row: &Row<'_>) -> TokenStream {
             let mut changed: #option<Self> = #option::None;
             #(#changes)*
             // If a `Drop` in it panics, the other row must be dropped as well, and a returned value would not be.
-            ::core::mem::drop(changed);
+            {
+                let _dropped_here = changed;
+            }
             #option::Some(rebased)
         }
     }

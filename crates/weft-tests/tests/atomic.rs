@@ -451,7 +451,7 @@ fn scans_are_refused() {
         assert!(scan.next().is_none(), "a scan ends after its error");
         Ok::<_, Error>(())
     });
-    scanned.unwrap();
+    assert_eq!(failure(scanned), single_key("notes", "a scan"), "an error is not overlooked");
 }
 
 #[test]

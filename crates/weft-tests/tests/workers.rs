@@ -238,7 +238,7 @@ fn a_thread_that_moves_to_another_worker_leaves_its_old_one() {
         let ((moves, moved), (first_has, first_ends), (second_has, second_ends)) =
             (step(), step(), step());
         scope(|scope| {
-            scope.spawn(|| {
+            let first = scope.spawn(|| {
                 hit(&database, &hits, 0).unwrap();
                 first_has.wait();
                 moves.wait();
@@ -249,13 +249,13 @@ fn a_thread_that_moves_to_another_worker_leaves_its_old_one() {
                 first_ends.wait();
             });
             first_has.wait();
-            scope.spawn(|| {
+            let second = scope.spawn(|| {
                 hit(&database, &hits, 1).unwrap();
                 second_has.wait();
                 second_ends.wait();
             });
             second_has.wait();
-            scope.spawn(|| {
+            let third = scope.spawn(|| {
                 // No worker is left that no thread remembers, so it shares the first one.
                 hit(&database, &hits, 2).unwrap();
                 moves.wait();
@@ -265,6 +265,10 @@ fn a_thread_that_moves_to_another_worker_leaves_its_old_one() {
                 first_ends.wait();
                 second_ends.wait();
             });
+            // The scope alone does not wait until the threads have left their workers.
+            for thread in [first, second, third] {
+                thread.join().expect("it does not panic");
+            }
         });
         assert_eq!(database.metrics().workers, 0);
     });

@@ -8,7 +8,7 @@ use std::hint::black_box;
 
 use arrayvec::ArrayString;
 use weft::protocol::Protocol;
-use weft::{Error, Failure, Transaction, columns_of};
+use weft::{Error, Failure, Transaction, column_of};
 use weft_procedures::{Execute, procedure};
 
 use super::client::Client;
@@ -96,30 +96,17 @@ pub(super) fn run<P: Protocol>(
     found: &mut Vec<u32>,
 ) -> Result<Output, Error> {
     // Add the amount to the warehouse's year-to-date; read its name.
-    let w_name = tx
-        .update_columns(
-            &tables.warehouse,
-            &input.w_id,
-            columns_of!(Warehouse.{w_ytd, w_name}),
-            |(w_ytd, w_name)| {
-                *w_ytd += input.amount;
-                *w_name
-            },
-        )?
+    let w_name = *tx
+        .get_columns(&tables.warehouse, &input.w_id, column_of!(Warehouse.w_name))?
         .expect("warehouses are never removed");
+    tx.add(&tables.warehouse, &input.w_id, column_of!(Warehouse.w_ytd), input.amount)?;
 
     // Add the amount to the district's year-to-date; read its name.
-    let d_name = tx
-        .update_columns(
-            &tables.district,
-            &(input.w_id, input.d_id),
-            columns_of!(District.{d_ytd, d_name}),
-            |(d_ytd, d_name)| {
-                *d_ytd += input.amount;
-                *d_name
-            },
-        )?
+    let district = (input.w_id, input.d_id);
+    let d_name = *tx
+        .get_columns(&tables.district, &district, column_of!(District.d_name))?
         .expect("districts are never removed");
+    tx.add(&tables.district, &district, column_of!(District.d_ytd), input.amount)?;
 
     // The customer, by number (case 1) or by last name (case 2).
     let c_id = match &input.customer {

@@ -148,7 +148,7 @@ impl<P: Protocol> Builder<P> {
     }
 
     /// Stores all tables in B+-trees, also those that are declared as hash tables. Use it to measure what a hash
-    /// table gains. A table that is declared as a hash table still refuses scans of ranges.
+    /// table gains. Ranges of a table that is declared as a hash table still do not compile.
     ///
     /// ```
     /// use weft::{Database, Error, Record};
@@ -166,7 +166,6 @@ impl<P: Protocol> Builder<P> {
     /// let snapshot = database.open_snapshot()?;
     /// let ids: Vec<u32> = snapshot.rows(&items).map(|row| Ok(row?.id)).collect::<Result<_, Error>>()?;
     /// assert_eq!(ids, [1, 2, 3]);
-    /// assert!(snapshot.range(&items, ..).next().is_some_and(|row| row.is_err()));
     /// # Ok::<(), Error>(())
     /// ```
     pub fn all_ordered(mut self, all_ordered: bool) -> Self {

@@ -220,7 +220,7 @@ impl<T: Record, F: Fn(u64) + Sync> Loader<'_, T, F> {
         // No check: the rows were checked when they were filled in.
         let first = Cell::new(None);
         let duplicate = |index, row: &T, _: &T| {
-            first.set(first.take().or_else(|| Some((index, format!("{:?}", row.key())))));
+            first.set(first.take().or_else(|| Some((index, row.index_key_text(index)))));
         };
         self.memories.with(|memory| {
             self.table.inner.build_indexes((part, parts), memory, None, &duplicate);

@@ -85,13 +85,17 @@ pub(super) fn lose_no_cent<B>(bank: &Bank, payments: u64, begin: impl Fn(u64) ->
 #[test]
 fn many_threads_lose_no_cent() {
     for by_columns in [true, false] {
-        let software =
-            Database::builder().protocol::<weft_protocols::DbxTc>().htm(Choice::Software);
-        let bank = open_by(software.dbx_tc(options().by_columns(by_columns)));
-        lose_no_cent(&bank, 300 * stress() as u64, |_| ());
-        let metrics = bank.database.metrics();
-        assert_eq!(metrics.carried_over > 0, by_columns, "{metrics:?}");
-        assert!(by_columns || metrics.pieces_redone > 0, "no piece failed");
+        // A run may be so short that no thread meets another one.
+        let have_met = (0..100).any(|_| {
+            let software =
+                Database::builder().protocol::<weft_protocols::DbxTc>().htm(Choice::Software);
+            let bank = open_by(software.dbx_tc(options().by_columns(by_columns)));
+            lose_no_cent(&bank, 300 * stress() as u64, |_| ());
+            let metrics = bank.database.metrics();
+            assert!(by_columns || metrics.carried_over == 0, "{metrics:?}");
+            if by_columns { metrics.carried_over > 0 } else { metrics.pieces_redone > 0 }
+        });
+        assert!(have_met, "no piece failed");
     }
 }
 
