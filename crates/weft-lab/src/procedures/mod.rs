@@ -20,19 +20,21 @@ use weft_bench::stop::Stop;
 
 /// The help text below the options.
 const EXAMPLE: &str = "\
-Example: a payment. Step 2 is the look-up by last name, which most payments do.
+Example: a payment. Step 4 is the look-up by last name, which most payments do.
 
   $ cargo lab procedures tpcc --procedure payment
   payment
-     0  read-write  warehouse
-     1  read-write  district
-     2  scan        customer by by_name
-     3  read-write  customer             key from 2
-     4  insert      history              values from 0, 1, 2
+     0  read        warehouse
+     1  add         warehouse
+     2  read        district
+     3  add         district
+     4  scan        customer by by_name
+     5  read-write  customer             key from 4
+     6  insert      history              values from 0, 2, 4
 
-If another transaction changes customers' names at the same time, the result of step 2 is stale. A
-protocol that repairs then runs step 2 again, and steps 3 and 4, which depend on it, but not 0 and
-1. A protocol that chops makes pieces of steps. --format json has what it also needs: columns,
+If another transaction changes customers' names at the same time, the result of step 4 is stale. A
+protocol that repairs then runs step 4 again, and steps 5 and 6, which depend on it, but not 0 to
+3. A protocol that chops makes pieces of steps. --format json has what it also needs: columns,
 branches, loops and roll-backs.
 
 In a loop 'from 3' is the result of step 3 in the same iteration, and 'from 3*' its result in this

@@ -77,10 +77,10 @@ fn pictures_are_drawn_into_files() {
     let dot = std::fs::read_to_string(&dot).expect("it was written");
     assert!(dot.starts_with("graph ") && dot.ends_with("}\n"), "{dot}");
     assert_eq!(dot.matches('{').count(), dot.matches('}').count(), "{dot}");
-    // Four pieces in each of two instances of three procedures.
+    // Four, six and four pieces in each of two instances of three procedures.
     assert_eq!(
         dot.matches("    \"").count() - dot.matches(" -- ").count() + red(&dot),
-        24,
+        28,
         "{dot}"
     );
     // `--text` adds the text to the pictures.

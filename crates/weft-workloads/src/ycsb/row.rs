@@ -144,7 +144,7 @@ impl<const FILLER_BYTES: usize, S: IndexKind> Row for FixedRow<FILLER_BYTES, S> 
     }
 }
 
-/// Scans of a hash table are refused by [`Parameters::check`](super::Parameters::check), before they are made.
+/// Scans of a hash table are refused before they are made, when the parameters are checked.
 impl<const FILLER_BYTES: usize, S: IndexKind> OrderedRecord for FixedRow<FILLER_BYTES, S> {}
 
 impl<const FILLER_BYTES: usize, S: IndexKind> Record for FixedRow<FILLER_BYTES, S> {
