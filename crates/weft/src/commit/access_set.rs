@@ -132,8 +132,8 @@ impl<H> WriteEntry<H> {
         }
     }
 
-    /// Makes the write replace another version, with this row, by a row of its own. See
-    /// [`applied`](super::applied).
+    /// Makes the write replace another version, with the row `onto`, by a row that was [made
+    /// again](super::made_row).
     pub fn move_onto(&mut self, version: Tid, onto: NonNull<u8>, row: NonNull<u8>) {
         (self.expected, self.replaced, self.row) = (version, Newest::of(onto), Some(row));
         link(self.row, onto.as_ptr());

@@ -27,12 +27,12 @@
 use std::ptr::NonNull;
 
 use super::access_set::{AccessSet, SupersededRow, TidHeader, WriteEntry, visible};
+use super::made_row::MadeRow;
 use super::optimistic::{read_conflict, read_newest, validate_nodes, write_conflict};
 use super::{Abort, Visible};
 use crate::row::column::{ColumnSet, UsedColumns};
-use crate::store::record::version::VersionHeader;
-use crate::store::record::{Newest, RecordPointer};
-use crate::store::table::{Rebase, TableRef};
+use crate::store::record::RecordPointer;
+use crate::store::table::Rebase;
 use crate::store::worker::WorkerMemory;
 
 /// What the accesses of a transaction use of rows, as far as that was noted.
@@ -170,9 +170,7 @@ impl<H: TidHeader> AccessSet<H> {
             };
             superseded.push(SupersededRow { record: entry.record, row, table: entry.table });
             notes.replace_row(row, rebased);
-            entry.row = Some(rebased);
-            entry.expected = present;
-            entry.replaced = Newest::of(onto);
+            entry.move_onto(present, onto, rebased);
         }
         Ok(())
     }
@@ -199,39 +197,10 @@ fn rebase<H>(
     if !may_be_moved {
         return None;
     }
-    let mut made = MadeRow { place: memory.allocate_row(table), is_complete: false, table, memory };
     let change = Rebase { row, before, onto, adds: columns.adds };
     // SAFETY: as above, and the place is new.
-    unsafe {
-        made.is_complete = core.rebase(change, made.place);
-        if !made.is_complete || !core.may_be_written(made.place) {
-            return None;
-        }
-        VersionHeader::of(made.place).set_previous(onto.as_ptr());
-    }
-    let place = made.place;
-    std::mem::forget(made);
-    Some((row, place))
-}
-
-/// A place for a row that is made again. Dropping it gives the place back, also if the user's code panics.
-struct MadeRow<'w> {
-    place: NonNull<u8>,
-    /// Whether there is a row in the place.
-    is_complete: bool,
-    table: TableRef,
-    memory: &'w WorkerMemory,
-}
-
-impl Drop for MadeRow<'_> {
-    fn drop(&mut self) {
-        let &mut MadeRow { place, is_complete, table, memory } = self;
-        // SAFETY: only this value has the place, and a row in it is of this table.
-        unsafe {
-            match is_complete {
-                true => memory.drop_row(place, table, false),
-                false => memory.free_block(VersionHeader::block(place), table.core().row_class),
-            }
-        }
-    }
+    let made = unsafe { MadeRow::new(table, memory, |place| core.rebase(change, place)) }?;
+    // SAFETY: the row was just made.
+    let may_be_written = unsafe { core.may_be_written(made.row()) };
+    may_be_written.then(|| (row, made.into_raw()))
 }

@@ -123,6 +123,7 @@ impl<P: Protocol> Engine<P> {
         }
         Ok(self.log()?.wait_durable(commit.epoch)?)
     }
+
     /// Starts the thread that [`Engine::when_durable`] uses.
     ///
     /// # Errors

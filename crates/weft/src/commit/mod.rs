@@ -20,6 +20,7 @@ mod capabilities;
 pub mod dbx;
 mod deferred_change;
 mod engine;
+pub mod made_row;
 pub mod optimistic;
 mod options;
 pub mod silo;

@@ -1,17 +1,16 @@
 //! Operations that are applied again when a commit finds that another transaction has replaced their rows: see
 //! [`applied`](crate::commit::applied).
 
-use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
 use super::{RecordOf, Transaction};
 use crate::commit::applied::{AppliedOperations, StaleWrite};
+use crate::commit::made_row::MadeRow;
 use crate::commit::{Abort, CommitToken, Executor, Protocol, ReappliesOperations, backoff};
 use crate::error::ConflictReason;
 use crate::row::operation::{ColumnOf, Operation, RepeatableOperation};
 use crate::row::schema::Record;
-use crate::store::table::TableRef;
-use crate::store::worker::{Counters, WorkerMemory};
+use crate::store::worker::Counters;
 
 /// How often a commit is tried again with operations that were applied again, before the transaction gives way.
 const REAPPLIED_MAX: u32 = 8;
@@ -95,35 +94,24 @@ impl<P: Protocol> Transaction<'_, P> {
         let memory = &self.worker.memory;
         let &StaleWrite { record, table, replaced, row: made, onto, .. } = write;
         let core = table.core();
-        let place = memory.allocate_row(table);
-        // SAFETY: `onto` is a published row, and the worker has been pinned since before it was found. The place is
-        // new. (If the clone panics, the block stays unused until the database is dropped.)
-        unsafe { core.clone_row(onto, place) };
-        let new = UnfinishedRow { row: place, table, memory };
+        let copy = |place| {
+            // SAFETY: `onto` is a published row, and the worker has been pinned since before it was found. The place
+            // is new.
+            unsafe { core.clone_row(onto, place) };
+            true
+        };
+        // SAFETY: the row was copied to the place.
+        let new = unsafe { MadeRow::new(table, memory, copy) }?;
         // SAFETY: as above; the new row is this transaction's own.
         let may_be_written = unsafe {
-            operations.apply_to(record, new.row, memory.core())
-                && core.may_be_written(new.row)
-                && core.same_index_keys(new.row, onto)
+            operations.apply_to(record, new.row(), memory.core())
+                && core.may_be_written(new.row())
+                && core.same_index_keys(new.row(), onto)
         };
         if !may_be_written {
             return None;
         }
-        self.record_again(table, (replaced, made), (onto, new.row));
-        Some(ManuallyDrop::new(new).row)
-    }
-}
-
-/// A row that is being made. If the user's code panics, or the row cannot be written, it is dropped.
-struct UnfinishedRow<'w> {
-    row: NonNull<u8>,
-    table: TableRef,
-    memory: &'w WorkerMemory,
-}
-
-impl Drop for UnfinishedRow<'_> {
-    fn drop(&mut self) {
-        // SAFETY: the row is complete, and no other code has its address.
-        unsafe { self.memory.drop_row(self.row, self.table, false) };
+        self.record_again(table, (replaced, made), (onto, new.row()));
+        Some(new.into_raw())
     }
 }
