@@ -6,7 +6,7 @@ use super::zipf::Ranks;
 use super::{Workload, check_equal, random};
 use crate::store::{self, Operation, Result, Store};
 
-/// What is done to which rows.
+/// The share of updates, and the popularity of the rows.
 pub trait Mix: Send {
     /// The name in tables.
     const NAME: &'static str;

@@ -141,7 +141,7 @@ pub enum StorageError {
 pub struct RowViolation {
     /// The row's primary key.
     pub key: String,
-    /// What is wrong with the row.
+    /// Why the row is refused.
     pub violation: Violation,
 }
 

@@ -35,7 +35,7 @@ use crate::row::description::{
 pub(super) struct Targets {
     /// Where the rows of each stored table go, by number.
     numbers: Vec<Option<Target>>,
-    /// What is done with the rows of each of the program's tables, if it is stored.
+    /// How the stored rows of each of the program's tables are read; `None` for a table that is not stored.
     opened: Vec<Option<Opened>>,
     /// The stored tables that the program does not have, if their rows are needed.
     kept: Vec<(u32, Arc<StagedTable>)>,
