@@ -2,6 +2,8 @@
 //!
 //! Each chapter is a module here, in the order of the guide's `SUMMARY.md`. The tests in `tests/documents` check the
 //! guide and the repository's other documents: links, commands, and what they say of the program.
+//!
+//! The examples of the macros are here, too, because their own crate cannot run them without the engine.
 
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide/src/README.md")]
@@ -122,3 +124,17 @@ mod laboratory_simulator {}
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide/src/laboratory/checker.md")]
 mod laboratory_checker {}
+
+// What the macros' documentation shows.
+
+#[cfg(doctest)]
+#[doc = include_str!("../../weft-macros/docs/record.md")]
+mod derive_record {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../weft-macros/docs/column_value.md")]
+mod derive_column_value {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../weft-macros/docs/procedure.md")]
+mod procedure {}

@@ -192,7 +192,7 @@ fn a_bank_keeps_its_money() {
         let seed = Seed::draw();
         let bank = Bank::<P>::new();
         on_threads::<P>(&seed, |thread, random| {
-            for _ in 0..800 * stress() {
+            for _ in 0..400 * stress() {
                 match random.u8(..8) {
                     0 => bank.audit(random),
                     1 if thread % 2 == 0 => bank.audit_in_an_update(random),
@@ -392,7 +392,7 @@ fn some_doctor_is_always_on_call() {
             Ok(count)
         };
         on_threads::<P>(&seed, |_, random| {
-            for _ in 0..1500 * stress() {
+            for _ in 0..600 * stress() {
                 let (shift, name) = (random.u8(..2), random.u8(..DOCTORS));
                 let way = random.u8(..3);
                 let leaves = random.u8(..3) > 0;
@@ -643,7 +643,7 @@ fn every_row_is_dropped_once_and_never_in_use() {
         on_threads::<P>(&seed, |_, random| {
             // Each half runs on another thread, so workers end with garbage while others go on.
             for _ in 0..2 {
-                on_a_thread(|| (0..700 * stress()).for_each(|_| transaction(random)));
+                on_a_thread(|| (0..300 * stress()).for_each(|_| transaction(random)));
             }
         });
         drop((database, mortals));

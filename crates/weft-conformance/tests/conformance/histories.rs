@@ -15,7 +15,7 @@ const FREE: Size =
 
 #[test]
 fn small_interleaved_histories_pass_both_oracles() {
-    every_protocol(seeds(2000), |subject, seed| {
+    every_protocol(seeds(800), |subject, seed| {
         random::check(subject, Mode::Interleaved(seed), SMALL)
     });
 }
@@ -24,28 +24,28 @@ fn small_interleaved_histories_pass_both_oracles() {
 #[test]
 fn transactions_that_name_columns_are_strictly_serializable() {
     let size = Size { threads: 3, transactions: 3, ..SMALL };
-    every_protocol(seeds(3000), |subject, seed| {
+    every_protocol(seeds(1200), |subject, seed| {
         random::check_columns(subject, Mode::Interleaved(seed), size)
     });
 }
 
 #[test]
 fn interleaved_histories_are_strictly_serializable() {
-    every_protocol(seeds(800), |subject, seed| {
+    every_protocol(seeds(320), |subject, seed| {
         random::check(subject, Mode::Interleaved(seed), MEDIUM)
     });
 }
 
-/// In rounds of 10,000 transactions. `WEFT_STRESS=10` makes it a million for each protocol.
+/// In rounds of 10,000 transactions. `WEFT_STRESS=25` makes it a million for each protocol.
 #[test]
 fn free_histories_are_strictly_serializable() {
-    every_protocol(seeds(10), |subject, seed| random::check(subject, Mode::Free(seed), FREE));
+    every_protocol(seeds(4), |subject, seed| random::check(subject, Mode::Free(seed), FREE));
 }
 
 #[test]
 fn small_interleaved_histories_with_snapshots_pass_both_oracles() {
     let size = Size { threads: 2, transactions: 2, steps_max: 4, readers: 1 };
-    with_snapshots(seeds(1500), |subject, seed| {
+    with_snapshots(seeds(600), |subject, seed| {
         random::check(subject, Mode::Interleaved(seed), size)
     });
 }
@@ -53,7 +53,7 @@ fn small_interleaved_histories_with_snapshots_pass_both_oracles() {
 #[test]
 fn interleaved_histories_with_snapshots_are_strictly_serializable() {
     let size = Size { readers: 2, ..MEDIUM };
-    with_snapshots(seeds(500), |subject, seed| {
+    with_snapshots(seeds(200), |subject, seed| {
         random::check(subject, Mode::Interleaved(seed), size)
     });
 }
@@ -61,14 +61,14 @@ fn interleaved_histories_with_snapshots_are_strictly_serializable() {
 #[test]
 fn free_histories_with_snapshots_are_strictly_serializable() {
     let size = Size { threads: 3, readers: 2, ..FREE };
-    with_snapshots(seeds(5), |subject, seed| random::check(subject, Mode::Free(seed), size));
+    with_snapshots(seeds(2), |subject, seed| random::check(subject, Mode::Free(seed), size));
 }
 
 /// A protocol that supports only one thread has serial histories.
 #[test]
 fn histories_of_one_thread_are_serial() {
     for subject in Subject::all().into_iter().filter(|subject| subject.threads_max == 1) {
-        for_each_seed(seeds(50), |seed| {
+        for_each_seed(seeds(20), |seed| {
             expect_nothing(&subject, random::check(&subject, Mode::Free(seed), MEDIUM));
         });
     }
@@ -76,14 +76,14 @@ fn histories_of_one_thread_are_serial() {
 
 #[test]
 fn interleaved_values_are_strictly_serializable() {
-    every_protocol(seeds(400), |subject, seed| {
+    every_protocol(seeds(160), |subject, seed| {
         values::check(subject, Mode::Interleaved(seed), 3, 6)
     });
 }
 
 #[test]
 fn free_values_are_strictly_serializable() {
-    every_protocol(seeds(3), |subject, seed| {
+    every_protocol(seeds(2), |subject, seed| {
         values::check(subject, Mode::Free(seed), 5, free_transactions(2000))
     });
 }

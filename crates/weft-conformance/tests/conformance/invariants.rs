@@ -9,16 +9,16 @@ use weft_conformance::{copies, starvation};
 use crate::{every_protocol, with_snapshots};
 
 fn run(invariant: &dyn Invariant) {
-    every_protocol(seeds(200), |subject, seed| {
+    every_protocol(seeds(80), |subject, seed| {
         invariants::check(invariant, subject, Mode::Interleaved(seed), 3, 8, 0)
     });
-    every_protocol(seeds(3), |subject, seed| {
+    every_protocol(seeds(2), |subject, seed| {
         invariants::check(invariant, subject, Mode::Free(seed), 5, free_transactions(1000), 0)
     });
-    with_snapshots(seeds(200), |subject, seed| {
+    with_snapshots(seeds(80), |subject, seed| {
         invariants::check(invariant, subject, Mode::Interleaved(seed), 2, 8, 1)
     });
-    with_snapshots(seeds(2), |subject, seed| {
+    with_snapshots(seeds(1), |subject, seed| {
         invariants::check(invariant, subject, Mode::Free(seed), 3, free_transactions(1000), 2)
     });
 }
@@ -55,14 +55,14 @@ fn indexes_agree_with_their_table() {
 
 #[test]
 fn snapshots_follow_the_order_of_commits() {
-    with_snapshots(seeds(1000), |subject, seed| {
+    with_snapshots(seeds(400), |subject, seed| {
         copies::check(subject, Mode::Interleaved(seed), 2, 1, 3)
     });
-    with_snapshots(seeds(3), |subject, seed| copies::check(subject, Mode::Free(seed), 3, 2, 2000));
+    with_snapshots(seeds(2), |subject, seed| copies::check(subject, Mode::Free(seed), 3, 2, 2000));
 }
 
 #[test]
 fn long_transaction_commits_in_the_end() {
-    every_protocol(seeds(4), |subject, seed| starvation::check(subject, Mode::Fair(seed), 3, 1));
+    every_protocol(seeds(2), |subject, seed| starvation::check(subject, Mode::Fair(seed), 3, 1));
     every_protocol(seeds(1), |subject, seed| starvation::check(subject, Mode::Free(seed), 4, 5));
 }

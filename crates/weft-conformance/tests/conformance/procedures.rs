@@ -9,35 +9,35 @@ use crate::every_protocol;
 
 #[test]
 fn small_interleaved_procedures_pass_both_oracles() {
-    every_protocol(seeds(600), |subject, seed| {
+    every_protocol(seeds(240), |subject, seed| {
         procedures::check(subject, Mode::Interleaved(seed), 3, 3, OperationSet::Rows)
     });
 }
 
 #[test]
 fn small_interleaved_procedures_with_sums_are_explained_by_serial_orders() {
-    every_protocol(seeds(1000), |subject, seed| {
+    every_protocol(seeds(400), |subject, seed| {
         procedures::check(subject, Mode::Interleaved(seed), 3, 3, OperationSet::Sums)
     });
 }
 
 #[test]
 fn small_interleaved_procedures_with_deferred_sums_are_explained_by_serial_orders() {
-    every_protocol(seeds(1000), |subject, seed| {
+    every_protocol(seeds(400), |subject, seed| {
         procedures::check(subject, Mode::Interleaved(seed), 3, 3, OperationSet::Deferral)
     });
 }
 
 #[test]
 fn interleaved_procedures_are_strictly_serializable() {
-    every_protocol(seeds(400), |subject, seed| {
+    every_protocol(seeds(160), |subject, seed| {
         procedures::check(subject, Mode::Interleaved(seed), 4, 8, OperationSet::Rows)
     });
 }
 
 #[test]
 fn free_procedures_are_strictly_serializable() {
-    every_protocol(seeds(6), |subject, seed| {
+    every_protocol(seeds(3), |subject, seed| {
         procedures::check(subject, Mode::Free(seed), 5, free_transactions(2000), OperationSet::Rows)
     });
 }

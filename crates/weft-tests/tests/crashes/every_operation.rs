@@ -304,11 +304,11 @@ fn report<P: Protocol>(tried: &Tried) {
 #[test]
 fn crash_at_any_operation_loses_nothing_acknowledged() {
     let mut tried = Tried::default();
-    for seed in 0..20 * stress() as u64 {
+    for seed in 0..8 * stress() as u64 {
         campaign::<Dbx>(seed, 1, &mut tried);
     }
     report::<Dbx>(&tried);
-    assert!(tried.crashes > 5000, "{tried:?}");
+    assert!(tried.crashes > 2000, "{tried:?}");
 }
 
 #[test]

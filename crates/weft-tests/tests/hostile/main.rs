@@ -18,6 +18,9 @@
 //! counts the calls in the engine's source text, and fails until each added call has been reviewed. [`faults`] has
 //! a small test for each fault that was found in this way.
 //!
+//! The hook is global, so only one combination runs in a process at a time. The suite of each protocol is a process
+//! of its own, and several run beside each other.
+//!
 //! By default each call site misbehaves in one call, in every combination under the protocols that applications use,
 //! and in a quarter of the combinations under each of the others. `WEFT_HOSTILE=each` runs every combination under
 //! every protocol. `WEFT_HOSTILE=all` runs up to 30 calls of each call site, in memory and with a directory.
@@ -45,7 +48,7 @@ macro_rules! suites {
         $(
             #[test]
             fn $test() {
-                run::suite::<$protocol>();
+                run::in_process_of_its_own(stringify!($test), run::suite::<$protocol>);
             }
         )*
     };

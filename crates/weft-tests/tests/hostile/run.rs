@@ -1,6 +1,7 @@
 //! Runs of the workload, one for each combination of an operation, a misbehaviour and a call.
 
 use std::collections::BTreeSet;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, PoisonError};
@@ -201,8 +202,19 @@ const COMPLETE: [&str; 3] = ["dbx", "silo", "2pl"];
 /// One of this many combinations runs under each of the other protocols. `.ci/deep conformance` runs all of them.
 const SHARE: usize = 4;
 
-/// The numbers of combinations and runs so far, for all protocols.
-static TOTAL: Mutex<(usize, usize)> = Mutex::new((0, 0));
+/// Set in processes that run one test.
+const IN_PROCESS: &str = "WEFT_HOSTILE_PROCESS";
+
+/// Runs the test of this name alone in another process, which runs `suite`.
+pub fn in_process_of_its_own(test: &str, suite: fn()) {
+    if std::env::var_os(IN_PROCESS).is_some() {
+        return suite();
+    }
+    let mut process = Command::new(std::env::current_exe().expect("this program is known"));
+    process.args(["--exact", test, "--nocapture"]).env(IN_PROCESS, "1").stdout(Stdio::null());
+    let status = process.status().expect("a process can be started");
+    assert!(status.success(), "{test}: {status}");
+}
 
 pub fn suite<P: Protocol>() {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -275,19 +287,12 @@ pub fn suite<P: Protocol>() {
         !known.is_empty() || !failures.is_empty(),
         "no call site is known: the tests have to be compiled with line tables"
     );
-    let total = {
-        let mut total = TOTAL.lock().unwrap_or_else(PoisonError::into_inner);
-        *total = (total.0 + combinations.len(), total.1 + runs);
-        *total
-    };
     tell(&format!(
         "hostile types under {}: {} combinations of operation, misbehaviour and call site, in {runs} runs \
-         ({missed} of them did not reach the call), {:?}; {} combinations in {} runs so far",
+         ({missed} of them did not reach the call), {:?}",
         P::NAME,
         combinations.len(),
         begun.elapsed(),
-        total.0,
-        total.1
     ));
     failures.truncate(100);
     assert!(failures.is_empty(), "{}", failures.join("\n"));

@@ -166,7 +166,10 @@ fn keys_are_sixteen_bytes_and_differ() {
 }
 
 const THREADS: usize = 4;
-const TRANSACTIONS_PER_THREAD: u64 = 4_000;
+
+fn transactions_per_thread() -> u64 {
+    1_500 * u64::from(crate::stress())
+}
 
 /// Runs clients on as many threads as the protocol allows, and checks the invariants.
 fn run<P: Protocol>(parameters: &Parameters, seed: u64) {
@@ -177,7 +180,7 @@ fn run<P: Protocol>(parameters: &Parameters, seed: u64) {
             let incr = &incr;
             scope.spawn(move || {
                 let mut client = incr.client(seed, thread, threads);
-                for number in 0..TRANSACTIONS_PER_THREAD {
+                for number in 0..transactions_per_thread() {
                     let outcome = incr.execute(&mut client).expect("it runs to its end");
                     assert!(!outcome.rolled_back);
                     if number % 8 == 0 {
@@ -191,7 +194,7 @@ fn run<P: Protocol>(parameters: &Parameters, seed: u64) {
     let context = format!("{}, {parameters:?}, seed {seed}", P::NAME);
     assert_consistent(&incr, &context);
     let (increments, _) = incr.source.ledgers.changes();
-    assert_eq!(increments, threads as u64 * TRANSACTIONS_PER_THREAD, "{context}");
+    assert_eq!(increments, threads as u64 * transactions_per_thread(), "{context}");
 }
 
 /// This includes the protocols in which only single accesses are atomic.

@@ -10,7 +10,10 @@ use crate::rubis::{Mix, Parameters, Rubis, TransactionType};
 use crate::workload::Workload;
 
 const THREADS: usize = 4;
-const TRANSACTIONS_PER_THREAD: u32 = 2_000;
+
+fn transactions_per_thread() -> u32 {
+    800 * crate::stress()
+}
 
 /// Runs clients on as many threads as the protocol allows, and checks the invariants. Returns how often each type
 /// succeeded, and how often it did not.
@@ -25,7 +28,7 @@ fn run<P: Protocol>(parameters: &Parameters, seed: u64) -> [[u32; 2]; 17] {
                 scope.spawn(move || {
                     let mut client = rubis.client(seed, thread, threads);
                     let mut ended = [[0; 2]; 17];
-                    for number in 0..TRANSACTIONS_PER_THREAD {
+                    for number in 0..transactions_per_thread() {
                         let outcome = rubis.execute(&mut client).expect("it runs to its end");
                         ended[outcome.transaction][usize::from(outcome.rolled_back)] += 1;
                         if number % 8 == 0 {

@@ -14,7 +14,10 @@ use crate::tpcc::{Mix, Parameters, Scale, Tpcc, order_status, stock_level};
 use crate::workload::Workload;
 
 const THREADS: usize = 4;
-const TRANSACTIONS_PER_THREAD: u32 = 2_000;
+
+fn transactions_per_thread() -> u32 {
+    800 * crate::stress()
+}
 
 /// Runs `mix` under `P`. Returns how often each transaction ended, and how many were rolled back.
 fn run<P: Protocol>(warehouses: u16, mix: Mix, seed: u64) -> ([u32; 5], u32) {
@@ -33,7 +36,7 @@ fn run_with<P: Protocol>(parameters: Parameters, seed: u64) -> ([u32; 5], u32) {
                 let tpcc = &tpcc;
                 scope.spawn(move || {
                     let mut client = tpcc.client(seed, thread, threads);
-                    (0..TRANSACTIONS_PER_THREAD)
+                    (0..transactions_per_thread())
                         .map(|_| tpcc.execute(&mut client).expect("it runs to its end"))
                         .collect::<Vec<_>>()
                 })
@@ -47,7 +50,7 @@ fn run_with<P: Protocol>(parameters: Parameters, seed: u64) -> ([u32; 5], u32) {
         }
     });
     assert_consistent(&tpcc, &format!("{}, mix {mix}, seed {seed}", P::NAME));
-    assert_eq!(ended.iter().sum::<u32>(), threads as u32 * TRANSACTIONS_PER_THREAD);
+    assert_eq!(ended.iter().sum::<u32>(), threads as u32 * transactions_per_thread());
     (ended, rolled_back)
 }
 
@@ -203,7 +206,7 @@ fn readers_see_one_state<P: Protocol>(mix: Mix) {
     let (tpcc, finished) = (&tpcc, &Word::new(0));
     let write = |thread| {
         let mut client = tpcc.client(SEED, thread, threads);
-        for _ in 0..TRANSACTIONS_PER_THREAD {
+        for _ in 0..transactions_per_thread() {
             tpcc.execute(&mut client).expect("it runs to its end");
             // Yield so often that the reader's reads come in between, even if there are few cores.
             thread::yield_now();

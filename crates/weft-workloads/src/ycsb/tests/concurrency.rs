@@ -13,7 +13,10 @@ use super::{
 use crate::workload::Workload;
 
 const THREADS: usize = 4;
-const TRANSACTIONS_PER_THREAD: u32 = 3_000;
+
+fn transactions_per_thread() -> u32 {
+    1_000 * crate::stress()
+}
 
 /// Runs clients on as many threads as the protocol allows, and `beside` on this thread. Then it checks the
 /// invariants. `beside` can ask whether the clients are still running.
@@ -29,7 +32,7 @@ fn run<P: Protocol, R: Row>(
         for thread in 0..threads {
             scope.spawn(move || {
                 let mut client = ycsb.client(seed, thread, threads);
-                for number in 0..TRANSACTIONS_PER_THREAD {
+                for number in 0..transactions_per_thread() {
                     ycsb.execute(&mut client).expect("it runs to its end");
                     if number % 8 == 0 {
                         // Yield so often that other threads run in between, even if there are few cores.
@@ -155,7 +158,7 @@ fn the_raw_tree_keeps_the_invariants() {
             let raw = &raw;
             scope.spawn(move || {
                 let mut client = raw.client(27, thread);
-                for _ in 0..TRANSACTIONS_PER_THREAD {
+                for _ in 0..transactions_per_thread() {
                     raw.execute(&mut client);
                 }
             });

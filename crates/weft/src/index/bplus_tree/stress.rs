@@ -267,10 +267,12 @@ pub(super) fn noted_versions_mean_what_they_say<K: TestKey>(
         |_, _| {},
         |thread, tree, worker, random| {
             let mut hint = LeafHint::new();
-            for _ in 0..rounds {
+            // On a busy machine the other threads may find no range unchanged while the first one churns. They
+            // go on after it has ended, until one of them does.
+            let goes_on =
+                |round| round < rounds || thread != 0 && confirmed.load(Ordering::Relaxed) == 0;
+            for _ in (0..).take_while(|&round| goes_on(round)) {
                 let pin = worker.pin();
-                // The churning thread pauses in one round of four. Otherwise, on a machine that favours it,
-                // the other threads would never find a range unchanged.
                 if thread == 0 {
                     if random.u8(..4) == 0 {
                         std::thread::yield_now();
@@ -284,7 +286,7 @@ pub(super) fn noted_versions_mean_what_they_say<K: TestKey>(
                 drop(pin);
             }
         },
-        |_| assert_ne!(confirmed.load(Ordering::Relaxed), 0, "the test confirmed nothing"),
+        |_| {},
     )
 }
 
