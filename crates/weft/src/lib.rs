@@ -163,6 +163,7 @@ pub use database::pool::{Pool, PoolOptions, Priority, Shutdown, Submission, Subm
 #[doc(hidden)]
 pub use database::run;
 pub use database::stash::Stash;
+pub use database::storage::CheckpointMetrics;
 pub use database::storage::{Acknowledge, CheckpointReport, DurabilityOptions};
 pub use database::{Builder, Database, TransactionOptions, WORKERS_MAX_DEFAULT};
 pub use error::{Conflict, ConflictReason, Error, Failure, OutlineError};

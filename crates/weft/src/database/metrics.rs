@@ -4,6 +4,7 @@ use weft_htm::Statistics;
 use weft_htm::word::Ordering;
 
 use crate::commit::PhaseMetrics;
+use crate::database::storage::CheckpointMetrics;
 use crate::durability::LogMetrics;
 use crate::error::ConflictReason;
 use crate::store::retention::SnapshotMetrics;
@@ -43,6 +44,8 @@ pub struct Metrics {
     pub snapshots: SnapshotMetrics,
     /// The log, if there is one.
     pub log: Option<LogMetrics>,
+    /// The checkpoints, if there is a directory.
+    pub checkpoints: Option<CheckpointMetrics>,
     /// Repairs, under a protocol that makes them.
     pub repairs: RepairMetrics,
     /// Procedures that have committed in pieces, under `dbx-tc`. The other registered procedures had only one

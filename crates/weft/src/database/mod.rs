@@ -441,6 +441,7 @@ impl<P: Protocol> Database<P> {
     pub fn metrics(&self) -> Metrics {
         let mut metrics = Metrics::gather(&self.inner.shared);
         metrics.log = self.inner.storage.as_ref().and_then(Storage::log_metrics);
+        metrics.checkpoints = self.inner.storage.as_ref().map(Storage::checkpoint_metrics);
         metrics.phases = P::phase_metrics(&self.inner.protocol);
         metrics
     }

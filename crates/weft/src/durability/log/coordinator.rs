@@ -14,6 +14,7 @@ use weft_htm::word::Ordering;
 
 use super::lead::Gathering;
 use super::logger::{Group, Logger};
+use super::spare::Spare;
 use super::{Epochs, LogCore, lock, spawn};
 use crate::error::StorageError;
 
@@ -52,6 +53,7 @@ pub struct Coordinator {
     written_epoch: u64,
     /// Whether nothing in the log says yet that `written_epoch` is durable.
     note_is_due: bool,
+    spare: Spare,
     /// What the next leader has to know.
     pub gathering: Gathering,
 }
@@ -71,6 +73,7 @@ impl Coordinator {
             });
         }
         let closed_epoch = shared.first_epoch - 1;
+        let spare = Spare::new(&*shared.backend, &shared.directory, shared.options.spare_bytes)?;
         Ok(Coordinator {
             shared,
             epochs,
@@ -79,6 +82,7 @@ impl Coordinator {
             closed_epoch,
             written_epoch: closed_epoch,
             note_is_due: false,
+            spare,
             gathering: Gathering::new(),
         })
     }
@@ -89,13 +93,15 @@ impl Coordinator {
             return Err(error);
         }
         let result = self.try_tick();
-        match &result {
-            Ok(()) => self.shared.set_disk_full(None),
-            Err(error @ StorageError::DiskFull { .. }) => {
-                self.shared.set_disk_full(Some(error.clone()));
+        let disk_full = match &result {
+            Ok(()) => self.spare.restore(&*self.shared.backend),
+            Err(error @ StorageError::DiskFull { .. }) => Some(error.clone()),
+            Err(error) => {
+                self.shared.fail(error.clone());
+                return result;
             }
-            Err(error) => self.shared.fail(error.clone()),
-        }
+        };
+        self.shared.set_disk_full(disk_full, result.is_err());
         result
     }
 
@@ -116,6 +122,13 @@ impl Coordinator {
             self.shared.write_ns.store(time, Ordering::Relaxed);
             if let Err(error) = written {
                 self.rounds.push_front(round);
+                if matches!(error, StorageError::DiskFull { .. })
+                    && self.spare.give(&*self.shared.backend)
+                {
+                    // Transactions that write are refused from now on. Callers that wait go on waiting.
+                    self.shared.set_disk_full(Some(error), false);
+                    continue;
+                }
                 return Err(error);
             }
             self.written_epoch = round.epoch;

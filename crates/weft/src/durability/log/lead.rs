@@ -94,7 +94,7 @@ impl LogCore {
             if self.is_durable(epoch) {
                 break;
             }
-            state.check()?;
+            state.check_waiting()?;
             match self.take_lead(&mut state) {
                 Some(coordinator) => {
                     drop(state);
