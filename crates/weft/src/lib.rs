@@ -162,6 +162,7 @@ pub use database::pool::{Pool, PoolOptions, Priority, Shutdown, Submission, Subm
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 pub use database::run;
+pub use database::snapshots::SnapshotOptions;
 pub use database::stash::Stash;
 pub use database::storage::CheckpointMetrics;
 pub use database::storage::{Acknowledge, CheckpointReport, DurabilityOptions};
@@ -171,6 +172,7 @@ pub use row::column::ColumnValue;
 pub use row::schema::{Index, OrderedRecord, Record, Violation};
 pub use row::{column, description, encoding, operation, schema};
 pub use snapshot::{Snapshot, SnapshotRows, SnapshotScan};
+pub use store::ages::TransactionAge;
 pub use store::retention::SnapshotMetrics;
 pub use store::table::Table;
 pub use transaction::{Scan, Transaction, TransactionRows};

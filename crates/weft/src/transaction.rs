@@ -27,7 +27,7 @@ use std::ptr::NonNull;
 pub use many::TransactionRows;
 pub use scan::Scan;
 
-use weft_htm::word::yield_now;
+use weft_htm::word::{Ordering, yield_now};
 
 use crate::commit::{
     Abort, ChopsProcedures, Claim, CommitToken, Dbx, Engine, Executor, Observation, Protocol,
@@ -68,8 +68,8 @@ pub struct Transaction<'db, P: Protocol = Dbx> {
     /// The conflict that dooms the transaction, if one does.
     doomed: Cell<Option<Abort>>,
     deadline: Option<&'db Deadline>,
-    /// Whether the deadline counts.
-    has_deadline: Cell<bool>,
+    /// Whether the deadline counts, and a limit on the transaction's age.
+    is_limited: Cell<bool>,
     /// The failure of a scan, if one has failed with more than a conflict: see [`Transaction::refusal`].
     failed_scan: Cell<Option<Box<Failure>>>,
     has_failed_scan: Cell<bool>,
@@ -200,7 +200,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
             claim: None,
             doomed: Cell::new(None),
             deadline,
-            has_deadline: Cell::new(deadline.is_some()),
+            is_limited: Cell::new(deadline.is_some() || database.shared.ages.transaction_limit.is_some()),
             failed_scan: Cell::new(None),
             has_failed_scan: Cell::new(false),
             attempt,
@@ -241,10 +241,10 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         self.forget_failed_scan();
     }
 
-    /// Removes the deadline.
+    /// Removes the deadline, and the limit on the age.
     #[doc(hidden)]
     pub fn forget_deadline(&self) {
-        self.has_deadline.set(false);
+        self.is_limited.set(false);
     }
 
     // ---- point operations -------------------------------------------------------------------
@@ -543,7 +543,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     #[doc(hidden)]
     #[inline(always)]
     pub fn refusal(&self) -> Option<Box<Failure>> {
-        match self.has_failed_scan.get() || self.has_deadline.get() {
+        match self.has_failed_scan.get() || self.is_limited.get() {
             true => self.find_refusal(),
             false => None,
         }
@@ -562,7 +562,13 @@ impl<'db, P: Protocol> Transaction<'db, P> {
             self.failed_scan.set(failure.clone());
             return failure;
         }
-        self.deadline?.check(self.attempt + 1).err().map(Box::new)
+        let deadline = self.deadline.map_or(Ok(()), |deadline| deadline.check(self.attempt + 1));
+        deadline.and_then(|()| self.check_age()).err().map(Box::new)
+    }
+
+    fn check_age(&self) -> Result<(), Failure> {
+        let memory = &self.worker.memory;
+        self.database.shared.ages.check(memory.core() as usize, memory.counters())
     }
 
     /// Commits, by columns if necessary. After that the caller only has to
@@ -720,6 +726,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
 
     #[inline(always)]
     fn end(&self) {
+        self.worker.memory.counters().running.store(0, Ordering::Relaxed);
         self.worker.memory.unpin();
         self.worker.active.set(false);
         // The transaction has ended, so the user's `Drop`s can do what they like.
@@ -736,7 +743,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         if !std::sync::Arc::ptr_eq(&table.inner.identity, &self.database.identity) {
             return Err(Failure::ForeignTable { table: T::TABLE }.into());
         }
-        if self.doomed.get().is_some() || self.has_deadline.get() {
+        if self.doomed.get().is_some() || self.is_limited.get() {
             self.check_doom_and_deadline()?;
         }
         if self.is_in_steps.get() {
@@ -798,11 +805,14 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         if let Some(abort) = self.doomed.get() {
             return Err(self.describe(abort).into());
         }
+        if !self.is_limited.get() {
+            return Ok(());
+        }
+        self.check_age()?;
         self.operations.set(self.operations.get().wrapping_add(1));
         match self.deadline {
             Some(deadline)
-                if self.has_deadline.get()
-                    && self.operations.get().is_multiple_of(OPERATIONS_PER_DEADLINE_CHECK) =>
+                if self.operations.get().is_multiple_of(OPERATIONS_PER_DEADLINE_CHECK) =>
             {
                 Ok(deadline.check(self.attempt + 1)?)
             }

@@ -7,6 +7,7 @@ use crate::commit::PhaseMetrics;
 use crate::database::storage::CheckpointMetrics;
 use crate::durability::LogMetrics;
 use crate::error::ConflictReason;
+use crate::store::ages::TransactionAge;
 use crate::store::retention::SnapshotMetrics;
 use crate::store::worker::SharedState;
 
@@ -40,6 +41,8 @@ pub struct Metrics {
     pub epoch: u64,
     /// Memory that the database holds.
     pub memory: MemoryMetrics,
+    /// The transaction that has been running for longest, if one is running. As long as it runs, no garbage is freed.
+    pub oldest_transaction: Option<TransactionAge>,
     /// Open snapshots, and the memory that is kept for them.
     pub snapshots: SnapshotMetrics,
     /// The log, if there is one.
@@ -101,6 +104,7 @@ impl Metrics {
             worker_waits: shared.waiting.joined(),
             epoch: shared.clock.epoch(),
             turnstile_closings: shared.turnstile.closings(),
+            oldest_transaction: shared.watch_ages(),
             ..Metrics::default()
         };
         metrics.memory.chunk_bytes = shared.memory.chunk_bytes();

@@ -7,7 +7,7 @@ pub mod metrics;
 pub mod pool;
 #[doc(hidden)]
 pub mod run;
-mod snapshots;
+pub mod snapshots;
 pub mod stash;
 pub mod storage;
 mod stored;
@@ -223,6 +223,8 @@ pub struct TransactionOptions {
     /// How long the transaction lets itself be aborted before it holds all others [back](Database#starvation). The time
     /// counts from the first conflict. `None`, the default, is 100 ms.
     pub starves_after: Option<Duration>,
+    /// What the transaction does, as [`Metrics::oldest_transaction`] and failures show it. `None` is the default.
+    pub label: Option<&'static str>,
 }
 
 impl TransactionOptions {
@@ -246,6 +248,12 @@ impl TransactionOptions {
     /// Sets [`TransactionOptions::starves_after`].
     pub fn starves_after(mut self, time: Duration) -> Self {
         self.starves_after = Some(time);
+        self
+    }
+
+    /// Sets [`TransactionOptions::label`].
+    pub fn label(mut self, label: &'static str) -> Self {
+        self.label = Some(label);
         self
     }
 }

@@ -31,6 +31,7 @@ use crate::durability::{
 use crate::error::Failure;
 use crate::row::description::TableDescription;
 use crate::snapshot::Snapshot;
+use crate::store::ages::SnapshotLife;
 use crate::store::deadline::Deadline;
 use crate::store::worker::{EngineLog, SharedState};
 use crate::sync::clock::{epoch_of, last_number_of};
@@ -304,6 +305,12 @@ impl Epochs for EngineEpochs {
         let epoch = shared.clock.tick();
         shared.commits.wait(shared.grace.slots_used());
         epoch
+    }
+
+    fn pass_time(&self) {
+        if let Some(shared) = self.0.upgrade() {
+            shared.watch_ages();
+        }
     }
 }
 
@@ -691,7 +698,7 @@ impl<P: Protocol> Database<P> {
         log: &Log,
         progress: &(dyn Fn(CheckpointProgress) + Sync),
     ) -> Result<CheckpointReport, Failure> {
-        let mut source = self.snapshot_source(storage)?;
+        let mut source = self.snapshot_source(storage, "checkpoint")?;
         // The log must be durable up to the snapshot's epoch before the checkpoint replaces it.
         log.wait_durable(source.epoch())?;
         source.read_kept(storage)?;
@@ -739,7 +746,7 @@ impl<P: Protocol> Database<P> {
             let _in_user_code = storage.in_user_code();
             progress(part);
         };
-        let mut source = self.snapshot_source(storage)?;
+        let mut source = self.snapshot_source(storage, "backup")?;
         if let Some(log) = &storage.log
             && !storage.kept_tables().is_empty()
         {
@@ -757,12 +764,17 @@ impl<P: Protocol> Database<P> {
         Ok(CheckpointReport { epoch: checkpoint.epoch, rows, bytes })
     }
 
-    /// Ends the present epoch, and returns a snapshot of the state at its end.
-    fn snapshot_source(&self, storage: &Storage) -> Result<CheckpointedSnapshot<'_, P>, Failure> {
+    /// Ends the present epoch, and returns a snapshot of the state at its end, which has no limit on its age.
+    fn snapshot_source(
+        &self,
+        storage: &Storage,
+        label: &'static str,
+    ) -> Result<CheckpointedSnapshot<'_, P>, Failure> {
         let clock = &self.inner().shared.clock;
         let claim = self.claim(None)?;
         let number = || last_number_of(clock.tick());
-        let snapshot = self.open_snapshot_by(claim.worker(), number)?;
+        let life = SnapshotLife::new(Some(label), None);
+        let snapshot = self.open_snapshot_by(claim.worker(), life, number)?;
         let descriptions = hold(&storage.manifest).tables.clone();
         Ok(CheckpointedSnapshot { snapshot, database: self, descriptions, kept: Vec::new() })
     }

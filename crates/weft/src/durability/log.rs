@@ -104,6 +104,9 @@ pub trait Epochs: Send + Sync {
     /// committed in it, or before it, has been appended to the log. Each call returns a greater
     /// epoch than the call before.
     fn close_epoch(&self) -> u64;
+
+    /// Called by the log's own thread at least once in an interval, whatever the state of the disk.
+    fn pass_time(&self) {}
 }
 
 /// The state of a log.
@@ -190,6 +193,7 @@ struct LogCore {
     /// The segments of loggers that no longer exist.
     foreign_segments: Segments,
     backend: Arc<dyn Backend>,
+    epochs: Arc<dyn Epochs>,
     directory: PathBuf,
     options: LogOptions,
     first_epoch: u64,
@@ -295,6 +299,7 @@ impl Log {
             segments,
             foreign_segments,
             backend,
+            epochs,
             directory: directory.to_owned(),
             options,
             first_epoch,
@@ -302,7 +307,7 @@ impl Log {
         let loggers = (0..shared.options.loggers)
             .map(|index| Logger::new(Arc::clone(&shared), index as u32, sequence(index)))
             .collect();
-        let coordinator = Coordinator::new(Arc::clone(&shared), epochs, loggers)?;
+        let coordinator = Coordinator::new(Arc::clone(&shared), loggers)?;
         let log = Log { shared, thread: Mutex::new(None) };
         lock(&log.shared.state).coordinator = Some(Box::new(coordinator));
         if !log.shared.options.manual {

@@ -47,6 +47,7 @@ pub use thread::{ExpectedRecord, IndexBuffer, LeafHints, PinnedWorker, StoredFor
 use crate::error::{ConflictReason, Failure};
 use crate::index::IndexWorker;
 use crate::row::encoding::EncodedKey;
+use crate::store::ages::{Ages, TransactionAge};
 use crate::store::deadline::Deadline;
 use crate::store::garbage::{Batch, DeletedRecord, Garbage, RetiredItem};
 use crate::store::recent::RecentSnapshot;
@@ -89,6 +90,8 @@ pub struct SharedState {
     pub(crate) recording: Option<Arc<crate::history::Recording>>,
     /// The log, if there is one.
     pub log: OnceLock<EngineLog>,
+    /// The ages of transactions, and the limits on them.
+    pub ages: Ages,
     /// Lets starving transactions through.
     pub turnstile: Turnstile,
     /// Garbage of workers that have left, and the number of batches in it.
@@ -140,6 +143,10 @@ struct Slots {
 #[derive(Debug, Default)]
 pub struct Counters {
     pub committed: Word,
+    /// The transaction that is running, or 0: see [`ages`](crate::store::ages).
+    pub running: Word,
+    /// The transaction that was found to be too old.
+    pub expired: Word,
     pub rolled_back: Word,
     pub aborted: [Word; ConflictReason::ALL.len()],
     pub retired_pending: Word,
@@ -190,12 +197,22 @@ impl SharedState {
             #[cfg(feature = "history")]
             recording: None,
             log: OnceLock::new(),
+            ages: Ages::default(),
             turnstile: Turnstile::default(),
             orphans: Mutex::new(VecDeque::new()),
             orphan_batches: Word::new(0),
             slots: Mutex::new(Slots::default()),
             waiting: WaitQueue::default(),
         }
+    }
+
+    /// Looks at the ages of transactions and snapshots, and marks those that are too old. Returns the oldest
+    /// transaction.
+    pub fn watch_ages(&self) -> Option<TransactionAge> {
+        if self.ages.snapshot_limit.is_some() {
+            self.retention.expire();
+        }
+        self.ages.watch(&self.counters[..self.grace.slots_used()])
     }
 
     /// Returns the number of workers that threads remember, or use.

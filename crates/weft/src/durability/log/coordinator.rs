@@ -15,7 +15,7 @@ use weft_htm::word::Ordering;
 use super::lead::Gathering;
 use super::logger::{Group, Logger};
 use super::spare::Spare;
-use super::{Epochs, LogCore, lock, spawn};
+use super::{LogCore, lock, spawn};
 use crate::error::StorageError;
 
 /// An epoch on its way to the disk.
@@ -43,7 +43,6 @@ type JobResult = (Option<Group>, Result<(), StorageError>);
 
 pub struct Coordinator {
     shared: Arc<LogCore>,
-    epochs: Arc<dyn Epochs>,
     handles: Vec<LoggerHandle>,
     /// Epochs that were closed and are not yet durable.
     rounds: VecDeque<Round>,
@@ -59,11 +58,7 @@ pub struct Coordinator {
 }
 
 impl Coordinator {
-    pub fn new(
-        shared: Arc<LogCore>,
-        epochs: Arc<dyn Epochs>,
-        loggers: Vec<Logger>,
-    ) -> Result<Coordinator, StorageError> {
+    pub fn new(shared: Arc<LogCore>, loggers: Vec<Logger>) -> Result<Coordinator, StorageError> {
         let mut handles = Vec::new();
         for (index, logger) in loggers.into_iter().enumerate() {
             handles.push(if index == 0 || shared.options.manual {
@@ -76,7 +71,6 @@ impl Coordinator {
         let spare = Spare::new(&*shared.backend, &shared.directory, shared.options.spare_bytes)?;
         Ok(Coordinator {
             shared,
-            epochs,
             handles,
             rounds: VecDeque::new(),
             closed_epoch,
@@ -108,7 +102,7 @@ impl Coordinator {
     fn try_tick(&mut self) -> Result<(), StorageError> {
         // Close the next epoch, unless earlier ones still wait for space.
         if self.rounds.is_empty() {
-            let epoch = self.epochs.close_epoch();
+            let epoch = self.shared.epochs.close_epoch();
             assert!(epoch > self.closed_epoch, "epoch {epoch} was closed before");
             self.closed_epoch = epoch;
             self.collect();
