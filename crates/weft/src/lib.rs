@@ -157,7 +157,7 @@ pub use weft_htm as htm;
 pub use weft_macros::{ColumnValue, Record};
 
 pub use commit::CommitToken;
-pub use database::metrics::{MemoryMetrics, Metrics, RepairMetrics};
+pub use database::metrics::{IndexMemoryMetrics, MemoryMetrics, Metrics, RepairMetrics};
 pub use database::pool::{Pool, PoolOptions, Priority, Shutdown, Submission, SubmitOptions};
 #[cfg(feature = "internals")]
 #[doc(hidden)]

@@ -43,7 +43,7 @@ use crate::store::deadline::Deadline;
 use crate::store::ranges::{encode_index_range, encode_range, prefix_of};
 use crate::store::record::RecordPointer;
 use crate::store::table::{Table, TableInner, TableRef, check, with_form, with_secondary};
-use crate::store::worker::{CommitGuard, Counters, WorkerMemory};
+use crate::store::worker::{CommitGuard, Counters, Growth, WorkerMemory};
 use lookup::LookupResult;
 use prefetch::{PREFETCH_READ_BYTES, PREFETCH_UPDATE_BYTES};
 use private_row::PrivateRow;
@@ -200,7 +200,9 @@ impl<'db, P: Protocol> Transaction<'db, P> {
             claim: None,
             doomed: Cell::new(None),
             deadline,
-            is_limited: Cell::new(deadline.is_some() || database.shared.ages.transaction_limit.is_some()),
+            is_limited: Cell::new(
+                deadline.is_some() || database.shared.ages.transaction_limit.is_some(),
+            ),
             failed_scan: Cell::new(None),
             has_failed_scan: Cell::new(false),
             attempt,
@@ -358,6 +360,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
                     record,
                     version,
                 };
+                self.make_room(table.reference(), Growth::Update)?;
                 let mut new = PrivateRow::cloned(self.worker, table.reference(), old);
                 let result = change(new.get_mut());
                 // SAFETY: the row is forgotten in the next line.
@@ -386,6 +389,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         };
         // SAFETY: a visible row of this table; see `row`.
         let old = unsafe { self.row::<T>(old) };
+        self.make_room(inner.reference(), Growth::Update)?;
         let new = PrivateRow::new(self.worker, inner.reference(), row);
         // SAFETY: the row is forgotten in the next line.
         unsafe { self.replace(inner, record, version, old, &new, None)? };
@@ -400,6 +404,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// [`Conflict`]; [`Failure::ForeignTable`], [`Failure::DeadlineExceeded`].
     pub fn delete<T: Record>(&self, table: &Table<T>, key: &T::Key) -> Result<bool, Error> {
         let table = self.enter_writing(table)?;
+        self.make_room(table.reference(), Growth::Delete)?;
         // The key is encoded first, since after the observation the user's code must not change the row any more.
         let primary = with_form!(T::Key::WIDTH_BYTES, |K| K::from_key(key).erase());
         let Some((record, row, version)) = self.observe(table, key)? else { return Ok(false) };
@@ -798,6 +803,12 @@ impl<'db, P: Protocol> Transaction<'db, P> {
             return Err(Failure::SingleKey { protocol: P::NAME, table: T::TABLE, attempted }.into());
         }
         Ok(inner)
+    }
+
+    /// Makes sure that a write stays within the memory limit.
+    #[inline(always)]
+    pub(super) fn make_room(&self, table: TableRef, growth: Growth) -> Result<(), Failure> {
+        self.worker.memory.make_room(table.core(), growth, 0)
     }
 
     #[cold]

@@ -24,7 +24,7 @@ use crate::history::Recording;
 use crate::row::schema::{self, Record};
 use crate::store::record::RecordKind;
 use crate::store::table::{Identity, TableInner};
-use crate::store::worker::{AbortsByTable, SharedState, WorkerMemory};
+use crate::store::worker::{CountsByIndex, SharedState, WorkerMemory};
 use crate::sync::clock::{EPOCH_INTERVAL, Ticker};
 
 /// The default number of workers: of transactions, and reads of snapshots, that can run at the same time.
@@ -51,6 +51,7 @@ pub struct Builder<P: Protocol = Dbx> {
 /// The limits of a database.
 #[derive(Clone, Copy, Debug, Default)]
 struct Limits {
+    memory_bytes: Option<u64>,
     transaction_age: Option<Duration>,
     snapshot_age: Option<Duration>,
 }
@@ -229,6 +230,20 @@ impl<P: Protocol> Builder<P> {
         self
     }
 
+    /// Sets how many bytes of memory the database may use. Before it would use more, inserts and updates that make
+    /// rows larger fail with [`Failure::MemoryFull`]. Reads, deletes and other updates go on: an eighth of the limit, at
+    /// least 4 MiB and at most 64 MiB, is kept for them.
+    ///
+    /// All that the database takes from the system counts ([`MemoryMetrics::used_bytes`]), and each open database counts
+    /// alone. What the columns of a row own is counted as [`ColumnValue::heap_bytes`](crate::ColumnValue::heap_bytes)
+    /// says. For columns of volatile tables, and for values that closures keep, that is nothing. The default is no limit.
+    ///
+    /// [`MemoryMetrics::used_bytes`]: crate::MemoryMetrics::used_bytes
+    pub fn memory_limit(mut self, bytes: u64) -> Self {
+        self.limits.memory_bytes = Some(bytes);
+        self
+    }
+
     /// Sets how long a transaction may run. When it is older, its next operation, or its commit, fails with
     /// [`Failure::TransactionTooOld`]. As long as a transaction runs, no garbage is freed. The age is looked at once
     /// in 40 ms, or in [`DurabilityOptions::epoch_interval`] if the database has a directory. A database that is opened
@@ -386,8 +401,11 @@ impl<P: Protocol> Builder<P> {
         // The state of the protocol, and the state that all workers share.
         let protocol: P::Shared = ProtocolShared::new(&options)?;
         let mut shared = SharedState::new(htm, workers_max);
-        shared.aborts = AbortsByTable::new(workers_max, tables_of_indexes);
+        shared.by_index = CountsByIndex::new(workers_max, tables_of_indexes);
         shared.gate = protocol.gate();
+        if let Some(bytes) = self.limits.memory_bytes {
+            shared.memory.set_limit(bytes);
+        }
         shared.ages.transaction_limit = self.limits.transaction_age;
         shared.ages.snapshot_limit = self.limits.snapshot_age;
         #[cfg(feature = "history")]

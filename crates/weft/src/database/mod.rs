@@ -38,7 +38,7 @@ use crate::sync::reclaim::OFFLINE;
 use crate::transaction::Transaction;
 
 pub use builder::{Builder, WORKERS_MAX_DEFAULT};
-use metrics::Metrics;
+use metrics::{IndexMemoryMetrics, Metrics};
 use run::RunResult;
 use storage::Storage;
 use stored::AnyTable;
@@ -450,6 +450,12 @@ impl<P: Protocol> Database<P> {
         let mut metrics = Metrics::gather(&self.inner.shared);
         metrics.log = self.inner.storage.as_ref().and_then(Storage::log_metrics);
         metrics.checkpoints = self.inner.storage.as_ref().map(Storage::checkpoint_metrics);
+        let mut tables: Vec<_> = self.inner.tables.values().collect();
+        tables.sort_unstable_by_key(|table| table.number());
+        let by_index = &self.inner.shared.by_index;
+        for core in tables.iter().flat_map(|table| table.cores()) {
+            metrics.memory.indexes.push(IndexMemoryMetrics::of(core, by_index.of(core.number)));
+        }
         metrics.phases = P::phase_metrics(&self.inner.protocol);
         metrics
     }

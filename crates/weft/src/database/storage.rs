@@ -332,6 +332,7 @@ impl Storage {
             loggers: plan.options.loggers.max(1) as u32,
             up_to_epoch: plan.at_epoch,
             progress: Some(&report),
+            check_room: Some(&|| shared.check_memory()),
             drop_tables: &plan.drop_tables,
             ..RecoveryOptions::default()
         };

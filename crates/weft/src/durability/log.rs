@@ -482,6 +482,12 @@ impl Log {
         }
     }
 
+    /// Returns how many bytes of memory the buffers take.
+    pub fn memory_bytes(&self) -> u64 {
+        let used = self.shared.slots_used.load(Ordering::SeqCst) as usize;
+        self.shared.slots[..used].iter().map(LogSlot::memory_bytes).sum()
+    }
+
     /// Writes everything that was appended, makes it durable, and ends the log. Nothing can be
     /// appended afterwards.
     ///

@@ -130,6 +130,18 @@ pub enum Failure {
         /// How often the transaction was run.
         attempts: u32,
     },
+    /// The database has reached its [memory limit](crate::Builder::memory_limit), and the operation would need more
+    /// memory. Nothing was changed. Rows can still be read and deleted, and updated if they do not grow.
+    #[error(
+        "the database uses {used_bytes} bytes, and the limit is {limit_bytes}: the operation needs more; delete rows, \
+         drop snapshots, or raise .memory_limit(bytes) in the builder"
+    )]
+    MemoryFull {
+        /// How many bytes the database uses, with what the operation needs.
+        used_bytes: u64,
+        /// The limit.
+        limit_bytes: u64,
+    },
     /// The transaction is older than the database's [limit](crate::Builder::transaction_age_limit). Nothing was
     /// changed.
     #[error(

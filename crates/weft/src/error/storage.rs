@@ -95,6 +95,17 @@ pub enum StorageError {
         /// The message of the panic.
         message: String,
     },
+    /// The stored rows need more memory than the database may use.
+    #[error(
+        "the stored rows need more than {used_bytes} bytes of memory, and the limit is {limit_bytes}; raise \
+         .memory_limit(bytes) in the builder"
+    )]
+    MemoryFull {
+        /// How many bytes the database used when it reached the limit.
+        used_bytes: u64,
+        /// The limit.
+        limit_bytes: u64,
+    },
     /// Another process, or another handle of this one, has the database open.
     #[error("{} is open already; a database is open in one process, once", directory.display())]
     AlreadyOpen {

@@ -92,10 +92,8 @@ impl Ages {
             }
         }
         drop(seen);
-        oldest.map(|(running, since)| TransactionAge {
-            age: now - since,
-            label: self.label(running),
-        })
+        oldest
+            .map(|(running, since)| TransactionAge { age: now - since, label: self.label(running) })
     }
 
     /// Checks that the transaction that runs on the worker in `slot` is not marked as too old.

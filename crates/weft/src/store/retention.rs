@@ -395,12 +395,7 @@ impl Retention {
     /// A transaction that draws a number greater than the snapshot's sees from then on that the snapshot is
     /// open: the store to `oldest` comes before the clock's increment, and the increment before the
     /// transaction's draw.
-    pub fn open(
-        &self,
-        clock: &Clock,
-        life: &Arc<SnapshotLife>,
-        take: impl FnOnce() -> u64,
-    ) -> u64 {
+    pub fn open(&self, clock: &Clock, life: &Arc<SnapshotLife>, take: impl FnOnce() -> u64) -> u64 {
         let mut state = self.state();
         self.openings.fetch_add(1, Ordering::SeqCst);
         if state.needing().next().is_none() {
@@ -561,6 +556,11 @@ impl Retention {
         let state = &mut *self.state();
         let lists = std::mem::take(&mut state.lists).into_values();
         lists.chain(state.released.drain(..)).flat_map(|list| list.chunks).flatten().collect()
+    }
+
+    /// Returns how many entries are kept.
+    pub fn entries(&self) -> u64 {
+        self.retained.load(Ordering::Relaxed)
     }
 
     /// Returns how many snapshots are open, and what is kept for them.

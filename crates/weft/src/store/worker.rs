@@ -12,12 +12,13 @@
 //! - `inline`: how rows are moved back into their records.
 //! - `undoable`: what the simulated machine needs to undo whole transactions.
 
-mod aborts;
+mod by_index;
 mod claim;
 mod commit;
 mod discarded;
 mod idle;
 mod inline;
+mod room;
 mod thread;
 #[cfg(weft_sim)]
 mod undoable;
@@ -33,7 +34,7 @@ use weft_htm::planted::Bug;
 use weft_htm::word::{Mutex, Ordering, Word, yield_now};
 use weft_htm::{Htm, Regions, Statistics, StatisticsReader};
 
-pub use aborts::AbortsByTable;
+pub use by_index::{CountsByIndex, IndexMemory, IndexUse};
 pub use claim::{ClaimGuard, LastWorker, WorkerOwner, remembers_workers};
 pub use commit::{
     CommitGuard, EngineLog, LoggedOperation, LoggedWrite, NOT_STAGED, Prepared, RecordOutcome,
@@ -42,6 +43,7 @@ pub use commit::{
 use discarded::DiscardedList;
 pub use discarded::{DiscardedValue, contain};
 pub use idle::IdleWorkers;
+pub use room::Growth;
 pub use thread::{ExpectedRecord, IndexBuffer, LeafHints, PinnedWorker, StoredForm, WorkerState};
 
 use crate::error::{ConflictReason, Failure};
@@ -78,8 +80,8 @@ pub struct SharedState {
     pub recent: RecentSnapshot,
     pub htm: Htm,
     pub counters: Box<[Counters]>,
-    /// Aborts, counted by the table in which the conflict was.
-    pub aborts: AbortsByTable,
+    /// What is counted by index.
+    pub by_index: CountsByIndex,
     /// Whether transactions may begin: [`OPEN`], [`CLOSED`] or [`LOADING`].
     pub admission: Word,
     /// Keeps procedures in pieces apart from all other transactions, if the protocol runs procedures in
@@ -172,10 +174,10 @@ impl Counters {
         Counters::add(counter, 1);
     }
 
-    /// Adds `count` to a counter of the calling worker.
+    /// Adds `count`, which wraps around, to a counter of the calling worker.
     #[inline(always)]
     pub fn add(counter: &Word, count: u64) {
-        counter.store(counter.load(Ordering::Relaxed) + count, Ordering::Relaxed);
+        counter.store(counter.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
     }
 }
 
@@ -191,7 +193,7 @@ impl SharedState {
             recent: RecentSnapshot::default(),
             htm,
             counters: (0..workers_max).map(|_| Counters::default()).collect(),
-            aborts: AbortsByTable::default(),
+            by_index: CountsByIndex::default(),
             admission: Word::new(OPEN),
             gate: None,
             #[cfg(feature = "history")]
@@ -206,11 +208,14 @@ impl SharedState {
         }
     }
 
-    /// Looks at the ages of transactions and snapshots, and marks those that are too old. Returns the oldest
+    /// Looks at how much memory is used, and at the ages of transactions and snapshots, and marks those that are too old. Returns the oldest
     /// transaction.
     pub fn watch_ages(&self) -> Option<TransactionAge> {
         if self.ages.snapshot_limit.is_some() {
             self.retention.expire();
+        }
+        if self.memory.limit().is_some() {
+            self.measure_memory();
         }
         self.ages.watch(&self.counters[..self.grace.slots_used()])
     }
@@ -283,6 +288,12 @@ pub struct WorkerMemory {
     discarded: DiscardedList,
     /// Whether the engine is calling the user's code while it holds something of the worker's.
     is_in_user_code: Cell<bool>,
+    /// What the worker's use of memory outside chunks has changed by since it was last reported, in bytes.
+    unreported: Cell<i64>,
+    /// The transaction under way, and how many writes it has made. Counted if memory is limited.
+    writes: Cell<(u64, u64)>,
+    /// The most writes that a transaction of the worker has made.
+    writes_max: Cell<u64>,
     /// The deadline of the transaction that begins, and the number of its attempts.
     deadline: Cell<Option<(Deadline, u32)>>,
     /// The blocks that the transaction under way has allocated and freed.
@@ -309,6 +320,9 @@ impl WorkerMemory {
             scratch: RefCell::default(),
             discarded: DiscardedList::default(),
             is_in_user_code: Cell::new(false),
+            unreported: Cell::new(0),
+            writes: Cell::new((0, 0)),
+            writes_max: Cell::new(0),
             deadline: Cell::new(None),
             #[cfg(weft_sim)]
             undoable: RefCell::default(),
@@ -355,7 +369,7 @@ impl WorkerMemory {
     /// Counts an aborted attempt, by its reason and by the table in which the conflict was.
     pub fn count_abort(&self, reason: ConflictReason, table: TableRef) {
         Counters::count(&self.counters().aborted[reason as usize]);
-        self.shared.aborts.count(self.slot, table);
+        Counters::count(&self.counts(table.core().number).aborts);
     }
 
     /// Returns the arena. Every use is a single call into it, and that call does not use the worker's memory.
@@ -447,8 +461,32 @@ impl WorkerMemory {
         let block = self.allocate_block(table.core().row_class);
         #[cfg(weft_sim)]
         weft_htm::simulation::sync::touch(block.as_ptr(), table.core().row_class.bytes(), true);
-        // SAFETY: a new block of the table's row class, which holds a header and a row.
-        unsafe { VersionHeader::initialise(block) }
+        // SAFETY: a new block of the table's row class, which holds a header, a row and what lies behind it.
+        unsafe {
+            let row = VersionHeader::initialise(block);
+            if let Some(counted) = table.core().counted_heap(row) {
+                counted.write(0);
+            }
+            row
+        }
+    }
+
+    /// Allocates the block of a record of `table`.
+    #[inline(always)]
+    pub fn allocate_record(&self, table: TableRef) -> NonNull<u8> {
+        Counters::count(&self.counts(table.core().number).records);
+        self.allocate_block(table.core().record_class)
+    }
+
+    /// Frees the block of a record that was not published.
+    ///
+    /// # Safety
+    /// As for [`Arena::free`]; [`WorkerMemory::allocate_record`] has returned the block for the same table.
+    #[inline(always)]
+    pub unsafe fn free_record_block(&self, block: NonNull<u8>, table: TableRef) {
+        Counters::add(&self.counts(table.core().number).records, u64::MAX);
+        // SAFETY: passed on to the caller.
+        unsafe { self.free_block(block, table.core().record_class) };
     }
 
     /// # Safety
@@ -509,6 +547,7 @@ impl WorkerMemory {
     /// No index leads to the record, no thread holds its address, and its rows have been dropped.
     #[inline(always)]
     pub unsafe fn free_record(&self, record: NonNull<u8>, table: TableRef) {
+        Counters::add(&self.counts(table.core().number).records, u64::MAX);
         // SAFETY: by the contract; records have blocks of the table's record class.
         unsafe {
             if !table.inline_slot(record).is_some_and(VersionHeader::abandon_slot) {
@@ -674,7 +713,10 @@ impl WorkerMemory {
         unsafe {
             match entry {
                 RetiredItem::Block(block, class) => self.free_block(block, class),
-                RetiredItem::Large(block, layout) => free_huge(block, *layout),
+                RetiredItem::Large(block, layout) => {
+                    self.report(-(layout.size() as i64));
+                    free_huge(block, *layout);
+                }
                 RetiredItem::Row(row, table) => self.drop_row(row, table, false),
                 RetiredItem::InlineSlot(record, table) => self.move_inline(table, record),
                 RetiredItem::Deleted(deleted) => self.settle_deleted(deleted),
@@ -788,8 +830,15 @@ impl IndexWorker for WorkerMemory {
     fn allocate(&self, layout: Layout) -> NonNull<u8> {
         match SizeClass::of(layout) {
             Some(class) => self.allocate_block(class),
-            None => allocate_huge(layout),
+            None => {
+                self.report(layout.size() as i64);
+                allocate_huge(layout)
+            }
         }
+    }
+
+    fn may_allocate(&self, bytes: usize) -> bool {
+        self.shared.memory.has_room_for(bytes)
     }
 
     unsafe fn free(&self, block: NonNull<u8>, layout: Layout) {
@@ -797,7 +846,10 @@ impl IndexWorker for WorkerMemory {
         unsafe {
             match SizeClass::of(layout) {
                 Some(class) => self.free_block(block, class),
-                None => free_huge(block, layout),
+                None => {
+                    self.report(-(layout.size() as i64));
+                    free_huge(block, layout);
+                }
             }
         }
     }
