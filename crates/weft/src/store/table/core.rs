@@ -73,6 +73,9 @@ pub struct TableCore {
     unlink: unsafe fn(TableRef, NonNull<u8>, &EncodedKey, &WorkerMemory) -> bool,
 }
 
+/// More than any row can own. So sums of what rows' types say do not overflow.
+const HEAP_BYTES_MAX: usize = 1 << 40;
+
 /// The value of `log_number` in a table that is not logged.
 const NOT_LOGGED: u64 = u64::MAX;
 
@@ -139,7 +142,7 @@ impl TableCore {
     pub unsafe fn heap_bytes(&self, row: NonNull<u8>) -> usize {
         match self.heap_offset {
             // SAFETY: passed on to the caller.
-            Some(_) => unsafe { (self.heap_bytes)(row) },
+            Some(_) => unsafe { (self.heap_bytes)(row) }.min(HEAP_BYTES_MAX),
             None => 0,
         }
     }
