@@ -118,8 +118,9 @@ pub struct MemoryMetrics {
     /// All memory that the database has taken from the system and uses, in bytes: chunks, large arrays of indexes, what
     /// rows own elsewhere, buffers of the log, and lists of garbage and of versions kept for snapshots. With a
     /// [limit](crate::Builder::memory_limit) also the access sets of large transactions. It is exact to within 64 KiB for
-    /// each worker, and as far as [`ColumnValue::heap_bytes`](crate::ColumnValue::heap_bytes) is exact. What the global
-    /// allocator keeps after memory was freed is not known.
+    /// each worker, and as far as [`ColumnValue::heap_bytes`](crate::ColumnValue::heap_bytes) is exact. What rows owned
+    /// and have freed counts as long as the global allocator keeps it. (With a limit, the database has the GNU
+    /// allocator give it back when memory is scarce.)
     pub used_bytes: u64,
     /// The limit, if there is one.
     pub limit_bytes: Option<u64>,

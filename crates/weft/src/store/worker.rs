@@ -714,7 +714,7 @@ impl WorkerMemory {
             match entry {
                 RetiredItem::Block(block, class) => self.free_block(block, class),
                 RetiredItem::Large(block, layout) => {
-                    self.report(-(layout.size() as i64));
+                    self.shared.memory.report_mapped(-(layout.size() as i64));
                     free_huge(block, *layout);
                 }
                 RetiredItem::Row(row, table) => self.drop_row(row, table, false),
@@ -831,7 +831,7 @@ impl IndexWorker for WorkerMemory {
         match SizeClass::of(layout) {
             Some(class) => self.allocate_block(class),
             None => {
-                self.report(layout.size() as i64);
+                self.shared.memory.report_mapped(layout.size() as i64);
                 allocate_huge(layout)
             }
         }
@@ -847,7 +847,7 @@ impl IndexWorker for WorkerMemory {
             match SizeClass::of(layout) {
                 Some(class) => self.free_block(block, class),
                 None => {
-                    self.report(-(layout.size() as i64));
+                    self.shared.memory.report_mapped(-(layout.size() as i64));
                     free_huge(block, layout);
                 }
             }

@@ -245,8 +245,12 @@ pub struct Memory {
     chunk_bytes: Word,
     /// How many bytes the database may use.
     limit: Option<u64>,
-    /// Bytes outside of chunks, as workers have reported them. A signed number.
+    /// Bytes of large blocks, each mapped by itself.
+    mapped: Word,
+    /// Bytes from the global allocator, as workers have reported them. A signed number.
     reported: Word,
+    /// The most of them so far, or since the allocator has given back what it does not need: it keeps what is freed.
+    reported_max: Word,
     /// Bytes of the log and of lists, when they were last looked at.
     measured: Word,
     /// 1 while so little is left below the limit that each write has to make room.
@@ -264,7 +268,9 @@ impl Default for Memory {
             remainders: Mutex::new(Vec::new()),
             chunk_bytes: Word::new(0),
             limit: None,
+            mapped: Word::new(0),
             reported: Word::new(0),
+            reported_max: Word::new(0),
             measured: Word::new(0),
             scarce: Word::new(0),
             depot: std::array::from_fn(|_| Mutex::new(Vec::new())),
@@ -300,17 +306,49 @@ impl Memory {
 
     /// Returns how many bytes the database uses, as far as is known.
     pub fn used_bytes(&self) -> u64 {
-        // Relaxed: statistics.
-        let reported = self.reported.load(Ordering::Relaxed) as i64;
-        let others = self.chunk_bytes() + self.measured.load(Ordering::Relaxed);
-        others.saturating_add_signed(reported)
+        self.used_with(0)
     }
 
-    /// Notes that a worker uses `bytes` more, or fewer, outside of chunks.
+    /// Returns how many bytes the database would use with so many more from the global allocator.
+    pub fn used_with(&self, bytes: u64) -> u64 {
+        // Relaxed, as all accesses to these words: statistics.
+        let load = |word: &Word| word.load(Ordering::Relaxed);
+        let reported = 0u64.saturating_add_signed(load(&self.reported) as i64) + bytes;
+        let allocated = reported.max(load(&self.reported_max));
+        self.chunk_bytes() + load(&self.mapped) + load(&self.measured) + allocated
+    }
+
+    /// Notes that a worker uses `bytes` more, or fewer, from the global allocator.
     #[cold]
     pub fn report(&self, bytes: i64) {
-        self.reported.fetch_add(bytes as u64, Ordering::Relaxed);
+        let before = self.reported.fetch_add(bytes as u64, Ordering::Relaxed) as i64;
+        let now = before + bytes;
+        // Two workers at the same time may note the smaller number. The next report corrects that.
+        if now > self.reported_max.load(Ordering::Relaxed) as i64 {
+            self.reported_max.store(now as u64, Ordering::Relaxed);
+        }
         self.note_use();
+    }
+
+    /// Notes that `bytes` more, or fewer, are mapped in large blocks.
+    pub fn report_mapped(&self, bytes: i64) {
+        self.mapped.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.note_use();
+    }
+
+    /// Has the global allocator give back what it keeps, if that is much and the allocator can do it.
+    pub fn trim(&self, limit: u64) {
+        let reported = self.reported.load(Ordering::Relaxed);
+        let kept = self.reported_max.load(Ordering::Relaxed).wrapping_sub(reported);
+        if (kept as i64) < (limit / 32) as i64 {
+            return;
+        }
+        #[cfg(all(target_os = "linux", target_env = "gnu", not(weft_sim)))]
+        {
+            // SAFETY: it only gives memory back that is not in use.
+            unsafe { libc::malloc_trim(0) };
+            self.reported_max.store(reported, Ordering::Relaxed);
+        }
     }
 
     /// Sets how many bytes the log and the lists take.

@@ -23,6 +23,7 @@ use weft_htm::word::Ordering;
 
 use super::{SharedState, WorkerMemory};
 use crate::error::{Failure, StorageError};
+use crate::store::record::arena::CHUNK_BYTES;
 use crate::store::retention::RetainedEntry;
 use crate::store::table::{TableCore, TableRef};
 
@@ -100,7 +101,8 @@ impl WorkerMemory {
     ) -> Result<(), Failure> {
         self.count_write(core);
         let memory = &self.shared.memory;
-        if !memory.is_scarce() {
+        // If memory is not scarce, there is room for a chunk.
+        if !memory.is_scarce() && heap_bytes <= CHUNK_BYTES {
             return Ok(());
         }
         let (soft, middle) = memory.bounds(limit);
@@ -113,15 +115,19 @@ impl WorkerMemory {
             Growth::Update => used < middle && has_blocks(middle),
             Growth::Insert => used < if heap_bytes > 0 { soft } else { middle } && has_blocks(soft),
         };
-        if fits(memory.used_bytes() + heap_bytes as u64) {
+        if fits(memory.used_with(heap_bytes as u64)) {
             return Ok(());
         }
-        // Look again: the log and the lists may have become shorter.
-        let used = self.shared.measure_memory() + heap_bytes as u64;
-        match fits(used) {
-            true => Ok(()),
-            false => Err(Failure::MemoryFull { used_bytes: used, limit_bytes: limit }),
+        // Look again: the log and the lists may have become shorter, and the allocator may give memory back.
+        memory.trim(limit);
+        self.shared.measure_memory();
+        let used = memory.used_with(heap_bytes as u64);
+        if fits(used) {
+            return Ok(());
         }
+        // What others have deleted, and this worker's own garbage, is freed as soon as it can be.
+        self.garbage().hasten();
+        Err(Failure::MemoryFull { used_bytes: used, limit_bytes: limit })
     }
 
     /// Counts a write of the transaction under way.
