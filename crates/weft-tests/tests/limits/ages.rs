@@ -137,7 +137,8 @@ fn an_old_snapshot_that_was_not_read_holds_nothing() {
             (metrics.oldest_age? > LIMIT && metrics.versions_held == 0).then_some(())
         });
         let refused = snapshot.get(&texts, &1).unwrap_err();
-        let Failure::SnapshotTooOld { age, limit: LIMIT, label: Some("forgotten") } = refused else {
+        let Failure::SnapshotTooOld { age, limit: LIMIT, label: Some("forgotten") } = refused
+        else {
             panic!("{refused}")
         };
         assert!(age > LIMIT);

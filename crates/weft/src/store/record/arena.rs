@@ -310,12 +310,18 @@ impl Memory {
     }
 
     /// Returns how many bytes the database would use with so many more from the global allocator.
-    pub fn used_with(&self, bytes: u64) -> u64 {
+    pub fn used_with(&self, bytes: usize) -> u64 {
         // Relaxed, as all accesses to these words: statistics.
         let load = |word: &Word| word.load(Ordering::Relaxed);
-        let reported = 0u64.saturating_add_signed(load(&self.reported) as i64) + bytes;
+        let reported = 0u64.saturating_add_signed(load(&self.reported) as i64) + bytes as u64;
         let allocated = reported.max(load(&self.reported_max));
         self.chunk_bytes() + load(&self.mapped) + load(&self.measured) + allocated
+    }
+
+    /// Returns whether the global allocator has `bytes` that were freed and that it keeps.
+    pub fn keeps(&self, bytes: usize) -> bool {
+        let reported = self.reported.load(Ordering::Relaxed) as i64;
+        bytes == 0 || reported + bytes as i64 <= self.reported_max.load(Ordering::Relaxed) as i64
     }
 
     /// Notes that a worker uses `bytes` more, or fewer, from the global allocator.

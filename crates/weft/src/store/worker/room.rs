@@ -8,9 +8,10 @@
 //! ```text
 //!   0                                    soft              middle              limit
 //!   +-------------------------------------+------------------+-------------------+
-//!     everything                            free blocks: all   free blocks: all
-//!                                           more: updates      more: no write, but lists and
-//!                                           that do not grow   transactions under way may grow
+//!     everything                            what takes no      what takes no
+//!                                           more memory; a     more memory
+//!                                           chunk for updates
+//!                                           and nodes
 //! ```
 //!
 //! An operation is refused before it has done anything. It goes on only if all blocks that it needs are free in the
@@ -24,7 +25,7 @@ use weft_htm::word::Ordering;
 use super::{SharedState, WorkerMemory};
 use crate::error::{Failure, StorageError};
 use crate::store::record::arena::CHUNK_BYTES;
-use crate::store::retention::RetainedEntry;
+use crate::store::retention::{NONE_OPEN, RetainedEntry};
 use crate::store::table::{TableCore, TableRef};
 
 /// By how many bytes a worker's use of memory changes before it reports the change.
@@ -32,6 +33,9 @@ const REPORT_BYTES: u64 = 64 << 10;
 
 /// About how many bytes of memory a write takes until its transaction has ended.
 const WRITE_BYTES: u64 = 160;
+
+/// How many writes of a transaction are not counted.
+const WRITES_MIN: u64 = 1024;
 
 /// About how many bytes a retired block takes on a list of garbage.
 const RETIRED_BYTES: u64 = 96;
@@ -99,7 +103,7 @@ impl WorkerMemory {
         growth: Growth,
         heap_bytes: usize,
     ) -> Result<(), Failure> {
-        self.count_write(core);
+        let is_largest = self.count_write(core);
         let memory = &self.shared.memory;
         // If memory is not scarce, there is room for a chunk.
         if !memory.is_scarce() && heap_bytes <= CHUNK_BYTES {
@@ -110,41 +114,53 @@ impl WorkerMemory {
             let classes = [core.record_class, core.row_class];
             self.arena().make_room(classes, (bound, middle), memory)
         };
-        let fits = |used: u64| match growth {
-            Growth::Delete => used < limit,
-            Growth::Update => used < middle && has_blocks(middle),
-            Growth::Insert => used < if heap_bytes > 0 { soft } else { middle } && has_blocks(soft),
+        let fits = |used: u64| {
+            if is_largest && used >= middle {
+                return false;
+            }
+            match growth {
+                // Without a snapshot, what a delete takes comes back.
+                Growth::Delete => used < limit || self.shared.retention.oldest() == NONE_OPEN,
+                Growth::Update => used < limit && has_blocks(middle),
+                Growth::Insert => {
+                    let bound = if memory.keeps(heap_bytes) { limit } else { soft };
+                    used < bound && has_blocks(soft)
+                }
+            }
         };
-        if fits(memory.used_with(heap_bytes as u64)) {
+        if fits(memory.used_with(heap_bytes)) {
             return Ok(());
         }
         // Look again: the log and the lists may have become shorter, and the allocator may give memory back.
+        memory.report(self.unreported.take());
         memory.trim(limit);
         self.shared.measure_memory();
-        let used = memory.used_with(heap_bytes as u64);
-        if fits(used) {
+        let used_bytes = memory.used_with(heap_bytes);
+        if fits(used_bytes) {
             return Ok(());
         }
-        // What others have deleted, and this worker's own garbage, is freed as soon as it can be.
+        // The worker's own garbage is freed as soon as it can be.
         self.garbage().hasten();
-        Err(Failure::MemoryFull { used_bytes: used, limit_bytes: limit })
+        Err(Failure::MemoryFull { used_bytes, limit_bytes: limit })
     }
 
-    /// Counts a write of the transaction under way.
-    fn count_write(&self, core: &TableCore) {
+    /// Counts a write of the transaction under way. Returns whether the worker has had no transaction with so many.
+    fn count_write(&self, core: &TableCore) -> bool {
         let running = self.counters().running.load(Ordering::Relaxed);
         if running == 0 {
-            return; // A table is being loaded.
+            return false; // A table is being loaded.
         }
         let (transaction, writes) = self.writes.get();
         let writes = if transaction == running { writes + 1 } else { 1 };
         self.writes.set((running, writes));
         // The buffers keep their size, so only the largest transaction counts.
-        if writes > self.writes_max.get() {
+        let is_largest = writes > self.writes_max.get().max(WRITES_MIN);
+        if is_largest {
             self.writes_max.set(writes);
             let logged = if self.is_logging() { core.row_bytes as u64 } else { 0 };
             self.report((WRITE_BYTES + logged) as i64);
         }
+        is_largest
     }
 
     /// Notes that the worker uses `bytes` more, or fewer, outside of chunks.
