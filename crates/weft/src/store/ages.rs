@@ -164,3 +164,28 @@ impl SnapshotLife {
             && self.state.fetch_or(EXPIRED, Ordering::AcqRel) == 0
     }
 }
+
+/// Model-checked: `RUSTFLAGS="--cfg loom" cargo test -p weft --lib --release loom`.
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::sync::Arc;
+    use loom::thread;
+
+    /// If a reader was let in, nothing that it reads is released.
+    #[test]
+    fn loom_ages_a_reader_and_the_limit() {
+        loom::model(|| {
+            let life = Arc::new(SnapshotLife::new(None, Some(Duration::ZERO)));
+            std::thread::sleep(Duration::from_nanos(1));
+            let reader = {
+                let life = Arc::clone(&life);
+                thread::spawn(move || life.begin_read().is_ok())
+            };
+            let is_released = life.expire();
+            let has_read = reader.join().unwrap();
+            assert!(!(is_released && has_read));
+            assert!(life.begin_read().is_err() && !life.expire());
+        });
+    }
+}

@@ -13,7 +13,7 @@ use weft_htm::word::{WordPointer, fence_after_exchange};
 
 use super::*;
 use crate::store::record::tid::{Tid, TidWord};
-use crate::store::retention::{NONE_OPEN, Retention};
+use crate::store::retention::{NONE_OPEN, Retention, life};
 use crate::sync::clock::{ActivityWords, Clock};
 use crate::sync::reclaim::GracePeriods;
 
