@@ -59,6 +59,11 @@ use writes::duplicate;
 /// commit. Return the conflict (with `?`), and [`Database::transact`] runs the transaction again. If you ignore the
 /// conflict, no harm is done, but the commit fails all the same.
 ///
+/// Every operation, and the commit, fails with [`Failure::TransactionTooOld`] if the transaction is older than the
+/// database's [limit](crate::Builder::transaction_age_limit). Operations that write fail with
+/// [`Failure::MemoryFull`] if they would need more memory than the database [may
+/// use](crate::Builder::memory_limit), and the transaction can go on without them.
+///
 /// [`Database::transact`]: crate::Database::transact
 pub struct Transaction<'db, P: Protocol = Dbx> {
     database: &'db Engine<P>,

@@ -178,13 +178,17 @@ impl File for OpenFile {
         {
             let (file, length) =
                 (std::os::fd::AsRawFd::as_raw_fd(&self.file), bytes as libc::off_t);
-            // SAFETY: the file is open, and the call touches no memory.
-            if unsafe { libc::fallocate(file, 0, 0, length) } == 0 {
-                return Ok(());
-            }
-            let error = io::Error::last_os_error();
-            if error.kind() != io::ErrorKind::Unsupported {
-                return Err(error);
+            loop {
+                // SAFETY: the file is open, and the call touches no memory.
+                if unsafe { libc::fallocate(file, 0, 0, length) } == 0 {
+                    return Ok(());
+                }
+                let error = io::Error::last_os_error();
+                match error.kind() {
+                    io::ErrorKind::Interrupted => {}
+                    io::ErrorKind::Unsupported => break,
+                    _ => return Err(error),
+                }
             }
         }
         // The file system cannot reserve space, so fill it.
