@@ -46,6 +46,10 @@ mod async_programs {}
 mod schema {}
 
 #[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/src/limits.md")]
+mod limits {}
+
+#[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide/src/operating.md")]
 mod operating {}
 

@@ -80,6 +80,12 @@ fn struct_body(input: &DeriveInput, fields: &Fields) -> Result<TokenStream> {
             + <#type_of as ::weft::column::ColumnValue>::stored_bytes(&self.#member)
         }
     });
+    let heap_sizes = fields.iter().zip(&members).map(|(field, member)| {
+        let type_of = &field.ty;
+        quote_spanned! {at(field)=>
+            + <#type_of as ::weft::column::ColumnValue>::heap_bytes(&self.#member)
+        }
+    });
     let comparisons = fields.iter().zip(&members).map(|(field, member)| {
         let type_of = &field.ty;
         quote_spanned! {at(field)=>
@@ -113,6 +119,11 @@ fn struct_body(input: &DeriveInput, fields: &Fields) -> Result<TokenStream> {
         #[inline]
         fn stored_bytes(&self) -> usize {
             0 #(#sizes)*
+        }
+
+        #[inline]
+        fn heap_bytes(&self) -> usize {
+            0 #(#heap_sizes)*
         }
 
         #[inline]

@@ -356,6 +356,12 @@ fn stored_form(row: &Row<'_>) -> TokenStream {
             + <#type_of as ::weft::column::ColumnValue>::stored_bytes(&self.#field)
         }
     });
+    let heap_sizes = row.columns.iter().map(|column| {
+        let (type_of, field) = (column.type_of, column.field);
+        quote_spanned! {at(column)=>
+            + <#type_of as ::weft::column::ColumnValue>::heap_bytes(&self.#field)
+        }
+    });
     let columns = row.columns.len();
     let changes = row.columns.iter().enumerate();
     let changes = changes.filter(|(position, _)| !row.key.contains(position));
@@ -398,6 +404,11 @@ fn stored_form(row: &Row<'_>) -> TokenStream {
         #[inline]
         fn stored_bytes(&self) -> usize {
             0 #(#sizes)*
+        }
+
+        #[inline]
+        fn heap_bytes(&self) -> usize {
+            0 #(#heap_sizes)*
         }
 
         #[inline]

@@ -419,12 +419,13 @@ fn failed_sync_stops_all_writing() {
     assert!(state.contains_key(&1) && !state.contains_key(&3), "{state:?}");
 }
 
-/// A full disk makes commits fail. When space is available again, writing resumes and nothing is lost.
+/// Without a spare, a full disk makes commits fail. When space is available again, writing resumes and nothing is
+/// lost.
 #[test]
 fn a_full_disk_stops_writing_until_there_is_space() {
     let disk = SimulatedDisk::new(7);
     let open = |disk: &SimulatedDisk| {
-        let options = DurabilityOptions::new().threads(1);
+        let options = DurabilityOptions::new().threads(1).spare_bytes(0);
         builder::<Dbx>(Path::new("/db")).backend(Arc::new(disk.clone()), false).durability(options)
     };
     let fixture = Fixture::with(open(&disk));

@@ -631,6 +631,10 @@ impl File for HeldFile {
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.file.write_at(bytes, offset)
     }
+    fn allocate(&self, bytes: u64) -> io::Result<()> {
+        self.file.allocate(bytes)
+    }
+
     fn truncate(&self, length: u64) -> io::Result<()> {
         self.file.truncate(length)
     }

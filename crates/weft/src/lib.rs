@@ -157,12 +157,14 @@ pub use weft_htm as htm;
 pub use weft_macros::{ColumnValue, Record};
 
 pub use commit::CommitToken;
-pub use database::metrics::{MemoryMetrics, Metrics, RepairMetrics};
+pub use database::metrics::{IndexMemoryMetrics, MemoryMetrics, Metrics, RepairMetrics};
 pub use database::pool::{Pool, PoolOptions, Priority, Shutdown, Submission, SubmitOptions};
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 pub use database::run;
+pub use database::snapshots::SnapshotOptions;
 pub use database::stash::Stash;
+pub use database::storage::CheckpointMetrics;
 pub use database::storage::{Acknowledge, CheckpointReport, DurabilityOptions};
 pub use database::{Builder, Database, TransactionOptions, WORKERS_MAX_DEFAULT};
 pub use error::{Conflict, ConflictReason, Error, Failure, OutlineError};
@@ -170,6 +172,7 @@ pub use row::column::ColumnValue;
 pub use row::schema::{Index, OrderedRecord, Record, Violation};
 pub use row::{column, description, encoding, operation, schema};
 pub use snapshot::{Snapshot, SnapshotRows, SnapshotScan};
+pub use store::ages::TransactionAge;
 pub use store::retention::SnapshotMetrics;
 pub use store::table::Table;
 pub use transaction::{Scan, Transaction, TransactionRows};

@@ -27,7 +27,7 @@ use std::ptr::NonNull;
 pub use many::TransactionRows;
 pub use scan::Scan;
 
-use weft_htm::word::yield_now;
+use weft_htm::word::{Ordering, yield_now};
 
 use crate::commit::{
     Abort, ChopsProcedures, Claim, CommitToken, Dbx, Engine, Executor, Observation, Protocol,
@@ -43,7 +43,7 @@ use crate::store::deadline::Deadline;
 use crate::store::ranges::{encode_index_range, encode_range, prefix_of};
 use crate::store::record::RecordPointer;
 use crate::store::table::{Table, TableInner, TableRef, check, with_form, with_secondary};
-use crate::store::worker::{CommitGuard, Counters, WorkerMemory};
+use crate::store::worker::{CommitGuard, Counters, Growth, WorkerMemory};
 use lookup::LookupResult;
 use prefetch::{PREFETCH_READ_BYTES, PREFETCH_UPDATE_BYTES};
 use private_row::PrivateRow;
@@ -59,6 +59,11 @@ use writes::duplicate;
 /// commit. Return the conflict (with `?`), and [`Database::transact`] runs the transaction again. If you ignore the
 /// conflict, no harm is done, but the commit fails all the same.
 ///
+/// Every operation, and the commit, fails with [`Failure::TransactionTooOld`] if the transaction is older than the
+/// database's [limit](crate::Builder::transaction_age_limit). Operations that write fail with
+/// [`Failure::MemoryFull`] if they would need more memory than the database [may
+/// use](crate::Builder::memory_limit), and the transaction can go on without them.
+///
 /// [`Database::transact`]: crate::Database::transact
 pub struct Transaction<'db, P: Protocol = Dbx> {
     database: &'db Engine<P>,
@@ -68,8 +73,8 @@ pub struct Transaction<'db, P: Protocol = Dbx> {
     /// The conflict that dooms the transaction, if one does.
     doomed: Cell<Option<Abort>>,
     deadline: Option<&'db Deadline>,
-    /// Whether the deadline counts.
-    has_deadline: Cell<bool>,
+    /// Whether the deadline counts, and a limit on the transaction's age.
+    is_limited: Cell<bool>,
     /// The failure of a scan, if one has failed with more than a conflict: see [`Transaction::refusal`].
     failed_scan: Cell<Option<Box<Failure>>>,
     has_failed_scan: Cell<bool>,
@@ -200,7 +205,9 @@ impl<'db, P: Protocol> Transaction<'db, P> {
             claim: None,
             doomed: Cell::new(None),
             deadline,
-            has_deadline: Cell::new(deadline.is_some()),
+            is_limited: Cell::new(
+                deadline.is_some() || database.shared.ages.transaction_limit.is_some(),
+            ),
             failed_scan: Cell::new(None),
             has_failed_scan: Cell::new(false),
             attempt,
@@ -241,10 +248,10 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         self.forget_failed_scan();
     }
 
-    /// Removes the deadline.
+    /// Removes the deadline, and the limit on the age.
     #[doc(hidden)]
     pub fn forget_deadline(&self) {
-        self.has_deadline.set(false);
+        self.is_limited.set(false);
     }
 
     // ---- point operations -------------------------------------------------------------------
@@ -358,6 +365,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
                     record,
                     version,
                 };
+                self.make_room(table.reference(), Growth::Update)?;
                 let mut new = PrivateRow::cloned(self.worker, table.reference(), old);
                 let result = change(new.get_mut());
                 // SAFETY: the row is forgotten in the next line.
@@ -386,6 +394,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         };
         // SAFETY: a visible row of this table; see `row`.
         let old = unsafe { self.row::<T>(old) };
+        self.make_room(inner.reference(), Growth::Update)?;
         let new = PrivateRow::new(self.worker, inner.reference(), row);
         // SAFETY: the row is forgotten in the next line.
         unsafe { self.replace(inner, record, version, old, &new, None)? };
@@ -400,6 +409,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// [`Conflict`]; [`Failure::ForeignTable`], [`Failure::DeadlineExceeded`].
     pub fn delete<T: Record>(&self, table: &Table<T>, key: &T::Key) -> Result<bool, Error> {
         let table = self.enter_writing(table)?;
+        self.make_room(table.reference(), Growth::Delete)?;
         // The key is encoded first, since after the observation the user's code must not change the row any more.
         let primary = with_form!(T::Key::WIDTH_BYTES, |K| K::from_key(key).erase());
         let Some((record, row, version)) = self.observe(table, key)? else { return Ok(false) };
@@ -543,7 +553,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     #[doc(hidden)]
     #[inline(always)]
     pub fn refusal(&self) -> Option<Box<Failure>> {
-        match self.has_failed_scan.get() || self.has_deadline.get() {
+        match self.has_failed_scan.get() || self.is_limited.get() {
             true => self.find_refusal(),
             false => None,
         }
@@ -562,7 +572,13 @@ impl<'db, P: Protocol> Transaction<'db, P> {
             self.failed_scan.set(failure.clone());
             return failure;
         }
-        self.deadline?.check(self.attempt + 1).err().map(Box::new)
+        let deadline = self.deadline.map_or(Ok(()), |deadline| deadline.check(self.attempt + 1));
+        deadline.and_then(|()| self.check_age()).err().map(Box::new)
+    }
+
+    fn check_age(&self) -> Result<(), Failure> {
+        let memory = &self.worker.memory;
+        self.database.shared.ages.check(memory.core() as usize, memory.counters())
     }
 
     /// Commits, by columns if necessary. After that the caller only has to
@@ -720,6 +736,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
 
     #[inline(always)]
     fn end(&self) {
+        self.worker.memory.counters().running.store(0, Ordering::Relaxed);
         self.worker.memory.unpin();
         self.worker.active.set(false);
         // The transaction has ended, so the user's `Drop`s can do what they like.
@@ -736,7 +753,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         if !std::sync::Arc::ptr_eq(&table.inner.identity, &self.database.identity) {
             return Err(Failure::ForeignTable { table: T::TABLE }.into());
         }
-        if self.doomed.get().is_some() || self.has_deadline.get() {
+        if self.doomed.get().is_some() || self.is_limited.get() {
             self.check_doom_and_deadline()?;
         }
         if self.is_in_steps.get() {
@@ -793,16 +810,25 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         Ok(inner)
     }
 
+    /// Makes sure that a write stays within the memory limit.
+    #[inline(always)]
+    pub(super) fn make_room(&self, table: TableRef, growth: Growth) -> Result<(), Failure> {
+        self.worker.memory.make_room(table.core(), growth, 0)
+    }
+
     #[cold]
     fn check_doom_and_deadline(&self) -> Result<(), Error> {
         if let Some(abort) = self.doomed.get() {
             return Err(self.describe(abort).into());
         }
+        if !self.is_limited.get() {
+            return Ok(());
+        }
+        self.check_age()?;
         self.operations.set(self.operations.get().wrapping_add(1));
         match self.deadline {
             Some(deadline)
-                if self.has_deadline.get()
-                    && self.operations.get().is_multiple_of(OPERATIONS_PER_DEADLINE_CHECK) =>
+                if self.operations.get().is_multiple_of(OPERATIONS_PER_DEADLINE_CHECK) =>
             {
                 Ok(deadline.check(self.attempt + 1)?)
             }

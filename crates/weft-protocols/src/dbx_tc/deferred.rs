@@ -272,6 +272,8 @@ fn make(
         unsafe { memory.free_block(VersionHeader::block(place), table.core().row_class) };
         return Err(PublishError::OutOfRange(*table));
     }
+    // SAFETY: a complete row, which no other code has.
+    memory.in_user_code(|| unsafe { memory.count_row_heap(*table, place) });
     executor.write(*table, *record, observed.version, place);
     Ok(())
 }

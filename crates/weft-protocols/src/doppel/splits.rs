@@ -290,7 +290,10 @@ pub unsafe fn copy_row(table: TableRef, row: NonNull<u8>, memory: &WorkerMemory)
     }
     let place = CopyBlock(memory.allocate_row(table), table, memory);
     // SAFETY: by the contract; the place is new.
-    unsafe { table.core().clone_row(row, place.0) };
+    unsafe {
+        table.core().clone_row(row, place.0);
+        memory.count_row_heap(table, place.0);
+    }
     let copy = place.0;
     std::mem::forget(place);
     copy

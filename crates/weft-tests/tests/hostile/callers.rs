@@ -28,6 +28,7 @@ const CALLS: &[&str] = &[
     ".lacks_room(",
     ".add_difference(",
     ".stored_bytes(",
+    ".heap_bytes(",
     ".is_same(",
     ".index_key(",
     "index_key(row",

@@ -24,8 +24,8 @@ macro_rules! operations {
 
 operations! {
     RowClone RowDrop RowKey RowKeyEquals RowEncodeIndexKey RowIndexKeyDiffers RowEncode RowDecode
-    RowStoredBytes RowEncodeChanges RowSameColumns RowRebase RowLacksRoom RowEncodeKey RowDecodeKey RowCheck
-    ValueClone ValueDrop ValueEq ValueDebug ValueEncode ValueWrite ValueRead ValueStoredBytes ValueIsSame
+    RowStoredBytes RowHeapBytes RowEncodeChanges RowSameColumns RowRebase RowLacksRoom RowEncodeKey RowDecodeKey RowCheck
+    ValueClone ValueDrop ValueEq ValueDebug ValueEncode ValueWrite ValueRead ValueStoredBytes ValueHeapBytes ValueIsSame
     SumAddDifference SumHasRoom SumAddAssign
     TransactionBody UpdateBody SnapshotBody PrefetchNext RangeBound EncodePrefix ConvertError
 }
@@ -45,6 +45,7 @@ impl Operation {
                 | Operation::ValueEncode
                 | Operation::ValueWrite
                 | Operation::ValueStoredBytes
+                | Operation::ValueHeapBytes
                 | Operation::ValueIsSame
                 | Operation::ValueDebug
                 | Operation::RowKey

@@ -119,6 +119,13 @@ impl<const LONG: bool> ColumnValue for Value<LONG> {
         }
     }
 
+    fn heap_bytes(&self) -> usize {
+        match self.called(Operation::ValueHeapBytes, "the measuring of memory").1 {
+            Answer::Lie => usize::MAX / 4,
+            _ => 16,
+        }
+    }
+
     fn is_same(&self, other: &Self) -> bool {
         let (number, answer) = self.called(Operation::ValueIsSame, "the comparison of columns");
         other.live.check("the comparison of columns");
@@ -326,6 +333,13 @@ macro_rules! hostile {
                 match called(Operation::RowStoredBytes) {
                     Answer::Lie => 0,
                     _ => self.plain.stored_bytes(),
+                }
+            }
+
+            fn heap_bytes(&self) -> usize {
+                match called(Operation::RowHeapBytes) {
+                    Answer::Lie => usize::MAX,
+                    _ => self.plain.heap_bytes(),
                 }
             }
 

@@ -39,8 +39,10 @@ impl<'w> MadeRow<'w> {
         self.place
     }
 
-    /// Hands the row over to the caller.
+    /// Hands the row over to the caller. This runs the user's code.
     pub fn into_raw(self) -> NonNull<u8> {
+        // SAFETY: a complete row of the table, which only this value has.
+        unsafe { self.memory.count_row_heap(self.table, self.place) };
         ManuallyDrop::new(self).place
     }
 }

@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use weft_htm::{Choice, Htm, RetryPolicy};
 
@@ -23,7 +24,7 @@ use crate::history::Recording;
 use crate::row::schema::{self, Record};
 use crate::store::record::RecordKind;
 use crate::store::table::{Identity, TableInner};
-use crate::store::worker::{AbortsByTable, SharedState, WorkerMemory};
+use crate::store::worker::{CountsByIndex, SharedState, WorkerMemory};
 use crate::sync::clock::{EPOCH_INTERVAL, Ticker};
 
 /// The default number of workers: of transactions, and reads of snapshots, that can run at the same time.
@@ -38,12 +39,21 @@ pub struct Builder<P: Protocol = Dbx> {
     custom_htm: Option<Htm>,
     workers_max: usize,
     reserve_bytes: usize,
+    limits: Limits,
     #[cfg(feature = "history")]
     record_history: bool,
     storage: Option<StoragePlan>,
     all_ordered: bool,
     given: GivenOptions,
     protocol: PhantomData<P>,
+}
+
+/// The limits of a database.
+#[derive(Clone, Copy, Debug, Default)]
+struct Limits {
+    memory_bytes: Option<u64>,
+    transaction_age: Option<Duration>,
+    snapshot_age: Option<Duration>,
 }
 
 type MadeTable = (TypeId, Arc<dyn AnyTable>);
@@ -83,6 +93,7 @@ impl Builder {
             custom_htm: None,
             workers_max: WORKERS_MAX_DEFAULT,
             reserve_bytes: 0,
+            limits: Limits::default(),
             #[cfg(feature = "history")]
             record_history: false,
             storage: None,
@@ -115,6 +126,7 @@ impl<P: Protocol> Builder<P> {
             custom_htm: self.custom_htm,
             workers_max: self.workers_max,
             reserve_bytes: self.reserve_bytes,
+            limits: self.limits,
             #[cfg(feature = "history")]
             record_history: self.record_history,
             storage: self.storage,
@@ -215,6 +227,38 @@ impl<P: Protocol> Builder<P> {
     /// page can cost more than the transaction that needs it.) The default is 0.
     pub fn reserve_bytes(mut self, bytes: usize) -> Self {
         self.reserve_bytes = bytes;
+        self
+    }
+
+    /// Sets how many bytes of memory the database may use. Before it would use more, inserts and updates that make
+    /// rows larger fail with [`Failure::MemoryFull`]. Reads, deletes and other updates go on: an eighth of the limit, at
+    /// least 4 MiB and at most 64 MiB, is kept for them.
+    ///
+    /// All that the database takes from the system counts ([`MemoryMetrics::used_bytes`]), and each open database counts
+    /// alone. What the columns of a row own is counted as [`ColumnValue::heap_bytes`](crate::ColumnValue::heap_bytes)
+    /// says. For columns of volatile tables, and for values that closures keep, that is nothing. The default is no limit.
+    ///
+    /// [`MemoryMetrics::used_bytes`]: crate::MemoryMetrics::used_bytes
+    pub fn memory_limit(mut self, bytes: u64) -> Self {
+        self.limits.memory_bytes = Some(bytes);
+        self
+    }
+
+    /// Sets how long a transaction may run. When it is older, its next operation, or its commit, fails with
+    /// [`Failure::TransactionTooOld`]. As long as a transaction runs, no garbage is freed. The age is looked at once
+    /// in 40 ms, or in [`DurabilityOptions::epoch_interval`] if the database has a directory. A database that is opened
+    /// [at an epoch](Builder::at_epoch) has no such limit. The default is no limit.
+    pub fn transaction_age_limit(mut self, limit: Duration) -> Self {
+        self.limits.transaction_age = Some(limit);
+        self
+    }
+
+    /// Sets how long a snapshot may be open. When it is older, its next read fails with
+    /// [`Failure::SnapshotTooOld`], and what was kept for it is freed as transactions go on. If rows were read from it,
+    /// they may still be in use: then everything is kept until the snapshot is dropped. The age is looked at as for
+    /// [`Builder::transaction_age_limit`]. Checkpoints and backups have no such limit. The default is no limit.
+    pub fn snapshot_age_limit(mut self, limit: Duration) -> Self {
+        self.limits.snapshot_age = Some(limit);
         self
     }
 
@@ -357,8 +401,13 @@ impl<P: Protocol> Builder<P> {
         // The state of the protocol, and the state that all workers share.
         let protocol: P::Shared = ProtocolShared::new(&options)?;
         let mut shared = SharedState::new(htm, workers_max);
-        shared.aborts = AbortsByTable::new(workers_max, tables_of_indexes);
+        shared.by_index = CountsByIndex::new(workers_max, tables_of_indexes);
         shared.gate = protocol.gate();
+        if let Some(bytes) = self.limits.memory_bytes {
+            shared.memory.set_limit(bytes);
+        }
+        shared.ages.transaction_limit = self.limits.transaction_age;
+        shared.ages.snapshot_limit = self.limits.snapshot_age;
         #[cfg(feature = "history")]
         {
             shared.recording = recording.map(Arc::new);
@@ -421,10 +470,15 @@ impl<P: Protocol> Builder<P> {
             Some(_) => None,
             // The simulated machine's virtual time cannot contain a thread that ticks in the host's time.
             None if cfg!(weft_sim) => None,
-            None => Some(
-                Ticker::start(Arc::clone(&shared.clock), EPOCH_INTERVAL)
-                    .map_err(|error| Failure::Thread { message: error.to_string() })?,
-            ),
+            None => {
+                let shared = Arc::clone(&shared);
+                let tick = move || {
+                    shared.clock.tick();
+                    shared.watch_ages();
+                };
+                let ticker = Ticker::start(EPOCH_INTERVAL, tick);
+                Some(ticker.map_err(|error| Failure::Thread { message: error.to_string() })?)
+            }
         };
         let durability = storage.as_ref().map_or(Durability::None, Storage::durability);
         let inner = Arc::new_cyclic(|this| Inner {

@@ -21,7 +21,7 @@ use crate::row::schema::Record;
 use crate::store::retention::NONE_OPEN;
 use crate::store::table::Table;
 use crate::store::table::check;
-use crate::store::worker::{CLOSED, LOADING, LeafHints, OPEN, SharedState};
+use crate::store::worker::{CLOSED, Growth, LOADING, LeafHints, OPEN, SharedState};
 use crate::sync::reclaim::OFFLINE;
 
 /// How many rows a thread loads between two reports of its progress.
@@ -41,6 +41,7 @@ impl<P: Protocol> Database<P> {
     /// - [`Failure::DuplicateKey`] if two rows have the same key.
     /// - [`Failure::Constraint`] if a row breaks one of its constraints.
     /// - [`Failure::StoredRowTooLarge`] if a row is too long to be stored.
+    /// - [`Failure::MemoryFull`] if the rows need more memory than the database may use.
     /// - [`Failure::SnapshotOpen`], [`Failure::NestedTransaction`], [`Failure::Loading`], [`Failure::Closed`].
     /// - [`Failure::ReadOnly`], [`Failure::Storage`].
     pub fn load<T, I, E>(
@@ -197,6 +198,9 @@ impl<T: Record, F: Fn(u64) + Sync> Loader<'_, T, F> {
                 if failed.load(Ordering::Relaxed) != 0 {
                     return Ok(());
                 }
+                let table = self.table.inner.reference();
+                // The row's own memory counts when it is filled in.
+                memory.make_room(table.core(), Growth::Insert, 0)?;
                 let key = row.key();
                 if let FillOutcome::Replaced = self.table.inner.fill(row, true, &mut hints, memory)
                 {

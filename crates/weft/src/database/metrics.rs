@@ -4,10 +4,13 @@ use weft_htm::Statistics;
 use weft_htm::word::Ordering;
 
 use crate::commit::PhaseMetrics;
+use crate::database::storage::CheckpointMetrics;
 use crate::durability::LogMetrics;
 use crate::error::ConflictReason;
+use crate::store::ages::TransactionAge;
 use crate::store::retention::SnapshotMetrics;
-use crate::store::worker::SharedState;
+use crate::store::table::TableCore;
+use crate::store::worker::{IndexUse, SharedState};
 
 /// Counters since the database was opened, and sizes at the moment of the call. Counters are read one after the
 /// other while transactions run, so they may differ from each other by a few.
@@ -39,10 +42,14 @@ pub struct Metrics {
     pub epoch: u64,
     /// Memory that the database holds.
     pub memory: MemoryMetrics,
+    /// The transaction that has been running for longest, if one is running. As long as it runs, no garbage is freed.
+    pub oldest_transaction: Option<TransactionAge>,
     /// Open snapshots, and the memory that is kept for them.
     pub snapshots: SnapshotMetrics,
     /// The log, if there is one.
     pub log: Option<LogMetrics>,
+    /// The checkpoints, if there is a directory.
+    pub checkpoints: Option<CheckpointMetrics>,
     /// Repairs, under a protocol that makes them.
     pub repairs: RepairMetrics,
     /// Procedures that have committed in pieces, under `dbx-tc`. The other registered procedures had only one
@@ -79,15 +86,62 @@ pub struct RepairMetrics {
     pub kept: u64,
 }
 
+/// The memory of a table with its primary index, or of a secondary index. It is part of
+/// [`MemoryMetrics::used_bytes`]. The rest is what is free in chunks, or held by versions that were replaced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct IndexMemoryMetrics {
+    /// The table.
+    pub table: &'static str,
+    /// The secondary index; `None` for the table itself.
+    pub index: Option<&'static str>,
+    /// How many records there are: rows, and deleted rows that are still in their index. Exact when no transaction
+    /// runs.
+    pub records: u64,
+    /// The blocks of the records, each with one row. A row that was updated may take another block for a while; that
+    /// is not counted here.
+    pub record_bytes: u64,
+    /// The nodes or arrays of the index, with long keys.
+    pub node_bytes: u64,
+    /// What the rows own elsewhere, such as the text of a `String`, as
+    /// [`ColumnValue::heap_bytes`](crate::ColumnValue::heap_bytes) says. Replaced versions count as long as they are
+    /// kept. 0 for a volatile table.
+    pub heap_bytes: u64,
+}
+
 /// Memory that a database holds.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct MemoryMetrics {
     /// Size of the chunks that records, versions and index nodes are cut from, in bytes.
     pub chunk_bytes: u64,
+    /// All memory that the database has taken from the system and uses, in bytes: chunks, large arrays of indexes, what
+    /// rows own elsewhere, buffers of the log, and lists of garbage and of versions kept for snapshots. With a
+    /// [limit](crate::Builder::memory_limit) also the access sets of large transactions. It is exact to within 64 KiB for
+    /// each worker, and as far as [`ColumnValue::heap_bytes`](crate::ColumnValue::heap_bytes) is exact. What rows owned
+    /// and have freed counts as long as the global allocator keeps it. (With a limit, the database has the GNU
+    /// allocator give it back when memory is scarce.)
+    pub used_bytes: u64,
+    /// The limit, if there is one.
+    pub limit_bytes: Option<u64>,
+    /// The memory of each table and index, in the order of their declaration.
+    pub indexes: Vec<IndexMemoryMetrics>,
     /// Versions and records that wait for their grace period, as of each worker's last collection. (Another worker
     /// takes over what an idle worker has, and collects it later.)
     pub retired_pending: u64,
+}
+
+impl IndexMemoryMetrics {
+    pub(crate) fn of(core: &TableCore, used: IndexUse) -> Self {
+        IndexMemoryMetrics {
+            table: core.name,
+            index: core.index,
+            records: used.records,
+            record_bytes: used.records * core.record_bytes() as u64,
+            node_bytes: used.node_bytes,
+            heap_bytes: used.heap_bytes,
+        }
+    }
 }
 
 impl Metrics {
@@ -98,11 +152,14 @@ impl Metrics {
             worker_waits: shared.waiting.joined(),
             epoch: shared.clock.epoch(),
             turnstile_closings: shared.turnstile.closings(),
+            oldest_transaction: shared.watch_ages(),
             ..Metrics::default()
         };
         metrics.memory.chunk_bytes = shared.memory.chunk_bytes();
+        metrics.memory.used_bytes = shared.measure_memory();
+        metrics.memory.limit_bytes = shared.memory.limit();
         metrics.snapshots = shared.retention.metrics();
-        metrics.aborted_by_table = shared.aborts.sums();
+        metrics.aborted_by_table = shared.by_index.aborts();
         for counters in &shared.counters {
             // Relaxed: each counter has one writer, and the counters need not be consistent with each other.
             metrics.committed += counters.committed.load(Ordering::Relaxed);

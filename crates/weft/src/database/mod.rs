@@ -7,7 +7,7 @@ pub mod metrics;
 pub mod pool;
 #[doc(hidden)]
 pub mod run;
-mod snapshots;
+pub mod snapshots;
 pub mod stash;
 pub mod storage;
 mod stored;
@@ -38,7 +38,7 @@ use crate::sync::reclaim::OFFLINE;
 use crate::transaction::Transaction;
 
 pub use builder::{Builder, WORKERS_MAX_DEFAULT};
-use metrics::Metrics;
+use metrics::{IndexMemoryMetrics, Metrics};
 use run::RunResult;
 use storage::Storage;
 use stored::AnyTable;
@@ -223,6 +223,8 @@ pub struct TransactionOptions {
     /// How long the transaction lets itself be aborted before it holds all others [back](Database#starvation). The time
     /// counts from the first conflict. `None`, the default, is 100 ms.
     pub starves_after: Option<Duration>,
+    /// What the transaction does, as [`Metrics::oldest_transaction`] and failures show it. `None` is the default.
+    pub label: Option<&'static str>,
 }
 
 impl TransactionOptions {
@@ -246,6 +248,12 @@ impl TransactionOptions {
     /// Sets [`TransactionOptions::starves_after`].
     pub fn starves_after(mut self, time: Duration) -> Self {
         self.starves_after = Some(time);
+        self
+    }
+
+    /// Sets [`TransactionOptions::label`].
+    pub fn label(mut self, label: &'static str) -> Self {
+        self.label = Some(label);
         self
     }
 }
@@ -441,6 +449,13 @@ impl<P: Protocol> Database<P> {
     pub fn metrics(&self) -> Metrics {
         let mut metrics = Metrics::gather(&self.inner.shared);
         metrics.log = self.inner.storage.as_ref().and_then(Storage::log_metrics);
+        metrics.checkpoints = self.inner.storage.as_ref().map(Storage::checkpoint_metrics);
+        let mut tables: Vec<_> = self.inner.tables.values().collect();
+        tables.sort_unstable_by_key(|table| table.number());
+        let by_index = &self.inner.shared.by_index;
+        for core in tables.iter().flat_map(|table| table.cores()) {
+            metrics.memory.indexes.push(IndexMemoryMetrics::of(core, by_index.of(core.number)));
+        }
         metrics.phases = P::phase_metrics(&self.inner.protocol);
         metrics
     }

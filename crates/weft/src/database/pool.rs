@@ -251,6 +251,7 @@ impl<P: Protocol> Pool<P> {
             procedure: Box::new(SubmittedProcedure { procedure, result: None, sender }),
             deadline,
             retries_max: options.retries_max,
+            label: options.label,
         };
         let label = options.label.unwrap_or(std::any::type_name::<F>());
         let ends_at = deadline.map(|deadline| deadline.at);
@@ -509,6 +510,7 @@ struct Job<P: Protocol> {
     procedure: Box<dyn Procedure<P>>,
     deadline: Option<Deadline>,
     retries_max: Option<u32>,
+    label: Option<&'static str>,
 }
 
 impl<P: Protocol> Job<P> {
@@ -616,6 +618,7 @@ impl<P: Protocol> PoolThread<P> {
         self.stash.options = TransactionOptions {
             retries_max: job.retries_max,
             deadline: deadline.map(|deadline| deadline.remaining()),
+            label: job.label,
             ..TransactionOptions::default()
         };
         let ended =

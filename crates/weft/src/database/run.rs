@@ -297,6 +297,9 @@ impl<P: Protocol> Database<P> {
             _ => None,
         };
         Transaction::start(self.engine(), worker, is_pinned, attempt, deadline)?;
+        if let Some(label) = options.label {
+            worker.set_label(label);
+        }
         let transaction = Transaction::started(self.engine(), worker, attempt, deadline);
         if P::CHOPS && strategy.pieces.is_some_and(Pieces::are_one_by_one) {
             transaction.set_admitted();

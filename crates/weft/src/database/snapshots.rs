@@ -4,7 +4,29 @@ use super::Database;
 use crate::commit::{Protocol, Worker};
 use crate::error::{Error, Failure};
 use crate::snapshot::Snapshot;
-use crate::store::recent::SharedSnapshot;
+use crate::store::ages::SnapshotLife;
+
+/// Options of a snapshot.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct SnapshotOptions {
+    /// What the snapshot is for, as [`Metrics::snapshots`](crate::Metrics::snapshots) and failures show it. The
+    /// default is `None`.
+    pub label: Option<&'static str>,
+}
+
+impl SnapshotOptions {
+    /// Returns options without a label.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets [`SnapshotOptions::label`].
+    pub fn label(mut self, label: &'static str) -> Self {
+        self.label = Some(label);
+        self
+    }
+}
 
 impl<P: Protocol> Database<P> {
     /// Runs `body` once, on a snapshot of the present state, and returns what `body` returned.
@@ -46,6 +68,14 @@ impl<P: Protocol> Database<P> {
     /// - [`Failure::NestedTransaction`] in the `drop` of a row, if that is part of a commit.
     /// - [`Failure::RowsSplit`] inside a transaction, under a protocol that splits rows.
     pub fn open_snapshot(&self) -> Result<Snapshot, Failure> {
+        self.open_snapshot_with(&SnapshotOptions::default())
+    }
+
+    /// As [`Database::open_snapshot`], with a label.
+    ///
+    /// # Errors
+    /// As [`Database::open_snapshot`].
+    pub fn open_snapshot_with(&self, options: &SnapshotOptions) -> Result<Snapshot, Failure> {
         let claim = self.claim(None)?;
         let worker = claim.worker();
         self.check_no_commit()?;
@@ -54,7 +84,8 @@ impl<P: Protocol> Database<P> {
         if P::SNAPSHOTS_ABORT_WRITERS && !worker.active.get() {
             shared.turnstile.pass(false, &mut || self.check_wait(None, 0))?;
         }
-        let snapshot = self.open_snapshot_by(worker, || shared.clock.take_number())?;
+        let life = SnapshotLife::new(options.label, shared.ages.snapshot_limit);
+        let snapshot = self.open_snapshot_by(worker, life, || shared.clock.take_number())?;
         // A load may have begun since the first check. The loader closes the database first, and looks for open
         // snapshots after that, so one of the two sees the other.
         shared.check_open()?;
@@ -77,16 +108,16 @@ impl<P: Protocol> Database<P> {
     pub(crate) fn open_snapshot_by(
         &self,
         worker: &Worker<P>,
+        life: SnapshotLife,
         take: impl FnOnce() -> u64,
     ) -> Result<Snapshot, Failure> {
-        P::with_whole_rows(self.engine(), worker, || Snapshot::open(self.home(), take)).inspect(
-            |_| {
-                // Drop the values whose drop was postponed while rows were made whole.
-                if !worker.active.get() {
-                    worker.memory.run_discarded();
-                }
-            },
-        )
+        let open = || Snapshot::open(self.home(), life, take);
+        P::with_whole_rows(self.engine(), worker, open).inspect(|_| {
+            // Drop the values whose drop was postponed while rows were made whole.
+            if !worker.active.get() {
+                worker.memory.run_discarded();
+            }
+        })
     }
 
     /// Runs `body` once, on a snapshot of a recent state. See [`Database::open_recent_snapshot`].
@@ -138,7 +169,9 @@ impl<P: Protocol> Database<P> {
         let shared = &self.engine().shared;
         shared.check_open()?;
         let epoch = shared.clock.epoch();
-        let join = |epoch| Some(self.join_snapshot(shared.recent.join(epoch, &shared.retention)?));
+        let join = |epoch| {
+            Some(Snapshot::sharing(self.home(), shared.recent.join(epoch, &shared.retention)?))
+        };
         // Join the snapshot of this epoch, if there is one already.
         if let Some(snapshot) = join(epoch) {
             return Ok(snapshot);
@@ -152,14 +185,9 @@ impl<P: Protocol> Database<P> {
         }
         let snapshot = self.open_snapshot()?;
         // Shared even without a renewal, since the thread's next recent snapshot must not be an earlier one.
-        let shared_snapshot = SharedSnapshot { number: snapshot.number(), times: snapshot.times() };
-        shared.recent.share(shared_snapshot, &shared.retention);
+        shared.recent.share(snapshot.to_share(), &shared.retention);
         drop(renewal);
         snapshot.release_all();
         Ok(snapshot)
-    }
-
-    fn join_snapshot(&self, shared: SharedSnapshot) -> Snapshot {
-        Snapshot::shared_at(self.home(), shared.number, shared.times)
     }
 }

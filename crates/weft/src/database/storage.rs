@@ -31,6 +31,7 @@ use crate::durability::{
 use crate::error::Failure;
 use crate::row::description::TableDescription;
 use crate::snapshot::Snapshot;
+use crate::store::ages::SnapshotLife;
 use crate::store::deadline::Deadline;
 use crate::store::worker::{EngineLog, SharedState};
 use crate::sync::clock::{epoch_of, last_number_of};
@@ -70,6 +71,10 @@ pub struct DurabilityOptions {
     pub checkpoint_log_bytes: Option<u64>,
     /// How many threads recover the database, and write its checkpoints. Default: one per core.
     pub threads: usize,
+    /// How many bytes of the disk the log keeps for what has committed when the disk is found to be full. From then
+    /// on transactions that write are refused, until there is space for so many bytes again. As long as they
+    /// suffice, everything that has committed becomes durable, and reads go on. 0 for none. Default: 16 MiB.
+    pub spare_bytes: u64,
 }
 
 impl Default for DurabilityOptions {
@@ -83,6 +88,7 @@ impl Default for DurabilityOptions {
             buffer_bytes_max: log.buffer_bytes_max,
             checkpoint_log_bytes: Some(1 << 30),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
+            spare_bytes: 16 << 20,
         }
     }
 }
@@ -135,12 +141,19 @@ impl DurabilityOptions {
         self
     }
 
+    /// Sets [`DurabilityOptions::spare_bytes`].
+    pub fn spare_bytes(mut self, bytes: u64) -> Self {
+        self.spare_bytes = bytes;
+        self
+    }
+
     fn log_options(&self, manual: bool) -> LogOptions {
         LogOptions {
             loggers: self.loggers.max(1),
             epoch_interval: self.epoch_interval,
             segment_bytes: self.segment_bytes,
             buffer_bytes_max: self.buffer_bytes_max,
+            spare_bytes: self.spare_bytes,
             manual,
             ..LogOptions::default()
         }
@@ -207,6 +220,19 @@ struct CheckpointState {
     is_held: bool,
     /// How many bytes had been logged when the last checkpoint began.
     logged_before: u64,
+    metrics: CheckpointMetrics,
+}
+
+/// The checkpoints that a database has written since it was opened, also those of bulk loads.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CheckpointMetrics {
+    /// How many were written.
+    pub written: u64,
+    /// How many could not be written. The checkpoint before it stays, and so does the log. The database tries again.
+    pub failed: u64,
+    /// Why the last one could not be written; `None` if it was.
+    pub last_failure: Option<Failure>,
 }
 
 impl Checkpointing {
@@ -241,13 +267,6 @@ impl Checkpointing {
 pub(crate) struct CheckpointHold<'s> {
     storage: &'s Storage,
     _in_user_code: UserCodeGuard,
-}
-
-impl CheckpointHold<'_> {
-    /// Notes how many bytes had been logged when a checkpoint began.
-    pub fn set_logged_before(&mut self, logged: u64) {
-        hold(&self.storage.checkpointing.state).logged_before = logged;
-    }
 }
 
 impl Drop for CheckpointHold<'_> {
@@ -287,6 +306,12 @@ impl Epochs for EngineEpochs {
         shared.commits.wait(shared.grace.slots_used());
         epoch
     }
+
+    fn pass_time(&self) {
+        if let Some(shared) = self.0.upgrade() {
+            shared.watch_ages();
+        }
+    }
 }
 
 impl Storage {
@@ -307,6 +332,7 @@ impl Storage {
             loggers: plan.options.loggers.max(1) as u32,
             up_to_epoch: plan.at_epoch,
             progress: Some(&report),
+            check_room: Some(&|| shared.check_memory()),
             drop_tables: &plan.drop_tables,
             ..RecoveryOptions::default()
         };
@@ -398,6 +424,10 @@ impl Storage {
 
     pub fn log_metrics(&self) -> Option<LogMetrics> {
         self.log.as_ref().map(|log| log.metrics())
+    }
+
+    pub fn checkpoint_metrics(&self) -> CheckpointMetrics {
+        hold(&self.checkpointing.state).metrics.clone()
     }
 
     /// Ends the run: makes everything durable that was committed. Waits for a running checkpoint, backup or load.
@@ -641,16 +671,35 @@ impl<P: Protocol> Database<P> {
         self.checkpoint_while_held(storage, &mut held, &progress)
     }
 
-    /// Writes a checkpoint. `held` shows that no other thread is writing one.
+    /// Writes a checkpoint, and counts it. `held` shows that no other thread is writing one.
     pub(crate) fn checkpoint_while_held(
         &self,
         storage: &Storage,
-        held: &mut CheckpointHold<'_>,
+        _held: &mut CheckpointHold<'_>,
         progress: &(dyn Fn(CheckpointProgress) + Sync),
     ) -> Result<CheckpointReport, Failure> {
         let log = self.engine().log()?;
         let logged = log.metrics().bytes_written;
-        let mut source = self.snapshot_source(storage)?;
+        let written = self.write_checkpoint(storage, log, progress);
+        let mut state = hold(&storage.checkpointing.state);
+        match &written {
+            Ok(_) => {
+                state.logged_before = logged;
+                state.metrics.written += 1;
+            }
+            Err(_) => state.metrics.failed += 1,
+        }
+        state.metrics.last_failure = written.as_ref().err().cloned();
+        written
+    }
+
+    fn write_checkpoint(
+        &self,
+        storage: &Storage,
+        log: &Log,
+        progress: &(dyn Fn(CheckpointProgress) + Sync),
+    ) -> Result<CheckpointReport, Failure> {
+        let mut source = self.snapshot_source(storage, "checkpoint")?;
         // The log must be durable up to the snapshot's epoch before the checkpoint replaces it.
         log.wait_durable(source.epoch())?;
         source.read_kept(storage)?;
@@ -664,7 +713,6 @@ impl<P: Protocol> Database<P> {
             &source,
             &options,
         )?;
-        held.set_logged_before(logged);
         let (rows, bytes) = (checkpoint.rows(), checkpoint.bytes());
         Ok(CheckpointReport { epoch: checkpoint.epoch, rows, bytes })
     }
@@ -699,7 +747,7 @@ impl<P: Protocol> Database<P> {
             let _in_user_code = storage.in_user_code();
             progress(part);
         };
-        let mut source = self.snapshot_source(storage)?;
+        let mut source = self.snapshot_source(storage, "backup")?;
         if let Some(log) = &storage.log
             && !storage.kept_tables().is_empty()
         {
@@ -717,12 +765,17 @@ impl<P: Protocol> Database<P> {
         Ok(CheckpointReport { epoch: checkpoint.epoch, rows, bytes })
     }
 
-    /// Ends the present epoch, and returns a snapshot of the state at its end.
-    fn snapshot_source(&self, storage: &Storage) -> Result<CheckpointedSnapshot<'_, P>, Failure> {
+    /// Ends the present epoch, and returns a snapshot of the state at its end, which has no limit on its age.
+    fn snapshot_source(
+        &self,
+        storage: &Storage,
+        label: &'static str,
+    ) -> Result<CheckpointedSnapshot<'_, P>, Failure> {
         let clock = &self.inner().shared.clock;
         let claim = self.claim(None)?;
         let number = || last_number_of(clock.tick());
-        let snapshot = self.open_snapshot_by(claim.worker(), number)?;
+        let life = SnapshotLife::new(Some(label), None);
+        let snapshot = self.open_snapshot_by(claim.worker(), life, number)?;
         let descriptions = hold(&storage.manifest).tables.clone();
         Ok(CheckpointedSnapshot { snapshot, database: self, descriptions, kept: Vec::new() })
     }
@@ -744,6 +797,9 @@ struct Checkpointer {
 /// How often the thread looks at the length of the log.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
+/// The longest time after which a checkpoint that could not be written is tried again.
+const RETRY_INTERVAL_MAX: Duration = Duration::from_secs(60);
+
 impl Checkpointer {
     fn start<P: Protocol>(inner: Weak<Inner<P>>, log_bytes: u64) -> Result<Checkpointer, Failure> {
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
@@ -751,8 +807,9 @@ impl Checkpointer {
         let work = move || {
             let (flag, wake) = &*stopped;
             let mut stop = hold(flag);
+            let mut interval = LOOK_INTERVAL;
             while !*stop {
-                let woken = wake.wait_timeout(stop, LOOK_INTERVAL);
+                let woken = wake.wait_timeout(stop, interval);
                 stop = woken.unwrap_or_else(PoisonError::into_inner).0;
                 if *stop {
                     return;
@@ -761,8 +818,11 @@ impl Checkpointer {
                 let Some(inner) = inner.upgrade() else { return };
                 let database = Database::of(inner);
                 if database.log_since_checkpoint() >= log_bytes {
-                    // A checkpoint that fails is tried again. If the disk is at fault, commits report it.
-                    let _ = database.checkpoint();
+                    // A checkpoint that fails is tried again, after twice the time. The metrics report it.
+                    interval = match database.checkpoint() {
+                        Ok(_) => LOOK_INTERVAL,
+                        Err(_) => (2 * interval).min(RETRY_INTERVAL_MAX),
+                    };
                 }
                 drop(database);
                 stop = hold(flag);

@@ -6,6 +6,7 @@
 
 use std::any::Any;
 use std::cell::Cell;
+use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use weft_htm::word::{Ordering, yield_now};
@@ -22,8 +23,8 @@ use crate::snapshot::Snapshot;
 use crate::store::record::version::VersionHeader;
 use crate::store::record::{Newest, newest, newest_word, record_at};
 use crate::store::table::{
-    FormIndex, IndexEntry, PickForm, Secondary, Table, TableInner, TableRef, index_key, with_form,
-    with_secondary,
+    FormIndex, IndexEntry, PickForm, Secondary, Table, TableCore, TableInner, TableRef, index_key,
+    with_form, with_secondary,
 };
 use crate::store::worker::{LeafHints, SharedState, StoredForm, WorkerMemory, contain};
 
@@ -34,6 +35,9 @@ pub trait AnyTable: Any + Send + Sync {
 
     /// Returns the table's number among the database's indexes.
     fn number(&self) -> usize;
+
+    /// Returns the cores of the table and of its secondary indexes, in order.
+    fn cores(&self) -> Vec<&TableCore>;
 
     /// Makes the log record the table's changes from now on, under this number.
     fn set_log_number(&self, number: u32);
@@ -68,6 +72,10 @@ impl<T: Record> AnyTable for TableInner<T> {
 
     fn number(&self) -> usize {
         TableInner::number(self)
+    }
+
+    fn cores(&self) -> Vec<&TableCore> {
+        TableInner::cores(self)
     }
 
     fn set_log_number(&self, number: u32) {
@@ -252,7 +260,9 @@ impl<T: Record> TableInner<T> {
             let key = K::from_key(key);
             let index = K::pick(&self.primary);
             match index.get(&key, &mut LeafHint::new()) {
-                Lookup::Found(address) => index.remove(&key, address, memory).then_some(address),
+                Lookup::Found(address) => {
+                    index.remove(&key, address, &memory.index(self.number())).then_some(address)
+                }
                 Lookup::Absent(_) => None,
             }
         });
@@ -383,6 +393,7 @@ fn clear<K: KeyForm, R>(
     memory: &WorkerMemory,
     key_of: impl Fn(&R) -> K,
 ) {
+    let number = table.core().number;
     let mut addresses = Vec::new();
     index.for_each_address(memory, |address| addresses.push(address));
     for address in addresses {
@@ -395,7 +406,7 @@ fn clear<K: KeyForm, R>(
         // SAFETY: as above.
         contain(|| key = Some(key_of(unsafe { row.cast::<R>().as_ref() })));
         // If the row's type panics, or returns another key than before, the row stays.
-        if key.is_some_and(|key| index.remove(&key, address, memory)) {
+        if key.is_some_and(|key| index.remove(&key, address, &memory.index(number))) {
             memory.retire_record(record, table);
         }
     }
@@ -441,7 +452,9 @@ fn fill<K: KeyForm, R>(
     memory: &WorkerMemory,
 ) -> FillOutcome {
     let core = table.core();
-    let block = memory.allocate_block(core.record_class);
+    // SAFETY: this is a row of the table. (The caller holds nothing while this runs the user's code.)
+    let heap_bytes = unsafe { core.heap_bytes(NonNull::from(&row).cast()) };
+    let block = memory.allocate_record(table);
     // SAFETY: `block` is new and of the table's record class, and rows are of the table's type. No other thread has
     // the record's address before it is in the index, and no other thread uses the key if a row is to be replaced.
     unsafe {
@@ -452,15 +465,16 @@ fn fill<K: KeyForm, R>(
             false => memory.allocate_row(table),
         };
         place.cast::<R>().write(row);
+        memory.count_heap(table, place, heap_bytes);
         VersionHeader::of(place).set_number(0);
         core.records.mark_loaded(block);
         newest_word(block).store(Newest::of(place), Ordering::Release);
         let address = block.as_ptr().expose_provenance() as u64;
-        let existing = match index.get_or_insert(key, address, hint, memory) {
+        let existing = match index.get_or_insert(key, address, hint, &memory.index(core.number)) {
             Insertion::Inserted { .. } => return FillOutcome::New,
             Insertion::Found(address) if !replaces => {
                 memory.drop_row(place, table, core.holds_rows_inline());
-                memory.free_block(block, core.record_class);
+                memory.free_record_block(block, table);
                 return FillOutcome::Present(address);
             }
             Insertion::Found(address) => record_at(address),
@@ -468,11 +482,13 @@ fn fill<K: KeyForm, R>(
         // The key has a record already. That record gets the row, in a block of its own.
         let moved = memory.allocate_row(table);
         std::ptr::copy_nonoverlapping(place.cast::<R>().as_ptr(), moved.cast().as_ptr(), 1);
+        memory.count_heap(table, place, 0);
+        memory.count_heap(table, moved, heap_bytes);
         VersionHeader::of(moved).set_number(0);
         if !core.holds_rows_inline() {
             memory.free_block(VersionHeader::block(place), core.row_class);
         }
-        memory.free_block(block, core.record_class);
+        memory.free_record_block(block, table);
         let newest = newest_word(existing);
         let replaced = newest.load(Ordering::Acquire).row().expect("filled in with a row");
         newest.store(Newest::of(moved), Ordering::Release);

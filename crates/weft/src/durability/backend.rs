@@ -70,6 +70,9 @@ pub trait File: Debug + Send + Sync {
     /// Writes all of `bytes` at `offset`. After an error, any part of them may have been written.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
 
+    /// Reserves space on the disk for the first `bytes` of the file. Its length may become `bytes`.
+    fn allocate(&self, bytes: u64) -> io::Result<()>;
+
     /// Sets the file's length to `length` bytes.
     fn truncate(&self, length: u64) -> io::Result<()>;
 

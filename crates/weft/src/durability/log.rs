@@ -22,9 +22,11 @@
 //!   a later sync would succeed without it. From then on nothing is declared durable. Every caller
 //!   that waits, or wants to begin to write, gets the error. All other errors have the same effect,
 //!   except that of a full disk.
-//! - A full disk does not end the log. What has been written of the group is cut off again. Every
-//!   caller that waits, or wants to begin to write, gets an error. But what was committed stays in
-//!   the buffers. The log tries again until there is space, and then goes on.
+//! - A full disk does not end the log. What has been written of the group is cut off again, and is
+//!   written once more in the space of the `spare`. From then on every caller that wants to begin to
+//!   write gets an error. If the spare is too small for what has committed, it stays in the buffers,
+//!   and every caller that waits gets an error, too. The log tries again until there is space, and
+//!   then goes on.
 //! - A disk that is slower than the workers delays them. [`Log::admit`] makes writing transactions
 //!   wait before they begin, so that the buffers stay bounded.
 //!
@@ -38,6 +40,7 @@ mod buffer;
 mod coordinator;
 mod lead;
 mod logger;
+mod spare;
 
 use std::io::ErrorKind;
 use std::panic::{self, AssertUnwindSafe};
@@ -74,6 +77,8 @@ pub struct LogOptions {
     /// The size in bytes of a frame's payload at which another frame is begun. Default:
     /// [`PAYLOAD_BYTES`].
     pub frame_bytes: usize,
+    /// How many bytes of the disk are kept for what has committed when the disk is full. Default: 0.
+    pub spare_bytes: u64,
     /// Runs without threads. Only the callers of [`Log::step`], and callers that have to wait, write
     /// epochs, and they do so at once. For tests that must run the same way each time. Default: false.
     pub manual: bool,
@@ -87,6 +92,7 @@ impl Default for LogOptions {
             segment_bytes: 64 << 20,
             buffer_bytes_max: 256 << 20,
             frame_bytes: PAYLOAD_BYTES,
+            spare_bytes: 0,
             manual: false,
         }
     }
@@ -98,6 +104,9 @@ pub trait Epochs: Send + Sync {
     /// committed in it, or before it, has been appended to the log. Each call returns a greater
     /// epoch than the call before.
     fn close_epoch(&self) -> u64;
+
+    /// Called by the log's own thread at least once in an interval, whatever the state of the disk.
+    fn pass_time(&self) {}
 }
 
 /// The state of a log.
@@ -105,7 +114,7 @@ pub trait Epochs: Send + Sync {
 pub enum LogState {
     /// The log works normally.
     Running,
-    /// The disk has no space. The log tries again.
+    /// The disk has no space. No transaction that writes begins. The log tries again.
     DiskFull,
     /// The log has failed, and will not recover.
     Failed,
@@ -184,6 +193,7 @@ struct LogCore {
     /// The segments of loggers that no longer exist.
     foreign_segments: Segments,
     backend: Arc<dyn Backend>,
+    epochs: Arc<dyn Epochs>,
     directory: PathBuf,
     options: LogOptions,
     first_epoch: u64,
@@ -200,6 +210,8 @@ struct State {
     failure: Option<StorageError>,
     /// The error of a full disk, which may pass.
     disk_full: Option<StorageError>,
+    /// Whether something that has committed waits for space on the full disk.
+    is_stuck: bool,
     /// Whether the log is being shut down.
     closing: bool,
     closed: bool,
@@ -275,6 +287,7 @@ impl Log {
                 last_led: Instant::now(),
                 failure: None,
                 disk_full: None,
+                is_stuck: false,
                 closing: false,
                 closed: false,
             }),
@@ -286,6 +299,7 @@ impl Log {
             segments,
             foreign_segments,
             backend,
+            epochs,
             directory: directory.to_owned(),
             options,
             first_epoch,
@@ -293,7 +307,7 @@ impl Log {
         let loggers = (0..shared.options.loggers)
             .map(|index| Logger::new(Arc::clone(&shared), index as u32, sequence(index)))
             .collect();
-        let coordinator = Coordinator::new(Arc::clone(&shared), epochs, loggers)?;
+        let coordinator = Coordinator::new(Arc::clone(&shared), loggers)?;
         let log = Log { shared, thread: Mutex::new(None) };
         lock(&log.shared.state).coordinator = Some(Box::new(coordinator));
         if !log.shared.options.manual {
@@ -396,7 +410,7 @@ impl Log {
         if let Some(coordinator) = self.shared.acquire() {
             self.shared.lead(coordinator);
         }
-        lock(&self.shared.state).check()?;
+        lock(&self.shared.state).check_waiting()?;
         Ok(self.durable_epoch())
     }
 
@@ -468,6 +482,12 @@ impl Log {
         }
     }
 
+    /// Returns how many bytes of memory the buffers take.
+    pub fn memory_bytes(&self) -> u64 {
+        let used = self.shared.slots_used.load(Ordering::SeqCst) as usize;
+        self.shared.slots[..used].iter().map(LogSlot::memory_bytes).sum()
+    }
+
     /// Writes everything that was appended, makes it durable, and ends the log. Nothing can be
     /// appended afterwards.
     ///
@@ -487,7 +507,8 @@ impl Log {
             shared.close();
         }
         let state = lock(&shared.state);
-        match state.failure.as_ref().or(state.disk_full.as_ref()) {
+        let disk_full = state.disk_full.as_ref().filter(|_| state.is_stuck);
+        match state.failure.as_ref().or(disk_full) {
             Some(error) => Err(error.clone()),
             None => Ok(()),
         }
@@ -509,16 +530,20 @@ impl std::fmt::Debug for Log {
 }
 
 impl State {
-    /// Returns the error that stops callers from waiting and from beginning to write, if there is
-    /// one.
+    /// Returns the error that stops callers from beginning to write, if there is one.
     fn check(&self) -> Result<(), StorageError> {
-        if let Some(error) = self.failure.as_ref() {
-            return Err(error.clone());
-        }
-        if self.closed {
-            return Err(StorageError::Closed);
-        }
+        self.check_waiting()?;
         self.disk_full.clone().map_or(Ok(()), Err)
+    }
+
+    /// Returns the error that stops callers from waiting, if there is one.
+    fn check_waiting(&self) -> Result<(), StorageError> {
+        match (&self.failure, &self.disk_full) {
+            (Some(error), _) => Err(error.clone()),
+            _ if self.closed => Err(StorageError::Closed),
+            (None, Some(error)) if self.is_stuck => Err(error.clone()),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -576,9 +601,11 @@ impl LogCore {
         lock(&self.state).failure.clone()
     }
 
-    /// Records that the disk is full, or that it has space again.
-    fn set_disk_full(&self, error: Option<StorageError>) {
+    /// Records that the disk is full, or that it has space again. `is_stuck` says whether something that has
+    /// committed waits for space.
+    fn set_disk_full(&self, error: Option<StorageError>, is_stuck: bool) {
         let mut state = lock(&self.state);
+        state.is_stuck = is_stuck;
         if error.is_some() {
             self.gate.fetch_or(gate::DISK_FULL, Ordering::SeqCst);
         } else if state.disk_full.is_some() {

@@ -161,6 +161,8 @@ pub struct RecoveryOptions<'a> {
     pub dry_run: bool,
     /// Called from time to time, by any of the threads.
     pub progress: Option<&'a (dyn Fn(RecoveryProgress) + Sync)>,
+    /// Checks from time to time, on any of the threads, that the rows so far leave room for more.
+    pub check_room: Option<&'a (dyn Fn() -> Result<(), StorageError> + Sync)>,
     /// The names of stored tables to drop.
     pub drop_tables: &'a [String],
 }
@@ -173,16 +175,18 @@ impl Default for RecoveryOptions<'_> {
             up_to_epoch: None,
             dry_run: false,
             progress: None,
+            check_room: None,
             drop_tables: &[],
         }
     }
 }
 
 impl RecoveryOptions<'_> {
-    fn report(&self, phase: Phase, done: u64, total: u64) {
+    fn report(&self, phase: Phase, done: u64, total: u64) -> Result<(), StorageError> {
         if let Some(progress) = self.progress {
             progress(RecoveryProgress { phase, done, total });
         }
+        self.check_room.map_or(Ok(()), |check_room| check_room())
     }
 }
 
@@ -262,7 +266,8 @@ pub fn recover(
     // 1: read the log, and decide how far it counts.
     let log = time(&mut durations.read_log, || {
         StoredLog::read(backend, directory, &manifest, options.threads, &|done, total| {
-            options.report(Phase::ReadLog, done, total);
+            // Nothing takes memory yet.
+            let _ = options.report(Phase::ReadLog, done, total);
         })
     })?;
     let checkpoint_epoch = manifest.checkpoint.as_ref().map(|checkpoint| checkpoint.epoch);
@@ -434,7 +439,7 @@ fn load_checkpoint(
         checkpoint::read_file(backend, directory, checkpoint.epoch, file, |row, path, frame| {
             if frame_before.replace(frame) != Some(frame) {
                 let base = weft_htm::word::Ordering::Relaxed;
-                options.report(Phase::LoadCheckpoint, done.load(base) + frame, total);
+                options.report(Phase::LoadCheckpoint, done.load(base) + frame, total)?;
             }
             targets.put(file.table, row).map_err(|fault| fault.at(path, frame))
         })?;
@@ -442,7 +447,7 @@ fn load_checkpoint(
         done.fetch_add(file.length_bytes, weft_htm::word::Ordering::Relaxed);
         Ok(())
     })?;
-    options.report(Phase::LoadCheckpoint, total, total);
+    options.report(Phase::LoadCheckpoint, total, total)?;
     Ok(())
 }
 
@@ -457,7 +462,7 @@ fn build_indexes(
         tables[job / parts].build_indexes(job % parts, parts)?;
         // Relaxed: a statistic.
         let before = done.fetch_add(1, weft_htm::word::Ordering::Relaxed);
-        options.report(Phase::BuildIndexes, before + 1, total);
+        options.report(Phase::BuildIndexes, before + 1, total)?;
         Ok(())
     })?;
     tables.iter().try_for_each(|table| table.checked())

@@ -107,6 +107,8 @@ struct Contents {
     synced: Vec<u8>,
     /// Changes that are not synced, in order.
     changes: Vec<Change>,
+    /// How many bytes are reserved for the file.
+    allocated: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -246,10 +248,32 @@ impl State {
     /// Returns how many bytes all files with a name have.
     fn used_bytes(&self) -> u64 {
         let files = self.names.values().filter_map(|node| match node {
-            Node::File(file) => Some(self.files[*file].current.len() as u64),
+            Node::File(file) => {
+                let contents = &self.files[*file];
+                Some(contents.allocated.max(contents.current.len() as u64))
+            }
             Node::Directory => None,
         });
         files.sum()
+    }
+
+    fn free(&self, capacity: u64) -> usize {
+        usize::try_from(capacity.saturating_sub(self.used_bytes())).unwrap_or(usize::MAX)
+    }
+
+    fn allocate(&mut self, file: usize, bytes: u64) -> io::Result<()> {
+        let progress = self.operation()?;
+        let present = self.files[file].allocated.max(self.files[file].current.len() as u64);
+        if let Some(capacity) = self.capacity_bytes
+            && bytes.saturating_sub(present) > self.free(capacity) as u64
+        {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        match progress {
+            Progress::All => self.files[file].allocated = bytes,
+            Progress::Part => return Err(power_off()),
+        }
+        Ok(())
     }
 
     fn write_at(&mut self, file: usize, bytes: &[u8], offset: u64) -> io::Result<()> {
@@ -262,9 +286,7 @@ impl State {
         let offset = usize::try_from(offset).expect("simulated files are small");
         if let Some(capacity) = self.capacity_bytes {
             let present = self.files[file].current.len();
-            let free =
-                usize::try_from(capacity.saturating_sub(self.used_bytes())).unwrap_or(usize::MAX);
-            let room = present.saturating_add(free).saturating_sub(offset);
+            let room = present.saturating_add(self.free(capacity)).saturating_sub(offset);
             if room < length {
                 // Write as much as fits, or less.
                 length = if self.random.bool() { room } else { self.random.usize(..=room) };
@@ -621,6 +643,10 @@ impl File for OpenFile {
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.writable()?.write_at(self.file, bytes, offset)
+    }
+
+    fn allocate(&self, bytes: u64) -> io::Result<()> {
+        self.writable()?.allocate(self.file, bytes)
     }
 
     fn truncate(&self, length: u64) -> io::Result<()> {

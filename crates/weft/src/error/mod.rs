@@ -130,6 +130,47 @@ pub enum Failure {
         /// How often the transaction was run.
         attempts: u32,
     },
+    /// The database has reached its [memory limit](crate::Builder::memory_limit), and the operation would need more
+    /// memory. Nothing was changed. Rows can still be read and deleted, and updated if they do not grow.
+    #[error(
+        "the database uses {used_bytes} bytes, and the limit is {limit_bytes}: the operation needs more; delete rows, \
+         drop snapshots, or raise .memory_limit(bytes) in the builder"
+    )]
+    MemoryFull {
+        /// How many bytes the database uses, with what the operation needs.
+        used_bytes: u64,
+        /// The limit.
+        limit_bytes: u64,
+    },
+    /// The transaction is older than the database's [limit](crate::Builder::transaction_age_limit). Nothing was
+    /// changed.
+    #[error(
+        "{} has run for {age:?}, and the limit is {limit:?}; make it shorter, or raise .transaction_age_limit(time) in \
+         the builder",
+        labelled("the transaction", *label)
+    )]
+    TransactionTooOld {
+        /// How long the transaction has been running.
+        age: Duration,
+        /// The limit.
+        limit: Duration,
+        /// The transaction's label, if it has one.
+        label: Option<&'static str>,
+    },
+    /// The snapshot is older than the database's [limit](crate::Builder::snapshot_age_limit).
+    #[error(
+        "{} has been open for {age:?}, and the limit is {limit:?}; drop it and open another one, or raise \
+         .snapshot_age_limit(time) in the builder",
+        labelled("the snapshot", *label)
+    )]
+    SnapshotTooOld {
+        /// How long the snapshot has been open.
+        age: Duration,
+        /// The limit.
+        limit: Duration,
+        /// The snapshot's label, if it has one.
+        label: Option<&'static str>,
+    },
     /// A row with this key already exists.
     #[error("{}", describe("a row with this key exists", table, *index, Some(key)))]
     DuplicateKey {
@@ -433,6 +474,11 @@ fn describe(what: &str, table: &str, index: Option<&str>, key: Option<&str>) -> 
     let index = index.map(|index| format!(", index {index}")).unwrap_or_default();
     let key = key.map(|key| format!(", key {}", shortened(key))).unwrap_or_default();
     format!("{what} (table {table}{index}{key})")
+}
+
+/// Returns `what`, followed by its label.
+fn labelled(what: &str, label: Option<&str>) -> String {
+    label.map_or_else(|| what.to_owned(), |label| format!("{what} `{label}`"))
 }
 
 /// The greatest number of a key's characters in a message.

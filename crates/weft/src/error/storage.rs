@@ -21,9 +21,13 @@ pub enum StorageError {
         /// The operating system's message.
         message: String,
     },
-    /// The disk has no space left for the log. What was committed stays in memory, and becomes
-    /// durable once there is space again. Until then no writing transaction begins.
-    #[error("no space left on the disk for {}; free some, and the database goes on", path.display())]
+    /// The disk has no space left. No writing transaction begins until there is some again. Reads go
+    /// on. If a commit returns this error, the transaction has committed in memory, and becomes
+    /// durable once there is space.
+    #[error(
+        "no space left on the disk for {}; reads go on, and writes once there is space: free some",
+        path.display()
+    )]
     DiskFull {
         /// The file that could not grow.
         path: PathBuf,
@@ -90,6 +94,17 @@ pub enum StorageError {
     Panicked {
         /// The message of the panic.
         message: String,
+    },
+    /// The stored rows need more memory than the database may use.
+    #[error(
+        "the stored rows need more than {used_bytes} bytes of memory, and the limit is {limit_bytes}; raise \
+         .memory_limit(bytes) in the builder"
+    )]
+    MemoryFull {
+        /// How many bytes the database used when it reached the limit.
+        used_bytes: u64,
+        /// The limit.
+        limit_bytes: u64,
     },
     /// Another process, or another handle of this one, has the database open.
     #[error("{} is open already; a database is open in one process, once", directory.display())]
@@ -215,7 +230,8 @@ impl StorageError {
 
 /// Returns whether an operation failed for lack of space, which may become available again.
 pub(crate) fn is_disk_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }
 
 /// Something other than a regular file has the name of a file.

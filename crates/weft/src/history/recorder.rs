@@ -591,6 +591,7 @@ mod tests {
     fn classes(recording: Option<Recording>) -> (usize, usize) {
         let htm = Htm::open(Choice::Software, RetryPolicy::default()).unwrap();
         let mut shared = SharedState::new(htm, 1);
+        shared.by_index = crate::store::worker::CountsByIndex::new(1, ["odd"].into());
         shared.recording = recording.map(Arc::new);
         let memory = WorkerMemory::new(Arc::new(shared), 0);
         let table = TableInner::<Odd>::new(

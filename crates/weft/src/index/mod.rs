@@ -35,6 +35,12 @@ pub trait IndexWorker {
     /// Allocates memory for a node: uninitialised, and at least as large as `layout`.
     fn allocate(&self, layout: Layout) -> NonNull<u8>;
 
+    /// Returns whether an index may take `bytes` more, if it can do without them.
+    fn may_allocate(&self, bytes: usize) -> bool {
+        let _ = bytes;
+        true
+    }
+
     /// Takes back memory that no other thread has ever seen.
     ///
     /// # Safety

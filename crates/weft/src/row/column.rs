@@ -151,6 +151,16 @@ pub trait ColumnValue: Sized {
         bytes.len()
     }
 
+    /// Returns about how many bytes the value takes outside itself: the memory that it owns, as the global
+    /// allocator gives it ([`allocation_bytes`]). The engine calls this for the columns of every row that owns
+    /// memory, for [`Metrics::memory`](crate::Metrics::memory) and the
+    /// [memory limit](crate::Builder::memory_limit). The default implementation takes the length of the stored form,
+    /// or 0 for a type that owns nothing. Implement it for a type that owns much more.
+    #[inline]
+    fn heap_bytes(&self) -> usize {
+        if std::mem::needs_drop::<Self>() { allocation_bytes(self.stored_bytes()) } else { 0 }
+    }
+
     /// Returns how many bytes the values of a list take when stored.
     #[doc(hidden)]
     #[inline]
@@ -236,6 +246,13 @@ pub trait ColumnValue: Sized {
             Err(_) => unreachable!("as many were pushed as there is room for"),
         }
     }
+}
+
+/// Returns how many bytes of memory an allocation of `bytes` takes: with the eight bytes and the rounding that most
+/// allocators add.
+#[inline]
+pub const fn allocation_bytes(bytes: usize) -> usize {
+    if bytes == 0 { 0 } else { (bytes + 8).next_multiple_of(16) + 16 * (bytes < 8) as usize }
 }
 
 /// Writes which columns of a row have changed, and their values. Used by

@@ -109,6 +109,13 @@ pub trait Record: Clone + Send + Sync + 'static {
     /// Returns how many bytes the row's stored form takes; 0 for a volatile table.
     fn stored_bytes(&self) -> usize;
 
+    /// Returns about how many bytes the row's columns take outside the row
+    /// ([`ColumnValue::heap_bytes`](crate::ColumnValue::heap_bytes)). For a volatile table, whose
+    /// columns can have any type, it is 0.
+    fn heap_bytes(&self) -> usize {
+        0
+    }
+
     /// Appends the changes between `before`, another version of the same row, and this version: one
     /// bit for each column, which says whether the column changed, then the stored forms of the
     /// changed columns, in order. The first column's bit is the lowest bit of the first byte.

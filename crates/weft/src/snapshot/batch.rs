@@ -78,7 +78,7 @@ impl Snapshot {
         keys: impl Iterator<Item = K>,
     ) -> Result<ArrayVec<Option<NonNull<u8>>, BATCH_KEYS>, Failure> {
         let keys: ArrayVec<K, BATCH_KEYS> = keys.collect();
-        self.pinned(|_| {
+        self.read_pinned(|_| {
             // Step 1: the index nodes. Each record is requested when its address is known.
             let mut records = ArrayVec::<Option<u64>, BATCH_KEYS>::new();
             index.get_batch(&keys, &mut LeafHint::new(), |lookup| {

@@ -43,8 +43,9 @@ use crate::index::Lookup;
 use crate::index::bplus_tree::LeafHint;
 use crate::row::encoding::{Key, KeyForm, KeyPrefix};
 use crate::row::schema::{Index, OrderedRecord, Record};
+use crate::store::ages::SnapshotLife;
 use crate::store::ranges::{encode_index_range, encode_range, prefix_of};
-use crate::store::recent::OpeningTimes;
+use crate::store::recent::{OpeningTimes, SharedSnapshot};
 use crate::store::record::version::{self, SnapshotView};
 use crate::store::record::{newest, record_at};
 use crate::store::table::{Identity, PickForm, Table, TableInner, with_form, with_secondary};
@@ -96,6 +97,7 @@ use crate::store::worker::{ClaimGuard, PinnedWorker, SharedState, WorkerState};
 pub struct Snapshot {
     database: SnapshotHome,
     number: u64,
+    life: Arc<SnapshotLife>,
     /// Records what is read, as one transaction in a session of its own. The session ends with the snapshot.
     #[cfg(feature = "history")]
     recorder: Option<std::sync::Mutex<crate::history::Recorder>>,
@@ -147,13 +149,16 @@ impl Snapshot {
     /// Returns the row with this primary key, or `None` if there is no such row.
     ///
     /// # Errors
-    /// [`Failure::ForeignTable`]; [`Failure::Closed`] if the database was closed and all its workers are busy.
+    /// - [`Failure::ForeignTable`].
+    /// - [`Failure::SnapshotTooOld`] if the snapshot has been open for longer than the
+    ///   [limit](crate::Builder::snapshot_age_limit).
+    /// - [`Failure::Closed`] if the database was closed and all its workers are busy.
     pub fn get<T: Record>(&self, table: &Table<T>, key: &T::Key) -> Result<Option<&T>, Failure> {
         let inner = self.enter(table)?;
         let row = with_form!(T::Key::WIDTH_BYTES, |K| {
             // Encoded before the worker is pinned, since this runs the user's code.
             let key = K::from_key(key);
-            self.pinned(|_| match K::pick(&inner.primary).get(&key, &mut LeafHint::new()) {
+            self.read_pinned(|_| match K::pick(&inner.primary).get(&key, &mut LeafHint::new()) {
                 // SAFETY: the worker is pinned, and the table's own index holds addresses of its records.
                 Lookup::Found(address) => unsafe { self.see(address) },
                 Lookup::Absent(_) => None,
@@ -280,6 +285,12 @@ impl Snapshot {
         }
     }
 
+    /// As [`Snapshot::pinned`], unless the snapshot is too old to be read.
+    fn read_pinned<R>(&self, body: impl FnOnce(&WorkerState) -> R) -> Result<R, Failure> {
+        self.life.begin_read()?;
+        self.pinned(body)
+    }
+
     /// Runs `body` while this thread's worker is pinned, so that nothing that `body` finds is freed.
     fn pinned<R>(&self, body: impl FnOnce(&WorkerState) -> R) -> Result<R, Failure> {
         let claimed = self.database.source.claim()?;
@@ -330,14 +341,20 @@ impl Drop for Snapshot {
 
 impl Snapshot {
     /// Opens a snapshot whose number `take` draws, and waits for the commits that are under way.
-    pub(crate) fn open(database: SnapshotHome, take: impl FnOnce() -> u64) -> Self {
+    pub(crate) fn open(
+        database: SnapshotHome,
+        life: SnapshotLife,
+        take: impl FnOnce() -> u64,
+    ) -> Self {
         let shared = database.source.shared();
+        let life = Arc::new(life);
         #[cfg(feature = "history")]
         let recorder = recording::recorder(shared);
-        let number = shared.retention.open(&shared.clock, take);
+        let number = shared.retention.open(&shared.clock, &life, take);
         let snapshot = Snapshot {
             database,
             number,
+            life,
             #[cfg(feature = "history")]
             recorder,
         };
@@ -349,27 +366,25 @@ impl Snapshot {
     }
 
     /// Returns a snapshot that shares the number of one that was opened earlier and is still open.
-    #[cfg_attr(
-        not(feature = "history"),
-        allow(unused_variables, reason = "the times are for the recorder")
-    )]
-    pub(crate) fn shared_at(database: SnapshotHome, number: u64, times: OpeningTimes) -> Self {
+    pub(crate) fn sharing(database: SnapshotHome, shared: SharedSnapshot) -> Self {
         #[cfg(feature = "history")]
-        let recorder = recording::recorder_of(database.source.shared(), times);
+        let recorder = recording::recorder_of(database.source.shared(), shared.times);
         Snapshot {
             database,
-            number,
+            number: shared.number,
+            life: shared.life,
             #[cfg(feature = "history")]
             recorder,
         }
     }
 
-    /// Returns when the snapshot was opened.
-    pub(crate) fn times(&self) -> OpeningTimes {
-        OpeningTimes {
+    /// Returns the snapshot for others to share.
+    pub(crate) fn to_share(&self) -> SharedSnapshot {
+        let times = OpeningTimes {
             #[cfg(feature = "history")]
             opened: self.recorder().map(|recorder| recorder.times()),
-        }
+        };
+        SharedSnapshot { number: self.number, life: Arc::clone(&self.life), times }
     }
 
     /// Frees what was kept for snapshots that are closed now, one chunk after the other. Between two chunks this

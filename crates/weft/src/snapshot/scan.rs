@@ -136,7 +136,7 @@ impl<'s, T: Record> SnapshotScan<'s, T> {
         if !Arc::ptr_eq(&table.identity, snapshot.database.source.identity()) {
             return Err(Failure::ForeignTable { table: T::TABLE });
         }
-        snapshot.pinned(|worker| pages.read(snapshot, table, worker, rows))?
+        snapshot.read_pinned(|worker| pages.read(snapshot, table, worker, rows))?
     }
 }
 

@@ -120,6 +120,11 @@ impl Garbage {
         self.open_bytes >= BATCH_BYTES || self.open.len() >= BATCH_ENTRIES
     }
 
+    /// Makes the worker collect its garbage at the end of its transaction, however little it is.
+    pub fn hasten(&mut self) {
+        self.open_bytes = BATCH_BYTES;
+    }
+
     /// Returns the number of entries not freed yet.
     pub fn pending(&self) -> usize {
         self.open.len() + self.sealed.iter().map(|batch| batch.retired.len()).sum::<usize>()

@@ -3,6 +3,7 @@
 //! This layer does not decide what a transaction sees. The layer above it, `commit`, does.
 #![allow(rustdoc::private_intra_doc_links, reason = "hidden: its readers have the source")]
 
+pub mod ages;
 pub mod deadline;
 pub mod garbage;
 pub mod ranges;

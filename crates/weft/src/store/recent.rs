@@ -31,10 +31,11 @@
 //! The snapshot counts as open until it is renewed. If readers no longer ask for it, it would keep versions
 //! for nothing. Therefore workers that collect their garbage close it when it is two epochs old.
 
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
 use weft_htm::word::{Mutex, Ordering, Word};
 
+use super::ages::SnapshotLife;
 use super::retention::Retention;
 use crate::sync::clock::epoch_of;
 
@@ -57,9 +58,10 @@ struct State {
 
 /// A number at which readers share a snapshot. This value itself counts as one reader that has the snapshot
 /// open.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct SharedSnapshot {
     pub number: u64,
+    pub life: Arc<SnapshotLife>,
     pub times: OpeningTimes,
 }
 
@@ -86,7 +88,8 @@ impl RecentSnapshot {
             return None;
         }
         let state = self.state();
-        let snapshot = state.shared.filter(|snapshot| epoch_of(snapshot.number) >= epoch)?;
+        let snapshot = state.shared.as_ref();
+        let snapshot = snapshot.filter(|snapshot| epoch_of(snapshot.number) >= epoch)?.clone();
         // The snapshot cannot be closed at the same time, since closing takes the lock.
         retention.join(snapshot.number);
         Some(snapshot)

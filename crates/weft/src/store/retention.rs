@@ -35,12 +35,13 @@ use std::collections::BTreeMap;
 use std::mem::size_of;
 use std::ops::DerefMut;
 use std::ptr::NonNull;
-use std::sync::PoisonError;
-use std::time::{Duration, Instant};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use weft_htm::word::{Mutex, Ordering, Word, spin_loop};
 
 use crate::row::encoding::EncodedKey;
+use crate::store::ages::SnapshotLife;
 use crate::store::record::newest;
 use crate::store::record::version::{
     ChainLocks, Deletion, NEVER, SnapshotView, UNNUMBERED, VersionHeader, seen_at,
@@ -57,6 +58,8 @@ pub struct SnapshotMetrics {
     pub open: usize,
     /// How long the oldest of them has been open.
     pub oldest_age: Option<Duration>,
+    /// The [label](crate::SnapshotOptions::label) of the oldest, if it has one.
+    pub oldest_label: Option<&'static str>,
     /// The number of versions and records that are kept for them: replaced versions, and deleted records that
     /// are still in their indexes. A row that a snapshot can read counts, if it was changed or deleted since,
     /// once for itself and once for each of its index entries. (A key that was deleted and inserted again may
@@ -100,6 +103,13 @@ struct State {
     released: Vec<List>,
 }
 
+impl State {
+    /// Returns the numbers of the open snapshots that need versions, in order.
+    fn needing(&self) -> impl Iterator<Item = u64> {
+        self.open.iter().filter(|open| !open.is_void).map(|open| open.number)
+    }
+}
+
 /// Entries in chunks. So a long list is not copied when it grows or moves.
 #[derive(Debug, Default)]
 struct List {
@@ -133,9 +143,11 @@ const CHUNK_ENTRIES: usize = if cfg!(loom) { 2 } else { 128 };
 #[derive(Debug)]
 struct OpenSnapshot {
     number: u64,
-    since: Instant,
     /// How many readers have it open.
     readers: usize,
+    life: Arc<SnapshotLife>,
+    /// Whether it is too old, and nothing was read from it. Then nothing is kept for it.
+    is_void: bool,
 }
 
 /// The numbers of the open snapshots at some moment.
@@ -383,15 +395,16 @@ impl Retention {
     /// A transaction that draws a number greater than the snapshot's sees from then on that the snapshot is
     /// open: the store to `oldest` comes before the clock's increment, and the increment before the
     /// transaction's draw.
-    pub fn open(&self, clock: &Clock, take: impl FnOnce() -> u64) -> u64 {
+    pub fn open(&self, clock: &Clock, life: &Arc<SnapshotLife>, take: impl FnOnce() -> u64) -> u64 {
         let mut state = self.state();
         self.openings.fetch_add(1, Ordering::SeqCst);
-        if state.open.is_empty() {
+        if state.needing().next().is_none() {
             self.oldest.store(clock.number(), Ordering::SeqCst);
         }
         let number = take();
         debug_assert!(state.open.last().is_none_or(|last| last.number < number));
-        state.open.push(OpenSnapshot { number, since: Instant::now(), readers: 1 });
+        let life = Arc::clone(life);
+        state.open.push(OpenSnapshot { number, readers: 1, life, is_void: false });
         self.openings.fetch_add(1, Ordering::SeqCst);
         number
     }
@@ -414,11 +427,30 @@ impl Retention {
             return;
         }
         state.open.remove(position);
-        let oldest = state.open.first().map_or(NONE_OPEN, |first| first.number);
+        self.release(&mut state, number);
+    }
+
+    /// Releases what was kept for a snapshot that needs nothing any more.
+    fn release(&self, state: &mut State, number: u64) {
+        let oldest = state.needing().next().unwrap_or(NONE_OPEN);
         self.oldest.store(oldest, Ordering::SeqCst);
         if let Some(list) = state.lists.remove(&number) {
             self.released.fetch_add(list.entries as u64, Ordering::Relaxed);
             state.released.push(list);
+        }
+    }
+
+    /// Refuses the readers of snapshots that are older than their limit. What was kept for such a snapshot is
+    /// released, unless something was read from it: the rows may still be in use.
+    pub fn expire(&self) {
+        let mut state = self.state();
+        for position in 0..state.open.len() {
+            let open = &mut state.open[position];
+            if open.life.expire() {
+                open.is_void = true;
+                let number = open.number;
+                self.release(&mut state, number);
+            }
         }
     }
 
@@ -457,7 +489,7 @@ impl Retention {
         // so its opening holds the lock by now, or held it before.
         open.as_of = clock.number();
         open.numbers.clear();
-        open.numbers.extend(self.state().open.iter().map(|open| open.number));
+        open.numbers.extend(self.state().needing());
     }
 
     /// Puts entries on the lists of the snapshots that need them. Each entry comes with the number of its
@@ -474,7 +506,8 @@ impl Retention {
         let mut released = List::default();
         let state = &mut *self.state();
         for (number, entry) in needed.drain(..) {
-            if state.open.binary_search_by_key(&number, |open| open.number).is_ok() {
+            let position = state.open.binary_search_by_key(&number, |open| open.number);
+            if position.is_ok_and(|position| !state.open[position].is_void) {
                 state.lists.entry(number).or_default().push(entry);
             } else {
                 // Closed since the caller listed the snapshots: another snapshot may need the entry.
@@ -525,12 +558,19 @@ impl Retention {
         lists.chain(state.released.drain(..)).flat_map(|list| list.chunks).flatten().collect()
     }
 
+    /// Returns how many entries are kept.
+    pub fn entries(&self) -> u64 {
+        self.retained.load(Ordering::Relaxed)
+    }
+
     /// Returns how many snapshots are open, and what is kept for them.
     pub fn metrics(&self) -> SnapshotMetrics {
         let state = self.state();
+        let oldest = state.open.first().map(|open| &open.life);
         SnapshotMetrics {
             open: state.open.len(),
-            oldest_age: state.open.first().map(|open| open.since.elapsed()),
+            oldest_age: oldest.map(|life| life.opened.elapsed()),
+            oldest_label: oldest.and_then(|life| life.label),
             versions_held: self.retained.load(Ordering::Relaxed),
             bytes_held: self.retained_bytes.load(Ordering::Relaxed),
         }
@@ -540,6 +580,12 @@ impl Retention {
 /// Subtracts `value` from a counter. Relaxed: the counters are statistics and hints.
 fn subtract(word: &Word, value: u64) {
     word.fetch_add(value.wrapping_neg(), Ordering::Relaxed);
+}
+
+/// The life of a snapshot without a limit, for tests.
+#[cfg(test)]
+pub fn life() -> Arc<SnapshotLife> {
+    Arc::new(SnapshotLife::new(None, None))
 }
 
 /// Model-checked: `RUSTFLAGS="--cfg loom" cargo test -p weft --lib --release loom`.
@@ -560,14 +606,14 @@ mod loom_tests {
             let clock = Arc::new(Clock::default());
             let commits = Arc::new(ActivityWords::new(1));
             let retention = Arc::new(Retention::default());
-            let before = retention.open(&clock, || clock.take_number());
+            let before = retention.open(&clock, &life(), || clock.take_number());
             let closer = {
                 let retention = Arc::clone(&retention);
                 thread::spawn(move || retention.close(before))
             };
             let opener = {
                 let (clock, retention) = (Arc::clone(&clock), Arc::clone(&retention));
-                thread::spawn(move || retention.open(&clock, || clock.take_number()))
+                thread::spawn(move || retention.open(&clock, &life(), || clock.take_number()))
             };
             commits.begin(0);
             let drawn = clock.number();
@@ -597,8 +643,8 @@ mod loom_tests {
         model.check(|| {
             let clock = Arc::new(Clock::default());
             let retention = Arc::new(Retention::default());
-            let older = retention.open(&clock, || clock.take_number());
-            let newer = retention.open(&clock, || clock.take_number());
+            let older = retention.open(&clock, &life(), || clock.take_number());
+            let newer = retention.open(&clock, &life(), || clock.take_number());
             let entry = |needed_by: u64| {
                 let (row, table) = (NonNull::dangling(), TableRef::dangling());
                 let item = RetainedItem::Version(row);
@@ -645,8 +691,8 @@ mod tests {
     #[test]
     fn released_entries_come_in_chunks() {
         let (clock, retention) = (Clock::default(), Retention::default());
-        let first = retention.open(&clock, || clock.take_number());
-        let second = retention.open(&clock, || clock.take_number());
+        let first = retention.open(&clock, &life(), || clock.take_number());
+        let second = retention.open(&clock, &life(), || clock.take_number());
         let count = 10 * CHUNK_ENTRIES + 7;
         retention.keep(&mut entries(count, second), true);
         retention.keep(&mut entries(5, first), true);
@@ -677,12 +723,12 @@ mod tests {
         let (clock, retention) = (Clock::default(), Retention::default());
         let mut open = OpenSnapshots::default();
         assert!(open.may_lie_in(1, clock.number()), "nothing was listed");
-        let first = retention.open(&clock, || clock.take_number());
+        let first = retention.open(&clock, &life(), || clock.take_number());
         retention.list_open(&clock, &mut open);
         let now = clock.number();
         assert!(open.may_lie_in(first, now));
         assert!(!open.may_lie_in(first + 1, now) && !open.may_lie_in(0, first));
-        let second = retention.open(&clock, || clock.take_number());
+        let second = retention.open(&clock, &life(), || clock.take_number());
         assert!(open.may_lie_in(second, second + 1), "the list ends before it");
     }
 }

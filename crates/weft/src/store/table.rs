@@ -20,7 +20,7 @@ use crate::durability::format::STORED_BYTES_MAX;
 use crate::error::Failure;
 use crate::index::bplus_tree::{Direction, LeafHint, Page};
 use crate::index::{LongKey, NodeVersion};
-use crate::row::column::ColumnSet;
+use crate::row::column::{ColumnSet, allocation_bytes};
 use crate::row::encoding::{EncodedKey, Key, KeyForm};
 use crate::row::schema::{Record, Storage};
 use crate::store::record::{RecordKind, record_at};
@@ -104,7 +104,12 @@ impl<T: Record> TableInner<T> {
             .collect::<Result<_, _>>()?;
         Ok(TableInner {
             core: <Self as RowsOf>::core(T::TABLE, None, number, records, memory)?,
-            primary: SharedIndex::new(AnyIndex::new(form, storage, capacity, memory)),
+            primary: SharedIndex::new(AnyIndex::new(
+                form,
+                storage,
+                capacity,
+                &memory.index(number),
+            )),
             secondary,
             identity: Arc::clone(identity),
             rows: PhantomData,
@@ -120,6 +125,13 @@ impl<T: Record> TableInner<T> {
     #[inline(always)]
     pub fn number(&self) -> usize {
         self.core.number
+    }
+
+    /// Returns the cores of the table and of its secondary indexes, in order.
+    pub fn cores(&self) -> Vec<&TableCore> {
+        let secondary =
+            self.secondary.iter().map(|index| with_secondary!(index, |index| &index.core));
+        std::iter::once(&self.core).chain(secondary).collect()
     }
 
     /// Makes the table logged from now on.
@@ -154,6 +166,10 @@ impl<T: Record> RowsOf for TableInner<T> {
         format!("{:?}", row.key())
     }
 
+    fn heap_bytes(row: &T) -> usize {
+        row.heap_bytes()
+    }
+
     fn encode_row(row: &T, output: &mut Vec<u8>) {
         row.encode_row(output);
     }
@@ -173,7 +189,7 @@ impl<T: Record> RowsOf for TableInner<T> {
 
     fn remove(&self, key: &EncodedKey, address: u64, memory: &WorkerMemory) -> bool {
         with_form!(T::Key::WIDTH_BYTES, |K| {
-            K::pick(&self.primary).remove(&K::restore(key), address, memory)
+            K::pick(&self.primary).remove(&K::restore(key), address, &memory.index(self.number()))
         })
     }
 
@@ -234,7 +250,7 @@ impl<K: KeyForm> Secondary<K> {
         Ok(Box::new(Secondary {
             core: <Self as RowsOf>::core(table, Some(description.name), number, records, memory)?,
             unique: description.unique,
-            index: SharedIndex::new(FormIndex::new(Storage::Ordered, 0, memory)),
+            index: SharedIndex::new(FormIndex::new(Storage::Ordered, 0, &memory.index(number))),
         }))
     }
 
@@ -279,6 +295,10 @@ impl<K: KeyForm> RowsOf for Secondary<K> {
         format!("{:x?}", row.key)
     }
 
+    fn heap_bytes(row: &IndexEntry<K>) -> usize {
+        allocation_bytes(row.key.erase().heap_bytes())
+    }
+
     fn encode_row(_row: &IndexEntry<K>, _output: &mut Vec<u8>) {
         unreachable!("indexes are not logged: they are built from their tables")
     }
@@ -296,7 +316,7 @@ impl<K: KeyForm> RowsOf for Secondary<K> {
     }
 
     fn remove(&self, key: &EncodedKey, address: u64, memory: &WorkerMemory) -> bool {
-        self.index.remove(&K::restore(key), address, memory)
+        self.index.remove(&K::restore(key), address, &memory.index(self.number()))
     }
 
     fn find(&self, key: &EncodedKey) -> Option<u64> {

@@ -12,12 +12,13 @@
 //! - `inline`: how rows are moved back into their records.
 //! - `undoable`: what the simulated machine needs to undo whole transactions.
 
-mod aborts;
+mod by_index;
 mod claim;
 mod commit;
 mod discarded;
 mod idle;
 mod inline;
+mod room;
 mod thread;
 #[cfg(weft_sim)]
 mod undoable;
@@ -33,7 +34,7 @@ use weft_htm::planted::Bug;
 use weft_htm::word::{Mutex, Ordering, Word, yield_now};
 use weft_htm::{Htm, Regions, Statistics, StatisticsReader};
 
-pub use aborts::AbortsByTable;
+pub use by_index::{CountsByIndex, IndexMemory, IndexUse};
 pub use claim::{ClaimGuard, LastWorker, WorkerOwner, remembers_workers};
 pub use commit::{
     CommitGuard, EngineLog, LoggedOperation, LoggedWrite, NOT_STAGED, Prepared, RecordOutcome,
@@ -42,11 +43,13 @@ pub use commit::{
 use discarded::DiscardedList;
 pub use discarded::{DiscardedValue, contain};
 pub use idle::IdleWorkers;
+pub use room::Growth;
 pub use thread::{ExpectedRecord, IndexBuffer, LeafHints, PinnedWorker, StoredForm, WorkerState};
 
 use crate::error::{ConflictReason, Failure};
 use crate::index::IndexWorker;
 use crate::row::encoding::EncodedKey;
+use crate::store::ages::{Ages, TransactionAge};
 use crate::store::deadline::Deadline;
 use crate::store::garbage::{Batch, DeletedRecord, Garbage, RetiredItem};
 use crate::store::recent::RecentSnapshot;
@@ -77,8 +80,8 @@ pub struct SharedState {
     pub recent: RecentSnapshot,
     pub htm: Htm,
     pub counters: Box<[Counters]>,
-    /// Aborts, counted by the table in which the conflict was.
-    pub aborts: AbortsByTable,
+    /// What is counted by index.
+    pub by_index: CountsByIndex,
     /// Whether transactions may begin: [`OPEN`], [`CLOSED`] or [`LOADING`].
     pub admission: Word,
     /// Keeps procedures in pieces apart from all other transactions, if the protocol runs procedures in
@@ -89,6 +92,8 @@ pub struct SharedState {
     pub(crate) recording: Option<Arc<crate::history::Recording>>,
     /// The log, if there is one.
     pub log: OnceLock<EngineLog>,
+    /// The ages of transactions, and the limits on them.
+    pub ages: Ages,
     /// Lets starving transactions through.
     pub turnstile: Turnstile,
     /// Garbage of workers that have left, and the number of batches in it.
@@ -140,6 +145,10 @@ struct Slots {
 #[derive(Debug, Default)]
 pub struct Counters {
     pub committed: Word,
+    /// The transaction that is running, or 0: see [`ages`](crate::store::ages).
+    pub running: Word,
+    /// The transaction that was found to be too old.
+    pub expired: Word,
     pub rolled_back: Word,
     pub aborted: [Word; ConflictReason::ALL.len()],
     pub retired_pending: Word,
@@ -165,10 +174,10 @@ impl Counters {
         Counters::add(counter, 1);
     }
 
-    /// Adds `count` to a counter of the calling worker.
+    /// Adds `count`, which wraps around, to a counter of the calling worker.
     #[inline(always)]
     pub fn add(counter: &Word, count: u64) {
-        counter.store(counter.load(Ordering::Relaxed) + count, Ordering::Relaxed);
+        counter.store(counter.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
     }
 }
 
@@ -184,18 +193,31 @@ impl SharedState {
             recent: RecentSnapshot::default(),
             htm,
             counters: (0..workers_max).map(|_| Counters::default()).collect(),
-            aborts: AbortsByTable::default(),
+            by_index: CountsByIndex::default(),
             admission: Word::new(OPEN),
             gate: None,
             #[cfg(feature = "history")]
             recording: None,
             log: OnceLock::new(),
+            ages: Ages::default(),
             turnstile: Turnstile::default(),
             orphans: Mutex::new(VecDeque::new()),
             orphan_batches: Word::new(0),
             slots: Mutex::new(Slots::default()),
             waiting: WaitQueue::default(),
         }
+    }
+
+    /// Looks at how much memory is used, and at the ages of transactions and snapshots, and marks those that are too old. Returns the oldest
+    /// transaction.
+    pub fn watch_ages(&self) -> Option<TransactionAge> {
+        if self.ages.snapshot_limit.is_some() {
+            self.retention.expire();
+        }
+        if self.memory.limit().is_some() {
+            self.measure_memory();
+        }
+        self.ages.watch(&self.counters[..self.grace.slots_used()])
     }
 
     /// Returns the number of workers that threads remember, or use.
@@ -266,6 +288,12 @@ pub struct WorkerMemory {
     discarded: DiscardedList,
     /// Whether the engine is calling the user's code while it holds something of the worker's.
     is_in_user_code: Cell<bool>,
+    /// What the worker's use of memory outside chunks has changed by since it was last reported, in bytes.
+    unreported: Cell<i64>,
+    /// The transaction under way, and how many writes it has made. Counted if memory is limited.
+    writes: Cell<(u64, u64)>,
+    /// The most writes that a transaction of the worker has made.
+    writes_max: Cell<u64>,
     /// The deadline of the transaction that begins, and the number of its attempts.
     deadline: Cell<Option<(Deadline, u32)>>,
     /// The blocks that the transaction under way has allocated and freed.
@@ -292,6 +320,9 @@ impl WorkerMemory {
             scratch: RefCell::default(),
             discarded: DiscardedList::default(),
             is_in_user_code: Cell::new(false),
+            unreported: Cell::new(0),
+            writes: Cell::new((0, 0)),
+            writes_max: Cell::new(0),
             deadline: Cell::new(None),
             #[cfg(weft_sim)]
             undoable: RefCell::default(),
@@ -338,7 +369,7 @@ impl WorkerMemory {
     /// Counts an aborted attempt, by its reason and by the table in which the conflict was.
     pub fn count_abort(&self, reason: ConflictReason, table: TableRef) {
         Counters::count(&self.counters().aborted[reason as usize]);
-        self.shared.aborts.count(self.slot, table);
+        Counters::count(&self.counts(table.core().number).aborts);
     }
 
     /// Returns the arena. Every use is a single call into it, and that call does not use the worker's memory.
@@ -430,8 +461,32 @@ impl WorkerMemory {
         let block = self.allocate_block(table.core().row_class);
         #[cfg(weft_sim)]
         weft_htm::simulation::sync::touch(block.as_ptr(), table.core().row_class.bytes(), true);
-        // SAFETY: a new block of the table's row class, which holds a header and a row.
-        unsafe { VersionHeader::initialise(block) }
+        // SAFETY: a new block of the table's row class, which holds a header, a row and what lies behind it.
+        unsafe {
+            let row = VersionHeader::initialise(block);
+            if let Some(counted) = table.core().counted_heap(row) {
+                counted.write(0);
+            }
+            row
+        }
+    }
+
+    /// Allocates the block of a record of `table`.
+    #[inline(always)]
+    pub fn allocate_record(&self, table: TableRef) -> NonNull<u8> {
+        Counters::count(&self.counts(table.core().number).records);
+        self.allocate_block(table.core().record_class)
+    }
+
+    /// Frees the block of a record that was not published.
+    ///
+    /// # Safety
+    /// As for [`Arena::free`]; [`WorkerMemory::allocate_record`] has returned the block for the same table.
+    #[inline(always)]
+    pub unsafe fn free_record_block(&self, block: NonNull<u8>, table: TableRef) {
+        Counters::add(&self.counts(table.core().number).records, u64::MAX);
+        // SAFETY: passed on to the caller.
+        unsafe { self.free_block(block, table.core().record_class) };
     }
 
     /// # Safety
@@ -492,6 +547,7 @@ impl WorkerMemory {
     /// No index leads to the record, no thread holds its address, and its rows have been dropped.
     #[inline(always)]
     pub unsafe fn free_record(&self, record: NonNull<u8>, table: TableRef) {
+        Counters::add(&self.counts(table.core().number).records, u64::MAX);
         // SAFETY: by the contract; records have blocks of the table's record class.
         unsafe {
             if !table.inline_slot(record).is_some_and(VersionHeader::abandon_slot) {
@@ -657,7 +713,10 @@ impl WorkerMemory {
         unsafe {
             match entry {
                 RetiredItem::Block(block, class) => self.free_block(block, class),
-                RetiredItem::Large(block, layout) => free_huge(block, *layout),
+                RetiredItem::Large(block, layout) => {
+                    self.shared.memory.report_mapped(-(layout.size() as i64));
+                    free_huge(block, *layout);
+                }
                 RetiredItem::Row(row, table) => self.drop_row(row, table, false),
                 RetiredItem::InlineSlot(record, table) => self.move_inline(table, record),
                 RetiredItem::Deleted(deleted) => self.settle_deleted(deleted),
@@ -771,8 +830,15 @@ impl IndexWorker for WorkerMemory {
     fn allocate(&self, layout: Layout) -> NonNull<u8> {
         match SizeClass::of(layout) {
             Some(class) => self.allocate_block(class),
-            None => allocate_huge(layout),
+            None => {
+                self.shared.memory.report_mapped(layout.size() as i64);
+                allocate_huge(layout)
+            }
         }
+    }
+
+    fn may_allocate(&self, bytes: usize) -> bool {
+        self.shared.memory.has_room_for(bytes)
     }
 
     unsafe fn free(&self, block: NonNull<u8>, layout: Layout) {
@@ -780,7 +846,10 @@ impl IndexWorker for WorkerMemory {
         unsafe {
             match SizeClass::of(layout) {
                 Some(class) => self.free_block(block, class),
-                None => free_huge(block, layout),
+                None => {
+                    self.shared.memory.report_mapped(-(layout.size() as i64));
+                    free_huge(block, layout);
+                }
             }
         }
     }

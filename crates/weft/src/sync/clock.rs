@@ -222,7 +222,7 @@ impl ActivityWords {
     }
 }
 
-/// The thread that ticks a [`Clock`]. Dropping this value stops and joins the thread.
+/// A thread that does something at intervals. Dropping this value stops and joins the thread.
 #[derive(Debug)]
 pub struct Ticker {
     stop: Arc<(Mutex<bool>, Condvar)>,
@@ -230,11 +230,14 @@ pub struct Ticker {
 }
 
 impl Ticker {
-    /// Starts ticking `clock` every `interval`.
+    /// Calls `tick` every `interval`.
     ///
     /// # Errors
     /// The operating system's error, if it cannot start a thread.
-    pub fn start(clock: Arc<Clock>, interval: Duration) -> std::io::Result<Ticker> {
+    pub fn start(
+        interval: Duration,
+        mut tick: impl FnMut() + Send + 'static,
+    ) -> std::io::Result<Ticker> {
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let stopped = Arc::clone(&stop);
         let thread = std::thread::Builder::new().name("weft-epoch".into()).spawn(move || {
@@ -245,7 +248,7 @@ impl Ticker {
                     wake.wait_timeout(stop, interval).unwrap_or_else(PoisonError::into_inner);
                 stop = guard;
                 if timeout.timed_out() {
-                    clock.tick();
+                    tick();
                 }
             }
         })?;

@@ -277,7 +277,7 @@ impl<'r, 'db, P: Protocol, K: StoredForm, T: Record> StagedRun<'r, 'db, P, K, T>
             check(&row)?;
             // The key is encoded before the row is moved, since that runs the user's code.
             let key = K::from_key(&row.key());
-            let (record, row) = self.transaction.stage_row(self.table.reference(), row);
+            let (record, row) = self.transaction.stage_row(self.table.reference(), row)?;
             self.keys.push((key, record.address()));
             self.rows.push(row);
         }
@@ -299,7 +299,11 @@ impl<'r, 'db, P: Protocol, K: StoredForm, T: Record> StagedRun<'r, 'db, P, K, T>
         }
         while self.settled < self.keys.len() {
             let hint = worker.buffer(self.table.number()).hint::<K>();
-            match index.insert_run(&self.keys[self.settled..], hint, &worker.memory) {
+            match index.insert_run(
+                &self.keys[self.settled..],
+                hint,
+                &worker.memory.index(self.table.number()),
+            ) {
                 RunInsertion::Inserted { count, change, sibling } => {
                     // The keys were absent. The new records are placeholders, which the commit makes visible.
                     let inserted = self.settled..self.settled + count;

@@ -12,6 +12,7 @@ use crate::row::operation::{
 };
 use crate::row::schema::Record;
 use crate::store::table::{Table, TableInner};
+use crate::store::worker::Growth;
 
 impl<P: Protocol> Transaction<'_, P> {
     /// Applies a commutative [operation](crate::operation) to a column of the row with this primary key. It does
@@ -67,6 +68,7 @@ impl<P: Protocol> Transaction<'_, P> {
         // SAFETY: a visible row of this table; see `row`.
         let old = unsafe { self.row::<T>(row) };
         let read = UnwrittenRead { worker: self.worker, table: table.reference(), record, version };
+        self.make_room(table.reference(), Growth::Update)?;
         let mut new = PrivateRow::cloned(self.worker, table.reference(), old);
         operation
             .apply(column.get_mut(new.get_mut()), self.worker.memory.core())

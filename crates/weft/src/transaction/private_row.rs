@@ -48,6 +48,13 @@ impl<'w, P: Protocol, R> PrivateRow<'w, P, R> {
         unsafe { self.row.as_mut() }
     }
 
+    /// Counts that the row owns so many bytes elsewhere.
+    #[inline(always)]
+    pub(super) fn count_heap(&self, bytes: usize) {
+        // SAFETY: a row of the table in a block of its own, which only this value has.
+        unsafe { self.worker.memory.count_heap(self.table, self.row.cast(), bytes) };
+    }
+
     /// Returns the row's address. The row still belongs to this value.
     #[inline(always)]
     pub(super) fn row(&self) -> NonNull<u8> {

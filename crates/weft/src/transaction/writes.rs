@@ -20,7 +20,7 @@ use crate::store::table::{
     FormIndex, IndexEntry, PickForm, Secondary, TableInner, TableRef, check, index_key, with_form,
     with_secondary,
 };
-use crate::store::worker::StoredForm;
+use crate::store::worker::{Growth, StoredForm};
 
 /// What happened to a row that was to be inserted.
 pub(super) enum PlaceOutcome<P: Protocol, R> {
@@ -70,13 +70,18 @@ impl<P: Protocol> Transaction<'_, P> {
         key: &K,
         row: R,
     ) -> Result<PlaceOutcome<P, R>, Error> {
-        let (record, row) = self.stage_row(table, row);
+        let (record, row) = self.stage_row(table, row)?;
         self.worker.executor().prepare_insert(record);
         // SAFETY: the row is complete, and no other code has its address.
         unsafe { stamp(self.worker, table, row) };
         loop {
             let hint = self.worker.buffer(number).hint::<K>();
-            match index.get_or_insert(key, record.address(), hint, &self.worker.memory) {
+            match index.get_or_insert(
+                key,
+                record.address(),
+                hint,
+                &self.worker.memory.index(number),
+            ) {
                 Insertion::Inserted { change, sibling } => {
                     // The key was absent. The new record is a placeholder, which the commit makes visible.
                     let executor = self.worker.executor();
@@ -99,11 +104,21 @@ impl<P: Protocol> Transaction<'_, P> {
     }
 
     /// Writes a row into a new record, which is in no index yet.
+    ///
+    /// # Errors
+    /// [`Failure::MemoryFull`].
     #[inline(always)]
-    pub(super) fn stage_row<R>(&self, table: TableRef, row: R) -> (RecordOf<P>, NonNull<u8>) {
+    pub(super) fn stage_row<R>(
+        &self,
+        table: TableRef,
+        row: R,
+    ) -> Result<(RecordOf<P>, NonNull<u8>), Failure> {
         let memory = &self.worker.memory;
         let core = table.core();
-        let block = memory.allocate_block(core.record_class);
+        // SAFETY: this is a row of the table. (The user's code, which this runs, finds no operation half done.)
+        let heap_bytes = unsafe { core.heap_bytes(NonNull::from(&row).cast()) };
+        memory.make_room(core, Growth::Insert, heap_bytes)?;
+        let block = memory.allocate_record(table);
         // SAFETY: a new block of the table's record class.
         let record = unsafe { StoredRecord::<P::Header>::initialise(block) };
         // The row is written before the record can be found, and becomes visible at the commit.
@@ -114,8 +129,11 @@ impl<P: Protocol> Transaction<'_, P> {
             memory.allocate_row(table)
         };
         // SAFETY: a new place for a row of the table.
-        unsafe { place.cast::<R>().write(row) };
-        (record, place)
+        unsafe {
+            place.cast::<R>().write(row);
+            memory.count_heap(table, place, heap_bytes);
+        }
+        Ok((record, place))
     }
 
     /// Takes a row out of a record that was staged for it, and frees the record.
@@ -133,10 +151,11 @@ impl<P: Protocol> Transaction<'_, P> {
         // SAFETY: by the contract. The blocks are freed without dropping the row, which is moved out.
         unsafe {
             let taken = row.cast::<R>().read();
+            memory.count_heap(table, row, 0);
             if !core.holds_rows_inline() {
                 memory.free_block(VersionHeader::block(row), core.row_class);
             }
-            memory.free_block(record.block(), core.record_class);
+            memory.free_record_block(record.block(), table);
             taken
         }
     }
@@ -155,7 +174,7 @@ impl<P: Protocol> Transaction<'_, P> {
         // SAFETY: by the contract.
         unsafe {
             memory.drop_row(row, table, core.holds_rows_inline());
-            memory.free_block(record.block(), core.record_class);
+            memory.free_record_block(record.block(), table);
         }
     }
 
@@ -172,6 +191,7 @@ impl<P: Protocol> Transaction<'_, P> {
         staged: RecordOf<P>,
         row: NonNull<u8>,
     ) -> Result<Option<PlaceOutcome<P, R>>, Error> {
+        let memory = &self.worker.memory;
         // SAFETY: the table's own index holds addresses of its records.
         let existing = unsafe { RecordPointer::from_address(address) };
         // The new record is not needed.
@@ -191,7 +211,11 @@ impl<P: Protocol> Transaction<'_, P> {
             }
             // The record is a placeholder, or its row was deleted: it gets the row, in a block of its own.
             Visible::Absent => {
-                let row = PrivateRow::new(self.worker, table, take_back()).into_raw();
+                // SAFETY: the place of the staged row.
+                let heap_bytes = unsafe { memory.counted_heap(table, row) };
+                let new = PrivateRow::new(self.worker, table, take_back());
+                new.count_heap(heap_bytes);
+                let row = new.into_raw();
                 self.worker.executor().write(table, existing, observed.version, row);
                 Ok(Some(PlaceOutcome::At(existing)))
             }
@@ -338,6 +362,7 @@ impl<P: Protocol> Transaction<'_, P> {
             return Err(Failure::KeyChanged { table: T::TABLE, key: key(), changed }.into());
         }
         check(new.get())?;
+        self.count_changed(table.reference(), NonNull::from(old).cast(), new)?;
         // If the update's closure has written this row, replacing the row would lose that write.
         if !self.worker.executor().is_current(record, version) {
             return Err(Failure::NestedWrite { table: T::TABLE, key: key() }.into());
@@ -352,6 +377,28 @@ impl<P: Protocol> Transaction<'_, P> {
             None => executor.write(table, record, version, row),
             Some(columns) => executor.write_columns(table, record, version, row, columns),
         }
+        Ok(())
+    }
+
+    /// Counts what a changed copy of a row owns elsewhere.
+    ///
+    /// # Errors
+    /// [`Failure::MemoryFull`] if that is more than the row owned before, and there is no room.
+    #[inline(always)]
+    fn count_changed<T: Record>(
+        &self,
+        table: TableRef,
+        old: NonNull<u8>,
+        new: &PrivateRow<'_, P, T>,
+    ) -> Result<(), Failure> {
+        let (core, memory) = (table.core(), &self.worker.memory);
+        // SAFETY: both are rows of the table, and the new one is this transaction's own.
+        let (before, now) =
+            unsafe { (memory.counted_heap(table, old), core.heap_bytes(new.row())) };
+        if now > before {
+            memory.make_room(core, Growth::Insert, now)?;
+        }
+        new.count_heap(now);
         Ok(())
     }
 

@@ -81,6 +81,15 @@ impl LogSlot {
         }
     }
 
+    /// Returns how many bytes of memory the buffer takes, with what was taken and not given back.
+    pub fn memory_bytes(&self) -> u64 {
+        let buffer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let chunks = buffer.chunks.iter();
+        let room: usize = chunks.map(|chunk| chunk.bytes.capacity() - chunk.bytes.len()).sum();
+        let spare: usize = buffer.spare.iter().map(Vec::capacity).sum();
+        (buffer.bytes + room + spare) as u64
+    }
+
     /// Takes the chunks of all epochs up to `epoch`, in order. Nothing can be appended to these
     /// epochs any more.
     pub fn take(&self, epoch: u64, mut chunk: impl FnMut(Chunk)) {

@@ -14,7 +14,8 @@ use weft_htm::word::Ordering;
 
 use super::lead::Gathering;
 use super::logger::{Group, Logger};
-use super::{Epochs, LogCore, lock, spawn};
+use super::spare::Spare;
+use super::{LogCore, lock, spawn};
 use crate::error::StorageError;
 
 /// An epoch on its way to the disk.
@@ -42,7 +43,6 @@ type JobResult = (Option<Group>, Result<(), StorageError>);
 
 pub struct Coordinator {
     shared: Arc<LogCore>,
-    epochs: Arc<dyn Epochs>,
     handles: Vec<LoggerHandle>,
     /// Epochs that were closed and are not yet durable.
     rounds: VecDeque<Round>,
@@ -52,16 +52,13 @@ pub struct Coordinator {
     written_epoch: u64,
     /// Whether nothing in the log says yet that `written_epoch` is durable.
     note_is_due: bool,
+    spare: Spare,
     /// What the next leader has to know.
     pub gathering: Gathering,
 }
 
 impl Coordinator {
-    pub fn new(
-        shared: Arc<LogCore>,
-        epochs: Arc<dyn Epochs>,
-        loggers: Vec<Logger>,
-    ) -> Result<Coordinator, StorageError> {
+    pub fn new(shared: Arc<LogCore>, loggers: Vec<Logger>) -> Result<Coordinator, StorageError> {
         let mut handles = Vec::new();
         for (index, logger) in loggers.into_iter().enumerate() {
             handles.push(if index == 0 || shared.options.manual {
@@ -71,14 +68,15 @@ impl Coordinator {
             });
         }
         let closed_epoch = shared.first_epoch - 1;
+        let spare = Spare::new(&*shared.backend, &shared.directory, shared.options.spare_bytes)?;
         Ok(Coordinator {
             shared,
-            epochs,
             handles,
             rounds: VecDeque::new(),
             closed_epoch,
             written_epoch: closed_epoch,
             note_is_due: false,
+            spare,
             gathering: Gathering::new(),
         })
     }
@@ -89,20 +87,22 @@ impl Coordinator {
             return Err(error);
         }
         let result = self.try_tick();
-        match &result {
-            Ok(()) => self.shared.set_disk_full(None),
-            Err(error @ StorageError::DiskFull { .. }) => {
-                self.shared.set_disk_full(Some(error.clone()));
+        let disk_full = match &result {
+            Ok(()) => self.spare.restore(&*self.shared.backend),
+            Err(error @ StorageError::DiskFull { .. }) => Some(error.clone()),
+            Err(error) => {
+                self.shared.fail(error.clone());
+                return result;
             }
-            Err(error) => self.shared.fail(error.clone()),
-        }
+        };
+        self.shared.set_disk_full(disk_full, result.is_err());
         result
     }
 
     fn try_tick(&mut self) -> Result<(), StorageError> {
         // Close the next epoch, unless earlier ones still wait for space.
         if self.rounds.is_empty() {
-            let epoch = self.epochs.close_epoch();
+            let epoch = self.shared.epochs.close_epoch();
             assert!(epoch > self.closed_epoch, "epoch {epoch} was closed before");
             self.closed_epoch = epoch;
             self.collect();
@@ -116,6 +116,13 @@ impl Coordinator {
             self.shared.write_ns.store(time, Ordering::Relaxed);
             if let Err(error) = written {
                 self.rounds.push_front(round);
+                if matches!(error, StorageError::DiskFull { .. })
+                    && self.spare.give(&*self.shared.backend)
+                {
+                    // Transactions that write are refused from now on. Callers that wait go on waiting.
+                    self.shared.set_disk_full(Some(error), false);
+                    continue;
+                }
                 return Err(error);
             }
             self.written_epoch = round.epoch;

@@ -94,7 +94,7 @@ impl LogCore {
             if self.is_durable(epoch) {
                 break;
             }
-            state.check()?;
+            state.check_waiting()?;
             match self.take_lead(&mut state) {
                 Some(coordinator) => {
                     drop(state);
@@ -149,6 +149,9 @@ impl LogCore {
     pub fn lead_at_intervals(&self) {
         let mut state = lock(&self.state);
         while !state.closing && state.failure.is_none() {
+            drop(state);
+            self.epochs.pass_time();
+            state = lock(&self.state);
             let interval = match state.disk_full {
                 Some(_) => RETRY_INTERVAL,
                 None => self.options.epoch_interval,

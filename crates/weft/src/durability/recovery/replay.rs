@@ -114,7 +114,7 @@ pub(super) fn replay(
         let counts =
             parallel::run(options.threads, groups, |group| apply_group(&used, group, targets))?;
         replayed.entries += counts.iter().sum::<u64>();
-        options.report(Phase::Replay, done, total);
+        options.report(Phase::Replay, done, total)?;
     }
     Ok(replayed)
 }

@@ -200,6 +200,10 @@ impl<K: IndexKey> Array<K> {
 
     /// Allocates and links the next array, unless another thread has claimed that.
     fn grow(&self, worker: &impl IndexWorker) {
+        // Without room the table goes on with longer chains.
+        if !worker.may_allocate(Array::<K>::layout(2 * self.bucket_count()).size()) {
+            return;
+        }
         // Relaxed: only atomicity matters. What the winner publishes is ordered by `next`.
         if self.growth.is_claimed.swap(1, Ordering::Relaxed) == 0 {
             let next = Self::allocate(self.bucket_count() * 2, worker);

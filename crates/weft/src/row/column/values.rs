@@ -6,8 +6,8 @@ use std::sync::Arc;
 use arrayvec::{ArrayString, ArrayVec};
 
 use super::{
-    ColumnType, ColumnValue, DecodeError, leb128_bytes, read_is_some, read_list_length, read_text,
-    write_leb128, write_text,
+    ColumnType, ColumnValue, DecodeError, allocation_bytes, leb128_bytes, read_is_some,
+    read_list_length, read_text, write_leb128, write_text,
 };
 
 // Numbers.
@@ -259,7 +259,7 @@ impl ColumnValue for char {
 // Texts.
 
 macro_rules! texts {
-    ($($text:ty)*) => {$(
+    ($($text:ty, $room:ident;)*) => {$(
         impl ColumnValue for $text {
             const TYPE: ColumnType = ColumnType::String;
 
@@ -279,6 +279,11 @@ macro_rules! texts {
             }
 
             #[inline]
+            fn heap_bytes(&self) -> usize {
+                allocation_bytes(self.$room())
+            }
+
+            #[inline]
             fn is_same(&self, other: &Self) -> bool {
                 self == other
             }
@@ -286,7 +291,7 @@ macro_rules! texts {
     )*};
 }
 
-texts!(String Box<str> Arc<str>);
+texts!(String, capacity; Box<str>, len; Arc<str>, len;);
 
 impl<const N: usize> ColumnValue for ArrayString<N> {
     const TYPE: ColumnType = ColumnType::String;
@@ -339,6 +344,11 @@ impl<T: ColumnValue> ColumnValue for Vec<T> {
     }
 
     #[inline]
+    fn heap_bytes(&self) -> usize {
+        allocation_bytes(self.capacity() * size_of::<T>()) + all_heap_bytes(self)
+    }
+
+    #[inline]
     fn is_same(&self, other: &Self) -> bool {
         lists_are_same(self, other)
     }
@@ -362,6 +372,11 @@ macro_rules! boxed_lists {
             #[inline]
             fn stored_bytes(&self) -> usize {
                 list_bytes(self)
+            }
+
+            #[inline]
+            fn heap_bytes(&self) -> usize {
+                allocation_bytes(size_of_val(&**self)) + all_heap_bytes(self)
             }
 
             #[inline]
@@ -403,6 +418,11 @@ impl<T: ColumnValue, const N: usize> ColumnValue for ArrayVec<T, N> {
     }
 
     #[inline]
+    fn heap_bytes(&self) -> usize {
+        all_heap_bytes(self)
+    }
+
+    #[inline]
     fn is_same(&self, other: &Self) -> bool {
         lists_are_same(self, other)
     }
@@ -412,6 +432,12 @@ impl<T: ColumnValue, const N: usize> ColumnValue for ArrayVec<T, N> {
 fn write_list<T: ColumnValue>(values: &[T], output: &mut Vec<u8>) {
     write_leb128(values.len() as u64, output);
     T::write_all(values, output);
+}
+
+/// Returns how many bytes the values own.
+#[inline]
+fn all_heap_bytes<T: ColumnValue>(values: &[T]) -> usize {
+    if std::mem::needs_drop::<T>() { values.iter().map(T::heap_bytes).sum() } else { 0 }
 }
 
 #[inline]
@@ -440,6 +466,11 @@ impl<T: ColumnValue, const N: usize> ColumnValue for [T; N] {
     #[inline]
     fn stored_bytes(&self) -> usize {
         T::all_stored_bytes(self)
+    }
+
+    #[inline]
+    fn heap_bytes(&self) -> usize {
+        all_heap_bytes(self)
     }
 
     #[inline]
@@ -472,6 +503,11 @@ impl<T: ColumnValue> ColumnValue for Option<T> {
     }
 
     #[inline]
+    fn heap_bytes(&self) -> usize {
+        self.as_ref().map_or(0, T::heap_bytes)
+    }
+
+    #[inline]
     fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Some(value), Some(other)) => value.is_same(other),
@@ -501,6 +537,11 @@ macro_rules! tuples {
             #[inline]
             fn stored_bytes(&self) -> usize {
                 0 $(+ self.$position.stored_bytes())*
+            }
+
+            #[inline]
+            fn heap_bytes(&self) -> usize {
+                0 $(+ self.$position.heap_bytes())*
             }
 
             #[inline]

@@ -243,6 +243,18 @@ pub struct Memory {
     /// Fresh parts of chunks whose workers have left, or needed a larger block than would fit.
     remainders: Mutex<Vec<FreshSpan>>,
     chunk_bytes: Word,
+    /// How many bytes the database may use.
+    limit: Option<u64>,
+    /// Bytes of large blocks, each mapped by itself.
+    mapped: Word,
+    /// Bytes from the global allocator, as workers have reported them. A signed number.
+    reported: Word,
+    /// The most of them so far, or since the allocator has given back what it does not need: it keeps what is freed.
+    reported_max: Word,
+    /// Bytes of the log and of lists, when they were last looked at.
+    measured: Word,
+    /// 1 while so little is left below the limit that each write has to make room.
+    scarce: Word,
     depot: [Mutex<Vec<Magazine>>; CLASSES],
     #[cfg(weft_sanitize)]
     separate: separate::Blocks,
@@ -255,6 +267,12 @@ impl Default for Memory {
             reserve: Mutex::new(Vec::new()),
             remainders: Mutex::new(Vec::new()),
             chunk_bytes: Word::new(0),
+            limit: None,
+            mapped: Word::new(0),
+            reported: Word::new(0),
+            reported_max: Word::new(0),
+            measured: Word::new(0),
+            scarce: Word::new(0),
             depot: std::array::from_fn(|_| Mutex::new(Vec::new())),
             #[cfg(weft_sanitize)]
             separate: separate::Blocks::default(),
@@ -268,9 +286,125 @@ impl Memory {
         self.chunk_bytes.load(Ordering::Relaxed)
     }
 
+    /// Sets how many bytes the database may use.
+    pub fn set_limit(&mut self, limit: u64) {
+        self.limit = Some(limit);
+        self.note_use();
+    }
+
+    /// Returns how many bytes the database may use, if there is a limit.
+    #[inline(always)]
+    pub fn limit(&self) -> Option<u64> {
+        self.limit
+    }
+
+    /// Returns the bounds below a limit: see [`room`](crate::store::worker).
+    pub fn bounds(&self, limit: u64) -> (u64, u64) {
+        let reserve = (limit / 8).clamp(2 * CHUNK_BYTES as u64, 64 << 20).min(limit);
+        (limit - reserve, limit - reserve / 2)
+    }
+
+    /// Returns how many bytes the database uses, as far as is known.
+    pub fn used_bytes(&self) -> u64 {
+        self.used_with(0)
+    }
+
+    /// Returns how many bytes the database would use with so many more from the global allocator.
+    pub fn used_with(&self, bytes: usize) -> u64 {
+        // Relaxed, as all accesses to these words: statistics.
+        let load = |word: &Word| word.load(Ordering::Relaxed);
+        let reported = 0u64.saturating_add_signed(load(&self.reported) as i64) + bytes as u64;
+        let allocated = reported.max(load(&self.reported_max));
+        self.chunk_bytes() + load(&self.mapped) + load(&self.measured) + allocated
+    }
+
+    /// Returns whether the global allocator has `bytes` that were freed and that it keeps.
+    pub fn keeps(&self, bytes: usize) -> bool {
+        let reported = self.reported.load(Ordering::Relaxed) as i64;
+        bytes == 0 || reported + bytes as i64 <= self.reported_max.load(Ordering::Relaxed) as i64
+    }
+
+    /// Notes that a worker uses `bytes` more, or fewer, from the global allocator.
+    #[cold]
+    pub fn report(&self, bytes: i64) {
+        let before = self.reported.fetch_add(bytes as u64, Ordering::Relaxed) as i64;
+        let now = before + bytes;
+        // Two workers at the same time may note the smaller number. The next report corrects that.
+        if now > self.reported_max.load(Ordering::Relaxed) as i64 {
+            self.reported_max.store(now as u64, Ordering::Relaxed);
+        }
+        self.note_use();
+    }
+
+    /// Notes that `bytes` more, or fewer, are mapped in large blocks.
+    pub fn report_mapped(&self, bytes: i64) {
+        self.mapped.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.note_use();
+    }
+
+    /// Has the global allocator give back what it keeps, if that is much and the allocator can do it.
+    pub fn trim(&self, limit: u64) {
+        let reported = self.reported.load(Ordering::Relaxed);
+        let kept = self.reported_max.load(Ordering::Relaxed).wrapping_sub(reported);
+        if (kept as i64) < (limit / 32) as i64 {
+            return;
+        }
+        #[cfg(all(target_os = "linux", target_env = "gnu", not(weft_sim)))]
+        {
+            // SAFETY: it only gives memory back that is not in use.
+            unsafe { libc::malloc_trim(0) };
+            self.reported_max.store(reported, Ordering::Relaxed);
+        }
+    }
+
+    /// Sets how many bytes the log and the lists take.
+    pub fn set_measured(&self, bytes: u64) {
+        self.measured.store(bytes, Ordering::Relaxed);
+        self.note_use();
+    }
+
+    /// Decides whether memory is scarce.
+    fn note_use(&self) {
+        if let Some(limit) = self.limit {
+            let is_scarce = self.used_bytes() + CHUNK_BYTES as u64 > self.bounds(limit).0;
+            // Relaxed: a write that sees this late is one that came a moment earlier.
+            self.scarce.store(is_scarce.into(), Ordering::Relaxed);
+        }
+    }
+
+    /// Returns whether each write has to make room.
+    #[inline(always)]
+    pub fn is_scarce(&self) -> bool {
+        self.scarce.load(Ordering::Relaxed) == 1
+    }
+
+    /// Returns whether `bytes` more are within the limit for new rows.
+    pub fn has_room_for(&self, bytes: usize) -> bool {
+        self.limit.is_none_or(|limit| self.used_bytes() + bytes as u64 <= self.bounds(limit).0)
+    }
+
     fn add_chunk(&self) -> FreshSpan {
         let reserved = self.lock(&self.reserve).pop();
         let chunk = reserved.unwrap_or_else(|| self.new_chunk());
+        self.begin_chunk(chunk)
+    }
+
+    /// As `add_chunk`, unless the database would use more than `bound` with a new chunk.
+    fn add_chunk_below(&self, bound: u64) -> Option<FreshSpan> {
+        if let Some(reserved) = self.lock(&self.reserve).pop() {
+            return Some(self.begin_chunk(reserved));
+        }
+        // Added first, so that several workers at the same time stay below the bound.
+        self.chunk_bytes.fetch_add(CHUNK_BYTES as u64, Ordering::Relaxed);
+        if self.used_bytes() > bound {
+            self.chunk_bytes.fetch_add((CHUNK_BYTES as u64).wrapping_neg(), Ordering::Relaxed);
+            return None;
+        }
+        self.note_use();
+        Some(self.begin_chunk(Chunk(allocate_huge(CHUNK_LAYOUT))))
+    }
+
+    fn begin_chunk(&self, chunk: Chunk) -> FreshSpan {
         let start = chunk.0.as_ptr();
         self.lock(&self.chunks).push(chunk);
         // SAFETY: the chunk has this length.
@@ -292,6 +426,7 @@ impl Memory {
     fn new_chunk(&self) -> Chunk {
         // Relaxed: a statistic.
         self.chunk_bytes.fetch_add(CHUNK_BYTES as u64, Ordering::Relaxed);
+        self.note_use();
         Chunk(allocate_huge(CHUNK_LAYOUT))
     }
 
@@ -522,6 +657,48 @@ impl Arena {
             self.fresh = memory.exchange_fresh(class, small);
         }
         self.fresh.cut(class)
+    }
+
+    /// Makes sure that a block of each class, and some nodes of indexes, can be allocated without a further chunk.
+    /// Takes a chunk if the database then uses no more than the first bound, or the second one if only nodes need it.
+    /// Returns false if there is no room.
+    pub fn make_room(
+        &mut self,
+        classes: [SizeClass; 2],
+        bounds: (u64, u64),
+        memory: &Memory,
+    ) -> bool {
+        if cfg!(weft_sanitize) {
+            return true; // There are no chunks.
+        }
+        /// Room for the nodes of indexes that an insertion may split, and for spans that are cut.
+        const NODES_BYTES: usize = 32 << 10;
+        let mut needed = NODES_BYTES;
+        for class in classes {
+            let index = class.index();
+            if self.active[index].blocks + self.spare[index].blocks == 0
+                && !self.spans[index].has_room(class)
+            {
+                match memory.take_magazine(class) {
+                    Some(magazine) => self.spare[index] = magazine,
+                    None => needed += 2 * class.bytes(),
+                }
+            }
+        }
+        if self.fresh.bytes() >= needed {
+            return true;
+        }
+        let mut remainders = memory.lock(&memory.remainders);
+        let found = remainders.iter().rposition(|fresh| fresh.bytes() >= needed);
+        let found = found.map(|position| remainders.swap_remove(position));
+        drop(remainders);
+        let bound = if needed == NODES_BYTES { bounds.1 } else { bounds.0 };
+        let Some(fresh) = found.or_else(|| memory.add_chunk_below(bound)) else { return false };
+        let small = std::mem::replace(&mut self.fresh, fresh);
+        if small.bytes() >= REMAINDER_BYTES_MIN {
+            memory.lock(&memory.remainders).push(small);
+        }
+        true
     }
 
     /// Takes a block back. It may be allocated again at once.

@@ -25,8 +25,13 @@ pub struct TableCore {
     pub number: usize,
     pub row_class: SizeClass,
     pub record_class: SizeClass,
-    /// The size of a row, with its stamp if it has one.
+    /// The size of a row, with what lies behind it.
     pub row_bytes: usize,
+    /// The offset of the word behind a row that says how many bytes it owns elsewhere, if rows own anything: see
+    /// [`WorkerMemory::count_heap`].
+    heap_offset: Option<usize>,
+    /// Returns how many bytes a row owns elsewhere.
+    heap_bytes: unsafe fn(NonNull<u8>) -> usize,
     /// Whether the engine moves rows back into their records: see `store::worker::inline`.
     moves_rows: bool,
     /// The kind of the table's records, by the database's protocol.
@@ -68,6 +73,9 @@ pub struct TableCore {
     unlink: unsafe fn(TableRef, NonNull<u8>, &EncodedKey, &WorkerMemory) -> bool,
 }
 
+/// More than any row can own. So sums of what rows' types say do not overflow.
+const HEAP_BYTES_MAX: usize = 1 << 40;
+
 /// The value of `log_number` in a table that is not logged.
 const NOT_LOGGED: u64 = u64::MAX;
 
@@ -78,6 +86,12 @@ impl TableCore {
         // Relaxed: set before the database is open.
         let number = self.log_number.load(Ordering::Relaxed);
         (number != NOT_LOGGED).then_some(number as u32)
+    }
+
+    /// Returns how many bytes a record takes, with one row.
+    pub fn record_bytes(&self) -> usize {
+        let row = if self.holds_rows_inline() { 0 } else { self.row_class.bytes() };
+        self.record_class.bytes() + row
     }
 
     /// Makes the table logged from now on.
@@ -118,6 +132,29 @@ impl TableCore {
     pub unsafe fn encode_key(&self, row: NonNull<u8>, output: &mut Vec<u8>) {
         // SAFETY: passed on to the caller.
         unsafe { (self.encode_key)(row, output) };
+    }
+
+    /// Returns how many bytes a row owns elsewhere. This runs the user's code.
+    ///
+    /// # Safety
+    /// `row` is a row of this table, and is not dropped during the call.
+    #[inline(always)]
+    pub unsafe fn heap_bytes(&self, row: NonNull<u8>) -> usize {
+        match self.heap_offset {
+            // SAFETY: passed on to the caller.
+            Some(_) => unsafe { (self.heap_bytes)(row) }.min(HEAP_BYTES_MAX),
+            None => 0,
+        }
+    }
+
+    /// Returns the word behind a row that says how many bytes were counted for what it owns.
+    ///
+    /// # Safety
+    /// `row` is the place of a row of this table, in a block of the table's row class.
+    #[inline(always)]
+    pub unsafe fn counted_heap(&self, row: NonNull<u8>) -> Option<NonNull<usize>> {
+        // SAFETY: by the contract, the block has room for the word.
+        self.heap_offset.map(|offset| unsafe { row.add(offset) }.cast())
     }
 
     /// Clones a row to the address `place`.
@@ -369,6 +406,7 @@ pub(super) trait RowsOf: Sized {
     /// Whether the rows are known to be [plain](crate::schema::PlainRow).
     const ARE_PLAIN: bool = false;
     fn key_text(row: &Self::Row) -> String;
+    fn heap_bytes(row: &Self::Row) -> usize;
     fn encode_row(row: &Self::Row, output: &mut Vec<u8>);
     fn encode_change(row: &Self::Row, before: &Self::Row, output: &mut Vec<u8>);
     fn encode_key(row: &Self::Row, output: &mut Vec<u8>);
@@ -417,9 +455,17 @@ pub(super) trait RowsOf: Sized {
         };
         #[cfg(not(feature = "history"))]
         let _ = memory;
-        let record_layout = match std::mem::needs_drop::<Self::Row>() {
-            true => records.layout,
-            false => records.layout_with(layout),
+        let (heap_offset, layout) = match std::mem::needs_drop::<Self::Row>() {
+            true => {
+                let behind = layout.extend(Layout::new::<usize>());
+                let (layout, offset) = behind.expect("rows are far shorter than the address space");
+                (Some(offset), layout)
+            }
+            false => (None, layout),
+        };
+        let record_layout = match heap_offset {
+            Some(_) => records.layout,
+            None => records.layout_with(layout),
         };
         let version_layout = VersionHeader::layout_with(layout);
         let (Some(row_class), Some(record_class), true) = (
@@ -440,6 +486,8 @@ pub(super) trait RowsOf: Sized {
             row_class,
             record_class,
             row_bytes: layout.size(),
+            heap_offset,
+            heap_bytes: heap_bytes::<Self>,
             moves_rows: Self::ARE_PLAIN && records.moves_rows(),
             records,
             #[cfg(feature = "history")]
@@ -525,6 +573,11 @@ unsafe fn find<I: RowsOf>(table: TableRef, key: &EncodedKey) -> Option<NonNull<u
 unsafe fn drop_row<R>(row: NonNull<u8>) {
     // SAFETY: called through a `TableCore` whose rows are of type `R`, once per row.
     unsafe { row.cast::<R>().drop_in_place() };
+}
+
+unsafe fn heap_bytes<I: RowsOf>(row: NonNull<u8>) -> usize {
+    // SAFETY: called through the core of an `I`, with a row of it.
+    I::heap_bytes(unsafe { row.cast::<I::Row>().as_ref() })
 }
 
 unsafe fn encode_row<I: RowsOf>(row: NonNull<u8>, output: &mut Vec<u8>) {

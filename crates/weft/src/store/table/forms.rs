@@ -10,7 +10,7 @@ use crate::index::hash::HashTable;
 use crate::index::{Insertion, LongKey, Lookup, RunInsertion};
 use crate::row::encoding::KeyForm;
 use crate::row::schema::Storage;
-use crate::store::worker::WorkerMemory;
+use crate::store::worker::{IndexMemory, WorkerMemory};
 
 /// The form in which an index holds its keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub enum FormIndex<K: KeyForm> {
 }
 
 impl<K: KeyForm> FormIndex<K> {
-    pub(super) fn new(storage: Storage, capacity: usize, memory: &WorkerMemory) -> Self {
+    pub(super) fn new(storage: Storage, capacity: usize, memory: &IndexMemory<'_>) -> Self {
         match storage {
             Storage::Ordered => FormIndex::Ordered(BPlusTree::new(memory)),
             Storage::Hash => FormIndex::Hash(HashTable::with_capacity(capacity, memory)),
@@ -81,7 +81,7 @@ impl<K: KeyForm> FormIndex<K> {
         key: &K,
         address: u64,
         hint: &mut LeafHint<K>,
-        memory: &WorkerMemory,
+        memory: &IndexMemory<'_>,
     ) -> Insertion {
         match self {
             FormIndex::Ordered(tree) => tree.get_or_insert(key, address, hint, memory),
@@ -96,7 +96,7 @@ impl<K: KeyForm> FormIndex<K> {
         &self,
         run: &[(K, u64)],
         hint: &mut LeafHint<K>,
-        memory: &WorkerMemory,
+        memory: &IndexMemory<'_>,
     ) -> RunInsertion {
         match self {
             FormIndex::Ordered(tree) => tree.insert_run(run, hint, memory),
@@ -122,7 +122,7 @@ impl<K: KeyForm> FormIndex<K> {
         }
     }
 
-    pub fn remove(&self, key: &K, address: u64, memory: &WorkerMemory) -> bool {
+    pub fn remove(&self, key: &K, address: u64, memory: &IndexMemory<'_>) -> bool {
         match self {
             FormIndex::Ordered(tree) => tree.remove(key, address, memory),
             FormIndex::Hash(table) => table.remove(key, address, memory),
@@ -216,7 +216,7 @@ impl AnyIndex {
         form: Form,
         storage: Storage,
         capacity: usize,
-        memory: &WorkerMemory,
+        memory: &IndexMemory<'_>,
     ) -> Self {
         match form {
             Form::Words1 => AnyIndex::Words1(FormIndex::new(storage, capacity, memory)),

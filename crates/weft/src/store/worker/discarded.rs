@@ -118,7 +118,10 @@ impl WorkerMemory {
                     }
                 });
                 // SAFETY: as above. Rows that own something have blocks of their own.
-                unsafe { self.free_row(row, table, false) };
+                unsafe {
+                    self.count_heap(table, row, 0);
+                    self.free_row(row, table, false);
+                }
                 dropped
             }
             DiscardedValue::Value(value) => contain(|| drop(value)),

@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell, UnsafeCell};
 use std::ptr::NonNull;
 
 use arrayvec::ArrayVec;
+use weft_htm::word::Ordering;
 
 use super::WorkerMemory;
 use crate::index::LongKey;
@@ -193,6 +194,8 @@ pub struct WorkerState {
     serial: Cell<u64>,
     /// How often the present transaction was repaired.
     round: Cell<u32>,
+    /// The label that a transaction had last, and its [number](crate::store::ages::Ages::number_of).
+    label: Cell<(&'static str, u64)>,
     buffers: UnsafeCell<Vec<IndexBuffer>>,
     spare_pages: RefCell<SparePages>,
     pub random: RefCell<fastrand::Rng>,
@@ -209,6 +212,7 @@ impl WorkerState {
             active: Cell::new(false),
             serial: Cell::new(0),
             round: Cell::new(0),
+            label: Cell::new(("", 0)),
             buffers: UnsafeCell::new((0..indexes).map(|_| IndexBuffer::new()).collect()),
             spare_pages: RefCell::default(),
             // Used for backoff only; results do not depend on it.
@@ -234,8 +238,20 @@ impl WorkerState {
     /// Begins the next transaction: counts it, and resets the round.
     #[inline(always)]
     pub fn next_serial(&self) {
-        self.serial.set(self.serial.get() + 1);
+        let serial = self.serial.get() + 1;
+        self.serial.set(serial);
         self.round.set(0);
+        // Relaxed: see `Ages::watch`.
+        self.memory.counters().running.store(serial, Ordering::Relaxed);
+    }
+
+    /// Gives the present transaction a label.
+    pub fn set_label(&self, label: &'static str) {
+        if !std::ptr::eq(self.label.get().0, label) {
+            self.label.set((label, self.memory.shared().ages.number_of(label)));
+        }
+        let running = self.label.get().1 | self.serial.get();
+        self.memory.counters().running.store(running, Ordering::Relaxed);
     }
 
     /// Returns how often the transaction was repaired.

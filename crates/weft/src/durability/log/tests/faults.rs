@@ -189,3 +189,79 @@ fn appending_to_a_durable_epoch_fails_the_log() {
     assert!(catch_unwind(AssertUnwindSafe(|| append_row(&log, 0, 1, b"late"))).is_err());
     assert!(log.admit().is_err(), "the log was wrong, and says so");
 }
+
+#[test]
+fn what_has_committed_becomes_durable_in_the_space_of_the_spare() {
+    for seed in 0..100 {
+        let disk = SimulatedDisk::new(seed);
+        let mut random = fastrand::Rng::with_seed(seed);
+        let clock = Clock::starting_at(1);
+        let options = LogOptions { spare_bytes: 10_000, ..small(2) };
+        let log = start(&disk, options, clock.clone(), 1, &[]).unwrap();
+        let mut appended = Rows::new();
+        let mut append = |serial: u8| {
+            for slot in 0..3 {
+                let (epoch, row) = (clock.now(), [serial, slot as u8, 0, 0, 0].repeat(20));
+                append_row(&log, slot, epoch, &row);
+                appended.entry(epoch).or_default().insert(row);
+            }
+        };
+        append(1);
+        log.step().unwrap();
+        assert!(disk.used_bytes() > 10_000, "the spare takes space in advance");
+        disk.set_capacity(Some(disk.used_bytes() + random.u64(..600)));
+        append(2);
+        // The epoch that finds the disk full is durable, and so is one that was under way.
+        for serial in 3..5 {
+            let epoch = clock.now();
+            assert_eq!(log.step(), Ok(epoch), "seed {seed}");
+            log.wait_durable(epoch).unwrap();
+            assert_eq!(log.metrics().state, LogState::DiskFull, "seed {seed}");
+            assert!(is_disk_full(log.admit()), "no other transaction begins to write");
+            append(serial);
+        }
+        log.step().unwrap();
+        assert!(is_disk_full(log.admit()), "there is space, but not for the spare");
+        disk.set_capacity(None);
+        log.step().unwrap();
+        log.admit().unwrap();
+        assert_eq!(log.metrics().state, LogState::Running);
+        assert_eq!(find_beside_spare(&disk.crash(seed)).rows, appended, "seed {seed}");
+        log.shutdown().unwrap();
+    }
+}
+
+/// As `find`, for the two loggers of a log with a spare.
+fn find_beside_spare(disk: &SimulatedDisk) -> LogContents {
+    let _ = disk.remove(&Path::new(DIRECTORY).join("spare"));
+    find(disk, 2, 0).unwrap()
+}
+
+#[test]
+fn what_does_not_fit_into_the_spare_waits_for_space() {
+    let disk = SimulatedDisk::new(0);
+    let clock = Clock::starting_at(1);
+    let options = LogOptions { spare_bytes: 100, ..small(1) };
+    let log = start(&disk, options, clock.clone(), 1, &[]).unwrap();
+    disk.set_capacity(Some(disk.used_bytes()));
+    append_row(&log, 0, 1, &[7; 400]);
+    assert!(is_disk_full(log.step()) && is_disk_full(log.wait_durable(1)));
+    disk.set_capacity(None);
+    log.step().unwrap();
+    log.wait_durable(1).unwrap();
+    log.admit().unwrap();
+}
+
+#[test]
+fn a_disk_without_room_for_the_spare_is_used_without_one() {
+    let disk = SimulatedDisk::new(0);
+    disk.set_capacity(Some(2000));
+    let clock = Clock::starting_at(1);
+    let options = LogOptions { spare_bytes: 10_000, ..small(1) };
+    let log = start(&disk, options, clock.clone(), 1, &[]).unwrap();
+    append_row(&log, 0, 1, b"a");
+    log.step().unwrap();
+    log.admit().unwrap();
+    append_row(&log, 0, clock.now(), &[7; 3000]);
+    assert!(is_disk_full(log.step()));
+}

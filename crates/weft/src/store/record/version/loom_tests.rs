@@ -13,7 +13,7 @@ use weft_htm::word::{WordPointer, fence_after_exchange};
 
 use super::*;
 use crate::store::record::tid::{Tid, TidWord};
-use crate::store::retention::{NONE_OPEN, Retention};
+use crate::store::retention::{NONE_OPEN, Retention, life};
 use crate::sync::clock::{ActivityWords, Clock};
 use crate::sync::reclaim::GracePeriods;
 
@@ -312,7 +312,7 @@ fn loom_chain_a_prepared_version_and_a_snapshot() {
             })
         };
         let (clock, commits, retention) = &*shared;
-        let snapshot = retention.open(clock, || clock.take_number());
+        let snapshot = retention.open(clock, &life(), || clock.take_number());
         commits.wait(1);
         let seen = kernel.see(2, snapshot);
         let number = writer.join().unwrap();
@@ -521,7 +521,7 @@ fn loom_addition_applied_again_beside_another_and_a_snapshot() {
             })
         });
         let Adding { record, clock, commits, retention, .. } = &*kernel;
-        let snapshot = retention.open(clock, || clock.take_number());
+        let snapshot = retention.open(clock, &life(), || clock.take_number());
         commits.wait(2);
         let seen = record.see(2, snapshot);
         let added = adders.map(|adder| adder.join().unwrap());

@@ -1,54 +1,143 @@
-//! Counts of aborted attempts, by the table in which the conflict was.
+//! What is counted by index: aborted attempts, and the memory of tables and indexes.
 
+use std::alloc::Layout;
+use std::ptr::NonNull;
+
+use weft_htm::Regions;
 use weft_htm::word::{Ordering, Word};
 
-use super::Counters;
-use crate::store::table::TableRef;
+use super::WorkerMemory;
+use crate::index::IndexWorker;
 
-/// How often attempts were aborted because of a conflict in each table. Like [`Counters`], there is a set of
-/// counters for each worker, with one counter for each index of the database. They are not part of
-/// [`Counters`], because their number depends on the number of indexes.
+/// Counts of each index of a database. Like [`Counters`](super::Counters), there is a set for each worker, which
+/// alone writes it. They are not part of [`Counters`](super::Counters), because their number depends on the number of
+/// indexes.
 #[derive(Debug, Default)]
-pub struct AbortsByTable {
+pub struct CountsByIndex {
     /// The table of each index, by the index's number. The indexes of one table have consecutive numbers.
     tables: Box<[&'static str]>,
-    /// The number of lines for each worker.
-    lines: usize,
-    counts: Box<[CountsLine]>,
+    counts: Box<[IndexCounts]>,
 }
 
-/// Counts of one worker, on a cache line of its own.
-#[repr(align(64))]
+/// What a worker counts for an index. The sums over all workers wrap around.
+#[repr(align(32))]
 #[derive(Debug, Default)]
-struct CountsLine([Word; 8]);
+pub struct IndexCounts {
+    /// Attempts that were aborted because of a conflict.
+    pub aborts: Word,
+    /// Records.
+    pub records: Word,
+    /// Bytes of the index's nodes.
+    pub node_bytes: Word,
+    /// Bytes that rows own elsewhere.
+    pub heap_bytes: Word,
+}
 
-impl AbortsByTable {
+/// The sums of what all workers have counted for an index.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct IndexUse {
+    pub aborts: u64,
+    pub records: u64,
+    pub node_bytes: u64,
+    pub heap_bytes: u64,
+}
+
+impl CountsByIndex {
     /// Creates counters for up to `workers_max` workers. `tables` has the name of each index's table.
     pub fn new(workers_max: usize, tables: Box<[&'static str]>) -> Self {
-        let lines = tables.len().div_ceil(8);
-        let counts = (0..workers_max * lines).map(|_| CountsLine::default()).collect();
-        AbortsByTable { tables, lines, counts }
+        let counts = (0..workers_max * tables.len()).map(|_| IndexCounts::default()).collect();
+        CountsByIndex { tables, counts }
     }
 
-    /// Counts an abort of the worker in `slot`.
-    pub fn count(&self, slot: usize, table: TableRef) {
-        let number = table.core().number;
-        Counters::count(&self.counts[slot * self.lines + number / 8].0[number % 8]);
+    /// Returns the sums for the index with this number.
+    pub fn of(&self, number: usize) -> IndexUse {
+        let mut sums = IndexUse::default();
+        for counts in self.counts.iter().skip(number).step_by(self.tables.len()) {
+            // Relaxed: as for all counters.
+            let add = |sum: &mut u64, word: &Word| {
+                *sum = sum.wrapping_add(word.load(Ordering::Relaxed));
+            };
+            add(&mut sums.aborts, &counts.aborts);
+            add(&mut sums.records, &counts.records);
+            add(&mut sums.node_bytes, &counts.node_bytes);
+            add(&mut sums.heap_bytes, &counts.heap_bytes);
+        }
+        // A block may be counted as freed before the counts of the worker that has allocated it are read.
+        let at_least_0 = |sum: u64| if sum as i64 >= 0 { sum } else { 0 };
+        IndexUse {
+            aborts: sums.aborts,
+            records: at_least_0(sums.records),
+            node_bytes: at_least_0(sums.node_bytes),
+            heap_bytes: at_least_0(sums.heap_bytes),
+        }
     }
 
-    /// Returns the sums over all workers, by table.
-    pub fn sums(&self) -> Vec<(&'static str, u64)> {
+    /// Returns the numbers of aborts, by table.
+    pub fn aborts(&self) -> Vec<(&'static str, u64)> {
         let mut sums: Vec<(&'static str, u64)> = Vec::new();
         for (number, &table) in self.tables.iter().enumerate() {
-            let counts = self.counts.iter().skip(number / 8).step_by(self.lines);
-            // Relaxed: as for all counters.
-            let count = counts.map(|line| line.0[number % 8].load(Ordering::Relaxed)).sum::<u64>();
+            let count = self.of(number).aborts;
             match sums.last_mut() {
                 Some(last) if last.0 == table => last.1 += count,
                 _ => sums.push((table, count)),
             }
         }
         sums
+    }
+}
+
+impl WorkerMemory {
+    /// Returns the worker's counts of an index.
+    #[inline(always)]
+    pub fn counts(&self, index: usize) -> &IndexCounts {
+        let by_index = &self.shared.by_index;
+        &by_index.counts[self.slot * by_index.tables.len() + index]
+    }
+
+    /// Returns the memory for the nodes of an index.
+    #[inline(always)]
+    pub fn index(&self, number: usize) -> IndexMemory<'_> {
+        IndexMemory { memory: self, number }
+    }
+}
+
+/// A worker's memory for the nodes of an index. It counts them.
+pub struct IndexMemory<'w> {
+    memory: &'w WorkerMemory,
+    number: usize,
+}
+
+impl IndexMemory<'_> {
+    fn count(&self, bytes: i64) {
+        super::Counters::add(&self.memory.counts(self.number).node_bytes, bytes as u64);
+    }
+}
+
+impl IndexWorker for IndexMemory<'_> {
+    #[inline(always)]
+    fn regions(&self) -> &Regions {
+        self.memory.regions()
+    }
+
+    fn allocate(&self, layout: Layout) -> NonNull<u8> {
+        self.count(layout.size() as i64);
+        self.memory.allocate(layout)
+    }
+
+    fn may_allocate(&self, bytes: usize) -> bool {
+        self.memory.may_allocate(bytes)
+    }
+
+    unsafe fn free(&self, block: NonNull<u8>, layout: Layout) {
+        self.count(-(layout.size() as i64));
+        // SAFETY: passed on to the caller.
+        unsafe { self.memory.free(block, layout) };
+    }
+
+    unsafe fn retire(&self, block: NonNull<u8>, layout: Layout) {
+        self.count(-(layout.size() as i64));
+        // SAFETY: passed on to the caller.
+        unsafe { self.memory.retire(block, layout) };
     }
 }
 
