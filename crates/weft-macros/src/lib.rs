@@ -84,6 +84,7 @@ use syn::{DeriveInput, parse_macro_input};
 /// | `dropped(a, b.c, by_d, "Row::check")` | columns, fields of columns, unique indexes and checks that earlier versions of the program had, and that are not needed any more |
 /// | `migrate = path` | a `fn(&StoredRow) -> Result<Option<Self>, Violation>` that makes a row of a stored one, if the primary key or the types of the columns have changed so that Weft cannot |
 /// | `check = path` | a `fn(&Self) -> Result<(), Violation>` that every row must pass before it is written, and every stored row when the database is opened; may be repeated, and they run in the order written |
+/// | `check(path, columns(a, b))` | the same, for a `fn(&A, &B) -> Result<(), Violation>` that gets these columns and nothing else of the row; other columns can still be split |
 ///
 /// # On a field
 ///
@@ -95,6 +96,7 @@ use syn::{DeriveInput, parse_macro_input};
 /// | `default = value` | an expression: what this column is in rows that were stored before it was added to the struct |
 /// | `computed = path` | a `fn(&StoredRow) -> Result<Type, Violation>` that computes this column for such rows |
 /// | `was = "name"` | a name that the column had in an earlier version of the program; may be repeated |
+/// | `min = 0`, `max = 9` | the least and the greatest value of a column of integers, which every row keeps as it keeps a check; operations that would leave them fail with `Failure::NotEnough` |
 ///
 /// # How a schema changes
 ///
@@ -106,7 +108,8 @@ use syn::{DeriveInput, parse_macro_input};
 ///   for the fields of structs that are columns.
 /// - What the program does not have is kept: an older program can open the directory of a newer one, and write
 ///   to it. Name what is not needed any more in `dropped(…)`, and drop whole tables with `Builder::drop_table`.
-/// - Checks and unique indexes may be added if all stored rows pass. Otherwise opening fails, and lists them.
+/// - Checks, bounds and unique indexes may be added if all stored rows pass. Otherwise opening fails, and lists
+///   them. Bounds may become tighter in the same way. A bound that is given up is named in `dropped("stock >= 0")`.
 ///
 /// ```
 /// use weft::Record;

@@ -384,8 +384,8 @@ mod cases {
         let failed = database.label_split::<_, _, Add<_>>(&checked, &1, column_of!(Checked.value));
         assert_eq!(
             failed.unwrap_err().to_string(),
-            "table checked, column value: add cannot be split, since the table has checks, which need \
-             whole rows"
+            "table checked, column value: add cannot be split, since a check reads the column: name the columns that it \
+             reads, `check(path, columns(…))`"
         );
     }
 

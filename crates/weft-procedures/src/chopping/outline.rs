@@ -423,15 +423,18 @@ fn touched(step: &plan::Step, label: &str) -> OutlineStep {
             OutlineStep { reads, writes, operations, ..of(OutlineAccess::Update) }
         }
         Access::Operation(kind) => {
-            let step = of(OutlineAccess::Update);
+            let update = of(OutlineAccess::Update);
             match writes {
+                writes if step.may_fall_short() => {
+                    OutlineStep { reads: writes.clone(), writes, ..update }
+                }
                 Columns::These(names) => OutlineStep {
                     reads: Columns::NONE,
                     writes: Columns::NONE,
                     operations: names.into_iter().map(|name| (name, kind)).collect(),
-                    ..step
+                    ..update
                 },
-                Columns::Any => step,
+                Columns::Any => update,
             }
         }
     }

@@ -32,7 +32,10 @@
 //!
 //! **Errors.** An operation that might not fit (see [`operation`](weft::operation#errors)) is not gathered. It
 //! waits for the joined phase, where its result is known. So an overflow is an error at the same place as under
-//! any other protocol.
+//! any other protocol. The same holds for sums within declared bounds: a worker takes from its share of what there
+//! is above the least value. A share begins with nothing, and grows by parts of a common reserve, which a worker
+//! draws without waiting. When the reserve is empty, the take waits for the joined phase, which returns all shares
+//! to the row. (This is escrow: P. O'Neil, *The Escrow Transactional Method*, TODS 1986.)
 //!
 //! **Snapshots** are opened in joined phases: opening one during a split phase ends the phase. So a snapshot
 //! shows everything that had committed. **Durability**: a transaction logs its operations as such when it
@@ -89,7 +92,7 @@ use weft::commit::{
 use weft::encoding::EncodedKey;
 use weft::index::bplus_tree::ScannedRange;
 use weft::index::{NodeChange, NodeVersion};
-use weft::operation::{ColumnOperation, UndoLog};
+use weft::operation::{ColumnOperation, Reserve, UndoLog};
 use weft::store::record::{RecordPointer, StoredRecord};
 use weft::store::table::TableRef;
 use weft::store::worker::{LoggedOperation, LoggedWrite, WorkerMemory};
@@ -739,6 +742,15 @@ impl<J: JoinedProtocol> SplitsRecords<J::Header> for ReconcilingExecutor<J> {
             }
         }
         Ok(Target::Row)
+    }
+
+    #[cold]
+    fn reserve(
+        &self,
+        record: RecordPointer<J::Header>,
+        operation: Option<&ColumnOperation>,
+    ) -> Option<&Reserve> {
+        self.split(record.block())?.reserve(operation?)
     }
 
     fn undo_log(&mut self) -> &mut UndoLog {

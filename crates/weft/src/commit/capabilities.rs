@@ -14,7 +14,7 @@ use super::applied::{StaleWrite, StaleWrites};
 use super::{Abort, DeferredChange, Target};
 use crate::plan::{Pieces, Shape};
 use crate::row::column::UsedColumns;
-use crate::row::operation::{ColumnOperation, RepeatableOperation, UndoLog};
+use crate::row::operation::{ColumnOperation, RepeatableOperation, Reserve, UndoLog};
 use crate::step::Instance;
 use crate::store::record::RecordPointer;
 use crate::store::table::TableRef;
@@ -41,6 +41,13 @@ pub trait SplitsRecords<H> {
         operation: Option<&ColumnOperation>,
         memory: &WorkerMemory,
     ) -> Result<Target, Abort>;
+
+    /// Returns the reserve for an operation to whose slice the transaction has just been directed.
+    fn reserve(
+        &self,
+        record: RecordPointer<H>,
+        operation: Option<&ColumnOperation>,
+    ) -> Option<&Reserve>;
 
     /// Returns the undo log for slices.
     fn undo_log(&mut self) -> &mut UndoLog;
@@ -202,6 +209,10 @@ impl<H> SplitsRecords<H> for Never {
         _operation: Option<&ColumnOperation>,
         _memory: &WorkerMemory,
     ) -> Result<Target, Abort> {
+        match *self {}
+    }
+
+    fn reserve(&self, _: RecordPointer<H>, _: Option<&ColumnOperation>) -> Option<&Reserve> {
         match *self {}
     }
 

@@ -146,7 +146,8 @@ fn operand_of<'a>(
     use OperationKind as Kind;
     use TypeDescription as Type;
     let is_bits = matches!(kind, Kind::Or | Kind::And);
-    let is_numbers = is_bits || matches!(kind, Kind::Add | Kind::Mul | Kind::Max | Kind::Min);
+    let is_numbers =
+        is_bits || matches!(kind, Kind::Add | Kind::Take | Kind::Mul | Kind::Max | Kind::Min);
     match type_of {
         Type::Bool if is_bits => return Ok(Operand::Bool),
         _ if is_integer(type_of) && is_numbers => return Ok(Operand::Integer),
@@ -341,6 +342,7 @@ fn apply_to_integer(
                     apply_to::<$integer>(kind, value, operand, output, |kind, value, operand| {
                         match kind {
                             OperationKind::Add => value.checked_add(operand),
+                            OperationKind::Take => value.checked_sub(operand),
                             OperationKind::Mul => value.checked_mul(operand),
                             OperationKind::Max => Some(value.max(operand)),
                             OperationKind::Min => Some(value.min(operand)),

@@ -34,6 +34,7 @@ macro_rules! bits {
     ($operation:ident, $operator:tt, $assign:tt, $neutral:ident, $($value:ident)*) => {$(
         impl Operation<$value> for $operation<$value> {
             const KIND: OperationKind = OperationKind::$operation;
+            type Family = Self;
             type Slice = $value;
             type Undo = $value;
 

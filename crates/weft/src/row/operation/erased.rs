@@ -7,14 +7,15 @@ use std::any::TypeId;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
-use super::{ColumnOf, Operation, OperationKind};
-use crate::row::schema::Record;
+use super::{ColumnOf, Operation, OperationKind, Reserve};
+use crate::row::schema::{Bounds, Record};
 
 /// A column and an operation on it, without their types.
 #[derive(Clone, Copy)]
 pub struct ColumnOperation {
     column: usize,
     functions: &'static Functions,
+    bounds: Option<&'static Bounds>,
     /// A `fn(&R) -> &V`.
     get: fn(),
     /// A `fn(&mut R) -> &mut V`.
@@ -32,13 +33,15 @@ struct Functions {
     layout: Layout,
     /// Makes a slice at a place, for one of several cores.
     initialise: Initialise,
+    /// See [`Operation::room`].
+    room: unsafe fn(fn(), NonNull<u8>, Option<&Bounds>) -> (u64, u64),
     /// Takes a slice out of its place, and merges it into the row.
     merge: unsafe fn(get_mut: fn(), slice: NonNull<u8>, row: NonNull<u8>),
 }
 
 impl ColumnOperation {
-    /// Returns the operation `O` on a column; `None` if the column or the operation's slices own
-    /// memory.
+    /// Returns the operation `O` on a column, or the one whose slices it uses; `None` if the column
+    /// or the operation's slices own memory.
     #[inline(always)]
     pub fn new<R: Record, V: 'static, O: Operation<V>>(column: ColumnOf<R, V>) -> Option<Self> {
         if const { std::mem::needs_drop::<V>() || std::mem::needs_drop::<O::Slice>() } {
@@ -54,14 +57,16 @@ impl ColumnOperation {
         };
         let functions = const {
             &Functions {
-                kind: O::KIND,
-                types: TypeId::of::<(R, V, O)>,
+                kind: O::Family::KIND,
+                types: TypeId::of::<(R, V, O::Family)>,
                 layout: Layout::new::<O::Slice>(),
-                initialise: initialise::<R, V, O>,
-                merge: merge::<R, V, O>,
+                initialise: initialise::<R, V, O::Family>,
+                room: room::<R, V, O::Family>,
+                merge: merge::<R, V, O::Family>,
             }
         };
-        Some(ColumnOperation { column: column.position(), functions, get, get_mut })
+        let bounds = column.bounds();
+        Some(ColumnOperation { column: column.position(), functions, bounds, get, get_mut })
     }
 
     /// Returns the column's position.
@@ -100,6 +105,15 @@ impl ColumnOperation {
         unsafe { (self.functions.initialise)(self.get, row, cores, slice) };
     }
 
+    /// Returns the reserve out of which workers enlarge their slices.
+    ///
+    /// # Safety
+    /// `row` is a row of the operation's table, and does not change during this call.
+    pub unsafe fn reserve(&self, row: NonNull<u8>) -> Reserve {
+        // SAFETY: the caller keeps the same contract.
+        Reserve::new(unsafe { (self.functions.room)(self.get, row, self.bounds) })
+    }
+
     /// Merges a slice into a row. This consumes the slice.
     ///
     /// # Safety
@@ -129,6 +143,18 @@ unsafe fn initialise<R: Record, V, O: Operation<V>>(
         let get = std::mem::transmute::<fn(), fn(&R) -> &V>(get);
         let value = get(row.cast::<R>().as_ref());
         slice.cast::<O::Slice>().write(O::slice(value, cores));
+    }
+}
+
+unsafe fn room<R: Record, V, O: Operation<V>>(
+    get: fn(),
+    row: NonNull<u8>,
+    bounds: Option<&Bounds>,
+) -> (u64, u64) {
+    // SAFETY: called through a `ColumnOperation` of these types, under its contract.
+    unsafe {
+        let get = std::mem::transmute::<fn(), fn(&R) -> &V>(get);
+        O::room(get(row.cast::<R>().as_ref()), bounds)
     }
 }
 

@@ -88,6 +88,7 @@ mod erased;
 mod inline_list;
 mod integers;
 mod ordered;
+mod reserve;
 mod set;
 mod top_k;
 
@@ -106,13 +107,15 @@ pub use erased::ColumnOperation;
 pub use erased::RepeatableOperation;
 #[doc(hidden)]
 pub use erased::UndoLog;
-pub use integers::{Add, Integer, Max, Min, Mul};
+pub use integers::{Add, Give, Integer, Max, Min, Mul, Take};
 pub use ordered::{Ordered, OrderedPut, OrderedTuple};
+#[doc(hidden)]
+pub use reserve::Reserve;
 pub use set::{BoundedSet, Union};
 pub use top_k::{TopK, TopKInsert};
 
 use crate::row::column::ColumnValue;
-use crate::row::schema::Record;
+use crate::row::schema::{Bounds, Record};
 
 /// An operation on a column that holds a `V`. The [module](self) describes the operations.
 ///
@@ -120,6 +123,14 @@ use crate::row::schema::Record;
 pub trait Operation<V>: fmt::Debug + sealed::Sealed + Sized + 'static {
     /// The operation's kind.
     const KIND: OperationKind;
+
+    /// Whether the operation's slices keep a column within its declared bounds.
+    #[doc(hidden)]
+    const KEEPS_BOUNDS: bool = false;
+
+    /// The operation that stands for all those that use the same slices as this one, usually itself.
+    #[doc(hidden)]
+    type Family: Operation<V, Slice = Self::Slice>;
 
     /// A slice: what one of several workers gathers for a split column.
     #[doc(hidden)]
@@ -135,10 +146,34 @@ pub trait Operation<V>: fmt::Debug + sealed::Sealed + Sized + 'static {
     /// If the result is outside the range of the column's type. The column is unchanged then.
     fn apply(&self, value: &mut V, core: u32) -> Result<(), OutOfRange>;
 
+    /// Returns in words what a column lacks for the operation: its result would be outside the
+    /// declared bounds, or it takes more than there is.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn shortage(&self, value: &V, bounds: Option<&Bounds>) -> Option<String> {
+        let _ = (value, bounds);
+        None
+    }
+
     /// Returns the slice with which one of `cores` workers begins, for a column with the value
     /// `value`.
     #[doc(hidden)]
     fn slice(value: &V, cores: u32) -> Self::Slice;
+
+    /// Returns by how much all workers together may move the column down, and up.
+    #[doc(hidden)]
+    fn room(value: &V, bounds: Option<&Bounds>) -> (u64, u64) {
+        let _ = (value, bounds);
+        (0, 0)
+    }
+
+    /// Enlarges a slice out of the reserve, so that there is room for the operation in it. Returns
+    /// false, and changes nothing, if the reserve has too little.
+    #[doc(hidden)]
+    fn draw(&self, slice: &mut Self::Slice, reserve: &Reserve) -> bool {
+        let _ = (slice, reserve);
+        false
+    }
 
     /// Applies the operation to a slice. `Err` leaves the slice unchanged, and means that the
     /// worker cannot decide from its slice alone whether there is room for the result.
@@ -185,7 +220,7 @@ pub struct Undecided;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum OperationKind {
-    /// [`Add`].
+    /// [`Add`] and [`Give`].
     Add = 1,
     /// [`Mul`].
     Mul = 2,
@@ -203,11 +238,13 @@ pub enum OperationKind {
     TopKInsert = 8,
     /// [`Union`].
     Union = 9,
+    /// [`Take`].
+    Take = 10,
 }
 
 impl OperationKind {
     /// Every kind.
-    pub const ALL: [OperationKind; 9] = [
+    pub const ALL: [OperationKind; 10] = [
         OperationKind::Add,
         OperationKind::Mul,
         OperationKind::Max,
@@ -217,6 +254,7 @@ impl OperationKind {
         OperationKind::OrderedPut,
         OperationKind::TopKInsert,
         OperationKind::Union,
+        OperationKind::Take,
     ];
 
     /// Returns the kind's name for machines and people, in snake case. These names are stable.
@@ -231,6 +269,7 @@ impl OperationKind {
             OperationKind::OrderedPut => "ordered_put",
             OperationKind::TopKInsert => "top_k_insert",
             OperationKind::Union => "union",
+            OperationKind::Take => "take",
         }
     }
 }
@@ -253,6 +292,8 @@ impl fmt::Display for OperationKind {
 pub struct ColumnOf<R, V> {
     position: usize,
     is_indexed: bool,
+    is_checked: bool,
+    bounds: Option<&'static Bounds>,
     get: fn(&R) -> &V,
     get_mut: fn(&mut R) -> &mut V,
 }
@@ -268,12 +309,20 @@ impl<R: Record, V> ColumnOf<R, V> {
     pub const fn new(name: &str, get: fn(&R) -> &V, get_mut: fn(&mut R) -> &mut V) -> Self {
         let mut position = 0;
         while position < R::COLUMNS.len() {
-            if is_same(R::COLUMNS[position].name, name) {
+            let column = &R::COLUMNS[position];
+            if is_same(column.name, name) {
                 assert!(
-                    !R::COLUMNS[position].in_key,
+                    !column.in_key,
                     "a column of the primary key cannot be changed by an operation"
                 );
-                return ColumnOf { position, is_indexed: is_indexed::<R>(name), get, get_mut };
+                return ColumnOf {
+                    position,
+                    is_indexed: is_indexed::<R>(name),
+                    is_checked: R::IS_CHECKED && column.is_checked,
+                    bounds: if column.bounds.is_some() { Some(&column.bounds) } else { None },
+                    get,
+                    get_mut,
+                };
             }
             position += 1;
         }
@@ -294,6 +343,29 @@ impl<R: Record, V> ColumnOf<R, V> {
     #[doc(hidden)]
     pub const fn is_indexed(self) -> bool {
         self.is_indexed
+    }
+
+    /// Returns the declared bounds of the column, if there are any.
+    #[inline(always)]
+    pub(crate) const fn bounds(self) -> Option<&'static Bounds> {
+        self.bounds
+    }
+
+    /// Returns why the column cannot be split for the operation `O`, if the reason is in the row type.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub const fn unsplittable<O: Operation<V>>(self) -> Option<&'static str> {
+        if self.is_indexed {
+            Some("an index is ordered by the column")
+        } else if self.is_checked {
+            Some(
+                "a check reads the column: name the columns that it reads, `check(path, columns(…))`",
+            )
+        } else if self.bounds.is_some() && !O::KEEPS_BOUNDS {
+            Some("the column has bounds, which only `take`, `give` and `add` keep")
+        } else {
+            None
+        }
     }
 }
 

@@ -139,6 +139,7 @@ impl<O: Order, T: Payload> OrderedPut<O, T> {
 
 impl<O: Order, T: Payload> Operation<Ordered<O, T>> for OrderedPut<O, T> {
     const KIND: OperationKind = OperationKind::OrderedPut;
+    type Family = Self;
     type Slice = Ordered<O, T>;
     /// The value before, if it was replaced.
     type Undo = Option<Ordered<O, T>>;

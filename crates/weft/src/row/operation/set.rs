@@ -112,6 +112,7 @@ pub struct NewElements<T, const N: usize> {
 
 impl<T: Order, const N: usize> Operation<BoundedSet<T, N>> for Union<T, N> {
     const KIND: OperationKind = OperationKind::Union;
+    type Family = Self;
     type Slice = NewElements<T, N>;
     /// The elements that are new.
     type Undo = Vec<T>;

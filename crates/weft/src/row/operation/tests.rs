@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::row::column::ColumnType;
 use crate::row::description::{ColumnDescription, TableDescription};
-use crate::row::schema::Storage;
+use crate::row::schema::{Bounds, Storage};
 
 /// Operations of several cores, each with its number.
 type Script<O> = Vec<(u32, O)>;
@@ -52,10 +52,15 @@ where
 
     // Gather operations in slices, and merge these. Undone operations leave no trace.
     let mut slices: Vec<O::Slice> = (0..CORES).map(|_| O::slice(value, CORES)).collect();
+    let reserve = Reserve::new(O::room(value, None));
     let mut gathered = Vec::new();
     for (position, (core, operation)) in script.iter().enumerate() {
         let slice = &mut slices[*core as usize];
-        let Ok(undo) = operation.accumulate(slice, *core) else { continue };
+        let mut undo = operation.accumulate(slice, *core);
+        if undo.is_err() && operation.draw(slice, &reserve) {
+            undo = operation.accumulate(slice, *core);
+        }
+        let Ok(undo) = undo else { continue };
         if undone.get(position).copied().unwrap_or_default() {
             O::undo(slice, undo);
         } else {
@@ -148,6 +153,33 @@ macro_rules! integer_properties {
                 }
 
                 #[test]
+                fn take(value in small(), script in script(small().prop_map(|it| Take(it.max(0)))), order in order(), undone in undone()) {
+                    check(&value, &script, &order, &undone);
+                }
+
+                #[test]
+                fn give(value in small(), script in script(small().prop_map(|it| Give(it.max(0)))), order in order(), undone in undone()) {
+                    check(&value, &script, &order, &undone);
+                }
+
+                /// However workers take from a bounded column and give back, and whatever of it they undo, what
+                /// they have gathered can be applied in any order that keeps the order of each worker, and the
+                /// column is never out of its bounds.
+                #[test]
+                fn shares_keep_a_column_within_its_bounds(
+                    value in small(),
+                    below in 0..20_i128,
+                    above in 0..20_i128,
+                    script in script((any::<bool>(), 0..9 as $integer)),
+                    order in order(),
+                    undone in undone(),
+                ) {
+                    let wide = i128::from(value);
+                    let bounds = Bounds { min: Some(wide.saturating_sub(below)), max: Some(wide.saturating_add(above)) };
+                    check_shares(value, &bounds, &script, &order, &undone);
+                }
+
+                #[test]
                 fn mul(value in small(), script in script(small().prop_map(Mul)), order in order(), undone in undone()) {
                     check(&value, &script, &order, &undone);
                 }
@@ -174,14 +206,7 @@ macro_rules! integer_properties {
 
                 /// For any number of workers, all of them at their bounds still fit in the type.
                 #[test]
-                fn shares_of_the_bound_fit_together(value in small(), cores in 1..200_u32) {
-                    let (low, high) = value.sum_bounds(cores);
-                    let nothing: $integer = 0;
-                    assert!((low..=high).contains(&nothing));
-                    for bound in [low, high] {
-                        let mut sum = value;
-                        (0..cores).for_each(|_| sum = sum.checked_add(bound).expect("it fits"));
-                    }
+                fn factors_of_the_bound_fit_together(value in small(), cores in 1..200_u32) {
                     let (low, high) = value.product_bounds(cores);
                     assert!(low <= 0 && high >= 1);
                     for bound in [low, high] {
@@ -198,6 +223,59 @@ macro_rules! integer_properties {
 }
 
 integer_properties!(i8_columns: i8 u8_columns: u8 i32_columns: i32 u64_columns: u64 i64_columns: i64 i128_columns: i128);
+
+/// Takes (`true`) and gives back what a script says, in shares of one column within its bounds. Then applies what
+/// was gathered in another order.
+fn check_shares<V: Integer>(
+    value: V,
+    bounds: &Bounds,
+    script: &Script<(bool, V)>,
+    order: &[usize],
+    undone: &[bool],
+) {
+    let (min, max) = bounds.range::<V>();
+    let mut slices: Vec<_> = (0..CORES).map(|_| Add::<V>::slice(&value, CORES)).collect();
+    let reserve = Reserve::new(Add::<V>::room(&value, Some(bounds)));
+    let mut gathered = Vec::new();
+    for (position, &(core, (is_taken, number))) in script.iter().enumerate() {
+        let slice = &mut slices[core as usize];
+        let accumulate = |slice: &mut _| match is_taken {
+            true => Take(number).accumulate(slice, core),
+            false => Give(number).accumulate(slice, core),
+        };
+        let mut done = accumulate(slice);
+        let is_drawn = done.is_err()
+            && match is_taken {
+                true => Take(number).draw(slice, &reserve),
+                false => Give(number).draw(slice, &reserve),
+            };
+        if is_drawn {
+            done = accumulate(slice);
+        }
+        match done {
+            Ok(undo) if undone.get(position) == Some(&true) => Add::<V>::undo(slice, undo),
+            Ok(_) => gathered.push((core, (is_taken, number))),
+            Err(_) => {}
+        }
+    }
+    let mut merged = value;
+    slices.into_iter().for_each(|slice| Add::<V>::merge(slice, &mut merged));
+    assert!(min <= merged && merged <= max);
+    let mut applied = value;
+    for (core, (is_taken, number)) in interleave(&gathered, order) {
+        let shortage = match is_taken {
+            true => Take(number).shortage(&applied, Some(bounds)),
+            false => Give(number).shortage(&applied, Some(bounds)),
+        };
+        assert_eq!(shortage, None, "{gathered:?} from {value:?}");
+        let outcome = match is_taken {
+            true => Take(number).apply(&mut applied, core),
+            false => Give(number).apply(&mut applied, core),
+        };
+        assert_eq!(outcome, Ok(()));
+    }
+    assert_eq!(applied, merged);
+}
 
 proptest! {
     #[test]
@@ -283,11 +361,21 @@ fn an_overflow_is_an_error_and_changes_nothing() {
 }
 
 #[test]
-fn a_worker_adds_only_within_its_share() {
-    let mut slice = <Add<u8> as Operation<u8>>::slice(&205, 2);
-    let within = (0..).take_while(|_| Add(1).accumulate(&mut slice, 0).is_ok()).count();
-    assert!((20..=25).contains(&within), "{within} of fifty, shared by two");
-    assert_eq!(Add(1).accumulate(&mut slice, 0), Err(Undecided));
+fn one_worker_may_use_all_the_room_if_no_other_does() {
+    let room = Add::<u8>::room(&205, Some(&Bounds { min: Some(200), max: None }));
+    assert_eq!(room, (5, 50));
+    let (mut slice, reserve) = (Add::<u8>::slice(&205, 2), Reserve::new(room));
+    let mut add = |operation: Add<u8>| {
+        let mut done = operation.accumulate(&mut slice, 0);
+        if done.is_err() && operation.draw(&mut slice, &reserve) {
+            done = operation.accumulate(&mut slice, 0);
+        }
+        done.is_ok()
+    };
+    assert_eq!((0..).take_while(|_| add(Add(1))).count(), 50);
+    assert!(!add(Add(1)));
+    assert_eq!(Take(-5).apply(&mut 7, 0).unwrap_err().message, "-5 is negative");
+    assert_eq!(Give(-5).apply(&mut 7, 0).unwrap_err().message, "-5 is negative");
 }
 
 #[test]

@@ -152,6 +152,7 @@ impl<O: Order, T: Payload> TopKInsert<O, T> {
 
 impl<O: Order, T: Payload, const K: usize> Operation<TopK<O, T, K>> for TopKInsert<O, T> {
     const KIND: OperationKind = OperationKind::TopKInsert;
+    type Family = Self;
     type Slice = TopK<O, T, K>;
     type Undo = TopKUndo<O, T>;
 
