@@ -1,9 +1,9 @@
 //! Tests of bounded columns: `take`, `give` and `add` succeed or say that there is not enough, and no column is ever
 //! out of its bounds, under every protocol, in snapshots, and in the shares of a split row.
 
-use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
 
+use weft::htm::word::{Ordering, Word};
 use weft::operation::{Add, Max, OperationKind, Take};
 use weft::protocol::{Dbx, Protocol, Silo};
 use weft::{Database, Error, Failure, Record, Table, Violation, column_of};
@@ -261,7 +261,7 @@ fn sell<P: Protocol>(
     filled.unwrap();
     prepare(&items);
     let stock = column_of!(Item.stock);
-    let running = AtomicU32::new(BUYERS);
+    let running = Word::new(u64::from(BUYERS));
     std::thread::scope(|scope| {
         for buyer in 0..BUYERS {
             let (items, bought, running) = (&items, &bought, &running);
@@ -288,7 +288,7 @@ fn sell<P: Protocol>(
                         Err(other) => panic!("{other}"),
                     }
                 }
-                running.fetch_sub(1, Ordering::SeqCst);
+                running.fetch_add(u64::MAX, Ordering::SeqCst);
             });
         }
         let mut turn = 0;
@@ -454,7 +454,7 @@ fn total_is_exact_beside_splitting_without_labels() {
     const PIECES: i64 = 200_000;
     let filled: Result<(), Error> = database.transact(|tx| tx.insert(&items, item(1, PIECES)));
     filled.unwrap();
-    let sold = AtomicI64::new(0);
+    let sold = Word::new(0);
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
@@ -470,6 +470,6 @@ fn total_is_exact_beside_splitting_without_labels() {
             });
         }
     });
-    assert_eq!(sold.into_inner(), PIECES);
+    assert_eq!(sold.load(Ordering::Relaxed), PIECES as u64);
     assert_eq!(stored(&database, &items).stock, 0);
 }

@@ -245,6 +245,10 @@ impl SplitRecord {
                 }
             }
         }
+        for split in &self.operations {
+            // SAFETY: passed on to the caller.
+            unsafe { split.operation.finish(row) };
+        }
     }
 
     /// Makes the slices of the phase of this number invalid, after they were merged: S := ∅ in the paper's

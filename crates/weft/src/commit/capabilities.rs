@@ -52,8 +52,15 @@ pub trait SplitsRecords<H> {
     /// Returns the undo log for slices.
     fn undo_log(&mut self) -> &mut UndoLog;
 
-    /// Notes the operation that was just applied to a slice, for the log. `bytes` is its stored form.
-    fn log_operation(&mut self, table: TableRef, record: RecordPointer<H>, bytes: &[u8]);
+    /// Notes the operation that was just applied to a slice, for the log. `bytes` is its stored form. If `is_stamped`,
+    /// this ends with the stamp, which the commit fills in.
+    fn log_operation(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<H>,
+        bytes: &[u8],
+        is_stamped: bool,
+    );
 
     /// Refuses an operation whose result cannot be decided from the slice alone.
     fn refuse_undecided(&mut self, table: TableRef, record: RecordPointer<H>) -> Abort;
@@ -220,7 +227,7 @@ impl<H> SplitsRecords<H> for Never {
         match *self {}
     }
 
-    fn log_operation(&mut self, _table: TableRef, _record: RecordPointer<H>, _bytes: &[u8]) {
+    fn log_operation(&mut self, _: TableRef, _: RecordPointer<H>, _: &[u8], _is_stamped: bool) {
         match *self {}
     }
 

@@ -8,8 +8,8 @@ use crate::error::{Error, Failure};
 use crate::row::column::write_leb128;
 use crate::row::operation::{
     Add, And, BoundedSet, ColumnOf, ColumnOperation, Give, Integer, Max, Min, Mul, Operation,
-    OperationKind, Or, Order, Ordered, OrderedPut, OutOfRange, Payload, Take, TopK, TopKInsert,
-    Union,
+    OperationKind, Or, Order, Ordered, OrderedPut, OutOfRange, Payload, Take, TopK, TopKEntries,
+    TopKInsert, Union,
 };
 use crate::row::schema::Record;
 use crate::store::table::{Table, TableInner};
@@ -75,7 +75,7 @@ impl<P: Protocol> Transaction<'_, P> {
         }
         let mut new = PrivateRow::cloned(self.worker, table.reference(), old);
         operation
-            .apply(column.get_mut(new.get_mut()), self.worker.memory.core())
+            .apply(column.get_mut(new.get_mut()))
             .map_err(|error| out_of_range(key, column, O::KIND, error))?;
         let row = new.row();
         // SAFETY: the row is forgotten in the next line.
@@ -118,7 +118,7 @@ impl<P: Protocol> Transaction<'_, P> {
         if is_logged {
             bytes = memory.take_scratch();
             memory.in_user_code(|| {
-                write_operation(key, column, operation, memory.core(), &mut bytes);
+                write_operation(key, column, operation, &mut bytes);
             });
         }
         #[cfg(weft_sim)]
@@ -128,7 +128,7 @@ impl<P: Protocol> Transaction<'_, P> {
                 // SAFETY: a slice of this operation, which only this worker uses, in this transaction. What the
                 // user's types try to do with the transaction in this time is refused.
                 let gathered = unsafe { slice.cast::<O::Slice>().as_mut() };
-                operation.accumulate(gathered, memory.core())
+                operation.accumulate(gathered)
             })
         };
         let mut accumulated = accumulate();
@@ -146,7 +146,7 @@ impl<P: Protocol> Transaction<'_, P> {
         // SAFETY: the operation was applied to the slice just now, and the slice exists as long as the phase lasts.
         unsafe { splitting.undo_log().push::<V, O>(slice, undo) };
         if is_logged {
-            splitting.log_operation(reference, record, &bytes);
+            splitting.log_operation(reference, record, &bytes, O::IS_STAMPED);
             memory.give_scratch(bytes);
         }
         Ok(true)
@@ -319,8 +319,8 @@ impl<P: Protocol> Transaction<'_, P> {
         self.apply(table, key, column, And(bits))
     }
 
-    /// Puts a value with an order into a column. It replaces the present value if that has a lesser order, or the
-    /// same order and was put by a worker with a lesser number.
+    /// Puts a value with an order into a column. It replaces the present value if that has a lesser order. Of several
+    /// values with the same order the first stays.
     ///
     /// # Errors
     /// As [`Transaction::apply`].
@@ -336,16 +336,18 @@ impl<P: Protocol> Transaction<'_, P> {
         self.apply(table, key, column, OrderedPut(order, value))
     }
 
-    /// Inserts a value with an order into a column, which keeps the `K` values with the greatest orders.
+    /// Inserts a value with an order into a column, which keeps the `K` entries with the greatest orders. Of several
+    /// with the same order, the first ones stay, and are listed first. The column's type says whether a value can have
+    /// several entries, or only its best one ([`OnePerValue`](crate::operation::OnePerValue)).
     ///
     /// # Errors
     /// As [`Transaction::apply`].
     #[inline]
-    pub fn top_k_insert<T: Record, O: Order, V: Payload, const K: usize>(
+    pub fn top_k_insert<T: Record, O: Order, V: Payload, E: TopKEntries<V>, const K: usize>(
         &self,
         table: &Table<T>,
         key: &T::Key,
-        column: ColumnOf<T, TopK<O, V, K>>,
+        column: ColumnOf<T, TopK<O, V, K, E>>,
         order: O,
         value: V,
     ) -> Result<(), Error> {
@@ -373,13 +375,12 @@ fn write_operation<T: Record, V: 'static, O: Operation<V>>(
     key: &T::Key,
     column: ColumnOf<T, V>,
     operation: &O,
-    core: u32,
     output: &mut Vec<u8>,
 ) {
     T::encode_key(key, output);
     write_leb128(column.position() as u64, output);
     output.push(O::KIND as u8);
-    operation.write(core, output);
+    operation.write(output);
 }
 
 #[cold]

@@ -265,7 +265,7 @@ macro_rules! sums {
             type Undo = V;
 
             #[inline(always)]
-            fn apply(&self, value: &mut V, _core: u32) -> Result<(), OutOfRange> {
+            fn apply(&self, value: &mut V) -> Result<(), OutOfRange> {
                 if !$is_signed && self.0 < V::ZERO {
                     return Err(OutOfRange { message: format!("{:?} is negative", self.0) });
                 }
@@ -292,7 +292,7 @@ macro_rules! sums {
             }
 
             #[inline(always)]
-            fn accumulate(&self, slice: &mut Share<V>, _core: u32) -> Result<V, Undecided> {
+            fn accumulate(&self, slice: &mut Share<V>) -> Result<V, Undecided> {
                 slice.replace(self.of(slice.value))
             }
 
@@ -309,7 +309,7 @@ macro_rules! sums {
                 *value = value.moved(slice.start, slice.value);
             }
 
-            fn write(&self, _core: u32, output: &mut Vec<u8>) {
+            fn write(&self, output: &mut Vec<u8>) {
                 self.0.write(output);
             }
         }
@@ -338,7 +338,7 @@ impl<V: Integer> Operation<V> for Mul<V> {
     type Undo = V;
 
     #[inline(always)]
-    fn apply(&self, value: &mut V, _core: u32) -> Result<(), OutOfRange> {
+    fn apply(&self, value: &mut V) -> Result<(), OutOfRange> {
         let result = value.checked_mul(self.0);
         *value = result.ok_or_else(|| out_of_range(*value, '*', self.0))?;
         Ok(())
@@ -350,7 +350,7 @@ impl<V: Integer> Operation<V> for Mul<V> {
     }
 
     #[inline(always)]
-    fn accumulate(&self, slice: &mut Product<V>, _core: u32) -> Result<V, Undecided> {
+    fn accumulate(&self, slice: &mut Product<V>) -> Result<V, Undecided> {
         match slice.gathered.checked_mul(self.0) {
             Some(gathered) if slice.low <= gathered && gathered <= slice.high => {
                 Ok(std::mem::replace(&mut slice.gathered, gathered))
@@ -369,7 +369,7 @@ impl<V: Integer> Operation<V> for Mul<V> {
         *value = merged.expect("within a worker's share of the room");
     }
 
-    fn write(&self, _core: u32, output: &mut Vec<u8>) {
+    fn write(&self, output: &mut Vec<u8>) {
         self.0.write(output);
     }
 }
@@ -384,7 +384,7 @@ macro_rules! choice {
             type Undo = V;
 
             #[inline(always)]
-            fn apply(&self, value: &mut V, _core: u32) -> Result<(), OutOfRange> {
+            fn apply(&self, value: &mut V) -> Result<(), OutOfRange> {
                 *value = self.0.$choose(*value);
                 Ok(())
             }
@@ -394,7 +394,7 @@ macro_rules! choice {
             }
 
             #[inline(always)]
-            fn accumulate(&self, slice: &mut V, _core: u32) -> Result<V, Undecided> {
+            fn accumulate(&self, slice: &mut V) -> Result<V, Undecided> {
                 let chosen = self.0.$choose(*slice);
                 Ok(std::mem::replace(slice, chosen))
             }
@@ -408,7 +408,7 @@ macro_rules! choice {
                 *value = slice.$choose(*value);
             }
 
-            fn write(&self, _core: u32, output: &mut Vec<u8>) {
+            fn write(&self, output: &mut Vec<u8>) {
                 self.0.write(output);
             }
         }

@@ -56,17 +56,18 @@
 //!
 //! | operation | column | `v` becomes | a slice |
 //! | --- | --- | --- | --- |
-//! | [`Add`], ADD | integers | `v + n` | a sum |
+//! | [`Add`], ADD; [`Give`] | integers | `v + n` | a sum, within a share |
+//! | [`Take`] | integers | `v - n`, if there is that much | the same |
 //! | [`Mul`] | integers | `v * n` | a product |
 //! | [`Max`], MAX; [`Min`], MIN | integers | the greater or the lesser of `v` and `n` | the same |
 //! | [`Or`], [`And`] | `bool`, integers | `v \| n`, `v & n` | the same |
-//! | [`OrderedPut`], OPUT | [`Ordered`] | `(order, core, value)`, if `(order, core)` is greater than that of `v` | the greatest tuple |
-//! | [`TopKInsert`], TOPKINSERT | [`TopK`] | `v` with `(order, core, value)`; of equal orders the greatest core's tuple stays, and of all orders the `K` greatest | the same |
+//! | [`OrderedPut`], OPUT | [`Ordered`] | this value, if its order is greater than that of `v` | the value with the greatest order |
+//! | [`TopKInsert`], TOPKINSERT | [`TopK`] | `v` with this value; the `K` with the greatest orders stay | the same |
 //! | [`Union`] | [`BoundedSet`] | `v` with these elements | the new elements |
 //!
-//! A core is the number of a worker. It makes the outcome independent of the order of operations on
-//! different cores. Operations on the same core keep their order: of two with the same order and
-//! core, the first stays.
+//! **Of equal orders the first stays**, or is listed first: that of the transaction that comes first in the serial
+//! order. (In the paper the number of the core decides.) A [`TopK`] lists a value as often as it was inserted, or only
+//! the best entry of each value ([`OnePerValue`]).
 //!
 //! # Errors
 //!
@@ -76,11 +77,17 @@
 //! [`BoundedSet`] as `default()` makes them) is less than every value.
 //!
 //! A result that does not fit fails with [`Failure::OutOfRange`](crate::Failure::OutOfRange): a sum
-//! or a product that the column's type cannot hold, or elements that a set has no room for. The
-//! operation itself returns this error, so the transaction sees it at the same place under every
-//! protocol. Such operations commute only as long as none fails. So a worker gathers them only
-//! within its share of the room that is left: each of `J` workers may add `(MAX - v) / J`. An
-//! operation that exceeds this share is decided on the row itself, once the row is joined again.
+//! or a product that the column's type cannot hold, or elements that a set has no room for. A sum
+//! outside the declared bounds of its column (`#[record(min = 0, max = 9)]`) fails with
+//! [`Failure::NotEnough`](crate::Failure::NotEnough), and so does a [`Take`] of more than there is.
+//! The operation itself returns this error, so the transaction sees it at the same place under every
+//! protocol.
+//!
+//! Such operations commute only as long as none fails. So a worker gathers them only within its share
+//! of the room that there is. All sums of a column draw their shares from one reserve: one worker can
+//! use all of the room if no other does. Of `J` workers each may gather a product or a set within
+//! one `J`th of the room. An operation that exceeds the share is decided on the row itself, once the
+//! row is joined again.
 
 mod bits;
 mod columns;
@@ -112,7 +119,7 @@ pub use ordered::{Ordered, OrderedPut, OrderedTuple};
 #[doc(hidden)]
 pub use reserve::Reserve;
 pub use set::{BoundedSet, Union};
-pub use top_k::{TopK, TopKInsert};
+pub use top_k::{OnePerValue, Several, TopK, TopKEntries, TopKInsert};
 
 use crate::row::column::ColumnValue;
 use crate::row::schema::{Bounds, Record};
@@ -123,6 +130,10 @@ use crate::row::schema::{Bounds, Record};
 pub trait Operation<V>: fmt::Debug + sealed::Sealed + Sized + 'static {
     /// The operation's kind.
     const KIND: OperationKind;
+
+    /// Whether it matters in which order such operations commit. Then slices hold stamps.
+    #[doc(hidden)]
+    const IS_STAMPED: bool = false;
 
     /// Whether the operation's slices keep a column within its declared bounds.
     #[doc(hidden)]
@@ -140,11 +151,11 @@ pub trait Operation<V>: fmt::Debug + sealed::Sealed + Sized + 'static {
     #[doc(hidden)]
     type Undo: 'static;
 
-    /// Applies the operation to a column, on a worker with the number `core`.
+    /// Applies the operation to a column.
     ///
     /// # Errors
     /// If the result is outside the range of the column's type. The column is unchanged then.
-    fn apply(&self, value: &mut V, core: u32) -> Result<(), OutOfRange>;
+    fn apply(&self, value: &mut V) -> Result<(), OutOfRange>;
 
     /// Returns in words what a column lacks for the operation: its result would be outside the
     /// declared bounds, or it takes more than there is.
@@ -178,7 +189,14 @@ pub trait Operation<V>: fmt::Debug + sealed::Sealed + Sized + 'static {
     /// Applies the operation to a slice. `Err` leaves the slice unchanged, and means that the
     /// worker cannot decide from its slice alone whether there is room for the result.
     #[doc(hidden)]
-    fn accumulate(&self, slice: &mut Self::Slice, core: u32) -> Result<Self::Undo, Undecided>;
+    fn accumulate(&self, slice: &mut Self::Slice) -> Result<Self::Undo, Undecided>;
+
+    /// Stamps what the transaction that now commits has put into a slice. The stamps of all workers
+    /// are in the order in which their transactions commit.
+    #[doc(hidden)]
+    fn settle(slice: &mut Self::Slice, stamp: u64) {
+        let _ = (slice, stamp);
+    }
 
     /// Undoes the last [`Operation::accumulate`].
     #[doc(hidden)]
@@ -189,9 +207,16 @@ pub trait Operation<V>: fmt::Debug + sealed::Sealed + Sized + 'static {
     #[doc(hidden)]
     fn merge(slice: Self::Slice, value: &mut V);
 
-    /// Appends the operation in the form in which it is logged, without its kind.
+    /// Ends a change of the row by [merges](Operation::merge).
     #[doc(hidden)]
-    fn write(&self, core: u32, output: &mut Vec<u8>);
+    fn finish(value: &mut V) {
+        let _ = value;
+    }
+
+    /// Appends the operation in the form in which it is logged, without its kind. If the operation
+    /// [has a stamp](Operation::IS_STAMPED), the last eight bytes are those of the stamp.
+    #[doc(hidden)]
+    fn write(&self, output: &mut Vec<u8>);
 }
 
 mod sealed {
