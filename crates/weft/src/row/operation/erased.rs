@@ -25,6 +25,9 @@ pub struct ColumnOperation {
 /// Makes a slice at a place, from an accessor of the column, a row, and the number of cores.
 type Initialise = unsafe fn(fn(), NonNull<u8>, u32, NonNull<u8>);
 
+/// Returns the room of a column, from an accessor, a row, and the column's bounds.
+type Room = unsafe fn(fn(), NonNull<u8>, Option<&Bounds>) -> (u64, u64);
+
 /// The functions for slices of one type.
 struct Functions {
     kind: OperationKind,
@@ -34,7 +37,7 @@ struct Functions {
     /// Makes a slice at a place, for one of several cores.
     initialise: Initialise,
     /// See [`Operation::room`].
-    room: unsafe fn(fn(), NonNull<u8>, Option<&Bounds>) -> (u64, u64),
+    room: Room,
     /// Takes a slice out of its place, and merges it into the row.
     merge: unsafe fn(get_mut: fn(), slice: NonNull<u8>, row: NonNull<u8>),
     /// See [`Operation::finish`].

@@ -245,8 +245,8 @@ fn out_of_range<V: Integer>(value: V, sign: char, operand: V) -> OutOfRange {
     OutOfRange { message: format!("{value:?} {sign} {operand:?} is no {type_of}") }
 }
 
-/// An operation that moves a number. Its second argument says whether the operand can be negative, and its third
-/// whether it checks the column's range if no bounds are declared.
+/// Operations that move a number. The last two arguments say whether the operand can be negative, and whether the
+/// operation falls short at the limits of the type, too.
 macro_rules! sums {
     ($($operation:ident as $kind:ident, $sign:literal, $checked:ident, $is_signed:literal, $is_bounded:literal;)*) => {$(
         impl<V: Integer> $operation<V> {
