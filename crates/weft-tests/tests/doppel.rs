@@ -391,7 +391,7 @@ mod cases {
     }
 
     /// Two threads bid the same amount in turns, each when the other's bid has committed. The first bids are listed,
-    /// in their order, whichever worker has them in its slice.
+    /// in their order, in all slices together.
     pub fn first_of_equal_bids_are_listed<J: JoinedProtocol>() {
         let (database, auctions) = open::<J>();
         label(&database, &auctions);

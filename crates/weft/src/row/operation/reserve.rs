@@ -62,7 +62,7 @@ mod loom_tests {
             let own = reserve.draw(true, 2).unwrap_or(0);
             let others = drawn.join().unwrap();
             assert!(own + others <= 3, "{own} and {others} of 3");
-            // Whoever is refused has found less than it needs, and what is left is still there.
+            // A worker that is refused has found less than it needs, and what is left is still there.
             let rest = reserve.draw(true, 3 - own - others);
             assert_eq!(rest, Some(3 - own - others));
             assert!(own == 2 || others == 2);
