@@ -404,7 +404,10 @@ mod cases {
                     let (database, auctions, both, turn) = (&database, &auctions, &both, &turn);
                     scope.spawn(move || {
                         // Both threads have a worker when the split phase begins.
-                        let met: Result<(), Error> = database.transact(|_| Ok(both.wait()));
+                        let met: Result<(), Error> = database.transact(|_| {
+                            both.wait();
+                            Ok(())
+                        });
                         met.expect("nothing conflicts");
                         if thread == 0 {
                             into_split_phase(database, auctions);
