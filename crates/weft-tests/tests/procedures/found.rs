@@ -547,6 +547,19 @@ fn sell<P: Protocol>(
     tx.max(stocks, &id, weft::column_of!(Stocked.sales), 0)
 }
 
+#[procedure(SellAll)]
+fn sell_all<P: Protocol>(
+    stocks: &Table<Stocked>,
+    tx: &Transaction<'_, P>,
+    ids: &[u32],
+) -> Result<(), Error> {
+    for id in ids {
+        tx.take(stocks, id, weft::column_of!(Stocked.stock), 1)?;
+        tx.add(stocks, id, weft::column_of!(Stocked.sales), 1)?;
+    }
+    tx.add(stocks, &0, weft::column_of!(Stocked.sales), 1)
+}
+
 /// A step that may find too little does not commute, and must run before a procedure has committed anything.
 #[test]
 fn steps_that_may_fall_short_are_found() {
@@ -561,6 +574,7 @@ fn steps_that_may_fall_short_are_found() {
     let short: Vec<bool> = shape.steps.iter().map(|step| step.may_fall_short()).collect();
     assert_eq!(short, [false, true, false, true, false, true, false]);
     assert_eq!(shape.steps_before_rollback(), 6);
+    assert_eq!(SellAll::<Dbx>::shape().steps_before_rollback(), 2, "the whole loop");
     let outline = Outline::of(shape);
     assert_eq!(outline.steps[0].operation(), Some(Add));
     assert_eq!(outline.steps[1].operation(), None);

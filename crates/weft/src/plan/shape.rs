@@ -230,10 +230,14 @@ impl Shape {
     /// Returns how many steps, from the first, may have run when the procedure ends with an error of its own. All
     /// of them must be in the first piece, so that the error rolls them back.
     ///
-    /// A step that may [find too little](Step::may_fall_short) is such an end.
+    /// A step that may [find too little](Step::may_fall_short) is such an end. In a loop, the steps behind it may have
+    /// run in an earlier iteration.
     pub fn steps_before_rollback(&self) -> usize {
         let short = (1..).zip(self.steps).filter(|(_, step)| step.may_fall_short());
-        let short = short.map(|(steps, _)| steps);
+        let short = short.map(|(steps, step)| match step.loops.first() {
+            Some(&outermost) => self.loops[outermost].steps.1,
+            None => steps,
+        });
         self.rollbacks.iter().map(|rollback| rollback.before).chain(short).max().unwrap_or(0)
     }
 
