@@ -53,7 +53,7 @@ fn any_step(random: &mut Rng, value: &mut Values<'_>) -> Step {
     let ordered = key % KEYS;
     let from = random.u64(..KEYS);
     let to = random.u64(from + 1..=KEYS + 2);
-    match random.u8(..28) {
+    match random.u8(..31) {
         0..=4 => Step::Read(key),
         5 => Step::ReadByBadge(ordered),
         6..=9 => Step::Write(key, value()),
@@ -68,6 +68,7 @@ fn any_step(random: &mut Rng, value: &mut Values<'_>) -> Step {
         19 => Step::Add(ordered, random.i64(1..1 << 20)),
         20..=22 => Step::Add(HASHED + key % HASHED_KEYS, random.i64(1..1 << 20)),
         24..=27 => any_column_step(random),
+        28..=30 => Step::Take(HASHED + key % HASHED_KEYS, random.i64(-(1 << 21)..1 << 22)),
         _ => Step::ScanGroup(random.u8(..GROUPS)),
     }
 }
@@ -90,7 +91,12 @@ fn any_single_step(random: &mut Rng, value: &mut Values<'_>) -> Step {
         let step = any_step(random, value);
         let is_single = matches!(
             step,
-            Step::Read(_) | Step::Write(..) | Step::Add(..) | Step::Insert(..) | Step::Delete(_)
+            Step::Read(_)
+                | Step::Write(..)
+                | Step::Add(..)
+                | Step::Take(..)
+                | Step::Insert(..)
+                | Step::Delete(_)
         );
         if is_single {
             return step;

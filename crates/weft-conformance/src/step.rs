@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 /// The first key of the hash table. Smaller keys belong to the ordered table.
 pub const HASHED: u64 = 1000;
 
+/// The least mark of a row of the hash table.
+pub const MARK_MIN: i64 = -4_194_304;
+
 /// A step of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Step {
@@ -20,6 +23,9 @@ pub enum Step {
     /// Adds to the value of a row, by a commutative operation. If the row does not exist, nothing happens, and
     /// the transaction goes on.
     Add(u64, i64),
+    /// Takes from the mark of a row of the hash table, or gives to it if the number is negative. If there is no such
+    /// row, or not enough above [`MARK_MIN`], nothing happens, and the transaction goes on.
+    Take(u64, i64),
     /// Reads a column of a row, by an operation that names it.
     ReadColumn(u64, Column),
     /// Adds to a column of a row, by an update that names it. If the value of a row of the ordered table would fall
@@ -138,12 +144,21 @@ pub fn replay(state: &mut State, step: Step) -> StepResult {
             change(row, &|row| row.value += amount)
         }
         Step::Add(key, amount) => change(state.get_mut(&key), &|row| row.value += amount),
+        Step::Take(key, amount) => {
+            let row = state.get_mut(&key).filter(|row| row.mark - amount >= MARK_MIN);
+            change(row, &|row| row.mark -= amount)
+        }
         Step::ReadColumn(key, column) => {
             StepResult::Value(state.get_mut(&key).map(|row| *row.column(column)))
         }
         Step::AddToColumn(key, column, amount) => {
-            let may_fall = key >= HASHED || column == Column::Mark;
-            let row = state.get_mut(&key).filter(|row| may_fall || row.value + amount >= 0);
+            let min = match (key >= HASHED, column) {
+                (false, Column::Value) => 0,
+                (true, Column::Mark) => MARK_MIN,
+                _ => i64::MIN,
+            };
+            let row = state.get_mut(&key);
+            let row = row.and_then(|row| (*row.column(column) + amount >= min).then_some(row));
             change(row, &|row| *row.column(column) += amount)
         }
         Step::Move(key, group) => change(state.get_mut(&key), &|row| row.group = group),

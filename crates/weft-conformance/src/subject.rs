@@ -59,6 +59,8 @@ struct Hashed {
     #[record(key)]
     key: u64,
     value: i64,
+    /// At least [`MARK_MIN`](crate::step::MARK_MIN).
+    #[record(min = -4_194_304)]
     mark: i64,
 }
 
@@ -544,6 +546,13 @@ impl<P: Protocol> StepTaker<P> for PlainTables {
                 true => tx.add(&self.hashed, &key, column_of!(Hashed.value), amount),
                 false => tx.add(&self.ordered, &key, column_of!(Plain.value), amount),
             })?,
+            Step::Take(key, amount) => {
+                let mark = column_of!(Hashed.mark);
+                happened_if_enough(match amount < 0 {
+                    true => tx.give(&self.hashed, &key, mark, -amount),
+                    false => tx.take(&self.hashed, &key, mark, amount),
+                })?
+            }
             Step::Insert(key, value) => happened_unless_there(match key >= HASHED {
                 true => tx.insert(&self.hashed, Hashed::new(key, value)),
                 false => tx.insert(&self.ordered, Plain { key, value }),
@@ -597,6 +606,13 @@ impl<P: Protocol> StepTaker<P> for Tables {
                 true => tx.add(&self.hashed, &key, column_of!(Hashed.value), amount),
                 false => tx.add(&self.ordered, &key, column_of!(Ordered.value), amount),
             })?,
+            Step::Take(key, amount) => {
+                let mark = column_of!(Hashed.mark);
+                happened_if_enough(match amount < 0 {
+                    true => tx.give(&self.hashed, &key, mark, -amount),
+                    false => tx.take(&self.hashed, &key, mark, amount),
+                })?
+            }
             Step::ReadColumn(key, column) => StepResult::Value(
                 match (key >= HASHED, column) {
                     (true, Column::Value) => {
@@ -705,6 +721,13 @@ fn happened_if_there(result: Result<(), Error>) -> Result<StepResult, Error> {
         Ok(()) => Ok(StepResult::Happened(true)),
         Err(Error::Failure(Failure::NoSuchRow { .. })) => Ok(StepResult::Happened(false)),
         Err(error) => Err(error),
+    }
+}
+
+fn happened_if_enough(result: Result<(), Error>) -> Result<StepResult, Error> {
+    match result {
+        Err(Error::Failure(Failure::NotEnough { .. })) => Ok(StepResult::Happened(false)),
+        result => happened_if_there(result),
     }
 }
 

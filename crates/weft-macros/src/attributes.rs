@@ -5,13 +5,16 @@
 //! quotation marks. Without them is better: an editor can follow the name. Clippy also takes the second of two
 //! unique indexes for a repeated attribute if everything in the attribute is a word, a list or a literal.
 
-use proc_macro2::Span;
+use proc_macro2::{Span, TokenStream};
+use quote::quote;
 use syn::ext::IdentExt;
 use syn::meta::ParseNestedMeta;
 use syn::parse::Parse;
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
-use syn::{Attribute, Error, Expr, Ident, LitStr, Path, Result, Token, parenthesized, token};
+use syn::{
+    Attribute, Error, Expr, Ident, LitInt, LitStr, Path, Result, Token, parenthesized, token,
+};
 
 /// The options on a struct.
 #[derive(Default)]
@@ -20,7 +23,7 @@ pub(crate) struct StructOptions {
     pub storage: Option<Storage>,
     pub key: Option<KeyOption>,
     pub indexes: Vec<IndexOption>,
-    pub checks: Vec<Path>,
+    pub checks: Vec<CheckOption>,
     pub volatile: Option<()>,
     pub was: Vec<String>,
     pub dropped: Vec<String>,
@@ -47,6 +50,21 @@ pub(crate) struct IndexOption {
     pub unique: bool,
 }
 
+/// The option `check = path`, or `check(path, columns(a, b))`.
+pub(crate) struct CheckOption {
+    pub path: Path,
+    /// The columns that the check reads, if not the whole row.
+    pub columns: Option<Vec<Ident>>,
+}
+
+/// The option `min = 0`, or `max = 9`.
+pub(crate) struct BoundOption {
+    pub number: i128,
+    /// The number as it is written.
+    pub literal: TokenStream,
+    pub span: Span,
+}
+
 /// The options on a field, each with the place where it is given.
 #[derive(Default)]
 pub(crate) struct FieldOptions {
@@ -56,6 +74,8 @@ pub(crate) struct FieldOptions {
     pub default: Option<DefaultOption>,
     pub was: Vec<String>,
     pub computed: Option<Path>,
+    pub min: Option<BoundOption>,
+    pub max: Option<BoundOption>,
 }
 
 /// The options on a field of a struct that is a column's type.
@@ -95,7 +115,7 @@ impl StructOptions {
             self.indexes.push(parse_index(option)?);
             Ok(())
         } else if option.path.is_ident("check") {
-            self.checks.push(parse_path(option)?);
+            self.checks.push(parse_check(option)?);
             Ok(())
         } else if option.path.is_ident("was") {
             self.was.push(parse_was(option)?);
@@ -144,8 +164,12 @@ impl FieldOptions {
             return Ok(());
         } else if option.path.is_ident("computed") {
             return set_once(&mut self.computed, parse_path(option)?, option);
+        } else if option.path.is_ident("min") {
+            return set_once(&mut self.min, parse_bound(option)?, option);
+        } else if option.path.is_ident("max") {
+            return set_once(&mut self.max, parse_bound(option)?, option);
         } else {
-            let allowed = "`key`, `index`, `unique`, `default`, `was` or `computed`";
+            let allowed = "`key`, `index`, `unique`, `default`, `was`, `computed`, `min` or `max`";
             return Err(unknown(option, "a field", allowed));
         };
         if !option.input.is_empty() && !option.input.peek(Token![,]) {
@@ -223,6 +247,53 @@ fn parse_default(option: &ParseNestedMeta<'_>) -> Result<DefaultOption> {
     }
     let value = option.value()?.parse::<Expr>()?;
     Ok(DefaultOption { span: value.span(), value })
+}
+
+/// Parses an integer, after `option`'s name.
+fn parse_bound(option: &ParseNestedMeta<'_>) -> Result<BoundOption> {
+    let name = name_of(option);
+    if !option.input.peek(Token![=]) {
+        return Err(option.error(format!("say which number: `{name} = 0`")));
+    }
+    let value = option.value()?;
+    let span = value.span();
+    let minus = value.parse::<Option<Token![-]>>()?;
+    let Ok(literal) = value.parse::<LitInt>() else {
+        let message = format!("a bound is an integer, written as a number: `{name} = 0`");
+        return Err(Error::new(span, message));
+    };
+    let sign = if minus.is_some() { "-" } else { "" };
+    let number = format!("{sign}{}", literal.base10_digits());
+    let number = number.parse().map_err(|error| Error::new(span, error))?;
+    Ok(BoundOption { number, literal: quote!(#minus #literal), span })
+}
+
+/// Parses a check, after `option`'s name.
+fn parse_check(option: &ParseNestedMeta<'_>) -> Result<CheckOption> {
+    if !option.input.peek(token::Paren) {
+        return Ok(CheckOption { path: parse_path(option)?, columns: None });
+    }
+    let content;
+    parenthesized!(content in option.input);
+    let path = content.parse::<Path>()?;
+    let usage = "name the columns that the check reads: `check(path, columns(…, …))`";
+    let mut columns = None;
+    if content.parse::<Option<Token![,]>>()?.is_some() && content.peek(Ident::peek_any) {
+        let name = content.call(Ident::parse_any)?;
+        if name == "columns" && content.peek(token::Paren) {
+            let names;
+            parenthesized!(names in content);
+            let names =
+                Punctuated::<_, Token![,]>::parse_terminated_with(&names, Ident::parse_any)?;
+            columns = Some(names.into_iter().collect::<Vec<_>>());
+        }
+    }
+    match columns {
+        Some(columns) if !columns.is_empty() && content.is_empty() => {
+            Ok(CheckOption { path, columns: Some(columns) })
+        }
+        _ => Err(Error::new(path.span(), usage)),
+    }
 }
 
 /// Parses `(a, b)`, after `option`'s name.

@@ -5,7 +5,7 @@ use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{Expr, Ident, Type};
 
-use crate::attributes::Storage;
+use crate::attributes::{BoundOption, Storage};
 use crate::row::{Column, Index, Row, closed_up};
 
 /// Generates the implementation of `Record`, and the constants that name the indexes.
@@ -120,6 +120,11 @@ fn column_description(row: &Row<'_>, position: usize) -> TokenStream {
     let default = default(column.type_of, column.default.as_ref());
     let was = &column.was;
     let computed = computed(column);
+    let bounds = bounds(column);
+    let is_checked = row
+        .checks
+        .iter()
+        .any(|check| check.columns.as_ref().is_none_or(|columns| columns.contains(&position)));
     quote! {
         ::weft::schema::Column {
             name: #name,
@@ -129,8 +134,40 @@ fn column_description(row: &Row<'_>, position: usize) -> TokenStream {
             default: #default,
             was: &[#(#was),*],
             computed: #computed,
+            bounds: #bounds,
+            is_checked: #is_checked,
         }
     }
+}
+
+/// Generates the bounds of a column. The compiler checks that they are values of the column's type.
+fn bounds(column: &Column<'_>) -> TokenStream {
+    if column.min.is_none() && column.max.is_none() {
+        return quote!(::weft::schema::Bounds::NONE);
+    }
+    let type_of = column.type_of;
+    let bound = |bound: &Option<BoundOption>| match bound {
+        None => quote!(::core::option::Option::None),
+        Some(BoundOption { number, literal, span }) => {
+            let number = Literal::i128_suffixed(*number);
+            quote_spanned! {span.resolved_at(Span::call_site())=>
+                ::core::option::Option::Some({
+                    const _: #type_of = #literal;
+                    #number
+                })
+            }
+        }
+    };
+    let (min, max) = (bound(&column.min), bound(&column.max));
+    quote!(::weft::schema::Bounds { min: #min, max: #max })
+}
+
+/// Returns the names of a column's bounds: `stock >= 0`.
+fn bound_names(column: &Column<'_>) -> impl Iterator<Item = String> {
+    let of = |sign: &str, bound: &Option<BoundOption>| {
+        bound.as_ref().map(|bound| format!("{} {sign} {}", column.name, bound.number))
+    };
+    of(">=", &column.min).into_iter().chain(of("<=", &column.max))
 }
 
 /// Generates what writes the default of a column or field, if it has one.
@@ -164,7 +201,9 @@ fn computed(column: &Column<'_>) -> TokenStream {
 
 /// Generates what the row type says about its earlier versions.
 fn evolution(row: &Row<'_>) -> TokenStream {
-    let checks = row.checks.iter().map(|path| closed_up(&path.to_token_stream().to_string()));
+    let checks =
+        row.checks.iter().map(|check| closed_up(&check.path.to_token_stream().to_string()));
+    let checks = checks.chain(row.columns.iter().flat_map(bound_names));
     let (was, dropped) = (&row.was, &row.dropped);
     let is_migrated = row.migrate.is_some();
     let migrate = row.migrate.as_ref().map(|path| {
@@ -559,28 +598,52 @@ fn read_column(column: &Column<'_>) -> TokenStream {
 }
 
 fn check_method(row: &Row<'_>) -> TokenStream {
-    if row.checks.is_empty() {
+    let bounded = row.columns.iter().enumerate();
+    let bounded = bounded.filter(|(_, column)| column.min.is_some() || column.max.is_some());
+    let bounds = bounded.map(|(position, column)| {
+        let field = column.field;
+        quote_spanned! {at(column)=>
+            ::weft::schema::check_bounds(
+                self.#field,
+                &<Self as ::weft::schema::Record>::COLUMNS[#position],
+            )?;
+        }
+    });
+    let bounds: Vec<_> = bounds.collect();
+    if row.checks.is_empty() && bounds.is_empty() {
         return quote!(
             const IS_CHECKED: bool = false;
         );
     }
-    let checks = &row.checks;
-    let names = checks.iter().map(|check| {
-        check.segments.last().map(|segment| segment.ident.to_string()).unwrap_or_default()
+    let checks = row.checks.iter().map(|check| {
+        let path = &check.path;
+        let name =
+            path.segments.last().map(|segment| segment.ident.to_string()).unwrap_or_default();
+        let violation = quote!(::core::result::Result<(), ::weft::schema::Violation>);
+        let (type_of, call) = match &check.columns {
+            None => (quote!(fn(&Self) -> #violation), quote!(check(self))),
+            Some(columns) => {
+                let columns = || columns.iter().map(|&column| &row.columns[column]);
+                let types = columns().map(|column| column.type_of);
+                let fields = columns().map(|column| column.field);
+                (quote!(fn(#(&#types),*) -> #violation), quote!(check(#(&self.#fields),*)))
+            }
+        };
+        quote! {{
+            let check: #type_of = #path;
+            if let ::core::result::Result::Err(violation) = #call {
+                return ::core::result::Result::Err(::weft::schema::Violation {
+                    check: #name,
+                    ..violation
+                });
+            }
+        }}
     });
     quote! {
         #[inline]
         fn check(&self) -> ::core::result::Result<(), ::weft::schema::Violation> {
-            #({
-                let check: fn(&Self) -> ::core::result::Result<(), ::weft::schema::Violation> =
-                    #checks;
-                if let ::core::result::Result::Err(violation) = check(self) {
-                    return ::core::result::Result::Err(::weft::schema::Violation {
-                        check: #names,
-                        ..violation
-                    });
-                }
-            })*
+            #(#bounds)*
+            #(#checks)*
             ::core::result::Result::Ok(())
         }
     }

@@ -10,7 +10,9 @@ use syn::{
     Data, DeriveInput, Error, Expr, Fields, FieldsNamed, Ident, Path, Result, Type, Visibility,
 };
 
-use crate::attributes::{FieldOptions, IndexOption, KeyOption, Storage, StructOptions};
+use crate::attributes::{
+    BoundOption, CheckOption, FieldOptions, IndexOption, KeyOption, Storage, StructOptions,
+};
 
 /// The most columns of a key or an index: the longest tuple that implements `Key`.
 const COLUMNS_MAX: usize = 8;
@@ -27,7 +29,7 @@ pub(crate) struct Row<'a> {
     /// Where the key is declared.
     pub key_span: Span,
     pub indexes: Vec<Index>,
-    pub checks: Vec<Path>,
+    pub checks: Vec<Check>,
     pub volatile: bool,
     pub was: Vec<String>,
     pub dropped: Vec<String>,
@@ -45,6 +47,16 @@ pub(crate) struct Column<'a> {
     pub was: Vec<String>,
     /// The function that computes the column for such rows.
     pub computed: Option<Path>,
+    /// Its least and its greatest value, as far as they are declared.
+    pub min: Option<BoundOption>,
+    pub max: Option<BoundOption>,
+}
+
+/// A check of rows.
+pub(crate) struct Check {
+    pub path: Path,
+    /// The columns that it reads, as positions in `Row::columns`, if not the whole row.
+    pub columns: Option<Vec<usize>>,
 }
 
 /// A secondary index.
@@ -70,6 +82,9 @@ impl<'a> Row<'a> {
         let key = resolve_key(&input.ident, options.key, &columns, &field_options)?;
         let indexes = resolve_indexes(options.indexes, &columns, &field_options)?;
         let volatile = options.volatile.is_some();
+        resolve_bounds(&mut columns, &mut field_options, &key)?;
+        let checks = options.checks.into_iter().map(|check| resolve_check(check, &columns));
+        let checks = checks.collect::<Result<_>>()?;
         resolve_defaults(&mut columns, &mut field_options, &key, volatile)?;
         let name = input.ident.unraw().to_string();
         let table = options.table.map_or_else(|| snake_case(&name), |table| table.value());
@@ -82,7 +97,7 @@ impl<'a> Row<'a> {
             key,
             key_span,
             indexes,
-            checks: options.checks,
+            checks,
             volatile,
             was: options.was,
             dropped: options.dropped,
@@ -101,6 +116,8 @@ impl<'a> Column<'a> {
             default: None,
             was: Vec::new(),
             computed: None,
+            min: None,
+            max: None,
         }
     }
 
@@ -239,6 +256,39 @@ fn resolve_defaults(
         column.default = Some(default.value);
     }
     Ok(())
+}
+
+/// Moves the bounds to their columns, and refuses those that a column cannot have.
+fn resolve_bounds(
+    columns: &mut [Column<'_>],
+    on_fields: &mut [FieldOptions],
+    key: &[usize],
+) -> Result<()> {
+    for (position, (column, options)) in columns.iter_mut().zip(on_fields).enumerate() {
+        (column.min, column.max) = (options.min.take(), options.max.take());
+        let Some(bound) = column.max.as_ref().or(column.min.as_ref()) else { continue };
+        if key.contains(&position) {
+            let message = "a column of the primary key has no bounds, since it cannot be changed: use a \
+                           `check`";
+            return Err(Error::new(bound.span, message));
+        }
+        if let (Some(min), Some(max)) = (&column.min, &column.max)
+            && min.number > max.number
+        {
+            return Err(Error::new(
+                max.span,
+                "`max` is less than `min`, so no row could be written",
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn resolve_check(check: CheckOption, columns: &[Column<'_>]) -> Result<Check> {
+    let CheckOption { path, columns: names } = check;
+    let resolve = |names: Vec<Ident>| resolve_columns("a check", path.span(), &names, columns);
+    let columns = names.map(resolve).transpose()?;
+    Ok(Check { path, columns })
 }
 
 /// Returns the positions of the columns in `names`. `what` is what messages call the list.

@@ -14,8 +14,8 @@ use weft::column::ColumnSet;
 use weft::commit::Protocol;
 use weft::encoding::{Key, KeyPrefix};
 use weft::operation::{
-    Add, And, BoundedSet, ColumnOf, Columns, Integer, Max, Min, Mul, Operation, Or, Order, Ordered,
-    OrderedPut, Payload, TopK, TopKInsert, Union,
+    Add, And, BoundedSet, ColumnOf, Columns, Give, Integer, Max, Min, Mul, Operation, Or, Order,
+    Ordered, OrderedPut, Payload, Take, TopK, TopKEntries, TopKInsert, Union,
 };
 use weft::schema::{Index, OrderedRecord, Record};
 use weft::step::Instance;
@@ -358,12 +358,12 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
         self.apply(slot, table, key, column, OrderedPut(order, value))
     }
 
-    pub fn top_k_insert<T: Record, O: Order, V: Payload, const K: usize>(
+    pub fn top_k_insert<T: Record, O: Order, V: Payload, E: TopKEntries<V>, const K: usize>(
         self,
         slot: &ResultSlot<()>,
         table: &Table<T>,
         key: &T::Key,
-        column: ColumnOf<T, TopK<O, V, K>>,
+        column: ColumnOf<T, TopK<O, V, K, E>>,
         order: O,
         value: V,
     ) -> Result<(), Error> {
@@ -402,7 +402,7 @@ macro_rules! integer_operations {
     };
 }
 
-integer_operations!(add Add, mul Mul, max Max, min Min);
+integer_operations!(add Add, take Take, give Give, mul Mul, max Max, min Min);
 
 impl<P: Protocol, D: Driver<P>> Walk<'_, P, D> {
     /// Returns the columns that an instance adds to.

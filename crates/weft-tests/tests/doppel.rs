@@ -146,6 +146,7 @@ fn get<J: JoinedProtocol>(
 }
 
 over_both_protocols!(
+    first_of_equal_bids_are_listed
     reading_a_split_row_shows_all_operations
     many_threads_lose_nothing
     rollback_leaves_no_trace_in_a_slice
@@ -384,9 +385,50 @@ mod cases {
         let failed = database.label_split::<_, _, Add<_>>(&checked, &1, column_of!(Checked.value));
         assert_eq!(
             failed.unwrap_err().to_string(),
-            "table checked, column value: add cannot be split, since the table has checks, which need \
-             whole rows"
+            "table checked, column value: add cannot be split, since a check reads the column: name the columns that it \
+             reads, `check(path, columns(…))`"
         );
+    }
+
+    /// Two threads bid the same amount in turns, each when the other's bid has committed. The first bids are listed,
+    /// in their order, in all slices together.
+    pub fn first_of_equal_bids_are_listed<J: JoinedProtocol>() {
+        let (database, auctions) = open::<J>();
+        label(&database, &auctions);
+        let top = column_of!(Auction.top);
+        for amount in 1..=10 {
+            let both = TestBarrier::new(2);
+            let turn = Word::new(0);
+            std::thread::scope(|scope| {
+                for thread in 0..2 {
+                    let (database, auctions, both, turn) = (&database, &auctions, &both, &turn);
+                    scope.spawn(move || {
+                        // Both threads have a worker when the split phase begins.
+                        let met: Result<(), Error> = database.transact(|_| {
+                            both.wait();
+                            Ok(())
+                        });
+                        met.expect("nothing conflicts");
+                        if thread == 0 {
+                            into_split_phase(database, auctions);
+                        }
+                        both.wait();
+                        for bidder in (thread..6).step_by(2) {
+                            while turn.load(Ordering::Acquire) < bidder {
+                                std::thread::yield_now();
+                            }
+                            let bid: Result<(), Error> = database.transact(|tx| {
+                                tx.top_k_insert(auctions, &1, top, amount, bidder as u32)
+                            });
+                            bid.expect("it is listed or not");
+                            turn.store(bidder + 1, Ordering::Release);
+                        }
+                    });
+                }
+            });
+            let auction = get(&database, &auctions, 1);
+            assert_eq!(auction.top.values().collect::<Vec<_>>(), [&0, &1, &2], "{amount}");
+        }
     }
 
     pub fn deleted_rows_stop_being_split<J: JoinedProtocol>() {

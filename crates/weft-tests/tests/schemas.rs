@@ -480,3 +480,79 @@ fn opening_at_an_epoch_tries_a_migration() {
     assert_eq!(before, after);
     assert!(disk.files().iter().all(|path| path.starts_with(Path::new(DIRECTORY))));
 }
+
+/// Bounds are checked when they are added, may become tighter, follow their column to another name, and are given up
+/// only on purpose.
+#[test]
+fn bounds_of_columns_are_known_to_the_directory() {
+    mod bounded {
+        use weft::Record;
+
+        #[derive(Clone, Debug, PartialEq, Record)]
+        #[record(table = "account")]
+        pub struct Account {
+            #[record(key)]
+            pub id: u32,
+            pub owner: String,
+            #[record(min = 0)]
+            pub cents: i32,
+            pub status: super::v1::Status,
+            pub note: String,
+        }
+    }
+    mod renamed {
+        use weft::Record;
+
+        #[derive(Clone, Debug, PartialEq, Record)]
+        #[record(table = "account")]
+        pub struct Account {
+            #[record(key)]
+            pub id: u32,
+            pub owner: String,
+            #[record(was = "cents", min = 10, max = 1000)]
+            pub balance: i64,
+            pub status: super::v1::Status,
+            pub note: String,
+        }
+    }
+    #[derive(Clone, Debug, PartialEq, Record)]
+    #[record(table = "account", dropped("balance >= 10"))]
+    struct Unbounded {
+        #[record(key)]
+        id: u32,
+        owner: String,
+        #[record(max = 1000)]
+        balance: i64,
+        status: v1::Status,
+        note: String,
+    }
+
+    let (disk, accounts) = disk_of_v1(true);
+    let error = open::<bounded::Account>(&disk).map(drop).unwrap_err();
+    let Failure::Storage(StorageError::Constraint { rows: found, .. }) = &error else {
+        panic!("{error}")
+    };
+    let negative: Vec<_> =
+        accounts.iter().filter(|row| row.cents < 0).map(|row| row.id.to_string()).collect();
+    assert!(!negative.is_empty());
+    assert_eq!(found.iter().map(|row| row.key.clone()).collect::<Vec<_>>(), negative);
+    assert!(error.to_string().contains("is less than the minimum 0"), "{error}");
+    {
+        let database = open::<v1::Account>(&disk).unwrap();
+        put(&database, accounts.iter().map(|row| v1::Account { cents: 10, ..row.clone() }));
+    }
+    assert_eq!(
+        rows::<bounded::Account>(&open::<bounded::Account>(&disk).unwrap()).len(),
+        accounts.len()
+    );
+    let message = refusal::<v1::Account>(&disk);
+    assert!(message.contains(r#"the check `cents >= 0` holds for the stored rows"#), "{message}");
+    assert!(message.contains(r#"`#[record(dropped("cents >= 0"))]`"#), "{message}");
+    assert_eq!(
+        rows::<renamed::Account>(&open::<renamed::Account>(&disk).unwrap()).len(),
+        accounts.len()
+    );
+    let message = refusal::<bounded::Account>(&disk);
+    assert!(message.contains("the check `balance >= 10`"), "{message}");
+    assert_eq!(rows::<Unbounded>(&open::<Unbounded>(&disk).unwrap()).len(), accounts.len());
+}

@@ -68,6 +68,8 @@ const METHODS: &[Method] = &[
     method!(delete, Access::Delete, Key),
     method!(apply, Access::AnyOperation, Key, Column, Operation),
     method!(add, Access::Operation("Add"), Key, Column, Value),
+    method!(take, Access::Operation("Take"), Key, Column, Value),
+    method!(give, Access::Operation("Add"), Key, Column, Value),
     method!(mul, Access::Operation("Mul"), Key, Column, Value),
     method!(max, Access::Operation("Max"), Key, Column, Value),
     method!(min, Access::Operation("Min"), Key, Column, Value),
@@ -78,9 +80,20 @@ const METHODS: &[Method] = &[
     method!(union, Access::Operation("Union"), Key, Column, Value),
 ];
 
-/// The operations that `apply` accepts.
-const OPERATIONS: &[&str] =
-    &["Add", "Mul", "Max", "Min", "Or", "And", "OrderedPut", "TopKInsert", "Union"];
+/// The operations that `apply` accepts, each with its kind.
+const OPERATIONS: &[(&str, &str)] = &[
+    ("Add", "Add"),
+    ("Take", "Take"),
+    ("Give", "Add"),
+    ("Mul", "Mul"),
+    ("Max", "Max"),
+    ("Min", "Min"),
+    ("Or", "Or"),
+    ("And", "And"),
+    ("OrderedPut", "OrderedPut"),
+    ("TopKInsert", "TopKInsert"),
+    ("Union", "Union"),
+];
 
 /// Hints, which are not operations of the transaction.
 const HINTS: &[&str] = &["prefetch", "prefetch_for_update"];
@@ -106,7 +119,7 @@ pub fn names() -> String {
 
 /// Returns the kind of a commutative operation, by the name of its type.
 pub fn operation_kind(name: &str) -> Option<&'static str> {
-    OPERATIONS.iter().find(|kind| **kind == name).copied()
+    OPERATIONS.iter().find(|(operation, _)| *operation == name).map(|(_, kind)| *kind)
 }
 
 impl Access {

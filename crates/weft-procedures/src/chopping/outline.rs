@@ -423,22 +423,32 @@ fn touched(step: &plan::Step, label: &str) -> OutlineStep {
             OutlineStep { reads, writes, operations, ..of(OutlineAccess::Update) }
         }
         Access::Operation(kind) => {
-            let step = of(OutlineAccess::Update);
+            let update = of(OutlineAccess::Update);
             match writes {
+                // Of equal orders the first stays, so the order of two such steps can matter.
+                writes
+                    if step.may_fall_short()
+                        || matches!(
+                            kind,
+                            OperationKind::OrderedPut | OperationKind::TopKInsert
+                        ) =>
+                {
+                    OutlineStep { reads: writes.clone(), writes, ..update }
+                }
                 Columns::These(names) => OutlineStep {
                     reads: Columns::NONE,
                     writes: Columns::NONE,
                     operations: names.into_iter().map(|name| (name, kind)).collect(),
-                    ..step
+                    ..update
                 },
-                Columns::Any => step,
+                Columns::Any => update,
             }
         }
     }
 }
 
-/// Whether a step must run at once. What can wait is adding numbers to columns that are in no secondary index,
-/// of rows without constraints.
+/// Whether a step must run at once. What can wait is adding numbers to columns that are in no secondary index, have
+/// no bounds, and are read by no check.
 fn is_at_once(step: &plan::Step) -> bool {
     let changes = match step.access {
         plan::Access::ReadWrite => step.adds,
@@ -448,5 +458,9 @@ fn is_at_once(step: &plan::Step) -> bool {
     };
     let is_indexed =
         |name: &&str| step.table.indexes.iter().any(|index| index.columns.contains(name));
-    !changes.is_empty() && (step.table.is_checked || changes.iter().any(is_indexed))
+    let is_checked = |name: &&str| {
+        let column = step.table.columns.iter().find(|column| column.name == *name);
+        column.is_some_and(|it| step.table.is_checked && (it.is_checked || it.bounds.is_some()))
+    };
+    changes.iter().any(|name| is_indexed(name) || is_checked(name))
 }

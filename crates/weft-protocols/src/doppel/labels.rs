@@ -46,9 +46,9 @@ pub trait LabelledDatabase {
     /// ```
     ///
     /// # Errors
-    /// [`Failure::NoSuchRow`]; [`Failure::Unsplittable`] if the column is in a secondary index or owns
-    /// memory, or the table has checks; [`Failure::ForeignTable`]; [`Failure::NestedTransaction`];
-    /// [`Failure::Closed`].
+    /// [`Failure::NoSuchRow`]; [`Failure::Unsplittable`] if the column is in a secondary index, owns memory or is
+    /// read by a check, or if it has bounds that the operation does not keep; [`Failure::ForeignTable`];
+    /// [`Failure::NestedTransaction`]; [`Failure::Closed`].
     fn label_split<T: Record, V: 'static, O: Operation<V>>(
         &self,
         table: &Table<T>,
@@ -78,11 +78,8 @@ impl<J: JoinedProtocol> LabelledDatabase for Database<PhaseReconciliation<J>> {
             operation: O::KIND,
             reason,
         };
-        if T::IS_CHECKED {
-            return Err(unsplittable("the table has checks, which need whole rows"));
-        }
-        if column.is_indexed() {
-            return Err(unsplittable("an index is ordered by the column"));
+        if let Some(reason) = column.unsplittable::<O>() {
+            return Err(unsplittable(reason));
         }
         let Some(operation) = ColumnOperation::new::<T, V, O>(column) else {
             return Err(unsplittable("the column owns memory"));

@@ -32,7 +32,10 @@
 //!
 //! **Errors.** An operation that might not fit (see [`operation`](weft::operation#errors)) is not gathered. It
 //! waits for the joined phase, where its result is known. So an overflow is an error at the same place as under
-//! any other protocol.
+//! any other protocol. The same holds for sums within declared bounds: a worker takes from its share of what there
+//! is above the least value. A share begins with nothing, and grows by parts of a common reserve, which a worker
+//! draws without waiting. When the reserve is empty, the take waits for the joined phase, which returns all shares
+//! to the row. (This is escrow: P. O'Neil, *The Escrow Transactional Method*, TODS 1986.)
 //!
 //! **Snapshots** are opened in joined phases: opening one during a split phase ends the phase. So a snapshot
 //! shows everything that had committed. **Durability**: a transaction logs its operations as such when it
@@ -71,11 +74,11 @@ mod splits;
 mod transition;
 mod turn;
 
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use smallvec::SmallVec;
 use weft::column::{ColumnSet, UsedColumns};
@@ -89,7 +92,7 @@ use weft::commit::{
 use weft::encoding::EncodedKey;
 use weft::index::bplus_tree::ScannedRange;
 use weft::index::{NodeChange, NodeVersion};
-use weft::operation::{ColumnOperation, UndoLog};
+use weft::operation::{ColumnOperation, Reserve, UndoLog};
 use weft::store::record::{RecordPointer, StoredRecord};
 use weft::store::table::TableRef;
 use weft::store::worker::{LoggedOperation, LoggedWrite, WorkerMemory};
@@ -257,7 +260,7 @@ impl<J: Protocol> ProtocolShared for Reconciliation<J> {
             splits: UnsafeCell::default(),
             slots: (0..options.workers_max).map(|_| WorkerSlot::default()).collect(),
             options: options.given.get::<PhaseOptions>().cloned().unwrap_or_default(),
-            clock: PhaseClock(Instant::now()),
+            clock: PhaseClock::new(),
             began: Word::new(0),
             conflicts_before: Word::new(0),
             chosen: Word::new(0),
@@ -305,15 +308,30 @@ impl<J: Protocol> Reconciliation<J> {
 
 /// The clock of phases, in nanoseconds. On the simulated machine it shows virtual time, at the 2.4 GHz of the
 /// paper's machine. For threads that are not among its cores it shows real time.
-struct PhaseClock(Instant);
+struct PhaseClock {
+    start: Instant,
+    /// The nanoseconds from 1970 to the start, so that stamps do not begin again when a database is opened again.
+    start_nanoseconds: u64,
+}
 
 impl PhaseClock {
+    fn new() -> PhaseClock {
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        PhaseClock { start: Instant::now(), start_nanoseconds: since_1970.as_nanos() as u64 }
+    }
+
     fn now(&self) -> u64 {
         #[cfg(weft_sim)]
         if let Some(cycles) = weft_htm::simulation::cycles() {
             return cycles * 10 / 24;
         }
-        self.0.elapsed().as_nanos() as u64
+        self.start.elapsed().as_nanos() as u64
+    }
+
+    /// Returns the stamp of a transaction that a worker commits now. It has a resolution of 16 ns. Workers have
+    /// different stamps (up to 128 of them), so that slices can be merged in any order.
+    fn stamp(&self, slot: usize) -> u64 {
+        ((self.start_nanoseconds + self.now()) >> 4) << 7 | (slot as u64 & 127)
     }
 }
 
@@ -361,8 +379,9 @@ unsafe impl<J: JoinedProtocol> Send for ReconcilingExecutor<J> {}
 /// Operations on split records that are to be logged.
 #[derive(Default)]
 struct LoggedOperations {
-    /// For each operation: the record, the table, and the end of its bytes in `bytes`.
-    operations: Vec<(NonNull<u8>, TableRef, usize)>,
+    /// For each operation: the record, the table, the end of its bytes in `bytes`, and whether these end with a
+    /// stamp.
+    operations: Vec<(NonNull<u8>, TableRef, usize, bool)>,
     bytes: Vec<u8>,
 }
 
@@ -741,13 +760,29 @@ impl<J: JoinedProtocol> SplitsRecords<J::Header> for ReconcilingExecutor<J> {
         Ok(Target::Row)
     }
 
+    #[cold]
+    fn reserve(
+        &self,
+        record: RecordPointer<J::Header>,
+        operation: Option<&ColumnOperation>,
+    ) -> Option<&Reserve> {
+        self.split(record.block())?.reserve(operation?)
+    }
+
     fn undo_log(&mut self) -> &mut UndoLog {
         &mut self.undo
     }
 
-    fn log_operation(&mut self, table: TableRef, record: RecordPointer<J::Header>, bytes: &[u8]) {
-        self.logged.bytes.extend_from_slice(bytes);
-        self.logged.operations.push((record.block(), table, self.logged.bytes.len()));
+    fn log_operation(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<J::Header>,
+        bytes: &[u8],
+        is_stamped: bool,
+    ) {
+        let LoggedOperations { operations, bytes: logged } = &mut self.logged;
+        logged.extend_from_slice(bytes);
+        operations.push((record.block(), table, logged.len(), is_stamped));
     }
 
     #[cold]
@@ -770,9 +805,22 @@ impl<J: JoinedProtocol> ReconcilingExecutor<J> {
             // not split.
             epoch();
         }
+        // The stamps are in the order of serialization. Others that have written what this transaction has read have
+        // looked at the clock before they installed it, and so before this. Others that read what it writes, or write
+        // it after this, look after the locks were taken, when it looks again.
+        let stamp = Cell::new(0);
+        let look = || {
+            if self.undo.is_stamped() {
+                stamp.set(self.shared.clock.stamp(self.slot));
+            }
+        };
+        look();
         // Parts 1 to 3 of Figure 3, for the records that are not split.
         if self.is_joined_used {
-            let drawn = || if memory.has_drawn() { memory.drawn_epoch() } else { epoch() };
+            let drawn = || {
+                look();
+                if memory.has_drawn() { memory.drawn_epoch() } else { epoch() }
+            };
             let committed = self.joined.commit(memory, drawn);
             committed.inspect_err(|abort| self.note_conflict(abort, memory))?;
         } else {
@@ -780,18 +828,23 @@ impl<J: JoinedProtocol> ReconcilingExecutor<J> {
             self.joined.abort(memory);
         }
         if is_logged {
-            self.log_operations(memory);
+            self.log_operations(memory, stamp.get());
         }
-        // The slices were changed when the operations were applied, so it only remains to forget how to undo
-        // that.
-        self.undo.forget();
+        // The slices were changed when the operations were applied, so it only remains to stamp that, and to forget
+        // how to undo it.
+        self.undo.commit(stamp.get());
         Ok(())
     }
 
-    fn log_operations(&mut self, memory: &WorkerMemory) {
+    fn log_operations(&mut self, memory: &WorkerMemory, stamp: u64) {
         let LoggedOperations { operations, bytes } = &mut self.logged;
+        for &(.., end, is_stamped) in &*operations {
+            if is_stamped {
+                bytes[end - size_of::<u64>()..end].copy_from_slice(&stamp.to_le_bytes());
+            }
+        }
         let mut start = 0;
-        let entries = operations.drain(..).map(|(record, table, end)| {
+        let entries = operations.drain(..).map(|(record, table, end, _)| {
             // SAFETY: the worker is pinned, so the record is not freed.
             let stored = unsafe { record.cast::<StoredRecord<J::Header>>().as_ref() };
             // The record does not change in this phase. So the operation is ordered after the write of the

@@ -18,7 +18,7 @@ use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 
 use smallvec::SmallVec;
-use weft::operation::ColumnOperation;
+use weft::operation::{ColumnOperation, Reserve};
 use weft::store::record::version::VersionHeader;
 use weft::store::table::TableRef;
 use weft::store::worker::{WorkerMemory, contain};
@@ -35,9 +35,17 @@ pub struct SplitRecord {
     /// The record's block.
     pub record: NonNull<u8>,
     pub table: TableRef,
-    /// The operations that can be gathered, each with the offset of its slice in a block.
-    operations: SmallVec<[(ColumnOperation, usize); 4]>,
+    operations: SmallVec<[SplitOperation; 4]>,
     slices: Slices,
+}
+
+/// An operation that can be gathered.
+struct SplitOperation {
+    operation: ColumnOperation,
+    /// The offset of its slice in a block.
+    offset: usize,
+    /// Out of which all workers enlarge their slices.
+    reserve: Box<Reserve>,
 }
 
 /// The memory of the blocks of all workers.
@@ -72,9 +80,13 @@ pub struct BlockHeader {
 
 impl SplitRecord {
     /// Splits a record for these operations, each on another column, among `cores` workers.
-    pub fn new(
+    ///
+    /// # Safety
+    /// `row` is the record's row, of the table of the operations, and is not freed during the call.
+    pub unsafe fn new(
         record: NonNull<u8>,
         table: TableRef,
+        row: NonNull<u8>,
         operations: impl IntoIterator<Item = ColumnOperation>,
         cores: usize,
     ) -> SplitRecord {
@@ -84,7 +96,9 @@ impl SplitRecord {
             let (extended, offset) =
                 layout.extend(operation.slice_layout()).expect("a few slices are small");
             layout = extended;
-            placed.push((operation, offset));
+            // SAFETY: by the contract.
+            let reserve = Box::new(unsafe { operation.reserve(row) });
+            placed.push(SplitOperation { operation, offset, reserve });
         }
         let stride = layout.size().next_multiple_of(LINES_BYTES);
         let split =
@@ -98,7 +112,17 @@ impl SplitRecord {
 
     /// Returns the operations for which the record is split.
     pub fn operations(&self) -> impl Iterator<Item = ColumnOperation> {
-        self.operations.iter().map(|(operation, _)| *operation)
+        self.operations.iter().map(|split| split.operation)
+    }
+
+    #[inline(always)]
+    fn find(&self, operation: &ColumnOperation) -> Option<&SplitOperation> {
+        self.operations.iter().find(|split| split.operation.is_same(operation))
+    }
+
+    /// Returns the reserve of an operation for which the record is split.
+    pub fn reserve(&self, operation: &ColumnOperation) -> Option<&Reserve> {
+        self.find(operation).map(|split| &*split.reserve)
     }
 
     /// Returns the number of workers among which the record is split.
@@ -138,8 +162,7 @@ impl SplitRecord {
         memory: &WorkerMemory,
         row: impl FnOnce() -> NonNull<u8>,
     ) -> Option<NonNull<u8>> {
-        let is_same = |selected: &&(ColumnOperation, usize)| selected.0.is_same(operation);
-        let &(_, offset) = self.operations.iter().find(is_same)?;
+        let offset = self.find(operation)?.offset;
         if slot >= self.slices.cores {
             return None;
         }
@@ -164,7 +187,7 @@ impl SplitRecord {
     unsafe fn make(&self, slot: usize, row: NonNull<u8>, memory: &WorkerMemory) {
         let block = self.block(slot);
         memory.in_user_code(|| {
-            for (operation, offset) in &self.operations {
+            for SplitOperation { operation, offset, .. } in &self.operations {
                 // SAFETY: each operation has its place in the block. Slices own nothing, so what an earlier
                 // phase left there need not be dropped.
                 unsafe { operation.initialise(row, self.slices.cores as u32, block.add(*offset)) };
@@ -217,10 +240,14 @@ impl SplitRecord {
                 if self.header(slot).phase != phase {
                     continue;
                 }
-                for (operation, offset) in &self.operations {
+                for SplitOperation { operation, offset, .. } in &self.operations {
                     operation.merge(self.block(slot).add(*offset), row);
                 }
             }
+        }
+        for split in &self.operations {
+            // SAFETY: passed on to the caller.
+            unsafe { split.operation.finish(row) };
         }
     }
 

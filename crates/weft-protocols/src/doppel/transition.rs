@@ -444,12 +444,15 @@ fn split<J: JoinedProtocol>(
         let Some(record) = candidate.contended.find() else { return false };
         // SAFETY: the worker has been pinned since before the record was found.
         let stored = unsafe { record.cast::<StoredRecord<J::Header>>().as_ref() };
-        if stored.header.tid().load_unlocked().is_absent() {
+        let row = stored.newest.load(Ordering::Acquire).row();
+        let Some(row) = row.filter(|_| !stored.header.tid().load_unlocked().is_absent()) else {
             return false; // It has no row, so it cannot be split.
-        }
+        };
         if records.iter().all(|split| split.record != record) {
             let operations = candidate.operations.iter().copied();
-            records.push(SplitRecord::new(record, candidate.contended.table, operations, cores));
+            let table = candidate.contended.table;
+            // SAFETY: the worker has been pinned since before the record was found, and this is its row.
+            records.push(unsafe { SplitRecord::new(record, table, row, operations, cores) });
         }
         true
     });

@@ -3,7 +3,7 @@
 //! transactions, and each is applied exactly once.
 
 use weft::durability::SimulatedDisk;
-use weft::operation::{Add, Max, OrderedPut, TopK, TopKInsert};
+use weft::operation::{Add, Max, OrderedPut, Take, TopK, TopKInsert};
 use weft::protocol::{Silo, TwoPhaseLocking};
 use weft::{Acknowledge, Database, DurabilityOptions, Error, Record, Table, column_of};
 use weft_protocols::PhaseOptions;
@@ -29,7 +29,13 @@ struct Tally {
     top: TopK<i64, u32, 4>,
     /// The number of updates of the whole row.
     rewritten: i64,
+    /// Each transaction takes one piece.
+    #[record(min = 0)]
+    stock: u64,
 }
+
+/// The stock in the beginning. It is empty after a few transactions, and filled up again by the next.
+const STOCK: u64 = 7;
 
 /// What a writer has done so far.
 #[derive(Clone, Copy, Debug, Record)]
@@ -40,6 +46,8 @@ struct Writer {
     transactions: i64,
     /// How many of the transactions have updated the whole tally.
     rewrites: i64,
+    /// The pieces that the transactions have taken, without those that they have given.
+    pieces: i64,
 }
 
 const WRITERS: u32 = 3;
@@ -70,6 +78,7 @@ impl<J: JoinedProtocol> Tallies<J> {
                 &0,
                 column_of!(Tally.top),
             ),
+            self.database.label_split::<_, _, Take<_>>(&self.tallies, &0, column_of!(Tally.stock)),
         ];
         labelled.into_iter().for_each(|labelled| labelled.expect("the row exists"));
     }
@@ -107,10 +116,11 @@ impl<J: JoinedProtocol> Workplace for Tallies<J> {
                 leader: Default::default(),
                 top: Default::default(),
                 rewritten: 0,
+                stock: STOCK,
             };
             tx.insert(&self.tallies, tally)?;
             (0..WRITERS).try_for_each(|number| {
-                tx.insert(&self.writers, Writer { number, transactions: 0, rewrites: 0 })
+                tx.insert(&self.writers, Writer { number, transactions: 0, rewrites: 0, pieces: 0 })
             })
         });
         filled.map_err(|error: Error| error).unwrap();
@@ -134,12 +144,21 @@ impl<J: JoinedProtocol> Workplace for Tallies<J> {
             tx.max(&self.tallies, &0, column_of!(Tally.highest), stamp)?;
             tx.ordered_put(&self.tallies, &0, column_of!(Tally.leader), stamp, number)?;
             tx.top_k_insert(&self.tallies, &0, column_of!(Tally.top), stamp, number)?;
+            let stock = column_of!(Tally.stock);
+            let pieces = match tx.take(&self.tallies, &0, stock, 2) {
+                Err(Error::Failure(weft::Failure::NotEnough { .. })) => {
+                    tx.give(&self.tallies, &0, stock, 9)?;
+                    -9
+                }
+                taken => taken.map(|()| 2)?,
+            };
             if rewrites {
                 tx.update(&self.tallies, &0, |tally| tally.rewritten += 1)?;
             }
             tx.update(&self.writers, &number, |row| {
                 row.transactions = transactions;
                 row.rewrites += i64::from(rewrites);
+                row.pieces += pieces;
             })?;
             match rolls_back {
                 true => Err(weft::Failure::Closed.into()),
@@ -169,6 +188,9 @@ impl<J: JoinedProtocol> Workplace for Tallies<J> {
         assert_eq!(tally.sum, sum, "{tally:?} of {writers:?}: {circumstances}");
         let rewrites: i64 = writers.iter().map(|writer| writer.rewrites).sum();
         assert_eq!(tally.rewritten, rewrites, "{tally:?} of {writers:?}: {circumstances}");
+        let pieces: i64 = writers.iter().map(|writer| writer.pieces).sum();
+        let left = tally.stock as i64 + pieces;
+        assert_eq!(left, STOCK as i64, "{tally:?} of {writers:?}: {circumstances}");
         let mut stamps: Vec<(i64, u32)> = writers
             .iter()
             .flat_map(|writer| {

@@ -445,7 +445,10 @@ impl<P: Protocol> World<P> {
 
     #[inline(never)]
     fn add(&self, tx: &Transaction<'_, P>, number: i64) -> Result<(), Error> {
-        tx.add(&self.bare, &Short::new(1), column_of!(RowBare.count), number)
+        let (bare, key, count) = (&self.bare, &Short::new(1), column_of!(RowBare.count));
+        tx.add(bare, key, count, number - 1)?;
+        tx.give(bare, key, count, 2)?;
+        tx.take(bare, key, count, 1)
     }
 
     #[inline(never)]

@@ -1,9 +1,9 @@
 //! The dependencies that the analysis finds.
 
 use weft::protocol::{Dbx, Protocol};
-use weft::{Error, Transaction};
+use weft::{Database, Error, Record, Table, Transaction};
 use weft_procedures::procedure;
-use weft_procedures::{Access, Procedure};
+use weft_procedures::{Access, Execute, Procedure};
 
 use super::{Node, Nodes, Refused, dependencies};
 
@@ -520,4 +520,90 @@ fn rollbacks_of_the_user_are_found() {
     let may_begin: Vec<bool> = (0..3).map(|step| shape.may_begin_piece(step)).collect();
     assert_eq!(may_begin, [true, true, true]);
     assert_eq!((shape.loops[0].steps, shape.loops[0].depth), ((1, 2), 0));
+}
+
+#[derive(Clone, Record)]
+struct Stocked {
+    #[record(key)]
+    id: u32,
+    #[record(min = 0)]
+    stock: i64,
+    sales: i64,
+}
+
+#[procedure(Sell)]
+fn sell<P: Protocol>(
+    stocks: &Table<Stocked>,
+    tx: &Transaction<'_, P>,
+    id: u32,
+    pieces: i64,
+) -> Result<(), Error> {
+    tx.add(stocks, &id, weft::column_of!(Stocked.sales), 1)?;
+    tx.take(stocks, &id, weft::column_of!(Stocked.stock), pieces)?;
+    tx.give(stocks, &id, weft::column_of!(Stocked.sales), 1)?;
+    tx.add(stocks, &id, weft::column_of!(Stocked.stock), 1)?;
+    tx.apply(stocks, &id, weft::column_of!(Stocked.sales), weft::operation::Give(1))?;
+    tx.apply(stocks, &id, weft::column_of!(Stocked.sales), weft::operation::Take(1))?;
+    tx.max(stocks, &id, weft::column_of!(Stocked.sales), 0)
+}
+
+#[procedure(SellAll)]
+fn sell_all<P: Protocol>(
+    stocks: &Table<Stocked>,
+    tx: &Transaction<'_, P>,
+    ids: &[u32],
+) -> Result<(), Error> {
+    for id in ids {
+        tx.take(stocks, id, weft::column_of!(Stocked.stock), 1)?;
+        tx.add(stocks, id, weft::column_of!(Stocked.sales), 1)?;
+    }
+    tx.add(stocks, &0, weft::column_of!(Stocked.sales), 1)
+}
+
+/// A step that may find too little does not commute, and must run before a procedure has committed anything.
+#[test]
+fn steps_that_may_fall_short_are_found() {
+    use weft::operation::OperationKind::{Add, Max, Take};
+    use weft_procedures::chopping::{Columns, Outline};
+    let shape = Sell::<Dbx>::shape();
+    let kinds = shape.steps.iter().map(|step| match step.access {
+        Access::Operation(kind) => kind,
+        other => panic!("{other}"),
+    });
+    assert_eq!(kinds.collect::<Vec<_>>(), [Add, Take, Add, Add, Add, Take, Max]);
+    let short: Vec<bool> = shape.steps.iter().map(|step| step.may_fall_short()).collect();
+    assert_eq!(short, [false, true, false, true, false, true, false]);
+    assert_eq!(shape.steps_before_rollback(), 6);
+    assert_eq!(SellAll::<Dbx>::shape().steps_before_rollback(), 2, "the whole loop");
+    let outline = Outline::of(shape);
+    assert_eq!(outline.steps[0].operation(), Some(Add));
+    assert_eq!(outline.steps[1].operation(), None);
+    assert_eq!(outline.steps[1].reads, Columns::these(["stock"]));
+    assert_eq!(outline.steps[1].writes, Columns::these(["stock"]));
+}
+
+/// The procedure sells what there is, and nothing after that, by every driver.
+#[test]
+fn procedure_sells_no_more_than_there_is() {
+    fn run<P: Protocol>() {
+        if P::SINGLE_KEY {
+            return;
+        }
+        let database: Database<P> =
+            Database::builder().protocol::<P>().table::<Stocked>().open().unwrap();
+        let stocks = database.table::<Stocked>().unwrap();
+        let row = Stocked { id: 1, stock: 5, sales: 0 };
+        database.transact(|tx| tx.insert(&stocks, row.clone())).unwrap();
+        for expected in [true, true, false, false] {
+            let mut procedure = Sell::<P>::new(&stocks, 1, 3);
+            let sold = database.execute(&mut procedure);
+            assert_eq!(sold.is_ok(), expected, "{}: {sold:?}", P::NAME);
+        }
+        let read = database.transact(|tx| Ok::<_, Error>(tx.get(&stocks, &1)?.unwrap().clone()));
+        let read = read.unwrap();
+        assert_eq!((read.stock, read.sales), (1, 4), "{}", P::NAME);
+    }
+    for name in weft_protocols::NAMES {
+        weft_protocols::with_protocol!(*name, |P| run::<P>());
+    }
 }

@@ -205,19 +205,19 @@ pub(super) fn add_bid(auction: &mut Auction, bid: &Bid) {
 
 fn winner(bid: &Bid) -> Ordered<(Cents, u64), u64> {
     let order = (bid.price, earliness(bid.date));
-    OrderedTuple { order, core: 0, value: bid.bidder }.into()
+    OrderedTuple::new(order, bid.bidder).into()
 }
 
-/// Inserts a bid into a list without a commutative operation. Orders are never equal, so the core does not matter.
+/// Inserts a bid into a list without a commutative operation.
 fn insert_top(top: &mut TopBids, bid: &Bid) {
     let order = (bid.price, bid.id);
-    TopKInsert(order, bid.bidder).apply(top, 0).expect("what does not fit is left out");
+    TopKInsert(order, bid.bidder).apply(top).expect("what does not fit is left out");
 }
 
 /// Inserts an item into a list without a commutative operation.
 pub(super) fn insert_newest(newest: &mut NewestItems, item: &Item) {
     let order = (item.started, item.id);
-    TopKInsert(order, item.id).apply(newest, 0).expect("what does not fit is left out");
+    TopKInsert(order, item.id).apply(newest).expect("what does not fit is left out");
 }
 
 /// The sums over all loaded items.

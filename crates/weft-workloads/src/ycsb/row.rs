@@ -22,7 +22,7 @@ use weft::ColumnValue;
 use weft::column::{ChangeWriter, ColumnSet, DecodeError};
 use weft::encoding::KeyEncoder;
 use weft::schema::{
-    Column, IndexDescription, OrderedRecord, PlainProbe, PlainRow, Record, Storage,
+    Bounds, Column, IndexDescription, OrderedRecord, PlainProbe, PlainRow, Record, Storage,
 };
 
 /// The number of bytes of the value that the counter takes.
@@ -162,6 +162,8 @@ impl<const FILLER_BYTES: usize, S: IndexKind> Record for FixedRow<FILLER_BYTES, 
             default: None,
             was: &[],
             computed: None,
+            bounds: Bounds::NONE,
+            is_checked: false,
         },
         Column {
             name: "counter",
@@ -171,6 +173,8 @@ impl<const FILLER_BYTES: usize, S: IndexKind> Record for FixedRow<FILLER_BYTES, 
             default: None,
             was: &[],
             computed: None,
+            bounds: Bounds::NONE,
+            is_checked: false,
         },
         Column {
             name: "filler",
@@ -180,6 +184,8 @@ impl<const FILLER_BYTES: usize, S: IndexKind> Record for FixedRow<FILLER_BYTES, 
             default: None,
             was: &[],
             computed: None,
+            bounds: Bounds::NONE,
+            is_checked: false,
         },
     ];
     const KEY_COLUMNS: &'static [usize] = &[0];

@@ -1,15 +1,17 @@
 //! Clients bid through a pool on one auction, which is split nearly all the time. So processes are killed in split
-//! phases, in joined phases, and between them.
+//! phases, in joined phases, and between them. Each bid also takes a ticket, as long as there are some, and some bids
+//! bring tickets back: no ticket is taken twice, and none is lost.
 
 use std::collections::VecDeque;
 use std::path::Path;
 use std::thread::scope;
 use std::time::Duration;
 
-use weft::operation::{Add, Max};
+use weft::operation::{Add, Max, Take};
 use weft::protocol::Protocol;
 use weft::{
-    Acknowledge, Database, Error, PoolOptions, Record, Submission, Table, Transaction, column_of,
+    Acknowledge, Database, Error, Failure, PoolOptions, Record, Submission, Table, Transaction,
+    column_of,
 };
 use weft_protocols::PhaseOptions;
 use weft_protocols::doppel::{JoinedProtocol, PhaseReconciliation};
@@ -33,7 +35,12 @@ struct Auction {
     item: u32,
     bids: u64,
     highest: u64,
+    #[record(min = 0)]
+    tickets: u64,
 }
+
+/// The number of tickets in the beginning.
+const TICKETS: u64 = 300;
 
 /// A bid. The identifier contains the client and the bid's number.
 #[derive(Clone, Copy, Record)]
@@ -42,6 +49,10 @@ struct Bid {
     #[record(key)]
     id: u64,
     amount: u64,
+    /// Whether it has taken a ticket.
+    has_ticket: bool,
+    /// The number of tickets that it has brought back.
+    brought: u64,
 }
 
 const ITEM: u32 = 1;
@@ -68,15 +79,21 @@ impl<J: JoinedProtocol> Auctions<J> {
         pool.submit(move |tx: &Transaction<'_, PhaseReconciliation<J>>| {
             tx.add(&auctions, &ITEM, column_of!(Auction.bids), 1)?;
             tx.max(&auctions, &ITEM, column_of!(Auction.highest), bid.amount)?;
-            tx.insert(&bids, bid)
+            let tickets = column_of!(Auction.tickets);
+            tx.give(&auctions, &ITEM, tickets, bid.brought)?;
+            let has_ticket = match tx.take(&auctions, &ITEM, tickets, 1) {
+                Err(Error::Failure(Failure::NotEnough { .. })) => false,
+                taken => taken.map(|()| true)?,
+            };
+            tx.insert(&bids, Bid { has_ticket, ..bid })
         })
     }
 
     /// Returns the auction and all bids.
-    fn rows(&self) -> (Auction, Vec<(u64, u64)>) {
+    fn rows(&self) -> (Auction, Vec<Bid>) {
         let snapshot = self.database.open_snapshot().unwrap();
         let auction = *snapshot.get(&self.auctions, &ITEM).unwrap().expect("it was loaded");
-        let bids = snapshot.rows(&self.bids).map(|bid| bid.map(|bid| (bid.id, bid.amount)));
+        let bids = snapshot.rows(&self.bids).map(|bid| bid.copied());
         (auction, bids.collect::<Result<_, _>>().unwrap())
     }
 }
@@ -108,19 +125,22 @@ fn bid_until_the_end<J: JoinedProtocol>(directory: &Path, seed: u64) {
     let (database, table) = (&auctions.database, &auctions.auctions);
     database.label_split::<_, _, Add<_>>(table, &ITEM, of_bids).unwrap();
     database.label_split::<_, _, Max<_>>(table, &ITEM, of_highest).unwrap();
+    database.label_split::<_, _, Take<_>>(table, &ITEM, column_of!(Auction.tickets)).unwrap();
     let pool = &database.pool(&PoolOptions::new().threads(2)).unwrap();
     let (_, before) = auctions.rows();
     say_open();
     scope(|scope| {
         for client in 0..CLIENTS {
-            let of_client = before.iter().map(|(id, _)| *id).filter(|id| id % CLIENTS == client);
+            let of_client = before.iter().map(|bid| bid.id).filter(|id| id % CLIENTS == client);
             let first = of_client.max().map_or(client, |last| last + CLIENTS);
             scope.spawn(move || {
                 let mut random = fastrand::Rng::with_seed(seed.wrapping_add(client));
                 let mut under_way = VecDeque::new();
                 for number in 0.. {
                     let id = first + number * CLIENTS;
-                    let bid = Bid { id, amount: random.u64(1..1_000_000) };
+                    let brought = if random.u8(..64) == 0 { random.u64(1..100) } else { 0 };
+                    let amount = random.u64(1..1_000_000);
+                    let bid = Bid { id, amount, has_ticket: false, brought };
                     under_way.push_back((id, auctions.bid(pool, bid)));
                     if random.u8(..50) == 0 {
                         // A read, which has to wait for a joined phase.
@@ -149,7 +169,7 @@ pub fn kill_again_and_again<P: Protocol + BidProtocol>(rounds: u32) {
 fn kill<J: JoinedProtocol>(rounds: u32) {
     let load = |directory: &Path| {
         let auctions = Auctions::<J>::open(directory, Acknowledge::Durable);
-        let auction = Auction { item: ITEM, bids: 0, highest: 0 };
+        let auction = Auction { item: ITEM, bids: 0, highest: 0, tickets: TICKETS };
         let inserted: Result<(), Error> =
             auctions.database.transact(|tx| tx.insert(&auctions.auctions, auction));
         inserted.unwrap();
@@ -161,12 +181,19 @@ fn kill<J: JoinedProtocol>(rounds: u32) {
         let (auction, bids) = Auctions::<J>::open(killed.directory, Acknowledge::Durable).rows();
         let circumstances = killed.circumstances;
         let lost =
-            acknowledged.iter().filter(|id| bids.binary_search_by_key(id, |bid| &bid.0).is_err());
+            acknowledged.iter().filter(|id| bids.binary_search_by_key(*id, |bid| bid.id).is_err());
         let lost: Vec<_> = lost.collect();
         assert!(lost.is_empty(), "lost although acknowledged: {lost:?}: {circumstances}");
         assert_eq!(auction.bids, bids.len() as u64, "each is counted once: {circumstances}");
-        let highest = bids.iter().map(|(_, amount)| *amount).max().unwrap_or(0);
+        let highest = bids.iter().map(|bid| bid.amount).max().unwrap_or(0);
         assert_eq!(auction.highest, highest, "{circumstances}");
+        let taken = bids.iter().filter(|bid| bid.has_ticket).count() as u64;
+        let brought: u64 = bids.iter().map(|bid| bid.brought).sum();
+        assert_eq!(
+            auction.tickets + taken,
+            TICKETS + brought,
+            "each has one owner: {circumstances}"
+        );
     };
     process::kill_again_and_again::<PhaseReconciliation<J>>(NAME, rounds, load, check);
     println!("{} bids were acknowledged", acknowledged.len());

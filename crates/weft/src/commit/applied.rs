@@ -137,7 +137,7 @@ impl<H> AppliedOperations<H> {
     ///
     /// # Safety
     /// `row` is a row of the record's table, and belongs to the caller alone.
-    pub unsafe fn apply_to(&self, record: RecordPointer<H>, row: NonNull<u8>, core: u32) -> bool {
+    pub unsafe fn apply_to(&self, record: RecordPointer<H>, row: NonNull<u8>) -> bool {
         self.notes.iter().filter(|note| note.record == record).all(|note| {
             let mut value = note.value.as_ptr();
             if note.is_large {
@@ -146,7 +146,7 @@ impl<H> AppliedOperations<H> {
                 value = self.large_values[position..].as_ptr().cast();
             }
             // SAFETY: `push` has written the value there; for the row see the contract.
-            unsafe { note.operation.apply(value.cast(), row, core) }
+            unsafe { note.operation.apply(value.cast(), row) }
         })
     }
 }

@@ -14,7 +14,7 @@ use super::applied::{StaleWrite, StaleWrites};
 use super::{Abort, DeferredChange, Target};
 use crate::plan::{Pieces, Shape};
 use crate::row::column::UsedColumns;
-use crate::row::operation::{ColumnOperation, RepeatableOperation, UndoLog};
+use crate::row::operation::{ColumnOperation, RepeatableOperation, Reserve, UndoLog};
 use crate::step::Instance;
 use crate::store::record::RecordPointer;
 use crate::store::table::TableRef;
@@ -42,11 +42,25 @@ pub trait SplitsRecords<H> {
         memory: &WorkerMemory,
     ) -> Result<Target, Abort>;
 
+    /// Returns the reserve for an operation to whose slice the transaction has just been directed.
+    fn reserve(
+        &self,
+        record: RecordPointer<H>,
+        operation: Option<&ColumnOperation>,
+    ) -> Option<&Reserve>;
+
     /// Returns the undo log for slices.
     fn undo_log(&mut self) -> &mut UndoLog;
 
-    /// Notes the operation that was just applied to a slice, for the log. `bytes` is its stored form.
-    fn log_operation(&mut self, table: TableRef, record: RecordPointer<H>, bytes: &[u8]);
+    /// Notes the operation that was just applied to a slice, for the log. `bytes` is its stored form. If `is_stamped`,
+    /// this ends with the stamp, which the commit fills in.
+    fn log_operation(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<H>,
+        bytes: &[u8],
+        is_stamped: bool,
+    );
 
     /// Refuses an operation whose result cannot be decided from the slice alone.
     fn refuse_undecided(&mut self, table: TableRef, record: RecordPointer<H>) -> Abort;
@@ -205,11 +219,15 @@ impl<H> SplitsRecords<H> for Never {
         match *self {}
     }
 
+    fn reserve(&self, _: RecordPointer<H>, _: Option<&ColumnOperation>) -> Option<&Reserve> {
+        match *self {}
+    }
+
     fn undo_log(&mut self) -> &mut UndoLog {
         match *self {}
     }
 
-    fn log_operation(&mut self, _table: TableRef, _record: RecordPointer<H>, _bytes: &[u8]) {
+    fn log_operation(&mut self, _: TableRef, _: RecordPointer<H>, _: &[u8], _is_stamped: bool) {
         match *self {}
     }
 

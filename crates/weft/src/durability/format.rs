@@ -78,7 +78,7 @@
 //!
 //! An operation says what was done to a column of a row. It applies to the row as a change does.
 //! Any number of operations on a row may have the same version, because their order makes no
-//! difference. An operation consists of
+//! difference, as long as those of one worker keep theirs. An operation consists of
 //!
 //! ```text
 //!   encoded key   the column's position   the kind of the operation, a byte   its operand
@@ -87,9 +87,10 @@
 //! | kind | operation | operand |
 //! | --- | --- | --- |
 //! | 1 2 3 4 5 6 | add, mul, max, min, or, and | a value of the column's type |
-//! | 7 | ordered_put | order, core (4 bytes) and value, as the column holds them |
-//! | 8 | top_k_insert | `K`; order, core and value |
+//! | 7 | ordered_put | order, value and stamp (8 bytes), as the column holds them |
+//! | 8 | top_k_insert | `K`; 1 if a value has one entry, else 0; order, value and stamp |
 //! | 9 | union | the greatest number of elements; a list of elements |
+//! | 10 | take | a value of the column's type |
 //!
 //! A transaction whose operations were applied directly to rows logs changes instead.
 

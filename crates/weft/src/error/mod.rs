@@ -251,6 +251,21 @@ pub enum Failure {
         /// What does not fit.
         message: String,
     },
+    /// An operation would leave less in a column than its declared minimum, or more than its declared maximum. Or it
+    /// takes more than there is. The row is as it was.
+    #[error("table {table}, key {}: {operation} on column {column}: {message}", shortened(key))]
+    NotEnough {
+        /// The table.
+        table: &'static str,
+        /// The row's key.
+        key: String,
+        /// The column.
+        column: &'static str,
+        /// The operation.
+        operation: OperationKind,
+        /// The result, and the bound that it is beyond.
+        message: String,
+    },
     /// The database was opened without this table.
     #[error("table {table} is not registered; name it in the builder: .table::<{row_type}>()")]
     UnknownTable {

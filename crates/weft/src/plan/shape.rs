@@ -166,6 +166,19 @@ pub struct Rollback {
 }
 
 impl Step {
+    /// Returns whether the step is an operation that depends on how much there is: on a column with bounds, or one
+    /// that takes. Such operations do not commute, since one can leave too little for another.
+    pub fn may_fall_short(&self) -> bool {
+        let is_bounded = |column: &&Column| {
+            column.bounds.is_some() && self.writes.is_none_or(|names| names.contains(&column.name))
+        };
+        match self.access {
+            Access::Operation(OperationKind::Take) => true,
+            Access::Operation(_) => self.table.columns.iter().any(|column| is_bounded(&column)),
+            _ => false,
+        }
+    }
+
     /// Returns the dependencies of the step's key.
     pub fn key_dependencies(&self) -> impl Iterator<Item = Dependency> {
         let of_key = self.columns.iter().filter(|(name, _)| self.table.is_key_column(name));
@@ -216,8 +229,16 @@ impl Shape {
 
     /// Returns how many steps, from the first, may have run when the procedure ends with an error of its own. All
     /// of them must be in the first piece, so that the error rolls them back.
+    ///
+    /// A step that may [find too little](Step::may_fall_short) is such an end. In a loop, the steps behind it may have
+    /// run in an earlier iteration.
     pub fn steps_before_rollback(&self) -> usize {
-        self.rollbacks.iter().map(|rollback| rollback.before).max().unwrap_or(0)
+        let short = (1..).zip(self.steps).filter(|(_, step)| step.may_fall_short());
+        let short = short.map(|(steps, step)| match step.loops.first() {
+            Some(&outermost) => self.loops[outermost].steps.1,
+            None => steps,
+        });
+        self.rollbacks.iter().map(|rollback| rollback.before).chain(short).max().unwrap_or(0)
     }
 
     /// Returns how many loops two steps have in common.

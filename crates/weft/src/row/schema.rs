@@ -8,6 +8,7 @@ use std::marker::PhantomData;
 use crate::row::column::{ColumnSet, ColumnType, DecodeError};
 use crate::row::description::StoredRow;
 use crate::row::encoding::{Key, KeyEncoder};
+use crate::row::operation::Integer;
 
 /// Evidence that a row type is `Copy`.
 ///
@@ -235,6 +236,56 @@ pub struct Column {
     /// Computes the value of this column for a row that was stored before the column existed, and
     /// appends its encoding. `None` if the column is not computed.
     pub computed: Option<ComputeColumn>,
+    /// The least and the greatest value that are declared for the column.
+    pub bounds: Bounds,
+    /// Whether a check of the row reads the column. Its bounds do not count as a check.
+    pub is_checked: bool,
+}
+
+/// The least and the greatest value of a column of integers, as they are declared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// The least value, `None` if only the type limits it.
+    pub min: Option<i128>,
+    /// The greatest value, `None` if only the type limits it.
+    pub max: Option<i128>,
+}
+
+impl Bounds {
+    /// No bounds.
+    pub const NONE: Bounds = Bounds { min: None, max: None };
+
+    /// Returns whether a bound is declared.
+    pub const fn is_some(&self) -> bool {
+        self.min.is_some() || self.max.is_some()
+    }
+
+    /// Returns the least and the greatest value of type `V` within the bounds.
+    #[inline(always)]
+    pub(crate) fn range<V: Integer>(&self) -> (V, V) {
+        let of = |bound: Option<i128>, limit| bound.map_or(limit, V::nearest);
+        (of(self.min, V::LEAST), of(self.max, V::GREATEST))
+    }
+}
+
+/// Checks a value against the bounds of its column. Called by the derive macro.
+#[doc(hidden)]
+#[inline(always)]
+pub fn check_bounds<V: Integer>(value: V, column: &Column) -> Result<(), Violation> {
+    let (min, max) = column.bounds.range();
+    if value >= min && value <= max {
+        return Ok(());
+    }
+    Err(out_of_bounds(value, min, max, column.name))
+}
+
+#[cold]
+fn out_of_bounds<V: Integer>(value: V, min: V, max: V, column: &'static str) -> Violation {
+    let message = match value < min {
+        true => format!("{value:?} is less than the minimum {min:?}"),
+        false => format!("{value:?} is more than the maximum {max:?}"),
+    };
+    Violation { check: column, message }
 }
 
 /// Computes the value of a column from a stored row, and appends its encoding.
@@ -245,7 +296,8 @@ pub type ComputeColumn = fn(&StoredRow<'_>, &mut Vec<u8>) -> Result<(), Violatio
 pub struct Evolution {
     /// The names that the table had earlier.
     pub was: &'static [&'static str],
-    /// The names of the checks that [`Record::check`] makes.
+    /// The names of the checks that [`Record::check`] makes: those of the functions, and `column >= 0` or
+    /// `column <= 9` for bounds.
     pub checks: &'static [&'static str],
     /// The names of what earlier versions had and this one does not need any more: columns, fields
     /// of columns as `column.field`, unique indexes, checks.
@@ -317,7 +369,8 @@ impl<R, K> fmt::Debug for Index<R, K> {
 /// A constraint that a row breaks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// The name of the check that found this: the function's. The derive sets it, and it is empty until then.
+    /// The name of the check that found this: the function's, or the column's if the column is out of its bounds.
+    /// The derive sets it, and it is empty until then.
     pub check: &'static str,
     /// What is wrong with the row, in words for the person who wrote it.
     pub message: String,

@@ -40,7 +40,7 @@ impl<P: Protocol> Transaction<'_, P> {
         let (record, row) = self.find(table, key)?.ok_or_else(|| no_such_row::<T>(key))?;
         let mut after = row.clone();
         operation
-            .apply(column.get_mut(&mut after), self.worker.memory.core())
+            .apply(column.get_mut(&mut after))
             .map_err(|error| out_of_range(key, column, O::KIND, error))?;
         let columns = ColumnSet::of([column.position()]);
         self.defer(table, record, RowDelta { before: row.clone(), after, columns })

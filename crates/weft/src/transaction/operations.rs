@@ -7,8 +7,9 @@ use crate::commit::{Executor, Protocol, SplitsRecords, Target};
 use crate::error::{Error, Failure};
 use crate::row::column::write_leb128;
 use crate::row::operation::{
-    Add, And, BoundedSet, ColumnOf, ColumnOperation, Integer, Max, Min, Mul, Operation,
-    OperationKind, Or, Order, Ordered, OrderedPut, OutOfRange, Payload, TopK, TopKInsert, Union,
+    Add, And, BoundedSet, ColumnOf, ColumnOperation, Give, Integer, Max, Min, Mul, Operation,
+    OperationKind, Or, Order, Ordered, OrderedPut, OutOfRange, Payload, Take, TopK, TopKEntries,
+    TopKInsert, Union,
 };
 use crate::row::schema::Record;
 use crate::store::table::{Table, TableInner};
@@ -41,6 +42,8 @@ impl<P: Protocol> Transaction<'_, P> {
     /// # Errors
     /// - [`Failure::NoSuchRow`] if there is no row with this key.
     /// - [`Failure::OutOfRange`] if the result does not fit the column's type.
+    /// - [`Failure::NotEnough`] if [`Take`] takes more than there is, or if the result of [`Take`], [`Give`] or [`Add`]
+    ///   is outside the column's declared bounds.
     /// - [`Failure::Constraint`], [`Failure::DuplicateKey`], [`Failure::StoredRowTooLarge`] as for
     ///   [`Transaction::update`].
     /// - [`Conflict`](crate::Conflict), [`Failure::ForeignTable`], [`Failure::DeadlineExceeded`].
@@ -68,10 +71,13 @@ impl<P: Protocol> Transaction<'_, P> {
         // SAFETY: a visible row of this table; see `row`.
         let old = unsafe { self.row::<T>(row) };
         let read = UnwrittenRead { worker: self.worker, table: table.reference(), record, version };
+        if let Some(message) = operation.shortage(column.get(old), column.bounds()) {
+            return Err(not_enough(key, column, O::KIND, message));
+        }
         self.make_room(table.reference(), Growth::Update)?;
         let mut new = PrivateRow::cloned(self.worker, table.reference(), old);
         operation
-            .apply(column.get_mut(new.get_mut()), self.worker.memory.core())
+            .apply(column.get_mut(new.get_mut()))
             .map_err(|error| out_of_range(key, column, O::KIND, error))?;
         let row = new.row();
         // SAFETY: the row is forgotten in the next line.
@@ -95,10 +101,12 @@ impl<P: Protocol> Transaction<'_, P> {
         operation: &O,
     ) -> Result<bool, Error> {
         let memory = &self.worker.memory;
-        // Checking a row needs the whole row, and so does moving its index entries. So such operations are not
-        // split.
-        let is_splittable = const { !T::IS_CHECKED } && !column.is_indexed();
-        let splittable = if is_splittable { ColumnOperation::new::<T, V, O>(column) } else { None };
+        // A check needs the columns that it reads, and moving index entries needs the whole row. So such operations
+        // are not split.
+        let splittable = match column.unsplittable::<O>() {
+            None => ColumnOperation::new::<T, V, O>(column),
+            Some(_) => None,
+        };
         let reference = table.reference();
         let Some(splitting) = self.worker.executor().splitting() else { return Ok(false) };
         let target = splitting.target(reference, record, splittable.as_ref(), memory);
@@ -112,25 +120,35 @@ impl<P: Protocol> Transaction<'_, P> {
         if is_logged {
             bytes = memory.take_scratch();
             memory.in_user_code(|| {
-                write_operation(key, column, operation, memory.core(), &mut bytes);
+                write_operation(key, column, operation, &mut bytes);
             });
         }
         #[cfg(weft_sim)]
         weft_htm::simulation::sync::touch(slice.as_ptr(), size_of::<O::Slice>(), true);
-        let accumulated = memory.in_user_code(|| {
-            // SAFETY: a slice of this operation, which only this worker uses, in this transaction. What the user's
-            // types try to do with the transaction in this time is refused.
-            let gathered = unsafe { slice.cast::<O::Slice>().as_mut() };
-            operation.accumulate(gathered, memory.core())
-        });
+        let accumulate = || {
+            memory.in_user_code(|| {
+                // SAFETY: a slice of this operation, which only this worker uses, in this transaction. What the
+                // user's types try to do with the transaction in this time is refused.
+                let gathered = unsafe { slice.cast::<O::Slice>().as_mut() };
+                operation.accumulate(gathered)
+            })
+        };
+        let mut accumulated = accumulate();
         let Some(splitting) = self.worker.executor().splitting() else { return Ok(false) };
+        if accumulated.is_err()
+            && let Some(reserve) = splitting.reserve(record, splittable.as_ref())
+            // SAFETY: as above. Only operations on integers draw, and they run no code of the user's.
+            && operation.draw(unsafe { slice.cast::<O::Slice>().as_mut() }, reserve)
+        {
+            accumulated = accumulate();
+        }
         let Ok(undo) = accumulated else {
             return Err(self.doom_by(splitting.refuse_undecided(reference, record)));
         };
         // SAFETY: the operation was applied to the slice just now, and the slice exists as long as the phase lasts.
         unsafe { splitting.undo_log().push::<V, O>(slice, undo) };
         if is_logged {
-            splitting.log_operation(reference, record, &bytes);
+            splitting.log_operation(reference, record, &bytes, O::IS_STAMPED);
             memory.give_scratch(bytes);
         }
         Ok(true)
@@ -139,7 +157,8 @@ impl<P: Protocol> Transaction<'_, P> {
     /// Adds a number to a column.
     ///
     /// # Errors
-    /// As [`Transaction::apply`]; [`Failure::OutOfRange`] if the sum does not fit the column's type.
+    /// As [`Transaction::apply`]; [`Failure::OutOfRange`] if the sum does not fit the column's type;
+    /// [`Failure::NotEnough`] if the column has bounds, and the sum is outside them.
     #[inline]
     pub fn add<T: Record, V: Integer>(
         &self,
@@ -149,6 +168,74 @@ impl<P: Protocol> Transaction<'_, P> {
         number: V,
     ) -> Result<(), Error> {
         self.apply(table, key, column, Add(number))
+    }
+
+    /// Takes a number from a column, if there is that much: the rest is not below the column's declared minimum
+    /// (`#[record(min = 0)]`), or the least value of its type. Otherwise nothing is taken, and this fails with
+    /// [`Failure::NotEnough`].
+    ///
+    /// The failure is the transaction's own decision as any other: pass it on with `?`, and the transaction rolls
+    /// back, or match it, and go on. It is validated like a read: when the transaction ends there really is not
+    /// enough, with the takes of all transactions that have committed, and with nothing of those that have not. A
+    /// take that succeeds does not depend on how much there is. So transactions that take from one row do not abort
+    /// each other under the protocols for which [`Transaction::apply`] says so, and under `doppel` each worker takes
+    /// from its own share.
+    ///
+    /// ```
+    /// # use weft::{Database, Error, Failure, Record, column_of};
+    /// #[derive(Clone, Record)]
+    /// struct Item {
+    ///     #[record(key)]
+    ///     id: u32,
+    ///     #[record(min = 0)]
+    ///     stock: i64,
+    /// }
+    /// #[derive(Clone, Record)]
+    /// struct Order { #[record(key)] number: u64, item: u32, pieces: i64 }
+    ///
+    /// # let database = Database::builder().table::<Item>().table::<Order>().open()?;
+    /// # let (items, orders) = (database.table::<Item>()?, database.table::<Order>()?);
+    /// # database.transact(|tx| tx.insert(&items, Item { id: 7, stock: 5 }))?;
+    /// let buy = |number, pieces| {
+    ///     database.transact(|tx| {
+    ///         tx.take(&items, &7, column_of!(Item.stock), pieces)?;
+    ///         tx.insert(&orders, Order { number, item: 7, pieces })
+    ///     })
+    /// };
+    /// buy(1, 4)?;
+    /// match buy(2, 4) {
+    ///     Err(Error::Failure(Failure::NotEnough { .. })) => println!("sold out"),
+    ///     other => panic!("{other:?}"),
+    /// }
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Transaction::apply`]; [`Failure::NotEnough`]; [`Failure::OutOfRange`] if the number is negative.
+    #[inline]
+    pub fn take<T: Record, V: Integer>(
+        &self,
+        table: &Table<T>,
+        key: &T::Key,
+        column: ColumnOf<T, V>,
+        number: V,
+    ) -> Result<(), Error> {
+        self.apply(table, key, column, Take(number))
+    }
+
+    /// Gives back to a column what [`Transaction::take`] takes from it.
+    ///
+    /// # Errors
+    /// As [`Transaction::add`]; [`Failure::OutOfRange`] if the number is negative.
+    #[inline]
+    pub fn give<T: Record, V: Integer>(
+        &self,
+        table: &Table<T>,
+        key: &T::Key,
+        column: ColumnOf<T, V>,
+        number: V,
+    ) -> Result<(), Error> {
+        self.apply(table, key, column, Give(number))
     }
 
     /// Multiplies a column by a number.
@@ -234,8 +321,8 @@ impl<P: Protocol> Transaction<'_, P> {
         self.apply(table, key, column, And(bits))
     }
 
-    /// Puts a value with an order into a column. It replaces the present value if that has a lesser order, or the
-    /// same order and was put by a worker with a lesser number.
+    /// Puts a value with an order into a column. It replaces the present value if that has a lesser order. Of several
+    /// values with the same order the first stays.
     ///
     /// # Errors
     /// As [`Transaction::apply`].
@@ -251,16 +338,18 @@ impl<P: Protocol> Transaction<'_, P> {
         self.apply(table, key, column, OrderedPut(order, value))
     }
 
-    /// Inserts a value with an order into a column, which keeps the `K` values with the greatest orders.
+    /// Inserts a value with an order into a column, which keeps the `K` entries with the greatest orders. Of several
+    /// with the same order, the first ones stay, and are listed first. The column's type says whether a value can have
+    /// several entries, or only its best one ([`OnePerValue`](crate::operation::OnePerValue)).
     ///
     /// # Errors
     /// As [`Transaction::apply`].
     #[inline]
-    pub fn top_k_insert<T: Record, O: Order, V: Payload, const K: usize>(
+    pub fn top_k_insert<T: Record, O: Order, V: Payload, E: TopKEntries<V>, const K: usize>(
         &self,
         table: &Table<T>,
         key: &T::Key,
-        column: ColumnOf<T, TopK<O, V, K>>,
+        column: ColumnOf<T, TopK<O, V, K, E>>,
         order: O,
         value: V,
     ) -> Result<(), Error> {
@@ -288,18 +377,28 @@ fn write_operation<T: Record, V: 'static, O: Operation<V>>(
     key: &T::Key,
     column: ColumnOf<T, V>,
     operation: &O,
-    core: u32,
     output: &mut Vec<u8>,
 ) {
     T::encode_key(key, output);
     write_leb128(column.position() as u64, output);
     output.push(O::KIND as u8);
-    operation.write(core, output);
+    operation.write(output);
 }
 
 #[cold]
 pub(super) fn no_such_row<T: Record>(key: &T::Key) -> Error {
     Failure::NoSuchRow { table: T::TABLE, key: format!("{key:?}") }.into()
+}
+
+#[cold]
+fn not_enough<T: Record, V>(
+    key: &T::Key,
+    column: ColumnOf<T, V>,
+    operation: OperationKind,
+    message: String,
+) -> Error {
+    let key = format!("{key:?}");
+    Failure::NotEnough { table: T::TABLE, key, column: column.name(), operation, message }.into()
 }
 
 #[cold]

@@ -314,9 +314,14 @@ fn resolved<'t>(
     Ok(outline)
 }
 
+/// The operations that commute. (A `take` does not, because it can leave too little for another.)
+fn operations() -> impl Iterator<Item = OperationKind> {
+    OperationKind::ALL.into_iter().filter(|kind| *kind != OperationKind::Take)
+}
+
 /// Returns the operation with a name.
 fn operation(word: &str) -> Option<OperationKind> {
-    OperationKind::ALL.into_iter().find(|kind| kind.name() == word)
+    operations().find(|kind| kind.name() == word)
 }
 
 fn step<'t>(line: &mut Line<'_, 't>) -> Result<UnresolvedStep<'t>, TextError> {
@@ -338,7 +343,7 @@ fn step<'t>(line: &mut Line<'_, 't>) -> Result<UnresolvedStep<'t>, TextError> {
         "delete" => OutlineAccess::Delete,
         other if operation(other).is_some() => OutlineAccess::Update,
         _ => {
-            let operations = OperationKind::ALL.map(OperationKind::name).join(", ");
+            let operations = operations().map(OperationKind::name).collect::<Vec<_>>().join(", ");
             let accesses = ACCESSES.join(", ");
             let what = format!("a step ({accesses}, {operations}), 'loop' or 'end'");
             return Err(unexpected(word, &what));

@@ -104,7 +104,7 @@ fn winner_who_was_not_the_first() {
         // The same bid again, one time unit later: it should not win, but this makes it win.
         let date = u64::MAX - order.1 + 1;
         let later = Bid { bidder: value, id: 1, item, quantity: 1, price: order.0, date };
-        let winner = OrderedTuple { order: (order.0, order.1 - 1), core: 0, value };
+        let winner = OrderedTuple::new((order.0, order.1 - 1), value);
         // Otherwise the row is as if the bid had been stored correctly, in place of the lowest of the highest bids.
         let last = first(tx.range(&tables.bids, ..).filter_map(|row| {
             let row = row.cloned();
@@ -114,7 +114,7 @@ fn winner_who_was_not_the_first() {
         tx.insert(&tables.bids, later)?;
         tx.update(&tables.auctions, &item, |row| {
             row.max_bidder = winner.into();
-            TopKInsert((order.0, 1), value).apply(&mut row.top_bids, 0).expect("it fits");
+            TopKInsert((order.0, 1), value).apply(&mut row.top_bids).expect("it fits");
         })
         .map(drop)
     });
@@ -126,7 +126,7 @@ fn list_of_bids() {
         let Auction { item, top_bids, .. } = popular(tables, tx)?;
         let mut fewer = TopK::default();
         for tuple in top_bids.tuples().skip(1) {
-            TopKInsert(tuple.order, tuple.value).apply(&mut fewer, 0).expect("it fits");
+            TopKInsert(tuple.order, tuple.value).apply(&mut fewer).expect("it fits");
         }
         tx.update(&tables.auctions, &item, |row| row.top_bids = fewer).map(drop)
     });

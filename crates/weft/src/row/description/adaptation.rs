@@ -169,10 +169,12 @@ impl OpenedTable {
         }
         let mut constraint = |kind: &str, name: &str| {
             if !obstacles.is_dropped(name) {
+                let is_name = name.chars().all(|it| it.is_alphanumeric() || it == '_');
+                let quoted = if is_name { name.to_owned() } else { format!("{name:?}") };
                 found.push(format!(
                     "{kind} `{name}` holds for the stored rows, and the program does not have it, \
                      so it could write rows that break it. If it was dropped on purpose, say so: \
-                     `#[record(dropped({name}))]`. If the program is older than the directory, \
+                     `#[record(dropped({quoted}))]`. If the program is older than the directory, \
                      open the directory with the newer one"
                 ));
             }
@@ -187,7 +189,9 @@ impl OpenedTable {
                 constraint("the unique index", &index.name);
             }
         }
-        for check in stored.checks.iter().filter(|check| !current.checks.contains(check)) {
+        let is_lost =
+            |check: &&String| !current.checks.contains(check) && !follows_from(check, current);
+        for check in stored.checks.iter().filter(is_lost) {
             constraint("the check", check);
         }
         found.splice(0..0, obstacles.found);
@@ -509,6 +513,27 @@ impl Adaptation {
         }
         Ok(())
     }
+}
+
+/// Returns whether a stored bound of a column (`stock >= 0`) follows from the column's present bounds.
+fn follows_from(check: &str, current: &TableDescription) -> bool {
+    let Some((name, sign, number)) = bound(check) else { return false };
+    let is_it =
+        |column: &&ColumnDescription| column.name == name || column.was.iter().any(|it| it == name);
+    let Some(column) = current.columns.iter().find(is_it) else { return false };
+    let mut bounds = current.checks.iter().filter_map(|check| bound(check));
+    bounds.any(|(its, of, present)| {
+        let is_tighter = if sign == ">=" { present >= number } else { present <= number };
+        its == column.name && of == sign && is_tighter
+    })
+}
+
+/// Reads the name of a bound: the column, the sign and the number.
+fn bound(check: &str) -> Option<(&str, &str, i128)> {
+    let mut words = check.split(' ');
+    let (name, sign, number) = (words.next()?, words.next()?, words.next()?);
+    let is_sign = matches!(sign, ">=" | "<=");
+    Some((name, sign, number.parse().ok()?)).filter(|_| is_sign && words.next().is_none())
 }
 
 fn key_in_words(table: &TableDescription) -> String {

@@ -5,7 +5,7 @@
 use std::cmp::Ordering;
 
 use super::conversion::{Conversion, Obstacles};
-use super::{RowChange, TableDescription, TypeDescription};
+use super::{ColumnDescription, RowChange, TableDescription, TypeDescription};
 use crate::row::column::{
     ColumnValue, DecodeError, read_is_some, read_leb128, read_list_length, write_leb128,
 };
@@ -127,11 +127,10 @@ enum Operand<'a> {
     Integer,
     /// A `bool`, for operations on bits.
     Bool,
-    /// An ordered tuple of the first type, which is put. The second type is that of its first
-    /// field, the order.
-    Ordered(&'a TypeDescription, &'a TypeDescription),
+    /// An ordered tuple of the first type, which is put. The fields are its order, value and stamp.
+    Ordered(&'a TypeDescription, &'a [ColumnDescription; 3]),
     /// An ordered tuple, with types as above, which is inserted.
-    TopK(&'a TypeDescription, &'a TypeDescription),
+    TopK(&'a TypeDescription, &'a [ColumnDescription; 3]),
     /// Elements of this type, which are added.
     Set(&'a TypeDescription),
 }
@@ -146,18 +145,19 @@ fn operand_of<'a>(
     use OperationKind as Kind;
     use TypeDescription as Type;
     let is_bits = matches!(kind, Kind::Or | Kind::And);
-    let is_numbers = is_bits || matches!(kind, Kind::Add | Kind::Mul | Kind::Max | Kind::Min);
+    let is_numbers =
+        is_bits || matches!(kind, Kind::Add | Kind::Take | Kind::Mul | Kind::Max | Kind::Min);
     match type_of {
         Type::Bool if is_bits => return Ok(Operand::Bool),
         _ if is_integer(type_of) && is_numbers => return Ok(Operand::Integer),
         Type::Option(tuple) if kind == Kind::OrderedPut => {
-            if let Some(order) = order_of(tuple) {
-                return Ok(Operand::Ordered(tuple, order));
+            if let Some(fields) = fields_of(tuple) {
+                return Ok(Operand::Ordered(tuple, fields));
             }
         }
         Type::List(tuple) if kind == Kind::TopKInsert => {
-            if let Some(order) = order_of(tuple) {
-                return Ok(Operand::TopK(tuple, order));
+            if let Some(fields) = fields_of(tuple) {
+                return Ok(Operand::TopK(tuple, fields));
             }
         }
         Type::List(element) if kind == Kind::Union && is_order(element) => {
@@ -198,15 +198,12 @@ fn is_order(type_of: &TypeDescription) -> bool {
     }
 }
 
-/// Returns the type of the order in an ordered tuple, if `tuple` is the type of ordered tuples.
-fn order_of(tuple: &TypeDescription) -> Option<&TypeDescription> {
+/// Returns the fields of an ordered tuple, if `tuple` is the type of ordered tuples.
+fn fields_of(tuple: &TypeDescription) -> Option<&[ColumnDescription; 3]> {
     let TypeDescription::Struct { fields, .. } = tuple else { return None };
-    match &fields[..] {
-        [order, core, _] if core.type_of == TypeDescription::U32 => {
-            is_order(&order.type_of).then_some(&order.type_of)
-        }
-        _ => None,
-    }
+    let fields: &[_; 3] = fields[..].try_into().ok()?;
+    let [order, _, stamp] = fields;
+    (is_order(&order.type_of) && stamp.type_of == TypeDescription::U64).then_some(fields)
 }
 
 /// Advances `input` past an operand.
@@ -220,6 +217,7 @@ fn skip_operand(
         Operand::Ordered(tuple, _) => tuple.skip(input),
         Operand::TopK(tuple, _) => {
             read_leb128(input)?;
+            bool::read(input)?;
             tuple.skip(input)
         }
         Operand::Set(_) => {
@@ -245,10 +243,9 @@ fn apply(
                 _ => Some(value & operand),
             })
         }
-        Operand::Ordered(_, order) => {
+        Operand::Ordered(_, fields) => {
             let mut rest = value;
-            let replaces = !read_is_some(&mut rest)?
-                || compare_tuples(order, rest, operand)? == Ordering::Less;
+            let replaces = !read_is_some(&mut rest)? || comes_before(fields, operand, rest)?;
             if replaces {
                 output.push(1);
                 output.extend_from_slice(operand);
@@ -257,27 +254,29 @@ fn apply(
             }
             Ok(())
         }
-        Operand::TopK(tuple, order) => {
+        Operand::TopK(tuple, fields) => {
             let mut inserted = operand;
-            let most = read_leb128(&mut inserted)?;
+            let most = usize::try_from(read_leb128(&mut inserted)?).unwrap_or(usize::MAX);
+            let is_one_per_value = bool::read(&mut inserted)?;
             let mut tuples = elements_of(tuple, value)?;
-            // Tuples are in descending order. Find the place of the inserted one.
-            let mut position = 0;
-            while position < tuples.len()
-                && compare_orders(order, tuples[position], inserted)? == Ordering::Greater
-            {
-                position += 1;
-            }
-            match tuples.get(position) {
-                // Of two tuples with the same order, the one with the greater core stays.
-                Some(other) if compare_orders(order, other, inserted)? == Ordering::Equal => {
-                    if compare_tuples(order, other, inserted)? == Ordering::Less {
-                        tuples[position] = inserted;
-                    }
+            let (mut at, mut same) = (0, None);
+            for (position, other) in tuples.iter().enumerate() {
+                // Tuples are in descending order. Find the place of the inserted one.
+                if at == position && !comes_before(fields, inserted, other)? {
+                    at += 1;
                 }
-                _ => tuples.insert(position, inserted),
+                if is_one_per_value && value_of(fields, other)? == value_of(fields, inserted)? {
+                    same = Some(position);
+                }
             }
-            tuples.truncate(usize::try_from(most).unwrap_or(usize::MAX));
+            match same {
+                Some(same) if same < at => {}
+                same => {
+                    same.map(|same| tuples.remove(same));
+                    tuples.insert(at, inserted);
+                    tuples.truncate(most);
+                }
+            }
             write_elements(&tuples, output);
             Ok(())
         }
@@ -341,6 +340,7 @@ fn apply_to_integer(
                     apply_to::<$integer>(kind, value, operand, output, |kind, value, operand| {
                         match kind {
                             OperationKind::Add => value.checked_add(operand),
+                            OperationKind::Take => value.checked_sub(operand),
                             OperationKind::Mul => value.checked_mul(operand),
                             OperationKind::Max => Some(value.max(operand)),
                             OperationKind::Min => Some(value.min(operand)),
@@ -365,14 +365,28 @@ fn compare_orders(
     compare(order, &mut one, &mut other)
 }
 
-/// Compares the orders and the core numbers with which two tuples begin.
-fn compare_tuples(
-    order: &TypeDescription,
+/// Returns whether the first of two tuples has the greater order, or the same order and the lesser stamp.
+fn comes_before(
+    [order, value, _]: &[ColumnDescription; 3],
     mut one: &[u8],
     mut other: &[u8],
-) -> Result<Ordering, DecodeError> {
-    let of_orders = compare(order, &mut one, &mut other)?;
-    Ok(of_orders.then(u32::read(&mut one)?.cmp(&u32::read(&mut other)?)))
+) -> Result<bool, DecodeError> {
+    let of_orders = compare(&order.type_of, &mut one, &mut other)?;
+    value.type_of.skip(&mut one)?;
+    value.type_of.skip(&mut other)?;
+    let of_stamps = u64::read(&mut other)?.cmp(&u64::read(&mut one)?);
+    Ok(of_orders.then(of_stamps) == Ordering::Greater)
+}
+
+/// Returns the stored value of a tuple.
+fn value_of<'a>(
+    [order, value, _]: &[ColumnDescription; 3],
+    mut tuple: &'a [u8],
+) -> Result<&'a [u8], DecodeError> {
+    order.type_of.skip(&mut tuple)?;
+    let start = tuple;
+    value.type_of.skip(&mut tuple)?;
+    Ok(&start[..start.len() - tuple.len()])
 }
 
 /// Compares two stored values of a type that has an order, and advances past them.

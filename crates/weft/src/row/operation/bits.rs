@@ -34,11 +34,12 @@ macro_rules! bits {
     ($operation:ident, $operator:tt, $assign:tt, $neutral:ident, $($value:ident)*) => {$(
         impl Operation<$value> for $operation<$value> {
             const KIND: OperationKind = OperationKind::$operation;
+            type Family = Self;
             type Slice = $value;
             type Undo = $value;
 
             #[inline(always)]
-            fn apply(&self, value: &mut $value, _core: u32) -> Result<(), OutOfRange> {
+            fn apply(&self, value: &mut $value) -> Result<(), OutOfRange> {
                 *value $assign self.0;
                 Ok(())
             }
@@ -48,7 +49,7 @@ macro_rules! bits {
             }
 
             #[inline(always)]
-            fn accumulate(&self, slice: &mut $value, _core: u32) -> Result<$value, Undecided> {
+            fn accumulate(&self, slice: &mut $value) -> Result<$value, Undecided> {
                 let gathered = *slice $operator self.0;
                 Ok(std::mem::replace(slice, gathered))
             }
@@ -62,7 +63,7 @@ macro_rules! bits {
                 *value $assign slice;
             }
 
-            fn write(&self, _core: u32, output: &mut Vec<u8>) {
+            fn write(&self, output: &mut Vec<u8>) {
                 ColumnValue::write(&self.0, output);
             }
         }

@@ -7,14 +7,15 @@ use std::any::TypeId;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
-use super::{ColumnOf, Operation, OperationKind};
-use crate::row::schema::Record;
+use super::{ColumnOf, Operation, OperationKind, Reserve};
+use crate::row::schema::{Bounds, Record};
 
 /// A column and an operation on it, without their types.
 #[derive(Clone, Copy)]
 pub struct ColumnOperation {
     column: usize,
     functions: &'static Functions,
+    bounds: Option<&'static Bounds>,
     /// A `fn(&R) -> &V`.
     get: fn(),
     /// A `fn(&mut R) -> &mut V`.
@@ -24,6 +25,9 @@ pub struct ColumnOperation {
 /// Makes a slice at a place, from an accessor of the column, a row, and the number of cores.
 type Initialise = unsafe fn(fn(), NonNull<u8>, u32, NonNull<u8>);
 
+/// Returns the room of a column, from an accessor, a row, and the column's bounds.
+type Room = unsafe fn(fn(), NonNull<u8>, Option<&Bounds>) -> (u64, u64);
+
 /// The functions for slices of one type.
 struct Functions {
     kind: OperationKind,
@@ -32,13 +36,17 @@ struct Functions {
     layout: Layout,
     /// Makes a slice at a place, for one of several cores.
     initialise: Initialise,
+    /// See [`Operation::room`].
+    room: Room,
     /// Takes a slice out of its place, and merges it into the row.
     merge: unsafe fn(get_mut: fn(), slice: NonNull<u8>, row: NonNull<u8>),
+    /// See [`Operation::finish`].
+    finish: unsafe fn(get_mut: fn(), row: NonNull<u8>),
 }
 
 impl ColumnOperation {
-    /// Returns the operation `O` on a column; `None` if the column or the operation's slices own
-    /// memory.
+    /// Returns the operation `O` on a column, or the one whose slices it uses; `None` if the column
+    /// or the operation's slices own memory.
     #[inline(always)]
     pub fn new<R: Record, V: 'static, O: Operation<V>>(column: ColumnOf<R, V>) -> Option<Self> {
         if const { std::mem::needs_drop::<V>() || std::mem::needs_drop::<O::Slice>() } {
@@ -54,14 +62,17 @@ impl ColumnOperation {
         };
         let functions = const {
             &Functions {
-                kind: O::KIND,
-                types: TypeId::of::<(R, V, O)>,
+                kind: O::Family::KIND,
+                types: TypeId::of::<(R, V, O::Family)>,
                 layout: Layout::new::<O::Slice>(),
-                initialise: initialise::<R, V, O>,
-                merge: merge::<R, V, O>,
+                initialise: initialise::<R, V, O::Family>,
+                room: room::<R, V, O::Family>,
+                merge: merge::<R, V, O::Family>,
+                finish: finish::<R, V, O::Family>,
             }
         };
-        Some(ColumnOperation { column: column.position(), functions, get, get_mut })
+        let bounds = column.bounds();
+        Some(ColumnOperation { column: column.position(), functions, bounds, get, get_mut })
     }
 
     /// Returns the column's position.
@@ -100,6 +111,15 @@ impl ColumnOperation {
         unsafe { (self.functions.initialise)(self.get, row, cores, slice) };
     }
 
+    /// Returns the reserve out of which workers enlarge their slices.
+    ///
+    /// # Safety
+    /// `row` is a row of the operation's table, and does not change during this call.
+    pub unsafe fn reserve(&self, row: NonNull<u8>) -> Reserve {
+        // SAFETY: the caller keeps the same contract.
+        Reserve::new(unsafe { (self.functions.room)(self.get, row, self.bounds) })
+    }
+
     /// Merges a slice into a row. This consumes the slice.
     ///
     /// # Safety
@@ -109,6 +129,15 @@ impl ColumnOperation {
     pub unsafe fn merge(&self, slice: NonNull<u8>, row: NonNull<u8>) {
         // SAFETY: the caller keeps the same contract.
         unsafe { (self.functions.merge)(self.get_mut, slice, row) };
+    }
+
+    /// Ends the merging of slices into a row.
+    ///
+    /// # Safety
+    /// `row` is a row of the operation's table, and belongs to the caller alone.
+    pub unsafe fn finish(&self, row: NonNull<u8>) {
+        // SAFETY: the caller keeps the same contract.
+        unsafe { (self.functions.finish)(self.get_mut, row) };
     }
 }
 
@@ -132,6 +161,18 @@ unsafe fn initialise<R: Record, V, O: Operation<V>>(
     }
 }
 
+unsafe fn room<R: Record, V, O: Operation<V>>(
+    get: fn(),
+    row: NonNull<u8>,
+    bounds: Option<&Bounds>,
+) -> (u64, u64) {
+    // SAFETY: called through a `ColumnOperation` of these types, under its contract.
+    unsafe {
+        let get = std::mem::transmute::<fn(), fn(&R) -> &V>(get);
+        O::room(get(row.cast::<R>().as_ref()), bounds)
+    }
+}
+
 unsafe fn merge<R: Record, V, O: Operation<V>>(
     get_mut: fn(),
     slice: NonNull<u8>,
@@ -144,6 +185,14 @@ unsafe fn merge<R: Record, V, O: Operation<V>>(
     }
 }
 
+unsafe fn finish<R: Record, V, O: Operation<V>>(get_mut: fn(), row: NonNull<u8>) {
+    // SAFETY: called through a `ColumnOperation` of these types, under its contract.
+    unsafe {
+        let get_mut = std::mem::transmute::<fn(), fn(&mut R) -> &mut V>(get_mut);
+        O::finish(get_mut(row.cast::<R>().as_mut()));
+    }
+}
+
 /// An operation on a column that can be applied to several versions of a row, without its types. The
 /// operation's own value lies elsewhere.
 #[derive(Clone, Copy)]
@@ -153,9 +202,8 @@ pub struct RepeatableOperation {
     apply: Apply,
 }
 
-/// Applies an operation to a row, from an accessor of the column, the operation's own value, the row, and
-/// the number of the worker.
-type Apply = unsafe fn(fn(), *const u8, NonNull<u8>, u32) -> bool;
+/// Applies an operation to a row, from an accessor of the column, the operation's own value, and the row.
+type Apply = unsafe fn(fn(), *const u8, NonNull<u8>) -> bool;
 
 impl RepeatableOperation {
     /// Returns the operation `O` on a column.
@@ -167,15 +215,14 @@ impl RepeatableOperation {
         RepeatableOperation { get_mut, apply: apply::<R, V, O> }
     }
 
-    /// Applies the operation to a row, on a worker with the number `core`. Returns whether the result is in
-    /// the range of the column's type; if it is not, the row is unchanged. This runs the user's code.
+    /// Applies the operation to a row. Returns whether the result is in the range of the column's type; if it is not, the row is unchanged. This runs the user's code.
     ///
     /// # Safety
     /// `operation` is the value of the operation, and does not change during the call. `row` is a row of the
     /// operation's table, and belongs to the caller alone.
-    pub unsafe fn apply(&self, operation: *const u8, row: NonNull<u8>, core: u32) -> bool {
+    pub unsafe fn apply(&self, operation: *const u8, row: NonNull<u8>) -> bool {
         // SAFETY: the caller keeps the same contract.
-        unsafe { (self.apply)(self.get_mut, operation, row, core) }
+        unsafe { (self.apply)(self.get_mut, operation, row) }
     }
 }
 
@@ -183,13 +230,12 @@ unsafe fn apply<R: Record, V: 'static, O: Operation<V>>(
     get_mut: fn(),
     operation: *const u8,
     row: NonNull<u8>,
-    core: u32,
 ) -> bool {
     // SAFETY: called through a `RepeatableOperation` of these types, under its contract.
     unsafe {
         let get_mut = std::mem::transmute::<fn(), fn(&mut R) -> &mut V>(get_mut);
         let operation = &*operation.cast::<O>();
-        operation.apply(get_mut(row.cast::<R>().as_mut()), core).is_ok()
+        operation.apply(get_mut(row.cast::<R>().as_mut())).is_ok()
     }
 }
 
@@ -197,6 +243,8 @@ unsafe fn apply<R: Record, V: 'static, O: Operation<V>>(
 #[derive(Default)]
 pub struct UndoLog {
     steps: Vec<UndoStep>,
+    /// Whether one of the operations [has a stamp](Operation::IS_STAMPED).
+    is_stamped: bool,
 }
 
 // SAFETY: an undo log moves between threads only together with its worker, between transactions,
@@ -208,9 +256,18 @@ type InlineUndo = MaybeUninit<[u64; 6]>;
 
 struct UndoStep {
     slice: NonNull<u8>,
-    /// Undoes the step if it gets the slice. Otherwise only drops what the undo would have needed.
-    end: unsafe fn(&mut InlineUndo, Option<NonNull<u8>>),
+    end: unsafe fn(&mut InlineUndo, NonNull<u8>, StepEnd),
     undo: InlineUndo,
+}
+
+/// How a step ends.
+#[derive(Clone, Copy)]
+enum StepEnd {
+    Undone,
+    /// The transaction commits, with this stamp.
+    Committed(u64),
+    /// Only what the undo would have needed is dropped.
+    Forgotten,
 }
 
 impl UndoLog {
@@ -218,7 +275,7 @@ impl UndoLog {
     ///
     /// # Safety
     /// `slice` is a slice of `O`, and `undo` belongs to the last change of it. The slice stays at
-    /// this address until the log [is undone](UndoLog::undo) or [forgotten](UndoLog::forget).
+    /// this address until the log [is undone](UndoLog::undo) or [committed](UndoLog::commit).
     #[inline(always)]
     pub unsafe fn push<V, O: Operation<V>>(&mut self, slice: NonNull<u8>, undo: O::Undo) {
         let mut place = InlineUndo::uninit();
@@ -234,6 +291,7 @@ impl UndoLog {
             unsafe { place.as_mut_ptr().cast::<Box<O::Undo>>().write(Box::new(undo)) };
             end_boxed::<V, O>
         };
+        self.is_stamped |= O::IS_STAMPED;
         self.steps.push(UndoStep { slice, end, undo: place });
     }
 
@@ -243,17 +301,31 @@ impl UndoLog {
         self.steps.is_empty()
     }
 
+    /// Returns whether the transaction needs a stamp when it commits.
+    #[inline(always)]
+    pub fn is_stamped(&self) -> bool {
+        self.is_stamped
+    }
+
     /// Undoes everything, in reverse order.
     pub fn undo(&mut self) {
         while let Some(mut step) = self.steps.pop() {
             // SAFETY: `push` wrote it for this type, and it is taken only once.
-            unsafe { (step.end)(&mut step.undo, Some(step.slice)) };
+            unsafe { (step.end)(&mut step.undo, step.slice, StepEnd::Undone) };
         }
+        self.is_stamped = false;
     }
 
-    /// Forgets everything, because the transaction has committed.
+    /// Forgets everything, because the transaction commits. What it did gets this stamp, if it
+    /// [needs one](UndoLog::is_stamped).
     #[inline(always)]
-    pub fn forget(&mut self) {
+    pub fn commit(&mut self, stamp: u64) {
+        self.end(StepEnd::Committed(stamp));
+        self.is_stamped = false;
+    }
+
+    #[inline(always)]
+    fn end(&mut self, end: StepEnd) {
         let steps = self.steps.len();
         let first = self.steps.as_mut_ptr();
         // SAFETY: as in `undo`. The list is emptied first, so each step is ended only once, even if one panics. (A
@@ -262,7 +334,7 @@ impl UndoLog {
             self.steps.set_len(0);
             for step in 0..steps {
                 let step = &mut *first.add(step);
-                (step.end)(&mut step.undo, None);
+                (step.end)(&mut step.undo, step.slice, end);
             }
         }
     }
@@ -270,27 +342,33 @@ impl UndoLog {
 
 impl Drop for UndoLog {
     fn drop(&mut self) {
-        self.forget();
+        self.end(StepEnd::Forgotten);
     }
 }
 
-unsafe fn end_inline<V, O: Operation<V>>(undo: &mut InlineUndo, slice: Option<NonNull<u8>>) {
-    if slice.is_none() && !std::mem::needs_drop::<O::Undo>() {
+unsafe fn end_inline<V, O: Operation<V>>(undo: &mut InlineUndo, slice: NonNull<u8>, end: StepEnd) {
+    if !matches!(end, StepEnd::Undone)
+        && const { !std::mem::needs_drop::<O::Undo>() && !O::IS_STAMPED }
+    {
         return;
     }
-    // SAFETY: `UndoLog::push` wrote it, and it is taken only once.
-    let undo = unsafe { undo.as_mut_ptr().cast::<O::Undo>().read() };
-    if let Some(slice) = slice {
-        // SAFETY: by the contract of `UndoLog::push`.
-        O::undo(unsafe { slice.cast::<O::Slice>().as_mut() }, undo);
-    }
+    // SAFETY: `UndoLog::push` wrote it, and it is taken only once; for the slice see its contract.
+    unsafe { end_step::<V, O>(undo.as_mut_ptr().cast::<O::Undo>().read(), slice, end) }
 }
 
-unsafe fn end_boxed<V, O: Operation<V>>(undo: &mut InlineUndo, slice: Option<NonNull<u8>>) {
+unsafe fn end_boxed<V, O: Operation<V>>(undo: &mut InlineUndo, slice: NonNull<u8>, end: StepEnd) {
     // SAFETY: as in `end_inline`.
-    let undo = unsafe { undo.as_mut_ptr().cast::<Box<O::Undo>>().read() };
-    if let Some(slice) = slice {
-        // SAFETY: by the contract of `UndoLog::push`.
-        O::undo(unsafe { slice.cast::<O::Slice>().as_mut() }, *undo);
+    unsafe { end_step::<V, O>(*undo.as_mut_ptr().cast::<Box<O::Undo>>().read(), slice, end) }
+}
+
+/// # Safety
+/// By the contract of [`UndoLog::push`]; the log has not ended.
+unsafe fn end_step<V, O: Operation<V>>(undo: O::Undo, slice: NonNull<u8>, end: StepEnd) {
+    // SAFETY: by the contract. If the step is only forgotten, the slice is not touched.
+    let slice = || unsafe { slice.cast::<O::Slice>().as_mut() };
+    match end {
+        StepEnd::Undone => O::undo(slice(), undo),
+        StepEnd::Committed(stamp) => O::settle(slice(), stamp),
+        StepEnd::Forgotten => {}
     }
 }

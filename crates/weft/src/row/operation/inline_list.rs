@@ -35,14 +35,14 @@ impl<T, const N: usize> InlineList<T, N> {
         there.map(|element| element.as_ref().expect("the first ones are there"))
     }
 
+    #[inline]
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.elements[..self.length].iter_mut().flatten()
+    }
+
     /// Returns the elements.
     pub fn into_elements(self) -> impl Iterator<Item = T> {
         self.elements.into_iter().flatten()
-    }
-
-    #[inline]
-    pub fn get(&self, position: usize) -> &T {
-        self.elements[position].as_ref().expect("the position is within the list")
     }
 
     #[inline]
@@ -59,12 +59,6 @@ impl<T, const N: usize> InlineList<T, N> {
         })
     }
 
-    /// Replaces an element, and returns the old one.
-    #[inline]
-    pub fn replace(&mut self, position: usize, element: T) -> T {
-        self.elements[position].replace(element).expect("the position is within the list")
-    }
-
     /// Inserts an element. There must be room for it.
     #[inline]
     pub fn insert(&mut self, position: usize, element: T) {
@@ -78,14 +72,8 @@ impl<T, const N: usize> InlineList<T, N> {
     #[inline]
     pub fn remove(&mut self, position: usize) -> T {
         self.elements[position..self.length].rotate_left(1);
-        self.pop().expect("the position is within the list")
-    }
-
-    /// Removes the last element, and returns it.
-    #[inline]
-    pub fn pop(&mut self) -> Option<T> {
-        self.length = self.length.checked_sub(1)?;
-        self.elements[self.length].take()
+        self.length -= 1;
+        self.elements[self.length].take().expect("the position is within the list")
     }
 }
 

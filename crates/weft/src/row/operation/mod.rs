@@ -56,17 +56,18 @@
 //!
 //! | operation | column | `v` becomes | a slice |
 //! | --- | --- | --- | --- |
-//! | [`Add`], ADD | integers | `v + n` | a sum |
+//! | [`Add`], ADD; [`Give`] | integers | `v + n` | a sum, within a share |
+//! | [`Take`] | integers | `v - n`, if there is that much | the same |
 //! | [`Mul`] | integers | `v * n` | a product |
 //! | [`Max`], MAX; [`Min`], MIN | integers | the greater or the lesser of `v` and `n` | the same |
 //! | [`Or`], [`And`] | `bool`, integers | `v \| n`, `v & n` | the same |
-//! | [`OrderedPut`], OPUT | [`Ordered`] | `(order, core, value)`, if `(order, core)` is greater than that of `v` | the greatest tuple |
-//! | [`TopKInsert`], TOPKINSERT | [`TopK`] | `v` with `(order, core, value)`; of equal orders the greatest core's tuple stays, and of all orders the `K` greatest | the same |
+//! | [`OrderedPut`], OPUT | [`Ordered`] | this value, if its order is greater than that of `v` | the value with the greatest order |
+//! | [`TopKInsert`], TOPKINSERT | [`TopK`] | `v` with this value; the `K` with the greatest orders stay | the same |
 //! | [`Union`] | [`BoundedSet`] | `v` with these elements | the new elements |
 //!
-//! A core is the number of a worker. It makes the outcome independent of the order of operations on
-//! different cores. Operations on the same core keep their order: of two with the same order and
-//! core, the first stays.
+//! **Of equal orders the first stays**, or is listed first: that of the transaction that comes first in the serial
+//! order. (In the paper the number of the core decides.) A [`TopK`] lists a value as often as it was inserted, or only
+//! the best entry of each value ([`OnePerValue`]).
 //!
 //! # Errors
 //!
@@ -76,11 +77,17 @@
 //! [`BoundedSet`] as `default()` makes them) is less than every value.
 //!
 //! A result that does not fit fails with [`Failure::OutOfRange`](crate::Failure::OutOfRange): a sum
-//! or a product that the column's type cannot hold, or elements that a set has no room for. The
-//! operation itself returns this error, so the transaction sees it at the same place under every
-//! protocol. Such operations commute only as long as none fails. So a worker gathers them only
-//! within its share of the room that is left: each of `J` workers may add `(MAX - v) / J`. An
-//! operation that exceeds this share is decided on the row itself, once the row is joined again.
+//! or a product that the column's type cannot hold, or elements that a set has no room for. A sum
+//! outside the declared bounds of its column (`#[record(min = 0, max = 9)]`) fails with
+//! [`Failure::NotEnough`](crate::Failure::NotEnough), and so does a [`Take`] of more than there is.
+//! The operation itself returns this error, so the transaction sees it at the same place under every
+//! protocol.
+//!
+//! Such operations commute only as long as none fails. So a worker gathers them only within its share
+//! of the room that there is. All sums of a column draw their shares from one reserve: one worker can
+//! use all of the room if no other does. Of `J` workers each may gather a product or a set within
+//! one `J`th of the room. An operation that exceeds the share is decided on the row itself, once the
+//! row is joined again.
 
 mod bits;
 mod columns;
@@ -88,6 +95,7 @@ mod erased;
 mod inline_list;
 mod integers;
 mod ordered;
+mod reserve;
 mod set;
 mod top_k;
 
@@ -106,13 +114,15 @@ pub use erased::ColumnOperation;
 pub use erased::RepeatableOperation;
 #[doc(hidden)]
 pub use erased::UndoLog;
-pub use integers::{Add, Integer, Max, Min, Mul};
+pub use integers::{Add, Give, Integer, Max, Min, Mul, Take};
 pub use ordered::{Ordered, OrderedPut, OrderedTuple};
+#[doc(hidden)]
+pub use reserve::Reserve;
 pub use set::{BoundedSet, Union};
-pub use top_k::{TopK, TopKInsert};
+pub use top_k::{OnePerValue, Several, TopK, TopKEntries, TopKInsert};
 
 use crate::row::column::ColumnValue;
-use crate::row::schema::Record;
+use crate::row::schema::{Bounds, Record};
 
 /// An operation on a column that holds a `V`. The [module](self) describes the operations.
 ///
@@ -120,6 +130,18 @@ use crate::row::schema::Record;
 pub trait Operation<V>: fmt::Debug + sealed::Sealed + Sized + 'static {
     /// The operation's kind.
     const KIND: OperationKind;
+
+    /// Whether it matters in which order such operations commit. Then slices hold stamps.
+    #[doc(hidden)]
+    const IS_STAMPED: bool = false;
+
+    /// Whether the operation's slices keep a column within its declared bounds.
+    #[doc(hidden)]
+    const KEEPS_BOUNDS: bool = false;
+
+    /// The operation that stands for all those that use the same slices as this one, usually itself.
+    #[doc(hidden)]
+    type Family: Operation<V, Slice = Self::Slice>;
 
     /// A slice: what one of several workers gathers for a split column.
     #[doc(hidden)]
@@ -129,21 +151,52 @@ pub trait Operation<V>: fmt::Debug + sealed::Sealed + Sized + 'static {
     #[doc(hidden)]
     type Undo: 'static;
 
-    /// Applies the operation to a column, on a worker with the number `core`.
+    /// Applies the operation to a column.
     ///
     /// # Errors
     /// If the result is outside the range of the column's type. The column is unchanged then.
-    fn apply(&self, value: &mut V, core: u32) -> Result<(), OutOfRange>;
+    fn apply(&self, value: &mut V) -> Result<(), OutOfRange>;
+
+    /// Returns in words what a column lacks for the operation: its result would be outside the
+    /// declared bounds, or it takes more than there is.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn shortage(&self, value: &V, bounds: Option<&Bounds>) -> Option<String> {
+        let _ = (value, bounds);
+        None
+    }
 
     /// Returns the slice with which one of `cores` workers begins, for a column with the value
     /// `value`.
     #[doc(hidden)]
     fn slice(value: &V, cores: u32) -> Self::Slice;
 
+    /// Returns by how much all workers together may move the column down, and up.
+    #[doc(hidden)]
+    fn room(value: &V, bounds: Option<&Bounds>) -> (u64, u64) {
+        let _ = (value, bounds);
+        (0, 0)
+    }
+
+    /// Enlarges a slice out of the reserve, so that there is room for the operation in it. Returns
+    /// false, and changes nothing, if the reserve has too little.
+    #[doc(hidden)]
+    fn draw(&self, slice: &mut Self::Slice, reserve: &Reserve) -> bool {
+        let _ = (slice, reserve);
+        false
+    }
+
     /// Applies the operation to a slice. `Err` leaves the slice unchanged, and means that the
     /// worker cannot decide from its slice alone whether there is room for the result.
     #[doc(hidden)]
-    fn accumulate(&self, slice: &mut Self::Slice, core: u32) -> Result<Self::Undo, Undecided>;
+    fn accumulate(&self, slice: &mut Self::Slice) -> Result<Self::Undo, Undecided>;
+
+    /// Stamps what the transaction that now commits has put into a slice. The stamps of all workers
+    /// are in the order in which their transactions commit.
+    #[doc(hidden)]
+    fn settle(slice: &mut Self::Slice, stamp: u64) {
+        let _ = (slice, stamp);
+    }
 
     /// Undoes the last [`Operation::accumulate`].
     #[doc(hidden)]
@@ -154,9 +207,16 @@ pub trait Operation<V>: fmt::Debug + sealed::Sealed + Sized + 'static {
     #[doc(hidden)]
     fn merge(slice: Self::Slice, value: &mut V);
 
-    /// Appends the operation in the form in which it is logged, without its kind.
+    /// Ends a change of the row by [merges](Operation::merge).
     #[doc(hidden)]
-    fn write(&self, core: u32, output: &mut Vec<u8>);
+    fn finish(value: &mut V) {
+        let _ = value;
+    }
+
+    /// Appends the operation in the form in which it is logged, without its kind. If the operation
+    /// [has a stamp](Operation::IS_STAMPED), the last eight bytes are those of the stamp.
+    #[doc(hidden)]
+    fn write(&self, output: &mut Vec<u8>);
 }
 
 mod sealed {
@@ -185,7 +245,7 @@ pub struct Undecided;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum OperationKind {
-    /// [`Add`].
+    /// [`Add`] and [`Give`].
     Add = 1,
     /// [`Mul`].
     Mul = 2,
@@ -203,11 +263,13 @@ pub enum OperationKind {
     TopKInsert = 8,
     /// [`Union`].
     Union = 9,
+    /// [`Take`].
+    Take = 10,
 }
 
 impl OperationKind {
     /// Every kind.
-    pub const ALL: [OperationKind; 9] = [
+    pub const ALL: [OperationKind; 10] = [
         OperationKind::Add,
         OperationKind::Mul,
         OperationKind::Max,
@@ -217,6 +279,7 @@ impl OperationKind {
         OperationKind::OrderedPut,
         OperationKind::TopKInsert,
         OperationKind::Union,
+        OperationKind::Take,
     ];
 
     /// Returns the kind's name for machines and people, in snake case. These names are stable.
@@ -231,6 +294,7 @@ impl OperationKind {
             OperationKind::OrderedPut => "ordered_put",
             OperationKind::TopKInsert => "top_k_insert",
             OperationKind::Union => "union",
+            OperationKind::Take => "take",
         }
     }
 }
@@ -253,6 +317,8 @@ impl fmt::Display for OperationKind {
 pub struct ColumnOf<R, V> {
     position: usize,
     is_indexed: bool,
+    is_checked: bool,
+    bounds: Option<&'static Bounds>,
     get: fn(&R) -> &V,
     get_mut: fn(&mut R) -> &mut V,
 }
@@ -268,12 +334,20 @@ impl<R: Record, V> ColumnOf<R, V> {
     pub const fn new(name: &str, get: fn(&R) -> &V, get_mut: fn(&mut R) -> &mut V) -> Self {
         let mut position = 0;
         while position < R::COLUMNS.len() {
-            if is_same(R::COLUMNS[position].name, name) {
+            let column = &R::COLUMNS[position];
+            if is_same(column.name, name) {
                 assert!(
-                    !R::COLUMNS[position].in_key,
+                    !column.in_key,
                     "a column of the primary key cannot be changed by an operation"
                 );
-                return ColumnOf { position, is_indexed: is_indexed::<R>(name), get, get_mut };
+                return ColumnOf {
+                    position,
+                    is_indexed: is_indexed::<R>(name),
+                    is_checked: R::IS_CHECKED && column.is_checked,
+                    bounds: if column.bounds.is_some() { Some(&column.bounds) } else { None },
+                    get,
+                    get_mut,
+                };
             }
             position += 1;
         }
@@ -294,6 +368,29 @@ impl<R: Record, V> ColumnOf<R, V> {
     #[doc(hidden)]
     pub const fn is_indexed(self) -> bool {
         self.is_indexed
+    }
+
+    /// Returns the declared bounds of the column, if there are any.
+    #[inline(always)]
+    pub(crate) const fn bounds(self) -> Option<&'static Bounds> {
+        self.bounds
+    }
+
+    /// Returns why the column cannot be split for the operation `O`, if the reason is in the row type.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub const fn unsplittable<O: Operation<V>>(self) -> Option<&'static str> {
+        if self.is_indexed {
+            Some("an index is ordered by the column")
+        } else if self.is_checked {
+            Some(
+                "a check reads the column: name the columns that it reads, `check(path, columns(…))`",
+            )
+        } else if self.bounds.is_some() && !O::KEEPS_BOUNDS {
+            Some("the column has bounds, which only `take`, `give` and `add` keep")
+        } else {
+            None
+        }
     }
 }
 

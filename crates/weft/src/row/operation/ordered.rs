@@ -1,19 +1,35 @@
 //! Ordered tuples: a column that keeps the value that was put with the greatest order.
 
-use std::cmp::Ordering;
-
 use super::{Operation, OperationKind, Order, OutOfRange, Payload, Undecided, sealed};
 use crate::row::column::{ColumnType, ColumnValue, DecodeError, FieldType};
 
-/// A value with its order, and the core that wrote it.
+/// A value with its order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OrderedTuple<O, T> {
-    /// The order, which is compared first.
+    /// The order.
     pub order: O,
-    /// The number of the worker that wrote the value. It decides between equal orders.
-    pub core: u32,
     /// The value.
     pub value: T,
+    /// When the value was put, if a worker has put it in a split phase that has not ended: the lesser
+    /// stamp came first. Otherwise 0.
+    pub(super) stamp: u64,
+}
+
+/// The stamp of a value whose transaction has not committed. It comes after all others.
+pub(super) const UNCOMMITTED: u64 = u64::MAX;
+
+impl<O, T> OrderedTuple<O, T> {
+    /// Returns a value with its order.
+    pub const fn new(order: O, value: T) -> Self {
+        OrderedTuple { order, value, stamp: 0 }
+    }
+
+    /// Replaces the stamp, if the value is not committed.
+    pub(super) fn settle(&mut self, stamp: u64) {
+        if self.stamp == UNCOMMITTED {
+            self.stamp = stamp;
+        }
+    }
 }
 
 impl<O: ColumnValue, T: ColumnValue> ColumnValue for OrderedTuple<O, T> {
@@ -21,33 +37,34 @@ impl<O: ColumnValue, T: ColumnValue> ColumnValue for OrderedTuple<O, T> {
         name: "OrderedTuple",
         fields: &[
             FieldType::new("order", O::TYPE),
-            FieldType::new("core", ColumnType::U32),
             FieldType::new("value", T::TYPE),
+            FieldType::new("stamp", ColumnType::U64),
         ],
     };
 
     #[inline]
     fn write(&self, output: &mut Vec<u8>) {
         self.order.write(output);
-        self.core.write(output);
         self.value.write(output);
+        self.stamp.write(output);
     }
 
     #[inline]
     fn read(input: &mut &[u8]) -> Result<Self, DecodeError> {
-        Ok(OrderedTuple { order: O::read(input)?, core: u32::read(input)?, value: T::read(input)? })
+        let (order, value) = (O::read(input)?, T::read(input)?);
+        Ok(OrderedTuple { order, value, stamp: u64::read(input)? })
     }
 
     #[inline]
     fn stored_bytes(&self) -> usize {
-        self.order.stored_bytes() + self.core.stored_bytes() + self.value.stored_bytes()
+        self.order.stored_bytes() + self.value.stored_bytes() + self.stamp.stored_bytes()
     }
 
     #[inline]
     fn is_same(&self, other: &Self) -> bool {
         self.order.is_same(&other.order)
-            && self.core == other.core
             && self.value.is_same(&other.value)
+            && self.stamp == other.stamp
     }
 }
 
@@ -70,7 +87,7 @@ impl<O, T> From<OrderedTuple<O, T>> for Ordered<O, T> {
 }
 
 impl<O, T> Ordered<O, T> {
-    /// Returns the value with its order and core, if one was put.
+    /// Returns the value with its order, if one was put.
     pub const fn tuple(&self) -> Option<&OrderedTuple<O, T>> {
         self.0.as_ref()
     }
@@ -87,13 +104,12 @@ impl<O, T> Ordered<O, T> {
 }
 
 impl<O: Ord, T> Ordered<O, T> {
-    /// Returns whether a tuple with this order and core would replace the current one.
+    /// Returns whether a tuple with this order and stamp would replace the current one.
     #[inline]
-    fn yields_to(&self, order: &O, core: u32) -> bool {
-        match &self.0 {
-            Some(tuple) => tuple.order.cmp(order).then(tuple.core.cmp(&core)) == Ordering::Less,
-            None => true,
-        }
+    fn yields_to(&self, order: &O, stamp: u64) -> bool {
+        self.0.as_ref().is_none_or(|tuple| {
+            tuple.order < *order || (tuple.order == *order && stamp < tuple.stamp)
+        })
     }
 }
 
@@ -121,48 +137,52 @@ impl<O: Order, T: Payload> ColumnValue for Ordered<O, T> {
     }
 }
 
-/// Puts a value with an order. It replaces a value with a lesser order, or with an equal order that
-/// a worker with a lesser number wrote.
+/// Puts a value with an order. It replaces a value with a lesser order. Of equal orders the first
+/// stays.
 ///
-/// Algebra: the maximum by order and core. This is a semilattice as long as the tuples of each core
-/// keep their sequence.
+/// Algebra: the maximum by order, and then by which transaction commits first. This is a semilattice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OrderedPut<O, T>(pub O, pub T);
 
 impl<O, T> sealed::Sealed for OrderedPut<O, T> {}
 
 impl<O: Order, T: Payload> OrderedPut<O, T> {
-    fn tuple(&self, core: u32) -> OrderedTuple<O, T> {
-        OrderedTuple { order: self.0.clone(), core, value: self.1.clone() }
+    fn put(&self, value: &mut Ordered<O, T>, stamp: u64) -> Option<Ordered<O, T>> {
+        value.yields_to(&self.0, UNCOMMITTED).then(|| {
+            let tuple = OrderedTuple { order: self.0.clone(), value: self.1.clone(), stamp };
+            std::mem::replace(value, tuple.into())
+        })
     }
 }
 
 impl<O: Order, T: Payload> Operation<Ordered<O, T>> for OrderedPut<O, T> {
     const KIND: OperationKind = OperationKind::OrderedPut;
+    const IS_STAMPED: bool = true;
+    type Family = Self;
     type Slice = Ordered<O, T>;
     /// The value before, if it was replaced.
     type Undo = Option<Ordered<O, T>>;
 
     #[inline]
-    fn apply(&self, value: &mut Ordered<O, T>, core: u32) -> Result<(), OutOfRange> {
-        if value.yields_to(&self.0, core) {
-            *value = self.tuple(core).into();
-        }
+    fn apply(&self, value: &mut Ordered<O, T>) -> Result<(), OutOfRange> {
+        self.put(value, 0);
         Ok(())
     }
 
+    /// Returns a copy of the column, with the stamp 0, by which it is not merged.
     fn slice(value: &Ordered<O, T>, _cores: u32) -> Ordered<O, T> {
-        value.clone()
+        let mut slice = value.clone();
+        Self::finish(&mut slice);
+        slice
     }
 
     #[inline]
-    fn accumulate(
-        &self,
-        slice: &mut Ordered<O, T>,
-        core: u32,
-    ) -> Result<Option<Ordered<O, T>>, Undecided> {
-        let replaces = slice.yields_to(&self.0, core);
-        Ok(replaces.then(|| std::mem::replace(slice, self.tuple(core).into())))
+    fn accumulate(&self, slice: &mut Ordered<O, T>) -> Result<Option<Ordered<O, T>>, Undecided> {
+        Ok(self.put(slice, UNCOMMITTED))
+    }
+
+    fn settle(slice: &mut Ordered<O, T>, stamp: u64) {
+        slice.0.iter_mut().for_each(|tuple| tuple.settle(stamp));
     }
 
     #[inline]
@@ -174,13 +194,18 @@ impl<O: Order, T: Payload> Operation<Ordered<O, T>> for OrderedPut<O, T> {
 
     fn merge(slice: Ordered<O, T>, value: &mut Ordered<O, T>) {
         if let Some(tuple) = slice.0
-            && value.yields_to(&tuple.order, tuple.core)
+            && tuple.stamp > 0
+            && value.yields_to(&tuple.order, tuple.stamp)
         {
             *value = tuple.into();
         }
     }
 
-    fn write(&self, core: u32, output: &mut Vec<u8>) {
-        self.tuple(core).write(output);
+    fn finish(value: &mut Ordered<O, T>) {
+        value.0.iter_mut().for_each(|tuple| tuple.stamp = 0);
+    }
+
+    fn write(&self, output: &mut Vec<u8>) {
+        OrderedTuple::new(self.0.clone(), self.1.clone()).write(output);
     }
 }

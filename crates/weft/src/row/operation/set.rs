@@ -112,11 +112,12 @@ pub struct NewElements<T, const N: usize> {
 
 impl<T: Order, const N: usize> Operation<BoundedSet<T, N>> for Union<T, N> {
     const KIND: OperationKind = OperationKind::Union;
+    type Family = Self;
     type Slice = NewElements<T, N>;
     /// The elements that are new.
     type Undo = Vec<T>;
 
-    fn apply(&self, value: &mut BoundedSet<T, N>, _core: u32) -> Result<(), OutOfRange> {
+    fn apply(&self, value: &mut BoundedSet<T, N>) -> Result<(), OutOfRange> {
         let new = self.0.elements.iter().filter(|element| !value.contains(element)).count();
         if value.len() + new > N {
             let message = format!("{new} new elements beside {} are more than {N}", value.len());
@@ -133,7 +134,7 @@ impl<T: Order, const N: usize> Operation<BoundedSet<T, N>> for Union<T, N> {
         NewElements { known: value.clone(), new: BoundedSet::default(), room }
     }
 
-    fn accumulate(&self, slice: &mut NewElements<T, N>, _core: u32) -> Result<Vec<T>, Undecided> {
+    fn accumulate(&self, slice: &mut NewElements<T, N>) -> Result<Vec<T>, Undecided> {
         let is_new = |element: &&T| !slice.known.contains(element) && !slice.new.contains(element);
         let new: Vec<T> = self.0.elements.iter().filter(is_new).cloned().collect();
         if slice.new.len() + new.len() > slice.room {
@@ -159,7 +160,7 @@ impl<T: Order, const N: usize> Operation<BoundedSet<T, N>> for Union<T, N> {
         }
     }
 
-    fn write(&self, _core: u32, output: &mut Vec<u8>) {
+    fn write(&self, output: &mut Vec<u8>) {
         write_leb128(N as u64, output);
         ColumnValue::write(&self.0, output);
     }
