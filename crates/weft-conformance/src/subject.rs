@@ -16,7 +16,7 @@ use weft::{
     column_of,
 };
 use weft_protocols::canary::{Canary, Mutation};
-use weft_protocols::{DbxTc, Flaw};
+use weft_protocols::{Adaptive, AdaptiveFlaw, AdaptiveOptions, BuilderExt, DbxTc, Flaw};
 
 pub use calls::{Call, JOURNAL, ProcedureStore, StepLog};
 
@@ -97,6 +97,8 @@ pub struct Subject {
     open_procedures: fn(Opening, OperationSet) -> Box<dyn ProcedureStore>,
     /// The flaw of a protocol with procedures in pieces.
     flaw: Option<Flaw>,
+    /// The flaw of the protocol that adapts.
+    adaptive_flaw: Option<AdaptiveFlaw>,
 }
 
 /// How a store is opened.
@@ -107,6 +109,7 @@ struct Opening {
     htm: (Choice, RetryPolicy),
     cut: Cut,
     flaw: Option<Flaw>,
+    adaptive_flaw: Option<AdaptiveFlaw>,
 }
 
 /// How procedures are cut into pieces.
@@ -142,6 +145,7 @@ impl Subject {
             open,
             open_procedures: calls::open::<P>,
             flaw: None,
+            adaptive_flaw: None,
         }
     }
 
@@ -190,6 +194,11 @@ impl Subject {
         Subject { flaw: Some(flaw), ..Self::of::<DbxTc>() }
     }
 
+    /// Returns the protocol that adapts, with this flaw.
+    pub fn flawed_adaptive(flaw: AdaptiveFlaw) -> Self {
+        Subject { adaptive_flaw: Some(flaw), ..Self::of::<Adaptive>() }
+    }
+
     /// Returns the protocol of this name, with regions run in the way of this name.
     ///
     /// # Panics
@@ -233,7 +242,13 @@ impl Subject {
     }
 
     fn opening(&self, records: bool) -> Opening {
-        Opening { records, htm: self.htm, cut: Cut::Finest, flaw: self.flaw }
+        Opening {
+            records,
+            htm: self.htm,
+            cut: Cut::Finest,
+            flaw: self.flaw,
+            adaptive_flaw: self.adaptive_flaw,
+        }
     }
 }
 
@@ -396,8 +411,11 @@ struct OpenStore<P: Protocol, T> {
 }
 
 fn open<P: Protocol>(opening: Opening) -> Box<dyn Store> {
+    let mut adaptive = AdaptiveOptions::new();
+    adaptive.flaw = opening.adaptive_flaw;
     let builder = Database::builder()
         .protocol::<P>()
+        .adaptive(adaptive)
         .table::<Ordered>()
         .table::<Hashed>()
         .htm(opening.htm.0)
