@@ -195,16 +195,16 @@ impl OrderingExecutor {
     #[cold]
     #[inline(never)]
     fn wait_for_turn(&mut self, number: u64, access: u64) {
-        let shared = Arc::clone(&self.shared);
-        let Some(Entry { position, queue }) = shared.points.find(number, access, self.mode) else {
+        let OrderingExecutor { shared, turns, mode, .. } = self;
+        let Some(Entry { position, queue }) = shared.points.find(number, access, *mode) else {
             return;
         };
-        if self.turns.iter().any(|turn| turn.position == position) {
+        if turns.iter().any(|turn| turn.position == position) {
             return;
         }
         // A transaction waits only for points after those that it holds, so that queues seldom wait for each other. At the
         // others it takes a turn that is free.
-        let is_in_order = self.turns.iter().all(|turn| turn.position < position);
+        let is_in_order = turns.iter().all(|turn| turn.position < position);
         let Some(ticket) = queue.enter(if is_in_order { u32::MAX } else { 0 }) else { return };
         let (mut serving, mut looks) = (queue.serving(), 0);
         // (Others may pass over this transaction, too.)
@@ -223,7 +223,7 @@ impl OrderingExecutor {
                 looks = 0;
             }
         }
-        self.turns.push(Turn { position, ticket });
+        turns.push(Turn { position, ticket });
     }
 
     /// Notes at which point the transaction has lost. This runs the user's code, to keep the key for reports.
