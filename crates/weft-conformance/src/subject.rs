@@ -16,7 +16,7 @@ use weft::{
     column_of,
 };
 use weft_protocols::canary::{Canary, Mutation};
-use weft_protocols::{DbxTc, Flaw};
+use weft_protocols::{Adaptive, AdaptiveFlaw, AdaptiveOptions, BuilderExt, DbxTc, Flaw};
 
 pub use calls::{Call, JOURNAL, ProcedureStore, StepLog};
 
@@ -99,6 +99,8 @@ pub struct Subject {
     open_procedures: fn(Opening, OperationSet) -> Box<dyn ProcedureStore>,
     /// The flaw of a protocol with procedures in pieces.
     flaw: Option<Flaw>,
+    /// The flaw of the protocol that adapts.
+    adaptive_flaw: Option<AdaptiveFlaw>,
 }
 
 /// How a store is opened.
@@ -109,6 +111,7 @@ struct Opening {
     htm: (Choice, RetryPolicy),
     cut: Cut,
     flaw: Option<Flaw>,
+    adaptive_flaw: Option<AdaptiveFlaw>,
 }
 
 /// How procedures are cut into pieces.
@@ -144,6 +147,7 @@ impl Subject {
             open,
             open_procedures: calls::open::<P>,
             flaw: None,
+            adaptive_flaw: None,
         }
     }
 
@@ -192,6 +196,11 @@ impl Subject {
         Subject { flaw: Some(flaw), ..Self::of::<DbxTc>() }
     }
 
+    /// Returns the protocol that adapts, with this flaw.
+    pub fn flawed_adaptive(flaw: AdaptiveFlaw) -> Self {
+        Subject { adaptive_flaw: Some(flaw), ..Self::of::<Adaptive>() }
+    }
+
     /// Returns the protocol of this name, with regions run in the way of this name.
     ///
     /// # Panics
@@ -235,7 +244,13 @@ impl Subject {
     }
 
     fn opening(&self, records: bool) -> Opening {
-        Opening { records, htm: self.htm, cut: Cut::Finest, flaw: self.flaw }
+        Opening {
+            records,
+            htm: self.htm,
+            cut: Cut::Finest,
+            flaw: self.flaw,
+            adaptive_flaw: self.adaptive_flaw,
+        }
     }
 }
 
@@ -398,8 +413,11 @@ struct OpenStore<P: Protocol, T> {
 }
 
 fn open<P: Protocol>(opening: Opening) -> Box<dyn Store> {
+    let mut adaptive = AdaptiveOptions::new();
+    adaptive.flaw = opening.adaptive_flaw;
     let builder = Database::builder()
         .protocol::<P>()
+        .adaptive(adaptive)
         .table::<Ordered>()
         .table::<Hashed>()
         .htm(opening.htm.0)

@@ -90,6 +90,10 @@ mod protocols_htcc {}
 mod protocols_dbx_tc {}
 
 #[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/src/protocols/adaptive.md")]
+mod protocols_adaptive {}
+
+#[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide/src/protocols/occ.md")]
 mod protocols_occ {}
 

@@ -21,6 +21,7 @@
 //! ```
 #![warn(missing_docs)]
 
+pub mod adaptive;
 pub mod atomic;
 #[cfg(feature = "canary")]
 pub mod canary;
@@ -34,6 +35,12 @@ pub mod none;
 pub mod occ;
 pub mod timestamp_ordering;
 
+#[cfg(feature = "canary")]
+#[doc(hidden)]
+pub use adaptive::AdaptiveFlaw;
+pub use adaptive::{
+    Adaptive, AdaptiveDatabase, AdaptiveOptions, ContentionAction, ContentionPoint,
+};
 pub use atomic::Atomic;
 pub use dbx_spin::DbxSpin;
 #[cfg(feature = "canary")]
@@ -62,6 +69,9 @@ pub trait BuilderExt {
     /// Sets the options of the protocol `htcc`.
     fn htcc(self, htcc: HtccOptions) -> Self;
 
+    /// Sets the options of the protocol `adaptive`: what it may do about contention.
+    fn adaptive(self, adaptive: AdaptiveOptions) -> Self;
+
     /// Sets the options of the protocol `dbx-tc`: the procedures that it may run in pieces, and how.
     fn dbx_tc(self, dbx_tc: DbxTcOptions) -> Self;
 
@@ -72,6 +82,10 @@ pub trait BuilderExt {
 impl<P: Protocol> BuilderExt for Builder<P> {
     fn htcc(self, htcc: HtccOptions) -> Self {
         self.protocol_options(htcc)
+    }
+
+    fn adaptive(self, adaptive: AdaptiveOptions) -> Self {
+        self.protocol_options(adaptive)
     }
 
     fn dbx_tc(self, dbx_tc: DbxTcOptions) -> Self {
@@ -91,7 +105,7 @@ macro_rules! protocol_list {
         $crate::$then! {
             [
                 NoControl, Dbx, DbxSpin, Silo, Occ, TwoPhaseLocking, TwoPhaseLockingNoWait,
-                TimestampOrdering, HtmNaive, Htcc, Doppel, DoppelLocking, DbxTc, Atomic
+                TimestampOrdering, HtmNaive, Htcc, Doppel, DoppelLocking, DbxTc, Adaptive, Atomic
             ]
             $($arguments)*
         }

@@ -16,9 +16,10 @@ use std::time::Instant;
 use weft::htm::Choice;
 use weft::protocol::Protocol;
 use weft::{Failure, Metrics};
-use weft_protocols::{DbxTcOptions, HtccOptions, PROTOCOLS};
+use weft_protocols::{AdaptiveOptions, DbxTcOptions, HtccOptions, PROTOCOLS};
 use weft_sim::{Counts, Options, PrivateMemory, Profile, Program};
 use weft_workloads::aborts::AbortsByTable;
+use weft_workloads::adaptive;
 use weft_workloads::dbx_tc::{self, Pieces};
 use weft_workloads::htcc::{NOT_SERIALIZABLE, Repairs, is_serializable, options_of};
 use weft_workloads::phases::Phases;
@@ -123,6 +124,8 @@ pub struct Setting<'a> {
     pub htcc: Option<&'a HtccOptions>,
     /// The options of `dbx-tc`, if the contender is a variant of it.
     pub dbx_tc: Option<&'a DbxTcOptions>,
+    /// The options of `adaptive`, if the contender is a variant of it.
+    pub adaptive: Option<&'a AdaptiveOptions>,
 }
 
 impl Setting<'_> {
@@ -140,6 +143,7 @@ impl Setting<'_> {
             conflict_retries: self.common.conflict_retries,
             htcc: self.htcc,
             dbx_tc: self.dbx_tc,
+            adaptive: self.adaptive,
             ..LoadOptions::default()
         }
     }
@@ -318,8 +322,17 @@ pub fn run(benchmark: &dyn Benchmark) -> Result<(), String> {
                 progress.next(&format!("{contender} on {cores}{at}"));
                 let htcc = options_of(contender, &common.hot_tables);
                 let dbx_tc = dbx_tc::options_of(contender);
-                let (htcc, dbx_tc) = (htcc.as_ref(), dbx_tc.as_ref());
-                let setting = Setting { contender, profile, cores, value, common, htcc, dbx_tc };
+                let adaptive = adaptive::options_of(contender);
+                let setting = Setting {
+                    contender,
+                    profile,
+                    cores,
+                    value,
+                    common,
+                    htcc: htcc.as_ref(),
+                    dbx_tc: dbx_tc.as_ref(),
+                    adaptive: adaptive.as_ref(),
+                };
                 outcomes.push(benchmark.simulate(contender, &setting)?);
             }
         }

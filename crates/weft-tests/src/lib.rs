@@ -62,7 +62,7 @@ macro_rules! for_each_executor {
 
 /// Runs a test of the module `cases` under phase reconciliation over each of the two protocols that it can be over.
 #[macro_export]
-macro_rules! over_both_protocols {
+macro_rules! over_joined_protocols {
     ($($name:ident)*) => {$(
         mod $name {
             #[test]
@@ -73,6 +73,11 @@ macro_rules! over_both_protocols {
             #[test]
             fn over_two_phase_locking() {
                 super::cases::$name::<weft::protocol::TwoPhaseLocking>();
+            }
+
+            #[test]
+            fn adaptive() {
+                super::cases::$name::<weft_protocols::adaptive::Ordered>();
             }
         }
     )*};

@@ -119,7 +119,9 @@ impl<P: Protocol> Shop<P> {
 /// Runs an expression for each protocol that commits by columns.
 macro_rules! for_each_optimistic {
     (|$parameter:ident| $body:expr) => {
-        for_each_executor!([Dbx, DbxSpin, Silo, Occ, Htcc, Doppel, DbxTc] | $parameter | $body)
+        for_each_executor!(
+            [Dbx, DbxSpin, Silo, Occ, Htcc, Doppel, DbxTc, Adaptive] | $parameter | $body
+        )
     };
 }
 

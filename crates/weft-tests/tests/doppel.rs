@@ -14,7 +14,7 @@ use weft_protocols::PhaseOptions;
 use weft_protocols::doppel::{JoinedProtocol, PhaseReconciliation};
 use weft_protocols::{BuilderExt, LabelledDatabase};
 
-use weft_tests::{TestBarrier, over_both_protocols};
+use weft_tests::{TestBarrier, over_joined_protocols};
 
 thread_local! {
     /// Runs on this thread whenever a [`Counter`] is dropped.
@@ -145,7 +145,7 @@ fn get<J: JoinedProtocol>(
     row.expect("the read succeeds").expect("the row exists")
 }
 
-over_both_protocols!(
+over_joined_protocols!(
     first_of_equal_bids_are_listed
     reading_a_split_row_shows_all_operations
     many_threads_lose_nothing

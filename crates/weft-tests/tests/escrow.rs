@@ -9,7 +9,7 @@ use weft::protocol::{Dbx, Protocol, Silo};
 use weft::{Database, Error, Failure, Record, Table, Violation, column_of};
 use weft_protocols::doppel::{JoinedProtocol, PhaseReconciliation};
 use weft_protocols::{BuilderExt, LabelledDatabase, NAMES, PhaseOptions, with_protocol};
-use weft_tests::{Seed, over_both_protocols, stress, threads};
+use weft_tests::{Seed, over_joined_protocols, stress, threads};
 
 #[derive(Clone, Copy, Debug, PartialEq, Record)]
 #[record(storage = "hash")]
@@ -360,7 +360,7 @@ impl Priced {
     }
 }
 
-over_both_protocols! {
+over_joined_protocols! {
     every_piece_of_a_split_row_is_sold_once
     one_worker_can_take_everything_in_a_split_phase
     row_with_checks_on_other_columns_is_split

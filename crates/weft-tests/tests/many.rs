@@ -348,7 +348,7 @@ fn single_key_protocols_refuse_a_second_row() {
 #[test]
 fn runs_and_scanned_ranges() {
     for_each_executor!(
-        [Dbx, TwoPhaseLocking, Htcc, Doppel, DbxTc] | P | {
+        [Dbx, TwoPhaseLocking, Htcc, Doppel, DbxTc, Adaptive] | P | {
             for is_phantom in [false, true] {
                 let tables = Tables::<P>::new();
                 let (database, lines) = (&tables.database, &tables.lines);
@@ -411,7 +411,7 @@ fn get_many_sees_what_was_written_meanwhile() {
 #[test]
 fn get_many_notes_absent_keys() {
     for_each_executor!(
-        [Dbx, TwoPhaseLocking, Htcc, Doppel, DbxTc] | P | {
+        [Dbx, TwoPhaseLocking, Htcc, Doppel, DbxTc, Adaptive] | P | {
             let tables = Tables::<P>::new();
             let (database, lines) = (&tables.database, &tables.lines);
             let tx = database.begin().unwrap();

@@ -18,7 +18,7 @@ use weft_protocols::PhaseOptions;
 use weft_protocols::doppel::{JoinedProtocol, PhaseReconciliation};
 use weft_protocols::{BuilderExt, LabelledDatabase};
 
-use weft_tests::{TestBarrier, over_both_protocols};
+use weft_tests::{TestBarrier, over_joined_protocols};
 
 type Reconciled<J> = PhaseReconciliation<J>;
 
@@ -94,7 +94,7 @@ fn likes_of<P: Protocol>(
     Ok(tx.get(pages, &page)?.expect("the row exists").likes)
 }
 
-over_both_protocols!(
+over_joined_protocols!(
     requests_for_split_records_wait_for_the_next_joined_phase
     no_split_phase_begins_before_every_stash_is_empty
     stash_that_missed_a_joined_phase_waits_for_the_next

@@ -9,7 +9,9 @@ use weft_tests::{for_each_executor, on_a_thread};
 /// Runs an expression with one protocol for each executor that records leaves.
 macro_rules! for_each_that_notes {
     (|$parameter:ident| $body:expr) => {
-        for_each_executor!([Dbx, TwoPhaseLocking, Htcc, Doppel, DbxTc] | $parameter | $body)
+        for_each_executor!(
+            [Dbx, TwoPhaseLocking, Htcc, Doppel, DbxTc, Adaptive] | $parameter | $body
+        )
     };
 }
 

@@ -32,6 +32,7 @@
 //! ```
 
 pub mod aborts;
+pub mod adaptive;
 pub mod articles;
 pub mod dbx_tc;
 mod finding;

@@ -1,6 +1,6 @@
-//! Variants of protocols for comparison in measurements: those of [`htcc`] and [`dbx_tc`].
+//! Variants of protocols for comparison in measurements: those of [`htcc`], [`dbx_tc`] and [`adaptive`].
 
-use crate::{dbx_tc, htcc};
+use crate::{adaptive, dbx_tc, htcc};
 
 /// A variant of a protocol.
 #[derive(Clone, Copy, Debug)]
@@ -13,7 +13,7 @@ pub struct Variant {
 
 /// The variants of all protocols.
 pub fn all() -> impl Iterator<Item = &'static Variant> {
-    htcc::VARIANTS.iter().chain(&dbx_tc::VARIANTS)
+    htcc::VARIANTS.iter().chain(&dbx_tc::VARIANTS).chain(&adaptive::VARIANTS)
 }
 
 /// Returns the protocol of a contender: `htcc` for `htcc:restart`.

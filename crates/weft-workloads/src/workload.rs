@@ -17,7 +17,7 @@ use weft::protocol::Protocol;
 use weft::{Builder, Database, DurabilityOptions, Error, Failure};
 use weft_procedures::Shape;
 use weft_procedures::chopping::Token;
-use weft_protocols::{BuilderExt, DbxTcOptions, HtccOptions, PhaseOptions};
+use weft_protocols::{AdaptiveOptions, BuilderExt, DbxTcOptions, HtccOptions, PhaseOptions};
 
 /// A callback for the progress of a long task: `(done, total)`, in rows.
 ///
@@ -93,6 +93,8 @@ pub struct LoadOptions<'a> {
     pub htcc: Option<&'a HtccOptions>,
     /// The options of `dbx-tc`, except those that the workload sets; `None` for the engine's default.
     pub dbx_tc: Option<&'a DbxTcOptions>,
+    /// The options of `adaptive`, under that protocol; `None` for the engine's default.
+    pub adaptive: Option<&'a AdaptiveOptions>,
     /// Where the database keeps its data; `None` for in memory only.
     pub storage: Option<StorageOptions<'a>>,
     /// Called with the number of rows loaded so far.
@@ -126,6 +128,10 @@ impl LoadOptions<'_> {
         };
         let builder = match self.htcc {
             Some(options) => builder.htcc(options.clone()),
+            None => builder,
+        };
+        let builder = match self.adaptive {
+            Some(options) => builder.adaptive(options.clone()),
             None => builder,
         };
         match self.storage {
@@ -163,6 +169,7 @@ impl Default for LoadOptions<'_> {
             phase_length: None,
             htcc: None,
             dbx_tc: None,
+            adaptive: None,
             storage: None,
             progress: &|_, _| {},
         }

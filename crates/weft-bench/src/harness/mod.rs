@@ -43,11 +43,11 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use weft_options::protocols;
-use weft_workloads::dbx_tc;
 use weft_workloads::htcc::{NOT_SERIALIZABLE, is_serializable, options_of};
 use weft_workloads::snapshots::Snapshots;
 use weft_workloads::variants::protocol_of;
 use weft_workloads::workload::{Condition, LoadOptions, StorageOptions};
+use weft_workloads::{adaptive, dbx_tc};
 
 use crate::arguments::BenchArguments;
 use crate::progress::Progress;
@@ -290,6 +290,7 @@ fn load(
         let progress = Progress::new(&format!("loading {label}"));
         let htcc = options_of(&variant.protocol, &arguments.hot_tables);
         let dbx_tc = dbx_tc::options_of(&variant.protocol);
+        let adaptive = adaptive::options_of(&variant.protocol);
         let options = LoadOptions {
             seed: arguments.seed,
             threads: arguments.threads,
@@ -299,6 +300,7 @@ fn load(
             conflict_retries: arguments.conflict_retries,
             htcc: htcc.as_ref(),
             dbx_tc: dbx_tc.as_ref(),
+            adaptive: adaptive.as_ref(),
             storage: directory.as_ref().zip(durability.as_ref()).map(|(directory, durability)| {
                 StorageOptions { directory: directory.path(), durability }
             }),

@@ -2,6 +2,7 @@
 //! what is checked, what judges, and how to repeat a failure.
 #![cfg(not(any(loom, shuttle)))]
 
+mod adaptive;
 mod canary;
 #[cfg(weft_sim)]
 mod found;

@@ -66,7 +66,8 @@ fn anomalies_between_columns() {
 fn separate_columns() {
     run_all(&scripts::separate_columns());
     for subject in Subject::concurrent() {
-        if !["dbx", "dbx-spin", "silo", "occ", "htcc", "doppel", "dbx-tc"].contains(&subject.name) {
+        let by_columns = ["dbx", "dbx-spin", "silo", "occ", "htcc", "doppel", "dbx-tc", "adaptive"];
+        if !by_columns.contains(&subject.name) {
             continue;
         }
         let _named = NameOnPanic(subject);

@@ -26,7 +26,7 @@ pub struct ContendedRecord {
     /// The record's block, if the record still exists.
     pub record: NonNull<u8>,
     pub table: TableRef,
-    key: EncodedKey,
+    pub key: EncodedKey,
     pub conflicts: u64,
     /// The operations that these transactions had applied to the record, and how often.
     pub operations: SmallVec<[(ColumnOperation, u64); 4]>,

@@ -49,6 +49,10 @@
 //! (the paper's *stashed* transactions), and goes on with others. In the next joined phase the stashed
 //! transactions come first, and a split phase begins only when all of them have run.
 //!
+//! **Under a joined protocol that adapts** ([`JoinedProtocol::ADAPTS`]), which is that of
+//! [`adaptive`](crate::adaptive), phases begin only when conflicts are frequent, and a record stays split only if the
+//! split phase was measured to be faster than the joined one.
+//!
 //! **Departures from the paper**
 //! - There is no coordinator thread. A worker that finds, between two transactions, that the phase has lasted
 //!   long enough changes it. So an idle database does nothing at all, and no thread has to be woken up. A
@@ -72,7 +76,7 @@ mod options;
 mod phases;
 mod splits;
 mod transition;
-mod turn;
+pub(crate) mod turn;
 
 use std::cell::{Cell, UnsafeCell};
 use std::marker::PhantomData;
@@ -97,7 +101,7 @@ use weft::store::record::{RecordPointer, StoredRecord};
 use weft::store::table::TableRef;
 use weft::store::worker::{LoggedOperation, LoggedWrite, WorkerMemory};
 use weft::{ConflictReason, Failure};
-use weft_htm::word::{Ordering, Word};
+use weft_htm::word::{Ordering, Word, fence};
 
 use self::contention::Sketch;
 pub use self::labels::LabelledDatabase;
@@ -128,6 +132,44 @@ pub trait JoinedProtocol: Protocol<Header: TidHeader> {
     /// The title of the combined protocol, in a few words.
     #[doc(hidden)]
     const RECONCILED_TITLE: &'static str;
+    /// The source of the combined protocol.
+    #[doc(hidden)]
+    const RECONCILED_SOURCE: &'static str = "Narula et al., OSDI 2014";
+
+    /// Whether the combined protocol adapts: there are phases only while conflicts are frequent, a record stays split
+    /// only if that was measured to pay, and commits apply operations again.
+    #[doc(hidden)]
+    const ADAPTS: bool = false;
+
+    /// Announces that the next record is accessed by an operation that commutes.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn expect_operation(executor: &mut Self::Executor) {
+        let _ = executor;
+    }
+
+    /// Reviews what is done about contention, by the number of transactions that have committed until `now`, in
+    /// nanoseconds. Returns whether anything is done. One worker at a time calls this.
+    #[doc(hidden)]
+    fn review(shared: &Self::Shared, committed: u64, now: u64) -> bool {
+        let _ = (shared, committed, now);
+        false
+    }
+
+    /// Returns whether the phase changes beside transactions that were not announced: a flaw, for tests.
+    #[cfg(feature = "canary")]
+    #[doc(hidden)]
+    fn passes_unannounced(shared: &Self::Shared) -> bool {
+        let _ = shared;
+        false
+    }
+
+    /// Returns whether records may be split.
+    #[doc(hidden)]
+    fn may_split(shared: &Self::Shared) -> bool {
+        let _ = shared;
+        true
+    }
 }
 
 impl JoinedProtocol for Silo {
@@ -145,13 +187,19 @@ impl JoinedProtocol for TwoPhaseLocking {
 unsafe impl<J: JoinedProtocol> Protocol for PhaseReconciliation<J> {
     const NAME: &'static str = J::RECONCILED_NAME;
     const TITLE: &'static str = J::RECONCILED_TITLE;
-    const SOURCE: &'static str = "Narula et al., OSDI 2014";
-    const USES_HTM: bool = false;
+    const SOURCE: &'static str = J::RECONCILED_SOURCE;
+    const USES_HTM: bool = J::USES_HTM;
     const KEEPS_LOCKS: bool = true;
     const SPLITS: bool = true;
+    const COUNTS_CONFLICTS: bool = !J::ADAPTS;
     type Header = J::Header;
     type Shared = Reconciliation<J>;
     type Executor = ReconcilingExecutor<J>;
+
+    #[inline(always)]
+    fn has_work_between(shared: &Reconciliation<J>) -> bool {
+        shared.has_phases()
+    }
 
     #[inline(always)]
     fn between_transactions(
@@ -207,9 +255,11 @@ unsafe impl<J: JoinedProtocol> Protocol for PhaseReconciliation<J> {
 
 /// What the workers of a database share.
 #[doc(hidden)]
-pub struct Reconciliation<J: Protocol> {
+pub struct Reconciliation<J: JoinedProtocol> {
     joined: Arc<J::Shared>,
     phases: Phases,
+    /// 1 while there are phases, under a protocol that adapts.
+    begun: SharedFlag,
     /// The records that are split. Written only by the worker that changes the phase, while no worker is in a
     /// transaction.
     splits: UnsafeCell<Splits>,
@@ -222,6 +272,14 @@ pub struct Reconciliation<J: Protocol> {
     conflicts_before: Word,
     /// The number of records that are to be split in the next split phase.
     chosen: Word,
+    /// Under a protocol that adapts: until when the present joined phase lasts at least, because it is measured, and
+    /// when further records may be chosen, because the last trial did not pay. In nanoseconds of `clock`.
+    joined_until: Word,
+    next_choice: Word,
+    /// Under a protocol that adapts: when phases may begin again, after they have ended because nothing was done.
+    rest_until: Word,
+    /// How many transactions had been refused when the phase began.
+    refused_before: Word,
     /// The number of threads that wait for a joined phase, or have waited and not committed since.
     waiting: Word,
     /// The number of stashes that hold transactions.
@@ -235,9 +293,13 @@ pub struct Reconciliation<J: Protocol> {
 // It is read only in transactions, or by the worker that changes the phase. The same holds for each slot's
 // sketch, which otherwise belongs to its worker. `phases` orders the two. All that they hold may move between
 // threads.
-unsafe impl<J: Protocol> Sync for Reconciliation<J> {}
+unsafe impl<J: JoinedProtocol> Sync for Reconciliation<J> {}
 // SAFETY: as for `Sync`.
-unsafe impl<J: Protocol> Send for Reconciliation<J> {}
+unsafe impl<J: JoinedProtocol> Send for Reconciliation<J> {}
+
+/// A word that is hardly ever written, on a cache line of its own.
+#[repr(align(128))]
+struct SharedFlag(Word);
 
 /// What is kept for each worker.
 #[repr(align(128))]
@@ -252,18 +314,24 @@ struct WorkerSlot {
     stashed: Count,
 }
 
-impl<J: Protocol> ProtocolShared for Reconciliation<J> {
+impl<J: JoinedProtocol> ProtocolShared for Reconciliation<J> {
     fn new(options: &ProtocolOptions) -> Result<Self, Failure> {
+        let phase_options = options.given.get::<PhaseOptions>().cloned().unwrap_or_default();
         Ok(Reconciliation {
             joined: Arc::new(ProtocolShared::new(options)?),
             phases: Phases::new(options.workers_max),
+            begun: SharedFlag(Word::new(0)),
             splits: UnsafeCell::default(),
             slots: (0..options.workers_max).map(|_| WorkerSlot::default()).collect(),
-            options: options.given.get::<PhaseOptions>().cloned().unwrap_or_default(),
+            options: phase_options,
             clock: PhaseClock::new(),
             began: Word::new(0),
             conflicts_before: Word::new(0),
             chosen: Word::new(0),
+            joined_until: Word::new(0),
+            next_choice: Word::new(0),
+            rest_until: Word::new(0),
+            refused_before: Word::new(0),
             waiting: Word::new(0),
             stashes: Word::new(0),
             plans: TurnLock::default(),
@@ -272,7 +340,7 @@ impl<J: Protocol> ProtocolShared for Reconciliation<J> {
     }
 }
 
-impl<J: Protocol> Reconciliation<J> {
+impl<J: JoinedProtocol> Reconciliation<J> {
     /// Returns the records that are split in this phase.
     ///
     /// # Safety
@@ -283,14 +351,33 @@ impl<J: Protocol> Reconciliation<J> {
         unsafe { &*self.splits.get() }
     }
 
+    /// Returns what the workers share under the joined protocol.
+    pub(crate) fn joined(&self) -> &J::Shared {
+        &self.joined
+    }
+
+    /// Returns the time, in nanoseconds of the clock of phases.
+    pub(crate) fn now(&self) -> u64 {
+        self.clock.now()
+    }
+
+    /// Returns whether there are phases. As long as there are none, transactions are not announced.
+    #[inline(always)]
+    fn has_phases(&self) -> bool {
+        // Relaxed: see `transition::may_change`.
+        !J::ADAPTS || self.begun.0.load(Ordering::Relaxed) != 0
+    }
+
+    /// Returns the sum of a count of all workers.
+    fn sum(&self, count: fn(&WorkerSlot) -> &Count) -> u64 {
+        self.slots.iter().map(|slot| count(slot).load()).sum()
+    }
+
     /// Returns the metrics of the phases.
     pub fn metrics(&self) -> PhaseMetrics {
         // Relaxed: statistics.
         let load = |word: &Word| word.load(Ordering::Relaxed);
-        let sum = |count: fn(&WorkerSlot) -> &Count| {
-            self.slots.iter().map(|slot| count(slot).load()).sum()
-        };
-        let (awaited, stashed): (u64, u64) = (sum(|slot| &slot.awaited), sum(|slot| &slot.stashed));
+        let stashed = self.sum(|slot| &slot.stashed);
         let mut metrics = PhaseMetrics::default();
         metrics.is_split = self.phases.present().phase() == Some(Phase::Split);
         metrics.split_phases = load(&self.metrics.split_phases);
@@ -298,7 +385,7 @@ impl<J: Protocol> Reconciliation<J> {
         metrics.reconciled_rows = load(&self.metrics.reconciled_rows);
         metrics.split_records = load(&self.chosen);
         // The sum of two counters: so a reading never shows more stashed transactions than refused ones.
-        metrics.refused = awaited + stashed;
+        metrics.refused = self.sum(|slot| &slot.awaited) + stashed;
         metrics.stashed = stashed;
         metrics.split_time = Duration::from_nanos(load(&self.metrics.split_nanoseconds));
         metrics.changing_time = Duration::from_nanos(load(&self.metrics.changing_nanoseconds));
@@ -344,6 +431,11 @@ pub struct ReconcilingExecutor<J: JoinedProtocol> {
     /// The phase of the transaction.
     present: NumberedPhase,
     is_split: bool,
+    /// Whether the transaction is announced, so that no phase changes before it ends.
+    is_announced: bool,
+    /// Conflicts since `counted_since`, in nanoseconds. If they are frequent, phases begin.
+    conflicts: u32,
+    counted_since: u64,
     /// Whether the transaction has accessed anything that is not split.
     is_joined_used: bool,
     /// Whether the transaction has written anything that is not split.
@@ -451,6 +543,9 @@ impl<J: JoinedProtocol> ReconcilingExecutor<J> {
         // SAFETY: the worker is in a transaction, and this is its own sketch.
         let sketch = unsafe { &mut *slot.sketch.get() };
         sketch.note(abort, of_record.map(|(_, operation)| *operation), memory);
+        if J::ADAPTS && !self.shared.has_phases() {
+            self.count_conflict();
+        }
     }
 
     /// Whether the transaction runs in a split phase.
@@ -462,9 +557,28 @@ impl<J: JoinedProtocol> ReconcilingExecutor<J> {
     #[inline(always)]
     fn leave(&mut self) {
         self.applied.clear();
-        if !self.is_reconciling {
+        if self.is_announced {
+            self.is_announced = false;
             self.shared.phases.leave(self.slot);
         }
+    }
+
+    /// Counts a conflict. If conflicts are frequent, phases begin.
+    fn count_conflict(&mut self) {
+        self.conflicts += 1;
+        let is_hasty = self.shared.options.is_hasty;
+        if self.conflicts < FREQUENT_CONFLICTS && !is_hasty {
+            return;
+        }
+        let now = self.shared.clock.now();
+        let length = self.shared.options.length.as_nanos() as u64;
+        let is_frequent = now.saturating_sub(self.counted_since) < length
+            && now >= self.shared.rest_until.load(Ordering::Relaxed);
+        if is_hasty || is_frequent {
+            // Relaxed: see `transition::may_change`.
+            self.shared.begun.0.store(1, Ordering::Relaxed);
+        }
+        (self.conflicts, self.counted_since) = (0, now);
     }
 }
 
@@ -475,11 +589,16 @@ impl<J: JoinedProtocol> Executor for ReconcilingExecutor<J> {
     type Splitting = Self;
     type Repairing = Never;
     type Chopping = Never;
-    type Reapplying = Never;
+    type Reapplying = <J::Executor as Executor>::Reapplying;
 
     #[inline(always)]
     fn splitting(&mut self) -> Option<&mut Self> {
         Some(self)
+    }
+
+    #[inline(always)]
+    fn reapplying(&mut self) -> Option<&mut Self::Reapplying> {
+        if J::ADAPTS { self.joined.reapplying() } else { None }
     }
 
     fn new(shared: &Arc<Reconciliation<J>>, slot: usize) -> Self {
@@ -489,6 +608,9 @@ impl<J: JoinedProtocol> Executor for ReconcilingExecutor<J> {
             slot,
             present: shared.phases.present(),
             is_split: false,
+            is_announced: false,
+            conflicts: 0,
+            counted_since: 0,
             is_joined_used: false,
             is_joined_written: false,
             undo: UndoLog::default(),
@@ -508,7 +630,9 @@ impl<J: JoinedProtocol> Executor for ReconcilingExecutor<J> {
 
     #[inline(always)]
     fn announce(&mut self) {
-        if !self.is_reconciling {
+        // Under a protocol that adapts this is too early: there may be no phases, and the worker may be pinned already.
+        if !J::ADAPTS && !self.is_reconciling {
+            self.is_announced = true;
             self.shared.phases.announce(self.slot);
         }
     }
@@ -519,7 +643,12 @@ impl<J: JoinedProtocol> Executor for ReconcilingExecutor<J> {
 
     #[inline(always)]
     fn begin(&mut self, attempt: u32, memory: &WorkerMemory) -> Result<(), Refusal> {
-        if self.is_reconciling {
+        if J::ADAPTS && !self.is_reconciling && self.shared.has_phases() {
+            self.is_announced = true;
+            self.shared.phases.announce(self.slot);
+            fence(Ordering::SeqCst);
+        }
+        if !self.is_announced {
             self.is_split = false;
         } else {
             self.present = self.shared.phases.enter(self.slot);
@@ -637,6 +766,11 @@ impl<J: JoinedProtocol> Executor for ReconcilingExecutor<J> {
     }
 
     #[inline(always)]
+    fn approach_range(&mut self, table: TableRef, start: impl FnOnce() -> u64) {
+        self.joined.approach_range(table, start);
+    }
+
+    #[inline(always)]
     fn note_node(
         &mut self,
         table: TableRef,
@@ -751,6 +885,7 @@ impl<J: JoinedProtocol> SplitsRecords<J::Header> for ReconcilingExecutor<J> {
             }
         }
         if let Some(operation) = operation {
+            J::expect_operation(&mut self.joined);
             self.applied.push((block, *operation));
             if self.shared.options.is_hasty {
                 let abort = abort_at(ConflictReason::WriteChanged, table, record);
@@ -874,6 +1009,9 @@ impl<J: JoinedProtocol> Drop for ReconcilingExecutor<J> {
         }
     }
 }
+
+/// How many conflicts of a worker within the length of a phase are frequent.
+const FREQUENT_CONFLICTS: u32 = 4;
 
 /// Operations on a record, with how often they occurred.
 type Counted = SmallVec<[(ColumnOperation, u64); 4]>;

@@ -10,6 +10,7 @@ use weft::Failure;
 use weft::Transaction;
 use weft::commit::access_set::TidHeader;
 use weft::commit::{Engine, Worker};
+use weft::encoding::EncodedKey;
 use weft::operation::ColumnOperation;
 use weft::store::record::{RecordPointer, StoredRecord};
 use weft::store::table::TableRef;
@@ -27,6 +28,30 @@ const COMMITS_PER_CONFLICT_MAX: u64 = 100;
 
 /// and at least this many conflicts.
 const CONFLICTS_MIN: u64 = 16;
+
+/// A protocol that adapts tries to split a record after this many conflicts, and measures whether that pays.
+const CONFLICTS_TO_TRY: u64 = 4;
+
+/// By how many per cent a split phase must be faster than a joined one, and of how many per cent of its transactions it
+/// may have refused an access. (Refused transactions wait for the end of the phase, and the 99th percentile of all
+/// latencies is not to be such a wait.)
+const GAIN_MIN_PERCENT: u64 = 5;
+const REFUSED_MAX_PERCENT: u64 = 1;
+
+/// A split phase in which this many transactions were refused, and too many for its commits, ends early.
+const REFUSED_TO_END: u64 = 32;
+
+/// The time from one commit to the next, as it is guessed in a phase, in nanoseconds.
+const GUESSED_NANOSECONDS: u64 = 500;
+
+/// After how many split phases a joined one is measured again: at first and at most.
+const UNMEASURED_MIN: u32 = 8;
+const UNMEASURED_MAX: u32 = 256;
+
+/// How many times the length of a phase passes before something else is tried, after a trial that did not pay: at first
+/// and at most.
+const PAUSE_MIN: u64 = 4;
+const PAUSE_MAX: u64 = 128;
 
 /// A split record is made whole for good if fewer than one in this many transactions used it.
 const COMMITS_PER_OPERATION_MAX: u64 = 200;
@@ -76,6 +101,17 @@ pub struct Plans {
     commits_before: u64,
     /// The number of transactions committed when records were last chosen. Conflicts are counted since then.
     commits_at_choice: u64,
+    /// If phases have begun: all transactions that were not announced have ended when the grace periods before this
+    /// tag have passed.
+    begun: Option<u64>,
+    /// The transactions that committed in a joined phase without waiting transactions, and its length in nanoseconds.
+    joined: (u64, u64),
+    /// The split phases since the joined phase was last measured, and how many there are before it is measured again.
+    unmeasured: (u32, u32),
+    /// The last pause after a trial that did not pay, in lengths of a phase.
+    pause: u64,
+    /// Whether the last split phase was slow, although others had paid before.
+    was_slow: bool,
 }
 
 /// A record that is to be split in every split phase, or was and is barred.
@@ -89,6 +125,8 @@ struct SplitCandidate {
     is_labelled: bool,
     /// Whether it is to be split. If not, it was not worth it; it may become active again.
     is_active: bool,
+    /// Since when it is to be split, in nanoseconds.
+    since: u64,
     /// How many more times it is left out when records are chosen, even if it is contended.
     barred: u32,
     /// The value of `barred` when the record was barred last.
@@ -123,6 +161,7 @@ impl SplitCandidate {
             contention,
             is_labelled: false,
             is_active: true,
+            since: 0,
             barred: 0,
             penalty: 0,
         }
@@ -136,6 +175,7 @@ impl SplitCandidate {
     /// Bars the record after it was not worth splitting. Each time this lasts twice as long.
     fn bar(&mut self) {
         self.is_active = false;
+        self.since = 0;
         self.penalty = (self.penalty * 2).clamp(BARRED_MIN, BARRED_MAX);
         self.barred = self.penalty;
     }
@@ -159,9 +199,11 @@ pub fn between_transactions<J: JoinedProtocol>(
     keep_waiting: impl Fn() -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let executor = worker.executor();
-    executor.until_look -= 1;
-    if executor.until_look == 0 {
-        look(database, worker);
+    if database.protocol.has_phases() {
+        executor.until_look -= 1;
+        if executor.until_look == 0 {
+            look(database, worker);
+        }
     }
     match executor.refused_in {
         Some(refused_in) => wait_for_next_phase(database, worker, refused_in, keep_waiting),
@@ -187,12 +229,72 @@ fn look<J: JoinedProtocol>(database: &Database<J>, worker: &WorkerOf<J>) {
     }
     executor.looked = now;
     executor.until_look = executor.look_interval;
+    if J::ADAPTS
+        && let Some(mut plans) = shared.plans.try_take()
+    {
+        review(database, &mut plans, now, &mut executor.random);
+    }
     if shared.is_due(now)
         && let Some(mut plans) = shared.plans.try_take()
         && shared.is_due(now)
     {
         change_phase(database, worker, &mut plans);
     }
+}
+
+/// After this time in which nothing was done, phases end, and do not begin again for the other time, in nanoseconds.
+const QUIET_NANOSECONDS: u64 = 40_000_000;
+const REST_FROM_PHASES_NANOSECONDS: u64 = 200_000_000;
+
+/// Reviews what is done about contention. If nothing is done, phases end: then transactions are not announced any more.
+fn review<J: JoinedProtocol>(
+    database: &Database<J>,
+    plans: &mut Plans,
+    now: u64,
+    random: &mut fastrand::Rng,
+) {
+    let shared = &*database.protocol;
+    let load = |word: &Word| word.load(Ordering::Relaxed);
+    if plans.begun.is_none() {
+        // Phases have just begun.
+        plans.begun = Some(database.shared.grace.seal());
+        plans.commits_before = commits(database);
+        shared.note_beginning(plans, now);
+    }
+    let is_at_work = J::review(&shared.joined, commits(database), now)
+        || shared.phases.present().phase() != Some(Phase::Joined)
+        || load(&shared.chosen) + load(&shared.waiting) + load(&shared.stashes) > 0;
+    let is_quiet = match shared.options.is_hasty {
+        true => random.u32(0..8) == 0,
+        false => now.saturating_sub(load(&shared.began)) > QUIET_NANOSECONDS,
+    };
+    if is_quiet && !is_at_work {
+        plans.begun = None;
+        shared.rest_until.store(now + REST_FROM_PHASES_NANOSECONDS, Ordering::Relaxed);
+        // Relaxed: workers that still see phases announce transactions for nothing.
+        shared.begun.0.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Returns whether the phase may change: every transaction that runs is announced. The calling worker runs none.
+///
+/// Under a protocol that adapts, a worker looks after it was pinned whether there are phases. If there are none, its
+/// transaction is not announced. So after phases have begun, the first change waits for a grace period. A worker whose
+/// pin is not seen here has executed the fence of the pin after the fence in `horizon`. So it sees that there are
+/// phases. A worker that was pinned after `seal` sees it, too, since it has acquired the clock.
+fn may_change<J: JoinedProtocol>(database: &Database<J>, plans: &mut Plans) -> bool {
+    if !J::ADAPTS {
+        return true;
+    }
+    let grace = &database.shared.grace;
+    // Phases may have begun a moment ago, by another worker's relaxed store.
+    database.protocol.begun.0.store(1, Ordering::Relaxed);
+    let tag = *plans.begun.get_or_insert_with(|| grace.seal());
+    #[cfg(feature = "canary")]
+    if J::passes_unannounced(&database.protocol.joined) {
+        return true;
+    }
+    grace.horizon() >= tag
 }
 
 /// Waits for the phase after the split phase `refused_in`, in which a transaction was refused.
@@ -319,6 +421,9 @@ pub fn label<J: JoinedProtocol>(
     candidate.operations.retain(|other| other.column() != operation.column());
     candidate.operations.push(operation);
     candidate.is_active = true;
+    if J::ADAPTS {
+        database.protocol.begun.0.store(1, Ordering::Relaxed);
+    }
     database.protocol.chosen.store(plans.active(), Ordering::Relaxed);
 }
 
@@ -338,6 +443,17 @@ pub fn remove_labels<J: JoinedProtocol>(
 }
 
 impl<J: JoinedProtocol> Reconciliation<J> {
+    /// Returns the records that are to be split, by table and key, and since when that is so, in nanoseconds.
+    pub(crate) fn split_records(&self) -> Vec<(TableRef, EncodedKey, u64)> {
+        let plans = self.plans.take();
+        let active = plans.candidates.iter().filter(|candidate| candidate.is_active);
+        let record = |candidate: &SplitCandidate| {
+            let ContendedRecord { table, key, .. } = &candidate.contended;
+            (*table, key.clone(), candidate.since)
+        };
+        active.map(record).collect()
+    }
+
     /// Whether the present phase has lasted long enough (§5.4).
     fn is_due(&self, now: u64) -> bool {
         // Relaxed: a worker that acts on it looks again while it holds the lock.
@@ -348,7 +464,8 @@ impl<J: JoinedProtocol> Reconciliation<J> {
         match self.phases.present().phase() {
             None => false,
             Some(Phase::Split) => {
-                let is_hurried = load(&self.waiting) > 0 && lasted >= length / HURRIED_PART;
+                let is_hurried = lasted >= length / HURRIED_PART
+                    && (load(&self.waiting) > 0 || self.refuses_much());
                 is_hasty || lasted >= length || is_hurried
             }
             // Transactions that have waited or were stashed come first, and get as long as a phase for that.
@@ -357,12 +474,15 @@ impl<J: JoinedProtocol> Reconciliation<J> {
             {
                 false
             }
-            Some(Phase::Joined) if load(&self.chosen) > 0 => true,
+            Some(Phase::Joined) if load(&self.chosen) > 0 => {
+                is_hasty || now >= load(&self.joined_until)
+            }
             Some(Phase::Joined) => {
                 let conflicts = self.conflicts().saturating_sub(load(&self.conflicts_before));
                 match is_hasty {
                     true => conflicts > 0,
-                    false => lasted >= length && conflicts >= CONFLICTS_MIN,
+                    false if !J::may_split(&self.joined) || now < load(&self.next_choice) => false,
+                    false => lasted >= length && conflicts >= conflicts_min::<J>(),
                 }
             }
         }
@@ -370,11 +490,26 @@ impl<J: JoinedProtocol> Reconciliation<J> {
 
     /// Returns the number of conflicts about records, of all workers.
     fn conflicts(&self) -> u64 {
-        self.slots.iter().map(|slot| slot.conflicts.load()).sum()
+        self.sum(|slot| &slot.conflicts)
+    }
+
+    /// Returns the number of transactions that were refused an access to a split record.
+    fn refused(&self) -> u64 {
+        self.sum(|slot| &slot.awaited) + self.sum(|slot| &slot.stashed)
+    }
+
+    /// Returns whether the phase has refused too many transactions for a protocol that adapts.
+    fn refuses_much(&self) -> bool {
+        let refused = self.refused().saturating_sub(self.refused_before.load(Ordering::Relaxed));
+        // What has committed is counted when the phase ends. Until then it is guessed.
+        let lasted = self.clock.now().saturating_sub(self.began.load(Ordering::Relaxed));
+        let committed = lasted / GUESSED_NANOSECONDS;
+        J::ADAPTS && refused >= REFUSED_TO_END && refused * 100 > committed * REFUSED_MAX_PERCENT
     }
 
     /// Notes that a phase begins.
     fn note_beginning(&self, plans: &Plans, now: u64) {
+        self.refused_before.store(self.refused(), Ordering::Relaxed);
         self.began.store(now, Ordering::Relaxed);
         self.conflicts_before.store(self.conflicts(), Ordering::Relaxed);
         self.chosen.store(plans.active(), Ordering::Relaxed);
@@ -394,6 +529,9 @@ fn change_phase<J: JoinedProtocol>(
     let _held = worker.memory.hold_discarded();
     let shared = &*database.protocol;
     let before = shared.clock.now();
+    if !may_change(database, plans) {
+        return;
+    }
     let phase = shared.phases.present().phase().expect("phases change only under the lock");
     let slots = || database.shared.grace.slots_used();
     let yields_max = if shared.options.is_hasty { YIELDS_MAX / 64 } else { YIELDS_MAX };
@@ -420,7 +558,13 @@ fn change_phase<J: JoinedProtocol>(
 
 /// Returns the number of transactions that have committed so far.
 fn commits<J: JoinedProtocol>(database: &Database<J>) -> u64 {
-    database.shared.counters.iter().map(|counters| counters.committed.load(Ordering::Relaxed)).sum()
+    let used = &database.shared.counters[..database.shared.grace.slots_used()];
+    used.iter().map(|counters| counters.committed.load(Ordering::Relaxed)).sum()
+}
+
+/// Returns the number of conflicts after which records are chosen.
+fn conflicts_min<J: JoinedProtocol>() -> u64 {
+    if J::ADAPTS { CONFLICTS_TO_TRY } else { CONFLICTS_MIN }
 }
 
 // ---- from joined to split ---------------------------------------------------------------------
@@ -432,9 +576,17 @@ fn split<J: JoinedProtocol>(
     plans: &mut Plans,
 ) -> Phase {
     let shared = &*database.protocol;
+    let lasted = shared.clock.now().saturating_sub(shared.began.load(Ordering::Relaxed));
+    if lasted >= shared.options.length.as_nanos() as u64 / 4 {
+        plans.joined = (commits(database).saturating_sub(plans.commits_before), lasted);
+    }
     // Pinned, because records are looked up.
     let _pinned = PinnedWorker::new(worker);
-    choose(database, plans);
+    let may_choose =
+        shared.options.is_hasty || shared.clock.now() >= shared.next_choice.load(Ordering::Relaxed);
+    if may_choose && J::may_split(&shared.joined) {
+        choose(database, plans);
+    }
     let cores = database.shared.grace.slots_used();
     let mut records: Vec<SplitRecord> = Vec::new();
     plans.candidates.retain(|candidate| {
@@ -488,6 +640,9 @@ fn choose<J: JoinedProtocol>(database: &Database<J>, plans: &mut Plans) {
         let contention = Contention { conflicts, committed: committed_since_choice };
         let is_worth_it = match shared.options.is_hasty {
             true => is_mostly_splittable(conflicts, splittable),
+            false if J::ADAPTS => {
+                conflicts >= CONFLICTS_TO_TRY && is_mostly_splittable(conflicts, splittable)
+            }
             false => is_worth_splitting(conflicts, splittable, committed),
         };
         let is_room = plans.candidates.len() < SPLITS_MAX;
@@ -496,14 +651,19 @@ fn choose<J: JoinedProtocol>(database: &Database<J>, plans: &mut Plans) {
                 candidate.operations = operations;
                 candidate.contention = contention;
                 candidate.is_active = true;
+                plans.unmeasured = (0, UNMEASURED_MIN);
             }
             Some(_) => {}
             None if is_worth_it && is_room => {
                 plans.candidates.push(SplitCandidate::new(contended, operations, contention));
+                plans.unmeasured = (0, UNMEASURED_MIN);
             }
             None => {}
         }
     }
+    let now = shared.clock.now();
+    let new = plans.candidates.iter_mut().filter(|candidate| candidate.is_active);
+    new.filter(|candidate| candidate.since == 0).for_each(|candidate| candidate.since = now);
     // A record that is not contended when its bar ends is forgotten.
     plans.candidates.retain(|candidate| candidate.is_active || candidate.barred > 0);
 }
@@ -561,10 +721,54 @@ fn reconcile<J: JoinedProtocol>(
     let committed = commits(database).saturating_sub(plans.commits_before);
     let _pinned = PinnedWorker::new(worker);
     let now = shared.clock.now();
+    let lasted = now.saturating_sub(shared.began.load(Ordering::Relaxed));
+    let refused = shared.refused().saturating_sub(shared.refused_before.load(Ordering::Relaxed));
+    let measured = J::ADAPTS.then(|| {
+        let is_faster = is_faster((committed, lasted), plans.joined);
+        // A phase in which a thread has lost its core for a while says nothing, so two have to be slow.
+        let has_paid = plans.unmeasured.1 > UNMEASURED_MIN || plans.unmeasured.0 > 0;
+        let is_excused = has_paid && !mem::replace(&mut plans.was_slow, !is_faster);
+        (is_faster || is_excused) && refused * 100 <= committed * REFUSED_MAX_PERCENT
+    });
     for split in splits.into_records() {
-        reconsider(&split, (committed, now), plans, shared.options.is_hasty);
+        reconsider(&split, (committed, now), measured, plans, shared.options.is_hasty);
+    }
+    if let Some(is_worth_it) = measured {
+        plan_next_joined_phase(shared, plans, is_worth_it, now);
     }
     Phase::Joined
+}
+
+/// Plans how long the joined phase lasts at least that begins `now`, and when further records are chosen, under a protocol
+/// that adapts. `is_worth_it` says whether the split phase before it was worth it.
+fn plan_next_joined_phase<J: JoinedProtocol>(
+    shared: &Reconciliation<J>,
+    plans: &mut Plans,
+    is_worth_it: bool,
+    now: u64,
+) {
+    let length = shared.options.length.as_nanos() as u64;
+    if !is_worth_it {
+        plans.pause = (plans.pause * 2).clamp(PAUSE_MIN, PAUSE_MAX);
+        shared.next_choice.store(now.saturating_add(plans.pause * length), Ordering::Relaxed);
+        return;
+    }
+    plans.unmeasured.0 += 1;
+    if plans.unmeasured.0 >= plans.unmeasured.1
+        && plans.candidates.iter().any(|candidate| candidate.is_active && !candidate.is_labelled)
+    {
+        plans.unmeasured = (0, (plans.unmeasured.1 * 2).min(UNMEASURED_MAX));
+        plans.pause = 0;
+        shared.joined_until.store(now.saturating_add(length / 2), Ordering::Relaxed);
+    }
+}
+
+/// Whether a split phase was worth it compared with a joined one. Both are given by the transactions that committed, and
+/// by their lengths in nanoseconds.
+fn is_faster((split, split_time): (u64, u64), (joined, joined_time): (u64, u64)) -> bool {
+    let per_time = |commits: u64, other_time: u64| u128::from(commits) * u128::from(other_time);
+    let needed = per_time(joined, split_time) * u128::from(100 + GAIN_MIN_PERCENT);
+    per_time(split, joined_time) * 100 >= needed
 }
 
 /// Merges the slices of a record into its row, in a transaction.
@@ -633,10 +837,12 @@ impl<J: JoinedProtocol> Drop for ReconcilingGuard<'_, J> {
     }
 }
 
-/// Decides whether a record is to be split again, and for which operations (§5.5).
+/// Decides whether a record is to be split again, and for which operations (§5.5). `measured` says whether
+/// the phase was worth it, under a protocol that adapts.
 fn reconsider(
     split: &SplitRecord,
     (committed, now): (u64, u64),
+    measured: Option<bool>,
     plans: &mut Plans,
     is_hasty: bool,
 ) {
@@ -666,6 +872,12 @@ fn reconsider(
         // Keep the record split, as if it were worth it.
     } else if !is_used(counts.gathered, committed) {
         plans.candidates.swap_remove(position);
+    } else if let Some(is_worth_it) = measured {
+        if is_worth_it {
+            plans.candidates[position].penalty /= 2;
+        } else {
+            plans.candidates[position].bar();
+        }
     } else if pays(
         counts.gathered,
         refused,

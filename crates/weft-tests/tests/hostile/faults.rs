@@ -715,6 +715,7 @@ fn repair_survives_a_panicking_drop() {
 }
 
 under_each!(key_comparison_can_use_the_transaction: none NoControl dbx Dbx htcc Htcc doppel Doppel dbx_tc DbxTc
+    adaptive Adaptive
     two_phase_locking TwoPhaseLocking timestamp_ordering TimestampOrdering);
 
 /// Suspected fault: the index buffer of a worker is borrowed while user code compares keys.
@@ -759,7 +760,8 @@ fn key_comparison_can_use_the_transaction<P: Protocol>() {
     end();
 }
 
-under_each!(row_code_can_use_the_database_while_conflicts_are_counted: doppel Doppel doppel_locking DoppelLocking);
+under_each!(row_code_can_use_the_database_while_conflicts_are_counted: doppel Doppel doppel_locking DoppelLocking
+    adaptive Adaptive);
 
 /// Suspected fault: a worker's sketch of its conflicts is borrowed while the code of a row type runs. That code
 /// encodes the key of a contended row, compares it, and clones the row for a worker's slice. Here each of these

@@ -68,5 +68,6 @@ suites! {
     under_doppel Doppel
     under_doppel_locking DoppelLocking
     under_dbx_tc DbxTc
+    under_adaptive Adaptive
     under_atomic Atomic
 }

@@ -22,8 +22,8 @@ use weft_htm::blocking::Mutex;
 use weft_procedures::procedure;
 use weft_procedures::{Execute, Procedure};
 use weft_protocols::{
-    BuilderExt, DbxTcOptions, Doppel, DoppelLocking, HtccOptions, HtmNaive, LabelledDatabase,
-    PhaseOptions,
+    Adaptive, AdaptiveDatabase, AdaptiveOptions, BuilderExt, DbxTcOptions, Doppel, DoppelLocking,
+    HtccOptions, HtmNaive, LabelledDatabase, PhaseOptions,
 };
 
 use crate::hook::{Answer, Misbehaved, Misbehaviour, Operation, called, quietly, with_transaction};
@@ -155,6 +155,7 @@ pub fn open<P: Protocol>(disk: Option<Arc<SimulatedDisk>>) -> Result<Database<P>
         .workers_max(8)
         .phases(PhaseOptions::new().length(Duration::from_millis(2)))
         .htcc(HtccOptions::new().dependencies(true))
+        .adaptive(AdaptiveOptions::new().is_forced(true))
         .dbx_tc(
             DbxTcOptions::new()
                 .procedures([Post::<P>::shape(), Audit::<P>::shape()])
@@ -1031,6 +1032,11 @@ impl<P: Protocol> World<P> {
             if let (Some(database), Some(bare)) = (database.downcast_ref(), bare.downcast_ref()) {
                 let _ =
                     Database::<Doppel>::label_split::<_, _, Add<_>>(database, bare, &key, count);
+            }
+            if let (Some(database), Some(bare)) = (database.downcast_ref(), bare.downcast_ref()) {
+                let _ =
+                    Database::<Adaptive>::label_split::<_, _, Add<_>>(database, bare, &key, count);
+                let _ = Database::<Adaptive>::contention(database);
             }
             if let (Some(database), Some(bare)) = (database.downcast_ref(), bare.downcast_ref()) {
                 let _ = Database::<DoppelLocking>::label_split::<_, _, Add<_>>(

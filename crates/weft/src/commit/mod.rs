@@ -95,6 +95,9 @@ pub unsafe trait Protocol: Sized + Send + Sync + 'static {
     /// Whether records may be split among the workers, for commutative [operations](crate::operation).
     const SPLITS: bool = false;
 
+    /// Whether the protocol finds by conflicts which records to split. Then it must not avoid conflicts by long waits.
+    const COUNTS_CONFLICTS: bool = false;
+
     /// Whether a transaction that cannot commit may be repaired: run again as the same transaction, with what it
     /// knows of records.
     const REPAIRS: bool = false;
@@ -115,6 +118,14 @@ pub unsafe trait Protocol: Sized + Send + Sync + 'static {
     /// What runs the protocol on a worker.
     #[doc(hidden)]
     type Executor: Executor<Header = Self::Header, Shared = Self::Shared> + Send;
+
+    /// Returns whether there is anything to do [between two transactions](Protocol::between_transactions).
+    #[doc(hidden)]
+    #[inline(always)]
+    fn has_work_between(shared: &Self::Shared) -> bool {
+        let _ = shared;
+        Self::SPLITS || Self::CHOPS
+    }
 
     /// Does the protocol's work between two transactions of a worker, on its thread. `keep_waiting` ends a wait
     /// with an error.
@@ -468,6 +479,13 @@ pub trait Executor {
         row: NonNull<u8>,
         key: EncodedKey,
     );
+
+    /// Announces that the transaction is about to scan a range. `start` returns a hash of the key where the scan
+    /// begins.
+    #[inline(always)]
+    fn approach_range(&mut self, table: TableRef, start: impl FnOnce() -> u64) {
+        let _ = (table, start);
+    }
 
     /// Notes an index node in which keys were found absent, or in which the `range` was scanned. Returns the
     /// position of the note, for [`Executor::stop_scan`].

@@ -166,8 +166,8 @@ impl<P: Protocol> Workers<P> {
 /// is about to commit, so it delays everybody. The bounds are therefore 2, 32, 512 and then 4096: two threads that
 /// increment one record commit in long turns, with the lines in one core's cache.
 ///
-/// A protocol that splits records finds by their conflicts which ones to split. So it must not avoid conflicts by long
-/// waits: under such a protocol the bounds are 2, 4, 8 and so on.
+/// Some protocols find by conflicts which records to split. So they must not avoid conflicts by long waits: under such
+/// a protocol the bounds are 2, 4, 8 and so on.
 ///
 /// If a lock was denied, the other transaction still runs, and may release the lock soon. Then the bounds are 2, 4, 16,
 /// 64 and so on.
@@ -176,7 +176,7 @@ pub fn backoff<P: Protocol>(worker: &Worker<P>, attempts: u32, reason: ConflictR
     const PAUSES_MAX_LOG2: u32 = 12;
     let attempts = attempts.clamp(1, PAUSES_MAX_LOG2);
     let pauses_log2 = match reason {
-        _ if P::SPLITS => attempts,
+        _ if P::COUNTS_CONFLICTS => attempts,
         ConflictReason::LockDenied => (2 * attempts - 2).max(1),
         _ => 4 * attempts - 3,
     };

@@ -198,7 +198,9 @@ impl<P: Protocol> Database<P> {
         let mut guard = ClaimGuard::none(shared);
         // The first attempt claims the worker that the thread had last, and pins it in the same step, unless it has to
         // wait for something else before that.
-        let mut remembered = match P::SPLITS || P::CHOPS || shared.turnstile.is_closed() {
+        let has_work_before =
+            P::has_work_between(&self.engine().protocol) || shared.turnstile.is_closed();
+        let mut remembered = match has_work_before {
             true => None,
             false => self.inner.last_worker(),
         };

@@ -23,9 +23,9 @@ use crate::index::{LongKey, NodeVersion};
 use crate::row::schema::Record;
 use crate::store::ranges::{Bounds, is_empty};
 use crate::store::record::{RecordPointer, row_offset};
-#[cfg(feature = "history")]
-use crate::store::table::TableRef;
-use crate::store::table::{FormIndex, IndexEntry, PickForm, Secondary, Table, TableInner};
+use crate::store::table::{
+    FormIndex, IndexEntry, PickForm, Secondary, Table, TableInner, TableRef,
+};
 use crate::store::worker::StoredForm;
 
 /// An iterator over the rows of a range, in the order of the keys. [`Transaction::range`] and similar methods
@@ -336,6 +336,13 @@ impl<'tx, K: CursorForm> FormCursor<'tx, K> {
                     Direction::Reverse => self.bounds.1.clone(),
                 };
                 self.record_start(transaction);
+                transaction.worker.executor().approach_range(
+                    self.reference(inner),
+                    || match &from {
+                        Bound::Included(key) | Bound::Excluded(key) => key.hash(),
+                        Bound::Unbounded => 0,
+                    },
+                );
                 (transaction.worker.take_page::<K>(), from)
             }
             State::Within { page, more: Some(from), .. } => (page, from),
@@ -352,11 +359,7 @@ impl<'tx, K: CursorForm> FormCursor<'tx, K> {
         if let Some(range) = &mut range {
             range.found(&page);
         }
-        let reference = match self.secondary {
-            Some(index) => index.reference(),
-            None => inner.reference(),
-        };
-        let noted = match transaction.note_scanned(reference, node, range) {
+        let noted = match transaction.note_scanned(self.reference(inner), node, range) {
             Ok(position) => NodeNote { node, position },
             Err(conflict) => {
                 transaction.worker.give_page(page);
@@ -373,6 +376,14 @@ impl<'tx, K: CursorForm> FormCursor<'tx, K> {
         let addresses = NonNull::from(page.addresses());
         self.state = State::Within { page, more, noted };
         Ok(Some(addresses))
+    }
+
+    /// Returns the index that is scanned.
+    fn reference<T: Record>(&self, table: &TableInner<T>) -> TableRef {
+        match self.secondary {
+            Some(index) => index.reference(),
+            None => table.reference(),
+        }
     }
 
     /// Returns where the scan ends.

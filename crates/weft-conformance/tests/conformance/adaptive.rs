@@ -1,0 +1,72 @@
+//! The flaws that are made on purpose in the protocol that adapts must be found, and without them nothing is.
+
+use weft::{Database, Error, Record, column_of};
+use weft_conformance::invariants::{self, Bank};
+use weft_conformance::random::{self, Size};
+use weft_conformance::subject::Subject;
+use weft_conformance::threads::Mode;
+use weft_conformance::values;
+use weft_protocols::{Adaptive, AdaptiveFlaw, AdaptiveOptions, BuilderExt};
+
+/// After this many seeds without a finding a flaw counts as missed.
+const SEEDS: u64 = 2000;
+
+#[test]
+fn turn_in_place_of_validation_is_found() {
+    let subject = Subject::flawed_adaptive(AdaptiveFlaw::TurnsTrusted);
+    let size = Size { threads: 4, transactions: 6, steps_max: 6, readers: 0 };
+    let is_found = |&seed: &u64| {
+        let mode = Mode::Interleaved(seed);
+        random::check(&subject, mode, size).is_err()
+            || values::check(&subject, mode, 3, 6).is_err()
+            || invariants::check(&Bank, &subject, mode, 3, 8, 0).is_err()
+    };
+    assert!((0..SEEDS).any(|seed| is_found(&seed)));
+}
+
+#[derive(Clone, Record)]
+struct Counter {
+    #[record(key)]
+    id: u32,
+    count: i64,
+}
+
+/// Begins a transaction while there are no phases, and adds to the counter in others until a split phase has begun, or
+/// until it is clear that none begins beside that transaction. Returns what the counter lacks in the end.
+fn lost_beside_an_unannounced_transaction(flaw: Option<AdaptiveFlaw>) -> i64 {
+    const ADDITIONS_MAX: i64 = 400;
+    let mut options = AdaptiveOptions::new().is_forced(false);
+    options.flaw = flaw;
+    let builder = Database::builder().protocol::<Adaptive>().table::<Counter>().adaptive(options);
+    let database = builder.open().expect("the database opens");
+    let counters = database.table::<Counter>().expect("the table was added");
+    let inserted: Result<(), Error> =
+        database.transact(|tx| tx.insert(&counters, Counter { id: 1, count: 0 }));
+    inserted.expect("the table is empty");
+    let unannounced = database.begin().expect("a worker is free");
+    let is_split = || database.metrics().phases.expect("there are phases").is_split;
+    let add = || {
+        for additions in 1..=ADDITIONS_MAX {
+            let added: Result<(), Error> =
+                database.transact(|tx| tx.add(&counters, &1, column_of!(Counter.count), 1));
+            added.expect("the sum fits");
+            if is_split() {
+                return additions;
+            }
+        }
+        ADDITIONS_MAX
+    };
+    let added = std::thread::scope(|scope| scope.spawn(add).join().expect("no panic"));
+    unannounced.update(&counters, &1, |row| row.count += 1000).expect("the row exists");
+    unannounced.commit().expect("no transaction has changed the row since");
+    let count: Result<i64, Error> =
+        database.transact(|tx| Ok(tx.get(&counters, &1)?.expect("the row exists").count));
+    added + 1000 - count.expect("there is no failure")
+}
+
+#[test]
+fn phase_waits_for_unannounced_transactions() {
+    assert_eq!(lost_beside_an_unannounced_transaction(None), 0);
+    let flaw = Some(AdaptiveFlaw::UnannouncedPassed);
+    assert_eq!(lost_beside_an_unannounced_transaction(flaw), 1000);
+}

@@ -1,0 +1,484 @@
+//! **Adaptive**: decides for each contention point what to do about it, and finds out by measuring.
+//!
+//! The base is [DBX](weft::commit::dbx): optimistic reads, and a commit in a region or its twin. Where nothing is
+//! contended, nothing else happens. A *contention point* is a record, or the place where scans of a range begin. There
+//! the protocol can do two things more:
+//!
+//! - **Order.** Transactions that are about to access the point queue for it, first come first served. So they do not
+//!   run side by side although only one of them can commit. This is the idea of MOCC (T. Wang, H. Kimura, VLDB 2016) and of
+//!   HTCC (Y. Wu, K.-L. Tan, USENIX ATC 2016), and of the queues for hot rows in databases behind flash sales. A queue is
+//!   entered at the transaction's first access, and left at its end. Queues advise: a turn that lasts too long is passed
+//!   over, and validation decides. So queues cannot deadlock.
+//! - **Split.** Operations that commute go to slices of the workers, in phases, as under
+//!   [Doppel](crate::doppel) (N. Narula et al., OSDI 2014). This protocol *is* Doppel's phases over another joined protocol.
+//!
+//! Operations that commute are also applied again at the commit ([`applied`](weft::commit::applied), as in STO's
+//! commit-time updates), and columns that have not changed do not conflict.
+//!
+//! **Nothing is decided by a threshold that a workload has to fit.** A few conflicts make a point a candidate. Then it
+//! is tried: order in every other window of time, a split phase after a joined one. What stays is what has committed more
+//! transactions. Trials are repeated, at growing intervals, so that decisions follow the load. (Polyjuice, OSDI 2021, and
+//! ACC, CIDR 2017, choose protocols by measurements, too, for whole workloads or partitions.)
+//!
+//! **Cold points cost nothing.** Phases, and the looks at the clock that belong to them, begin when a worker has had a
+//! few conflicts within 20 ms, and end when nothing is done. Until then a transaction reads two words more than under
+//! DBX, which are hardly ever written.
+//!
+//! The files: `queue` has the queue; `points` the table of points, and trials of order; `report` what
+//! [`AdaptiveDatabase::contention`] returns; this file what a worker does. Splitting is in [`doppel`](crate::doppel).
+//!
+//! **The serialization point** is that of DBX, and for operations on split records that of Doppel. It does not depend on
+//! queues.
+
+mod options;
+mod points;
+mod queue;
+mod report;
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use weft::column::{ColumnSet, UsedColumns};
+use weft::commit::access_set::{AccessSet, ReplacedVersion, TidOnly};
+use weft::commit::dbx::commit_in_region_or_with_locks;
+use weft::commit::optimistic::{
+    CommitContext, CommitPhases, OptimisticExecutor, hold_row, settle_deleted,
+};
+use weft::commit::{
+    Abort, DeletedOutcome, Executor, HoldFunction, Never, Observation, Protocol, ProtocolOptions,
+    ProtocolShared, Refusal, Visible,
+};
+use weft::encoding::EncodedKey;
+use weft::index::bplus_tree::ScannedRange;
+use weft::index::{NodeChange, NodeVersion};
+use weft::store::record::{RecordPointer, StoredRecord};
+use weft::store::table::TableRef;
+use weft::store::worker::{LoggedWrite, WorkerMemory, contain};
+use weft::{ConflictReason, Failure};
+use weft_htm::word::{spin_loop, yield_now};
+
+#[cfg(feature = "canary")]
+#[doc(hidden)]
+pub use self::options::AdaptiveFlaw;
+pub use self::options::AdaptiveOptions;
+use self::points::{Entry, OPERATIONS, Place, Points, READS, WRITES};
+use self::queue::Ticket;
+pub use self::report::{AdaptiveDatabase, ContentionAction, ContentionPoint};
+use crate::doppel::{JoinedProtocol, PhaseReconciliation};
+
+/// Decides for each contention point what to do about it. See the [module](self).
+pub type Adaptive = PhaseReconciliation<Ordered>;
+
+/// The protocol of the joined phases: DBX, with queues for contended points.
+#[derive(Debug)]
+pub enum Ordered {}
+
+// SAFETY: `OptimisticExecutor` reads and writes all records, and keeps the contract. Nothing relies on queues.
+unsafe impl Protocol for Ordered {
+    const NAME: &'static str = "ordered";
+    const TITLE: &'static str = "DBX with queues for contended points";
+    const SOURCE: &'static str = "-";
+    const USES_HTM: bool = true;
+    type Header = TidOnly;
+    type Shared = OrderedShared;
+    type Executor = OrderingExecutor;
+
+    fn settle_deleted(
+        record: &StoredRecord<TidOnly>,
+        may_go: impl Fn(u64) -> bool,
+        unlink: impl FnOnce() -> bool,
+    ) -> DeletedOutcome {
+        settle_deleted(record, may_go, unlink)
+    }
+
+    const HOLD_ROW: Option<HoldFunction<TidOnly>> = Some(hold_row);
+}
+
+impl CommitPhases for Ordered {
+    type Memory = ();
+
+    #[inline(always)]
+    fn commit(
+        set: &mut AccessSet<TidOnly>,
+        context: CommitContext<'_, Self>,
+        epoch: &impl Fn() -> u64,
+    ) -> Result<(), Abort> {
+        commit_in_region_or_with_locks(set, context.attempt, context.memory, epoch)
+    }
+}
+
+impl JoinedProtocol for Ordered {
+    const RECONCILED_NAME: &'static str = "adaptive";
+    const RECONCILED_TITLE: &'static str = "OCC; order or split where measuring shows that it pays";
+    const RECONCILED_SOURCE: &'static str = "-";
+    const ADAPTS: bool = true;
+
+    #[inline(always)]
+    fn expect_operation(executor: &mut OrderingExecutor) {
+        executor.expects_operation = true;
+    }
+
+    fn review(shared: &OrderedShared, committed: u64, now: u64) -> bool {
+        shared.options.orders && shared.points.review(committed, now)
+    }
+
+    fn may_split(shared: &OrderedShared) -> bool {
+        shared.options.splits
+    }
+
+    #[cfg(feature = "canary")]
+    fn passes_unannounced(shared: &OrderedShared) -> bool {
+        shared.options.flaw == Some(AdaptiveFlaw::UnannouncedPassed)
+    }
+}
+
+/// What the workers of a database share.
+#[doc(hidden)]
+pub struct OrderedShared {
+    points: Points,
+    options: AdaptiveOptions,
+}
+
+impl ProtocolShared for OrderedShared {
+    fn new(options: &ProtocolOptions) -> Result<Self, Failure> {
+        let options = options.given.get::<AdaptiveOptions>().cloned().unwrap_or_default();
+        Ok(OrderedShared { points: Points::new(options.is_forced), options })
+    }
+}
+
+/// How often a worker looks whether its turn has come before it passes over the worker that has it. Between looks it
+/// pauses the processor, or yields after every [`LOOKS_PER_YIELD`].
+const LOOKS_MAX: u32 = if weft::store::RECLAIMS_EARLY { 256 } else { 32_768 };
+const LOOKS_PER_YIELD: u32 = 32;
+
+/// For how many ranges of a transaction it is noted where their scans begin.
+const SCANS_MAX: usize = 4;
+
+/// A place in the queue of a point, at which the transaction has its turn.
+#[derive(Clone, Copy)]
+struct Turn {
+    /// The point's position in the table.
+    position: usize,
+    ticket: Ticket,
+}
+
+/// Runs one worker's transactions: those of DBX, with turns.
+#[doc(hidden)]
+pub struct OrderingExecutor {
+    base: OptimisticExecutor<Ordered>,
+    /// The mode of the points when the transaction began.
+    mode: u64,
+    turns: SmallVec<[Turn; 4]>,
+    /// Where the transaction's first scan of each index has begun, as a hash.
+    scans: SmallVec<[(TableRef, u64); SCANS_MAX]>,
+    /// Whether the next record is accessed by an operation that commutes.
+    expects_operation: bool,
+    /// Why the last commit has failed, if it has.
+    failed: Option<Abort>,
+    shared: Arc<OrderedShared>,
+}
+
+// SAFETY: the addresses of records and tables belong to the executor's database, and are forgotten between transactions,
+// when the executor may move to another thread.
+unsafe impl Send for OrderingExecutor {}
+
+impl OrderingExecutor {
+    /// Waits for the transaction's turn at a record, if the record is contended.
+    #[inline(always)]
+    fn approach(&mut self, record: RecordPointer<TidOnly>, access: u64) {
+        if self.mode != 0 {
+            self.wait_for_turn(record.address(), access);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wait_for_turn(&mut self, number: u64, access: u64) {
+        let OrderingExecutor { shared, turns, mode, .. } = self;
+        let Some(Entry { position, queue }) = shared.points.find(number, access, *mode) else {
+            return;
+        };
+        if turns.iter().any(|turn| turn.position == position) {
+            return;
+        }
+        // A transaction waits only for points after those that it holds, so that queues seldom wait for each other. At the
+        // others it takes a turn that is free.
+        let is_in_order = turns.iter().all(|turn| turn.position < position);
+        let Some(ticket) = queue.enter(if is_in_order { u32::MAX } else { 0 }) else { return };
+        let (mut serving, mut looks) = (queue.serving(), 0);
+        // (Others may pass over this transaction, too.)
+        while ticket.wrapping_sub(serving).cast_signed() > 0 {
+            looks += 1;
+            if looks > LOOKS_MAX {
+                queue.leave(serving);
+            }
+            if looks.is_multiple_of(LOOKS_PER_YIELD) {
+                yield_now()
+            } else {
+                spin_loop()
+            }
+            let before = std::mem::replace(&mut serving, queue.serving());
+            if before != serving {
+                looks = 0;
+            }
+        }
+        turns.push(Turn { position, ticket });
+    }
+
+    /// Notes at which point the transaction has lost. This runs the user's code, to keep the key for reports.
+    #[cold]
+    fn note_loss(&self, abort: &Abort, memory: &WorkerMemory) {
+        let table = abort.table;
+        if let Some(&(_, number)) = self.scans.iter().find(|(scanned, _)| *scanned == table) {
+            let place = || Some(Place { table, key: None });
+            return self.shared.points.note_loss(number, READS, place);
+        }
+        let Some(record) = abort.record else { return };
+        let set = &self.base.set;
+        let write = set.writes.iter().find(|write| write.record.block() == record);
+        let access = match write {
+            Some(write) if set.applied.have_made(write.record, write.row) => OPERATIONS,
+            _ if abort.reason == ConflictReason::ReadChanged => READS,
+            _ => WRITES,
+        };
+        let place = || {
+            // SAFETY: the worker has been pinned since before the abort was decided.
+            let row = unsafe { abort.row() }?;
+            let mut key = None;
+            // A panic would leave the transaction half undone, and all that is lost is the key in reports.
+            contain(|| {
+                // SAFETY: as above; the row is the record's.
+                key = Some(memory.in_user_code(|| unsafe { table.core().index_key(row) }));
+            });
+            key.map(|key| Place { table, key: Some(key) })
+        };
+        let number = record.as_ptr().expose_provenance() as u64;
+        self.shared.points.note_loss(number, access, place);
+    }
+
+    /// Ends the transaction: leaves the queues.
+    #[inline(always)]
+    fn end(&mut self) {
+        if !self.turns.is_empty() {
+            self.end_turns();
+        }
+        self.scans.clear();
+        self.expects_operation = false;
+        self.failed = None;
+    }
+
+    #[cold]
+    fn end_turns(&mut self) {
+        for turn in self.turns.drain(..) {
+            self.shared.points.queue(turn.position).leave(turn.ticket);
+        }
+    }
+}
+
+impl Executor for OrderingExecutor {
+    type Header = TidOnly;
+    type Shared = OrderedShared;
+    type Version = ReplacedVersion;
+    type Splitting = Never;
+    type Repairing = Never;
+    type Chopping = Never;
+    type Reapplying = OptimisticExecutor<Ordered>;
+
+    #[inline(always)]
+    fn reapplying(&mut self) -> Option<&mut OptimisticExecutor<Ordered>> {
+        Some(&mut self.base)
+    }
+
+    fn new(shared: &Arc<OrderedShared>, slot: usize) -> Self {
+        OrderingExecutor {
+            base: OptimisticExecutor::new(shared, slot),
+            mode: 0,
+            turns: SmallVec::new(),
+            scans: SmallVec::new(),
+            expects_operation: false,
+            failed: None,
+            shared: Arc::clone(shared),
+        }
+    }
+
+    #[inline(always)]
+    fn begin(&mut self, attempt: u32, memory: &WorkerMemory) -> Result<(), Refusal> {
+        debug_assert!(self.turns.is_empty());
+        self.mode = self.shared.points.mode();
+        self.base.begin(attempt, memory)
+    }
+
+    #[inline(always)]
+    fn read(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<TidOnly>,
+        memory: &WorkerMemory,
+    ) -> Result<Visible, Abort> {
+        self.approach(record, READS);
+        self.base.read(table, record, memory)
+    }
+
+    #[inline(always)]
+    fn read_columns(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<TidOnly>,
+        columns: ColumnSet,
+        memory: &WorkerMemory,
+    ) -> Result<Visible, Abort> {
+        self.approach(record, READS);
+        self.base.read_columns(table, record, columns, memory)
+    }
+
+    #[inline(always)]
+    fn read_for_write(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<TidOnly>,
+        memory: &WorkerMemory,
+    ) -> Result<Observation<ReplacedVersion>, Abort> {
+        let is_operation = std::mem::take(&mut self.expects_operation);
+        self.approach(record, if is_operation { OPERATIONS } else { WRITES });
+        self.base.read_for_write(table, record, memory)
+    }
+
+    fn note_read(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<TidOnly>,
+        version: ReplacedVersion,
+    ) {
+        self.base.note_read(table, record, version);
+    }
+
+    #[inline(always)]
+    fn is_current(&self, record: RecordPointer<TidOnly>, version: ReplacedVersion) -> bool {
+        self.base.is_current(record, version)
+    }
+
+    #[inline(always)]
+    fn write(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<TidOnly>,
+        version: ReplacedVersion,
+        row: NonNull<u8>,
+    ) {
+        self.base.write(table, record, version, row);
+    }
+
+    #[inline(always)]
+    fn write_columns(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<TidOnly>,
+        version: ReplacedVersion,
+        row: NonNull<u8>,
+        columns: UsedColumns,
+    ) {
+        self.base.write_columns(table, record, version, row, columns);
+    }
+
+    #[inline(always)]
+    fn remove(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<TidOnly>,
+        version: ReplacedVersion,
+        key: EncodedKey,
+    ) {
+        self.base.remove(table, record, version, key);
+    }
+
+    #[inline(always)]
+    fn insert(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<TidOnly>,
+        row: NonNull<u8>,
+        key: EncodedKey,
+    ) {
+        self.base.insert(table, record, row, key);
+    }
+
+    #[inline(always)]
+    fn approach_range(&mut self, table: TableRef, start: impl FnOnce() -> u64) {
+        if !self.shared.options.orders_ranges
+            || self.scans.len() == SCANS_MAX
+            || self.scans.iter().any(|(scanned, _)| *scanned == table)
+        {
+            return;
+        }
+        // The table's number keeps equal ranges of different tables apart.
+        let number = start().rotate_left(table.core().number as u32) | 1;
+        self.scans.push((table, number));
+        if self.mode != 0 {
+            self.wait_for_turn(number, READS);
+        }
+    }
+
+    #[inline(always)]
+    fn note_node(
+        &mut self,
+        table: TableRef,
+        node: NodeVersion,
+        range: Option<ScannedRange>,
+    ) -> Result<usize, Abort> {
+        self.base.note_node(table, node, range)
+    }
+
+    #[inline(always)]
+    fn stop_scan(&mut self, position: usize, node: NodeVersion, address: u64) {
+        self.base.stop_scan(position, node, address);
+    }
+
+    #[inline(always)]
+    fn note_own_insertion(
+        &mut self,
+        table: TableRef,
+        change: NodeChange,
+        sibling: Option<NodeVersion>,
+    ) -> Result<(), Abort> {
+        self.base.note_own_insertion(table, change, sibling)
+    }
+
+    fn validate(&mut self) -> Result<(), Abort> {
+        self.base.validate()
+    }
+
+    fn list_writes(&mut self, list: &mut Vec<LoggedWrite>) {
+        self.base.list_writes(list);
+    }
+
+    #[inline(always)]
+    fn commit(&mut self, memory: &WorkerMemory, epoch: impl Fn() -> u64) -> Result<(), Abort> {
+        #[cfg(feature = "canary")]
+        if self.shared.options.flaw == Some(AdaptiveFlaw::TurnsTrusted) && !self.turns.is_empty() {
+            self.base.set.reads.clear();
+        }
+        match self.base.commit(memory, epoch) {
+            Ok(()) => {
+                self.end();
+                Ok(())
+            }
+            Err(abort) => {
+                self.failed = Some(abort);
+                Err(abort)
+            }
+        }
+    }
+
+    fn carry_over(&mut self, abort: Abort, memory: &WorkerMemory) -> Result<(), Abort> {
+        self.base.carry_over(abort, memory)
+    }
+
+    fn abort(&mut self, memory: &WorkerMemory) {
+        if let Some(abort) = self.failed {
+            self.note_loss(&abort, memory);
+        }
+        self.base.abort(memory);
+        self.end();
+    }
+}

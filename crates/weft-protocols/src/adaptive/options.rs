@@ -1,0 +1,78 @@
+//! The options of `adaptive`.
+
+/// Options of the protocol `adaptive`: what it may do about contention. By default it may do everything.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct AdaptiveOptions {
+    /// Whether transactions queue for contended records and ranges.
+    pub orders: bool,
+    /// Whether contention points can be ranges, and not only records.
+    pub orders_ranges: bool,
+    /// Whether records may be split among the workers.
+    pub splits: bool,
+    /// Whether what is done at each point changes at random, in the midst of transactions. This is the default of hasty
+    /// builds, for tests.
+    #[doc(hidden)]
+    pub is_forced: bool,
+    /// A flaw, made on purpose for tests.
+    #[cfg(feature = "canary")]
+    #[doc(hidden)]
+    pub flaw: Option<AdaptiveFlaw>,
+}
+
+/// Flaws that are made on purpose, for tests that have to find them.
+#[cfg(feature = "canary")]
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AdaptiveFlaw {
+    /// The phase changes while transactions run that have not been announced.
+    UnannouncedPassed,
+    /// What a transaction has read is not validated if it has its turn somewhere.
+    TurnsTrusted,
+}
+
+impl Default for AdaptiveOptions {
+    fn default() -> Self {
+        let is_forced = weft::store::RECLAIMS_EARLY;
+        AdaptiveOptions {
+            orders: true,
+            orders_ranges: true,
+            splits: true,
+            is_forced,
+            #[cfg(feature = "canary")]
+            flaw: None,
+        }
+    }
+}
+
+impl AdaptiveOptions {
+    /// Returns the default options.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets [`AdaptiveOptions::orders`].
+    pub fn orders(mut self, orders: bool) -> Self {
+        self.orders = orders;
+        self
+    }
+
+    /// Sets [`AdaptiveOptions::orders_ranges`].
+    pub fn orders_ranges(mut self, orders_ranges: bool) -> Self {
+        self.orders_ranges = orders_ranges;
+        self
+    }
+
+    /// Sets [`AdaptiveOptions::splits`].
+    pub fn splits(mut self, splits: bool) -> Self {
+        self.splits = splits;
+        self
+    }
+
+    /// Sets [`AdaptiveOptions::is_forced`].
+    #[doc(hidden)]
+    pub fn is_forced(mut self, is_forced: bool) -> Self {
+        self.is_forced = is_forced;
+        self
+    }
+}

@@ -1,0 +1,402 @@
+//! Contention points: where transactions have lost, and what is done there.
+//!
+//! A point is a record, or the place where scans of a range begin. The table of points is small. A point without an
+//! entry takes the place of one at which nothing is done. Different points that share an entry only queue for each
+//! other.
+//!
+//! **What is done is decided by measuring.** Points at which transactions lose are *tried* together: for a few windows
+//! of time they are ordered, in every other one of them. If more transactions have committed in the windows with order,
+//! the points stay ordered, and are tried again later. If not, they are left alone for a time that doubles.
+
+use std::sync::{Mutex, PoisonError};
+
+use arrayvec::ArrayVec;
+use weft::encoding::EncodedKey;
+use weft::store::table::TableRef;
+use weft_htm::word::{Ordering, Word};
+
+use super::queue::Queue;
+use crate::doppel::turn::TurnLock;
+
+/// The number of entries.
+const POINTS: usize = 64;
+
+/// Points are tried after this many losses; the counts are halved every `WINDOWS_PER_HALVING` windows.
+const LOSSES_TO_TRY: u64 = 4;
+const WINDOWS_PER_HALVING: u64 = 16;
+
+/// The least length of a window, in nanoseconds, and the fewest commits in it.
+const WINDOW_NANOSECONDS: u64 = 1_000_000;
+const WINDOW_COMMITS: u64 = 64;
+
+/// How many windows of each kind a trial has at least and at most. It ends early if they differ by more than
+/// `CLEAR_PERCENT`.
+const TRIAL_WINDOWS_MIN: usize = 4;
+const TRIAL_WINDOWS_MAX: usize = 12;
+const CLEAR_PERCENT: u64 = 10;
+
+/// By how many per cent order must be faster.
+const GAIN_MIN_PERCENT: u64 = 2;
+
+/// For how many windows points are left alone, or stay ordered, before they are tried again: at first and at most.
+const RETRY_MIN: u64 = 64;
+const RETRY_MAX: u64 = 4096;
+
+/// What is done at a point.
+const NOTHING: u64 = 0;
+const TRIED: u64 = 1;
+const ORDERED: u64 = 2;
+
+/// Bits of the mode: whether any point is ordered, and whether those that are tried are.
+const ANY_ORDERED: u64 = 1;
+const TRIED_ORDERED: u64 = 2;
+
+/// By which accesses transactions have lost at a point. Only such accesses queue for it.
+pub const READS: u64 = 1;
+pub const WRITES: u64 = 2;
+pub const OPERATIONS: u64 = 4;
+
+/// The table and the key of a point, for reports.
+#[derive(Clone)]
+pub struct Place {
+    pub table: TableRef,
+    /// The key of a record, or `None` for a range.
+    pub key: Option<EncodedKey>,
+}
+
+// SAFETY: tables are shared by all workers, and live as long as the database.
+unsafe impl Send for Place {}
+
+/// An entry of the table of points.
+#[derive(Default)]
+struct Point {
+    /// The number that stands for the record or the range.
+    number: Word,
+    done: Word,
+    accesses: Word,
+    losses: Word,
+    /// When the decision was made, in nanoseconds.
+    since: Word,
+    /// The number of the window before which the point is left alone, and for how many windows it was left alone.
+    left_until: Word,
+    left_for: Word,
+    place: Mutex<Option<Place>>,
+    queue: Queue,
+}
+
+/// The contention points of a database.
+pub struct Points {
+    points: Box<[Point]>,
+    mode: Mode,
+    review: TurnLock<Review>,
+    is_forced: bool,
+}
+
+/// The mode, on a cache line of its own: every transaction reads it.
+#[repr(align(128))]
+#[derive(Default)]
+struct Mode(Word);
+
+/// What is measured.
+#[derive(Default)]
+struct Review {
+    /// The number of the present window, when it began, and how many transactions had committed then.
+    window: u64,
+    began: u64,
+    committed_before: u64,
+    trial: Option<Trial>,
+    /// When ordered points are tried again, in windows, and how long after that once more.
+    retry_at: u64,
+    retry_after: u64,
+    random: Option<fastrand::Rng>,
+}
+
+/// A trial: how many transactions have committed per second in windows with order, and in windows without.
+#[derive(Clone, Debug, Default)]
+struct Trial {
+    ordered: ArrayVec<u64, TRIAL_WINDOWS_MAX>,
+    free: ArrayVec<u64, TRIAL_WINDOWS_MAX>,
+}
+
+impl Trial {
+    fn add(&mut self, is_ordered: bool, (commits, time): (u64, u64)) {
+        let rates = if is_ordered { &mut self.ordered } else { &mut self.free };
+        // The capacity suffices, since a full trial has a verdict.
+        let _ = rates.try_push(commits * 1_000_000_000 / time.max(1));
+    }
+
+    /// Returns the throughput with order, in per cent of that without. Medians are compared, because a window in which a
+    /// thread has lost its core says nothing.
+    fn percent(&self) -> u64 {
+        let median = |rates: &ArrayVec<u64, TRIAL_WINDOWS_MAX>| {
+            let mut rates = rates.clone();
+            rates.sort_unstable();
+            (rates[rates.len() / 2] + rates[(rates.len() - 1) / 2]) / 2
+        };
+        median(&self.ordered) * 100 / median(&self.free).max(1)
+    }
+
+    /// Returns whether order pays, as soon as that is decided.
+    fn verdict(&self) -> Option<bool> {
+        let windows = self.ordered.len();
+        // Both kinds of windows must have been measured equally often.
+        if windows != self.free.len() || windows < TRIAL_WINDOWS_MIN {
+            return None;
+        }
+        let percent = self.percent();
+        let is_clear = percent.abs_diff(100) > CLEAR_PERCENT;
+        (is_clear || windows == TRIAL_WINDOWS_MAX).then_some(percent >= 100 + GAIN_MIN_PERCENT)
+    }
+}
+
+/// A queue that a transaction is to enter, with its position in the table.
+pub struct Entry<'a> {
+    pub position: usize,
+    pub queue: &'a Queue,
+}
+
+impl Points {
+    pub fn new(is_forced: bool) -> Points {
+        Points {
+            points: (0..POINTS).map(|_| Point::default()).collect(),
+            mode: Mode::default(),
+            review: TurnLock::default(),
+            is_forced,
+        }
+    }
+
+    /// Returns the mode. If it is 0, nothing is ordered.
+    #[inline(always)]
+    pub fn mode(&self) -> u64 {
+        // Relaxed: the queues only advise.
+        self.mode.0.load(Ordering::Relaxed)
+    }
+
+    pub fn queue(&self, position: usize) -> &Queue {
+        &self.points[position].queue
+    }
+
+    fn position(number: u64) -> usize {
+        (number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58) as usize
+    }
+
+    /// Returns the queue for this access to a point, if there is one in this mode.
+    pub fn find(&self, number: u64, access: u64, mode: u64) -> Option<Entry<'_>> {
+        let position = Points::position(number);
+        let point = &self.points[position];
+        // Relaxed: all of this only advises.
+        let load = |word: &Word| word.load(Ordering::Relaxed);
+        let is_ordered = match load(&point.done) {
+            ORDERED => true,
+            TRIED => mode & TRIED_ORDERED != 0,
+            _ => false,
+        };
+        let is_this = self.is_forced
+            || (load(&point.number) == number && load(&point.accesses) & access != 0);
+        (is_ordered && is_this).then_some(Entry { position, queue: &point.queue })
+    }
+
+    /// Counts that a transaction has lost at a point, by this access. `place` returns the point's place.
+    #[cold]
+    pub fn note_loss(&self, number: u64, access: u64, place: impl FnOnce() -> Option<Place>) {
+        let point = &self.points[Points::position(number)];
+        // Relaxed: see `find`. If two workers give the entry to different points, it has parts of both.
+        let load = |word: &Word| word.load(Ordering::Relaxed);
+        if load(&point.number) != number {
+            if load(&point.done) != NOTHING || load(&point.losses) >= LOSSES_TO_TRY {
+                return;
+            }
+            let place = place();
+            *point.place.lock().unwrap_or_else(PoisonError::into_inner) = place;
+            point.number.store(number, Ordering::Relaxed);
+            for word in [&point.accesses, &point.losses, &point.left_until, &point.left_for] {
+                word.store(0, Ordering::Relaxed);
+            }
+        }
+        if load(&point.accesses) & access == 0 {
+            point.accesses.store(load(&point.accesses) | access, Ordering::Relaxed);
+        }
+        point.losses.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Ends a window if it is long enough, and decides what is done. `committed` transactions have committed until
+    /// `now`, in nanoseconds. Returns whether anything is done or tried.
+    pub fn review(&self, committed: u64, now: u64) -> bool {
+        let Some(mut review) = self.review.try_take() else { return true };
+        if self.is_forced {
+            return self.decide_at_random(&mut review, now);
+        }
+        let window =
+            (committed.saturating_sub(review.committed_before), now.saturating_sub(review.began));
+        if window.1 >= WINDOW_NANOSECONDS && (window.0 >= WINDOW_COMMITS || review.began == 0) {
+            let is_first = review.began == 0;
+            (review.committed_before, review.began) = (committed, now);
+            review.window += 1;
+            // Nothing was looked at for long, so that the window says nothing.
+            if !is_first && window.1 < 64 * WINDOW_NANOSECONDS {
+                self.end_window(&mut review, window, now);
+            }
+        }
+        review.trial.is_some() || self.mode() != 0
+    }
+
+    fn end_window(&self, review: &mut Review, window: (u64, u64), now: u64) {
+        let is_ordered = self.mode() & TRIED_ORDERED != 0;
+        match review.trial.take() {
+            Some(mut trial) => {
+                trial.add(is_ordered, window);
+                match trial.verdict() {
+                    Some(pays) => self.end_trial(review, pays, now),
+                    None => {
+                        review.trial = Some(trial);
+                        self.mode.0.store(self.mode() ^ TRIED_ORDERED, Ordering::Relaxed);
+                    }
+                }
+            }
+            None if self.begin_trial(review) => {
+                review.trial = Some(Trial::default());
+                self.mode.0.store(ANY_ORDERED | TRIED_ORDERED, Ordering::Relaxed);
+            }
+            None => {}
+        }
+        if review.window.is_multiple_of(WINDOWS_PER_HALVING) {
+            for point in &self.points {
+                point.losses.store(point.losses.load(Ordering::Relaxed) / 2, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Chooses the points to be tried. Returns whether there are any.
+    fn begin_trial(&self, review: &mut Review) -> bool {
+        let load = |word: &Word| word.load(Ordering::Relaxed);
+        let is_retry = review.window >= review.retry_at && self.mode() != 0;
+        let mut is_any = false;
+        for point in &self.points {
+            let is_tried = match load(&point.done) {
+                NOTHING => {
+                    load(&point.losses) >= LOSSES_TO_TRY && load(&point.left_until) <= review.window
+                }
+                _ => is_retry,
+            };
+            if is_tried {
+                point.done.store(TRIED, Ordering::Relaxed);
+                is_any = true;
+            }
+        }
+        is_any
+    }
+
+    fn end_trial(&self, review: &mut Review, pays: bool, now: u64) {
+        let load = |word: &Word| word.load(Ordering::Relaxed);
+        let mut mode = 0;
+        for point in &self.points {
+            if load(&point.done) == TRIED {
+                point.since.store(now, Ordering::Relaxed);
+                if pays {
+                    point.done.store(ORDERED, Ordering::Relaxed);
+                    point.left_for.store(0, Ordering::Relaxed);
+                } else {
+                    let left_for = (load(&point.left_for) * 2).clamp(RETRY_MIN, RETRY_MAX);
+                    point.left_for.store(left_for, Ordering::Relaxed);
+                    point.left_until.store(review.window + left_for, Ordering::Relaxed);
+                    point.done.store(NOTHING, Ordering::Relaxed);
+                }
+            }
+            if load(&point.done) == ORDERED {
+                mode = ANY_ORDERED;
+            }
+        }
+        review.retry_after = match pays {
+            true => (review.retry_after * 2).clamp(RETRY_MIN, RETRY_MAX),
+            false => RETRY_MIN,
+        };
+        review.retry_at = review.window + review.retry_after;
+        self.mode.0.store(mode, Ordering::Relaxed);
+    }
+
+    /// Changes what is done at some points, for tests. Returns what `review` is to return.
+    fn decide_at_random(&self, review: &mut Review, now: u64) -> bool {
+        let random = review.random.get_or_insert_with(|| fastrand::Rng::with_seed(now));
+        for _ in 0..4 {
+            let point = &self.points[random.usize(..POINTS)];
+            point.done.store(random.u64(..3), Ordering::Relaxed);
+            point.since.store(now, Ordering::Relaxed);
+        }
+        self.mode.0.store(random.u64(..4), Ordering::Relaxed);
+        random.u8(..4) > 0
+    }
+
+    /// Returns the places of the points that are ordered or tried, whether they are ordered, and when that was decided.
+    pub fn report(&self) -> Vec<(Place, bool, u64)> {
+        let load = |word: &Word| word.load(Ordering::Relaxed);
+        let reported = |point: &Point| {
+            let place = point.place.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+            match load(&point.done) {
+                NOTHING => None,
+                done => Some((place, done == ORDERED, load(&point.since))),
+            }
+        };
+        self.points.iter().filter_map(reported).collect()
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    /// Lets windows pass, in which `rate` returns the commits by whether the point is ordered.
+    fn pass_windows(
+        points: &Points,
+        clock: &mut (u64, u64),
+        windows: usize,
+        rate: impl Fn(bool) -> u64,
+    ) {
+        for _ in 0..windows {
+            let is_ordered = points.find(7, WRITES, points.mode()).is_some();
+            clock.0 += rate(is_ordered);
+            clock.1 += WINDOW_NANOSECONDS;
+            points.review(clock.0, clock.1);
+        }
+    }
+
+    #[test]
+    fn point_is_ordered_only_if_order_is_faster() {
+        for (faster, slower) in [(1200, 1000), (1000, 1200)] {
+            let points = Points::new(false);
+            let mut clock = (0, 1);
+            let rate = |is_ordered| if is_ordered { faster } else { slower };
+            pass_windows(&points, &mut clock, 3, rate);
+            (0..LOSSES_TO_TRY).for_each(|_| points.note_loss(7, WRITES, || None));
+            pass_windows(&points, &mut clock, 2 * TRIAL_WINDOWS_MAX + 2, rate);
+            let is_ordered = points.find(7, WRITES, points.mode()).is_some();
+            assert_eq!(is_ordered, faster > slower);
+            assert!(points.find(7, READS, points.mode()).is_none(), "reads have not lost");
+            assert!(points.find(8, WRITES, points.mode()).is_none(), "another point");
+        }
+    }
+
+    #[test]
+    fn order_ends_when_it_does_not_pay_any_more() {
+        let points = Points::new(false);
+        let mut clock = (0, 1);
+        pass_windows(&points, &mut clock, 3, |_| 1000);
+        (0..LOSSES_TO_TRY).for_each(|_| points.note_loss(7, WRITES, || None));
+        let gain = |is_ordered| if is_ordered { 1500 } else { 1000 };
+        pass_windows(&points, &mut clock, 2 * TRIAL_WINDOWS_MAX + 2, gain);
+        assert!(points.find(7, WRITES, points.mode()).is_some());
+        let loss = |is_ordered| if is_ordered { 1000 } else { 1100 };
+        pass_windows(&points, &mut clock, RETRY_MIN as usize + 2 * TRIAL_WINDOWS_MAX + 2, loss);
+        assert_eq!(points.mode(), 0, "tried again, and given up");
+    }
+
+    #[test]
+    fn entry_with_losses_is_not_given_to_another_point() {
+        let points = Points::new(false);
+        let other = (8..).find(|&other| Points::position(other) == Points::position(7)).unwrap();
+        (0..LOSSES_TO_TRY).for_each(|_| points.note_loss(7, WRITES, || None));
+        points.note_loss(other, WRITES, || None);
+        let point = &points.points[Points::position(7)];
+        assert_eq!(point.number.load(Ordering::Relaxed), 7);
+        assert_eq!(point.losses.load(Ordering::Relaxed), LOSSES_TO_TRY);
+    }
+}
