@@ -32,12 +32,17 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Bench { workload } => match workload {
             Workload::Articles(arguments) => bench::articles::run(&arguments),
+            Workload::Bank(arguments) => bench::bank::run(&arguments),
             Workload::Compare(arguments) => harness::compare::run(&arguments),
+            Workload::FlashSale(arguments) => bench::flash_sale::run(&arguments),
             Workload::Incr(arguments) => bench::incr::run(&arguments),
             Workload::Like(arguments) => bench::like::run(&arguments),
             Workload::Locks(arguments) => bench::locks::run(&arguments),
+            Workload::Mixture(arguments) => bench::mixture::run(&arguments),
+            Workload::Queue(arguments) => bench::queue::run(&arguments),
             Workload::Rtm(arguments) => bench::rtm::run(&arguments),
             Workload::Rubis(arguments) => bench::rubis::run(&arguments),
+            Workload::Shift(arguments) => bench::shift::run(&arguments),
             Workload::Tatp(arguments) => bench::tatp::run(&arguments),
             Workload::Tpcc(arguments) => bench::tpcc::run(&arguments),
             Workload::Ycsb(arguments) => bench::ycsb::run(&arguments),
