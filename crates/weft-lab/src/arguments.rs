@@ -10,6 +10,7 @@ use crate::bench::flash_sale::FlashSaleArguments;
 use crate::bench::incr::IncrArguments;
 use crate::bench::like::LikeArguments;
 use crate::bench::locks::LocksArguments;
+use crate::bench::map::MapArguments;
 use crate::bench::mixture::MixtureArguments;
 use crate::bench::queue::QueueArguments;
 use crate::bench::rtm::RtmArguments;
@@ -50,7 +51,7 @@ pub enum Command {
     Protocols,
 }
 
-/// The workloads of `cargo lab bench`, and the command that compares their results.
+/// The workloads of `cargo lab bench`, the command that compares their results, and the map of all of them.
 #[derive(Debug, Subcommand)]
 pub enum Workload {
     /// Articles: a site where articles are read and commented on
@@ -67,6 +68,8 @@ pub enum Workload {
     Like(LikeArguments),
     /// Locks, taken and elided by hardware regions, under TATP's shortest transaction
     Locks(LocksArguments),
+    /// The map: every protocol on a grid of workloads, and one protocol beside the best of the others
+    Map(MapArguments),
     /// All other workloads in one database at once
     Mixture(MixtureArguments),
     /// A queue: producers append to a table, and consumers take its oldest row

@@ -38,6 +38,7 @@ fn main() -> ExitCode {
             Workload::Incr(arguments) => bench::incr::run(&arguments),
             Workload::Like(arguments) => bench::like::run(&arguments),
             Workload::Locks(arguments) => bench::locks::run(&arguments),
+            Workload::Map(arguments) => bench::map::run(&arguments),
             Workload::Mixture(arguments) => bench::mixture::run(&arguments),
             Workload::Queue(arguments) => bench::queue::run(&arguments),
             Workload::Rtm(arguments) => bench::rtm::run(&arguments),

@@ -6,6 +6,7 @@ pub mod flash_sale;
 pub mod incr;
 pub mod like;
 pub mod locks;
+pub mod map;
 pub mod mixture;
 pub mod queue;
 pub mod rtm;

@@ -273,6 +273,7 @@ fn json_keys_have_one_order() {
         "transactions",
         "success_rates",
         "latency_us",
+        "latency_all_us",
         "transactions_per_sample",
         "htm",
         "memory",
