@@ -195,7 +195,8 @@ fn modify<P: Protocol>(
     hot: u64,
     other: u64,
 ) -> Result<(), Error> {
-    tx.update(&tables.spots, &hot, |row| row.value += 1)?.expect("rows stay");
+    let value = tx.get(&tables.spots, &hot)?.expect("rows stay").value;
+    tx.update(&tables.spots, &hot, |row| row.value = value + 1)?.expect("rows stay");
     tx.update(&tables.spots, &other, |row| row.value += 1)?.expect("rows stay");
     Ok(())
 }
