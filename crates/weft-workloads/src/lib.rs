@@ -37,7 +37,6 @@
 //! ```
 
 pub mod aborts;
-mod account;
 pub mod articles;
 pub mod bank;
 pub mod dbx_tc;
@@ -45,6 +44,7 @@ mod finding;
 pub mod flash_sale;
 pub mod htcc;
 pub mod incr;
+mod ledger;
 pub mod like;
 mod load;
 pub mod locks;

@@ -32,9 +32,9 @@ type Row = FixedRow<92, HashIndex>;
 /// The first client's stream of random numbers.
 const FIRST_STREAM: u64 = 5 << 40;
 
-/// Defines the parts of the mixture: for each a name, its module, its type, and its share in percent.
+/// Defines the parts of the mixture: for each its module, its type, and its share in percent.
 macro_rules! mixture {
-    ($($field:ident: $module:ident, $workload:ty, $share:literal;)*) => {
+    ($($field:ident: $workload:ty, $share:literal;)*) => {
         /// The workloads, in the order of [`SHARES`].
         #[expect(non_camel_case_types, reason = "they are the names of the fields")]
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ macro_rules! mixture {
         pub struct Parameters {
             $(
                 #[doc = concat!("Those of `", stringify!($field), "`.")]
-                pub $field: $module::Parameters,
+                pub $field: $field::Parameters,
             )*
         }
 
@@ -157,16 +157,16 @@ macro_rules! mixture {
 }
 
 mixture! {
-    tpcc: tpcc, Tpcc<P>, 10;
-    ycsb: ycsb, Ycsb<P, Row>, 15;
-    incr: incr, Incr<P>, 10;
-    like: like, Like<P>, 10;
-    rubis: rubis, Rubis<P>, 10;
-    tatp: tatp, Tatp<P>, 15;
-    articles: articles, Articles<P>, 10;
-    flash_sale: flash_sale, FlashSale<P>, 10;
-    queue: queue, Queue<P>, 5;
-    bank: bank, Bank<P>, 5;
+    tpcc: Tpcc<P>, 10;
+    ycsb: Ycsb<P, Row>, 15;
+    incr: Incr<P>, 10;
+    like: Like<P>, 10;
+    rubis: Rubis<P>, 10;
+    tatp: Tatp<P>, 15;
+    articles: Articles<P>, 10;
+    flash_sale: FlashSale<P>, 10;
+    queue: Queue<P>, 5;
+    bank: Bank<P>, 5;
 }
 
 const _: () = {

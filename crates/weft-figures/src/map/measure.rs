@@ -6,7 +6,7 @@ use std::time::Instant;
 use serde_json::Value;
 
 use super::results::{Pair, PlaceResult, ProtocolResult};
-use super::{Place, Span, Where};
+use super::{GridPlace, MachineKind, Span};
 use crate::definition::Reading;
 use crate::measured::read;
 use crate::plan::{Call, Program};
@@ -41,12 +41,12 @@ pub struct Settings {
     pub jobs: usize,
 }
 
-impl Place<'_> {
+impl GridPlace<'_> {
     /// Returns the program that runs here.
     pub fn program(&self) -> Program {
         match self.machine {
-            Where::Real => Program::Laboratory,
-            Where::Simulated => Program::Simulator,
+            MachineKind::Real => Program::Laboratory,
+            MachineKind::Simulated => Program::Simulator,
         }
     }
 
@@ -54,10 +54,10 @@ impl Place<'_> {
     fn spans(&self, settings: &Settings) -> (Span, Span) {
         let (real, simulated) = (&self.grid.real, &self.grid.simulated);
         let (spans, own) = match (self.machine, self.is_quick) {
-            (Where::Real, true) => (real.quick, self.point.seconds),
-            (Where::Real, false) => (real.full, self.point.seconds),
-            (Where::Simulated, true) => (simulated.quick, self.point.milliseconds),
-            (Where::Simulated, false) => (simulated.full, self.point.milliseconds),
+            (MachineKind::Real, true) => (real.quick, self.point.seconds),
+            (MachineKind::Real, false) => (real.full, self.point.seconds),
+            (MachineKind::Simulated, true) => (simulated.quick, self.point.milliseconds),
+            (MachineKind::Simulated, false) => (simulated.full, self.point.milliseconds),
         };
         let of = |span: Span| Span {
             warmup: span.warmup * settings.time,
@@ -72,11 +72,11 @@ impl Place<'_> {
         let (protocols, pairs) = (protocols as f64, self.grid.pairs as f64);
         let length = |span: Span| span.warmup + span.measured;
         match self.machine {
-            Where::Real => {
+            MachineKind::Real => {
                 protocols * (length(choice) + self.point.load)
                     + 2.0 * (pairs * length(pair) + self.point.load)
             }
-            Where::Simulated => {
+            MachineKind::Simulated => {
                 let virtual_time = protocols * length(choice) + 2.0 * pairs * length(pair);
                 let loads = (protocols + 2.0 * pairs) * SECONDS_OF_SIMULATED_LOAD;
                 let cores = f64::from(self.threads);
@@ -89,16 +89,16 @@ impl Place<'_> {
     /// Returns a call.
     fn call(&self, protocols: &str, seed: u64, span: Span, rounds: u64, with: &[String]) -> Call {
         let (first, own) = match self.machine {
-            Where::Real => ("bench ", &self.point.real),
-            Where::Simulated => ("", &self.point.simulated),
+            MachineKind::Real => ("bench ", &self.point.real),
+            MachineKind::Simulated => ("", &self.point.simulated),
         };
         let Span { warmup, measured } = span;
         let threads = self.threads;
         let how = match self.machine {
-            Where::Real => {
+            MachineKind::Real => {
                 format!("--threads {threads} --rounds {rounds} --seconds {measured}")
             }
-            Where::Simulated => {
+            MachineKind::Simulated => {
                 let simulated = &self.grid.simulated;
                 format!(
                     "{} --machine {} --cores {threads} --milliseconds {measured}",
@@ -126,8 +126,8 @@ impl Place<'_> {
         let protocols = format!("{candidate},{rival}");
         let seed = self.grid.seed + 1;
         let (calls, rounds) = match self.machine {
-            Where::Real => (1, self.grid.pairs),
-            Where::Simulated => (self.grid.pairs, 1),
+            MachineKind::Real => (1, self.grid.pairs),
+            MachineKind::Simulated => (self.grid.pairs, 1),
         };
         let call = |number| self.call(&protocols, seed + number, span, rounds, &settings.with);
         (0..calls).map(call).collect()
@@ -135,17 +135,21 @@ impl Place<'_> {
 }
 
 /// The metrics of a report: throughput, aborts for each commit, and the 99th percentile of latencies.
-fn metrics(machine: Where) -> [Reading; 3] {
+fn metrics(machine: MachineKind) -> [Reading; 3] {
     let paths = match machine {
-        Where::Real => ["throughput_per_second/median", "aborts_per_commit", "latency_all_us/p99"],
-        Where::Simulated => ["transactions_per_second", "aborts_per_transaction", "latency_us_p99"],
+        MachineKind::Real => {
+            ["throughput_per_second/median", "aborts_per_commit", "latency_all_us/p99"]
+        }
+        MachineKind::Simulated => {
+            ["transactions_per_second", "aborts_per_transaction", "latency_us_p99"]
+        }
     };
     paths.map(Reading::of)
 }
 
 /// Returns what a protocol did, by the outcome of its call.
 fn of_protocol(
-    machine: Where,
+    machine: MachineKind,
     protocol: &str,
     outcome: Result<Vec<Value>, String>,
 ) -> ProtocolResult {
@@ -168,9 +172,9 @@ pub fn rival<'r>(protocols: &'r [ProtocolResult], candidate: &str) -> Option<&'r
 }
 
 /// Returns the pairs in the two reports of a call: the candidate's and the rival's.
-fn pairs_of(machine: Where, reports: &[Value]) -> Option<Vec<Pair>> {
+fn pairs_of(machine: MachineKind, reports: &[Value]) -> Option<Vec<Pair>> {
     let [candidate, rival] = reports else { return None };
-    if machine == Where::Simulated {
+    if machine == MachineKind::Simulated {
         let throughput = |report| read(metrics(machine)[0], 0.0, report);
         let (candidate, rival) = (throughput(candidate)?, throughput(rival)?);
         return Some(vec![Pair { candidate, rival, is_disturbed: false }]);
@@ -210,13 +214,13 @@ fn make(calls: &[Call], runner: &dyn Runner, jobs: usize) -> Vec<Result<Vec<Valu
 
 /// Measures a place with these protocols, the first of which is the candidate.
 pub fn measure(
-    place: &Place<'_>,
+    place: &GridPlace<'_>,
     protocols: &[&str],
     runner: &dyn Runner,
     settings: &Settings,
 ) -> PlaceResult {
     let start = Instant::now();
-    let is_simulated = place.machine == Where::Simulated;
+    let is_simulated = place.machine == MachineKind::Simulated;
     // Measurements on this machine run alone.
     let jobs = if is_simulated { settings.jobs } else { 1 };
     let candidate = protocols[0];
@@ -319,9 +323,9 @@ mod tests {
         }
     }
 
-    fn place(grid: &Grid, machine: Where) -> Place<'_> {
+    fn place(grid: &Grid, machine: MachineKind) -> GridPlace<'_> {
         let points = grid.chosen(&["queue".to_owned()]).expect("a point");
-        let (real, simulated) = (machine == Where::Real, machine == Where::Simulated);
+        let (real, simulated) = (machine == MachineKind::Real, machine == MachineKind::Simulated);
         let coverage = Coverage { is_quick: true, real, simulated, logical_cores: 2 };
         places(grid, &points, true, &coverage).remove(0)
     }
@@ -360,7 +364,7 @@ mod tests {
         let grid = Grid::frozen();
         let fake = Fake::new(&[("dbx", 80.0), ("silo", 100.0), ("tso", 60.0)]);
         let protocols = ["dbx", "2pl", "silo", "tso"];
-        let result = measure(&place(&grid, Where::Real), &protocols, &fake, &SETTINGS);
+        let result = measure(&place(&grid, MachineKind::Real), &protocols, &fake, &SETTINGS);
         assert_eq!((result.rival.as_deref(), result.ratio()), (Some("silo"), Some(0.8)));
         assert_eq!((result.pairs.len(), result.disturbed()), (7, 1));
         assert_eq!((result.failure.as_ref(), result.best()), (None, Some(100.0)));
@@ -385,7 +389,7 @@ mod tests {
     fn simulated_pairs_have_seeds_of_their_own() {
         let grid = Grid::frozen();
         let fake = Fake::new(&[("dbx", 80.0), ("silo", 100.0)]);
-        let place = place(&grid, Where::Simulated);
+        let place = place(&grid, MachineKind::Simulated);
         let result = measure(&place, &["dbx", "silo"], &fake, &SETTINGS);
         assert_eq!((result.ratio(), result.disturbed()), (Some(0.8), 0));
         assert_eq!((result.pairs.len(), result.commands.len()), (7, 2 + 7));
@@ -400,7 +404,7 @@ mod tests {
     #[test]
     fn failures_are_kept() {
         let grid = Grid::frozen();
-        let place = place(&grid, Where::Real);
+        let place = place(&grid, MachineKind::Real);
         let alone = measure(&place, &["dbx", "2pl"], &Fake::new(&[("dbx", 1.0)]), &SETTINGS);
         assert_eq!((&alone.rival, alone.ratio()), (&None, None));
         assert_eq!(alone.failure.as_deref(), Some("no other protocol has run"));

@@ -34,9 +34,9 @@ pub struct Grid {
     /// The number of pairs at each place.
     pub pairs: u64,
     /// How this machine is used.
-    pub real: OnThisMachine,
+    pub real: RealSettings,
     /// How the simulated machine is used.
-    pub simulated: OnSimulatedMachine,
+    pub simulated: SimulatedSettings,
     /// The points.
     pub points: Vec<GridPoint>,
 }
@@ -44,7 +44,7 @@ pub struct Grid {
 /// How this machine is used.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct OnThisMachine {
+pub struct RealSettings {
     /// The numbers of threads.
     pub threads: Vec<u32>,
     /// One more number of threads, if there are as many cores.
@@ -58,7 +58,7 @@ pub struct OnThisMachine {
 /// How the simulated machine is used.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct OnSimulatedMachine {
+pub struct SimulatedSettings {
     /// The name of the machine.
     pub machine: String,
     /// Arguments of every run.
@@ -151,7 +151,7 @@ impl Grid {
 
 /// The machine of a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Where {
+pub enum MachineKind {
     /// This machine.
     Real,
     /// The simulated machine.
@@ -160,24 +160,24 @@ pub enum Where {
 
 /// A point with a number of threads on a machine.
 #[derive(Clone, Debug)]
-pub struct Place<'g> {
+pub struct GridPlace<'g> {
     /// The grid.
     pub grid: &'g Grid,
     /// The point.
     pub point: &'g GridPoint,
     /// The machine.
-    pub machine: Where,
+    pub machine: MachineKind,
     /// The number of threads, or of simulated cores.
     pub threads: u32,
     /// Whether it is a place of a quick run.
     pub is_quick: bool,
 }
 
-impl fmt::Display for Place<'_> {
+impl fmt::Display for GridPlace<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.machine {
-            Where::Real => write!(out, "{}, {} threads", self.point.name, self.threads),
-            Where::Simulated => {
+            MachineKind::Real => write!(out, "{}, {} threads", self.point.name, self.threads),
+            MachineKind::Simulated => {
                 write!(out, "{}, {} simulated cores", self.point.name, self.threads)
             }
         }
@@ -204,18 +204,18 @@ pub fn places<'g>(
     points: &[&'g GridPoint],
     are_named: bool,
     coverage: &Coverage,
-) -> Vec<Place<'g>> {
+) -> Vec<GridPlace<'g>> {
     let &Coverage { is_quick, real, simulated, logical_cores } = coverage;
     let points = points.iter().copied();
     let points = points.filter(|point| are_named || !is_quick || point.is_quick);
-    let place = |point, machine, threads| Place { grid, point, machine, threads, is_quick };
+    let place = |point, machine, threads| GridPlace { grid, point, machine, threads, is_quick };
     let mut places = Vec::new();
     if real {
         let mut threads = grid.real.threads.clone();
         let most = grid.real.threads_of_16_cores;
         threads.extend((most <= logical_cores).then_some(most));
         for point in points.clone() {
-            places.extend(threads.iter().map(|&threads| place(point, Where::Real, threads)));
+            places.extend(threads.iter().map(|&threads| place(point, MachineKind::Real, threads)));
         }
     }
     if simulated {
@@ -225,7 +225,7 @@ pub fn places<'g>(
                 false => [&grid.simulated.cores[..], &point.cores[..]].concat(),
             };
             cores.sort_unstable();
-            places.extend(cores.iter().map(|&cores| place(point, Where::Simulated, cores)));
+            places.extend(cores.iter().map(|&cores| place(point, MachineKind::Simulated, cores)));
         }
     }
     places
@@ -258,7 +258,7 @@ mod tests {
         let points = grid.chosen(&["incr-100".to_owned()]).expect("it is a point");
         let names = |coverage: &Coverage| -> Vec<String> {
             let places = places(&grid, &points, true, coverage);
-            places.iter().map(Place::to_string).collect()
+            places.iter().map(GridPlace::to_string).collect()
         };
         assert_eq!(
             names(&FULL),

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Place, Where};
+use super::{GridPlace, MachineKind};
 use crate::store;
 
 /// The pairs of a place that must be undisturbed for its ratio to leave the others out.
@@ -81,8 +81,8 @@ pub struct Pair {
 
 impl PlaceResult {
     /// Returns whether it is the result of this place.
-    pub fn is_of(&self, place: &Place<'_>) -> bool {
-        let is_simulated = place.machine == Where::Simulated;
+    pub fn is_of(&self, place: &GridPlace<'_>) -> bool {
+        let is_simulated = place.machine == MachineKind::Simulated;
         self.point == place.point.name
             && (self.is_simulated, self.threads) == (is_simulated, place.threads)
     }
@@ -156,13 +156,13 @@ impl Results {
     }
 
     /// Returns whether a place has been measured with this build.
-    pub fn has(&self, place: &Place<'_>, build: &str) -> bool {
+    pub fn has(&self, place: &GridPlace<'_>, build: &str) -> bool {
         let mut places = self.places.iter();
         places.any(|result| result.is_of(place) && result.build == build)
     }
 
     /// Adds the result of a place, in place of an earlier one.
-    pub fn put(&mut self, place: &Place<'_>, result: PlaceResult) {
+    pub fn put(&mut self, place: &GridPlace<'_>, result: PlaceResult) {
         match self.places.iter_mut().find(|earlier| earlier.is_of(place)) {
             Some(earlier) => *earlier = result,
             None => self.places.push(result),

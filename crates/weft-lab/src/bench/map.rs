@@ -14,7 +14,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use weft_figures::map::measure::{self, Settings, contenders};
 use weft_figures::map::picture::HeatMap;
 use weft_figures::map::results::{PlaceResult, Results};
-use weft_figures::map::{Coverage, Grid, Place, places};
+use weft_figures::map::{Coverage, Grid, GridPlace, places};
 use weft_figures::plan::{Host, Program};
 use weft_figures::run::{self, Processes, Runner};
 use weft_figures::store;
@@ -148,7 +148,7 @@ pub fn run(arguments: &MapArguments) -> Result<(), Stop> {
         jobs: arguments.jobs.map_or(host.logical_cores.min(4) as usize, usize::from),
     };
     let candidate = arguments.candidate.as_str();
-    let seconds = |place: &Place<'_>| {
+    let seconds = |place: &GridPlace<'_>| {
         place.seconds(contenders(candidate, rivals(), place.threads).len(), &settings)
     };
     if arguments.list {
@@ -168,10 +168,10 @@ pub fn run(arguments: &MapArguments) -> Result<(), Stop> {
             .map_err(|error| Stop::Usage(format!("cannot write '{}': {error}", path.display())))?;
     }
 
-    let is_there = |results: &Results, place: &Place<'_>| {
+    let is_there = |results: &Results, place: &GridPlace<'_>| {
         processes.build(place.program()).is_ok_and(|build| results.has(place, &build))
     };
-    let waiting: Vec<&Place<'_>> =
+    let waiting: Vec<&GridPlace<'_>> =
         places.iter().filter(|place| !is_there(&results, place)).collect();
     let progress =
         ProgressLine::new(waiting.len(), waiting.iter().map(|place| seconds(place)).sum());
@@ -243,7 +243,7 @@ fn earlier(arguments: &MapArguments, host: &Host) -> Result<Results, Stop> {
 }
 
 /// Lists the places, with the approximate time of each.
-fn list(places: &[Place<'_>], seconds: impl Fn(&Place<'_>) -> f64) -> Result<(), Stop> {
+fn list(places: &[GridPlace<'_>], seconds: impl Fn(&GridPlace<'_>) -> f64) -> Result<(), Stop> {
     let mut out = io::stdout().lock();
     let mut all = 0.0;
     for place in places {
@@ -356,7 +356,7 @@ impl ProgressLine {
         ProgressLine { bar, begun: Instant::now(), estimated, done: std::cell::Cell::new(0.0) }
     }
 
-    fn begins(&self, place: &Place<'_>) {
+    fn begins(&self, place: &GridPlace<'_>) {
         let taken = self.begun.elapsed().as_secs_f64();
         let done = self.done.get();
         // Until a place has been measured, the estimate is all there is.

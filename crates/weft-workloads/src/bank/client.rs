@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{HOT, Parameters};
-use crate::account::{Account, Accounts};
+use crate::ledger::{Ledger, Ledgers};
 use crate::random::Random;
 use crate::stashing::{ClientRequest, RequestClient};
 
@@ -13,7 +13,7 @@ const FIRST_STREAM: u64 = 1 << 32;
 /// The largest amount of a transfer.
 const AMOUNT_MAX: i64 = 100;
 
-/// The positions of the counts in a client's account.
+/// The positions of the counts in a client's ledger.
 const AUDITS: usize = 0;
 const WRONG_AUDITS: usize = 1;
 
@@ -47,25 +47,25 @@ impl ClientRequest for Request {
 #[derive(Debug)]
 pub(super) struct RequestSource {
     parameters: Parameters,
-    accounts: Accounts<2>,
+    ledgers: Ledgers<2>,
 }
 
 impl RequestSource {
     pub(super) fn new(parameters: &Parameters) -> RequestSource {
-        RequestSource { parameters: *parameters, accounts: Accounts::new() }
+        RequestSource { parameters: *parameters, ledgers: Ledgers::new() }
     }
 
     pub(super) fn client(&self, seed: u64, thread: usize) -> Client {
         Client {
             random: Random::new(seed, FIRST_STREAM + thread as u64),
             parameters: self.parameters,
-            account: self.accounts.open().0,
+            ledger: self.ledgers.open().0,
         }
     }
 
     /// Returns the number of committed audits, and how many of them found a wrong sum.
     pub(super) fn audits(&self) -> (u64, u64) {
-        let sums = self.accounts.sums();
+        let sums = self.ledgers.sums();
         (sums[AUDITS], sums[WRONG_AUDITS])
     }
 }
@@ -75,7 +75,7 @@ impl RequestSource {
 pub struct Client {
     random: Random,
     parameters: Parameters,
-    account: Arc<Account<2>>,
+    ledger: Arc<Ledger<2>>,
 }
 
 impl RequestClient for Client {
@@ -104,8 +104,8 @@ impl RequestClient for Client {
     #[inline]
     fn note(&mut self, request: &Request, succeeded: bool) {
         if *request == Request::Audit {
-            self.account.add(AUDITS, 1);
-            self.account.add(WRONG_AUDITS, u64::from(!succeeded));
+            self.ledger.add(AUDITS, 1);
+            self.ledger.add(WRONG_AUDITS, u64::from(!succeeded));
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Parameters;
-use crate::account::{Account, Accounts};
+use crate::ledger::{Ledger, Ledgers};
 use crate::random::Random;
 use crate::stashing::{ClientRequest, RequestClient};
 
@@ -16,7 +16,7 @@ const RESTOCK_PERCENT: u32 = 2;
 /// The most units in an order.
 const UNITS_MAX: i64 = 3;
 
-/// The positions of the counts in a client's account.
+/// The positions of the counts in a client's ledger.
 const ORDERS: usize = 0;
 const UNITS: usize = 1;
 const RESTOCKS: usize = 2;
@@ -62,24 +62,24 @@ pub(super) struct Sold {
 #[derive(Debug)]
 pub(super) struct RequestSource {
     parameters: Parameters,
-    accounts: Accounts<3>,
+    ledgers: Ledgers<3>,
 }
 
 impl RequestSource {
     pub(super) fn new(parameters: &Parameters) -> RequestSource {
-        RequestSource { parameters: *parameters, accounts: Accounts::new() }
+        RequestSource { parameters: *parameters, ledgers: Ledgers::new() }
     }
 
     pub(super) fn client(&self, seed: u64, thread: usize) -> Client {
         Client {
             random: Random::new(seed, FIRST_STREAM + thread as u64),
             parameters: self.parameters,
-            account: self.accounts.open().0,
+            ledger: self.ledgers.open().0,
         }
     }
 
     pub(super) fn sold(&self) -> Sold {
-        let sums = self.accounts.sums();
+        let sums = self.ledgers.sums();
         Sold { orders: sums[ORDERS], units: sums[UNITS], restocks: sums[RESTOCKS] }
     }
 }
@@ -89,7 +89,7 @@ impl RequestSource {
 pub struct Client {
     random: Random,
     parameters: Parameters,
-    account: Arc<Account<3>>,
+    ledger: Arc<Ledger<3>>,
 }
 
 impl RequestClient for Client {
@@ -117,11 +117,11 @@ impl RequestClient for Client {
     fn note(&mut self, request: &Request, succeeded: bool) {
         match *request {
             Request::Order { units, .. } if succeeded => {
-                self.account.add(ORDERS, 1);
-                self.account.add(UNITS, units as u64);
+                self.ledger.add(ORDERS, 1);
+                self.ledger.add(UNITS, units as u64);
             }
             Request::Order { .. } => {}
-            Request::Restock { .. } => self.account.add(RESTOCKS, 1),
+            Request::Restock { .. } => self.ledger.add(RESTOCKS, 1),
         }
     }
 }

@@ -89,11 +89,11 @@ fn verification_finds_what_is_wrong() {
         (
             |sale| {
                 change(sale, |item| {
-                    item.supplied -= item.left + 1;
+                    item.sold += item.left + 1;
                     item.left = -1;
                 })
             },
-            &["never fewer than 0", "the units supplied"],
+            &["never fewer than 0", "the units sold"],
         ),
         (|sale| change(sale, |item| item.left -= 1), &["left and sold"]),
         (

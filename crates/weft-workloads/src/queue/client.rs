@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use super::CLIENTS_MAX;
-use crate::account::{Account, Accounts};
+use crate::ledger::{Ledger, Ledgers};
 use crate::random::Random;
 use crate::stashing::{ClientRequest, RequestClient};
 
 /// The first client's stream of random numbers.
 const FIRST_STREAM: u64 = 1 << 32;
 
-/// The positions of the counts in a client's account.
+/// The positions of the counts in a client's ledger.
 const PRODUCED: usize = 0;
 const CONSUMED: usize = 1;
 
@@ -41,18 +41,18 @@ impl ClientRequest for Request {
 
 /// What all clients share.
 #[derive(Debug)]
-pub(super) struct RequestSource(Accounts<2>);
+pub(super) struct RequestSource(Ledgers<2>);
 
 impl RequestSource {
     pub(super) fn new() -> RequestSource {
-        RequestSource(Accounts::new())
+        RequestSource(Ledgers::new())
     }
 
     pub(super) fn client(&self, seed: u64, thread: usize) -> Client {
-        let (account, number) = self.0.open();
+        let (ledger, number) = self.0.open();
         assert!((number as u64) < CLIENTS_MAX, "a queue has at most {CLIENTS_MAX} clients");
         let random = Random::new(seed, FIRST_STREAM + thread as u64);
-        Client { random, number: number as u32, account }
+        Client { random, number: number as u32, ledger }
     }
 
     /// Returns the number of entries that clients have produced, and that they have consumed.
@@ -67,7 +67,7 @@ impl RequestSource {
 pub struct Client {
     random: Random,
     number: u32,
-    account: Arc<Account<2>>,
+    ledger: Arc<Ledger<2>>,
 }
 
 impl RequestClient for Client {
@@ -88,6 +88,6 @@ impl RequestClient for Client {
             Request::Produce { .. } => PRODUCED,
             Request::Consume { .. } => CONSUMED,
         };
-        self.account.add(position, u64::from(succeeded));
+        self.ledger.add(position, u64::from(succeeded));
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{HOT_ROWS, Parameters};
-use crate::account::{Account, Accounts};
+use crate::ledger::{Ledger, Ledgers};
 use crate::random::Random;
 use crate::stashing::{ClientRequest, RequestClient};
 
@@ -13,7 +13,7 @@ const FIRST_STREAM: u64 = 1 << 32;
 /// A client reads the clock once in this many transactions.
 const TRANSACTIONS_PER_LOOK: u32 = 32;
 
-/// The positions of the counts in a client's account, after the changes of each hot row.
+/// The positions of the counts in a client's ledger, after the changes of each hot row.
 const TRANSACTIONS: usize = HOT_ROWS as usize;
 const TAKEN: usize = TRANSACTIONS + 1;
 const COUNTS: usize = TAKEN + 1;
@@ -85,7 +85,7 @@ impl ClientRequest for Request {
 #[derive(Debug)]
 pub(super) struct RequestSource {
     parameters: Parameters,
-    accounts: Accounts<COUNTS>,
+    ledgers: Ledgers<COUNTS>,
 }
 
 /// The sums of what all clients have committed.
@@ -99,7 +99,7 @@ pub(super) struct Committed {
 
 impl RequestSource {
     pub(super) fn new(parameters: &Parameters) -> RequestSource {
-        RequestSource { parameters: *parameters, accounts: Accounts::new() }
+        RequestSource { parameters: *parameters, ledgers: Ledgers::new() }
     }
 
     pub(super) fn client(&self, seed: u64, thread: usize) -> Client {
@@ -108,12 +108,12 @@ impl RequestSource {
             parameters: self.parameters,
             looks_in: 0,
             turn: 0,
-            account: self.accounts.open().0,
+            ledger: self.ledgers.open().0,
         }
     }
 
     pub(super) fn committed(&self) -> Committed {
-        let sums = self.accounts.sums();
+        let sums = self.ledgers.sums();
         Committed {
             transactions: sums[TRANSACTIONS],
             taken: sums[TAKEN],
@@ -131,7 +131,7 @@ pub struct Client {
     looks_in: u32,
     /// How often the hot spot has changed.
     turn: u64,
-    account: Arc<Account<COUNTS>>,
+    ledger: Arc<Ledger<COUNTS>>,
 }
 
 impl Client {
@@ -174,13 +174,13 @@ impl RequestClient for Client {
         if !succeeded {
             return;
         }
-        self.account.add(TRANSACTIONS, 1);
+        self.ledger.add(TRANSACTIONS, 1);
         match *request {
             Request::Plain { .. } => {}
             Request::Add { hot, .. } | Request::Modify { hot, .. } => {
-                self.account.add(hot.0.into(), 1);
+                self.ledger.add(hot.0.into(), 1);
             }
-            Request::Take { .. } => self.account.add(TAKEN, 1),
+            Request::Take { .. } => self.ledger.add(TAKEN, 1),
         }
     }
 }

@@ -74,7 +74,7 @@ pub struct Spot {
 /// A row of the table whose oldest row is hot at times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Record)]
 #[record(table = "shift_line", storage = "ordered")]
-pub struct Place {
+pub struct Ticket {
     /// The row's number.
     #[record(key)]
     pub number: u64,
@@ -85,7 +85,7 @@ pub struct Place {
 /// The handles of the tables.
 struct Tables {
     spots: Table<Spot>,
-    line: Table<Place>,
+    line: Table<Ticket>,
 }
 
 /// A loaded database.
@@ -117,7 +117,7 @@ impl<P: Protocol> Workload<P> for Shift<P> {
         assert!((RECORDS_MIN..=RECORDS_MAX).contains(&records), "{records} rows");
         assert!(hot_percent <= 100, "{hot_percent} percent");
         assert!(!change.every.is_zero(), "changes every 0 s");
-        builder.table_with_capacity::<Spot>(records as usize).table::<Place>()
+        builder.table_with_capacity::<Spot>(records as usize).table::<Ticket>()
     }
 
     fn fill(
@@ -132,8 +132,8 @@ impl<P: Protocol> Workload<P> for Shift<P> {
         let mut loading = LoadInProgress::new(options, records + LINE_LENGTH);
         let spot: fn(&(), u64) -> Option<Spot> = |(), id| Some(Spot { id, value: 0 });
         loading.fill(&shift.database, &shift.tables.spots, (&(), records), spot)?;
-        let place: fn(&(), u64) -> Option<Place> = |(), number| Some(Place { number, with: 0 });
-        loading.fill(&shift.database, &shift.tables.line, (&(), LINE_LENGTH), place)?;
+        let ticket: fn(&(), u64) -> Option<Ticket> = |(), number| Some(Ticket { number, with: 0 });
+        loading.fill(&shift.database, &shift.tables.line, (&(), LINE_LENGTH), ticket)?;
         loading.finish();
         Ok(shift)
     }
@@ -211,7 +211,7 @@ fn take<P: Protocol>(tables: &Tables, tx: &Transaction<'_, P>, other: u64) -> Re
     };
     let number = oldest?.number;
     tx.delete(&tables.line, &number)?;
-    tx.insert(&tables.line, Place { number: number + LINE_LENGTH, with: other })?;
+    tx.insert(&tables.line, Ticket { number: number + LINE_LENGTH, with: other })?;
     tx.update(&tables.spots, &other, |row| row.value += 1)?.expect("rows stay");
     Ok(())
 }

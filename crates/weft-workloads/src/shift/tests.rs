@@ -7,7 +7,7 @@ use weft::Error;
 use weft::protocol::{Dbx, Protocol};
 use weft_protocols::with_protocol;
 
-use super::{Add, Change, HOT_ROWS, Modify, Parameters, Place, Plain, Request, Shift, Spot, Take};
+use super::{Add, Change, HOT_ROWS, Modify, Parameters, Plain, Request, Shift, Spot, Take, Ticket};
 use crate::procedures::rehearsal::{AccessedRow, Change as RowChange, Tally, subject};
 use crate::trials::{broken, load, run, runnable_protocols};
 use crate::workload::{LoadOptions, Workload};
@@ -117,7 +117,7 @@ fn repair_equals_a_run_from_the_start() {
         let choose = |met: &[AccessedRow]| {
             let random = &mut random.borrow_mut();
             let (met, number) = (&met[random.usize(..met.len())], random.u64(0..3));
-            vec![match (met.key::<Spot>(), met.key::<Place>()) {
+            vec![match (met.key::<Spot>(), met.key::<Ticket>()) {
                 (Some(&key), _) => {
                     RowChange::update(&shift.tables.spots, key, move |row: &mut Spot| {
                         row.value += number as i64;
