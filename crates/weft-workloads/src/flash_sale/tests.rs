@@ -95,7 +95,7 @@ fn verification_finds_what_is_wrong() {
             },
             &["never fewer than 0", "the units sold"],
         ),
-        (|sale| change(sale, |item| item.left -= 1), &["left and sold"]),
+        (|sale| change(sale, |item| item.left += 1), &["left and sold"]),
         (
             |sale| {
                 change(sale, |item| {
