@@ -117,7 +117,7 @@ fn incr_keeps_every_condition() {
 #[test]
 fn bank_keeps_every_condition() {
     let parameters = bank::Parameters { accounts: 20, ..bank::Parameters::default() };
-    keeps_every_condition::<Bank<DbxTc>>(&parameters, 1000, true);
+    keeps_every_condition::<Bank<DbxTc>>(&parameters, 1000, false);
 }
 
 #[test]
