@@ -21,11 +21,11 @@ const SECONDS_OF_SIMULATED_LOAD: f64 = 1.0;
 
 /// Returns the protocols that take part at a place: the candidate first, then those of `rivals` that allow so many
 /// threads.
-pub fn contenders<'p>(
-    candidate: &'p str,
+pub fn contenders(
+    candidate: &str,
     rivals: impl Iterator<Item = (&'static str, usize)>,
     threads: u32,
-) -> Vec<&'p str> {
+) -> Vec<&str> {
     let able = rivals.filter(|&(name, most)| name != candidate && threads as usize <= most);
     std::iter::once(candidate).chain(able.map(|(name, _)| name)).collect()
 }

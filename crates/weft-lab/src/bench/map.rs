@@ -15,7 +15,7 @@ use weft_figures::map::measure::{self, Settings, contenders};
 use weft_figures::map::picture::HeatMap;
 use weft_figures::map::results::{PlaceResult, Results};
 use weft_figures::map::{Coverage, Grid, GridPlace, places};
-use weft_figures::plan::{Host, Program};
+use weft_figures::plan::Host;
 use weft_figures::run::{self, Processes, Runner};
 use weft_figures::store;
 use weft_protocols::{NoControl, PROTOCOLS, Protocol};
@@ -386,6 +386,7 @@ impl Drop for ProgressLine {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use weft_figures::plan::Program;
 
     use super::*;
     use crate::arguments::Arguments;
