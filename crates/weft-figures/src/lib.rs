@@ -22,6 +22,7 @@
 pub mod chart;
 pub mod claim;
 pub mod definition;
+pub mod map;
 pub mod measured;
 pub mod page;
 pub mod papers;

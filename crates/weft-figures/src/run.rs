@@ -17,11 +17,22 @@ use crate::store::{Store, StoredResult};
 
 /// A runner of calls.
 pub trait Runner: Sync {
-    /// Makes a call, and returns its report.
+    /// Makes a call, and returns its reports.
     ///
     /// # Errors
     /// The call failed; the error says why.
-    fn run(&self, call: &Call) -> Result<Value, String>;
+    fn reports(&self, call: &Call) -> Result<Vec<Value>, String>;
+
+    /// Makes a call that has one report, and returns it.
+    ///
+    /// # Errors
+    /// The call failed, or has another number of reports.
+    fn run(&self, call: &Call) -> Result<Value, String> {
+        let reports = self.reports(call)?;
+        let count = reports.len();
+        let one = <[Value; 1]>::try_from(reports);
+        one.map(|[report]| report).map_err(|_| format!("it printed {count} reports instead of one"))
+    }
 
     /// Returns an identification of a program's build. Other builds may have other results.
     ///
@@ -75,7 +86,7 @@ pub fn find_simulator(program: &Path) -> Option<PathBuf> {
 }
 
 impl Runner for Processes {
-    fn run(&self, call: &Call) -> Result<Value, String> {
+    fn reports(&self, call: &Call) -> Result<Vec<Value>, String> {
         let path = self.path(call.program)?;
         let output = Command::new(path)
             .args(&call.arguments)
@@ -91,15 +102,10 @@ impl Runner for Processes {
         }
         let report: Value = serde_json::from_slice(&output.stdout)
             .map_err(|error| format!("its output is not a report: {error}"))?;
-        match report {
-            Value::Array(reports) => {
-                let count = reports.len();
-                let one = <[Value; 1]>::try_from(reports);
-                one.map(|[report]| report)
-                    .map_err(|_| format!("it printed {count} reports instead of one"))
-            }
-            report => Ok(report),
-        }
+        Ok(match report {
+            Value::Array(reports) => reports,
+            report => vec![report],
+        })
     }
 
     fn build(&self, program: Program) -> Result<String, String> {
@@ -261,11 +267,11 @@ mod tests {
     }
 
     impl Runner for Fake {
-        fn run(&self, call: &Call) -> Result<Value, String> {
+        fn reports(&self, call: &Call) -> Result<Vec<Value>, String> {
             self.calls.lock().unwrap().push(call.to_string());
             match call.arguments[1].parse::<u32>().unwrap() {
                 8 => Err("eight are too many".to_owned()),
-                cores => Ok(json!({ "cores": cores })),
+                cores => Ok(vec![json!({ "cores": cores })]),
             }
         }
 

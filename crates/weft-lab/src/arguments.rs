@@ -5,11 +5,17 @@ use weft_bench::harness::compare::CompareArguments;
 use weft_bench::tpcc::TpccArguments;
 
 use crate::bench::articles::ArticlesArguments;
+use crate::bench::bank::BankArguments;
+use crate::bench::flash_sale::FlashSaleArguments;
 use crate::bench::incr::IncrArguments;
 use crate::bench::like::LikeArguments;
 use crate::bench::locks::LocksArguments;
+use crate::bench::map::MapArguments;
+use crate::bench::mixture::MixtureArguments;
+use crate::bench::queue::QueueArguments;
 use crate::bench::rtm::RtmArguments;
 use crate::bench::rubis::RubisArguments;
+use crate::bench::shift::ShiftArguments;
 use crate::bench::tatp::TatpArguments;
 use crate::bench::ycsb::YcsbArguments;
 use crate::chop::ChopArguments;
@@ -45,23 +51,35 @@ pub enum Command {
     Protocols,
 }
 
-/// The workloads of `cargo lab bench`, and the command that compares their results.
+/// The workloads of `cargo lab bench`, the command that compares their results, and the map of all of them.
 #[derive(Debug, Subcommand)]
 pub enum Workload {
     /// Articles: a site where articles are read and commented on
     Articles(ArticlesArguments),
+    /// A bank: transfers, many of them to or from one hot account, and audits of all accounts
+    Bank(BankArguments),
     /// Compare the results of two runs: ratios, with their spread
     Compare(CompareArguments),
+    /// A flash sale: orders that check a stock, most of them for a few hot items
+    FlashSale(FlashSaleArguments),
     /// INCR1 and INCRZ: increments of counters, some of which are hot
     Incr(IncrArguments),
     /// LIKE: users who like pages, and look at them; some pages are far more popular than others
     Like(LikeArguments),
     /// Locks, taken and elided by hardware regions, under TATP's shortest transaction
     Locks(LocksArguments),
+    /// The map: every protocol on a grid of workloads, and one protocol beside the best of the others
+    Map(MapArguments),
+    /// All other workloads in one database at once
+    Mixture(MixtureArguments),
+    /// A queue: producers append to a table, and consumers take its oldest row
+    Queue(QueueArguments),
     /// Hardware regions: how large they can be, and how long, until they abort
     Rtm(RtmArguments),
     /// RUBiS: an auction site, with bids for popular items
     Rubis(RubisArguments),
+    /// A hot spot that moves and changes its kind every few seconds
+    Shift(ShiftArguments),
     /// TATP: the register of a mobile operator, read and changed by very short transactions
     Tatp(TatpArguments),
     /// TPC-C: orders, payments and deliveries of a wholesaler with W warehouses

@@ -153,7 +153,8 @@ impl PaperName {
     }
 }
 
-fn factor(text: &str) -> Result<f64, String> {
+/// Parses a factor on the time of each run.
+pub fn factor(text: &str) -> Result<f64, String> {
     let factor = text.parse().ok().filter(|factor| (0.001..=1000.0).contains(factor));
     factor.ok_or_else(|| "expected a number from 0.001 to 1000".to_owned())
 }
@@ -260,7 +261,7 @@ pub fn run(arguments: &FiguresArguments) -> Result<(), Stop> {
 }
 
 /// Returns the description of this machine.
-fn host() -> Host {
+pub fn host() -> Host {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let rtm = weft::htm::Htm::open(weft::htm::Choice::Rtm, weft::htm::RetryPolicy::default());
     Host { logical_cores: u32::try_from(cores).unwrap_or(u32::MAX), has_rtm: rtm.is_ok() }

@@ -8,12 +8,17 @@
 //! [`values`] has the parsers of values, and [`protocols`] what takes part in benchmarks.
 
 pub mod articles;
+pub mod bank;
+pub mod flash_sale;
 pub mod incr;
 pub mod like;
 pub mod locks;
+pub mod mixture;
 pub mod protocols;
+pub mod queue;
 pub mod rtm;
 pub mod rubis;
+pub mod shift;
 pub mod tatp;
 pub mod tpcc;
 pub mod values;
@@ -116,11 +121,16 @@ mod tests {
     #[test]
     fn definitions_are_consistent() {
         Only::<articles::ArticlesOptions>::command().debug_assert();
+        Only::<bank::BankOptions>::command().debug_assert();
+        Only::<flash_sale::FlashSaleOptions>::command().debug_assert();
         Only::<incr::IncrOptions>::command().debug_assert();
         Only::<like::LikeOptions>::command().debug_assert();
         Only::<locks::LocksOptions>::command().debug_assert();
+        Only::<mixture::MixtureOptions>::command().debug_assert();
+        Only::<queue::QueueOptions>::command().debug_assert();
         Only::<rtm::RtmOptions>::command().debug_assert();
         Only::<rubis::RubisOptions>::command().debug_assert();
+        Only::<shift::ShiftOptions>::command().debug_assert();
         Only::<tatp::TatpOptions>::command().debug_assert();
         Only::<tpcc::TpccOptions>::command().debug_assert();
         Only::<ycsb::YcsbOptions>::command().debug_assert();

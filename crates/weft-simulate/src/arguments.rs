@@ -11,10 +11,15 @@ use weft_sim::PROFILES;
 use crate::rtm::Rtm;
 use crate::simulation::CYCLES_OF_SMALL;
 use crate::workloads::articles::Articles;
+use crate::workloads::bank::Bank;
+use crate::workloads::flash_sale::FlashSale;
 use crate::workloads::incr::Incr;
 use crate::workloads::like::Like;
 use crate::workloads::locks::Locks;
+use crate::workloads::mixture::Mixture;
+use crate::workloads::queue::Queue;
 use crate::workloads::rubis::Rubis;
+use crate::workloads::shift::Shift;
 use crate::workloads::tatp::Tatp;
 use crate::workloads::tpcc::Tpcc;
 use crate::workloads::ycsb::Ycsb;
@@ -36,16 +41,26 @@ pub struct Arguments {
 pub enum Workload {
     /// Articles: a site where articles are read and commented on
     Articles(Articles),
+    /// A bank: transfers, many of them to or from one hot account, and audits of all accounts
+    Bank(Bank),
+    /// A flash sale: orders that check a stock, most of them for a few hot items
+    FlashSale(FlashSale),
     /// INCR1 and INCRZ: increments of counters, some of which are hot
     Incr(Incr),
     /// LIKE: users who like pages, and look at them; some pages are far more popular than others
     Like(Like),
     /// Locks, taken and elided by hardware regions, under TATP's shortest transaction
     Locks(Locks),
+    /// All other workloads in one database at once
+    Mixture(Mixture),
+    /// A queue: producers append to a table, and consumers take its oldest row
+    Queue(Queue),
     /// Hardware regions: how large they can be, and how long, until they abort
     Rtm(Rtm),
     /// RUBiS: an auction site, with bids for popular items
     Rubis(Rubis),
+    /// A hot spot that moves and changes its kind every few milliseconds
+    Shift(Shift),
     /// TATP: the register of a mobile operator, read and changed by very short transactions
     Tatp(Tatp),
     /// TPC-C: orders, payments and deliveries of a wholesaler with W warehouses

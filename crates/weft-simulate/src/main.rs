@@ -34,11 +34,16 @@ fn main() -> ExitCode {
 
     let outcome = match Arguments::parse().workload {
         Workload::Articles(articles) => simulation::run(&articles),
+        Workload::Bank(bank) => simulation::run(&bank),
+        Workload::FlashSale(sale) => simulation::run(&sale),
         Workload::Incr(incr) => simulation::run(&incr),
         Workload::Like(like) => simulation::run(&like),
         Workload::Locks(locks) => simulation::run(&locks),
+        Workload::Mixture(mixture) => simulation::run(&mixture),
+        Workload::Queue(queue) => simulation::run(&queue),
         Workload::Rtm(rtm) => rtm::run(&rtm),
         Workload::Rubis(rubis) => simulation::run(&rubis),
+        Workload::Shift(shift) => simulation::run(&shift),
         Workload::Tatp(tatp) => simulation::run(&tatp),
         Workload::Tpcc(tpcc) => simulation::run(&tpcc),
         Workload::Ycsb(ycsb) => simulation::run(&ycsb),

@@ -9,7 +9,12 @@
 //! - [`tatp`]: TATP, a mobile operator's register: very short transactions, most of which only read;
 //! - [`tpcc`]: TPC-C, the order-entry benchmark of the Transaction Processing Performance Council;
 //! - [`rubis`]: RUBiS, an auction site: users browse and bid, and some items are far more popular than others;
-//! - [`ycsb`]: YCSB, single rows by key, some of them far more popular than others.
+//! - [`ycsb`]: YCSB, single rows by key, some of them far more popular than others;
+//! - [`flash_sale`]: orders that check a stock, most of them for a few hot items;
+//! - [`queue`]: producers append to a table, and consumers take its oldest row;
+//! - [`bank`]: transfers, many of them to or from a hot account, and audits of all accounts;
+//! - [`shift`](mod@shift): a hot spot that moves and changes its kind every few seconds;
+//! - [`mixture`]: all of these but the last in one database at once.
 //!
 //! Two modules measure without a database:
 //!
@@ -34,24 +39,32 @@
 pub mod aborts;
 pub mod adaptive;
 pub mod articles;
+pub mod bank;
 pub mod dbx_tc;
 mod finding;
+pub mod flash_sale;
 pub mod htcc;
 pub mod incr;
+mod ledger;
 pub mod like;
 mod load;
 pub mod locks;
 pub mod mix;
+pub mod mixture;
 pub mod phases;
 mod popularity;
 pub mod procedures;
+pub mod queue;
 pub mod random;
 pub mod rtm;
 pub mod rubis;
+pub mod shift;
 pub mod snapshots;
 pub mod stashing;
 pub mod tatp;
 pub mod tpcc;
+#[cfg(test)]
+mod trials;
 pub mod variants;
 mod view;
 mod walk;

@@ -6,18 +6,23 @@ pub(crate) mod rehearsal;
 use weft_procedures::Shape;
 use weft_procedures::chopping::Outlines;
 
-use crate::{articles, incr, like, rubis, tatp, tpcc};
+use crate::{articles, bank, flash_sale, incr, like, queue, rubis, shift, tatp, tpcc};
 
 /// The workloads whose transactions are procedures, by name.
-pub const WORKLOADS: [&str; 6] = ["articles", "incr", "like", "rubis", "tatp", "tpcc"];
+pub const WORKLOADS: [&str; 10] =
+    ["articles", "bank", "flash-sale", "incr", "like", "queue", "rubis", "shift", "tatp", "tpcc"];
 
 /// Returns the shapes of a workload's procedures; `None` if it is not in [`WORKLOADS`].
 pub fn of_workload(name: &str) -> Option<Vec<&'static Shape>> {
     match name {
         "articles" => Some(articles::procedures()),
+        "bank" => Some(bank::procedures()),
+        "flash-sale" => Some(flash_sale::procedures()),
         "incr" => Some(incr::procedures()),
         "like" => Some(like::procedures()),
+        "queue" => Some(queue::procedures()),
         "rubis" => Some(rubis::procedures()),
+        "shift" => Some(shift::procedures()),
         "tatp" => Some(tatp::procedures()),
         "tpcc" => Some(tpcc::procedures()),
         _ => None,

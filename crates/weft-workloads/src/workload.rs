@@ -3,7 +3,7 @@
 //!
 //! A workload is written once, for every protocol. The harness:
 //!
-//! 1. calls [`Workload::load`], which opens a new database and fills it;
+//! 1. calls [`Workload::load`], which opens a new database with the workload's tables and fills it;
 //! 2. creates one [client](Workload::client) per thread and calls [`Workload::execute`] on it until the time is up:
 //!    each call runs one whole transaction, and retries conflicts inside;
 //! 3. calls [`Workload::verify`] after all clients have stopped, and reports every [`Condition`].
@@ -38,12 +38,40 @@ pub trait Workload<P: Protocol>: Send + Sync + Sized {
     /// The state that a client carries from one transaction to the next: random numbers, home, buffers.
     type Client: Send;
 
-    /// Opens a database and fills it. The same parameters and seed give the same rows (except for dates), with any
-    /// number of threads.
+    /// Returns the procedures that run with these parameters.
+    fn procedures(parameters: &Self::Parameters) -> Procedures {
+        let _ = parameters;
+        Procedures::default()
+    }
+
+    /// Adds the workload's tables to those of a database.
+    ///
+    /// # Panics
+    /// A number in `parameters` is out of its range.
+    fn declare(parameters: &Self::Parameters, builder: Builder<P>) -> Builder<P>;
+
+    /// Fills the workload's tables, which are empty. The same parameters and seed give the same rows (except for
+    /// dates), with any number of threads.
     ///
     /// # Errors
-    /// Parameters are out of range, or the engine fails.
-    fn load(parameters: &Self::Parameters, options: &LoadOptions<'_>) -> Result<Self, Failure>;
+    /// A failure of the engine.
+    fn fill(
+        database: Database<P>,
+        parameters: &Self::Parameters,
+        options: &LoadOptions<'_>,
+    ) -> Result<Self, Failure>;
+
+    /// Opens a database with the workload's tables, and fills it.
+    ///
+    /// # Errors
+    /// A failure of the engine.
+    ///
+    /// # Panics
+    /// A number in `parameters` is out of its range.
+    fn load(parameters: &Self::Parameters, options: &LoadOptions<'_>) -> Result<Self, Failure> {
+        let builder = options.builder_with(Self::procedures(parameters));
+        Self::fill(Self::declare(parameters, builder).open()?, parameters, options)
+    }
 
     /// Returns the database under test.
     fn database(&self) -> &Database<P>;
@@ -72,6 +100,22 @@ pub trait Workload<P: Protocol>: Send + Sync + Sized {
     /// # Errors
     /// A failure of the engine; a broken invariant is a [`Condition`] that does not hold.
     fn verify(&self, progress: Progress<'_>) -> Result<Vec<Condition>, Failure>;
+}
+
+/// The procedures of a workload, for protocols that run them in pieces.
+#[derive(Debug, Default)]
+pub struct Procedures {
+    /// The shapes.
+    pub shapes: Vec<&'static Shape>,
+    /// What the workload declares for [chopping](weft_procedures::chopping).
+    pub tokens: Vec<Token>,
+}
+
+impl Procedures {
+    /// Returns procedures for which nothing is declared.
+    pub(crate) fn of(shapes: Vec<&'static Shape>) -> Procedures {
+        Procedures { shapes, tokens: Vec::new() }
+    }
 }
 
 /// The options for loading a workload.
@@ -112,10 +156,15 @@ pub struct StorageOptions<'a> {
 }
 
 impl LoadOptions<'_> {
-    /// Returns a builder of the database with these options.
-    pub(crate) fn builder<P: Protocol>(&self) -> Builder<P> {
-        let builder =
-            Database::builder().protocol::<P>().htm(self.htm).reserve_bytes(self.reserve_bytes);
+    /// Returns a builder of the database of a workload with these procedures.
+    pub(crate) fn builder_with<P: Protocol>(&self, procedures: Procedures) -> Builder<P> {
+        let Procedures { shapes, tokens } = procedures;
+        let dbx_tc = self.dbx_tc.cloned().unwrap_or_default().procedures(shapes).tokens(tokens);
+        let builder = Database::builder()
+            .protocol::<P>()
+            .htm(self.htm)
+            .reserve_bytes(self.reserve_bytes)
+            .dbx_tc(dbx_tc);
         let builder = match self.conflict_retries {
             Some(conflict) => {
                 builder.htm_retry_policy(RetryPolicy { conflict, ..RetryPolicy::default() })
@@ -143,16 +192,6 @@ impl LoadOptions<'_> {
             }
             None => builder,
         }
-    }
-
-    /// Returns a builder of the database of a workload with these procedures.
-    pub(crate) fn builder_with<P: Protocol>(
-        &self,
-        procedures: Vec<&'static Shape>,
-        tokens: Vec<Token>,
-    ) -> Builder<P> {
-        let known = self.dbx_tc.cloned().unwrap_or_default();
-        self.builder().dbx_tc(known.procedures(procedures).tokens(tokens))
     }
 }
 

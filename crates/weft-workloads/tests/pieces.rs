@@ -2,12 +2,18 @@
 //! must hold after the run.
 
 use std::thread::scope;
+use std::time::{Duration, Instant};
 
 use weft_protocols::DbxTc;
 use weft_workloads::articles::{self, Articles};
-use weft_workloads::incr::{self, Incr};
+use weft_workloads::bank::{self, Bank};
+use weft_workloads::flash_sale::{self, FlashSale};
+use weft_workloads::incr::{self, Change, Incr};
 use weft_workloads::like::{self, Like};
+use weft_workloads::mixture::{self, Mixture};
+use weft_workloads::queue::{self, Queue};
 use weft_workloads::rubis::{self, Rubis};
+use weft_workloads::shift::{self, Shift};
 use weft_workloads::snapshots::Snapshots;
 use weft_workloads::tatp::{self, Tatp};
 use weft_workloads::tpcc::{self, Scale, Tpcc};
@@ -106,4 +112,35 @@ fn like_keeps_every_condition() {
 fn incr_keeps_every_condition() {
     let parameters = incr::Parameters { records: 1000, ..incr::Parameters::default() };
     keeps_every_condition::<Incr<DbxTc>>(&parameters, 1000, false);
+}
+
+#[test]
+fn bank_keeps_every_condition() {
+    let parameters = bank::Parameters { accounts: 20, ..bank::Parameters::default() };
+    keeps_every_condition::<Bank<DbxTc>>(&parameters, 1000, false);
+}
+
+#[test]
+fn flash_sale_keeps_every_condition() {
+    let parameters =
+        flash_sale::Parameters { items: 10, buyers: 10, ..flash_sale::Parameters::default() };
+    keeps_every_condition::<FlashSale<DbxTc>>(&parameters, 1000, true);
+}
+
+#[test]
+fn queue_keeps_every_condition() {
+    keeps_every_condition::<Queue<DbxTc>>(&queue::Parameters { backlog: 10 }, 1000, false);
+}
+
+#[test]
+fn shift_keeps_every_condition() {
+    let change = Change { since: Instant::now(), every: Duration::from_millis(1) };
+    let parameters = shift::Parameters { records: 80, hot_percent: 80, change };
+    keeps_every_condition::<Shift<DbxTc>>(&parameters, 1000, true);
+}
+
+#[test]
+fn mixture_keeps_every_condition() {
+    let parameters = mixture::Parameters::new(mixture::Scale::Tiny);
+    keeps_every_condition::<Mixture<DbxTc>>(&parameters, 400, true);
 }

@@ -29,6 +29,7 @@
 
 pub mod compare;
 pub mod contender;
+mod elsewhere;
 mod probe;
 mod report;
 pub mod round;
@@ -56,7 +57,7 @@ use crate::{memory, numbers};
 
 use contender::{Benchmark, Contender, Variant};
 use report::json::JsonOutput;
-pub use report::json::JsonTarget;
+pub use report::json::{JsonTarget, try_to_write};
 pub use report::table::{numeric, plain};
 use report::{Description, Report, table};
 use round::{Plan, Round};

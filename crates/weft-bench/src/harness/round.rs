@@ -36,6 +36,7 @@ use crate::progress::{Progress, REDRAW_INTERVAL};
 use crate::stop::Stop;
 
 use super::contender::System;
+use super::elsewhere::ProcessorTime;
 use super::probe::{self, Probe};
 use super::report::Counters;
 use super::tally::{Batch, Tally};
@@ -93,6 +94,8 @@ pub struct Round {
     pub timeline: Vec<Interval>,
     /// The times in nanoseconds until a commit for which no thread waits is durable, if there is a log.
     pub durable_after_ns: Option<Histogram<u64>>,
+    /// The number of cores that other processes kept busy, if the system tells.
+    pub cores_elsewhere: Option<f64>,
 }
 
 impl Round {
@@ -271,7 +274,7 @@ fn coordinate<D: System>(
     let drawing = progress.is_shown().then_some(drawing);
 
     shared.wait_until(from, drawing);
-    let before = system.metrics();
+    let (before, processors) = (system.metrics(), ProcessorTime::now());
     let probe = Probe::of(&before).map(RefCell::new);
     // While the window is open, the probe looks at the database, and the progress line is redrawn.
     let look = || {
@@ -287,6 +290,7 @@ fn coordinate<D: System>(
     let before = Counters::of(&before);
     let timeline = if plan.has_timeline { shared.watch(from, until, tick) } else { Vec::new() };
     shared.wait_until(until, tick);
+    let elsewhere = ProcessorTime::now().zip(processors);
     Round {
         begun: from,
         seconds: plan.measured.as_secs_f64(),
@@ -295,6 +299,7 @@ fn coordinate<D: System>(
         counters: Counters::of(&system.metrics()).since(&before),
         timeline,
         durable_after_ns: probe.map(|probe| probe.into_inner().into_latency_ns()),
+        cores_elsewhere: elsewhere.map(|(after, before)| after.others_since(before, plan.measured)),
     }
 }
 

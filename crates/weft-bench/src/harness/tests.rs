@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use weft::htm::word::{Ordering, Word};
 use weft::protocol::Protocol;
-use weft::{Database, Error, Failure, Record, Table};
+use weft::{Builder, Database, Error, Failure, Record, Table};
 use weft_protocols::with_protocol;
 use weft_workloads::snapshots::Snapshots;
 use weft_workloads::workload::{Condition, LoadOptions, Outcome, Progress, Workload};
@@ -64,9 +64,15 @@ impl<P: Protocol> Workload<P> for Counting<P> {
     type Parameters = Trouble;
     type Client = CountingClient;
 
-    fn load(trouble: &Trouble, options: &LoadOptions<'_>) -> Result<Self, Failure> {
-        let database =
-            Database::builder().protocol::<P>().table::<Counter>().htm(options.htm).open()?;
+    fn declare(_trouble: &Trouble, builder: Builder<P>) -> Builder<P> {
+        builder.table::<Counter>()
+    }
+
+    fn fill(
+        database: Database<P>,
+        trouble: &Trouble,
+        options: &LoadOptions<'_>,
+    ) -> Result<Self, Failure> {
         let counters = database.table::<Counter>()?;
         let row = Counter { id: 0, value: 0 };
         database

@@ -64,7 +64,7 @@ are C-edges, black lines are S-edges, and dashed lines lead from deferred steps 
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLE)]
 pub struct ChopArguments {
-    /// The workload (incr, like, rubis, tatp, tpcc), or a file with outlines of procedures
+    /// The workload, one of those of `cargo lab procedures`, or a file with outlines of procedures
     #[arg(value_name = "WORKLOAD|FILE")]
     of: String,
 

@@ -273,6 +273,7 @@ fn json_keys_have_one_order() {
         "transactions",
         "success_rates",
         "latency_us",
+        "latency_all_us",
         "transactions_per_sample",
         "htm",
         "memory",
@@ -498,6 +499,76 @@ fn articles_runs_with_operations_and_without_and_verifies_both() {
                 let of_type = number(&report["transactions"][name]["committed"]);
                 check_share(of_type, committed, percent / 100.0, 0.2 * percent / 100.0);
             }
+        }
+    }
+}
+
+/// The workloads of Weft's own: title, options in the JSON, and the shares of their transaction types.
+#[test]
+fn own_workloads_run_and_verify() {
+    type Shares = &'static [(&'static str, f64)];
+    type Case = (&'static [&'static str], &'static str, &'static [(&'static str, u64)], Shares);
+    let cases: [Case; 5] = [
+        (
+            &["flash-sale", "--hot", "10", "--items", "100", "--buyers", "100"],
+            "Flash sale, 100 items, 100 buyers, 90 % for the 10 hot ones;",
+            &[("items", 100), ("buyers", 100), ("hot", 10), ("hot_percent", 90)],
+            &[("order", 0.98), ("restock", 0.02)],
+        ),
+        (
+            &["queue", "--backlog", "2000"],
+            "Queue, 2,000 entries at first;",
+            &[("backlog", 2000)],
+            &[("produce", 0.5), ("consume", 0.5)],
+        ),
+        (
+            &["bank", "--accounts", "50", "--audits", "20"],
+            "Bank, 50 accounts, 50 % of the transfers with the hot one, 20 % audit;",
+            &[("accounts", 50), ("hot_percent", 50), ("audit_percent", 20)],
+            &[("transfer", 0.8), ("audit", 0.2)],
+        ),
+        (
+            &["shift", "--records", "1000", "--change", "0.02", "--hot", "40"],
+            "Shift, 1,000 rows, 40 % to a hot spot that changes every 0.02 s;",
+            &[("records", 1000), ("hot_percent", 40)],
+            &[("plain", 0.6)],
+        ),
+        (
+            &["mixture", "--scale", "tiny"],
+            "Mixture of 10 workloads, tiny scale;",
+            &[],
+            &[("tpcc", 0.1), ("ycsb", 0.15), ("queue", 0.05)],
+        ),
+    ];
+    for (arguments, title, options, shares) in cases {
+        let more =
+            ["--seconds", "0.2", "--warmup", "0", "--rounds", "1", "-p", "dbx,2pl", "-t", "2"];
+        let arguments = [&["bench"], arguments, &more, &["--verify"]].concat();
+        let output = run(&arguments);
+        let report = text(&output.stdout);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", text(&output.stderr));
+        for word in [title, "2pl: verified"] {
+            assert!(report.contains(word), "{word:?} is missing in:\n{report}");
+        }
+        let output = run(&[&arguments[..], &["--json", "-"]].concat());
+        let json: Value = serde_json::from_slice(&output.stdout).expect("nothing but JSON");
+        for report in json.as_array().expect("an array") {
+            assert_eq!(
+                (&report["workload"], &report["verified"]),
+                (&arguments[1].into(), &true.into())
+            );
+            for &(name, value) in options {
+                assert_eq!(report[name], value, "{name}: {report}");
+            }
+            let of_type = |name: &str| {
+                let counts = &report["transactions"][name];
+                number(&counts["committed"]) + number(&counts["user_rollbacks"])
+            };
+            let all = number(&report["committed"]) + number(&report["user_rollbacks"]);
+            for &(name, share) in shares {
+                check_share(of_type(name), all, share, 0.2 * share);
+            }
+            assert!(number(&report["latency_all_us"]["p99"]) > 0.0, "{report}");
         }
     }
 }

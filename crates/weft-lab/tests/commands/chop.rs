@@ -95,7 +95,9 @@ fn red(dot: &str) -> usize {
 /// A file written by `--outlines` can be read, and is the same workload.
 #[test]
 fn a_workload_may_be_a_file() {
-    for workload in ["incr", "like", "rubis", "tatp", "tpcc"] {
+    for workload in
+        ["bank", "flash-sale", "incr", "like", "queue", "rubis", "shift", "tatp", "tpcc"]
+    {
         let outlines = written(&["chop", workload, "--outlines"]);
         let path = file(&format!("{workload}.txt"));
         std::fs::write(&path, &outlines).expect("it can be written");

@@ -4,6 +4,7 @@ mod bench;
 mod chop;
 mod figures;
 mod hot_keys;
+mod map;
 mod procedures;
 mod refusals;
 mod support;

@@ -34,9 +34,18 @@ fn the_help_shows_a_payment() {
 
 #[test]
 fn every_workload_has_its_procedures_in_every_form() {
-    for (workload, procedures) in
-        [("articles", 5), ("incr", 1), ("like", 2), ("rubis", 19), ("tatp", 7), ("tpcc", 5)]
-    {
+    for (workload, procedures) in [
+        ("articles", 5),
+        ("bank", 2),
+        ("flash-sale", 2),
+        ("incr", 1),
+        ("like", 2),
+        ("queue", 2),
+        ("rubis", 19),
+        ("shift", 4),
+        ("tatp", 7),
+        ("tpcc", 5),
+    ] {
         let of_format = |format| written(&["procedures", workload, "--format", format]);
         let text = of_format("text");
         assert_eq!(text.split("\n\n").count(), procedures, "{text}");

@@ -112,6 +112,39 @@ fn wrong_articles_arguments_exit_with_2_and_a_hint() {
 }
 
 #[test]
+fn wrong_arguments_of_other_workloads_exit_with_2_and_a_hint() {
+    refused(
+        "flash-sale",
+        &[
+            (&["--items", "1"], &["--items", "from 2 to 268435456"]),
+            (&["--buyers", "0"], &["--buyers", "from 1 to 268435456"]),
+            (&["--hot", "0"], &["--hot", "from 1 to 268435456"]),
+            (&["--hot", "10", "--items", "10"], &["--hot 10", "--items"]),
+            (&["--share", "101"], &["--share", "from 0 to 100"]),
+            (&["--protocol", "atomic"], &["'atomic'", "single"]),
+        ],
+    );
+    refused("queue", &[(&["--backlog", "-1"], &["--backlog", "from 0 to 268435456"])]);
+    refused(
+        "bank",
+        &[
+            (&["--accounts", "2"], &["--accounts", "from 3 to 268435456"]),
+            (&["--hot", "101"], &["--hot", "from 0 to 100"]),
+            (&["--audits", "half"], &["--audits", "from 0 to 100"]),
+        ],
+    );
+    refused(
+        "shift",
+        &[
+            (&["--records", "64"], &["--records", "from 65 to 268435456"]),
+            (&["--change", "0"], &["--change", "above 0"]),
+            (&["--change", "1e-12"], &["--change", "nanosecond"]),
+        ],
+    );
+    refused("mixture", &[(&["--scale", "huge"], &["--scale", "full", "tiny"])]);
+}
+
+#[test]
 fn wrong_rubis_arguments_exit_with_2_and_a_hint() {
     let cases: &[(&[&str], &[&str])] = &[
         (&["--users", "0"], &["--users", "from 1 to 100000000"]),

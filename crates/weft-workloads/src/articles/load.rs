@@ -6,7 +6,7 @@
 //! added later. A last name that is given later depends only on the client that gives it.
 
 use weft::protocol::Protocol;
-use weft::{Database, Failure};
+use weft::{Builder, Database, Failure};
 
 use super::client::RequestSource;
 use super::schema::{Article, Comment, TEXT_BYTES_MAX, Text, User, numbered_id};
@@ -151,24 +151,28 @@ pub(super) fn giver(seed: u64, given: &Text) -> Option<(u32, u32)> {
     (name(seed, client, number) == *given).then_some((client, number))
 }
 
-/// Opens a database and fills it.
+/// Adds the tables.
 ///
 /// # Panics
 /// A number in `parameters` is out of its range.
-pub(super) fn load<P: Protocol>(
-    parameters: &Parameters,
-    options: &LoadOptions<'_>,
-) -> Result<Articles<P>, Failure> {
+pub(super) fn declare<P: Protocol>(parameters: &Parameters, builder: Builder<P>) -> Builder<P> {
     let &Parameters { articles, users, alpha, .. } = parameters;
     assert!((1..=RECORDS_MAX).contains(&articles), "{articles} articles");
     assert!((1..=RECORDS_MAX).contains(&users), "{users} users");
     assert!(alpha >= 0.0 && alpha.is_finite(), "alpha is {alpha}");
-    let database: Database<P> = options
-        .builder_with(super::procedures_by(parameters.operations), Vec::new())
+    builder
         .table_with_capacity::<Article>(articles as usize)
         .table_with_capacity::<User>(users as usize)
         .table_with_capacity::<Comment>(articles as usize * 4)
-        .open()?;
+}
+
+/// Fills the tables.
+pub(super) fn fill<P: Protocol>(
+    database: Database<P>,
+    parameters: &Parameters,
+    options: &LoadOptions<'_>,
+) -> Result<Articles<P>, Failure> {
+    let &Parameters { articles, users, .. } = parameters;
     let tables = Tables {
         articles: database.table()?,
         users: database.table()?,

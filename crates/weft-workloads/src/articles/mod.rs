@@ -54,7 +54,7 @@ mod tests;
 use std::hint::black_box;
 
 use weft::protocol::Protocol;
-use weft::{Database, Error, Failure, Table, Transaction};
+use weft::{Builder, Database, Error, Failure, Table, Transaction};
 use weft_procedures::{Execute, Procedure, Shape};
 
 pub use client::{Client, Rank};
@@ -65,7 +65,9 @@ use crate::popularity;
 use crate::snapshots::Snapshots;
 use crate::stashing::StashingClient;
 use crate::view::View;
-use crate::workload::{Condition, LoadOptions, Outcome, Progress, Workload, failure_of};
+use crate::workload::{
+    Condition, LoadOptions, Outcome, Procedures, Progress, Workload, failure_of,
+};
 use client::RequestSource;
 use schema::{Article, Comment, Text, User};
 
@@ -271,10 +273,20 @@ impl<P: Protocol> Workload<P> for Articles<P> {
     type Parameters = Parameters;
     type Client = StashingClient<Client, P>;
 
-    /// # Panics
-    /// A number in `parameters` is out of its range.
-    fn load(parameters: &Parameters, options: &LoadOptions<'_>) -> Result<Self, Failure> {
-        load::load(parameters, options)
+    fn procedures(parameters: &Parameters) -> Procedures {
+        Procedures::of(procedures_by(parameters.operations))
+    }
+
+    fn declare(parameters: &Parameters, builder: Builder<P>) -> Builder<P> {
+        load::declare(parameters, builder)
+    }
+
+    fn fill(
+        database: Database<P>,
+        parameters: &Parameters,
+        options: &LoadOptions<'_>,
+    ) -> Result<Self, Failure> {
+        load::fill(database, parameters, options)
     }
 
     fn database(&self) -> &Database<P> {

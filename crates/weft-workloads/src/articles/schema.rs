@@ -38,7 +38,7 @@ pub struct Article {
 
 /// A row of `USERS`.
 #[derive(Clone, Copy, Debug, PartialEq, Record)]
-#[record(table = "users", storage = "hash")]
+#[record(table = "article_users", storage = "hash")]
 #[allow(missing_docs, reason = "the columns are those of the benchmark")]
 pub struct User {
     #[record(key)]
@@ -52,7 +52,7 @@ pub struct User {
 
 /// A row of `COMMENTS`.
 #[derive(Clone, Copy, Debug, PartialEq, Record)]
-#[record(table = "comments", key(c_a_id, c_id))]
+#[record(table = "article_comments", key(c_a_id, c_id))]
 #[allow(missing_docs, reason = "the columns are those of the benchmark")]
 pub struct Comment {
     /// The article.

@@ -34,7 +34,7 @@ mod tests;
 use std::time::{Duration, Instant};
 
 use weft::protocol::Protocol;
-use weft::{Database, Error, Failure, Record, Table, Transaction, column_of};
+use weft::{Builder, Database, Error, Failure, Record, Table, Transaction, column_of};
 use weft_procedures::procedure;
 use weft_procedures::{Execute, Procedure, Shape};
 
@@ -43,7 +43,9 @@ pub use client::{Client, Increment};
 use crate::load::LoadInProgress;
 use crate::popularity;
 use crate::stashing::StashingClient;
-use crate::workload::{Condition, LoadOptions, Outcome, Progress, Workload, failure_of};
+use crate::workload::{
+    Condition, LoadOptions, Outcome, Procedures, Progress, Workload, failure_of,
+};
 use client::RequestSource;
 
 /// The fewest records: a hot one, and another.
@@ -194,15 +196,21 @@ impl<P: Protocol> Workload<P> for Incr<P> {
     type Parameters = Parameters;
     type Client = StashingClient<Client, P>;
 
-    /// # Panics
-    /// A number in `parameters` is out of its range.
-    fn load(parameters: &Parameters, options: &LoadOptions<'_>) -> Result<Self, Failure> {
+    fn procedures(_parameters: &Parameters) -> Procedures {
+        Procedures::of(procedures())
+    }
+
+    fn declare(parameters: &Parameters, builder: Builder<P>) -> Builder<P> {
         parameters.check();
+        builder.table_with_capacity::<Counter>(parameters.records as usize)
+    }
+
+    fn fill(
+        database: Database<P>,
+        parameters: &Parameters,
+        options: &LoadOptions<'_>,
+    ) -> Result<Self, Failure> {
         let records = parameters.records;
-        let database = options
-            .builder_with::<P>(procedures(), Vec::new())
-            .table_with_capacity::<Counter>(records as usize)
-            .open()?;
         let counters = database.table::<Counter>()?;
         let source = RequestSource::new(parameters, options.seed);
         let incr = Incr { database, counters, parameters: *parameters, source };

@@ -32,7 +32,7 @@ mod tests;
 use std::hint::black_box;
 
 use weft::protocol::Protocol;
-use weft::{Database, Error, Failure, Record, Table, Transaction, column_of};
+use weft::{Builder, Database, Error, Failure, Record, Table, Transaction, column_of};
 use weft_procedures::procedure;
 use weft_procedures::{Execute, Procedure, Shape};
 
@@ -41,7 +41,9 @@ pub use client::{Client, Rank, Request};
 use crate::load::LoadInProgress;
 use crate::popularity;
 use crate::stashing::StashingClient;
-use crate::workload::{Condition, LoadOptions, Outcome, Progress, Workload, failure_of};
+use crate::workload::{
+    Condition, LoadOptions, Outcome, Procedures, Progress, Workload, failure_of,
+};
 use client::RequestSource;
 
 /// The most pages, and the most users.
@@ -83,7 +85,7 @@ impl Parameters {
 
 /// A user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Record)]
-#[record(table = "users", storage = "hash")]
+#[record(table = "like_users", storage = "hash")]
 pub struct User {
     /// The user's number, from 0.
     #[record(key)]
@@ -138,16 +140,23 @@ impl<P: Protocol> Workload<P> for Like<P> {
     type Parameters = Parameters;
     type Client = StashingClient<Client, P>;
 
-    /// # Panics
-    /// A number in `parameters` is out of its range.
-    fn load(parameters: &Parameters, options: &LoadOptions<'_>) -> Result<Self, Failure> {
+    fn procedures(_parameters: &Parameters) -> Procedures {
+        Procedures::of(procedures())
+    }
+
+    fn declare(parameters: &Parameters, builder: Builder<P>) -> Builder<P> {
         parameters.check();
+        builder
+            .table_with_capacity::<User>(parameters.users as usize)
+            .table_with_capacity::<Page>(parameters.pages as usize)
+    }
+
+    fn fill(
+        database: Database<P>,
+        parameters: &Parameters,
+        options: &LoadOptions<'_>,
+    ) -> Result<Self, Failure> {
         let Parameters { users, pages, .. } = *parameters;
-        let database = options
-            .builder_with::<P>(procedures(), Vec::new())
-            .table_with_capacity::<User>(users as usize)
-            .table_with_capacity::<Page>(pages as usize)
-            .open()?;
         let source = RequestSource::new(parameters, options.seed);
         let (of_users, of_pages) = (database.table::<User>()?, database.table::<Page>()?);
         let parameters = *parameters;

@@ -13,7 +13,7 @@ use std::fmt::Write;
 use arrayvec::{ArrayString, ArrayVec};
 use weft::operation::{Operation, Ordered, OrderedTuple, TopKInsert};
 use weft::protocol::Protocol;
-use weft::{Database, Failure};
+use weft::{Builder, Database, Failure};
 
 use super::schema::{
     Auction, Bid, CATEGORIES, Category, CategoryItems, Cents, Comment, Date, Item, NewestItems,
@@ -291,21 +291,17 @@ pub(super) fn regions() -> impl Iterator<Item = Region> {
     (1..=REGIONS).map(|id| Region { id, name: text(format_args!("Region {id}")) })
 }
 
-/// Opens a database and fills it.
+/// Adds the tables.
 ///
 /// # Panics
 /// A number in `parameters` is out of its range.
-pub(super) fn load<P: Protocol>(
-    parameters: &Parameters,
-    options: &LoadOptions<'_>,
-) -> Result<Rubis<P>, Failure> {
+pub(super) fn declare<P: Protocol>(parameters: &Parameters, builder: Builder<P>) -> Builder<P> {
     let &Parameters { users, items, lot, .. } = parameters;
     assert!((1..=USERS_MAX).contains(&users), "{users} users");
     assert!((1..=ITEMS_MAX).contains(&items), "{items} items");
     assert!((1..=u32::MAX / 10).contains(&lot), "{lot} pieces to a lot");
     let lists = usize::from(CATEGORIES);
-    let database: Database<P> = options
-        .builder_with(super::procedures_by(parameters.operations), Vec::new())
+    builder
         .table_with_capacity::<User>(users as usize)
         .table_with_capacity::<Rating>(users as usize)
         .table_with_capacity::<Item>(items as usize)
@@ -317,7 +313,14 @@ pub(super) fn load<P: Protocol>(
         .table::<Region>()
         .table_with_capacity::<CategoryItems>(lists)
         .table_with_capacity::<RegionItems>(lists * usize::from(REGIONS))
-        .open()?;
+}
+
+/// Fills the tables.
+pub(super) fn fill<P: Protocol>(
+    database: Database<P>,
+    parameters: &Parameters,
+    options: &LoadOptions<'_>,
+) -> Result<Rubis<P>, Failure> {
     let tables = Tables {
         users: database.table()?,
         ratings: database.table()?,
@@ -333,7 +336,7 @@ pub(super) fn load<P: Protocol>(
     };
     let sums = Sums::of(options.seed, parameters);
     let source = &Source { seed: options.seed, parameters, sums };
-    let (users, items) = (u64::from(users), u64::from(items));
+    let (users, items) = (u64::from(parameters.users), u64::from(parameters.items));
     // Per item: the item, its auction, its bids, and usually a comment.
     let mut loading = LoadInProgress::new(options, 2 * users + items * (10 * 10 + 2 * 10 + 9) / 10);
     loading.fill(&database, &tables.categories, (&(), 1), |(), _| categories())?;

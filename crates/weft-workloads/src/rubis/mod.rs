@@ -93,7 +93,7 @@ mod tests;
 use std::hint::black_box;
 
 use weft::protocol::Protocol;
-use weft::{Database, Error, Failure, Table, Transaction};
+use weft::{Builder, Database, Error, Failure, Table, Transaction};
 use weft_procedures::{Execute, Procedure, Shape};
 
 pub use changes::Change;
@@ -102,7 +102,9 @@ pub use interactions::{Interaction, Mix, TransactionType};
 pub use queries::Query;
 
 use crate::stashing::StashingClient;
-use crate::workload::{Condition, LoadOptions, Outcome, Progress, Workload, failure_of};
+use crate::workload::{
+    Condition, LoadOptions, Outcome, Procedures, Progress, Workload, failure_of,
+};
 use client::Ledgers;
 use schema::{
     Auction, Bid, Category, CategoryItems, Comment, Item, Purchase, Rating, Region, RegionItems,
@@ -305,10 +307,20 @@ impl<P: Protocol> Workload<P> for Rubis<P> {
     type Parameters = Parameters;
     type Client = StashingClient<Client, P>;
 
-    /// # Panics
-    /// A number in `parameters` is out of its range.
-    fn load(parameters: &Parameters, options: &LoadOptions<'_>) -> Result<Self, Failure> {
-        load::load(parameters, options)
+    fn procedures(parameters: &Parameters) -> Procedures {
+        Procedures::of(procedures_by(parameters.operations))
+    }
+
+    fn declare(parameters: &Parameters, builder: Builder<P>) -> Builder<P> {
+        load::declare(parameters, builder)
+    }
+
+    fn fill(
+        database: Database<P>,
+        parameters: &Parameters,
+        options: &LoadOptions<'_>,
+    ) -> Result<Self, Failure> {
+        load::fill(database, parameters, options)
     }
 
     fn database(&self) -> &Database<P> {

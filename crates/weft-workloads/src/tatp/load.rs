@@ -5,7 +5,7 @@
 
 use arrayvec::ArrayVec;
 use weft::protocol::Protocol;
-use weft::{Database, Failure};
+use weft::{Builder, Database, Failure};
 
 use super::schema::{
     AccessInfo, CallForwarding, Number, START_TIMES, SpecialFacility, Subscriber, TYPES, number_of,
@@ -106,31 +106,36 @@ fn draw_letters<const N: usize>(random: &mut Random) -> arrayvec::ArrayString<N>
     text(std::array::from_fn(|_| random.within_u8(b'A', b'Z')))
 }
 
-/// Opens a database and fills it.
+/// Adds the tables.
 ///
 /// # Panics
 /// The number of subscribers is out of its range.
-pub(super) fn load<P: Protocol>(
-    parameters: &Parameters,
-    options: &LoadOptions<'_>,
-) -> Result<Tatp<P>, Failure> {
+pub(super) fn declare<P: Protocol>(parameters: &Parameters, builder: Builder<P>) -> Builder<P> {
     let subscribers = parameters.subscribers;
     assert!((1..=SUBSCRIBERS_MAX).contains(&subscribers), "{subscribers} subscribers");
     let per_subscriber = |tenths: usize| subscribers as usize * tenths / 10;
-    let database: Database<P> = options
-        .builder_with(super::procedures(), Vec::new())
+    builder
         .table_with_capacity::<Subscriber>(per_subscriber(10))
         .table_with_capacity::<AccessInfo>(per_subscriber(25))
         .table_with_capacity::<SpecialFacility>(per_subscriber(25))
         .table_with_capacity::<CallForwarding>(per_subscriber(38))
-        .open()?;
+}
+
+/// Fills the tables.
+pub(super) fn fill<P: Protocol>(
+    database: Database<P>,
+    parameters: &Parameters,
+    options: &LoadOptions<'_>,
+) -> Result<Tatp<P>, Failure> {
+    let subscribers = parameters.subscribers;
+    let per_subscriber = |tenths: u64| u64::from(subscribers) * tenths / 10;
     let tables = Tables {
         subscriber: database.table()?,
         access_info: database.table()?,
         special_facility: database.table()?,
         call_forwarding: database.table()?,
     };
-    let mut loading = LoadInProgress::new(options, per_subscriber(10 + 25 + 25 + 38) as u64);
+    let mut loading = LoadInProgress::new(options, per_subscriber(10 + 25 + 25 + 38));
     let all = (&options.seed, subscribers.into());
     loading
         .fill(&database, &tables.subscriber, all, |&seed, n| [Family::nth(seed, n).subscriber])?;

@@ -38,7 +38,7 @@ pub mod schema;
 mod tests;
 
 use weft::protocol::Protocol;
-use weft::{Database, Failure, Table};
+use weft::{Builder, Database, Failure, Table};
 use weft_procedures::{Procedure, Shape};
 
 pub use client::Client;
@@ -46,7 +46,9 @@ pub(crate) use client::unevenness;
 pub use mix::{Mix, TransactionType};
 
 use crate::snapshots::Snapshots;
-use crate::workload::{Condition, LoadOptions, Outcome, Progress, Workload, failure_of};
+use crate::workload::{
+    Condition, LoadOptions, Outcome, Procedures, Progress, Workload, failure_of,
+};
 use changes::Change;
 use client::Ledgers;
 use queries::Query;
@@ -111,10 +113,20 @@ impl<P: Protocol> Workload<P> for Tatp<P> {
     type Parameters = Parameters;
     type Client = Client;
 
-    /// # Panics
-    /// The number of subscribers is out of its range.
-    fn load(parameters: &Parameters, options: &LoadOptions<'_>) -> Result<Self, Failure> {
-        load::load(parameters, options)
+    fn procedures(_parameters: &Parameters) -> Procedures {
+        Procedures::of(procedures())
+    }
+
+    fn declare(parameters: &Parameters, builder: Builder<P>) -> Builder<P> {
+        load::declare(parameters, builder)
+    }
+
+    fn fill(
+        database: Database<P>,
+        parameters: &Parameters,
+        options: &LoadOptions<'_>,
+    ) -> Result<Self, Failure> {
+        load::fill(database, parameters, options)
     }
 
     fn database(&self) -> &Database<P> {

@@ -26,23 +26,14 @@ const UNIT_ROWS: u32 = 10_000;
 /// The average number of order lines per order. This number is counted as loaded with each order.
 const LINES_MEAN: u64 = (5 + LINES_MAX as u64) / 2;
 
-/// Opens a database and fills it.
-///
-/// # Panics
-/// A number in `parameters` is 0.
-pub(super) fn load<P: Protocol>(
-    builder: Builder<P>,
+/// Fills the tables.
+pub(super) fn fill<P: Protocol>(
+    database: Database<P>,
     parameters: &Parameters,
     options: &LoadOptions<'_>,
 ) -> Result<Tpcc<P>, Failure> {
-    let Parameters { warehouses, scale, .. } = *parameters;
-    let Scale { items, customers_per_district, orders_per_district } = scale;
-    assert!(warehouses > 0, "TPC-C needs at least one warehouse");
-    assert!(
-        items > 0 && customers_per_district > 0 && orders_per_district > 0,
-        "TPC-C needs items, customers and orders: {scale:?}"
-    );
-    let (database, tables) = open(builder, parameters)?;
+    let scale = parameters.scale;
+    let tables = Tables::of(&database)?;
     let constants = constants(options.seed);
     let population = Population {
         units: units(parameters),
@@ -77,7 +68,8 @@ pub(super) fn reopen<P: Protocol>(
     parameters: &Parameters,
     seed: u64,
 ) -> Result<Tpcc<P>, Failure> {
-    let (database, tables) = open(builder, parameters)?;
+    let database = declare(parameters, builder).open()?;
+    let tables = Tables::of(&database)?;
     // New clients must not use the origins of earlier clients in the keys of history rows.
     let last_origin = database.transact(|tx| {
         let last = tx.range(&tables.history, ..).descending().next().transpose()?;
@@ -127,15 +119,22 @@ fn rows_of(parameters: &Parameters) -> u64 {
     u64::from(parameters.scale.items) + u64::from(parameters.warehouses) * per_warehouse
 }
 
-/// Opens a database with the nine tables.
-fn open<P: Protocol>(
-    builder: Builder<P>,
-    parameters: &Parameters,
-) -> Result<(Database<P>, Tables), Failure> {
+/// Adds the nine tables.
+///
+/// # Panics
+/// A number in `parameters` is 0.
+pub(super) fn declare<P: Protocol>(parameters: &Parameters, builder: Builder<P>) -> Builder<P> {
+    let Parameters { warehouses, scale, .. } = *parameters;
+    let Scale { items, customers_per_district, orders_per_district } = scale;
+    assert!(warehouses > 0, "TPC-C needs at least one warehouse");
+    assert!(
+        items > 0 && customers_per_district > 0 && orders_per_district > 0,
+        "TPC-C needs items, customers and orders: {scale:?}"
+    );
     let Cardinalities { districts, customers, orders, order_lines, new_orders, stock } =
-        Cardinalities::of(&parameters.scale);
-    let all = |per_warehouse: u64| usize::from(parameters.warehouses) * per_warehouse as usize;
-    let database = builder
+        Cardinalities::of(&scale);
+    let all = |per_warehouse: u64| usize::from(warehouses) * per_warehouse as usize;
+    builder
         .table_with_capacity::<Warehouse>(all(1))
         .table_with_capacity::<District>(all(districts))
         .table_with_capacity::<Customer>(all(customers))
@@ -143,21 +142,24 @@ fn open<P: Protocol>(
         .table_with_capacity::<NewOrderRow>(all(new_orders))
         .table_with_capacity::<Order>(all(orders))
         .table_with_capacity::<OrderLine>(all(order_lines))
-        .table_with_capacity::<Item>(parameters.scale.items as usize)
+        .table_with_capacity::<Item>(items as usize)
         .table_with_capacity::<Stock>(all(stock))
-        .open()?;
-    let tables = Tables {
-        warehouse: database.table()?,
-        district: database.table()?,
-        customer: database.table()?,
-        history: database.table()?,
-        new_order: database.table()?,
-        order: database.table()?,
-        order_line: database.table()?,
-        item: database.table()?,
-        stock: database.table()?,
-    };
-    Ok((database, tables))
+}
+
+impl Tables {
+    fn of<P: Protocol>(database: &Database<P>) -> Result<Tables, Failure> {
+        Ok(Tables {
+            warehouse: database.table()?,
+            district: database.table()?,
+            customer: database.table()?,
+            history: database.table()?,
+            new_order: database.table()?,
+            order: database.table()?,
+            order_line: database.table()?,
+            item: database.table()?,
+            stock: database.table()?,
+        })
+    }
 }
 
 /// A part of the population, with a random source of its own.

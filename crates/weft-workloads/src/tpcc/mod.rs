@@ -61,7 +61,9 @@ pub use client::Client;
 pub use mix::Mix;
 
 use crate::snapshots::Snapshots;
-use crate::workload::{Condition, LoadOptions, Outcome, Progress, Workload, failure_of};
+use crate::workload::{
+    Condition, LoadOptions, Outcome, Procedures, Progress, Workload, failure_of,
+};
 use mix::TransactionType;
 use random::Constants;
 use schema::{
@@ -181,7 +183,7 @@ impl<P: Protocol> Tpcc<P> {
         parameters: &Parameters,
         options: &LoadOptions<'_>,
     ) -> Result<Self, Failure> {
-        load::load(builder, parameters, options)
+        load::fill(load::declare(parameters, builder).open()?, parameters, options)
     }
 
     /// Opens a database that was loaded earlier with the same parameters and seed. `builder` says where it is
@@ -230,9 +232,20 @@ impl<P: Protocol> Workload<P> for Tpcc<P> {
     type Parameters = Parameters;
     type Client = Client;
 
-    fn load(parameters: &Parameters, options: &LoadOptions<'_>) -> Result<Self, Failure> {
-        let builder = options.builder_with(procedures(), tokens());
-        load::load(builder.all_ordered(parameters.all_ordered), parameters, options)
+    fn procedures(_parameters: &Parameters) -> Procedures {
+        Procedures { shapes: procedures(), tokens: tokens() }
+    }
+
+    fn declare(parameters: &Parameters, builder: Builder<P>) -> Builder<P> {
+        load::declare(parameters, builder.all_ordered(parameters.all_ordered))
+    }
+
+    fn fill(
+        database: Database<P>,
+        parameters: &Parameters,
+        options: &LoadOptions<'_>,
+    ) -> Result<Self, Failure> {
+        load::fill(database, parameters, options)
     }
 
     fn database(&self) -> &Database<P> {

@@ -37,7 +37,7 @@ use std::hint::black_box;
 
 use weft::protocol::Protocol;
 use weft::schema::Storage;
-use weft::{Database, Error, Failure, Snapshot, Table};
+use weft::{Builder, Database, Error, Failure, Snapshot, Table};
 
 pub use client::{Client, RECORDS_MAX};
 pub use mix::{Kind, Mix};
@@ -133,10 +133,16 @@ impl<P: Protocol, R: Row> Workload<P> for Ycsb<P, R> {
 
     /// # Panics
     /// A number in `parameters` is out of its range, or a hash table is to be scanned.
-    fn load(parameters: &Parameters, options: &LoadOptions<'_>) -> Result<Self, Failure> {
+    fn declare(parameters: &Parameters, builder: Builder<P>) -> Builder<P> {
         parameters.check(R::STORAGE);
-        let database =
-            options.builder::<P>().table_with_capacity::<R>(parameters.records as usize).open()?;
+        builder.table_with_capacity::<R>(parameters.records as usize)
+    }
+
+    fn fill(
+        database: Database<P>,
+        parameters: &Parameters,
+        options: &LoadOptions<'_>,
+    ) -> Result<Self, Failure> {
         let table = database.table::<R>()?;
         let ycsb = Ycsb { database, table, parameters: *parameters, ledgers: Ledgers::default() };
         let mut loading = LoadInProgress::new(options, parameters.records);

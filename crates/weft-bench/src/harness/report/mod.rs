@@ -14,11 +14,11 @@
 //! | `snapshots` | the snapshots on which read-only transactions ran: `off`, `on` or `recent` |
 //! | `acknowledge` | when commits returned: `durable`, `committed`, or `memory` without a log |
 //! | `threads`, `seed` | as given on the command line |
-//! | `warehouses`, `mix`, `scale`, `storage` | the workload's own options (these are TPC-C's; those of INCR1 and INCRZ are `distribution`, `records`, `hot_percent`, `change_seconds`, `alpha`, LIKE's `users`, `pages`, `alpha`, `write_percent`, TATP's `subscribers` and `mix`, those of Articles `articles`, `users`, `mix`, `alpha`, `operations`, those of locks `structure`, `kinds_elided`, `work`, `subscribers`, `updates`, `mix` and `theta`, YCSB's `preset`, `records`, `value_bytes`, `read`, `rmw`, `insert`, `scan`, `scan_rows`, `operations`, `theta`, `distribution`, `storage`) |
+//! | `warehouses`, `mix`, `scale`, `storage` | the workload's own options (these are TPC-C's; those of INCR1 and INCRZ are `distribution`, `records`, `hot_percent`, `change_seconds`, `alpha`, LIKE's `users`, `pages`, `alpha`, `write_percent`, TATP's `subscribers` and `mix`, those of Articles `articles`, `users`, `mix`, `alpha`, `operations`, of the bank `accounts`, `hot_percent`, `audit_percent`, of the flash sale `items`, `buyers`, `hot`, `hot_percent`, of the queue `backlog`, of the shifting hot spot `records`, `hot_percent`, `change_seconds`, of the mixture `scale`, those of locks `structure`, `kinds_elided`, `work`, `subscribers`, `updates`, `mix` and `theta`, YCSB's `preset`, `records`, `value_bytes`, `read`, `rmw`, `insert`, `scan`, `scan_rows`, `operations`, `theta`, `distribution`, `storage`) |
 //! | `conflict_retries` | the number of conflicts after which regions gave up; `null` without `--conflict-retries` |
 //! | `phase_length_ms` | the length of phases; `null` without `--phase-length` |
 //! | `seconds`, `warmup_seconds` | length of a round, and of the warm-up before it |
-//! | `rounds` | array of objects: `seconds`, `committed`, `user_rollbacks`, `throughput_per_second`, `aborts` |
+//! | `rounds` | array of objects: `seconds`, `committed`, `user_rollbacks`, `throughput_per_second`, `aborts`, `cores_elsewhere`: the number of cores that other processes kept busy, `null` if the system does not tell |
 //! | `committed` | transactions that committed, in all rounds |
 //! | `user_rollbacks` | transactions that ran to the end and rolled back because the workload asks for it; not in `committed` |
 //! | `throughput_per_second` | `median`, `min`, `max` of the rounds' committed transactions per second |
@@ -30,6 +30,7 @@
 //! | `transactions` | by type: `committed`, `user_rollbacks` |
 //! | `success_rates` | by type: `measured`, the share of `committed` in all that ran to their end, and `specified`, the share in the workload's specification; types that did not run are left out; `null` for a workload that specifies no rates |
 //! | `latency_us` | by type: `p50`, `p99`, `p999`, `max`, from the client's side, retries included; types without a sample are left out |
+//! | `latency_all_us` | the same for all types together; `null` without a sample |
 //! | `transactions_per_sample` | the number of transactions for each one whose latency is measured |
 //! | `htm` | hardware regions: `started`, `committed`, `aborted_conflict`, `aborted_capacity`, `aborted_system_event`, `aborted_explicit`, `fallbacks` |
 //! | `memory` | `resident_before_load_bytes`, `resident_after_load_bytes`, `resident_after_run_bytes` of the whole process; of this database `chunk_bytes` (memory taken for rows) and `retired_pending` (old versions not yet reused) |
@@ -264,6 +265,7 @@ pub struct Report<'a> {
     pub transactions: InOrder<&'static str, Counts>,
     pub success_rates: Option<InOrder<&'static str, SuccessRate>>,
     pub latency_us: InOrder<&'static str, Latency>,
+    pub latency_all_us: Option<Latency>,
     pub transactions_per_sample: u64,
     pub htm: HtmReport,
     pub memory: MemoryReport,
@@ -288,6 +290,7 @@ pub struct RoundReport {
     pub user_rollbacks: u64,
     pub throughput_per_second: f64,
     pub aborts: InOrder<&'static str, u64>,
+    pub cores_elsewhere: Option<f64>,
 }
 
 /// Transactions of one type.
@@ -376,7 +379,9 @@ impl<'a> Report<'a> {
         let attempts_aborted = counters.aborts.iter().map(|(_, count)| count).sum();
         let in_turn = rounds.iter().zip(first).map(|(a, b)| (a.throughput(), b.throughput()));
         let (transactions, latency_us) = by_type(contender);
-        let log = counters.log.as_ref().map(|log| LogReport::new(log, variant, contender, rounds));
+        let latency_all_us = latency_of_all(contender);
+        let log =
+            counters.log.as_ref().map(|log| LogReport::new(log, variant, latency_all_us, rounds));
         let htm_backend = contender.htm_backend();
         let in_software = htm_backend.as_deref() == Some("software");
         Report {
@@ -410,6 +415,7 @@ impl<'a> Report<'a> {
                 .map(|specified| success_rates(&transactions, specified)),
             transactions,
             latency_us,
+            latency_all_us,
             transactions_per_sample: contender.transactions_per_sample(),
             htm: HtmReport::new(&counters.htm),
             memory: MemoryReport::new(resident, &contender.metrics().memory),
@@ -438,6 +444,13 @@ fn by_type(
     });
     let latencies = types.filter_map(|(name, tally)| Some((name, Latency::of(&tally.latency_ns)?)));
     (InOrder(counts.collect()), InOrder(latencies.collect()))
+}
+
+/// Returns the latencies of all transaction types together.
+fn latency_of_all(contender: &dyn Contender) -> Option<Latency> {
+    let mut all = Tally::new();
+    contender.totals().iter().for_each(|tally| all.add(tally));
+    Latency::of(&all.latency_ns)
 }
 
 /// Returns the committed share of each type, beside the specified share.
@@ -469,14 +482,9 @@ impl LogReport {
     fn new(
         log: &LogCounters,
         variant: &Variant,
-        contender: &dyn Contender,
+        latency_all_us: Option<Latency>,
         rounds: &[Round],
     ) -> Self {
-        let acknowledged = || {
-            let mut all = Tally::new();
-            contender.totals().iter().for_each(|tally| all.add(tally));
-            Latency::of(&all.latency_ns)
-        };
         let looks = rounds.iter().filter_map(|round| round.durable_after_ns.clone());
         let durable_after = looks.reduce(|mut all, more| {
             all += more;
@@ -490,7 +498,7 @@ impl LogReport {
             epochs_written: log.epochs,
             syncs: log.syncs,
             sync_mean_us: fraction(log.sync_time.as_micros() as u64, log.syncs),
-            acknowledged_us: if is_durable { acknowledged() } else { None },
+            acknowledged_us: latency_all_us.filter(|_| is_durable),
             durable_after_us: durable_after.as_ref().and_then(Latency::of),
         }
     }
@@ -504,6 +512,7 @@ impl RoundReport {
             user_rollbacks: round.rolled_back,
             throughput_per_second: round.throughput(),
             aborts: InOrder(round.counters.aborts.clone()),
+            cores_elsewhere: round.cores_elsewhere,
         }
     }
 }
