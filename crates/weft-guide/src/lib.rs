@@ -44,6 +44,10 @@ mod async_programs {}
 mod schema {}
 
 #[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/src/moving-data.md")]
+mod moving_data {}
+
+#[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide/src/operating.md")]
 mod operating {}
 

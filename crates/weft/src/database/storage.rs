@@ -692,13 +692,34 @@ impl<P: Protocol> Database<P> {
         directory: impl AsRef<Path>,
         progress: impl Fn(CheckpointProgress) + Sync,
     ) -> Result<CheckpointReport, Failure> {
+        let plan = &self.storage()?.plan;
+        let progress = |part| {
+            let _in_user_code = self.inner().storage.as_ref().map(Storage::in_user_code);
+            progress(part);
+        };
+        let options =
+            CheckpointOptions { threads: plan.options.threads.max(1), progress: Some(&progress) };
+        let backup = self.read_stored(|manifest, source| {
+            write_backup(&*plan.backend, directory.as_ref(), manifest, source, &options)
+        })?;
+        let checkpoint = backup.checkpoint.expect("a backup is a checkpoint");
+        let (rows, bytes) = (checkpoint.rows(), checkpoint.bytes());
+        Ok(CheckpointReport { epoch: checkpoint.epoch, rows, bytes })
+    }
+
+    /// Passes all rows to `read`, in their stored form, as they are now: what [`Database::backup`] copies. They include
+    /// the tables and columns that the program does not have. Transactions can run at the same time, but no checkpoint
+    /// is written.
+    ///
+    /// # Errors
+    /// Those of [`Database::backup`], and those of `read`.
+    pub fn read_stored<R>(
+        &self,
+        read: impl FnOnce(&Manifest, &dyn CheckpointSource) -> Result<R, StorageError>,
+    ) -> Result<R, Failure> {
         let storage = self.storage()?;
         self.check_no_commit()?;
         let _alone = storage.hold_checkpoints()?;
-        let progress = |part| {
-            let _in_user_code = storage.in_user_code();
-            progress(part);
-        };
         let mut source = self.snapshot_source(storage)?;
         if let Some(log) = &storage.log
             && !storage.kept_tables().is_empty()
@@ -706,15 +727,8 @@ impl<P: Protocol> Database<P> {
             log.wait_durable(source.epoch())?;
         }
         source.read_kept(storage)?;
-        let plan = &storage.plan;
-        let options =
-            CheckpointOptions { threads: plan.options.threads.max(1), progress: Some(&progress) };
         let manifest = hold(&storage.manifest).clone();
-        let backup =
-            write_backup(&*plan.backend, directory.as_ref(), &manifest, &source, &options)?;
-        let checkpoint = backup.checkpoint.expect("a backup is a checkpoint");
-        let (rows, bytes) = (checkpoint.rows(), checkpoint.bytes());
-        Ok(CheckpointReport { epoch: checkpoint.epoch, rows, bytes })
+        Ok(read(&manifest, &source)?)
     }
 
     /// Ends the present epoch, and returns a snapshot of the state at its end.

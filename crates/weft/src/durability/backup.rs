@@ -40,7 +40,7 @@ pub fn write_backup(
         checkpoint: Some(checkpoint),
         tables: manifest.tables.clone(),
         dropped: manifest.dropped.clone(),
-        ..Manifest::new()
+        ..Manifest::empty()
     };
     backup.write(backend, directory)?;
     Ok(backup)

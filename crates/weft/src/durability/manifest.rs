@@ -134,8 +134,8 @@ impl LoggerSegments {
 }
 
 impl Manifest {
-    /// Returns the manifest of a new database.
-    pub(super) fn new() -> Manifest {
+    /// Returns the manifest of a new database, with an identity of its own.
+    pub fn empty() -> Manifest {
         Manifest {
             database: fastrand::u128(..).to_le_bytes(),
             run: 0,
@@ -349,7 +349,7 @@ mod tests {
             }),
             tables: vec![describe("a", &[]), describe("b", &[]), describe("a", &[("c", Some(1))])],
             dropped: vec![],
-            ..Manifest::new()
+            ..Manifest::empty()
         }
     }
 
@@ -358,7 +358,7 @@ mod tests {
         let (disk, directory) = (SimulatedDisk::new(0), Path::new("/db"));
         directory::create_directory(&disk, directory).unwrap();
         assert_eq!(Manifest::read(&disk, directory), Ok(None));
-        for manifest in [Manifest::new(), manifest()] {
+        for manifest in [Manifest::empty(), manifest()] {
             manifest.write(&disk, directory).unwrap();
             assert_eq!(Manifest::read(&disk.crash(1), directory), Ok(Some(manifest)));
         }

@@ -256,7 +256,7 @@ pub fn recover(
     let mut durations = Durations::default();
     let stored = Manifest::read(backend, directory)?;
     let is_new = stored.is_none();
-    let manifest = stored.unwrap_or_else(Manifest::new);
+    let manifest = stored.unwrap_or_else(Manifest::empty);
     let targets = Targets::match_tables(&manifest, tables, options)?;
 
     // 1: read the log, and decide how far it counts.
@@ -325,7 +325,7 @@ pub fn read_rows(
     threads: usize,
 ) -> Result<(), StorageError> {
     let options = RecoveryOptions { threads, ..RecoveryOptions::default() };
-    let manifest = Manifest::read(backend, directory)?.unwrap_or_else(Manifest::new);
+    let manifest = Manifest::read(backend, directory)?.unwrap_or_else(Manifest::empty);
     let targets = Targets::match_tables(&manifest, tables, &options)?;
     let listing = segments::list(backend, directory, &manifest)?;
     let log = scan_all(backend, listing, threads, &|_, _| (), |_, _| Ok(()))?;
