@@ -231,6 +231,23 @@ fn what_a_program_does_not_know_is_in_the_dump() {
     assert_eq!(rows::<Event>(&newer), [Event { id: 1, text: b"kept".to_vec() }]);
 }
 
+#[test]
+fn dump_has_the_version_of_the_schema() {
+    let disk = SimulatedDisk::new(1);
+    drop(small(&disk));
+    let program = |directory: &str| on(builder(), &disk, directory).version(1);
+    let database = program("/db").rolls_back_to(0).migrate(0, |_| Ok(())).open().unwrap();
+    let (file, _) = dumped(&database);
+    assert_eq!(DumpReader::new(name(), &file[..]).unwrap().versions(), (1, 0));
+    restored(&file, &disk).unwrap();
+    let manifest = Manifest::read(&disk, "/copy".as_ref()).unwrap().unwrap();
+    assert_eq!((manifest.schema, manifest.oldest_schema), (1, 0));
+    check_same(
+        &database,
+        &program("/copy").migrate(0, |_| panic!("it is up to date")).open().unwrap(),
+    );
+}
+
 /// Asserts that a dump is refused as damaged, and that no database came of it.
 #[track_caller]
 fn check_refused(file: &[u8], circumstances: &str) {

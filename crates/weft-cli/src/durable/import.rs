@@ -22,8 +22,8 @@ use weft::column::DecodeError;
 use weft::description::{RowChange, TableDescription};
 use weft::durability::format::{STORED_BYTES_MAX, WriteKind, push_transaction, push_write};
 use weft::durability::{
-    Epochs, FileSystem, Log, LogOptions, RecoveryOptions, RecoveryReport, StagedTable,
-    StorageError, StoredTable, end_run, lock, recover,
+    Backend, Epochs, FileSystem, Log, LogOptions, RecoveryOptions, StagedTable, StorageError,
+    StoredTable, end_run, lock, recover,
 };
 use weft_bench::numbers::counted;
 use weft_bench::progress::Progress;
@@ -130,12 +130,8 @@ pub fn run(arguments: &ImportArguments) -> Result<(), Stop> {
     }
 
     let progress = Progress::new("reading the file");
-    let table = Arc::new(ImportTable {
-        incoming: Mutex::new(Some(Incoming::read(arguments, &description, &progress)?)),
-        staged: StagedTable::new(description.clone()),
-        on_duplicate: arguments.on_duplicate,
-        resolved: OnceLock::new(),
-    });
+    let incoming = Incoming::read(arguments, &description, &progress)?;
+    let table = Arc::new(ImportTable::new(&description, incoming, arguments.on_duplicate));
     let show = |recovery| show_recovery(&progress, recovery);
     let options = RecoveryOptions {
         threads: arguments.directory.threads(),
@@ -143,38 +139,44 @@ pub fn run(arguments: &ImportArguments) -> Result<(), Stop> {
         progress: Some(&show),
         ..RecoveryOptions::default()
     };
-    let tables = [Arc::clone(&table) as Arc<dyn StoredTable>];
-    let recovered = recover(&FileSystem, directory, &tables, &options);
+    let imported = import(Arc::new(FileSystem), directory, &table, &options);
+    drop(progress);
     if let Some(Err(message)) = table.resolved.get() {
         return Err(Stop::Failed(message.clone()));
     }
-    let recovered = recovered?;
-    let resolved = table.resolved.get().and_then(|resolved| resolved.as_ref().ok());
-    let resolved = resolved.expect("a recovery checks its tables");
-    let epoch_before = recovered.epoch;
-    let epoch = match arguments.dry_run {
-        true => epoch_before,
-        false => {
-            progress.set_label("writing");
-            write(directory, recovered, &resolved.puts)?
-        }
+    let epochs = imported?;
+    let outcome = Outcome {
+        arguments,
+        directory,
+        checks: &description.checks,
+        resolved: table.resolved(),
+        epoch_before: epochs.0,
+        epoch: epochs.1,
     };
-    drop(progress);
-    let checks = &description.checks;
-    let outcome = Outcome { arguments, directory, checks, resolved, epoch_before, epoch };
     outcome.print()
 }
 
-/// Writes the rows of the table that was recovered as one transaction, and ends the run that the recovery has begun.
-/// Returns the last epoch.
-fn write(
+/// Recovers the table, and writes the rows as one transaction, unless the recovery is a dry run. Returns the last epochs
+/// before and after that.
+///
+/// # Errors
+/// Those of recovery and of the log. If the import is refused, [`ImportTable::resolved`] has the reason.
+fn import(
+    backend: Arc<dyn Backend>,
     directory: &Path,
-    mut recovered: RecoveryReport,
-    puts: &[Box<[u8]>],
-) -> Result<u64, StorageError> {
+    table: &Arc<ImportTable>,
+    options: &RecoveryOptions<'_>,
+) -> Result<(u64, u64), StorageError> {
+    let tables = [Arc::clone(table) as Arc<dyn StoredTable>];
+    let mut recovered = recover(&*backend, directory, &tables, options)?;
+    let epoch_before = recovered.epoch;
+    if options.dry_run {
+        return Ok((epoch_before, epoch_before));
+    }
+    let puts = &table.resolved().puts;
     let epoch = recovered.next_epoch;
     let log = Log::start(
-        Arc::new(FileSystem),
+        Arc::clone(&backend),
         &directory.join("log"),
         LogOptions { manual: true, ..LogOptions::default() },
         1,
@@ -192,8 +194,8 @@ fn write(
         });
     }
     log.shutdown()?;
-    end_run(&FileSystem, directory, &mut recovered.manifest, log.durable_epoch())?;
-    Ok(recovered.manifest.recovered_epoch)
+    end_run(&*backend, directory, &mut recovered.manifest, log.durable_epoch())?;
+    Ok((epoch_before, recovered.manifest.recovered_epoch))
 }
 
 /// The epochs of a run in which only this command writes.
@@ -261,6 +263,23 @@ struct ImportTable {
     incoming: Mutex<Option<Incoming>>,
     /// The rows to write, or why the import is refused.
     resolved: OnceLock<Result<Resolved, String>>,
+}
+
+impl ImportTable {
+    fn new(description: &TableDescription, incoming: Incoming, on_duplicate: OnDuplicate) -> Self {
+        ImportTable {
+            staged: StagedTable::new(description.clone()),
+            on_duplicate,
+            incoming: Mutex::new(Some(incoming)),
+            resolved: OnceLock::new(),
+        }
+    }
+
+    /// Returns what the import writes, after a recovery that has succeeded.
+    fn resolved(&self) -> &Resolved {
+        let resolved = self.resolved.get().and_then(|resolved| resolved.as_ref().ok());
+        resolved.expect("a recovery checks its tables")
+    }
 }
 
 impl StoredTable for ImportTable {
@@ -525,4 +544,88 @@ fn names(checks: &[String]) -> String {
     let checks: Vec<_> = checks.iter().map(|check| format!("`{check}`")).collect();
     let noun = if checks.len() == 1 { "the check" } else { "the checks" };
     format!("{noun} {}", checks.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use weft::durability::SimulatedDisk;
+    use weft::{Builder, Database, DurabilityOptions, Error, Record};
+
+    use super::*;
+
+    #[derive(Clone, Debug, PartialEq, Record)]
+    #[record(table = "accounts")]
+    struct Account {
+        #[record(key)]
+        id: u32,
+        owner: String,
+    }
+
+    fn builder(disk: &SimulatedDisk) -> Builder {
+        let options = DurabilityOptions::new().threads(1).checkpoint_log_bytes(None);
+        let builder = Database::builder().table::<Account>().directory("/db").durability(options);
+        builder.backend(Arc::new(disk.clone()), true)
+    }
+
+    fn account(id: u32) -> Account {
+        Account { id, owner: format!("owner {id}") }
+    }
+
+    fn ids(disk: &SimulatedDisk) -> Vec<u32> {
+        let database = builder(disk).open().expect("the directory is whole");
+        let accounts = database.table::<Account>().expect("it is open");
+        let read = database.snapshot(|snapshot| {
+            snapshot.rows(&accounts).map(|row| Ok(row?.id)).collect::<Result<Vec<_>, Error>>()
+        });
+        read.expect("the rows can be read")
+    }
+
+    /// Imports accounts 3 to 99.
+    fn import_accounts(disk: &SimulatedDisk) -> Result<(u64, u64), StorageError> {
+        let table = TableDescription::of::<Account>().expect("it is not volatile");
+        let rows = (3..100).map(|id| {
+            let mut row = Vec::new();
+            account(id).encode_row(&mut row);
+            (FilePlace::Row(id.into()), row.into())
+        });
+        let file = "accounts.csv".to_owned();
+        let incoming = Incoming { file, rows: rows.collect(), absent: Vec::new() };
+        let table = Arc::new(ImportTable::new(&table, incoming, OnDuplicate::Error));
+        import(Arc::new(disk.clone()), "/db".as_ref(), &table, &RecoveryOptions::default())
+    }
+
+    #[test]
+    fn crash_at_any_operation_leaves_all_rows_or_none() {
+        let disk = SimulatedDisk::new(1);
+        let database = builder(&disk).open().expect("it is new");
+        let accounts = database.table::<Account>().expect("it is open");
+        for id in 0..3 {
+            database.transact(|tx| tx.insert(&accounts, account(id))).expect("it is new");
+        }
+        drop((database, accounts));
+        let before = disk.operations();
+        let whole = disk.snapshot();
+        let (epoch_before, epoch) = import_accounts(&whole).expect("the rows fit");
+        assert!(epoch > epoch_before);
+        assert_eq!(ids(&whole), (0..100).collect::<Vec<_>>());
+        let operations = {
+            let whole = disk.snapshot();
+            import_accounts(&whole).expect("the rows fit");
+            whole.operations() - before
+        };
+        let (mut all, mut none) = (0, 0);
+        for stop in 1..=operations {
+            for seed in 0..4 {
+                let disk = disk.snapshot();
+                disk.stop_at(before + stop);
+                assert!(import_accounts(&disk).is_err(), "operation {stop}: no crash");
+                match ids(&disk.crash(seed)).len() {
+                    3 => none += 1,
+                    100 => all += 1,
+                    rows => panic!("operation {stop}, seed {seed}: {rows} rows"),
+                }
+            }
+        }
+        assert!(all > 4 && none > 4, "{all} with all rows, {none} with none");
+    }
 }

@@ -5,7 +5,8 @@
 //!   block:  checksum: u32   kind: u8   length: u32   payload, which has this length in bytes
 //!
 //!   kind        the payload, before it is compressed
-//!   1 tables    epoch: u64   number of tables   for each table its description
+//!   1 tables    epoch: u64   version of the schema: u32   that of the oldest programs which may open it: u32
+//!               number of tables   for each table its description
 //!   2 rows      the table's position   for each row its length in bytes, and the row
 //!   3 end       for each table its number of rows
 //! ```

@@ -24,6 +24,8 @@ pub struct DumpReader<'a, R> {
     name: PathBuf,
     listener: Listener<'a>,
     epoch: u64,
+    /// The version of the schema, and that of the oldest programs that may open it.
+    versions: (u32, u32),
     tables: Vec<TableDescription>,
     /// How many rows of each table were read.
     rows: Vec<u64>,
@@ -62,6 +64,7 @@ impl<'a, R: Read> DumpReader<'a, R> {
             name: name.to_owned(),
             listener: Listener::none(),
             epoch: 0,
+            versions: (0, 0),
             tables: Vec::new(),
             rows: Vec::new(),
             payload: Vec::new(),
@@ -76,7 +79,7 @@ impl<'a, R: Read> DumpReader<'a, R> {
             return Err(reader.damaged("the descriptions of the tables are missing"));
         }
         let described = read_tables(&mut &reader.payload[..]);
-        (reader.epoch, reader.tables) = described.map_err(|error| {
+        (reader.epoch, reader.versions, reader.tables) = described.map_err(|error| {
             reader.damaged(format!("the descriptions of the tables cannot be read: {error}"))
         })?;
         reader.rows = vec![0; reader.tables.len()];
@@ -94,6 +97,11 @@ impl<'a, R: Read> DumpReader<'a, R> {
     /// Returns the tables.
     pub fn tables(&self) -> &[TableDescription] {
         &self.tables
+    }
+
+    /// Returns the [version of the schema](weft::Builder::version), and that of the oldest programs that may open it.
+    pub fn versions(&self) -> (u32, u32) {
+        self.versions
     }
 
     /// Returns what was read so far, and at the end what the dump holds.
@@ -192,12 +200,14 @@ impl<'a, R: Read> DumpReader<'a, R> {
                 "the block has checksum {found:08x}, and had {expected:08x} when it was written"
             )));
         }
+        // A length that is not plausible must not be allocated.
         let is_plausible = decompress_len(&compressed)
             .is_ok_and(|length| length <= compressed.len().saturating_mul(EXPANSION_MAX));
-        match Decoder::new().decompress_vec(&compressed) {
-            Ok(payload) if is_plausible => self.payload = payload,
-            _ => return Err(self.damaged("the block cannot be decompressed")),
-        }
+        let payload = is_plausible.then(|| Decoder::new().decompress_vec(&compressed).ok());
+        let Some(payload) = payload.flatten() else {
+            return Err(self.damaged("the block cannot be decompressed"));
+        };
+        self.payload = payload;
         self.blocks += 1;
         self.block_end += BLOCK_HEADER_BYTES as u64 + u64::from(length);
         Ok(kind)
@@ -220,9 +230,11 @@ fn read_up_to<R: Read>(
     read.map(drop).map_err(|error| StorageError::io("read", name, &error))
 }
 
-/// Reads the epoch and the tables.
-fn read_tables(input: &mut &[u8]) -> Result<(u64, Vec<TableDescription>), DecodeError> {
-    let epoch = u64::read(input)?;
+/// What precedes the rows: the epoch, the versions of the schema, and the tables.
+type Described = (u64, (u32, u32), Vec<TableDescription>);
+
+fn read_tables(input: &mut &[u8]) -> Result<Described, DecodeError> {
+    let (epoch, versions) = ColumnValue::read(input)?;
     let length = take_number(input).unwrap_or_default();
     let mut tables: Vec<TableDescription> = Vec::new();
     for _ in 0..length {
@@ -234,7 +246,7 @@ fn read_tables(input: &mut &[u8]) -> Result<(u64, Vec<TableDescription>), Decode
         tables.push(table);
     }
     match input.is_empty() {
-        true => Ok((epoch, tables)),
+        true => Ok((epoch, versions, tables)),
         false => Err(DecodeError::new(input, "more bytes follow")),
     }
 }

@@ -25,7 +25,9 @@ pub fn restore_dump<R: Read + Send>(
     backend: &dyn Backend,
     directory: &Path,
 ) -> Result<DumpReport, StorageError> {
-    let manifest = Manifest { tables: dump.tables().to_vec(), ..Manifest::empty() };
+    let (schema, oldest_schema) = dump.versions();
+    let tables = dump.tables().to_vec();
+    let manifest = Manifest { tables, schema, oldest_schema, ..Manifest::empty() };
     let mut rows = PendingRow { dump, row: Vec::new(), table: None };
     rows.advance()?;
     let source = DumpedRows(Mutex::new(rows));

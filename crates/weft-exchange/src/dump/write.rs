@@ -80,7 +80,7 @@ pub fn write_dump<W: Write>(
         bytes: 0,
     };
     writer.put(&[&MAGIC[..], &VERSION.to_le_bytes()].concat())?;
-    source.epoch().write(&mut writer.payload);
+    (source.epoch(), manifest.schema, manifest.oldest_schema).write(&mut writer.payload);
     push_number(&mut writer.payload, numbers.len() as u64);
     let descriptions = numbers.iter().map(|&number| &manifest.tables[number as usize]);
     descriptions.clone().for_each(|table| table.write(&mut writer.payload));

@@ -24,9 +24,9 @@ use super::{Database, Inner};
 use crate::commit::{CommitToken, Durability, Protocol};
 use crate::durability::{
     Backend, CheckpointOptions, CheckpointOutcome, CheckpointProgress, CheckpointSource, Epochs,
-    FileSystem, LockGuard, Log, LogMetrics, LogOptions, Manifest, RecoveryOptions,
-    RecoveryProgress, RecoveryReport, StagedTable, StorageError, StoredTable, end_run, lock,
-    read_rows, recover, write_backup, write_checkpoint,
+    FileSystem, LockGuard, Log, LogMetrics, LogOptions, Manifest, Migrate, MigratedRows,
+    ProgramVersion, RecoveryOptions, RecoveryProgress, RecoveryReport, StagedTable, StorageError,
+    StoredTable, end_run, lock, read_rows, recover_as, write_backup, write_checkpoint,
 };
 use crate::error::Failure;
 use crate::row::description::TableDescription;
@@ -176,6 +176,17 @@ impl StoragePlan {
             drop_tables: Vec::new(),
         }
     }
+
+    /// Returns what happens to commits when the process ends.
+    pub fn durability(&self) -> Durability {
+        match self.at_epoch {
+            Some(epoch) => Durability::ReadOnly { epoch },
+            None => {
+                let acknowledges_durable = self.options.acknowledge == Acknowledge::Durable;
+                Durability::Logged { acknowledges_durable }
+            }
+        }
+    }
 }
 
 /// The directory of an open database.
@@ -290,11 +301,14 @@ impl Epochs for EngineEpochs {
 }
 
 impl Storage {
-    /// Recovers `tables`, which are empty, and starts the log.
+    /// Recovers `tables`, which are empty, and starts the log. If the directory has an older version of the schema than
+    /// the program, calls `migrate` with that version, before anything is written.
     pub fn open(
         plan: StoragePlan,
         tables: &[Arc<dyn StoredTable>],
         shared: &Arc<SharedState>,
+        version: &ProgramVersion,
+        migrate: impl Fn(u32) -> Result<MigratedRows, StorageError>,
     ) -> Result<Storage, StorageError> {
         let guard = lock(&*plan.backend, &plan.directory)?;
         let report = |progress| {
@@ -310,7 +324,12 @@ impl Storage {
             drop_tables: &plan.drop_tables,
             ..RecoveryOptions::default()
         };
-        let recovered = recover(&*plan.backend, &plan.directory, tables, &options)?;
+        let mut migrate = |from, epoch| {
+            shared.clock.start_at(epoch);
+            migrate(from)
+        };
+        let program = Some((version, &mut migrate as &mut Migrate<'_>));
+        let recovered = recover_as(&*plan.backend, &plan.directory, tables, &options, program)?;
         // Start the clock after the last recovered epoch.
         shared.clock.start_at(recovered.next_epoch);
         let log = match plan.at_epoch {
@@ -339,17 +358,6 @@ impl Storage {
             checkpointer: Mutex::new(None),
             lock: Mutex::new(Some(guard)),
         })
-    }
-
-    /// Returns what happens to commits when the process ends.
-    pub fn durability(&self) -> Durability {
-        match &self.log {
-            None => Durability::ReadOnly { epoch: self.recovered.epoch },
-            Some(_) => {
-                let acknowledges_durable = self.plan.options.acknowledge == Acknowledge::Durable;
-                Durability::Logged { acknowledges_durable }
-            }
-        }
     }
 
     /// Returns the numbers of the tables that are stored with columns that the program does not have, or that it does
@@ -506,7 +514,7 @@ impl<P: Protocol> CheckpointSource for CheckpointedSnapshot<'_, P> {
         let inner = self.database.inner();
         let table = inner.tables.values().find(|table| table.name() == name);
         let table = Arc::clone(table.expect("a current table is one that is open"));
-        let _in_user_code = inner.storage.as_ref().map(Storage::in_user_code);
+        let _in_user_code = inner.storage.get().map(Storage::in_user_code);
         table.encode_rows(&self.snapshot, (part, parts), sink)
     }
 }
@@ -537,13 +545,13 @@ impl Snapshot {
 
 impl<P: Protocol> Database<P> {
     fn storage(&self) -> Result<&Storage, Failure> {
-        self.inner().storage.as_ref().ok_or(Failure::InMemory)
+        self.inner().storage.get().ok_or(Failure::InMemory)
     }
 
     /// Returns what was found in the directory when the database was opened, or `None` if the database has no
     /// directory.
     pub fn recovered(&self) -> Option<&RecoveryReport> {
-        self.inner().storage.as_ref().map(Storage::recovered)
+        self.inner().storage.get().map(Storage::recovered)
     }
 
     /// Returns the last durable epoch, or `None` if the database has no log.
@@ -694,7 +702,7 @@ impl<P: Protocol> Database<P> {
     ) -> Result<CheckpointReport, Failure> {
         let plan = &self.storage()?.plan;
         let progress = |part| {
-            let _in_user_code = self.inner().storage.as_ref().map(Storage::in_user_code);
+            let _in_user_code = self.inner().storage.get().map(Storage::in_user_code);
             progress(part);
         };
         let options =

@@ -40,6 +40,8 @@ pub fn write_backup(
         checkpoint: Some(checkpoint),
         tables: manifest.tables.clone(),
         dropped: manifest.dropped.clone(),
+        schema: manifest.schema,
+        oldest_schema: manifest.oldest_schema,
         ..Manifest::empty()
     };
     backup.write(backend, directory)?;
