@@ -331,8 +331,15 @@ fn kept_columns_and_tables_stay_with_the_rows_that_hooks_change() {
     );
     drop(database);
     // This program knows neither the column nor the table.
-    let program = on(Database::builder().table::<Account>(), &disk).version(1);
-    drop(program.migrate(0, give).open().unwrap());
+    let program = || on(Database::builder().table::<Account>(), &disk).version(1).migrate(0, give);
+    // A trial cannot be copied, because the kept columns are those of the rows before the hooks.
+    let manifest = Manifest::read(&disk, DIRECTORY.as_ref()).unwrap().unwrap();
+    let trial = program().at_epoch(manifest.recovered_epoch).open().unwrap();
+    assert!(trial.backup("/copy").unwrap_err().to_string().contains("hooks were tried"));
+    drop(trial);
+    let database = program().open().unwrap();
+    assert_eq!(database.recovered().unwrap().migrated_from, Some(0));
+    drop(database);
     let database = newer().version(1).open().unwrap();
     let found = rows::<wide::Account, _>(&database);
     let found: Vec<_> = found.iter().map(|row| (row.id, row.cents, row.rank)).collect();

@@ -603,16 +603,12 @@ mod tests {
             database.transact(|tx| tx.insert(&accounts, account(id))).expect("it is new");
         }
         drop((database, accounts));
-        let before = disk.operations();
         let whole = disk.snapshot();
+        let before = whole.operations();
         let (epoch_before, epoch) = import_accounts(&whole).expect("the rows fit");
+        let operations = whole.operations() - before;
         assert!(epoch > epoch_before);
         assert_eq!(ids(&whole), (0..100).collect::<Vec<_>>());
-        let operations = {
-            let whole = disk.snapshot();
-            import_accounts(&whole).expect("the rows fit");
-            whole.operations() - before
-        };
         let (mut all, mut none) = (0, 0);
         for stop in 1..=operations {
             for seed in 0..4 {

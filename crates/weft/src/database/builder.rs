@@ -415,8 +415,8 @@ impl<P: Protocol> Builder<P> {
     /// - [`Failure::Thread`] if the operating system cannot start a thread.
     /// - [`Failure::Procedures`] if the declarations of the procedures are not valid.
     /// - [`Failure::Storage`] if the directory cannot be used: another process or handle has it open, its files are
-    ///   damaged, the tables do not match what is stored, a stored row breaks a constraint, or code of a row type
-    ///   panics. The directory is then unlocked, and unchanged.
+    ///   damaged, the tables do not match what is stored, a stored row breaks a constraint, a hook fails, or code of the
+    ///   program panics. The directory is then unlocked, and unchanged.
     pub fn open(self) -> Result<Database<P>, Failure> {
         #[cfg(feature = "history")]
         let recording = self.record_history.then(|| Recording::new(self.index_names()));

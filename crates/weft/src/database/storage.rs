@@ -487,6 +487,15 @@ impl<P: Protocol> CheckpointedSnapshot<'_, P> {
             (number, Arc::new(StagedTable::new(description)))
         };
         self.kept = numbers.into_iter().map(table).collect();
+        let has_columns = self.kept.iter().any(|(_, table)| table.description().kept > 0);
+        if has_columns
+            && storage.plan.at_epoch.is_some()
+            && storage.recovered.migrated_from.is_some()
+        {
+            let message = "hooks were tried on a table with columns that the program does not have; \
+                           open the directory itself before this";
+            return Err(StorageError::SchemaMismatch { message: message.to_owned() });
+        }
         let tables = self.kept.iter().map(|(_, table)| Arc::clone(table) as Arc<dyn StoredTable>);
         let tables: Vec<_> = tables.collect();
         let StoragePlan { backend, directory, options, at_epoch, .. } = &storage.plan;

@@ -213,6 +213,8 @@ pub struct RecoveryReport {
     /// The parts of the log that did not count, and were cut off (or would be, if the directory may
     /// not be changed).
     pub cuts: Vec<LogCut>,
+    /// The version of the schema from which hooks of the program led to its own, if any have run.
+    pub migrated_from: Option<u32>,
     /// How long each phase took.
     pub durations: Durations,
     /// The number of each table, in the order in which the tables were given.
@@ -284,8 +286,8 @@ pub(crate) fn recover_as(
         }
         None => None,
     };
-    let rewrites = migrate.is_some();
-    let targets = Targets::match_tables(&manifest, tables, options, rewrites)?;
+    let migrated_from = migrate.as_ref().map(|(from, _)| *from);
+    let targets = Targets::match_tables(&manifest, tables, options, migrated_from.is_some())?;
 
     // 1: read the log, and decide how far it counts.
     let log = time(&mut durations.read_log, || {
@@ -340,6 +342,7 @@ pub(crate) fn recover_as(
         entries: replayed.entries,
         log_bytes: log.bytes(),
         cuts: log.assessment.cuts,
+        migrated_from,
         durations,
         table_numbers,
         next_segments,
