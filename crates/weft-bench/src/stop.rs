@@ -45,7 +45,15 @@ impl From<io::Error> for Stop {
 /// wrong; if the files are damaged, the command has failed.
 impl From<StorageError> for Stop {
     fn from(error: StorageError) -> Stop {
-        let message = error.to_string();
+        let message = match &error {
+            StorageError::DiskFull { path } => {
+                let path = path.display();
+                format!(
+                    "no space left on the disk for {path}; free some, and run the command again"
+                )
+            }
+            error => error.to_string(),
+        };
         match error {
             StorageError::NotADatabase { .. }
             | StorageError::AlreadyOpen { .. }

@@ -7,7 +7,9 @@ use weft_options::values::names_of;
 
 use crate::bench::PROTOCOLS;
 use crate::check::CheckArguments;
+use crate::durable::dump::{DumpArguments, RestoreArguments};
 use crate::durable::export::ExportArguments;
+use crate::durable::import::ImportArguments;
 use crate::durable::log::LogCommand;
 use crate::durable::recover::RecoverArguments;
 use crate::durable::schema::SchemaCommand;
@@ -42,6 +44,12 @@ pub enum Command {
     Recover(RecoverArguments),
     /// Write one table of a database as CSV, Arrow or Parquet
     Export(ExportArguments),
+    /// Add the rows of a CSV, Arrow or Parquet file to one table of a database
+    Import(ImportArguments),
+    /// Write a whole database as one portable file
+    Dump(DumpArguments),
+    /// Make a database of a file that `weft dump` has written
+    Restore(RestoreArguments),
     /// Show the tables of a database, and how another version of the program would change them; changes nothing
     Schema {
         /// The command to run.

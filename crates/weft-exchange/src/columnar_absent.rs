@@ -73,4 +73,12 @@ impl RowSource for AbsentSource {
     fn bytes_read(&self) -> u64 {
         match self.0 {}
     }
+
+    fn place(&self) -> FilePlace {
+        match self.0 {}
+    }
+
+    fn has_column(&self, _column: usize) -> bool {
+        match self.0 {}
+    }
 }

@@ -8,7 +8,7 @@ use weft::description::TableDescription;
 
 use crate::columnar::{IpcSource, ParquetSource};
 use crate::csv::CsvSource;
-use crate::error::ImportError;
+use crate::error::{FilePlace, ImportError};
 use crate::format::Format;
 use crate::newtypes::without_newtypes;
 use crate::progress::{Listener, Progress};
@@ -26,7 +26,9 @@ use crate::source::{Fault, RowSource};
 pub struct Importer<'a> {
     table: String,
     file: String,
-    source: Option<Box<dyn RowSource + 'a>>,
+    source: Box<dyn RowSource + 'a>,
+    /// Whether there are no more rows, or an error was returned.
+    is_ended: bool,
     rows: u64,
     bytes_total: Option<u64>,
     listener: Listener<'a>,
@@ -99,16 +101,26 @@ impl<'a> Importer<'a> {
         source: Result<Box<dyn RowSource + 'a>, Fault>,
         bytes_total: Option<u64>,
     ) -> Result<Self, ImportError> {
-        let mut importer = Importer {
+        Ok(Importer {
+            source: source.map_err(|fault| import_error(&table.name, name, fault))?,
             table: table.name.clone(),
             file: name.to_owned(),
-            source: None,
+            is_ended: false,
             rows: 0,
             bytes_total,
             listener: Listener::none(),
-        };
-        importer.source = Some(source.map_err(|fault| importer.error(fault))?);
-        Ok(importer)
+        })
+    }
+
+    /// Returns the place in the file of the row that was read last.
+    pub fn place(&self) -> FilePlace {
+        self.source.place()
+    }
+
+    /// Returns whether the file has values for the table's column at a position. In all other columns, rows have the
+    /// default.
+    pub fn has_column(&self, column: usize) -> bool {
+        self.source.has_column(column)
     }
 
     /// Calls `callback` after every 8192 rows, and at the end.
@@ -126,35 +138,32 @@ impl<'a> Importer<'a> {
     /// If the file is damaged, or a value does not fit its column. The error says where.
     pub fn next_row(&mut self, row: &mut Vec<u8>) -> Result<bool, ImportError> {
         row.clear();
-        let Some(source) = &mut self.source else { return Ok(false) };
-        let read = source.next_row(row);
-        let bytes = source.bytes_read();
-        self.rows += u64::from(matches!(read, Ok(true)));
-        if !matches!(read, Ok(true)) {
-            self.source = None;
+        if self.is_ended {
+            return Ok(false);
         }
+        let read = self.source.next_row(row);
+        let bytes = self.source.bytes_read();
+        self.is_ended = !matches!(read, Ok(true));
+        self.rows += u64::from(!self.is_ended);
         if matches!(read, Ok(false)) || self.listener.is_due(self.rows) {
             let (rows, bytes_total) = (self.rows, self.bytes_total);
             self.listener.tell(Progress { rows, bytes, bytes_total });
         }
-        read.map_err(|fault| self.error(fault))
+        read.map_err(|fault| import_error(&self.table, &self.file, fault))
     }
+}
 
-    fn error(&self, fault: Fault) -> ImportError {
-        let file = self.file.clone();
-        match fault {
-            Fault::Io(source) => ImportError::Io { file, source },
-            Fault::Malformed(place, problem) => ImportError::Malformed { file, place, problem },
-            Fault::Columns(problems) => {
-                ImportError::Columns { file, table: self.table.clone(), problems }
-            }
-            Fault::Value(place, column, misfit) => ImportError::Value {
-                file,
-                place,
-                column,
-                expected: misfit.expected,
-                found: misfit.found,
-            },
+fn import_error(table: &str, file: &str, fault: Fault) -> ImportError {
+    let file = file.to_owned();
+    match fault {
+        Fault::Io(source) => ImportError::Io { file, source },
+        Fault::Malformed(place, problem) => ImportError::Malformed { file, place, problem },
+        Fault::Columns(problems) => {
+            ImportError::Columns { file, table: table.to_owned(), problems }
+        }
+        Fault::Value(place, column, misfit) => {
+            let (expected, found) = (misfit.expected, misfit.found);
+            ImportError::Value { file, place, column, expected, found }
         }
     }
 }

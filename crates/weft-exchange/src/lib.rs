@@ -1,4 +1,5 @@
-//! Exchange of a table's rows with files that other programs read and write: CSV, Arrow IPC, Parquet.
+//! Exchange of a table's rows with files that other programs read and write: CSV, Arrow IPC, Parquet. And
+//! [dumps](dump): whole databases in one portable file.
 //!
 //! An [`Exporter`] takes encoded rows and writes a file. An [`Importer`] reads a file and returns encoded rows.
 //! Both know the types of a row from the table's [`TableDescription`](weft::description::TableDescription), so
@@ -66,6 +67,7 @@ mod columnar;
 mod columnar;
 mod columns;
 mod csv;
+mod dump;
 mod error;
 mod export;
 mod format;
@@ -75,6 +77,7 @@ mod progress;
 mod source;
 mod table;
 
+pub use dump::{DumpReader, DumpReport, dump, restore_dump, write_dump};
 pub use error::{ExportError, FilePlace, ImportError};
 pub use export::Exporter;
 pub use format::Format;

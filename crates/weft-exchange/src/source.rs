@@ -15,6 +15,12 @@ pub trait RowSource: Send {
 
     /// Returns how many bytes of the file were read.
     fn bytes_read(&self) -> u64;
+
+    /// Returns the place of the last row.
+    fn place(&self) -> FilePlace;
+
+    /// Returns whether the file has values for the table's column at a position.
+    fn has_column(&self, column: usize) -> bool;
 }
 
 /// Why there is no next row. The importer adds the names of the file and the table.

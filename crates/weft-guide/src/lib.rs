@@ -50,6 +50,10 @@ mod schema {}
 mod limits {}
 
 #[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/src/moving-data.md")]
+mod moving_data {}
+
+#[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide/src/operating.md")]
 mod operating {}
 

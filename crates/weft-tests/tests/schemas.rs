@@ -222,31 +222,196 @@ fn directory_opens_with_every_newer_program() {
 /// A crash at any operation of the disk leaves the old rows or the new ones.
 #[test]
 fn crash_while_a_directory_is_opened_leaves_it_old_or_new() {
-    fn check<T: Record + PartialEq + std::fmt::Debug>(expected: impl Fn(&[v1::Account]) -> Vec<T>) {
-        let (disk, accounts) = disk_of_v1(true);
-        let whole = disk.snapshot();
-        let before = whole.operations();
-        drop(open::<T>(&whole).unwrap());
-        let operations = whole.operations() - before;
-        assert!(operations > 3, "{operations}");
-        for stop in 0..=operations {
-            let disk = disk.snapshot();
-            disk.stop_at(before + stop);
-            // The log is not written when a database is dropped after its disk has stopped.
-            drop(open::<T>(&disk));
-            for seed in 0..3 {
-                let disk = disk.crash(seed);
-                let database = open::<T>(&disk).unwrap();
-                assert_eq!(rows::<T>(&database), expected(&accounts), "operation {stop}, {seed}");
-                database.close().unwrap();
-                drop(database);
-                assert_eq!(rows::<T>(&open::<T>(&disk).unwrap()), expected(&accounts));
-            }
+    let (disk, accounts) = disk_of_v1(true);
+    check_crashes(&disk, &of(&accounts, v2::account));
+    check_crashes(&disk, &of(&accounts, computed_of));
+    check_crashes(&disk, &migrated_of(&accounts));
+}
+
+/// Opens a directory with a newer program, with a crash at each operation of the disk.
+fn check_crashes<T: Record + PartialEq + std::fmt::Debug>(disk: &SimulatedDisk, expected: &[T]) {
+    let whole = disk.snapshot();
+    let before = whole.operations();
+    drop(open::<T>(&whole).unwrap());
+    let operations = whole.operations() - before;
+    assert!(operations > 3, "{operations}");
+    for stop in 0..=operations {
+        let disk = disk.snapshot();
+        disk.stop_at(before + stop);
+        // The log is not written when a database is dropped after its disk has stopped.
+        drop(open::<T>(&disk));
+        for seed in 0..3 {
+            let disk = disk.crash(seed);
+            let database = open::<T>(&disk).unwrap();
+            assert_eq!(rows::<T>(&database), expected, "operation {stop}, {seed}");
+            database.close().unwrap();
+            drop(database);
+            assert_eq!(rows::<T>(&open::<T>(&disk).unwrap()), expected);
         }
     }
-    check(|accounts| of(accounts, v2::account));
-    check(|accounts| of(accounts, computed_of));
-    check(migrated_of);
+}
+
+/// Orders with a struct in a column, and structs in a list; and the next version, in which the structs' fields are
+/// added, renamed, widened, dropped and in another order, an enum within them has a variant more, and so on for the
+/// table's indexes and checks.
+mod orders {
+    use weft::{ColumnValue, Record, Violation};
+
+    #[derive(Clone, Debug, PartialEq, ColumnValue)]
+    pub struct Address {
+        pub street: String,
+        pub number: u16,
+        pub kind: Kind,
+        pub floor: u8,
+    }
+
+    #[derive(Clone, Copy, Debug, PartialEq, ColumnValue)]
+    pub enum Kind {
+        Home,
+        Work,
+    }
+
+    #[derive(Clone, Debug, PartialEq, Record)]
+    #[record(table = "orders")]
+    pub struct Order {
+        #[record(key)]
+        pub id: u32,
+        #[record(unique)]
+        pub code: u32,
+        #[record(index)]
+        pub customer: u32,
+        pub to: Address,
+        pub stops: Vec<(u8, Address)>,
+        pub weight: Option<f32>,
+    }
+
+    #[derive(Clone, Debug, PartialEq, ColumnValue)]
+    pub struct NextAddress {
+        #[column(default = "DE".to_owned())]
+        pub country: String,
+        pub kind: NextKind,
+        pub number: Option<u32>,
+        #[column(was = "street")]
+        pub road: String,
+    }
+
+    #[derive(Clone, Copy, Debug, PartialEq, ColumnValue)]
+    pub enum NextKind {
+        Home,
+        Work,
+        Locker,
+    }
+
+    #[derive(Clone, Debug, PartialEq, Record)]
+    #[record(table = "orders", check = is_light, dropped(code, to.floor, stops.floor))]
+    pub struct NextOrder {
+        #[record(key)]
+        pub id: u32,
+        #[record(index)]
+        pub code: u32,
+        #[record(unique)]
+        pub customer: u64,
+        pub stops: Vec<(u16, NextAddress)>,
+        pub to: NextAddress,
+        pub weight: Option<f64>,
+    }
+
+    fn is_light(order: &NextOrder) -> Result<(), Violation> {
+        if order.weight.is_none_or(|weight| weight < 100.0) {
+            Ok(())
+        } else {
+            Err("it is heavy".into())
+        }
+    }
+
+    fn address(number: u16) -> Address {
+        let kind = if number.is_multiple_of(2) { Kind::Home } else { Kind::Work };
+        Address { street: format!("street {number}"), number, kind, floor: 3 }
+    }
+
+    fn next_address(old: &Address) -> NextAddress {
+        NextAddress {
+            country: "DE".to_owned(),
+            kind: match old.kind {
+                Kind::Home => NextKind::Home,
+                Kind::Work => NextKind::Work,
+            },
+            number: Some(old.number.into()),
+            road: old.street.clone(),
+        }
+    }
+
+    pub fn order(id: u32) -> Order {
+        let stops = (0..id as u8 % 3).map(|stop| (stop, address(u16::from(stop)))).collect();
+        let weight = id.is_multiple_of(2).then_some(id as f32 / 4.0);
+        Order { id, code: 1000 - id, customer: id * 3, to: address(id as u16), stops, weight }
+    }
+
+    pub fn next_order(old: &Order) -> NextOrder {
+        NextOrder {
+            id: old.id,
+            code: old.code,
+            customer: old.customer.into(),
+            stops: old.stops.iter().map(|(at, stop)| ((*at).into(), next_address(stop))).collect(),
+            to: next_address(&old.to),
+            weight: old.weight.map(Into::into),
+        }
+    }
+}
+
+#[test]
+fn nested_structs_indexes_and_checks_change() {
+    for has_checkpoint in [false, true] {
+        let disk = SimulatedDisk::new(7);
+        let database = open::<orders::Order>(&disk).unwrap();
+        put(&database, (0..9).map(orders::order));
+        if has_checkpoint {
+            database.checkpoint().unwrap();
+        }
+        let table = database.table::<orders::Order>().unwrap();
+        let street = |row: &mut orders::Order| row.to.street = "changed".into();
+        database.transact(|tx| tx.update(&table, &4, street).map(drop)).unwrap();
+        put(&database, (9..12).map(orders::order));
+        let old = rows::<orders::Order>(&database);
+        drop((database, table));
+        let expected: Vec<_> = old.iter().map(orders::next_order).collect();
+        check_crashes(&disk, &expected);
+        // The indexes are those of the new program.
+        let database = open::<orders::NextOrder>(&disk).unwrap();
+        let twice = orders::NextOrder { id: 50, ..expected[2].clone() };
+        let table = database.table::<orders::NextOrder>().unwrap();
+        let refused = database.transact(|tx| tx.insert(&table, twice.clone()));
+        assert!(refused.unwrap_err().to_string().contains("customer"));
+        let code =
+            orders::NextOrder { code: expected[2].code, ..orders::next_order(&orders::order(51)) };
+        put(&database, [code]);
+    }
+}
+
+/// All rows that break a new check or a new unique index are listed, by table, before anything changes.
+#[test]
+fn every_row_that_does_not_fit_is_listed() {
+    let disk = SimulatedDisk::new(7);
+    let database = open::<orders::Order>(&disk).unwrap();
+    put(
+        &database,
+        (0..9).map(|id| match id {
+            2 | 5 => orders::Order { weight: Some(500.0), ..orders::order(id) },
+            3 | 7 => orders::Order { customer: 1, ..orders::order(id) },
+            _ => orders::order(id),
+        }),
+    );
+    drop(database);
+    let message = refusal::<orders::NextOrder>(&disk);
+    for part in [
+        "4 stored rows do not fit",
+        "row 2: is_light: it is heavy",
+        "row 5: is_light: it is heavy",
+        "row 3: it has the same values as row 7 in the unique index `customer`",
+        "row 7: it has the same values as row 3 in the unique index `customer`",
+    ] {
+        assert!(message.contains(part), "{part:?} is missing in {message}");
+    }
 }
 
 /// The older program opens what the newer one has written, as long as its rows fit, and the newer one finds its columns

@@ -166,7 +166,7 @@ pub use database::snapshots::SnapshotOptions;
 pub use database::stash::Stash;
 pub use database::storage::CheckpointMetrics;
 pub use database::storage::{Acknowledge, CheckpointReport, DurabilityOptions};
-pub use database::{Builder, Database, TransactionOptions, WORKERS_MAX_DEFAULT};
+pub use database::{Builder, Database, Migration, TransactionOptions, WORKERS_MAX_DEFAULT};
 pub use error::{Conflict, ConflictReason, Error, Failure, OutlineError};
 pub use row::column::ColumnValue;
 pub use row::schema::{Index, OrderedRecord, Record, Violation};

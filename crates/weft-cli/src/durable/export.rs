@@ -1,6 +1,5 @@
 //! `weft export`: one table of a database, as a file for other programs.
 
-use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,6 +9,7 @@ use weft::description::TableDescription;
 use weft::durability::{Manifest, RecoveryOptions, StagedTable, StoredTable};
 use weft_exchange::{ExportError, Exporter, Format};
 
+use super::partial_file::PartialFile;
 use super::reading::recover_in_memory;
 use super::table::take_rows;
 use super::{DirectoryArguments, epoch, expect_outside, report, show_recovery};
@@ -117,7 +117,7 @@ pub fn run(arguments: &ExportArguments) -> Result<(), Stop> {
 }
 
 /// Returns the description of the table with this name.
-fn find<'a>(
+pub fn find<'a>(
     manifest: &'a Manifest,
     name: &str,
     directory: &Path,
@@ -132,42 +132,4 @@ fn find<'a>(
         })
     })?;
     Ok(&manifest.tables[number as usize])
-}
-
-/// A file that gets its name once it is complete. If it is dropped before that, it is removed.
-struct PartialFile<'a> {
-    file: File,
-    path: PathBuf,
-    name: &'a Path,
-    is_finished: bool,
-}
-
-impl<'a> PartialFile<'a> {
-    fn create(name: &'a Path) -> Result<PartialFile<'a>, Stop> {
-        let mut path = name.as_os_str().to_owned();
-        path.push(".unfinished");
-        let path = PathBuf::from(path);
-        let cannot = |error: io::Error| Stop::Usage(format!("{}: {error}", name.display()));
-        if name.is_dir() {
-            return Err(cannot(io::ErrorKind::IsADirectory.into()));
-        }
-        let file = File::create(&path).map_err(cannot)?;
-        Ok(PartialFile { file, path, name, is_finished: false })
-    }
-
-    fn finish(mut self) -> Result<(), Stop> {
-        let finished = self.file.sync_all().and_then(|()| fs::rename(&self.path, self.name));
-        finished.map_err(|error| Stop::Failed(format!("{}: {error}", self.name.display())))?;
-        self.is_finished = true;
-        Ok(())
-    }
-}
-
-impl Drop for PartialFile<'_> {
-    fn drop(&mut self) {
-        if !self.is_finished {
-            // The caller already reports why the file was not written; a failed removal adds nothing.
-            let _ = fs::remove_file(&self.path);
-        }
-    }
 }

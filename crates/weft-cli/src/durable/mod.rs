@@ -1,4 +1,5 @@
-//! The commands for databases that live in a directory: `weft log`, `weft recover`, `weft export`, `weft schema`.
+//! The commands for databases that live in a directory: `weft log`, `weft recover`, `weft export`, `weft import`,
+//! `weft dump`, `weft restore`, `weft schema`.
 //!
 //! No command needs the program that defines the rows. The database stores descriptions of its tables beside the
 //! rows ([`weft::description`]). They are enough to check each row, to sort rows by key, and to write them in other
@@ -7,13 +8,18 @@
 //! 1. `log` looks at what the directory holds.
 //! 2. `recover` does what opening the database would do: in memory, for good, or into a backup.
 //! 3. `export` recovers one table and writes it as a file for other programs.
-//! 4. `schema` shows the tables, and compares them with those of another version of the program.
+//! 4. `import` does the reverse: it writes the rows of a file into the log.
+//! 5. `dump` writes a whole database as one portable file, and restores it.
+//! 6. `schema` shows the tables, and compares them with those of another version of the program.
 //!
 //! They share `reading`, a recovery that changes nothing and works while the database is open. `table` sorts
-//! recovered rows. `report` formats files, cuts and problems.
+//! recovered rows. `partial_file` is a file that appears once it is complete. `report` formats files, cuts and problems.
 
+pub mod dump;
 pub mod export;
+pub mod import;
 pub mod log;
+mod partial_file;
 mod reading;
 pub mod recover;
 mod report;

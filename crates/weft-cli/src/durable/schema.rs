@@ -210,14 +210,31 @@ fn show(arguments: &ShowArguments) -> Result<(), Stop> {
     let text: Vec<_> = tables.iter().map(TableJson::text).collect();
     #[derive(Serialize)]
     struct Schema {
+        version: u32,
+        /// The version of the oldest programs that may open the directory.
+        oldest_version: u32,
         tables: Vec<TableJson>,
     }
-    print(arguments.json, &Schema { tables }, &text.join("\n"))
+    let Manifest { schema: version, oldest_schema: oldest_version, .. } = manifest;
+    let mut text = text.join("\n");
+    if version > 0 {
+        text.insert_str(
+            0,
+            &format!(
+                "version {version}, opens with programs of version {oldest_version} and newer\n\n"
+            ),
+        );
+    }
+    print(arguments.json, &Schema { version, oldest_version, tables }, &text)
 }
 
 /// What opening a directory with a program would change.
 #[derive(Serialize)]
 struct Changes {
+    /// The version of the schema in the directory, and that of the program.
+    version: (u32, u32),
+    /// The versions whose hooks run.
+    hooks: Vec<u32>,
     tables: Vec<TableChanges>,
     /// What stands in the way.
     obstacles: Vec<String>,
@@ -233,13 +250,34 @@ struct TableChanges {
 
 fn diff(arguments: &DiffArguments, tries: bool) -> Result<(), Stop> {
     let directory = arguments.directory.directory()?;
-    let stored = tables_of(&read_manifest(directory)?);
-    let current = tables_of(&read_manifest(&arguments.new)?);
+    let (old, new) = (read_manifest(directory)?, read_manifest(&arguments.new)?);
+    let (stored, current) = (tables_of(&old), tables_of(&new));
     let mut changes = changes(&stored, &current, &arguments.drop_tables);
+    changes.version = (old.schema, new.schema);
+    // The program is refused if it does not have all of them.
+    changes.hooks = (old.schema..new.schema).collect();
+    if new.schema < old.oldest_schema {
+        changes.obstacles.push(format!(
+            "the directory has version {}, which opens with programs of version {} and newer, and \
+             the program has version {}",
+            old.schema, old.oldest_schema, new.schema
+        ));
+    }
     if tries && changes.obstacles.is_empty() {
         try_rows(arguments, directory, &current, &mut changes)?;
     }
     let mut text = String::new();
+    for from in &changes.hooks {
+        let _ = writeln!(
+            text,
+            "the program's hook from version {from} to {} runs{}",
+            from + 1,
+            if tries { "; not tried, because it is code of the program" } else { "" }
+        );
+    }
+    if new.schema < old.schema {
+        let _ = writeln!(text, "the program has version {}, and {} stays", new.schema, old.schema);
+    }
     for TableChanges { name, changes, rows } in &changes.tables {
         let _ = match rows {
             Some(rows) => writeln!(text, "table {name}: {} tried", counted(*rows, "row")),
@@ -247,7 +285,7 @@ fn diff(arguments: &DiffArguments, tries: bool) -> Result<(), Stop> {
         };
         changes.iter().for_each(|change| text += &format!("  {change}\n"));
     }
-    if changes.tables.is_empty() && changes.obstacles.is_empty() {
+    if text.is_empty() && changes.obstacles.is_empty() {
         text += "nothing changes\n";
     }
     print(arguments.json, &changes, &text)?;
@@ -262,7 +300,8 @@ fn changes(
     current: &[TableDescription],
     dropped: &[String],
 ) -> Changes {
-    let mut changes = Changes { tables: Vec::new(), obstacles: Vec::new() };
+    let (tables, obstacles) = (Vec::new(), Vec::new());
+    let mut changes = Changes { version: (0, 0), hooks: Vec::new(), tables, obstacles };
     let matches = match compare(stored, current, dropped) {
         Ok(matches) => matches,
         Err(mismatch) => {

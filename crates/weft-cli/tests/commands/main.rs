@@ -1,6 +1,7 @@
 //! The `weft` command as a process: exit codes, messages, and the form of its output.
 
 mod durable;
+mod exchange;
 mod product;
 mod schema;
 mod support;

@@ -43,7 +43,7 @@ fn help_lists_only_available_commands_and_options() {
     assert!(!help.contains("--hot-tables") && !help.contains("--phase-length"), "{help}");
     let help = run(&["--help"]);
     let help = text(&help.stdout);
-    for command in ["bench", "check", "log", "recover", "export"] {
+    for command in ["bench", "check", "log", "recover", "export", "import", "dump", "restore"] {
         assert!(help.contains(command), "{command}: {help}");
     }
 }

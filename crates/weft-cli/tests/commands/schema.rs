@@ -149,6 +149,38 @@ fn differences_and_rows_that_do_not_fit_are_listed() {
 }
 
 #[test]
+fn versions_and_hooks_are_shown() {
+    let old = accounts("version-old", &["Ada"]);
+    let new = Directory::new("version-new");
+    let program = |path: &Path| {
+        let builder = Database::builder().table::<Account>().directory(path).version(2);
+        builder.rolls_back_to(1).migrate(0, |_| Ok(())).migrate(1, |_| Ok(())).open()
+    };
+    drop(program(&new.0).expect("it is empty"));
+    let shown = written(&["schema", "show", new.text()]);
+    let version = "version 2, opens with programs of version 1 and newer\n\ntable account";
+    assert!(shown.starts_with(version), "{shown}");
+    let diff = written(&["schema", "diff", old.text(), new.text()]);
+    let expected = "the program's hook from version 0 to 1 runs\n\
+                    the program's hook from version 1 to 2 runs\n";
+    assert_eq!(diff, expected);
+    let tried = written(&["schema", "migrate", old.text(), new.text(), "--dry-run"]);
+    assert!(tried.contains("from version 1 to 2 runs; not tried"), "{tried}");
+    let report = written(&["schema", "diff", old.text(), new.text(), "--json"]);
+    let json: Value = serde_json::from_str(&report).unwrap();
+    assert_eq!(json["hooks"], serde_json::json!([0, 1]));
+    // The other way round, the program is too old.
+    let output = run(&["schema", "diff", new.text(), old.text()]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(text(&output.stderr).contains("the program has version 0"), "{output:?}");
+    drop(program(&old.0).expect("the hooks run"));
+    assert_eq!(written(&["schema", "diff", old.text(), new.text()]), "nothing changes\n");
+    // Tools keep the version.
+    written(&["recover", old.text()]);
+    assert!(written(&["schema", "show", old.text()]).starts_with("version 2"));
+}
+
+#[test]
 fn what_stands_in_the_way_is_reported_with_advice() {
     let old = accounts("refused-old", &["Ada"]);
     let new = Directory::of::<next::Refused>("refused-new");

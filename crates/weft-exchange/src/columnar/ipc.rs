@@ -89,6 +89,14 @@ impl<R: Read + Seek + Send> RowSource for IpcSource<R> {
     fn bytes_read(&self) -> u64 {
         self.file.bytes_read()
     }
+
+    fn place(&self) -> FilePlace {
+        FilePlace::Row(self.reader.rows)
+    }
+
+    fn has_column(&self, column: usize) -> bool {
+        self.reader.columns[column].is_some()
+    }
 }
 
 fn read_block<R: Read + Seek>(file: &RandomAccess<R>, block: &Block) -> Result<Buffer, Fault> {

@@ -91,6 +91,14 @@ impl<R: Read + Seek + Send> RowSource for ParquetSource<R> {
     fn bytes_read(&self) -> u64 {
         self.file.bytes_read()
     }
+
+    fn place(&self) -> FilePlace {
+        FilePlace::Row(self.reader.rows)
+    }
+
+    fn has_column(&self, column: usize) -> bool {
+        self.reader.columns[column].is_some()
+    }
 }
 
 impl From<ParquetError> for Fault {

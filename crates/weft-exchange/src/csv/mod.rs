@@ -147,6 +147,14 @@ impl<R: Read + Send> RowSource for CsvSource<R> {
     fn bytes_read(&self) -> u64 {
         self.lexer.bytes_read()
     }
+
+    fn place(&self) -> FilePlace {
+        FilePlace::Line(self.record.line)
+    }
+
+    fn has_column(&self, column: usize) -> bool {
+        self.positions[column].is_some()
+    }
 }
 
 impl From<LexerError> for Fault {

@@ -37,6 +37,7 @@ const CALLS: &[&str] = &[
     "row.check()",
     "T::migrate(",
     "compute(row",
+    "hook(&Migration",
     "check(&row",
     "format_key)",
     "encode_prefix(",

@@ -904,6 +904,7 @@ fn checkpoint_within_a_checkpoint_is_refused() {
             let answers = [
                 database.checkpoint().err(),
                 database.backup("/backup").err(),
+                database.read_stored(|_, _| Ok(())).err(),
                 database.close().err(),
                 database.close_within(Duration::from_secs(1)).err(),
             ];
@@ -920,6 +921,36 @@ fn checkpoint_within_a_checkpoint_is_refused() {
     );
     assert_eq!(written.unwrap().rows, 1);
     database.checkpoint().unwrap();
+    database.close_within(Duration::from_secs(1)).unwrap();
+}
+
+/// The function that reads the stored rows runs while checkpoints wait. It may panic, fail, and read and write the
+/// database, but not wait for itself.
+#[test]
+fn stored_rows_are_read_by_code_that_misbehaves() {
+    let _one = begin();
+    let (database, table) = open_stored();
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        database.read_stored(|_, source| source.rows(0, 0, 1, &mut |_| panic!("in the sink")))
+    }));
+    assert!(panicked.is_err());
+    let failed = database.read_stored(|_, source| {
+        source.rows(0, 0, 1, &mut |_| Err(weft::durability::StorageError::Closed))
+    });
+    assert!(matches!(failed, Err(Failure::Storage(_))), "{failed:?}");
+    let read = database.read_stored(|_, source| {
+        assert_eq!(database.checkpoint().unwrap_err(), Failure::NestedCheckpoint);
+        assert_eq!(database.close().unwrap_err(), Failure::NestedCheckpoint);
+        database.transact(|tx| tx.delete(&table, &1)).unwrap();
+        let mut rows = 0;
+        source.rows(0, 0, 1, &mut |_| {
+            rows += 1;
+            Ok(())
+        })?;
+        Ok(rows)
+    });
+    assert_eq!(read.unwrap(), 1, "the row is there as it was before it was deleted");
+    assert_eq!(database.checkpoint().unwrap().rows, 0);
     database.close_within(Duration::from_secs(1)).unwrap();
 }
 

@@ -5,19 +5,20 @@ use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use weft_htm::{Choice, Htm, RetryPolicy};
 
 use super::storage::{DurabilityOptions, Storage, StoragePlan};
 use super::stored::{AnyTable, FillingMemories};
-use super::{Database, Inner, UserHandles, drop_retired};
+use super::versions::{Migration, Versions};
+use super::{Database, Inner, UserHandles};
 use crate::commit::{
     Dbx, Durability, Engine, GivenOptions, Protocol, ProtocolOptions, ProtocolShared, Workers,
     record_kind,
 };
-use crate::durability::{self, RecoveryProgress, StorageError};
+use crate::durability::{self, MigratedRows, RecoveryProgress, StorageError};
 use crate::error::Failure;
 #[cfg(feature = "history")]
 use crate::history::Recording;
@@ -43,6 +44,7 @@ pub struct Builder<P: Protocol = Dbx> {
     #[cfg(feature = "history")]
     record_history: bool,
     storage: Option<StoragePlan>,
+    versions: Versions<P>,
     all_ordered: bool,
     given: GivenOptions,
     protocol: PhantomData<P>,
@@ -97,6 +99,7 @@ impl Builder {
             #[cfg(feature = "history")]
             record_history: false,
             storage: None,
+            versions: Versions::default(),
             all_ordered: false,
             given: GivenOptions::default(),
             protocol: PhantomData,
@@ -118,7 +121,12 @@ impl<P: Protocol> Builder<P> {
     /// assert_eq!(database.protocol_name(), "silo");
     /// # Ok::<(), weft::Error>(())
     /// ```
+    ///
+    /// # Panics
+    /// After a call of [`Builder::migrate`], whose hooks run under the protocol.
     pub fn protocol<Q: Protocol>(self) -> Builder<Q> {
+        let Versions { current, oldest, hooks } = self.versions;
+        assert!(hooks.is_empty(), "choose the protocol before the hooks of `migrate`");
         Builder {
             tables: self.tables,
             htm: self.htm,
@@ -130,6 +138,7 @@ impl<P: Protocol> Builder<P> {
             #[cfg(feature = "history")]
             record_history: self.record_history,
             storage: self.storage,
+            versions: Versions { current, oldest, ..Versions::default() },
             all_ordered: self.all_ordered,
             given: self.given,
             protocol: PhantomData,
@@ -320,6 +329,82 @@ impl<P: Protocol> Builder<P> {
         self
     }
 
+    /// Declares the version of the program's schema. The default is 0. A version is needed only for changes that
+    /// [`Builder::migrate`] makes: everything that the [descriptions of the
+    /// tables](macro@crate::Record#how-a-schema-changes) say does not need one.
+    ///
+    /// A directory with an older version is brought to this one when it is opened, by a hook for each step. A new
+    /// directory gets this version. A directory with a newer version is refused, unless the newer program has
+    /// [allowed](Builder::rolls_back_to) it.
+    ///
+    /// ```
+    /// use weft::{Database, Record};
+    ///
+    /// #[derive(Clone, Record)]
+    /// struct Account { #[record(key)] id: u32, cents: i64 }
+    ///
+    /// #[derive(Clone, Record)]
+    /// struct Total { #[record(key)] id: u32, cents: i64 }
+    ///
+    /// # let directory = std::env::temp_dir().join(format!("weft-version-{}", std::process::id()));
+    /// # drop(Database::builder().table::<Account>().directory(&directory).open()?);
+    /// let database = Database::builder()
+    ///     .table::<Account>()
+    ///     .table::<Total>()
+    ///     .directory(&directory)
+    ///     .version(1)
+    ///     .migrate(0, |tx| {
+    ///         let mut cents = 0;
+    ///         for account in tx.range(&tx.table::<Account>()?, ..) {
+    ///             cents += account?.cents;
+    ///         }
+    ///         Ok(tx.insert(&tx.table()?, Total { id: 0, cents })?)
+    ///     })
+    ///     .open()?;
+    /// # drop(database);
+    /// # std::fs::remove_dir_all(&directory).expect("it was made above");
+    /// # Ok::<(), weft::Error>(())
+    /// ```
+    pub fn version(mut self, version: u32) -> Self {
+        self.versions.current = version;
+        self
+    }
+
+    /// Adds the hook that brings a directory from version `from` to the next one. [`Builder::open`] calls the hooks of
+    /// all steps that a directory needs, in order and in one transaction. Their writes and the new version become
+    /// durable in one step, together with all other changes of the schema: a crash leaves the directory as it was, or
+    /// with all of it. All rows are written again for that. No hook is called for a new directory, nor for a database
+    /// in memory.
+    ///
+    /// All hooks see the tables as the program has them now, in which each row passes its constraints already. What
+    /// a hook needs from the stored columns must be a column of the program, or be
+    /// [computed](macro@crate::Record#how-a-schema-changes) from them.
+    ///
+    /// If a hook returns an error, or panics, the database is not opened and the directory is unchanged. To try hooks,
+    /// open the database with [`Builder::at_epoch`]: it runs them in memory. The transaction keeps in memory what it
+    /// reads and writes.
+    ///
+    /// # Panics
+    /// If there is a hook from this version already.
+    pub fn migrate(
+        mut self,
+        from: u32,
+        hook: impl Fn(&Migration<'_, P>) -> Result<(), Box<dyn std::error::Error + Send + Sync>>
+        + 'static,
+    ) -> Self {
+        let before = self.versions.hooks.insert(from, Box::new(hook));
+        assert!(before.is_none(), "there are two hooks from version {from}");
+        self
+    }
+
+    /// Allows older versions of the program, from `version` on, to open the directory again. Without this call, a
+    /// directory opens with this version and newer ones. An older program must understand what the hooks have written.
+    /// What it writes itself is not migrated when a newer program opens the directory the next time.
+    pub fn rolls_back_to(mut self, version: u32) -> Self {
+        self.versions.oldest = Some(version);
+        self
+    }
+
     /// Calls `watcher` from time to time while the directory is recovered, on any of the threads that recover it.
     /// Call [`Builder::directory`] first.
     ///
@@ -374,8 +459,8 @@ impl<P: Protocol> Builder<P> {
     /// - [`Failure::Thread`] if the operating system cannot start a thread.
     /// - [`Failure::Procedures`] if the declarations of the procedures are not valid.
     /// - [`Failure::Storage`] if the directory cannot be used: another process or handle has it open, its files are
-    ///   damaged, the tables do not match what is stored, a stored row breaks a constraint, or code of a row type
-    ///   panics. The directory is then unlocked, and unchanged.
+    ///   damaged, the tables do not match what is stored, a stored row breaks a constraint, a hook fails, or code of the
+    ///   program panics. The directory is then unlocked, and unchanged.
     pub fn open(self) -> Result<Database<P>, Failure> {
         #[cfg(feature = "history")]
         let recording = self.record_history.then(|| Recording::new(self.index_names()));
@@ -440,33 +525,8 @@ impl<P: Protocol> Builder<P> {
         }
         memory.leave();
         shared.give_slot(slot);
-        // Recovery, if there is a directory. It also starts the log.
-        let storage = match self.storage {
-            Some(plan) => {
-                // Decoding runs code of the row types, which may panic.
-                let memories = Arc::new(FillingMemories::new(Arc::clone(&shared)));
-                let opened = catch_unwind(AssertUnwindSafe(|| {
-                    open_storage(plan, &tables, &shared, &memories)
-                }));
-                // Dropped here, and not while a panic unwinds, since no rows are dropped during that.
-                drop(memories);
-                match opened {
-                    Ok(Ok(storage)) => Some(storage),
-                    Ok(Err(failure)) => {
-                        discard_tables(&tables, &shared);
-                        return Err(failure);
-                    }
-                    Err(panic) => {
-                        discard_tables(&tables, &shared);
-                        let message = panic_message(&*panic);
-                        return Err(StorageError::Panicked { message }.into());
-                    }
-                }
-            }
-            None => None,
-        };
-        // The log ticks the clock. Without a log a thread of its own does.
-        let ticker = match storage {
+        let ticker = match self.storage {
+            // The log ticks the clock. Without a log a thread of its own does.
             Some(_) => None,
             // The simulated machine's virtual time cannot contain a thread that ticks in the host's time.
             None if cfg!(weft_sim) => None,
@@ -480,7 +540,7 @@ impl<P: Protocol> Builder<P> {
                 Some(ticker.map_err(|error| Failure::Thread { message: error.to_string() })?)
             }
         };
-        let durability = storage.as_ref().map_or(Durability::None, Storage::durability);
+        let durability = self.storage.as_ref().map_or(Durability::None, StoragePlan::durability);
         let inner = Arc::new_cyclic(|this| Inner {
             this: Weak::clone(this),
             engine: Engine { protocol: Arc::new(protocol), shared, identity, durability },
@@ -488,9 +548,22 @@ impl<P: Protocol> Builder<P> {
             tables,
             indexes,
             ticker,
-            storage,
+            storage: OnceLock::new(),
         });
-        if let Some(storage) = &inner.storage {
+        // Recovery, if there is a directory. It also starts the log. If it fails, the rows that it has recovered are
+        // dropped with `inner`.
+        if let Some(plan) = self.storage {
+            // Decoding, and migrating, run code of the program, which may panic.
+            let memories = Arc::new(FillingMemories::new(Arc::clone(&inner.shared)));
+            let opened = catch_unwind(AssertUnwindSafe(|| {
+                open_storage(plan, &self.versions, &inner, &memories)
+            }));
+            // Dropped here, and not while a panic unwinds, since no rows are dropped during that.
+            drop(memories);
+            let storage = opened.unwrap_or_else(|panic| {
+                Err(StorageError::Panicked { message: panic_message(&*panic) }.into())
+            })?;
+            let storage = inner.storage.get_or_init(|| storage);
             storage.start_checkpoints(&inner)?;
         }
         let user = UserHandles(Arc::downgrade(&inner));
@@ -504,35 +577,38 @@ fn panic_message(payload: &(dyn Any + Send)) -> String {
     text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_default()
 }
 
-/// Drops the rows of tables that were partly recovered.
-fn discard_tables(tables: &BTreeMap<TypeId, Arc<dyn AnyTable>>, shared: &Arc<SharedState>) {
-    let memory = WorkerMemory::new(Arc::clone(shared), 0);
-    memory.drop_immediately();
-    for entry in shared.take_orphans().into_iter().flat_map(|batch| batch.retired) {
-        // SAFETY: the threads of the recovery have ended, and no other threads use the tables.
-        unsafe { drop_retired(entry, &memory) };
-    }
-    for table in tables.values() {
-        // SAFETY: as above; this is the last use of the tables.
-        unsafe { table.tear_down(&memory) };
-    }
-}
-
-/// Recovers the tables that are not volatile, and makes the log record their changes from now on.
-fn open_storage(
+/// Recovers the tables that are not volatile, runs the hooks that the directory needs, and makes the log record changes
+/// from now on.
+fn open_storage<P: Protocol>(
     plan: StoragePlan,
-    tables: &BTreeMap<TypeId, Arc<dyn AnyTable>>,
-    shared: &Arc<SharedState>,
+    versions: &Versions<P>,
+    inner: &Arc<Inner<P>>,
     memories: &Arc<FillingMemories>,
 ) -> Result<Storage, Failure> {
-    let mut tables: Vec<_> = tables.values().collect();
+    let mut tables: Vec<_> = inner.tables.values().collect();
     // Sorted into the order in which the program names them, by which they are numbered.
     tables.sort_by_key(|table| table.number());
     let (named, stored): (Vec<_>, Vec<_>) = tables
         .into_iter()
         .filter_map(|table| Some((table, Arc::clone(table).recovering(memories)?)))
         .unzip();
-    let storage = Storage::open(plan, &stored, shared)?;
+    let migrate = |from| {
+        // The transaction needs a worker.
+        memories.give_up();
+        let database = Database::of(Arc::clone(inner));
+        versions.run(from, &database)?;
+        // The hooks have deleted and replaced rows, so what is written is what a snapshot shows.
+        let snapshot = database
+            .open_snapshot()
+            .map_err(|failure| StorageError::Migration { from, message: failure.to_string() })?;
+        let tables: Vec<_> = named.iter().map(|&table| Arc::clone(table)).collect();
+        let rows: MigratedRows = Box::new(move |position, (part, parts), sink| {
+            let table = Arc::clone(&tables[position]);
+            table.encode_rows(&snapshot, (part as u32, parts as u32), sink)
+        });
+        Ok(rows)
+    };
+    let storage = Storage::open(plan, &stored, &inner.shared, &versions.program(), migrate)?;
     for (table, &number) in named.iter().zip(&storage.recovered().table_numbers) {
         table.set_log_number(number);
     }

@@ -58,7 +58,7 @@ impl<P: Protocol> Database<P> {
         if !Arc::ptr_eq(&table.inner.identity, &self.inner().identity) {
             return Err(Failure::ForeignTable { table: T::TABLE }.into());
         }
-        let storage = self.inner().storage.as_ref();
+        let storage = self.inner().storage.get();
         if self.engine().is_durable() {
             self.engine().log().map_err(E::from)?;
         }

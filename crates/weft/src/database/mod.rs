@@ -11,12 +11,13 @@ pub mod snapshots;
 pub mod stash;
 pub mod storage;
 mod stored;
+mod versions;
 
 use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::ptr::NonNull;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use weft_htm::Backend;
@@ -42,6 +43,7 @@ use metrics::{IndexMemoryMetrics, Metrics};
 use run::RunResult;
 use storage::Storage;
 use stored::AnyTable;
+pub use versions::Migration;
 
 /// An in-memory database that runs its transactions under the concurrency-control protocol `P`.
 ///
@@ -99,7 +101,7 @@ struct UserHandles<P: Protocol>(Weak<Inner<P>>);
 impl<P: Protocol> Drop for UserHandles<P> {
     fn drop(&mut self) {
         if let Some(inner) = self.0.upgrade()
-            && let Some(storage) = &inner.storage
+            && let Some(storage) = inner.storage.get()
         {
             // There is no caller left to return an error to. Commits that were acknowledged as durable are durable.
             let _ = storage.end(None);
@@ -132,8 +134,8 @@ pub struct Inner<P: Protocol> {
     indexes: usize,
     /// Ticks the clock, if no log does.
     ticker: Option<Ticker>,
-    /// The directory, if the database has one.
-    storage: Option<Storage>,
+    /// The directory, if the database has one, once it is open.
+    storage: OnceLock<Storage>,
 }
 
 impl<P: Protocol> Deref for Inner<P> {
@@ -410,7 +412,7 @@ impl<P: Protocol> Database<P> {
         if self.claimed_worker().is_some_and(|worker| worker.active.get()) {
             return Err(Failure::NestedTransaction);
         }
-        if let Some(storage) = &self.inner.storage {
+        if let Some(storage) = self.inner.storage.get() {
             storage.check_user_code()?;
         }
         self.inner.shared.admission.store(CLOSED, Ordering::SeqCst);
@@ -425,7 +427,7 @@ impl<P: Protocol> Database<P> {
             }
             yield_now();
         }
-        match &self.inner.storage {
+        match self.inner.storage.get() {
             Some(storage) => storage.end(deadline),
             None => Ok(()),
         }
@@ -448,8 +450,9 @@ impl<P: Protocol> Database<P> {
     /// Returns counters of what the database has done so far, and sizes of what it holds.
     pub fn metrics(&self) -> Metrics {
         let mut metrics = Metrics::gather(&self.inner.shared);
-        metrics.log = self.inner.storage.as_ref().and_then(Storage::log_metrics);
-        metrics.checkpoints = self.inner.storage.as_ref().map(Storage::checkpoint_metrics);
+        let storage = self.inner.storage.get();
+        metrics.log = storage.and_then(Storage::log_metrics);
+        metrics.checkpoints = storage.map(Storage::checkpoint_metrics);
         let mut tables: Vec<_> = self.inner.tables.values().collect();
         tables.sort_unstable_by_key(|table| table.number());
         let by_index = &self.inner.shared.by_index;

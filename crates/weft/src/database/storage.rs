@@ -24,9 +24,9 @@ use super::{Database, Inner};
 use crate::commit::{CommitToken, Durability, Protocol};
 use crate::durability::{
     Backend, CheckpointOptions, CheckpointOutcome, CheckpointProgress, CheckpointSource, Epochs,
-    FileSystem, LockGuard, Log, LogMetrics, LogOptions, Manifest, RecoveryOptions,
-    RecoveryProgress, RecoveryReport, StagedTable, StorageError, StoredTable, end_run, lock,
-    read_rows, recover, write_backup, write_checkpoint,
+    FileSystem, LockGuard, Log, LogMetrics, LogOptions, Manifest, Migrate, MigratedRows,
+    ProgramVersion, RecoveryOptions, RecoveryProgress, RecoveryReport, StagedTable, StorageError,
+    StoredTable, end_run, lock, read_rows, recover_as, write_backup, write_checkpoint,
 };
 use crate::error::Failure;
 use crate::row::description::TableDescription;
@@ -189,6 +189,17 @@ impl StoragePlan {
             drop_tables: Vec::new(),
         }
     }
+
+    /// Returns what happens to commits when the process ends.
+    pub fn durability(&self) -> Durability {
+        match self.at_epoch {
+            Some(epoch) => Durability::ReadOnly { epoch },
+            None => {
+                let acknowledges_durable = self.options.acknowledge == Acknowledge::Durable;
+                Durability::Logged { acknowledges_durable }
+            }
+        }
+    }
 }
 
 /// The directory of an open database.
@@ -315,11 +326,14 @@ impl Epochs for EngineEpochs {
 }
 
 impl Storage {
-    /// Recovers `tables`, which are empty, and starts the log.
+    /// Recovers `tables`, which are empty, and starts the log. If the directory has an older version of the schema than
+    /// the program, calls `migrate` with that version, before anything is written.
     pub fn open(
         plan: StoragePlan,
         tables: &[Arc<dyn StoredTable>],
         shared: &Arc<SharedState>,
+        version: &ProgramVersion,
+        migrate: impl Fn(u32) -> Result<MigratedRows, StorageError>,
     ) -> Result<Storage, StorageError> {
         let guard = lock(&*plan.backend, &plan.directory)?;
         let report = |progress| {
@@ -336,7 +350,12 @@ impl Storage {
             drop_tables: &plan.drop_tables,
             ..RecoveryOptions::default()
         };
-        let recovered = recover(&*plan.backend, &plan.directory, tables, &options)?;
+        let mut migrate = |from, epoch| {
+            shared.clock.start_at(epoch);
+            migrate(from)
+        };
+        let program = Some((version, &mut migrate as &mut Migrate<'_>));
+        let recovered = recover_as(&*plan.backend, &plan.directory, tables, &options, program)?;
         // Start the clock after the last recovered epoch.
         shared.clock.start_at(recovered.next_epoch);
         let log = match plan.at_epoch {
@@ -365,17 +384,6 @@ impl Storage {
             checkpointer: Mutex::new(None),
             lock: Mutex::new(Some(guard)),
         })
-    }
-
-    /// Returns what happens to commits when the process ends.
-    pub fn durability(&self) -> Durability {
-        match &self.log {
-            None => Durability::ReadOnly { epoch: self.recovered.epoch },
-            Some(_) => {
-                let acknowledges_durable = self.plan.options.acknowledge == Acknowledge::Durable;
-                Durability::Logged { acknowledges_durable }
-            }
-        }
     }
 
     /// Returns the numbers of the tables that are stored with columns that the program does not have, or that it does
@@ -509,6 +517,15 @@ impl<P: Protocol> CheckpointedSnapshot<'_, P> {
             (number, Arc::new(StagedTable::new(description)))
         };
         self.kept = numbers.into_iter().map(table).collect();
+        let has_columns = self.kept.iter().any(|(_, table)| table.description().kept > 0);
+        if has_columns
+            && storage.plan.at_epoch.is_some()
+            && storage.recovered.migrated_from.is_some()
+        {
+            let message = "hooks were tried on a table with columns that the program does not have; \
+                           open the directory itself before this";
+            return Err(StorageError::SchemaMismatch { message: message.to_owned() });
+        }
         let tables = self.kept.iter().map(|(_, table)| Arc::clone(table) as Arc<dyn StoredTable>);
         let tables: Vec<_> = tables.collect();
         let StoragePlan { backend, directory, options, at_epoch, .. } = &storage.plan;
@@ -536,7 +553,7 @@ impl<P: Protocol> CheckpointSource for CheckpointedSnapshot<'_, P> {
         let inner = self.database.inner();
         let table = inner.tables.values().find(|table| table.name() == name);
         let table = Arc::clone(table.expect("a current table is one that is open"));
-        let _in_user_code = inner.storage.as_ref().map(Storage::in_user_code);
+        let _in_user_code = inner.storage.get().map(Storage::in_user_code);
         table.encode_rows(&self.snapshot, (part, parts), sink)
     }
 }
@@ -567,13 +584,13 @@ impl Snapshot {
 
 impl<P: Protocol> Database<P> {
     fn storage(&self) -> Result<&Storage, Failure> {
-        self.inner().storage.as_ref().ok_or(Failure::InMemory)
+        self.inner().storage.get().ok_or(Failure::InMemory)
     }
 
     /// Returns what was found in the directory when the database was opened, or `None` if the database has no
     /// directory.
     pub fn recovered(&self) -> Option<&RecoveryReport> {
-        self.inner().storage.as_ref().map(Storage::recovered)
+        self.inner().storage.get().map(Storage::recovered)
     }
 
     /// Returns the last durable epoch, or `None` if the database has no log.
@@ -740,13 +757,34 @@ impl<P: Protocol> Database<P> {
         directory: impl AsRef<Path>,
         progress: impl Fn(CheckpointProgress) + Sync,
     ) -> Result<CheckpointReport, Failure> {
+        let plan = &self.storage()?.plan;
+        let progress = |part| {
+            let _in_user_code = self.inner().storage.get().map(Storage::in_user_code);
+            progress(part);
+        };
+        let options =
+            CheckpointOptions { threads: plan.options.threads.max(1), progress: Some(&progress) };
+        let backup = self.read_stored(|manifest, source| {
+            write_backup(&*plan.backend, directory.as_ref(), manifest, source, &options)
+        })?;
+        let checkpoint = backup.checkpoint.expect("a backup is a checkpoint");
+        let (rows, bytes) = (checkpoint.rows(), checkpoint.bytes());
+        Ok(CheckpointReport { epoch: checkpoint.epoch, rows, bytes })
+    }
+
+    /// Passes all rows to `read`, in their stored form, as they are now: what [`Database::backup`] copies. They include
+    /// the tables and columns that the program does not have. Transactions can run at the same time, but no checkpoint
+    /// is written.
+    ///
+    /// # Errors
+    /// Those of [`Database::backup`], and those of `read`.
+    pub fn read_stored<R>(
+        &self,
+        read: impl FnOnce(&Manifest, &dyn CheckpointSource) -> Result<R, StorageError>,
+    ) -> Result<R, Failure> {
         let storage = self.storage()?;
         self.check_no_commit()?;
         let _alone = storage.hold_checkpoints()?;
-        let progress = |part| {
-            let _in_user_code = storage.in_user_code();
-            progress(part);
-        };
         let mut source = self.snapshot_source(storage, "backup")?;
         if let Some(log) = &storage.log
             && !storage.kept_tables().is_empty()
@@ -754,15 +792,8 @@ impl<P: Protocol> Database<P> {
             log.wait_durable(source.epoch())?;
         }
         source.read_kept(storage)?;
-        let plan = &storage.plan;
-        let options =
-            CheckpointOptions { threads: plan.options.threads.max(1), progress: Some(&progress) };
         let manifest = hold(&storage.manifest).clone();
-        let backup =
-            write_backup(&*plan.backend, directory.as_ref(), &manifest, &source, &options)?;
-        let checkpoint = backup.checkpoint.expect("a backup is a checkpoint");
-        let (rows, bytes) = (checkpoint.rows(), checkpoint.bytes());
-        Ok(CheckpointReport { epoch: checkpoint.epoch, rows, bytes })
+        Ok(read(&manifest, &source)?)
     }
 
     /// Ends the present epoch, and returns a snapshot of the state at its end, which has no limit on its age.

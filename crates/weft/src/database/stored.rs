@@ -212,17 +212,22 @@ impl FillingMemories {
             yield_now();
         }
     }
-}
 
-impl Drop for FillingMemories {
-    fn drop(&mut self) {
-        for memory_slot in &mut self.slots {
-            let filling = memory_slot.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+    /// Gives up the memories that no thread uses at present. Later calls take others.
+    pub fn give_up(&self) {
+        for memory_slot in &self.slots {
+            let mut filling = memory_slot.0.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some((slot, memory)) = filling.memory.take() {
                 memory.leave();
                 self.shared.give_slot_back(slot);
             }
         }
+    }
+}
+
+impl Drop for FillingMemories {
+    fn drop(&mut self) {
+        self.give_up();
     }
 }
 

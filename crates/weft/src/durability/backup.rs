@@ -40,7 +40,9 @@ pub fn write_backup(
         checkpoint: Some(checkpoint),
         tables: manifest.tables.clone(),
         dropped: manifest.dropped.clone(),
-        ..Manifest::new()
+        schema: manifest.schema,
+        oldest_schema: manifest.oldest_schema,
+        ..Manifest::empty()
     };
     backup.write(backend, directory)?;
     Ok(backup)

@@ -30,9 +30,12 @@
 //!   list of                  the tables: a table's number is its position
 //!     table description      (description::TableDescription)
 //!   dropped: list of u32     the numbers of tables that a program has dropped
+//!   schema: u32              the version of the schema that a program has declared
+//!   oldest schema: u32       the version of the oldest programs that may open the directory
 //! ```
 //!
-//! Version 1 of the layout ends with the tables, and has an older form of their descriptions.
+//! Version 2 of the layout ends with what was dropped. Version 1 ends with the tables, and has an older form of their
+//! descriptions.
 //!
 //! **Sealed segments.** When a run begins, the log that it has recovered from is known to be
 //! complete, and nothing will be appended to it. From then on the manifest has the lengths of its
@@ -55,7 +58,7 @@ use crate::row::column::{ColumnValue, DecodeError, read_leb128, write_leb128};
 use crate::row::description::TableDescription;
 
 /// The version of the manifest's layout.
-pub const MANIFEST_VERSION: u32 = 2;
+pub const MANIFEST_VERSION: u32 = 3;
 
 /// What a database's directory holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,6 +81,10 @@ pub struct Manifest {
     pub tables: Vec<TableDescription>,
     /// The numbers of tables that a program has dropped.
     pub dropped: Vec<u32>,
+    /// The version of the schema; 0 if no program has declared one.
+    pub schema: u32,
+    /// The version of the oldest programs that may open the directory.
+    pub oldest_schema: u32,
 }
 
 /// The segments of one logger.
@@ -134,8 +141,8 @@ impl LoggerSegments {
 }
 
 impl Manifest {
-    /// Returns the manifest of a new database.
-    pub(super) fn new() -> Manifest {
+    /// Returns the manifest of a new database, with an identity of its own.
+    pub fn empty() -> Manifest {
         Manifest {
             database: fastrand::u128(..).to_le_bytes(),
             run: 0,
@@ -146,6 +153,8 @@ impl Manifest {
             checkpoint: None,
             tables: Vec::new(),
             dropped: Vec::new(),
+            schema: 0,
+            oldest_schema: 0,
         }
     }
 
@@ -246,16 +255,17 @@ impl Manifest {
         }
         write_list(&self.tables, output, TableDescription::write);
         self.dropped.write(output);
+        (self.schema, self.oldest_schema).write(output);
     }
 
     fn decode(payload: &[u8]) -> Result<DecodedManifest, DecodeError> {
         let input = &mut &payload[..];
         let version = u32::read(input)?;
-        let is_whole = version == MANIFEST_VERSION;
-        if !is_whole && version != 1 {
+        let is_whole = version > 1;
+        if !(1..=MANIFEST_VERSION).contains(&version) {
             return Ok(DecodedManifest::UnknownVersion(version));
         }
-        let manifest = Manifest {
+        let mut manifest = Manifest {
             database: <[u8; 16]>::read(input)?,
             run: u64::read(input)?,
             first_epoch: u64::read(input)?,
@@ -287,7 +297,12 @@ impl Manifest {
             },
             tables: read_list(input, |input| TableDescription::read_form(is_whole, input))?,
             dropped: if is_whole { Vec::read(input)? } else { Vec::new() },
+            schema: 0,
+            oldest_schema: 0,
         };
+        if version > 2 {
+            (manifest.schema, manifest.oldest_schema) = ColumnValue::read(input)?;
+        }
         let unknown_table = manifest
             .checkpoint
             .iter()
@@ -349,7 +364,7 @@ mod tests {
             }),
             tables: vec![describe("a", &[]), describe("b", &[]), describe("a", &[("c", Some(1))])],
             dropped: vec![],
-            ..Manifest::new()
+            ..Manifest::empty()
         }
     }
 
@@ -358,7 +373,7 @@ mod tests {
         let (disk, directory) = (SimulatedDisk::new(0), Path::new("/db"));
         directory::create_directory(&disk, directory).unwrap();
         assert_eq!(Manifest::read(&disk, directory), Ok(None));
-        for manifest in [Manifest::new(), manifest()] {
+        for manifest in [Manifest::empty(), manifest()] {
             manifest.write(&disk, directory).unwrap();
             assert_eq!(Manifest::read(&disk.crash(1), directory), Ok(Some(manifest)));
         }

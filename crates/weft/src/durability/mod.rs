@@ -52,6 +52,7 @@ pub use recovery::{
     Durations, Phase, RecoveryOptions, RecoveryProgress, RecoveryReport, StagedTable, StoredTable,
     end_run, read_rows, recover,
 };
+pub(crate) use recovery::{Migrate, MigratedRows, ProgramVersion, recover_as};
 pub use segments::LogCut;
 #[cfg(any(test, feature = "simulated-disk"))]
 pub use simulated_disk::SimulatedDisk;

@@ -5,12 +5,13 @@
 //!   2  load the checkpoint the rows of each file, files side by side
 //!   3  replay the log      the epochs after the checkpoint, shards of keys side by side (replay.rs)
 //!   4  build the indexes   and check each row against the constraints of its row type
-//!   5  settle              cut off what does not count, sync, write the manifest of a new run,
+//!   5  migrate             code of the program, if it has a newer version of the schema
+//!   6  settle              cut off what does not count, sync, write the manifest of a new run,
 //!                          remove leftovers
 //! ```
 //!
-//! Nothing is written before the fifth step. So anything wrong with the files is found while they
-//! are unchanged. The fifth step can be interrupted anywhere. What it cut off would be cut off
+//! Nothing is written before the last step. So anything wrong with the files is found while they
+//! are unchanged. The last step can be interrupted anywhere. What it cut off would be cut off
 //! again, and until the manifest is replaced the next recovery does the same as this one.
 //! Everything is synced before the manifest is replaced, including what no crash has torn: a
 //! process that was killed may have left frames that only the operating system has seen. What the
@@ -18,7 +19,7 @@
 //! the operating system's memory only.
 //!
 //! **Point in time.** [`RecoveryOptions::up_to_epoch`] recovers the state at the end of an earlier
-//! epoch, from the checkpoint's epoch on. It leaves out the fifth step: it changes nothing in the
+//! epoch, from the checkpoint's epoch on. It leaves out the last step: it changes nothing in the
 //! directory and begins no run, so there is no log to write to. To go on from that state, make a
 //! [backup](super::backup) of it in another directory. The later epochs remain where they are.
 
@@ -40,9 +41,11 @@ use crate::row::schema::Violation;
 mod replay;
 mod schema;
 mod staged;
+mod version;
 
 use schema::Targets;
 pub use staged::StagedTable;
+pub(crate) use version::{Migrate, MigratedRows, ProgramVersion};
 
 /// A table, as recovery uses it.
 pub trait StoredTable: Send + Sync {
@@ -214,6 +217,8 @@ pub struct RecoveryReport {
     /// The parts of the log that did not count, and were cut off (or would be, if the directory may
     /// not be changed).
     pub cuts: Vec<LogCut>,
+    /// The version of the schema from which hooks of the program led to its own, if any have run.
+    pub migrated_from: Option<u32>,
     /// How long each phase took.
     pub durations: Durations,
     /// The number of each table, in the order in which the tables were given.
@@ -257,11 +262,36 @@ pub fn recover(
     tables: &[Arc<dyn StoredTable>],
     options: &RecoveryOptions<'_>,
 ) -> Result<RecoveryReport, StorageError> {
+    recover_as(backend, directory, tables, options, None)
+}
+
+/// As [`recover`], for a program that has declared the version of its schema. `None` stands for a
+/// tool, which leaves the version as it is. If the directory has an older version, calls the
+/// function with that version, and with an epoch in which no other transaction commits. All rows
+/// are written again, as it leaves them.
+///
+/// # Errors
+/// As [`recover`]; those of the function, which leave the directory unchanged.
+pub(crate) fn recover_as(
+    backend: &dyn Backend,
+    directory: &Path,
+    tables: &[Arc<dyn StoredTable>],
+    options: &RecoveryOptions<'_>,
+    program: Option<(&ProgramVersion, &mut Migrate<'_>)>,
+) -> Result<RecoveryReport, StorageError> {
     let mut durations = Durations::default();
     let stored = Manifest::read(backend, directory)?;
     let is_new = stored.is_none();
-    let manifest = stored.unwrap_or_else(Manifest::new);
-    let targets = Targets::match_tables(&manifest, tables, options)?;
+    let mut manifest = stored.unwrap_or_else(Manifest::empty);
+    let migrate = match program {
+        Some((program, migrate)) => {
+            let from = manifest.schema;
+            program.take_over(is_new, &mut manifest)?.then_some((from, migrate))
+        }
+        None => None,
+    };
+    let migrated_from = migrate.as_ref().map(|(from, _)| *from);
+    let targets = Targets::match_tables(&manifest, tables, options, migrated_from.is_some())?;
 
     // 1: read the log, and decide how far it counts.
     let log = time(&mut durations.read_log, || {
@@ -286,13 +316,20 @@ pub fn recover(
     time(&mut durations.replay, || targets.convert(tables, options.threads))?;
     time(&mut durations.build_indexes, || build_indexes(tables, options))?;
 
-    // 5: settle, unless the directory must stay as it is.
+    // 5: run the program's hooks.
+    let migrated =
+        migrate.map(|(from, migrate)| migrate(from, log.assessment.next_epoch)).transpose()?;
+
+    // 6: settle, unless the directory must stay as it is.
     let next_segments = next_segments(&manifest, &log, options.loggers);
     let (mut next, table_numbers) =
         next_manifest(&manifest, &log, tables, &targets, options.loggers);
+    // What was rewritten, and what hooks have written, are the rows of an epoch of their own.
+    let rewritten_epoch = next.first_epoch;
+    next.first_epoch += u64::from(targets.rewrites());
     if !options.dry_run && options.up_to_epoch.is_none() {
-        // The rows that were rewritten are those of an epoch in which no transaction commits.
-        let rewritten = targets.rewritten(tables, &table_numbers, next.first_epoch);
+        let rewritten =
+            targets.rewritten(tables, &table_numbers, migrated.as_ref(), rewritten_epoch);
         let rewritten = rewritten.as_ref().map(|rows| rows as &dyn CheckpointSource);
         time(&mut durations.settle, || {
             settle(backend, directory, &log, &mut next, rewritten, options.threads)
@@ -310,6 +347,7 @@ pub fn recover(
         entries: replayed.entries,
         log_bytes: log.bytes(),
         cuts: log.assessment.cuts,
+        migrated_from,
         durations,
         table_numbers,
         next_segments,
@@ -330,8 +368,8 @@ pub fn read_rows(
     threads: usize,
 ) -> Result<(), StorageError> {
     let options = RecoveryOptions { threads, ..RecoveryOptions::default() };
-    let manifest = Manifest::read(backend, directory)?.unwrap_or_else(Manifest::new);
-    let targets = Targets::match_tables(&manifest, tables, &options)?;
+    let manifest = Manifest::read(backend, directory)?.unwrap_or_else(Manifest::empty);
+    let targets = Targets::match_tables(&manifest, tables, &options, false)?;
     let listing = segments::list(backend, directory, &manifest)?;
     let log = scan_all(backend, listing, threads, &|_, _| (), |_, _| Ok(()))?;
     load_checkpoint(backend, directory, &manifest, &targets, &options)?;
@@ -557,7 +595,6 @@ fn settle(
         let written = checkpoint::write_files(backend, directory, &tables, source, &options)?;
         directory::sync(backend, directory)?;
         next.recovered_epoch = written.epoch;
-        next.first_epoch = written.epoch + 1;
         next.checkpoint = Some(written);
         for segments in &mut next.segments {
             segments.needed_from = segments.run_from;

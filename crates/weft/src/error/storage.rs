@@ -106,6 +106,17 @@ pub enum StorageError {
         /// The limit.
         limit_bytes: u64,
     },
+    /// A hook of [`Builder::migrate`](crate::Builder::migrate) failed. The directory is unchanged.
+    #[error(
+        "the migration from version {from} to {} failed: {message}; the directory is unchanged",
+        u64::from(*from) + 1
+    )]
+    Migration {
+        /// The version from which the hook leads to the next one.
+        from: u32,
+        /// The message of its error.
+        message: String,
+    },
     /// Another process, or another handle of this one, has the database open.
     #[error("{} is open already; a database is open in one process, once", directory.display())]
     AlreadyOpen {

@@ -24,6 +24,7 @@ use super::super::format::{LogWrite, WriteKind};
 use super::super::manifest::Manifest;
 use super::super::parallel;
 use super::staged::StagedTable;
+use super::version::MigratedRows;
 use super::{RecoveryOptions, StoredTable};
 use crate::error::{RowViolations, StorageError};
 use crate::row::column::DecodeError;
@@ -110,7 +111,8 @@ impl EntryFault {
 }
 
 impl Targets {
-    /// Finds the current table for each stored one.
+    /// Finds the current table for each stored one. `rewrites` asks for all rows to be written
+    /// again, whether or not that is needed.
     ///
     /// # Errors
     /// [`StorageError::SchemaMismatch`], with everything that stands in the way.
@@ -118,6 +120,7 @@ impl Targets {
         manifest: &Manifest,
         tables: &[Arc<dyn StoredTable>],
         options: &RecoveryOptions<'_>,
+        rewrites: bool,
     ) -> Result<Targets, StorageError> {
         let current: Vec<TableDescription> =
             tables.iter().map(|table| table.description().clone()).collect();
@@ -131,7 +134,7 @@ impl Targets {
             TableMatch::Opened(opened) => opened.is_simple(),
             _ => true,
         };
-        let rewrites = !matches.iter().all(is_simple);
+        let rewrites = rewrites || !matches.iter().all(is_simple);
         let mut targets = Targets {
             numbers: manifest.tables.iter().map(|_| None).collect(),
             opened: tables.iter().map(|_| None).collect(),
@@ -352,22 +355,32 @@ impl Targets {
         tables.iter().zip(&self.opened).map(number_of).collect()
     }
 
+    /// Returns whether all rows have to be written again.
+    pub(super) fn rewrites(&self) -> bool {
+        self.rewrites
+    }
+
     /// Returns the source of the checkpoint that this recovery has to write at the end of `epoch`,
-    /// if it has to write one.
+    /// if it has to write one. `migrated` has the rows of `tables` if hooks have changed them.
     pub(super) fn rewritten<'a>(
         &'a self,
         tables: &'a [Arc<dyn StoredTable>],
         numbers: &[u32],
+        migrated: Option<&'a MigratedRows>,
         epoch: u64,
     ) -> Option<RewrittenRows<'a>> {
         self.rewrites.then(|| {
             let kept =
                 self.kept.iter().map(|(number, table)| (*number, &**table as &dyn StoredTable));
-            let rows = |position: usize| -> &dyn StoredTable {
-                let full = self.opened[position].as_ref().and_then(|opened| opened.full.as_ref());
-                full.map_or(&*tables[position], |full| &**full)
-            };
-            let opened = numbers.iter().enumerate().map(|(at, &number)| (number, rows(at)));
+            let kept = kept.map(|(number, rows)| (number, Rows::Stored(rows), None));
+            let opened = numbers.iter().enumerate().map(|(position, &number)| {
+                let rows = match migrated {
+                    Some(migrated) => Rows::Migrated(migrated, position),
+                    None => Rows::Stored(&*tables[position]),
+                };
+                let opened = self.opened[position].as_ref();
+                (number, rows, opened.and_then(|opened| opened.full.as_deref()))
+            });
             RewrittenRows { epoch, tables: kept.chain(opened).collect() }
         })
     }
@@ -423,7 +436,16 @@ impl Opened {
 /// All rows after a recovery that has converted some of them.
 pub(super) struct RewrittenRows<'a> {
     epoch: u64,
-    tables: Vec<(u32, &'a dyn StoredTable)>,
+    /// Each table's number and rows, and the rows that have the values of the columns that the program does not have.
+    tables: Vec<(u32, Rows<'a>, Option<&'a StagedTable>)>,
+}
+
+/// The rows of a table.
+enum Rows<'a> {
+    /// Those that recovery has filled in.
+    Stored(&'a dyn StoredTable),
+    /// Those that the program's hooks have left in the table at this position.
+    Migrated(&'a MigratedRows, usize),
 }
 
 impl CheckpointSource for RewrittenRows<'_> {
@@ -438,9 +460,21 @@ impl CheckpointSource for RewrittenRows<'_> {
         parts: u32,
         sink: &mut dyn FnMut(&[u8]) -> Result<(), StorageError>,
     ) -> Result<(), StorageError> {
-        let found = self.tables.iter().find(|(number, _)| *number == table);
-        let (_, rows) = found.expect("all tables that are written have rows");
-        rows.encode_rows((part as usize, parts as usize), sink)
+        let found = self.tables.iter().find(|(number, ..)| *number == table);
+        let (_, rows, full) = found.expect("all tables that are written have rows");
+        let mut whole = Vec::new();
+        let mut completed = |row: &[u8]| {
+            let Some(full) = full else { return sink(row) };
+            whole.clear();
+            whole.extend_from_slice(row);
+            full.append_kept(row, &mut whole).expect("the program has just encoded the row");
+            sink(&whole)
+        };
+        let part = (part as usize, parts as usize);
+        match rows {
+            Rows::Stored(rows) => rows.encode_rows(part, &mut completed),
+            Rows::Migrated(rows, position) => rows(*position, part, &mut completed),
+        }
     }
 }
 

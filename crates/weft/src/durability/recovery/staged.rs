@@ -35,6 +35,27 @@ impl StagedTable {
         shards.flat_map(|shard| std::mem::take(&mut *hold(shard)).into_values())
     }
 
+    /// Appends the values of the kept columns of the row with the same key as `row`, which has the
+    /// other columns; or the defaults, if there is no such row.
+    pub(super) fn append_kept(&self, row: &[u8], output: &mut Vec<u8>) -> Result<(), DecodeError> {
+        let table = &self.description;
+        let known = table.columns.len() - table.kept;
+        let key = key_of_row(table, row)?;
+        match self.shard(&key).get(&key[..]) {
+            Some(found) => table.for_each_column(found, |column, value| {
+                if column >= known {
+                    output.extend_from_slice(value);
+                }
+                Ok(())
+            }),
+            None => {
+                let columns = table.columns[known..].iter();
+                columns.flat_map(|column| &column.default).for_each(|it| output.extend(it));
+                Ok(())
+            }
+        }
+    }
+
     fn shard(&self, key: &[u8]) -> MutexGuard<'_, Shard> {
         hold(&self.shards[(hash_bytes(key) >> 32) as usize % SHARDS])
     }

@@ -229,7 +229,7 @@ fn a_backup_opens_as_a_database() {
 fn an_interrupted_backup_is_refused_or_complete() {
     let state = vec![BTreeMap::from([(1, "one".to_owned())]), BTreeMap::new()];
     let source = Snapshot { epoch: 4, state: state.clone(), numbers: vec![0, 1] };
-    let manifest = Manifest { tables: default_tables(), ..Manifest::new() };
+    let manifest = Manifest { tables: default_tables(), ..Manifest::empty() };
     let write = |disk: &SimulatedDisk| {
         let options = CheckpointOptions::default();
         write_backup(disk, Path::new(DIRECTORY), &manifest, &source, &options)
@@ -314,7 +314,7 @@ fn recovery_works_in_a_real_directory() {
     let directory = std::env::temp_dir().join(name);
     let state = vec![BTreeMap::from([(1, "one".to_owned())]), BTreeMap::new()];
     let source = Snapshot { epoch: 4, state: state.clone(), numbers: vec![0, 1] };
-    let manifest = Manifest { tables: default_tables(), ..Manifest::new() };
+    let manifest = Manifest { tables: default_tables(), ..Manifest::empty() };
     let options = CheckpointOptions::default();
     write_backup(&FileSystem, &directory, &manifest, &source, &options).unwrap();
 
