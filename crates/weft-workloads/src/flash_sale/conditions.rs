@@ -40,11 +40,10 @@ pub(super) fn verify(
 
     let mut of_buyers =
         Finding::new("buyers: each exists, with as many orders and units as there are rows");
-    let mut rows_of_orders = snapshot.rows(&tables.orders).peekable();
     let (mut ordered, mut inserted) = (0_i128, 0_u64);
     let mut numbered = Finding::new("orders: each buyer's are numbered from 1");
     let mut counted: Vec<(u32, i64)> = vec![(0, 0); buyers as usize];
-    while let Some(row) = rows_of_orders.next() {
+    for row in snapshot.rows(&tables.orders) {
         let row = row?;
         inserted += 1;
         ordered += i128::from(row.units);
