@@ -245,7 +245,7 @@ pub struct Memory {
     chunk_bytes: Word,
     /// How many bytes the database may use.
     limit: Option<u64>,
-    /// Bytes of large blocks, each mapped by itself.
+    /// Bytes of large blocks, each of which is a mapping of its own.
     mapped: Word,
     /// Bytes from the global allocator, as workers have reported them. A signed number.
     reported: Word,
