@@ -838,7 +838,7 @@ impl IndexWorker for WorkerMemory {
     }
 
     fn may_allocate(&self, bytes: usize) -> bool {
-        self.shared.memory.has_room_for(bytes)
+        self.shared.memory.may_index_take(bytes)
     }
 
     unsafe fn free(&self, block: NonNull<u8>, layout: Layout) {

@@ -58,7 +58,7 @@ impl Spare {
         }
     }
 
-    /// Gives the space to the log. Returns false if there is none.
+    /// Gives the space to the log. Returns false if it has none.
     pub fn give(&mut self, backend: &dyn Backend) -> bool {
         let is_given = self.is_there && self.remove(backend).is_ok();
         self.is_used |= is_given;

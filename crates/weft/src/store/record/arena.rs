@@ -245,7 +245,7 @@ pub struct Memory {
     chunk_bytes: Word,
     /// How many bytes the database may use.
     limit: Option<u64>,
-    /// Bytes of large blocks, each mapped by itself.
+    /// Bytes of large blocks, each of which is a mapping of its own.
     mapped: Word,
     /// Bytes from the global allocator, as workers have reported them. A signed number.
     reported: Word,
@@ -378,9 +378,14 @@ impl Memory {
         self.scarce.load(Ordering::Relaxed) == 1
     }
 
-    /// Returns whether `bytes` more are within the limit for new rows.
-    pub fn has_room_for(&self, bytes: usize) -> bool {
-        self.limit.is_none_or(|limit| self.used_bytes() + bytes as u64 <= self.bounds(limit).0)
+    /// Returns whether there is room for new rows.
+    pub fn has_room(&self) -> bool {
+        self.limit.is_none_or(|limit| self.used_bytes() <= self.bounds(limit).0)
+    }
+
+    /// Returns whether an index may take `bytes` more. It may use a part of what is kept, as nodes may.
+    pub fn may_index_take(&self, bytes: usize) -> bool {
+        self.limit.is_none_or(|limit| self.used_bytes() + bytes as u64 <= self.bounds(limit).1)
     }
 
     fn add_chunk(&self) -> FreshSpan {

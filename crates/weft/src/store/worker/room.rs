@@ -58,7 +58,7 @@ impl SharedState {
     /// [`StorageError::MemoryFull`].
     pub fn check_memory(&self) -> Result<(), StorageError> {
         match self.memory.limit() {
-            Some(limit_bytes) if !self.memory.has_room_for(0) => {
+            Some(limit_bytes) if !self.memory.has_room() => {
                 Err(StorageError::MemoryFull { used_bytes: self.memory.used_bytes(), limit_bytes })
             }
             _ => Ok(()),
