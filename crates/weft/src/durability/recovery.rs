@@ -473,13 +473,13 @@ fn load_checkpoint(
     let done = weft_htm::word::Word::new(0);
     parallel::run(options.threads, files.len(), |job| {
         let file = files[job];
-        let mut frame_before = None;
+        let (mut frame_before, mut buffer) = (None, Vec::new());
         checkpoint::read_file(backend, directory, checkpoint.epoch, file, |row, path, frame| {
             if frame_before.replace(frame) != Some(frame) {
                 let base = weft_htm::word::Ordering::Relaxed;
                 options.report(Phase::LoadCheckpoint, done.load(base) + frame, total)?;
             }
-            targets.put(file.table, row).map_err(|fault| fault.at(path, frame))
+            targets.put(file.table, row, &mut buffer).map_err(|fault| fault.at(path, frame))
         })?;
         // Relaxed: a statistic.
         done.fetch_add(file.length_bytes, weft_htm::word::Ordering::Relaxed);

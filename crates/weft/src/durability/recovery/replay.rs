@@ -221,12 +221,13 @@ fn apply_group(
         }
     }
     order.sort_unstable();
+    let mut buffer = Vec::new();
     for &(_, _, number, position) in &order {
         let (piece, segment) = pieces[number as usize];
         let write = &piece.groups[group][position as usize];
         let bytes = &piece.bytes[write.start..write.start + write.length];
         let applied = match write.kind {
-            WriteKind::Put => targets.put_logged(write.table, bytes),
+            WriteKind::Put => targets.put_logged(write.table, bytes, &mut buffer),
             WriteKind::Delete => targets.delete(write.table, bytes),
             kind @ (WriteKind::Change | WriteKind::Operation) => {
                 targets.change(kind, write.table, bytes)

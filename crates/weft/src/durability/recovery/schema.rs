@@ -223,18 +223,29 @@ impl Targets {
         hash.map(|hash| (hash >> 48) as u16).map_err(|error| target.undecodable(error))
     }
 
-    /// Puts a stored row of table `number`, from a checkpoint.
-    pub(super) fn put(&self, number: u32, row: &[u8]) -> Result<(), EntryFault> {
+    /// Puts a stored row of table `number`, from a checkpoint. `buffer` keeps its memory from call to
+    /// call.
+    pub(super) fn put(
+        &self,
+        number: u32,
+        row: &[u8],
+        buffer: &mut Vec<u8>,
+    ) -> Result<(), EntryFault> {
         let Some((target, adaptation)) = self.target(number)? else { return Ok(()) };
-        let put = adaptation.row(row).and_then(|row| target.destination.put(&row));
+        let put = adaptation.row_in(row, buffer).and_then(|row| target.destination.put(row));
         put.map_err(|error| target.undecodable(error))
     }
 
-    /// Puts a row of table `number` that was logged.
-    pub(super) fn put_logged(&self, number: u32, row: &[u8]) -> Result<(), EntryFault> {
+    /// Puts a row of table `number` that was logged, as [`Targets::put`].
+    pub(super) fn put_logged(
+        &self,
+        number: u32,
+        row: &[u8],
+        buffer: &mut Vec<u8>,
+    ) -> Result<(), EntryFault> {
         let Some((target, adaptation)) = self.target(number)? else { return Ok(()) };
         if target.stored.kept == 0 {
-            return self.put(number, row);
+            return self.put(number, row, buffer);
         }
         // The program that logged it did not know all columns. If the row exists, the others keep
         // their values. Otherwise they get their defaults.

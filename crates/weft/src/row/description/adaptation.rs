@@ -19,6 +19,8 @@ pub struct Step {
     types: Vec<TypeDescription>,
     /// The source of each current column.
     sources: Vec<Source>,
+    /// What has to be appended to a stored row, if all else stays as it is.
+    appended: Option<Vec<u8>>,
     /// The conversion of each column of the key.
     key: Vec<(Conversion, TypeDescription)>,
     fit: Fit,
@@ -328,14 +330,13 @@ impl Step {
         }
         let key = key.into_iter().map(|(_, conversion, type_of)| (conversion, type_of)).collect();
         let types = now.iter().map(|column| column.type_of.clone()).collect();
-        Step { stored: stored.clone(), types, sources, key, fit }
+        let appended = appended(columns.len(), &sources);
+        Step { stored: stored.clone(), types, sources, appended, key, fit }
     }
 
     /// Returns whether the rows of both tables are stored in the same way.
     fn is_identity(&self) -> bool {
-        let is_same = |(position, source): (usize, &Source)| matches!(source, Source::Stored(from, Conversion::Keep) if *from == position);
-        self.stored.columns.len() == self.sources.len()
-            && self.sources.iter().enumerate().all(is_same)
+        self.stored.columns.len() == self.sources.len() && self.appended.is_some()
     }
 
     /// Appends to `output` what a stored row becomes. `compute` appends the value of a computed
@@ -343,13 +344,19 @@ impl Step {
     ///
     /// # Errors
     /// If `stored` does not consist of the stored columns, if a value does not fit the type that
-    /// its column has now, and those of `compute`.
+    /// its column has now, and those of `compute`. If columns were only appended, the row is not
+    /// looked at, as one whose form is the same.
     pub fn row(
         &self,
         stored: &[u8],
         compute: impl Fn(usize, &StoredRow<'_>, &mut Vec<u8>) -> Result<(), Violation>,
         output: &mut Vec<u8>,
     ) -> Result<(), RowFault> {
+        if let Some(appended) = &self.appended {
+            output.extend_from_slice(stored);
+            output.extend_from_slice(appended);
+            return Ok(());
+        }
         let mut values: SmallVec<[&[u8]; 16]> = SmallVec::new();
         self.stored.for_each_column(stored, |_, value| {
             values.push(value);
@@ -369,6 +376,15 @@ impl Step {
         Ok(())
     }
 
+    /// As [`Step::row`], for a step that can convert every row, and computes nothing.
+    fn simple_row(&self, stored: &[u8], output: &mut Vec<u8>) -> Result<(), DecodeError> {
+        let computed = |_, _: &StoredRow<'_>, _: &mut Vec<u8>| Err("it is computed".into());
+        self.row(stored, computed, output).map_err(|fault| match fault {
+            RowFault::Undecodable(error) => error,
+            RowFault::Misfit(violation) => DecodeError::new(&[], violation.message),
+        })
+    }
+
     /// Appends what the value of a stored column becomes.
     fn value(
         &self,
@@ -386,6 +402,19 @@ impl Step {
         converted
             .map_err(|what| format!("the value of column `{name}` does not fit: {what}").into())
     }
+}
+
+/// Returns what has to be appended to a row of `stored` columns, if the sources are these columns as they are, and then
+/// defaults.
+fn appended(stored: usize, sources: &[Source]) -> Option<Vec<u8>> {
+    let (kept, added) = sources.split_at_checked(stored)?;
+    let is_kept = |(position, source): (usize, &Source)| matches!(source, Source::Stored(from, Conversion::Keep) if *from == position);
+    let default = |source: &Source| match source {
+        Source::Default(value) => Some(value.clone()),
+        _ => None,
+    };
+    let added: Option<Vec<_>> = added.iter().map(default).collect();
+    added.filter(|_| kept.iter().enumerate().all(is_kept)).map(|added| added.concat())
 }
 
 /// The conversion of stored rows, keys and changes through any number of steps, each of which can
@@ -439,13 +468,24 @@ impl Adaptation {
     /// # Errors
     /// If `stored` does not consist of the stored columns.
     pub fn row<'r>(&self, stored: &'r [u8]) -> Result<Cow<'r, [u8]>, DecodeError> {
-        self.fold(stored, |step, row, output| {
-            let computed = |_, _: &StoredRow<'_>, _: &mut Vec<u8>| Err("it is computed".into());
-            step.row(row, computed, output).map_err(|fault| match fault {
-                RowFault::Undecodable(error) => error,
-                RowFault::Misfit(violation) => DecodeError::new(&[], violation.message),
-            })
-        })
+        self.fold(stored, Step::simple_row)
+    }
+
+    /// As [`Adaptation::row`], with a buffer whose memory is used again.
+    pub(crate) fn row_in<'r>(
+        &self,
+        stored: &'r [u8],
+        buffer: &'r mut Vec<u8>,
+    ) -> Result<&'r [u8], DecodeError> {
+        match &self.steps[..] {
+            [] => return Ok(stored),
+            [step] => {
+                buffer.clear();
+                step.simple_row(stored, buffer)?;
+            }
+            _ => *buffer = self.row(stored)?.into_owned(),
+        }
+        Ok(buffer)
     }
 
     /// Returns the current form of a stored key.
