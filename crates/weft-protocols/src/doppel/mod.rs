@@ -361,7 +361,7 @@ impl<J: JoinedProtocol> Reconciliation<J> {
         self.clock.now()
     }
 
-    /// Returns whether there are phases. As long as there are none, transactions are not announced.
+    /// Returns whether there are phases. As long as there aren't any, transactions are not announced.
     #[inline(always)]
     fn has_phases(&self) -> bool {
         // Relaxed: see `transition::may_change`.

@@ -278,7 +278,7 @@ fn review<J: JoinedProtocol>(
 
 /// Returns whether the phase may change: every transaction that runs is announced. The calling worker runs none.
 ///
-/// Under a protocol that adapts, a worker looks after it was pinned whether there are phases. If there are none, its
+/// Under a protocol that adapts, a worker looks after it was pinned whether there are phases. If there aren't any, its
 /// transaction is not announced. So after phases have begun, the first change waits for a grace period. A worker whose
 /// pin is not seen here has executed the fence of the pin after the fence in `horizon`. So it sees that there are
 /// phases. A worker that was pinned after `seal` sees it, too, since it has acquired the clock.
