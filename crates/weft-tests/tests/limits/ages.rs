@@ -97,7 +97,8 @@ fn metrics_show_the_oldest_transaction_and_snapshot() {
     database.transact_with(&options, body).unwrap();
     assert_eq!(oldest(), None);
     // Without a label.
-    database.transact(|_| Ok::<_, Error>(assert_eq!(oldest().unwrap().label, None))).unwrap();
+    let label = database.transact(|_| Ok::<_, Error>(oldest().unwrap().label)).unwrap();
+    assert_eq!(label, None);
     // The label of a submission.
     let pool = database.pool(&weft::PoolOptions::new().threads(1)).unwrap();
     let submitted = SubmitOptions::new().label("from the pool");

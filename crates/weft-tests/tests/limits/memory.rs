@@ -307,7 +307,7 @@ fn grows_until_it_is_refused() {
                     }
                 }
             };
-            std::thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(&work))));
+            std::thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(work))));
             next.load(Ordering::Relaxed)
         }
         // Other rows and sizes take the place of those that were deleted.
