@@ -141,8 +141,10 @@ pub struct World<P: Protocol> {
 /// The deadline of a step of the workload.
 const STEP: Duration = Duration::from_secs(5);
 
+/// (A transaction that starves holds others back, also while its user code blocks. On a busy machine it can starve
+/// after its first conflict.)
 fn options() -> TransactionOptions {
-    TransactionOptions::new().deadline(STEP)
+    TransactionOptions::new().deadline(STEP).starves_after(STEP)
 }
 
 pub fn open<P: Protocol>(disk: Option<Arc<SimulatedDisk>>) -> Result<Database<P>, Failure> {
@@ -348,7 +350,11 @@ impl<P: Protocol> World<P> {
         id: u32,
         change: &dyn Fn(&mut R),
     ) -> Result<bool, Error> {
-        Ok(tx.update(table, &R::key_of(id), change)?.is_some())
+        let key = R::key_of(id);
+        let updated = tx.update(table, &key, change);
+        // If the test's own key panicked here, a caller that goes on after panics would take the update for undone.
+        quietly(|| drop(key));
+        Ok(updated?.is_some())
     }
 
     #[inline(never)]
@@ -357,7 +363,11 @@ impl<P: Protocol> World<P> {
         table: &Table<R>,
         id: u32,
     ) -> Result<bool, Error> {
-        tx.delete(table, &R::key_of(id))
+        let key = R::key_of(id);
+        let deleted = tx.delete(table, &key);
+        // As in `update`.
+        quietly(|| drop(key));
+        deleted
     }
 
     #[inline(never)]
