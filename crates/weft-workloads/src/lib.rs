@@ -72,10 +72,3 @@ pub mod workload;
 pub mod ycsb;
 
 pub use workload::{Condition, LoadOptions, Outcome, Progress, StorageOptions, Workload};
-
-/// Returns the factor by which tests multiply their usual work: `WEFT_STRESS`, or 1 by default.
-#[cfg(test)]
-fn stress() -> u32 {
-    let given = std::env::var("WEFT_STRESS").ok();
-    given.map_or(1, |factor| factor.parse().expect("WEFT_STRESS is a number"))
-}

@@ -42,7 +42,7 @@ const GAIN_MIN_PERCENT: u64 = 2;
 const RETRY_MIN: u64 = 64;
 const RETRY_MAX: u64 = 4096;
 
-/// What is done at a point.
+/// The action that the protocol takes at a point.
 const NOTHING: u64 = 0;
 const TRIED: u64 = 1;
 const ORDERED: u64 = 2;
@@ -97,7 +97,7 @@ pub struct Points {
 #[derive(Default)]
 struct Mode(Word);
 
-/// What is measured.
+/// The measurements, and the trial under way.
 #[derive(Default)]
 struct Review {
     /// The number of the present window, when it began, and how many transactions had committed then.

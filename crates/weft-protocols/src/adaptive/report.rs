@@ -9,7 +9,7 @@ use weft::{Database, Failure, TransactionOptions};
 use super::Adaptive;
 use crate::INSIDE;
 
-/// What is done at a contention point.
+/// The action that the protocol takes at a contention point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ContentionAction {
@@ -31,7 +31,7 @@ pub struct ContentionPoint {
     pub index: Option<&'static str>,
     /// The key of the record, or `None` for a range.
     pub key: Option<String>,
-    /// What is done.
+    /// The action that the protocol takes there.
     pub action: ContentionAction,
     /// For how long this has been done.
     pub lasted: Duration,

@@ -168,7 +168,7 @@ fn keys_are_sixteen_bytes_and_differ() {
 const THREADS: usize = 4;
 
 fn transactions_per_thread() -> u64 {
-    1_500 * u64::from(crate::stress())
+    1_500 * weft_tests::stress() as u64
 }
 
 /// Runs clients on as many threads as the protocol allows, and checks the invariants.

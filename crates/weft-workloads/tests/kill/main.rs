@@ -12,8 +12,7 @@ use std::path::Path;
 
 use weft::protocol::{Dbx, Protocol, TwoPhaseLocking};
 use weft_protocols::{Doppel, DoppelLocking};
-
-use process::stress;
+use weft_tests::stress;
 
 #[test]
 #[ignore = "the others run it, as a process of its own"]
@@ -33,20 +32,20 @@ fn runs_until_it_is_killed() {
 
 #[test]
 fn killed_process_keeps_acknowledged_commits_dbx() {
-    tpcc::kill_again_and_again::<Dbx>(15 * stress());
+    tpcc::kill_again_and_again::<Dbx>(15 * stress() as u32);
 }
 
 #[test]
 fn killed_process_keeps_acknowledged_commits_2pl() {
-    tpcc::kill_again_and_again::<TwoPhaseLocking>(15 * stress());
+    tpcc::kill_again_and_again::<TwoPhaseLocking>(15 * stress() as u32);
 }
 
 #[test]
 fn killed_process_keeps_acknowledged_commits_doppel() {
-    bids::kill_again_and_again::<Doppel>(15 * stress());
+    bids::kill_again_and_again::<Doppel>(15 * stress() as u32);
 }
 
 #[test]
 fn killed_process_keeps_acknowledged_commits_doppel_2pl() {
-    bids::kill_again_and_again::<DoppelLocking>(15 * stress());
+    bids::kill_again_and_again::<DoppelLocking>(15 * stress() as u32);
 }

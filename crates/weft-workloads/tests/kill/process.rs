@@ -145,12 +145,6 @@ pub fn kill_again_and_again<P: Protocol>(
     }
 }
 
-/// Returns the factor by which the number of rounds is multiplied.
-pub fn stress() -> u32 {
-    let given = std::env::var("WEFT_STRESS").ok();
-    given.map_or(1, |factor| factor.parse().expect("WEFT_STRESS is a number"))
-}
-
 /// A directory that is removed after the test, unless the test fails.
 struct TemporaryDirectory(PathBuf);
 

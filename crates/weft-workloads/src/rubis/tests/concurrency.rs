@@ -12,7 +12,7 @@ use crate::workload::Workload;
 const THREADS: usize = 4;
 
 fn transactions_per_thread() -> u32 {
-    800 * crate::stress()
+    2_000 * weft_tests::stress() as u32
 }
 
 /// Runs clients on as many threads as the protocol allows, and checks the invariants. Returns how often each type

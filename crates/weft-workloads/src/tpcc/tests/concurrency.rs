@@ -16,7 +16,7 @@ use crate::workload::Workload;
 const THREADS: usize = 4;
 
 fn transactions_per_thread() -> u32 {
-    800 * crate::stress()
+    800 * weft_tests::stress() as u32
 }
 
 /// Runs `mix` under `P`. Returns how often each transaction ended, and how many were rolled back.

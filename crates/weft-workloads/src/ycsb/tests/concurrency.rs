@@ -15,7 +15,7 @@ use crate::workload::Workload;
 const THREADS: usize = 4;
 
 fn transactions_per_thread() -> u32 {
-    1_000 * crate::stress()
+    1_000 * weft_tests::stress() as u32
 }
 
 /// Runs clients on as many threads as the protocol allows, and `beside` on this thread. Then it checks the
