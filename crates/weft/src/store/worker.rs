@@ -288,6 +288,8 @@ pub struct WorkerMemory {
     discarded: DiscardedList,
     /// Whether the engine is calling the user's code while it holds something of the worker's.
     is_in_user_code: Cell<bool>,
+    /// The position of the worker's counts in [`CountsByIndex`].
+    counts_start: usize,
     /// What the worker's use of memory outside chunks has changed by since it was last reported, in bytes.
     unreported: Cell<i64>,
     /// The transaction under way, and how many writes it has made. Counted if memory is limited.
@@ -304,6 +306,7 @@ pub struct WorkerMemory {
 impl WorkerMemory {
     pub fn new(shared: Arc<SharedState>, slot: usize) -> Self {
         let regions = Regions::new(&shared.htm);
+        let counts_start = shared.by_index.start_of(slot);
         WorkerMemory {
             shared,
             slot,
@@ -320,6 +323,7 @@ impl WorkerMemory {
             scratch: RefCell::default(),
             discarded: DiscardedList::default(),
             is_in_user_code: Cell::new(false),
+            counts_start,
             unreported: Cell::new(0),
             writes: Cell::new((0, 0)),
             writes_max: Cell::new(0),

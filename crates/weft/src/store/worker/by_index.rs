@@ -19,6 +19,9 @@ pub struct CountsByIndex {
     counts: Box<[IndexCounts]>,
 }
 
+/// Unused counts after those of each worker, so that two workers never write the same cache line.
+const UNUSED: usize = 128 / size_of::<IndexCounts>();
+
 /// What a worker counts for an index. The sums over all workers wrap around.
 #[repr(align(32))]
 #[derive(Debug, Default)]
@@ -45,14 +48,19 @@ pub struct IndexUse {
 impl CountsByIndex {
     /// Creates counters for up to `workers_max` workers. `tables` has the name of each index's table.
     pub fn new(workers_max: usize, tables: Box<[&'static str]>) -> Self {
-        let counts = (0..workers_max * tables.len()).map(|_| IndexCounts::default()).collect();
-        CountsByIndex { tables, counts }
+        let counts = (0..workers_max * (tables.len() + UNUSED)).map(|_| IndexCounts::default());
+        CountsByIndex { counts: counts.collect(), tables }
+    }
+
+    /// Returns the position of a worker's first counts.
+    pub fn start_of(&self, slot: usize) -> usize {
+        slot * (self.tables.len() + UNUSED)
     }
 
     /// Returns the sums for the index with this number.
     pub fn of(&self, number: usize) -> IndexUse {
         let mut sums = IndexUse::default();
-        for counts in self.counts.iter().skip(number).step_by(self.tables.len()) {
+        for counts in self.counts.iter().skip(number).step_by(self.start_of(1)) {
             // Relaxed: as for all counters.
             let add = |sum: &mut u64, word: &Word| {
                 *sum = sum.wrapping_add(word.load(Ordering::Relaxed));
@@ -90,8 +98,7 @@ impl WorkerMemory {
     /// Returns the worker's counts of an index.
     #[inline(always)]
     pub fn counts(&self, index: usize) -> &IndexCounts {
-        let by_index = &self.shared.by_index;
-        &by_index.counts[self.slot * by_index.tables.len() + index]
+        &self.shared.by_index.counts[self.counts_start + index]
     }
 
     /// Returns the memory for the nodes of an index.

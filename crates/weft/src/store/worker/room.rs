@@ -91,18 +91,21 @@ impl WorkerMemory {
     ) -> Result<(), Failure> {
         match self.shared.memory.limit() {
             None => Ok(()),
-            Some(limit) => self.make_room_below(limit, core, growth, heap_bytes),
+            Some(limit) => {
+                self.make_room_below(limit, core, growth, heap_bytes).map_err(|full| *full)
+            }
         }
     }
 
-    #[inline(never)]
+    /// Cold, so that without a limit the code of the operations stays together.
+    #[cold]
     fn make_room_below(
         &self,
         limit: u64,
         core: &TableCore,
         growth: Growth,
         heap_bytes: usize,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), Box<Failure>> {
         let is_largest = self.count_write(core);
         let memory = &self.shared.memory;
         // If memory is not scarce, there is room for a chunk.
@@ -141,7 +144,7 @@ impl WorkerMemory {
         }
         // The worker's own garbage is freed as soon as it can be.
         self.garbage().hasten();
-        Err(Failure::MemoryFull { used_bytes, limit_bytes: limit })
+        Err(Box::new(Failure::MemoryFull { used_bytes, limit_bytes: limit }))
     }
 
     /// Counts a write of the transaction under way. Returns whether the worker has had no transaction with so many.
