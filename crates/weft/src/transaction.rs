@@ -27,7 +27,7 @@ use std::ptr::NonNull;
 pub use many::TransactionRows;
 pub use scan::Scan;
 
-use weft_htm::word::{Ordering, yield_now};
+use weft_htm::word::yield_now;
 
 use crate::commit::{
     Abort, ChopsProcedures, Claim, CommitToken, Dbx, Engine, Executor, Observation, Protocol,
@@ -177,6 +177,8 @@ impl<'db, P: Protocol> Transaction<'db, P> {
             worker.executor().retract();
             return Err(failure);
         }
+        // Before the executor begins, since from there on a region may be open, which can be undone at any store.
+        worker.next_serial();
         if let Err(refusal) = worker.executor().begin(attempt, &worker.memory) {
             worker.executor().retract();
             return Err(match refusal {
@@ -187,7 +189,6 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         // The transaction has begun, so the worker stays pinned.
         std::mem::forget(beginning);
         worker.active.set(true);
-        worker.next_serial();
         Ok(())
     }
 
@@ -736,7 +737,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
 
     #[inline(always)]
     fn end(&self) {
-        self.worker.memory.counters().running.store(0, Ordering::Relaxed);
+        self.worker.memory.note_ended();
         self.worker.memory.unpin();
         self.worker.active.set(false);
         // The transaction has ended, so the user's `Drop`s can do what they like.
@@ -812,7 +813,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
 
     /// Makes sure that a write stays within the memory limit.
     #[inline(always)]
-    pub(super) fn make_room(&self, table: TableRef, growth: Growth) -> Result<(), Failure> {
+    pub(super) fn make_room(&self, table: TableRef, growth: Growth) -> Result<(), Error> {
         self.worker.memory.make_room(table.core(), growth, 0)
     }
 
@@ -1047,6 +1048,7 @@ impl Drop for BeginGuard<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         if !self.0.regions().is_undone() {
+            self.0.note_ended();
             self.0.unpin();
         }
     }

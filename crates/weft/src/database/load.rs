@@ -200,7 +200,7 @@ impl<T: Record, F: Fn(u64) + Sync> Loader<'_, T, F> {
                 }
                 let table = self.table.inner.reference();
                 // The row's own memory counts when it is filled in.
-                memory.make_room(table.core(), Growth::Insert, 0)?;
+                memory.make_room::<Failure>(table.core(), Growth::Insert, 0)?;
                 let key = row.key();
                 if let FillOutcome::Replaced = self.table.inner.fill(row, true, &mut hints, memory)
                 {

@@ -370,6 +370,19 @@ impl WorkerMemory {
         &self.shared.counters[self.slot]
     }
 
+    /// Notes the transaction that is running, for [`Ages::watch`].
+    #[inline(always)]
+    pub fn note_running(&self, transaction: u64) {
+        // Relaxed: the watcher compares numbers, and reads nothing else that is written before or after them.
+        self.counters().running.store(transaction, Ordering::Relaxed);
+    }
+
+    /// Notes that no transaction is running.
+    #[inline(always)]
+    pub fn note_ended(&self) {
+        self.note_running(0);
+    }
+
     /// Counts an aborted attempt, by its reason and by the table in which the conflict was.
     pub fn count_abort(&self, reason: ConflictReason, table: TableRef) {
         Counters::count(&self.counters().aborted[reason as usize]);

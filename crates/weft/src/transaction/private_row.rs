@@ -52,7 +52,7 @@ impl<'w, P: Protocol, R> PrivateRow<'w, P, R> {
     #[inline(always)]
     pub(super) fn count_heap(&self, bytes: usize) {
         // SAFETY: a row of the table in a block of its own, which only this value has.
-        unsafe { self.worker.memory.count_heap(self.table, self.row.cast(), bytes) };
+        unsafe { self.worker.memory.count_heap_of(self.table, self.row, bytes) };
     }
 
     /// Returns the row's address. The row still belongs to this value.

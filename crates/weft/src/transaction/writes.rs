@@ -112,12 +112,12 @@ impl<P: Protocol> Transaction<'_, P> {
         &self,
         table: TableRef,
         row: R,
-    ) -> Result<(RecordOf<P>, NonNull<u8>), Failure> {
+    ) -> Result<(RecordOf<P>, NonNull<u8>), Error> {
         let memory = &self.worker.memory;
         let core = table.core();
         // SAFETY: this is a row of the table. (The user's code, which this runs, finds no operation half done.)
-        let heap_bytes = unsafe { core.heap_bytes(NonNull::from(&row).cast()) };
-        memory.make_room(core, Growth::Insert, heap_bytes)?;
+        let heap_bytes = unsafe { core.heap_bytes_of(&row) };
+        memory.make_room::<Error>(core, Growth::Insert, heap_bytes)?;
         let block = memory.allocate_record(table);
         // SAFETY: a new block of the table's record class.
         let record = unsafe { StoredRecord::<P::Header>::initialise(block) };
@@ -131,7 +131,7 @@ impl<P: Protocol> Transaction<'_, P> {
         // SAFETY: a new place for a row of the table.
         unsafe {
             place.cast::<R>().write(row);
-            memory.count_heap(table, place, heap_bytes);
+            memory.count_heap_of::<R>(table, place.cast(), heap_bytes);
         }
         Ok((record, place))
     }
@@ -151,7 +151,7 @@ impl<P: Protocol> Transaction<'_, P> {
         // SAFETY: by the contract. The blocks are freed without dropping the row, which is moved out.
         unsafe {
             let taken = row.cast::<R>().read();
-            memory.count_heap(table, row, 0);
+            memory.count_heap_of::<R>(table, row.cast(), 0);
             if !core.holds_rows_inline() {
                 memory.free_block(VersionHeader::block(row), core.row_class);
             }
@@ -390,13 +390,16 @@ impl<P: Protocol> Transaction<'_, P> {
         table: TableRef,
         old: NonNull<u8>,
         new: &PrivateRow<'_, P, T>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), Error> {
+        if !std::mem::needs_drop::<T>() {
+            return Ok(());
+        }
         let (core, memory) = (table.core(), &self.worker.memory);
         // SAFETY: both are rows of the table, and the new one is this transaction's own.
         let (before, now) =
             unsafe { (memory.counted_heap(table, old), core.heap_bytes(new.row())) };
         if now > before {
-            memory.make_room(core, Growth::Insert, now)?;
+            memory.make_room::<Error>(core, Growth::Insert, now)?;
         }
         new.count_heap(now);
         Ok(())

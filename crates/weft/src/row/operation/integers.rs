@@ -222,24 +222,25 @@ fn room<V: Integer>(value: V, bounds: Option<&Bounds>) -> (u64, u64) {
     (value.above(min), max.above(value))
 }
 
-/// Returns in words why a result is not within the bounds of its column. `is_down` says on which side of the value
-/// the result is, also if the type does not have it.
-#[inline(always)]
-fn shortage<V: Integer>(
-    result: Option<V>,
-    is_down: bool,
-    bounds: Option<&Bounds>,
-    what: impl FnOnce() -> String,
-) -> Option<String> {
-    let (min, max) = bounds.unwrap_or(&Bounds::NONE).range();
-    match result {
-        Some(result) if min <= result && result <= max => None,
-        _ if is_down => Some(format!("{} is less than the minimum {min:?}", what())),
-        _ => Some(format!("{} is more than the maximum {max:?}", what())),
+/// Returns in words why the result of an operation is not within the bounds of its column.
+#[cold]
+#[inline(never)]
+fn shortage<V: Integer>(value: V, sign: char, operand: V, (min, max): (V, V)) -> String {
+    // On which side the result is can be said even if the type does not have it.
+    match sign == '-' || operand < V::ZERO {
+        true => format!("{value:?} {sign} {operand:?} is less than the minimum {min:?}"),
+        false => format!("{value:?} {sign} {operand:?} is more than the maximum {max:?}"),
     }
 }
 
 #[cold]
+#[inline(never)]
+fn negative<V: Integer>(operand: V) -> OutOfRange {
+    OutOfRange { message: format!("{operand:?} is negative") }
+}
+
+#[cold]
+#[inline(never)]
 fn out_of_range<V: Integer>(value: V, sign: char, operand: V) -> OutOfRange {
     let type_of = std::any::type_name::<V>();
     OutOfRange { message: format!("{value:?} {sign} {operand:?} is no {type_of}") }
@@ -267,7 +268,7 @@ macro_rules! sums {
             #[inline(always)]
             fn apply(&self, value: &mut V) -> Result<(), OutOfRange> {
                 if !$is_signed && self.0 < V::ZERO {
-                    return Err(OutOfRange { message: format!("{:?} is negative", self.0) });
+                    return Err(negative(self.0));
                 }
                 *value = self.of(*value).ok_or_else(|| out_of_range(*value, $sign, self.0))?;
                 Ok(())
@@ -278,9 +279,11 @@ macro_rules! sums {
                 if !$is_bounded && bounds.is_none() || !$is_signed && self.0 < V::ZERO {
                     return None;
                 }
-                let is_down = $sign == '-' || self.0 < V::ZERO;
-                let what = || format!("{value:?} {} {:?}", $sign, self.0);
-                shortage(self.of(*value), is_down, bounds, what)
+                let (min, max) = bounds.unwrap_or(&Bounds::NONE).range();
+                match self.of(*value) {
+                    Some(result) if min <= result && result <= max => None,
+                    _ => Some(shortage(*value, $sign, self.0, (min, max))),
+                }
             }
 
             fn slice(value: &V, _cores: u32) -> Share<V> {

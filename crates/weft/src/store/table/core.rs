@@ -157,6 +157,19 @@ impl TableCore {
         self.heap_offset.map(|offset| unsafe { row.add(offset) }.cast())
     }
 
+    /// As [`TableCore::heap_bytes`], for a row of a known type. One without `Drop` owns nothing.
+    ///
+    /// # Safety
+    /// The rows of this table are of type `R`.
+    #[inline(always)]
+    pub unsafe fn heap_bytes_of<R>(&self, row: &R) -> usize {
+        match std::mem::needs_drop::<R>() {
+            // SAFETY: passed on to the caller.
+            true => unsafe { self.heap_bytes(NonNull::from(row).cast()) },
+            false => 0,
+        }
+    }
+
     /// Clones a row to the address `place`.
     ///
     /// # Safety

@@ -83,29 +83,27 @@ impl WorkerMemory {
     /// # Errors
     /// [`Failure::MemoryFull`].
     #[inline(always)]
-    pub fn make_room(
+    pub fn make_room<E: From<Failure>>(
         &self,
         core: &TableCore,
         growth: Growth,
         heap_bytes: usize,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), E> {
         match self.shared.memory.limit() {
             None => Ok(()),
-            Some(limit) => {
-                self.make_room_below(limit, core, growth, heap_bytes).map_err(|full| *full)
-            }
+            Some(limit) => self.make_room_below(limit, core, growth, heap_bytes),
         }
     }
 
     /// Cold, so that without a limit the code of the operations stays together.
     #[cold]
-    fn make_room_below(
+    fn make_room_below<E: From<Failure>>(
         &self,
         limit: u64,
         core: &TableCore,
         growth: Growth,
         heap_bytes: usize,
-    ) -> Result<(), Box<Failure>> {
+    ) -> Result<(), E> {
         let is_largest = self.count_write(core);
         let memory = &self.shared.memory;
         // If memory is not scarce, there is room for a chunk.
@@ -144,7 +142,7 @@ impl WorkerMemory {
         }
         // The worker's own garbage is freed as soon as it can be.
         self.garbage().hasten();
-        Err(Box::new(Failure::MemoryFull { used_bytes, limit_bytes: limit }))
+        Err(Failure::MemoryFull { used_bytes, limit_bytes: limit }.into())
     }
 
     /// Counts a write of the transaction under way. Returns whether the worker has had no transaction with so many.
@@ -191,6 +189,18 @@ impl WorkerMemory {
             let change = bytes as i64 - before as i64;
             super::Counters::add(&self.counts(table.core().number).heap_bytes, change as u64);
             self.report(change);
+        }
+    }
+
+    /// As [`WorkerMemory::count_heap`], for a row of a known type. One without `Drop` owns nothing.
+    ///
+    /// # Safety
+    /// As for [`WorkerMemory::count_heap`].
+    #[inline(always)]
+    pub unsafe fn count_heap_of<R>(&self, table: TableRef, row: NonNull<R>, bytes: usize) {
+        if std::mem::needs_drop::<R>() {
+            // SAFETY: passed on to the caller.
+            unsafe { self.count_heap(table, row.cast(), bytes) };
         }
     }
 

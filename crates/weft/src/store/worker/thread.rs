@@ -4,7 +4,6 @@ use std::cell::{Cell, RefCell, UnsafeCell};
 use std::ptr::NonNull;
 
 use arrayvec::ArrayVec;
-use weft_htm::word::Ordering;
 
 use super::WorkerMemory;
 use crate::index::LongKey;
@@ -241,8 +240,7 @@ impl WorkerState {
         let serial = self.serial.get() + 1;
         self.serial.set(serial);
         self.round.set(0);
-        // Relaxed: see `Ages::watch`.
-        self.memory.counters().running.store(serial, Ordering::Relaxed);
+        self.memory.note_running(serial);
     }
 
     /// Gives the present transaction a label.
@@ -250,8 +248,7 @@ impl WorkerState {
         if !std::ptr::eq(self.label.get().0, label) {
             self.label.set((label, self.memory.shared().ages.number_of(label)));
         }
-        let running = self.label.get().1 | self.serial.get();
-        self.memory.counters().running.store(running, Ordering::Relaxed);
+        self.memory.note_running(self.label.get().1 | self.serial.get());
     }
 
     /// Returns how often the transaction was repaired.
