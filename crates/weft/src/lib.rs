@@ -154,7 +154,7 @@ mod sync;
 pub mod sync;
 
 pub use weft_htm as htm;
-pub use weft_macros::{ColumnValue, Record};
+pub use weft_macros::{ColumnValue, Key, Record};
 
 pub use commit::CommitToken;
 pub use database::metrics::{IndexMemoryMetrics, MemoryMetrics, Metrics, RepairMetrics};
@@ -169,6 +169,7 @@ pub use database::storage::{Acknowledge, CheckpointReport, DurabilityOptions};
 pub use database::{Builder, Database, Migration, TransactionOptions, WORKERS_MAX_DEFAULT};
 pub use error::{Conflict, ConflictReason, Error, Failure, OutlineError};
 pub use row::column::ColumnValue;
+pub use row::encoding::Key;
 pub use row::schema::{Index, OrderedRecord, Record, Violation};
 pub use row::{column, description, encoding, operation, schema};
 pub use snapshot::{Snapshot, SnapshotRows, SnapshotScan};

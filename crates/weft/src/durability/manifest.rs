@@ -34,8 +34,8 @@
 //!   oldest schema: u32       the version of the oldest programs that may open the directory
 //! ```
 //!
-//! Version 2 of the layout ends with what was dropped. Version 1 ends with the tables, and has an older form of their
-//! descriptions.
+//! In version 3 of the layout the descriptions do not have the next key. Version 2 ends with what was dropped. Version 1
+//! ends with the tables, whose descriptions end with their indexes.
 //!
 //! **Sealed segments.** When a run begins, the log that it has recovered from is known to be
 //! complete, and nothing will be appended to it. From then on the manifest has the lengths of its
@@ -51,6 +51,7 @@
 use std::path::Path;
 
 use super::backend::Backend;
+use super::checkpoint::CheckpointSource;
 use super::directory;
 use super::format::FrameKind;
 use crate::error::StorageError;
@@ -58,7 +59,7 @@ use crate::row::column::{ColumnValue, DecodeError, read_leb128, write_leb128};
 use crate::row::description::TableDescription;
 
 /// The version of the manifest's layout.
-pub const MANIFEST_VERSION: u32 = 3;
+pub const MANIFEST_VERSION: u32 = 4;
 
 /// What a database's directory holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -189,6 +190,13 @@ impl Manifest {
         self.recovered_epoch.max(checkpoint)
     }
 
+    /// Notes how far the generated keys of the tables have come.
+    pub(crate) fn note_keys(&mut self, source: &dyn CheckpointSource) {
+        for (number, table) in (0..).zip(&mut self.tables) {
+            table.next_key = table.next_key.max(source.next_key(number));
+        }
+    }
+
     /// Reads the manifest of `directory`. Returns `None` if the directory does not exist or holds
     /// nothing yet.
     ///
@@ -261,7 +269,6 @@ impl Manifest {
     fn decode(payload: &[u8]) -> Result<DecodedManifest, DecodeError> {
         let input = &mut &payload[..];
         let version = u32::read(input)?;
-        let is_whole = version > 1;
         if !(1..=MANIFEST_VERSION).contains(&version) {
             return Ok(DecodedManifest::UnknownVersion(version));
         }
@@ -295,8 +302,8 @@ impl Manifest {
                 }),
                 false => None,
             },
-            tables: read_list(input, |input| TableDescription::read_form(is_whole, input))?,
-            dropped: if is_whole { Vec::read(input)? } else { Vec::new() },
+            tables: read_list(input, |input| TableDescription::read_form(version - 1, input))?,
+            dropped: if version > 1 { Vec::read(input)? } else { Vec::new() },
             schema: 0,
             oldest_schema: 0,
         };
