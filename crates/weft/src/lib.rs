@@ -98,6 +98,8 @@
 //! control and so shows the minimal cost. The crate `weft-procedures` has procedures, which are transactions whose
 //! steps are known in advance, and finds the pieces in which they may commit.
 //!
+//! The cargo features `bytes`, `jiff`, `rust_decimal` and `uuid` make types of these libraries columns and keys.
+//!
 //! With the cargo feature `history` there is also the module `history`, which records what transactions did, for a
 //! checker.
 #![warn(missing_docs)]

@@ -272,6 +272,7 @@ impl Manifest {
         if !(1..=MANIFEST_VERSION).contains(&version) {
             return Ok(DecodedManifest::UnknownVersion(version));
         }
+        let form = [1, 2, 2, 3][version as usize - 1];
         let mut manifest = Manifest {
             database: <[u8; 16]>::read(input)?,
             run: u64::read(input)?,
@@ -302,7 +303,7 @@ impl Manifest {
                 }),
                 false => None,
             },
-            tables: read_list(input, |input| TableDescription::read_form(version - 1, input))?,
+            tables: read_list(input, |input| TableDescription::read_form(form, input))?,
             dropped: if version > 1 { Vec::read(input)? } else { Vec::new() },
             schema: 0,
             oldest_schema: 0,
@@ -403,6 +404,24 @@ mod tests {
             if let Ok(DecodedManifest::Manifest(decoded)) = Manifest::decode(&flipped) {
                 assert_ne!(*decoded, manifest(), "bit {bit} has no meaning");
             }
+        }
+    }
+
+    #[test]
+    fn older_layouts_are_read() {
+        let manifest = Manifest { tables: vec![describe("a", &[])], ..Manifest::empty() };
+        let mut payload = Vec::new();
+        manifest.encode(&mut payload);
+        // Version 3 has no next key, which precedes the dropped tables and the two versions of the schema.
+        assert_eq!(payload.remove(payload.len() - 10), 0);
+        for (version, cut) in [(3, 0), (2, 8)] {
+            payload[0] = version;
+            let Ok(DecodedManifest::Manifest(read)) =
+                Manifest::decode(&payload[..payload.len() - cut])
+            else {
+                panic!("version {version} is refused");
+            };
+            assert_eq!(*read, manifest);
         }
     }
 

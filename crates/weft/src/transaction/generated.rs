@@ -10,13 +10,13 @@ use crate::store::table::{Table, TableInner, check};
 impl<P: Protocol> Transaction<'_, P> {
     /// Inserts a row with a new primary key, and returns the key. `row` gets the key, and makes the row with it.
     ///
-    /// No two transactions ever get the same key: neither at the same time, nor after the row was deleted, nor after a
-    /// restart. (A crash may lose a commit that was not durable yet. Its key was then never used.) The keys are not
-    /// promised to be without gaps, nor to be in the order of the commits. A transaction that is rolled back or runs
-    /// again leaves a gap.
+    /// No key is generated twice: not for transactions at the same time, not after the row was deleted, and not after a
+    /// restart. (A crash may lose a commit that was not durable yet. Its key was then never used. Nor was that of a row
+    /// that its own transaction deletes again.) The keys have gaps, and are not in the order of the commits. A
+    /// transaction that is rolled back or runs again leaves a gap.
     ///
-    /// [`Transaction::insert`] inserts a row of the same table with the key that it has, whatever that is. The keys that
-    /// are generated later go on behind it.
+    /// [`Transaction::insert`] inserts a row of the same table with the key that the row has. A key above all others moves
+    /// the generator behind it.
     ///
     /// # Errors
     /// - [`Failure::KeysExhausted`] if there is no greater key.
