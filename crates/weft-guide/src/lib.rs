@@ -148,5 +148,9 @@ mod derive_record {}
 mod derive_column_value {}
 
 #[cfg(doctest)]
+#[doc = include_str!("../../weft-macros/docs/key.md")]
+mod derive_key {}
+
+#[cfg(doctest)]
 #[doc = include_str!("../../weft-macros/docs/procedure.md")]
 mod procedure {}

@@ -69,6 +69,7 @@ pub(crate) struct BoundOption {
 #[derive(Default)]
 pub(crate) struct FieldOptions {
     pub key: Option<Span>,
+    pub generated: Option<Span>,
     pub index: Option<Span>,
     pub unique: Option<Span>,
     pub default: Option<DefaultOption>,
@@ -152,6 +153,8 @@ impl FieldOptions {
     fn parse_option(&mut self, option: &ParseNestedMeta<'_>) -> Result<()> {
         let (place, name) = if option.path.is_ident("key") {
             (&mut self.key, "key")
+        } else if option.path.is_ident("generated") {
+            (&mut self.generated, "generated")
         } else if option.path.is_ident("index") {
             (&mut self.index, "index")
         } else if option.path.is_ident("unique") {
@@ -169,7 +172,7 @@ impl FieldOptions {
         } else if option.path.is_ident("max") {
             return set_once(&mut self.max, parse_bound(option)?, option);
         } else {
-            let allowed = "`key`, `index`, `unique`, `default`, `was`, `computed`, `min` or `max`";
+            let allowed = "`key`, `generated`, `index`, `unique`, `default`, `was`, `computed`, `min` or `max`";
             return Err(unknown(option, "a field", allowed));
         };
         if !option.input.is_empty() && !option.input.peek(Token![,]) {

@@ -1,7 +1,8 @@
-//! `#[derive(ColumnValue)]`. A struct is stored as its fields, an enum as the number of its variant.
+//! `#[derive(ColumnValue)]`. A struct is stored as its fields, an enum as the number of its variant. If a variant has
+//! fields, the enum is stored as a struct with a field for each variant: one of them is present, with its fields.
 
 use proc_macro2::{Literal, Span, TokenStream};
-use quote::{quote, quote_spanned};
+use quote::{format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{Data, DataEnum, DeriveInput, Error, Field, Fields, GenericParam, Index, Member, Result};
@@ -46,24 +47,7 @@ pub(crate) fn column_value(input: &DeriveInput) -> Result<TokenStream> {
 fn struct_body(input: &DeriveInput, fields: &Fields) -> Result<TokenStream> {
     let name = input.ident.unraw().to_string();
     let members: Vec<Member> = fields.members().collect();
-    let descriptions = fields.iter().zip(&members).map(|(field, member)| {
-        let name = match member {
-            Member::Named(ident) => ident.unraw().to_string(),
-            Member::Unnamed(Index { index, .. }) => index.to_string(),
-        };
-        let PartOptions { default, was } = PartOptions::parse(&field.attrs)?;
-        let type_of = &field.ty;
-        let default = generate::default(type_of, default.as_ref().map(|default| &default.value));
-        Ok(quote_spanned! {at(field)=>
-            ::weft::column::FieldType {
-                name: #name,
-                type_of: <#type_of as ::weft::column::ColumnValue>::TYPE,
-                was: &[#(#was),*],
-                default: #default,
-            }
-        })
-    });
-    let descriptions = descriptions.collect::<Result<Vec<_>>>()?;
+    let descriptions = descriptions(fields)?;
     let writes = fields.iter().zip(&members).map(|(field, member)| {
         let type_of = &field.ty;
         quote_spanned! {at(field)=>
@@ -134,6 +118,28 @@ fn struct_body(input: &DeriveInput, fields: &Fields) -> Result<TokenStream> {
     })
 }
 
+/// Generates the descriptions of a struct's or a variant's fields.
+fn descriptions(fields: &Fields) -> Result<Vec<TokenStream>> {
+    let description = |(field, member): (&Field, Member)| {
+        let name = match member {
+            Member::Named(ident) => ident.unraw().to_string(),
+            Member::Unnamed(Index { index, .. }) => index.to_string(),
+        };
+        let PartOptions { default, was } = PartOptions::parse(&field.attrs)?;
+        let type_of = &field.ty;
+        let default = generate::default(type_of, default.as_ref().map(|default| &default.value));
+        Ok(quote_spanned! {at(field)=>
+            ::weft::column::FieldType {
+                name: #name,
+                type_of: <#type_of as ::weft::column::ColumnValue>::TYPE,
+                was: &[#(#was),*],
+                default: #default,
+            }
+        })
+    };
+    fields.iter().zip(fields.members()).map(description).collect()
+}
+
 fn enum_body(input: &DeriveInput, data: &DataEnum) -> Result<TokenStream> {
     if data.variants.is_empty() {
         return Err(Error::new(
@@ -141,15 +147,8 @@ fn enum_body(input: &DeriveInput, data: &DataEnum) -> Result<TokenStream> {
             "an enum without variants has no values that could be stored",
         ));
     }
-    if let Some(variant) = data.variants.iter().find(|it| !matches!(it.fields, Fields::Unit)) {
-        return Err(Error::new(
-            variant.fields.span(),
-            format!(
-                "the variants of a stored enum have no fields, and `{}` has some: store them in \
-                 columns of their own, optional ones perhaps, or implement `ColumnValue` by hand",
-                variant.ident
-            ),
-        ));
+    if data.variants.iter().any(|variant| !variant.fields.is_empty()) {
+        return choice_body(input, data);
     }
     let name = input.ident.unraw().to_string();
     let variants: Vec<_> = data.variants.iter().map(|variant| &variant.ident).collect();
@@ -162,7 +161,7 @@ fn enum_body(input: &DeriveInput, data: &DataEnum) -> Result<TokenStream> {
     } else {
         quote! {
             ::weft::column::leb128_bytes(match self {
-                #(Self::#variants => #numbers,)*
+                #(Self::#variants { .. } => #numbers,)*
             })
         }
     };
@@ -175,7 +174,7 @@ fn enum_body(input: &DeriveInput, data: &DataEnum) -> Result<TokenStream> {
         #[inline]
         fn write(&self, output: &mut ::std::vec::Vec<u8>) {
             let number = match self {
-                #(Self::#variants => #numbers,)*
+                #(Self::#variants { .. } => #numbers,)*
             };
             ::weft::column::write_leb128(number, output);
         }
@@ -186,7 +185,7 @@ fn enum_body(input: &DeriveInput, data: &DataEnum) -> Result<TokenStream> {
         ) -> ::core::result::Result<Self, ::weft::column::DecodeError> {
             let start = *input;
             match ::weft::column::read_leb128(input)? {
-                #(#numbers => ::core::result::Result::Ok(Self::#variants),)*
+                #(#numbers => ::core::result::Result::Ok(Self::#variants {}),)*
                 number => ::core::result::Result::Err(
                     ::weft::column::DecodeError::no_variant(start, #name, number, #count),
                 ),
@@ -205,7 +204,124 @@ fn enum_body(input: &DeriveInput, data: &DataEnum) -> Result<TokenStream> {
     })
 }
 
+/// Generates the body for an enum with fields.
+fn choice_body(input: &DeriveInput, data: &DataEnum) -> Result<TokenStream> {
+    let name = input.ident.unraw().to_string();
+    let count = data.variants.len();
+    let (mut types, mut writes, mut reads) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut sizes, mut heap_sizes, mut comparisons) = (Vec::new(), Vec::new(), Vec::new());
+    for (position, variant) in data.variants.iter().enumerate() {
+        let (ident, fields) = (&variant.ident, &variant.fields);
+        let variant_name = ident.unraw().to_string();
+        let field_types: Vec<_> = fields.iter().map(|field| &field.ty).collect();
+        let value = quote!(::weft::column::ColumnValue);
+        let descriptions = descriptions(fields)?;
+        let type_of = match fields.is_empty() {
+            true => quote!(::weft::column::ColumnType::Bool),
+            false => quote! {
+                ::weft::column::ColumnType::Option(&::weft::column::ColumnType::Struct {
+                    name: #variant_name,
+                    fields: &[#(#descriptions),*],
+                })
+            },
+        };
+        types.push(quote! {
+            ::weft::column::FieldType {
+                name: #variant_name,
+                type_of: #type_of,
+                was: &[],
+                // Enums that were stored before the variant existed are not this variant.
+                default: ::core::option::Option::Some(|output| output.push(0)),
+            }
+        });
+        let names = |prefix: &str| -> Vec<_> {
+            (0..fields.len()).map(|field| format_ident!("{prefix}_{field}")).collect()
+        };
+        let (own, others) = (names("own"), names("other"));
+        let members: Vec<Member> = fields.members().collect();
+        let pattern = |names: &[syn::Ident]| quote!(Self::#ident { #(#members: #names),* });
+        let (own_pattern, other_pattern) = (pattern(&own), pattern(&others));
+        let after = count - 1 - position;
+        writes.push(quote! {
+            #own_pattern => {
+                output.extend_from_slice(&[0; #position]);
+                output.push(1);
+                #(<#field_types as #value>::write(#own, output);)*
+                output.extend_from_slice(&[0; #after]);
+            }
+        });
+        reads.push(quote! {
+            if <bool as #value>::read(input)? {
+                let value = Self::#ident { #(#members: <#field_types as #value>::read(input)?),* };
+                if found.replace(value).is_some() {
+                    return ::core::result::Result::Err(::weft::column::DecodeError::new(
+                        start,
+                        ::core::concat!("a value of ", #name, " is two of its variants"),
+                    ));
+                }
+            }
+        });
+        let sum = |method| {
+            let method = format_ident!("{method}");
+            quote!(#own_pattern => 0 #(+ <#field_types as #value>::#method(#own))*)
+        };
+        sizes.push(sum("stored_bytes"));
+        heap_sizes.push(sum("heap_bytes"));
+        comparisons.push(quote! {
+            (#own_pattern, #other_pattern) => {
+                true #(&& <#field_types as #value>::is_same(#own, #others))*
+            }
+        });
+    }
+    Ok(quote! {
+        const TYPE: ::weft::column::ColumnType = ::weft::column::ColumnType::Struct {
+            name: #name,
+            fields: &[#(#types),*],
+        };
+
+        fn write(&self, output: &mut ::std::vec::Vec<u8>) {
+            match self {
+                #(#writes)*
+            }
+        }
+
+        fn read(
+            input: &mut &[u8],
+        ) -> ::core::result::Result<Self, ::weft::column::DecodeError> {
+            let start = *input;
+            let mut found = ::core::option::Option::None;
+            #(#reads)*
+            found.ok_or_else(|| {
+                ::weft::column::DecodeError::new(
+                    start,
+                    ::core::concat!("a value of ", #name, " is none of its variants"),
+                )
+            })
+        }
+
+        fn stored_bytes(&self) -> usize {
+            #count + match self {
+                #(#sizes,)*
+            }
+        }
+
+        fn heap_bytes(&self) -> usize {
+            match self {
+                #(#heap_sizes,)*
+            }
+        }
+
+        fn is_same(&self, other: &Self) -> bool {
+            match (self, other) {
+                #(#comparisons)*
+                #[allow(unreachable_patterns)]
+                _ => false,
+            }
+        }
+    })
+}
+
 /// Returns the span at which messages about a field point. Names resolve as everywhere else in generated code.
-fn at(field: &Field) -> Span {
+pub(crate) fn at(field: &Field) -> Span {
     field.ty.span().resolved_at(Span::call_site())
 }

@@ -18,6 +18,7 @@ pub(crate) fn record(row: &Row<'_>) -> TokenStream {
     };
     let key_type = key_type(row, &row.key, row.key_span);
     let key_columns_are_keys = key_columns_are_keys(row);
+    let key_columns_have_one_form = key_columns_have_one_form(row);
     let volatile = row.volatile;
     let key_columns = &row.key;
     let columns = (0..row.columns.len()).map(|position| column_description(row, position));
@@ -27,6 +28,7 @@ pub(crate) fn record(row: &Row<'_>) -> TokenStream {
     let stored_form = stored_form(row);
     let check_method = check_method(row);
     let evolution = evolution(row);
+    let (key_number, generated) = generated(row);
     let constants = index_constants(row);
     let ordered = matches!(row.storage, Storage::Ordered).then(|| {
         quote! {
@@ -36,6 +38,7 @@ pub(crate) fn record(row: &Row<'_>) -> TokenStream {
     });
     quote! {
         #key_columns_are_keys
+        #key_columns_have_one_form
 
         #[automatically_derived]
         impl ::weft::schema::Record for #name {
@@ -51,6 +54,7 @@ pub(crate) fn record(row: &Row<'_>) -> TokenStream {
             const COLUMNS: &'static [::weft::schema::Column] = &[#(#columns),*];
             const KEY_COLUMNS: &'static [usize] = &[#(#key_columns),*];
             const INDEXES: &'static [::weft::schema::IndexDescription] = &[#(#indexes),*];
+            #key_number
             #key_methods
             #index_methods
             #stored_form
@@ -59,9 +63,29 @@ pub(crate) fn record(row: &Row<'_>) -> TokenStream {
         }
 
         #ordered
+        #generated
 
         #constants
     }
+}
+
+/// Generates what a row type with a generated key has: the key's number, and the implementation of `GeneratedRecord`.
+fn generated(row: &Row<'_>) -> (TokenStream, TokenStream) {
+    if !row.is_generated {
+        return (TokenStream::new(), TokenStream::new());
+    }
+    let name = row.name;
+    let column = &row.columns[row.key[0]];
+    let type_of = column.type_of;
+    let number = quote_spanned! {at(column)=>
+        const KEY_NUMBER: ::core::option::Option<fn(&Self::Key) -> u64> =
+            ::core::option::Option::Some(<#type_of as ::weft::schema::GeneratedKey>::number);
+    };
+    let generated = quote_spanned! {at(column)=>
+        #[automatically_derived]
+        impl ::weft::schema::GeneratedRecord for #name {}
+    };
+    (number, generated)
 }
 
 /// Returns the type of a key made of the columns at `positions`: the column's own type if it is one column,
@@ -89,6 +113,22 @@ fn key_columns_are_keys(row: &Row<'_>) -> TokenStream {
         .map(|&position| {
             let column_width = width(&row.columns[position]);
             quote!(const _: ::core::option::Option<usize> = #column_width;)
+        })
+        .collect()
+}
+
+/// Generates a check that equal primary keys have the same stored form, if they are stored.
+fn key_columns_have_one_form(row: &Row<'_>) -> TokenStream {
+    let columns = row.key.iter().filter(|_| !row.volatile).map(|&position| &row.columns[position]);
+    columns
+        .map(|column| {
+            let type_of = column.type_of;
+            quote_spanned! {at(column)=>
+                const _: () = ::core::assert!(
+                    <#type_of as ::weft::encoding::Key>::HAS_ONE_STORED_FORM,
+                    "equal values of this type can be stored in different forms (`1.0` and `1.00`), so it cannot be in the primary key: use an integer, such as cents; an index can have it",
+                );
+            }
         })
         .collect()
 }

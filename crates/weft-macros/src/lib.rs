@@ -1,13 +1,14 @@
 //! Macros of the Weft database. Use them through the crate `weft`, which re-exports them.
 //!
 //! In reading order: the grammar of the attributes (`attributes`), the row type that they describe once names
-//! are resolved and rules are checked (`row`), and the generated code (`generate`). `column_value` is the
-//! derive macro for column types, and `procedure` the attribute for procedures. What users read is in `docs/`.
+//! are resolved and rules are checked (`row`), and the generated code (`generate`). `column_value` and `key`
+//! are the derive macros for column types and keys, and `procedure` the attribute for procedures. What users read is in `docs/`.
 //! `weft-guide` runs the examples in `docs/`, and `weft-tests` has what the macros refuse.
 
 mod attributes;
 mod column_value;
 mod generate;
+mod key;
 mod procedure;
 mod row;
 
@@ -29,6 +30,13 @@ pub fn derive_record(input: TokenStream) -> TokenStream {
 pub fn derive_column_value(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
     column_value::column_value(&input).unwrap_or_else(syn::Error::into_compile_error).into()
+}
+
+#[doc = include_str!("../docs/key.md")]
+#[proc_macro_derive(Key)]
+pub fn derive_key(input: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(input as DeriveInput);
+    key::key(&input).unwrap_or_else(syn::Error::into_compile_error).into()
 }
 
 #[doc = include_str!("../docs/procedure.md")]

@@ -28,6 +28,8 @@ pub(crate) struct Row<'a> {
     pub key: Vec<usize>,
     /// Where the key is declared.
     pub key_span: Span,
+    /// Whether the database generates the key.
+    pub is_generated: bool,
     pub indexes: Vec<Index>,
     pub checks: Vec<Check>,
     pub volatile: bool,
@@ -80,6 +82,7 @@ impl<'a> Row<'a> {
             .collect::<Result<Vec<_>>>()?;
         let key_span = options.key.as_ref().map_or(input.ident.span(), |key| key.span);
         let key = resolve_key(&input.ident, options.key, &columns, &field_options)?;
+        let is_generated = resolve_generated(&key, &field_options)?;
         let indexes = resolve_indexes(options.indexes, &columns, &field_options)?;
         let volatile = options.volatile.is_some();
         resolve_bounds(&mut columns, &mut field_options, &key)?;
@@ -96,6 +99,7 @@ impl<'a> Row<'a> {
             columns,
             key,
             key_span,
+            is_generated,
             indexes,
             checks,
             volatile,
@@ -181,6 +185,27 @@ fn resolve_key(
             check_count("the primary key", row.span(), marked.len())?;
             Ok(marked)
         }
+    }
+}
+
+/// Returns whether the database generates the key.
+fn resolve_generated(key: &[usize], on_fields: &[FieldOptions]) -> Result<bool> {
+    let generated = on_fields
+        .iter()
+        .enumerate()
+        .find_map(|(position, options)| options.generated.map(|span| (position, span)));
+    match generated {
+        None => Ok(false),
+        Some((position, _)) if key == [position] => Ok(true),
+        Some((position, span)) if key.contains(&position) => Err(Error::new(
+            span,
+            "a generated key is the whole primary key: make it the only column of the key, and \
+             give the others an index",
+        )),
+        Some((_, span)) => Err(Error::new(
+            span,
+            "only the primary key is generated: write `#[record(key, generated)]`",
+        )),
     }
 }
 

@@ -98,6 +98,8 @@
 //! control and so shows the minimal cost. The crate `weft-procedures` has procedures, which are transactions whose
 //! steps are known in advance, and finds the pieces in which they may commit.
 //!
+//! The cargo features `bytes`, `jiff`, `rust_decimal` and `uuid` make types of these libraries columns and keys.
+//!
 //! With the cargo feature `history` there is also the module `history`, which records what transactions did, for a
 //! checker.
 #![warn(missing_docs)]
@@ -154,7 +156,7 @@ mod sync;
 pub mod sync;
 
 pub use weft_htm as htm;
-pub use weft_macros::{ColumnValue, Record};
+pub use weft_macros::{ColumnValue, Key, Record};
 
 pub use commit::CommitToken;
 pub use database::metrics::{IndexMemoryMetrics, MemoryMetrics, Metrics, RepairMetrics};
@@ -169,6 +171,7 @@ pub use database::storage::{Acknowledge, CheckpointReport, DurabilityOptions};
 pub use database::{Builder, Database, Migration, TransactionOptions, WORKERS_MAX_DEFAULT};
 pub use error::{Conflict, ConflictReason, Error, Failure, OutlineError};
 pub use row::column::ColumnValue;
+pub use row::encoding::Key;
 pub use row::schema::{Index, OrderedRecord, Record, Violation};
 pub use row::{column, description, encoding, operation, schema};
 pub use snapshot::{Snapshot, SnapshotRows, SnapshotScan};

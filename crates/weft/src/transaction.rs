@@ -9,6 +9,7 @@
 
 mod by_columns;
 mod deferred;
+mod generated;
 mod lookup;
 mod many;
 mod operations;

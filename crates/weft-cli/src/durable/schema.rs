@@ -122,6 +122,8 @@ struct TableJson {
     storage: &'static str,
     columns: Vec<ColumnJson>,
     key: Vec<String>,
+    /// The number of the next generated key, at least; `null` if keys are not generated.
+    next_key: Option<u64>,
     indexes: Vec<IndexJson>,
     checks: Vec<String>,
     was: Vec<String>,
@@ -176,6 +178,7 @@ impl TableJson {
             },
             columns: columns.collect(),
             key: names(&table.key),
+            next_key: table.next_key,
             indexes: indexes.collect(),
             checks: table.checks.clone(),
             was: table.was.clone(),
@@ -185,6 +188,7 @@ impl TableJson {
     fn text(&self) -> String {
         let mut text =
             format!("table {} ({}), key ({})", self.name, self.storage, self.key.join(", "));
+        self.next_key.iter().for_each(|next| text += &format!(", generated from {next} on"));
         self.was.iter().for_each(|name| text += &format!(", was {name}"));
         text.push('\n');
         for column in &self.columns {

@@ -34,8 +34,8 @@ pub use write::{dump, write_dump};
 /// The first bytes of a dump.
 const MAGIC: [u8; 8] = *b"WEFTDUMP";
 
-/// The version of the format that is written. It is also the only one that is read.
-const VERSION: u32 = 1;
+/// The version of the format that is written. In version 1, which is read as well, descriptions have no next key.
+const VERSION: u32 = 2;
 
 /// The size of a block's payload, before it is compressed, at which another block is begun.
 const BLOCK_BYTES: usize = 256 << 10;

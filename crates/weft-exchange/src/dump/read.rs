@@ -56,7 +56,7 @@ impl<'a, R: Read> DumpReader<'a, R> {
         let Ok(version) = version.try_into().map(u32::from_le_bytes) else {
             return Err(StorageError::damaged(name, 8, "the file ends, and was cut off"));
         };
-        if version != VERSION {
+        if !(1..=VERSION).contains(&version) {
             return Err(StorageError::UnknownVersion { path: name.to_owned(), version });
         }
         let mut reader = DumpReader {
@@ -78,7 +78,7 @@ impl<'a, R: Read> DumpReader<'a, R> {
         if reader.next_block()? != kind::TABLES {
             return Err(reader.damaged("the descriptions of the tables are missing"));
         }
-        let described = read_tables(&mut &reader.payload[..]);
+        let described = read_tables(version, &mut &reader.payload[..]);
         (reader.epoch, reader.versions, reader.tables) = described.map_err(|error| {
             reader.damaged(format!("the descriptions of the tables cannot be read: {error}"))
         })?;
@@ -233,13 +233,13 @@ fn read_up_to<R: Read>(
 /// What precedes the rows: the epoch, the versions of the schema, and the tables.
 type Described = (u64, (u32, u32), Vec<TableDescription>);
 
-fn read_tables(input: &mut &[u8]) -> Result<Described, DecodeError> {
+fn read_tables(version: u32, input: &mut &[u8]) -> Result<Described, DecodeError> {
     let (epoch, versions) = ColumnValue::read(input)?;
     let length = take_number(input).unwrap_or_default();
     let mut tables: Vec<TableDescription> = Vec::new();
     for _ in 0..length {
         let start = *input;
-        let table = TableDescription::read(input)?;
+        let table = TableDescription::read_form(version + 1, input)?;
         if tables.iter().any(|other| other.name == table.name) {
             return Err(DecodeError::new(start, format!("two tables are named `{}`", table.name)));
         }

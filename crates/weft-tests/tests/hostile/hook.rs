@@ -26,6 +26,7 @@ operations! {
     RowClone RowDrop RowKey RowKeyEquals RowEncodeIndexKey RowIndexKeyDiffers RowEncode RowDecode
     RowStoredBytes RowHeapBytes RowEncodeChanges RowSameColumns RowRebase RowLacksRoom RowEncodeKey RowDecodeKey RowCheck
     ValueClone ValueDrop ValueEq ValueDebug ValueEncode ValueWrite ValueRead ValueStoredBytes ValueHeapBytes ValueIsSame
+    KeyNumber KeyGenerate
     SumAddDifference SumHasRoom SumAddAssign
     TransactionBody UpdateBody SnapshotBody PrefetchNext RangeBound EncodePrefix ConvertError
 }

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use weft::column::{ColumnSet, ColumnType, ColumnValue, DecodeError};
 use weft::encoding::{Key, KeyEncoder, KeyPrefix};
 use weft::operation::{Ordered, TopK};
-use weft::schema::{Column, IndexDescription, OrderedRecord, Storage, Violation};
+use weft::schema::{
+    Column, GeneratedKey, GeneratedRecord, IndexDescription, OrderedRecord, Storage, Violation,
+};
 use weft::{Error, Index, Record};
 
 use crate::hook::{Answer, Operation, called};
@@ -90,6 +92,26 @@ impl<const LONG: bool> Key for Value<LONG> {
             encoder.push_slice(format!("{number:010}").as_bytes());
         } else {
             encoder.push(u64::from(number), 4);
+        }
+    }
+}
+
+/// Generated keys are above all that the workload chooses.
+const GENERATED: u32 = 10_000;
+
+impl<const LONG: bool> GeneratedKey for Value<LONG> {
+    fn number(&self) -> u64 {
+        match self.called(Operation::KeyNumber, "the number of a key") {
+            (_, Answer::Lie) => u64::MAX,
+            (number, _) => u64::from(number.saturating_sub(GENERATED)),
+        }
+    }
+
+    fn generate(draw: impl FnOnce(u64) -> Option<u64>) -> Option<Self> {
+        let number = draw(u64::from(u32::MAX - GENERATED))? as u32 + GENERATED;
+        match called(Operation::KeyGenerate) {
+            Answer::Lie => None,
+            _ => Some(Value::new(number)),
         }
     }
 }
@@ -267,6 +289,7 @@ macro_rules! hostile {
             const KEY_COLUMNS: &'static [usize] = $plain::KEY_COLUMNS;
             const INDEXES: &'static [IndexDescription] = $plain::INDEXES;
             const IS_CHECKED: bool = $checked;
+            const KEY_NUMBER: Option<fn(&$key) -> u64> = Some(GeneratedKey::number);
 
             fn key(&self) -> $key {
                 match called(Operation::RowKey) {
@@ -417,6 +440,7 @@ hostile!(Row, Plain, Short, true);
 
 impl OrderedRecord for Row {}
 impl OrderedRecord for RowBare {}
+impl GeneratedRecord for RowBare {}
 
 #[derive(Clone, Record)]
 #[record(table = "hostile_hashed", storage = "hash")]

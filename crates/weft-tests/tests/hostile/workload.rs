@@ -946,6 +946,18 @@ impl<P: Protocol> World<P> {
             model.bare.extend((61..=66).map(|id| (id, 0)));
             Ok(())
         });
+        self.step("insert a row with a generated key", &|tx, model| {
+            let key =
+                tx.insert_generated(&self.bare, |key| match called(Operation::UpdateBody) {
+                    Answer::Lie => RowBare::from_plain(PlainBare::new(key.number() + 1)),
+                    _ => RowBare::from_plain(PlainBare::new(key.number())),
+                })?;
+            let number = key.number();
+            // As in `update`.
+            quietly(|| drop(key));
+            model.bare.insert(number, 0);
+            Ok(())
+        });
         self.step("update many", &|tx, model| {
             let mut counts = Vec::new();
             tx.update_many(&self.bare, keys(), |position, row| {

@@ -3,7 +3,7 @@ use weft::ColumnValue;
 #[derive(ColumnValue)]
 enum Shape {
     Point,
-    Circle { radius: f64 },
+    Circle { radius: usize },
 }
 
 #[derive(ColumnValue)]

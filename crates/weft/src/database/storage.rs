@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use weft_htm::blocking::{Condvar, Mutex, MutexGuard};
 
+use super::stored::AnyTable;
 use super::{Database, Inner};
 use crate::commit::{CommitToken, Durability, Protocol};
 use crate::durability::{
@@ -505,6 +506,12 @@ struct CheckpointedSnapshot<'a, P: Protocol> {
 }
 
 impl<P: Protocol> CheckpointedSnapshot<'_, P> {
+    /// Returns the program's table with this number in the manifest.
+    fn table(&self, number: u32) -> Option<&Arc<dyn AnyTable>> {
+        let name = &self.descriptions[number as usize].name;
+        self.database.inner().tables.values().find(|table| table.name() == name)
+    }
+
     /// Reads the rows that memory does not have, or not with all columns, from the directory, which holds them as they
     /// were at the snapshot's epoch.
     fn read_kept(&mut self, storage: &Storage) -> Result<(), StorageError> {
@@ -539,6 +546,12 @@ impl<P: Protocol> CheckpointSource for CheckpointedSnapshot<'_, P> {
         epoch_of(self.snapshot.number())
     }
 
+    fn next_key(&self, table: u32) -> Option<u64> {
+        let kept = self.kept.iter().find(|(number, _)| *number == table);
+        let kept = kept.and_then(|(_, kept)| kept.next_key());
+        self.table(table).and_then(|table| table.next_key()).max(kept)
+    }
+
     fn rows(
         &self,
         table: u32,
@@ -549,10 +562,8 @@ impl<P: Protocol> CheckpointSource for CheckpointedSnapshot<'_, P> {
         if let Some((_, kept)) = self.kept.iter().find(|(number, _)| *number == table) {
             return kept.encode_rows((part as usize, parts as usize), sink);
         }
-        let name = &self.descriptions[table as usize].name;
-        let inner = self.database.inner();
-        let table = inner.tables.values().find(|table| table.name() == name);
-        let table = Arc::clone(table.expect("a current table is one that is open"));
+        let table = self.table(table).expect("a current table is one that is open");
+        let (table, inner) = (Arc::clone(table), self.database.inner());
         let _in_user_code = inner.storage.get().map(Storage::in_user_code);
         table.encode_rows(&self.snapshot, (part, parts), sink)
     }
@@ -792,7 +803,8 @@ impl<P: Protocol> Database<P> {
             log.wait_durable(source.epoch())?;
         }
         source.read_kept(storage)?;
-        let manifest = hold(&storage.manifest).clone();
+        let mut manifest = hold(&storage.manifest).clone();
+        manifest.note_keys(&source);
         Ok(read(&manifest, &source)?)
     }
 

@@ -39,6 +39,9 @@ pub trait AnyTable: Any + Send + Sync {
     /// Returns the cores of the table and of its secondary indexes, in order.
     fn cores(&self) -> Vec<&TableCore>;
 
+    /// Returns the number of the next generated key, if keys are generated.
+    fn next_key(&self) -> Option<u64>;
+
     /// Makes the log record the table's changes from now on, under this number.
     fn set_log_number(&self, number: u32);
 
@@ -76,6 +79,10 @@ impl<T: Record> AnyTable for TableInner<T> {
 
     fn cores(&self) -> Vec<&TableCore> {
         TableInner::cores(self)
+    }
+
+    fn next_key(&self) -> Option<u64> {
+        T::KEY_NUMBER.map(|_| self.numbers.next())
     }
 
     fn set_log_number(&self, number: u32) {
@@ -252,6 +259,9 @@ impl<T: Record> TableInner<T> {
         memory: &WorkerMemory,
     ) -> FillOutcome {
         let key = row.key();
+        if let Some(number) = T::KEY_NUMBER {
+            self.numbers.pass(number(&key));
+        }
         with_form!(T::Key::WIDTH_BYTES, |K| {
             let (index, hint) = (K::pick(&self.primary), K::hint(hints));
             fill::<K, T>(index, self.reference(), &K::from_key(&key), (row, replaces), hint, memory)
@@ -546,6 +556,9 @@ impl<T: Record> StoredTable for RecoveringTable<T> {
 
     fn delete(&self, key: &[u8]) -> Result<(), DecodeError> {
         let key = decode(key, T::decode_key)?;
+        if let Some(number) = T::KEY_NUMBER {
+            self.table.numbers.pass(number(&key));
+        }
         self.memories.with(|memory| self.table.take_out(&key, memory));
         Ok(())
     }
@@ -628,6 +641,14 @@ impl<T: Record> StoredTable for RecoveringTable<T> {
             });
         });
         outcome
+    }
+
+    fn next_key(&self) -> Option<u64> {
+        AnyTable::next_key(&*self.table)
+    }
+
+    fn pass_keys(&self, next: u64) {
+        self.table.numbers.pass(next.saturating_sub(1));
     }
 
     fn rows(&self) -> u64 {

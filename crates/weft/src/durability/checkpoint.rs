@@ -51,6 +51,13 @@ pub trait CheckpointSource: Send + Sync {
     /// Returns the epoch.
     fn epoch(&self) -> u64;
 
+    /// Returns the number of the next generated key of a table, at least: behind those of all rows that it had so far.
+    /// `None` if it is not known to have generated keys.
+    fn next_key(&self, table: u32) -> Option<u64> {
+        let _ = table;
+        None
+    }
+
     /// Passes every row of part `part` of `parts` of a table to `sink`, encoded. `table` is the
     /// table's number in the manifest. Several threads may call this at the same time.
     ///
@@ -129,6 +136,7 @@ pub fn write_checkpoint(
     let mut held = lock();
     let mut next = held.clone();
     next.checkpoint = Some(checkpoint.clone());
+    next.note_keys(source);
     forget_segments(backend, directory, &mut next)?;
     next.write(backend, directory)?;
     *held = next.clone();

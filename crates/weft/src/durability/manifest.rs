@@ -34,8 +34,8 @@
 //!   oldest schema: u32       the version of the oldest programs that may open the directory
 //! ```
 //!
-//! Version 2 of the layout ends with what was dropped. Version 1 ends with the tables, and has an older form of their
-//! descriptions.
+//! In version 3 of the layout the descriptions do not have the next key. Version 2 ends with what was dropped. Version 1
+//! ends with the tables, whose descriptions end with their indexes.
 //!
 //! **Sealed segments.** When a run begins, the log that it has recovered from is known to be
 //! complete, and nothing will be appended to it. From then on the manifest has the lengths of its
@@ -51,6 +51,7 @@
 use std::path::Path;
 
 use super::backend::Backend;
+use super::checkpoint::CheckpointSource;
 use super::directory;
 use super::format::FrameKind;
 use crate::error::StorageError;
@@ -58,7 +59,7 @@ use crate::row::column::{ColumnValue, DecodeError, read_leb128, write_leb128};
 use crate::row::description::TableDescription;
 
 /// The version of the manifest's layout.
-pub const MANIFEST_VERSION: u32 = 3;
+pub const MANIFEST_VERSION: u32 = 4;
 
 /// What a database's directory holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -189,6 +190,13 @@ impl Manifest {
         self.recovered_epoch.max(checkpoint)
     }
 
+    /// Notes how far the generated keys of the tables have come.
+    pub(crate) fn note_keys(&mut self, source: &dyn CheckpointSource) {
+        for (number, table) in (0..).zip(&mut self.tables) {
+            table.next_key = table.next_key.max(source.next_key(number));
+        }
+    }
+
     /// Reads the manifest of `directory`. Returns `None` if the directory does not exist or holds
     /// nothing yet.
     ///
@@ -261,10 +269,10 @@ impl Manifest {
     fn decode(payload: &[u8]) -> Result<DecodedManifest, DecodeError> {
         let input = &mut &payload[..];
         let version = u32::read(input)?;
-        let is_whole = version > 1;
         if !(1..=MANIFEST_VERSION).contains(&version) {
             return Ok(DecodedManifest::UnknownVersion(version));
         }
+        let form = [1, 2, 2, 3][version as usize - 1];
         let mut manifest = Manifest {
             database: <[u8; 16]>::read(input)?,
             run: u64::read(input)?,
@@ -295,8 +303,8 @@ impl Manifest {
                 }),
                 false => None,
             },
-            tables: read_list(input, |input| TableDescription::read_form(is_whole, input))?,
-            dropped: if is_whole { Vec::read(input)? } else { Vec::new() },
+            tables: read_list(input, |input| TableDescription::read_form(form, input))?,
+            dropped: if version > 1 { Vec::read(input)? } else { Vec::new() },
             schema: 0,
             oldest_schema: 0,
         };
@@ -396,6 +404,24 @@ mod tests {
             if let Ok(DecodedManifest::Manifest(decoded)) = Manifest::decode(&flipped) {
                 assert_ne!(*decoded, manifest(), "bit {bit} has no meaning");
             }
+        }
+    }
+
+    #[test]
+    fn older_layouts_are_read() {
+        let manifest = Manifest { tables: vec![describe("a", &[])], ..Manifest::empty() };
+        let mut payload = Vec::new();
+        manifest.encode(&mut payload);
+        // Version 3 has no next key, which precedes the dropped tables and the two versions of the schema.
+        assert_eq!(payload.remove(payload.len() - 10), 0);
+        for (version, cut) in [(3, 0), (2, 8)] {
+            payload[0] = version;
+            let Ok(DecodedManifest::Manifest(read)) =
+                Manifest::decode(&payload[..payload.len() - cut])
+            else {
+                panic!("version {version} is refused");
+            };
+            assert_eq!(*read, manifest);
         }
     }
 

@@ -123,6 +123,17 @@ pub trait StoredTable: Send + Sync {
         sink: &mut dyn FnMut(&[u8]) -> Result<(), StorageError>,
     ) -> Result<(), StorageError>;
 
+    /// Returns the number of the next generated key, if keys are generated: behind those of all rows that were put or
+    /// removed.
+    fn next_key(&self) -> Option<u64> {
+        None
+    }
+
+    /// Generates keys from the number `next` on, or from a later one.
+    fn pass_keys(&self, next: u64) {
+        let _ = next;
+    }
+
     /// Returns how many rows the table has.
     fn rows(&self) -> u64;
 }

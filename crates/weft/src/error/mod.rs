@@ -206,6 +206,30 @@ pub enum Failure {
         /// The key that the closure left it with.
         changed: String,
     },
+    /// The closure of an insertion made a row with another primary key than the generated one.
+    #[error(
+        "table {table}: a row was made with the primary key {}, and the generated key is {}; \
+         use the generated key, or insert the row by `insert`",
+        shortened(made),
+        shortened(key)
+    )]
+    GeneratedKeyNotUsed {
+        /// The table.
+        table: &'static str,
+        /// The generated key.
+        key: String,
+        /// The key of the row.
+        made: String,
+    },
+    /// All keys up to the greatest of their type were generated, or passed by.
+    #[error(
+        "table {table}: no key is left that could be generated, because a row has had the \
+         greatest one; insert the row by `insert` with a free key, or widen the key's type"
+    )]
+    KeysExhausted {
+        /// The table.
+        table: &'static str,
+    },
     /// An update closure wrote the same row that it was given.
     #[error(
         "table {table}, key {}: the row was written again inside its own update closure",

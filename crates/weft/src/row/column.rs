@@ -29,10 +29,18 @@
 //! | `String`, `Box<str>`, `Arc<str>`, `ArrayString<N>` | `String` | a length in bytes, then the UTF-8 |
 //! | `Vec<T>`, `Box<[T]>`, `Arc<[T]>`, `ArrayVec<T, N>` | `List` | a length in elements, then the elements |
 //! | `[T; N]` | `Array` | the elements |
+//! | `BTreeMap<K, V>`, `HashMap<K, V>` | `List` of `Tuple`s | a length, then the entries as tuples, in ascending order of the keys |
+//! | `BTreeSet<T>`, `HashSet<T>` | `List` | a length, then the values, in ascending order |
+//! | `Duration` | `Struct` | seconds: `u64`, nanoseconds below 10^9: `u32` |
+//! | `SystemTime` | `Struct` | the same since 1970, with an `i64`; before 1970 the seconds are rounded down |
 //! | `Option<T>` | `Option` | `00`, or `01` and the value |
 //! | `()`, tuples, up to 12 elements | `Tuple` | the elements |
 //! | structs that derive [`ColumnValue`](macro@crate::ColumnValue) | `Struct` | the fields |
-//! | enums that derive it | `Enum` | the variant's number, counted from 0 in the order of declaration, encoded as a length |
+//! | enums without fields that derive it | `Enum` | the variant's number, counted from 0 in the order of declaration, encoded as a length |
+//! | other enums that derive it | `Struct` | for each variant `00`, but `01` and its fields for the one that the value is |
+//!
+//! Cargo features of `weft` add `bytes::Bytes` (`bytes`, stored as `Vec<u8>`), `Timestamp` and civil times (`jiff`), `Decimal`
+//! (`rust_decimal`) and `Uuid` (`uuid`). Their forms are in the table that opens `row/parts.rs`.
 //!
 //! Lengths are in unsigned LEB128 ([`write_leb128`]): seven bits to a byte, the lowest first, the
 //! top bit set in every byte but the last, and no more bytes than needed.
@@ -61,15 +69,16 @@ use std::fmt;
 pub use error::DecodeError;
 pub use set::{ColumnSet, UsedColumns};
 
+mod collections;
 mod error;
 mod set;
 mod values;
 
 /// A type that a column can have: one whose values can be stored.
 ///
-/// Implemented for `bool`, numbers of a fixed width, `char`, strings, and lists, arrays, options
-/// and tuples of these ([the whole table](self#the-format)). For structs, and for enums whose
-/// variants have no fields, derive it:
+/// Implemented for `bool`, numbers of a fixed width, `char`, strings, times, and lists, maps, sets,
+/// arrays, options and tuples of these ([the whole table](self#the-format)). For structs and enums,
+/// derive it:
 ///
 /// ```
 /// use weft::{ColumnValue, Record};
@@ -122,9 +131,10 @@ mod values;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be stored, and a column of a table is",
     label = "not a column type",
-    note = "columns are `bool`, numbers of a fixed width, `char`, strings that own their text, and lists, arrays, options and tuples of these",
+    note = "columns are `bool`, numbers of a fixed width, `char`, strings that own their text, `Duration`, `SystemTime`, and lists, maps, sets, arrays, options and tuples of these",
     note = "`usize` cannot be a column, because its width depends on the machine: use `u64`; `&str` cannot, because it does not own its text: use `String`",
-    note = "for a struct of yours, or an enum whose variants have no fields: `#[derive(weft::ColumnValue)]`",
+    note = "for a struct or an enum of yours: `#[derive(weft::ColumnValue)]`",
+    note = "`Uuid`, `jiff`'s times, `Decimal` and `Bytes` are columns with weft's features `uuid`, `jiff`, `rust_decimal` and `bytes`",
     note = "a table that need not outlive the process can have columns of any type: `#[record(volatile)]` on its struct"
 )]
 pub trait ColumnValue: Sized {
@@ -515,4 +525,4 @@ pub(crate) fn read_list_length(
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -33,7 +33,8 @@
 //!   table:   name, kind of index (one byte: 0 B+-tree, 1 hash table),
 //!            list of columns, list of positions of the key's columns, list of indexes,
 //!            list of former names, list of checks, list of what was dropped,
-//!            bool: rows are migrated, number of kept columns
+//!            bool: rows are migrated, number of kept columns,
+//!            option of the number of the next generated key (a u64)
 //!   column:  name, type, option of its default (a list of bytes: the value's encoding),
 //!            list of former names, bool: computed
 //!   index:   name, list of positions of its columns, bool: unique

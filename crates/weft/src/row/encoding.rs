@@ -22,6 +22,9 @@
 //! | the same, `N` ≥ 16 | as a string | varies |
 //! | strings, `Vec<u8>` | the bytes, where `00` is written `01 01` and `01` is written `01 02`; then a terminator, `00` | varies |
 //! | `Option<T>` | `None` is `00`, followed by zeros if `T` has a fixed width; `Some` is `01` and the value | 1 + that of `T` |
+//! | `Duration`, `SystemTime` | seconds and nanoseconds, as integers | 12 |
+//! | structs that derive [`Key`](macro@crate::Key) | the fields, one after the other | the sum |
+//! | enums that derive it | the variant's number in one byte (two, from 257 variants on), the variant's fields, and zeros up to the width of the widest variant, if all have a fixed width | 1 + that of the widest, or varies |
 //! | `()` | nothing | 0 |
 //! | tuples, up to 8 elements | the elements, one after the other | the sum |
 //!
@@ -30,6 +33,9 @@
 //! so the escapes cost almost nothing, and the terminator is one byte. Short arrays have a fixed
 //! width instead, so that they fit in a word; a fifteen-digit telephone number does. The length at
 //! the end distinguishes "ab" from "ab" followed by a zero byte.
+//!
+//! Types of other libraries are keys with a cargo feature of `weft`. Their forms are in the table that opens
+//! `row/parts.rs`.
 //!
 //! Floating-point numbers cannot be keys, because they have no total order (`NaN`, `-0.0`). Store a
 //! scaled integer. `usize` and `isize` cannot be keys either, because their width depends on the
@@ -62,10 +68,12 @@ use crate::index::{IndexKey, LongKey};
 /// A type that can be a key, or a column of one.
 ///
 /// Implemented for integers of a fixed width, `bool`, `char`, strings, byte strings, arrays of
-/// bytes, options of these, and tuples of up to eight of these.
+/// bytes, `Duration`, `SystemTime`, options of these, and tuples of up to eight of these. Cargo features of `weft` add
+/// `Uuid` (`uuid`), `Timestamp` and civil times (`jiff`), `Decimal` (`rust_decimal`) and `Bytes` (`bytes`).
 ///
-/// To make a type of your own a key, encode its parts. The implementation must keep the three
-/// promises of [the module](self). The easiest way is to delegate:
+/// For a struct or an enum of your own, [derive](macro@crate::Key) it. To implement it by hand, encode the parts. The
+/// implementation must keep the three promises of [the module](self), and equal keys must have the same stored form.
+/// The easiest way is to delegate:
 ///
 /// ```
 /// use weft::encoding::{Key, KeyEncoder};
@@ -84,7 +92,8 @@ use crate::index::{IndexKey, LongKey};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a key, nor a column of a key or of an index",
     label = "not a key type",
-    note = "keys are made of integers of a fixed width, `bool`, `char`, strings, byte strings, arrays of bytes, options of these, and tuples of up to eight of these",
+    note = "keys are made of integers of a fixed width, `bool`, `char`, strings, byte strings, arrays of bytes, times, options of these, and tuples of up to eight of these",
+    note = "for a struct or an enum of yours: `#[derive(weft::Key)]`",
     note = "floating-point numbers have no total order: store a scaled integer, such as cents"
 )]
 pub trait Key: Clone + Debug + PartialEq + Send + Sync + 'static {
@@ -94,6 +103,11 @@ pub trait Key: Clone + Debug + PartialEq + Send + Sync + 'static {
     /// Whether the type is a single column by nature, as numbers and strings are.
     #[doc(hidden)]
     const IS_COLUMN: bool = false;
+
+    /// Whether equal values are stored as the same bytes. If not, the type can be in an index, but not in the primary
+    /// key of a stored table: recovery finds rows by the stored form of their keys.
+    #[doc(hidden)]
+    const HAS_ONE_STORED_FORM: bool = true;
 
     /// Appends this key's encoding to what `encoder` holds.
     fn encode(&self, encoder: &mut impl KeyEncoder);
@@ -180,6 +194,45 @@ pub const fn total_width_bytes(widths_bytes: &[Option<usize>]) -> Option<usize> 
         position += 1;
     }
     Some(total_bytes)
+}
+
+/// Returns the width of the widest of several encodings, or `None` if one of them varies.
+#[doc(hidden)]
+pub const fn widest_bytes(widths_bytes: &[Option<usize>]) -> Option<usize> {
+    let mut widest_bytes = 0;
+    let mut position = 0;
+    while position < widths_bytes.len() {
+        match widths_bytes[position] {
+            Some(width_bytes) if width_bytes > widest_bytes => widest_bytes = width_bytes,
+            Some(_) => {}
+            None => return None,
+        }
+        position += 1;
+    }
+    Some(widest_bytes)
+}
+
+/// Appends zeros after an encoding of the width `width_bytes`, up to the width `total_bytes`, if that is fixed.
+#[doc(hidden)]
+#[inline]
+pub fn pad(width_bytes: Option<usize>, total_bytes: Option<usize>, encoder: &mut impl KeyEncoder) {
+    let (Some(width_bytes), Some(total_bytes)) = (width_bytes, total_bytes) else { return };
+    if width_bytes < total_bytes && !encoder.take(Column::Padding) {
+        (width_bytes..total_bytes).for_each(|_| encoder.push(0, 1));
+    }
+}
+
+/// A struct with one field that derives `Key`.
+#[doc(hidden)]
+pub trait Newtype: Key {
+    /// The field's type.
+    type Inner: Key;
+
+    /// Makes a value of the field.
+    fn wrap(inner: Self::Inner) -> Self;
+
+    /// Returns the field.
+    fn inner(&self) -> &Self::Inner;
 }
 
 // Numbers.
@@ -314,6 +367,8 @@ macro_rules! terminated_keys {
 }
 
 terminated_keys!(Vec<u8> Box<[u8]> Arc<[u8]>);
+#[cfg(feature = "bytes")]
+terminated_keys!(bytes::Bytes);
 
 macro_rules! text_keys {
     ($($text:ty)*) => {$(
@@ -374,18 +429,14 @@ impl<const N: usize> Key for [u8; N] {
 
 impl<T: Key> Key for Option<T> {
     const WIDTH_BYTES: Option<usize> = total_width_bytes(&[Some(1), T::WIDTH_BYTES]);
+    const HAS_ONE_STORED_FORM: bool = T::HAS_ONE_STORED_FORM;
 
     #[inline]
     fn encode(&self, encoder: &mut impl KeyEncoder) {
         encoder.push(u64::from(self.is_some()), 1);
         match self {
             Some(value) => value.encode(encoder),
-            None if encoder.take(Column::Padding) => {}
-            None => {
-                for _ in 0..T::WIDTH_BYTES.unwrap_or(0) {
-                    encoder.push(0, 1);
-                }
-            }
+            None => pad(Some(0), T::WIDTH_BYTES, encoder),
         }
     }
 }
@@ -401,6 +452,7 @@ macro_rules! tuple_keys {
     ($($element:ident $position:tt),+) => {
         impl<$($element: Key),+> Key for ($($element,)+) {
             const WIDTH_BYTES: Option<usize> = total_width_bytes(&[$($element::WIDTH_BYTES),+]);
+            const HAS_ONE_STORED_FORM: bool = true $(&& $element::HAS_ONE_STORED_FORM)+;
 
             #[inline]
             fn encode(&self, encoder: &mut impl KeyEncoder) {
@@ -703,4 +755,4 @@ impl KeyForm for LongKey {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

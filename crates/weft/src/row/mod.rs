@@ -4,5 +4,7 @@
 pub mod column;
 pub mod description;
 pub mod encoding;
+pub(crate) mod generated;
 pub mod operation;
+mod parts;
 pub mod schema;

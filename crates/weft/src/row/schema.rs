@@ -8,6 +8,7 @@ use std::marker::PhantomData;
 use crate::row::column::{ColumnSet, ColumnType, DecodeError};
 use crate::row::description::StoredRow;
 use crate::row::encoding::{Key, KeyEncoder};
+pub use crate::row::generated::GeneratedKey;
 use crate::row::operation::Integer;
 
 /// Evidence that a row type is `Copy`.
@@ -68,6 +69,11 @@ pub trait Record: Clone + Send + Sync + 'static {
 
     /// The secondary indexes, in the order of their declaration.
     const INDEXES: &'static [IndexDescription];
+
+    /// Returns the number of a primary key, if the keys are [generated](GeneratedRecord). The database does not generate
+    /// it once a row has it.
+    #[doc(hidden)]
+    const KEY_NUMBER: Option<fn(&Self::Key) -> u64> = None;
 
     /// Returns the row's primary key.
     fn key(&self) -> Self::Key;
@@ -207,6 +213,14 @@ pub trait Record: Clone + Send + Sync + 'static {
             all rows by `Snapshot::rows`"
 )]
 pub trait OrderedRecord: Record {}
+
+/// A row type whose primary key the database can generate, because it has `#[record(key, generated)]` on its key.
+#[diagnostic::on_unimplemented(
+    message = "the primary key of `{Self}` is not generated",
+    label = "it has no generated key",
+    note = "mark the key with `#[record(key, generated)]`, or insert rows with keys of your own by `insert`"
+)]
+pub trait GeneratedRecord: Record<Key: GeneratedKey> {}
 
 /// The kind of index that holds a table's primary keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -22,6 +22,7 @@ use crate::index::bplus_tree::{Direction, LeafHint, Page};
 use crate::index::{LongKey, NodeVersion};
 use crate::row::column::{ColumnSet, allocation_bytes};
 use crate::row::encoding::{EncodedKey, Key, KeyForm};
+use crate::row::generated::{FIRST_NUMBER, KeyNumbers};
 use crate::row::schema::{Record, Storage};
 use crate::store::record::{RecordKind, record_at};
 use crate::store::worker::WorkerMemory;
@@ -79,6 +80,8 @@ pub struct TableInner<T: Record> {
     core: TableCore,
     pub primary: SharedIndex<AnyIndex>,
     pub secondary: Vec<AnySecondary>,
+    /// The numbers of the primary keys, if these are generated.
+    pub numbers: KeyNumbers,
     /// The identity of the database to which the table belongs.
     pub identity: Arc<Identity>,
     rows: PhantomData<fn() -> T>,
@@ -111,6 +114,7 @@ impl<T: Record> TableInner<T> {
                 &memory.index(number),
             )),
             secondary,
+            numbers: KeyNumbers::new(FIRST_NUMBER),
             identity: Arc::clone(identity),
             rows: PhantomData,
         })

@@ -276,7 +276,12 @@ impl<'r, 'db, P: Protocol, K: StoredForm, T: Record> StagedRun<'r, 'db, P, K, T>
             let Some(row) = rows.next() else { return Ok(false) };
             check(&row)?;
             // The key is encoded before the row is moved, since that runs the user's code.
-            let key = K::from_key(&row.key());
+            let key = row.key();
+            if let Some(number) = T::KEY_NUMBER {
+                let table = self.table;
+                self.transaction.pass_number(&table.numbers, table.number(), number(&key));
+            }
+            let key = K::from_key(&key);
             let (record, row) = self.transaction.stage_row(self.table.reference(), row)?;
             self.keys.push((key, record.address()));
             self.rows.push(row);

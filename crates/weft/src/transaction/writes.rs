@@ -39,6 +39,9 @@ impl<P: Protocol> Transaction<'_, P> {
     ) -> Result<Option<T>, Error> {
         let reference = table.reference();
         let key = row.key();
+        if let Some(number) = T::KEY_NUMBER {
+            self.pass_number(&table.numbers, table.number(), number(&key));
+        }
         let placed = with_form!(T::Key::WIDTH_BYTES, |K| {
             let key = K::from_key(&key);
             self.place(K::pick(&table.primary), reference, table.number(), &key, row)?

@@ -347,10 +347,18 @@ impl Targets {
         next: &mut Manifest,
     ) -> Vec<u32> {
         next.dropped.extend(&self.dropped);
+        for (number, staged) in &self.kept {
+            next.tables[*number as usize].next_key = staged.next_key();
+        }
         let number_of = |(table, opened): (&Arc<dyn StoredTable>, &Option<Opened>)| {
             let mut description = table.description().clone();
             if let Some(opened) = opened {
                 description = opened.table.full(&opened.stored, &description);
+                // Keys go on behind those of the checkpoint, and of rows that were deleted since.
+                let staged = opened.staged.as_ref().and_then(|staged| staged.next_key());
+                let reached = opened.stored.next_key.max(staged);
+                reached.into_iter().for_each(|next| table.pass_keys(next));
+                description.next_key = table.next_key().max(reached);
                 // All forms of the table have its present name.
                 for number in next.lineage(opened.number) {
                     next.tables[number as usize].name.clone_from(&description.name);

@@ -8,6 +8,7 @@ use super::schema::{hash_bytes, key_of_row};
 use crate::error::StorageError;
 use crate::row::column::DecodeError;
 use crate::row::description::{RowChange, TableDescription};
+use crate::row::generated::KeyNumbers;
 
 /// How many maps share the rows, so that threads rarely contend for a lock.
 const SHARDS: usize = 64;
@@ -21,12 +22,15 @@ type Shard = HashMap<Box<[u8]>, Box<[u8]>>;
 pub struct StagedTable {
     description: TableDescription,
     shards: [Mutex<Shard>; SHARDS],
+    /// The numbers of generated keys.
+    numbers: KeyNumbers,
 }
 
 impl StagedTable {
     /// Creates an empty table.
     pub fn new(description: TableDescription) -> StagedTable {
-        StagedTable { description, shards: std::array::from_fn(|_| Mutex::default()) }
+        let numbers = KeyNumbers::new(description.next_key.unwrap_or(0));
+        StagedTable { description, shards: std::array::from_fn(|_| Mutex::default()), numbers }
     }
 
     /// Removes the rows of part `part` of `parts`, and returns them, in no order.
@@ -77,6 +81,10 @@ impl StoredTable for StagedTable {
     }
 
     fn delete(&self, key: &[u8]) -> Result<(), DecodeError> {
+        // The keys of the rows that remain are passed when the rows reach the program's table.
+        if self.description.next_key.is_some() {
+            self.numbers.pass(self.description.key_number(key)?);
+        }
         self.shard(key).remove(key);
         Ok(())
     }
@@ -101,6 +109,14 @@ impl StoredTable for StagedTable {
     ) -> Result<(), StorageError> {
         let mut shards = self.shards.iter().skip(part).step_by(parts);
         shards.try_for_each(|shard| hold(shard).values().try_for_each(|row| sink(row)))
+    }
+
+    fn next_key(&self) -> Option<u64> {
+        self.description.next_key.map(|_| self.numbers.next())
+    }
+
+    fn pass_keys(&self, next: u64) {
+        self.numbers.pass(next.saturating_sub(1));
     }
 
     fn rows(&self) -> u64 {

@@ -1,6 +1,7 @@
 //! Tests of the stored form: round trips of every type, the promised bytes, and bytes that are not
 //! a value.
 
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt::Debug;
 use std::num::NonZero;
 use std::sync::Arc;
@@ -33,14 +34,14 @@ where
 #[derive(Clone, Debug, PartialEq, ColumnValue)]
 struct Nothing;
 
-fn encoding(value: &impl ColumnValue) -> Vec<u8> {
+pub(in crate::row) fn encoding(value: &impl ColumnValue) -> Vec<u8> {
     let mut bytes = Vec::new();
     value.write(&mut bytes);
     bytes
 }
 
 /// Reads `bytes` as one whole value.
-fn decode<T: ColumnValue>(bytes: &[u8]) -> Result<T, DecodeError> {
+pub(in crate::row) fn decode<T: ColumnValue>(bytes: &[u8]) -> Result<T, DecodeError> {
     let mut rest = bytes;
     let value = T::read(&mut rest).map_err(|error| error.within(bytes.len()))?;
     if rest.is_empty() { Ok(value) } else { Err(DecodeError::goes_on(rest, "the value")) }
@@ -48,7 +49,7 @@ fn decode<T: ColumnValue>(bytes: &[u8]) -> Result<T, DecodeError> {
 
 /// Checks every promise about a value, and that its bytes are refused when they are cut short.
 /// Bytes after the value are left alone. Returns the value that was read.
-fn check<T: ColumnValue>(value: &T) -> Result<T, TestCaseError> {
+pub(in crate::row) fn check<T: ColumnValue>(value: &T) -> Result<T, TestCaseError> {
     let bytes = encoding(value);
     let followed = [&bytes[..], b"more"].concat();
     let mut rest = &followed[..];
@@ -137,6 +138,72 @@ round_trips! {
     a_generic_tuple_struct_comes_back: Pair<Vec<Price>, 2> =
         (prop::collection::vec(prices(), 0..5), any::<[u8; 2]>()).prop_map(|(a, b)| Pair(a, b));
     an_empty_struct_comes_back: Nothing = Just(Nothing);
+    a_map_comes_back: BTreeMap<u16, String> =
+        prop::collection::btree_map(any::<u16>(), "[a-z]{0,3}", 0..6);
+    a_hash_map_comes_back: HashMap<i8, Price> =
+        prop::collection::hash_map(any::<i8>(), prices(), 0..6);
+    a_set_comes_back: BTreeSet<String> = prop::collection::btree_set("[a-z]{0,3}", 0..6);
+    a_hash_set_comes_back: HashSet<(bool, i64)> =
+        prop::collection::hash_set(any::<(bool, i64)>(), 0..6);
+    an_enum_with_fields_comes_back: Shape = shapes();
+}
+
+proptest! {
+    /// Maps of both kinds have one form, whatever order their entries were inserted in.
+    #[test]
+    fn the_form_of_a_map_does_not_depend_on_its_kind(entries: Vec<(u16, i8)>) {
+        let ordered: BTreeMap<_, _> = entries.iter().rev().copied().collect();
+        let hashed: HashMap<_, _> = entries.into_iter().rev().collect();
+        prop_assert_eq!(encoding(&ordered), encoding(&hashed));
+        let ordered: BTreeSet<_> = ordered.into_keys().collect();
+        let hashed: HashSet<_> = hashed.into_keys().collect();
+        prop_assert_eq!(encoding(&ordered), encoding(&hashed));
+    }
+}
+
+#[test]
+fn a_map_that_is_not_in_order_is_refused() {
+    for keys in [[2_u16, 1], [1, 1]] {
+        let message = "the entries of a map or set are not in ascending order";
+        let entries = encoding(&keys.map(|key| (key, true)).to_vec());
+        assert_eq!(decode::<BTreeMap<u16, bool>>(&entries).unwrap_err().what(), message);
+        assert_eq!(decode::<HashMap<u16, bool>>(&entries).unwrap_err().what(), message);
+        let values = encoding(&keys.to_vec());
+        assert_eq!(decode::<BTreeSet<u16>>(&values).unwrap_err().what(), message);
+        assert_eq!(decode::<HashSet<u16>>(&values).unwrap_err().what(), message);
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, ColumnValue)]
+enum Shape {
+    Point,
+    Circle(u8),
+    Polygon { name: String, corners: Vec<(i8, i8)> },
+    Empty {},
+}
+
+fn shapes() -> impl Strategy<Value = Shape> {
+    prop_oneof![
+        Just(Shape::Point),
+        any::<u8>().prop_map(Shape::Circle),
+        ("[a-z]{0,3}", prop::collection::vec(any::<(i8, i8)>(), 0..3))
+            .prop_map(|(name, corners)| Shape::Polygon { name, corners }),
+        Just(Shape::Empty {}),
+    ]
+}
+
+#[test]
+fn an_enum_with_fields_is_stored_as_its_variants_one_of_which_is_there() {
+    assert_eq!(encoding(&Shape::Circle(7)), [0, 1, 7, 0, 0]);
+    assert_eq!(
+        Shape::TYPE.to_string(),
+        "Shape { Point: bool, Circle: Option<Circle(u8)>, Polygon: Option<Polygon { name: String, \
+         corners: Vec<(i8, i8)> }>, Empty: bool }"
+    );
+    let error = |bytes: &[u8]| decode::<Shape>(bytes).unwrap_err().what().to_owned();
+    assert_eq!(error(&[0, 0, 0, 0]), "a value of Shape is none of its variants");
+    assert_eq!(error(&[1, 0, 0, 1]), "a value of Shape is two of its variants");
+    assert_eq!(error(&[2, 0, 0, 0]), "a bool is 2, and not 0 or 1");
 }
 
 fn suits() -> impl Strategy<Value = Suit> {

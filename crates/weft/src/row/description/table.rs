@@ -7,6 +7,7 @@ use super::{TypeDescription, Value, read_list, read_positions, write_list};
 use crate::row::column::{
     ColumnValue, DecodeError, FieldType, read_leb128, read_text, write_leb128, write_text,
 };
+use crate::row::generated::FIRST_NUMBER;
 use crate::row::schema::{Record, Storage};
 
 /// A table: its name, its columns, its primary key and its indexes.
@@ -32,6 +33,9 @@ pub struct TableDescription {
     /// Whether the program has a function that makes rows of stored ones if their key is another
     /// one, or their columns cannot be converted.
     pub is_migrated: bool,
+    /// The number of the next key that the database generates, at least; `None` if it generates none. A checkpoint
+    /// advances it.
+    pub next_key: Option<u64>,
     /// How many of the columns, the last ones, the program does not know, and keeps for a newer
     /// one. What it logs does not contain them.
     pub kept: usize,
@@ -100,6 +104,7 @@ impl TableDescription {
             checks: owned(R::EVOLUTION.checks),
             dropped: owned(R::EVOLUTION.dropped),
             is_migrated: R::EVOLUTION.is_migrated,
+            next_key: R::KEY_NUMBER.map(|_| FIRST_NUMBER),
             kept: 0,
         })
     }
@@ -156,6 +161,23 @@ impl TableDescription {
         Ok(values)
     }
 
+    /// Returns the number of a stored key, behind which the keys that are generated go on; 0 if it has none.
+    pub(crate) fn key_number(&self, key: &[u8]) -> Result<u64, DecodeError> {
+        let mut values = self.read_key(key)?;
+        loop {
+            return Ok(match values.pop() {
+                Some(Value::Unsigned(number)) => u64::try_from(number).unwrap_or(u64::MAX),
+                Some(Value::Signed(number)) => u64::try_from(number).unwrap_or(0),
+                // A struct with one field.
+                Some(Value::Tuple(fields)) => {
+                    values = fields;
+                    continue;
+                }
+                _ => 0,
+            });
+        }
+    }
+
     /// Appends the encoding of the description ([the module](super) draws it).
     pub fn write(&self, output: &mut Vec<u8>) {
         let write_position = |&position: &usize, output: &mut Vec<u8>| {
@@ -178,6 +200,7 @@ impl TableDescription {
         }
         self.is_migrated.write(output);
         write_leb128(self.kept as u64, output);
+        self.next_key.write(output);
     }
 
     /// Reads a description that [`TableDescription::write`] wrote, and advances `input` past it.
@@ -187,20 +210,21 @@ impl TableDescription {
     /// of columns, the columns have different names, and the defaults are values of their columns'
     /// types.
     pub fn read(input: &mut &[u8]) -> Result<TableDescription, DecodeError> {
-        Self::read_form(true, input)
+        Self::read_form(3, input)
     }
 
-    /// As [`TableDescription::read`], if `is_whole`. Otherwise reads the older form of
-    /// descriptions, which ends with the indexes, and whose columns end with their defaults.
-    pub(crate) fn read_form(
-        is_whole: bool,
-        input: &mut &[u8],
-    ) -> Result<TableDescription, DecodeError> {
+    /// Reads one of the forms that descriptions have had. Form 3 is that of [`TableDescription::read`], form 2 has no
+    /// next key, and form 1 ends with the indexes, and its columns end with their defaults.
+    ///
+    /// # Errors
+    /// As [`TableDescription::read`].
+    pub fn read_form(form: u32, input: &mut &[u8]) -> Result<TableDescription, DecodeError> {
         let length = input.len();
-        Self::read_here(is_whole, input).map_err(|error| error.within(length))
+        Self::read_here(form, input).map_err(|error| error.within(length))
     }
 
-    fn read_here(is_whole: bool, input: &mut &[u8]) -> Result<TableDescription, DecodeError> {
+    fn read_here(form: u32, input: &mut &[u8]) -> Result<TableDescription, DecodeError> {
+        let is_whole = form > 1;
         let name = String::read(input)?;
         let start = *input;
         let storage = match u8::read(input)? {
@@ -241,6 +265,9 @@ impl TableDescription {
                 return Err(DecodeError::new(start, "more columns are kept than there are"));
             }
         }
+        if form > 2 {
+            table.next_key = Option::read(input)?;
+        }
         Ok(table)
     }
 }
@@ -258,6 +285,7 @@ impl Default for TableDescription {
             checks: Vec::new(),
             dropped: Vec::new(),
             is_migrated: false,
+            next_key: None,
             kept: 0,
         }
     }

@@ -87,7 +87,7 @@ fn a_descriptions_bytes_match_the_documentation() {
     #[derive(Clone, crate::Record)]
     #[record(table = "t", index(name = i, columns(b), unique), was = "s", dropped(d))]
     struct Row {
-        #[record(key)]
+        #[record(key, generated)]
         a: u64,
         #[record(default = Some(true), was = "x")]
         b: Option<bool>,
@@ -107,8 +107,14 @@ fn a_descriptions_bytes_match_the_documentation() {
         &[1, 0],
         &[1, 1, b'i', 1, 1, 1],
         &[1, 1, b's', 0, 1, 1, b'd', 0, 0],
+        &[1, 1, 0, 0, 0, 0, 0, 0, 0],
     ];
     assert_eq!(bytes, expected.concat());
+    // The form before that had no next key.
+    let older = &mut &bytes[..bytes.len() - 9];
+    let read = TableDescription::read_form(2, older).unwrap();
+    assert_eq!(read, TableDescription { next_key: None, ..description_of::<Row>() });
+    assert!(older.is_empty());
     let row = Row { a: 1, b: None, c: [const { Address2(2) }; 3] };
     assert_eq!(row_of(&row), [1, 0, 0, 0, 0, 0, 0, 0, 0, 2, 2, 2]);
 }
@@ -248,6 +254,7 @@ fn tables() -> impl Strategy<Value = TableDescription> {
                 columns: columns.collect(),
                 key: vec![0],
                 checks: vec!["check".to_owned()],
+                next_key: Some(300),
                 ..TableDescription::default()
             }
         },

@@ -18,7 +18,7 @@ fn bytes_of(key: &impl Key) -> Vec<u8> {
 }
 
 /// Checks the three promises for two values, in every form that fits their type.
-fn check_pair<K: Key + Ord>(left: &K, right: &K) {
+pub(in crate::row) fn check_pair<K: Key + Ord>(left: &K, right: &K) {
     let (left_bytes, right_bytes) = (bytes_of(left), bytes_of(right));
     let context = format!("{left:?} as {left_bytes:x?}, {right:?} as {right_bytes:x?}");
     assert_eq!(left_bytes.cmp(&right_bytes), left.cmp(right), "{context}");
@@ -111,7 +111,71 @@ macro_rules! pairs_keep_the_promises {
     };
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, crate::Key)]
+struct Number(i16);
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, crate::Key)]
+struct Place {
+    country: [u8; 2],
+    town: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, crate::Key)]
+enum Rank {
+    Low = -3,
+    Middle,
+    High = 100,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, crate::Key)]
+enum Due {
+    Overdue,
+    OnDay(i16),
+    Between { first: u16, last: u16 },
+    Never,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, crate::Key)]
+enum Contact<T> {
+    Telephone(T),
+    Letter(Place, bool),
+}
+
+fn places() -> impl Strategy<Value = Place> {
+    (select(vec![*b"is", [0, 1]]), text(3)).prop_map(|(country, town)| Place { country, town })
+}
+
+fn dues() -> impl Strategy<Value = Due> {
+    prop_oneof![
+        Just(Due::Overdue),
+        near!(i16).prop_map(Due::OnDay),
+        (0..3_u16, near!(u16)).prop_map(|(first, last)| Due::Between { first, last }),
+        Just(Due::Never),
+    ]
+}
+
+fn contacts() -> impl Strategy<Value = Contact<Option<u8>>> {
+    prop_oneof![
+        any::<Option<u8>>().prop_map(Contact::Telephone),
+        (places(), any::<bool>()).prop_map(|(place, is_old)| Contact::Letter(place, is_old)),
+    ]
+}
+
+#[test]
+fn derived_keys_have_the_width_of_their_parts() {
+    assert_eq!((Number::WIDTH_BYTES, Rank::WIDTH_BYTES), (Some(2), Some(1)));
+    assert_eq!((Due::WIDTH_BYTES, Place::WIDTH_BYTES), (Some(5), None));
+    assert_eq!(Contact::<u8>::WIDTH_BYTES, None);
+    assert_eq!(bytes_of(&Due::OnDay(-1)), [1, 0x7F, 0xFF, 0, 0]);
+    assert_eq!((bytes_of(&Rank::High), Rank::IS_COLUMN, Number::IS_COLUMN), (vec![2], true, true));
+}
+
 pairs_keep_the_promises! {
+    newtype_keys: Number = near!(i16).prop_map(Number);
+    struct_keys: (Place, u8) = (places(), any::<u8>());
+    enum_keys: Rank = select(vec![Rank::Low, Rank::Middle, Rank::High]);
+    keys_of_enums_with_fields: (Due, u8) = (dues(), any::<u8>());
+    keys_of_generic_enums: Contact<Option<u8>> = contacts();
     u8_keys: u8 = near!(u8);
     u16_keys: u16 = near!(u16);
     u32_keys: u32 = near!(u32);

@@ -1,6 +1,7 @@
 //! The worker as its thread uses it: its state under any protocol, with a buffer for each index.
 
 use std::cell::{Cell, RefCell, UnsafeCell};
+use std::ops::Range;
 use std::ptr::NonNull;
 
 use arrayvec::ArrayVec;
@@ -10,7 +11,7 @@ use crate::index::LongKey;
 use crate::index::bplus_tree::{LeafHint, Page};
 use crate::row::encoding::KeyForm;
 
-/// What a worker remembers of one index within one transaction.
+/// What a worker remembers of one index, most of it within one transaction.
 pub struct IndexBuffer {
     /// The transaction for which the buffer is valid.
     serial: u64,
@@ -26,6 +27,8 @@ pub struct IndexBuffer {
     /// The position in `announced` of the next expected record.
     pub expected: usize,
     hints: LeafHints,
+    /// The numbers of generated keys that the worker has taken and not used yet. They outlive the transaction.
+    pub numbers: Range<u64>,
 }
 
 /// The records that a transaction had found in a table before it was repaired.
@@ -149,10 +152,11 @@ impl IndexBuffer {
             announced: Vec::new(),
             expected: 0,
             hints: LeafHints::default(),
+            numbers: 0..0,
         }
     }
 
-    /// Forgets everything, and makes the buffer valid for the transaction `serial`.
+    /// Forgets everything about the last transaction, and makes the buffer valid for the transaction `serial`.
     #[inline(always)]
     fn start(&mut self, serial: u64) {
         self.serial = serial;
