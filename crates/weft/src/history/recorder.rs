@@ -464,7 +464,21 @@ impl ScanProgress {
     /// Reverses the scan, before it has begun.
     pub(crate) fn turn(&mut self) {
         std::mem::swap(&mut self.near, &mut self.far);
-        self.reverse = true;
+        self.reverse = !self.reverse;
+    }
+
+    /// Leaves the keys up to this one out, in the direction of the scan, before it has begun.
+    pub(crate) fn leave_out(&mut self, position: HistoryKey) {
+        let is_out = match &self.near {
+            Bound::Included(near) | Bound::Excluded(near) => match self.reverse {
+                false => *near > position,
+                true => *near < position,
+            },
+            Bound::Unbounded => false,
+        };
+        if !is_out {
+            self.near = Bound::Excluded(position);
+        }
     }
 
     /// Returns whether a key lies between what was recorded and `end`, in the direction of the
