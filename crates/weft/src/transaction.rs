@@ -16,6 +16,7 @@ mod prefetch;
 mod private_row;
 mod reapply;
 mod recording;
+mod savepoint;
 mod scan;
 mod writes;
 
