@@ -202,7 +202,7 @@ fn a_borrowed_key_is_looked_up_without_an_allocation() {
     let look_up = || {
         let looked_up = database.transact(|tx| {
             let count = allocations(|| {
-                for name in ["Ada", "Adam", "Nobody with a name that is rather long"] {
+                for name in ["Ada", "Adam", "Somebody with a name that is rather long"] {
                     drop(tx.get(people, name));
                     drop(tx.get(grades, (name, 1, Some("art"))));
                     drop(tx.contains(people, name));

@@ -182,7 +182,7 @@ impl<'s, T: Record> SnapshotScan<'s, T> {
         self
     }
 
-    /// Returns the first of the rows, or `None` if there is none.
+    /// Returns the first of the rows, or `None` if the scan has no rows.
     ///
     /// # Errors
     /// As the items of the scan.
@@ -190,7 +190,7 @@ impl<'s, T: Record> SnapshotScan<'s, T> {
         self.next().transpose()
     }
 
-    /// Returns the last of the rows, or `None` if there is none. It is read from the other end.
+    /// Returns the last of the rows, or `None` if the scan has no rows. It is read from the other end.
     ///
     /// # Errors
     /// As the items of the scan.

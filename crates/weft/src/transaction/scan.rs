@@ -287,7 +287,8 @@ impl<'tx, 'db, T: Record, P: Protocol> Scan<'tx, 'db, T, P> {
         self
     }
 
-    /// Returns the first of the rows, or `None` if there is none. The transaction relies on the range up to this row.
+    /// Returns the first of the rows, or `None` if the scan has no rows. The transaction relies on the range up to
+    /// this row.
     ///
     /// # Errors
     /// As the items of the scan.
@@ -295,8 +296,8 @@ impl<'tx, 'db, T: Record, P: Protocol> Scan<'tx, 'db, T, P> {
         self.next().transpose()
     }
 
-    /// Returns the last of the rows, or `None` if there is none. It is read from the other end, so this takes as long
-    /// as [`Scan::first_row`]. (`last`, the method of iterators, reads all rows.)
+    /// Returns the last of the rows, or `None` if the scan has no rows. It is read from the other end, so this takes
+    /// as long as [`Scan::first_row`]. (`last`, the method of iterators, reads all rows.)
     ///
     /// # Errors
     /// As the items of the scan.
