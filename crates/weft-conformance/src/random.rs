@@ -13,7 +13,7 @@ use weft::htm::word::{Ordering, Word};
 
 use crate::contents::{fill, rows};
 use crate::oracle::{Log, is_serializable};
-use crate::step::{Column, HASHED, State, Step, StepResult, state_of};
+use crate::step::{Change, Column, HASHED, State, Step, StepResult, state_of};
 use crate::subject::{Body, Moment, OpenTransaction, Stop, Store, Subject, TransactionStash};
 use crate::threads::{Mode, chaos, expect_end};
 use crate::verdict::{Finding, judge};
@@ -53,7 +53,7 @@ fn any_step(random: &mut Rng, value: &mut Values<'_>) -> Step {
     let ordered = key % KEYS;
     let from = random.u64(..KEYS);
     let to = random.u64(from + 1..=KEYS + 2);
-    match random.u8(..31) {
+    match random.u8(..41) {
         0..=4 => Step::Read(key),
         5 => Step::ReadByBadge(ordered),
         6..=9 => Step::Write(key, value()),
@@ -68,6 +68,20 @@ fn any_step(random: &mut Rng, value: &mut Values<'_>) -> Step {
         19 => Step::Add(ordered, random.i64(1..1 << 20)),
         20..=22 => Step::Add(HASHED + key % HASHED_KEYS, random.i64(1..1 << 20)),
         24..=27 => any_column_step(random),
+        31 => Step::Len,
+        32 => Step::DeleteRange(from, (from + 2).min(to)),
+        33 => Step::First(ordered),
+        34 => Step::Last(to),
+        35 => Step::Page(ordered),
+        36 => Step::PageBack(to),
+        37 => Step::GroupPage(random.u8(..GROUPS), ordered),
+        38..=40 => {
+            let changes =
+                [Change::Write, Change::Insert, Change::Upsert, Change::Delete, Change::Add];
+            let change = changes[random.usize(..changes.len())];
+            let value = if change == Change::Add { random.i64(1..1 << 20) } else { value() };
+            Step::InSavepoint { change, key, value, is_kept: random.bool() }
+        }
         28..=30 => Step::Take(HASHED + key % HASHED_KEYS, random.i64(-(1 << 21)..1 << 22)),
         _ => Step::ScanGroup(random.u8(..GROUPS)),
     }
@@ -109,7 +123,18 @@ fn any_look(random: &mut Rng, steps_max: usize) -> Step {
     loop {
         match any_step(random, &mut || 0) {
             step @ (Step::Read(_) | Step::Scan(..) | Step::ScanBack(..)) => return step,
-            step @ (Step::ReadByBadge(_) | Step::ScanGroup(_)) if steps_max > 0 => return step,
+            step @ (Step::ReadByBadge(_)
+            | Step::ScanGroup(_)
+            | Step::Len
+            | Step::First(_)
+            | Step::Last(_)
+            | Step::Page(_)
+            | Step::PageBack(_)
+            | Step::GroupPage(..))
+                if steps_max > 0 =>
+            {
+                return step;
+            }
             _ => {}
         }
     }

@@ -46,11 +46,65 @@ pub enum Step {
     ScanBack(u64, u64),
     /// Reads the rows of a group, through the index.
     ScanGroup(u8),
+    /// Counts the rows of the ordered table.
+    Len,
+    /// Deletes the rows of the ordered table with keys from the first up to but excluding the second.
+    DeleteRange(u64, u64),
+    /// Reads the first row of the ordered table with at least this key.
+    First(u64),
+    /// Reads the last row of the ordered table with less than this key.
+    Last(u64),
+    /// Reads two rows of the ordered table after this key.
+    Page(u64),
+    /// Reads two rows before this key, from the greatest key to the least.
+    PageBack(u64),
+    /// Reads two rows of the index after the position of the row with this group and this key.
+    GroupPage(u8, u64),
+    /// Makes a change of the row with this key, in a savepoint, and reads the row. Within a savepoint in this one, it
+    /// deletes the row before, and undoes that. If the step is not kept, it is undone as well.
+    InSavepoint {
+        /// The change.
+        change: Change,
+        /// The row's key.
+        key: u64,
+        /// The value that the change uses.
+        value: i64,
+        /// Whether the change is kept.
+        is_kept: bool,
+    },
     /// Opens a snapshot of what is committed now, in place of a transaction. This is the first step. The others
     /// only read, and all of them see what existed at this one.
     Snapshot,
     /// Commits. (For a snapshot: closes it.)
     Commit,
+}
+
+/// A change of a row in a savepoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// [`Step::Write`].
+    Write,
+    /// [`Step::Insert`].
+    Insert,
+    /// [`Step::Upsert`].
+    Upsert,
+    /// [`Step::Delete`].
+    Delete,
+    /// [`Step::Add`].
+    Add,
+}
+
+impl Change {
+    /// Returns the change as a step of its own.
+    pub fn step(self, key: u64, value: i64) -> Step {
+        match self {
+            Change::Write => Step::Write(key, value),
+            Change::Insert => Step::Insert(key, value),
+            Change::Upsert => Step::Upsert(key, value),
+            Change::Delete => Step::Delete(key),
+            Change::Add => Step::Add(key, value),
+        }
+    }
 }
 
 /// A column that operations name.
@@ -94,7 +148,7 @@ impl Row {
 pub enum StepResult {
     /// Rows, in the order of their keys. (Also for a group, because all its rows have the same group.)
     Rows(Vec<Row>),
-    /// The value of a column, if there is such a row.
+    /// The value of a column, if there is such a row, or a number.
     Value(Option<i64>),
     /// Whether the step changed anything.
     Happened(bool),
@@ -177,6 +231,41 @@ pub fn replay(state: &mut State, step: Step) -> StepResult {
         Step::ScanGroup(group) => {
             let ordered = state.range(..HASHED).map(|(_, row)| *row);
             StepResult::Rows(ordered.filter(|row| row.group == group).collect())
+        }
+        Step::Len => StepResult::Value(Some(state.range(..HASHED).count() as i64)),
+        Step::DeleteRange(from, to) => {
+            let before = state.len();
+            state.retain(|&key, _| key < from || key >= to.min(HASHED));
+            StepResult::Value(Some((before - state.len()) as i64))
+        }
+        Step::First(from) => {
+            let first = state.range(from..HASHED).next();
+            StepResult::Rows(first.map(|(_, row)| *row).into_iter().collect())
+        }
+        Step::Last(to) => {
+            let last = state.range(..to.min(HASHED)).next_back();
+            StepResult::Rows(last.map(|(_, row)| *row).into_iter().collect())
+        }
+        Step::Page(after) => {
+            StepResult::Rows(state.range(after + 1..HASHED).take(2).map(|(_, row)| *row).collect())
+        }
+        Step::PageBack(before) => StepResult::Rows(
+            state.range(..before.min(HASHED)).rev().take(2).map(|(_, row)| *row).collect(),
+        ),
+        Step::GroupPage(group, key) => {
+            let mut rows: Vec<Row> = state.range(..HASHED).map(|(_, row)| *row).collect();
+            rows.sort_by_key(|row| (row.group, row.key));
+            let after = rows.into_iter().filter(|row| (row.group, row.key) > (group, key));
+            StepResult::Rows(after.take(2).collect())
+        }
+        Step::InSavepoint { change, key, value, is_kept } => {
+            let mut inside = state.clone();
+            replay(&mut inside, change.step(key, value));
+            let shown = replay(&mut inside, Step::Read(key));
+            if is_kept {
+                *state = inside;
+            }
+            shown
         }
         Step::Snapshot | Step::Commit => StepResult::Happened(true),
     }

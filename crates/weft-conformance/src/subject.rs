@@ -685,10 +685,55 @@ impl<P: Protocol> StepTaker<P> for Tables {
             Step::ScanGroup(group) => {
                 all(tx.prefix_by(&self.ordered, Ordered::GROUP, &group), row)?
             }
+            Step::Len => StepResult::Value(Some(tx.len(&self.ordered)? as i64)),
+            Step::DeleteRange(from, to) => {
+                StepResult::Value(Some(tx.delete_range(&self.ordered, from..to)? as i64))
+            }
+            Step::First(from) => one(tx.range(&self.ordered, from..).first_row()?.map(row)),
+            Step::Last(to) => one(tx.range(&self.ordered, ..to).last_row()?.map(row)),
+            Step::Page(after) => all(tx.range(&self.ordered, ..).after(&after).take(2), row)?,
+            Step::PageBack(before) => {
+                all(tx.range(&self.ordered, ..).descending().after(&before).take(2), row)?
+            }
+            Step::GroupPage(group, key) => {
+                let scan = tx.range_by(&self.ordered, Ordered::GROUP, ..);
+                all(scan.after_by(Ordered::GROUP, &group, &key).take(2), row)?
+            }
+            Step::InSavepoint { change, key, value, is_kept } => {
+                let mut shown = None;
+                let ran: Result<(), InSavepoint> = tx.savepoint(|tx| {
+                    self.take(tx, change.step(key, value))?;
+                    let undone: Result<(), InSavepoint> = tx.savepoint(|tx| {
+                        self.take(tx, Step::Delete(key))?;
+                        Err(InSavepoint::Undone)
+                    });
+                    if let Err(InSavepoint::Failed(error)) = undone {
+                        return Err(error.into());
+                    }
+                    shown = Some(self.take(tx, Step::Read(key))?);
+                    if is_kept { Ok(()) } else { Err(InSavepoint::Undone) }
+                });
+                if let Err(InSavepoint::Failed(error)) = ran {
+                    return Err(error);
+                }
+                shown.expect("the savepoint has not failed")
+            }
             Step::Snapshot | Step::Commit => {
                 unreachable!("sessions handle these steps themselves")
             }
         })
+    }
+}
+
+/// How a savepoint ends.
+enum InSavepoint {
+    Undone,
+    Failed(Error),
+}
+
+impl From<Error> for InSavepoint {
+    fn from(error: Error) -> Self {
+        InSavepoint::Failed(error)
     }
 }
 
@@ -708,6 +753,17 @@ impl StepReader for Tables {
             }
             Step::ScanGroup(group) => {
                 all(snapshot.prefix_by(&self.ordered, Ordered::GROUP, &group), row)?
+            }
+            Step::Len => StepResult::Value(Some(snapshot.len(&self.ordered)? as i64)),
+            Step::First(from) => one(snapshot.range(&self.ordered, from..).first_row()?.map(row)),
+            Step::Last(to) => one(snapshot.range(&self.ordered, ..to).last_row()?.map(row)),
+            Step::Page(after) => all(snapshot.range(&self.ordered, ..).after(&after).take(2), row)?,
+            Step::PageBack(before) => {
+                all(snapshot.range(&self.ordered, ..).descending().after(&before).take(2), row)?
+            }
+            Step::GroupPage(group, key) => {
+                let scan = snapshot.range_by(&self.ordered, Ordered::GROUP, ..);
+                all(scan.after_by(Ordered::GROUP, &group, &key).take(2), row)?
             }
             other => unreachable!("{other:?} is not for snapshots"),
         })

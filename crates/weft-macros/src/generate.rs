@@ -328,6 +328,21 @@ fn index_methods(row: &Row<'_>) -> TokenStream {
         });
         quote!({ #(#pushes)* })
     });
+    let rests = row.indexes.iter().map(|index| {
+        let pushes = row.key.iter().enumerate().filter_map(|(element, position)| {
+            if index.unique || index.columns.contains(position) {
+                return None;
+            }
+            let column = &row.columns[*position];
+            let type_of = column.type_of;
+            let element = Literal::usize_unsuffixed(element);
+            let element = if row.key.len() == 1 { quote!(key) } else { quote!(&key.#element) };
+            Some(quote_spanned! {at(column)=>
+                <#type_of as ::weft::encoding::Key>::encode(#element, encoder);
+            })
+        });
+        quote!({ #(#pushes)* })
+    });
     let differences = row.indexes.iter().map(|index| index_difference(row, index));
     let texts = row.indexes.iter().map(|index| {
         let fields: Vec<_> =
@@ -356,6 +371,18 @@ fn index_methods(row: &Row<'_>) -> TokenStream {
         ) {
             match index {
                 #(#positions => #encodings,)*
+                _ => #no_such_index,
+            }
+        }
+
+        #[allow(unused_variables)]
+        fn encode_rest_of_key(
+            index: usize,
+            key: &Self::Key,
+            encoder: &mut impl ::weft::encoding::KeyEncoder,
+        ) {
+            match index {
+                #(#positions => #rests,)*
                 _ => #no_such_index,
             }
         }

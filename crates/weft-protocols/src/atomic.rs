@@ -60,7 +60,7 @@ use std::sync::Arc;
 use weft::ConflictReason;
 use weft::commit::access_set::is_inline;
 use weft::commit::{
-    Abort, DeletedOutcome, Executor, Never, Observation, Protocol, Refusal, Visible,
+    Abort, DeletedOutcome, Executor, Never, Observation, Protocol, Refusal, Visible, WriteMark,
 };
 use weft::encoding::EncodedKey;
 use weft::index::bplus_tree::ScannedRange;
@@ -363,6 +363,18 @@ impl Executor for AtomicExecutor {
         unsafe { memory.conclude(write.table, write.record.block(), outcome) };
         self.write = None;
         Ok(())
+    }
+
+    fn mark(&mut self) -> WriteMark {
+        WriteMark { writes: usize::from(self.write.is_some()), ..WriteMark::default() }
+    }
+
+    fn keep(&mut self, _mark: WriteMark) {}
+
+    fn undo_to(&mut self, mark: WriteMark, memory: &WorkerMemory) {
+        if mark.writes == 0 {
+            self.abort(memory);
+        }
     }
 
     fn abort(&mut self, memory: &WorkerMemory) {

@@ -34,6 +34,8 @@
 //! | `ForgottenUnlock` | a failed validation leaves one lock behind | all threads wait for ever |
 //! | `NumberBeforeLocks` | the snapshot number is drawn before the locks are taken | snapshots that show a later transaction without an earlier one |
 //! | `NumberAfterInstallation` | the snapshot number is drawn when the rows can be read already | the same, and snapshots that miss what was seen before |
+//! | `SavepointKeepsWrites` | a savepoint that fails undoes nothing | writes that were taken back |
+//! | `SavepointForgetsReads` | what was read to be written in a savepoint that fails is not validated | write skew, read skew |
 //!
 //! Wrong, but safe. No mutation may touch freed memory: then the suite's results would mean nothing. Three
 //! rules make sure of that. A row belongs to the thread that took it out of the record: every installation is a
@@ -59,8 +61,9 @@ use Mutation::{
     AbortedWriteStays, AbsenceNotNoted, AnyInsertionCountsAsOwn, ConclusionsNotValidated,
     DirtyRead, EntryStays, ForgottenUnlock, LockedCountsAsUnchanged, NoNodeValidation,
     NoReadOnlyValidation, NoReadValidation, NoWriteValidation, NumberAfterInstallation,
-    NumberBeforeLocks, OneLockAtATime, RefusedWriteNotNoted, ShortReads, SplitNotNoted,
-    StaleSnapshot, TornRead, UnlockBeforeInstall, ValidationBeforeLocks, VersionStays,
+    NumberBeforeLocks, OneLockAtATime, RefusedWriteNotNoted, SavepointForgetsReads,
+    SavepointKeepsWrites, ShortReads, SplitNotNoted, StaleSnapshot, TornRead, UnlockBeforeInstall,
+    ValidationBeforeLocks, VersionStays,
 };
 use weft::ConflictReason;
 use weft::commit::access_set::{
@@ -70,7 +73,7 @@ use weft::commit::optimistic::{
     lock_expected, read_conflict, stored, unlock, validate_nodes, write_conflict,
 };
 use weft::commit::{
-    Abort, DeletedOutcome, Executor, Never, Observation, Protocol, Refusal, Visible,
+    Abort, DeletedOutcome, Executor, Never, Observation, Protocol, Refusal, Visible, WriteMark,
 };
 use weft::encoding::EncodedKey;
 use weft::index::bplus_tree::ScannedRange;
@@ -132,6 +135,8 @@ mutations! {
     ForgottenUnlock = "forgotten unlock",
     NumberBeforeLocks = "number before locks",
     NumberAfterInstallation = "number after installation",
+    SavepointKeepsWrites = "savepoint keeps writes",
+    SavepointForgetsReads = "savepoint forgets reads",
 }
 
 thread_local! {
@@ -514,7 +519,7 @@ impl Executor for CanaryExecutor {
             // NumberAfterInstallation: others may have read the rows, and have drawn smaller numbers.
             memory.draw();
         }
-        self.settle_early_rows(memory, true);
+        self.settle_early_rows(0, memory, true);
         if !self.shared.mutation.has_snapshots() {
             self.retire_unchained(memory);
         }
@@ -522,8 +527,33 @@ impl Executor for CanaryExecutor {
         Ok(())
     }
 
+    fn mark(&mut self) -> WriteMark {
+        self.set.mark()
+    }
+
+    fn keep(&mut self, _mark: WriteMark) {
+        self.set.keep();
+    }
+
+    fn undo_to(&mut self, mark: WriteMark, memory: &WorkerMemory) {
+        let is_earlier =
+            |early: &EarlyRow| self.set.find_write(early.record).is_some_and(|at| at < mark.writes);
+        let earlier = self.early_rows.iter().take_while(|early| is_earlier(early)).count();
+        self.settle_early_rows(earlier, memory, false);
+        if self.breaks(SavepointKeepsWrites) {
+            // SavepointKeepsWrites: the error does not undo anything.
+            return self.set.keep();
+        }
+        let reads = self.set.reads.len();
+        self.set.undo_to(mark);
+        if self.breaks(SavepointForgetsReads) {
+            // SavepointForgetsReads: what was read to be written is not validated.
+            self.set.reads.truncate(reads);
+        }
+    }
+
     fn abort(&mut self, memory: &WorkerMemory) {
-        self.settle_early_rows(memory, false);
+        self.settle_early_rows(0, memory, false);
         // The placeholder stays in its index; the row for it is dropped.
         self.set.drop_private(memory, |_, _| ());
     }
@@ -660,10 +690,11 @@ impl CanaryExecutor {
         }
     }
 
-    /// Settles the rows that were visible too early: their transaction has committed, or takes them back.
-    fn settle_early_rows(&mut self, memory: &WorkerMemory, has_committed: bool) {
+    /// Settles the rows that were visible too early, from the one at `first` on: their transaction has committed, or
+    /// takes them back.
+    fn settle_early_rows(&mut self, first: usize, memory: &WorkerMemory, has_committed: bool) {
         let stays = has_committed || self.breaks(AbortedWriteStays);
-        for EarlyRow { record, table, row, before } in self.early_rows.drain(..) {
+        for EarlyRow { record, table, row, before } in self.early_rows.drain(first..) {
             // The transaction must not drop the row any more.
             self.set.superseded.retain(|superseded| superseded.row != row);
             let position = self.set.find_write(record).expect("published rows were written");

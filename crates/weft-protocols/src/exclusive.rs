@@ -30,7 +30,9 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use weft::commit::access_set::is_inline;
-use weft::commit::{Abort, DeletedOutcome, Executor, Never, Observation, Refusal, Visible};
+use weft::commit::{
+    Abort, DeletedOutcome, Executor, Never, Observation, Refusal, Visible, WriteMark,
+};
 use weft::encoding::EncodedKey;
 use weft::index::bplus_tree::ScannedRange;
 use weft::index::{NodeChange, NodeVersion};
@@ -401,6 +403,32 @@ impl<E: Exclusion> Executor for ExclusiveExecutor<E> {
         Ok(())
     }
 
+    fn mark(&mut self) -> WriteMark {
+        WriteMark { writes: self.log.len(), ..WriteMark::default() }
+    }
+
+    fn keep(&mut self, _mark: WriteMark) {}
+
+    /// Undoes the steps, the last one first. The records that were put into an index stay there, without a row, until
+    /// the transaction ends.
+    fn undo_to(&mut self, mark: WriteMark, _memory: &WorkerMemory) {
+        let mut created = Vec::new();
+        while self.log.len() > mark.writes
+            && let Some(mut step) = self.log.pop()
+        {
+            let written = stored(step.record).newest.load(LOAD);
+            stored(step.record).newest.store(step.before, STORE);
+            if let Some(row) = present(written) {
+                self.unused.push(UnusedRow::uncommitted(row, &step));
+            }
+            if step.created {
+                step.removed = true;
+                created.push(step);
+            }
+        }
+        self.log.append(&mut created);
+    }
+
     fn abort(&mut self, memory: &WorkerMemory) {
         #[cfg(weft_sim)]
         if memory.regions().is_undone() {
@@ -410,10 +438,10 @@ impl<E: Exclusion> Executor for ExclusiveExecutor<E> {
         while let Some(step) = self.log.pop() {
             let written = stored(step.record).newest.load(LOAD);
             stored(step.record).newest.store(step.before, STORE);
+            if step.created {
+                self.unlinked.extend(unlink(memory, &step));
+            }
             if let Some(row) = present(written) {
-                if step.created {
-                    self.unlinked.extend(unlink(memory, &step));
-                }
                 self.unused.push(UnusedRow::uncommitted(row, &step));
             }
         }

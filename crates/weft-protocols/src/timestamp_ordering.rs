@@ -118,7 +118,7 @@ use weft::commit::access_set::{
 };
 use weft::commit::optimistic::{abort_at, node_version, stored};
 use weft::commit::{
-    Abort, DeletedOutcome, Executor, Never, Observation, Protocol, Refusal, Visible,
+    Abort, DeletedOutcome, Executor, Never, Observation, Protocol, Refusal, Visible, WriteMark,
 };
 use weft::encoding::EncodedKey;
 use weft::index::bplus_tree::ScannedRange;
@@ -718,6 +718,18 @@ impl Executor for TimestampOrderingExecutor {
         };
         self.set.retire_in_order(memory, order, discard);
         Ok(())
+    }
+
+    fn mark(&mut self) -> WriteMark {
+        self.set.mark()
+    }
+
+    fn keep(&mut self, _mark: WriteMark) {
+        self.set.keep();
+    }
+
+    fn undo_to(&mut self, mark: WriteMark, _memory: &WorkerMemory) {
+        self.set.undo_to(mark);
     }
 
     fn abort(&mut self, memory: &WorkerMemory) {

@@ -903,7 +903,7 @@ fn get_many_returns_the_same_as_get() {
             read += 1;
         }
         assert_eq!(read, ids.len());
-        let mut none = snapshot.get_many(&fixture.items, []).unwrap();
+        let mut none = snapshot.get_many(&fixture.items, [0_u32; 0]).unwrap();
         assert!(none.next().is_none() && none.next().is_none());
         // A later snapshot does not show the deleted rows.
         let later = fixture.database.open_snapshot().unwrap();

@@ -95,7 +95,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 pub use key::HistoryKey;
-pub(crate) use key::{encoded_range, key_range, prefix_range};
+pub(crate) use key::{encoded_range, key_range, prefix_range, start_range};
 pub(crate) use recorder::{Recorder, Recording, ScanProgress, Stamp};
 
 /// A range of keys.

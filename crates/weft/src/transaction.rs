@@ -17,6 +17,7 @@ mod prefetch;
 mod private_row;
 mod reapply;
 mod recording;
+mod savepoint;
 mod scan;
 mod writes;
 
@@ -37,11 +38,11 @@ use crate::commit::{
 use crate::error::{Conflict, ConflictReason, Error, Failure};
 use crate::index::NodeVersion;
 use crate::index::bplus_tree::ScannedRange;
-use crate::row::column::UsedColumns;
-use crate::row::encoding::{Key, KeyForm, KeyPrefix};
+use crate::row::column::{ColumnSet, UsedColumns};
+use crate::row::encoding::{Key, KeyForm, KeyLookup, KeyPart, KeyPrefix, KeyStart, start_range};
 use crate::row::schema::{Index, OrderedRecord, Record};
 use crate::store::deadline::Deadline;
-use crate::store::ranges::{encode_index_range, encode_range, prefix_of};
+use crate::store::ranges::{encode_index_range, encode_range, lookup_of, prefix_of, start_of};
 use crate::store::record::RecordPointer;
 use crate::store::table::{Table, TableInner, TableRef, check, with_form, with_secondary};
 use crate::store::worker::{CommitGuard, Counters, Growth, WorkerMemory};
@@ -260,14 +261,49 @@ impl<'db, P: Protocol> Transaction<'db, P> {
 
     /// Returns the row with this primary key, or `None` if there is no such row.
     ///
+    /// The key is given by reference, or in a borrowed form ([`KeyLookup`]): a `&str` if it is a `String`, a tuple of
+    /// borrowed parts if it has several columns.
+    ///
+    /// ```
+    /// # use weft::{Database, Record};
+    /// # #[derive(Clone, Record)]
+    /// # struct Grade { #[record(key)] pupil: String, #[record(key)] year: u16, grade: u8 }
+    /// # let database = Database::builder().table::<Grade>().open()?;
+    /// # let grades = database.table::<Grade>()?;
+    /// # database.transact(|tx| tx.insert(&grades, Grade { pupil: "Ada".into(), year: 3, grade: 1 }))?;
+    /// database.transact(|tx| {
+    ///     let grade = tx.get(&grades, ("Ada", 3))?;
+    ///     assert_eq!(grade.map(|row| row.grade), Some(1));
+    ///     Ok::<_, weft::Error>(())
+    /// })?;
+    /// # Ok::<(), weft::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Conflict`]; [`Failure::ForeignTable`], [`Failure::DeadlineExceeded`].
     #[inline]
-    pub fn get<T: Record>(&self, table: &Table<T>, key: &T::Key) -> Result<Option<&T>, Error> {
+    pub fn get<T: Record>(
+        &self,
+        table: &Table<T>,
+        key: impl KeyLookup<T::Key>,
+    ) -> Result<Option<&T>, Error> {
         let table = self.enter_operation(table)?;
-        self.get_located(table, key, self.locate(table, key), |record| {
+        self.get_located(table, &key, self.locate(table, &key), |record| {
             self.read(table.reference(), record)
         })
+    }
+
+    /// Returns whether there is a row with this primary key. (This reads the row, as [`Transaction::get`] does.)
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    #[inline]
+    pub fn contains<T: Record>(
+        &self,
+        table: &Table<T>,
+        key: impl KeyLookup<T::Key>,
+    ) -> Result<bool, Error> {
+        Ok(self.get(table, key)?.is_some())
     }
 
     /// Fetches the rows with these primary keys into the processor's cache, all at the same time. Call it before
@@ -284,7 +320,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     pub fn prefetch<T: Record>(
         &self,
         table: &Table<T>,
-        keys: impl IntoIterator<Item = T::Key>,
+        keys: impl IntoIterator<Item: KeyPart<T::Key>>,
     ) -> Result<(), Error> {
         self.prefetch_rows(table, keys, PREFETCH_READ_BYTES)
     }
@@ -298,7 +334,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     pub fn prefetch_for_update<T: Record>(
         &self,
         table: &Table<T>,
-        keys: impl IntoIterator<Item = T::Key>,
+        keys: impl IntoIterator<Item: KeyPart<T::Key>>,
     ) -> Result<(), Error> {
         self.prefetch_rows(table, keys, PREFETCH_UPDATE_BYTES)
     }
@@ -339,11 +375,11 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     pub fn update<T: Record, R>(
         &self,
         table: &Table<T>,
-        key: &T::Key,
+        key: impl KeyLookup<T::Key>,
         change: impl FnOnce(&mut T) -> R,
     ) -> Result<Option<R>, Error> {
         let table = self.enter_writing(table)?;
-        self.update_located(table, key, self.locate(table, key), None, change)
+        self.update_located(table, &key, self.locate(table, &key), None, change)
     }
 
     /// As [`Transaction::update`], for a key that was located before. `columns` are those that `change` uses, if it
@@ -352,7 +388,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     fn update_located<T: Record, R>(
         &self,
         table: &TableInner<T>,
-        key: &T::Key,
+        key: &impl KeyLookup<T::Key>,
         located: LookupResult<P>,
         columns: Option<UsedColumns>,
         change: impl FnOnce(&mut T) -> R,
@@ -373,7 +409,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
                 // SAFETY: the row is forgotten in the next line.
                 unsafe { self.replace(table, record, version, old, &new, columns)? };
                 std::mem::forget(new);
-                self.record(table.reference(), key, Event::Write);
+                self.record_lookup(table.reference(), key, Event::Write);
                 // The write validates the read.
                 std::mem::forget(read);
                 Ok(Some(result))
@@ -390,7 +426,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         let inner = self.enter_writing(table)?;
         check(&row)?;
         let Some(row) = self.insert_row(inner, row)? else { return Ok(false) };
-        let Some((record, old, version)) = self.observe(inner, &row.key())? else {
+        let Some((record, old, version)) = self.observe(inner, &&row.key())? else {
             // The row was visible a moment ago, and is in this transaction's read set.
             return Err(self.miss(inner.reference()));
         };
@@ -409,12 +445,16 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     ///
     /// # Errors
     /// [`Conflict`]; [`Failure::ForeignTable`], [`Failure::DeadlineExceeded`].
-    pub fn delete<T: Record>(&self, table: &Table<T>, key: &T::Key) -> Result<bool, Error> {
+    pub fn delete<T: Record>(
+        &self,
+        table: &Table<T>,
+        key: impl KeyLookup<T::Key>,
+    ) -> Result<bool, Error> {
         let table = self.enter_writing(table)?;
         self.make_room(table.reference(), Growth::Delete)?;
         // The key is encoded first, since after the observation the user's code must not change the row any more.
-        let primary = with_form!(T::Key::WIDTH_BYTES, |K| K::from_key(key).erase());
-        let Some((record, row, version)) = self.observe(table, key)? else { return Ok(false) };
+        let primary = with_form!(T::Key::WIDTH_BYTES, |K| K::from_lookup(&key).erase());
+        let Some((record, row, version)) = self.observe(table, &key)? else { return Ok(false) };
         // SAFETY: a visible row of this table; see `row`.
         let row = unsafe { self.row::<T>(row) };
         let steps = Steps::begin(self);
@@ -423,7 +463,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         }
         drop(steps);
         self.worker.executor().remove(table.reference(), record, version, primary);
-        self.record(table.reference(), key, Event::Delete);
+        self.record_lookup(table.reference(), &key, Event::Delete);
         Ok(true)
     }
 
@@ -457,7 +497,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     pub fn prefix<'tx, T: OrderedRecord>(
         &'tx self,
         table: &'tx Table<T>,
-        prefix: &impl KeyPrefix<T::Key>,
+        prefix: &(impl KeyPrefix<T::Key> + ?Sized),
     ) -> Scan<'tx, 'db, T, P> {
         let scan = with_form!(T::Key::WIDTH_BYTES, |K| {
             let bounds = K::prefix_range::<T::Key>(prefix);
@@ -468,6 +508,63 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         scan
     }
 
+    /// Returns a scan of the rows whose primary keys start with a text or with bytes, in the order of the keys. For a
+    /// key of several columns, `start` is a tuple of its first columns, of which the last one is the beginning of a
+    /// text or of a byte string.
+    ///
+    /// ```
+    /// # use weft::{Database, Error, Record};
+    /// # #[derive(Clone, Record)]
+    /// # struct File { #[record(key)] owner: u32, #[record(key)] path: String }
+    /// # let database = Database::builder().table::<File>().open()?;
+    /// # let files = database.table::<File>()?;
+    /// # let paths = ["a/x", "b/x", "b/y"];
+    /// # database.transact(|tx| tx.insert_many(&files, paths.map(|path| File { owner: 7, path: path.into() })))?;
+    /// let count = database.transact(|tx| tx.starts_with(&files, (7, "b/")).count_rows())?;
+    /// assert_eq!(count, 2);
+    /// # Ok::<(), weft::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Transaction::range`].
+    pub fn starts_with<'tx, T: OrderedRecord>(
+        &'tx self,
+        table: &'tx Table<T>,
+        start: impl KeyStart<T::Key>,
+    ) -> Scan<'tx, 'db, T, P> {
+        let scan = with_form!(T::Key::WIDTH_BYTES, |K| {
+            Scan::new::<K>(self, table, None, start_range(&start))
+        });
+        #[cfg(feature = "history")]
+        let scan = scan.recorded(|| crate::history::start_range(&start));
+        scan
+    }
+
+    /// As [`Transaction::starts_with`], for the columns of a secondary index.
+    ///
+    /// # Errors
+    /// As [`Transaction::range`].
+    pub fn starts_with_by<'tx, T: Record, K: Key>(
+        &'tx self,
+        table: &'tx Table<T>,
+        index: Index<T, K>,
+        start: impl KeyStart<K>,
+    ) -> Scan<'tx, 'db, T, P> {
+        with_secondary!(&table.inner.secondary[index.position()], |secondary| {
+            Scan::new(self, table, Some(secondary), start_of(secondary, &start))
+        })
+    }
+
+    /// Returns how many rows a table has. It counts them, so it takes time in proportion to their number (a recent
+    /// snapshot counts as fast, and conflicts with nothing: [`Snapshot::len`](crate::Snapshot::len)). The transaction
+    /// relies on the number, and not on what the rows contain.
+    ///
+    /// # Errors
+    /// As [`Transaction::range`].
+    pub fn len<T: OrderedRecord>(&self, table: &Table<T>) -> Result<usize, Error> {
+        self.range(table, ..).count_rows()
+    }
+
     /// Returns the row with this key in a unique index, or `None` if there is no such row.
     ///
     /// # Errors
@@ -476,9 +573,12 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         &'tx self,
         table: &'tx Table<T>,
         index: Index<T, K>,
-        key: &K,
+        key: impl KeyLookup<K>,
     ) -> Result<Option<&'tx T>, Error> {
-        self.prefix_by(table, index, key).next().transpose()
+        let mut scan = with_secondary!(&table.inner.secondary[index.position()], |secondary| {
+            Scan::new(self, table, Some(secondary), lookup_of(secondary, &key))
+        });
+        scan.next().transpose()
     }
 
     /// Returns a scan of the rows whose keys in a secondary index lie in `range`, in the order of the index.
@@ -505,7 +605,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         &'tx self,
         table: &'tx Table<T>,
         index: Index<T, K>,
-        prefix: &impl KeyPrefix<K>,
+        prefix: &(impl KeyPrefix<K> + ?Sized),
     ) -> Scan<'tx, 'db, T, P> {
         with_secondary!(&table.inner.secondary[index.position()], |secondary| {
             let bounds = prefix_of(secondary, prefix);
@@ -871,6 +971,19 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         self.worker.executor().read(table, record, memory).map_err(|abort| self.doom_by(abort))
     }
 
+    /// As [`Transaction::read`], for an operation that uses only these columns.
+    #[inline(always)]
+    fn read_columns(
+        &self,
+        table: TableRef,
+        record: RecordOf<P>,
+        columns: ColumnSet,
+    ) -> Result<Visible, Error> {
+        let (executor, memory) = (self.worker.executor(), &self.worker.memory);
+        let read = executor.read_columns(table, record, columns, memory);
+        read.map_err(|abort| self.doom_by(abort))
+    }
+
     #[inline(always)]
     fn read_for_write(
         &self,
@@ -932,7 +1045,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     fn get_located<T: Record>(
         &self,
         table: &TableInner<T>,
-        key: &T::Key,
+        key: &impl KeyLookup<T::Key>,
         mut located: LookupResult<P>,
         read: impl Fn(RecordOf<P>) -> Result<Visible, Error>,
     ) -> Result<Option<&T>, Error> {
@@ -940,7 +1053,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
             match located {
                 LookupResult::Record(record) => match read(record)? {
                     Visible::Row(row) => {
-                        self.record(table.reference(), key, Event::Read(Some(row)));
+                        self.record_lookup(table.reference(), key, Event::Read(Some(row)));
                         // SAFETY: a visible row of this table; see `row`.
                         return Ok(Some(unsafe { self.remember(table, record, row) }));
                     }
@@ -954,7 +1067,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
             }
             located = self.locate(table, key);
         }
-        self.record(table.reference(), key, Event::Read(None));
+        self.record_lookup(table.reference(), key, Event::Read(None));
         Ok(None)
     }
 
@@ -965,7 +1078,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     fn observe<T: Record>(
         &self,
         table: &TableInner<T>,
-        key: &T::Key,
+        key: &impl KeyLookup<T::Key>,
     ) -> Result<Option<(RecordOf<P>, NonNull<u8>, <P::Executor as Executor>::Version)>, Error> {
         self.observe_located(table, key, self.locate(table, key))
     }
@@ -976,7 +1089,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     fn observe_located<T: Record>(
         &self,
         table: &TableInner<T>,
-        key: &T::Key,
+        key: &impl KeyLookup<T::Key>,
         mut located: LookupResult<P>,
     ) -> Result<Option<(RecordOf<P>, NonNull<u8>, <P::Executor as Executor>::Version)>, Error> {
         loop {
@@ -985,7 +1098,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
                     let observed = self.read_for_write(table.reference(), record)?;
                     match observed.visible {
                         Visible::Row(row) => {
-                            self.record(table.reference(), key, Event::Read(Some(row)));
+                            self.record_lookup(table.reference(), key, Event::Read(Some(row)));
                             return Ok(Some((record, row, observed.version)));
                         }
                         Visible::Absent => {
@@ -1004,7 +1117,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
             }
             located = self.locate(table, key);
         }
-        self.record(table.reference(), key, Event::Read(None));
+        self.record_lookup(table.reference(), key, Event::Read(None));
         Ok(None)
     }
 }

@@ -221,6 +221,10 @@ mutations! {
     number_before_locks: NumberBeforeLocks, [COPIES: "broken invariant"];
     number_after_installation: NumberAfterInstallation,
         [SNAPSHOTS: "ReadSkew", COPIES: "broken invariant"];
+    savepoint_keeps_writes: SavepointKeepsWrites,
+        [SMALL_HISTORIES: "no serial order explains it"];
+    savepoint_forgets_reads: SavepointForgetsReads,
+        [SMALL_HISTORIES: "Skew", HISTORIES: "Skew"];
 }
 
 #[test]

@@ -47,7 +47,7 @@ use weft::commit::optimistic::{
 };
 use weft::commit::{
     Abort, DeletedOutcome, Executor, HoldFunction, Never, Observation, Protocol, ProtocolOptions,
-    ProtocolShared, Refusal, Visible,
+    ProtocolShared, Refusal, Visible, WriteMark,
 };
 use weft::encoding::EncodedKey;
 use weft::index::bplus_tree::ScannedRange;
@@ -472,6 +472,18 @@ impl Executor for OrderingExecutor {
 
     fn carry_over(&mut self, abort: Abort, memory: &WorkerMemory) -> Result<(), Abort> {
         self.base.carry_over(abort, memory)
+    }
+
+    fn mark(&mut self) -> WriteMark {
+        self.base.mark()
+    }
+
+    fn keep(&mut self, mark: WriteMark) {
+        self.base.keep(mark);
+    }
+
+    fn undo_to(&mut self, mark: WriteMark, memory: &WorkerMemory) {
+        self.base.undo_to(mark, memory);
     }
 
     fn abort(&mut self, memory: &WorkerMemory) {

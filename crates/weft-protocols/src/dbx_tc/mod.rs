@@ -68,7 +68,7 @@ use weft::commit::optimistic::{
 };
 use weft::commit::{
     Abort, ChopsProcedures, DeferredChange, DeletedOutcome, Engine, Executor, HoldFunction, Never,
-    Observation, Protocol, ProtocolOptions, ProtocolShared, Refusal, Visible, Worker,
+    Observation, Protocol, ProtocolOptions, ProtocolShared, Refusal, Visible, Worker, WriteMark,
 };
 use weft::encoding::EncodedKey;
 use weft::index::bplus_tree::ScannedRange;
@@ -545,6 +545,18 @@ impl Executor for PieceExecutor {
             self.procedures.note_conflict();
         }
         self.optimistic.carry_over(abort, memory)
+    }
+
+    fn mark(&mut self) -> WriteMark {
+        self.optimistic.mark()
+    }
+
+    fn keep(&mut self, mark: WriteMark) {
+        self.optimistic.keep(mark);
+    }
+
+    fn undo_to(&mut self, mark: WriteMark, memory: &WorkerMemory) {
+        self.optimistic.undo_to(mark, memory);
     }
 
     fn abort(&mut self, memory: &WorkerMemory) {

@@ -91,7 +91,7 @@ use weft::commit::optimistic::abort_at;
 use weft::commit::{
     Abort, DeletedOutcome, Engine, Executor, HoldFunction, Never, Observation, PhaseMetrics,
     Protocol, ProtocolOptions, ProtocolShared, Refusal, Silo, SplitsRecords, Target,
-    TwoPhaseLocking, Visible, Worker,
+    TwoPhaseLocking, Visible, Worker, WriteMark,
 };
 use weft::encoding::EncodedKey;
 use weft::index::bplus_tree::ScannedRange;
@@ -831,6 +831,28 @@ impl<J: JoinedProtocol> Executor for ReconcilingExecutor<J> {
             Some(_) => Err(abort),
             None => self.joined.carry_over(abort, memory),
         }
+    }
+
+    fn mark(&mut self) -> WriteMark {
+        WriteMark {
+            slices: self.undo.len(),
+            operations: self.logged.operations.len(),
+            is_joined_written: self.is_joined_written,
+            ..self.joined.mark()
+        }
+    }
+
+    fn keep(&mut self, mark: WriteMark) {
+        self.joined.keep(mark);
+    }
+
+    fn undo_to(&mut self, mark: WriteMark, memory: &WorkerMemory) {
+        self.undo.undo_to(mark.slices);
+        let LoggedOperations { operations, bytes } = &mut self.logged;
+        operations.truncate(mark.operations);
+        bytes.truncate(operations.last().map_or(0, |&(.., end, _)| end));
+        self.is_joined_written = mark.is_joined_written;
+        self.joined.undo_to(mark, memory);
     }
 
     fn abort(&mut self, memory: &WorkerMemory) {

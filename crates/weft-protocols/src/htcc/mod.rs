@@ -62,7 +62,7 @@ use weft::commit::optimistic::{
 };
 use weft::commit::{
     Abort, DeletedOutcome, Executor, HoldFunction, Never, Observation, Protocol, ProtocolOptions,
-    ProtocolShared, Refusal, RepairsTransactions, Visible,
+    ProtocolShared, Refusal, RepairsTransactions, Visible, WriteMark,
 };
 use weft::encoding::EncodedKey;
 use weft::index::bplus_tree::ScannedRange;
@@ -648,6 +648,18 @@ impl Executor for HybridExecutor {
 
     fn carry_over(&mut self, abort: Abort, memory: &WorkerMemory) -> Result<(), Abort> {
         self.cold.carry_over(abort, memory)
+    }
+
+    fn mark(&mut self) -> WriteMark {
+        self.cold.mark()
+    }
+
+    fn keep(&mut self, mark: WriteMark) {
+        self.cold.keep(mark);
+    }
+
+    fn undo_to(&mut self, mark: WriteMark, memory: &WorkerMemory) {
+        self.cold.undo_to(mark, memory);
     }
 
     fn abort(&mut self, memory: &WorkerMemory) {

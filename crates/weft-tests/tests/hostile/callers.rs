@@ -44,6 +44,10 @@ const CALLS: &[&str] = &[
     "check(&row",
     "format_key)",
     "encode_prefix(",
+    "from_lookup(",
+    "encode_lookup(",
+    "encode_start(",
+    "encode_rest_of_key(",
     "drop_row(row",
     ".drop_newest(",
 ];

@@ -320,6 +320,10 @@ macro_rules! hostile {
                 }
             }
 
+            fn encode_rest_of_key(index: usize, key: &$key, encoder: &mut impl KeyEncoder) {
+                $plain::encode_rest_of_key(index, key, encoder);
+            }
+
             fn index_key_text(&self, index: usize) -> String {
                 self.live.check("a look at an index key");
                 self.plain.index_key_text(index)

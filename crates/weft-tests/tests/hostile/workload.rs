@@ -579,6 +579,27 @@ impl<P: Protocol> World<P> {
             put(tx, model, 9, 100)?;
             Err(Refusal::Refused)
         });
+        self.step("undo a savepoint", &|tx, model| {
+            set(tx, model, 3, content(3, 40))?;
+            let mut draft = model.clone();
+            let undone = tx.savepoint(|tx| {
+                set(tx, &mut draft, 1, content(1, 50))?;
+                set(tx, &mut draft, 3, Content { group: 5, ..content(3, 51) })?;
+                delete(tx, &mut draft, 2)?;
+                put(tx, &mut draft, 9, 52)?;
+                self.scan(tx, table, of(&mut draft))?;
+                Err(Refusal::Refused)
+            });
+            match undone {
+                Err(Refusal::Refused) => {}
+                other => return other,
+            }
+            self.scan(tx, table, of(model))?;
+            tx.savepoint(|tx| put(tx, model, 9, 53))?;
+            self.look(tx, table, of(model), 9)?;
+            delete(tx, model, 9)?;
+            (1..=9).try_for_each(|id| self.look(tx, table, of(model), id))
+        });
         self.step("meet duplicates", &|tx, model| {
             if of(model).contains_key(&1) {
                 duplicate(Self::insert(tx, table, 1, content(9, 1)))?;
@@ -667,6 +688,13 @@ impl<P: Protocol> World<P> {
             let found = tx.prefix(rows, &Prefix(5)).map(content).collect::<Result<Vec<_>, _>>()?;
             let some = all.iter().copied().filter(|(id, _)| *id == 5).collect();
             self.compare_in(tx, found, some, || "a scan of a prefix".to_owned());
+            let after = tx.range(rows, ..).after(&Short::new(2));
+            let found = after.map(content).collect::<Result<Vec<_>, _>>()?;
+            let some = all.iter().copied().filter(|(id, _)| *id > 2).collect();
+            self.compare_in(tx, found, some, || "a page".to_owned());
+            let found = tx.range(rows, ..).last_row()?.map(Indexed::id);
+            self.compare_in(tx, found, all.last().map(|(id, _)| *id), || "the last row".to_owned());
+            self.compare_in(tx, tx.len(rows)?, all.len(), || "the number of rows".to_owned());
             let reversed = Range(Short::new(4), Short::new(2));
             let _ = tx.range(rows, reversed).map(content).collect::<Result<Vec<_>, _>>();
         }
@@ -679,6 +707,11 @@ impl<P: Protocol> World<P> {
             tx.prefix_by(table, R::BY_GROUP, &group).map(content).collect::<Result<Vec<_>, _>>()?;
         let some: Vec<_> = all.iter().copied().filter(|(_, content)| content.group == 1).collect();
         self.compare_in(tx, found, some, || format!("a group of {}", R::TABLE));
+        let after =
+            tx.range_by(table, R::BY_GROUP, ..).after_by(R::BY_GROUP, &group, &R::key_of(2));
+        let found = after.map(content).collect::<Result<Vec<_>, _>>()?.len();
+        let some = all.iter().filter(|(id, content)| (content.group, *id) > (1, 2)).count();
+        self.compare_in(tx, found, some, || format!("a page of {} by group", R::TABLE));
         for (id, content) in &all {
             let found =
                 tx.get_by(table, R::BY_CODE, &R::code_of(content.code))?.map(|row| row.id());

@@ -9,7 +9,7 @@ fn user_error_is_returned_and_rolls_back() {
         let result = it.database.transact(|tx| -> Result<(), Refused> {
             it.add_one(tx)?;
             tx.insert(&it.people, person("Eve", 3))?;
-            tx.delete(&it.people, &"Ada".into())?;
+            tx.delete(&it.people, "Ada")?;
             Err(Refused::Because("changed my mind"))
         });
         assert!(matches!(result, Err(Refused::Because("changed my mind"))));
@@ -57,7 +57,7 @@ fn panic_in_an_update_closure_propagates_and_rolls_back() {
         let caught = catch_unwind(AssertUnwindSafe(|| {
             it.database.transact(|tx| {
                 it.add_one(tx)?;
-                tx.update(&it.people, &"Ada".into(), |row| {
+                tx.update(&it.people, "Ada", |row| {
                     row.city = "Oslo".into();
                     panic_quietly("half-way through")
                 })
@@ -75,13 +75,13 @@ fn panic_caught_in_the_closure_leaves_the_transaction_usable() {
         it.database
             .transact(|tx| -> Result<(), Error> {
                 let caught = catch_unwind(AssertUnwindSafe(|| {
-                    tx.update(&it.people, &"Ada".into(), |row| {
+                    tx.update(&it.people, "Ada", |row| {
                         row.age = 99;
                         panic_quietly("never mind")
                     })
                 }));
                 assert!(caught.is_err());
-                assert_eq!(tx.get(&it.people, &"Ada".into())?, Some(&person("Ada", 1)));
+                assert_eq!(tx.get(&it.people, "Ada")?, Some(&person("Ada", 1)));
                 Ok(())
             })
             .unwrap();
@@ -156,9 +156,8 @@ fn a_swallowed_conflict_fails_the_commit() {
             assert!(ConflictReason::ALL.contains(&reason));
             assert_eq!((table, key.as_deref()), ("hits", Some("1")));
             assert_eq!(it.count(), 11);
-            let found = it
-                .database
-                .transact(|tx| Ok::<_, Error>(tx.get(&it.people, &"Eve".into())?.is_some()));
+            let found =
+                it.database.transact(|tx| Ok::<_, Error>(tx.get(&it.people, "Eve")?.is_some()));
             assert!(!found.unwrap());
         }
     });

@@ -102,8 +102,7 @@ fn leaked_transaction_blocks_only_its_own_rows() {
         }
         if P::KEEPS_LOCKS {
             // Rows that the transaction has not accessed are unaffected.
-            let bob =
-                it.database.transact(|tx| tx.update(&it.people, &"Bob".into(), |row| row.age += 1));
+            let bob = it.database.transact(|tx| tx.update(&it.people, "Bob", |row| row.age += 1));
             assert!(bob.unwrap().is_some());
         } else if P::WORKERS_MAX > 1 {
             it.check_unchanged();
@@ -123,14 +122,14 @@ fn row_of_a_leaked_transaction_stays_readable() {
         let it = Fixture::<P>::new();
         let row: &Person = on_a_thread(|| {
             let tx = Box::leak(Box::new(it.database.begin().unwrap()));
-            tx.get(&it.people, &"Ada".into()).unwrap().unwrap()
+            tx.get(&it.people, "Ada").unwrap().unwrap()
         });
         if P::WORKERS_MAX > 1 && !begin_waits::<P>() {
             // If the leaked transaction holds a lock on Ada's row, the test updates Bob's.
             let name = if P::KEEPS_LOCKS { "Bob" } else { "Ada" };
             for age in 0..2000 {
                 it.database
-                    .transact(|tx| tx.update(&it.people, &name.into(), |row| row.age = age))
+                    .transact(|tx| tx.update(&it.people, name, |row| row.age = age))
                     .unwrap();
             }
         }

@@ -21,7 +21,7 @@ fn duplicate_key_is_named_and_changes_nothing() {
                     in_last.to_string(),
                     "a row with this key exists (table people, index passport, key \"P2\")"
                 );
-                let update = failure(tx.update(&it.people, &"Ada".into(), |row| {
+                let update = failure(tx.update(&it.people, "Ada", |row| {
                     (row.city, row.phone, row.passport) = ("Oslo".into(), 77, "P2".into());
                 }));
                 assert!(matches!(update, Failure::DuplicateKey { index: Some("passport"), .. }));
@@ -52,9 +52,9 @@ fn duplicate_within_a_transaction_is_refused() {
                     failure(tx.insert(&it.people, person("Mallory", 3))),
                     Failure::DuplicateKey { index: Some("phone"), .. }
                 ));
-                assert!(tx.delete(&it.people, &"Eve".into())?);
+                assert!(tx.delete(&it.people, "Eve")?);
                 tx.insert(&it.people, person("Mallory", 3))?;
-                assert!(tx.delete(&it.people, &"Mallory".into())?);
+                assert!(tx.delete(&it.people, "Mallory")?);
                 Ok(())
             })
             .unwrap();
@@ -71,11 +71,11 @@ fn violated_constraint_names_the_row_and_changes_nothing() {
                 let unborn = failure(tx.insert(&it.people, Person { age: -1, ..person("Eve", 3) }));
                 let text = "table people, key \"Eve\": check_age: Eve cannot be -1 years old";
                 assert_eq!(unborn.to_string(), text);
-                let update = tx.update(&it.people, &"Ada".into(), |row| row.age = -1);
+                let update = tx.update(&it.people, "Ada", |row| row.age = -1);
                 assert!(matches!(failure(update), Failure::Constraint { table: "people", .. }));
                 let upsert = tx.upsert(&it.people, Person { age: -1, ..person("Ada", 1) });
                 assert!(matches!(failure(upsert), Failure::Constraint { table: "people", .. }));
-                assert_eq!(tx.get(&it.people, &"Ada".into())?, Some(&person("Ada", 1)));
+                assert_eq!(tx.get(&it.people, "Ada")?, Some(&person("Ada", 1)));
                 Ok(())
             })
             .unwrap();
@@ -89,7 +89,7 @@ fn an_update_may_not_change_the_key() {
         let it = Fixture::<P>::new();
         it.database
             .transact(|tx| -> Result<(), Error> {
-                let renamed = tx.update(&it.people, &"Ada".into(), |row| row.name = "Eva".into());
+                let renamed = tx.update(&it.people, "Ada", |row| row.name = "Eva".into());
                 let Failure::KeyChanged { table, key, changed } = failure(renamed) else {
                     panic!("another failure");
                 };
@@ -127,8 +127,8 @@ fn a_row_may_not_be_written_inside_its_own_update() {
             .transact(|tx| {
                 tx.update(&it.hits, &1, |_| {
                     assert_eq!(tx.get(&it.hits, &1).unwrap().unwrap().count, 10);
-                    tx.update(&it.people, &"Ada".into(), |row| row.age += 1).unwrap();
-                    tx.update(&it.people, &"Ada".into(), |row| row.age -= 1).unwrap();
+                    tx.update(&it.people, "Ada", |row| row.age += 1).unwrap();
+                    tx.update(&it.people, "Ada", |row| row.age -= 1).unwrap();
                 })
             })
             .unwrap();

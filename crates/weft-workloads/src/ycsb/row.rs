@@ -201,6 +201,10 @@ impl<const FILLER_BYTES: usize, S: IndexKind> Record for FixedRow<FILLER_BYTES, 
         self.key == *key
     }
 
+    fn encode_rest_of_key(_index: usize, _key: &Self::Key, _encoder: &mut impl KeyEncoder) {
+        unreachable!("no secondary index")
+    }
+
     fn encode_index_key(&self, index: usize, _encoder: &mut impl KeyEncoder) {
         panic!("usertable has no secondary index, and so no number {index}")
     }

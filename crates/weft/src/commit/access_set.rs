@@ -12,7 +12,7 @@ use weft_htm::word::Ordering;
 
 use super::applied::AppliedOperations;
 use super::by_columns::ColumnNotes;
-use super::{Observation, RecordHeader, Visible};
+use super::{Observation, RecordHeader, Visible, WriteMark};
 use crate::index::bplus_tree::ScannedRange;
 use crate::index::{NodeChange, NodeVersion};
 use crate::row::column::UsedColumns;
@@ -244,6 +244,17 @@ pub struct AccessSet<H> {
     pub notes: ColumnNotes<H>,
     keys: Vec<EncodedKey>,
     positions: Positions,
+    /// How many savepoints are open.
+    savepoints: usize,
+    /// The writes that were replaced since the first of them began.
+    replaced: Vec<ReplacedWrite>,
+}
+
+/// What a write was before the transaction wrote the same record again.
+struct ReplacedWrite {
+    position: usize,
+    row: Option<NonNull<u8>>,
+    key: WriteKey,
 }
 
 // SAFETY: an access set moves between threads only with its worker, and only when it is empty, between
@@ -261,6 +272,8 @@ impl<H> Default for AccessSet<H> {
             notes: ColumnNotes::default(),
             keys: Vec::new(),
             positions: Positions::default(),
+            savepoints: 0,
+            replaced: Vec::new(),
         }
     }
 }
@@ -337,6 +350,9 @@ impl<H: TidHeader> AccessSet<H> {
         match version.own_position {
             Some(position) => {
                 let entry = &mut self.writes[position];
+                if self.savepoints > 0 {
+                    self.replaced.push(ReplacedWrite { position, row: entry.row, key: entry.key });
+                }
                 if let Some(row) = entry.row {
                     self.superseded.push(SupersededRow { record, row, table });
                 }
@@ -398,6 +414,62 @@ impl<H: TidHeader> AccessSet<H> {
             key,
             staged: NOT_STAGED,
         });
+    }
+
+    // ---- savepoints --------------------------------------------------------------------------
+
+    /// See [`super::Executor::mark`].
+    pub fn mark(&mut self) -> WriteMark {
+        self.savepoints += 1;
+        let (writes, replaced) = (self.writes.len(), self.replaced.len());
+        WriteMark { writes, replaced, ..WriteMark::default() }
+    }
+
+    /// See [`super::Executor::keep`].
+    pub fn keep(&mut self) {
+        self.savepoints -= 1;
+        if self.savepoints == 0 {
+            self.replaced.clear();
+        }
+    }
+
+    /// See [`super::Executor::undo_to`]. What was written is superseded. The records that the transaction has put into
+    /// an index stay there, and in the set, as if their rows had been deleted again.
+    pub fn undo_to(&mut self, mark: WriteMark) {
+        // The records that had been written before get the rows that they had.
+        let mut end = self.superseded.len();
+        while self.replaced.len() > mark.replaced {
+            let Some(ReplacedWrite { position, row, key }) = self.replaced.pop() else { break };
+            let entry = &mut self.writes[position];
+            let (record, table) = (entry.record, entry.table);
+            let undone = std::mem::replace(&mut entry.row, row);
+            entry.key = key;
+            let found = self.superseded[..end].iter().rposition(|old| Some(old.row) == row);
+            if let Some(found) = found {
+                self.superseded.swap_remove(found);
+                end = found;
+            }
+            self.superseded.extend(undone.map(|row| SupersededRow { record, row, table }));
+            self.note_own_read(record);
+        }
+        // The records that had not been written count as read.
+        let mut kept = mark.writes;
+        for position in mark.writes..self.writes.len() {
+            let entry = &mut self.writes[position];
+            let (record, table, observed) = (entry.record, entry.table, entry.expected);
+            let undone = entry.row.take();
+            if entry.key.is_created() {
+                self.writes.swap(kept, position);
+                kept += 1;
+            } else {
+                self.reads.push(ReadEntry { record, observed, table });
+            }
+            self.superseded.extend(undone.map(|row| SupersededRow { record, row, table }));
+            self.note_own_read(record);
+        }
+        self.writes.truncate(kept);
+        self.reindex_writes();
+        self.keep();
     }
 
     // ---- the end -----------------------------------------------------------------------------
@@ -522,6 +594,8 @@ impl<H: TidHeader> AccessSet<H> {
             self.applied.clear();
             self.keys.clear();
             self.positions.clear();
+            self.savepoints = 0;
+            self.replaced.clear();
         }
     }
 

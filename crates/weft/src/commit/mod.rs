@@ -254,6 +254,21 @@ pub enum Visible {
     Removed,
 }
 
+/// Where a transaction was when a savepoint began, in what it has written. Each executor has its own use of the numbers.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WriteMark {
+    /// How many writes there were.
+    pub writes: usize,
+    /// How many writes had been replaced by later ones of the same record.
+    pub replaced: usize,
+    /// How many steps the undo log for slices had.
+    pub slices: usize,
+    /// How many operations on slices were to be logged.
+    pub operations: usize,
+    /// Whether the protocol between split phases had writes.
+    pub is_joined_written: bool,
+}
+
 /// What a record held when a write of it began, and what [`Executor::write`] must know of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Observation<V> {
@@ -537,6 +552,17 @@ pub trait Executor {
         let _ = memory;
         Err(abort)
     }
+
+    /// Begins a savepoint. It ends with [`Executor::keep`] or [`Executor::undo_to`]. Savepoints are nested.
+    fn mark(&mut self) -> WriteMark;
+
+    /// Ends the last savepoint that was begun.
+    fn keep(&mut self, mark: WriteMark);
+
+    /// Undoes what was written since the last savepoint was begun, and ends the savepoint. What was read since then
+    /// is validated all the same, reads of records that were written included. Rows that were handed out stay until
+    /// the transaction ends.
+    fn undo_to(&mut self, mark: WriteMark, memory: &WorkerMemory);
 
     /// Undoes everything. Must be called after a failed [`Executor::commit`], too.
     fn abort(&mut self, memory: &WorkerMemory);

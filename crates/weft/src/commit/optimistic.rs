@@ -35,7 +35,7 @@ use super::access_set::{
 use super::applied::{StaleWrite, StaleWrites};
 use super::{
     Abort, DeletedOutcome, Executor, HoldOutcome, Never, Observation, Protocol,
-    ReappliesOperations, Refusal, Visible,
+    ReappliesOperations, Refusal, Visible, WriteMark,
 };
 use crate::error::ConflictReason;
 use crate::index::bplus_tree::ScannedRange;
@@ -279,6 +279,18 @@ impl<P: CommitPhases> Executor for OptimisticExecutor<P> {
 
     fn carry_over(&mut self, abort: Abort, memory: &WorkerMemory) -> Result<(), Abort> {
         self.set.carry_over(abort, memory)
+    }
+
+    fn mark(&mut self) -> WriteMark {
+        self.set.mark()
+    }
+
+    fn keep(&mut self, _mark: WriteMark) {
+        self.set.keep();
+    }
+
+    fn undo_to(&mut self, mark: WriteMark, _memory: &WorkerMemory) {
+        self.set.undo_to(mark);
     }
 
     fn abort(&mut self, memory: &WorkerMemory) {

@@ -88,7 +88,7 @@ use super::access_set::{
 use super::optimistic::{abort_at, stored, validate_nodes};
 use super::{
     Abort, DeletedOutcome, Executor, HoldFunction, HoldOutcome, Never, Observation, Protocol,
-    Refusal, Visible,
+    Refusal, Visible, WriteMark,
 };
 use crate::error::ConflictReason;
 use crate::index::bplus_tree::ScannedRange;
@@ -665,6 +665,18 @@ impl<const WAITS: bool> Executor for LockingExecutor<WAITS> {
         // The transaction has committed. The rest does not concern other transactions.
         self.set.retire(memory, |_, _| {});
         Ok(())
+    }
+
+    fn mark(&mut self) -> WriteMark {
+        self.set.mark()
+    }
+
+    fn keep(&mut self, _mark: WriteMark) {
+        self.set.keep();
+    }
+
+    fn undo_to(&mut self, mark: WriteMark, _memory: &WorkerMemory) {
+        self.set.undo_to(mark);
     }
 
     fn abort(&mut self, memory: &WorkerMemory) {

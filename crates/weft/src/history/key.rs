@@ -21,7 +21,7 @@
 use std::ops::{Bound, RangeBounds};
 
 use crate::history::HistoryRange;
-use crate::row::encoding::{Column, Key, KeyEncoder, KeyForm, KeyPrefix};
+use crate::row::encoding::{Column, Key, KeyEncoder, KeyForm, KeyLookup, KeyPrefix, KeyStart};
 
 /// The key of a row, for keys of any type.
 ///
@@ -46,6 +46,13 @@ impl HistoryKey {
     pub fn of<K: Key>(key: &K) -> Self {
         let mut columns = Columns::default();
         key.encode(&mut columns);
+        assemble::<K>(columns.0)
+    }
+
+    /// Returns the history key for the key of a row that is looked up.
+    pub(crate) fn of_lookup<K: Key>(key: &impl KeyLookup<K>) -> Self {
+        let mut columns = Columns::default();
+        key.encode_lookup(&mut columns);
         assemble::<K>(columns.0)
     }
 
@@ -78,6 +85,29 @@ impl HistoryKey {
         }
         Bound::Excluded(self)
     }
+
+    /// Returns the smallest key that is greater than all keys that go on after the text at the end of this one.
+    fn after_start(self) -> Bound<Self> {
+        match self {
+            HistoryKey::Text(mut text) => {
+                while let Some(last) = text.pop() {
+                    if let Some(next) = (last..=char::MAX).nth(1) {
+                        text.push(next);
+                        return Bound::Excluded(HistoryKey::Text(text));
+                    }
+                }
+                Bound::Unbounded
+            }
+            HistoryKey::Tuple(mut columns) => match columns.pop().map(HistoryKey::after_start) {
+                Some(Bound::Excluded(next)) => {
+                    columns.push(next);
+                    Bound::Excluded(HistoryKey::Tuple(columns))
+                }
+                _ => HistoryKey::Tuple(columns).next(),
+            },
+            HistoryKey::Integer(_) => self.next(),
+        }
+    }
 }
 
 /// Returns a range of keys as history keys.
@@ -91,11 +121,19 @@ pub(crate) fn encoded_range<K: KeyForm>(range: &(Bound<K>, Bound<K>)) -> History
 }
 
 /// Returns the range of the keys of type `K` that begin with `prefix`.
-pub(crate) fn prefix_range<K: Key>(prefix: &impl KeyPrefix<K>) -> HistoryRange {
+pub(crate) fn prefix_range<K: Key>(prefix: &(impl KeyPrefix<K> + ?Sized)) -> HistoryRange {
     let mut columns = Columns::default();
     prefix.encode_prefix(&mut columns);
     let first = assemble::<K>(columns.0);
     (Bound::Included(first.clone()), first.next())
+}
+
+/// Returns the range of the keys of type `K` that start with `start`.
+pub(crate) fn start_range<K: Key>(start: &impl KeyStart<K>) -> HistoryRange {
+    let mut columns = Columns::default();
+    start.encode_start(true, &mut columns);
+    let first = assemble::<K>(columns.0);
+    (Bound::Included(first.clone()), first.after_start())
 }
 
 /// Makes a key of type `K` from its columns.

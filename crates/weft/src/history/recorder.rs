@@ -51,10 +51,30 @@ impl Stamp {
 /// An operation, with stamps in place of versions. A write has its number in its transaction.
 #[derive(Clone)]
 enum RawOperation {
-    Read { table: u32, key: HistoryKey, seen: Option<Stamp> },
-    Write { table: u32, key: HistoryKey, write: usize },
-    Delete { table: u32, key: HistoryKey, write: usize },
+    Read {
+        table: u32,
+        key: HistoryKey,
+        seen: Option<Stamp>,
+    },
+    Write {
+        table: u32,
+        key: HistoryKey,
+        write: usize,
+    },
+    Delete {
+        table: u32,
+        key: HistoryKey,
+        write: usize,
+    },
     Scan(Box<RawScan>),
+    /// A write that was undone, or a read of one.
+    Undone,
+}
+
+impl RawOperation {
+    fn is_write(&self) -> bool {
+        matches!(self, RawOperation::Write { .. } | RawOperation::Delete { .. })
+    }
 }
 
 /// A scan, or a part of one. `near` and `far` are its ends in the direction of the scan.
@@ -172,8 +192,9 @@ impl Recording {
             for (position, ended) in log.transactions.into_iter().enumerate() {
                 let first = versions.first_of(session, log.first + position);
                 let own = operations.by_ref().take(ended.operations);
-                let operations =
-                    own.map(|operation| self.operation(operation, first, &mut versions)).collect();
+                let operations = own
+                    .filter_map(|operation| self.operation(operation, first, &mut versions))
+                    .collect();
                 transactions.push(Transaction {
                     id: 0,
                     session,
@@ -195,10 +216,16 @@ impl Recording {
 
     /// Replaces stamps by versions in an operation. `first` is the version of the transaction's
     /// first write.
-    fn operation(&self, operation: RawOperation, first: u64, versions: &mut Versions) -> Operation {
+    fn operation(
+        &self,
+        operation: RawOperation,
+        first: u64,
+        versions: &mut Versions,
+    ) -> Option<Operation> {
         let name = |table: u32| Arc::clone(&self.names[table as usize]);
         let own = |write: usize| first + write as u64;
-        match operation {
+        Some(match operation {
+            RawOperation::Undone => return None,
             RawOperation::Read { table, key, seen } => {
                 let version = seen.map(|stamp| versions.of(stamp));
                 Operation::Read { table: name(table), key, version }
@@ -215,7 +242,7 @@ impl Recording {
                 let rows = rows.into_iter().map(|(key, stamp)| (key, versions.of(stamp)));
                 Operation::Scan { table: name(table), from, to, rows: rows.collect() }
             }
-        }
+        })
     }
 }
 
@@ -401,6 +428,53 @@ impl Recorder {
         self.writes += 1;
     }
 
+    /// Returns how many operations were recorded, for [`Recorder::undo_to`].
+    pub(crate) fn mark(&self) -> usize {
+        self.operations.len()
+    }
+
+    /// Takes back the writes that were recorded since the mark, and what was read of keys after they were written.
+    /// Other reads stay. A scan among them stays as reads of the rows that it has returned, because it may have passed
+    /// over keys that the transaction had written.
+    pub(crate) fn undo_to(&mut self, mark: usize) {
+        let mut written: Vec<(u32, HistoryKey)> = Vec::new();
+        let mut rows = Vec::new();
+        for operation in &mut self.operations[mark..] {
+            let is_undone = match operation {
+                RawOperation::Write { table, key, .. }
+                | RawOperation::Delete { table, key, .. } => {
+                    written.push((*table, key.clone()));
+                    true
+                }
+                RawOperation::Read { table, key, .. } => {
+                    written.iter().any(|(of, one)| of == table && one == key)
+                }
+                RawOperation::Scan(scan) => {
+                    let table = scan.table;
+                    let is_mixed = written.iter().any(|(of, _)| *of == table);
+                    if is_mixed {
+                        let read = scan.rows.drain(..).filter(|(key, _)| {
+                            !written.iter().any(|(of, one)| *of == table && one == key)
+                        });
+                        rows.extend(read.map(|(key, stamp)| RawOperation::Read {
+                            table,
+                            key,
+                            seen: Some(stamp),
+                        }));
+                    }
+                    is_mixed
+                }
+                RawOperation::Undone => false,
+            };
+            if is_undone {
+                *operation = RawOperation::Undone;
+            }
+        }
+        self.operations.append(&mut rows);
+        // The number of an undone write is not used again. A scan that goes on begins a new part.
+        self.writes += 1;
+    }
+
     /// Draws the transaction's number in the order of commits. The executor calls this at the
     /// serialization point. If it does so more than once, the last number counts, as in the
     /// protocol.
@@ -416,7 +490,9 @@ impl Recorder {
     pub(crate) fn end(&mut self, status: Status) {
         let complete_ns = self.complete_ns.unwrap_or_else(|| self.recording.now_ns());
         assert!(
-            self.commit_number.is_some() || self.writes == 0 || status != Status::Committed,
+            self.commit_number.is_some()
+                || status != Status::Committed
+                || !self.operations.iter().any(RawOperation::is_write),
             "a commit with writes asks for the epoch at its serialization point"
         );
         let commit_number = self.commit_number.unwrap_or_else(|| {
@@ -464,7 +540,21 @@ impl ScanProgress {
     /// Reverses the scan, before it has begun.
     pub(crate) fn turn(&mut self) {
         std::mem::swap(&mut self.near, &mut self.far);
-        self.reverse = true;
+        self.reverse = !self.reverse;
+    }
+
+    /// Leaves the keys up to this one out, in the direction of the scan, before it has begun.
+    pub(crate) fn leave_out(&mut self, position: HistoryKey) {
+        let is_out = match &self.near {
+            Bound::Included(near) | Bound::Excluded(near) => match self.reverse {
+                false => *near > position,
+                true => *near < position,
+            },
+            Bound::Unbounded => false,
+        };
+        if !is_out {
+            self.near = Bound::Excluded(position);
+        }
     }
 
     /// Returns whether a key lies between what was recorded and `end`, in the direction of the

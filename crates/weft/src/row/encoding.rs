@@ -56,6 +56,8 @@
 //! of fixed width the compiler knows at every step how much of the word is filled, so encoding
 //! compiles to a few shifts.
 
+mod lookup;
+
 use std::fmt::Debug;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -64,6 +66,10 @@ use arrayvec::{ArrayString, ArrayVec};
 use smallvec::SmallVec;
 
 use crate::index::{IndexKey, LongKey};
+#[doc(hidden)]
+pub use lookup::BorrowableKey;
+pub use lookup::{KeyLookup, KeyPart, KeyStart};
+pub(crate) use lookup::{WholeKey, start_range};
 
 /// A type that can be a key, or a column of one.
 ///
@@ -162,7 +168,8 @@ pub enum Column<'a> {
 /// Values that are the leading part of a key `K`: all the keys that begin with it lie together.
 ///
 /// A whole key is a prefix, too. The prefixes of a tuple key `(A, B, C)` are also `(A, B)`, `(A,)`
-/// and, for convenience, a lone `A`.
+/// and, for convenience, a lone `A`. A lone `A` that is a text or a byte string can be a `str` or a
+/// `[u8]`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not the leading part of the key `{K}`",
     label = "not a prefix of the key",
@@ -322,6 +329,13 @@ const PADDED_CAPACITY_MAX: usize = 15;
 
 #[inline]
 fn push_terminated(bytes: &[u8], encoder: &mut impl KeyEncoder) {
+    push_escaped(bytes, encoder);
+    encoder.push(u64::from(TERMINATOR), 1);
+}
+
+/// Appends the beginning of a string.
+#[inline]
+fn push_escaped(bytes: &[u8], encoder: &mut impl KeyEncoder) {
     let mut rest = bytes;
     while let Some(position) = rest.iter().position(|&byte| byte <= ESCAPE) {
         encoder.push_slice(&rest[..position]);
@@ -330,7 +344,6 @@ fn push_terminated(bytes: &[u8], encoder: &mut impl KeyEncoder) {
         rest = &rest[position + 1..];
     }
     encoder.push_slice(rest);
-    encoder.push(u64::from(TERMINATOR), 1);
 }
 
 const fn array_width_bytes(capacity: usize) -> Option<usize> {
@@ -448,6 +461,28 @@ impl Key for () {
     fn encode(&self, _encoder: &mut impl KeyEncoder) {}
 }
 
+/// Makes a borrowed first element a prefix of the tuple, and its beginning a start of the tuple.
+macro_rules! borrowed_prefixes {
+    ($borrowed:ty, $first:ident $($rest:ident)*) => {
+        impl<$first: BorrowableKey<Borrowed = $borrowed>, $($rest: Key),*>
+            KeyPrefix<($first, $($rest,)*)> for $borrowed
+        {
+            #[inline]
+            fn encode_prefix(&self, encoder: &mut impl KeyEncoder) {
+                $first::encode_borrowed(self, encoder);
+            }
+        }
+
+        impl<$first: BorrowableKey<Borrowed = $borrowed>, $($rest: Key),*>
+            KeyStart<($first, $($rest,)*)> for &$borrowed
+        {
+            fn encode_start(&self, as_whole: bool, encoder: &mut impl KeyEncoder) {
+                KeyStart::<$first>::encode_start(self, as_whole, encoder);
+            }
+        }
+    };
+}
+
 macro_rules! tuple_keys {
     ($($element:ident $position:tt),+) => {
         impl<$($element: Key),+> Key for ($($element,)+) {
@@ -466,6 +501,9 @@ macro_rules! tuple_keys {
                 self.encode(encoder);
             }
         }
+
+        borrowed_prefixes!(str, $($element)+);
+        borrowed_prefixes!([u8], $($element)+);
     };
 }
 
@@ -540,9 +578,17 @@ pub trait KeyForm: IndexKey {
         Self::finish(encoder)
     }
 
+    /// Encodes the key of the row that is looked up.
+    #[inline]
+    fn from_lookup<K: Key>(key: &impl KeyLookup<K>) -> Self {
+        let mut encoder = Self::Encoder::default();
+        key.encode_lookup(&mut encoder);
+        Self::finish(encoder)
+    }
+
     /// Returns the range of all keys that begin with `prefix`.
     #[inline]
-    fn prefix_range<K: Key>(prefix: &impl KeyPrefix<K>) -> (Bound<Self>, Bound<Self>) {
+    fn prefix_range<K: Key>(prefix: &(impl KeyPrefix<K> + ?Sized)) -> (Bound<Self>, Bound<Self>) {
         let mut encoder = Self::Encoder::default();
         prefix.encode_prefix(&mut encoder);
         (Bound::Included(Self::finish(encoder.clone())), Self::prefix_end(encoder))

@@ -88,6 +88,14 @@ pub trait Record: Clone + Send + Sync + 'static {
     /// If there is no such index.
     fn encode_index_key(&self, index: usize, encoder: &mut impl KeyEncoder);
 
+    /// Encodes the columns of a primary key that follow the columns of secondary index
+    /// `INDEXES[index]` in its entries: none if the index is unique, or else those that are not
+    /// among its columns.
+    ///
+    /// # Panics
+    /// If there is no such index.
+    fn encode_rest_of_key(index: usize, key: &Self::Key, encoder: &mut impl KeyEncoder);
+
     /// Returns the row's values of the columns of secondary index `INDEXES[index]` as text, for messages.
     ///
     /// # Panics

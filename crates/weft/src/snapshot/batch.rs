@@ -10,7 +10,7 @@ use weft_htm::word::Ordering;
 use super::Snapshot;
 use crate::error::Failure;
 use crate::index::bplus_tree::LeafHint;
-use crate::row::encoding::{Key, KeyForm};
+use crate::row::encoding::{Key, KeyForm, KeyPart, WholeKey};
 use crate::row::schema::Record;
 use crate::store::record::version::VersionHeader;
 use crate::store::record::{newest_word, record_at};
@@ -20,12 +20,12 @@ use crate::store::worker::StoredForm;
 /// An iterator over the rows with some primary keys, as a [`Snapshot`] sees them, in the order in which the keys
 /// were given. [`Snapshot::get_many`] returns it.
 #[must_use = "the rows are read as they are asked for"]
-pub struct SnapshotRows<'s, T: Record, I: Iterator<Item = T::Key>> {
+pub struct SnapshotRows<'s, T: Record, I: Iterator<Item: KeyPart<T::Key>>> {
     snapshot: &'s Snapshot,
     table: &'s TableInner<T>,
     keys: Fuse<I>,
     /// The keys whose rows have been read. Below, their rows. Those from `position` on are still to be returned.
-    batch: ArrayVec<T::Key, BATCH_KEYS>,
+    batch: ArrayVec<I::Item, BATCH_KEYS>,
     rows: ArrayVec<Option<NonNull<u8>>, BATCH_KEYS>,
     position: usize,
 }
@@ -55,7 +55,7 @@ impl Snapshot {
     /// assert_eq!(total, 100);
     /// # Ok::<(), weft::Error>(())
     /// ```
-    pub fn get_many<'s, T: Record, I: IntoIterator<Item = T::Key>>(
+    pub fn get_many<'s, T: Record, I: IntoIterator<Item: KeyPart<T::Key>>>(
         &'s self,
         table: &'s Table<T>,
         keys: I,
@@ -105,21 +105,21 @@ impl Snapshot {
     }
 }
 
-impl<'s, T: Record, I: Iterator<Item = T::Key>> SnapshotRows<'s, T, I> {
+impl<'s, T: Record, I: Iterator<Item: KeyPart<T::Key>>> SnapshotRows<'s, T, I> {
     /// Reads the next batch. Returns false if there are no more keys.
     fn read_batch(&mut self) -> Result<bool, Failure> {
         // Before the worker is pinned, since the iterator of keys may run any code.
         self.batch = self.keys.by_ref().take(BATCH_KEYS).collect();
         self.position = 0;
         self.rows = with_form!(T::Key::WIDTH_BYTES, |K| {
-            let keys = self.batch.iter().map(K::from_key);
+            let keys = self.batch.iter().map(|key| K::from_lookup(&WholeKey(key)));
             self.snapshot.see_batch::<K>(K::pick(&self.table.primary), keys)
         })?;
         Ok(!self.batch.is_empty())
     }
 }
 
-impl<'s, T: Record, I: Iterator<Item = T::Key>> Iterator for SnapshotRows<'s, T, I> {
+impl<'s, T: Record, I: Iterator<Item: KeyPart<T::Key>>> Iterator for SnapshotRows<'s, T, I> {
     type Item = Result<Option<&'s T>, Failure>;
 
     #[inline]
@@ -132,7 +132,7 @@ impl<'s, T: Record, I: Iterator<Item = T::Key>> Iterator for SnapshotRows<'s, T,
             }
         }
         let row = self.rows[self.position];
-        self.snapshot.record_read(self.table, &self.batch[self.position], row);
+        self.snapshot.record_read(self.table, &WholeKey(&self.batch[self.position]), row);
         self.position += 1;
         // SAFETY: a row of the table that the snapshot needs. It is kept as long as the snapshot is open.
         Some(Ok(row.map(|row| unsafe { row.cast::<T>().as_ref() })))

@@ -41,10 +41,10 @@ pub use scan::SnapshotScan;
 use crate::error::Failure;
 use crate::index::Lookup;
 use crate::index::bplus_tree::LeafHint;
-use crate::row::encoding::{Key, KeyForm, KeyPrefix};
+use crate::row::encoding::{Key, KeyForm, KeyLookup, KeyPrefix, KeyStart, start_range};
 use crate::row::schema::{Index, OrderedRecord, Record};
 use crate::store::ages::SnapshotLife;
-use crate::store::ranges::{encode_index_range, encode_range, prefix_of};
+use crate::store::ranges::{encode_index_range, encode_range, lookup_of, prefix_of, start_of};
 use crate::store::recent::{OpeningTimes, SharedSnapshot};
 use crate::store::record::version::{self, SnapshotView};
 use crate::store::record::{newest, record_at};
@@ -153,18 +153,22 @@ impl Snapshot {
     /// - [`Failure::SnapshotTooOld`] if the snapshot has been open for longer than the
     ///   [limit](crate::Builder::snapshot_age_limit).
     /// - [`Failure::Closed`] if the database was closed and all its workers are busy.
-    pub fn get<T: Record>(&self, table: &Table<T>, key: &T::Key) -> Result<Option<&T>, Failure> {
+    pub fn get<T: Record>(
+        &self,
+        table: &Table<T>,
+        key: impl KeyLookup<T::Key>,
+    ) -> Result<Option<&T>, Failure> {
         let inner = self.enter(table)?;
         let row = with_form!(T::Key::WIDTH_BYTES, |K| {
             // Encoded before the worker is pinned, since this runs the user's code.
-            let key = K::from_key(key);
+            let key = K::from_lookup(&key);
             self.read_pinned(|_| match K::pick(&inner.primary).get(&key, &mut LeafHint::new()) {
                 // SAFETY: the worker is pinned, and the table's own index holds addresses of its records.
                 Lookup::Found(address) => unsafe { self.see(address) },
                 Lookup::Absent(_) => None,
             })?
         });
-        self.record_read(inner, key, row);
+        self.record_read(inner, &key, row);
         // SAFETY: a row of the table that the snapshot needs. It is kept as long as the snapshot is open.
         Ok(row.map(|row| unsafe { row.cast::<T>().as_ref() }))
     }
@@ -204,7 +208,7 @@ impl Snapshot {
     pub fn prefix<'s, T: OrderedRecord>(
         &'s self,
         table: &Table<T>,
-        prefix: &impl KeyPrefix<T::Key>,
+        prefix: &(impl KeyPrefix<T::Key> + ?Sized),
     ) -> SnapshotScan<'s, T> {
         let scan = with_form!(T::Key::WIDTH_BYTES, |K| {
             let bounds = K::prefix_range::<T::Key>(prefix);
@@ -213,6 +217,60 @@ impl Snapshot {
         #[cfg(feature = "history")]
         let scan = scan.recorded(|| crate::history::prefix_range(prefix));
         scan
+    }
+
+    /// Returns a scan of the rows whose primary keys start with a text or with bytes, as
+    /// [`Transaction::starts_with`](crate::Transaction::starts_with) does.
+    ///
+    /// # Errors
+    /// As [`Snapshot::range`].
+    pub fn starts_with<'s, T: OrderedRecord>(
+        &'s self,
+        table: &Table<T>,
+        start: impl KeyStart<T::Key>,
+    ) -> SnapshotScan<'s, T> {
+        let scan = with_form!(T::Key::WIDTH_BYTES, |K| {
+            SnapshotScan::primary::<K>(self, table, start_range(&start))
+        });
+        #[cfg(feature = "history")]
+        let scan = scan.recorded(|| crate::history::start_range(&start));
+        scan
+    }
+
+    /// As [`Snapshot::starts_with`], for the columns of a secondary index.
+    ///
+    /// # Errors
+    /// As [`Snapshot::range`].
+    pub fn starts_with_by<'s, T: Record, K: Key>(
+        &'s self,
+        table: &Table<T>,
+        index: Index<T, K>,
+        start: impl KeyStart<K>,
+    ) -> SnapshotScan<'s, T> {
+        let position = index.position();
+        with_secondary!(&table.inner.secondary[position], |secondary| {
+            SnapshotScan::secondary(self, table, position, start_of(secondary, &start))
+        })
+    }
+
+    /// Returns whether there is a row with this primary key.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn contains<T: Record>(
+        &self,
+        table: &Table<T>,
+        key: impl KeyLookup<T::Key>,
+    ) -> Result<bool, Failure> {
+        Ok(self.get(table, key)?.is_some())
+    }
+
+    /// Returns how many rows a table has, of any storage. It counts them.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn len<T: Record>(&self, table: &Table<T>) -> Result<usize, Failure> {
+        self.rows(table).count_rows()
     }
 
     /// Returns a scan of all rows of a table. Rows of a B+-tree come in the order of the keys, rows of a hash table
@@ -238,9 +296,13 @@ impl Snapshot {
         &self,
         table: &Table<T>,
         index: Index<T, K>,
-        key: &K,
+        key: impl KeyLookup<K>,
     ) -> Result<Option<&T>, Failure> {
-        self.prefix_by(table, index, key).next().transpose()
+        let position = index.position();
+        let mut scan = with_secondary!(&table.inner.secondary[position], |secondary| {
+            SnapshotScan::secondary(self, table, position, lookup_of(secondary, &key))
+        });
+        scan.next().transpose()
     }
 
     /// Returns a scan of the rows whose keys in a secondary index lie in `range`, in the order of the index.
@@ -268,7 +330,7 @@ impl Snapshot {
         &'s self,
         table: &Table<T>,
         index: Index<T, K>,
-        prefix: &impl KeyPrefix<K>,
+        prefix: &(impl KeyPrefix<K> + ?Sized),
     ) -> SnapshotScan<'s, T> {
         let position = index.position();
         with_secondary!(&table.inner.secondary[position], |secondary| {
@@ -447,14 +509,14 @@ mod recording {
         pub(super) fn record_seen<T: Record>(
             &self,
             table: &TableInner<T>,
-            key: &T::Key,
+            key: &impl KeyLookup<T::Key>,
             row: Option<NonNull<u8>>,
         ) {
             if let Some(mut recorder) = self.recorder() {
                 let reference = table.reference();
                 // SAFETY: a row that the snapshot sees, of a recorded database.
                 let seen = row.map(|row| unsafe { reference.core().stamp(row) });
-                recorder.read(table.number(), HistoryKey::of(key), seen);
+                recorder.read(table.number(), HistoryKey::of_lookup(key), seen);
             }
         }
 
@@ -476,7 +538,7 @@ impl Snapshot {
     fn record_read<T: Record>(
         &self,
         table: &TableInner<T>,
-        key: &T::Key,
+        key: &impl KeyLookup<T::Key>,
         row: Option<NonNull<u8>>,
     ) {
         #[cfg(feature = "history")]

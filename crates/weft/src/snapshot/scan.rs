@@ -17,11 +17,14 @@ use crate::error::Failure;
 #[cfg(feature = "history")]
 use crate::history::{HistoryKey, HistoryRange, ScanProgress, encoded_range};
 use crate::index::bplus_tree::{Direction, LeafHint, Page};
-use crate::row::schema::Record;
-use crate::store::ranges::{Bounds, is_empty};
+use crate::row::encoding::{EncodedKey, Key, KeyForm, KeyLookup};
+use crate::row::schema::{Index, Record};
+use crate::store::ranges::{Bounds, entry_of, is_empty, leave_out};
 #[cfg(feature = "history")]
 use crate::store::table::Secondary;
-use crate::store::table::{FormIndex, IndexEntry, PickForm, Table, TableInner};
+use crate::store::table::{
+    FormIndex, IndexEntry, PickForm, Table, TableInner, with_form, with_secondary,
+};
 use crate::store::worker::{StoredForm, WorkerState};
 
 /// An iterator over the rows of a range, as a [`Snapshot`] sees them, in the order of the keys. [`Snapshot::range`]
@@ -35,6 +38,7 @@ pub struct SnapshotScan<'s, T: Record> {
     /// The rows that were found. Those from `position` on are still to be returned.
     rows: Vec<NonNull<T>>,
     position: usize,
+    is_reverse: bool,
     /// The leaves that are still to be read.
     pages: Box<dyn Pages<T> + Send>,
     #[cfg(feature = "history")]
@@ -50,6 +54,8 @@ impl<T: Record> std::fmt::Debug for SnapshotScan<'_, T> {
     }
 }
 
+const HAS_BEGUN: &str = "the scan has begun";
+
 /// The leaves of an index, one after the other.
 trait Pages<T: Record> {
     /// Finds the rows of the next leaf that the snapshot sees. Returns false if there is no further leaf. The
@@ -64,6 +70,10 @@ trait Pages<T: Record> {
 
     /// Reverses the direction, before the first leaf is read.
     fn turn(&mut self);
+
+    /// Leaves the keys up to this one out, in the direction of the scan. Returns false if this is not a scan of this
+    /// index.
+    fn leave_out(&mut self, secondary: Option<usize>, position: &EncodedKey) -> bool;
 }
 
 impl<'s, T: Record> SnapshotScan<'s, T> {
@@ -109,6 +119,7 @@ impl<'s, T: Record> SnapshotScan<'s, T> {
             table: Arc::clone(&table.inner),
             rows: Vec::new(),
             position: 0,
+            is_reverse: false,
             pages,
             #[cfg(feature = "history")]
             progress: None,
@@ -121,10 +132,82 @@ impl<'s, T: Record> SnapshotScan<'s, T> {
     /// # Panics
     /// If the scan has begun.
     pub fn descending(mut self) -> Self {
+        if !self.is_reverse {
+            self.turn();
+        }
+        self
+    }
+
+    fn turn(&mut self) {
+        self.is_reverse = !self.is_reverse;
         self.pages.turn();
         #[cfg(feature = "history")]
         self.progress.iter_mut().for_each(|progress| progress.turn());
+    }
+
+    /// Returns a scan of the rows after a primary key, as [`Scan::after`](crate::Scan::after) does.
+    ///
+    /// # Panics
+    /// If the scan has begun, is one of a secondary index, or has no order.
+    pub fn after(mut self, key: impl KeyLookup<T::Key>) -> Self {
+        with_form!(T::Key::WIDTH_BYTES, |K| {
+            let position = K::from_lookup(&key).erase();
+            let is_left_out = self.pages.leave_out(None, &position);
+            assert!(is_left_out, "only a scan by the primary key is continued by `after`");
+        });
+        #[cfg(feature = "history")]
+        if let Some(progress) = &mut self.progress {
+            progress.leave_out(HistoryKey::of_lookup(&key));
+        }
         self
+    }
+
+    /// Returns a scan of the rows after a position in a secondary index, as
+    /// [`Scan::after_by`](crate::Scan::after_by) does.
+    ///
+    /// # Panics
+    /// If the scan has begun, or is not one of this index.
+    pub fn after_by<K: Key>(
+        mut self,
+        index: Index<T, K>,
+        columns: impl KeyLookup<K>,
+        key: &T::Key,
+    ) -> Self {
+        let position = index.position();
+        let entry = with_secondary!(&self.table.secondary[position], |secondary| {
+            secondary.erased(entry_of(index, &columns, key))
+        });
+        let is_left_out = self.pages.leave_out(Some(position), &entry);
+        assert!(is_left_out, "the scan is not one of the index {index:?}");
+        self
+    }
+
+    /// Returns the first of the rows, or `None` if the scan has no rows.
+    ///
+    /// # Errors
+    /// As the items of the scan.
+    pub fn first_row(mut self) -> Result<Option<&'s T>, Failure> {
+        self.next().transpose()
+    }
+
+    /// Returns the last of the rows, or `None` if the scan has no rows. It is read from the other end.
+    ///
+    /// # Errors
+    /// As the items of the scan.
+    ///
+    /// # Panics
+    /// If the scan has begun.
+    pub fn last_row(mut self) -> Result<Option<&'s T>, Failure> {
+        self.turn();
+        self.first_row()
+    }
+
+    /// Returns how many rows the scan has still to return.
+    ///
+    /// # Errors
+    /// As the items of the scan.
+    pub fn count_rows(mut self) -> Result<usize, Failure> {
+        self.try_fold(0, |rows, row| row.map(|_| rows + 1))
     }
 
     /// Reads the next leaf. Returns false if there is no further leaf.
@@ -183,6 +266,10 @@ impl<T: Record> Pages<T> for NoMorePages {
     }
 
     fn turn(&mut self) {}
+
+    fn leave_out(&mut self, _secondary: Option<usize>, _position: &EncodedKey) -> bool {
+        false
+    }
 }
 
 /// The leaves of a B+-tree.
@@ -307,10 +394,27 @@ impl<K: PickForm + StoredForm, T: Record> Pages<T> for Leaves<K> {
     }
 
     fn turn(&mut self) {
-        assert!(matches!(self.next, NextLeaf::First), "the scan has begun");
-        self.direction = Direction::Reverse;
+        assert!(matches!(self.next, NextLeaf::First), "{HAS_BEGUN}");
+        self.direction = match self.direction {
+            Direction::Forward => Direction::Reverse,
+            Direction::Reverse => Direction::Forward,
+        };
         #[cfg(feature = "history")]
         self.entries.iter_mut().for_each(|entries| entries.turn());
+    }
+
+    fn leave_out(&mut self, secondary: Option<usize>, position: &EncodedKey) -> bool {
+        if secondary != self.secondary {
+            return false;
+        }
+        assert!(matches!(self.next, NextLeaf::First), "{HAS_BEGUN}");
+        let position = K::restore(position);
+        #[cfg(feature = "history")]
+        if let Some(entries) = &mut self.entries {
+            entries.leave_out(HistoryKey::encoded(&position));
+        }
+        leave_out(&mut self.bounds, position, self.direction == Direction::Reverse);
+        true
     }
 }
 
@@ -340,7 +444,11 @@ impl<K: PickForm + StoredForm, T: Record> Pages<T> for Buckets<K> {
     }
 
     fn turn(&mut self) {
-        assert!(!self.is_read, "the scan has begun");
+        assert!(!self.is_read, "{HAS_BEGUN}");
+    }
+
+    fn leave_out(&mut self, _secondary: Option<usize>, _position: &EncodedKey) -> bool {
+        false
     }
 }
 

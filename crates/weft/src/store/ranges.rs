@@ -2,7 +2,8 @@
 
 use std::ops::{Bound, RangeBounds};
 
-use crate::row::encoding::{Key, KeyForm, KeyPrefix};
+use crate::row::encoding::{Key, KeyForm, KeyLookup, KeyPrefix, KeyStart, start_range};
+use crate::row::schema::{Index, Record};
 use crate::store::table::Secondary;
 
 /// A range of encoded keys.
@@ -51,9 +52,47 @@ pub fn encode_index_range<F: KeyForm, K: Key>(
 
 pub fn prefix_of<F: KeyForm, K: Key>(
     _index: &Secondary<F>,
-    prefix: &impl KeyPrefix<K>,
+    prefix: &(impl KeyPrefix<K> + ?Sized),
 ) -> Bounds<F> {
     F::prefix_range::<K>(prefix)
+}
+
+/// Returns the range of the entries with exactly these columns.
+pub fn lookup_of<F: KeyForm, K: Key>(
+    _index: &Secondary<F>,
+    columns: &impl KeyLookup<K>,
+) -> Bounds<F> {
+    let mut encoder = F::Encoder::default();
+    columns.encode_lookup(&mut encoder);
+    (Bound::Included(F::finish(encoder.clone())), F::prefix_end(encoder))
+}
+
+/// Returns the key of the entry of a row with these columns and this primary key.
+pub fn entry_of<F: KeyForm, T: Record, K: Key>(
+    index: Index<T, K>,
+    columns: &impl KeyLookup<K>,
+    key: &T::Key,
+) -> F {
+    let mut encoder = F::Encoder::default();
+    columns.encode_lookup(&mut encoder);
+    T::encode_rest_of_key(index.position(), key, &mut encoder);
+    F::finish(encoder)
+}
+
+/// Leaves the keys up to `position` out of a range, or, if the scan of it `is_reverse`, the keys from it on.
+pub fn leave_out<K: Ord>(bounds: &mut Bounds<K>, position: K, is_reverse: bool) {
+    let (bound, wanted) = match is_reverse {
+        false => (&mut bounds.0, std::cmp::Ordering::Greater),
+        true => (&mut bounds.1, std::cmp::Ordering::Less),
+    };
+    match &*bound {
+        Bound::Included(near) | Bound::Excluded(near) if near.cmp(&position) == wanted => {}
+        _ => *bound = Bound::Excluded(position),
+    }
+}
+
+pub fn start_of<F: KeyForm, K: Key>(_index: &Secondary<F>, start: &impl KeyStart<K>) -> Bounds<F> {
+    start_range(start)
 }
 
 /// Returns whether no key can lie in a range: its start is greater than its end, or it excludes its only key.

@@ -274,6 +274,11 @@ impl<K: KeyForm> Secondary<K> {
         self.core.index
     }
 
+    /// Returns a key of this index in a form that is the same for all indexes.
+    pub fn erased(&self, key: K) -> EncodedKey {
+        key.erase()
+    }
+
     /// Reads the next page of a scan.
     #[inline(always)]
     pub fn read_page(

@@ -4,6 +4,7 @@ use super::Transaction;
 use crate::commit::{Abort, Executor, Protocol, Unstable};
 use crate::error::Error;
 use crate::row::column::UsedColumns;
+use crate::row::encoding::KeyLookup;
 use crate::row::operation::Columns;
 use crate::row::schema::Record;
 use crate::store::table::Table;
@@ -43,18 +44,16 @@ impl<P: Protocol> Transaction<'_, P> {
     pub fn get_columns<'tx, T: Record, C: Columns<T>>(
         &'tx self,
         table: &Table<T>,
-        key: &T::Key,
+        key: impl KeyLookup<T::Key>,
         columns: C,
     ) -> Result<Option<C::Values<'tx>>, Error> {
         let table = self.enter_operation(table)?;
         let used = columns.set();
-        let row = self.get_located(table, key, self.locate(table, key), |record| {
+        let row = self.get_located(table, &key, self.locate(table, &key), |record| {
             if self.is_recorded() {
                 return self.read(table.reference(), record);
             }
-            let (executor, memory) = (self.worker.executor(), &self.worker.memory);
-            let read = executor.read_columns(table.reference(), record, used, memory);
-            read.map_err(|abort| self.doom_by(abort))
+            self.read_columns(table.reference(), record, used)
         })?;
         Ok(row.map(|row| columns.get(row)))
     }
@@ -95,15 +94,15 @@ impl<P: Protocol> Transaction<'_, P> {
     pub fn update_columns<T: Record, C: Columns<T>, R>(
         &self,
         table: &Table<T>,
-        key: &T::Key,
+        key: impl KeyLookup<T::Key>,
         columns: C,
         change: impl FnOnce(C::ValuesMut<'_>) -> R,
     ) -> Result<Option<R>, Error> {
         let table = self.enter_writing(table)?;
-        let located = self.locate(table, key);
+        let located = self.locate(table, &key);
         let used = UsedColumns::matter(columns.set());
         let used = (!self.is_recorded()).then_some(used);
-        self.update_located(table, key, located, used, |row| change(columns.get_mut(row)))
+        self.update_located(table, &key, located, used, |row| change(columns.get_mut(row)))
     }
 
     /// Returns the columns that the steps of a procedure use, by which it is committed, if it has any. A recorded

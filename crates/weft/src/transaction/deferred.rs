@@ -82,7 +82,7 @@ impl<P: Protocol> Transaction<'_, P> {
         key: &T::Key,
     ) -> Result<Option<(RecordOf<P>, &T)>, Error> {
         loop {
-            match self.locate(table, key) {
+            match self.locate(table, &key) {
                 LookupResult::Record(record) => match self.read(table.reference(), record)? {
                     Visible::Row(row) => {
                         // SAFETY: a visible row of this table; see `row`.

@@ -8,7 +8,7 @@ use weft_htm::word::{Ordering, spin_loop};
 use super::{RecordOf, Transaction};
 use crate::commit::{Executor, Protocol, RepairsTransactions};
 use crate::index::{Lookup, NodeVersion};
-use crate::row::encoding::{Key, KeyForm};
+use crate::row::encoding::{Key, KeyForm, KeyLookup};
 use crate::row::schema::Record;
 use crate::store::record::RecordPointer;
 use crate::store::table::{PickForm, TableInner, with_form};
@@ -34,7 +34,11 @@ impl<P: Protocol> Transaction<'_, P> {
 
     /// Finds the record under a key.
     #[inline(always)]
-    pub(super) fn locate<T: Record>(&self, table: &TableInner<T>, key: &T::Key) -> LookupResult<P> {
+    pub(super) fn locate<T: Record>(
+        &self,
+        table: &TableInner<T>,
+        key: &impl KeyLookup<T::Key>,
+    ) -> LookupResult<P> {
         if P::REPAIRS
             && self.worker.round() > 0
             && self.worker.executor().repairing().is_some_and(|repairing| repairing.replays())
@@ -49,12 +53,19 @@ impl<P: Protocol> Transaction<'_, P> {
     /// restoration).
     #[cold]
     #[inline(never)]
-    fn restore<T: Record>(&self, table: &TableInner<T>, key: &T::Key) -> LookupResult<P> {
+    fn restore<T: Record>(
+        &self,
+        table: &TableInner<T>,
+        key: &impl KeyLookup<T::Key>,
+    ) -> LookupResult<P> {
         let counters = self.worker.memory.counters();
         // The buffer is not borrowed while keys are compared, since that runs the user's code.
         let buffer = || self.worker.buffer(table.number());
         let expected = buffer().workset.expected();
-        let is_it = |found: &ExpectedRecord| self.record_of(table, key, found.address).is_some();
+        // (A borrowed form of a key cannot be compared with rows.)
+        let is_it = |found: &ExpectedRecord| {
+            key.as_key().is_some_and(|key| self.record_of(table, key, found.address).is_some())
+        };
         let found = expected.into_iter().find(is_it);
         buffer().workset.note(found.as_ref());
         if let Some(ExpectedRecord { address, .. }) = found {
@@ -108,27 +119,33 @@ impl<P: Protocol> Transaction<'_, P> {
     }
 
     #[inline(always)]
-    fn look_up<T: Record>(&self, table: &TableInner<T>, key: &T::Key) -> LookupResult<P> {
+    fn look_up<T: Record>(
+        &self,
+        table: &TableInner<T>,
+        key: &impl KeyLookup<T::Key>,
+    ) -> LookupResult<P> {
         // The buffer is not borrowed while keys are compared or encoded, since that runs the user's code.
         let buffer = || self.worker.buffer(table.number());
-        // First, the row that was read last in this table (DBX §6.2).
-        if let Some((address, row)) = buffer().last {
-            // SAFETY: remembered in this transaction.
-            if unsafe { self.row::<T>(row) }.key_equals(key) {
-                // SAFETY: the address was remembered together with the row, in this transaction.
-                return LookupResult::Record(unsafe { RecordPointer::from_address(address) });
+        if let Some(key) = key.as_key() {
+            // First, the row that was read last in this table (DBX §6.2).
+            if let Some((address, row)) = buffer().last {
+                // SAFETY: remembered in this transaction.
+                if unsafe { self.row::<T>(row) }.key_equals(key) {
+                    // SAFETY: the address was remembered together with the row, in this transaction.
+                    return LookupResult::Record(unsafe { RecordPointer::from_address(address) });
+                }
             }
-        }
-        // Second, the next record that was prefetched.
-        if let Some(address) = buffer().next_announced()
-            && let Some(record) = self.record_of(table, key, address)
-        {
-            buffer().expected += 1;
-            return LookupResult::Record(record);
+            // Second, the next record that was prefetched.
+            if let Some(address) = buffer().next_announced()
+                && let Some(record) = self.record_of(table, key, address)
+            {
+                buffer().expected += 1;
+                return LookupResult::Record(record);
+            }
         }
         // Last, the index.
         let found = with_form!(T::Key::WIDTH_BYTES, |K| {
-            let key = K::from_key(key);
+            let key = K::from_lookup(key);
             K::pick(&table.primary).get(&key, buffer().hint::<K>())
         });
         match found {

@@ -20,7 +20,7 @@ use super::{RecordOf, Transaction};
 use crate::commit::{Executor, Protocol};
 use crate::error::Error;
 use crate::index::RunInsertion;
-use crate::row::encoding::Key;
+use crate::row::encoding::{Key, KeyLookup, KeyPart, WholeKey};
 use crate::row::schema::{OrderedRecord, Record};
 use crate::store::record::RecordPointer;
 use crate::store::table::{FormIndex, PickForm, Table, TableInner, TableRef, check, with_form};
@@ -107,7 +107,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// assert_eq!(total, 100);
     /// # Ok::<(), weft::Error>(())
     /// ```
-    pub fn get_many<'tx, T: Record, I: IntoIterator<Item = T::Key>>(
+    pub fn get_many<'tx, T: Record, I: IntoIterator<Item: KeyPart<T::Key>>>(
         &'tx self,
         table: &'tx Table<T>,
         keys: I,
@@ -136,24 +136,25 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     pub fn update_many<T: Record>(
         &self,
         table: &Table<T>,
-        keys: impl IntoIterator<Item = T::Key>,
+        keys: impl IntoIterator<Item: KeyPart<T::Key>>,
         mut change: impl FnMut(usize, &mut T),
     ) -> Result<usize, Error> {
         self.enter(table)?;
         let mut keys = keys.into_iter().fuse();
         let (mut position, mut updated) = (0, 0);
         loop {
-            let batch: ArrayVec<T::Key, BATCH_KEYS> = keys.by_ref().take(BATCH_KEYS).collect();
+            let batch: ArrayVec<_, BATCH_KEYS> = keys.by_ref().take(BATCH_KEYS).collect();
             if batch.is_empty() {
                 return Ok(updated);
             }
             let records = self.fetch_located(&table.inner, &batch, PREFETCH_UPDATE_BYTES);
             for (key, record) in batch.iter().zip(records) {
                 let inner = self.enter_writing(table)?;
-                let located = self.located(inner, key, record);
+                let key = WholeKey(key);
+                let located = self.located(inner, &key, record);
                 let change = |row: &mut T| change(position, row);
                 updated +=
-                    usize::from(self.update_located(inner, key, located, None, change)?.is_some());
+                    usize::from(self.update_located(inner, &key, located, None, change)?.is_some());
                 position += 1;
             }
         }
@@ -183,7 +184,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     fn fetch_located<T: Record>(
         &self,
         table: &TableInner<T>,
-        keys: &[T::Key],
+        keys: &[impl KeyPart<T::Key>],
         bytes_max: usize,
     ) -> ArrayVec<Option<RecordOf<P>>, BATCH_KEYS> {
         if P::REPAIRS && self.worker.round() > 0 {
@@ -198,7 +199,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     fn located<T: Record>(
         &self,
         table: &TableInner<T>,
-        key: &T::Key,
+        key: &impl KeyLookup<T::Key>,
         found: Option<RecordOf<P>>,
     ) -> LookupResult<P> {
         match found {
@@ -211,18 +212,18 @@ impl<'db, P: Protocol> Transaction<'db, P> {
 /// An iterator over the rows with some primary keys, in the order in which the keys were given.
 /// [`Transaction::get_many`] returns it.
 #[must_use = "the rows are read as they are asked for"]
-pub struct TransactionRows<'tx, 'db, T: Record, P: Protocol, I: Iterator<Item = T::Key>> {
+pub struct TransactionRows<'tx, 'db, T: Record, P: Protocol, I: Iterator<Item: KeyPart<T::Key>>> {
     transaction: &'tx Transaction<'db, P>,
     table: &'tx Table<T>,
     keys: Fuse<I>,
     /// The keys whose rows have been fetched. Below, the records that were found under them. Those from `position`
     /// on are still to be read.
-    batch: ArrayVec<T::Key, BATCH_KEYS>,
+    batch: ArrayVec<I::Item, BATCH_KEYS>,
     records: ArrayVec<Option<RecordOf<P>>, BATCH_KEYS>,
     position: usize,
 }
 
-impl<'tx, T: Record, P: Protocol, I: Iterator<Item = T::Key>> Iterator
+impl<'tx, T: Record, P: Protocol, I: Iterator<Item: KeyPart<T::Key>>> Iterator
     for TransactionRows<'tx, '_, T, P, I>
 {
     type Item = Result<Option<&'tx T>, Error>;
@@ -235,13 +236,13 @@ impl<'tx, T: Record, P: Protocol, I: Iterator<Item = T::Key>> Iterator
             let inner = &self.table.inner;
             self.records = self.transaction.fetch_located(inner, &self.batch, PREFETCH_READ_BYTES);
         }
-        let key = self.batch.get(self.position)?;
+        let key = WholeKey(self.batch.get(self.position)?);
         let record = self.records[self.position];
         self.position += 1;
         let transaction = self.transaction;
         Some(transaction.enter_operation(self.table).and_then(|inner| {
-            let located = transaction.located(inner, key, record);
-            transaction.get_located(inner, key, located, |record| {
+            let located = transaction.located(inner, &key, record);
+            transaction.get_located(inner, &key, located, |record| {
                 transaction.read(inner.reference(), record)
             })
         }))

@@ -58,14 +58,14 @@ impl<P: Protocol> Transaction<'_, P> {
         operation: O,
     ) -> Result<(), Error> {
         let table = self.enter_writing(table)?;
-        let located = self.locate(table, key);
+        let located = self.locate(table, &key);
         if P::SPLITS
             && let LookupResult::Record(record) = located
             && self.apply_to_slice(table, record, key, column, &operation)?
         {
             return Ok(());
         }
-        let Some((record, row, version)) = self.observe_located(table, key, located)? else {
+        let Some((record, row, version)) = self.observe_located(table, &key, located)? else {
             return Err(no_such_row::<T>(key));
         };
         // SAFETY: a visible row of this table; see `row`.

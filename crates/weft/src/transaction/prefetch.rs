@@ -8,7 +8,7 @@ use super::{RecordOf, Transaction};
 use crate::commit::Protocol;
 use crate::error::Error;
 use crate::index::bplus_tree::LeafHint;
-use crate::row::encoding::{Key, KeyForm};
+use crate::row::encoding::{Key, KeyForm, KeyPart, WholeKey};
 use crate::row::schema::Record;
 use crate::store::record::RecordPointer;
 use crate::store::table::{FormIndex, PickForm, Table, TableInner, with_form};
@@ -27,7 +27,7 @@ impl<P: Protocol> Transaction<'_, P> {
     pub(super) fn prefetch_rows<T: Record>(
         &self,
         table: &Table<T>,
-        keys: impl IntoIterator<Item = T::Key>,
+        keys: impl IntoIterator<Item: KeyPart<T::Key>>,
         bytes_max: usize,
     ) -> Result<(), Error> {
         let table = self.enter(table)?;
@@ -37,7 +37,7 @@ impl<P: Protocol> Transaction<'_, P> {
         let row_bytes = size_of::<T>().min(bytes_max);
         let mut keys = keys.into_iter().fuse();
         loop {
-            let batch: ArrayVec<T::Key, BATCH_KEYS> = keys.by_ref().take(BATCH_KEYS).collect();
+            let batch: ArrayVec<_, BATCH_KEYS> = keys.by_ref().take(BATCH_KEYS).collect();
             if batch.is_empty() {
                 return Ok(());
             }
@@ -58,12 +58,13 @@ impl<P: Protocol> Transaction<'_, P> {
     pub(super) fn fetch_batch<T: Record>(
         &self,
         table: &TableInner<T>,
-        keys: &[T::Key],
+        keys: &[impl KeyPart<T::Key>],
         row_bytes: usize,
     ) -> ArrayVec<Option<RecordOf<P>>, BATCH_KEYS> {
         with_form!(T::Key::WIDTH_BYTES, |K| {
             // The keys are encoded before the buffer is borrowed, since that runs the user's code.
-            let keys: ArrayVec<K, BATCH_KEYS> = keys.iter().map(K::from_key).collect();
+            let keys: ArrayVec<K, BATCH_KEYS> =
+                keys.iter().map(|key| K::from_lookup(&WholeKey(key))).collect();
             let hint = self.worker.buffer(table.number()).hint::<K>();
             self.fetch_encoded(K::pick(&table.primary), hint, &keys, row_bytes)
         })

@@ -12,7 +12,7 @@ use crate::commit::Protocol;
 use crate::commit::Worker;
 #[cfg(feature = "history")]
 use crate::history::{HistoryKey, Status};
-use crate::row::encoding::{Key, KeyForm};
+use crate::row::encoding::{Key, KeyForm, KeyLookup};
 use crate::step::Instance;
 use crate::store::table::TableRef;
 
@@ -35,6 +35,20 @@ impl<P: Protocol> Transaction<'_, P> {
         #[cfg(feature = "history")]
         if self.worker.recorder.is_some() {
             self.record_event(table, HistoryKey::of(key), event);
+        }
+    }
+
+    /// Records what was done to a key that a row was looked up by.
+    #[inline(always)]
+    pub(super) fn record_lookup<K: Key>(
+        &self,
+        table: TableRef,
+        key: &impl KeyLookup<K>,
+        event: Event,
+    ) {
+        #[cfg(feature = "history")]
+        if self.worker.recorder.is_some() {
+            self.record_event(table, HistoryKey::of_lookup(key), event);
         }
     }
 

@@ -20,11 +20,14 @@ use crate::error::{ConflictReason, Error, Failure};
 use crate::history::{HistoryKey, HistoryRange, ScanProgress, encoded_range};
 use crate::index::bplus_tree::{Direction, Page, ScannedRange};
 use crate::index::{LongKey, NodeVersion};
-use crate::row::schema::Record;
-use crate::store::ranges::{Bounds, is_empty};
+use crate::row::column::ColumnSet;
+use crate::row::encoding::{Key, KeyForm, KeyLookup};
+use crate::row::schema::{Index, Record};
+use crate::store::ranges::{Bounds, entry_of, is_empty, leave_out};
 use crate::store::record::{RecordPointer, row_offset};
 use crate::store::table::{
-    FormIndex, IndexEntry, PickForm, Secondary, Table, TableInner, TableRef,
+    FormIndex, IndexEntry, PickForm, Secondary, Table, TableInner, TableRef, with_form,
+    with_secondary,
 };
 use crate::store::worker::StoredForm;
 
@@ -128,6 +131,11 @@ pub(super) trait CursorForm: PickForm + StoredForm {
     fn wrap(cursor: WrappedCursor<'_, Self>) -> WrappedAny<'_>;
 }
 
+/// A form of keys whose cursor can be taken out of a scan.
+trait PickCursor: StoredForm {
+    fn cursor<'c, 'tx>(cursor: &'c mut Cursor<'tx>) -> Option<&'c mut FormCursor<'tx, Self>>;
+}
+
 /// Keeps the private cursor types out of the trait's interface.
 pub(super) struct WrappedCursor<'tx, K: StoredForm>(FormCursor<'tx, K>);
 pub(super) struct WrappedAny<'tx>(Cursor<'tx>);
@@ -137,6 +145,17 @@ macro_rules! cursor_form {
         impl CursorForm for $key {
             fn wrap(cursor: WrappedCursor<'_, Self>) -> WrappedAny<'_> {
                 WrappedAny(Cursor::$variant(cursor.0))
+            }
+        }
+
+        impl PickCursor for $key {
+            fn cursor<'c, 'tx>(
+                cursor: &'c mut Cursor<'tx>,
+            ) -> Option<&'c mut FormCursor<'tx, Self>> {
+                match cursor {
+                    Cursor::$variant(cursor) => Some(cursor),
+                    _ => None,
+                }
             }
         }
     };
@@ -179,14 +198,138 @@ impl<'tx, 'db, T: Record, P: Protocol> Scan<'tx, 'db, T, P> {
     /// If the scan has begun.
     pub fn descending(mut self) -> Self {
         with_cursor!(&mut self.cursor, |cursor| {
-            assert!(matches!(cursor.state, State::Before), "the scan has begun");
-            cursor.direction = Direction::Reverse;
-            #[cfg(feature = "history")]
-            cursor.progress.iter_mut().for_each(|progress| progress.turn());
+            assert!(matches!(cursor.state, State::Before), "{HAS_BEGUN}");
+            if cursor.direction == Direction::Forward {
+                cursor.turn();
+            }
         });
         self
     }
+
+    /// Returns a scan of the rows after a primary key, in the direction of the scan: call
+    /// [`descending`](Scan::descending) before it. A row with this key need not exist. So the key of a page's last row
+    /// leads to the next page, whatever happens to that row in the meantime.
+    ///
+    /// ```
+    /// # use weft::{Database, Error, Record};
+    /// # #[derive(Clone, Record)]
+    /// # struct Song { #[record(key)] title: String }
+    /// # let database = Database::builder().table::<Song>().open()?;
+    /// # let songs = database.table::<Song>()?;
+    /// # let titles = ["Ain't", "Black", "Crazy", "Dream"];
+    /// # database.transact(|tx| tx.insert_many(&songs, titles.map(|title| Song { title: title.into() })))?;
+    /// let page = |after: &str| {
+    ///     database.transact(|tx| {
+    ///         let rows = tx.range(&songs, ..).after(after).take(2);
+    ///         rows.map(|row| row.map(|row| row.title.clone())).collect::<Result<Vec<_>, Error>>()
+    ///     })
+    /// };
+    /// let first = page("")?;
+    /// assert_eq!(first, ["Ain't", "Black"]);
+    /// assert_eq!(page(first.last().unwrap())?, ["Crazy", "Dream"]);
+    /// # Ok::<(), weft::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// If the scan has begun, or is one of a secondary index, which has [`after_by`](Scan::after_by).
+    pub fn after(mut self, key: impl KeyLookup<T::Key>) -> Self {
+        with_form!(T::Key::WIDTH_BYTES, |K| {
+            let cursor = K::cursor(&mut self.cursor).filter(|cursor| cursor.secondary.is_none());
+            let cursor = cursor.expect("a scan of a secondary index is continued by `after_by`");
+            cursor.leave_out(K::from_lookup(&key));
+            #[cfg(feature = "history")]
+            if let Some(progress) = &mut cursor.progress {
+                progress.leave_out(HistoryKey::of_lookup(&key));
+            }
+        });
+        self
+    }
+
+    /// As [`Scan::after`], for a scan of a secondary index: returns a scan of the rows after the position of the row
+    /// with these columns and this primary key. (In a unique index the columns alone are the position.)
+    ///
+    /// ```
+    /// # use weft::{Database, Error, Record};
+    /// # #[derive(Clone, Copy, Debug, PartialEq, Record)]
+    /// # struct Bid { #[record(key)] id: u32, #[record(index)] cents: u64 }
+    /// # let database = Database::builder().table::<Bid>().open()?;
+    /// # let bids = database.table::<Bid>()?;
+    /// # let rows = [(1, 500), (2, 700), (3, 500)];
+    /// # database.transact(|tx| tx.insert_many(&bids, rows.map(|(id, cents)| Bid { id, cents })))?;
+    /// let next = database.transact(|tx| {
+    ///     let best_first = tx.range_by(&bids, Bid::CENTS, ..).descending();
+    ///     best_first.after_by(Bid::CENTS, &500, &3).take(10).map(|row| Ok(*row?)).collect::<Result<Vec<_>, Error>>()
+    /// })?;
+    /// assert_eq!(next, [Bid { id: 1, cents: 500 }]);
+    /// # Ok::<(), weft::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// If the scan has begun, or is not one of this index.
+    pub fn after_by<K: Key>(
+        mut self,
+        index: Index<T, K>,
+        columns: impl KeyLookup<K>,
+        key: &T::Key,
+    ) -> Self {
+        let secondary = &self.table.inner.secondary[index.position()];
+        with_cursor!(&mut self.cursor, |cursor| {
+            let scanned = cursor.secondary.map(Secondary::number);
+            let number = with_secondary!(secondary, |secondary| secondary.number());
+            assert_eq!(scanned, Some(number), "the scan is not one of the index {index:?}");
+            let position = entry_of(index, &columns, key);
+            #[cfg(feature = "history")]
+            if let Some(progress) = &mut cursor.progress {
+                progress.leave_out(HistoryKey::encoded(&position));
+            }
+            cursor.leave_out(position);
+        });
+        self
+    }
+
+    /// Returns the first of the rows, or `None` if the scan has no rows. The transaction relies on the range up to
+    /// this row.
+    ///
+    /// # Errors
+    /// As the items of the scan.
+    pub fn first_row(mut self) -> Result<Option<&'tx T>, Error> {
+        self.next().transpose()
+    }
+
+    /// Returns the last of the rows, or `None` if the scan has no rows. It is read from the other end, so this takes
+    /// as long as [`Scan::first_row`]. (`last`, the method of iterators, reads all rows.)
+    ///
+    /// # Errors
+    /// As the items of the scan.
+    ///
+    /// # Panics
+    /// If the scan has begun.
+    pub fn last_row(mut self) -> Result<Option<&'tx T>, Error> {
+        with_cursor!(&mut self.cursor, |cursor| {
+            assert!(matches!(cursor.state, State::Before), "{HAS_BEGUN}");
+            cursor.turn();
+        });
+        self.first_row()
+    }
+
+    /// Returns how many rows the scan has still to return. The transaction relies on which rows there are, and not on
+    /// their columns: under the optimistic protocols it commits although other transactions update them. (`count`, the
+    /// method of iterators, also counts an error.)
+    ///
+    /// # Errors
+    /// As the items of the scan.
+    pub fn count_rows(mut self) -> Result<usize, Error> {
+        let columns = (!self.transaction.is_recorded()).then_some(ColumnSet::NONE);
+        let mut rows = 0;
+        while let Some(row) = self.advance(columns) {
+            row?;
+            rows += 1;
+        }
+        Ok(rows)
+    }
 }
+
+const HAS_BEGUN: &str = "the scan has begun";
 
 impl<'tx, T: Record, P: Protocol> Iterator for Scan<'tx, '_, T, P> {
     type Item = Result<&'tx T, Error>;
@@ -194,6 +337,17 @@ impl<'tx, T: Record, P: Protocol> Iterator for Scan<'tx, '_, T, P> {
     // Inlined, since a loop calls it for each row, and a call costs a tenth of what a row costs.
     #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
+        self.advance(None)
+    }
+}
+
+/// The addresses of a scan that is on no page.
+const NO_ADDRESSES: NonNull<[u64]> = NonNull::slice_from_raw_parts(NonNull::<u64>::dangling(), 0);
+
+impl<'tx, T: Record, P: Protocol> Scan<'tx, '_, T, P> {
+    /// Goes to the next row. The transaction uses these columns of it, or the whole row.
+    #[inline(always)]
+    fn advance(&mut self, columns: Option<ColumnSet>) -> Option<Result<&'tx T, Error>> {
         loop {
             // SAFETY: see `addresses`.
             let addresses = unsafe { self.addresses.as_ref() };
@@ -205,19 +359,14 @@ impl<'tx, T: Record, P: Protocol> Iterator for Scan<'tx, '_, T, P> {
                 }
             };
             self.addresses = NonNull::from(to_come);
-            match self.read_row(address, to_come) {
+            match self.read_row(address, to_come, columns) {
                 Ok(None) => {}
                 Ok(Some(row)) => return Some(Ok(row)),
                 Err(error) => return Some(Err(self.fail(error))),
             }
         }
     }
-}
 
-/// The addresses of a scan that is on no page.
-const NO_ADDRESSES: NonNull<[u64]> = NonNull::slice_from_raw_parts(NonNull::<u64>::dangling(), 0);
-
-impl<'tx, T: Record, P: Protocol> Scan<'tx, '_, T, P> {
     /// Goes to the next page. Returns false if there is no further page.
     #[inline(never)]
     fn read_page(&mut self) -> Result<bool, Error> {
@@ -234,7 +383,12 @@ impl<'tx, T: Record, P: Protocol> Scan<'tx, '_, T, P> {
 
     /// Reads the row behind an address of the page. Returns `None` if no row is visible.
     #[inline(always)]
-    fn read_row(&mut self, address: u64, to_come: &[u64]) -> Result<Option<&'tx T>, Error> {
+    fn read_row(
+        &mut self,
+        address: u64,
+        to_come: &[u64],
+        columns: Option<ColumnSet>,
+    ) -> Result<Option<&'tx T>, Error> {
         let (transaction, table) = (self.transaction, &self.table.inner);
         transaction.check_user_code()?;
         let record = if self.is_secondary() {
@@ -249,7 +403,11 @@ impl<'tx, T: Record, P: Protocol> Scan<'tx, '_, T, P> {
             // SAFETY: an index of the transaction's database holds addresses of its records.
             unsafe { RecordPointer::<P::Header>::from_address(address) }
         };
-        match transaction.read(table.reference(), record)? {
+        let visible = match columns {
+            None => transaction.read(table.reference(), record)?,
+            Some(columns) => transaction.read_columns(table.reference(), record, columns)?,
+        };
+        match visible {
             Visible::Row(row) => {
                 self.record_row(row);
                 // SAFETY: a visible row of the table.
@@ -307,6 +465,24 @@ impl<T: Record, P: Protocol> Drop for Scan<'_, '_, T, P> {
 impl<T: Record, P: Protocol> std::fmt::Debug for Scan<'_, '_, T, P> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Scan").field("table", &T::TABLE).finish_non_exhaustive()
+    }
+}
+
+impl<K: StoredForm> FormCursor<'_, K> {
+    /// Reverses the direction.
+    fn turn(&mut self) {
+        self.direction = match self.direction {
+            Direction::Forward => Direction::Reverse,
+            Direction::Reverse => Direction::Forward,
+        };
+        #[cfg(feature = "history")]
+        self.progress.iter_mut().for_each(|progress| progress.turn());
+    }
+
+    /// Leaves the keys up to this one out, in the direction of the scan.
+    fn leave_out(&mut self, position: K) {
+        assert!(matches!(self.state, State::Before), "{HAS_BEGUN}");
+        leave_out(&mut self.bounds, position, self.direction == Direction::Reverse);
     }
 }
 

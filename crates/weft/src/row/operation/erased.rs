@@ -307,13 +307,25 @@ impl UndoLog {
         self.is_stamped
     }
 
+    /// Returns how many steps there are.
+    pub fn len(&self) -> usize {
+        self.steps.len()
+    }
+
     /// Undoes everything, in reverse order.
     pub fn undo(&mut self) {
-        while let Some(mut step) = self.steps.pop() {
+        self.undo_to(0);
+        self.is_stamped = false;
+    }
+
+    /// Undoes all but the first `steps` steps, in reverse order.
+    pub fn undo_to(&mut self, steps: usize) {
+        while self.steps.len() > steps
+            && let Some(mut step) = self.steps.pop()
+        {
             // SAFETY: `push` wrote it for this type, and it is taken only once.
             unsafe { (step.end)(&mut step.undo, step.slice, StepEnd::Undone) };
         }
-        self.is_stamped = false;
     }
 
     /// Forgets everything, because the transaction commits. What it did gets this stamp, if it
