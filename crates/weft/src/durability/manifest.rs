@@ -32,9 +32,11 @@
 //!   dropped: list of u32     the numbers of tables that a program has dropped
 //!   schema: u32              the version of the schema that a program has declared
 //!   oldest schema: u32       the version of the oldest programs that may open the directory
+//!   time: u64                the greatest time of a transaction in the checkpoint and the sealed segments, in
+//!                            milliseconds since 1970
 //! ```
 //!
-//! Version 2 of the layout ends with what was dropped. Version 1 ends with the tables, and has an older form of their
+//! Version 3 of the layout ends with the oldest schema. Version 2 of the layout ends with what was dropped. Version 1 ends with the tables, and has an older form of their
 //! descriptions.
 //!
 //! **Sealed segments.** When a run begins, the log that it has recovered from is known to be
@@ -58,7 +60,7 @@ use crate::row::column::{ColumnValue, DecodeError, read_leb128, write_leb128};
 use crate::row::description::TableDescription;
 
 /// The version of the manifest's layout.
-pub const MANIFEST_VERSION: u32 = 3;
+pub const MANIFEST_VERSION: u32 = 4;
 
 /// What a database's directory holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,6 +87,8 @@ pub struct Manifest {
     pub schema: u32,
     /// The version of the oldest programs that may open the directory.
     pub oldest_schema: u32,
+    /// The greatest time of a transaction in the checkpoint and the sealed segments, in milliseconds since 1970.
+    pub time: u64,
 }
 
 /// The segments of one logger.
@@ -155,6 +159,7 @@ impl Manifest {
             dropped: Vec::new(),
             schema: 0,
             oldest_schema: 0,
+            time: 0,
         }
     }
 
@@ -256,6 +261,7 @@ impl Manifest {
         write_list(&self.tables, output, TableDescription::write);
         self.dropped.write(output);
         (self.schema, self.oldest_schema).write(output);
+        self.time.write(output);
     }
 
     fn decode(payload: &[u8]) -> Result<DecodedManifest, DecodeError> {
@@ -299,9 +305,13 @@ impl Manifest {
             dropped: if is_whole { Vec::read(input)? } else { Vec::new() },
             schema: 0,
             oldest_schema: 0,
+            time: 0,
         };
         if version > 2 {
             (manifest.schema, manifest.oldest_schema) = ColumnValue::read(input)?;
+        }
+        if version > 3 {
+            manifest.time = u64::read(input)?;
         }
         let unknown_table = manifest
             .checkpoint

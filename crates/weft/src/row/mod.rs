@@ -6,3 +6,4 @@ pub mod description;
 pub mod encoding;
 pub mod operation;
 pub mod schema;
+pub mod timestamp;
