@@ -29,6 +29,8 @@ use crate::store::record::RecordKind;
 use crate::store::table::{Identity, TableInner};
 use crate::store::worker::{CountsByIndex, SharedState, WorkerMemory};
 use crate::sync::clock::{EPOCH_INTERVAL, Ticker};
+#[cfg(feature = "canary")]
+use crate::sync::time::TimeFlaw;
 
 /// The default number of workers: of transactions, and reads of snapshots, that can run at the same time.
 pub const WORKERS_MAX_DEFAULT: usize = 256;
@@ -47,6 +49,8 @@ pub struct Builder<P: Protocol = Dbx> {
     record_history: bool,
     storage: Option<StoragePlan>,
     clock: Option<ManualClock>,
+    #[cfg(feature = "canary")]
+    time_flaw: Option<TimeFlaw>,
     versions: Versions<P>,
     all_ordered: bool,
     given: GivenOptions,
@@ -103,6 +107,8 @@ impl Builder {
             record_history: false,
             storage: None,
             clock: None,
+            #[cfg(feature = "canary")]
+            time_flaw: None,
             versions: Versions::default(),
             all_ordered: false,
             given: GivenOptions::default(),
@@ -143,6 +149,8 @@ impl<P: Protocol> Builder<P> {
             record_history: self.record_history,
             storage: self.storage,
             clock: self.clock,
+            #[cfg(feature = "canary")]
+            time_flaw: self.time_flaw,
             versions: Versions { current, oldest, ..Versions::default() },
             all_ordered: self.all_ordered,
             given: self.given,
@@ -302,6 +310,14 @@ impl<P: Protocol> Builder<P> {
     /// ```
     pub fn clock(mut self, clock: &ManualClock) -> Self {
         self.clock = Some(clock.clone());
+        self
+    }
+
+    /// Makes the database treat time wrongly, to test the tests.
+    #[cfg(feature = "canary")]
+    #[doc(hidden)]
+    pub fn time_flaw(mut self, flaw: Option<TimeFlaw>) -> Self {
+        self.time_flaw = flaw;
         self
     }
 
@@ -534,6 +550,10 @@ impl<P: Protocol> Builder<P> {
         // A database that is opened at an epoch has the time of that epoch.
         let is_past = self.storage.as_ref().is_some_and(|plan| plan.at_epoch.is_some());
         shared.time.is_manual = self.clock.is_some() || is_past;
+        #[cfg(feature = "canary")]
+        {
+            shared.time.flaw = self.time_flaw;
+        }
         let shared = Arc::new(shared);
         shared.memory.reserve(self.reserve_bytes);
         let identity = Arc::new(Identity);

@@ -37,6 +37,19 @@ pub struct Time {
     settled: Word,
     /// Whether the time does not follow the system's clock.
     pub is_manual: bool,
+    /// What is wrong, on purpose.
+    #[cfg(feature = "canary")]
+    pub flaw: Option<TimeFlaw>,
+}
+
+/// What can be wrong with a database's time, on purpose: to test the tests.
+#[cfg(feature = "canary")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeFlaw {
+    /// A transaction does not check its end when it commits.
+    EndNotChecked,
+    /// A transaction claims its *now*, and does not wait for the commits under way.
+    CommitsNotAwaited,
 }
 
 /// How often a thread yields while it waits for commits, before it gives up. A protocol may make one commit wait for
@@ -84,6 +97,10 @@ impl Time {
     /// Returns the greatest *now* with which a transaction wants to commit. The caller has announced its commit,
     /// with a fence after it.
     pub fn claimed(&self) -> u64 {
+        #[cfg(feature = "canary")]
+        if self.flaw == Some(TimeFlaw::EndNotChecked) {
+            return 0;
+        }
         self.claimed.load(Ordering::SeqCst)
     }
 
@@ -101,6 +118,8 @@ impl Time {
             return true;
         }
         raise(&self.claimed, now);
+        #[cfg(feature = "canary")]
+        let slots_used = if self.flaw == Some(TimeFlaw::CommitsNotAwaited) { 0 } else { slots_used };
         let yields = std::cell::Cell::new(0);
         let waited = commits.wait_while(slots_used, || {
             yields.set(yields.get() + 1);
