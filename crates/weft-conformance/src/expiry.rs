@@ -217,8 +217,7 @@ pub fn check(
         }
         for number in 0..transactions {
             let value = (thread * transactions + number) as u64;
-            let steps: Vec<_> =
-                (0..random.usize(1..4)).map(|_| any_step(random, value)).collect();
+            let steps: Vec<_> = (0..random.usize(1..4)).map(|_| any_step(random, value)).collect();
             let mut log = Log { steps: Vec::new(), began: 0, ended: 0 };
             let ended = store.transact(&mut |tx| {
                 log = Log { steps: Vec::new(), began: tick(), ended: 0 };

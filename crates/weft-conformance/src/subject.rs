@@ -20,8 +20,8 @@ use weft::{
 use weft_protocols::canary::{Canary, Mutation};
 use weft_protocols::{Adaptive, AdaptiveFlaw, AdaptiveOptions, BuilderExt, DbxTc, Flaw};
 
-pub use expiring::{ExpiringStore, ExpiringSteps};
 pub use calls::{Call, JOURNAL, ProcedureStore, StepLog};
+pub use expiring::{ExpiringSteps, ExpiringStore};
 
 use crate::machine::REGIONS;
 use crate::procedures::OperationSet;

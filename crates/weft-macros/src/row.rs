@@ -11,7 +11,8 @@ use syn::{
 };
 
 use crate::attributes::{
-    BoundOption, CheckOption, ExpiresOption, FieldOptions, IndexOption, KeyOption, Storage, StructOptions,
+    BoundOption, CheckOption, ExpiresOption, FieldOptions, IndexOption, KeyOption, Storage,
+    StructOptions,
 };
 
 /// The most columns of a key or an index: the longest tuple that implements `Key`.
@@ -91,7 +92,8 @@ impl<'a> Row<'a> {
         let key_span = options.key.as_ref().map_or(input.ident.span(), |key| key.span);
         let key = resolve_key(&input.ident, options.key, &columns, &field_options)?;
         let mut indexes = resolve_indexes(options.indexes, &columns, &field_options)?;
-        let expiry = options.expires.map(|expires| resolve_expiry(expires, &columns, &key, &mut indexes));
+        let expiry =
+            options.expires.map(|expires| resolve_expiry(expires, &columns, &key, &mut indexes));
         let expiry = expiry.transpose()?;
         let volatile = options.volatile.is_some();
         resolve_bounds(&mut columns, &mut field_options, &key)?;

@@ -185,7 +185,8 @@ fn a_row_takes_the_place_of_an_expired_one() {
             assert!(!tx.upsert(sessions, session(2, later))?, "there was none");
             tx.insert(sessions, Session { token: "token 3".to_owned(), ..session(13, later) })?;
             tx.update(sessions, &13, |row| row.token = "token 4".to_owned())?;
-            let twice = tx.insert(sessions, Session { token: "token 4".to_owned(), ..session(14, later) });
+            let twice =
+                tx.insert(sessions, Session { token: "token 4".to_owned(), ..session(14, later) });
             assert!(matches!(twice, Err(Error::Failure(Failure::DuplicateKey { .. }))));
             tx.insert_many(sessions, [session(3, later)])
         });
@@ -303,7 +304,10 @@ fn the_times_of_transactions_agree_with_their_serial_order() {
         assert_eq!(ended, Err(ConflictReason::TimePassed));
         // Both have seen the same, or only one of them has looked at the time.
         let shop = begin();
-        assert_eq!(around(&shop, |tx| see(&shop, tx, 2).map(drop), |tx| Ok(drop(tx.now()))), Ok(()));
+        assert_eq!(
+            around(&shop, |tx| see(&shop, tx, 2).map(drop), |tx| Ok(drop(tx.now()))),
+            Ok(())
+        );
         let shop = begin();
         let other = |tx: &Transaction<'_, P>| Ok(drop(tx.get(&shop.items, &7)?));
         assert_eq!(around(&shop, |tx| see(&shop, tx, 1).map(drop), other), Ok(()));
@@ -320,7 +324,9 @@ fn a_snapshot_has_a_time_of_its_own() {
     for_each_protocol!(|P| {
         let shop = Shop::<P>::new();
         let sessions = &shop.sessions;
-        shop.run(|tx| (1..=3).try_for_each(|id| tx.insert(sessions, session(id, START + id * SECOND))));
+        shop.run(|tx| {
+            (1..=3).try_for_each(|id| tx.insert(sessions, session(id, START + id * SECOND)))
+        });
         let before = shop.database.open_snapshot().unwrap();
         shop.clock.advance(2 * SECOND);
         let after = shop.database.open_snapshot().unwrap();
@@ -420,7 +426,10 @@ fn a_row_whose_hook_fails_stays_and_stops_no_other_row() {
     assert_eq!(database.remove_expired().unwrap(), 0);
     let metrics = database.metrics().expiry.unwrap();
     assert_eq!((metrics.removed, metrics.overdue), (2, 5 * SECOND));
-    assert_eq!(database.transact(|tx| Ok::<_, Error>(tx.range(&reservations, ..).count())).unwrap(), 1);
+    assert_eq!(
+        database.transact(|tx| Ok::<_, Error>(tx.range(&reservations, ..).count())).unwrap(),
+        1
+    );
 }
 
 #[test]
@@ -545,7 +554,10 @@ fn an_operation_is_not_applied_again_to_a_row_that_has_expired() {
     assert!(tx.get_columns(&shop.sessions, &1, hits).unwrap().is_some());
     let other = || shop.run(|tx| tx.update(&shop.sessions, &1, |row| row.until = START));
     scope(|scope| scope.spawn(other).join().unwrap());
-    assert!(tx.update_columns(&shop.sessions, &1, hits, |hits| *hits += 1).is_err() || tx.commit().is_err());
+    assert!(
+        tx.update_columns(&shop.sessions, &1, hits, |hits| *hits += 1).is_err()
+            || tx.commit().is_err()
+    );
 }
 
 // ---- with a directory -------------------------------------------------------------------------
@@ -554,9 +566,7 @@ fn an_operation_is_not_applied_again_to_a_row_that_has_expired() {
 fn the_time_does_not_go_back_over_a_restart() {
     for_each_protocol!(|P| {
         let directory = TemporaryDirectory::new("expiry-time");
-        let open = |clock: &ManualClock| {
-            Shop::<P>::open(builder().directory(&directory.0), clock)
-        };
+        let open = |clock: &ManualClock| Shop::<P>::open(builder().directory(&directory.0), clock);
         let clock = ManualClock::new(START + 5 * SECOND);
         let shop = open(&clock);
         shop.run(|tx| {
@@ -623,7 +633,11 @@ fn a_crash_between_expiry_and_removal_loses_nothing() {
         let crashed = Arc::new(disk.crash(seed));
         let (earlier, survivors) = (ManualClock::new(START), |shop: &Shop<Dbx>| {
             let left = shop.run(|tx| Ok(tx.range(&shop.reservations, ..).count()));
-            assert_eq!(left as i64 + shop.stock(), 6, "each was given back, or is there: seed {seed}");
+            assert_eq!(
+                left as i64 + shop.stock(),
+                6,
+                "each was given back, or is there: seed {seed}"
+            );
             left
         });
         let shop = open(&crashed, &earlier);
@@ -646,9 +660,8 @@ fn a_database_at_an_epoch_has_the_time_of_that_epoch() {
     let directory = TemporaryDirectory::new("expiry-epoch");
     let clock = ManualClock::new(START);
     let shop = Shop::<Dbx>::open(builder().directory(&directory.0), &clock);
-    let insert = |tx: &Transaction<'_, Dbx>| {
-        tx.insert(&shop.sessions, session(1, tx.now() + SECOND))
-    };
+    let insert =
+        |tx: &Transaction<'_, Dbx>| tx.insert(&shop.sessions, session(1, tx.now() + SECOND));
     let options = weft::TransactionOptions::new();
     let ((), token) = shop.database.transact_with_token::<_, Error>(&options, insert).unwrap();
     shop.database.flush().unwrap();

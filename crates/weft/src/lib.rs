@@ -157,6 +157,7 @@ pub use weft_htm as htm;
 pub use weft_macros::{ColumnValue, Record};
 
 pub use commit::CommitToken;
+pub use database::expiry::ExpiryMetrics;
 pub use database::metrics::{IndexMemoryMetrics, MemoryMetrics, Metrics, RepairMetrics};
 pub use database::pool::{Pool, PoolOptions, Priority, Shutdown, Submission, SubmitOptions};
 #[cfg(feature = "internals")]
@@ -166,8 +167,9 @@ pub use database::snapshots::SnapshotOptions;
 pub use database::stash::Stash;
 pub use database::storage::CheckpointMetrics;
 pub use database::storage::{Acknowledge, CheckpointReport, DurabilityOptions};
-pub use database::expiry::ExpiryMetrics;
-pub use database::{Builder, Database, ManualClock, Migration, TransactionOptions, WORKERS_MAX_DEFAULT};
+pub use database::{
+    Builder, Database, ManualClock, Migration, TransactionOptions, WORKERS_MAX_DEFAULT,
+};
 pub use error::{Conflict, ConflictReason, Error, Failure, OutlineError};
 pub use row::column::ColumnValue;
 pub use row::schema::{Index, OrderedRecord, Record, Violation};

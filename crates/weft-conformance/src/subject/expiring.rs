@@ -162,12 +162,13 @@ impl<P: Protocol> ExpiringSteps for InTransaction<'_, P> {
             Step::Delete(key) => Shown::Happened(tx.delete(expiring, &key)?),
             Step::Scan => {
                 let rows = tx.range(expiring, ..);
-                Shown::Rows(rows.map(|row| row.map(|row| (row.key, row.value))).collect::<Result<_, _>>()?)
+                Shown::Rows(
+                    rows.map(|row| row.map(|row| (row.key, row.value)))
+                        .collect::<Result<_, _>>()?,
+                )
             }
             Step::Read(key) => Shown::Value(tx.get(lasting, &key)?.map(|row| row.value)),
-            Step::Write(key, value) => {
-                Shown::Happened(tx.upsert(lasting, Lasting { key, value })?)
-            }
+            Step::Write(key, value) => Shown::Happened(tx.upsert(lasting, Lasting { key, value })?),
         })
     }
 }
@@ -185,7 +186,10 @@ impl<P: Protocol> ExpiringSteps for OnSnapshot<'_, P> {
             Step::Read(key) => Shown::Value(snapshot.get(lasting, &key)?.map(|row| row.value)),
             Step::Scan => {
                 let rows = snapshot.range(expiring, ..);
-                Shown::Rows(rows.map(|row| row.map(|row| (row.key, row.value))).collect::<Result<_, _>>()?)
+                Shown::Rows(
+                    rows.map(|row| row.map(|row| (row.key, row.value)))
+                        .collect::<Result<_, _>>()?,
+                )
             }
             _ => Shown::Value(Some(snapshot.now().as_millis())),
         })

@@ -27,7 +27,7 @@ operations! {
     RowStoredBytes RowHeapBytes RowEncodeChanges RowSameColumns RowRebase RowLacksRoom RowEncodeKey RowDecodeKey RowCheck
     ValueClone ValueDrop ValueEq ValueDebug ValueEncode ValueWrite ValueRead ValueStoredBytes ValueHeapBytes ValueIsSame
     SumAddDifference SumHasRoom SumAddAssign
-    TransactionBody UpdateBody SnapshotBody PrefetchNext RangeBound EncodePrefix ConvertError
+    TransactionBody UpdateBody SnapshotBody HookBody PrefetchNext RangeBound EncodePrefix ConvertError
 }
 
 impl Operation {

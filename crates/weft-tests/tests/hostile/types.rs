@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use weft::column::{ColumnSet, ColumnType, ColumnValue, DecodeError};
 use weft::encoding::{Key, KeyEncoder, KeyPrefix};
 use weft::operation::{Ordered, TopK};
-use weft::schema::{Column, IndexDescription, OrderedRecord, Storage, Violation};
-use weft::{Error, Index, Record};
+use weft::schema::{Column, Expiry, IndexDescription, OrderedRecord, Storage, Violation};
+use weft::{Error, Index, Record, Timestamp};
 
 use crate::hook::{Answer, Operation, called};
 use crate::live::Live;
@@ -267,6 +267,12 @@ macro_rules! hostile {
             const KEY_COLUMNS: &'static [usize] = $plain::KEY_COLUMNS;
             const INDEXES: &'static [IndexDescription] = $plain::INDEXES;
             const IS_CHECKED: bool = $checked;
+            const EXPIRY: Option<Expiry> = $plain::EXPIRY;
+
+            fn expires_at(&self) -> Timestamp {
+                self.live.check("a look at when a row expires");
+                self.plain.expires_at()
+            }
 
             fn key(&self) -> $key {
                 match called(Operation::RowKey) {
@@ -458,6 +464,52 @@ pub struct PlainTotal {
 }
 
 hostile!(RowTotal, PlainTotal, Short, false);
+
+/// A row that disappears when it expires.
+#[derive(Clone, Record)]
+#[record(table = "hostile_expiring", expires = until)]
+pub struct PlainExpiring {
+    #[record(key)]
+    pub id: Short,
+    #[record(unique)]
+    pub code: Long,
+    pub stamp: u64,
+    pub until: Timestamp,
+}
+
+hostile!(RowExpiring, PlainExpiring, Short, true);
+
+impl PlainExpiring {
+    fn move_index_keys(&self) {
+        self.code.number.fetch_add(1000, SeqCst);
+    }
+
+    pub fn new(id: u32, code: u32, until: Timestamp) -> PlainExpiring {
+        PlainExpiring { id: Value::new(id), code: Value::new(code), stamp: 0, until }
+    }
+}
+
+/// A row that a hook is run for when it expires.
+#[derive(Clone, Record)]
+#[record(table = "hostile_due", expires(until, hook))]
+pub struct PlainDue {
+    #[record(key)]
+    pub id: Short,
+    pub stamp: u64,
+    pub until: Timestamp,
+}
+
+hostile!(RowDue, PlainDue, Short, true);
+
+impl OrderedRecord for RowDue {}
+
+impl PlainDue {
+    fn move_index_keys(&self) {}
+
+    pub fn new(id: u32, until: Timestamp) -> PlainDue {
+        PlainDue { id: Value::new(id), stamp: 0, until }
+    }
+}
 
 impl PlainTotal {
     fn move_index_keys(&self) {}

@@ -370,7 +370,8 @@ impl<P: Protocol> Database<P> {
                 {}
             };
             let started = std::thread::Builder::new().name("weft-expiry".into()).spawn(work);
-            let started = started.map_err(|error| Failure::Thread { message: error.to_string() })?;
+            let started =
+                started.map_err(|error| Failure::Thread { message: error.to_string() })?;
             *thread = Some(started);
         }
         Ok(())

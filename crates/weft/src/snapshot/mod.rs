@@ -375,11 +375,7 @@ impl Drop for Snapshot {
 
 impl Snapshot {
     /// Opens a snapshot whose number `take` draws, and waits for the commits that are under way.
-    pub(crate) fn open(
-        database: SnapshotHome,
-        life: SnapshotLife,
-        take: impl Fn() -> u64,
-    ) -> Self {
+    pub(crate) fn open(database: SnapshotHome, life: SnapshotLife, take: impl Fn() -> u64) -> Self {
         let shared = database.source.shared();
         let now = Cell::new(0);
         // The snapshot is of a moment at which its time was settled, so that it agrees with the times of the

@@ -119,7 +119,8 @@ impl Time {
         }
         raise(&self.claimed, now);
         #[cfg(feature = "canary")]
-        let slots_used = if self.flaw == Some(TimeFlaw::CommitsNotAwaited) { 0 } else { slots_used };
+        let slots_used =
+            if self.flaw == Some(TimeFlaw::CommitsNotAwaited) { 0 } else { slots_used };
         let yields = std::cell::Cell::new(0);
         let waited = commits.wait_while(slots_used, || {
             yields.set(yields.get() + 1);
@@ -181,8 +182,7 @@ mod loom_tests {
                 thread::spawn(move || {
                     commits.announce(1);
                     fence(Ordering::SeqCst);
-                    let place =
-                        (time.claimed() < 5).then(|| order.fetch_add(1, Ordering::SeqCst));
+                    let place = (time.claimed() < 5).then(|| order.fetch_add(1, Ordering::SeqCst));
                     commits.end(1);
                     place
                 })

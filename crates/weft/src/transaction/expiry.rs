@@ -13,7 +13,7 @@ use std::ptr::NonNull;
 use weft_htm::word::{Ordering, fence};
 
 use super::recording::Event;
-use super::{LookupResult, RecordOf, Transaction};
+use super::{LookupResult, RecordOf, Steps, Transaction};
 use crate::commit::{Abort, Executor, Protocol, Visible};
 use crate::error::{ConflictReason, Error, Failure};
 use crate::row::encoding::{Key, KeyForm};
@@ -159,6 +159,8 @@ impl<P: Protocol> Transaction<'_, P> {
         record: RecordOf<P>,
     ) -> Result<Option<bool>, Error> {
         let reference = table.reference();
+        // From the observation on, the user's code must not change the row. (A row that is inserted is in steps already.)
+        let _steps = (!self.is_in_steps.get()).then(|| Steps::begin(self));
         let observed = self.read_for_write(reference, record)?;
         let row = match observed.visible {
             Visible::Removed => return Ok(None),
@@ -238,7 +240,9 @@ impl<P: Protocol> Transaction<'_, P> {
         for row in due {
             let is_deleted = match hook {
                 Some(_) => self.delete(table, &row.key())?,
-                None => self.enter_writing(table).and_then(|inner| self.delete_disappeared(inner, &row.key()))?,
+                None => self
+                    .enter_writing(table)
+                    .and_then(|inner| self.delete_disappeared(inner, &row.key()))?,
             };
             if is_deleted {
                 run += 1;

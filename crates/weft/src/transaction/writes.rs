@@ -294,7 +294,9 @@ impl<P: Protocol> Transaction<'_, P> {
                     // SAFETY: an entry leads to a record of the table.
                     let other = unsafe { RecordPointer::from_address(leads_to) };
                     // If the other row has expired, this one takes its place.
-                    if const { disappears::<T>() } && self.delete_record(table, other)? == Some(true) {
+                    if const { disappears::<T>() }
+                        && self.delete_record(table, other)? == Some(true)
+                    {
                         continue;
                     }
                     let (index, key) = (index.name(), row.index_key_text(position));
