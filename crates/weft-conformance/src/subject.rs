@@ -4,13 +4,15 @@
 //! each protocol and for each mutation of the canary.
 
 mod calls;
+mod expiring;
 
 use std::fmt;
 
 use weft::history::History;
 use weft::htm::{Choice, RetryPolicy};
-use weft::protocol::Protocol;
+use weft::protocol::{Dbx, Protocol};
 use weft::schema::Violation;
+use weft::sync::time::TimeFlaw;
 use weft::{
     Database, Error, Failure, Record, Snapshot, Stash, Table, Transaction, TransactionOptions,
     column_of,
@@ -19,6 +21,7 @@ use weft_protocols::canary::{Canary, Mutation};
 use weft_protocols::{Adaptive, AdaptiveFlaw, AdaptiveOptions, BuilderExt, DbxTc, Flaw};
 
 pub use calls::{Call, JOURNAL, ProcedureStore, StepLog};
+pub use expiring::{ExpiringSteps, ExpiringStore};
 
 use crate::machine::REGIONS;
 use crate::procedures::OperationSet;
@@ -96,11 +99,14 @@ pub struct Subject {
     pub regions: &'static str,
     htm: (Choice, RetryPolicy),
     open: fn(Opening) -> Box<dyn Store>,
+    open_expiring: fn(Opening) -> Box<dyn ExpiringStore>,
     open_procedures: fn(Opening, OperationSet) -> Box<dyn ProcedureStore>,
     /// The flaw of a protocol with procedures in pieces.
     flaw: Option<Flaw>,
     /// The flaw of the protocol that adapts.
     adaptive_flaw: Option<AdaptiveFlaw>,
+    /// A flaw of the engine.
+    time_flaw: Option<TimeFlaw>,
 }
 
 /// How a store is opened.
@@ -112,6 +118,7 @@ struct Opening {
     cut: Cut,
     flaw: Option<Flaw>,
     adaptive_flaw: Option<AdaptiveFlaw>,
+    time_flaw: Option<TimeFlaw>,
 }
 
 /// How procedures are cut into pieces.
@@ -145,9 +152,11 @@ impl Subject {
             regions: REGIONS[0].0,
             htm: (REGIONS[0].1, REGIONS[0].2),
             open,
+            open_expiring: expiring::open::<P>,
             open_procedures: calls::open::<P>,
             flaw: None,
             adaptive_flaw: None,
+            time_flaw: None,
         }
     }
 
@@ -201,6 +210,11 @@ impl Subject {
         Subject { adaptive_flaw: Some(flaw), ..Self::of::<Adaptive>() }
     }
 
+    /// Returns the default protocol on an engine with this flaw.
+    pub fn flawed_time(flaw: TimeFlaw) -> Self {
+        Subject { time_flaw: Some(flaw), ..Self::of::<Dbx>() }
+    }
+
     /// Returns the protocol of this name, with regions run in the way of this name.
     ///
     /// # Panics
@@ -233,6 +247,11 @@ impl Subject {
         self.mutation.chosen_for(|| (self.open)(self.opening(false)))
     }
 
+    /// Opens a database of rows that expire, by a clock that shows [`START`](crate::expiry::START).
+    pub fn open_expiring(&self, records: bool) -> Box<dyn ExpiringStore> {
+        (self.open_expiring)(self.opening(records))
+    }
+
     /// Opens a database for procedures.
     pub fn open_procedures(
         &self,
@@ -250,6 +269,7 @@ impl Subject {
             cut: Cut::Finest,
             flaw: self.flaw,
             adaptive_flaw: self.adaptive_flaw,
+            time_flaw: self.time_flaw,
         }
     }
 }

@@ -34,6 +34,10 @@ mod snapshots {}
 mod hot_rows {}
 
 #[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/src/expiry.md")]
+mod expiry {}
+
+#[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide/src/procedures.md")]
 mod procedures {}
 

@@ -28,6 +28,13 @@ pub(crate) struct StructOptions {
     pub was: Vec<String>,
     pub dropped: Vec<String>,
     pub migrate: Option<Path>,
+    pub expires: Option<ExpiresOption>,
+}
+
+/// The option `expires = column`, or `expires(column, hook)`.
+pub(crate) struct ExpiresOption {
+    pub column: Ident,
+    pub has_hook: bool,
 }
 
 /// The storage of a table, as `weft::schema::Storage`.
@@ -126,6 +133,8 @@ impl StructOptions {
             Ok(())
         } else if option.path.is_ident("migrate") {
             set_once(&mut self.migrate, parse_path(option)?, option)
+        } else if option.path.is_ident("expires") {
+            set_once(&mut self.expires, parse_expires(option)?, option)
         } else if option.path.is_ident("volatile") {
             if option.input.peek(Token![=]) || option.input.peek(token::Paren) {
                 return Err(option.error("`volatile` takes no arguments"));
@@ -136,8 +145,8 @@ impl StructOptions {
                 "`unique` on a struct belongs to an index: `index(name = …, columns(…), unique)`",
             ))
         } else {
-            let allowed = "`key`, `table`, `storage`, `index`, `check`, `volatile`, `was`, `dropped` or \
-                           `migrate`";
+            let allowed = "`key`, `table`, `storage`, `index`, `check`, `expires`, `volatile`, `was`, \
+                           `dropped` or `migrate`";
             Err(unknown(option, "a struct", allowed))
         }
     }
@@ -365,6 +374,27 @@ fn parse_path(option: &ParseNestedMeta<'_>) -> Result<Path> {
         let message = format!("expected the path of a function: `{name} = Customer::{name}`");
         Error::new(text.span(), message)
     })
+}
+
+/// Parses `= column`, or `(column, hook)`, after `option`'s name.
+fn parse_expires(option: &ParseNestedMeta<'_>) -> Result<ExpiresOption> {
+    if option.input.peek(Token![=]) {
+        return Ok(ExpiresOption { column: parse_index_name(option)?, has_hook: false });
+    }
+    let usage = "say which column: `expires = column`, or `expires(column, hook)` if a hook runs when a row has expired";
+    if !option.input.peek(token::Paren) {
+        return Err(option.error(usage));
+    }
+    let content;
+    parenthesized!(content in option.input);
+    let words = Punctuated::<Ident, Token![,]>::parse_terminated_with(&content, Ident::parse_any)?;
+    let mut words = words.into_iter();
+    match (words.next(), words.next(), words.next()) {
+        (Some(column), Some(hook), None) if hook == "hook" => {
+            Ok(ExpiresOption { column, has_hook: true })
+        }
+        _ => Err(option.error(usage)),
+    }
 }
 
 /// Parses a former name.

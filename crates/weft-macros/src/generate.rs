@@ -6,7 +6,7 @@ use syn::spanned::Spanned;
 use syn::{Expr, Ident, Type};
 
 use crate::attributes::{BoundOption, Storage};
-use crate::row::{Column, Index, Row, closed_up};
+use crate::row::{Column, Expiry, Index, Row, closed_up};
 
 /// Generates the implementation of `Record`, and the constants that name the indexes.
 pub(crate) fn record(row: &Row<'_>) -> TokenStream {
@@ -29,6 +29,7 @@ pub(crate) fn record(row: &Row<'_>) -> TokenStream {
     let check_method = check_method(row);
     let evolution = evolution(row);
     let (key_number, generated) = generated(row);
+    let expiry = expiry(row);
     let constants = index_constants(row);
     let ordered = matches!(row.storage, Storage::Ordered).then(|| {
         quote! {
@@ -60,6 +61,7 @@ pub(crate) fn record(row: &Row<'_>) -> TokenStream {
             #stored_form
             #check_method
             #evolution
+            #expiry
         }
 
         #ordered
@@ -267,6 +269,32 @@ fn evolution(row: &Row<'_>) -> TokenStream {
         };
 
         #migrate
+    }
+}
+
+/// Generates when the row expires, if rows expire.
+fn expiry(row: &Row<'_>) -> TokenStream {
+    let Some(Expiry { column: position, index, has_hook }) = row.expiry else {
+        return TokenStream::new();
+    };
+    let column = &row.columns[position];
+    let (field, type_of) = (column.field, column.type_of);
+    let expiry_column = quote_spanned! {at(column)=>
+        <#type_of as ::weft::schema::ExpiryColumn>
+    };
+    quote! {
+        const EXPIRY: ::core::option::Option<::weft::schema::Expiry> =
+            ::core::option::Option::Some(::weft::schema::Expiry {
+                column: #position,
+                index: #index,
+                is_optional: #expiry_column::IS_OPTIONAL,
+                has_hook: #has_hook,
+            });
+
+        #[inline(always)]
+        fn expires_at(&self) -> ::weft::Timestamp {
+            #expiry_column::expires_at(&self.#field)
+        }
     }
 }
 

@@ -11,7 +11,8 @@ use syn::{
 };
 
 use crate::attributes::{
-    BoundOption, CheckOption, FieldOptions, IndexOption, KeyOption, Storage, StructOptions,
+    BoundOption, CheckOption, ExpiresOption, FieldOptions, IndexOption, KeyOption, Storage,
+    StructOptions,
 };
 
 /// The most columns of a key or an index: the longest tuple that implements `Key`.
@@ -36,6 +37,16 @@ pub(crate) struct Row<'a> {
     pub was: Vec<String>,
     pub dropped: Vec<String>,
     pub migrate: Option<Path>,
+    pub expiry: Option<Expiry>,
+}
+
+/// How rows expire.
+pub(crate) struct Expiry {
+    /// The position of the column in `Row::columns`.
+    pub column: usize,
+    /// The position of its index in `Row::indexes`.
+    pub index: usize,
+    pub has_hook: bool,
 }
 
 /// A named field of the struct.
@@ -83,7 +94,10 @@ impl<'a> Row<'a> {
         let key_span = options.key.as_ref().map_or(input.ident.span(), |key| key.span);
         let key = resolve_key(&input.ident, options.key, &columns, &field_options)?;
         let is_generated = resolve_generated(&key, &field_options)?;
-        let indexes = resolve_indexes(options.indexes, &columns, &field_options)?;
+        let mut indexes = resolve_indexes(options.indexes, &columns, &field_options)?;
+        let expiry =
+            options.expires.map(|expires| resolve_expiry(expires, &columns, &key, &mut indexes));
+        let expiry = expiry.transpose()?;
         let volatile = options.volatile.is_some();
         resolve_bounds(&mut columns, &mut field_options, &key)?;
         let checks = options.checks.into_iter().map(|check| resolve_check(check, &columns));
@@ -106,6 +120,7 @@ impl<'a> Row<'a> {
             was: options.was,
             dropped: options.dropped,
             migrate: options.migrate,
+            expiry,
         })
     }
 }
@@ -242,6 +257,37 @@ fn resolve_indexes(
         }
     }
     Ok(indexes)
+}
+
+/// Finds the column by which rows expire, and the index that is ordered by it. Adds the index if the row type does not
+/// declare it.
+fn resolve_expiry(
+    ExpiresOption { column, has_hook }: ExpiresOption,
+    columns: &[Column<'_>],
+    key: &[usize],
+    indexes: &mut Vec<Index>,
+) -> Result<Expiry> {
+    let span = column.span();
+    let position = resolve_columns("`expires`", span, &[column], columns)?[0];
+    if key.contains(&position) {
+        return Err(Error::new(
+            span,
+            "the time at which a row expires cannot be in its primary key, since it could not be changed",
+        ));
+    }
+    let own = |index: &Index| index.columns == [position] && !index.unique;
+    let index = indexes.iter().position(own).unwrap_or(indexes.len());
+    if index == indexes.len() {
+        let name = columns[position].name.clone();
+        if indexes.iter().any(|index| index.name.eq_ignore_ascii_case(&name)) {
+            let message = format!(
+                "rows that expire have an index named after the column, and there is already an index named `{name}`"
+            );
+            return Err(Error::new(span, message));
+        }
+        indexes.push(Index { name, name_span: span, columns: vec![position], unique: false });
+    }
+    Ok(Expiry { column: position, index, has_hook })
 }
 
 /// Moves the defaults to their columns, with what computes columns and their former names, and

@@ -523,9 +523,17 @@ impl Executor for TimestampOrderingExecutor {
     fn begin(&mut self, _attempt: u32, memory: &WorkerMemory) -> Result<(), Refusal> {
         debug_assert!(self.set.writes.is_empty() && self.reservations.is_empty());
         self.snapshots_opened = memory.shared().retention.openings();
-        // ==== serialization point ====
-        self.time = self.shared.clock.0.fetch_add(1, Ordering::SeqCst) + 1;
-        Ok(())
+        // The time of day is looked at before and after the draw, since it must agree with the order of timestamps.
+        let time_of_day = &memory.shared().time;
+        loop {
+            let now = time_of_day.present();
+            // ==== serialization point ====
+            self.time = self.shared.clock.0.fetch_add(1, Ordering::SeqCst) + 1;
+            if time_of_day.present() == now {
+                memory.set_now(now);
+                return Ok(());
+            }
+        }
     }
 
     #[inline(always)]

@@ -159,6 +159,7 @@ pub use weft_htm as htm;
 pub use weft_macros::{ColumnValue, Key, Record};
 
 pub use commit::CommitToken;
+pub use database::expiry::ExpiryMetrics;
 pub use database::metrics::{IndexMemoryMetrics, MemoryMetrics, Metrics, RepairMetrics};
 pub use database::pool::{Pool, PoolOptions, Priority, Shutdown, Submission, SubmitOptions};
 #[cfg(feature = "internals")]
@@ -168,11 +169,14 @@ pub use database::snapshots::SnapshotOptions;
 pub use database::stash::Stash;
 pub use database::storage::CheckpointMetrics;
 pub use database::storage::{Acknowledge, CheckpointReport, DurabilityOptions};
-pub use database::{Builder, Database, Migration, TransactionOptions, WORKERS_MAX_DEFAULT};
+pub use database::{
+    Builder, Database, ManualClock, Migration, TransactionOptions, WORKERS_MAX_DEFAULT,
+};
 pub use error::{Conflict, ConflictReason, Error, Failure, OutlineError};
 pub use row::column::ColumnValue;
 pub use row::encoding::Key;
 pub use row::schema::{Index, OrderedRecord, Record, Violation};
+pub use row::timestamp::Timestamp;
 pub use row::{column, description, encoding, operation, schema};
 pub use snapshot::{Snapshot, SnapshotRows, SnapshotScan};
 pub use store::ages::TransactionAge;

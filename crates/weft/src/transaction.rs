@@ -9,6 +9,7 @@
 
 mod by_columns;
 mod deferred;
+mod expiry;
 mod generated;
 mod lookup;
 mod many;
@@ -26,6 +27,7 @@ use std::mem::ManuallyDrop;
 use std::ops::RangeBounds;
 use std::ptr::NonNull;
 
+pub(crate) use expiry::TableHook;
 pub use many::TransactionRows;
 pub use scan::Scan;
 
@@ -87,6 +89,9 @@ pub struct Transaction<'db, P: Protocol = Dbx> {
     is_used: Cell<bool>,
     /// Whether the log has allowed the transaction to write.
     is_admitted: Cell<bool>,
+    /// The end of the period in which the transaction would have seen the same rows as not expired, in milliseconds
+    /// since 1970; 0 if it has not looked at the time.
+    valid_until: Cell<u64>,
     /// Whether an operation was left half done.
     is_torn: Cell<bool>,
     /// Whether an operation in several steps is under way: see [`Steps`].
@@ -179,6 +184,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
             worker.executor().retract();
             return Err(failure);
         }
+        worker.memory.set_now(database.shared.time.present());
         // Before the executor begins, since from there on a region may be open, which can be undone at any store.
         worker.next_serial();
         if let Err(refusal) = worker.executor().begin(attempt, &worker.memory) {
@@ -217,6 +223,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
             operations: Cell::new(0),
             is_used: Cell::new(false),
             is_admitted: Cell::new(false),
+            valid_until: Cell::new(0),
             is_torn: Cell::new(false),
             is_in_steps: Cell::new(false),
         }
@@ -353,7 +360,8 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     pub fn insert<T: Record>(&self, table: &Table<T>, row: T) -> Result<(), Error> {
         let table = self.enter_writing(table)?;
         check(&row)?;
-        match self.insert_row(table, row)? {
+        let Some(row) = self.insert_row(table, row)? else { return Ok(()) };
+        match self.take_place(table, row)? {
             None => Ok(()),
             Some(row) => Err(duplicate::<T>(&row.key())),
         }
@@ -426,6 +434,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         let inner = self.enter_writing(table)?;
         check(&row)?;
         let Some(row) = self.insert_row(inner, row)? else { return Ok(false) };
+        let Some(row) = self.take_place(inner, row)? else { return Ok(false) };
         let Some((record, old, version)) = self.observe(inner, &&row.key())? else {
             // The row was visible a moment ago, and is in this transaction's read set.
             return Err(self.miss(inner.reference()));
@@ -708,6 +717,9 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         let memory = &self.worker.memory;
         self.stage_writes(Unstable::ENGINE);
         let _committing = CommitGuard(memory);
+        if self.valid_until.get() != 0 {
+            self.check_time()?;
+        }
         // The executor calls the closure at its serialization point.
         self.worker.executor().commit(memory, || {
             self.record_serialization();
@@ -758,7 +770,10 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// read is still current, so that the error or panic is its own.
     #[doc(hidden)]
     pub fn conflict(&self) -> Option<Abort> {
-        self.doomed.get().or_else(|| self.worker.executor().validate().err())
+        let has_looked = self.doomed.get().is_none() && self.valid_until.get() != 0;
+        let is_settled = !has_looked || self.worker.memory.settle_time();
+        let doomed = self.doomed.get().or_else(|| self.worker.executor().validate().err());
+        doomed.or_else(|| (!is_settled || self.is_outdated()).then(|| self.time_conflict()))
     }
 
     /// Describes for people why the transaction must give way.
@@ -818,7 +833,10 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// to pass over them.
     #[doc(hidden)]
     pub fn may_have_another_round(&self) -> bool {
-        self.worker.round() < ROUNDS_MAX && !self.worker.memory.holds_back_others()
+        // In another round the transaction has the same time as in this one.
+        self.worker.round() < ROUNDS_MAX
+            && !self.worker.memory.holds_back_others()
+            && !self.is_outdated()
     }
 
     fn roll_back(&self) {
@@ -1055,7 +1073,8 @@ impl<'db, P: Protocol> Transaction<'db, P> {
                     Visible::Row(row) => {
                         self.record_lookup(table.reference(), key, Event::Read(Some(row)));
                         // SAFETY: a visible row of this table; see `row`.
-                        return Ok(Some(unsafe { self.remember(table, record, row) }));
+                        let visible = unsafe { self.remember(table, record, row) };
+                        return Ok((!self.has_disappeared(visible)).then_some(visible));
                     }
                     Visible::Absent => break,
                     Visible::Removed => self.forget(table),
@@ -1099,6 +1118,12 @@ impl<'db, P: Protocol> Transaction<'db, P> {
                     match observed.visible {
                         Visible::Row(row) => {
                             self.record_lookup(table.reference(), key, Event::Read(Some(row)));
+                            // SAFETY: a visible row of this table; see `row`.
+                            if self.has_disappeared(unsafe { self.row::<T>(row) }) {
+                                let executor = self.worker.executor();
+                                executor.note_read(table.reference(), record, observed.version);
+                                return Ok(None);
+                            }
                             return Ok(Some((record, row, observed.version)));
                         }
                         Visible::Absent => {

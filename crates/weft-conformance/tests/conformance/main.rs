@@ -4,6 +4,7 @@
 
 mod adaptive;
 mod canary;
+mod expiry;
 #[cfg(weft_sim)]
 mod found;
 mod histories;

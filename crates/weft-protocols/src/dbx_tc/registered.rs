@@ -290,6 +290,11 @@ impl ProcedureSet {
     }
 
     fn pieces_of(&self, shape: &'static Shape) -> Option<Pieces> {
+        // Between two pieces a row could expire that both of them see. Such a procedure runs as one transaction, as if
+        // it were not registered.
+        if shape.steps.iter().any(|step| step.table.expires) {
+            return None;
+        }
         let pieces = self.pieces[self.position(shape)?].clone()?;
         if !self.options.by_columns {
             return Some(pieces);

@@ -41,6 +41,8 @@ const CALLS: &[&str] = &[
     "T::migrate(",
     "compute(row",
     "hook(&Migration",
+    "(hook.0)(self",
+    "wanted(row)",
     "check(&row",
     "format_key)",
     "encode_prefix(",

@@ -28,7 +28,7 @@ operations! {
     ValueClone ValueDrop ValueEq ValueDebug ValueEncode ValueWrite ValueRead ValueStoredBytes ValueHeapBytes ValueIsSame
     KeyNumber KeyGenerate
     SumAddDifference SumHasRoom SumAddAssign
-    TransactionBody UpdateBody SnapshotBody PrefetchNext RangeBound EncodePrefix ConvertError
+    TransactionBody UpdateBody SnapshotBody HookBody PrefetchNext RangeBound EncodePrefix ConvertError
 }
 
 impl Operation {

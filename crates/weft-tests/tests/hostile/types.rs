@@ -8,9 +8,10 @@ use weft::column::{ColumnSet, ColumnType, ColumnValue, DecodeError};
 use weft::encoding::{Key, KeyEncoder, KeyPrefix};
 use weft::operation::{Ordered, TopK};
 use weft::schema::{
-    Column, GeneratedKey, GeneratedRecord, IndexDescription, OrderedRecord, Storage, Violation,
+    Column, Expiry, GeneratedKey, GeneratedRecord, IndexDescription, OrderedRecord, Storage,
+    Violation,
 };
-use weft::{Error, Index, Record};
+use weft::{Error, Index, Record, Timestamp};
 
 use crate::hook::{Answer, Operation, called};
 use crate::live::Live;
@@ -290,6 +291,12 @@ macro_rules! hostile {
             const INDEXES: &'static [IndexDescription] = $plain::INDEXES;
             const IS_CHECKED: bool = $checked;
             const KEY_NUMBER: Option<fn(&$key) -> u64> = Some(GeneratedKey::number);
+            const EXPIRY: Option<Expiry> = $plain::EXPIRY;
+
+            fn expires_at(&self) -> Timestamp {
+                self.live.check("a look at when a row expires");
+                self.plain.expires_at()
+            }
 
             fn key(&self) -> $key {
                 match called(Operation::RowKey) {
@@ -486,6 +493,52 @@ pub struct PlainTotal {
 }
 
 hostile!(RowTotal, PlainTotal, Short, false);
+
+/// A row that disappears when it expires.
+#[derive(Clone, Record)]
+#[record(table = "hostile_expiring", expires = until)]
+pub struct PlainExpiring {
+    #[record(key)]
+    pub id: Short,
+    #[record(unique)]
+    pub code: Long,
+    pub stamp: u64,
+    pub until: Timestamp,
+}
+
+hostile!(RowExpiring, PlainExpiring, Short, true);
+
+impl PlainExpiring {
+    fn move_index_keys(&self) {
+        self.code.number.fetch_add(1000, SeqCst);
+    }
+
+    pub fn new(id: u32, code: u32, until: Timestamp) -> PlainExpiring {
+        PlainExpiring { id: Value::new(id), code: Value::new(code), stamp: 0, until }
+    }
+}
+
+/// A row that a hook is run for when it expires.
+#[derive(Clone, Record)]
+#[record(table = "hostile_due", expires(until, hook))]
+pub struct PlainDue {
+    #[record(key)]
+    pub id: Short,
+    pub stamp: u64,
+    pub until: Timestamp,
+}
+
+hostile!(RowDue, PlainDue, Short, true);
+
+impl OrderedRecord for RowDue {}
+
+impl PlainDue {
+    fn move_index_keys(&self) {}
+
+    pub fn new(id: u32, until: Timestamp) -> PlainDue {
+        PlainDue { id: Value::new(id), stamp: 0, until }
+    }
+}
 
 impl PlainTotal {
     fn move_index_keys(&self) {}

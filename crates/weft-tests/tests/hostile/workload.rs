@@ -15,8 +15,8 @@ use weft::durability::SimulatedDisk;
 use weft::operation::{Add, Ordered};
 use weft::protocol::Protocol;
 use weft::{
-    Acknowledge, Database, DurabilityOptions, Error, Failure, Record, Snapshot, Table, Transaction,
-    TransactionOptions, column_of,
+    Acknowledge, Database, DurabilityOptions, Error, Failure, ManualClock, Record, Snapshot, Table,
+    Timestamp, Transaction, TransactionOptions, column_of,
 };
 use weft_htm::blocking::Mutex;
 use weft_procedures::procedure;
@@ -29,8 +29,8 @@ use weft_protocols::{
 use crate::hook::{Answer, Misbehaved, Misbehaviour, Operation, called, quietly, with_transaction};
 use crate::live::violation;
 use crate::types::{
-    Content, Indexed, Mark, PlainBare, PlainTotal, Prefix, Refusal, Row, RowBare, RowHashed,
-    RowTotal, Short,
+    Content, Indexed, Mark, PlainBare, PlainDue, PlainExpiring, PlainTotal, Prefix, Refusal, Row,
+    RowBare, RowDue, RowExpiring, RowHashed, RowTotal, Short,
 };
 
 /// A row of an honest type, which transactions write along with hostile ones.
@@ -51,6 +51,8 @@ const REENTERED: u32 = 11;
 const TOUCHED: u32 = 12;
 /// The honest row that counts procedures.
 const POSTED: u32 = 13;
+/// The honest row that counts rows whose hook has run.
+const HOOKED: u32 = 15;
 /// The honest row of threads that check whether the database works.
 pub const PROBE: u32 = 14;
 
@@ -99,6 +101,8 @@ pub struct Acknowledged {
     reentered: AtomicU64,
     /// The number of committed procedures.
     posted: AtomicU64,
+    /// The number of committed rows with a hook.
+    due: AtomicU64,
     /// Whether a procedure may have committed some of its pieces.
     is_halfway: AtomicBool,
 }
@@ -129,6 +133,8 @@ pub struct World<P: Protocol> {
     pub database: Database<P>,
     /// Tables with secondary indexes, unless the protocol has none.
     indexed: Option<(Table<Row>, Table<RowHashed>)>,
+    /// Tables of rows that expire, unless the protocol has no secondary indexes.
+    expiring: Option<(Table<RowExpiring>, Table<RowDue>)>,
     bare: Table<RowBare>,
     totals: Table<RowTotal>,
     others: Table<Other>,
@@ -137,6 +143,9 @@ pub struct World<P: Protocol> {
     /// Whether the types answer truthfully, so that rows can be compared with the model.
     is_truthful: bool,
 }
+
+/// The time of the database.
+const NOW: Timestamp = Timestamp::from_millis(1000);
 
 /// The deadline of a step of the workload.
 const STEP: Duration = Duration::from_secs(5);
@@ -155,6 +164,7 @@ pub fn open<P: Protocol>(disk: Option<Arc<SimulatedDisk>>) -> Result<Database<P>
         .table::<Other>()
         .table::<Pair>()
         .workers_max(8)
+        .clock(&ManualClock::new(NOW))
         .phases(PhaseOptions::new().length(Duration::from_millis(2)))
         .htcc(HtccOptions::new().dependencies(true))
         .adaptive(AdaptiveOptions::new().is_forced(true))
@@ -166,6 +176,7 @@ pub fn open<P: Protocol>(disk: Option<Arc<SimulatedDisk>>) -> Result<Database<P>
         );
     if !P::SINGLE_KEY {
         builder = builder.table::<Row>().table::<RowHashed>();
+        builder = builder.table::<RowExpiring>().table::<RowDue>();
     }
     if let Some(disk) = disk {
         let durability = DurabilityOptions::new()
@@ -246,13 +257,28 @@ impl<P: Protocol> World<P> {
         acknowledged: Arc<Acknowledged>,
         is_truthful: bool,
     ) -> World<P> {
+        let pairs: Table<Pair> = database.table().unwrap();
+        let expiring: Option<(_, Table<RowDue>)> =
+            (!P::SINGLE_KEY).then(|| (database.table().unwrap(), database.table().unwrap()));
+        if let Some((_, due)) = &expiring {
+            let counted = pairs.clone();
+            let hook = move |tx: &Transaction<'_, P>, row: &RowDue| {
+                if called(Operation::HookBody) == Answer::Lie {
+                    return Err(Failure::NoSuchRow { table: "due", key: String::new() }.into());
+                }
+                let _ = row.stamp;
+                tx.update(&counted, &HOOKED, |pair| pair.value += 1).map(drop)
+            };
+            database.on_expiry(due, hook).unwrap();
+        }
         World {
+            expiring,
             indexed: (!P::SINGLE_KEY)
                 .then(|| (database.table().unwrap(), database.table().unwrap())),
             bare: database.table().unwrap(),
             totals: database.table().unwrap(),
             others: database.table().unwrap(),
-            pairs: database.table().unwrap(),
+            pairs,
             database,
             acknowledged,
             is_truthful,
@@ -475,9 +501,11 @@ impl<P: Protocol> World<P> {
 
     fn fill(&self) {
         let filled: Result<(), Error> = quietly(|| {
-            [PAIR[0], PAIR[1], OTHERS, REENTERED, TOUCHED, POSTED, PROBE].into_iter().try_for_each(
-                |id| self.transact(&|tx| tx.insert(&self.pairs, Pair { id, value: 0 })),
-            )
+            [PAIR[0], PAIR[1], OTHERS, REENTERED, TOUCHED, POSTED, HOOKED, PROBE]
+                .into_iter()
+                .try_for_each(|id| {
+                    self.transact(&|tx| tx.insert(&self.pairs, Pair { id, value: 0 }))
+                })
         });
         filled.expect("the table of pairs is empty");
     }
@@ -493,6 +521,9 @@ impl<P: Protocol> World<P> {
             }
         }
         self.run_bare();
+        if let Some((rows, due)) = &self.expiring {
+            self.run_expiring(rows, due);
+        }
         if let Some((rows, _)) = &self.indexed {
             self.name_columns(rows);
         }
@@ -1015,6 +1046,42 @@ impl<P: Protocol> World<P> {
     }
 
     /// Runs commutative operations. Some protocols split the rows.
+    /// Lets rows expire, makes others take their place, and removes them, in all ways that there are.
+    fn run_expiring(&self, rows: &Table<RowExpiring>, due: &Table<RowDue>) {
+        let row = |id, code, until| RowExpiring::from_plain(PlainExpiring::new(id, code, until));
+        let expired = Timestamp::default();
+        let put = |number: u32, until| {
+            let is_done = self.step("insert rows that expire", &|tx, _| {
+                // Both rows may take the place of rows that have expired, one by its key and one by its code.
+                duplicate(tx.insert(rows, row(1, 10 + number % 2, until)))?;
+                duplicate(tx.upsert(rows, row(2, 10 + (number + 1) % 2, until)))?;
+                tx.insert(due, RowDue::from_plain(PlainDue::new(number, until)))?;
+                Ok(())
+            });
+            self.acknowledged.due.fetch_add(u64::from(is_done), SeqCst);
+        };
+        for number in 0..6 {
+            put(number, expired);
+            match number {
+                1 => {
+                    self.step("run hooks", &|tx, _| Ok(tx.run_due(due, 1).map(drop)?));
+                }
+                2 | 4 => {
+                    let removed = catch_unwind(AssertUnwindSafe(|| self.database.remove_expired()));
+                    let _ = removed.map_err(|panic| judge(&*panic, self.is_truthful, "removal"));
+                }
+                3 => {
+                    self.step("look at rows that have expired", &|tx, _| {
+                        let seen = tx.get(rows, &Short::new(1))?.is_some();
+                        self.truthful(!seen, || "a row that has expired".to_owned());
+                        Ok(())
+                    });
+                }
+                _ => {}
+            }
+        }
+    }
+
     fn run_bare(&self) {
         for id in [1, 2] {
             self.step("insert", &|tx, model| {
@@ -1189,6 +1256,19 @@ impl<P: Protocol> World<P> {
             }
             if !self.is_truthful {
                 return Ok(());
+            }
+            if let Some((_, due)) = &self.expiring {
+                let found = Cell::new(0);
+                self.transact(&|tx| {
+                    let left =
+                        tx.range(due, ..).map(|row| row.map(|_| 1)).sum::<Result<u64, _>>()?;
+                    found.set(left + self.pair(tx, HOOKED)?.unwrap_or(0));
+                    Ok(())
+                })?;
+                let expected = self.acknowledged.due.load(SeqCst);
+                if found.get() != expected {
+                    complain(format!("{} rows with a hook instead of {expected}", found.get()));
+                }
             }
             let posted = self.acknowledged.posted.load(SeqCst) as i64;
             for (id, count) in &model.bare {

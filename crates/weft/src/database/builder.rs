@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use weft_htm::{Choice, Htm, RetryPolicy};
 
+use super::clock::ManualClock;
+use super::expiry::Expiry;
 use super::storage::{DurabilityOptions, Storage, StoragePlan};
 use super::stored::{AnyTable, FillingMemories};
 use super::versions::{Migration, Versions};
@@ -27,6 +29,8 @@ use crate::store::record::RecordKind;
 use crate::store::table::{Identity, TableInner};
 use crate::store::worker::{CountsByIndex, SharedState, WorkerMemory};
 use crate::sync::clock::{EPOCH_INTERVAL, Ticker};
+#[cfg(feature = "canary")]
+use crate::sync::time::TimeFlaw;
 
 /// The default number of workers: of transactions, and reads of snapshots, that can run at the same time.
 pub const WORKERS_MAX_DEFAULT: usize = 256;
@@ -44,6 +48,9 @@ pub struct Builder<P: Protocol = Dbx> {
     #[cfg(feature = "history")]
     record_history: bool,
     storage: Option<StoragePlan>,
+    clock: Option<ManualClock>,
+    #[cfg(feature = "canary")]
+    time_flaw: Option<TimeFlaw>,
     versions: Versions<P>,
     all_ordered: bool,
     given: GivenOptions,
@@ -99,6 +106,9 @@ impl Builder {
             #[cfg(feature = "history")]
             record_history: false,
             storage: None,
+            clock: None,
+            #[cfg(feature = "canary")]
+            time_flaw: None,
             versions: Versions::default(),
             all_ordered: false,
             given: GivenOptions::default(),
@@ -138,6 +148,9 @@ impl<P: Protocol> Builder<P> {
             #[cfg(feature = "history")]
             record_history: self.record_history,
             storage: self.storage,
+            clock: self.clock,
+            #[cfg(feature = "canary")]
+            time_flaw: self.time_flaw,
             versions: Versions { current, oldest, ..Versions::default() },
             all_ordered: self.all_ordered,
             given: self.given,
@@ -268,6 +281,43 @@ impl<P: Protocol> Builder<P> {
     /// [`Builder::transaction_age_limit`]. Checkpoints and backups have no such limit. The default is no limit.
     pub fn snapshot_age_limit(mut self, limit: Duration) -> Self {
         self.limits.snapshot_age = Some(limit);
+        self
+    }
+
+    /// Makes [time](crate::Transaction::now) go by a clock that the program sets, instead of that of the system. No
+    /// rows that have expired are removed in the background then: call [`Database::remove_expired`]. For tests.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use weft::{Database, Error, ManualClock, Record, Timestamp};
+    ///
+    /// #[derive(Clone, Record)]
+    /// #[record(expires = until)]
+    /// struct Session { #[record(key)] id: u32, until: Timestamp }
+    ///
+    /// let clock = ManualClock::new(Timestamp::from_millis(1_800_000_000_000));
+    /// let database = Database::builder().table::<Session>().clock(&clock).open()?;
+    /// let sessions = database.table::<Session>()?;
+    /// database.transact(|tx| {
+    ///     let until = tx.now() + Duration::from_secs(60);
+    ///     tx.insert(&sessions, Session { id: 1, until })
+    /// })?;
+    /// clock.advance(Duration::from_secs(60));
+    /// let found = database.transact(|tx| Ok::<_, Error>(tx.get(&sessions, &1)?.is_some()))?;
+    /// assert!(!found, "it has expired");
+    /// assert_eq!(database.remove_expired()?, 1);
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn clock(mut self, clock: &ManualClock) -> Self {
+        self.clock = Some(clock.clone());
+        self
+    }
+
+    /// Makes the database treat time wrongly, to test the tests.
+    #[cfg(feature = "canary")]
+    #[doc(hidden)]
+    pub fn time_flaw(mut self, flaw: Option<TimeFlaw>) -> Self {
+        self.time_flaw = flaw;
         self
     }
 
@@ -497,6 +547,13 @@ impl<P: Protocol> Builder<P> {
         {
             shared.recording = recording.map(Arc::new);
         }
+        // A database that is opened at an epoch has the time of that epoch.
+        let is_past = self.storage.as_ref().is_some_and(|plan| plan.at_epoch.is_some());
+        shared.time.is_manual = self.clock.is_some() || is_past;
+        #[cfg(feature = "canary")]
+        {
+            shared.time.flaw = self.time_flaw;
+        }
         let shared = Arc::new(shared);
         shared.memory.reserve(self.reserve_bytes);
         let identity = Arc::new(Identity);
@@ -525,6 +582,10 @@ impl<P: Protocol> Builder<P> {
         }
         memory.leave();
         shared.give_slot(slot);
+        let first = tables.values().find(|table| table.number() == 0);
+        if let Some(core) = first.map(|table| table.reference()) {
+            let _ = shared.first_table.set(core);
+        }
         let ticker = match self.storage {
             // The log ticks the clock. Without a log a thread of its own does.
             Some(_) => None,
@@ -549,6 +610,7 @@ impl<P: Protocol> Builder<P> {
             indexes,
             ticker,
             storage: OnceLock::new(),
+            expiry: Expiry::default(),
         });
         // Recovery, if there is a directory. It also starts the log. If it fails, the rows that it has recovered are
         // dropped with `inner`.
@@ -564,7 +626,12 @@ impl<P: Protocol> Builder<P> {
                 Err(StorageError::Panicked { message: panic_message(&*panic) }.into())
             })?;
             let storage = inner.storage.get_or_init(|| storage);
+            inner.shared.time.advance_to(storage.recovered().manifest.time);
             storage.start_checkpoints(&inner)?;
+        }
+        match &self.clock {
+            Some(clock) if !is_past => clock.attach(&inner.shared),
+            _ => inner.shared.time.follow_system(),
         }
         let user = UserHandles(Arc::downgrade(&inner));
         Ok(Database { user: Some(Arc::new(user)), inner })
@@ -572,7 +639,7 @@ impl<P: Protocol> Builder<P> {
 }
 
 /// Returns the message of a panic.
-fn panic_message(payload: &(dyn Any + Send)) -> String {
+pub(super) fn panic_message(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_default()
 }

@@ -4,6 +4,7 @@ use weft_htm::Statistics;
 use weft_htm::word::Ordering;
 
 use crate::commit::PhaseMetrics;
+use crate::database::expiry::ExpiryMetrics;
 use crate::database::storage::CheckpointMetrics;
 use crate::durability::LogMetrics;
 use crate::error::ConflictReason;
@@ -69,6 +70,8 @@ pub struct Metrics {
     pub drops_panicked: u64,
     /// The phases, under a protocol that has them.
     pub phases: Option<PhaseMetrics>,
+    /// The removal of rows that have expired, if any rows expire.
+    pub expiry: Option<ExpiryMetrics>,
 }
 
 /// Repairs under `htcc`: a transaction that could not commit as it was, and was run again as the same transaction.

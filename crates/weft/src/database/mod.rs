@@ -2,6 +2,8 @@
 
 mod builder;
 mod claims;
+mod clock;
+pub mod expiry;
 mod load;
 pub mod metrics;
 pub mod pool;
@@ -39,6 +41,8 @@ use crate::sync::reclaim::OFFLINE;
 use crate::transaction::Transaction;
 
 pub use builder::{Builder, WORKERS_MAX_DEFAULT};
+pub use clock::ManualClock;
+use expiry::Expiry;
 use metrics::{IndexMemoryMetrics, Metrics};
 use run::RunResult;
 use storage::Storage;
@@ -100,9 +104,9 @@ struct UserHandles<P: Protocol>(Weak<Inner<P>>);
 
 impl<P: Protocol> Drop for UserHandles<P> {
     fn drop(&mut self) {
-        if let Some(inner) = self.0.upgrade()
-            && let Some(storage) = inner.storage.get()
-        {
+        let Some(inner) = self.0.upgrade() else { return };
+        inner.expiry.stop();
+        if let Some(storage) = inner.storage.get() {
             // There is no caller left to return an error to. Commits that were acknowledged as durable are durable.
             let _ = storage.end(None);
             storage.unlock();
@@ -136,6 +140,8 @@ pub struct Inner<P: Protocol> {
     ticker: Option<Ticker>,
     /// The directory, if the database has one, once it is open.
     storage: OnceLock<Storage>,
+    /// Removes rows that have expired.
+    expiry: Expiry<P>,
 }
 
 impl<P: Protocol> Deref for Inner<P> {
@@ -150,6 +156,7 @@ impl<P: Protocol> Deref for Inner<P> {
 impl<P: Protocol> Drop for Inner<P> {
     fn drop(&mut self) {
         self.ticker = None;
+        self.expiry.stop();
         // Garbage first: the rows in it are no longer in any index. Then the indexes, with all other rows. No
         // handle is left through which the rows' `Drop`s could use the database.
         let memory = WorkerMemory::new(Arc::clone(&self.shared), 0);
@@ -272,11 +279,18 @@ impl<P: Protocol> Database<P> {
     /// Returns the table of row type `T`.
     ///
     /// # Errors
-    /// [`Failure::UnknownTable`] if the database was opened without this table.
+    /// [`Failure::UnknownTable`] if the database was opened without this table; [`Failure::Thread`] if the operating
+    /// system cannot start the thread that removes rows that have expired.
     pub fn table<T: Record>(&self) -> Result<Table<T>, Failure> {
         let table = self.inner.tables.get(&TypeId::of::<T>()).cloned();
         match table.and_then(|table| table.into_any().downcast::<TableInner<T>>().ok()) {
-            Some(inner) => Ok(Table { inner }),
+            Some(inner) => {
+                let table = Table { inner };
+                if const { T::EXPIRY.is_some() } {
+                    self.remove_in_background(&table)?;
+                }
+                Ok(table)
+            }
             None => {
                 Err(Failure::UnknownTable { table: T::TABLE, row_type: std::any::type_name::<T>() })
             }
@@ -418,6 +432,7 @@ impl<P: Protocol> Database<P> {
         self.inner.shared.admission.store(CLOSED, Ordering::SeqCst);
         // The threads that wait for a worker stop waiting.
         self.inner.shared.waiting.wake_all();
+        self.inner.expiry.stop_soon();
         // A transaction that is pinned from now on sees the flag, and does not begin. Wait for those pinned before.
         while self.inner.shared.grace.horizon() != OFFLINE {
             if let Some(deadline) = deadline
@@ -459,6 +474,7 @@ impl<P: Protocol> Database<P> {
         for core in tables.iter().flat_map(|table| table.cores()) {
             metrics.memory.indexes.push(IndexMemoryMetrics::of(core, by_index.of(core.number)));
         }
+        metrics.expiry = self.inner.expiry.metrics(&self.inner.shared);
         metrics.phases = P::phase_metrics(&self.inner.protocol);
         metrics
     }

@@ -552,6 +552,10 @@ impl<P: Protocol> CheckpointSource for CheckpointedSnapshot<'_, P> {
         self.table(table).and_then(|table| table.next_key()).max(kept)
     }
 
+    fn time(&self) -> u64 {
+        self.snapshot.now().as_millis()
+    }
+
     fn rows(
         &self,
         table: u32,
@@ -818,7 +822,9 @@ impl<P: Protocol> Database<P> {
         let claim = self.claim(None)?;
         let number = || last_number_of(clock.tick());
         let life = SnapshotLife::new(Some(label), None);
-        let snapshot = self.open_snapshot_by(claim.worker(), life, number)?;
+        let mut snapshot = self.open_snapshot_by(claim.worker(), life, number)?;
+        // The log may delete rows that have expired, and replace them by changes of what was there.
+        snapshot.show_expired();
         let descriptions = hold(&storage.manifest).tables.clone();
         Ok(CheckpointedSnapshot { snapshot, database: self, descriptions, kept: Vec::new() })
     }

@@ -36,6 +36,9 @@ pub trait AnyTable: Any + Send + Sync {
     /// Returns the table's number among the database's indexes.
     fn number(&self) -> usize;
 
+    /// Returns the reference to the table.
+    fn reference(&self) -> TableRef;
+
     /// Returns the cores of the table and of its secondary indexes, in order.
     fn cores(&self) -> Vec<&TableCore>;
 
@@ -75,6 +78,10 @@ impl<T: Record> AnyTable for TableInner<T> {
 
     fn number(&self) -> usize {
         TableInner::number(self)
+    }
+
+    fn reference(&self) -> TableRef {
+        TableInner::reference(self)
     }
 
     fn cores(&self) -> Vec<&TableCore> {

@@ -42,6 +42,7 @@ pub fn write_backup(
         dropped: manifest.dropped.clone(),
         schema: manifest.schema,
         oldest_schema: manifest.oldest_schema,
+        time: manifest.time.max(source.time()),
         ..Manifest::empty()
     };
     backup.write(backend, directory)?;

@@ -58,6 +58,11 @@ pub trait CheckpointSource: Send + Sync {
         None
     }
 
+    /// Returns the greatest time of a transaction in these rows, in milliseconds since 1970.
+    fn time(&self) -> u64 {
+        0
+    }
+
     /// Passes every row of part `part` of `parts` of a table to `sink`, encoded. `table` is the
     /// table's number in the manifest. Several threads may call this at the same time.
     ///
@@ -137,6 +142,7 @@ pub fn write_checkpoint(
     let mut next = held.clone();
     next.checkpoint = Some(checkpoint.clone());
     next.note_keys(source);
+    next.time = next.time.max(source.time());
     forget_segments(backend, directory, &mut next)?;
     next.write(backend, directory)?;
     *held = next.clone();

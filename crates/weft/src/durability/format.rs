@@ -61,7 +61,11 @@
 //!   delete        03  table  version  length  encoded key
 //!   change        04  table  version  length  encoded change
 //!   operation     05  table  version  length  encoded operation
+//!   time          06  milliseconds since 1970
 //! ```
+//!
+//! A time entry is the time of transactions in this epoch or later ones. After a restart the time is not before the
+//! greatest one in the log.
 //!
 //! A transaction entry precedes the writes of each transaction. It serves to count transactions.
 //! `table` is the table's number in the manifest. `version` orders the writes of one key within an
@@ -489,6 +493,7 @@ const PUT: u8 = 2;
 const DELETE: u8 = 3;
 const CHANGE: u8 = 4;
 const OPERATION: u8 = 5;
+const TIME: u8 = 6;
 
 /// Bytes that are reserved for an entry's length before it is known. A longer length is inserted
 /// afterwards. Two bytes are enough for most rows.
@@ -501,6 +506,8 @@ pub enum LogEntry<'a> {
     Transaction,
     /// A write of the transaction.
     Write(LogWrite<'a>),
+    /// The time of transactions, in milliseconds since 1970.
+    Time(u64),
 }
 
 /// What a transaction did to a row.
@@ -533,6 +540,12 @@ pub enum WriteKind {
 #[inline]
 pub fn push_transaction(buffer: &mut Vec<u8>) {
     buffer.push(TRANSACTION);
+}
+
+/// Appends a time, in milliseconds since 1970.
+pub fn push_time(buffer: &mut Vec<u8>, time: u64) {
+    buffer.push(TIME);
+    push_number(buffer, time);
 }
 
 /// Appends the entry of a write. `write` appends the encoded row, key, change or operation.
@@ -643,6 +656,10 @@ impl<'a> Entries<'a> {
             DELETE => WriteKind::Delete,
             CHANGE => WriteKind::Change,
             OPERATION => WriteKind::Operation,
+            TIME => {
+                let time = take_number(&mut self.rest).ok_or("an incomplete time")?;
+                return Ok(LogEntry::Time(time));
+            }
             _ => return Err("an entry of unknown kind"),
         };
         let table = take_number(&mut self.rest).ok_or("an incomplete table number")?;

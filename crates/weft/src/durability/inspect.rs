@@ -300,6 +300,7 @@ fn count(
                 transactions += 1;
                 continue;
             }
+            LogEntry::Time(_) => continue,
             LogEntry::Write(write) => write,
         };
         let Some(description) = tables.get(table as usize) else {

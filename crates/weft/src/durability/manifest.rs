@@ -32,10 +32,12 @@
 //!   dropped: list of u32     the numbers of tables that a program has dropped
 //!   schema: u32              the version of the schema that a program has declared
 //!   oldest schema: u32       the version of the oldest programs that may open the directory
+//!   time: u64                the greatest time of a transaction in the checkpoint and the sealed segments, in
+//!                            milliseconds since 1970
 //! ```
 //!
-//! In version 3 of the layout the descriptions do not have the next key. Version 2 ends with what was dropped. Version 1
-//! ends with the tables, whose descriptions end with their indexes.
+//! Version 3 of the layout ends with the oldest schema, and its descriptions do not have the next key. Version 2 ends
+//! with what was dropped. Version 1 ends with the tables, whose descriptions end with their indexes.
 //!
 //! **Sealed segments.** When a run begins, the log that it has recovered from is known to be
 //! complete, and nothing will be appended to it. From then on the manifest has the lengths of its
@@ -86,6 +88,8 @@ pub struct Manifest {
     pub schema: u32,
     /// The version of the oldest programs that may open the directory.
     pub oldest_schema: u32,
+    /// The greatest time of a transaction in the checkpoint and the sealed segments, in milliseconds since 1970.
+    pub time: u64,
 }
 
 /// The segments of one logger.
@@ -156,6 +160,7 @@ impl Manifest {
             dropped: Vec::new(),
             schema: 0,
             oldest_schema: 0,
+            time: 0,
         }
     }
 
@@ -264,6 +269,7 @@ impl Manifest {
         write_list(&self.tables, output, TableDescription::write);
         self.dropped.write(output);
         (self.schema, self.oldest_schema).write(output);
+        self.time.write(output);
     }
 
     fn decode(payload: &[u8]) -> Result<DecodedManifest, DecodeError> {
@@ -307,9 +313,13 @@ impl Manifest {
             dropped: if version > 1 { Vec::read(input)? } else { Vec::new() },
             schema: 0,
             oldest_schema: 0,
+            time: 0,
         };
         if version > 2 {
             (manifest.schema, manifest.oldest_schema) = ColumnValue::read(input)?;
+        }
+        if version > 3 {
+            manifest.time = u64::read(input)?;
         }
         let unknown_table = manifest
             .checkpoint

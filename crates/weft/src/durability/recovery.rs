@@ -335,6 +335,7 @@ pub(crate) fn recover_as(
     let next_segments = next_segments(&manifest, &log, options.loggers);
     let (mut next, table_numbers) =
         next_manifest(&manifest, &log, tables, &targets, options.loggers);
+    next.time = next.time.max(replayed.time);
     // What was rewritten, and what hooks have written, are the rows of an epoch of their own.
     let rewritten_epoch = next.first_epoch;
     next.first_epoch += u64::from(targets.rewrites());

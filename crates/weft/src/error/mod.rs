@@ -62,11 +62,14 @@ pub enum ConflictReason {
     /// A row is split among the workers for a commutative operation, and this transaction needs the
     /// row for something else.
     Split,
+    /// Another transaction has committed with a later time ([`Transaction::now`](crate::Transaction::now)), at
+    /// which a row that this transaction has seen had expired. Or this transaction has asked for the time.
+    TimePassed,
 }
 
 impl ConflictReason {
     /// Every reason.
-    pub const ALL: [ConflictReason; 7] = [
+    pub const ALL: [ConflictReason; 8] = [
         ConflictReason::ReadChanged,
         ConflictReason::WriteChanged,
         ConflictReason::WriteLocked,
@@ -74,6 +77,7 @@ impl ConflictReason {
         ConflictReason::TimestampOrder,
         ConflictReason::LockDenied,
         ConflictReason::Split,
+        ConflictReason::TimePassed,
     ];
 
     /// Returns the reason's name for machines, in snake case. These names are stable.
@@ -86,6 +90,7 @@ impl ConflictReason {
             ConflictReason::TimestampOrder => "timestamp_order",
             ConflictReason::LockDenied => "lock_denied",
             ConflictReason::Split => "split",
+            ConflictReason::TimePassed => "time_passed",
         }
     }
 
@@ -100,6 +105,7 @@ impl ConflictReason {
             }
             ConflictReason::LockDenied => "another transaction holds a lock that this one needs",
             ConflictReason::Split => "a row is split among the workers",
+            ConflictReason::TimePassed => "another transaction has committed at a later time",
         }
     }
 }
@@ -248,6 +254,21 @@ pub enum Failure {
         table: &'static str,
         /// The key.
         key: String,
+    },
+    /// Rows that have expired were to be removed from a table whose rows do not expire.
+    #[error("the rows of table {table} do not expire; declare `#[record(expires = column)]`")]
+    NoExpiry {
+        /// The table.
+        table: &'static str,
+    },
+    /// Rows that have expired were to be removed, and the table's hook was not set. Or a hook was set for a table
+    /// without one.
+    #[error(
+        "table {table} has no hook for rows that have expired; declare `#[record(expires(column, hook))]`, and set it by `Database::on_expiry`"
+    )]
+    NoHook {
+        /// The table.
+        table: &'static str,
     },
     /// A row was labelled split for an operation that cannot be split.
     #[error("table {table}, column {column}: {operation} cannot be split, since {reason}")]

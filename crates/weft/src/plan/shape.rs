@@ -106,6 +106,8 @@ pub struct TableShape {
     pub indexes: &'static [IndexDescription],
     /// Whether its rows have constraints of their own.
     pub is_checked: bool,
+    /// Whether its rows expire.
+    pub expires: bool,
 }
 
 impl TableShape {
@@ -118,6 +120,7 @@ impl TableShape {
             key_columns: T::KEY_COLUMNS,
             indexes: T::INDEXES,
             is_checked: T::IS_CHECKED,
+            expires: T::EXPIRY.is_some(),
         }
     }
 

@@ -8,3 +8,4 @@ pub(crate) mod generated;
 pub mod operation;
 mod parts;
 pub mod schema;
+pub mod timestamp;

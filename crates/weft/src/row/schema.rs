@@ -10,6 +10,8 @@ use crate::row::description::StoredRow;
 use crate::row::encoding::{Key, KeyEncoder};
 pub use crate::row::generated::GeneratedKey;
 use crate::row::operation::Integer;
+pub use crate::row::timestamp::ExpiryColumn;
+use crate::row::timestamp::Timestamp;
 
 /// Evidence that a row type is `Copy`.
 ///
@@ -195,6 +197,16 @@ pub trait Record: Clone + Send + Sync + 'static {
         Ok(None)
     }
 
+    /// How rows expire, if they do.
+    const EXPIRY: Option<Expiry> = None;
+
+    /// Returns when the row expires: at [`Timestamp::MAX`] if never.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn expires_at(&self) -> Timestamp {
+        Timestamp::MAX
+    }
+
     /// Whether [`Record::check`] checks anything.
     #[doc(hidden)]
     const IS_CHECKED: bool = true;
@@ -332,6 +344,19 @@ impl Evolution {
     /// What a row type says that has neither checks nor a past.
     pub const NONE: Evolution =
         Evolution { was: &[], checks: &[], dropped: &[], is_migrated: false };
+}
+
+/// How the rows of a table expire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expiry {
+    /// The position in [`Record::COLUMNS`] of the column that says when a row expires.
+    pub column: usize,
+    /// The position in [`Record::INDEXES`] of the index that is ordered by this column.
+    pub index: usize,
+    /// Whether the column is an `Option`, so that some rows never expire.
+    pub is_optional: bool,
+    /// Whether a row that has expired stays visible until a hook of the program has run for it.
+    pub has_hook: bool,
 }
 
 /// A secondary index, described at run time.

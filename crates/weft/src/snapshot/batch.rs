@@ -135,6 +135,8 @@ impl<'s, T: Record, I: Iterator<Item: KeyPart<T::Key>>> Iterator for SnapshotRow
         self.snapshot.record_read(self.table, &WholeKey(&self.batch[self.position]), row);
         self.position += 1;
         // SAFETY: a row of the table that the snapshot needs. It is kept as long as the snapshot is open.
+        let row = row.filter(|&row| unsafe { self.snapshot.shows::<T>(row) });
+        // SAFETY: as above.
         Some(Ok(row.map(|row| unsafe { row.cast::<T>().as_ref() })))
     }
 }

@@ -29,6 +29,7 @@ mod batch;
 mod scan;
 
 use std::any::Any;
+use std::cell::Cell;
 use std::ops::RangeBounds;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -43,6 +44,7 @@ use crate::index::Lookup;
 use crate::index::bplus_tree::LeafHint;
 use crate::row::encoding::{Key, KeyForm, KeyLookup, KeyPrefix, KeyStart, start_range};
 use crate::row::schema::{Index, OrderedRecord, Record};
+use crate::row::timestamp::Timestamp;
 use crate::store::ages::SnapshotLife;
 use crate::store::ranges::{encode_index_range, encode_range, lookup_of, prefix_of, start_of};
 use crate::store::recent::{OpeningTimes, SharedSnapshot};
@@ -97,6 +99,10 @@ use crate::store::worker::{ClaimGuard, PinnedWorker, SharedState, WorkerState};
 pub struct Snapshot {
     database: SnapshotHome,
     number: u64,
+    /// The snapshot's time, in milliseconds since 1970: see [`Time`](crate::sync::time::Time).
+    now: u64,
+    /// Whether rows that have expired are shown, too.
+    shows_expired: bool,
     life: Arc<SnapshotLife>,
     /// Records what is read, as one transaction in a session of its own. The session ends with the snapshot.
     #[cfg(feature = "history")]
@@ -141,6 +147,32 @@ impl Snapshot {
         self.number
     }
 
+    /// Returns the snapshot's time. Rows [have expired](macro@crate::Record#rows-that-expire) by it, however long the
+    /// snapshot is open. It is not before [the time](crate::Transaction::now) of any transaction that the snapshot shows
+    /// and that has looked at its time.
+    pub fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.now)
+    }
+
+    /// Makes the snapshot show rows that have expired, too, for code that copies all rows.
+    pub(crate) fn show_expired(&mut self) {
+        self.shows_expired = true;
+    }
+
+    /// Returns whether a row that was found is there, and has not expired.
+    ///
+    /// # Safety
+    /// A row of the table that the snapshot sees.
+    #[inline(always)]
+    unsafe fn shows<T: Record>(&self, row: NonNull<u8>) -> bool {
+        if const { !matches!(T::EXPIRY, Some(expiry) if !expiry.has_hook) } {
+            return true;
+        }
+        // SAFETY: by the contract.
+        let row = unsafe { row.cast::<T>().as_ref() };
+        self.shows_expired || row.expires_at() == Timestamp::MAX || row.expires_at() > self.now()
+    }
+
     /// Returns what the database's workers share.
     pub(crate) fn shared(&self) -> &SharedState {
         self.database.source.shared()
@@ -170,6 +202,8 @@ impl Snapshot {
         });
         self.record_read(inner, &key, row);
         // SAFETY: a row of the table that the snapshot needs. It is kept as long as the snapshot is open.
+        let row = row.filter(|&row| unsafe { self.shows::<T>(row) });
+        // SAFETY: as above.
         Ok(row.map(|row| unsafe { row.cast::<T>().as_ref() }))
     }
 
@@ -403,19 +437,28 @@ impl Drop for Snapshot {
 
 impl Snapshot {
     /// Opens a snapshot whose number `take` draws, and waits for the commits that are under way.
-    pub(crate) fn open(
-        database: SnapshotHome,
-        life: SnapshotLife,
-        take: impl FnOnce() -> u64,
-    ) -> Self {
+    pub(crate) fn open(database: SnapshotHome, life: SnapshotLife, take: impl Fn() -> u64) -> Self {
         let shared = database.source.shared();
+        let now = Cell::new(0);
+        // The snapshot is of a moment at which its time was settled, so that it agrees with the times of the
+        // transactions that come before it and after it: see `Time`.
+        let take = || loop {
+            now.set(shared.time.settled());
+            let number = take();
+            if shared.time.settled() == now.get() {
+                break number;
+            }
+        };
         let life = Arc::new(life);
         #[cfg(feature = "history")]
         let recorder = recording::recorder(shared);
         let number = shared.retention.open(&shared.clock, &life, take);
+        let now = now.get();
         let snapshot = Snapshot {
             database,
             number,
+            now,
+            shows_expired: false,
             life,
             #[cfg(feature = "history")]
             recorder,
@@ -434,6 +477,8 @@ impl Snapshot {
         Snapshot {
             database,
             number: shared.number,
+            now: shared.now,
+            shows_expired: false,
             life: shared.life,
             #[cfg(feature = "history")]
             recorder,
@@ -446,7 +491,7 @@ impl Snapshot {
             #[cfg(feature = "history")]
             opened: self.recorder().map(|recorder| recorder.times()),
         };
-        SharedSnapshot { number: self.number, life: Arc::clone(&self.life), times }
+        SharedSnapshot { number: self.number, now: self.now, life: Arc::clone(&self.life), times }
     }
 
     /// Frees what was kept for snapshots that are closed now, one chunk after the other. Between two chunks this

@@ -232,6 +232,10 @@ impl<'s, T: Record> Iterator for SnapshotScan<'s, T> {
             if let Some(&row) = self.rows.get(self.position) {
                 self.position += 1;
                 self.record_row(row);
+                // SAFETY: a row of the table that the snapshot needs.
+                if !unsafe { self.snapshot.shows::<T>(row.cast()) } {
+                    continue;
+                }
                 // SAFETY: a row of the table that the snapshot needs. It is kept, unchanged, as long as the
                 // snapshot is open, and the scan borrows the snapshot.
                 return Some(Ok(unsafe { row.as_ref() }));

@@ -61,6 +61,8 @@ struct State {
 #[derive(Clone, Debug)]
 pub struct SharedSnapshot {
     pub number: u64,
+    /// The snapshot's time.
+    pub now: u64,
     pub life: Arc<SnapshotLife>,
     pub times: OpeningTimes,
 }

@@ -9,10 +9,11 @@
 mod core;
 mod forms;
 
+use std::any::Any;
 use std::marker::PhantomData;
 use std::ops::Bound;
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use self::core::RowsOf;
 pub use self::core::{Rebase, TableCore, TableRef};
@@ -25,7 +26,7 @@ use crate::row::encoding::{EncodedKey, Key, KeyForm};
 use crate::row::generated::{FIRST_NUMBER, KeyNumbers};
 use crate::row::schema::{Record, Storage};
 use crate::store::record::{RecordKind, record_at};
-use crate::store::worker::WorkerMemory;
+use crate::store::worker::{WorkerMemory, contain};
 pub use forms::with_form;
 pub(crate) use forms::with_secondary;
 pub use forms::{AnyIndex, Form, FormIndex, PickForm, SharedIndex, form_of};
@@ -84,8 +85,15 @@ pub struct TableInner<T: Record> {
     pub numbers: KeyNumbers,
     /// The identity of the database to which the table belongs.
     pub identity: Arc<Identity>,
+    /// What the program runs when a row has expired, if the table has a hook, and it was set: a [`Hook`].
+    hook: Mutex<Option<SharedHook>>,
     rows: PhantomData<fn() -> T>,
 }
+
+type SharedHook = Arc<dyn Any + Send + Sync>;
+
+/// What a program runs when a row has expired. `F` is a closure's type, which depends on the protocol.
+pub struct Hook<F: ?Sized>(pub Box<F>);
 
 impl<T: Record> TableInner<T> {
     /// Creates the table, with the storage `storage` for about `capacity` rows. Its indexes are numbered from
@@ -116,6 +124,7 @@ impl<T: Record> TableInner<T> {
             secondary,
             numbers: KeyNumbers::new(FIRST_NUMBER),
             identity: Arc::clone(identity),
+            hook: Mutex::default(),
             rows: PhantomData,
         })
     }
@@ -143,12 +152,33 @@ impl<T: Record> TableInner<T> {
         self.core.set_log_number(number);
     }
 
+    /// Sets what the program runs when a row has expired.
+    pub fn set_hook(&self, hook: Option<SharedHook>) {
+        let replaced = {
+            let mut place = self.hook.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *place, hook)
+        };
+        contain(|| drop(replaced));
+    }
+
+    /// Returns what the program runs when a row has expired: a value of type `H`.
+    ///
+    /// # Errors
+    /// [`Failure::NoHook`] if it was not set.
+    pub fn hook<H: Send + Sync + 'static>(&self) -> Result<Arc<H>, Failure> {
+        let hook = self.hook.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let hook = hook.and_then(|hook| hook.downcast().ok());
+        hook.ok_or(Failure::NoHook { table: T::TABLE })
+    }
+
     /// Drops the rows of all records in the indexes, and frees the indexes' own memory. (The records lie in
     /// chunks, which are freed as a whole.)
     ///
     /// # Safety
     /// The database is being dropped: no transaction is running or will run. This is called only once.
     pub unsafe fn tear_down(&self, memory: &WorkerMemory) {
+        // A hook may hold tables, also its own.
+        self.set_hook(None);
         for secondary in &self.secondary {
             with_secondary!(secondary, |index| {
                 let visit = drop_visitor(index.reference(), memory);
@@ -218,6 +248,12 @@ impl<T: Record> RowsOf for TableInner<T> {
 
     fn may_be_written(row: &T) -> bool {
         check(row).is_ok()
+    }
+
+    const DISAPPEAR: bool = matches!(T::EXPIRY, Some(expiry) if !expiry.has_hook);
+
+    fn disappears_at(row: &T) -> u64 {
+        row.expires_at().as_millis()
     }
 
     #[cfg(feature = "history")]

@@ -62,6 +62,7 @@ use crate::store::table::TableRef;
 use crate::sync::clock::{ActivityWords, Clock};
 use crate::sync::gate::Gate;
 use crate::sync::reclaim::GracePeriods;
+use crate::sync::time::Time;
 use crate::sync::turnstile::Turnstile;
 use crate::sync::wait_queue::WaitQueue;
 
@@ -72,6 +73,10 @@ pub struct SharedState {
     /// The workers whose lists others take over while they are idle.
     pub idle: IdleWorkers,
     pub clock: Arc<Clock>,
+    /// The time that transactions go by.
+    pub time: Time,
+    /// The first table, if there is one.
+    pub first_table: OnceLock<TableRef>,
     /// Which workers are committing.
     pub commits: ActivityWords,
     /// The open snapshots, and what is kept for them.
@@ -188,6 +193,8 @@ impl SharedState {
             grace: GracePeriods::new(workers_max),
             idle: IdleWorkers::new(workers_max),
             clock: Arc::new(Clock::default()),
+            time: Time::default(),
+            first_table: OnceLock::new(),
             commits: ActivityWords::new(workers_max),
             retention: Retention::default(),
             recent: RecentSnapshot::default(),
@@ -208,9 +215,10 @@ impl SharedState {
         }
     }
 
-    /// Looks at how much memory is used, and at the ages of transactions and snapshots, and marks those that are too old. Returns the oldest
-    /// transaction.
+    /// Advances the time. Looks at how much memory is used, and at the ages of transactions and snapshots, and marks
+    /// those that are too old. Returns the oldest transaction.
     pub fn watch_ages(&self) -> Option<TransactionAge> {
+        self.time.follow_system();
         if self.ages.snapshot_limit.is_some() {
             self.retention.expire();
         }
@@ -284,6 +292,8 @@ pub struct WorkerMemory {
     /// The writes of the commit under way, encoded for the log.
     staged: RefCell<commit::StagedWrites>,
     scratch: RefCell<Vec<u8>>,
+    /// The time of the transaction under way: see [`Time`].
+    now: Cell<u64>,
     /// Values to drop when the transaction has ended.
     discarded: DiscardedList,
     /// Whether the engine is calling the user's code while it holds something of the worker's.
@@ -321,6 +331,7 @@ impl WorkerMemory {
             deleted: RefCell::default(),
             staged: RefCell::default(),
             scratch: RefCell::default(),
+            now: Cell::new(0),
             discarded: DiscardedList::default(),
             is_in_user_code: Cell::new(false),
             counts_start,
@@ -341,6 +352,18 @@ impl WorkerMemory {
     #[inline(always)]
     pub fn shared(&self) -> &SharedState {
         &self.shared
+    }
+
+    /// Returns the time of the transaction under way, in milliseconds since 1970.
+    #[inline(always)]
+    pub fn now(&self) -> u64 {
+        self.now.get()
+    }
+
+    /// Sets the time of the transaction that begins.
+    #[inline(always)]
+    pub fn set_now(&self, now: u64) {
+        self.now.set(now);
     }
 
     /// Returns whether so much garbage waits for this transaction, perhaps among others, that it should end

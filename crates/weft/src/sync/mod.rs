@@ -6,6 +6,7 @@
 //!   because it must tick faster. The epoch advances every 40 ms, so that one disk write makes many
 //!   transactions durable. Memory should come back while it is still in the cache, so grace periods are as
 //!   short as the transactions.
+//! - [`time`]: the time of day that transactions go by, which never goes back.
 //! - [`turnstile`]: lets a starving transaction through by holding back all others.
 //! - [`gate`]: keeps procedures in pieces apart from all other transactions.
 //! - [`wait_queue`]: the threads that wait for a worker.
@@ -14,5 +15,6 @@
 pub mod clock;
 pub mod gate;
 pub mod reclaim;
+pub mod time;
 pub mod turnstile;
 pub mod wait_queue;

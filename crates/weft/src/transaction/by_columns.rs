@@ -2,8 +2,8 @@
 
 use super::Transaction;
 use crate::commit::{Abort, Executor, Protocol, Unstable};
-use crate::error::Error;
-use crate::row::column::UsedColumns;
+use crate::error::{ConflictReason, Error};
+use crate::row::column::{ColumnSet, UsedColumns};
 use crate::row::encoding::KeyLookup;
 use crate::row::operation::Columns;
 use crate::row::schema::Record;
@@ -12,6 +12,15 @@ use crate::store::worker::Counters;
 
 /// How often a commit is tried again with the present versions, before the transaction is run again.
 const CARRIED_OVER_MAX: u32 = 8;
+
+/// Adds the column that says whether a row is there, if rows expire.
+#[inline(always)]
+fn with_expiry<T: Record>(columns: ColumnSet) -> ColumnSet {
+    match T::EXPIRY {
+        Some(expiry) => columns.with(expiry.column),
+        None => columns,
+    }
+}
 
 impl<P: Protocol> Transaction<'_, P> {
     /// Returns these columns of the row with this primary key, or `None` if there is no such row.
@@ -48,7 +57,7 @@ impl<P: Protocol> Transaction<'_, P> {
         columns: C,
     ) -> Result<Option<C::Values<'tx>>, Error> {
         let table = self.enter_operation(table)?;
-        let used = columns.set();
+        let used = with_expiry::<T>(columns.set());
         let row = self.get_located(table, &key, self.locate(table, &key), |record| {
             if self.is_recorded() {
                 return self.read(table.reference(), record);
@@ -100,7 +109,7 @@ impl<P: Protocol> Transaction<'_, P> {
     ) -> Result<Option<R>, Error> {
         let table = self.enter_writing(table)?;
         let located = self.locate(table, &key);
-        let used = UsedColumns::matter(columns.set());
+        let used = UsedColumns::matter(with_expiry::<T>(columns.set()));
         let used = (!self.is_recorded()).then_some(used);
         self.update_located(table, &key, located, used, |row| change(columns.get_mut(row)))
     }
@@ -133,7 +142,8 @@ impl<P: Protocol> Transaction<'_, P> {
     #[cold]
     #[inline(never)]
     fn carry_over(&self, abort: Abort, carried_over: &mut u32) -> Result<(), Abort> {
-        if self.doomed.get().is_some() || *carried_over == CARRIED_OVER_MAX {
+        let is_final = self.doomed.get().is_some() || abort.reason == ConflictReason::TimePassed;
+        if is_final || *carried_over == CARRIED_OVER_MAX {
             return Err(abort);
         }
         let memory = &self.worker.memory;

@@ -86,7 +86,8 @@ impl<P: Protocol> Transaction<'_, P> {
                 LookupResult::Record(record) => match self.read(table.reference(), record)? {
                     Visible::Row(row) => {
                         // SAFETY: a visible row of this table; see `row`.
-                        return Ok(Some((record, unsafe { self.row::<T>(row) })));
+                        let visible = unsafe { self.row::<T>(row) };
+                        return Ok((!self.has_disappeared(visible)).then_some((record, visible)));
                     }
                     Visible::Absent => return Ok(None),
                     Visible::Removed => self.forget(table),

@@ -41,7 +41,7 @@ impl<P: Protocol> Transaction<'_, P> {
     #[cold]
     #[inline(never)]
     pub(super) fn commit_again(&self, mut abort: Abort) -> Result<CommitToken, Abort> {
-        if self.doomed.get().is_some() {
+        if self.doomed.get().is_some() || abort.reason == ConflictReason::TimePassed {
             return Err(abort);
         }
         for tries in 0..REAPPLIED_MAX {
@@ -94,6 +94,10 @@ impl<P: Protocol> Transaction<'_, P> {
         let memory = &self.worker.memory;
         let &StaleWrite { record, table, replaced, row: made, onto, .. } = write;
         let core = table.core();
+        // SAFETY: a published row of the table, and the worker has been pinned since before it was found.
+        if unsafe { self.has_disappeared_untyped(core, onto) } {
+            return None;
+        }
         let copy = |place| {
             // SAFETY: `onto` is a published row, and the worker has been pinned since before it was found. The place
             // is new.

@@ -45,6 +45,8 @@ pub struct Scan<'tx, 'db, T: Record, P: Protocol = Dbx> {
     /// which does not move until the next page is read.
     addresses: NonNull<[u64]>,
     cursor: Cursor<'tx>,
+    /// Whether it also returns rows that have disappeared because they have expired.
+    shows_disappeared: bool,
 }
 
 /// How many rows ahead of its position a scan prefetches records.
@@ -189,7 +191,12 @@ impl<'tx, 'db, T: Record, P: Protocol> Scan<'tx, 'db, T, P> {
             progress,
         };
         let cursor = K::wrap(WrappedCursor(cursor)).0;
-        Scan { transaction, table, addresses: NO_ADDRESSES, cursor }
+        Scan { transaction, table, addresses: NO_ADDRESSES, cursor, shows_disappeared: false }
+    }
+
+    /// Makes the scan return rows that have disappeared because they have expired, too.
+    pub(super) fn show_disappeared(&mut self) {
+        self.shows_disappeared = true;
     }
 
     /// Returns a scan of the same rows, from the greatest key to the least.
@@ -411,7 +418,9 @@ impl<'tx, T: Record, P: Protocol> Scan<'tx, '_, T, P> {
             Visible::Row(row) => {
                 self.record_row(row);
                 // SAFETY: a visible row of the table.
-                Ok(Some(unsafe { transaction.remember(table, record, row) }))
+                let visible = unsafe { transaction.remember(table, record, row) };
+                let is_shown = !transaction.has_disappeared(visible) || self.shows_disappeared;
+                Ok(is_shown.then_some(visible))
             }
             Visible::Absent if !self.is_secondary() => Ok(None),
             // The record's place in the leaf, or its entry, is gone as well, so the commit would fail. Fail now.

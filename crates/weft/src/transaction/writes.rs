@@ -5,6 +5,7 @@ use std::ptr::NonNull;
 use smallvec::SmallVec;
 use weft_htm::word::spin_loop;
 
+use super::expiry::disappears;
 use super::private_row::PrivateRow;
 use super::recording::{Event, stamp};
 use super::{RecordOf, Steps, Transaction};
@@ -268,29 +269,42 @@ impl<P: Protocol> Transaction<'_, P> {
         record: RecordOf<P>,
     ) -> Result<(), Error> {
         with_secondary!(&table.secondary[position], |index| {
-            self.place_entry(index, position, row, record)
+            self.place_entry(table, index, position, row, record)
         })
     }
 
     fn place_entry<K: StoredForm, T: Record>(
         &self,
+        table: &TableInner<T>,
         index: &Secondary<K>,
         position: usize,
         row: &T,
         record: RecordOf<P>,
     ) -> Result<(), Error> {
         let key: K = index_key(row, position);
-        let entry = IndexEntry { record: record.address(), key: key.clone() };
-        match self.place(&index.index, index.reference(), index.number(), &key, entry)? {
-            PlaceOutcome::At(_) => {
-                self.record_entry(index.reference(), &key, Event::Read(None));
-                self.record_entry(index.reference(), &key, Event::Write);
-                Ok(())
-            }
-            PlaceOutcome::Duplicate(_, existing) => {
-                self.record_entry(index.reference(), &key, Event::Read(Some(existing)));
-                let (index, key) = (index.name(), row.index_key_text(position));
-                Err(Failure::DuplicateKey { table: T::TABLE, index, key }.into())
+        loop {
+            let entry = IndexEntry { record: record.address(), key: key.clone() };
+            match self.place(&index.index, index.reference(), index.number(), &key, entry)? {
+                PlaceOutcome::At(_) => {
+                    self.record_entry(index.reference(), &key, Event::Read(None));
+                    self.record_entry(index.reference(), &key, Event::Write);
+                    return Ok(());
+                }
+                PlaceOutcome::Duplicate(_, existing) => {
+                    self.record_entry(index.reference(), &key, Event::Read(Some(existing)));
+                    // SAFETY: a visible row of the index; see `row`.
+                    let leads_to = unsafe { self.row::<IndexEntry<K>>(existing) }.record;
+                    // SAFETY: an entry leads to a record of the table.
+                    let other = unsafe { RecordPointer::from_address(leads_to) };
+                    // If the other row has expired, this one takes its place.
+                    if const { disappears::<T>() }
+                        && self.delete_record(table, other)? == Some(true)
+                    {
+                        continue;
+                    }
+                    let (index, key) = (index.name(), row.index_key_text(position));
+                    return Err(Failure::DuplicateKey { table: T::TABLE, index, key }.into());
+                }
             }
         }
     }

@@ -31,6 +31,8 @@ const PIECE_BYTES: u64 = if cfg!(test) { 300 } else { 2 << 20 };
 pub(super) struct ReplayCounts {
     pub transactions: u64,
     pub entries: u64,
+    /// The greatest time, in milliseconds since 1970.
+    pub time: u64,
 }
 
 /// A frame to replay, and its place.
@@ -103,7 +105,10 @@ pub(super) fn replay(
             let mut piece = pieces[job].write().unwrap_or_else(PoisonError::into_inner);
             read_piece(backend, jobs[job], groups, targets, &mut piece)
         })?;
-        replayed.transactions += counts.iter().sum::<u64>();
+        for counts in counts {
+            replayed.transactions += counts.transactions;
+            replayed.time = replayed.time.max(counts.time);
+        }
         let used: Vec<_> = pieces[..jobs.len()]
             .iter()
             .map(|piece| piece.read().unwrap_or_else(PoisonError::into_inner))
@@ -148,19 +153,19 @@ fn divide<'s, 'a>(sources: &'s [&'s Source<'a>]) -> Vec<&'s [&'s Source<'a>]> {
 }
 
 /// Reads the frames of a piece and sorts their entries into groups. Returns how many transactions
-/// there are.
+/// there are, and the greatest time.
 fn read_piece(
     backend: &dyn Backend,
     sources: &[&Source<'_>],
     groups: usize,
     targets: &Targets,
     piece: &mut Piece,
-) -> Result<u64, StorageError> {
+) -> Result<ReplayCounts, StorageError> {
     let path = &sources[0].segment.path;
     piece.bytes.clear();
     piece.groups.resize_with(groups, Vec::new);
     piece.groups.iter_mut().for_each(Vec::clear);
-    let mut transactions = 0;
+    let mut counts = ReplayCounts::default();
     let file =
         backend.open_read_only(path).map_err(|error| StorageError::io("open", path, &error))?;
     let mut reader = FrameReader::new(&*file, path)?;
@@ -185,7 +190,11 @@ fn read_piece(
             })?;
             let write = match entry {
                 LogEntry::Transaction => {
-                    transactions += 1;
+                    counts.transactions += 1;
+                    continue;
+                }
+                LogEntry::Time(time) => {
+                    counts.time = counts.time.max(time);
                     continue;
                 }
                 LogEntry::Write(write) => write,
@@ -205,7 +214,7 @@ fn read_piece(
             });
         }
     }
-    Ok(transactions)
+    Ok(counts)
 }
 
 /// Applies a group's entries of all pieces. Returns how many entries it has applied.

@@ -380,7 +380,9 @@ impl<R: Record, V> ColumnOf<R, V> {
     #[doc(hidden)]
     #[inline(always)]
     pub const fn unsplittable<O: Operation<V>>(self) -> Option<&'static str> {
-        if self.is_indexed {
+        if R::EXPIRY.is_some() {
+            Some("the rows of its table expire")
+        } else if self.is_indexed {
             Some("an index is ordered by the column")
         } else if self.is_checked {
             Some(

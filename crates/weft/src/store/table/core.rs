@@ -56,6 +56,8 @@ pub struct TableCore {
     same_index_keys: unsafe fn(NonNull<u8>, NonNull<u8>) -> bool,
     /// See [`TableCore::may_be_written`].
     may_be_written: unsafe fn(NonNull<u8>) -> bool,
+    /// Returns when a row disappears, in milliseconds since 1970; `None` if rows of this table do not.
+    disappears_at: Option<unsafe fn(NonNull<u8>) -> u64>,
     /// Drops a row; `None` if rows own nothing.
     pub drop_row: Option<unsafe fn(NonNull<u8>)>,
     /// Clones a row to another address.
@@ -230,6 +232,15 @@ impl TableCore {
         unsafe { (self.may_be_written)(row) }
     }
 
+    /// Returns when a row disappears because it expires, in milliseconds since 1970. Returns `None` if it does not.
+    ///
+    /// # Safety
+    /// `row` is a row of this table, and is not dropped during the call.
+    pub unsafe fn disappears_at(&self, row: NonNull<u8>) -> Option<u64> {
+        // SAFETY: passed on to the caller.
+        self.disappears_at.map(|at| unsafe { at(row) }).filter(|&at| at != u64::MAX)
+    }
+
     /// Returns the key of a row, for histories.
     ///
     /// # Safety
@@ -304,6 +315,8 @@ pub struct TableRef(pub(super) NonNull<TableCore>);
 // SAFETY: a table core does not change after it was made, except for shared words, and lives as long as its
 // database. Table references go where records of that database go, and no further.
 unsafe impl Send for TableRef {}
+// SAFETY: as above.
+unsafe impl Sync for TableRef {}
 
 impl TableRef {
     /// Creates a reference to no table. It must not be followed.
@@ -450,6 +463,13 @@ pub(super) trait RowsOf: Sized {
         true
     }
 
+    /// Whether rows disappear when they have expired.
+    const DISAPPEAR: bool = false;
+
+    fn disappears_at(_row: &Self::Row) -> u64 {
+        u64::MAX
+    }
+
     fn core(
         name: &'static str,
         index: Option<&'static str>,
@@ -514,6 +534,10 @@ pub(super) trait RowsOf: Sized {
             rebase: rebase::<Self>,
             same_index_keys: same_index_keys::<Self>,
             may_be_written: may_be_written::<Self>,
+            disappears_at: match Self::DISAPPEAR {
+                true => Some(disappears_at::<Self>),
+                false => None,
+            },
             index_key: index_key::<Self>,
             find: find::<Self>,
             #[cfg(feature = "history")]
@@ -564,6 +588,11 @@ unsafe fn same_index_keys<I: RowsOf>(row: NonNull<u8>, other: NonNull<u8>) -> bo
 unsafe fn may_be_written<I: RowsOf>(row: NonNull<u8>) -> bool {
     // SAFETY: called through the core of an `I`, with a row of it.
     I::may_be_written(unsafe { row.cast::<I::Row>().as_ref() })
+}
+
+unsafe fn disappears_at<I: RowsOf>(row: NonNull<u8>) -> u64 {
+    // SAFETY: called through the core of an `I`, with a row of it.
+    I::disappears_at(unsafe { row.cast::<I::Row>().as_ref() })
 }
 
 #[cfg(feature = "history")]

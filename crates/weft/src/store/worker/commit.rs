@@ -213,6 +213,26 @@ impl WorkerMemory {
         }
     }
 
+    /// Settles the time of the transaction under way, which is not committing: see [`Time`](crate::sync::time::Time).
+    /// Returns false if another commit does not end.
+    #[inline]
+    pub fn settle_time(&self) -> bool {
+        self.settle_time_at(self.now())
+    }
+
+    /// As [`WorkerMemory::settle_time`], for a time of its own.
+    pub fn settle_time_at(&self, now: u64) -> bool {
+        let shared = &self.shared;
+        shared.time.settle(now, &shared.commits, shared.grace.slots_used(), || {
+            // The log must have the time no later than what transactions write that go by it.
+            if let Some(engine) = shared.log.get() {
+                let epoch = self.draw();
+                engine.log.append(self.slot, epoch, |buffer| format::push_time(buffer, now));
+                self.end_commit();
+            }
+        })
+    }
+
     /// Returns the epoch that must be durable before the committing transaction is. If the transaction has
     /// written something, this is its own epoch; otherwise the last epoch in which anything was written that
     /// it can have read. Returns 0 if there is no log. Must be called before the commit
