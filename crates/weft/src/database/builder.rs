@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use weft_htm::{Choice, Htm, RetryPolicy};
 
+use super::once::{OnceOptions, Results};
 use super::storage::{DurabilityOptions, Storage, StoragePlan};
 use super::stored::{AnyTable, FillingMemories};
 use super::versions::{Migration, Versions};
@@ -45,6 +46,7 @@ pub struct Builder<P: Protocol = Dbx> {
     record_history: bool,
     storage: Option<StoragePlan>,
     versions: Versions<P>,
+    pub(super) once: Option<OnceOptions>,
     all_ordered: bool,
     given: GivenOptions,
     protocol: PhantomData<P>,
@@ -100,6 +102,7 @@ impl Builder {
             record_history: false,
             storage: None,
             versions: Versions::default(),
+            once: None,
             all_ordered: false,
             given: GivenOptions::default(),
             protocol: PhantomData,
@@ -139,6 +142,7 @@ impl<P: Protocol> Builder<P> {
             record_history: self.record_history,
             storage: self.storage,
             versions: Versions { current, oldest, ..Versions::default() },
+            once: self.once,
             all_ordered: self.all_ordered,
             given: self.given,
             protocol: PhantomData,
@@ -549,6 +553,7 @@ impl<P: Protocol> Builder<P> {
             indexes,
             ticker,
             storage: OnceLock::new(),
+            results: OnceLock::new(),
         });
         // Recovery, if there is a directory. It also starts the log. If it fails, the rows that it has recovered are
         // dropped with `inner`.
@@ -565,6 +570,10 @@ impl<P: Protocol> Builder<P> {
             })?;
             let storage = inner.storage.get_or_init(|| storage);
             storage.start_checkpoints(&inner)?;
+        }
+        if let Some(options) = self.once {
+            let results = Results::open(&Database::of(Arc::clone(&inner)), options)?;
+            inner.results.get_or_init(|| results);
         }
         let user = UserHandles(Arc::downgrade(&inner));
         Ok(Database { user: Some(Arc::new(user)), inner })
