@@ -22,6 +22,10 @@ mod keys {}
 mod conflicts {}
 
 #[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/src/idempotence.md")]
+mod idempotence {}
+
+#[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide/src/durability.md")]
 mod durability {}
 

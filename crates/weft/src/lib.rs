@@ -161,7 +161,10 @@ pub use weft_macros::{ColumnValue, Key, Record};
 pub use commit::CommitToken;
 pub use database::expiry::ExpiryMetrics;
 pub use database::metrics::{IndexMemoryMetrics, MemoryMetrics, Metrics, RepairMetrics};
-pub use database::pool::{Pool, PoolOptions, Priority, Shutdown, Submission, SubmitOptions};
+pub use database::once::{Once, OnceKey, OnceOptions, TransactWith};
+pub use database::pool::{
+    Pool, PoolOptions, Priority, Shutdown, Submission, SubmitOptions, SubmitWith,
+};
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 pub use database::run;

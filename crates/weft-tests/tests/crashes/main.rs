@@ -7,6 +7,7 @@ mod accounts;
 mod concurrent;
 mod damage;
 mod every_operation;
+mod once;
 mod pieces;
 mod reapplied;
 mod reconciled;

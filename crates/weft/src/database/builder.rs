@@ -12,6 +12,7 @@ use weft_htm::{Choice, Htm, RetryPolicy};
 
 use super::clock::ManualClock;
 use super::expiry::Expiry;
+use super::once::{OnceOptions, Results};
 use super::storage::{DurabilityOptions, Storage, StoragePlan};
 use super::stored::{AnyTable, FillingMemories};
 use super::versions::{Migration, Versions};
@@ -52,6 +53,7 @@ pub struct Builder<P: Protocol = Dbx> {
     #[cfg(feature = "canary")]
     time_flaw: Option<TimeFlaw>,
     versions: Versions<P>,
+    pub(super) once: Option<OnceOptions>,
     all_ordered: bool,
     given: GivenOptions,
     protocol: PhantomData<P>,
@@ -110,6 +112,7 @@ impl Builder {
             #[cfg(feature = "canary")]
             time_flaw: None,
             versions: Versions::default(),
+            once: None,
             all_ordered: false,
             given: GivenOptions::default(),
             protocol: PhantomData,
@@ -152,6 +155,7 @@ impl<P: Protocol> Builder<P> {
             #[cfg(feature = "canary")]
             time_flaw: self.time_flaw,
             versions: Versions { current, oldest, ..Versions::default() },
+            once: self.once,
             all_ordered: self.all_ordered,
             given: self.given,
             protocol: PhantomData,
@@ -611,6 +615,7 @@ impl<P: Protocol> Builder<P> {
             ticker,
             storage: OnceLock::new(),
             expiry: Expiry::default(),
+            results: OnceLock::new(),
         });
         // Recovery, if there is a directory. It also starts the log. If it fails, the rows that it has recovered are
         // dropped with `inner`.
@@ -632,6 +637,10 @@ impl<P: Protocol> Builder<P> {
         match &self.clock {
             Some(clock) if !is_past => clock.attach(&inner.shared),
             _ => inner.shared.time.follow_system(),
+        }
+        if let Some(options) = self.once {
+            let results = Results::open(&Database::of(Arc::clone(&inner)), options)?;
+            inner.results.get_or_init(|| results);
         }
         let user = UserHandles(Arc::downgrade(&inner));
         Ok(Database { user: Some(Arc::new(user)), inner })

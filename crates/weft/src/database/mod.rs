@@ -6,6 +6,7 @@ mod clock;
 pub mod expiry;
 mod load;
 pub mod metrics;
+pub mod once;
 pub mod pool;
 #[doc(hidden)]
 pub mod run;
@@ -44,6 +45,7 @@ pub use builder::{Builder, WORKERS_MAX_DEFAULT};
 pub use clock::ManualClock;
 use expiry::Expiry;
 use metrics::{IndexMemoryMetrics, Metrics};
+use once::{Results, TransactWith};
 use run::RunResult;
 use storage::Storage;
 use stored::AnyTable;
@@ -142,6 +144,8 @@ pub struct Inner<P: Protocol> {
     storage: OnceLock<Storage>,
     /// Removes rows that have expired.
     expiry: Expiry<P>,
+    /// The results of transactions that run once, if the database keeps them.
+    results: OnceLock<Arc<Results>>,
 }
 
 impl<P: Protocol> Deref for Inner<P> {
@@ -330,14 +334,14 @@ impl<P: Protocol> Database<P> {
         self.transact_with(&TransactionOptions::default(), body)
     }
 
-    /// As [`Database::transact`], with limits on retries and time.
+    /// As [`Database::transact`], with limits on retries and time, or [once](TransactionOptions::once) for a key.
     ///
     /// # Errors
     /// Those of [`Database::transact`]; also [`Failure::RetriesExhausted`], [`Failure::DeadlineExceeded`],
-    /// [`Failure::WorkersBusy`].
+    /// [`Failure::WorkersBusy`]; and those of [`TransactionOptions::once`].
     pub fn transact_with<R, E: From<Error>>(
         &self,
-        options: &TransactionOptions,
+        options: &impl TransactWith<P, R>,
         body: impl FnMut(&Transaction<'_, P>) -> Result<R, E>,
     ) -> Result<R, E> {
         let (result, token) = self.transact_with_token(options, body)?;
@@ -361,10 +365,10 @@ impl<P: Protocol> Database<P> {
     #[inline(always)]
     pub fn transact_with_token<R, E: From<Error>>(
         &self,
-        options: &TransactionOptions,
-        mut body: impl FnMut(&Transaction<'_, P>) -> Result<R, E>,
+        options: &impl TransactWith<P, R>,
+        body: impl FnMut(&Transaction<'_, P>) -> Result<R, E>,
     ) -> Result<(R, CommitToken), E> {
-        self.run_closure(options, false, &mut body).result()
+        options.run(self, body)
     }
 
     /// Begins a transaction, which the caller [commits](Transaction::commit). Dropping it rolls it back. Use this
@@ -517,6 +521,11 @@ impl<P: Protocol> Database<P> {
         _: Unstable,
     ) -> Result<Claim<'_, P>, Failure> {
         self.claim(options.deadline.and_then(Deadline::after).as_ref())
+    }
+
+    /// Returns the results that the database keeps, if it keeps them.
+    fn results(&self) -> Option<&Arc<Results>> {
+        self.inner.results.get()
     }
 
     /// Returns the state that the handles share.

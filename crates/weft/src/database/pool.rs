@@ -19,6 +19,7 @@
 //! not wait for room. A program that would rather refuse work asks [`Pool::try_submit`], which gives the procedure back
 //! when the queue is full.
 
+mod once;
 mod queue;
 
 use std::mem;
@@ -32,12 +33,14 @@ use std::time::Duration;
 use queue::{Queue, Taken, Turn};
 
 use crate::commit::{Dbx, Protocol};
+use crate::database::once::{OnceRun, Results};
 use crate::database::stash::Stash;
 use crate::database::{Database, TransactionOptions};
 use crate::error::{Error, Failure};
 use crate::store::deadline::Deadline;
 use crate::transaction::Transaction;
 
+pub use once::SubmitWith;
 pub use queue::Priority;
 
 /// Options of a [`Pool`].
@@ -191,6 +194,8 @@ pub struct Pool<P: Protocol = Dbx> {
     queue: Arc<Queue<Job<P>>>,
     /// How many procedures the queue holds before it is full.
     capacity: usize,
+    /// The results that the database keeps, if it keeps them.
+    results: Option<Arc<Results>>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -205,7 +210,8 @@ impl<P: Protocol> Database<P> {
         }
         let queue = Arc::new(Queue::new());
         // If a thread cannot be started, dropping the pool ends those before it.
-        let mut pool = Pool { queue, capacity: options.queue, threads: Vec::new() };
+        let results = self.results().cloned();
+        let mut pool = Pool { queue, capacity: options.queue, results, threads: Vec::new() };
         let threads = options.threads.clamp(1, P::WORKERS_MAX);
         let urgent_threads = options.urgent_threads.min(P::WORKERS_MAX - threads);
         let groups = [("", threads, Priority::Low), ("urgent-", urgent_threads, Priority::High)];
@@ -238,12 +244,34 @@ impl<P: Protocol> Pool<P> {
         self.submit_with(&SubmitOptions::new(), procedure)
     }
 
-    /// As [`Pool::submit`], with a priority, limits on time and retries, and a label.
-    pub fn submit_with<R, E, F>(&self, options: &SubmitOptions, procedure: F) -> Submission<R, E>
+    /// As [`Pool::submit`], with a priority, limits on time and retries, and a label, or
+    /// [once](SubmitOptions::once) for a key.
+    pub fn submit_with<R, E, F>(
+        &self,
+        options: &impl SubmitWith<P, R>,
+        procedure: F,
+    ) -> Submission<R, E>
     where
         R: Send + 'static,
         E: From<Error> + Send + 'static,
         F: FnMut(&Transaction<'_, P>) -> Result<R, E> + Send + 'static,
+    {
+        options.submit(self, procedure)
+    }
+
+    /// Submits a procedure at its turn. `name` is that of the user's procedure. If it runs `once` for a key, no thread takes
+    /// it before it may run.
+    fn submit_at<R, E>(
+        &self,
+        turn: Turn,
+        options: &SubmitOptions,
+        name: &'static str,
+        once: Option<Arc<OnceRun>>,
+        procedure: impl FnMut(&Transaction<'_, P>) -> Result<R, E> + Send + 'static,
+    ) -> Submission<R, E>
+    where
+        R: Send + 'static,
+        E: From<Error> + Send + 'static,
     {
         let (sender, receiver) = oneshot::channel();
         let deadline = options.deadline.and_then(Deadline::after);
@@ -252,16 +280,22 @@ impl<P: Protocol> Pool<P> {
             deadline,
             retries_max: options.retries_max,
             label: options.label,
+            once: once.clone(),
         };
-        let label = options.label.unwrap_or(std::any::type_name::<F>());
+        let label = options.label.unwrap_or(name);
         let ends_at = deadline.map(|deadline| deadline.at);
-        let place = match self.queue.push(options.priority, label, ends_at, job) {
-            Ok(turn) => Some(QueuePlace { queue: Arc::clone(&self.queue) as _, turn }),
+        let waits = once.as_ref().is_some_and(|once| !once.may_run());
+        let place = match self.queue.push(turn, label, ends_at, waits, job) {
+            Ok(()) => Some(QueuePlace { queue: Arc::clone(&self.queue) as _, turn }),
             Err(job) => {
                 job.end(Err(JobFailure::Engine(Failure::PoolShutDown.into())));
                 None
             }
         };
+        // Its turn may have come before it was in the queue.
+        if waits && once.is_some_and(|once| once.may_run()) {
+            self.queue.admit(turn);
+        }
         Submission { outcome: Outcome::Unpolled(receiver), place }
     }
 
@@ -272,7 +306,7 @@ impl<P: Protocol> Pool<P> {
     /// Returns the procedure if the queue is full.
     pub fn try_submit<R, E, F>(
         &self,
-        options: &SubmitOptions,
+        options: &impl SubmitWith<P, R>,
         procedure: F,
     ) -> Result<Submission<R, E>, F>
     where
@@ -511,6 +545,8 @@ struct Job<P: Protocol> {
     deadline: Option<Deadline>,
     retries_max: Option<u32>,
     label: Option<&'static str>,
+    /// The run of its key, if the procedure runs once. Other procedures with the key wait until it is dropped.
+    once: Option<Arc<OnceRun>>,
 }
 
 impl<P: Protocol> Job<P> {
@@ -624,6 +660,9 @@ impl<P: Protocol> PoolThread<P> {
         let ended =
             self.stash.transact_with_token((number, job), |tx, (_, job)| job.procedure.run(tx));
         let Some(((number, job), result)) = ended else { return };
+        if let (Some(once), Ok(_)) = (&job.once, &result) {
+            once.commit(&self.stash.database);
+        }
         let database = self.stash.database.inner();
         match result {
             Ok(((), token)) if database.acknowledges_durable() => {

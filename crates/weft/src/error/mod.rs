@@ -462,6 +462,40 @@ pub enum Failure {
     /// each other.
     #[error(transparent)]
     Procedures(#[from] OutlineError),
+    /// A transaction was to run [once](crate::TransactionOptions::once) for a key, and the result that is stored under
+    /// the key belongs to a transaction with another label.
+    #[error(
+        "key {} belongs to {}, and this is {}; use a key for one kind of transaction only",
+        shortened(key),
+        labelled_or_not(stored.as_deref()),
+        labelled_or_not(label.as_deref())
+    )]
+    OnceLabel {
+        /// The key.
+        key: String,
+        /// The label of the transaction whose result is stored, if it had one.
+        stored: Option<String>,
+        /// The label of the transaction that was to run, if it has one.
+        label: Option<String>,
+    },
+    /// The result that is stored under the key of a transaction that was to run
+    /// [once](crate::TransactionOptions::once) is not of the type that the transaction returns.
+    #[error(
+        "the transaction with key {} has run before, and its result cannot be returned: {message}",
+        shortened(key)
+    )]
+    OnceResult {
+        /// The key.
+        key: String,
+        /// What does not fit, with both types.
+        message: String,
+    },
+    /// A transaction was to run [once](crate::TransactionOptions::once) for a key, and the database was opened without
+    /// the table of results.
+    #[error(
+        "the database keeps no results of transactions; open it with .once(OnceOptions::new())"
+    )]
+    ResultsNotKept,
     /// The database was closed.
     #[error("the database is closed")]
     Closed,
@@ -539,6 +573,11 @@ fn describe(what: &str, table: &str, index: Option<&str>, key: Option<&str>) -> 
 /// Returns `what`, followed by its label.
 fn labelled(what: &str, label: Option<&str>) -> String {
     label.map_or_else(|| what.to_owned(), |label| format!("{what} `{label}`"))
+}
+
+/// Returns the name of a transaction by its label, which it may not have.
+fn labelled_or_not(label: Option<&str>) -> String {
+    label.map_or_else(|| "a transaction without a label".to_owned(), |label| format!("`{label}`"))
 }
 
 /// The greatest number of a key's characters in a message.

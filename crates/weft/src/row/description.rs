@@ -69,6 +69,7 @@ pub use change::{ChangedColumns, RowChange};
 pub use conversion::Fit;
 pub use operation::StoredOperation;
 pub use stored_row::StoredRow;
+pub(crate) use stored_row::read_as;
 pub use table::{ColumnDescription, IndexDescription, TableDescription};
 pub use types::TypeDescription;
 pub use value::{Value, ValueMismatch};

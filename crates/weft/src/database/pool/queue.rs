@@ -1,5 +1,7 @@
 //! The queue of a pool: jobs that wait for a thread, in order of priority, and the labels of those under way.
 //!
+//! A job that must wait for another one is in the queue, too, but set apart until [`Queue::admit`] is called for it.
+//!
 //! A job is in the queue until one of three callers removes it, each under the lock: a thread that runs it
 //! ([`Queue::take`]), the submitter who no longer wants it ([`Queue::cancel`]), or a caller that shuts the pool down
 //! ([`Queue::shut_down`]). Only the caller that removes a job owns it. So a job is never both run and cancelled, and no
@@ -19,6 +21,7 @@ use std::time::{Duration, Instant};
 use loom::sync::{Condvar, Mutex, MutexGuard};
 #[cfg(not(loom))]
 use weft_htm::blocking::{Condvar, Mutex, MutexGuard};
+use weft_htm::word::{Ordering, Word};
 
 /// How often a priority is passed over before one of its jobs comes next.
 pub const PASSED_OVER_MAX: u32 = 16;
@@ -75,6 +78,8 @@ enum Group {
 /// The queue of one pool.
 pub struct Queue<J> {
     state: Mutex<State<J>>,
+    /// How many turns were given out.
+    submitted: Word,
     /// Wakes the threads of each group.
     wake: [Condvar; 2],
     /// Wakes callers of [`Queue::wait_until_ended`].
@@ -84,11 +89,12 @@ pub struct Queue<J> {
 struct State<J> {
     /// The jobs of each priority, by number.
     waiting: [BTreeMap<u64, Waiting<J>>; PRIORITIES],
+    /// The jobs that must wait for another one.
+    apart: BTreeMap<Turn, Waiting<J>>,
     /// How often each priority was passed over since one of its jobs was taken.
     passed_over: [u32; PRIORITIES],
     /// The deadlines of the jobs that wait.
     deadlines: BTreeSet<(Instant, Turn)>,
-    submitted: u64,
     /// The labels of the jobs under way, by number.
     running: BTreeMap<u64, &'static str>,
     /// How many threads of each group sleep.
@@ -123,7 +129,8 @@ impl<J> State<J> {
 
     /// Removes a job, if it is still in the queue.
     fn remove(&mut self, turn: Turn) -> Option<Waiting<J>> {
-        let waiting = self.waiting[turn.priority as usize].remove(&turn.number)?;
+        let waiting = self.waiting[turn.priority as usize].remove(&turn.number);
+        let waiting = waiting.or_else(|| self.apart.remove(&turn))?;
         if let Some(deadline) = waiting.deadline {
             self.deadlines.remove(&(deadline, turn));
         }
@@ -141,47 +148,71 @@ impl<J> Queue<J> {
     pub fn new() -> Self {
         let state = State {
             waiting: Default::default(),
+            apart: BTreeMap::new(),
             passed_over: [0; PRIORITIES],
             deadlines: BTreeSet::new(),
-            submitted: 0,
             running: BTreeMap::new(),
             asleep: [0; 2],
             is_shut_down: false,
         };
         let wake = [Condvar::new(), Condvar::new()];
-        Queue { state: Mutex::new(state), wake, ended: Condvar::new() }
+        Queue { state: Mutex::new(state), submitted: Word::new(0), wake, ended: Condvar::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State<J>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a job, and returns its place.
+    /// Returns the place of a job that is submitted now.
+    pub fn turn(&self, priority: Priority) -> Turn {
+        // Relaxed: the number alone counts.
+        Turn { priority, number: self.submitted.fetch_add(1, Ordering::Relaxed) }
+    }
+
+    /// Adds a job. If it `waits`, no thread takes it before its deadline, until [`Queue::admit`] is called.
     ///
     /// # Errors
     /// Returns the job if the queue was shut down.
     pub fn push(
         &self,
-        priority: Priority,
+        turn: Turn,
         label: &'static str,
         deadline: Option<Instant>,
+        waits: bool,
         job: J,
-    ) -> Result<Turn, J> {
+    ) -> Result<(), J> {
         let mut state = self.lock();
         if state.is_shut_down {
             return Err(job);
         }
-        state.submitted += 1;
-        let turn = Turn { priority, number: state.submitted };
-        state.waiting[priority as usize].insert(turn.number, Waiting { job, label, deadline });
+        let waiting = Waiting { job, label, deadline };
+        match waits {
+            true => state.apart.insert(turn, waiting),
+            false => state.waiting[turn.priority as usize].insert(turn.number, waiting),
+        };
         let is_first = deadline.is_some_and(|deadline| {
             state.deadlines.insert((deadline, turn));
             state.deadlines.first() == Some(&(deadline, turn))
         });
+        self.wake_for(turn, is_first, state);
+        Ok(())
+    }
+
+    /// Lets threads take a job that waits, if it is still in the queue.
+    pub fn admit(&self, turn: Turn) {
+        let mut state = self.lock();
+        if let Some(waiting) = state.apart.remove(&turn) {
+            state.waiting[turn.priority as usize].insert(turn.number, waiting);
+            self.wake_for(turn, false, state);
+        }
+    }
+
+    /// Wakes the threads that may take a job, or whose sleep is too long for its deadline, since this is the first.
+    fn wake_for(&self, turn: Turn, is_first: bool, state: MutexGuard<'_, State<J>>) {
         let wakes_ordinary = state.asleep[Group::Ordinary as usize] > 0;
         // An earlier deadline than the ones before ends their sleep earlier. They may wake in vain, if an ordinary
         // thread takes the job.
-        let is_urgent = is_first || priority == Priority::High;
+        let is_urgent = is_first || turn.priority == Priority::High;
         let wakes_urgent = is_urgent && state.asleep[Group::Urgent as usize] > 0;
         drop(state);
         if wakes_ordinary {
@@ -190,7 +221,6 @@ impl<J> Queue<J> {
         if wakes_urgent {
             self.wake[Group::Urgent as usize].notify_all();
         }
-        Ok(turn)
     }
 
     /// Takes a job whose deadline has passed, or else the next job of the priorities down to `least`. If there is no
@@ -267,9 +297,11 @@ impl<J> Queue<J> {
         state.is_shut_down = true;
         state.deadlines.clear();
         let waiting = std::mem::take(&mut state.waiting);
+        let apart = std::mem::take(&mut state.apart);
         drop(state);
         self.wake.iter().for_each(Condvar::notify_all);
-        waiting.into_iter().flat_map(BTreeMap::into_values).map(|waiting| waiting.job).collect()
+        let waiting = waiting.into_iter().flat_map(BTreeMap::into_values);
+        waiting.chain(apart.into_values()).map(|waiting| waiting.job).collect()
     }
 
     /// Waits until all jobs that were taken have ended, or the time has passed. Returns the labels of those that have
@@ -297,7 +329,8 @@ impl<J> Queue<J> {
 
     /// Returns how many jobs no thread has taken yet.
     pub fn length(&self) -> usize {
-        self.lock().waiting.iter().map(BTreeMap::len).sum()
+        let state = self.lock();
+        state.waiting.iter().map(BTreeMap::len).sum::<usize>() + state.apart.len()
     }
 
     /// Returns the labels of the jobs that were taken and have not ended.
@@ -313,7 +346,18 @@ mod tests {
     const LATER: Duration = Duration::from_secs(3600);
 
     fn push(queue: &Queue<u32>, priority: Priority, job: u32) -> Turn {
-        queue.push(priority, "a job", None, job).expect("the queue is open")
+        push_with(queue, priority, None, job)
+    }
+
+    fn push_with(
+        queue: &Queue<u32>,
+        priority: Priority,
+        deadline: Option<Instant>,
+        job: u32,
+    ) -> Turn {
+        let turn = queue.turn(priority);
+        queue.push(turn, "a job", deadline, false, job).expect("the queue is open");
+        turn
     }
 
     fn take(queue: &Queue<u32>, least: Priority) -> Option<u32> {
@@ -367,8 +411,8 @@ mod tests {
         let queue = Queue::new();
         push(&queue, Priority::High, 1);
         let past = Instant::now();
-        queue.push(Priority::Low, "late", Some(past), 2).unwrap();
-        queue.push(Priority::Low, "early", Some(past + LATER), 3).unwrap();
+        push_with(&queue, Priority::Low, Some(past), 2);
+        push_with(&queue, Priority::Low, Some(past + LATER), 3);
         assert_eq!(take(&queue, Priority::High), Some(2));
         assert_eq!(take(&queue, Priority::High), Some(1));
         assert_eq!(take(&queue, Priority::High), None);
@@ -378,13 +422,34 @@ mod tests {
     #[test]
     fn a_cancelled_job_is_not_taken() {
         let queue = Queue::new();
-        let turn = queue.push(Priority::Normal, "a job", Some(Instant::now()), 1).unwrap();
+        let turn = push_with(&queue, Priority::Normal, Some(Instant::now()), 1);
         assert_eq!((queue.length(), queue.cancel(turn)), (1, Some(1)));
         assert_eq!((queue.length(), queue.cancel(turn)), (0, None));
         assert_eq!(take(&queue, Priority::Low), None);
         let turn = push(&queue, Priority::Normal, 2);
         assert_eq!(take(&queue, Priority::Low), Some(2));
         assert_eq!(queue.cancel(turn), None, "it was taken");
+    }
+
+    #[test]
+    fn a_job_that_waits_is_taken_when_it_is_admitted_or_late() {
+        let queue = Queue::new();
+        let [first, late, cancelled, left] = [1, 2, 3, 4].map(|job| {
+            let turn = queue.turn(Priority::Normal);
+            let deadline = (job == 2).then(Instant::now);
+            queue.push(turn, "a job", deadline, true, job).expect("the queue is open");
+            turn
+        });
+        push(&queue, Priority::Normal, 5);
+        assert_eq!(take(&queue, Priority::Low), Some(2), "its deadline has passed");
+        queue.admit(late);
+        queue.admit(first);
+        assert_eq!(take(&queue, Priority::Low), Some(1), "it keeps its turn");
+        assert_eq!(queue.cancel(cancelled), Some(3));
+        queue.admit(cancelled);
+        assert_eq!((take(&queue, Priority::Low), take(&queue, Priority::Low)), (Some(5), None));
+        assert_eq!((queue.length(), queue.shut_down()), (1, vec![4]));
+        queue.admit(left);
     }
 
     #[test]
@@ -395,7 +460,7 @@ mod tests {
         push(&queue, Priority::Low, 2);
         push(&queue, Priority::High, 3);
         assert_eq!(queue.shut_down(), [3, 2]);
-        assert_eq!(queue.push(Priority::High, "a job", None, 4), Err(4));
+        assert_eq!(queue.push(queue.turn(Priority::High), "a job", None, false, 4), Err(4));
         assert!(matches!(queue.take(Priority::Low, true), Taken::ShutDown));
         assert_eq!(queue.wait_until_ended(Duration::from_millis(1)), ["a job"]);
         assert_eq!(queue.running(), ["a job"]);
@@ -413,7 +478,8 @@ mod loom_tests {
     use super::*;
 
     fn push(queue: &Queue<u32>, job: u32) -> Result<Turn, u32> {
-        queue.push(Priority::Normal, "a job", None, job)
+        let turn = queue.turn(Priority::Normal);
+        queue.push(turn, "a job", None, false, job).map(|()| turn)
     }
 
     /// A job that is cancelled while a thread looks for one is either run or cancelled. The thread does not miss the
@@ -460,12 +526,34 @@ mod loom_tests {
                 })
             });
             push(&queue, 1).unwrap();
-            queue.push(Priority::High, "urgent", None, 2).unwrap();
+            queue.push(queue.turn(Priority::High), "urgent", None, false, 2).unwrap();
             let given_back = queue.shut_down().len();
-            assert_eq!(push(&queue, 3), Err(3));
+            assert!(push(&queue, 3).is_err());
             assert!(queue.wait_until_ended(Duration::MAX).is_empty());
             let ran: usize = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
             assert_eq!(ran + given_back, 2);
+        });
+    }
+
+    /// A job that waits is admitted while a thread looks for one, and is run, or given back by the shutdown.
+    #[test]
+    fn loom_an_admitted_job_is_run_or_given_back() {
+        loom::model(|| {
+            let queue = Arc::new(Queue::new());
+            let turn = queue.turn(Priority::Normal);
+            let thread = {
+                let queue = Arc::clone(&queue);
+                thread::spawn(move || {
+                    queue.admit(turn);
+                    let Taken::Job(number, _) = queue.take(Priority::Low, true) else { return 0 };
+                    queue.end(number);
+                    1
+                })
+            };
+            queue.push(turn, "a job", None, true, 1).unwrap();
+            queue.admit(turn);
+            let given_back = queue.shut_down().len();
+            assert_eq!(thread.join().unwrap() + given_back, 1);
         });
     }
 

@@ -31,15 +31,8 @@ impl<'a> StoredRow<'a> {
     pub fn get<T: ColumnValue>(&self, column: &str) -> Result<T, Violation> {
         let position = self.table.columns.iter().position(|stored| stored.name == column);
         let position = position.ok_or_else(|| format!("there is no stored column `{column}`"))?;
-        let (stored, wanted) =
-            (&self.table.columns[position].type_of, TypeDescription::from(T::TYPE));
-        let mut obstacles = Obstacles { dropped: None, found: Vec::new() };
-        let Some((conversion, _)) = Conversion::new(column, stored, &wanted, &mut obstacles) else {
-            return Err(
-                format!("column `{column}` is stored as {stored}, and is no {wanted}").into()
-            );
-        };
-        let (mut value, mut converted) = (&[][..], Vec::new());
+        let stored = &self.table.columns[position].type_of;
+        let mut value = &[][..];
         let visited = self.table.for_each_column(self.row, |at, stored| {
             if at == position {
                 value = stored;
@@ -47,12 +40,7 @@ impl<'a> StoredRow<'a> {
             Ok(())
         });
         visited.map_err(|error| error.to_string())?;
-        conversion
-            .convert_stored(value, (stored, &wanted), &mut converted)
-            .map_err(|what| format!("the value of column `{column}` does not fit: {what}"))?;
-        let value = T::read(&mut &converted[..]);
-        value
-            .map_err(|error| format!("the value of column `{column}` does not fit: {error}").into())
+        Ok(read_as(&format!("column `{column}`"), stored, value)?)
     }
 
     /// Returns all values, in the order of the stored columns.
@@ -62,4 +50,26 @@ impl<'a> StoredRow<'a> {
     pub fn values(&self) -> Result<Vec<Value>, Violation> {
         Ok(self.table.read_row(self.row).map_err(|error| error.to_string())?)
     }
+}
+
+/// Reads a value of type `stored` as a `T`, to which it is converted as a column would be. `name` is that of the value.
+///
+/// # Errors
+/// If values of type `stored` are not converted, or this one does not fit.
+pub(crate) fn read_as<T: ColumnValue>(
+    name: &str,
+    stored: &TypeDescription,
+    value: &[u8],
+) -> Result<T, String> {
+    let wanted = TypeDescription::from(T::TYPE);
+    let mut obstacles = Obstacles { dropped: None, found: Vec::new() };
+    let Some((conversion, _)) = Conversion::new(name, stored, &wanted, &mut obstacles) else {
+        return Err(format!("{name} is stored as {stored}, and is no {wanted}"));
+    };
+    let mut converted = Vec::new();
+    conversion
+        .convert_stored(value, (stored, &wanted), &mut converted)
+        .map_err(|what| format!("the value of {name} does not fit: {what}"))?;
+    let value = T::read(&mut &converted[..]);
+    value.map_err(|error| format!("the value of {name} does not fit: {error}"))
 }
