@@ -192,7 +192,7 @@ fn recover_into(
         }
     };
     let threads = arguments.directory.threads();
-    let checkpoint = CheckpointOptions { threads, progress: Some(&show) };
+    let checkpoint = CheckpointOptions { threads, progress: Some(&show), ..Default::default() };
     let backup = write_backup(&FileSystem, into, &recovered.manifest, &state, &checkpoint)?;
     let action = Action::Written { into: into.to_owned(), backup };
     Ok(RecoveryOutcome { action, is_open: reading.is_open, recovered, tables })

@@ -77,7 +77,7 @@ impl<P: Protocol> Database<P> {
         let result = catch_unwind(AssertUnwindSafe(|| {
             loader.load(parts).and_then(|rows| {
                 if let (Some(storage), Some(held)) = (storage, &mut no_checkpoint) {
-                    self.checkpoint_while_held(storage, held, &|_| {}).map_err(E::from)?;
+                    self.checkpoint_while_held(storage, held, true, &|_| {}).map_err(E::from)?;
                 }
                 Ok(rows)
             })

@@ -76,6 +76,10 @@ pub struct DurabilityOptions {
     /// on transactions that write are refused, until there is space for so many bytes again. As long as they
     /// suffice, everything that has committed becomes durable, and reads go on. 0 for none. Default: 16 MiB.
     pub spare_bytes: u64,
+    /// How many bytes of the log stay after a checkpoint has made them needless for recovery, so that readers of the
+    /// log (the crate `weft-changes`) can be that far behind, and still go on after a restart. Whole files stay, and
+    /// no more of them than fit. Default: 0.
+    pub keep_log_bytes: u64,
 }
 
 impl Default for DurabilityOptions {
@@ -90,6 +94,7 @@ impl Default for DurabilityOptions {
             checkpoint_log_bytes: Some(1 << 30),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             spare_bytes: 16 << 20,
+            keep_log_bytes: 0,
         }
     }
 }
@@ -145,6 +150,12 @@ impl DurabilityOptions {
     /// Sets [`DurabilityOptions::spare_bytes`].
     pub fn spare_bytes(mut self, bytes: u64) -> Self {
         self.spare_bytes = bytes;
+        self
+    }
+
+    /// Sets [`DurabilityOptions::keep_log_bytes`].
+    pub fn keep_log_bytes(mut self, bytes: u64) -> Self {
+        self.keep_log_bytes = bytes;
         self
     }
 
@@ -349,6 +360,7 @@ impl Storage {
             progress: Some(&report),
             check_room: Some(&|| shared.check_memory()),
             drop_tables: &plan.drop_tables,
+            keep_log_bytes: plan.options.keep_log_bytes,
             ..RecoveryOptions::default()
         };
         let mut migrate = |from, epoch| {
@@ -700,19 +712,21 @@ impl<P: Protocol> Database<P> {
             let _in_user_code = storage.in_user_code();
             progress(part);
         };
-        self.checkpoint_while_held(storage, &mut held, &progress)
+        self.checkpoint_while_held(storage, &mut held, false, &progress)
     }
 
-    /// Writes a checkpoint, and counts it. `held` shows that no other thread is writing one.
+    /// Writes a checkpoint, and counts it. `held` shows that no other thread is writing one. `is_load` says that it
+    /// has rows that were not logged.
     pub(crate) fn checkpoint_while_held(
         &self,
         storage: &Storage,
         _held: &mut CheckpointHold<'_>,
+        is_load: bool,
         progress: &(dyn Fn(CheckpointProgress) + Sync),
     ) -> Result<CheckpointReport, Failure> {
         let log = self.engine().log()?;
         let logged = log.metrics().bytes_written;
-        let written = self.write_checkpoint(storage, log, progress);
+        let written = self.write_checkpoint(storage, log, is_load, progress);
         let mut state = hold(&storage.checkpointing.state);
         match &written {
             Ok(_) => {
@@ -729,15 +743,27 @@ impl<P: Protocol> Database<P> {
         &self,
         storage: &Storage,
         log: &Log,
+        is_load: bool,
         progress: &(dyn Fn(CheckpointProgress) + Sync),
     ) -> Result<CheckpointReport, Failure> {
+        if is_load {
+            // The checkpoint's epoch has no other changes than those of the load, so a reader of the log has not
+            // passed it.
+            self.inner().shared.clock.tick();
+        }
         let mut source = self.snapshot_source(storage, "checkpoint")?;
         // The log must be durable up to the snapshot's epoch before the checkpoint replaces it.
         log.wait_durable(source.epoch())?;
+        if is_load {
+            log.mark_unlogged(source.epoch())?;
+        }
         source.read_kept(storage)?;
         let plan = &storage.plan;
-        let options =
-            CheckpointOptions { threads: plan.options.threads.max(1), progress: Some(progress) };
+        let options = CheckpointOptions {
+            threads: plan.options.threads.max(1),
+            progress: Some(progress),
+            keep_log_bytes: plan.options.keep_log_bytes,
+        };
         let CheckpointOutcome { checkpoint, .. } = write_checkpoint(
             &*plan.backend,
             &plan.directory,
@@ -777,8 +803,11 @@ impl<P: Protocol> Database<P> {
             let _in_user_code = self.inner().storage.get().map(Storage::in_user_code);
             progress(part);
         };
-        let options =
-            CheckpointOptions { threads: plan.options.threads.max(1), progress: Some(&progress) };
+        let options = CheckpointOptions {
+            threads: plan.options.threads.max(1),
+            progress: Some(&progress),
+            keep_log_bytes: 0,
+        };
         let backup = self.read_stored(|manifest, source| {
             write_backup(&*plan.backend, directory.as_ref(), manifest, source, &options)
         })?;
@@ -827,6 +856,35 @@ impl<P: Protocol> Database<P> {
         snapshot.show_expired();
         let descriptions = hold(&storage.manifest).tables.clone();
         Ok(CheckpointedSnapshot { snapshot, database: self, descriptions, kept: Vec::new() })
+    }
+
+    /// Returns a snapshot of the present state, and an epoch. When this returns, the state is durable. The log
+    /// after the epoch continues the snapshot.
+    ///
+    /// # Errors
+    /// As [`Database::checkpoint`], except [`Failure::NestedCheckpoint`].
+    #[doc(hidden)]
+    pub fn snapshot_with_epoch(&self) -> Result<(Snapshot, u64), Failure> {
+        let log = self.engine().log()?;
+        self.check_no_commit()?;
+        let snapshot = self.snapshot_source(self.storage()?, "changes")?.snapshot;
+        let epoch = epoch_of(snapshot.number());
+        log.wait_durable(epoch)?;
+        let stored = hold(&self.storage()?.manifest).base_epoch();
+        Ok((snapshot, log.written_epoch().max(stored).min(epoch)))
+    }
+
+    /// Returns the log, and what describes its tables, for the crate that reads it while it is written. Also returns
+    /// an epoch: what is durable is the state at its end.
+    ///
+    /// # Errors
+    /// [`Failure::InMemory`], [`Failure::ReadOnly`].
+    #[doc(hidden)]
+    pub fn readable_log(&self) -> Result<(Arc<Log>, Manifest, u64), Failure> {
+        let log = Arc::clone(self.engine().log()?);
+        let manifest = hold(&self.storage()?.manifest).clone();
+        let epoch = log.written_epoch().max(manifest.base_epoch());
+        Ok((log, manifest, epoch))
     }
 
     /// Returns how many bytes the log has grown since the last checkpoint.

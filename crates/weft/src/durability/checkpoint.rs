@@ -93,11 +93,13 @@ pub struct CheckpointOptions<'a> {
     pub threads: usize,
     /// Called after every frame, by any of the threads.
     pub progress: Option<&'a (dyn Fn(CheckpointProgress) + Sync)>,
+    /// How many bytes of the log before the checkpoint stay, for its readers.
+    pub keep_log_bytes: u64,
 }
 
 impl Default for CheckpointOptions<'_> {
     fn default() -> Self {
-        CheckpointOptions { threads: 1, progress: None }
+        CheckpointOptions { threads: 1, progress: None, keep_log_bytes: 0 }
     }
 }
 
@@ -147,7 +149,7 @@ pub fn write_checkpoint(
     next.write(backend, directory)?;
     *held = next.clone();
     drop(held);
-    let removed = remove_needless(backend, directory, &next);
+    let removed = remove_needless(backend, directory, &next, options.keep_log_bytes);
     Ok(CheckpointOutcome { checkpoint, is_new: true, not_removed: removed.err() })
 }
 
@@ -390,16 +392,29 @@ fn forget_segments(
 }
 
 /// Removes what the manifest does not name: other checkpoints, and segments that are not needed, in
-/// the order in which they were written.
+/// the order in which they were written. The newest of these segments stay, up to `keep_log_bytes` in all.
 pub(super) fn remove_needless(
     backend: &dyn Backend,
     directory: &Path,
     manifest: &Manifest,
+    keep_log_bytes: u64,
 ) -> Result<(), StorageError> {
     let current = manifest.checkpoint.as_ref().map(|checkpoint| checkpoint.epoch);
     directory::remove_other_checkpoints(backend, directory, current)?;
-    for path in segments::list(backend, directory, manifest)?.leftovers {
-        backend.remove(&path).map_err(|error| StorageError::io("remove", &path, &error))?;
+    let mut leftovers = segments::list(backend, directory, manifest)?.leftovers;
+    leftovers.sort_by_key(|path| segments::sequence_of(path));
+    let (mut kept, mut bytes) = (0, 0);
+    if keep_log_bytes > 0 {
+        for path in leftovers.iter().rev() {
+            bytes += segments::length_of(backend, path)?;
+            if bytes > keep_log_bytes {
+                break;
+            }
+            kept += 1;
+        }
+    }
+    for path in &leftovers[..leftovers.len() - kept] {
+        backend.remove(path).map_err(|error| StorageError::io("remove", path, &error))?;
     }
     Ok(())
 }

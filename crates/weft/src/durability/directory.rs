@@ -11,6 +11,7 @@ const MANIFEST: &str = "MANIFEST";
 const MANIFEST_NEW: &str = "MANIFEST.new";
 const LOG: &str = "log";
 const CHECKPOINT_PREFIX: &str = "checkpoint-";
+const UNLOGGED_PREFIX: &str = "unlogged-";
 
 pub(super) fn manifest_path(directory: &Path) -> PathBuf {
     directory.join(MANIFEST)
@@ -35,6 +36,28 @@ pub(super) fn checkpoint_directory(directory: &Path, epoch: u64) -> PathBuf {
 fn parse_checkpoint_name(name: &str) -> Option<u64> {
     let epoch = name.strip_prefix(CHECKPOINT_PREFIX)?.parse().ok()?;
     (checkpoint_directory(Path::new(""), epoch) == Path::new(name)).then_some(epoch)
+}
+
+/// Returns the last epoch with changes that are not in the log, as the names of empty files in the log's
+/// directory say; 0 if there isn't one.
+pub(super) fn unlogged_epoch(backend: &dyn Backend, log: &Path) -> Result<u64, StorageError> {
+    let names = list(backend, log)?;
+    let epochs = names.iter().filter_map(|name| name.strip_prefix(UNLOGGED_PREFIX)?.parse().ok());
+    Ok(epochs.max().unwrap_or(0))
+}
+
+/// Records in the log's directory that changes of `epoch` are not in the log. A reader of the log that has
+/// not seen this epoch must not go on as if it had missed nothing.
+pub(super) fn mark_unlogged(
+    backend: &dyn Backend,
+    log: &Path,
+    epoch: u64,
+) -> Result<(), StorageError> {
+    if unlogged_epoch(backend, log)? < epoch {
+        let path = log.join(format!("{UNLOGGED_PREFIX}{epoch}"));
+        backend.create_new(&path).map_err(|error| StorageError::io("create", &path, &error))?;
+    }
+    sync(backend, log)
 }
 
 /// Returns the path of the file of a checkpoint that has part `part` of the rows of table `table`.

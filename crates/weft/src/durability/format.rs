@@ -339,7 +339,7 @@ impl<'f> FrameReader<'f> {
     }
 
     /// Treats the file as if it were only `length` bytes long.
-    pub(super) fn limit(&mut self, length: u64) {
+    pub fn limit(&mut self, length: u64) {
         self.length = self.length.min(length);
     }
 

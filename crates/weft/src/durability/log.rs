@@ -38,6 +38,7 @@
 
 mod buffer;
 mod coordinator;
+mod follow;
 mod lead;
 mod logger;
 mod spare;
@@ -54,6 +55,7 @@ use weft_htm::word::{Ordering, Word};
 
 use self::buffer::LogSlot;
 use self::coordinator::Coordinator;
+use self::follow::Follower;
 use self::lead::Sleeper;
 use self::logger::{Logger, Segment, Segments};
 use super::backend::Backend;
@@ -192,6 +194,8 @@ struct LogCore {
     segments: Box<[Segments]>,
     /// The segments of loggers that no longer exist.
     foreign_segments: Segments,
+    /// The last epoch with changes that are not in the log.
+    unlogged_epoch: Word,
     backend: Arc<dyn Backend>,
     epochs: Arc<dyn Epochs>,
     directory: PathBuf,
@@ -204,6 +208,10 @@ struct State {
     coordinator: Option<Box<Coordinator>>,
     /// The callers that sleep.
     sleepers: Vec<Sleeper>,
+    /// The readers of the log that wait for more.
+    followers: Vec<Follower>,
+    /// The last epoch with groups that has become durable since the log was started, or 0.
+    written_epoch: u64,
     /// When the last leader had done its work.
     last_led: Instant,
     /// The first final error.
@@ -265,6 +273,7 @@ impl Log {
         let sequence = |logger: usize| sequences.get(logger).copied().unwrap_or(1);
         let segments: Box<[Segments]> = (0..options.loggers).map(|_| Segments::default()).collect();
         let foreign_segments = Segments::default();
+        let unlogged_epoch = super::directory::unlogged_epoch(&*backend, directory)?;
         for segment in find_segments(&*backend, directory, first_epoch - 1)? {
             let logger = segment.logger as usize;
             if logger < options.loggers && segment.sequence >= sequence(logger) {
@@ -284,6 +293,8 @@ impl Log {
             state: Mutex::new(State {
                 coordinator: None,
                 sleepers: Vec::new(),
+                followers: Vec::new(),
+                written_epoch: 0,
                 last_led: Instant::now(),
                 failure: None,
                 disk_full: None,
@@ -298,6 +309,7 @@ impl Log {
             totals: Mutex::default(),
             segments,
             foreign_segments,
+            unlogged_epoch: Word::new(unlogged_epoch),
             backend,
             epochs,
             directory: directory.to_owned(),
@@ -595,6 +607,7 @@ impl LogCore {
         self.gate.fetch_or(gate::FAILED, Ordering::SeqCst);
         self.work.notify_one();
         self.wake(state, |_| true);
+        self.wake_followers(lock(&self.state));
     }
 
     fn failure(&self) -> Option<StorageError> {
@@ -619,11 +632,15 @@ impl LogCore {
         self.wake(state, |_| true);
     }
 
-    /// Makes `epoch` the durable epoch, unless the log has failed.
-    fn publish(&self, epoch: u64) -> Result<(), StorageError> {
-        let state = lock(&self.state);
+    /// Makes `epoch` the durable epoch, unless the log has failed. `has_groups` says whether there is
+    /// anything in it.
+    fn publish(&self, epoch: u64, has_groups: bool) -> Result<(), StorageError> {
+        let mut state = lock(&self.state);
         if let Some(error) = &state.failure {
             return Err(error.clone());
+        }
+        if has_groups {
+            state.written_epoch = epoch;
         }
         // Release: pairs with the acquire in `durable_epoch`.
         self.durable.store(epoch, Ordering::Release);
@@ -636,6 +653,7 @@ impl LogCore {
         state.closed = true;
         self.gate.fetch_or(gate::CLOSED, Ordering::SeqCst);
         self.wake(state, |_| true);
+        self.wake_followers(lock(&self.state));
     }
 
     fn all_segments(&self) -> impl Iterator<Item = &Segments> {

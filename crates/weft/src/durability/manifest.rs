@@ -190,7 +190,7 @@ impl Manifest {
     }
 
     /// Returns the epoch to whose end the checkpoint and the sealed segments lead.
-    pub(super) fn base_epoch(&self) -> u64 {
+    pub(crate) fn base_epoch(&self) -> u64 {
         let checkpoint = self.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.epoch);
         self.recovered_epoch.max(checkpoint)
     }

@@ -179,6 +179,8 @@ pub struct RecoveryOptions<'a> {
     pub check_room: Option<&'a (dyn Fn() -> Result<(), StorageError> + Sync)>,
     /// The names of stored tables to drop.
     pub drop_tables: &'a [String],
+    /// How many bytes of the log before the checkpoint stay, for its readers.
+    pub keep_log_bytes: u64,
 }
 
 impl Default for RecoveryOptions<'_> {
@@ -191,6 +193,7 @@ impl Default for RecoveryOptions<'_> {
             progress: None,
             check_room: None,
             drop_tables: &[],
+            keep_log_bytes: 0,
         }
     }
 }
@@ -344,7 +347,7 @@ pub(crate) fn recover_as(
             targets.rewritten(tables, &table_numbers, migrated.as_ref(), rewritten_epoch);
         let rewritten = rewritten.as_ref().map(|rows| rows as &dyn CheckpointSource);
         time(&mut durations.settle, || {
-            settle(backend, directory, &log, &mut next, rewritten, options.threads)
+            settle(backend, directory, &log, &mut next, rewritten, options)
         })?;
     }
     let checkpoint = manifest.checkpoint.as_ref();
@@ -573,7 +576,7 @@ fn settle(
     log: &StoredLog,
     next: &mut Manifest,
     rewritten: Option<&dyn CheckpointSource>,
-    threads: usize,
+    options: &RecoveryOptions<'_>,
 ) -> Result<(), StorageError> {
     let log_directory = directory::log_directory(directory);
     for logger in &log.loggers {
@@ -602,10 +605,13 @@ fn settle(
         // An interrupted attempt may have left files in the way.
         let current = next.checkpoint.as_ref().map(|checkpoint| checkpoint.epoch);
         directory::remove_other_checkpoints(backend, directory, current)?;
-        let options = checkpoint::CheckpointOptions { threads, progress: None };
+        let threads = options.threads;
+        let writing = checkpoint::CheckpointOptions { threads, ..Default::default() };
         let tables = next.current_tables();
-        let written = checkpoint::write_files(backend, directory, &tables, source, &options)?;
+        let written = checkpoint::write_files(backend, directory, &tables, source, &writing)?;
         directory::sync(backend, directory)?;
+        directory::create_directory(backend, &log_directory)?;
+        directory::mark_unlogged(backend, &log_directory, written.epoch)?;
         next.recovered_epoch = written.epoch;
         next.checkpoint = Some(written);
         for segments in &mut next.segments {
@@ -615,7 +621,7 @@ fn settle(
     }
     next.write(backend, directory)?;
     directory::create_directory(backend, &log_directory)?;
-    checkpoint::remove_needless(backend, directory, next)
+    checkpoint::remove_needless(backend, directory, next, options.keep_log_bytes)
 }
 
 /// Writes bytes `start..end` of a file again. After a failed sync, the operating system may go on

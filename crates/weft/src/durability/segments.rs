@@ -133,6 +133,12 @@ pub(super) fn next_sequences(listing: &Listing, manifest: &Manifest) -> Vec<u64>
     manifest.segments.iter().zip(&listing.loggers).map(next).collect()
 }
 
+/// Returns the sequence number of a segment with this path.
+pub(super) fn sequence_of(path: &Path) -> u64 {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    parse_segment_name(name).map_or(0, |(_, sequence)| sequence)
+}
+
 pub(super) fn length_of(backend: &dyn Backend, path: &Path) -> Result<u64, StorageError> {
     let file =
         backend.open_read_only(path).map_err(|error| StorageError::io("open", path, &error))?;

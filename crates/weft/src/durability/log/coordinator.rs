@@ -128,7 +128,7 @@ impl Coordinator {
             self.written_epoch = round.epoch;
             self.note_is_due = true;
             lock(&self.shared.totals).epochs_written += 1;
-            self.shared.publish(round.epoch)?;
+            self.shared.publish(round.epoch, true)?;
         }
         // Close an idle epoch with a note, which says that the epochs before it are durable.
         if is_idle && self.note_is_due {
@@ -136,7 +136,7 @@ impl Coordinator {
             self.all(|| Job::Note(epoch, durable_epoch))?;
             self.note_is_due = false;
         }
-        self.shared.publish(self.closed_epoch)
+        self.shared.publish(self.closed_epoch, false)
     }
 
     /// Takes everything that was appended up to the closed epoch, and makes a round for each epoch

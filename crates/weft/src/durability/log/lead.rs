@@ -149,7 +149,7 @@ impl LogCore {
     pub fn lead_at_intervals(&self) {
         let mut state = lock(&self.state);
         while !state.closing && state.failure.is_none() {
-            drop(state);
+            self.wake_followers(state);
             self.epochs.pass_time();
             state = lock(&self.state);
             let interval = match state.disk_full {
@@ -188,6 +188,9 @@ impl LogCore {
         self.is_led.store(0, Ordering::Relaxed);
         let mut heirs = 1;
         self.wake(state, |sleeper| sleeper.epoch == 0 || std::mem::take(&mut heirs) == 1);
+        if self.options.manual {
+            self.wake_followers(lock(&self.state));
+        }
     }
 
     /// Does something with the coordinator. A panic fails the log. Otherwise all callers would wait for

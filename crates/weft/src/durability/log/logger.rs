@@ -50,6 +50,13 @@ impl Segments {
         Some(first.path.clone())
     }
 
+    /// Returns the number of the segment that is being written, and its length in bytes.
+    pub fn open(&self) -> Option<(u64, u64)> {
+        let segments = lock(&self.0);
+        let last = segments.last().filter(|last| last.is_open)?;
+        Some((last.sequence, last.bytes))
+    }
+
     pub fn forget(&self, path: &PathBuf) {
         lock(&self.0).retain(|segment| segment.path != *path);
     }

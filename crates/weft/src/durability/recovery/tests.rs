@@ -340,7 +340,8 @@ impl Engine {
     fn checkpoint_of(&self, epoch: u64, model: &Model) -> Result<(), StorageError> {
         let source =
             Snapshot { epoch, state: model.state_at(epoch), numbers: self.numbers.clone() };
-        let options = CheckpointOptions { threads: self.shape.threads, progress: None };
+        let options =
+            CheckpointOptions { threads: self.shape.threads, ..CheckpointOptions::default() };
         let written =
             write_checkpoint(&self.disk, Path::new(DIRECTORY), &self.manifest, &source, &options)?;
         match written.not_removed {

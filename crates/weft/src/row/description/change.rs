@@ -167,6 +167,11 @@ impl TableDescription {
 }
 
 impl ChangedColumns<'_> {
+    /// Returns the positions of the columns that change, in ascending order, each with its new stored value.
+    pub fn iter(&self) -> impl Iterator<Item = (usize, &[u8])> {
+        self.columns.iter().map(|(position, value)| (*position, &**value))
+    }
+
     /// Appends to `output` the row that these changes make of `row`, a stored row of `table`.
     ///
     /// # Errors

@@ -65,6 +65,23 @@ impl TableDescription {
     }
 }
 
+impl<'a> StoredOperation<'a> {
+    /// Returns the column's position.
+    pub fn column(&self) -> usize {
+        self.column
+    }
+
+    /// Returns what is done to the column.
+    pub fn kind(&self) -> OperationKind {
+        self.kind
+    }
+
+    /// Returns the operand's stored form, which [`format`](crate::durability::format) describes.
+    pub fn operand(&self) -> &'a [u8] {
+        self.operand
+    }
+}
+
 impl StoredOperation<'_> {
     /// Appends to `output` the row that this operation makes of `row`, a stored row of `table`.
     ///

@@ -205,7 +205,7 @@ fn a_backup_opens_as_a_database() {
     let epoch = engine.clock.epoch() - 1;
     let source = Snapshot { epoch, state: model.state_at(epoch), numbers: engine.numbers.clone() };
     let manifest = engine.manifest.lock().unwrap().clone();
-    let options = CheckpointOptions { threads: 2, progress: None };
+    let options = CheckpointOptions { threads: 2, ..CheckpointOptions::default() };
 
     let target = new_disk(9);
     let directory = Path::new(DIRECTORY);
