@@ -60,6 +60,7 @@ impl Epoch {
         for entry in Entries::new(&bytes) {
             match entry.map_err(EpochError::Entry)? {
                 LogEntry::Transaction => is_new = true,
+                LogEntry::Time(_) => {}
                 LogEntry::Write(LogWrite { kind, table, version, bytes: write }) => {
                     if table as usize >= tables.len() {
                         return Err(EpochError::UnknownTable(table));

@@ -15,7 +15,7 @@ const CARRIED_OVER_MAX: u32 = 8;
 
 /// Adds the column that says whether a row is there, if rows expire.
 #[inline(always)]
-fn with_expiry<T: Record>(columns: ColumnSet) -> ColumnSet {
+pub(super) fn with_expiry<T: Record>(columns: ColumnSet) -> ColumnSet {
     match T::EXPIRY {
         Some(expiry) => columns.with(expiry.column),
         None => columns,

@@ -138,7 +138,7 @@ impl<P: Protocol> Transaction<'_, P> {
         key: &T::Key,
     ) -> Result<bool, Error> {
         loop {
-            let record = match self.locate(table, key) {
+            let record = match self.locate(table, &key) {
                 LookupResult::Record(record) => record,
                 LookupResult::Absent(node) => {
                     self.note_node(table.reference(), node)?;

@@ -12,6 +12,7 @@ use weft_htm::prefetch::{LINE_BYTES, prefetch_lines};
 use weft_htm::word::Ordering;
 
 use super::Transaction;
+use super::by_columns::with_expiry;
 #[cfg(feature = "history")]
 use super::recording::Event;
 use crate::commit::{Dbx, Executor, Protocol, Visible};
@@ -320,13 +321,14 @@ impl<'tx, 'db, T: Record, P: Protocol> Scan<'tx, 'db, T, P> {
     }
 
     /// Returns how many rows the scan has still to return. The transaction relies on which rows there are, and not on
-    /// their columns: under the optimistic protocols it commits although other transactions update them. (`count`, the
+    /// their columns, except for the one by which they expire: under the optimistic protocols it commits although other transactions update them. (`count`, the
     /// method of iterators, also counts an error.)
     ///
     /// # Errors
     /// As the items of the scan.
     pub fn count_rows(mut self) -> Result<usize, Error> {
-        let columns = (!self.transaction.is_recorded()).then_some(ColumnSet::NONE);
+        let columns = with_expiry::<T>(ColumnSet::NONE);
+        let columns = (!self.transaction.is_recorded()).then_some(columns);
         let mut rows = 0;
         while let Some(row) = self.advance(columns) {
             row?;
