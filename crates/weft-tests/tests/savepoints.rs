@@ -64,7 +64,7 @@ fn write<P: Protocol>(
         let id = random.u32(..10);
         match random.u8(..7) {
             0 => _ = tx.delete(items, &id)?,
-            1 => _ = tx.upsert(items, Item { count: random.i64(..9), ..item(id) })?,
+            1 => _ = tx.upsert(items, Item { count: random.i64(0..9), ..item(id) })?,
             2 => _ = tx.update(items, &id, |row| row.group = random.u8(..3))?,
             3 => _ = tx.update(items, &id, |row| row.code.push('x'))?,
             4 => _ = tx.update_columns(items, &id, column_of!(Item.count), |count| *count += 1)?,
@@ -293,7 +293,7 @@ fn many_threads_undo_and_keep_savepoints() {
 fn a_savepoint_survives_a_restart_only_if_it_was_kept() {
     let directory = weft_tests::TemporaryDirectory::new("savepoints");
     let open = || {
-        let database = Database::builder().table::<Item>().directory(&directory).open().unwrap();
+        let database = Database::builder().table::<Item>().directory(&directory.0).open().unwrap();
         let items = database.table::<Item>().unwrap();
         (database, items)
     };
@@ -314,7 +314,7 @@ fn a_savepoint_survives_a_restart_only_if_it_was_kept() {
         ran.unwrap();
     }
     let left = database.transact(|tx| Ok::<_, Error>(contents(tx, &items))).unwrap();
-    database.close().unwrap();
+    drop((database, items));
     let (database, items) = open();
     let found = database.transact(|tx| Ok::<_, Error>(contents(tx, &items))).unwrap();
     assert_eq!(found, left);

@@ -222,9 +222,10 @@ mutations! {
     number_after_installation: NumberAfterInstallation,
         [SNAPSHOTS: "ReadSkew", COPIES: "broken invariant"];
     savepoint_keeps_writes: SavepointKeepsWrites,
-        [SMALL_HISTORIES: "no serial order explains it"];
+        [SMALL_HISTORIES: "no serial order explains it, though the checker passes it",
+         HISTORIES: "OwnWriteNotSeen"];
     savepoint_forgets_reads: SavepointForgetsReads,
-        [SMALL_HISTORIES: "Skew", HISTORIES: "Skew"];
+        [SMALL_HISTORIES: "StaleRead", HISTORIES: "ReadSkew"];
 }
 
 #[test]
