@@ -256,7 +256,7 @@ fn choice_body(input: &DeriveInput, data: &DataEnum) -> Result<TokenStream> {
                 if found.replace(value).is_some() {
                     return ::core::result::Result::Err(::weft::column::DecodeError::new(
                         start,
-                        ::core::concat!("a value of ", #name, " is two of its variants"),
+                        ::core::concat!("a value of ", #name, " has two of its variants"),
                     ));
                 }
             }
@@ -294,7 +294,7 @@ fn choice_body(input: &DeriveInput, data: &DataEnum) -> Result<TokenStream> {
             found.ok_or_else(|| {
                 ::weft::column::DecodeError::new(
                     start,
-                    ::core::concat!("a value of ", #name, " is none of its variants"),
+                    ::core::concat!("a value of ", #name, " has none of its variants"),
                 )
             })
         }

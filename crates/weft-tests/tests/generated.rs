@@ -139,13 +139,11 @@ fn threads_get_different_keys() {
             for round in 0..rows {
                 let is_kept = random.u8(..8) > 0;
                 // Callers choose keys that others may be about to get.
-                let chosen = (random.u8(..8) == 0).then(|| {
-                    (given.last().copied().unwrap_or(1_u64) + random.u64(1..200)) << 8
-                        | thread as u64
-                });
+                let last = given.last().copied().unwrap_or(1_u64);
+                let chosen = (random.u8(..8) == 0).then(|| last + random.u64(1..200));
                 let inserted = database.transact(|tx| {
                     if let Some(chosen) = chosen {
-                        tx.upsert(&tickets, ticket(chosen >> 8))?;
+                        tx.upsert(&tickets, ticket(chosen))?;
                     }
                     let id = tx.insert_generated(&tickets, ticket)?;
                     if !is_kept {

@@ -201,8 +201,8 @@ fn an_enum_with_fields_is_stored_as_its_variants_one_of_which_is_there() {
          corners: Vec<(i8, i8)> }>, Empty: bool }"
     );
     let error = |bytes: &[u8]| decode::<Shape>(bytes).unwrap_err().what().to_owned();
-    assert_eq!(error(&[0, 0, 0, 0]), "a value of Shape is none of its variants");
-    assert_eq!(error(&[1, 0, 0, 1]), "a value of Shape is two of its variants");
+    assert_eq!(error(&[0, 0, 0, 0]), "a value of Shape has none of its variants");
+    assert_eq!(error(&[1, 0, 0, 1]), "a value of Shape has two of its variants");
     assert_eq!(error(&[2, 0, 0, 0]), "a bool is 2, and not 0 or 1");
 }
 
