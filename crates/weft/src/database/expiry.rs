@@ -184,15 +184,19 @@ impl<T: Record, P: Protocol> Remove<P> for Remover<T> {
         let has_hook = T::EXPIRY.is_some_and(|expiry| expiry.has_hook);
         let limit = if has_hook { 1 } else { BATCH_ROWS };
         let options = TransactionOptions::new().retries_max(RETRIES_MAX).label("weft-expiry");
-        let (mut tried, mut oldest) = (Vec::new(), u64::MAX);
+        // When the oldest of the rows that were tried had expired, and of those that were left for later.
+        let (mut tried, mut oldest, mut oldest_left) = (Vec::new(), u64::MAX, u64::MAX);
         let mut run = |tx: &Transaction<'_, P>| {
-            oldest = u64::MAX;
+            (oldest, oldest_left) = (u64::MAX, u64::MAX);
             tx.run_due_if(&self.table, limit, &mut |row| {
-                oldest = oldest.min(row.expires_at().as_millis());
+                let expired_at = row.expires_at().as_millis();
                 if has_hook {
                     tried = LongKey::from_key(&row.key()).to_bytes().as_ref().to_vec();
                 }
-                failed.get(&tried).is_none_or(|failed| failed.again_at <= now)
+                let is_wanted = failed.get(&tried).is_none_or(|failed| failed.again_at <= now);
+                let oldest = if is_wanted { &mut oldest } else { &mut oldest_left };
+                *oldest = expired_at.min(*oldest);
+                is_wanted
             })
         };
         let run = || database.transact_with_token::<_, Error>(&options, &mut run);
@@ -210,10 +214,12 @@ impl<T: Record, P: Protocol> Remove<P> for Remover<T> {
                 return Err(closed);
             }
             Ok(Err(error)) => {
+                self.oldest.store(oldest.min(oldest_left), Ordering::Relaxed);
                 self.note_failure(database, &mut failed, tried, error.to_string());
                 return Ok((0, has_hook));
             }
             Err(panic) => {
+                self.oldest.store(oldest.min(oldest_left), Ordering::Relaxed);
                 let message = super::builder::panic_message(&*panic);
                 self.note_failure(database, &mut failed, tried, message);
                 return Ok((0, true));
@@ -221,6 +227,7 @@ impl<T: Record, P: Protocol> Remove<P> for Remover<T> {
         };
         database.inner.expiry.counts.removed.fetch_add(removed as u64, Ordering::Relaxed);
         let is_more = removed == limit;
+        let oldest = if is_more { oldest.min(oldest_left) } else { oldest_left };
         self.oldest.store(oldest, Ordering::Relaxed);
         Ok((removed, is_more))
     }

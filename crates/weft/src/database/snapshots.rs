@@ -112,7 +112,9 @@ impl<P: Protocol> Database<P> {
         take: impl Fn() -> u64,
     ) -> Result<Snapshot, Failure> {
         // If another commit does not end, the snapshot is of an earlier time.
-        worker.memory.settle_time_at(self.engine().shared.time.present());
+        let shared = &self.engine().shared;
+        let time = &shared.time;
+        time.settle(time.present(), &shared.commits, shared.grace.slots_used());
         let open = || Snapshot::open(self.home(), life, take);
         P::with_whole_rows(self.engine(), worker, open).inspect(|_| {
             // Drop the values whose drop was postponed while rows were made whole.

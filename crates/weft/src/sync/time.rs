@@ -22,6 +22,7 @@
 //! Therefore each transaction can be given a time from its *now* on and before its `until`, such that these times
 //! never decrease along the serial order. The protocols need not know of it.
 
+use std::cell::Cell;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use weft_htm::word::{Ordering, Word};
@@ -35,6 +36,8 @@ pub struct Time {
     present: Word,
     claimed: Word,
     settled: Word,
+    /// The greatest *now* that the log has.
+    logged: Word,
     /// Whether the time does not follow the system's clock.
     pub is_manual: bool,
     /// What is wrong, on purpose.
@@ -104,34 +107,37 @@ impl Time {
         self.claimed.load(Ordering::SeqCst)
     }
 
-    /// Settles a *now*: waits until every commit under way that may not come after it has ended. `note` notes the *now*
-    /// in the log. Returns false if a commit did not end. The caller is not committing.
+    /// Settles a *now*: waits until every commit under way that may not come after it has ended. Returns false if a
+    /// commit did not end. The caller is not committing.
     #[inline]
-    pub fn settle(
-        &self,
-        now: u64,
-        commits: &ActivityWords,
-        slots_used: usize,
-        note: impl FnOnce(),
-    ) -> bool {
-        if self.settled() >= now {
-            return true;
-        }
+    pub fn settle(&self, now: u64, commits: &ActivityWords, slots_used: usize) -> bool {
+        self.settled() >= now || self.settle_slowly(now, commits, slots_used)
+    }
+
+    #[cold]
+    fn settle_slowly(&self, now: u64, commits: &ActivityWords, slots_used: usize) -> bool {
         raise(&self.claimed, now);
         #[cfg(feature = "canary")]
         let slots_used =
             if self.flaw == Some(TimeFlaw::CommitsNotAwaited) { 0 } else { slots_used };
-        let yields = std::cell::Cell::new(0);
+        let yields = Cell::new(0);
         let waited = commits.wait_while(slots_used, || {
             yields.set(yields.get() + 1);
             if yields.get() < YIELDS_MAX { Ok(()) } else { Err(()) }
         });
-        if waited.is_err() {
-            return false;
+        if waited.is_ok() {
+            raise(&self.settled, now);
         }
-        note();
-        raise(&self.settled, now);
-        true
+        waited.is_ok()
+    }
+
+    /// Calls `log`, which must write a *now* to the log, unless the log has it already, or a later one.
+    #[inline]
+    pub fn log(&self, now: u64, log: impl FnOnce()) {
+        if self.logged.load(Ordering::SeqCst) < now {
+            log();
+            raise(&self.logged, now);
+        }
     }
 }
 
@@ -152,13 +158,13 @@ mod tests {
     fn a_now_is_not_settled_while_a_commit_does_not_end() {
         let (time, commits) = (Time::default(), ActivityWords::new(1));
         commits.begin(0);
-        assert!(!time.settle(5, &commits, 1, || unreachable!("a commit is under way")));
+        assert!(!time.settle(5, &commits, 1));
         assert_eq!((time.claimed(), time.settled()), (5, 0));
         commits.end(0);
-        let mut noted = 0;
-        assert!(time.settle(5, &commits, 1, || noted += 1));
-        assert!(time.settle(4, &commits, 1, || noted += 1), "it was settled with 5");
-        assert_eq!((time.settled(), noted), (5, 1));
+        assert!(time.settle(5, &commits, 1));
+        assert_eq!(time.settled(), 5);
+        commits.begin(0);
+        assert!(time.settle(4, &commits, 1), "it was settled with 5");
     }
 }
 
@@ -187,7 +193,7 @@ mod loom_tests {
                     place
                 })
             };
-            let has_settled = time.settle(5, &commits, 2, || ());
+            let has_settled = time.settle(5, &commits, 2);
             let place = has_settled.then(|| order.fetch_add(1, Ordering::SeqCst));
             if let (Some(sees_it), Some(place)) = (sees_it.join().unwrap(), place) {
                 assert!(sees_it < place);

@@ -94,12 +94,16 @@ fn entry_bytes_match_the_diagram() {
     let (put, delete) = (b"\x02\xac\x02\x05\x83\0row", b"\x03\x01\x80\x01\x80\0");
     let change = b"\x04\x01\x01\x81\0\x09";
     assert_eq!(bytes, [&b"\x01"[..], put, delete, change].concat());
+    let mut time = Vec::new();
+    push_time(&mut time, 300);
+    assert_eq!(time, b"\x06\xac\x02");
+    assert_eq!(Entries::new(&time).next(), Some(Ok(LogEntry::Time(300))));
 }
 
 #[test]
 fn unknown_kinds_are_refused() {
     let error = |bytes: &[u8]| Entries::new(bytes).next().unwrap().unwrap_err().what;
-    assert_eq!(error(&[OPERATION + 1]), "an entry of unknown kind");
+    assert_eq!(error(&[TIME + 1]), "an entry of unknown kind");
     assert_eq!(error(&[77]), "an entry of unknown kind");
 
     let patched = |at: usize, value: u8| {

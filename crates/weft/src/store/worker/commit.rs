@@ -214,23 +214,20 @@ impl WorkerMemory {
     }
 
     /// Settles the time of the transaction under way, which is not committing: see [`Time`](crate::sync::time::Time).
-    /// Returns false if another commit does not end.
-    #[inline]
+    /// The log then has it no later than what the transaction writes. Returns false if another commit does not end.
     pub fn settle_time(&self) -> bool {
-        self.settle_time_at(self.now())
-    }
-
-    /// As [`WorkerMemory::settle_time`], for a time of its own.
-    pub fn settle_time_at(&self, now: u64) -> bool {
-        let shared = &self.shared;
-        shared.time.settle(now, &shared.commits, shared.grace.slots_used(), || {
-            // The log must have the time no later than what transactions write that go by it.
-            if let Some(engine) = shared.log.get() {
+        let (shared, now) = (&self.shared, self.now());
+        if !shared.time.settle(now, &shared.commits, shared.grace.slots_used()) {
+            return false;
+        }
+        if let Some(engine) = shared.log.get() {
+            shared.time.log(now, || {
                 let epoch = self.draw();
                 engine.log.append(self.slot, epoch, |buffer| format::push_time(buffer, now));
                 self.end_commit();
-            }
-        })
+            });
+        }
+        true
     }
 
     /// Returns the epoch that must be durable before the committing transaction is. If the transaction has
