@@ -36,19 +36,22 @@ fn main() -> Result<(), Error> {
     let (transactions, rounds) = (number(200_000), number(7));
     let mut rows: [(&str, Vec<f64>); 4] =
         ["without a key", "a new key", "the same key again", "by hand"].map(|it| (it, Vec::new()));
+    let mut bytes = 0.0;
     for _ in 0..rounds {
-        let ns = round(transactions)?;
+        let (ns, bytes_now) = round(transactions)?;
+        bytes = bytes_now;
         rows.iter_mut().zip(ns).for_each(|(row, ns)| row.1.push(ns));
     }
     for (name, mut ns) in rows {
         ns.sort_unstable_by(f64::total_cmp);
         println!("{name:20} {:6.0} ns", ns[ns.len() / 2]);
     }
+    println!("{:20} {bytes:6.0} bytes", "a result");
     Ok(())
 }
 
-/// Returns the nanoseconds that a transaction took, for each way.
-fn round(transactions: u64) -> Result<[f64; 4], Error> {
+/// Returns the nanoseconds that a transaction took, for each way, and the bytes of a result in its table.
+fn round(transactions: u64) -> Result<([f64; 4], f64), Error> {
     let builder = Database::builder().table::<Account>().table::<Answer>();
     let database = builder.once(OnceOptions::new()).open()?;
     let (accounts, answers) = (database.table::<Account>()?, database.table::<Answer>()?);
@@ -78,6 +81,10 @@ fn round(transactions: u64) -> Result<[f64; 4], Error> {
         database.transact_with(&TransactionOptions::new(), |tx| pay(tx, number)).map(drop)
     })?;
     let (new, again) = (timed(&once)?, timed(&once)?);
+    let indexes = database.metrics().memory.indexes;
+    let results = indexes.iter().find(|index| index.table == "weft_once").expect("it is open");
+    let bytes = results.record_bytes + results.node_bytes + results.heap_bytes;
+    let bytes = bytes as f64 / results.records as f64;
     let by_hand = timed(&|number, key| {
         let body = |tx: &Transaction<'_>| {
             let request = key.to_owned();
@@ -90,5 +97,5 @@ fn round(transactions: u64) -> Result<[f64; 4], Error> {
         };
         database.transact(body).map(drop).map_err(|error: Error| error)
     })?;
-    Ok([without, new, again, by_hand])
+    Ok(([without, new, again, by_hand], bytes))
 }

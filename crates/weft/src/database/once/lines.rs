@@ -12,6 +12,7 @@
 //! Lines only save work, and give each transaction its turn. That a transaction happens once is ensured by its commit:
 //! two transactions that both insert the result of a key conflict.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, PoisonError};
 use std::task::{Wake, Waker};
@@ -57,14 +58,14 @@ impl Place {
     /// Joins the line of a key at its end. The waker is woken when the transaction may run, unless it may at once.
     pub(super) fn join(lines: &Arc<Lines>, key: StoredKey, waker: Waker) -> Place {
         let mut locked = lines.lock().unwrap_or_else(PoisonError::into_inner);
-        let ticket = match locked.get_mut(&key) {
-            Some(line) => {
+        let ticket = match locked.entry(key.clone()) {
+            Entry::Occupied(mut line) => {
                 let ticket = Arc::new(Ticket { state: Word::new(WAITS), waker });
-                line.push_back(Arc::clone(&ticket));
+                line.get_mut().push_back(Arc::clone(&ticket));
                 ticket
             }
-            None => {
-                locked.insert(key.clone(), VecDeque::new());
+            Entry::Vacant(place) => {
+                place.insert(VecDeque::new());
                 Arc::new(Ticket { state: Word::new(RUNS), waker })
             }
         };

@@ -1,0 +1,17 @@
+//! A web shop on Weft: accounts, stock, carts, orders, auctions and a report.
+//!
+//! Each topic is a file with its row types and its transactions, which know nothing of HTTP: [`accounts`], [`stock`],
+//! [`carts`], [`orders`], [`auctions`], [`report`] and [`limits`]. [`shop`] opens the database, and [`http`] has the
+//! requests.
+
+pub mod accounts;
+pub mod auctions;
+pub mod carts;
+pub mod http;
+pub mod limits;
+pub mod metrics;
+pub mod orders;
+pub mod refused;
+pub mod report;
+pub mod shop;
+pub mod stock;
