@@ -33,7 +33,8 @@
 //!
 //! # What the feed has
 //!
-//! - *Whole transactions*, each once, with all their changes of tables that are not volatile.
+//! - *Whole transactions*, each once, with all their changes of tables that are not volatile. (A procedure that commits in
+//!   pieces, under the protocol `dbx-tc`, is a transaction for each piece, all of them in one epoch.)
 //! - *Only what is durable*, if the database has a directory: no crash takes back what the feed has shown. The feed of a
 //!   [ring](ChangeRing) shows what has committed.
 //! - *The order of commits for each key, and of epochs.* The transactions of one epoch (10 ms, or less if a commit waits

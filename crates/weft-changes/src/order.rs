@@ -5,9 +5,9 @@
 //! that agrees with the numbers of all keys. Otherwise it sorts the transactions topologically: a transaction comes
 //! after all those whose version of a key it has replaced.
 //!
-//! Pieces of two procedures may be interleaved so that each comes first on one key. (This can happen if what they do
-//! commutes.) No order of whole transactions agrees with both keys then. The feed has such transactions, and what
-//! comes after them in the epoch, as one.
+//! Under a protocol without isolation, each of two transactions may come first on one key. No order of whole
+//! transactions agrees with both keys then. The feed has such transactions, and what comes after them in the epoch, as
+//! one.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;

@@ -74,6 +74,7 @@ impl LogReader {
     ) -> Result<LogReader, ChangesError> {
         let checkpoint = manifest.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.epoch);
         let mut reader = LogReader { log, cursors: Vec::new() };
+        let mut oldest_left = None;
         for (logger, segments) in manifest.segments.iter().enumerate() {
             let logger = logger as u32;
             let of_logger = |name: &String| match parse_segment_name(name) {
@@ -108,11 +109,14 @@ impl LogReader {
             // If the logger's first segment is there, nothing was ever removed. Otherwise everything after the
             // checkpoint is there.
             if !is_known && first != 1 && !precedes(oldest, position) {
-                return Err(fell_behind(position, oldest, false));
+                oldest_left = oldest_left.max(Some(oldest));
             }
             reader.cursors.push(cursor);
         }
-        Ok(reader)
+        match oldest_left {
+            None => Ok(reader),
+            Some(oldest) => Err(fell_behind(position, oldest, false)),
+        }
     }
 
     /// Returns the next epoch up to `durable`, with the entries of all loggers, or `None` if there isn't one.

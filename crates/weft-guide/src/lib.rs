@@ -34,6 +34,10 @@ mod durability {}
 mod snapshots {}
 
 #[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/src/changes.md")]
+mod changes {}
+
+#[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide/src/hot-rows.md")]
 mod hot_rows {}
 

@@ -70,7 +70,7 @@ fn same_version_has_no_order() {
 
 #[test]
 fn transactions_that_each_come_first_on_a_key_are_one() {
-    // The first pieces of each came before the second of the other.
+    // Each replaced a row of the other.
     let interleaved = order(&[&[(5, 1)], &[(1, 1), (2, 2)], &[(2, 1), (1, 2)], &[(4, 1)]]);
     assert_eq!(interleaved, [vec![0], vec![3], vec![1, 2, 2, 1]]);
 }

@@ -3,12 +3,12 @@
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use weft::column_of;
 use weft::description::Value;
-use weft::durability::SimulatedDisk;
+use weft::durability::{SimulatedDisk, StorageError};
 use weft::operation::{Add, OperationKind};
 use weft::{Acknowledge, Builder, Database, DurabilityOptions, Error, Record};
 use weft_changes::{ChangeFeed, ChangeKind, ChangesError, Position};
@@ -303,6 +303,26 @@ fn changes_of_an_earlier_version_become_rows_of_this_one() {
     assert_eq!(row, Some(version_2::Account { level: 4, id: 1, balance: 7, note }));
 }
 
+#[test]
+fn migration_is_a_gap_in_the_feed() {
+    let disk = SimulatedDisk::new(1);
+    let program = || builder(&disk, options().keep_log_bytes(1 << 20)).table::<Account>();
+    let first = program().open().unwrap();
+    let accounts = first.table::<Account>().unwrap();
+    first.transact(|tx| tx.insert(&accounts, account(1, 5))).unwrap();
+    let (_, position) = first.snapshot_with_position().unwrap();
+    drop((first, accounts));
+    let migrated = program().version(1).migrate(0, |tx| {
+        tx.update(&tx.table::<Account>()?, &1, |row| row.cents = 500)?;
+        Ok(())
+    });
+    let second = migrated.open().unwrap();
+    let behind = second.changes(position).unwrap_err();
+    assert!(matches!(behind, ChangesError::FellBehind { is_unlogged: true, .. }), "{behind}");
+    let (_, position) = second.snapshot_with_position().unwrap();
+    assert!(second.changes(position).unwrap().try_next().unwrap().is_none());
+}
+
 #[derive(Clone, Debug, PartialEq, Record)]
 struct Counter {
     #[record(key)]
@@ -387,6 +407,70 @@ fn task_waits_for_changes_without_a_thread() {
         bank.database.close().unwrap();
         assert!(waiting.join().unwrap().unwrap().is_none(), "the feed ends with the database");
     });
+}
+
+#[test]
+fn waiting_reader_does_not_keep_the_database_open() {
+    let disk = SimulatedDisk::new(1);
+    let open = || {
+        let builder = Database::builder().directory("/db");
+        Bank::open(builder.backend(Arc::new(disk.clone()), false))
+    };
+    let bank = open().unwrap();
+    let changes = bank.database.changes_from_now().unwrap();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| changes.count());
+        drop(bank);
+        assert_eq!(waiting.join().unwrap(), 0);
+    });
+    open().expect("the directory is unlocked");
+}
+
+#[test]
+fn failed_log_ends_the_feed_with_its_error() {
+    let disk = SimulatedDisk::new(1);
+    let builder = Database::builder().directory("/db");
+    let bank = Bank::open(builder.backend(Arc::new(disk.clone()), false)).unwrap();
+    let mut changes = bank.database.changes_from_now().unwrap();
+    let mut random = fastrand::Rng::with_seed(1);
+    bank.transfer(0, &mut random).unwrap();
+    disk.fail_sync(disk.syncs() + 1);
+    assert!(bank.transfer(0, &mut random).is_err());
+    assert!(changes.next().unwrap().is_ok(), "it was durable");
+    let error = changes.next().unwrap().unwrap_err();
+    let is_failure = |error: &ChangesError| {
+        matches!(
+            error,
+            ChangesError::Failure(weft::Failure::Storage(StorageError::SyncFailed { .. }))
+        )
+    };
+    assert!(is_failure(&error), "{error}");
+    assert!(changes.next().is_none());
+}
+
+#[test]
+fn waker_that_panics_does_not_stop_the_log() {
+    struct Panics;
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("a waker of the user's");
+        }
+    }
+    let builder = Database::builder().directory("/db");
+    let bank = Bank::open(builder.backend(Arc::new(SimulatedDisk::new(1)), false)).unwrap();
+    let mut random = fastrand::Rng::with_seed(1);
+    let mut changes = bank.database.changes_from_now().unwrap();
+    let mut other = bank.database.changes_from_now().unwrap();
+    let waker = Waker::from(Arc::new(Panics));
+    {
+        let mut next = pin!(changes.next_async());
+        let polled = next.as_mut().poll(&mut Context::from_waker(&waker));
+        assert!(matches!(polled, Poll::Pending));
+    }
+    for _ in 0..3 {
+        bank.transfer(0, &mut random).unwrap();
+        assert!(other.next().unwrap().is_ok());
+    }
 }
 
 #[test]

@@ -44,7 +44,7 @@ pub struct Report {
     pub transactions: u64,
     /// Parts of the log that do not count, and would be cut off.
     pub cuts: Vec<LogCut>,
-    /// Files that are not needed, and would be removed.
+    /// Files that recovery does not need. Some of them may be kept for readers of the log.
     pub leftovers: Vec<PathBuf>,
     /// Everything that is wrong.
     pub problems: Vec<StorageError>,

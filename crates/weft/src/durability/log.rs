@@ -607,7 +607,6 @@ impl LogCore {
         self.gate.fetch_or(gate::FAILED, Ordering::SeqCst);
         self.work.notify_one();
         self.wake(state, |_| true);
-        self.wake_followers(lock(&self.state));
     }
 
     fn failure(&self) -> Option<StorageError> {

@@ -56,7 +56,7 @@ pub(super) struct Segment {
 pub(super) struct Listing {
     /// The segments that recovery needs, by logger, in order.
     pub loggers: Vec<Vec<Segment>>,
-    /// The segments that a checkpoint has made unnecessary, and that are not removed yet.
+    /// The segments that a checkpoint has made unnecessary, and that are kept, or not removed yet.
     pub leftovers: Vec<PathBuf>,
 }
 

@@ -168,6 +168,7 @@ impl LogCore {
                 state = unpoisoned(self.work.wait_timeout(state, time)).0;
             }
         }
+        self.wake_followers(state);
     }
 
     /// Closes the epoch and writes it, and then lets another thread lead. If there is an error, it is in
