@@ -211,8 +211,8 @@ impl Changes {
         waker
     }
 
-    /// Blocks until there is another transaction, but not for longer than `timeout`. Returns `None` if there is none
-    /// by then, or if the feed has ended.
+    /// Blocks until there is another transaction, but not for longer than `timeout`. Returns `None` if there
+    /// isn't one by then, or if the feed has ended.
     ///
     /// # Errors
     /// As [`Changes::try_next`].

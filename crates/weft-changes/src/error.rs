@@ -75,7 +75,7 @@ pub enum ChangesError {
     },
     /// A change was to be applied to a row that is not there.
     #[error(
-        "a change of table `{table}` needs the row before it, and there is none; apply the changes to a snapshot's \
+        "a change of table `{table}` needs the row before it, which was not given; apply the changes to a snapshot's \
          rows from its position on, and in order"
     )]
     NoRow {
