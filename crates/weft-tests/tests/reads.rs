@@ -249,7 +249,7 @@ fn offers<P: Protocol>() -> (Database<P>, Table<Offer>, Vec<Offer>) {
 }
 
 fn copied<'r, E: Into<Error>>(rows: impl Iterator<Item = Result<&'r Offer, E>>) -> Vec<Offer> {
-    rows.map(|row| row.map(|row| *row).map_err(Into::into)).collect::<Result<_, Error>>().unwrap()
+    rows.map(|row| row.copied().map_err(Into::into)).collect::<Result<_, Error>>().unwrap()
 }
 
 #[test]
@@ -492,7 +492,7 @@ impl weft::encoding::KeyLookup<Name> for &Liar {
         self.0.set(self.0.get() + 1);
         // (Not even the end of the text is marked.)
         encoder.push_slice(&[b'a' + self.0.get() % 3][..usize::from(self.0.get() % 2)]);
-        if self.0.get() % 3 == 0 {
+        if self.0.get().is_multiple_of(3) {
             encoder.push(0, 1);
         }
     }

@@ -36,7 +36,7 @@ fn in_closure<P: Protocol>(
     tx: &Transaction<'_, P>,
     ids: &[u32],
 ) -> Result<usize, Error> {
-    Ok(ids.iter().filter(|id| tx.get(rows, id).is_ok()).count())
+    Ok(ids.iter().filter(|id| tx.get(rows, *id).is_ok()).count())
 }
 
 #[procedure(InMacro)]
