@@ -9,9 +9,9 @@
 //! the 99th percentiles. Both are measured in rounds of the same length, so that the machine's other load is seen, too.
 //! With `hook`, the sessions have a hook that changes an account.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use weft::htm::word::{Ordering, Word};
 use weft::{Database, Error, Record, Table, Timestamp, column_of};
 
 #[derive(Clone, Copy, Record)]
@@ -74,7 +74,7 @@ fn main() -> Result<(), Error> {
         tx.insert(&sessions, Session { id, user: id as u32, until: later })
     })?;
 
-    let is_over = AtomicBool::new(false);
+    let is_over = Word::new(0);
     let begin = Instant::now();
     // Latencies in nanoseconds, with the time of the transaction's end since the beginning.
     let measured: Vec<Vec<(Duration, u32)>> = std::thread::scope(|scope| {
@@ -84,7 +84,7 @@ fn main() -> Result<(), Error> {
             scope.spawn(move || {
                 let mut random = thread * 2 + 1;
                 let mut latencies = Vec::with_capacity(20_000_000);
-                while !is_over.load(Ordering::Relaxed) {
+                while is_over.load(Ordering::Relaxed) == 0 {
                     let started = Instant::now();
                     transaction(database, accounts, sessions, rows, &mut random)
                         .expect("no failure");
@@ -99,7 +99,7 @@ fn main() -> Result<(), Error> {
         while removed() < rows {
             std::thread::sleep(Duration::from_millis(20));
         }
-        is_over.store(true, Ordering::Relaxed);
+        is_over.store(1, Ordering::Relaxed);
         running.into_iter().map(|thread| thread.join().expect("no panic")).collect()
     });
     let now = Timestamp::from(std::time::SystemTime::now());

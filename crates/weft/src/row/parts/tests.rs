@@ -178,7 +178,8 @@ mod of_rust_decimal {
         fn any_bytes_are_read_or_refused(bytes: [u8; 17]) {
             check_bytes::<Decimal>(&bytes)?;
             let mut small = bytes;
-            (small[12..16].fill(0), small[16] %= 40);
+            small[12..16].fill(0);
+            small[16] %= 40;
             check_bytes::<Decimal>(&small)?;
         }
     }
