@@ -29,7 +29,7 @@ pub enum Step {
     GetByBadge(u64),
     /// Inserts or replaces a row: key, value, and when it expires (`u64::MAX` for never). Its badge is its key.
     Put(u64, u64, u64),
-    /// Inserts a row, if there is none with its key or its badge: key, badge, value, and when it expires.
+    /// Inserts a row, unless a row has its key or its badge: key, badge, value, and when it expires.
     Insert(u64, u64, u64, u64),
     /// Changes when a row expires.
     Change(u64, u64),

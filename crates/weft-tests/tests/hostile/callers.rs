@@ -29,6 +29,7 @@ const CALLS: &[&str] = &[
     ".add_difference(",
     ".stored_bytes(",
     ".heap_bytes(",
+    ".heap_bytes_of(",
     ".is_same(",
     ".index_key(",
     "index_key(row",
