@@ -85,7 +85,7 @@ pub use versions::Migration;
 /// let counters = database.table::<Counter>()?;
 /// let value = database.transact(|tx| {
 ///     tx.insert(&counters, Counter { name: "visits".into(), value: 41 })?;
-///     tx.update(&counters, &"visits".into(), |counter| {
+///     tx.update(&counters, "visits", |counter| {
 ///         counter.value += 1;
 ///         counter.value
 ///     })

@@ -125,6 +125,19 @@ impl<K: Key> KeyLookup<K> for &K {
     }
 }
 
+/// For calls in code that matches on a `&mut` value, where a `&mut K` was taken for a `&K`.
+impl<K: Key> KeyLookup<K> for &mut K {
+    #[inline(always)]
+    fn encode_lookup(&self, encoder: &mut impl KeyEncoder) {
+        self.encode(encoder);
+    }
+
+    #[inline(always)]
+    fn as_key(&self) -> Option<&K> {
+        Some(self)
+    }
+}
+
 impl<K: Key> KeyPart<K> for K {
     #[inline(always)]
     fn encode_part(&self, encoder: &mut impl KeyEncoder) {
