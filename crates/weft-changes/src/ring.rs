@@ -165,6 +165,10 @@ impl Backend for RingDisk {
         removed.map(|_| ()).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
+    fn drops_segments(&self) -> bool {
+        true
+    }
+
     fn remove_directory(&self, path: &Path) -> io::Result<()> {
         hold(&self.state).directories.retain(|directory| directory != path);
         Ok(())

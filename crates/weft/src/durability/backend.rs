@@ -44,6 +44,12 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
+    /// Returns whether this file system itself removes the oldest segments of the log, to make room for new ones. Nothing
+    /// can be recovered from it then.
+    fn drops_segments(&self) -> bool {
+        false
+    }
+
     /// Removes an empty directory.
     fn remove_directory(&self, path: &Path) -> io::Result<()>;
 
