@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use weft::Record;
 use weft::column::{ColumnValue, DecodeError};
-use weft::description::{RowChange, Value};
+use weft::description::{RowChange, TableDescription, Value};
 use weft::durability::format::WriteKind;
 use weft::operation::OperationKind;
 
@@ -85,7 +85,7 @@ pub struct Change<'a> {
 pub struct Operation<'a> {
     /// The column.
     pub column: &'a str,
-    /// What is done to it.
+    /// The kind of the operation.
     pub kind: OperationKind,
     /// The operand, as docs/log-format.md describes it for the kind.
     operand: &'a [u8],
@@ -97,13 +97,18 @@ impl Operation<'_> {
     /// # Errors
     /// If `V` is not the column's type, or the operation is not on an integer.
     pub fn operand<V: ColumnValue>(&self) -> Result<V, ChangesError> {
-        let mut rest = self.operand;
-        let value = V::read(&mut rest);
-        let whole = value.and_then(|value| match rest.is_empty() {
-            true => Ok(value),
-            false => Err(DecodeError::new(rest, "there are bytes behind the operand")),
-        });
-        whole.map_err(|source| ChangesError::Decode { table: self.column.to_owned(), source })
+        let read = read_whole(self.operand, "there are bytes behind the operand");
+        read.map_err(|source| ChangesError::Decode { table: self.column.to_owned(), source })
+    }
+}
+
+/// Reads a value that takes all of these bytes. `otherwise` is the error if bytes are left.
+fn read_whole<V: ColumnValue>(bytes: &[u8], otherwise: &'static str) -> Result<V, DecodeError> {
+    let mut rest = bytes;
+    let value = V::read(&mut rest)?;
+    match rest.is_empty() {
+        true => Ok(value),
+        false => Err(DecodeError::new(rest, otherwise)),
     }
 }
 
@@ -118,9 +123,14 @@ impl<'a> Change<'a> {
         }
     }
 
+    /// Returns the table, as it was when the change was made.
+    fn description(&self) -> &'a TableDescription {
+        &self.schema.tables[self.write.table as usize]
+    }
+
     /// Returns the name of the table.
     pub fn table(&self) -> &'a str {
-        &self.schema.tables[self.write.table as usize].name
+        &self.description().name
     }
 
     /// Returns whether the change is one of a row of type `T`.
@@ -138,8 +148,7 @@ impl<'a> Change<'a> {
     /// [`ChangesError::OtherTable`], [`ChangesError::Schema`], [`ChangesError::Decode`].
     pub fn key<T: Record>(&self) -> Result<T::Key, ChangesError> {
         let conversion = self.schema.conversion::<T>(self.write.table)?;
-        let table = &self.schema.tables[self.write.table as usize];
-        let key = key_of(table, self.write.kind, self.bytes);
+        let key = key_of(self.description(), self.write.kind, self.bytes);
         let key = key.map_err(|error| self.decode_error(error))?;
         let key = conversion.adaptation.key(&key).map_err(|error| self.decode_error(error))?;
         decode(&key, T::TABLE, T::decode_key)
@@ -184,7 +193,7 @@ impl<'a> Change<'a> {
 
     /// Reads an update or an operation.
     fn read(&self) -> Result<RowChange<'a>, DecodeError> {
-        let table = &self.schema.tables[self.write.table as usize];
+        let table = self.description();
         let read = match self.write.kind {
             WriteKind::Operation => table.read_operation(self.bytes),
             _ => table.read_change(self.bytes),
@@ -202,7 +211,7 @@ impl<'a> Change<'a> {
     }
 
     fn read_columns(&self) -> Result<Vec<(&'a str, Value)>, DecodeError> {
-        let table = &self.schema.tables[self.write.table as usize];
+        let table = self.description();
         let name = |position: usize| table.columns[position].name.as_str();
         match self.write.kind {
             WriteKind::Put => {
@@ -232,7 +241,7 @@ impl<'a> Change<'a> {
     /// # Errors
     /// [`ChangesError::Decode`] if `V` is not the column's type.
     pub fn column<V: ColumnValue>(&self, column: &str) -> Result<Option<V>, ChangesError> {
-        let table = &self.schema.tables[self.write.table as usize];
+        let table = self.description();
         let Some(position) = table.columns.iter().position(|it| it.name == column) else {
             return Ok(None);
         };
@@ -256,13 +265,7 @@ impl<'a> Change<'a> {
             WriteKind::Operation | WriteKind::Delete => Ok(None),
         };
         let read = stored().and_then(|stored| {
-            let Some(stored) = stored else { return Ok(None) };
-            let mut rest = &stored[..];
-            let value = V::read(&mut rest)?;
-            match rest.is_empty() {
-                true => Ok(Some(value)),
-                false => Err(DecodeError::new(rest, "the column has another type")),
-            }
+            stored.map(|stored| read_whole(&stored, "the column has another type")).transpose()
         });
         read.map_err(|error| self.decode_error(error))
     }
@@ -275,7 +278,7 @@ impl<'a> Change<'a> {
         if self.write.kind != WriteKind::Operation {
             return Ok(None);
         }
-        let table = &self.schema.tables[self.write.table as usize];
+        let table = self.description();
         match self.read().map_err(|error| self.decode_error(error))? {
             RowChange::Operation(operation) => Ok(Some(Operation {
                 column: &table.columns[operation.column()].name,

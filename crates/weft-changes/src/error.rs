@@ -87,7 +87,7 @@ pub enum ChangesError {
     Decode {
         /// The table.
         table: String,
-        /// What is wrong.
+        /// The reason.
         source: DecodeError,
     },
     /// The database has no log and no ring, is read-only, or failed.

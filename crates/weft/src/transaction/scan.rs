@@ -321,8 +321,8 @@ impl<'tx, 'db, T: Record, P: Protocol> Scan<'tx, 'db, T, P> {
     }
 
     /// Returns how many rows the scan has still to return. The transaction relies on which rows there are, and not on
-    /// their columns, except for the one by which they expire: under the optimistic protocols it commits although other transactions update them. (`count`, the
-    /// method of iterators, also counts an error.)
+    /// their columns, except for the one by which they expire: under the optimistic protocols it commits although other
+    /// transactions update the rest. (`count`, the method of iterators, also counts an error.)
     ///
     /// # Errors
     /// As the items of the scan.
