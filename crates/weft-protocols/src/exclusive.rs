@@ -414,13 +414,8 @@ impl<E: Exclusion> Executor for ExclusiveExecutor<E> {
     fn undo_to(&mut self, mark: WriteMark, _memory: &WorkerMemory) {
         let mut created = Vec::new();
         while self.log.len() > mark.writes
-            && let Some(mut step) = self.log.pop()
+            && let Some(mut step) = self.undo_step()
         {
-            let written = stored(step.record).newest.load(LOAD);
-            stored(step.record).newest.store(step.before, STORE);
-            if let Some(row) = present(written) {
-                self.unused.push(UnusedRow::uncommitted(row, &step));
-            }
             if step.created {
                 step.removed = true;
                 created.push(step);
@@ -435,14 +430,9 @@ impl<E: Exclusion> Executor for ExclusiveExecutor<E> {
             return self.forget(memory);
         }
         // Undo the steps, the last one first.
-        while let Some(step) = self.log.pop() {
-            let written = stored(step.record).newest.load(LOAD);
-            stored(step.record).newest.store(step.before, STORE);
+        while let Some(step) = self.undo_step() {
             if step.created {
                 self.unlinked.extend(unlink(memory, &step));
-            }
-            if let Some(row) = present(written) {
-                self.unused.push(UnusedRow::uncommitted(row, &step));
             }
         }
         self.exclusion.leave(memory);
@@ -467,6 +457,17 @@ impl<E: Exclusion> ExclusiveExecutor<E> {
         let (created, removed, staged) = (false, false, NOT_STAGED);
         self.log.push(Undo { record, table, before, key, created, removed, staged });
         self.log.last_mut().expect("just pushed")
+    }
+
+    /// Undoes the last step, and returns it. What it has written becomes unused.
+    fn undo_step(&mut self) -> Option<Undo> {
+        let step = self.log.pop()?;
+        let written = stored(step.record).newest.load(LOAD);
+        stored(step.record).newest.store(step.before, STORE);
+        if let Some(row) = present(written) {
+            self.unused.push(UnusedRow::uncommitted(row, &step));
+        }
+        Some(step)
     }
 
     /// Decides what the commit has to do about one step: which row or record the step has replaced or deleted.
