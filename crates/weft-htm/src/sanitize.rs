@@ -14,7 +14,7 @@
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{LockResult, MutexGuard, PoisonError, TryLockError};
+use std::sync::{LockResult, MutexGuard, PoisonError, TryLockError, TryLockResult};
 use std::time::{Duration, Instant};
 
 /// A mutex like [`std::sync::Mutex`].
@@ -106,15 +106,28 @@ impl<T: ?Sized> BlockingMutex<T> {
     ///
     /// As for [`std::sync::Mutex::lock`].
     pub fn lock(&self) -> LockResult<BlockingGuard<'_, T>> {
-        let hold = |guard| BlockingGuard { mutex: self, guard: Some(guard) };
         loop {
-            match self.0.try_lock() {
-                Ok(guard) => return Ok(hold(guard)),
-                Err(TryLockError::Poisoned(poisoned)) => {
-                    return Err(PoisonError::new(hold(poisoned.into_inner())));
-                }
+            match self.try_lock() {
+                Ok(guard) => return Ok(guard),
+                Err(TryLockError::Poisoned(poisoned)) => return Err(poisoned),
                 Err(TryLockError::WouldBlock) => std::thread::sleep(NAP),
             }
+        }
+    }
+
+    /// Takes the mutex, if it is free.
+    ///
+    /// # Errors
+    ///
+    /// As for [`std::sync::Mutex::try_lock`].
+    pub fn try_lock(&self) -> TryLockResult<BlockingGuard<'_, T>> {
+        let hold = |guard| BlockingGuard { mutex: self, guard: Some(guard) };
+        match self.0.try_lock() {
+            Ok(guard) => Ok(hold(guard)),
+            Err(TryLockError::Poisoned(poisoned)) => {
+                Err(PoisonError::new(hold(poisoned.into_inner())).into())
+            }
+            Err(TryLockError::WouldBlock) => Err(TryLockError::WouldBlock),
         }
     }
 

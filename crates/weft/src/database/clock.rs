@@ -1,9 +1,12 @@
 //! A clock that the program sets.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use weft_htm::blocking::Mutex;
+
+use super::background::hold;
 use crate::row::timestamp::Timestamp;
 use crate::store::worker::SharedState;
 
@@ -42,7 +45,7 @@ impl ManualClock {
     }
 
     fn change<R>(&self, change: impl FnOnce(&mut Timestamp) -> R) -> R {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = hold(&self.0);
         let result = change(&mut state.time);
         let time = state.time.as_millis();
         state.databases.retain(|database| {
@@ -54,7 +57,7 @@ impl ManualClock {
 
     /// Makes a database go by the clock.
     pub(super) fn attach(&self, shared: &Arc<SharedState>) {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = hold(&self.0);
         state.databases.push(Arc::downgrade(shared));
         shared.time.advance_to(state.time.as_millis());
     }

@@ -11,12 +11,14 @@
 use std::any::TypeId;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use weft_htm::blocking::Mutex;
 use weft_htm::word::{Ordering, Word};
 
+use super::background::{self, Stop, hold};
 use super::{Database, Inner, TransactionOptions};
 use crate::commit::Protocol;
 use crate::error::{Error, Failure};
@@ -67,7 +69,7 @@ pub struct ExpiryMetrics {
 pub struct Expiry<P: Protocol> {
     removers: Mutex<Vec<Arc<dyn Remove<P>>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
-    stop: Arc<(Mutex<bool>, Condvar)>,
+    stop: Stop,
     counts: Counts,
 }
 
@@ -83,21 +85,16 @@ impl<P: Protocol> Default for Expiry<P> {
         Expiry {
             removers: Mutex::default(),
             thread: Mutex::default(),
-            stop: Arc::default(),
+            stop: Stop::default(),
             counts: Counts::default(),
         }
     }
 }
 
-fn hold<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl<P: Protocol> Expiry<P> {
     /// Makes the thread stop, without waiting for it.
     pub fn stop_soon(&self) {
-        *hold(&self.stop.0) = true;
-        self.stop.1.notify_all();
+        self.stop.request();
     }
 
     /// Stops the thread, and waits for it. If this is the thread itself, it ends when it returns.
@@ -110,13 +107,6 @@ impl<P: Protocol> Expiry<P> {
             // If the thread has panicked, the panic's message was printed.
             let _ = thread.join();
         }
-    }
-
-    /// Waits for a time. Returns false if the thread must stop.
-    fn pause(stop: &(Mutex<bool>, Condvar), time: Duration) -> bool {
-        let (flag, wake) = stop;
-        let waited = wake.wait_timeout_while(hold(flag), time, |stop| !*stop);
-        !*waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
     pub fn metrics(&self, shared: &SharedState) -> Option<ExpiryMetrics> {
@@ -370,23 +360,20 @@ impl<P: Protocol> Database<P> {
         let mut thread = hold(&expiry.thread);
         // The simulated machine has no threads of the host.
         if thread.is_none() && !self.inner.shared.time.is_manual && !cfg!(weft_sim) {
-            let (inner, stop) = (self.inner.this.clone(), Arc::clone(&expiry.stop));
+            let (inner, stop) = (self.inner.this.clone(), expiry.stop.clone());
             let work = move || {
-                while Expiry::<P>::pause(&stop, LOOK_INTERVAL)
+                while stop.pause(LOOK_INTERVAL)
                     && inner.upgrade().is_some_and(|inner| look(inner, &stop))
                 {}
             };
-            let started = std::thread::Builder::new().name("weft-expiry".into()).spawn(work);
-            let started =
-                started.map_err(|error| Failure::Thread { message: error.to_string() })?;
-            *thread = Some(started);
+            *thread = Some(background::start("weft-expiry", work)?);
         }
         Ok(())
     }
 }
 
 /// Removes what has expired. Returns false if the thread must stop.
-fn look<P: Protocol>(inner: Arc<Inner<P>>, stop: &(Mutex<bool>, Condvar)) -> bool {
+fn look<P: Protocol>(inner: Arc<Inner<P>>, stop: &Stop) -> bool {
     inner.shared.time.follow_system();
     let removers = hold(&inner.expiry.removers).clone();
     let database = Database::of(inner);
@@ -395,7 +382,7 @@ fn look<P: Protocol>(inner: Arc<Inner<P>>, stop: &(Mutex<bool>, Condvar)) -> boo
         shared.time.follow_system();
         let oldest = removers.iter().map(|remover| remover.oldest()).min().unwrap_or(u64::MAX);
         let is_late = shared.time.present().saturating_sub(oldest) > LONG_WAIT_MS;
-        Expiry::<P>::pause(stop, worked * if is_late { SHORT_PAUSE } else { PAUSE })
+        stop.pause(worked * if is_late { SHORT_PAUSE } else { PAUSE })
     });
     !matches!(removed, Err(Failure::Closed))
 }

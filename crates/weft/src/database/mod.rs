@@ -1,5 +1,6 @@
 //! Databases: opening a database, finding its tables, and running transactions on it.
 
+mod background;
 mod builder;
 mod claims;
 mod clock;

@@ -18,8 +18,9 @@ use std::sync::{Arc, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use weft_htm::blocking::{Condvar, Mutex, MutexGuard};
+use weft_htm::blocking::{Condvar, Mutex};
 
+use super::background::{self, Stop, hold};
 use super::stored::AnyTable;
 use super::{Database, Inner};
 use crate::commit::{CommitToken, Durability, Protocol};
@@ -225,10 +226,6 @@ pub(crate) struct Storage {
     checkpointer: Mutex<Option<Checkpointer>>,
     /// Kept as long as the database is open.
     lock: Mutex<Option<Box<dyn LockGuard>>>,
-}
-
-fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Lets one checkpoint, backup or load run at a time.
@@ -897,7 +894,7 @@ impl<P: Protocol> Database<P> {
 
 /// The thread that writes checkpoints automatically.
 struct Checkpointer {
-    stop: Arc<(Mutex<bool>, Condvar)>,
+    stop: Stop,
     thread: JoinHandle<()>,
 }
 
@@ -909,19 +906,11 @@ const RETRY_INTERVAL_MAX: Duration = Duration::from_secs(60);
 
 impl Checkpointer {
     fn start<P: Protocol>(inner: Weak<Inner<P>>, log_bytes: u64) -> Result<Checkpointer, Failure> {
-        let stop = Arc::new((Mutex::new(false), Condvar::new()));
-        let stopped = Arc::clone(&stop);
+        let stop = Stop::default();
+        let stopped = stop.clone();
         let work = move || {
-            let (flag, wake) = &*stopped;
-            let mut stop = hold(flag);
             let mut interval = LOOK_INTERVAL;
-            while !*stop {
-                let woken = wake.wait_timeout(stop, interval);
-                stop = woken.unwrap_or_else(PoisonError::into_inner).0;
-                if *stop {
-                    return;
-                }
-                drop(stop);
+            while stopped.pause(interval) {
                 let Some(inner) = inner.upgrade() else { return };
                 let database = Database::of(inner);
                 if database.log_since_checkpoint() >= log_bytes {
@@ -931,20 +920,15 @@ impl Checkpointer {
                         Err(_) => (2 * interval).min(RETRY_INTERVAL_MAX),
                     };
                 }
-                drop(database);
-                stop = hold(flag);
             }
         };
-        let thread = std::thread::Builder::new().name("weft-checkpoint".into()).spawn(work);
-        let thread = thread.map_err(|error| Failure::Thread { message: error.to_string() })?;
-        Ok(Checkpointer { stop, thread })
+        Ok(Checkpointer { stop, thread: background::start("weft-checkpoint", work)? })
     }
 
     /// Stops and joins the thread. If that takes longer than to the deadline, returns the thread as an error: it
     /// may be writing a checkpoint.
     fn stop(self, deadline: Option<Deadline>) -> Result<(), Checkpointer> {
-        *hold(&self.stop.0) = true;
-        self.stop.1.notify_all();
+        self.stop.request();
         while let Some(deadline) = deadline
             && !self.thread.is_finished()
         {
