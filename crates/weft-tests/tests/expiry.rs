@@ -486,22 +486,19 @@ fn a_database_is_dropped_although_its_hook_holds_its_tables() {
     let dropped = Arc::new(Word::new(0));
     let database = builder::<Dbx>().open().unwrap();
     let reservations: Table<Reservation> = database.table().unwrap();
-    let (own, witness) = (reservations.clone(), Witness(Arc::clone(&dropped)));
-    database
-        .on_expiry(&reservations, move |tx, _| {
-            let _ = &witness;
-            tx.range(&own, ..).next().transpose().map(drop)
-        })
-        .unwrap();
+    let set_hook = || {
+        let (own, witness) = (reservations.clone(), Witness(Arc::clone(&dropped)));
+        database
+            .on_expiry(&reservations, move |tx, _| {
+                let _ = &witness;
+                tx.range(&own, ..).next().transpose().map(drop)
+            })
+            .unwrap();
+    };
+    set_hook();
     database.on_expiry(&reservations, |_, _| Ok(())).unwrap();
     assert_eq!(dropped.load(Ordering::Relaxed), 1, "it was replaced");
-    let (own, witness) = (reservations.clone(), Witness(Arc::clone(&dropped)));
-    database
-        .on_expiry(&reservations, move |tx, _| {
-            let _ = &witness;
-            tx.range(&own, ..).next().transpose().map(drop)
-        })
-        .unwrap();
+    set_hook();
     drop((reservations, database));
     assert_eq!(dropped.load(Ordering::Relaxed), 2);
 }

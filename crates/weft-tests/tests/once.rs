@@ -256,22 +256,20 @@ fn open() -> Database {
     Database::builder().once(OnceOptions::new()).open().unwrap()
 }
 
+/// Calls with the same key as the holder. The result is how many such calls had run before.
+fn call(database: &Database, ran: &Word) -> Result<u64, Error> {
+    database.transact_with(&TransactionOptions::new().once("key"), |_tx| {
+        Ok(ran.fetch_add(1, Ordering::SeqCst))
+    })
+}
+
 #[test]
 fn calls_wait_for_the_first_and_return_its_result() {
     let database = open();
     let holder = Holder::begin(&database, "key");
     let ran = Word::new(0);
     scope(|scope| {
-        let calls: Vec<_> = (0..20)
-            .map(|_| {
-                scope.spawn(|| {
-                    database.transact_with(&TransactionOptions::new().once("key"), |_tx| {
-                        ran.fetch_add(1, Ordering::SeqCst);
-                        Ok::<u64, Error>(0)
-                    })
-                })
-            })
-            .collect();
+        let calls: Vec<_> = (0..20).map(|_| scope.spawn(|| call(&database, &ran))).collect();
         // Another key does not wait.
         let other = database
             .transact_with(&TransactionOptions::new().once("other"), |_tx| Ok::<u64, Error>(5));
@@ -290,15 +288,7 @@ fn one_call_runs_when_the_first_fails() {
     let holder = Holder::begin(&database, "key");
     let ran = Word::new(0);
     scope(|scope| {
-        let calls: Vec<_> = (0..20)
-            .map(|_| {
-                scope.spawn(|| {
-                    database.transact_with(&TransactionOptions::new().once("key"), |_tx| {
-                        Ok::<u64, Error>(ran.fetch_add(1, Ordering::SeqCst))
-                    })
-                })
-            })
-            .collect();
+        let calls: Vec<_> = (0..20).map(|_| scope.spawn(|| call(&database, &ran))).collect();
         holder.end(Err(()));
         for call in calls {
             assert_eq!(call.join().unwrap().unwrap(), 0);

@@ -14,7 +14,7 @@ pub struct Auction {
     /// The number of the auction.
     #[record(key)]
     pub id: u64,
-    /// What is sold.
+    /// The name of the thing that is sold.
     pub name: String,
     /// How many bids there were.
     pub bids: u64,
@@ -25,7 +25,7 @@ pub struct Auction {
 /// The leaderboard of an auction.
 #[derive(Clone, Debug, Serialize)]
 pub struct Leaderboard {
-    /// What is sold.
+    /// The name of the thing that is sold.
     pub name: String,
     /// How many bids there were.
     pub bids: u64,

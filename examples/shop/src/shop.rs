@@ -33,9 +33,9 @@ pub struct Shop {
 pub struct Tables {
     /// The customers' accounts.
     pub accounts: Table<Account>,
-    /// What is for sale.
+    /// The items for sale.
     pub items: Table<Item>,
-    /// What is in the customers' carts.
+    /// The contents of the customers' carts.
     pub carts: Table<CartLine>,
     /// What was sold.
     pub orders: Table<Order>,

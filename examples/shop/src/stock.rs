@@ -6,7 +6,7 @@ use weft::{Record, Transaction, column_of};
 use crate::refused::Refused;
 use crate::shop::Tables;
 
-/// An item. What is left never goes below zero.
+/// An item. The number of pieces left never goes below zero.
 #[derive(Clone, Debug, Record, Serialize)]
 #[record(table = "items")]
 pub struct Item {

@@ -160,7 +160,7 @@ fn kept_log_is_bounded() {
     let segments =
         || disk.files().into_iter().filter(|path| path.extension() == Some("log".as_ref()));
     let bytes: usize = segments().map(|path| disk.contents(path).len()).sum();
-    // What is kept, and the segment that is being written.
+    // The segments that are kept, and the one that is being written.
     assert!(bytes <= 7000 + 3000, "{bytes} bytes");
     assert!(segments().count() > 2, "whole segments are kept");
     let behind = bank.database.changes(Position::START).unwrap_err();

@@ -40,7 +40,7 @@ pub struct Time {
     logged: Word,
     /// Whether the time does not follow the system's clock.
     pub is_manual: bool,
-    /// What is wrong, on purpose.
+    /// A mistake that is made on purpose.
     #[cfg(feature = "canary")]
     pub flaw: Option<TimeFlaw>,
 }

@@ -193,6 +193,12 @@ borrowable_keys!([u8], Bytes: Vec<u8> Box<[u8]> Arc<[u8]>);
 /// The length of a content that no array has, since it is too long.
 const TOO_LONG: u8 = u8::MAX;
 
+/// Pushes the beginning of a content that is too long for an array, so that it is found in none.
+fn push_too_long(beginning: &[u8], encoder: &mut impl KeyEncoder) {
+    encoder.push_slice(beginning);
+    encoder.push(u64::from(TOO_LONG), 1);
+}
+
 macro_rules! borrowable_arrays {
     ($borrowed:ty, $column:ident: $owned:ty) => {
         impl<const N: usize> BorrowableKey for $owned {
@@ -206,8 +212,7 @@ macro_rules! borrowable_arrays {
                 let bytes: &[u8] = borrowed.as_ref();
                 match bytes.get(..N) {
                     Some(beginning) if N <= PADDED_CAPACITY_MAX && bytes.len() > N => {
-                        encoder.push_slice(beginning);
-                        encoder.push(u64::from(TOO_LONG), 1);
+                        push_too_long(beginning, encoder);
                     }
                     _ => push_array::<N>(bytes, encoder),
                 }
@@ -216,10 +221,7 @@ macro_rules! borrowable_arrays {
             fn encode_beginning(bytes: &[u8], encoder: &mut impl KeyEncoder) {
                 match bytes.get(..N) {
                     _ if N > PADDED_CAPACITY_MAX => push_escaped(bytes, encoder),
-                    Some(beginning) if bytes.len() > N => {
-                        encoder.push_slice(beginning);
-                        encoder.push(u64::from(TOO_LONG), 1);
-                    }
+                    Some(beginning) if bytes.len() > N => push_too_long(beginning, encoder),
                     _ => encoder.push_slice(bytes),
                 }
             }
