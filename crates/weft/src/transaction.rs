@@ -9,6 +9,7 @@
 
 mod by_columns;
 mod deferred;
+mod end;
 mod expiry;
 mod generated;
 mod lookup;
@@ -16,6 +17,7 @@ mod many;
 mod operations;
 mod prefetch;
 mod private_row;
+mod ranges;
 mod reapply;
 mod recording;
 mod savepoint;
@@ -23,31 +25,25 @@ mod scan;
 mod writes;
 
 use std::cell::Cell;
-use std::mem::ManuallyDrop;
-use std::ops::RangeBounds;
 use std::ptr::NonNull;
 
 pub(crate) use expiry::TableHook;
 pub use many::TransactionRows;
 pub use scan::Scan;
 
-use weft_htm::word::yield_now;
-
 use crate::commit::{
-    Abort, ChopsProcedures, Claim, CommitToken, Dbx, Engine, Executor, Observation, Protocol,
-    Refusal, RepairsTransactions, Unstable, Visible, Worker,
+    Abort, Claim, Dbx, Engine, Executor, Observation, Protocol, Refusal, Unstable, Visible, Worker,
 };
-use crate::error::{Conflict, ConflictReason, Error, Failure};
+use crate::error::{ConflictReason, Error, Failure};
 use crate::index::NodeVersion;
 use crate::index::bplus_tree::ScannedRange;
 use crate::row::column::{ColumnSet, UsedColumns};
-use crate::row::encoding::{Key, KeyForm, KeyLookup, KeyPart, KeyPrefix, KeyStart, start_range};
-use crate::row::schema::{Index, OrderedRecord, Record};
+use crate::row::encoding::{Key, KeyForm, KeyLookup, KeyPart};
+use crate::row::schema::Record;
 use crate::store::deadline::Deadline;
-use crate::store::ranges::{encode_index_range, encode_range, lookup_of, prefix_of, start_of};
 use crate::store::record::RecordPointer;
-use crate::store::table::{Table, TableInner, TableRef, check, with_form, with_secondary};
-use crate::store::worker::{CommitGuard, Counters, Growth, WorkerMemory};
+use crate::store::table::{Table, TableInner, TableRef, check, with_form};
+use crate::store::worker::{Growth, WorkerMemory};
 use lookup::LookupResult;
 use prefetch::{PREFETCH_READ_BYTES, PREFETCH_UPDATE_BYTES};
 use private_row::PrivateRow;
@@ -59,8 +55,8 @@ use writes::duplicate;
 /// All operations take `&self`, so that you can hold several rows that they return at the same time. A transaction
 /// belongs to the thread that began it. Dropping it without a commit rolls it back.
 ///
-/// Every operation may return a [`Conflict`]: another transaction got in the way, and this one can no longer
-/// commit. Return the conflict (with `?`), and [`Database::transact`] runs the transaction again. If you ignore the
+/// Every operation may return a [`Conflict`](crate::Conflict): another transaction got in the way, and this one can no
+/// longer commit. Return the conflict (with `?`), and [`Database::transact`] runs the transaction again. If you ignore the
 /// conflict, no harm is done, but the commit fails all the same.
 ///
 /// Every operation, and the commit, fails with [`Failure::TransactionTooOld`] if the transaction is older than the
@@ -120,9 +116,6 @@ impl<P: Protocol> std::fmt::Debug for Transaction<'_, P> {
         formatter.debug_struct("Transaction").field("doomed", &doomed).finish_non_exhaustive()
     }
 }
-
-/// How often a transaction is repaired before it is restarted.
-const ROUNDS_MAX: u32 = 8;
 
 /// The deadline is checked once in this many operations, since reading a clock costs about as much as a read.
 const OPERATIONS_PER_DEADLINE_CHECK: u32 = 32;
@@ -287,7 +280,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// ```
     ///
     /// # Errors
-    /// [`Conflict`]; [`Failure::ForeignTable`], [`Failure::DeadlineExceeded`].
+    /// [`Conflict`](crate::Conflict); [`Failure::ForeignTable`], [`Failure::DeadlineExceeded`].
     #[inline]
     pub fn get<T: Record>(
         &self,
@@ -322,7 +315,8 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// the beginning of a large row is fetched. [`Transaction::prefetch_for_update`] fetches more.
     ///
     /// # Errors
-    /// [`Conflict`] if the transaction met one before; [`Failure::ForeignTable`], [`Failure::DeadlineExceeded`].
+    /// [`Conflict`](crate::Conflict) if the transaction met one before; [`Failure::ForeignTable`],
+    /// [`Failure::DeadlineExceeded`].
     #[inline]
     pub fn prefetch<T: Record>(
         &self,
@@ -353,7 +347,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     ///   index.
     /// - [`Failure::Constraint`] if the row breaks one of its constraints.
     /// - [`Failure::StoredRowTooLarge`] if the row is too long to be stored.
-    /// - [`Conflict`], [`Failure::ForeignTable`], [`Failure::DeadlineExceeded`].
+    /// - [`Conflict`](crate::Conflict), [`Failure::ForeignTable`], [`Failure::DeadlineExceeded`].
     ///
     /// After a failure the table is as it was before the call.
     #[inline]
@@ -376,7 +370,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// - [`Failure::DuplicateKey`] if another row has the new key in a unique index.
     /// - [`Failure::StoredRowTooLarge`] if the changed row is too long to be stored.
     /// - [`Failure::NestedWrite`] if `change` wrote the same row through the transaction.
-    /// - [`Conflict`], [`Failure::ForeignTable`], [`Failure::DeadlineExceeded`].
+    /// - [`Conflict`](crate::Conflict), [`Failure::ForeignTable`], [`Failure::DeadlineExceeded`].
     ///
     /// After a failure the row is as it was before the call.
     #[inline]
@@ -453,7 +447,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// Deletes the row with this primary key. Returns whether there was such a row.
     ///
     /// # Errors
-    /// [`Conflict`]; [`Failure::ForeignTable`], [`Failure::DeadlineExceeded`].
+    /// [`Conflict`](crate::Conflict); [`Failure::ForeignTable`], [`Failure::DeadlineExceeded`].
     pub fn delete<T: Record>(
         &self,
         table: &Table<T>,
@@ -474,393 +468,6 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         self.worker.executor().remove(table.reference(), record, version, primary);
         self.record_lookup(table.reference(), &key, Event::Delete);
         Ok(true)
-    }
-
-    // ---- scans ------------------------------------------------------------------------------
-
-    /// Returns a scan of the rows whose primary keys lie in `range`, in the order of the keys. A range whose start is
-    /// greater than its end has no rows.
-    ///
-    /// # Errors
-    /// The scan's items are: [`Conflict`]; [`Failure::ForeignTable`], [`Failure::DeadlineExceeded`]. After an error
-    /// the transaction cannot commit, so a closure that ignores the error (`tx.range(…).count()`) changes nothing.
-    pub fn range<'tx, T: OrderedRecord>(
-        &'tx self,
-        table: &'tx Table<T>,
-        range: impl RangeBounds<T::Key>,
-    ) -> Scan<'tx, 'db, T, P> {
-        let scan = with_form!(T::Key::WIDTH_BYTES, |K| {
-            let bounds = encode_range::<K, _>(&range);
-            Scan::new::<K>(self, table, None, bounds)
-        });
-        #[cfg(feature = "history")]
-        let scan = scan.recorded(|| crate::history::key_range(&range));
-        scan
-    }
-
-    /// Returns a scan of the rows whose primary keys begin with `prefix`, in the order of the keys. For a key `(A,
-    /// B, C)`, a prefix is an `A`, `(A,)` or `(A, B)`.
-    ///
-    /// # Errors
-    /// As [`Transaction::range`].
-    pub fn prefix<'tx, T: OrderedRecord>(
-        &'tx self,
-        table: &'tx Table<T>,
-        prefix: &(impl KeyPrefix<T::Key> + ?Sized),
-    ) -> Scan<'tx, 'db, T, P> {
-        let scan = with_form!(T::Key::WIDTH_BYTES, |K| {
-            let bounds = K::prefix_range::<T::Key>(prefix);
-            Scan::new::<K>(self, table, None, bounds)
-        });
-        #[cfg(feature = "history")]
-        let scan = scan.recorded(|| crate::history::prefix_range(prefix));
-        scan
-    }
-
-    /// Returns a scan of the rows whose primary keys start with a text or with bytes, in the order of the keys. For a
-    /// key of several columns, `start` is a tuple of its first columns, of which the last one is the beginning of a
-    /// text or of a byte string.
-    ///
-    /// ```
-    /// # use weft::{Database, Error, Record};
-    /// # #[derive(Clone, Record)]
-    /// # struct File { #[record(key)] owner: u32, #[record(key)] path: String }
-    /// # let database = Database::builder().table::<File>().open()?;
-    /// # let files = database.table::<File>()?;
-    /// # let paths = ["a/x", "b/x", "b/y"];
-    /// # database.transact(|tx| tx.insert_many(&files, paths.map(|path| File { owner: 7, path: path.into() })))?;
-    /// let count = database.transact(|tx| tx.starts_with(&files, (7, "b/")).count_rows())?;
-    /// assert_eq!(count, 2);
-    /// # Ok::<(), weft::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As [`Transaction::range`].
-    pub fn starts_with<'tx, T: OrderedRecord>(
-        &'tx self,
-        table: &'tx Table<T>,
-        start: impl KeyStart<T::Key>,
-    ) -> Scan<'tx, 'db, T, P> {
-        let scan = with_form!(T::Key::WIDTH_BYTES, |K| {
-            Scan::new::<K>(self, table, None, start_range(&start))
-        });
-        #[cfg(feature = "history")]
-        let scan = scan.recorded(|| crate::history::start_range(&start));
-        scan
-    }
-
-    /// As [`Transaction::starts_with`], for the columns of a secondary index.
-    ///
-    /// # Errors
-    /// As [`Transaction::range`].
-    pub fn starts_with_by<'tx, T: Record, K: Key>(
-        &'tx self,
-        table: &'tx Table<T>,
-        index: Index<T, K>,
-        start: impl KeyStart<K>,
-    ) -> Scan<'tx, 'db, T, P> {
-        with_secondary!(&table.inner.secondary[index.position()], |secondary| {
-            Scan::new(self, table, Some(secondary), start_of(secondary, &start))
-        })
-    }
-
-    /// Returns how many rows a table has. It counts them, so it takes time in proportion to their number (a recent
-    /// snapshot counts as fast, and conflicts with nothing: [`Snapshot::len`](crate::Snapshot::len)). The transaction
-    /// relies on the number, and not on what the rows contain.
-    ///
-    /// # Errors
-    /// As [`Transaction::range`].
-    pub fn len<T: OrderedRecord>(&self, table: &Table<T>) -> Result<usize, Error> {
-        self.range(table, ..).count_rows()
-    }
-
-    /// Returns the row with this key in a unique index, or `None` if there is no such row.
-    ///
-    /// # Errors
-    /// As [`Transaction::get`].
-    pub fn get_by<'tx, T: Record, K: Key>(
-        &'tx self,
-        table: &'tx Table<T>,
-        index: Index<T, K>,
-        key: impl KeyLookup<K>,
-    ) -> Result<Option<&'tx T>, Error> {
-        let mut scan = with_secondary!(&table.inner.secondary[index.position()], |secondary| {
-            Scan::new(self, table, Some(secondary), lookup_of(secondary, &key))
-        });
-        scan.next().transpose()
-    }
-
-    /// Returns a scan of the rows whose keys in a secondary index lie in `range`, in the order of the index.
-    ///
-    /// # Errors
-    /// As [`Transaction::range`].
-    pub fn range_by<'tx, T: Record, K: Key>(
-        &'tx self,
-        table: &'tx Table<T>,
-        index: Index<T, K>,
-        range: impl RangeBounds<K>,
-    ) -> Scan<'tx, 'db, T, P> {
-        with_secondary!(&table.inner.secondary[index.position()], |secondary| {
-            let bounds = encode_index_range(secondary, &range);
-            Scan::new(self, table, Some(secondary), bounds)
-        })
-    }
-
-    /// Returns a scan of the rows whose keys in a secondary index begin with `prefix`, in the order of the index.
-    ///
-    /// # Errors
-    /// As [`Transaction::range`].
-    pub fn prefix_by<'tx, T: Record, K: Key>(
-        &'tx self,
-        table: &'tx Table<T>,
-        index: Index<T, K>,
-        prefix: &(impl KeyPrefix<K> + ?Sized),
-    ) -> Scan<'tx, 'db, T, P> {
-        with_secondary!(&table.inner.secondary[index.position()], |secondary| {
-            let bounds = prefix_of(secondary, prefix);
-            Scan::new(self, table, Some(secondary), bounds)
-        })
-    }
-
-    // ---- the end ----------------------------------------------------------------------------
-
-    /// Commits the transaction. If the database acknowledges only durable commits, returns when the transaction is
-    /// durable. Otherwise pass the returned token to [`Database::wait_durable`](crate::Database::wait_durable) to
-    /// wait for that.
-    ///
-    /// # Errors
-    /// - [`Conflict`]: nothing was changed. Run the transaction again.
-    /// - [`Failure::DeadlineExceeded`], or the failure of a scan that was overlooked: nothing was changed.
-    /// - [`Failure::Storage`]: the transaction has committed, but could not be made durable.
-    pub fn commit(self) -> Result<CommitToken, Error> {
-        let database = self.database;
-        let committed = match self.refusal() {
-            None => self.finish(Unstable::ENGINE),
-            Some(failure) => match self.conflict() {
-                None => return Err((*failure).into()),
-                Some(abort) => Err(abort),
-            },
-        };
-        match committed {
-            Ok(token) => {
-                self.end_committed(Unstable::ENGINE);
-                // The thread has no worker any more, and is not in a procedure.
-                database.acknowledge(|| None, token)?;
-                Ok(token)
-            }
-            Err(abort) => {
-                let conflict = self.describe(abort);
-                self.give_way(abort);
-                Err(conflict.into())
-            }
-        }
-    }
-
-    /// Rolls the transaction back. (Dropping it does the same.)
-    pub fn rollback(self) {}
-
-    /// Returns why the transaction must not commit although its closure has returned without an error: one of its
-    /// scans has failed, or its deadline has passed.
-    #[doc(hidden)]
-    #[inline(always)]
-    pub fn refusal(&self) -> Option<Box<Failure>> {
-        match self.has_failed_scan.get() || self.is_limited.get() {
-            true => self.find_refusal(),
-            false => None,
-        }
-    }
-
-    fn forget_failed_scan(&self) {
-        if self.has_failed_scan.replace(false) {
-            self.failed_scan.take();
-        }
-    }
-
-    #[cold]
-    fn find_refusal(&self) -> Option<Box<Failure>> {
-        if self.has_failed_scan.get() {
-            let failure = self.failed_scan.take();
-            self.failed_scan.set(failure.clone());
-            return failure;
-        }
-        let deadline = self.deadline.map_or(Ok(()), |deadline| deadline.check(self.attempt + 1));
-        deadline.and_then(|()| self.check_age()).err().map(Box::new)
-    }
-
-    fn check_age(&self) -> Result<(), Failure> {
-        let memory = &self.worker.memory;
-        self.database.shared.ages.check(memory.core() as usize, memory.counters())
-    }
-
-    /// Commits, by columns if necessary. After that the caller only has to
-    /// [end](Transaction::end_committed) the transaction. After a conflict, the caller can
-    /// [describe](Transaction::describe) the conflict, and must [give way](Transaction::give_way).
-    #[doc(hidden)]
-    #[inline(always)]
-    pub fn finish(&self, _: Unstable) -> Result<CommitToken, Abort> {
-        self.commit_by_columns(Unstable::ENGINE, || self.commit_here(Unstable::ENGINE))
-    }
-
-    /// Commits. After that the caller only has to [end](Transaction::end_committed) the transaction.
-    #[doc(hidden)]
-    #[inline(always)]
-    pub fn commit_here(&self, _: Unstable) -> Result<CommitToken, Abort> {
-        self.try_commit().or_else(|abort| self.commit_again(abort))
-    }
-
-    /// Tries to commit once.
-    #[inline(always)]
-    fn try_commit(&self) -> Result<CommitToken, Abort> {
-        if let Some(abort) = self.doomed.get() {
-            return Err(abort);
-        }
-        let memory = &self.worker.memory;
-        self.stage_writes(Unstable::ENGINE);
-        let _committing = CommitGuard(memory);
-        if self.valid_until.get() != 0 {
-            self.check_time()?;
-        }
-        // The executor calls the closure at its serialization point.
-        self.worker.executor().commit(memory, || {
-            self.record_serialization();
-            memory.draw()
-        })?;
-        if !memory.is_reconciling() {
-            Counters::count(&memory.counters().committed);
-        }
-        self.record_commit();
-        Ok(CommitToken::of(memory.last_epoch_relied_on()))
-    }
-
-    /// Encodes what is to be logged, before anything is locked or installed. If code of the user's types panics in
-    /// this, the panic is passed on, and the transaction rolls back.
-    #[doc(hidden)]
-    #[inline(always)]
-    pub fn stage_writes(&self, _: Unstable) {
-        assert!(
-            !self.is_torn.get(),
-            "an operation of this transaction was left half done, because the row's type has panicked or does \
-             not always return the same keys, and the closure went on; such a transaction cannot commit"
-        );
-        let memory = &self.worker.memory;
-        if memory.is_staging() {
-            self.stage_logged_writes();
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn stage_logged_writes(&self) {
-        // SAFETY: the worker is pinned as long as `self` exists. The executor lists rows of their tables. Before
-        // the transaction has ended, it drops none of them, and no other thread frees one.
-        unsafe { self.worker.memory.stage(|list| self.worker.executor().list_writes(list)) };
-    }
-
-    /// Ends the transaction, which has committed.
-    #[doc(hidden)]
-    #[inline(always)]
-    pub fn end_committed(self, _: Unstable) {
-        // The transaction ends here, so `drop` must not roll it back.
-        let mut this = ManuallyDrop::new(self);
-        this.end();
-        drop(this.claim.take());
-    }
-
-    /// Returns the conflict behind an error or a panic of the caller's code. Returns `None` if what that code has
-    /// read is still current, so that the error or panic is its own.
-    #[doc(hidden)]
-    pub fn conflict(&self) -> Option<Abort> {
-        let has_looked = self.doomed.get().is_none() && self.valid_until.get() != 0;
-        let is_settled = !has_looked || self.worker.memory.settle_time();
-        let doomed = self.doomed.get().or_else(|| self.worker.executor().validate().err());
-        doomed.or_else(|| (!is_settled || self.is_outdated()).then(|| self.time_conflict()))
-    }
-
-    /// Describes for people why the transaction must give way.
-    #[cold]
-    pub(crate) fn describe(&self, abort: Abort) -> Conflict {
-        // SAFETY: the worker is pinned as long as `self` exists.
-        unsafe { abort.into_conflict() }
-    }
-
-    /// Rolls the transaction back, and counts the conflict.
-    #[doc(hidden)]
-    #[cold]
-    pub fn give_way(self, abort: Abort) {
-        let mut this = ManuallyDrop::new(self);
-        {
-            let _rolling_back = RollbackGuard(&this);
-            this.worker.memory.count_abort(abort.reason, abort.table);
-            this.worker.executor().abort(&this.worker.memory);
-            this.record_abort();
-            this.end();
-        }
-        this.forget_failed_scan();
-        drop(this.claim.take());
-    }
-
-    /// Prepares a repair: undoes the transaction's writes, so that the body can run again as the same transaction
-    /// (HTCC §4). The worker stays pinned, and what the operations have found is kept in the workset cache. Returns
-    /// whether the transaction can be repaired.
-    #[cold]
-    pub(crate) fn repair(&self) -> bool {
-        let (worker, memory) = (self.worker, &self.worker.memory);
-        let is_on = |repairing: &mut <P::Executor as Executor>::Repairing| repairing.is_on();
-        if !worker.executor().repairing().is_some_and(is_on) || !self.may_have_another_round() {
-            return false;
-        }
-        if worker.round() > 0 {
-            // The other transaction may be waiting for a core.
-            yield_now();
-        }
-        worker.next_round();
-        self.keep_workset();
-        if let Some(repairing) = worker.executor().repairing() {
-            repairing.repair(memory);
-        }
-        Counters::count(&memory.counters().repairs);
-        self.record_abort();
-        record_invocation(worker);
-        self.doomed.set(None);
-        self.forget_failed_scan();
-        self.is_used.set(false);
-        self.is_torn.set(false);
-        true
-    }
-
-    /// Returns whether the transaction may be repaired once more. It stays pinned in each round. So if it was
-    /// interrupted for long, or fails again and again, the records that others have deleted pile up, and scans have
-    /// to pass over them.
-    #[doc(hidden)]
-    pub fn may_have_another_round(&self) -> bool {
-        // In another round the transaction has the same time as in this one.
-        self.worker.round() < ROUNDS_MAX
-            && !self.worker.memory.holds_back_others()
-            && !self.is_outdated()
-    }
-
-    fn roll_back(&self) {
-        let _rolling_back = RollbackGuard(self);
-        if self.worker.memory.regions().is_undone() {
-            return;
-        }
-        Counters::count(&self.worker.memory.counters().rolled_back);
-        // A panic just before the commit of a piece may have left a region open.
-        if let Some(chopping) = self.worker.executor().chopping() {
-            chopping.close_region(&self.worker.memory);
-        }
-        self.worker.executor().abort(&self.worker.memory);
-        self.record_rollback();
-        self.end();
-    }
-
-    #[inline(always)]
-    fn end(&self) {
-        self.worker.memory.note_ended();
-        self.worker.memory.unpin();
-        self.worker.active.set(false);
-        // The transaction has ended, so the user's `Drop`s can do what they like.
-        self.worker.memory.run_discarded();
     }
 
     // ---- steps of the operations ------------------------------------------------------------
@@ -1147,12 +754,6 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     }
 }
 
-impl<P: Protocol> Drop for Transaction<'_, P> {
-    fn drop(&mut self) {
-        self.roll_back();
-    }
-}
-
 /// An operation in several steps, between which the user's code runs. That code must not use the transaction at
 /// that time. If it panics, only some of the steps were done, and the transaction must not commit, even if its
 /// closure goes on.
@@ -1189,22 +790,6 @@ impl Drop for BeginGuard<'_> {
         if !self.0.regions().is_undone() {
             self.0.note_ended();
             self.0.unpin();
-        }
-    }
-}
-
-/// A transaction that rolls back. If the simulated machine undoes the transaction's region, before or during the
-/// rollback, nothing is left to roll back, and the transaction is forgotten. The worker stays pinned until the next
-/// transaction begins, which is at once.
-struct RollbackGuard<'t, 'db, P: Protocol>(&'t Transaction<'db, P>);
-
-impl<P: Protocol> Drop for RollbackGuard<'_, '_, P> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        let worker = self.0.worker;
-        if worker.memory.regions().is_undone() {
-            worker.executor().abort(&worker.memory);
-            worker.active.set(false);
         }
     }
 }
