@@ -49,12 +49,13 @@ pub fn export_table<T: Record, W: Write + Send>(
     writer: W,
     progress: impl FnMut(Progress) + Send,
 ) -> Result<W, ExportError> {
-    let description = TableDescription::of::<T>()
-        .ok_or_else(|| ExportError::Volatile { table: T::TABLE.to_owned() })?;
+    let description = TableDescription::named::<T>(table.name())
+        .ok_or_else(|| ExportError::Volatile { table: table.name().to_owned() })?;
     let mut exporter = Exporter::new(&description, format, writer)?.on_progress(progress);
     let mut encoded = Vec::new();
     for row in snapshot.rows(table) {
-        let row = row.map_err(|source| ExportError::Read { table: T::TABLE.to_owned(), source })?;
+        let row =
+            row.map_err(|source| ExportError::Read { table: table.name().to_owned(), source })?;
         encoded.clear();
         row.encode_row(&mut encoded);
         exporter.push(&encoded)?;

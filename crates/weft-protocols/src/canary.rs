@@ -36,6 +36,7 @@
 //! | `NumberAfterInstallation` | the snapshot number is drawn when the rows can be read already | the same, and snapshots that miss what was seen before |
 //! | `SavepointKeepsWrites` | a savepoint that fails undoes nothing | writes that were taken back |
 //! | `SavepointForgetsReads` | what was read to be written in a savepoint that fails is not validated | write skew, read skew |
+//! | `CountKeepsVersion` | the count of a table's rows changes, and its version does not | phantoms of `len` |
 //!
 //! Wrong, but safe. No mutation may touch freed memory: then the suite's results would mean nothing. Three
 //! rules make sure of that. A row belongs to the thread that took it out of the record: every installation is a
@@ -59,11 +60,11 @@ use std::sync::Arc;
 
 use Mutation::{
     AbortedWriteStays, AbsenceNotNoted, AnyInsertionCountsAsOwn, ConclusionsNotValidated,
-    DirtyRead, EntryStays, ForgottenUnlock, LockedCountsAsUnchanged, NoNodeValidation,
-    NoReadOnlyValidation, NoReadValidation, NoWriteValidation, NumberAfterInstallation,
-    NumberBeforeLocks, OneLockAtATime, RefusedWriteNotNoted, SavepointForgetsReads,
-    SavepointKeepsWrites, ShortReads, SplitNotNoted, StaleSnapshot, TornRead, UnlockBeforeInstall,
-    ValidationBeforeLocks, VersionStays,
+    CountKeepsVersion, DirtyRead, EntryStays, ForgottenUnlock, LockedCountsAsUnchanged,
+    NoNodeValidation, NoReadOnlyValidation, NoReadValidation, NoWriteValidation,
+    NumberAfterInstallation, NumberBeforeLocks, OneLockAtATime, RefusedWriteNotNoted,
+    SavepointForgetsReads, SavepointKeepsWrites, ShortReads, SplitNotNoted, StaleSnapshot,
+    TornRead, UnlockBeforeInstall, ValidationBeforeLocks, VersionStays,
 };
 use weft::ConflictReason;
 use weft::commit::access_set::{
@@ -137,6 +138,7 @@ mutations! {
     NumberAfterInstallation = "number after installation",
     SavepointKeepsWrites = "savepoint keeps writes",
     SavepointForgetsReads = "savepoint forgets reads",
+    CountKeepsVersion = "count keeps version",
 }
 
 thread_local! {
@@ -465,6 +467,10 @@ impl Executor for CanaryExecutor {
         }
     }
 
+    fn rows_added(&self, table: TableRef) -> Option<i64> {
+        Some(self.set.rows_added(table))
+    }
+
     fn validate(&mut self) -> Result<(), Abort> {
         if self.breaks(ConclusionsNotValidated) {
             // ConclusionsNotValidated: the caller's error is returned unchecked.
@@ -500,6 +506,7 @@ impl Executor for CanaryExecutor {
             early
         });
         self.lock_writes()?;
+        self.set.open_row_counts(memory);
         // ==== serialization point ====
         fence_before_validation();
         let epoch = early.unwrap_or_else(epoch);
@@ -509,6 +516,7 @@ impl Executor for CanaryExecutor {
             // ForgottenUnlock: the first lock is not released.
             let forgotten = usize::from(self.breaks(ForgottenUnlock));
             unlock(self.set.writes.get(forgotten..).unwrap_or_default());
+            self.set.close_row_counts(memory, false);
             return Err(abort);
         }
         if self.breaks(NumberAfterInstallation) {
@@ -519,6 +527,15 @@ impl Executor for CanaryExecutor {
             // NumberAfterInstallation: others may have read the rows, and have drawn smaller numbers.
             memory.draw();
         }
+        if self.breaks(CountKeepsVersion) {
+            // CountKeepsVersion: the count is closed as if nothing had changed.
+            let of_tables =
+                self.set.writes.iter().filter(|write| write.table.core().index.is_none());
+            of_tables.for_each(|write| {
+                memory.count_filled(write.table.core().number, write.rows_added());
+            });
+        }
+        self.set.close_row_counts(memory, !self.breaks(CountKeepsVersion));
         self.settle_early_rows(0, memory, true);
         if !self.shared.mutation.has_snapshots() {
             self.retire_unchained(memory);

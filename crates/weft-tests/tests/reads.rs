@@ -8,8 +8,8 @@ use std::sync::Arc;
 use arrayvec::{ArrayString, ArrayVec};
 use proptest::prelude::*;
 use weft::protocol::{Dbx, Protocol};
-use weft::{Database, Error, Record, Snapshot, Table};
-use weft_tests::for_each_executor;
+use weft::{Database, Error, Record, Snapshot, Table, Transaction};
+use weft_tests::{Seed, TemporaryDirectory, for_each_executor};
 
 /// Counts the allocations of each thread.
 struct CountingAllocator;
@@ -364,6 +364,129 @@ fn both_ends_of_a_scan_are_read_and_its_rows_are_counted() {
         assert_eq!(snapshot.prefix(&offers, &1_u8).count_rows().unwrap(), 1);
     }
     for_each_executor!(|P| check::<P>());
+}
+
+/// Checks that `len` agrees with a scan, and returns it.
+fn counted<P: Protocol>(tx: &Transaction<'_, P>, offers: &Table<Offer>) -> Result<usize, Error> {
+    let rows = tx.len(offers)?;
+    assert_eq!(rows, tx.range(offers, ..).count_rows()?);
+    Ok(rows)
+}
+
+#[test]
+fn rows_are_counted_after_every_kind_of_change() {
+    fn check<P: Protocol>() {
+        let (database, offers, _) = offers::<P>();
+        let offer = |id| Offer { shop: 9, id, price: 0 };
+        let run = |change: &dyn Fn(&Transaction<'_, P>) -> Result<(), Error>, rows: usize| {
+            let changed: Result<(), Error> = database.transact(|tx| {
+                change(tx)?;
+                assert_eq!(counted(tx, &offers)?, rows, "before the commit");
+                Ok(())
+            });
+            changed.unwrap();
+            assert_eq!(database.transact(|tx| counted(tx, &offers)).unwrap(), rows);
+        };
+        run(&|tx| tx.insert(&offers, offer(1)), 61);
+        run(&|tx| tx.upsert(&offers, offer(1)).map(drop), 61);
+        run(&|tx| tx.upsert(&offers, offer(2)).map(drop), 62);
+        run(&|tx| tx.delete(&offers, (9, 2)).map(drop), 61);
+        run(&|tx| tx.delete(&offers, (9, 2)).map(drop), 61);
+        let again = |tx: &Transaction<'_, P>| {
+            tx.delete(&offers, (9, 1))?;
+            tx.insert(&offers, offer(1))
+        };
+        run(&again, 61);
+        let inserted_and_deleted = |tx: &Transaction<'_, P>| {
+            tx.insert(&offers, offer(3))?;
+            tx.delete(&offers, (9, 3)).map(drop)
+        };
+        run(&inserted_and_deleted, 61);
+        let undone = |tx: &Transaction<'_, P>| {
+            let undone: Result<(), Error> = tx.savepoint(|tx| {
+                tx.delete(&offers, (9, 1))?;
+                tx.insert(&offers, offer(4))?;
+                tx.insert(&offers, offer(1))?;
+                tx.insert(&offers, offer(4))
+            });
+            assert!(matches!(undone, Err(Error::Failure(_))), "{undone:?}");
+            Ok(())
+        };
+        run(&undone, 61);
+        let tx = database.begin().unwrap();
+        tx.delete_range(&offers, ..).unwrap();
+        assert_eq!(counted(&tx, &offers).unwrap(), 0);
+        tx.rollback();
+        run(&|_| Ok(()), 61);
+        run(&|tx| tx.delete_range(&offers, ..).map(drop), 0);
+    }
+    for_each_executor!(|P| check::<P>());
+}
+
+/// Threads insert as long as there is room by `len`, and delete otherwise.
+#[test]
+fn threads_keep_within_a_limit_that_they_check_by_len() {
+    const LIMIT: usize = 4;
+    fn check<P: Protocol>(seed: &Seed) {
+        let database = Database::builder().protocol::<P>().table::<Offer>().open().unwrap();
+        let offers = database.table::<Offer>().unwrap();
+        weft_tests::on_threads(weft_tests::threads::<P>().min(3), |thread| {
+            let mut random = seed.random(thread);
+            for _ in 0..150 * weft_tests::stress() {
+                let id = 3 * random.u16(..20) + thread as u16;
+                let offer = Offer { shop: thread as u8, id, price: 0 };
+                let rows: Result<usize, Error> = database.transact(|tx| {
+                    let rows = tx.len(&offers)?;
+                    if rows < LIMIT {
+                        tx.upsert(&offers, offer)?;
+                    } else if let Some(first) = tx.range(&offers, ..).first_row()?.copied() {
+                        tx.delete(&offers, (first.shop, first.id))?;
+                    }
+                    Ok(rows)
+                });
+                assert!(rows.unwrap() <= LIMIT);
+            }
+        });
+        let rows = database.transact(|tx| counted(tx, &offers)).unwrap();
+        assert!((1..=LIMIT).contains(&rows));
+    }
+    let seed = Seed::draw();
+    for_each_executor!(|P| check::<P>(&seed));
+}
+
+#[test]
+fn rows_are_counted_after_a_load_and_a_restart() {
+    let directory = TemporaryDirectory::new("len");
+    let open = || {
+        let database = Database::builder().directory(&directory.0).table::<Offer>().open();
+        let database = database.unwrap();
+        let offers = database.table::<Offer>().unwrap();
+        (database, offers)
+    };
+    let loaded = || (0..100).map(|id| Ok::<_, Error>(Offer { shop: 1, id, price: 0 }));
+    let (database, offers) = open();
+    let twice = [loaded(), loaded()];
+    database.load(&offers, twice, |_| {}).unwrap_err();
+    assert_eq!(database.transact(|tx| counted(tx, &offers)).unwrap(), 0);
+    database.load(&offers, [loaded()], |_| {}).unwrap();
+    let deleted = database.transact(|tx| {
+        assert_eq!(counted(tx, &offers)?, 100);
+        tx.delete_range(&offers, (1, 10)..(1, 30))
+    });
+    assert_eq!(deleted.unwrap(), 20);
+    drop((offers, database));
+    for expected in [80, 81] {
+        let (database, offers) = open();
+        let counted = database.transact(|tx| {
+            let rows = counted(tx, &offers)?;
+            tx.insert(&offers, Offer { shop: 2, id: 100 + rows as u16, price: 0 })?;
+            Ok::<_, Error>(rows)
+        });
+        assert_eq!(counted.unwrap(), expected);
+        if expected == 80 {
+            database.checkpoint().unwrap();
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Record)]

@@ -42,7 +42,7 @@ use crate::row::encoding::{Key, KeyForm, KeyLookup, KeyPart};
 use crate::row::schema::Record;
 use crate::store::deadline::Deadline;
 use crate::store::record::RecordPointer;
-use crate::store::table::{Table, TableInner, TableRef, check, with_form};
+use crate::store::table::{Table, TableInner, TableRef, with_form};
 use crate::store::worker::{Growth, WorkerMemory};
 use lookup::LookupResult;
 use prefetch::{PREFETCH_READ_BYTES, PREFETCH_UPDATE_BYTES};
@@ -353,11 +353,11 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     #[inline]
     pub fn insert<T: Record>(&self, table: &Table<T>, row: T) -> Result<(), Error> {
         let table = self.enter_writing(table)?;
-        check(&row)?;
+        table.check(&row)?;
         let Some(row) = self.insert_row(table, row)? else { return Ok(()) };
         match self.take_place(table, row)? {
             None => Ok(()),
-            Some(row) => Err(duplicate::<T>(&row.key())),
+            Some(row) => Err(duplicate(table, &row.key())),
         }
     }
 
@@ -426,7 +426,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// As [`Transaction::insert`], except for a duplicate primary key.
     pub fn upsert<T: Record>(&self, table: &Table<T>, row: T) -> Result<bool, Error> {
         let inner = self.enter_writing(table)?;
-        check(&row)?;
+        inner.check(&row)?;
         let Some(row) = self.insert_row(inner, row)? else { return Ok(false) };
         let Some(row) = self.take_place(inner, row)? else { return Ok(false) };
         let Some((record, old, version)) = self.observe(inner, &&row.key())? else {
@@ -478,7 +478,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         #[cfg(weft_sim)]
         weft_htm::simulation::sync::operate();
         if !std::sync::Arc::ptr_eq(&table.inner.identity, &self.database.identity) {
-            return Err(Failure::ForeignTable { table: T::TABLE }.into());
+            return Err(Failure::ForeignTable { table: table.name() }.into());
         }
         if self.doomed.get().is_some() || self.is_limited.get() {
             self.check_doom_and_deadline()?;
@@ -532,7 +532,9 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         let inner = self.enter(table)?;
         if P::SINGLE_KEY && self.is_used.replace(true) {
             let attempted = "a second operation in one transaction";
-            return Err(Failure::SingleKey { protocol: P::NAME, table: T::TABLE, attempted }.into());
+            return Err(
+                Failure::SingleKey { protocol: P::NAME, table: inner.name(), attempted }.into()
+            );
         }
         Ok(inner)
     }

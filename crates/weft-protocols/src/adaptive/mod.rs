@@ -444,6 +444,10 @@ impl Executor for OrderingExecutor {
         self.base.note_own_insertion(table, change, sibling)
     }
 
+    fn rows_added(&self, table: TableRef) -> Option<i64> {
+        self.base.rows_added(table)
+    }
+
     fn validate(&mut self) -> Result<(), Abort> {
         self.base.validate()
     }

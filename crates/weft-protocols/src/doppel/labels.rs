@@ -73,7 +73,7 @@ impl<J: JoinedProtocol> LabelledDatabase for Database<PhaseReconciliation<J>> {
         column: ColumnOf<T, V>,
     ) -> Result<(), Failure> {
         let unsplittable = |reason| Failure::Unsplittable {
-            table: T::TABLE,
+            table: table.name(),
             column: column.name(),
             operation: O::KIND,
             reason,
@@ -113,7 +113,7 @@ fn with_record<J: JoinedProtocol, T: Record>(
     body: impl FnOnce(NonNull<u8>, EncodedKey),
 ) -> Result<(), Failure> {
     if !Arc::ptr_eq(&inner_of(table).identity, &database.open_engine(INSIDE).identity) {
-        return Err(Failure::ForeignTable { table: T::TABLE });
+        return Err(Failure::ForeignTable { table: table.name() });
     }
     let claim = database.claim_worker(&TransactionOptions::new(), INSIDE)?;
     let worker = claim.worker();
@@ -134,7 +134,7 @@ fn with_record<J: JoinedProtocol, T: Record>(
     drop(pinned);
     match is_there {
         true => Ok(()),
-        false => Err(Failure::NoSuchRow { table: T::TABLE, key: format!("{key:?}") }),
+        false => Err(Failure::NoSuchRow { table: table.name(), key: format!("{key:?}") }),
     }
 }
 

@@ -102,6 +102,12 @@ impl<H> WriteEntry<H> {
         if self.expected.is_absent() { None } else { self.replaced.row() }
     }
 
+    /// Returns by how many rows the write changes a table's number of rows.
+    #[inline(always)]
+    pub fn rows_added(&self) -> i64 {
+        i64::from(self.row.is_some()) - i64::from(!self.expected.is_absent())
+    }
+
     /// Returns whether the row to be replaced still lies where it was found. The engine may have moved it
     /// ([`Protocol::HOLD_ROW`](super::Protocol::HOLD_ROW)). The commit has locked the record, or runs in a region.
     #[inline(always)]
@@ -248,6 +254,10 @@ pub struct AccessSet<H> {
     savepoints: usize,
     /// The writes that were replaced since the first of them began.
     replaced: Vec<ReplacedWrite>,
+    /// Whether a write may have added or deleted a row.
+    may_change_counts: bool,
+    /// How many rows the commit under way adds to which indexes of tables, by their numbers.
+    row_changes: Vec<(usize, i64)>,
 }
 
 /// What a write was before the transaction wrote the same record again.
@@ -274,6 +284,8 @@ impl<H> Default for AccessSet<H> {
             positions: Positions::default(),
             savepoints: 0,
             replaced: Vec::new(),
+            may_change_counts: false,
+            row_changes: Vec::new(),
         }
     }
 }
@@ -346,6 +358,7 @@ impl<H: TidHeader> AccessSet<H> {
         row: Option<NonNull<u8>>,
         key: Option<EncodedKey>,
     ) {
+        self.may_change_counts |= row.is_none() | version.observed.is_absent();
         let key = key.map_or(WriteKey::NONE, |key| self.hold_key(key, false));
         match version.own_position {
             Some(position) => {
@@ -404,6 +417,7 @@ impl<H: TidHeader> AccessSet<H> {
         row: NonNull<u8>,
         key: EncodedKey,
     ) {
+        self.may_change_counts = true;
         let key = self.hold_key(key, true);
         self.push_write(WriteEntry {
             record,
@@ -470,6 +484,52 @@ impl<H: TidHeader> AccessSet<H> {
         self.writes.truncate(kept);
         self.reindex_writes();
         self.keep();
+    }
+
+    // ---- how many rows there are -------------------------------------------------------------
+
+    /// See [`super::Executor::rows_added`].
+    pub fn rows_added(&self, table: TableRef) -> i64 {
+        let of_table = self.writes.iter().filter(|entry| entry.table == table);
+        of_table.map(WriteEntry::rows_added).sum()
+    }
+
+    /// Opens the worker's counts of the rows whose number the commit changes: see [`WorkerMemory::open_rows`].
+    #[inline(always)]
+    pub fn open_row_counts(&mut self, memory: &WorkerMemory) {
+        if self.may_change_counts {
+            self.open_changed_row_counts(memory);
+        }
+    }
+
+    #[inline(never)]
+    fn open_changed_row_counts(&mut self, memory: &WorkerMemory) {
+        let changes = &mut self.row_changes;
+        for entry in &self.writes {
+            let (core, added) = (entry.table.core(), entry.rows_added());
+            if added == 0 || core.index.is_some() {
+                continue;
+            }
+            match changes.iter_mut().find(|(number, _)| *number == core.number) {
+                Some((_, change)) => *change += added,
+                None => changes.push((core.number, added)),
+            }
+        }
+        changes.retain(|(_, change)| *change != 0);
+        for (number, _) in changes {
+            memory.open_rows(*number);
+        }
+    }
+
+    /// Closes the counts that [`AccessSet::open_row_counts`] has opened.
+    #[inline(always)]
+    pub fn close_row_counts(&mut self, memory: &WorkerMemory, has_committed: bool) {
+        if self.row_changes.is_empty() {
+            return;
+        }
+        for (number, change) in self.row_changes.drain(..) {
+            memory.close_rows(number, if has_committed { change } else { 0 });
+        }
     }
 
     // ---- the end -----------------------------------------------------------------------------
@@ -596,6 +656,7 @@ impl<H: TidHeader> AccessSet<H> {
             self.positions.clear();
             self.savepoints = 0;
             self.replaced.clear();
+            self.may_change_counts = false;
         }
     }
 

@@ -526,6 +526,13 @@ pub trait Executor {
         sibling: Option<NodeVersion>,
     ) -> Result<(), Abort>;
 
+    /// Returns how many rows the transaction has added to a table so far, less those that it has deleted. Returns
+    /// `None` if the protocol's commits do not [count rows](crate::store::worker::WorkerMemory::open_rows).
+    fn rows_added(&self, table: TableRef) -> Option<i64> {
+        let _ = table;
+        None
+    }
+
     /// Checks that everything that was read so far could still be committed. If so, what the transaction concludes
     /// from it (an error, a panic) is real.
     fn validate(&mut self) -> Result<(), Abort>;

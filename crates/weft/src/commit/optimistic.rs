@@ -247,6 +247,10 @@ impl<P: CommitPhases> Executor for OptimisticExecutor<P> {
         }
     }
 
+    fn rows_added(&self, table: TableRef) -> Option<i64> {
+        Some(self.set.rows_added(table))
+    }
+
     fn validate(&mut self) -> Result<(), Abort> {
         // The rows from which the transaction has drawn its conclusion were loaded before this fence.
         fence_before_validation();
@@ -271,7 +275,10 @@ impl<P: CommitPhases> Executor for OptimisticExecutor<P> {
             remembered: &mut self.remembered,
             memory,
         };
-        P::commit(&mut self.set, context, &epoch)?;
+        self.set.open_row_counts(memory);
+        let committed = P::commit(&mut self.set, context, &epoch);
+        self.set.close_row_counts(memory, committed.is_ok());
+        committed?;
         // The transaction has committed. The rest does not concern other transactions.
         self.retire(memory);
         Ok(())

@@ -629,6 +629,10 @@ impl<const WAITS: bool> Executor for LockingExecutor<WAITS> {
         }
     }
 
+    fn rows_added(&self, table: TableRef) -> Option<i64> {
+        Some(self.set.rows_added(table))
+    }
+
     /// Rows are locked. Only index nodes can have changed: keys may have been inserted into a range that was read.
     fn validate(&mut self) -> Result<(), Abort> {
         fence_before_validation();
@@ -644,8 +648,9 @@ impl<const WAITS: bool> Executor for LockingExecutor<WAITS> {
         // ==== serialization point ====
         // Every lock is held. A fence is needed between this transaction's own insertions and its validation of the
         // nodes. Without it, two transactions that have each inserted where the other one scanned could both miss
-        // the other's insertion. (The fence pairs with the same line in the other transaction. A transaction that
-        // relies on no node needs no fence.)
+        // the other's insertion. The same holds for the counts of rows that it opens. (The fence pairs with the same
+        // line in the other transaction. A transaction that relies on no node needs no fence.)
+        self.set.open_row_counts(memory);
         if !self.set.nodes.is_empty() {
             fence_before_validation();
         }
@@ -657,10 +662,14 @@ impl<const WAITS: bool> Executor for LockingExecutor<WAITS> {
         }
         // Drawn with all locks held: if two transactions conflict, the later one draws a later number.
         let epoch = epoch();
-        validate_nodes(&self.set)?;
+        if let Err(abort) = validate_nodes(&self.set) {
+            self.set.close_row_counts(memory, false);
+            return Err(abort);
+        }
         for write in &self.set.writes {
             self.install(write, epoch, memory);
         }
+        self.set.close_row_counts(memory, true);
         self.held.release();
         // The transaction has committed. The rest does not concern other transactions.
         self.set.retire(memory, |_, _| {});

@@ -1,11 +1,11 @@
 //! The builder: the options with which a database is opened, and the steps of opening it.
 
-use std::any::{Any, TypeId};
-use std::collections::BTreeMap;
+use std::any::Any;
+use std::collections::{BTreeMap, BTreeSet};
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use weft_htm::{Choice, Htm, RetryPolicy};
@@ -67,17 +67,15 @@ struct Limits {
     snapshot_age: Option<Duration>,
 }
 
-type MadeTable = (TypeId, Arc<dyn AnyTable>);
-
-/// Makes a table. The second argument is the number of its first index. If the last one is true, the table is
+/// Makes a table. The second argument is its name, and the number of its first index. If the last one is true, the table is
 /// stored in a B+-tree, whatever it declares.
 type MakeTable = dyn FnOnce(
     &Arc<Identity>,
-    usize,
+    (&'static str, usize),
     &'static RecordKind,
     &WorkerMemory,
     bool,
-) -> Result<MadeTable, Failure>;
+) -> Result<Arc<dyn AnyTable>, Failure>;
 
 struct TableMaker {
     name: &'static str,
@@ -85,6 +83,18 @@ struct TableMaker {
     #[cfg(feature = "history")]
     descriptions: &'static [crate::row::schema::IndexDescription],
     make: Box<MakeTable>,
+}
+
+/// Returns the name as one that lasts as long as the program. Each name is kept once.
+fn interned(name: &str) -> &'static str {
+    static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = names.get(name) {
+        return known;
+    }
+    let kept = Box::leak(Box::<str>::from(name));
+    names.insert(kept);
+    kept
 }
 
 impl<P: Protocol> std::fmt::Debug for Builder<P> {
@@ -167,19 +177,50 @@ impl<P: Protocol> Builder<P> {
         self.table_with_capacity::<T>(0)
     }
 
+    /// Adds a table of row type `T` under another name than the type declares. So one type can have several tables,
+    /// whose names are known when the program runs: one for each region or each tenant. Everything else is as the type
+    /// declares it. [`Database::table_named`] returns the table.
+    ///
+    /// Names are never freed, so do not make ever new ones.
+    ///
+    /// ```
+    /// use weft::{Database, Error, Record};
+    ///
+    /// #[derive(Clone, Copy, Record)]
+    /// struct Item { #[record(key)] id: u32, left: u32 }
+    ///
+    /// let regions = ["items_north".to_owned(), "items_south".to_owned()];
+    /// let builder = regions.iter().fold(Database::builder(), |builder, name| builder.table_named::<Item>(name));
+    /// let database = builder.open()?;
+    /// let (north, south) = (database.table_named::<Item>(&regions[0])?, database.table_named::<Item>(&regions[1])?);
+    /// database.transact(|tx| {
+    ///     tx.insert(&north, Item { id: 1, left: 10 })?;
+    ///     tx.insert(&south, Item { id: 1, left: 20 })
+    /// })?;
+    /// assert_eq!(database.transact(|tx| Ok::<_, Error>(tx.get(&south, &1)?.map(|item| item.left)))?, Some(20));
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn table_named<T: Record>(self, name: &str) -> Self {
+        self.add_table::<T>(interned(name), 0)
+    }
+
     /// Adds the table of row type `T`. If it is stored in a hash table, makes room for about `rows` rows from the
     /// start. The table still grows when it needs to.
-    pub fn table_with_capacity<T: Record>(mut self, rows: usize) -> Self {
+    pub fn table_with_capacity<T: Record>(self, rows: usize) -> Self {
+        self.add_table::<T>(T::TABLE, rows)
+    }
+
+    fn add_table<T: Record>(mut self, name: &'static str, rows: usize) -> Self {
         self.tables.push(TableMaker {
-            name: T::TABLE,
+            name,
             indexes: 1 + T::INDEXES.len(),
             #[cfg(feature = "history")]
             descriptions: T::INDEXES,
-            make: Box::new(move |identity, number, records, memory, all_ordered| {
+            make: Box::new(move |identity, place, records, memory, all_ordered| {
                 let storage = if all_ordered { schema::Storage::Ordered } else { T::STORAGE };
                 let table =
-                    TableInner::<T>::new(identity, number, (storage, rows), records, memory)?;
-                Ok((TypeId::of::<T>(), Arc::new(table)))
+                    TableInner::<T>::new(identity, place, (storage, rows), records, memory)?;
+                Ok(Arc::new(table))
             }),
         });
         self
@@ -561,7 +602,6 @@ impl<P: Protocol> Builder<P> {
         let shared = Arc::new(shared);
         shared.memory.reserve(self.reserve_bytes);
         let identity = Arc::new(Identity);
-        let mut names = std::collections::HashSet::new();
         let mut tables = BTreeMap::new();
         let mut indexes = 0;
         // The tables, empty. Their indexes are numbered in the order of the calls.
@@ -572,14 +612,14 @@ impl<P: Protocol> Builder<P> {
                 let (protocol, table, attempted) = (P::NAME, table.name, "a secondary index");
                 return Err(Failure::SingleKey { protocol, table, attempted });
             }
-            let (row_type, made) = (table.make)(
+            let made = (table.make)(
                 &identity,
-                indexes,
+                (table.name, indexes),
                 const { &record_kind::<P>() },
                 &memory,
                 self.all_ordered,
             )?;
-            if !names.insert(table.name) || tables.insert(row_type, made).is_some() {
+            if tables.insert(table.name, made).is_some() {
                 return Err(Failure::DuplicateTable { table: table.name });
             }
             indexes += table.indexes;

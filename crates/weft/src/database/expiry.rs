@@ -8,7 +8,6 @@
 //! If the table has a hook, each row has a transaction of its own, so that a hook that fails stops no other row. The
 //! row stays, and is tried again after a time that doubles with each failure.
 
-use std::any::TypeId;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -123,7 +122,8 @@ impl<P: Protocol> Expiry<P> {
 
 /// The table of a database from which rows are removed.
 trait Remove<P: Protocol>: Send + Sync {
-    fn row_type(&self) -> TypeId;
+    /// The table's number.
+    fn table(&self) -> usize;
 
     /// When the row expired that waits longest, in milliseconds since 1970, as of the last look; `u64::MAX` if none
     /// waits.
@@ -150,8 +150,8 @@ struct Failed {
 }
 
 impl<T: Record, P: Protocol> Remove<P> for Remover<T> {
-    fn row_type(&self) -> TypeId {
-        TypeId::of::<T>()
+    fn table(&self) -> usize {
+        self.table.inner.number()
     }
 
     fn oldest(&self) -> u64 {
@@ -233,7 +233,7 @@ impl<T: Record> Remover<T> {
     ) {
         let counts = &database.inner.expiry.counts;
         counts.hook_failures.fetch_add(1, Ordering::Relaxed);
-        *hold(&counts.last_failure) = Some(format!("table {}: {message}", T::TABLE));
+        *hold(&counts.last_failure) = Some(format!("table {}: {message}", self.table.name()));
         let now = Instant::now();
         let failed = failed.entry(key).or_insert(Failed { failures: 0, again_at: now });
         let doubled = BACKOFF_MIN * (1 << failed.failures.min(16));
@@ -296,10 +296,10 @@ impl<P: Protocol> Database<P> {
         hook: impl Fn(&Transaction<'_, P>, &T) -> Result<(), Error> + Send + Sync + 'static,
     ) -> Result<(), Failure> {
         if !Arc::ptr_eq(&table.inner.identity, &self.inner.identity) {
-            return Err(Failure::ForeignTable { table: T::TABLE });
+            return Err(Failure::ForeignTable { table: table.name() });
         }
         if !T::EXPIRY.is_some_and(|expiry| expiry.has_hook) {
-            return Err(Failure::NoHook { table: T::TABLE });
+            return Err(Failure::NoHook { table: table.name() });
         }
         let hook: Box<TableHook<P, T>> = Box::new(hook);
         table.inner.set_hook(Some(Arc::new(Hook(hook))));
@@ -351,7 +351,7 @@ impl<P: Protocol> Database<P> {
         }
         let expiry = &self.inner.expiry;
         let mut removers = hold(&expiry.removers);
-        if removers.iter().any(|remover| remover.row_type() == TypeId::of::<T>()) {
+        if removers.iter().any(|remover| remover.table() == table.inner.number()) {
             return Ok(());
         }
         let oldest = Word::new(u64::MAX);

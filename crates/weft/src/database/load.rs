@@ -20,7 +20,6 @@ use crate::error::Failure;
 use crate::row::schema::Record;
 use crate::store::retention::NONE_OPEN;
 use crate::store::table::Table;
-use crate::store::table::check;
 use crate::store::worker::{CLOSED, Growth, LOADING, LeafHints, OPEN, SharedState};
 use crate::sync::reclaim::OFFLINE;
 
@@ -56,7 +55,7 @@ impl<P: Protocol> Database<P> {
         E: From<Failure> + Send,
     {
         if !Arc::ptr_eq(&table.inner.identity, &self.inner().identity) {
-            return Err(Failure::ForeignTable { table: T::TABLE }.into());
+            return Err(Failure::ForeignTable { table: table.name() }.into());
         }
         let storage = self.inner().storage.get();
         if self.engine().is_durable() {
@@ -68,7 +67,7 @@ impl<P: Protocol> Database<P> {
         let loading = LoadingGuard::begin(self).map_err(E::from)?;
         let memories = FillingMemories::new(Arc::clone(&self.inner().shared));
         if memories.with(|memory| !table.inner.is_empty(memory)) {
-            return Err(Failure::NotEmpty { table: T::TABLE }.into());
+            return Err(Failure::NotEmpty { table: table.name() }.into());
         }
         let loader =
             Loader { table, memories: &memories, storage, progress: &progress, rows: Word::new(0) };
@@ -194,7 +193,7 @@ impl<T: Record, F: Fn(u64) + Sync> Loader<'_, T, F> {
             let mut hints = LeafHints::default();
             for row in part {
                 let row = row?;
-                check(&row).map_err(E::from)?;
+                self.table.inner.check(&row).map_err(E::from)?;
                 if failed.load(Ordering::Relaxed) != 0 {
                     return Ok(());
                 }
@@ -205,7 +204,9 @@ impl<T: Record, F: Fn(u64) + Sync> Loader<'_, T, F> {
                 if let FillOutcome::Replaced = self.table.inner.fill(row, true, &mut hints, memory)
                 {
                     let (index, key) = (None, format!("{key:?}"));
-                    return Err(Failure::DuplicateKey { table: T::TABLE, index, key }.into());
+                    return Err(
+                        Failure::DuplicateKey { table: self.table.name(), index, key }.into()
+                    );
                 }
                 unreported += 1;
                 if unreported == ROWS_PER_REPORT {
@@ -233,7 +234,7 @@ impl<T: Record, F: Fn(u64) + Sync> Loader<'_, T, F> {
             None => Ok(()),
             Some((index, key)) => {
                 let index = Some(T::INDEXES[index].name);
-                Err(Failure::DuplicateKey { table: T::TABLE, index, key }.into())
+                Err(Failure::DuplicateKey { table: self.table.name(), index, key }.into())
             }
         }
     }

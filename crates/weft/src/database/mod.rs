@@ -17,7 +17,7 @@ pub mod storage;
 mod stored;
 mod versions;
 
-use std::any::{Any, TypeId};
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::ptr::NonNull;
@@ -136,7 +136,7 @@ pub struct Inner<P: Protocol> {
     engine: Engine<P>,
     workers: Workers<P>,
     /// Ordered by type, so that a run that is repeated frees its memory in the same order.
-    tables: BTreeMap<TypeId, Arc<dyn AnyTable>>,
+    tables: BTreeMap<&'static str, Arc<dyn AnyTable>>,
     /// Number of indexes, primary and secondary, of all tables.
     indexes: usize,
     /// Ticks the clock, if no log does.
@@ -287,7 +287,15 @@ impl<P: Protocol> Database<P> {
     /// [`Failure::UnknownTable`] if the database was opened without this table; [`Failure::Thread`] if the operating
     /// system cannot start the thread that removes rows that have expired.
     pub fn table<T: Record>(&self) -> Result<Table<T>, Failure> {
-        let table = self.inner.tables.get(&TypeId::of::<T>()).cloned();
+        self.table_named(T::TABLE)
+    }
+
+    /// Returns the table of row type `T` that was added [under this name](Builder::table_named).
+    ///
+    /// # Errors
+    /// As [`Database::table`].
+    pub fn table_named<T: Record>(&self, name: &str) -> Result<Table<T>, Failure> {
+        let table = self.inner.tables.get(name).cloned();
         match table.and_then(|table| table.into_any().downcast::<TableInner<T>>().ok()) {
             Some(inner) => {
                 let table = Table { inner };
@@ -297,7 +305,12 @@ impl<P: Protocol> Database<P> {
                 Ok(table)
             }
             None => {
-                Err(Failure::UnknownTable { table: T::TABLE, row_type: std::any::type_name::<T>() })
+                let row_type = std::any::type_name::<T>();
+                let call = match name == T::TABLE {
+                    true => format!(".table::<{row_type}>()"),
+                    false => format!(".table_named::<{row_type}>({name:?})"),
+                };
+                Err(Failure::UnknownTable { table: name.to_owned(), call, row_type })
             }
         }
     }

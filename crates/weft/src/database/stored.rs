@@ -73,7 +73,7 @@ pub trait AnyTable: Any + Send + Sync {
 
 impl<T: Record> AnyTable for TableInner<T> {
     fn name(&self) -> &'static str {
-        T::TABLE
+        TableInner::name(self)
     }
 
     fn number(&self) -> usize {
@@ -118,7 +118,7 @@ impl<T: Record> AnyTable for TableInner<T> {
             }
             let row = row.map_err(|failure| StorageError::Io {
                 operation: "read the rows of",
-                path: T::TABLE.into(),
+                path: table.name().into(),
                 message: failure.to_string(),
             })?;
             encoded.clear();
@@ -289,6 +289,7 @@ impl<T: Record> TableInner<T> {
             }
         });
         let Some(address) = found else { return false };
+        memory.count_filled(self.number(), -1);
         memory.retire_record(record_at(address), table);
         true
     }
@@ -429,6 +430,7 @@ fn clear<K: KeyForm, R>(
         contain(|| key = Some(key_of(unsafe { row.cast::<R>().as_ref() })));
         // If the row's type panics, or returns another key than before, the row stays.
         if key.is_some_and(|key| index.remove(&key, address, &memory.index(number))) {
+            memory.count_filled(number, -1);
             memory.retire_record(record, table);
         }
     }
@@ -493,7 +495,10 @@ fn fill<K: KeyForm, R>(
         newest_word(block).store(Newest::of(place), Ordering::Release);
         let address = block.as_ptr().expose_provenance() as u64;
         let existing = match index.get_or_insert(key, address, hint, &memory.index(core.number)) {
-            Insertion::Inserted { .. } => return FillOutcome::New,
+            Insertion::Inserted { .. } => {
+                memory.count_filled(core.number, 1);
+                return FillOutcome::New;
+            }
             Insertion::Found(address) if !replaces => {
                 memory.drop_row(place, table, core.holds_rows_inline());
                 memory.free_record_block(block, table);
@@ -530,7 +535,7 @@ pub struct RecoveringTable<T: Record> {
 impl<T: Record> RecoveringTable<T> {
     /// Returns the table for recovery, or `None` if it is volatile.
     pub fn new(table: Arc<TableInner<T>>, memories: Arc<FillingMemories>) -> Option<Self> {
-        let description = TableDescription::of::<T>()?;
+        let description = TableDescription::named::<T>(table.name())?;
         Some(RecoveringTable { table, description, memories, violations: Mutex::default() })
     }
 
@@ -607,7 +612,7 @@ impl<T: Record> StoredTable for RecoveringTable<T> {
 
     fn checked(&self) -> Result<(), StorageError> {
         let mut violations = self.violations.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::take(&mut *violations).into_result(T::TABLE)
+        std::mem::take(&mut *violations).into_result(self.table.name())
     }
 
     fn compute(

@@ -39,6 +39,14 @@ impl<P: Protocol> Migration<'_, P> {
         self.database.table()
     }
 
+    /// As [`Database::table_named`].
+    ///
+    /// # Errors
+    /// As [`Migration::table`].
+    pub fn table_named<T: Record>(&self, name: &str) -> Result<Table<T>, Failure> {
+        self.database.table_named(name)
+    }
+
     /// Returns a snapshot of all rows as they were before the first hook. It has the rows of hash tables, too, which a
     /// transaction cannot scan.
     ///

@@ -312,10 +312,12 @@ pub enum Failure {
         message: String,
     },
     /// The database was opened without this table.
-    #[error("table {table} is not registered; name it in the builder: .table::<{row_type}>()")]
+    #[error("table {table} is not registered; name it in the builder: {call}")]
     UnknownTable {
         /// The table.
-        table: &'static str,
+        table: String,
+        /// The call of the builder that registers it.
+        call: String,
         /// Its row type.
         row_type: &'static str,
     },

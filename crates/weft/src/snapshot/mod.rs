@@ -377,7 +377,7 @@ impl Snapshot {
         if Arc::ptr_eq(&table.inner.identity, self.database.source.identity()) {
             Ok(&table.inner)
         } else {
-            Err(Failure::ForeignTable { table: T::TABLE })
+            Err(Failure::ForeignTable { table: table.name() })
         }
     }
 

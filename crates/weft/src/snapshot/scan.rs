@@ -50,7 +50,10 @@ unsafe impl<T: Record> Send for SnapshotScan<'_, T> {}
 
 impl<T: Record> std::fmt::Debug for SnapshotScan<'_, T> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("SnapshotScan").field("table", &T::TABLE).finish_non_exhaustive()
+        formatter
+            .debug_struct("SnapshotScan")
+            .field("table", &self.table.name())
+            .finish_non_exhaustive()
     }
 }
 
@@ -217,7 +220,7 @@ impl<'s, T: Record> SnapshotScan<'s, T> {
         self.position = 0;
         let SnapshotScan { snapshot, table, rows, pages, .. } = self;
         if !Arc::ptr_eq(&table.identity, snapshot.database.source.identity()) {
-            return Err(Failure::ForeignTable { table: T::TABLE });
+            return Err(Failure::ForeignTable { table: table.name() });
         }
         snapshot.read_pinned(|worker| pages.read(snapshot, table, worker, rows))?
     }

@@ -38,6 +38,11 @@ pub struct Table<T: Record> {
 }
 
 impl<T: Record> Table<T> {
+    /// Returns the table's name.
+    pub fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
     /// Returns the table itself, for protocols of other crates.
     ///
     /// # Safety
@@ -56,7 +61,7 @@ impl<T: Record> Clone for Table<T> {
 
 impl<T: Record> std::fmt::Debug for Table<T> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Table").field("name", &T::TABLE).finish_non_exhaustive()
+        formatter.debug_struct("Table").field("name", &self.name()).finish_non_exhaustive()
     }
 }
 
@@ -100,7 +105,7 @@ impl<T: Record> TableInner<T> {
     /// `number` on.
     pub fn new(
         identity: &Arc<Identity>,
-        number: usize,
+        (name, number): (&'static str, usize),
         (storage, capacity): (Storage, usize),
         records: &'static RecordKind,
         memory: &WorkerMemory,
@@ -110,11 +115,11 @@ impl<T: Record> TableInner<T> {
             .iter()
             .enumerate()
             .map(|(position, index)| {
-                AnySecondary::new(T::TABLE, index, number + 1 + position, records, memory)
+                AnySecondary::new(name, index, number + 1 + position, records, memory)
             })
             .collect::<Result<_, _>>()?;
         Ok(TableInner {
-            core: <Self as RowsOf>::core(T::TABLE, None, number, records, memory)?,
+            core: <Self as RowsOf>::core(name, None, number, records, memory)?,
             primary: SharedIndex::new(AnyIndex::new(
                 form,
                 storage,
@@ -138,6 +143,16 @@ impl<T: Record> TableInner<T> {
     #[inline(always)]
     pub fn number(&self) -> usize {
         self.core.number
+    }
+
+    pub fn name(&self) -> &'static str {
+        self.core.name
+    }
+
+    /// Checks that a row may be written.
+    #[inline(always)]
+    pub fn check(&self, row: &T) -> Result<(), Failure> {
+        check(self.name(), row)
     }
 
     /// Returns the cores of the table and of its secondary indexes, in order.
@@ -168,7 +183,7 @@ impl<T: Record> TableInner<T> {
     pub fn hook<H: Send + Sync + 'static>(&self) -> Result<Arc<H>, Failure> {
         let hook = self.hook.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let hook = hook.and_then(|hook| hook.downcast().ok());
-        hook.ok_or(Failure::NoHook { table: T::TABLE })
+        hook.ok_or(Failure::NoHook { table: self.name() })
     }
 
     /// Drops the rows of all records in the indexes, and frees the indexes' own memory. (The records lie in
@@ -247,7 +262,7 @@ impl<T: Record> RowsOf for TableInner<T> {
     }
 
     fn may_be_written(row: &T) -> bool {
-        check(row).is_ok()
+        check(T::TABLE, row).is_ok()
     }
 
     const DISAPPEAR: bool = matches!(T::EXPIRY, Some(expiry) if !expiry.has_hook);
@@ -403,13 +418,13 @@ impl AnySecondary {
     }
 }
 
-/// Checks that a row may be written.
+/// Checks that a row may be written to a table.
 #[inline(always)]
-pub fn check<T: Record>(row: &T) -> Result<(), Failure> {
+fn check<T: Record>(table: &'static str, row: &T) -> Result<(), Failure> {
     // A row that owns no memory is far shorter than that.
     if const { std::mem::needs_drop::<T>() } && row.stored_bytes() > STORED_BYTES_MAX {
         return Err(Failure::StoredRowTooLarge {
-            table: T::TABLE,
+            table,
             key: format!("{:?}", row.key()),
             stored_bytes: row.stored_bytes(),
             stored_bytes_max: STORED_BYTES_MAX,
@@ -417,7 +432,7 @@ pub fn check<T: Record>(row: &T) -> Result<(), Failure> {
     }
     row.check().map_err(|violation| {
         let key = format!("{:?}", row.key());
-        Failure::Constraint { table: T::TABLE, key, violation }
+        Failure::Constraint { table, key, violation }
     })
 }
 

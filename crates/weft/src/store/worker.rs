@@ -19,6 +19,7 @@ mod discarded;
 mod idle;
 mod inline;
 mod room;
+mod row_counts;
 mod thread;
 #[cfg(weft_sim)]
 mod undoable;

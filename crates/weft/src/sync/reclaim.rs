@@ -91,6 +91,11 @@ impl GracePeriods {
         self.slots_used.0.load(Ordering::SeqCst) as usize
     }
 
+    /// Returns the word that has [`GracePeriods::slots_used`].
+    pub fn slots_used_word(&self) -> &Word {
+        &self.slots_used.0
+    }
+
     /// Claims the worker in `slot` if it is free.
     #[inline]
     pub fn claim(&self, slot: usize) -> bool {

@@ -37,11 +37,11 @@ impl<P: Protocol> Transaction<'_, P> {
         operation: O,
     ) -> Result<(), Error> {
         let table = self.enter_operation(table)?;
-        let (record, row) = self.find(table, key)?.ok_or_else(|| no_such_row::<T>(key))?;
+        let (record, row) = self.find(table, key)?.ok_or_else(|| no_such_row(table, key))?;
         let mut after = row.clone();
         operation
             .apply(column.get_mut(&mut after))
-            .map_err(|error| out_of_range(key, column, O::KIND, error))?;
+            .map_err(|error| out_of_range(table, key, column, O::KIND, error))?;
         let columns = ColumnSet::of([column.position()]);
         self.defer(table, record, RowDelta { before: row.clone(), after, columns })
     }
@@ -57,7 +57,7 @@ impl<P: Protocol> Transaction<'_, P> {
         let RowDelta { before, after, columns } = &delta;
         if let Some(column) = after.lacks_room(before, before, *columns) {
             return Err(Failure::OutOfRange {
-                table: T::TABLE,
+                table: table.name(),
                 key: format!("{:?}", before.key()),
                 column: T::COLUMNS.get(column).map_or("", |column| column.name),
                 operation: OperationKind::Add,

@@ -211,7 +211,7 @@ impl<P: Protocol> Transaction<'_, P> {
         wanted: &mut dyn FnMut(&T) -> bool,
     ) -> Result<usize, Error> {
         let Some(expiry) = T::EXPIRY else {
-            return Err(Failure::NoExpiry { table: T::TABLE }.into());
+            return Err(Failure::NoExpiry { table: table.name() }.into());
         };
         let hook = match expiry.has_hook {
             true => Some(table.inner.hook::<Hook<TableHook<P, T>>>()?),

@@ -5,7 +5,7 @@ use crate::commit::Protocol;
 use crate::error::{ConflictReason, Error, Failure};
 use crate::row::generated::{GeneratedKey, KeyNumbers};
 use crate::row::schema::GeneratedRecord;
-use crate::store::table::{Table, TableInner, check};
+use crate::store::table::{Table, TableInner};
 
 impl<P: Protocol> Transaction<'_, P> {
     /// Inserts a row with a new primary key, and returns the key. `row` gets the key, and makes the row with it.
@@ -49,15 +49,15 @@ impl<P: Protocol> Transaction<'_, P> {
     ) -> Result<T::Key, Error> {
         self.enter(table)?;
         let key = T::Key::generate(|last| self.draw(&table.inner, last))
-            .ok_or(Failure::KeysExhausted { table: T::TABLE })?;
+            .ok_or(Failure::KeysExhausted { table: table.name() })?;
         let row = row(key.clone());
         // `row` may have used the transaction.
         let table = self.enter_writing(table)?;
         if !row.key_equals(&key) {
             let (key, made) = (format!("{key:?}"), format!("{:?}", row.key()));
-            return Err(Failure::GeneratedKeyNotUsed { table: T::TABLE, key, made }.into());
+            return Err(Failure::GeneratedKeyNotUsed { table: table.name(), key, made }.into());
         }
-        check(&row)?;
+        table.check(&row)?;
         match self.insert_row(table, row)? {
             None => Ok(key),
             // A row with this key was inserted by `insert`. The next attempt draws another key.

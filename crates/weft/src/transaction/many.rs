@@ -23,7 +23,7 @@ use crate::index::RunInsertion;
 use crate::row::encoding::{Key, KeyLookup, KeyPart, WholeKey};
 use crate::row::schema::{OrderedRecord, Record};
 use crate::store::record::RecordPointer;
-use crate::store::table::{FormIndex, PickForm, Table, TableInner, TableRef, check, with_form};
+use crate::store::table::{FormIndex, PickForm, Table, TableInner, TableRef, with_form};
 use crate::store::worker::StoredForm;
 
 /// How many rows are inserted together at most.
@@ -275,7 +275,7 @@ impl<'r, 'db, P: Protocol, K: StoredForm, T: Record> StagedRun<'r, 'db, P, K, T>
     fn take_rows(&mut self, rows: &mut impl Iterator<Item = T>) -> Result<bool, Error> {
         while !self.rows.is_full() {
             let Some(row) = rows.next() else { return Ok(false) };
-            check(&row)?;
+            self.table.check(&row)?;
             // The key is encoded before the row is moved, since that runs the user's code.
             let key = row.key();
             if let Some(number) = T::KEY_NUMBER {
@@ -358,7 +358,7 @@ impl<'r, 'db, P: Protocol, K: StoredForm, T: Record> StagedRun<'r, 'db, P, K, T>
             Some(PlaceOutcome::Duplicate(row, existing)) => {
                 let key = row.key();
                 transaction.record(table, &key, Event::Read(Some(existing)));
-                Err(duplicate::<T>(&key))
+                Err(duplicate(self.table, &key))
             }
         }
     }

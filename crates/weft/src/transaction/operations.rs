@@ -66,19 +66,19 @@ impl<P: Protocol> Transaction<'_, P> {
             return Ok(());
         }
         let Some((record, row, version)) = self.observe_located(table, &key, located)? else {
-            return Err(no_such_row::<T>(key));
+            return Err(no_such_row(table, key));
         };
         // SAFETY: a visible row of this table; see `row`.
         let old = unsafe { self.row::<T>(row) };
         let read = UnwrittenRead { worker: self.worker, table: table.reference(), record, version };
         if let Some(message) = operation.shortage(column.get(old), column.bounds()) {
-            return Err(not_enough(key, column, O::KIND, message));
+            return Err(not_enough(table, key, column, O::KIND, message));
         }
         self.make_room(table.reference(), Growth::Update)?;
         let mut new = PrivateRow::cloned(self.worker, table.reference(), old);
         operation
             .apply(column.get_mut(new.get_mut()))
-            .map_err(|error| out_of_range(key, column, O::KIND, error))?;
+            .map_err(|error| out_of_range(table, key, column, O::KIND, error))?;
         let row = new.row();
         // SAFETY: the row is forgotten in the next line.
         unsafe { self.replace(table, record, version, old, &new, None)? };
@@ -386,30 +386,33 @@ fn write_operation<T: Record, V: 'static, O: Operation<V>>(
 }
 
 #[cold]
-pub(super) fn no_such_row<T: Record>(key: &T::Key) -> Error {
-    Failure::NoSuchRow { table: T::TABLE, key: format!("{key:?}") }.into()
+pub(super) fn no_such_row<T: Record>(table: &TableInner<T>, key: &T::Key) -> Error {
+    Failure::NoSuchRow { table: table.name(), key: format!("{key:?}") }.into()
 }
 
 #[cold]
 fn not_enough<T: Record, V>(
+    table: &TableInner<T>,
     key: &T::Key,
     column: ColumnOf<T, V>,
     operation: OperationKind,
     message: String,
 ) -> Error {
     let key = format!("{key:?}");
-    Failure::NotEnough { table: T::TABLE, key, column: column.name(), operation, message }.into()
+    let (table, column) = (table.name(), column.name());
+    Failure::NotEnough { table, key, column, operation, message }.into()
 }
 
 #[cold]
 pub(super) fn out_of_range<T: Record, V>(
+    table: &TableInner<T>,
     key: &T::Key,
     column: ColumnOf<T, V>,
     operation: OperationKind,
     error: OutOfRange,
 ) -> Error {
     Failure::OutOfRange {
-        table: T::TABLE,
+        table: table.name(),
         key: format!("{key:?}"),
         column: column.name(),
         operation,

@@ -475,7 +475,7 @@ impl<T: Record, P: Protocol> Drop for Scan<'_, '_, T, P> {
 
 impl<T: Record, P: Protocol> std::fmt::Debug for Scan<'_, '_, T, P> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Scan").field("table", &T::TABLE).finish_non_exhaustive()
+        formatter.debug_struct("Scan").field("table", &self.table.name()).finish_non_exhaustive()
     }
 }
 
@@ -512,7 +512,7 @@ impl<'tx, K: CursorForm> FormCursor<'tx, K> {
         let (mut page, from) = match std::mem::replace(&mut self.state, State::After) {
             State::Before => {
                 if P::SINGLE_KEY {
-                    let (protocol, table, attempted) = (P::NAME, T::TABLE, "a scan");
+                    let (protocol, table, attempted) = (P::NAME, inner.name(), "a scan");
                     return Err(Failure::SingleKey { protocol, table, attempted }.into());
                 }
                 if is_empty(&self.bounds) {

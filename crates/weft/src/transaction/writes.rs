@@ -18,7 +18,7 @@ use crate::row::schema::Record;
 use crate::store::record::version::VersionHeader;
 use crate::store::record::{RecordPointer, StoredRecord};
 use crate::store::table::{
-    FormIndex, IndexEntry, PickForm, Secondary, TableInner, TableRef, check, index_key, with_form,
+    FormIndex, IndexEntry, PickForm, Secondary, TableInner, TableRef, index_key, with_form,
     with_secondary,
 };
 use crate::store::worker::{Growth, StoredForm};
@@ -303,7 +303,7 @@ impl<P: Protocol> Transaction<'_, P> {
                         continue;
                     }
                     let (index, key) = (index.name(), row.index_key_text(position));
-                    return Err(Failure::DuplicateKey { table: T::TABLE, index, key }.into());
+                    return Err(Failure::DuplicateKey { table: table.name(), index, key }.into());
                 }
             }
         }
@@ -376,13 +376,13 @@ impl<P: Protocol> Transaction<'_, P> {
         let key = || format!("{:?}", old.key());
         if !new.get().key_equals(&old.key()) {
             let changed = format!("{:?}", new.get().key());
-            return Err(Failure::KeyChanged { table: T::TABLE, key: key(), changed }.into());
+            return Err(Failure::KeyChanged { table: table.name(), key: key(), changed }.into());
         }
-        check(new.get())?;
+        table.check(new.get())?;
         self.count_changed(table.reference(), NonNull::from(old).cast(), new)?;
         // If the update's closure has written this row, replacing the row would lose that write.
         if !self.worker.executor().is_current(record, version) {
-            return Err(Failure::NestedWrite { table: T::TABLE, key: key() }.into());
+            return Err(Failure::NestedWrite { table: table.name(), key: key() }.into());
         }
         if !table.secondary.is_empty() {
             self.move_entries(table, record, version, old, new.get())?;
@@ -483,6 +483,6 @@ impl<P: Protocol> Transaction<'_, P> {
 }
 
 #[cold]
-pub(super) fn duplicate<T: Record>(key: &T::Key) -> Error {
-    Failure::DuplicateKey { table: T::TABLE, index: None, key: format!("{key:?}") }.into()
+pub(super) fn duplicate<T: Record>(table: &TableInner<T>, key: &T::Key) -> Error {
+    Failure::DuplicateKey { table: table.name(), index: None, key: format!("{key:?}") }.into()
 }

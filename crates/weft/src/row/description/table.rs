@@ -74,6 +74,11 @@ impl TableDescription {
     ///
     /// Evaluates the columns' defaults.
     pub fn of<R: Record>() -> Option<TableDescription> {
+        TableDescription::named::<R>(R::TABLE)
+    }
+
+    /// As [`TableDescription::of`], for the table with this name.
+    pub fn named<R: Record>(name: &str) -> Option<TableDescription> {
         let position_of = |name: &str| R::COLUMNS.iter().position(|column| column.name == name);
         let columns: Option<Vec<ColumnDescription>> = R::COLUMNS
             .iter()
@@ -95,7 +100,7 @@ impl TableDescription {
             return None;
         }
         Some(TableDescription {
-            name: R::TABLE.to_owned(),
+            name: name.to_owned(),
             storage: R::STORAGE,
             columns: columns?,
             key: R::KEY_COLUMNS.to_vec(),

@@ -23,7 +23,7 @@ pub struct CountsByIndex {
 const UNUSED: usize = 128 / size_of::<IndexCounts>();
 
 /// What a worker counts for an index. The sums over all workers wrap around.
-#[repr(align(32))]
+#[repr(align(64))]
 #[derive(Debug, Default)]
 pub struct IndexCounts {
     /// Attempts that were aborted because of a conflict.
@@ -34,6 +34,10 @@ pub struct IndexCounts {
     pub node_bytes: Word,
     /// Bytes that rows own elsewhere.
     pub heap_bytes: Word,
+    /// Rows: see [`row_counts`](super::row_counts).
+    pub(super) rows: Word,
+    /// The version of `rows`.
+    pub(super) rows_version: Word,
 }
 
 /// The sums of what all workers have counted for an index.
@@ -55,6 +59,11 @@ impl CountsByIndex {
     /// Returns the position of a worker's first counts.
     pub fn start_of(&self, slot: usize) -> usize {
         slot * (self.tables.len() + UNUSED)
+    }
+
+    /// Returns a worker's counts of an index.
+    pub(super) fn counts_of(&self, slot: usize, index: usize) -> &IndexCounts {
+        &self.counts[self.start_of(slot) + index]
     }
 
     /// Returns the sums for the index with this number.
