@@ -31,18 +31,18 @@ fn insert(threads: u64, rows: u64, is_asked: bool) -> Result<Run, Error> {
     let database = Database::builder().table::<Event>().open()?;
     let events = database.table::<Event>()?;
     let ended = Word::new(0);
-    let start = Instant::now();
     let mut run = Run { insertion: 0.0, answers: Vec::new() };
     std::thread::scope(|scope| {
         let (database, events, ended) = (&database, &events, &ended);
         let work = |thread: u64| {
             move || {
+                let start = Instant::now();
                 for value in 0..rows {
                     let id = (thread << 40) + value;
                     database.transact(|tx| tx.insert(events, Event { id, value }))?;
                 }
                 ended.fetch_add(1, Ordering::Relaxed);
-                Ok::<(), Error>(())
+                Ok::<f64, Error>(start.elapsed().as_nanos() as f64 / rows as f64)
             }
         };
         let handles: Vec<_> = (0..threads).map(|thread| scope.spawn(work(thread))).collect();
@@ -55,9 +55,11 @@ fn insert(threads: u64, rows: u64, is_asked: bool) -> Result<Run, Error> {
             before = rows;
             std::thread::sleep(INTERVAL);
         }
-        handles.into_iter().try_for_each(|thread| thread.join().expect("no thread panics"))
+        for thread in handles {
+            run.insertion += thread.join().expect("no thread panics")? / threads as f64;
+        }
+        Ok::<(), Error>(())
     })?;
-    run.insertion = start.elapsed().as_nanos() as f64 / rows as f64;
     assert_eq!(database.transact(|tx| tx.len(&events))? as u64, threads * rows);
     Ok(run)
 }

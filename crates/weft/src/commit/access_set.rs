@@ -256,8 +256,14 @@ pub struct AccessSet<H> {
     replaced: Vec<ReplacedWrite>,
     /// Whether a write may have added or deleted a row.
     may_change_counts: bool,
-    /// How many rows the commit under way adds to which indexes of tables, by their numbers.
-    row_changes: Vec<(usize, i64)>,
+    /// The counts that the commit under way has opened.
+    row_changes: Vec<RowChange>,
+}
+
+/// How many rows a commit adds to a table.
+struct RowChange {
+    table: TableRef,
+    added: i64,
 }
 
 /// What a write was before the transaction wrote the same record again.
@@ -506,30 +512,36 @@ impl<H: TidHeader> AccessSet<H> {
     fn open_changed_row_counts(&mut self, memory: &WorkerMemory) {
         let changes = &mut self.row_changes;
         for entry in &self.writes {
-            let (core, added) = (entry.table.core(), entry.rows_added());
-            if added == 0 || core.index.is_some() {
+            let added = entry.rows_added();
+            if added == 0 {
                 continue;
             }
-            match changes.iter_mut().find(|(number, _)| *number == core.number) {
-                Some((_, change)) => *change += added,
-                None => changes.push((core.number, added)),
+            // Writes of one table mostly come one after the other.
+            if let Some(change) =
+                changes.iter_mut().rev().find(|change| change.table == entry.table)
+            {
+                change.added += added;
+            } else if entry.table.core().index.is_none() {
+                memory.open_rows(entry.table.core().number);
+                changes.push(RowChange { table: entry.table, added });
             }
-        }
-        changes.retain(|(_, change)| *change != 0);
-        for (number, _) in changes {
-            memory.open_rows(*number);
         }
     }
 
     /// Closes the counts that [`AccessSet::open_row_counts`] has opened.
     #[inline(always)]
     pub fn close_row_counts(&mut self, memory: &WorkerMemory, has_committed: bool) {
-        if self.row_changes.is_empty() {
-            return;
+        if !self.row_changes.is_empty() {
+            self.close_changed_row_counts(memory, has_committed);
         }
-        for (number, change) in self.row_changes.drain(..) {
-            memory.close_rows(number, if has_committed { change } else { 0 });
+    }
+
+    #[inline(never)]
+    fn close_changed_row_counts(&mut self, memory: &WorkerMemory, has_committed: bool) {
+        for RowChange { table, added } in &self.row_changes {
+            memory.close_rows(table.core().number, if has_committed { *added } else { 0 });
         }
+        self.row_changes.clear();
     }
 
     // ---- the end -----------------------------------------------------------------------------
