@@ -37,8 +37,8 @@ use weft_htm::{Htm, Regions, Statistics, StatisticsReader};
 pub use by_index::{CountsByIndex, IndexMemory, IndexUse};
 pub use claim::{ClaimGuard, LastWorker, WorkerOwner, remembers_workers};
 pub use commit::{
-    CommitGuard, EngineLog, LoggedOperation, LoggedWrite, NOT_STAGED, Prepared, RecordOutcome,
-    ReplacedRow, WriteOutcome,
+    CommitGuard, EngineLog, LoggedAs, LoggedOperation, LoggedWrite, NOT_STAGED, Prepared,
+    RecordOutcome, ReplacedRow, WriteOutcome,
 };
 use discarded::DiscardedList;
 pub use discarded::{DiscardedValue, contain};
@@ -291,6 +291,8 @@ pub struct WorkerMemory {
     deleted: RefCell<VecDeque<(u64, Box<DeletedRecord>)>>,
     /// The writes of the commit under way, encoded for the log.
     staged: RefCell<commit::StagedWrites>,
+    /// What the next entries in the log belong to.
+    logged_as: Cell<LoggedAs>,
     scratch: RefCell<Vec<u8>>,
     /// The time of the transaction under way: see [`Time`].
     now: Cell<u64>,
@@ -330,6 +332,7 @@ impl WorkerMemory {
             open_snapshots: RefCell::default(),
             deleted: RefCell::default(),
             staged: RefCell::default(),
+            logged_as: Cell::new(LoggedAs::Transaction),
             scratch: RefCell::default(),
             now: Cell::new(0),
             discarded: DiscardedList::default(),
