@@ -55,8 +55,8 @@ type Place = (u64, u64);
 struct Group {
     epoch: u64,
     entries: Vec<u8>,
-    /// The place behind it.
-    end: Place,
+    /// A place before it, with nothing in between.
+    start: Place,
 }
 
 /// A place in the segments of one logger.
@@ -70,8 +70,6 @@ struct Cursor {
     file: Option<Box<dyn File>>,
     /// The groups that were read and not yet taken.
     groups: VecDeque<Group>,
-    /// The place behind the last group that was taken.
-    taken: Place,
 }
 
 /// Why a cursor cannot go on.
@@ -180,7 +178,7 @@ impl LogReader {
         }
         let Some(epoch) = self.read_epoch(durable, position)? else { return Ok(None) };
         let epoch = Arc::new(epoch);
-        let places = self.cursors.iter().map(|cursor| cursor.taken).collect();
+        let places = self.cursors.iter().map(Cursor::place).collect();
         recent.push_back(RecentEpoch { epoch: Arc::clone(&epoch), from, places });
         let mut bytes: usize = recent.iter().map(|it| it.epoch.memory_bytes()).sum();
         while bytes > RECENT_BYTES && recent.len() > 1 {
@@ -217,7 +215,6 @@ impl LogReader {
                 continue;
             }
             let group = cursor.groups.pop_front().expect("it has a first group");
-            cursor.taken = group.end;
             match entries.is_empty() {
                 true => entries = group.entries,
                 false => entries.extend_from_slice(&group.entries),
@@ -256,8 +253,13 @@ pub fn fell_behind(position: Position, oldest: u64, is_unlogged: bool) -> Change
 
 impl Cursor {
     fn new(logger: u32, sequence: u64, run_from: u64) -> Cursor {
-        let (groups, taken) = (VecDeque::new(), (sequence, 0));
-        Cursor { logger, sequence, run_from, offset: 0, file: None, groups, taken }
+        let groups = VecDeque::new();
+        Cursor { logger, sequence, run_from, offset: 0, file: None, groups }
+    }
+
+    /// Returns the place behind the groups that were taken.
+    fn place(&self) -> Place {
+        self.groups.front().map_or((self.sequence, self.offset), |group| group.start)
     }
 
     /// Goes on to a place, unless it is there already. No group is left to be taken.
@@ -268,7 +270,6 @@ impl Cursor {
             }
             (self.sequence, self.offset) = place;
         }
-        self.taken = (self.sequence, self.offset);
     }
 
     fn path(&self, log: &Log) -> PathBuf {
@@ -378,12 +379,12 @@ impl Cursor {
                 entries.extend_from_slice(frame.payload);
             }
             if header.closes_epoch {
+                let start = (self.sequence, self.offset);
                 self.offset = reader.position();
                 if !entries.is_empty() {
                     bytes += entries.len();
                     let entries = std::mem::take(&mut entries);
-                    let end = (self.sequence, self.offset);
-                    self.groups.push_back(Group { epoch: header.epoch, entries, end });
+                    self.groups.push_back(Group { epoch: header.epoch, entries, start });
                 }
             }
         }
