@@ -9,7 +9,7 @@
 //! or transactions under a protocol without isolation. No order of whole transactions agrees with both keys. The feed
 //! has such transactions as one.
 //!
-//! Nothing is sorted before somebody asks for a transaction. So a reader that watches other tables pays for no more
+//! Nothing is sorted before a reader asks for a transaction. So a reader that watches other tables pays for no more
 //! than to find the writes among the bytes.
 
 use std::borrow::Cow;

@@ -4,8 +4,8 @@
 //! group of the epoch as a whole, so a cursor never meets a half-written frame: it reads the segment that is being
 //! written only as far as the log says.
 //!
-//! The readers of a database share the newest epochs. Whoever comes first to an epoch after them reads it from the
-//! files, and the others wait for that and take it. So a thousand readers read the files once, and a reader that has
+//! The readers of a database share the newest epochs. The first reader that comes to an epoch after them reads it from
+//! the files, and the others wait for that and take it. So a thousand readers read the files once, and a reader that has
 //! nothing to read keeps no file open.
 
 use std::collections::VecDeque;

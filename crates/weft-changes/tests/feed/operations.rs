@@ -1,7 +1,6 @@
 //! Operations on columns: each is at the transaction that made it, whenever it reaches the row.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use weft::durability::SimulatedDisk;
@@ -104,14 +103,14 @@ impl Copied {
 /// Sells on three threads, until the feed has had operations and updates of the item, in turns of phases.
 fn split_item_is_followed<P: Protocol>(shop: &Shop<P>) {
     let mut changes = shop.database.changes(Position::START).unwrap();
-    let (stop, mut copied) = (AtomicBool::new(false), Copied::default());
+    let (stop, mut copied) = (OnceLock::new(), Copied::default());
     std::thread::scope(|scope| {
         for seller in 0..3 {
             let (shop, stop) = (&shop, &stop);
             scope.spawn(move || {
                 let mut random = fastrand::Rng::with_seed(seller.into());
                 let mut number = 0;
-                while !stop.load(Ordering::Relaxed) {
+                while stop.get().is_none() {
                     number += u64::from(shop.sell(seller, number, random.i64(-9..10)));
                 }
             });
@@ -119,7 +118,7 @@ fn split_item_is_followed<P: Protocol>(shop: &Shop<P>) {
         while copied.operations < 200 || copied.updates < 20 {
             copied.follow(&changes.next().unwrap().unwrap());
         }
-        stop.store(true, Ordering::Relaxed);
+        stop.set(()).expect("it is set once");
     });
     shop.database.flush().unwrap();
     while let Some(transaction) = changes.try_next().unwrap() {
