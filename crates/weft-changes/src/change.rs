@@ -1,6 +1,7 @@
 //! Transactions of the feed, and the changes in them.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use weft::Record;
@@ -10,16 +11,21 @@ use weft::durability::format::WriteKind;
 use weft::operation::OperationKind;
 
 use crate::error::ChangesError;
-use crate::order::{Epoch, Write, key_of};
+use crate::order::{Epoch, Transactions, Write};
 use crate::position::Position;
 use crate::schema::{Schema, decode};
 
-/// A committed transaction.
+/// A committed transaction. A procedure that commits in pieces is one, too.
+///
+/// The feed has several transactions as one if each of them came first on one row. Then no order of whole transactions
+/// is that in which their changes were made. This happens to procedures whose pieces ran in turns and added to the
+/// same rows, under the protocol `dbx-tc`, and under protocols without isolation.
 pub struct Transaction {
-    pub(crate) schema: Arc<Schema>,
     pub(crate) epoch: Arc<Epoch>,
     /// The changes, by their positions in the epoch.
-    pub(crate) writes: Vec<usize>,
+    pub(crate) writes: Range<usize>,
+    /// Those of them that are watched, unless all are.
+    pub(crate) watched: Option<Box<[usize]>>,
     pub(crate) position: Position,
 }
 
@@ -37,10 +43,11 @@ impl Transaction {
 
     /// Returns what the transaction has changed. A [watch](crate::Watch) leaves out what it does not watch.
     pub fn changes(&self) -> impl ExactSizeIterator<Item = Change<'_>> {
-        self.writes.iter().map(|&write| {
-            let write = &self.epoch.writes[write];
-            let bytes = &self.epoch.bytes[write.place.clone()];
-            Change { schema: &self.schema, write, bytes }
+        let (epoch, transactions) = (&*self.epoch, self.epoch.ordered());
+        let watched = self.watched.as_deref();
+        (0..watched.map_or(self.writes.len(), <[usize]>::len)).map(move |at| {
+            let write = watched.map_or(self.writes.start + at, |watched| watched[at]);
+            Change::new(epoch, transactions, write)
         })
     }
 }
@@ -113,6 +120,17 @@ fn read_whole<V: ColumnValue>(bytes: &[u8], otherwise: &'static str) -> Result<V
 }
 
 impl<'a> Change<'a> {
+    /// Returns the change that a write of an epoch makes. `write` is its position.
+    pub(crate) fn new(epoch: &'a Epoch, transactions: &'a Transactions, write: usize) -> Self {
+        let write = &transactions.writes[write];
+        Change { schema: &epoch.schema, write, bytes: epoch.bytes_of(write) }
+    }
+
+    /// Returns the number of the table.
+    pub(crate) fn table_number(&self) -> u32 {
+        self.write.table
+    }
+
     /// Returns what kind of change it is.
     pub fn kind(&self) -> ChangeKind {
         match self.write.kind {
@@ -148,7 +166,7 @@ impl<'a> Change<'a> {
     /// [`ChangesError::OtherTable`], [`ChangesError::Schema`], [`ChangesError::Decode`].
     pub fn key<T: Record>(&self) -> Result<T::Key, ChangesError> {
         let conversion = self.schema.conversion::<T>(self.write.table)?;
-        let key = key_of(self.description(), self.write.kind, self.bytes);
+        let key = self.schema.key_of(self.write.table, self.write.kind, self.bytes);
         let key = key.map_err(|error| self.decode_error(error))?;
         let key = conversion.adaptation.key(&key).map_err(|error| self.decode_error(error))?;
         decode(&key, T::TABLE, T::decode_key)
@@ -245,7 +263,8 @@ impl<'a> Change<'a> {
         let Some(position) = table.columns.iter().position(|it| it.name == column) else {
             return Ok(None);
         };
-        let stored = || match self.write.kind {
+        let value = |stored: &[u8]| read_whole(stored, "the column has another type");
+        let read = || match self.write.kind {
             WriteKind::Put => {
                 let mut rest = self.bytes;
                 for column in &table.columns[..position] {
@@ -253,21 +272,18 @@ impl<'a> Change<'a> {
                 }
                 let start = rest;
                 table.columns[position].type_of.skip(&mut rest)?;
-                Ok(Some(start[..start.len() - rest.len()].to_vec()))
+                value(&start[..start.len() - rest.len()]).map(Some)
             }
             WriteKind::Change => match self.read()? {
                 RowChange::Operation(_) => Ok(None),
                 RowChange::Columns(columns) => {
                     let found = columns.iter().find(|(at, _)| *at == position);
-                    Ok(found.map(|(_, value)| value.to_vec()))
+                    found.map(|(_, stored)| value(stored)).transpose()
                 }
             },
             WriteKind::Operation | WriteKind::Delete => Ok(None),
         };
-        let read = stored().and_then(|stored| {
-            stored.map(|stored| read_whole(&stored, "the column has another type")).transpose()
-        });
-        read.map_err(|error| self.decode_error(error))
+        read().map_err(|error| self.decode_error(error))
     }
 
     /// Returns the operation, if the change is one.

@@ -12,11 +12,11 @@ use futures_core::Stream;
 use futures_core::stream::FusedStream;
 use weft::durability::StorageError;
 use weft::protocol::Protocol;
-use weft::{Database, Failure, Record};
+use weft::{Database, Failure};
 
-use crate::change::Transaction;
+use crate::change::{Change, Transaction};
 use crate::error::ChangesError;
-use crate::order::{Epoch, EpochError};
+use crate::order::Epoch;
 use crate::position::Position;
 use crate::reader::{LogReader, fell_behind};
 use crate::schema::Schema;
@@ -28,8 +28,9 @@ use crate::schema::Schema;
 /// reader waits.
 pub struct Changes {
     reader: LogReader,
-    schema: Arc<Schema>,
     database: u64,
+    /// The rows that are watched, unless all are.
+    watched: Option<WatchedRows>,
     /// The epoch that is being handed out, and the next transaction in it.
     epoch: Option<(Arc<Epoch>, usize)>,
     position: Position,
@@ -38,6 +39,34 @@ pub struct Changes {
     has_ended: bool,
     /// Wakes the thread that iterates.
     waker: Option<(ThreadId, Waker)>,
+}
+
+/// Decides whether the row that has changed is watched.
+type IsWatched = dyn FnMut(&Change<'_>) -> Result<bool, ChangesError> + Send + Sync;
+
+/// Some rows of a table.
+pub(crate) struct WatchedRows {
+    /// The numbers of the table.
+    pub tables: Vec<u32>,
+    pub is_watched: Box<IsWatched>,
+}
+
+impl WatchedRows {
+    /// Returns those of a transaction's writes that are watched.
+    fn choose(
+        &mut self,
+        epoch: &Epoch,
+        writes: std::ops::Range<usize>,
+    ) -> Result<Box<[usize]>, ChangesError> {
+        let mut watched = Vec::new();
+        for write in writes {
+            let change = Change::new(epoch, epoch.ordered(), write);
+            if self.tables.contains(&change.table_number()) && (self.is_watched)(&change)? {
+                watched.push(write);
+            }
+        }
+        Ok(watched.into())
+    }
 }
 
 /// Wakes a thread that is parked.
@@ -49,11 +78,13 @@ impl Wake for Unpark {
     }
 }
 
-/// What a reader does when there is nothing new.
-enum Next {
+/// What a reader finds.
+enum Step {
     Transaction(Transaction),
-    /// Wait to be woken.
-    Wait,
+    /// There may be more. An epoch in which nothing is watched was passed, or one has just become durable.
+    Again,
+    /// There is nothing new.
+    Nothing,
     End,
 }
 
@@ -79,10 +110,11 @@ impl Changes {
         if position.epoch < log.unlogged_epoch() {
             return Err(fell_behind(position, log.unlogged_epoch(), true));
         }
+        let schema = Arc::new(Schema::new(&manifest));
         Ok(Changes {
-            reader: LogReader::new(log, &names, &manifest, position)?,
-            schema: Arc::new(Schema::new(&manifest)),
+            reader: LogReader::new(log, &names, &manifest, position, schema)?,
             database,
+            watched: None,
             epoch: None,
             position,
             seen: 0,
@@ -91,14 +123,14 @@ impl Changes {
         })
     }
 
-    /// Returns whether the database has a table with rows of type `T`.
-    pub(crate) fn has_table<T: Record>(&self) -> bool {
-        (0..self.schema.tables.len()).any(|table| self.schema.is::<T>(table as u32))
+    /// Returns the tables of the log.
+    pub(crate) fn schema(&self) -> &Schema {
+        &self.reader.schema
     }
 
-    /// Ends the feed.
-    pub(crate) fn end(&mut self) {
-        self.has_ended = true;
+    /// Leaves out what is not watched.
+    pub(crate) fn watch(self, watched: WatchedRows) -> Changes {
+        Changes { watched: Some(watched), ..self }
     }
 
     /// Returns the position behind the last transaction that was handed out.
@@ -111,93 +143,94 @@ impl Changes {
     /// # Errors
     /// [`ChangesError::FellBehind`], [`ChangesError::Failure`]. The feed then ends.
     pub fn try_next(&mut self) -> Result<Option<Transaction>, ChangesError> {
+        loop {
+            match self.step()? {
+                Step::Transaction(transaction) => return Ok(Some(transaction)),
+                Step::Again => {}
+                Step::Nothing | Step::End => return Ok(None),
+            }
+        }
+    }
+
+    /// Goes on by a transaction, or by an epoch in which nothing is watched. An error ends the feed.
+    fn step(&mut self) -> Result<Step, ChangesError> {
         if self.has_ended {
-            return Ok(None);
+            return Ok(Step::End);
         }
-        self.read_next().inspect_err(|_| self.has_ended = true)
+        self.try_step().inspect_err(|_| self.has_ended = true)
     }
 
-    fn read_next(&mut self) -> Result<Option<Transaction>, ChangesError> {
-        loop {
-            if let Some(transaction) = self.hand_out() {
-                return Ok(Some(transaction));
-            }
-            let durable = self.reader.log.durable_epoch();
-            let unlogged = self.reader.log.unlogged_epoch();
-            if self.position.epoch < unlogged {
-                return Err(fell_behind(self.position, unlogged, true));
-            }
-            let Some((number, bytes)) = self.reader.next_epoch(durable, self.position)? else {
-                self.seen = durable;
-                return Ok(None);
-            };
-            let epoch = Epoch::read(number, bytes, &self.schema.tables);
-            let epoch = epoch.map_err(|error| self.unreadable(number, error))?;
-            let next = match number == self.position.epoch {
-                true => self.position.index as usize,
-                false => 0,
-            };
-            self.epoch = Some((Arc::new(epoch), next));
+    fn try_step(&mut self) -> Result<Step, ChangesError> {
+        if let Some(transaction) = self.hand_out()? {
+            return Ok(Step::Transaction(transaction));
         }
+        let durable = self.reader.log.durable_epoch();
+        let unlogged = self.reader.log.unlogged_epoch();
+        if self.position.epoch < unlogged {
+            return Err(fell_behind(self.position, unlogged, true));
+        }
+        if durable == self.seen {
+            return Ok(Step::Nothing);
+        }
+        let Some(epoch) = self.reader.next_epoch(durable, self.position)? else {
+            self.seen = durable;
+            return Ok(Step::Nothing);
+        };
+        if self.watched.as_ref().is_some_and(|watched| !epoch.writes_any(&watched.tables)) {
+            self.position = Position::end_of(self.database, epoch.number);
+            return Ok(Step::Again);
+        }
+        let sorted = epoch.transactions();
+        sorted.map_err(|error| self.reader.unreadable(epoch.number, error))?;
+        let next = match epoch.number == self.position.epoch {
+            true => self.position.index as usize,
+            false => 0,
+        };
+        self.epoch = Some((epoch, next));
+        Ok(self.hand_out()?.map_or(Step::Again, Step::Transaction))
     }
 
-    /// Returns the next transaction of the epoch that is being handed out.
-    fn hand_out(&mut self) -> Option<Transaction> {
-        let (epoch, next) = self.epoch.as_mut()?;
-        let Some(writes) = epoch.transactions.get(*next) else {
-            self.epoch = None;
-            return None;
-        };
-        *next += 1;
-        let end = Position::end_of(self.database, epoch.number);
-        self.position = match *next == epoch.transactions.len() {
-            true => end,
-            false => Position { index: *next as u32, ..end },
-        };
-        Some(Transaction {
-            schema: Arc::clone(&self.schema),
-            epoch: Arc::clone(epoch),
-            writes: writes.clone().collect(),
-            position: self.position,
-        })
+    /// Returns the next transaction of the epoch that is being handed out, if there is one.
+    fn hand_out(&mut self) -> Result<Option<Transaction>, ChangesError> {
+        while let Some((epoch, next)) = &mut self.epoch {
+            let transactions = epoch.ordered();
+            let Some(writes) = transactions.get(*next) else {
+                self.epoch = None;
+                break;
+            };
+            let watched = match &mut self.watched {
+                None => None,
+                Some(watched) => Some(watched.choose(epoch, writes.clone())?),
+            };
+            *next += 1;
+            let end = Position::end_of(self.database, epoch.number);
+            self.position = match *next == transactions.len() {
+                true => end,
+                false => Position { index: *next as u32, ..end },
+            };
+            if watched.as_ref().is_none_or(|watched| !watched.is_empty()) {
+                let (epoch, position) = (Arc::clone(epoch), self.position);
+                return Ok(Some(Transaction { epoch, writes, watched, position }));
+            }
+        }
+        Ok(None)
     }
 
-    fn unreadable(&self, epoch: u64, error: EpochError) -> ChangesError {
-        let what = match error {
-            EpochError::Entry(error) => format!("an entry of epoch {epoch}: {error}"),
-            EpochError::UnknownTable(table) => {
-                format!("epoch {epoch} has a row of table {table}, which is unknown")
-            }
-            EpochError::Key(table, source) => {
-                let table = self.schema.tables[table as usize].name.clone();
-                return ChangesError::Decode { table, source };
-            }
-        };
-        StorageError::damaged(self.reader.log.place().1, 0, what).into()
-    }
-
-    /// Returns the next transaction, or makes the log wake `waker` when there is one.
-    fn next_or_wake(&mut self, waker: &Waker) -> Result<Next, ChangesError> {
-        loop {
-            if let Some(transaction) = self.try_next()? {
-                return Ok(Next::Transaction(transaction));
-            }
-            if self.has_ended {
-                return Ok(Next::End);
-            }
-            match self.reader.log.follow(self.seen, waker) {
-                Ok(true) => return Ok(Next::Wait),
-                Ok(false) => {}
-                Err(error) => {
-                    // The last epochs may have become durable since they were looked for.
-                    if let Some(transaction) = self.try_next()? {
-                        return Ok(Next::Transaction(transaction));
-                    }
-                    self.has_ended = true;
-                    return match error {
-                        StorageError::Closed => Ok(Next::End),
-                        error => Err(error.into()),
-                    };
+    /// Makes the log wake `waker` when there is something new. Called when there was nothing.
+    fn follow(&mut self, waker: &Waker) -> Result<Step, ChangesError> {
+        match self.reader.log.follow(self.seen, waker) {
+            Ok(true) => Ok(Step::Nothing),
+            Ok(false) => Ok(Step::Again),
+            Err(error) => {
+                // The last epochs may have become durable since they were looked for.
+                match self.step()? {
+                    Step::Nothing => {}
+                    step => return Ok(step),
+                }
+                self.has_ended = true;
+                match error {
+                    StorageError::Closed => Ok(Step::End),
+                    error => Err(error.into()),
                 }
             }
         }
@@ -211,23 +244,42 @@ impl Changes {
         waker
     }
 
+    /// Blocks until there is another transaction, or `timeout` has passed.
+    fn wait(&mut self, timeout: Option<Duration>) -> Result<Option<Transaction>, ChangesError> {
+        // The clock is read only if there is something to wait for.
+        let mut start = None;
+        loop {
+            let is_new = match self.step()? {
+                Step::Transaction(transaction) => return Ok(Some(transaction)),
+                Step::Again => true,
+                Step::End => return Ok(None),
+                Step::Nothing => {
+                    let waker = self.thread_waker();
+                    match self.follow(&waker)? {
+                        Step::Transaction(transaction) => return Ok(Some(transaction)),
+                        Step::Again => true,
+                        Step::End => return Ok(None),
+                        Step::Nothing => false,
+                    }
+                }
+            };
+            let elapsed = start.get_or_insert_with(Instant::now).elapsed();
+            match timeout.map(|timeout| timeout.saturating_sub(elapsed)) {
+                Some(Duration::ZERO) => return Ok(None),
+                _ if is_new => {}
+                Some(left) => std::thread::park_timeout(left),
+                None => std::thread::park(),
+            }
+        }
+    }
+
     /// Blocks until there is another transaction, but not for longer than `timeout`. Returns `None` if there
     /// isn't one by then, or if the feed has ended.
     ///
     /// # Errors
     /// As [`Changes::try_next`].
     pub fn next_timeout(&mut self, timeout: Duration) -> Result<Option<Transaction>, ChangesError> {
-        let (waker, start) = (self.thread_waker(), Instant::now());
-        loop {
-            match self.next_or_wake(&waker)? {
-                Next::Transaction(transaction) => return Ok(Some(transaction)),
-                Next::End => return Ok(None),
-                Next::Wait => match timeout.checked_sub(start.elapsed()) {
-                    Some(left) if !left.is_zero() => std::thread::park_timeout(left),
-                    _ => return Ok(None),
-                },
-            }
-        }
+        self.wait(Some(timeout))
     }
 
     /// Returns the next transaction, without blocking a thread, or `None` if the feed has ended.
@@ -257,15 +309,7 @@ impl Iterator for Changes {
     type Item = Result<Transaction, ChangesError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let waker = self.thread_waker();
-        loop {
-            match self.next_or_wake(&waker) {
-                Ok(Next::Transaction(transaction)) => return Some(Ok(transaction)),
-                Ok(Next::End) => return None,
-                Ok(Next::Wait) => std::thread::park(),
-                Err(error) => return Some(Err(error)),
-            }
-        }
+        self.wait(None).transpose()
     }
 }
 
@@ -273,10 +317,19 @@ impl Stream for Changes {
     type Item = Result<Transaction, ChangesError>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        match self.next_or_wake(context.waker()) {
-            Ok(Next::Transaction(transaction)) => Poll::Ready(Some(Ok(transaction))),
-            Ok(Next::End) => Poll::Ready(None),
-            Ok(Next::Wait) => Poll::Pending,
+        let step = match self.step() {
+            Ok(Step::Nothing) => self.follow(context.waker()),
+            step => step,
+        };
+        match step {
+            Ok(Step::Transaction(transaction)) => Poll::Ready(Some(Ok(transaction))),
+            Ok(Step::End) => Poll::Ready(None),
+            Ok(Step::Nothing) => Poll::Pending,
+            Ok(Step::Again) => {
+                // Others have their turn before the next epoch.
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
             Err(error) => Poll::Ready(Some(Err(error))),
         }
     }

@@ -33,8 +33,9 @@
 //!
 //! # What the feed has
 //!
-//! - *Whole transactions*, each once, with all their changes of tables that are not volatile. (A procedure that commits in
-//!   pieces, under the protocol `dbx-tc`, is a transaction for each piece, all of them in one epoch.)
+//! - *Whole transactions*, each once, with all their changes of tables that are not volatile. A procedure that commits in
+//!   pieces, under the protocol `dbx-tc`, is one transaction, too. (Those that cannot be told apart are one: see
+//!   [`Transaction`].)
 //! - *Only what is durable*, if the database has a directory: no crash takes back what the feed has shown. The feed of a
 //!   [ring](ChangeRing) shows what has committed.
 //! - *The order of commits for each key, and of epochs.* The transactions of one epoch (10 ms, or less if a commit waits
@@ -52,6 +53,9 @@
 //! The feed is read from the log's files. A transaction does nothing for readers, and does not know of them. The log's
 //! own thread wakes the readers that wait, once in an epoch's interval at most. So a reader sees a change at most about
 //! as much later than it is durable.
+//!
+//! All readers of a database share what one of them has read. So a thousand readers read the files once. A
+//! [watch](Watch) does not sort or decode the changes of other tables.
 //!
 //! A reader may be slow. What it has not read stays in the files until a checkpoint removes them, and for longer if the
 //! database [keeps them](weft::DurabilityOptions::keep_log_bytes). After that the reader gets
@@ -79,7 +83,7 @@ pub use changes::Changes;
 pub use error::ChangesError;
 pub use position::{ParsePositionError, Position};
 pub use ring::ChangeRing;
-pub use watch::{Watch, WatchedKeys};
+pub use watch::{KeyRange, Watch, WatchedKeys};
 
 /// Adds the change feed to a [`Database`].
 pub trait ChangeFeed {
@@ -98,8 +102,8 @@ pub trait ChangeFeed {
     /// [`ChangesError::Failure`] as for [`ChangeFeed::changes`].
     fn changes_from_now(&self) -> Result<Changes, ChangesError>;
 
-    /// Returns the changes of a row, or of a range of rows, that become durable from now on. `keys` is `&key`, or a
-    /// range such as `1..10`.
+    /// Returns the changes of a row, or of a range of rows, that become durable from now on. `keys` is `&key`, a range
+    /// such as `1..10`, or a [`KeyRange`] such as all keys with a prefix.
     ///
     /// # Errors
     /// Those of [`ChangeFeed::changes_from_now`], and [`ChangesError::Volatile`].

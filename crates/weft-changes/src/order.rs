@@ -2,42 +2,60 @@
 //!
 //! The log has the transactions of each worker in the order in which they committed, but the workers one after the
 //! other. The writes of each key have numbers in the order of their commits. So the feed keeps the log's order if
-//! that agrees with the numbers of all keys. Otherwise it sorts the transactions topologically: a transaction comes
-//! after all those whose version of a key it has replaced.
+//! that agrees with the numbers of all keys. Otherwise a transaction comes after all those whose version of a key it
+//! has replaced.
 //!
-//! Under a protocol without isolation, each of two transactions may come first on one key. No order of whole
-//! transactions agrees with both keys then. The feed has such transactions, and what comes after them in the epoch, as
-//! one.
+//! Two transactions may each come first on one key: procedures whose pieces ran in turns and added to the same rows,
+//! or transactions under a protocol without isolation. No order of whole transactions agrees with both keys. The feed
+//! has such transactions as one.
+//!
+//! Nothing is sorted before a reader asks for a transaction. So a reader that watches other tables pays for no more
+//! than to find the writes among the bytes.
 
 use std::borrow::Cow;
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::hash::BuildHasher;
 use std::ops::Range;
+use std::sync::{Arc, OnceLock};
 
-use hashbrown::HashMap;
+use hashbrown::hash_table::Entry;
+use hashbrown::{HashMap, HashTable};
 use rustc_hash::FxBuildHasher;
 use weft::column::DecodeError;
-use weft::description::TableDescription;
 use weft::durability::format::{Entries, EntryError, LogEntry, LogWrite, WriteKind};
 
+use crate::schema::Schema;
+
 /// A write of a row.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Write {
     pub kind: WriteKind,
     pub table: u32,
     version: u64,
     /// The place of the row, the key, the change or the operation in [`Epoch::bytes`].
-    pub place: Range<usize>,
+    start: usize,
+    length: u32,
 }
 
-/// The transactions of an epoch, in the order of the feed.
+/// Transactions, in some order.
+#[derive(Debug, Default)]
+pub struct Transactions {
+    pub writes: Vec<Write>,
+    /// The end of each transaction among the writes.
+    ends: Vec<usize>,
+}
+
+/// What has committed in an epoch.
 #[derive(Debug)]
 pub struct Epoch {
     pub number: u64,
-    pub bytes: Vec<u8>,
-    pub writes: Vec<Write>,
-    /// The writes of each transaction, by their positions.
-    pub transactions: Vec<Range<usize>>,
+    pub schema: Arc<Schema>,
+    bytes: Vec<u8>,
+    /// The transactions, as the log has them.
+    logged: Transactions,
+    /// The transactions in the order of the feed; `None` if that is the log's.
+    ordered: OnceLock<Option<Transactions>>,
+    /// Whether there is a write, by the number of the table.
+    is_written: Box<[bool]>,
 }
 
 /// Why an epoch cannot be read.
@@ -48,187 +66,216 @@ pub enum EpochError {
     Key(u32, DecodeError),
 }
 
-impl Epoch {
-    /// Reads the entries of an epoch. `tables` describes the rows as they are logged, by the number of the table.
-    pub fn read(
-        number: u64,
-        bytes: Vec<u8>,
-        tables: &[TableDescription],
-    ) -> Result<Epoch, EpochError> {
-        let (mut writes, mut starts) = (Vec::new(), Vec::new());
-        let mut is_new = true;
-        for entry in Entries::new(&bytes) {
-            match entry.map_err(EpochError::Entry)? {
-                LogEntry::Transaction => is_new = true,
-                LogEntry::Time(_) => {}
-                LogEntry::Write(LogWrite { kind, table, version, bytes: write }) => {
-                    if table as usize >= tables.len() {
-                        return Err(EpochError::UnknownTable(table));
-                    }
-                    if is_new {
-                        starts.push(writes.len());
-                        is_new = false;
-                    }
-                    // The write is a part of the epoch's bytes.
-                    let start = write.as_ptr().addr() - bytes.as_ptr().addr();
-                    writes.push(Write { kind, table, version, place: start..start + write.len() });
-                }
-            }
-        }
-        let ends = starts.iter().skip(1).copied().chain([writes.len()]);
-        let transactions: Vec<_> =
-            starts.iter().zip(ends).map(|(&start, end)| start..end).collect();
-        let mut epoch = Epoch { number, bytes, writes, transactions };
-        if epoch.transactions.len() > 1 {
-            epoch.sort(tables)?;
-        }
-        Ok(epoch)
+impl Transactions {
+    pub fn len(&self) -> usize {
+        self.ends.len()
     }
 
-    /// Puts the transactions in the order of their commits, key by key.
-    fn sort(&mut self, tables: &[TableDescription]) -> Result<(), EpochError> {
-        let mut keys = Vec::with_capacity(self.writes.len());
-        for write in &self.writes {
-            let bytes = &self.bytes[write.place.clone()];
-            let key = key_of(&tables[write.table as usize], write.kind, bytes);
-            keys.push(key.map_err(|error| EpochError::Key(write.table, error))?);
-        }
-        // Number the keys, and see whether the log's order is theirs.
-        let mut numbers = HashMap::with_capacity_and_hasher(keys.len(), FxBuildHasher);
-        let mut newest: Vec<u64> = Vec::new();
-        let mut key_numbers = Vec::with_capacity(keys.len());
-        let mut is_sorted = true;
-        for (write, key) in self.writes.iter().zip(&keys) {
-            let number = *numbers.entry((write.table, &**key)).or_insert_with(|| {
-                newest.push(0);
-                newest.len() - 1
-            });
-            is_sorted &= newest[number] <= write.version;
-            newest[number] = write.version;
-            key_numbers.push(number);
-        }
-        if is_sorted {
-            return Ok(());
-        }
-        drop(numbers);
-        let order = topological_order(&self.transactions, &self.writes, &key_numbers);
-        let mut writes = Vec::with_capacity(self.writes.len());
-        let mut transactions = Vec::with_capacity(self.transactions.len());
-        let mut add = |range: Range<usize>, start: usize| {
-            writes.extend_from_slice(&self.writes[range]);
-            start..writes.len()
-        };
-        let mut start = 0;
-        for &transaction in &order {
-            let range = add(self.transactions[transaction].clone(), start);
-            start = range.end;
-            transactions.push(range);
-        }
-        if order.len() < self.transactions.len() {
-            // The others are one transaction, in the order of the keys' versions.
-            let mut is_ordered = vec![false; self.transactions.len()];
-            order.iter().for_each(|&transaction| is_ordered[transaction] = true);
-            let others = self.transactions.iter().zip(&is_ordered).filter(|(_, is)| !**is);
-            let mut others: Vec<usize> = others.flat_map(|(range, _)| range.clone()).collect();
-            others.sort_by_key(|&write| (key_numbers[write], self.writes[write].version));
-            let end =
-                others.into_iter().fold(start, |start, write| add(write..write + 1, start).end);
-            transactions.push(start..end);
-        }
-        (self.writes, self.transactions) = (writes, transactions);
-        Ok(())
+    /// Returns the writes of a transaction, by their positions. `None` if there is no such transaction.
+    pub fn get(&self, transaction: usize) -> Option<Range<usize>> {
+        let end = *self.ends.get(transaction)?;
+        Some(transaction.checked_sub(1).map_or(0, |before| self.ends[before])..end)
     }
 }
 
-/// Returns an order in which a transaction comes after all those whose version of a key is older than its own. Among
-/// several, the one that is first in the log comes first. Leaves out those for which there is no such order.
-fn topological_order(
-    transactions: &[Range<usize>],
-    writes: &[Write],
-    key_numbers: &[usize],
-) -> Vec<usize> {
-    let owners = transactions.iter().enumerate();
-    let mut by_key: Vec<(usize, u64, usize)> = owners
-        .flat_map(|(transaction, range)| range.clone().map(move |write| (transaction, write)))
-        .map(|(transaction, write)| (key_numbers[write], writes[write].version, transaction))
+impl Epoch {
+    /// Reads the entries of an epoch.
+    pub fn read(number: u64, bytes: Vec<u8>, schema: Arc<Schema>) -> Result<Epoch, EpochError> {
+        let mut logged = Transactions::default();
+        let mut is_written = vec![false; schema.tables.len()].into_boxed_slice();
+        let mut begun = 0;
+        for entry in Entries::new(&bytes) {
+            match entry.map_err(EpochError::Entry)? {
+                LogEntry::Transaction => {
+                    if begun < logged.writes.len() {
+                        begun = logged.writes.len();
+                        logged.ends.push(begun);
+                    }
+                }
+                LogEntry::Time(_) => {}
+                LogEntry::Write(LogWrite { kind, table, version, bytes: write }) => {
+                    let known = is_written.get_mut(table as usize);
+                    *known.ok_or(EpochError::UnknownTable(table))? = true;
+                    // The write is a part of the epoch's bytes, and an entry has at most 1 GiB.
+                    let start = write.as_ptr().addr() - bytes.as_ptr().addr();
+                    let length = write.len() as u32;
+                    logged.writes.push(Write { kind, table, version, start, length });
+                }
+            }
+        }
+        if begun < logged.writes.len() {
+            logged.ends.push(logged.writes.len());
+        }
+        let ordered = OnceLock::new();
+        Ok(Epoch { number, schema, bytes, logged, ordered, is_written })
+    }
+
+    /// Returns whether one of these tables, by their numbers, has a write.
+    pub fn writes_any(&self, tables: &[u32]) -> bool {
+        tables.iter().any(|&table| self.is_written[table as usize])
+    }
+
+    /// Returns the transactions in the order of the feed.
+    pub fn transactions(&self) -> Result<&Transactions, EpochError> {
+        if self.ordered.get().is_none() {
+            // If another thread was faster, it has found the same order.
+            let _ = self.ordered.set(self.sort()?);
+        }
+        Ok(self.ordered())
+    }
+
+    /// Returns what [`Epoch::transactions`] has returned.
+    pub fn ordered(&self) -> &Transactions {
+        self.ordered.get().and_then(Option::as_ref).unwrap_or(&self.logged)
+    }
+
+    /// Returns the bytes of a write.
+    pub fn bytes_of(&self, write: &Write) -> &[u8] {
+        &self.bytes[write.start..write.start + write.length as usize]
+    }
+
+    /// Returns the stored key of the row that a write is on.
+    pub fn key_of(&self, write: &Write) -> Result<Cow<'_, [u8]>, EpochError> {
+        let key = self.schema.key_of(write.table, write.kind, self.bytes_of(write));
+        key.map_err(|error| EpochError::Key(write.table, error))
+    }
+
+    /// Returns about how many bytes of memory the epoch takes.
+    pub fn memory_bytes(&self) -> usize {
+        self.bytes.len() + 2 * self.logged.writes.len() * size_of::<Write>()
+    }
+
+    /// Returns the transactions in the order of their commits, key by key; `None` if that is the log's order.
+    fn sort(&self) -> Result<Option<Transactions>, EpochError> {
+        if self.logged.len() < 2 || self.is_sorted()? {
+            return Ok(None);
+        }
+        // Number the keys.
+        let writes = &self.logged.writes;
+        let mut numbers = HashMap::with_capacity_and_hasher(writes.len(), FxBuildHasher);
+        let mut keys = Vec::with_capacity(writes.len());
+        for write in writes {
+            let next = numbers.len();
+            keys.push(*numbers.entry((write.table, self.key_of(write)?)).or_insert(next));
+        }
+        let mut sorted = Transactions::default();
+        for together in order(&self.logged, &keys) {
+            let ranges = together.iter().filter_map(|&transaction| self.logged.get(transaction));
+            let mut positions: Vec<usize> = ranges.flatten().collect();
+            if together.len() > 1 {
+                // Operations of the same version keep their order.
+                positions.sort_by_key(|&write| (keys[write], writes[write].version));
+            }
+            sorted.writes.extend(positions.into_iter().map(|write| writes[write]));
+            sorted.ends.push(sorted.writes.len());
+        }
+        Ok(Some(sorted))
+    }
+
+    /// Returns whether the log's order agrees with the versions of all keys.
+    ///
+    /// Keys with the same hash count as one. If the versions of one of them are out of order, those of all of them
+    /// together are, too.
+    fn is_sorted(&self) -> Result<bool, EpochError> {
+        let mut newest: HashTable<(u64, u64)> = HashTable::with_capacity(self.logged.writes.len());
+        for write in &self.logged.writes {
+            let hash = FxBuildHasher.hash_one((write.table, self.key_of(write)?));
+            match newest.entry(hash, |it| it.0 == hash, |it| it.0) {
+                Entry::Occupied(mut known) => {
+                    let before = std::mem::replace(&mut known.get_mut().1, write.version);
+                    if before > write.version {
+                        return Ok(false);
+                    }
+                }
+                Entry::Vacant(unknown) => {
+                    unknown.insert((hash, write.version));
+                }
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Returns an order in which a transaction comes after all those whose version of a key is older than its own.
+/// Transactions that each come after the other stand together. `keys` has the number of each write's key.
+fn order(transactions: &Transactions, keys: &[usize]) -> Vec<Vec<usize>> {
+    let ranges = (0..transactions.len()).filter_map(|at| Some((at, transactions.get(at)?)));
+    let mut by_key: Vec<(usize, u64, usize)> = ranges
+        .flat_map(|(transaction, range)| range.map(move |write| (transaction, write)))
+        .map(|(transaction, write)| (keys[write], transactions.writes[write].version, transaction))
         .collect();
     by_key.sort_unstable();
     by_key.dedup();
-    // The nodes after the transactions stand between two versions of a key, since many operations may have the same
-    // version.
-    let mut followers: Vec<Vec<usize>> = vec![Vec::new(); transactions.len()];
-    let mut waits_for = vec![0_usize; transactions.len()];
-    let mut add = |from: usize, to: usize| {
-        let nodes = followers.len().max(from.max(to) + 1);
-        followers.resize_with(nodes, Vec::new);
-        waits_for.resize(nodes, 0);
-        followers[from].push(to);
-        waits_for[to] += 1;
-    };
-    let mut between = transactions.len();
+    // What each node comes after. The nodes after the transactions stand between two versions of a key, since many
+    // operations may have the same version.
+    let mut after: Vec<Vec<usize>> = vec![Vec::new(); transactions.len()];
     for of_key in by_key.chunk_by(|one, other| one.0 == other.0) {
         let mut versions = of_key.chunk_by(|one, other| one.1 == other.1);
         let Some(mut older) = versions.next() else { continue };
         for newer in versions {
+            let between = after.len();
             match (older, newer) {
-                // A transaction in pieces may have several versions of a key.
-                ([one], [other]) if one.2 == other.2 => {}
-                ([one], [other]) => add(one.2, other.2),
+                ([one], [other]) => after[other.2].push(one.2),
                 _ => {
-                    // A transaction in pieces that is among both only has to come after the others.
-                    let is_newer = |one: &(usize, u64, usize)| newer.iter().any(|it| it.2 == one.2);
-                    older.iter().filter(|one| !is_newer(one)).for_each(|one| add(one.2, between));
-                    newer.iter().for_each(|other| add(between, other.2));
-                    between += 1;
+                    after.push(older.iter().map(|one| one.2).collect());
+                    newer.iter().for_each(|other| after[other.2].push(between));
                 }
             }
             older = newer;
         }
     }
-    let mut order = Vec::with_capacity(transactions.len());
-    let mut ready: BinaryHeap<Reverse<usize>> =
-        (0..transactions.len()).filter(|&node| waits_for[node] == 0).map(Reverse).collect();
-    while let Some(Reverse(node)) = ready.pop() {
-        let mut settled = vec![node];
-        while let Some(node) = settled.pop() {
-            if node < transactions.len() {
-                order.push(node);
-            }
-            for &follower in &followers[node] {
-                waits_for[follower] -= 1;
-                match waits_for[follower] == 0 {
-                    true if follower < transactions.len() => ready.push(Reverse(follower)),
-                    true => settled.push(follower),
-                    false => {}
-                }
-            }
-        }
+    let mut components = strongly_connected(&after);
+    for component in &mut components {
+        component.retain(|&node| node < transactions.len());
+        component.sort_unstable();
     }
-    order
+    components.retain(|component| !component.is_empty());
+    components
 }
 
-/// Returns the stored key of the row that a write is on.
-pub fn key_of<'a>(
-    table: &TableDescription,
-    kind: WriteKind,
-    bytes: &'a [u8],
-) -> Result<Cow<'a, [u8]>, DecodeError> {
-    let is_prefix = table.key.iter().enumerate().all(|(place, &column)| place == column);
-    let mut rest = bytes;
-    if kind != WriteKind::Put || is_prefix {
-        for &column in &table.key {
-            table.columns[column].type_of.skip(&mut rest)?;
+/// Returns the strongly connected components of a graph (R. Tarjan, Depth-first search and linear graph algorithms,
+/// 1972), each after those to which its edges lead.
+fn strongly_connected(edges: &[Vec<usize>]) -> Vec<Vec<usize>> {
+    const UNSEEN: usize = usize::MAX;
+    // The number of each node in the order in which it was found, and the least number that is known to be reached.
+    let (mut found, mut reached) = (vec![UNSEEN; edges.len()], vec![UNSEEN; edges.len()]);
+    let mut is_open = vec![false; edges.len()];
+    let (mut open, mut components, mut count) = (Vec::new(), Vec::new(), 0);
+    // The path from the root, with the next edge of each node.
+    let mut path: Vec<(usize, usize)> = Vec::new();
+    for root in 0..edges.len() {
+        if found[root] == UNSEEN {
+            path.push((root, 0));
         }
-        return Ok(Cow::Borrowed(&bytes[..bytes.len() - rest.len()]));
+        while let Some((node, next)) = path.last_mut() {
+            let node = *node;
+            if *next == 0 {
+                (found[node], reached[node], is_open[node]) = (count, count, true);
+                open.push(node);
+                count += 1;
+            }
+            if let Some(&to) = edges[node].get(*next) {
+                *next += 1;
+                if found[to] == UNSEEN {
+                    path.push((to, 0));
+                } else if is_open[to] {
+                    reached[node] = reached[node].min(found[to]);
+                }
+                continue;
+            }
+            path.pop();
+            if let Some(&(parent, _)) = path.last() {
+                reached[parent] = reached[parent].min(reached[node]);
+            }
+            if reached[node] == found[node] {
+                let from = open.iter().rposition(|&it| it == node).expect("the node is open");
+                let component = open.split_off(from);
+                component.iter().for_each(|&it| is_open[it] = false);
+                components.push(component);
+            }
+        }
     }
-    // The key's columns can be anywhere in a row, and in another order.
-    let mut columns = Vec::with_capacity(table.columns.len());
-    for column in &table.columns {
-        let start = rest;
-        column.type_of.skip(&mut rest)?;
-        columns.push(&start[..start.len() - rest.len()]);
-    }
-    Ok(Cow::Owned(table.key.iter().flat_map(|&column| columns[column]).copied().collect()))
+    components
 }
 
 #[cfg(test)]

@@ -3,31 +3,60 @@
 //! Every logger has a cursor in its segments. An epoch is read when it is durable. Then each logger has written its
 //! group of the epoch as a whole, so a cursor never meets a half-written frame: it reads the segment that is being
 //! written only as far as the log says.
+//!
+//! The readers of a database share the newest epochs. The first reader that comes to an epoch after them reads it from
+//! the files, and the others wait for that and take it. So a thousand readers read the files once, and a reader that has
+//! nothing to read keeps no file open.
 
 use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use weft::durability::format::{FrameKind, FrameReader, Next, parse_segment_name, segment_name};
 use weft::durability::{File, Log, Manifest, StorageError};
 
 use crate::error::ChangesError;
+use crate::order::{Epoch, EpochError};
 use crate::position::Position;
+use crate::schema::Schema;
 
 /// About how many bytes of a segment are read at a time.
 const READ_BYTES: usize = 1 << 20;
 
+/// About how many bytes of memory the epochs take that readers share.
+const RECENT_BYTES: usize = 8 << 20;
+
 /// A reader of the log.
 pub struct LogReader {
     pub log: Arc<Log>,
+    pub schema: Arc<Schema>,
     cursors: Vec<Cursor>,
+    recent: Arc<RecentEpochs>,
 }
+
+/// The newest epochs that a reader of the log has read, in order.
+#[derive(Default)]
+struct RecentEpochs(Mutex<VecDeque<RecentEpoch>>);
+
+struct RecentEpoch {
+    epoch: Arc<Epoch>,
+    /// No epoch from this one to the epoch itself has anything in it.
+    from: u64,
+    /// Where the next groups are, by logger.
+    places: Box<[Place]>,
+}
+
+/// A place in the segments of a logger: the number of the segment, and the offset in bytes. Groups of the epochs that
+/// were read may follow there.
+type Place = (u64, u64);
 
 /// What one logger has written in an epoch.
 struct Group {
     epoch: u64,
     entries: Vec<u8>,
+    /// A place before it, with nothing in between.
+    start: Place,
 }
 
 /// A place in the segments of one logger.
@@ -71,9 +100,11 @@ impl LogReader {
         names: &[String],
         manifest: &Manifest,
         position: Position,
+        schema: Arc<Schema>,
     ) -> Result<LogReader, ChangesError> {
+        let recent = log.shared_by_followers();
         let checkpoint = manifest.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.epoch);
-        let mut reader = LogReader { log, cursors: Vec::new() };
+        let mut reader = LogReader { log, schema, cursors: Vec::new(), recent };
         let mut oldest_left = None;
         for (logger, segments) in manifest.segments.iter().enumerate() {
             let logger = logger as u32;
@@ -119,12 +150,49 @@ impl LogReader {
         }
     }
 
-    /// Returns the next epoch up to `durable`, with the entries of all loggers, or `None` if there isn't one.
+    /// Returns the next epoch up to `durable`, or `None` if there isn't one.
     pub fn next_epoch(
         &mut self,
         durable: u64,
         position: Position,
-    ) -> Result<Option<(u64, Vec<u8>)>, ChangesError> {
+    ) -> Result<Option<Arc<Epoch>>, ChangesError> {
+        let from = position.next_epoch();
+        let shared = Arc::clone(&self.recent);
+        let mut recent = shared.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.cursors.iter().all(|cursor| cursor.groups.is_empty()) {
+            // The last epoch that can be taken, or that leads to a place from which it can be read.
+            let reached = recent.iter().rev().find(|it| it.from <= from);
+            if let Some(RecentEpoch { epoch, places, .. }) = reached {
+                let cursors = self.cursors.iter_mut().zip(places);
+                cursors.for_each(|(cursor, &place)| cursor.advance_to(place));
+                if epoch.number >= from {
+                    return Ok(Some(Arc::clone(epoch)));
+                }
+            }
+        }
+        let is_newest = recent.back().is_none_or(|newest| newest.epoch.number < from);
+        if !is_newest {
+            // Others have read this, and do not wait for it.
+            drop(recent);
+            return Ok(self.read_epoch(durable, position)?.map(Arc::new));
+        }
+        let Some(epoch) = self.read_epoch(durable, position)? else { return Ok(None) };
+        let epoch = Arc::new(epoch);
+        let places = self.cursors.iter().map(Cursor::place).collect();
+        recent.push_back(RecentEpoch { epoch: Arc::clone(&epoch), from, places });
+        let mut bytes: usize = recent.iter().map(|it| it.epoch.memory_bytes()).sum();
+        while bytes > RECENT_BYTES && recent.len() > 1 {
+            bytes -= recent.pop_front().map_or(0, |oldest| oldest.epoch.memory_bytes());
+        }
+        Ok(Some(epoch))
+    }
+
+    /// Reads the next epoch up to `durable` from the files.
+    fn read_epoch(
+        &mut self,
+        durable: u64,
+        position: Position,
+    ) -> Result<Option<Epoch>, ChangesError> {
         for cursor in &mut self.cursors {
             if cursor.groups.is_empty() {
                 cursor.read(&self.log, durable, position.next_epoch()).map_err(
@@ -136,18 +204,39 @@ impl LogReader {
             }
         }
         let first = |cursor: &Cursor| cursor.groups.front().map(|group| group.epoch);
-        let Some(epoch) = self.cursors.iter().filter_map(first).min() else { return Ok(None) };
+        let Some(number) = self.cursors.iter().filter_map(first).min() else {
+            // The reader may wait for long now.
+            self.cursors.iter_mut().for_each(|cursor| cursor.file = None);
+            return Ok(None);
+        };
         let mut entries = Vec::new();
         for cursor in &mut self.cursors {
-            if first(cursor) == Some(epoch) {
-                let group = cursor.groups.pop_front().expect("it has a first group");
-                match entries.is_empty() {
-                    true => entries = group.entries,
-                    false => entries.extend_from_slice(&group.entries),
-                }
+            if first(cursor) != Some(number) {
+                continue;
+            }
+            let group = cursor.groups.pop_front().expect("it has a first group");
+            match entries.is_empty() {
+                true => entries = group.entries,
+                false => entries.extend_from_slice(&group.entries),
             }
         }
-        Ok(Some((epoch, entries)))
+        let epoch = Epoch::read(number, entries, Arc::clone(&self.schema));
+        epoch.map(Some).map_err(|error| self.unreadable(number, error))
+    }
+
+    /// Returns the error for an epoch that cannot be read.
+    pub fn unreadable(&self, epoch: u64, error: EpochError) -> ChangesError {
+        let what = match error {
+            EpochError::Entry(error) => format!("an entry of epoch {epoch}: {error}"),
+            EpochError::UnknownTable(table) => {
+                format!("epoch {epoch} has a row of table {table}, which is unknown")
+            }
+            EpochError::Key(table, source) => {
+                let table = self.schema.tables[table as usize].name.clone();
+                return ChangesError::Decode { table, source };
+            }
+        };
+        StorageError::damaged(self.log.place().1, 0, what).into()
     }
 }
 
@@ -166,6 +255,21 @@ impl Cursor {
     fn new(logger: u32, sequence: u64, run_from: u64) -> Cursor {
         let groups = VecDeque::new();
         Cursor { logger, sequence, run_from, offset: 0, file: None, groups }
+    }
+
+    /// Returns the place behind the groups that were taken.
+    fn place(&self) -> Place {
+        self.groups.front().map_or((self.sequence, self.offset), |group| group.start)
+    }
+
+    /// Goes on to a place, unless it is there already. No group is left to be taken.
+    fn advance_to(&mut self, place: Place) {
+        if place > (self.sequence, self.offset) {
+            if self.sequence != place.0 {
+                self.file = None;
+            }
+            (self.sequence, self.offset) = place;
+        }
     }
 
     fn path(&self, log: &Log) -> PathBuf {
@@ -275,11 +379,12 @@ impl Cursor {
                 entries.extend_from_slice(frame.payload);
             }
             if header.closes_epoch {
+                let start = (self.sequence, self.offset);
                 self.offset = reader.position();
                 if !entries.is_empty() {
                     bytes += entries.len();
                     let entries = std::mem::take(&mut entries);
-                    self.groups.push_back(Group { epoch: header.epoch, entries });
+                    self.groups.push_back(Group { epoch: header.epoch, entries, start });
                 }
             }
         }

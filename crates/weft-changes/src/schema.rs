@@ -1,38 +1,64 @@
-//! The tables of the log, and how what was logged becomes rows of the program's types.
+//! The tables as the log has them, and as the program has them.
 
 use std::any::TypeId;
-use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::borrow::Cow;
+use std::sync::OnceLock;
 
 use weft::Record;
 use weft::column::DecodeError;
 use weft::description::{Adaptation, TableDescription};
 use weft::durability::Manifest;
+use weft::durability::format::WriteKind;
 
 use crate::error::ChangesError;
 
 /// The tables that the log names, by number.
+#[derive(Debug)]
 pub struct Schema {
     /// The tables as their rows are logged. A table has several numbers if its form has changed.
     pub tables: Vec<TableDescription>,
     dropped: Vec<u32>,
-    /// The conversions that were needed so far, by the number of the table and the row type.
-    conversions: RwLock<HashMap<(u32, TypeId), Arc<Conversion>>>,
+    /// Where the keys are, by the number of the table.
+    keys: Vec<KeyPlace>,
+    /// The conversions that were needed so far, by the number of the table.
+    conversions: Vec<OnceLock<Box<Conversion>>>,
+}
+
+/// The place of the key in what is logged of a row.
+#[derive(Debug)]
+struct KeyPlace {
+    /// Whether rows begin with it. Everything else does.
+    leads_row: bool,
+    width_bytes: Option<usize>,
 }
 
 /// The conversion of what was logged of a table to the present form of its rows.
+#[derive(Debug)]
 pub struct Conversion {
+    row_type: TypeId,
     pub current: TableDescription,
     pub adaptation: Adaptation,
+    /// The conversion to another row type of the same table.
+    next: OnceLock<Box<Conversion>>,
 }
 
 impl Schema {
     pub fn new(manifest: &Manifest) -> Schema {
-        Schema {
-            tables: manifest.tables.iter().map(|table| table.written().into_owned()).collect(),
-            dropped: manifest.dropped.clone(),
-            conversions: RwLock::default(),
-        }
+        let tables = manifest.tables.iter().map(|table| table.written().into_owned());
+        Schema::of(tables.collect(), manifest.dropped.clone())
+    }
+
+    pub fn of(tables: Vec<TableDescription>, dropped: Vec<u32>) -> Schema {
+        let keys = tables.iter().map(|table| {
+            let mut types = table.key.iter().map(|&column| &table.columns[column].type_of);
+            KeyPlace {
+                leads_row: table.key.iter().enumerate().all(|(place, &column)| place == column),
+                width_bytes: types.try_fold(0, |sum: usize, it| sum.checked_add(it.width_bytes()?)),
+            }
+        });
+        let keys = keys.collect();
+        let conversions = tables.iter().map(|_| OnceLock::new()).collect();
+        Schema { tables, dropped, keys, conversions }
     }
 
     /// Returns whether the rows of a table are of type `T`, in this or an earlier form.
@@ -40,18 +66,53 @@ impl Schema {
         self.tables[table as usize].name == T::TABLE && !self.dropped.contains(&table)
     }
 
-    /// Returns the conversion of what was logged of a table to rows of type `T`.
-    pub fn conversion<T: Record>(&self, table: u32) -> Result<Arc<Conversion>, ChangesError> {
-        let key = (table, TypeId::of::<T>());
-        let known = self.conversions.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(conversion) = known.get(&key) {
-            return Ok(Arc::clone(conversion));
+    /// Returns the numbers of the tables whose rows are of type `T`.
+    pub fn numbers_of<T: Record>(&self) -> Vec<u32> {
+        (0..self.tables.len() as u32).filter(|&table| self.is::<T>(table)).collect()
+    }
+
+    /// Returns the stored key of the row that a write with these bytes is on.
+    pub fn key_of<'a>(
+        &self,
+        table: u32,
+        kind: WriteKind,
+        bytes: &'a [u8],
+    ) -> Result<Cow<'a, [u8]>, DecodeError> {
+        let (place, table) = (&self.keys[table as usize], &self.tables[table as usize]);
+        if kind != WriteKind::Put || place.leads_row {
+            if let Some(key) = place.width_bytes.and_then(|width| bytes.get(..width)) {
+                return Ok(Cow::Borrowed(key));
+            }
+            let mut rest = bytes;
+            for &column in &table.key {
+                table.columns[column].type_of.skip(&mut rest)?;
+            }
+            return Ok(Cow::Borrowed(&bytes[..bytes.len() - rest.len()]));
         }
-        drop(known);
-        let conversion = Arc::new(self.make_conversion::<T>(table)?);
-        let mut known = self.conversions.write().unwrap_or_else(PoisonError::into_inner);
-        known.insert(key, Arc::clone(&conversion));
-        Ok(conversion)
+        // The key's columns can be anywhere in a row, and in another order.
+        let (mut columns, mut rest) = (Vec::with_capacity(table.columns.len()), bytes);
+        for column in &table.columns {
+            let start = rest;
+            column.type_of.skip(&mut rest)?;
+            columns.push(&start[..start.len() - rest.len()]);
+        }
+        Ok(Cow::Owned(table.key.iter().flat_map(|&column| columns[column]).copied().collect()))
+    }
+
+    /// Returns the conversion of what was logged of a table to rows of type `T`.
+    pub fn conversion<T: Record>(&self, table: u32) -> Result<&Conversion, ChangesError> {
+        let mut known = &self.conversions[table as usize];
+        loop {
+            match known.get() {
+                Some(it) if it.row_type == TypeId::of::<T>() => return Ok(it),
+                Some(it) => known = &it.next,
+                None => {
+                    let made = Box::new(self.make_conversion::<T>(table)?);
+                    // If another thread was faster, its conversion may be one to another type.
+                    let _ = known.set(made);
+                }
+            }
+        }
     }
 
     fn make_conversion<T: Record>(&self, table: u32) -> Result<Conversion, ChangesError> {
@@ -72,7 +133,7 @@ impl Schema {
         let adaptation = Adaptation::new(&chain, None).map_err(|obstacles| {
             ChangesError::Schema { table: T::TABLE, message: obstacles.join("; ") }
         })?;
-        Ok(Conversion { current, adaptation })
+        Ok(Conversion { row_type: TypeId::of::<T>(), current, adaptation, next: OnceLock::new() })
     }
 }
 

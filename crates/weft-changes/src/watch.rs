@@ -7,34 +7,81 @@ use std::ops::{
 };
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_core::Stream;
-use weft::encoding::{Key, KeyEncoder};
+use weft::encoding::{Key, KeyEncoder, KeyLookup, KeyPrefix, KeyStart};
 use weft::{Failure, Record};
 
 use crate::change::{Change, Transaction};
-use crate::changes::Changes;
+use crate::changes::{Changes, WatchedRows};
 use crate::error::ChangesError;
 use crate::position::Position;
 
-/// The keys that a watch watches: a key, as `&key`, or a range of keys, such as `1..10` or `..`.
+/// The keys that a watch watches: a key, as `&key`, a range of keys, such as `1..10` or `..`, or a [`KeyRange`]. There
+/// need not be rows with these keys.
 pub trait WatchedKeys<K> {
     /// Returns the range of the keys.
-    fn into_bounds(self) -> (Bound<K>, Bound<K>);
+    fn into_range(self) -> KeyRange<K>;
+}
+
+/// A range of keys of type `K`.
+#[derive(Clone, Debug)]
+pub struct KeyRange<K> {
+    /// The bounds, as encoded keys, which are in the order of the keys.
+    bounds: (Bound<Vec<u8>>, Bound<Vec<u8>>),
+    key: PhantomData<fn() -> K>,
+}
+
+impl<K: Key> KeyRange<K> {
+    fn new(bounds: (Bound<Vec<u8>>, Bound<Vec<u8>>)) -> Self {
+        KeyRange { bounds, key: PhantomData }
+    }
+
+    /// Returns the range of one key, which is given as for a look-up: a text as `"Ada"`, a tuple as `("Ada", 7)`.
+    pub fn key(key: impl KeyLookup<K>) -> Self {
+        let mut encoder = Encoded::default();
+        key.encode_lookup(&mut encoder);
+        KeyRange::new((Bound::Included(encoder.0.clone()), Bound::Included(encoder.0)))
+    }
+
+    /// Returns the range of all keys that begin with these columns: for a key `(u32, String)`, with `&7`.
+    pub fn prefix(prefix: &(impl KeyPrefix<K> + ?Sized)) -> Self {
+        let mut encoder = Encoded::default();
+        prefix.encode_prefix(&mut encoder);
+        KeyRange::new((Bound::Included(encoder.0.clone()), encoder.end_of_prefix()))
+    }
+
+    /// Returns the range of all keys that start with a text or with bytes: `"Ad"`, or `(7, "Ad")` for a key
+    /// `(u32, String)`.
+    pub fn starts_with(start: impl KeyStart<K>) -> Self {
+        let encoded = |as_whole| {
+            let mut encoder = Encoded::default();
+            start.encode_start(as_whole, &mut encoder);
+            encoder
+        };
+        // The text that ends there is the least of all that start with it.
+        KeyRange::new((Bound::Included(encoded(true).0), encoded(false).end_of_prefix()))
+    }
+}
+
+impl<K: Key> WatchedKeys<K> for KeyRange<K> {
+    fn into_range(self) -> KeyRange<K> {
+        self
+    }
 }
 
 impl<K: Key> WatchedKeys<K> for &K {
-    fn into_bounds(self) -> (Bound<K>, Bound<K>) {
-        (Bound::Included(self.clone()), Bound::Included(self.clone()))
+    fn into_range(self) -> KeyRange<K> {
+        KeyRange::key(self)
     }
 }
 
 macro_rules! ranges {
     ($($range:ty),*) => {$(
         impl<K: Key> WatchedKeys<K> for $range {
-            fn into_bounds(self) -> (Bound<K>, Bound<K>) {
-                (self.start_bound().cloned(), self.end_bound().cloned())
+            fn into_range(self) -> KeyRange<K> {
+                KeyRange::new((self.start_bound().map(encoded), self.end_bound().map(encoded)))
             }
         }
     )*};
@@ -46,24 +93,31 @@ ranges!(
     RangeFrom<K>,
     RangeTo<K>,
     RangeToInclusive<K>,
-    RangeFull,
     (Bound<K>, Bound<K>)
 );
 
-/// The transactions that change rows of one table within a range of keys, in the order of the feed. Each has only
-/// those changes.
-///
-/// Like [`Changes`], it is an iterator that blocks, and a [`Stream`].
-pub struct Watch<T: Record> {
-    changes: Changes,
-    /// The range, as encoded keys, which are in the order of the keys.
-    bounds: (Bound<Vec<u8>>, Bound<Vec<u8>>),
-    row: PhantomData<fn() -> T>,
+impl<K: Key> WatchedKeys<K> for RangeFull {
+    fn into_range(self) -> KeyRange<K> {
+        KeyRange::new((Bound::Unbounded, Bound::Unbounded))
+    }
 }
 
 /// Collects the encoding of a key in bytes.
 #[derive(Default)]
 struct Encoded(Vec<u8>);
+
+impl Encoded {
+    /// Returns the end of the range of all keys whose encodings begin with this one.
+    fn end_of_prefix(mut self) -> Bound<Vec<u8>> {
+        while let Some(last) = self.0.pop() {
+            if last < u8::MAX {
+                self.0.push(last + 1);
+                return Bound::Excluded(self.0);
+            }
+        }
+        Bound::Unbounded
+    }
+}
 
 impl KeyEncoder for Encoded {
     fn push(&mut self, value: u64, width_bytes: u32) {
@@ -85,6 +139,15 @@ fn encoded<K: Key>(key: &K) -> Vec<u8> {
     encoder.0
 }
 
+/// The transactions that change rows of one table within a range of keys, in the order of the feed. Each has only
+/// those changes.
+///
+/// Like [`Changes`], it is an iterator that blocks, and a [`Stream`].
+pub struct Watch<T: Record> {
+    changes: Changes,
+    row: PhantomData<fn() -> T>,
+}
+
 impl<T: Record> Watch<T> {
     pub(crate) fn new(
         changes: Changes,
@@ -93,44 +156,28 @@ impl<T: Record> Watch<T> {
         if T::VOLATILE {
             return Err(ChangesError::Volatile { table: T::TABLE });
         }
-        if !changes.has_table::<T>() {
+        let tables = changes.schema().numbers_of::<T>();
+        if tables.is_empty() {
             return Err(Failure::ForeignTable { table: T::TABLE }.into());
         }
-        let (start, end) = keys.into_bounds();
-        let bounds = (start.map(|key| encoded(&key)), end.map(|key| encoded(&key)));
-        Ok(Watch { changes, bounds, row: PhantomData })
+        let KeyRange { bounds, .. } = keys.into_range();
+        let is_everything = bounds == (Bound::Unbounded, Bound::Unbounded);
+        let mut encoder = Encoded::default();
+        let is_watched = move |change: &Change<'_>| {
+            if is_everything {
+                return Ok(true);
+            }
+            encoder.0.clear();
+            change.key::<T>()?.encode(&mut encoder);
+            Ok(bounds.contains(&encoder.0))
+        };
+        let rows = WatchedRows { tables, is_watched: Box::new(is_watched) };
+        Ok(Watch { changes: changes.watch(rows), row: PhantomData })
     }
 
     /// Returns the position behind the last transaction of the feed that was looked at.
     pub fn position(&self) -> Position {
         self.changes.position()
-    }
-
-    fn is_watched(&self, change: Change<'_>) -> Result<bool, ChangesError> {
-        if !change.is::<T>() {
-            return Ok(false);
-        }
-        if self.bounds == (Bound::Unbounded, Bound::Unbounded) {
-            return Ok(true);
-        }
-        Ok(self.bounds.contains(&encoded(&change.key::<T>()?)))
-    }
-
-    /// Leaves what is watched in a transaction. Returns `None` if that is nothing. An error ends the feed.
-    fn keep_watched(
-        &mut self,
-        transaction: Transaction,
-    ) -> Result<Option<Transaction>, ChangesError> {
-        let mut watched = Vec::new();
-        for (&write, change) in transaction.writes.iter().zip(transaction.changes()) {
-            if self.is_watched(change).inspect_err(|_| self.changes.end())? {
-                watched.push(write);
-            }
-        }
-        match watched.is_empty() {
-            true => Ok(None),
-            false => Ok(Some(Transaction { writes: watched, ..transaction })),
-        }
     }
 
     /// Returns the next transaction that changes a watched row, or `None` if there is nothing new.
@@ -139,12 +186,7 @@ impl<T: Record> Watch<T> {
     /// Those of [`Changes::try_next`]. [`ChangesError::Schema`] if the keys of an earlier form of the table cannot be
     /// converted.
     pub fn try_next(&mut self) -> Result<Option<Transaction>, ChangesError> {
-        while let Some(transaction) = self.changes.try_next()? {
-            if let Some(watched) = self.keep_watched(transaction)? {
-                return Ok(Some(watched));
-            }
-        }
-        Ok(None)
+        self.changes.try_next()
     }
 
     /// As [`Changes::next_timeout`], for the next transaction that changes a watched row.
@@ -152,14 +194,7 @@ impl<T: Record> Watch<T> {
     /// # Errors
     /// As [`Watch::try_next`].
     pub fn next_timeout(&mut self, timeout: Duration) -> Result<Option<Transaction>, ChangesError> {
-        let start = Instant::now();
-        loop {
-            let left = timeout.saturating_sub(start.elapsed());
-            let Some(transaction) = self.changes.next_timeout(left)? else { return Ok(None) };
-            if let Some(watched) = self.keep_watched(transaction)? {
-                return Ok(Some(watched));
-            }
-        }
+        self.changes.next_timeout(timeout)
     }
 
     /// Returns the next transaction that changes a watched row, without blocking a thread, or `None` if the feed has
@@ -168,12 +203,7 @@ impl<T: Record> Watch<T> {
     /// # Errors
     /// As [`Watch::try_next`].
     pub async fn next_async(&mut self) -> Result<Option<Transaction>, ChangesError> {
-        while let Some(transaction) = self.changes.next_async().await? {
-            if let Some(watched) = self.keep_watched(transaction)? {
-                return Ok(Some(watched));
-            }
-        }
-        Ok(None)
+        self.changes.next_async().await
     }
 }
 
@@ -181,13 +211,7 @@ impl<T: Record> Iterator for Watch<T> {
     type Item = Result<Transaction, ChangesError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            let transaction = self.changes.next()?;
-            let watched = transaction.and_then(|transaction| self.keep_watched(transaction));
-            if let Some(watched) = watched.transpose() {
-                return Some(watched);
-            }
-        }
+        self.changes.next()
     }
 }
 
@@ -195,16 +219,7 @@ impl<T: Record> Stream for Watch<T> {
     type Item = Result<Transaction, ChangesError>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        loop {
-            let Poll::Ready(next) = Pin::new(&mut self.changes).poll_next(context) else {
-                return Poll::Pending;
-            };
-            let Some(transaction) = next else { return Poll::Ready(None) };
-            let watched = transaction.and_then(|transaction| self.keep_watched(transaction));
-            if let Some(watched) = watched.transpose() {
-                return Poll::Ready(Some(watched));
-            }
-        }
+        Pin::new(&mut self.changes).poll_next(context)
     }
 }
 

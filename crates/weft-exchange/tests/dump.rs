@@ -6,7 +6,10 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use weft::durability::{FileSystem, Manifest, SimulatedDisk, StorageError, verify};
-use weft::{Builder, ColumnValue, Database, DurabilityOptions, Error, Failure, Record};
+use weft::{
+    Builder, ColumnValue, Database, DurabilityOptions, Error, Failure, OnceOptions, Record,
+    TransactionOptions,
+};
 use weft_exchange::{DumpReader, DumpReport, dump, restore_dump};
 
 #[derive(Clone, Copy, Debug, PartialEq, ColumnValue)]
@@ -161,6 +164,33 @@ fn restored_database_is_the_same() {
     put(&copy, [account(100)]);
     drop(copy);
     assert_eq!(rows::<Account>(&open(&disk, "/copy").unwrap()).len(), 7);
+}
+
+#[test]
+fn stored_results_are_kept_by_restart_dump_and_backup() {
+    let disk = SimulatedDisk::new(1);
+    let open = |directory| on(builder().once(OnceOptions::new()), &disk, directory).open().unwrap();
+    let call = |database: &Database, id: u32| {
+        let accounts = database.table::<Account>().unwrap();
+        let options = TransactionOptions::new().once("request 1");
+        let called: Result<u32, Error> = database.transact_with(&options, |tx| {
+            tx.insert(&accounts, account(id))?;
+            Ok(id)
+        });
+        called.unwrap()
+    };
+    let database = open("/db");
+    assert_eq!(call(&database, 1), 1);
+    database.backup("/backup").unwrap();
+    let (file, report) = dumped(&database);
+    assert!(report.tables.contains(&("weft_once".to_owned(), 1)), "{report:?}");
+    restored(&file, &disk).unwrap();
+    drop(database);
+    for directory in ["/db", "/backup", "/copy"] {
+        let database = open(directory);
+        assert_eq!(call(&database, 2), 1, "{directory}: the first call's result is stored");
+        assert_eq!(rows::<Account>(&database), [account(1)], "{directory}");
+    }
 }
 
 #[test]

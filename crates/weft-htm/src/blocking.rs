@@ -6,6 +6,7 @@
 use std::cell::RefCell;
 use std::fmt;
 use std::panic::resume_unwind;
+use std::sync::PoisonError;
 use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
@@ -22,6 +23,11 @@ pub use shuttle::{
 pub use std::sync::{Condvar, Mutex, MutexGuard, WaitTimeoutResult};
 #[cfg(not(shuttle))]
 pub use std::thread::{Thread, current as current_thread};
+
+/// Locks a mutex, also if a thread has panicked while it held it.
+pub fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Blocks the calling thread until another one unparks it, or the time has passed, as [`std::thread::park_timeout`]
 /// does. Where a test chooses which thread runs next, lets other threads run instead.

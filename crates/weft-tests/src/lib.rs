@@ -12,6 +12,7 @@ mod directory;
     not(any(loom, shuttle, weft_sim))
 ))]
 pub mod hardware;
+pub mod office;
 
 use std::thread::{scope, yield_now};
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -11,6 +11,11 @@ struct Pair {
     id: u32,
 }
 
+fn schema() -> Arc<Schema> {
+    let tables = vec![TableDescription::of::<Pair>().unwrap()];
+    Arc::new(Schema::of(tables, Vec::new()))
+}
+
 /// Returns the entries of transactions, each of which puts rows: (id, version).
 fn entries(transactions: &[&[(u32, u64)]]) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -26,17 +31,13 @@ fn entries(transactions: &[&[(u32, u64)]]) -> Vec<u8> {
 
 /// Returns, for each transaction of the feed, the numbers that the transactions of its rows have in the log.
 fn order(transactions: &[&[(u32, u64)]]) -> Vec<Vec<u32>> {
-    let tables = [TableDescription::of::<Pair>().unwrap()];
-    let epoch = Epoch::read(1, entries(transactions), &tables).unwrap();
-    let number = |write: &Write| {
-        let mut row = &epoch.bytes[write.place.clone()];
+    let epoch = Epoch::read(1, entries(transactions), schema()).unwrap();
+    let ordered = epoch.transactions().unwrap();
+    let number = |write: usize| {
+        let mut row = epoch.bytes_of(&ordered.writes[write]);
         Pair::decode_row(&mut row).unwrap().value
     };
-    epoch
-        .transactions
-        .iter()
-        .map(|it| epoch.writes[it.clone()].iter().map(number).collect())
-        .collect()
+    (0..ordered.len()).map(|at| ordered.get(at).unwrap().map(number).collect()).collect()
 }
 
 #[test]
@@ -47,7 +48,7 @@ fn order_of_the_log_is_kept_if_it_is_that_of_the_keys() {
 #[test]
 fn transaction_comes_after_those_whose_rows_it_replaced() {
     // The second worker's transactions come after the first worker's in the log.
-    assert_eq!(order(&[&[(1, 2)], &[(3, 1)], &[(1, 1)]]), [vec![1], vec![2], vec![0]]);
+    assert_eq!(order(&[&[(1, 2)], &[(3, 1)], &[(1, 1)]]), [vec![2], vec![0], vec![1]]);
     let chain = order(&[&[(1, 3)], &[(2, 2), (1, 2)], &[(3, 2), (2, 1)], &[(3, 1)]]);
     assert_eq!(chain, [vec![3], vec![2, 2], vec![1, 1], vec![0]]);
 }
@@ -70,9 +71,10 @@ fn same_version_has_no_order() {
 
 #[test]
 fn transactions_that_each_come_first_on_a_key_are_one() {
-    // Each replaced a row of the other.
-    let interleaved = order(&[&[(5, 1)], &[(1, 1), (2, 2)], &[(2, 1), (1, 2)], &[(4, 1)]]);
-    assert_eq!(interleaved, [vec![0], vec![3], vec![1, 2, 2, 1]]);
+    // Each replaced a row of the other. The last one comes after them.
+    let interleaved =
+        order(&[&[(5, 1)], &[(1, 3)], &[(1, 1), (2, 2)], &[(2, 1), (1, 2)], &[(4, 1)]]);
+    assert_eq!(interleaved, [vec![0], vec![2, 3, 3, 2], vec![1], vec![4]]);
 }
 
 /// Every order that is found agrees with every key, and no write is lost.
@@ -96,12 +98,13 @@ fn random_histories_are_in_the_order_of_their_keys() {
             .collect();
         random.shuffle(&mut history);
         let slices: Vec<&[(u32, u64)]> = history.iter().map(Vec::as_slice).collect();
-        let tables = [TableDescription::of::<Pair>().unwrap()];
-        let epoch = Epoch::read(1, entries(&slices), &tables).unwrap();
-        assert_eq!(epoch.transactions.len(), history.len(), "seed {seed}");
+        let epoch = Epoch::read(1, entries(&slices), schema()).unwrap();
+        let ordered = epoch.transactions().unwrap();
+        assert_eq!(ordered.len(), history.len(), "seed {seed}");
         let mut newest = [0; 6];
-        for write in epoch.transactions.iter().flat_map(|it| &epoch.writes[it.clone()]) {
-            let row = Pair::decode_row(&mut &epoch.bytes[write.place.clone()]).unwrap();
+        for write in (0..ordered.len()).flat_map(|at| ordered.get(at).unwrap()) {
+            let write = &ordered.writes[write];
+            let row = Pair::decode_row(&mut epoch.bytes_of(write)).unwrap();
             let newest = &mut newest[row.id as usize];
             assert_eq!(write.version, *newest + 1, "seed {seed}");
             *newest = write.version;

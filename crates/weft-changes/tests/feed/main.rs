@@ -5,6 +5,7 @@ mod basics;
 mod crashes;
 mod kill;
 mod misuse;
+mod operations;
 mod pieces;
 mod protocols;
 mod ring;

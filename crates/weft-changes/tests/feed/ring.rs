@@ -53,9 +53,29 @@ fn reader_that_the_ring_overtakes_resumes_from_a_snapshot() {
     assert_eq!(follower.copied, bank.state());
     let logged = bank.database.metrics().log.expect("a ring is a log");
     assert!(logged.bytes_written > 40_000, "{} bytes", logged.bytes_written);
+    assert!(logged.segments <= 10, "{} segments", logged.segments);
     // The log's first segments are gone, and nothing misses them.
     bank.database.checkpoint().unwrap();
     bank.database.close().unwrap();
+}
+
+#[test]
+fn checkpoints_go_on_while_the_ring_drops_segments() {
+    let bank = Bank::open(Database::builder().change_ring(8_000)).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut random = fastrand::Rng::with_seed(1);
+            for _ in 0..40 {
+                for _ in 0..20 {
+                    bank.transfer(0, &mut random).unwrap();
+                }
+                bank.database.flush().unwrap();
+            }
+        });
+        for _ in 0..60 {
+            bank.database.checkpoint().unwrap();
+        }
+    });
 }
 
 #[test]

@@ -76,7 +76,9 @@ use weft::index::{NodeChange, NodeVersion};
 use weft::plan::{Pieces, Shape};
 use weft::store::record::{RecordPointer, StoredRecord};
 use weft::store::table::TableRef;
-use weft::store::worker::{Counters, DiscardedValue, LoggedWrite, PinnedWorker, WorkerMemory};
+use weft::store::worker::{
+    Counters, DiscardedValue, LoggedAs, LoggedWrite, PinnedWorker, WorkerMemory,
+};
 use weft::sync::gate::{Gate, Outsider};
 use weft::{Database, Failure};
 use weft_procedures::chopping::{Chopping, NotAdmitted};
@@ -299,6 +301,7 @@ impl PieceExecutor {
                     let batch = std::mem::take(&mut self.deferred);
                     self.shared.deferred.push(self.slot, batch, memory.shared().clock.epoch());
                 }
+                memory.set_logged_as(LoggedAs::Transaction);
                 self.shared.gate.end_pieces(self.slot);
             }
             TransactionKind::Whole | TransactionKind::Idle => {}
@@ -354,6 +357,7 @@ impl Executor for PieceExecutor {
             Some(ExpectedProcedure { in_pieces: true, .. })
                 if self.shared.gate.begin_pieces(self.slot) =>
             {
+                memory.set_logged_as(LoggedAs::FirstPiece);
                 TransactionKind::InPieces
             }
             Some(ExpectedProcedure { publishes: false, .. }) => TransactionKind::Whole,

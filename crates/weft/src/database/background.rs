@@ -4,14 +4,9 @@ use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use weft_htm::blocking::{Condvar, Mutex, MutexGuard};
+use weft_htm::blocking::{Condvar, Mutex, hold};
 
 use crate::error::Failure;
-
-/// Locks a mutex, also if a thread has panicked while it held it.
-pub fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Tells a thread that it must stop. Clones tell the same thread.
 #[derive(Clone)]

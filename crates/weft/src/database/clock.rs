@@ -4,9 +4,8 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use weft_htm::blocking::Mutex;
+use weft_htm::blocking::{Mutex, hold};
 
-use super::background::hold;
 use crate::row::timestamp::Timestamp;
 use crate::store::worker::SharedState;
 

@@ -14,10 +14,10 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use weft_htm::blocking::Mutex;
+use weft_htm::blocking::{Mutex, hold};
 use weft_htm::word::{Ordering, Word};
 
-use super::background::{self, Stop, hold};
+use super::background::{self, Stop};
 use super::{Database, Inner, TransactionOptions};
 use crate::commit::Protocol;
 use crate::error::{Error, Failure};

@@ -18,9 +18,9 @@ use std::sync::{Arc, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use weft_htm::blocking::{Condvar, Mutex};
+use weft_htm::blocking::{Condvar, Mutex, hold};
 
-use super::background::{self, Stop, hold};
+use super::background::{self, Stop};
 use super::stored::AnyTable;
 use super::{Database, Inner};
 use crate::commit::{CommitToken, Durability, Protocol};

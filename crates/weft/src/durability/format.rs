@@ -67,7 +67,8 @@
 //! A time entry is the time of transactions in this epoch or later ones. After a restart the time is not before the
 //! greatest one in the log.
 //!
-//! A transaction entry precedes the writes of each transaction. It serves to count transactions.
+//! A transaction entry precedes the writes of each transaction. A procedure that commits in pieces has one for all of
+//! its pieces, which lie in the same epoch.
 //! `table` is the table's number in the manifest. `version` orders the writes of one key within an
 //! epoch.
 //!

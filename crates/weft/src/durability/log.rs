@@ -43,10 +43,11 @@ mod lead;
 mod logger;
 mod spare;
 
+use std::any::Any;
 use std::io::ErrorKind;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, LockResult, PoisonError};
+use std::sync::{Arc, LockResult, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -210,6 +211,8 @@ struct State {
     sleepers: Vec<Sleeper>,
     /// The readers of the log that wait for more.
     followers: Vec<Follower>,
+    /// See [`Log::shared_by_followers`].
+    shared_by_followers: Weak<dyn Any + Send + Sync>,
     /// The last epoch with groups that has become durable since the log was started, or 0.
     written_epoch: u64,
     /// When the last leader had done its work.
@@ -294,6 +297,7 @@ impl Log {
                 coordinator: None,
                 sleepers: Vec::new(),
                 followers: Vec::new(),
+                shared_by_followers: Weak::<()>::new(),
                 written_epoch: 0,
                 last_led: Instant::now(),
                 failure: None,

@@ -38,8 +38,8 @@ use weft_htm::{Htm, Regions, Statistics, StatisticsReader};
 pub use by_index::{CountsByIndex, IndexMemory, IndexUse};
 pub use claim::{ClaimGuard, LastWorker, WorkerOwner, remembers_workers};
 pub use commit::{
-    CommitGuard, EngineLog, LoggedOperation, LoggedWrite, NOT_STAGED, Prepared, RecordOutcome,
-    ReplacedRow, WriteOutcome,
+    CommitGuard, EngineLog, LoggedAs, LoggedOperation, LoggedWrite, NOT_STAGED, Prepared,
+    RecordOutcome, ReplacedRow, WriteOutcome,
 };
 use discarded::DiscardedList;
 pub use discarded::{DiscardedValue, contain};
@@ -292,6 +292,8 @@ pub struct WorkerMemory {
     deleted: RefCell<VecDeque<(u64, Box<DeletedRecord>)>>,
     /// The writes of the commit under way, encoded for the log.
     staged: RefCell<commit::StagedWrites>,
+    /// What the next entries in the log belong to.
+    logged_as: Cell<LoggedAs>,
     scratch: RefCell<Vec<u8>>,
     /// The time of the transaction under way: see [`Time`].
     now: Cell<u64>,
@@ -331,6 +333,7 @@ impl WorkerMemory {
             open_snapshots: RefCell::default(),
             deleted: RefCell::default(),
             staged: RefCell::default(),
+            logged_as: Cell::new(LoggedAs::Transaction),
             scratch: RefCell::default(),
             now: Cell::new(0),
             discarded: DiscardedList::default(),

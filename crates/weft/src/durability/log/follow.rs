@@ -3,6 +3,7 @@
 //! A follower reads what is durable, and then waits for more. The log's own thread wakes it, once in an
 //! interval at most. So the callers that write epochs never pay for a follower.
 
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
@@ -40,6 +41,18 @@ impl Log {
     /// (The number of an epoch without anything in it may be used again after a crash.)
     pub fn written_epoch(&self) -> u64 {
         lock(&self.shared.state).written_epoch
+    }
+
+    /// Returns what the readers of the log share: what the last call has returned if a reader still has it, or else
+    /// a new one.
+    pub fn shared_by_followers<T: Any + Default + Send + Sync>(&self) -> Arc<T> {
+        let mut state = lock(&self.shared.state);
+        let known = state.shared_by_followers.upgrade().and_then(|known| known.downcast().ok());
+        known.unwrap_or_else(|| {
+            let shared = Arc::<T>::default();
+            state.shared_by_followers = Arc::downgrade(&(Arc::clone(&shared) as _));
+            shared
+        })
     }
 
     /// Makes the log wake `waker` when an epoch after `epoch` with something in it is durable, or when the

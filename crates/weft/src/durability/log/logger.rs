@@ -150,6 +150,10 @@ impl Logger {
         if let Some(left) = segments.last_mut() {
             left.is_open = false;
         }
+        if shared.backend.drops_segments() {
+            // The new segment has taken the place of others.
+            segments.retain(|segment| shared.backend.exists(&segment.path).unwrap_or(true));
+        }
         segments.push(Segment {
             logger: self.index,
             sequence: self.sequence,

@@ -1,7 +1,8 @@
 //! [`StagedTable`]: rows in their stored form, by their stored keys.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use weft_htm::blocking::{Mutex, MutexGuard, hold};
 
 use super::StoredTable;
 use super::schema::{hash_bytes, key_of_row};
@@ -63,10 +64,6 @@ impl StagedTable {
     fn shard(&self, key: &[u8]) -> MutexGuard<'_, Shard> {
         hold(&self.shards[(hash_bytes(key) >> 32) as usize % SHARDS])
     }
-}
-
-fn hold(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
-    shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl StoredTable for StagedTable {

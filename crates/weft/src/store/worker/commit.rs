@@ -98,6 +98,17 @@ pub struct LoggedWrite {
 // SAFETY: rows and tables belong to the database, not to a thread.
 unsafe impl Send for LoggedWrite {}
 
+/// What a worker's next entries in the log belong to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoggedAs {
+    /// A transaction of their own.
+    Transaction,
+    /// A procedure in pieces, which has logged nothing yet.
+    FirstPiece,
+    /// The procedure in pieces whose entries the worker has logged last.
+    LaterPiece,
+}
+
 /// The position of a write that is not staged, and so does not go to the log.
 pub const NOT_STAGED: u32 = u32::MAX;
 
@@ -382,8 +393,11 @@ impl WorkerMemory {
         });
         let Some(first) = writes.next() else { return };
         let epoch = self.drawn_epoch();
+        let logged_as = self.logged_as.get();
         engine.log.append(self.slot, epoch, |buffer| {
-            format::push_transaction(buffer);
+            if logged_as != LoggedAs::LaterPiece {
+                format::push_transaction(buffer);
+            }
             for (kind, table, order, bytes) in std::iter::once(first).chain(writes) {
                 format::push_write(buffer, kind, table, order, |buffer| {
                     buffer.extend_from_slice(bytes);
@@ -391,6 +405,15 @@ impl WorkerMemory {
             }
         });
         staged.writes.clear();
+        if logged_as == LoggedAs::FirstPiece {
+            self.logged_as.set(LoggedAs::LaterPiece);
+        }
+    }
+
+    /// Sets what the next entries in the log belong to. All pieces of a procedure lie in one epoch, and the worker
+    /// logs no other write between them. So the log has them as one transaction.
+    pub fn set_logged_as(&self, logged_as: LoggedAs) {
+        self.logged_as.set(logged_as);
     }
 
     /// Appends operations of the commit under way to the log. If `is_more`, they continue the entry of its
