@@ -68,8 +68,13 @@ impl Live {
     pub fn start(shop: &Shop) -> Result<Live, ChangesError> {
         let (sender, changed) = broadcast::channel(KEYS_MAX);
         let changes = shop.database.changes_from_now()?;
-        let task = tokio::spawn(follow(shop.database.clone(), changes, sender)).abort_handle();
-        Ok(Live { changed: Arc::new(changed), task })
+        let followed = follow(shop.database.clone(), changes, sender);
+        let task = tokio::spawn(async {
+            if let Err(error) = followed.await {
+                eprintln!("the pages do not show changes any more: {error}");
+            }
+        });
+        Ok(Live { changed: Arc::new(changed), task: task.abort_handle() })
     }
 
     /// Ends the streams of all browsers.
