@@ -7,12 +7,14 @@
 //! - [`workloads`]: the transactions, one file for each workload;
 //! - [`round`]: the measurement of one system; [`disturbance`]: whether other processes computed during it;
 //! - [`turns`]: the order of the rounds; [`median`];
-//! - [`systems`]: the list of systems; [`options`], [`machine`] and [`report`].
+//! - [`systems`]: the list of systems; [`options`], [`machine`] and [`report`];
+//! - [`orders`]: another measurement, of the orders of a web shop.
 
 mod disturbance;
 mod machine;
 mod median;
 mod options;
+mod orders;
 mod report;
 mod round;
 mod store;
@@ -61,6 +63,10 @@ fn run(options: &Options) -> Result<()> {
         replaced_readme(&readme, "")?;
     }
 
+    if options.orders {
+        print!("{}", orders::measure(options, &plan(options), &Progress::new())?);
+        return Ok(());
+    }
     let report = measure(options)?;
     let table = report.markdown();
     print!("{table}");
@@ -91,14 +97,18 @@ fn readme_path() -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "..", "README.md"].iter().collect()
 }
 
-/// Measures all columns of the table.
-fn measure(options: &Options) -> Result<Report> {
-    let machine = Machine::this();
-    let plan = Plan {
-        processors: machine.processors,
+/// Returns the length of a round.
+fn plan(options: &Options) -> Plan {
+    Plan {
+        processors: Machine::this().processors,
         warmup: options.seconds / 5,
         measured: options.seconds,
-    };
+    }
+}
+
+/// Measures all columns of the table.
+fn measure(options: &Options) -> Result<Report> {
+    let (machine, plan) = (Machine::this(), plan(options));
     let progress = Progress::new();
     let mut cells = Vec::new();
     for &workload in options.workloads() {

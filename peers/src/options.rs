@@ -46,6 +46,15 @@ pub struct Options {
     /// Replaces the table in README.md of the repository's root
     #[arg(long, conflicts_with_all = ["only", "workloads"])]
     pub readme: bool,
+
+    /// Measures orders of the web shop in examples/shop instead, on Weft, redb and SQLite: in memory, logged (acknowledged
+    /// before they are on the disk) and durable
+    #[arg(long, conflicts_with_all = ["only", "workloads", "json", "readme"])]
+    pub orders: bool,
+
+    /// The directory in which orders are stored
+    #[arg(long, value_name = "DIRECTORY", default_value = "/tmp", requires = "orders")]
+    pub directory: PathBuf,
 }
 
 const EXAMPLES: &str = "\
@@ -56,6 +65,8 @@ Examples:
       two systems, with two threads
   cargo run --release --manifest-path peers/Cargo.toml -- --workloads rmw,like,ycsb-a,ycsb-b,incr0,incr50
       the rivals' loops: single operations on a million rows
+  cargo run --release --manifest-path peers/Cargo.toml -- --orders --rounds 3
+      orders of the web shop, in two minutes
   cargo run --release --manifest-path peers/Cargo.toml -- --seconds 0.05 --rounds 1
       a few seconds: shows that everything works, and no useful figures";
 

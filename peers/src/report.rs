@@ -108,13 +108,13 @@ pub fn column_title(workload: WorkloadName, threads: usize) -> String {
 }
 
 /// Returns a number with a noun, such as `1 thread` or `2 threads`.
-fn counted(number: usize, noun: &str) -> String {
+pub fn counted(number: usize, noun: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {noun}{plural}")
 }
 
 /// Returns a rate with three digits: `12.3 M`, `456 k`, `7.89 k`.
-fn rate(per_second: f64) -> String {
+pub fn rate(per_second: f64) -> String {
     // The unit is chosen for the rounded number: 999,600 is 1.00 M.
     let (value, unit) =
         if per_second < 999_500.0 { (per_second / 1e3, "k") } else { (per_second / 1e6, "M") };

@@ -69,7 +69,7 @@ pub trait Contender {
 
 /// A value that shares no cache line with another one. (Processors fetch cache lines in pairs.)
 #[repr(align(128))]
-struct Padded<T>(T);
+pub struct Padded<T>(pub T);
 
 /// The contender that consists of a store and the clients of a workload.
 pub struct StoreAndClients<S, W> {
@@ -90,33 +90,8 @@ impl<S: Store, W: Workload> StoreAndClients<S, W> {
 
 impl<S: Store, W: Workload> Contender for StoreAndClients<S, W> {
     fn round(&mut self, plan: &Plan) -> Result<Round> {
-        let counts: Vec<_> = self.clients.iter().map(|_| Padded(AtomicU64::new(0))).collect();
-        let (stop, ready) = (AtomicBool::new(false), Barrier::new(counts.len() + 1));
-        let (store, stop, ready) = (&self.store, &stop, &ready);
-        let mut cores = core_affinity::get_core_ids().unwrap_or_default().into_iter();
-        thread::scope(|scope| {
-            let mut threads = Vec::with_capacity(counts.len());
-            for (Padded(client), Padded(count)) in self.clients.iter_mut().zip(&counts) {
-                let core = cores.next();
-                threads.push(scope.spawn(move || {
-                    // Otherwise two threads may share a core for a part of the round.
-                    core.map(core_affinity::set_for_current);
-                    ready.wait();
-                    run_until_stopped(store, client, count, stop)
-                }));
-            }
-            ready.wait();
-            thread::sleep(plan.warmup);
-            let begin = Moment::now(&counts);
-            thread::sleep(plan.measured);
-            let end = Moment::now(&counts);
-            // Relaxed, here and for the counts: joining the threads orders everything else.
-            stop.store(true, Ordering::Relaxed);
-            for thread in threads {
-                thread.join().map_err(|_| "a client panicked, see above")??;
-            }
-            Ok(begin.round_until(&end, plan))
-        })
+        let store = &self.store;
+        run_round(plan, &mut self.clients, |client: &mut W| client.run(store))
     }
 
     fn verify(&self) -> Result<()> {
@@ -125,16 +100,54 @@ impl<S: Store, W: Workload> Contender for StoreAndClients<S, W> {
     }
 }
 
+/// Runs a round, in which each client has a thread and does one piece of work after the other.
+///
+/// # Errors
+/// Those of the clients.
+pub fn run_round<C: Send>(
+    plan: &Plan,
+    clients: &mut [Padded<C>],
+    work: impl Fn(&mut C) -> Result<()> + Sync,
+) -> Result<Round> {
+    let counts: Vec<_> = clients.iter().map(|_| Padded(AtomicU64::new(0))).collect();
+    let (stop, ready) = (AtomicBool::new(false), Barrier::new(counts.len() + 1));
+    let (work, stop, ready) = (&work, &stop, &ready);
+    let mut cores = core_affinity::get_core_ids().unwrap_or_default().into_iter();
+    thread::scope(|scope| {
+        let mut threads = Vec::with_capacity(counts.len());
+        for (Padded(client), Padded(count)) in clients.iter_mut().zip(&counts) {
+            let core = cores.next();
+            threads.push(scope.spawn(move || {
+                // Otherwise two threads may share a core for a part of the round.
+                core.map(core_affinity::set_for_current);
+                ready.wait();
+                run_until_stopped(client, work, count, stop)
+            }));
+        }
+        ready.wait();
+        thread::sleep(plan.warmup);
+        let begin = Moment::now(&counts);
+        thread::sleep(plan.measured);
+        let end = Moment::now(&counts);
+        // Relaxed, here and for the counts: joining the threads orders everything else.
+        stop.store(true, Ordering::Relaxed);
+        for thread in threads {
+            thread.join().map_err(|_| "a client panicked, see above")??;
+        }
+        Ok(begin.round_until(&end, plan))
+    })
+}
+
 /// The loop of a client's thread.
-fn run_until_stopped<S: Store, W: Workload>(
-    store: &S,
-    client: &mut W,
+fn run_until_stopped<C>(
+    client: &mut C,
+    work: impl Fn(&mut C) -> Result<()>,
     count: &AtomicU64,
     stop: &AtomicBool,
 ) -> Result<()> {
     let mut committed = 0;
     while !stop.load(Ordering::Relaxed) {
-        client.run(store)?;
+        work(client)?;
         committed += 1;
         count.store(committed, Ordering::Relaxed);
     }

@@ -72,17 +72,21 @@ pub fn bid(
     Ok(())
 }
 
-/// Returns the leaderboard of an auction.
+/// Returns the leaderboard of an auction, if there is one with this number.
 ///
 /// # Errors
-/// [`Refused::NotFound`].
-pub fn show(tx: &Transaction<'_>, tables: &Tables, id: u64) -> Result<Leaderboard, Refused> {
-    let auction = tx.get(&tables.auctions, &id)?.ok_or(Refused::NotFound("auctions"))?;
+/// Those of [`Transaction::get`].
+pub fn find(
+    tx: &Transaction<'_>,
+    tables: &Tables,
+    id: u64,
+) -> Result<Option<Leaderboard>, Refused> {
+    let Some(auction) = tx.get(&tables.auctions, &id)? else { return Ok(None) };
     let leaders = auction.leaders.tuples().map(|tuple| {
         let account = tx.get(&tables.accounts, &tuple.value)?;
         let owner = account.map(|account| account.owner.clone()).unwrap_or_default();
         Ok(Leader { owner, cents: tuple.order })
     });
     let leaders = leaders.collect::<Result<_, Refused>>()?;
-    Ok(Leaderboard { name: auction.name.clone(), bids: auction.bids, leaders })
+    Ok(Some(Leaderboard { name: auction.name.clone(), bids: auction.bids, leaders }))
 }

@@ -1,16 +1,24 @@
 //! The requests over HTTP. Each is a transaction of a topic.
 
+use std::future::{Future, IntoFuture};
+use std::sync::Arc;
+use std::time::Duration;
+
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
+use axum::response::sse::{KeepAlive, Sse};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{get, post, put};
 use axum::{Json, Router};
 use serde::Deserialize;
+use tokio::net::TcpListener;
+use tokio::sync::Notify;
 use weft::{Priority, SubmitOptions};
 
 use crate::accounts::{self, Account};
 use crate::auctions::{self, Leaderboard};
 use crate::carts::{self, CartLine};
+use crate::live::Live;
 use crate::orders::{self, Order, Receipt};
 use crate::refused::Refused;
 use crate::report::{self, Report};
@@ -21,8 +29,47 @@ use crate::{limits, metrics};
 /// The result of a request.
 type Answer<T> = Result<Json<T>, Refused>;
 
+/// How long a request may take after the shop was told to stop. Transactions have shorter deadlines.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Serves requests until `stop`, and closes the shop.
+///
+/// # Errors
+/// If the shop's changes cannot be followed, and those of [`Shop::close`].
+pub async fn serve(
+    listener: TcpListener,
+    shop: Shop,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let live = Live::start(&shop)?;
+    let router = router(shop.clone(), live.clone());
+    let stopping = Arc::new(Notify::new());
+    let stop = {
+        let stopping = Arc::clone(&stopping);
+        async move {
+            stop.await;
+            // Otherwise the streams of the browsers would never end.
+            live.stop();
+            stopping.notify_one();
+        }
+    };
+    let is_late = async {
+        stopping.notified().await;
+        tokio::time::sleep(PATIENCE).await;
+    };
+    tokio::select! {
+        served = axum::serve(listener, router).with_graceful_shutdown(stop).into_future() => served?,
+        // Someone does not read an answer.
+        () = is_late => {}
+    }
+    Ok(shop.close().await?)
+}
+
 /// Returns the requests of a shop.
-pub fn router(shop: Shop) -> Router {
+fn router(shop: Shop, live: Live) -> Router {
+    let follow = async move |State(shop): State<Shop>, Path(auction): Path<u64>| {
+        Sse::new(live.stream(shop, auction)).keep_alive(KeepAlive::default())
+    };
     Router::new()
         .route("/", get(async || Html(include_str!("page.html"))))
         .route("/accounts/{account}", get(show_account).put(open_account))
@@ -35,6 +82,7 @@ pub fn router(shop: Shop) -> Router {
         .route("/items/{item}/stock", post(restock))
         .route("/auctions/{auction}", get(show_auction).put(open_auction))
         .route("/auctions/{auction}/bids", post(bid))
+        .route("/live/{auction}", get(follow))
         .route("/report", get(make_report))
         .route("/health", get(health))
         .route("/metrics", get(async |State(shop): State<Shop>| metrics::text(&shop)))
@@ -113,8 +161,8 @@ async fn put_in_cart(
     Path((account, item)): Path<(u64, u64)>,
     Json(body): Json<Pieces>,
 ) -> Answer<()> {
-    let line = CartLine { account, item, pieces: body.pieces };
-    let done = shop.run("put in cart", move |tx, tables| carts::put(tx, tables, line.clone()));
+    let done = shop
+        .run("put in cart", move |tx, tables| carts::put(tx, tables, account, item, body.pieces));
     done.await.map(Json)
 }
 
@@ -205,8 +253,8 @@ async fn bid(
 }
 
 async fn show_auction(State(shop): State<Shop>, Path(auction): Path<u64>) -> Answer<Leaderboard> {
-    let done = shop.run("show auction", move |tx, tables| auctions::show(tx, tables, auction));
-    done.await.map(Json)
+    let done = shop.run("show auction", move |tx, tables| auctions::find(tx, tables, auction));
+    done.await?.map(Json).ok_or(Refused::NotFound("auctions"))
 }
 
 async fn make_report(State(shop): State<Shop>) -> Answer<Report> {

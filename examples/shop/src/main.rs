@@ -7,7 +7,7 @@ use weft_shop::http;
 use weft_shop::shop::Shop;
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
+async fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let mut arguments = std::env::args().skip(1);
     let directory = arguments.next().ok_or("give the directory: weft-shop DIRECTORY [ADDRESS]")?;
     let address = arguments.next().unwrap_or_else(|| "127.0.0.1:8080".to_owned());
@@ -18,6 +18,5 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         // If the signal cannot be awaited, the shop closes at once.
         let _ = tokio::signal::ctrl_c().await;
     };
-    axum::serve(listener, http::router(shop.clone())).with_graceful_shutdown(interrupted).await?;
-    Ok(shop.close().await?)
+    http::serve(listener, shop, interrupted).await
 }

@@ -1,4 +1,4 @@
-//! Orders: a cart is paid, and its items leave the stock.
+//! Orders: a cart is paid. Its pieces were taken from the stock when they were put into the cart.
 
 use serde::Serialize;
 use weft::protocol::Dbx;
@@ -33,7 +33,7 @@ pub struct Order {
     pub sold: Vec<Sold>,
 }
 
-/// How much of an item was sold.
+/// How much of an item was sold. There is such a row for each item.
 #[derive(Clone, Debug, Record, Serialize)]
 #[record(table = "sales")]
 pub struct Sales {
@@ -58,14 +58,15 @@ pub struct Receipt {
 /// Orders what is in the cart of an account.
 ///
 /// # Errors
-/// [`Refused::NotFound`]; [`Refused::NotEnough`] if the money or an item is not enough; [`Refused::Conflict`] if the
-/// cart is empty.
+/// [`Refused::NotFound`]; [`Refused::NotEnough`] if the money is not enough; [`Refused::Conflict`] if the cart is
+/// empty.
 pub fn place(tx: &Transaction<'_>, tables: &Tables, account: u64) -> Result<Receipt, Refused> {
     let mut sold = Vec::new();
     for line in carts::show(tx, tables, account)? {
-        let item = tx.get(&tables.items, &line.item)?.ok_or(Refused::NotFound("items"))?;
-        let cents = item.price_cents * line.pieces;
-        tx.take(&tables.items, &line.item, column_of!(Item.left), line.pieces)?;
+        // The order depends on the price alone, so that it does not conflict with those who take from the stock.
+        let price = tx.get_columns(&tables.items, &line.item, column_of!(Item.price_cents))?;
+        let cents = price.ok_or(Refused::NotFound("items"))? * line.pieces;
+        // The line is deleted before it has expired, so its pieces are not given back.
         tx.delete(&tables.carts, &(account, line.item))?;
         sold.push(Sold { item: line.item, pieces: line.pieces, cents });
     }
@@ -92,16 +93,11 @@ pub fn list(tx: &Transaction<'_>, tables: &Tables, account: u64) -> Result<Vec<O
     tx.prefix(&tables.orders, &account).descending().map(|order| Ok(order?.clone())).collect()
 }
 
-/// Counts what was sold.
+/// Counts what was sold. These are operations, so orders of the same item do not conflict.
 fn count(tx: &Transaction<'_>, sales: &Table<Sales>, sold: &[Sold]) -> Result<(), Error> {
-    for &Sold { item, pieces, cents } in sold {
-        let counted = tx.update(sales, &item, |sales| {
-            sales.pieces += pieces;
-            sales.cents += cents;
-        })?;
-        if counted.is_none() {
-            tx.insert(sales, Sales { item, pieces, cents })?;
-        }
+    for Sold { item, pieces, cents } in sold {
+        tx.add(sales, item, column_of!(Sales.pieces), *pieces)?;
+        tx.add(sales, item, column_of!(Sales.cents), *cents)?;
     }
     Ok(())
 }
@@ -114,6 +110,9 @@ pub fn count_sales(
     tx: &Migration<'_, Dbx>,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let sales = tx.table()?;
+    for item in tx.range(&tx.table::<Item>()?, ..) {
+        tx.insert(&sales, Sales { item: item?.id, pieces: 0, cents: 0 })?;
+    }
     for order in tx.range(&tx.table::<Order>()?, ..) {
         count(tx, &sales, &order?.sold)?;
     }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weft::{
-    ColumnValue, Database, DurabilityOptions, Failure, OnceOptions, Pool, PoolOptions,
-    SubmitOptions, Table, Transaction,
+    Builder, ColumnValue, Database, Failure, OnceOptions, Pool, PoolOptions, SubmitOptions, Table,
+    Transaction,
 };
 
 use crate::accounts::Account;
 use crate::auctions::Auction;
-use crate::carts::CartLine;
+use crate::carts::{self, CartLine};
 use crate::limits::Calls;
 use crate::orders::{Order, Sales, count_sales};
 use crate::refused::Refused;
@@ -54,9 +54,19 @@ impl Shop {
     /// Opens the shop in a directory, which is made if it does not exist.
     ///
     /// # Errors
-    /// Those of [`weft::Builder::open`].
+    /// Those of [`Builder::open`].
     pub fn open(directory: &Path) -> Result<Shop, Failure> {
-        let database = Database::builder()
+        let builder = Database::builder().directory(directory);
+        // The carts of version 1 reserved nothing.
+        Shop::open_with(builder.drop_table("carts"))
+    }
+
+    /// Opens the shop with options of the database, such as a clock for tests.
+    ///
+    /// # Errors
+    /// Those of [`Builder::open`].
+    pub fn open_with(builder: Builder) -> Result<Shop, Failure> {
+        let database = builder
             .table::<Account>()
             .table::<Item>()
             .table::<CartLine>()
@@ -65,8 +75,6 @@ impl Shop {
             .table::<Auction>()
             .table::<Calls>()
             .once(OnceOptions::new())
-            .directory(directory)
-            .durability(DurabilityOptions::new())
             // Version 2 has the table of sales.
             .version(2)
             .migrate(1, count_sales)
@@ -80,6 +88,8 @@ impl Shop {
             auctions: database.table()?,
             calls: database.table()?,
         };
+        let items = tables.items.clone();
+        database.on_expiry(&tables.carts, move |tx, line| carts::give_back(tx, &items, line))?;
         let pool = Arc::new(database.pool(&PoolOptions::new())?);
         Ok(Shop { database, pool, tables })
     }

@@ -3,10 +3,11 @@
 use serde::Serialize;
 use weft::{Record, Transaction, column_of};
 
+use crate::orders::Sales;
 use crate::refused::Refused;
 use crate::shop::Tables;
 
-/// An item. The number of pieces left never goes below zero.
+/// An item. The number of pieces left never goes below zero. Those in carts are reserved, and not among them.
 #[derive(Clone, Debug, Record, Serialize)]
 #[record(table = "items")]
 pub struct Item {
@@ -28,6 +29,9 @@ pub struct Item {
 /// # Errors
 /// [`Refused::Invalid`] if a number is less than zero.
 pub fn put(tx: &Transaction<'_>, tables: &Tables, item: Item) -> Result<(), Refused> {
+    if tx.get(&tables.sales, &item.id)?.is_none() {
+        tx.insert(&tables.sales, Sales { item: item.id, pieces: 0, cents: 0 })?;
+    }
     tx.upsert(&tables.items, item)?;
     Ok(())
 }
@@ -44,6 +48,14 @@ pub fn restock(
 ) -> Result<(), Refused> {
     tx.give(&tables.items, &item, column_of!(Item.left), pieces)?;
     Ok(())
+}
+
+/// Returns an item, if there is one with this number.
+///
+/// # Errors
+/// Those of [`Transaction::get`].
+pub fn find(tx: &Transaction<'_>, tables: &Tables, id: u64) -> Result<Option<Item>, Refused> {
+    Ok(tx.get(&tables.items, &id)?.cloned())
 }
 
 /// Returns all items.

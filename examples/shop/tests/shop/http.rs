@@ -1,119 +1,13 @@
-//! Tests of the shop over HTTP, on a real socket and a real directory.
+//! The requests.
 
-use std::path::{Path, PathBuf};
-
-use http_body_util::{BodyExt, Full};
-use hyper::body::Bytes;
-use hyper::{Method, Request, StatusCode};
-use hyper_util::rt::TokioIo;
+use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
-use weft::Database;
-use weft_shop::http;
+use weft::{Database, Record};
 use weft_shop::limits::CALLS_MAX;
 use weft_shop::orders::{Order, Sold};
-use weft_shop::shop::Shop;
+use weft_shop::stock::Item;
 
-/// A directory of a test, which is removed at its end.
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new(test: &str) -> Directory {
-        let path = std::env::temp_dir().join(format!("weft-shop-{test}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        Directory(path)
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-/// A shop that serves requests.
-struct Server {
-    address: std::net::SocketAddr,
-    stop: oneshot::Sender<()>,
-    served: JoinHandle<()>,
-}
-
-impl Server {
-    async fn start(directory: &Path) -> Server {
-        let shop = Shop::open(directory).unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let (stop, stopped) = oneshot::channel();
-        let served = tokio::spawn(async move {
-            let stopped = async {
-                let _ = stopped.await;
-            };
-            let router = http::router(shop.clone());
-            axum::serve(listener, router).with_graceful_shutdown(stopped).await.unwrap();
-            shop.close().await.unwrap();
-        });
-        Server { address, stop, served }
-    }
-
-    async fn stop(self) {
-        self.stop.send(()).unwrap();
-        self.served.await.unwrap();
-    }
-
-    /// Sends a request with a key, and returns the status and the body.
-    async fn send(
-        &self,
-        method: Method,
-        path: &str,
-        key: &str,
-        body: Option<Value>,
-    ) -> (StatusCode, String) {
-        let stream = TcpStream::connect(self.address).await.unwrap();
-        let (mut client, connection) =
-            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
-        tokio::spawn(connection);
-        let mut request = Request::builder().method(method).uri(path).header("host", "shop");
-        if !key.is_empty() {
-            request = request.header("idempotency-key", key);
-        }
-        if body.is_some() {
-            request = request.header("content-type", "application/json");
-        }
-        let body = body.map(|body| body.to_string()).unwrap_or_default();
-        let request = request.body(Full::new(Bytes::from(body))).unwrap();
-        let answer = client.send_request(request).await.unwrap();
-        let status = answer.status();
-        let body = answer.into_body().collect().await.unwrap().to_bytes();
-        (status, String::from_utf8(body.to_vec()).unwrap())
-    }
-
-    async fn get(&self, path: &str) -> Value {
-        let (status, body) = self.send(Method::GET, path, "", None).await;
-        assert_eq!(status, StatusCode::OK, "{path}: {body}");
-        serde_json::from_str(&body).unwrap()
-    }
-
-    async fn put(&self, path: &str, body: Value) {
-        let (status, answer) = self.send(Method::PUT, path, "", Some(body)).await;
-        assert_eq!(status, StatusCode::OK, "{path}: {answer}");
-    }
-
-    async fn post(&self, path: &str, key: &str, body: Option<Value>) -> (StatusCode, String) {
-        self.send(Method::POST, path, key, body).await
-    }
-
-    /// Opens an account with money and an item, of which ten pieces are left and three are in the cart.
-    async fn furnish(&self) {
-        self.put("/accounts/1", json!({"owner": "Ada"})).await;
-        let (status, _) =
-            self.post("/accounts/1/payments", "p1", Some(json!({"cents": 10_000}))).await;
-        assert_eq!(status, StatusCode::OK);
-        self.put("/items/7", json!({"name": "Lamp", "price_cents": 2_000, "left": 10})).await;
-        self.put("/accounts/1/cart/7", json!({"pieces": 3})).await;
-    }
-}
+use crate::server::{Directory, Server};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_repeated_order_is_one_order_across_a_restart() {
@@ -134,7 +28,7 @@ async fn a_repeated_order_is_one_order_across_a_restart() {
     let (status, message) = server.post("/accounts/1/orders", "p1", None).await;
     assert_eq!(status, StatusCode::CONFLICT, "{message}");
     assert_eq!(server.get("/accounts/1").await["cents"], 4_000);
-    assert_eq!(server.get("/items").await[0]["left"], 7);
+    assert_eq!(server.left().await, 7);
     assert_eq!(server.get("/accounts/1/orders").await.as_array().unwrap().len(), 1);
     let report = server.get("/report").await;
     assert_eq!(report["sales"], json!([{"item": 7, "pieces": 3, "cents": 6_000}]));
@@ -150,13 +44,14 @@ async fn neither_money_nor_stock_goes_below_zero() {
     server.put("/accounts/1/cart/7", json!({"pieces": 6})).await;
     let (status, message) = server.post("/accounts/1/orders", "o1", None).await;
     assert_eq!((status, &*message), (StatusCode::CONFLICT, "not enough: cents of accounts"));
-    server.put("/accounts/1/cart/7", json!({"pieces": 11})).await;
-    let (status, message) = server.post("/accounts/1/orders", "o1", None).await;
+    let (status, message) = server.put_in_cart(1, 11).await;
     assert_eq!((status, &*message), (StatusCode::CONFLICT, "not enough: left of items"));
+    let (status, message) = server.put_in_cart(1, -1).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST, "{message}");
     let (status, message) = server.post("/accounts/1/orders", "", None).await;
     assert_eq!((status, &*message), (StatusCode::BAD_REQUEST, "give an Idempotency-Key"));
     // None of these has changed anything, nor used the key up.
-    assert_eq!(server.get("/items").await[0]["left"], 10);
+    assert_eq!(server.left().await, 4);
     server.put("/accounts/1/cart/7", json!({"pieces": 5})).await;
     let (status, _) = server.post("/accounts/1/orders", "o1", None).await;
     assert_eq!(status, StatusCode::OK);
@@ -223,16 +118,32 @@ async fn the_page_health_and_metrics_are_served() {
     server.stop().await;
 }
 
+/// The carts of version 1 reserved nothing.
+#[derive(Clone, Record)]
+#[record(table = "carts", key(account, item))]
+struct OldCartLine {
+    account: u64,
+    item: u64,
+    pieces: i64,
+}
+
 /// Version 1 of the shop had no table of sales.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_directory_of_version_1_is_migrated() {
     let directory = Directory::new("version-1");
-    let builder = Database::builder().table::<Order>().directory(&directory.0).version(1);
-    let database = builder.open().unwrap();
+    let builder = Database::builder().table::<Item>().table::<OldCartLine>().table::<Order>();
+    let database = builder.directory(&directory.0).version(1).open().unwrap();
+    let items = database.table::<Item>().unwrap();
+    let carts = database.table::<OldCartLine>().unwrap();
     let orders = database.table::<Order>().unwrap();
     let sold = |item, pieces| Sold { item, pieces, cents: 100 * pieces };
     database
         .transact(|tx| {
+            for id in [7, 8] {
+                let name = "Lamp".to_owned();
+                tx.insert(&items, Item { id, name, price_cents: 100, left: 10 })?;
+            }
+            tx.insert(&carts, OldCartLine { account: 1, item: 7, pieces: 4 })?;
             tx.insert(
                 &orders,
                 Order { account: 1, number: 1, sold: vec![sold(7, 2), sold(8, 1)] },
@@ -241,7 +152,7 @@ async fn a_directory_of_version_1_is_migrated() {
         })
         .unwrap();
     database.close().unwrap();
-    drop((database, orders));
+    drop((database, items, carts, orders));
     let server = Server::start(&directory.0).await;
     let report = server.get("/report").await;
     let sales = json!([
@@ -250,5 +161,7 @@ async fn a_directory_of_version_1_is_migrated() {
     ]);
     assert_eq!(report["sales"], sales);
     assert_eq!(report["is_right"], true);
+    assert_eq!(server.get("/accounts/1/cart").await, json!([]));
+    assert_eq!(server.left().await, 10);
     server.stop().await;
 }
