@@ -132,7 +132,7 @@ mod slot;
 mod stepwise;
 mod walk;
 
-pub use execute::Execute;
+pub use execute::{Execute, ExecuteWith};
 pub use operations::Rows;
 #[doc(hidden)]
 pub use operations::{At, ScannedRows};
@@ -148,7 +148,7 @@ pub use weft::step::{Instance, Iteration, LOOPS_MAX};
 
 use weft::commit::{Protocol, Unstable};
 use weft::schema::Record;
-use weft::{Error, Table, Transaction};
+use weft::{Error, Table, Timestamp, Transaction};
 
 /// Turns a function into a procedure.
 pub use weft_macros::procedure;
@@ -255,7 +255,7 @@ pub struct StepAccess<'a, T: Record> {
     pub access: Access,
     /// The table that it accesses.
     pub table: &'a Table<T>,
-    /// The primary key of the row, if the operation is about one row.
+    /// The primary key of the row, if the operation is about one row, and was not given a borrowed form of the key.
     pub key: Option<&'a T::Key>,
     /// The place that the operation looks at, in a form that is the same for all operations. For drivers that
     /// request [any passes](Passes::Any).
@@ -287,6 +287,11 @@ pub trait Driver<P: Protocol> {
 
     /// Returns the transaction in which operations run.
     fn transaction(&self) -> &Transaction<'_, P>;
+
+    /// Returns the procedure's time.
+    fn now(&self) -> Timestamp {
+        self.transaction().now()
+    }
 
     /// Tells the driver that a step is about to run, or that a scan is about to read one more row. Only drivers
     /// that walk [one pass](Passes::One) are told this, and they are told nothing else.
