@@ -108,6 +108,12 @@
 //! The first two rules are the paper's. It does not need the third, because there operations on the same row
 //! are one operation.
 //!
+//! # The time
+//!
+//! A procedure has one time, [`now`](weft::Transaction::now), which is that of its transaction: the same in all passes, and
+//! the same in all pieces. If it commits in pieces, it [holds](Driver::now) the time from its begin to its last piece,
+//! so no transaction with a later time comes between two of them.
+//!
 //! # What drivers must do
 //!
 //! All passes belong to one transaction, because later passes look at rows that were returned in earlier ones.
@@ -288,7 +294,8 @@ pub trait Driver<P: Protocol> {
     /// Returns the transaction in which operations run.
     fn transaction(&self) -> &Transaction<'_, P>;
 
-    /// Returns the procedure's time.
+    /// Returns the procedure's time. It must agree with the serial order. The transaction sees to that when it commits,
+    /// unless the driver commits it in pieces.
     fn now(&self) -> Timestamp {
         self.transaction().now()
     }

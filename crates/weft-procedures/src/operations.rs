@@ -607,7 +607,7 @@ impl<T> Clone for Summary<'_, T> {
 }
 
 impl<T> Summary<'_, T> {
-    fn is_same(&self, now: &Self) -> bool {
+    fn equals(&self, now: &Self) -> bool {
         match (self, now) {
             (Summary::Last(before), Summary::Last(now)) => is_same_row(before, now),
             (Summary::Count(before), Summary::Count(now)) => before == now,
@@ -762,7 +762,7 @@ impl<'tx, T: Record, P: Protocol, D: Driver<P>> Rows<'_, 'tx, T, P, D> {
                     let entry = self.slot.find(instance.iteration);
                     let scanned = &mut entry.expect("it was put there when the scan began").result;
                     if before.is_some_and(|known| {
-                        !known.summary.is_some_and(|before| before.is_same(&summary))
+                        !known.summary.is_some_and(|before| before.equals(&summary))
                     }) {
                         walk.note_change(instance);
                     }

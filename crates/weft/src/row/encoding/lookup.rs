@@ -154,8 +154,8 @@ impl<K: Key> KeyPart<K> for K {
 
 /// A key that is a text or a byte string, and has a borrowed form.
 #[diagnostic::on_unimplemented(
-    message = "a `{Self}` in a key cannot be looked up by a text or by bytes: give a `{Self}` by reference as the whole key, \
-               or by value as a part of one",
+    message = "`{Self}` is neither a text nor a byte string, so it is not looked up by a `&str` or a `&[u8]`: give a \
+               `&{Self}` as the key, or a `{Self}` within a tuple",
     label = "the key has a `{Self}` here"
 )]
 #[doc(hidden)]
