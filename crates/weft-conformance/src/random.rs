@@ -55,7 +55,7 @@ fn any_step(random: &mut Rng, value: &mut Values<'_>) -> Step {
     let ordered = key % KEYS;
     let from = random.u64(..KEYS);
     let to = random.u64(from + 1..=KEYS + 2);
-    match random.u8(..47) {
+    match random.u8(..45) {
         0..=4 => Step::Read(key),
         5 => Step::ReadByBadge(ordered),
         6..=9 => Step::Write(key, value()),
@@ -86,9 +86,11 @@ fn any_step(random: &mut Rng, value: &mut Values<'_>) -> Step {
         }
         41 => Step::BadgesFrom(ordered),
         42 => Step::WriteMany([key % KEYS, from, to % KEYS], value()),
-        43..=44 => Step::Generate(value()),
-        45 => Step::Read(GENERATED + random.u64(1..4)),
-        46 => Step::Delete(GENERATED + random.u64(1..4)),
+        43 => Step::Generate(value()),
+        44 => match random.bool() {
+            true => Step::Read(GENERATED + random.u64(1..4)),
+            false => Step::Delete(GENERATED + random.u64(1..4)),
+        },
         28..=30 => Step::Take(HASHED + key % HASHED_KEYS, random.i64(-(1 << 21)..1 << 22)),
         _ => Step::ScanGroup(random.u8(..GROUPS)),
     }
@@ -379,8 +381,9 @@ fn run(subject: &Subject, mode: Mode, size: Size, by_columns: bool) -> Result<()
             store.stash(ASIDE_MAX).map(|stash| StashedPrograms { stash, programs: Vec::new() });
         for number in 0..size.transactions {
             let program = program(random, size.steps_max, by_columns, &mut value);
-            // Every other transaction is a procedure, if it can be one.
-            let is_procedure = (thread + number) % 2 == 0
+            // In every other run, every other transaction is a procedure, if it can be one.
+            let is_procedure = mode.seed() % 2 == 1
+                && (thread + number) % 2 == 0
                 && !program.steps.iter().any(|step| matches!(step, Step::InSavepoint { .. }));
             match &mut stashed {
                 None if is_procedure => logs.push(run_procedure(&*store, &program, &clock)?),

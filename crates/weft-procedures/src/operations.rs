@@ -80,7 +80,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
         is_same: impl FnOnce(&R, &R) -> bool,
         operation: impl FnOnce(&'tx Transaction<'tx, P>) -> Result<R, Error>,
     ) -> Result<R, Error> {
-        self.operate(slot, table, key.as_key(), || Place::key(key), is_same, operation)
+        self.operate(slot, table, key.as_key(), || Place::lookup(key), is_same, operation)
     }
 
     fn scan<T: Record>(
@@ -687,7 +687,7 @@ impl<'tx, T: Record, P: Protocol, D: Driver<P>> Rows<'_, 'tx, T, P, D> {
     /// # Panics
     /// As [`Scan::after`].
     pub fn after(mut self, key: impl KeyLookup<T::Key>) -> Self {
-        self.narrowing.after = self.is_kept.then(|| Place::key(&key));
+        self.narrowing.after = self.is_kept.then(|| Place::lookup::<T::Key>(&key));
         self.narrow(|scan| scan.after(key))
     }
 

@@ -78,7 +78,13 @@ impl Place {
 
     /// Returns the place of the row with a primary key.
     #[inline]
-    pub fn key<K: Key>(key: &impl KeyLookup<K>) -> Place {
+    pub fn key(key: &impl Key) -> Place {
+        Place::lookup(&key)
+    }
+
+    /// As [`Place::key`], for any form of the key.
+    #[inline]
+    pub(super) fn lookup<K: Key>(key: &impl KeyLookup<K>) -> Place {
         Place(Kind::Key(Encoded::new(key)))
     }
 

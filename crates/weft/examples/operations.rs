@@ -113,7 +113,7 @@ type Measured<'m> = (&'m str, &'m dyn Fn(&Transaction<'_>, usize) -> Result<(), 
 #[derive(Debug)]
 enum Undone {
     Wanted,
-    Engine(Error),
+    Engine(#[expect(dead_code, reason = "it is printed")] Error),
 }
 
 impl From<Error> for Undone {

@@ -58,7 +58,7 @@ fn other_method<P: Protocol>(
 ) -> Result<(), Error> {
     tx.delete(rows, &id)?;
     tx.rollback();
-    tx.give_way(rows, &id)?;
+    tx.replace(rows, &id)?;
     Ok(())
 }
 

@@ -154,7 +154,7 @@ impl<K: Key> KeyPart<K> for K {
 
 /// A key that is a text or a byte string, and has a borrowed form.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is neither a text nor a byte string, so it is not looked up by a `&str` or a `&[u8]`: give a \
+    message = "`{Self}` is neither a text nor a byte string, and is not looked up by a `&str` or a `&[u8]`: give a \
                `&{Self}` as the key, or a `{Self}` within a tuple",
     label = "the key has a `{Self}` here"
 )]
