@@ -1,6 +1,6 @@
 //! The contents of a database before and after a run.
 
-use crate::step::{HASHED, State, Step, StepResult};
+use crate::step::{GENERATED, HASHED, State, Step, StepResult};
 use crate::subject::{Steps, Stop, Store};
 
 /// Puts rows into a database.
@@ -31,9 +31,10 @@ pub fn rows(store: &dyn Store) -> State {
     found
 }
 
-/// Reads all rows of the ordered table, and the first rows of the hash table.
+/// Reads all rows of the ordered tables, and the first rows of the hash table.
 fn read_rows(tx: &dyn Steps) -> Result<State, Stop> {
     let mut rows = tx.take(Step::Scan(0, HASHED))?.rows();
+    rows.extend(tx.take(Step::Scan(GENERATED, u64::MAX))?.rows());
     for key in HASHED..HASHED + 10 {
         rows.extend(tx.take(Step::Read(key))?.rows());
     }

@@ -37,11 +37,36 @@ pub enum Step {
     Delete(u64),
     /// Reads all rows.
     Scan,
-    /// Reads a row that does not expire.
+    /// Reads a row that does not expire. Keys from [`COUNTS`] on are those of counts, which are there from the beginning,
+    /// and keys from [`JOURNAL`] on those of the journal.
     Read(u64),
     /// Writes such a row.
     Write(u64, u64),
 }
+
+/// The first key of the counts.
+pub const COUNTS: u64 = 100;
+
+/// The first key of the journal.
+pub const JOURNAL: u64 = 200;
+
+/// The number of counts.
+pub const COUNT: u64 = 2;
+
+impl Step {
+    /// Returns the same step on a key that is `by` places further on, if it is on a row that expires.
+    pub fn shifted(mut self, by: u64) -> Self {
+        if let Step::Get(key) | Step::Put(key, ..) | Step::Change(key, _) | Step::Delete(key) =
+            &mut self
+        {
+            *key = (*key + by) % KEYS;
+        }
+        self
+    }
+}
+
+/// The steps of a transaction, and what they showed.
+pub type StepLog = Vec<(Step, Shown)>;
 
 /// What a step showed to its transaction.
 #[derive(Clone, Debug, PartialEq)]
@@ -70,10 +95,17 @@ struct Row {
 }
 
 /// The rows in a serial execution.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct State {
     expiring: BTreeMap<u64, Row>,
     lasting: BTreeMap<u64, u64>,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        let lasting = (COUNTS..COUNTS + COUNT).map(|key| (key, 0)).collect();
+        State { expiring: BTreeMap::new(), lasting }
+    }
 }
 
 impl State {
@@ -153,7 +185,8 @@ fn any_step(random: &mut Rng, value: u64) -> Step {
         13 => Step::Delete(key),
         14 => Step::Scan,
         15 => Step::GetByBadge(key),
-        16..=17 => Step::Read(key % 2),
+        16 => Step::Read(key % 2),
+        17 => Step::Read(COUNTS + key % COUNT),
         _ => Step::Write(key % 2, value),
     }
 }
@@ -164,6 +197,7 @@ fn any_look(random: &mut Rng) -> Step {
         0 => Step::Now,
         1 => Step::Scan,
         2..=3 => Step::Get(random.u64(..KEYS)),
+        4 => Step::Read(COUNTS + random.u64(..COUNT)),
         _ => Step::Read(random.u64(..2)),
     }
 }
@@ -217,6 +251,20 @@ pub fn check(
         }
         for number in 0..transactions {
             let value = (thread * transactions + number) as u64;
+            // Some transactions are procedures, of which one kind can be in pieces.
+            if random.u8(..3) == 0 {
+                let began = tick();
+                let ended = match random.bool() {
+                    true => store.stamp(random.u64(..COUNT), value, value),
+                    false => {
+                        let steps = (0..random.usize(1..4)).map(|_| any_step(random, value));
+                        store.transact_steps(&steps.collect::<Vec<_>>())
+                    }
+                };
+                let ended = ended.map(|steps| logs.push(Log { steps, began, ended: tick() }));
+                expect_end(CHECK, ended)?;
+                continue;
+            }
             let steps: Vec<_> = (0..random.usize(1..4)).map(|_| any_step(random, value)).collect();
             let mut log = Log { steps: Vec::new(), began: 0, ended: 0 };
             let ended = store.transact(&mut |tx| {

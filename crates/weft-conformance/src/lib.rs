@@ -8,9 +8,9 @@
 //! | check | what runs | what judges |
 //! | --- | --- | --- |
 //! | [`scripts`] | the named anomalies, as explicit interleavings, step by step | all serial orders, and the checker |
-//! | [`random`] | random transactions on few rows: interleaved by a seed, or free | the checker, by what the engine recorded; small runs also all serial orders |
+//! | [`random`] | random transactions and procedures on few rows: interleaved by a seed, or free | the checker, by what the engine recorded; small runs also all serial orders |
 //! | [`procedures`] | procedures, which some protocols commit in pieces, among transactions and snapshots | the checker; small runs also all serial orders |
-//! | [`expiry`] | random transactions on rows that expire, by a clock that a thread sets | all serial orders with times that do not decrease; the checker |
+//! | [`expiry`] | random transactions and procedures on rows that expire, by a clock that a thread sets | all serial orders with times that do not decrease; the checker |
 //! | [`values`] | transactions that each write values of their own | the checker, by the values alone |
 //! | [`invariants`] | a bank, a ring, counted rows, secondary indexes | the transactions themselves |
 //! | [`copies`] | a counter, its copy, and snapshots of both | two snapshots, one after the other |

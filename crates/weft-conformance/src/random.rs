@@ -8,12 +8,14 @@
 //! some snapshots open while they go on with their transactions. A snapshot is recorded, and judged, as one
 //! transaction at the moment when it was opened.
 
+use std::collections::HashSet;
+
 use fastrand::Rng;
 use weft::htm::word::{Ordering, Word};
 
 use crate::contents::{fill, rows};
 use crate::oracle::{Log, is_serializable};
-use crate::step::{Change, Column, HASHED, State, Step, StepResult, state_of};
+use crate::step::{Change, Column, GENERATED, HASHED, State, Step, StepResult, state_of};
 use crate::subject::{Body, Moment, OpenTransaction, Stop, Store, Subject, TransactionStash};
 use crate::threads::{Mode, chaos, expect_end};
 use crate::verdict::{Finding, judge};
@@ -53,7 +55,7 @@ fn any_step(random: &mut Rng, value: &mut Values<'_>) -> Step {
     let ordered = key % KEYS;
     let from = random.u64(..KEYS);
     let to = random.u64(from + 1..=KEYS + 2);
-    match random.u8(..41) {
+    match random.u8(..45) {
         0..=4 => Step::Read(key),
         5 => Step::ReadByBadge(ordered),
         6..=9 => Step::Write(key, value()),
@@ -82,6 +84,13 @@ fn any_step(random: &mut Rng, value: &mut Values<'_>) -> Step {
             let value = if change == Change::Add { random.i64(1..1 << 20) } else { value() };
             Step::InSavepoint { change, key, value, is_kept: random.bool() }
         }
+        41 => Step::BadgesFrom(ordered),
+        42 => Step::WriteMany([key % KEYS, from, to % KEYS], value()),
+        43 => Step::Generate(value()),
+        44 => match random.bool() {
+            true => Step::Read(GENERATED + random.u64(1..4)),
+            false => Step::Delete(GENERATED + random.u64(1..4)),
+        },
         28..=30 => Step::Take(HASHED + key % HASHED_KEYS, random.i64(-(1 << 21)..1 << 22)),
         _ => Step::ScanGroup(random.u8(..GROUPS)),
     }
@@ -103,15 +112,11 @@ fn any_column_step(random: &mut Rng) -> Step {
 fn any_single_step(random: &mut Rng, value: &mut Values<'_>) -> Step {
     loop {
         let step = any_step(random, value);
-        let is_single = matches!(
-            step,
-            Step::Read(_)
-                | Step::Write(..)
-                | Step::Add(..)
-                | Step::Take(..)
-                | Step::Insert(..)
-                | Step::Delete(_)
-        );
+        let is_single = match step {
+            Step::Read(key) | Step::Delete(key) => key < GENERATED,
+            Step::Write(..) | Step::Add(..) | Step::Take(..) | Step::Insert(..) => true,
+            _ => false,
+        };
         if is_single {
             return step;
         }
@@ -122,9 +127,11 @@ fn any_single_step(random: &mut Rng, value: &mut Values<'_>) -> Step {
 fn any_look(random: &mut Rng, steps_max: usize) -> Step {
     loop {
         match any_step(random, &mut || 0) {
-            step @ (Step::Read(_) | Step::Scan(..) | Step::ScanBack(..)) => return step,
+            step @ Step::Read(key) if steps_max > 0 || key < GENERATED => return step,
+            step @ (Step::Scan(..) | Step::ScanBack(..)) => return step,
             step @ (Step::ReadByBadge(_)
             | Step::ScanGroup(_)
+            | Step::BadgesFrom(_)
             | Step::Len
             | Step::First(_)
             | Step::Last(_)
@@ -208,6 +215,17 @@ fn run_program(
     expect_end(CHECK, end)?;
     log.ended = tick();
     Ok(Some(log))
+}
+
+/// Runs one transaction to its end, whose steps a procedure takes.
+fn run_procedure(store: &dyn Store, program: &Program, clock: &Word) -> Result<Log, Finding> {
+    let tick = || clock.fetch_add(1, Ordering::SeqCst) as usize;
+    let mut log = Log { began: tick(), ..Log::default() };
+    let ended = store.transact_steps(&program.steps, KEYS, program.rolls_back);
+    log.committed = ended.is_ok();
+    expect_end(CHECK, ended.map(|steps| log.steps = steps))?;
+    log.ended = tick();
+    Ok(log)
 }
 
 /// The transactions of one thread, some of which were set aside.
@@ -361,9 +379,14 @@ fn run(subject: &Subject, mode: Mode, size: Size, by_columns: bool) -> Result<()
         let mut logs = Vec::new();
         let mut stashed =
             store.stash(ASIDE_MAX).map(|stash| StashedPrograms { stash, programs: Vec::new() });
-        for _ in 0..size.transactions {
+        for number in 0..size.transactions {
             let program = program(random, size.steps_max, by_columns, &mut value);
+            // In every other run, every other transaction is a procedure, if it can be one.
+            let is_procedure = mode.seed() % 2 == 1
+                && (thread + number) % 2 == 0
+                && !program.steps.iter().any(|step| matches!(step, Step::InSavepoint { .. }));
             match &mut stashed {
+                None if is_procedure => logs.push(run_procedure(&*store, &program, &clock)?),
                 Some(stashed) => stashed.turn(Some(program), &clock, random, &mut logs)?,
                 None => {
                     let transact = |body: &mut Body<'_>| Some(store.transact(body));
@@ -385,6 +408,10 @@ fn run(subject: &Subject, mode: Mode, size: Size, by_columns: bool) -> Result<()
     let left = if size.steps_max == 0 { rows_one_by_one(&*store) } else { rows(&*store) };
     let verdict = if by_columns { Ok(()) } else { judge(CHECK, &store.take_history()) };
     let logs: Vec<Log> = std::mem::take(&mut ran.results).into_iter().flatten().collect();
+    if let Some(key) = key_generated_twice(&logs) {
+        let witness = format!("key {key}");
+        return Err(ran.found(Finding::new(CHECK, "a key was generated twice", witness)));
+    }
     assert!(!by_columns || logs.len() <= SMALL, "only the oracle for small runs judges");
     if logs.len() <= SMALL {
         let is_explained = is_serializable(&state_of(&initial()), &logs, &left);
@@ -395,6 +422,17 @@ fn run(subject: &Subject, mode: Mode, size: Size, by_columns: bool) -> Result<()
         }
     }
     verdict.map_err(|finding| ran.found(finding))
+}
+
+/// Returns a key that two transactions have generated, although no key is generated twice.
+fn key_generated_twice(logs: &[Log]) -> Option<i64> {
+    let committed = logs.iter().filter(|log| log.committed);
+    let keys = committed.flat_map(|log| &log.steps).filter_map(|step| match step {
+        (Step::Generate(_), StepResult::Value(key)) => *key,
+        _ => None,
+    });
+    let mut known = HashSet::new();
+    keys.into_iter().find(|&key| !known.insert(key))
 }
 
 /// Runs with at most this many transactions are tried in every serial order.

@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 /// The first key of the hash table. Smaller keys belong to the ordered table.
 pub const HASHED: u64 = 1000;
 
+/// The first key of the table whose keys are generated.
+pub const GENERATED: u64 = 3 * HASHED;
+
 /// The least mark of a row of the hash table.
 pub const MARK_MIN: i64 = -4_194_304;
 
@@ -54,6 +57,13 @@ pub enum Step {
     First(u64),
     /// Reads the last row of the ordered table with less than this key.
     Last(u64),
+    /// Reads the rows of the ordered table whose badges start as that of this key.
+    BadgesFrom(u64),
+    /// Sets the values of the rows of the ordered table with these keys, each to one more than that of the key before.
+    /// Counts the rows.
+    WriteMany([u64; 3], i64),
+    /// Inserts a row with this value and a generated key, which it shows.
+    Generate(i64),
     /// Reads two rows of the ordered table after this key.
     Page(u64),
     /// Reads two rows before this key, from the greatest key to the least.
@@ -175,6 +185,26 @@ impl StepResult {
     }
 }
 
+impl Step {
+    /// Returns the same step on a key that is `by` places further on, of the first `keys` keys of the ordered table.
+    /// Steps that are on no single one of these keys stay as they are.
+    pub fn shifted(mut self, by: u64, keys: u64) -> Self {
+        if let Step::Read(key)
+        | Step::ReadByBadge(key)
+        | Step::Write(key, _)
+        | Step::Move(key, _)
+        | Step::Insert(key, _)
+        | Step::Upsert(key, _)
+        | Step::Delete(key)
+        | Step::Page(key) = &mut self
+            && *key < keys
+        {
+            *key = (*key + by) % keys;
+        }
+        self
+    }
+}
+
 /// The rows of a database.
 pub type State = BTreeMap<u64, Row>;
 
@@ -183,7 +213,21 @@ pub fn state_of(rows: &[(u64, i64)]) -> State {
     rows.iter().map(|&(key, value)| (key, Row::new(key, value))).collect()
 }
 
+/// Makes a step's change in a serial execution, and returns whether the step shows what it has shown.
+pub fn is_explained(state: &mut State, step: Step, shown: &StepResult) -> bool {
+    match (step, shown) {
+        // Which key is generated does not follow from the rows. But no row has it.
+        (Step::Generate(value), &StepResult::Value(Some(key))) => {
+            replay(state, Step::Insert(key as u64, value)) == StepResult::Happened(true)
+        }
+        _ => replay(state, step) == *shown,
+    }
+}
+
 /// Makes a step's change in a serial execution, and returns what the step shows.
+///
+/// # Panics
+/// If the step [generates](Step::Generate) a key.
 pub fn replay(state: &mut State, step: Step) -> StepResult {
     let change = |row: Option<&mut Row>, change: &dyn Fn(&mut Row)| {
         StepResult::Happened(row.map(change).is_some())
@@ -225,6 +269,9 @@ pub fn replay(state: &mut State, step: Step) -> StepResult {
             StepResult::Happened(state.insert(key, Row::new(key, value)).is_some())
         }
         Step::Delete(key) => StepResult::Happened(state.remove(&key).is_some()),
+        Step::Scan(from @ GENERATED.., to) => {
+            StepResult::Rows(state.range(from..to).map(|(_, row)| *row).collect())
+        }
         Step::Scan(from, to) | Step::ScanBack(from, to) => {
             StepResult::Rows(state.range(from..to.min(HASHED)).map(|(_, row)| *row).collect())
         }
@@ -246,6 +293,19 @@ pub fn replay(state: &mut State, step: Step) -> StepResult {
             let last = state.range(..to.min(HASHED)).next_back();
             StepResult::Rows(last.map(|(_, row)| *row).into_iter().collect())
         }
+        Step::BadgesFrom(key) => {
+            let start = key.to_string();
+            let rows = state.range(..HASHED).filter(|(key, _)| key.to_string().starts_with(&start));
+            StepResult::Rows(rows.map(|(_, row)| *row).collect())
+        }
+        Step::WriteMany(keys, value) => {
+            let set = keys
+                .into_iter()
+                .zip(value..)
+                .filter(|&(key, value)| state.get_mut(&key).map(|row| row.value = value).is_some());
+            StepResult::Value(Some(set.count() as i64))
+        }
+        Step::Generate(_) => unreachable!("the key does not follow from the rows"),
         Step::Page(after) => {
             StepResult::Rows(state.range(after + 1..HASHED).take(2).map(|(_, row)| *row).collect())
         }

@@ -5,55 +5,29 @@
 
 mod calls;
 mod expiring;
+mod tables;
 
 use std::fmt;
 
+use weft::OperationFlaw;
 use weft::history::History;
 use weft::htm::{Choice, RetryPolicy};
 use weft::protocol::{Dbx, Protocol};
-use weft::schema::Violation;
 use weft::sync::time::TimeFlaw;
 use weft::{
     Database, Error, Failure, Record, Snapshot, Stash, Table, Transaction, TransactionOptions,
     column_of,
 };
 use weft_protocols::canary::{Canary, Mutation};
-use weft_protocols::{Adaptive, AdaptiveFlaw, AdaptiveOptions, BuilderExt, DbxTc, Flaw};
+use weft_protocols::{Adaptive, AdaptiveFlaw, AdaptiveOptions, BuilderExt, DbxTc, Flaw, Htcc};
 
 pub use calls::{Call, JOURNAL, ProcedureStore, StepLog};
 pub use expiring::{ExpiringSteps, ExpiringStore};
+use tables::Tables;
 
 use crate::machine::REGIONS;
 use crate::procedures::OperationSet;
-use crate::step::{Column, HASHED, Row, Step, StepResult};
-
-/// A row of the ordered table, which has a secondary index of each kind.
-#[derive(Clone, Debug, Record)]
-#[record(check = Ordered::check_value)]
-struct Ordered {
-    #[record(key)]
-    key: u64,
-    #[record(index)]
-    group: u8,
-    #[record(unique)]
-    badge: String,
-    value: i64,
-    mark: i64,
-}
-
-impl Ordered {
-    fn new(key: u64, value: i64) -> Self {
-        Ordered { key, group: (key % 10) as u8, badge: badge(key), value, mark: 0 }
-    }
-
-    fn check_value(&self) -> Result<(), Violation> {
-        if self.value < 0 { Err("negative".into()) } else { Ok(()) }
-    }
-}
-
-fn badge(key: u64) -> String {
-    format!("badge {key}")
-}
+use crate::step::{HASHED, Row, Step, StepResult};
 
 /// A row of the hash table.
 #[derive(Clone, Copy, Debug, Record)]
@@ -105,8 +79,9 @@ pub struct Subject {
     flaw: Option<Flaw>,
     /// The flaw of the protocol that adapts.
     adaptive_flaw: Option<AdaptiveFlaw>,
-    /// A flaw of the engine.
+    /// Flaws of the engine.
     time_flaw: Option<TimeFlaw>,
+    operation_flaw: Option<OperationFlaw>,
 }
 
 /// How a store is opened.
@@ -119,6 +94,7 @@ struct Opening {
     flaw: Option<Flaw>,
     adaptive_flaw: Option<AdaptiveFlaw>,
     time_flaw: Option<TimeFlaw>,
+    operation_flaw: Option<OperationFlaw>,
 }
 
 /// How procedures are cut into pieces.
@@ -157,6 +133,7 @@ impl Subject {
             flaw: None,
             adaptive_flaw: None,
             time_flaw: None,
+            operation_flaw: None,
         }
     }
 
@@ -210,9 +187,18 @@ impl Subject {
         Subject { adaptive_flaw: Some(flaw), ..Self::of::<Adaptive>() }
     }
 
-    /// Returns the default protocol on an engine with this flaw.
+    /// Returns a protocol on an engine with this flaw: the default one, or the one with pieces if the flaw is about them.
     pub fn flawed_time(flaw: TimeFlaw) -> Self {
-        Subject { time_flaw: Some(flaw), ..Self::of::<Dbx>() }
+        let of = if flaw == TimeFlaw::NotHeld { Self::of::<DbxTc> } else { Self::of::<Dbx> };
+        Subject { time_flaw: Some(flaw), ..of() }
+    }
+
+    /// Returns a protocol on an engine with this flaw: the default one, or the one that repairs if the flaw shows there.
+    pub fn flawed_operations(flaw: OperationFlaw) -> Self {
+        // In a repair no rows are fetched, so every key has to be looked up.
+        let is_for_repairs = flaw == OperationFlaw::AbsentKeysSkipped;
+        let of = if is_for_repairs { Self::of::<Htcc> } else { Self::of::<Dbx> };
+        Subject { operation_flaw: Some(flaw), ..of() }
     }
 
     /// Returns the protocol of this name, with regions run in the way of this name.
@@ -270,6 +256,7 @@ impl Subject {
             flaw: self.flaw,
             adaptive_flaw: self.adaptive_flaw,
             time_flaw: self.time_flaw,
+            operation_flaw: self.operation_flaw,
         }
     }
 }
@@ -363,6 +350,14 @@ pub trait Store: Send + Sync {
     /// The error of `body`, or too many conflicts in a row.
     fn transact(&self, body: &mut Body<'_>) -> Result<(), Stop>;
 
+    /// Runs a transaction of these steps until it commits, and then perhaps rolls it back. Returns the steps that were
+    /// taken, with what they showed. If the tables have a procedure, it is executed, and a step may be on another key:
+    /// see [`Step::shifted`].
+    ///
+    /// # Errors
+    /// [`Stop::RollBack`], or too many conflicts in a row.
+    fn transact_steps(&self, steps: &[Step], keys: u64, rolls_back: bool) -> Result<StepLog, Stop>;
+
     /// Returns a stash for the numbers of at most `capacity` transactions. `None` if the protocol never sets
     /// transactions aside.
     fn stash(&self, capacity: usize) -> Option<Box<dyn TransactionStash + '_>>;
@@ -405,11 +400,6 @@ pub trait OpenTransaction: Steps {
 /// through.
 const RETRIES_MAX: u32 = 2000;
 
-struct Tables {
-    ordered: Table<Ordered>,
-    hashed: Table<Hashed>,
-}
-
 /// The tables for transactions of a single step.
 struct PlainTables {
     ordered: Table<Plain>,
@@ -419,6 +409,24 @@ struct PlainTables {
 /// Tables on which transactions take steps.
 trait StepTaker<P: Protocol>: StepReader {
     fn take(&self, tx: &Transaction<'_, P>, step: Step) -> Result<StepResult, Error>;
+
+    /// Runs a transaction of these steps: as a procedure, if the tables have one.
+    fn transact(&self, on: &WholeTransaction<'_, P>) -> Result<StepLog, Stop> {
+        on.database.transact_with(on.options, |tx| {
+            let take = |&step: &Step| Ok((step, self.take(tx, step)?));
+            let log = on.steps.iter().map(take).collect::<Result<StepLog, Stop>>()?;
+            if on.rolls_back { Err(Stop::RollBack) } else { Ok(log) }
+        })
+    }
+}
+
+/// A transaction whose steps are given.
+struct WholeTransaction<'a, P: Protocol> {
+    database: &'a Database<P>,
+    options: &'a TransactionOptions,
+    steps: &'a [Step],
+    keys: u64,
+    rolls_back: bool,
 }
 
 trait StepReader: Send + Sync {
@@ -435,19 +443,14 @@ struct OpenStore<P: Protocol, T> {
 fn open<P: Protocol>(opening: Opening) -> Box<dyn Store> {
     let mut adaptive = AdaptiveOptions::new();
     adaptive.flaw = opening.adaptive_flaw;
-    let builder = Database::builder()
-        .protocol::<P>()
+    let builder = Tables::add_to(Database::builder().protocol::<P>())
         .adaptive(adaptive)
-        .table::<Ordered>()
-        .table::<Hashed>()
+        .operation_flaw(opening.operation_flaw)
         .htm(opening.htm.0)
         .htm_retry_policy(opening.htm.1)
         .record_history(opening.records);
     let database = builder.open().expect("a database opens");
-    let tables = Tables {
-        ordered: database.table().expect("it was added"),
-        hashed: database.table().expect("it was added"),
-    };
+    let tables = Tables::of(&database);
     let options = TransactionOptions::new().retries_max(RETRIES_MAX);
     Box::new(OpenStore { database, tables, options })
 }
@@ -503,6 +506,11 @@ impl<P: Protocol, T: StepTaker<P>> Store for OpenStore<P, T> {
         self.database.transact_with(&self.options, |transaction| {
             body(&BorrowedTransaction { tables: &self.tables, transaction })
         })
+    }
+
+    fn transact_steps(&self, steps: &[Step], keys: u64, rolls_back: bool) -> Result<StepLog, Stop> {
+        let (database, options) = (&self.database, &self.options);
+        self.tables.transact(&WholeTransaction { database, options, steps, keys, rolls_back })
     }
 
     fn stash(&self, capacity: usize) -> Option<Box<dyn TransactionStash + '_>> {
@@ -624,184 +632,6 @@ impl StepReader for PlainTables {
     }
 }
 
-impl<P: Protocol> StepTaker<P> for Tables {
-    fn take(&self, tx: &Transaction<'_, P>, step: Step) -> Result<StepResult, Error> {
-        Ok(match step {
-            Step::Read(key) if key >= HASHED => one(tx.get(&self.hashed, &key)?.map(hashed_row)),
-            Step::Read(key) => one(tx.get(&self.ordered, &key)?.map(row)),
-            Step::ReadByBadge(key) => {
-                one(tx.get_by(&self.ordered, Ordered::BADGE, &badge(key))?.map(row))
-            }
-            Step::Write(key, value) if key >= HASHED => {
-                let changed = tx.update(&self.hashed, &key, |row| row.value = value)?;
-                StepResult::Happened(changed.is_some())
-            }
-            Step::Write(key, value) => self.change(tx, key, |row| row.value = value)?,
-            Step::AddIfNotNegative(key, amount) => {
-                self.change(tx, key, |row| row.value += amount)?
-            }
-            Step::Add(key, amount) => happened_if_there(match key >= HASHED {
-                true => tx.add(&self.hashed, &key, column_of!(Hashed.value), amount),
-                false => tx.add(&self.ordered, &key, column_of!(Ordered.value), amount),
-            })?,
-            Step::Take(key, amount) => {
-                let mark = column_of!(Hashed.mark);
-                happened_if_enough(match amount < 0 {
-                    true => tx.give(&self.hashed, &key, mark, -amount),
-                    false => tx.take(&self.hashed, &key, mark, amount),
-                })?
-            }
-            Step::ReadColumn(key, column) => StepResult::Value(
-                match (key >= HASHED, column) {
-                    (true, Column::Value) => {
-                        tx.get_columns(&self.hashed, &key, column_of!(Hashed.value))
-                    }
-                    (true, Column::Mark) => {
-                        tx.get_columns(&self.hashed, &key, column_of!(Hashed.mark))
-                    }
-                    (false, Column::Value) => {
-                        tx.get_columns(&self.ordered, &key, column_of!(Ordered.value))
-                    }
-                    (false, Column::Mark) => {
-                        tx.get_columns(&self.ordered, &key, column_of!(Ordered.mark))
-                    }
-                }?
-                .copied(),
-            ),
-            Step::AddToColumn(key, column, amount) => {
-                let add = |value: &mut i64| *value += amount;
-                happened_if_allowed(match (key >= HASHED, column) {
-                    (true, Column::Value) => {
-                        tx.update_columns(&self.hashed, &key, column_of!(Hashed.value), add)
-                    }
-                    (true, Column::Mark) => {
-                        tx.update_columns(&self.hashed, &key, column_of!(Hashed.mark), add)
-                    }
-                    (false, Column::Value) => {
-                        tx.update_columns(&self.ordered, &key, column_of!(Ordered.value), add)
-                    }
-                    (false, Column::Mark) => {
-                        tx.update_columns(&self.ordered, &key, column_of!(Ordered.mark), add)
-                    }
-                })?
-            }
-            Step::Move(key, group) => self.change(tx, key, |row| row.group = group)?,
-            Step::Insert(key, value) => happened_unless_there(match key >= HASHED {
-                true => tx.insert(&self.hashed, Hashed::new(key, value)),
-                false => tx.insert(&self.ordered, Ordered::new(key, value)),
-            })?,
-            Step::Upsert(key, value) => StepResult::Happened(match key >= HASHED {
-                true => tx.upsert(&self.hashed, Hashed::new(key, value))?,
-                false => tx.upsert(&self.ordered, Ordered::new(key, value))?,
-            }),
-            Step::Delete(key) => StepResult::Happened(match key >= HASHED {
-                true => tx.delete(&self.hashed, &key)?,
-                false => tx.delete(&self.ordered, &key)?,
-            }),
-            Step::Scan(from, to) => all(tx.range(&self.ordered, from..to), row)?,
-            Step::ScanBack(from, to) => {
-                reversed(all(tx.range(&self.ordered, from..to).descending(), row)?)
-            }
-            Step::ScanGroup(group) => {
-                all(tx.prefix_by(&self.ordered, Ordered::GROUP, &group), row)?
-            }
-            Step::Len => StepResult::Value(Some(tx.len(&self.ordered)? as i64)),
-            Step::DeleteRange(from, to) => {
-                StepResult::Value(Some(tx.delete_range(&self.ordered, from..to)? as i64))
-            }
-            Step::First(from) => one(tx.range(&self.ordered, from..).first_row()?.map(row)),
-            Step::Last(to) => one(tx.range(&self.ordered, ..to).last_row()?.map(row)),
-            Step::Page(after) => all(tx.range(&self.ordered, ..).after(&after).take(2), row)?,
-            Step::PageBack(before) => {
-                all(tx.range(&self.ordered, ..).descending().after(&before).take(2), row)?
-            }
-            Step::GroupPage(group, key) => {
-                let scan = tx.range_by(&self.ordered, Ordered::GROUP, ..);
-                all(scan.after_by(Ordered::GROUP, &group, &key).take(2), row)?
-            }
-            Step::InSavepoint { change, key, value, is_kept } => {
-                let mut shown = None;
-                let ran: Result<(), InSavepoint> = tx.savepoint(|tx| {
-                    self.take(tx, change.step(key, value))?;
-                    let undone: Result<(), InSavepoint> = tx.savepoint(|tx| {
-                        self.take(tx, Step::Delete(key))?;
-                        Err(InSavepoint::Undone)
-                    });
-                    if let Err(InSavepoint::Failed(error)) = undone {
-                        return Err(error.into());
-                    }
-                    shown = Some(self.take(tx, Step::Read(key))?);
-                    if is_kept { Ok(()) } else { Err(InSavepoint::Undone) }
-                });
-                if let Err(InSavepoint::Failed(error)) = ran {
-                    return Err(error);
-                }
-                shown.expect("the savepoint has not failed")
-            }
-            Step::Snapshot | Step::Commit => {
-                unreachable!("sessions handle these steps themselves")
-            }
-        })
-    }
-}
-
-/// How a savepoint ends.
-enum InSavepoint {
-    Undone,
-    Failed(Error),
-}
-
-impl From<Error> for InSavepoint {
-    fn from(error: Error) -> Self {
-        InSavepoint::Failed(error)
-    }
-}
-
-impl StepReader for Tables {
-    fn look(&self, snapshot: &Snapshot, step: Step) -> Result<StepResult, Error> {
-        Ok(match step {
-            Step::Read(key) if key >= HASHED => {
-                one(snapshot.get(&self.hashed, &key)?.map(hashed_row))
-            }
-            Step::Read(key) => one(snapshot.get(&self.ordered, &key)?.map(row)),
-            Step::ReadByBadge(key) => {
-                one(snapshot.get_by(&self.ordered, Ordered::BADGE, &badge(key))?.map(row))
-            }
-            Step::Scan(from, to) => all(snapshot.range(&self.ordered, from..to), row)?,
-            Step::ScanBack(from, to) => {
-                reversed(all(snapshot.range(&self.ordered, from..to).descending(), row)?)
-            }
-            Step::ScanGroup(group) => {
-                all(snapshot.prefix_by(&self.ordered, Ordered::GROUP, &group), row)?
-            }
-            Step::Len => StepResult::Value(Some(snapshot.len(&self.ordered)? as i64)),
-            Step::First(from) => one(snapshot.range(&self.ordered, from..).first_row()?.map(row)),
-            Step::Last(to) => one(snapshot.range(&self.ordered, ..to).last_row()?.map(row)),
-            Step::Page(after) => all(snapshot.range(&self.ordered, ..).after(&after).take(2), row)?,
-            Step::PageBack(before) => {
-                all(snapshot.range(&self.ordered, ..).descending().after(&before).take(2), row)?
-            }
-            Step::GroupPage(group, key) => {
-                let scan = snapshot.range_by(&self.ordered, Ordered::GROUP, ..);
-                all(scan.after_by(Ordered::GROUP, &group, &key).take(2), row)?
-            }
-            other => unreachable!("{other:?} is not for snapshots"),
-        })
-    }
-}
-
-impl Tables {
-    /// Updates a row of the ordered table, unless that violates its constraint.
-    fn change<P: Protocol>(
-        &self,
-        tx: &Transaction<'_, P>,
-        key: u64,
-        change: impl FnOnce(&mut Ordered),
-    ) -> Result<StepResult, Error> {
-        happened_if_allowed(tx.update(&self.ordered, &key, change))
-    }
-}
-
 fn happened_if_allowed(changed: Result<Option<()>, Error>) -> Result<StepResult, Error> {
     match changed {
         Ok(changed) => Ok(StepResult::Happened(changed.is_some())),
@@ -831,10 +661,6 @@ fn happened_unless_there(inserted: Result<(), Error>) -> Result<StepResult, Erro
         Err(Error::Failure(Failure::DuplicateKey { .. })) => Ok(StepResult::Happened(false)),
         Err(error) => Err(error),
     }
-}
-
-fn row(row: &Ordered) -> Row {
-    Row { key: row.key, value: row.value, group: row.group, mark: row.mark }
 }
 
 fn plain_row(row: &Plain) -> Row {

@@ -6,7 +6,9 @@ use std::thread;
 use weft::commit::{ChopsProcedures, Executor, Protocol, Worker};
 use weft::plan::Pieces;
 use weft::run::{BodyOutcome, Strategy};
-use weft::{CommitToken, Database, Error, Failure, Transaction, TransactionOptions};
+use weft::{
+    ColumnValue, CommitToken, Database, Error, Failure, Once, Transaction, TransactionOptions,
+};
 
 use crate::INSIDE;
 use crate::OwnedOutput;
@@ -57,13 +59,17 @@ pub trait Execute<P: Protocol> {
         self.execute_with(&TransactionOptions::default(), procedure)
     }
 
-    /// As [`Execute::execute`], within bounds.
+    /// As [`Execute::execute`], within the bounds of [`TransactionOptions`], or [once](TransactionOptions::once) for a
+    /// key.
+    ///
+    /// A procedure that runs once is not executed in pieces, because its result could not be stored with its first
+    /// piece. It runs as the function would in [`Database::transact_with`].
     ///
     /// # Errors
     /// As [`Database::transact_with`].
     fn execute_with<F: OwnedOutput<P>>(
         &self,
-        options: &TransactionOptions,
+        options: &impl ExecuteWith<P, F>,
         procedure: &mut F,
     ) -> Result<F::Owned, F::Error>;
 
@@ -73,7 +79,7 @@ pub trait Execute<P: Protocol> {
     /// As [`Database::transact_with`].
     fn execute_with_token<F: OwnedOutput<P>>(
         &self,
-        options: &TransactionOptions,
+        options: &impl ExecuteWith<P, F>,
         procedure: &mut F,
     ) -> Result<(F::Owned, CommitToken), F::Error>;
 }
@@ -81,7 +87,7 @@ pub trait Execute<P: Protocol> {
 impl<P: Protocol> Execute<P> for Database<P> {
     fn execute_with<F: OwnedOutput<P>>(
         &self,
-        options: &TransactionOptions,
+        options: &impl ExecuteWith<P, F>,
         procedure: &mut F,
     ) -> Result<F::Owned, F::Error> {
         let (result, token) = self.execute_with_token(options, procedure)?;
@@ -92,26 +98,61 @@ impl<P: Protocol> Execute<P> for Database<P> {
     #[inline]
     fn execute_with_token<F: OwnedOutput<P>>(
         &self,
-        options: &TransactionOptions,
+        options: &impl ExecuteWith<P, F>,
+        procedure: &mut F,
+    ) -> Result<(F::Owned, CommitToken), F::Error> {
+        options.execute(self, procedure)
+    }
+}
+
+/// The options that [`Execute::execute_with`] takes for a procedure: [`TransactionOptions`], or [`Once`] if the
+/// procedure's output can be stored.
+pub trait ExecuteWith<P: Protocol, F: OwnedOutput<P>> {
+    /// Executes a procedure with these options.
+    #[doc(hidden)]
+    fn execute(
+        &self,
+        database: &Database<P>,
+        procedure: &mut F,
+    ) -> Result<(F::Owned, CommitToken), F::Error>;
+}
+
+impl<P: Protocol, F: OwnedOutput<P, Owned: ColumnValue>> ExecuteWith<P, F>
+    for Once<'_, TransactionOptions>
+{
+    fn execute(
+        &self,
+        database: &Database<P>,
+        procedure: &mut F,
+    ) -> Result<(F::Owned, CommitToken), F::Error> {
+        database.transact_with_token(self, |tx| procedure.run(tx).map(F::into_owned))
+    }
+}
+
+impl<P: Protocol, F: OwnedOutput<P>> ExecuteWith<P, F> for TransactionOptions {
+    #[inline]
+    fn execute(
+        &self,
+        database: &Database<P>,
         procedure: &mut F,
     ) -> Result<(F::Owned, CommitToken), F::Error> {
         if P::CHOPS {
             // The pieces belong to a worker, so the worker is claimed for the whole procedure.
-            let claim = self.claim_worker(options, INSIDE).map_err(Error::from)?;
+            let claim = database.claim_worker(self, INSIDE).map_err(Error::from)?;
             let worker = claim.worker();
             if worker.memory.is_in_user_code() {
                 return Err(Error::from(Failure::NestedOperation).into());
             }
             let chopping = worker.executor().chopping();
             if let Some(pieces) = chopping.and_then(|chopping| chopping.pieces_of(F::shape())) {
-                return execute_in_pieces(self, worker, options, &pieces, procedure);
+                return execute_in_pieces(database, worker, self, &pieces, procedure);
             }
         }
-        if P::REPAIRS && P::executes_steps(&self.open_engine(INSIDE).protocol) {
-            return execute_stepwise(self, options, procedure);
+        if P::REPAIRS && P::executes_steps(&database.open_engine(INSIDE).protocol) {
+            return execute_stepwise(database, self, procedure);
         }
         let mut body = |tx: &Transaction<'_, P>| procedure.run(tx).map(F::into_owned);
-        self.run_closure(options, false, &mut body).result()
+        database.run_closure(self, false, &mut body).result()
     }
 }
 
@@ -138,6 +179,11 @@ fn execute_in_pieces<P: Protocol, F: OwnedOutput<P>>(
     let strategy = Strategy { pieces: Some(pieces), is_driven: true, sets_aside: false };
     let ended = database.run_keeping(INSIDE, options, strategy, |tx, _, returned| {
         let driver = Piecewise::new(tx, pieces);
+        if F::shape().uses_time
+            && let Err(abort) = driver.hold_time()
+        {
+            return BodyOutcome::Conflict(Box::new(abort));
+        }
         let executed = || procedure.execute(&driver).map(F::into_owned);
         let executed = catch_unwind(AssertUnwindSafe(executed));
         let (ended, halfway) = (driver.ended(), driver.halfway());

@@ -108,6 +108,12 @@
 //! The first two rules are the paper's. It does not need the third, because there operations on the same row
 //! are one operation.
 //!
+//! # The time
+//!
+//! A procedure has one time, [`now`](weft::Transaction::now), which is that of its transaction: the same in all passes, and
+//! the same in all pieces. If it commits in pieces, it [holds](Driver::now) the time from its begin to its last piece,
+//! so no transaction with a later time comes between two of them.
+//!
 //! # What drivers must do
 //!
 //! All passes belong to one transaction, because later passes look at rows that were returned in earlier ones.
@@ -132,7 +138,7 @@ mod slot;
 mod stepwise;
 mod walk;
 
-pub use execute::Execute;
+pub use execute::{Execute, ExecuteWith};
 pub use operations::Rows;
 #[doc(hidden)]
 pub use operations::{At, ScannedRows};
@@ -148,7 +154,7 @@ pub use weft::step::{Instance, Iteration, LOOPS_MAX};
 
 use weft::commit::{Protocol, Unstable};
 use weft::schema::Record;
-use weft::{Error, Table, Transaction};
+use weft::{Error, Table, Timestamp, Transaction};
 
 /// Turns a function into a procedure.
 pub use weft_macros::procedure;
@@ -255,7 +261,7 @@ pub struct StepAccess<'a, T: Record> {
     pub access: Access,
     /// The table that it accesses.
     pub table: &'a Table<T>,
-    /// The primary key of the row, if the operation is about one row.
+    /// The primary key of the row, if the operation is about one row, and was not given a borrowed form of the key.
     pub key: Option<&'a T::Key>,
     /// The place that the operation looks at, in a form that is the same for all operations. For drivers that
     /// request [any passes](Passes::Any).
@@ -287,6 +293,12 @@ pub trait Driver<P: Protocol> {
 
     /// Returns the transaction in which operations run.
     fn transaction(&self) -> &Transaction<'_, P>;
+
+    /// Returns the procedure's time. It must agree with the serial order. The transaction sees to that when it commits,
+    /// unless the driver commits it in pieces.
+    fn now(&self) -> Timestamp {
+        self.transaction().now()
+    }
 
     /// Tells the driver that a step is about to run, or that a scan is about to read one more row. Only drivers
     /// that walk [one pass](Passes::One) are told this, and they are told nothing else.

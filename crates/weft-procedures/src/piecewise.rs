@@ -12,7 +12,7 @@
 //! The first piece is different: as long as nothing has been committed, a conflict is retried like that of any
 //! transaction, within the bounds of the options. Later pieces are retried until they succeed.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::INSIDE;
@@ -28,7 +28,7 @@ use weft::step::Instance;
 use weft::store::worker::CommitGuard;
 use weft::store::worker::Counters;
 use weft::sync::turnstile::{ATTEMPTS_BEFORE_CLOSING, TurnstileGuard};
-use weft::{ConflictReason, Error, Failure};
+use weft::{ConflictReason, Error, Failure, Timestamp};
 
 /// Executes a procedure in a transaction, piece by piece.
 pub struct Piecewise<'t, 'db, P: Protocol> {
@@ -63,6 +63,8 @@ pub struct Piecewise<'t, 'db, P: Protocol> {
     step: Cell<usize>,
     /// The greatest epoch that the commits rely on.
     epoch: Cell<u64>,
+    /// The time that is held until the last piece has been committed, if the procedure uses it.
+    held_time: OnceCell<CommitGuard<'db>>,
     /// The closed turnstile, if a piece starves.
     closed: RefCell<Option<TurnstileGuard<'db>>>,
     ended: Cell<Option<Result<CommitToken, Abort>>>,
@@ -90,9 +92,22 @@ impl<'t, 'db, P: Protocol> Piecewise<'t, 'db, P> {
             is_decided: Cell::new(false),
             step: Cell::new(0),
             epoch: Cell::new(0),
+            held_time: OnceCell::new(),
             closed: RefCell::new(None),
             ended: Cell::new(None),
         }
+    }
+
+    /// Holds the time for a procedure that uses it. Otherwise a transaction with a later time could come between two
+    /// pieces in the serial order. A procedure that runs as one transaction agrees on the time when it commits.
+    ///
+    /// # Errors
+    /// A transaction with a later time may have committed.
+    pub fn hold_time(&self) -> Result<(), Abort> {
+        if self.in_pieces {
+            let _ = self.held_time.set(self.transaction.hold_time(INSIDE)?);
+        }
+        Ok(())
     }
 
     /// Returns how the execution has ended: with a commit, with a conflict in the first piece, or with `None`
@@ -133,7 +148,9 @@ impl<'t, 'db, P: Protocol> Piecewise<'t, 'db, P> {
         let transaction = self.transaction;
         let memory = &transaction.worker(INSIDE).memory;
         transaction.stage_writes(INSIDE);
-        let _committing = CommitGuard(memory);
+        // While the time is held, the procedure is committing.
+        let _committing = self.held_time.get().is_none().then(|| CommitGuard(memory));
+        transaction.agree_on_time(INSIDE)?;
         transaction.worker(INSIDE).executor().commit(memory, || {
             if !self.is_decided.get() {
                 transaction.record_serialization();
@@ -250,6 +267,13 @@ impl<P: Protocol> Driver<P> for Piecewise<'_, '_, P> {
 
     fn transaction(&self) -> &Transaction<'_, P> {
         self.transaction
+    }
+
+    fn now(&self) -> Timestamp {
+        match self.held_time.get() {
+            Some(_) => self.transaction.held_now(INSIDE),
+            None => self.transaction.now(),
+        }
     }
 
     #[inline]

@@ -4,7 +4,9 @@
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
 
-use weft::encoding::{Key, KeyForm, KeyPrefix};
+use weft::encoding::{
+    Key, KeyForm, KeyLookup, KeyPart, KeyPrefix, KeyStart, WholeKey, start_range,
+};
 use weft::index::LongKey;
 use weft::store::ranges::Bounds;
 use weft::store::table::{Form, form_of};
@@ -33,11 +35,11 @@ enum Encoded {
 
 impl Encoded {
     #[inline]
-    fn new<K: Key>(key: &K) -> Self {
+    fn new<K: Key>(key: &impl KeyLookup<K>) -> Self {
         match const { form_of(K::WIDTH_BYTES) } {
-            Form::Words1 => Self::words(u128::from(u64::from_key(key)) << 64),
-            Form::Words2 => Self::words(u128::from_key(key)),
-            Form::Long => Self::Long(Box::new(LongKey::from_key(key))),
+            Form::Words1 => Self::words(u128::from(u64::from_lookup(key)) << 64),
+            Form::Words2 => Self::words(u128::from_lookup(key)),
+            Form::Long => Self::Long(Box::new(LongKey::from_lookup(key))),
         }
     }
 
@@ -47,17 +49,22 @@ impl Encoded {
     }
 
     fn range<K: Key>(range: &impl RangeBounds<K>) -> Bounds<Self> {
-        (range.start_bound().map(Self::new), range.end_bound().map(Self::new))
+        let new = |key: &K| Self::new(&key);
+        (range.start_bound().map(new), range.end_bound().map(new))
     }
 
-    fn prefix<K: Key>(prefix: &impl KeyPrefix<K>) -> Bounds<Self> {
+    /// Returns the range that one of the functions returns: the first for a key of one or two words.
+    fn bounds<K: Key>(
+        words: impl FnOnce() -> Bounds<u128>,
+        long: impl FnOnce() -> Bounds<LongKey>,
+    ) -> Bounds<Self> {
         match const { form_of(K::WIDTH_BYTES) } {
             Form::Words1 | Form::Words2 => {
-                let (start, end) = u128::prefix_range::<K>(prefix);
+                let (start, end) = words();
                 (start.map(Self::words), end.map(Self::words))
             }
             Form::Long => {
-                let (start, end) = LongKey::prefix_range::<K>(prefix);
+                let (start, end) = long();
                 let long = |key| Self::Long(Box::new(key));
                 (start.map(long), end.map(long))
             }
@@ -72,19 +79,53 @@ impl Place {
     /// Returns the place of the row with a primary key.
     #[inline]
     pub fn key(key: &impl Key) -> Place {
+        Place::lookup(&key)
+    }
+
+    /// As [`Place::key`], for any form of the key.
+    #[inline]
+    pub(super) fn lookup<K: Key>(key: &impl KeyLookup<K>) -> Place {
         Place(Kind::Key(Encoded::new(key)))
     }
 
-    pub(super) fn keys<K: Key>(keys: impl Iterator<Item = K>) -> Place {
-        Place(Kind::Keys(keys.map(|key| Encoded::new(&key)).collect()))
+    pub(super) fn keys<K: Key>(keys: impl Iterator<Item: KeyPart<K>>) -> Place {
+        Place(Kind::Keys(keys.map(|key| Encoded::new(&WholeKey(&key))).collect()))
+    }
+
+    /// Returns the whole of a table, for an operation whose keys are not known before it runs.
+    pub(super) fn anywhere() -> Place {
+        Place(Kind::Range(None, Box::new((Bound::Unbounded, Bound::Unbounded))))
+    }
+
+    /// Returns a position in a secondary index: its columns, and the primary key.
+    pub(super) fn position<K: Key, T: Key>(columns: &impl KeyLookup<K>, key: &T) -> Place {
+        Place(Kind::Keys([Encoded::new(columns), Encoded::new(&key)].into()))
+    }
+
+    /// Returns the place of a key in a secondary index.
+    pub(super) fn key_by<K: Key>(index: usize, key: &impl KeyLookup<K>) -> Place {
+        let key = Encoded::new(key);
+        Place(Kind::Range(
+            Some(index),
+            Box::new((Bound::Included(key.clone()), Bound::Included(key))),
+        ))
     }
 
     pub(super) fn range<K: Key>(index: Option<usize>, range: &impl RangeBounds<K>) -> Place {
         Place(Kind::Range(index, Box::new(Encoded::range(range))))
     }
 
-    pub(super) fn prefix<K: Key>(index: Option<usize>, prefix: &impl KeyPrefix<K>) -> Place {
-        Place(Kind::Range(index, Box::new(Encoded::prefix::<K>(prefix))))
+    pub(super) fn prefix<K: Key>(
+        index: Option<usize>,
+        prefix: &(impl KeyPrefix<K> + ?Sized),
+    ) -> Place {
+        let (words, long) = (|| u128::prefix_range(prefix), || LongKey::prefix_range(prefix));
+        Place(Kind::Range(index, Box::new(Encoded::bounds::<K>(words, long))))
+    }
+
+    pub(super) fn start<K: Key>(index: Option<usize>, start: &impl KeyStart<K>) -> Place {
+        let bounds = Encoded::bounds::<K>(|| start_range(start), || start_range(start));
+        Place(Kind::Range(index, Box::new(bounds)))
     }
 
     /// Whether a row that is written here may be visible at the other place, which is of the same table.

@@ -9,11 +9,12 @@ use crate::place::Place;
 use crate::slot::{ResultEntry, ResultSlot};
 use crate::{Again, Driver, Next, Passes, Selection, StepAccess};
 use weft::commit::Protocol;
+use weft::encoding::KeyPart;
 use weft::plan::{Dependency, Shape};
 use weft::schema::Record;
 use weft::step::{Instance, Iteration, LOOPS_MAX};
 use weft::store::table::Table;
-use weft::{Conflict, ConflictReason, Error};
+use weft::{Conflict, ConflictReason, Error, Timestamp};
 
 /// A procedure that is being executed. The code that `#[procedure]` generates calls it.
 #[doc(hidden)]
@@ -208,11 +209,16 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
         At { walk: self, instance: Instance { step, iteration: self.iteration.get().outer(depth) } }
     }
 
+    /// Returns the time of the procedure, which is the same in all passes.
+    pub fn now(&self) -> Timestamp {
+        self.driver.now()
+    }
+
     /// Prefetches rows, in the first pass only: in later ones the rows are in the cache.
     pub fn prefetch<T: Record>(
         &self,
         table: &Table<T>,
-        keys: impl IntoIterator<Item = T::Key>,
+        keys: impl IntoIterator<Item: KeyPart<T::Key>>,
     ) -> Result<(), Error> {
         match self.pass.get() {
             1 => self.driver.transaction().prefetch(table, keys),
@@ -224,7 +230,7 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
     pub fn prefetch_for_update<T: Record>(
         &self,
         table: &Table<T>,
-        keys: impl IntoIterator<Item = T::Key>,
+        keys: impl IntoIterator<Item: KeyPart<T::Key>>,
     ) -> Result<(), Error> {
         match self.pass.get() {
             1 => self.driver.transaction().prefetch_for_update(table, keys),
@@ -351,9 +357,14 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
 
     /// Whether an instance may see rows that an earlier instance of this transaction wrote before, and has now
     /// written differently, or not at all.
+    ///
+    /// Where rows expire, a row that is written takes the place of expired ones with the same unique keys, and deletes
+    /// them. So any write of such a table may have changed any of its rows.
     fn sees_a_change<T: Record>(&self, instance: Instance, place: &Place) -> bool {
         self.writes.borrow().changed.iter().any(|(source, table, written)| {
-            *table == T::TABLE && self.shape.precedes(*source, instance) && written.may_meet(place)
+            *table == T::TABLE
+                && self.shape.precedes(*source, instance)
+                && (T::EXPIRY.is_some() || written.may_meet(place))
         })
     }
 

@@ -17,6 +17,8 @@ use weft::{
     PoolOptions, Record, SubmitOptions, Table, Transaction, TransactionOptions,
 };
 
+use weft_procedures::{Execute, Procedure, procedure};
+use weft_protocols::{BuilderExt, ChoppedDatabase, DbxTc, DbxTcOptions};
 use weft_tests::{Seed, for_each_protocol, on_threads, panic_quietly, stress, threads};
 
 /// A row that only one transaction can insert.
@@ -642,4 +644,86 @@ fn a_program_that_does_not_keep_results_leaves_them() {
     without.close().unwrap();
     drop(without);
     assert!(open_on::<weft::protocol::Dbx>(&disk, OnceOptions::new()).keeps(7));
+}
+
+/// Places an order with a given number. Without a key it runs in two pieces.
+#[procedure(Place)]
+fn place<P: Protocol>(
+    counts: &Table<Count>,
+    orders: &Table<Order>,
+    tx: &Transaction<'_, P>,
+    number: u64,
+) -> Result<u64, Error> {
+    let before = tx.get(counts, &0)?.expect("the row exists").orders;
+    tx.update(counts, &0, |count| count.orders = before + 1)?;
+    tx.insert(orders, Order { number, item: before })?;
+    Ok(before + 1)
+}
+
+impl<P: Protocol> Shop<P> {
+    fn execute(&self, key: u64, number: u64) -> Result<u64, Error> {
+        let mut place = Place::new(&self.counts, &self.orders, number);
+        self.database.execute_with(&order_options().once(key), &mut place)
+    }
+}
+
+#[test]
+fn procedures_run_once() {
+    for_each_protocol!(|P| {
+        let shop = Shop::<P>::open(OnceOptions::new());
+        for (key, number) in [(7, 1), (8, 2), (7, 1), (9, 3), (8, 2)] {
+            assert_eq!(shop.execute(key, key).unwrap(), number);
+        }
+        // A failure is not stored, and leaves nothing behind.
+        assert!(matches!(failure(shop.execute(10, 7)), Failure::DuplicateKey { .. }));
+        assert_eq!(shop.execute(10, 11).unwrap(), 4);
+        // A closure and a procedure with the same key are the same transaction.
+        assert_eq!(shop.order(7).unwrap(), 1);
+        let numbers: Vec<u64> = shop.orders().iter().map(|order| order.number).collect();
+        assert_eq!(numbers, [7, 8, 9, 11]);
+    });
+}
+
+/// A procedure that runs in pieces is one transaction with its result, also beside others in pieces.
+#[test]
+fn procedures_in_pieces_run_once_as_a_whole() {
+    let known = DbxTcOptions::new().procedures([Place::<DbxTc>::shape()]).finest(true);
+    let builder = Database::builder().protocol::<DbxTc>().table::<Order>().table::<Count>();
+    let shop = Shop::of(builder.once(OnceOptions::new()).dbx_tc(known).open().unwrap());
+    shop.database.transact(|tx| tx.insert(&shop.counts, Count { id: 0, orders: 0 })).unwrap();
+    assert_eq!(shop.database.chopping().procedures[0].pieces.len(), 2);
+    let calls = 400 * stress() as u64;
+    on_threads(3, |thread| {
+        for call in 0..calls {
+            let first = shop.execute(call, call).unwrap();
+            assert_eq!(shop.execute(call, call).unwrap(), first);
+            let number = (1 << 40) + ((thread as u64) << 32) + call;
+            let mut other = Place::new(&shop.counts, &shop.orders, number);
+            shop.database.execute(&mut other).unwrap();
+        }
+    });
+    let orders = shop.orders();
+    assert_eq!(orders.iter().filter(|order| order.number < calls).count() as u64, calls);
+    assert_eq!(orders.len() as u64, 4 * calls);
+    let mut items: Vec<u64> = orders.iter().map(|order| order.item).collect();
+    items.sort_unstable();
+    assert!(items.into_iter().eq(0..4 * calls), "each order has found all before it");
+    assert!(shop.database.metrics().committed_in_pieces > 0);
+    // A duplicate order in the second piece fails as a whole.
+    assert!(matches!(failure(shop.execute(calls, 0)), Failure::DuplicateKey { .. }));
+}
+
+#[test]
+fn results_of_procedures_survive_a_crash() {
+    for_each_protocol!(|P| {
+        let disk = SimulatedDisk::new(1);
+        let shop = open_on::<P>(&disk, OnceOptions::new());
+        let mut place = Place::new(&shop.counts, &shop.orders, 7);
+        let options = order_options().once(7_u64);
+        let (number, token) = shop.database.execute_with_token(&options, &mut place).unwrap();
+        shop.database.wait_durable(token).unwrap();
+        let recovered = open_on::<P>(&disk.crash(1), OnceOptions::new());
+        assert_eq!(recovered.execute(7, 8).unwrap(), number);
+        assert_eq!(recovered.orders(), [Order { number: 7, item: 0 }]);
+    });
 }

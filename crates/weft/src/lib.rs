@@ -185,6 +185,9 @@ pub use snapshot::{Snapshot, SnapshotRows, SnapshotScan};
 pub use store::ages::TransactionAge;
 pub use store::retention::SnapshotMetrics;
 pub use store::table::Table;
+#[cfg(feature = "canary")]
+#[doc(hidden)]
+pub use transaction::OperationFlaw;
 pub use transaction::{Scan, Transaction, TransactionRows};
 
 /// The concurrency-control protocols for applications, and the interface between a protocol and the engine.

@@ -120,6 +120,20 @@ impl<P: Protocol> std::fmt::Debug for Transaction<'_, P> {
 /// The deadline is checked once in this many operations, since reading a clock costs about as much as a read.
 const OPERATIONS_PER_DEADLINE_CHECK: u32 = 32;
 
+/// What operations can do wrong, on purpose: to test the tests.
+#[cfg(feature = "canary")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OperationFlaw {
+    /// `update_many` skips a key whose record was not found when the rows were fetched, and does not look it up.
+    AbsentKeysSkipped,
+    /// `delete_range` keeps the last row of the range.
+    LastRowKept,
+    /// A worker takes a block of numbers for generated keys, and leaves it to others as well.
+    NumbersNotTaken,
+    /// A page begins where the scan does, and not after the position.
+    PositionForgotten,
+}
+
 type RecordOf<P> = RecordPointer<<P as Protocol>::Header>;
 
 impl<'db, P: Protocol> Transaction<'db, P> {
@@ -220,6 +234,11 @@ impl<'db, P: Protocol> Transaction<'db, P> {
             is_torn: Cell::new(false),
             is_in_steps: Cell::new(false),
         }
+    }
+
+    #[cfg(feature = "canary")]
+    fn has_flaw(&self, flaw: OperationFlaw) -> bool {
+        self.database.shared.operation_flaw == Some(flaw)
     }
 
     // ---- for drivers of procedures, in other crates -----------------------------------------

@@ -225,7 +225,7 @@ mutations! {
         [SMALL_HISTORIES: "no serial order explains it, though the checker passes it",
          HISTORIES: "OwnWriteNotSeen"];
     savepoint_forgets_reads: SavepointForgetsReads,
-        [SMALL_HISTORIES: "StaleRead", HISTORIES: "ReadSkew"];
+        [HISTORIES: "NonRepeatableRead", SNAPSHOTS: "ReadSkew"];
     count_keeps_version: CountKeepsVersion,
         [SMALL_HISTORIES: "no serial order explains it, though the checker passes it"];
 }

@@ -40,3 +40,8 @@ fn end_that_is_not_checked_is_found() {
 fn commits_that_are_not_awaited_are_found() {
     expect_found(TimeFlaw::CommitsNotAwaited);
 }
+
+#[test]
+fn procedure_in_pieces_that_does_not_hold_its_time_is_found() {
+    expect_found(TimeFlaw::NotHeld);
+}

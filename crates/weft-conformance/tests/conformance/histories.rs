@@ -1,5 +1,6 @@
 //! Random transactions, recorded and judged by the checker; and histories judged by their values.
 
+use weft::OperationFlaw;
 use weft_conformance::random::{self, Size};
 use weft_conformance::subject::Subject;
 use weft_conformance::threads::{Mode, for_each_seed, free_transactions, seeds};
@@ -86,4 +87,39 @@ fn free_values_are_strictly_serializable() {
     every_protocol(seeds(2), |subject, seed| {
         values::check(subject, Mode::Free(seed), 5, free_transactions(2000))
     });
+}
+
+/// Runs random histories on an engine whose operations have a flaw, until they find it by one of these names.
+fn expect_found(flaw: OperationFlaw, names: &[&str]) {
+    let subject = Subject::flawed_operations(flaw);
+    let is_found = |seed: u64| {
+        [SMALL, MEDIUM].iter().any(|&size| {
+            let found = random::check(&subject, Mode::Interleaved(seed), size).err();
+            found.is_some_and(|finding| names.iter().any(|name| finding.names(name)))
+        })
+    };
+    assert!((0..3000).any(is_found), "{flaw:?}");
+}
+
+#[test]
+fn absent_keys_that_are_skipped_are_found() {
+    let unexplained = "no serial order explains it, though the checker passes it";
+    expect_found(OperationFlaw::AbsentKeysSkipped, &[unexplained]);
+}
+
+#[test]
+fn last_row_that_is_kept_is_found() {
+    let unexplained = "no serial order explains it, though the checker passes it";
+    expect_found(OperationFlaw::LastRowKept, &[unexplained]);
+}
+
+#[test]
+fn numbers_that_are_not_taken_are_found() {
+    expect_found(OperationFlaw::NumbersNotTaken, &["a key was generated twice"]);
+}
+
+#[test]
+fn page_that_forgets_its_position_is_found() {
+    let unexplained = "no serial order explains it, though the checker passes it";
+    expect_found(OperationFlaw::PositionForgotten, &[unexplained]);
 }

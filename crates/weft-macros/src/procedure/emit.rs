@@ -294,6 +294,7 @@ fn shape(function: &Function, steps: &Steps, flow: &Flow) -> Result<TokenStream,
         let line = line as u32;
         quote!(::weft_procedures::Rollback { before: #before, line: #line })
     });
+    let uses_time = steps.uses_time;
     Ok(quote! {
         fn shape() -> &'static ::weft_procedures::Shape {
             const {
@@ -302,6 +303,7 @@ fn shape(function: &Function, steps: &Steps, flow: &Flow) -> Result<TokenStream,
                     steps: &[#(#described),*],
                     loops: &[#(#loops),*],
                     rollbacks: &[#(#rollbacks),*],
+                    uses_time: #uses_time,
                 }
             }
         }

@@ -34,15 +34,17 @@ pub enum Argument {
     Index,
     /// A column, or several.
     Column,
-    /// A whole row, which contains its key.
+    /// A whole row, which contains its key, or several.
     Row,
+    /// A closure that makes a row with the key that it gets.
+    NewRow,
     /// A closure that changes a row, or columns of it.
     Change,
     /// A commutative operation.
     Operation,
 }
 
-use Argument::{Change, Column, Index, Key, Operation, Row, Value};
+use Argument::{Change, Column, Index, Key, NewRow, Operation, Row, Value};
 
 macro_rules! method {
     ($name:ident, $access:expr, $($argument:ident),*) => {
@@ -53,19 +55,27 @@ macro_rules! method {
 /// The list of operations: those that `weft_procedures::At` has. This is the only such list.
 const METHODS: &[Method] = &[
     method!(get, Access::Read, Key),
+    method!(contains, Access::Read, Key),
     method!(get_columns, Access::Read, Key, Column),
     method!(get_many, Access::Read, Key),
     method!(get_by, Access::Scan, Index, Key),
     method!(last_by, Access::Scan, Index, Key),
+    method!(len, Access::Scan,),
     method!(range, Access::Scan, Key),
     method!(prefix, Access::Scan, Key),
+    method!(starts_with, Access::Scan, Key),
     method!(range_by, Access::Scan, Index, Key),
     method!(prefix_by, Access::Scan, Index, Key),
+    method!(starts_with_by, Access::Scan, Index, Key),
     method!(insert, Access::Insert, Row),
+    method!(insert_many, Access::Insert, Row),
+    method!(insert_generated, Access::Insert, NewRow),
     method!(upsert, Access::ReadWrite, Row),
     method!(update, Access::ReadWrite, Key, Change),
     method!(update_columns, Access::ReadWrite, Key, Column, Change),
+    method!(update_many, Access::ReadWrite, Key, Change),
     method!(delete, Access::Delete, Key),
+    method!(delete_range, Access::Delete, Key),
     method!(apply, Access::AnyOperation, Key, Column, Operation),
     method!(add, Access::Operation("Add"), Key, Column, Value),
     method!(take, Access::Operation("Take"), Key, Column, Value),
@@ -98,6 +108,30 @@ const OPERATIONS: &[(&str, &str)] = &[
 /// Hints, which are not operations of the transaction.
 const HINTS: &[&str] = &["prefetch", "prefetch_for_update"];
 
+/// The methods of a transaction that a procedure cannot have, and what to do instead.
+const REFUSED: &[(&str, &str)] = &[
+    (
+        "savepoint",
+        "a procedure has no savepoints, because its operations may be committed or run again one by one: return an \
+         error, which rolls everything back, or use `Database::transact`",
+    ),
+    ("commit", "a procedure does not end its transaction: return `Ok`, and it commits"),
+    (
+        "rollback",
+        "a procedure does not end its transaction: return an error, and everything is rolled back",
+    ),
+    (
+        "run_due",
+        "a procedure runs no hooks, because it cannot be seen what they do: call `run_due` in a transaction before \
+         the procedure",
+    ),
+];
+
+/// Returns why a procedure cannot have a method, if there is a particular reason.
+pub fn why_refused(name: &str) -> Option<&'static str> {
+    REFUSED.iter().find(|(method, _)| *method == name).map(|(_, why)| *why)
+}
+
 /// Returns the operation of this name.
 pub fn operation(name: &str) -> Option<&'static Method> {
     METHODS.iter().find(|method| method.name == name)
@@ -109,9 +143,9 @@ pub fn is_hint(name: &str) -> bool {
 
 /// Returns the names of all operations and hints, for messages.
 pub fn names() -> String {
-    METHODS
-        .iter()
-        .map(|method| method.name)
+    ["now"]
+        .into_iter()
+        .chain(METHODS.iter().map(|method| method.name))
         .chain(HINTS.iter().copied())
         .collect::<Vec<_>>()
         .join(", ")
@@ -266,9 +300,9 @@ mod tests {
 
     #[test]
     fn an_operation_has_one_key_or_a_row() {
-        for method in METHODS {
-            let places = method.arguments.iter().filter(|argument| matches!(argument, Key | Row));
-            assert_eq!(places.count(), 1, "{}", method.name);
+        for method in METHODS.iter().filter(|method| !method.arguments.is_empty()) {
+            let is_place = |argument: &&Argument| matches!(argument, Key | Row | NewRow);
+            assert_eq!(method.arguments.iter().filter(is_place).count(), 1, "{}", method.name);
             assert!(!is_hint(method.name));
         }
     }

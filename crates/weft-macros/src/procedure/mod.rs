@@ -51,12 +51,32 @@ fn is_walk_call(expression: &Expr) -> bool {
     number_of(call).is_some() || is_walk(&call.receiver)
 }
 
+/// The methods of a scan, of its rows and of a row's result that do not add an error of their own.
+const ADAPTERS: &[&str] = &[
+    "after",
+    "after_by",
+    "count_rows",
+    "descending",
+    "first_row",
+    "last_row",
+    "next",
+    "skip",
+    "take",
+    "transpose",
+];
+
 /// Whether an expression is the next row of a scan. If that fails, the error is the engine's.
 fn is_end_of_engine(expression: &Expr) -> bool {
-    const ADAPTERS: &[&str] = &["descending", "next", "skip", "take", "transpose"];
     let Expr::MethodCall(call) = expression else { return false };
     is_walk_call(expression)
         || (ADAPTERS.iter().any(|name| call.method == name) && is_end_of_engine(&call.receiver))
+}
+
+/// If an expression is a scan, perhaps one that was narrowed, returns the number of its step.
+fn number_of_scan(expression: &Expr) -> Option<usize> {
+    let Expr::MethodCall(call) = expression else { return None };
+    let is_narrowed = ["after", "after_by", "descending"].iter().any(|name| call.method == name);
+    number_of(call).or_else(|| number_of_scan(&call.receiver).filter(|_| is_narrowed))
 }
 
 /// If the block stands around a loop with operations, returns the loop's number and the loop.

@@ -45,6 +45,8 @@ pub struct Steps {
     pub body: Block,
     pub sites: Vec<Site>,
     pub loops: Vec<LoopSite>,
+    /// Whether the body asks for the time.
+    pub uses_time: bool,
 }
 
 pub fn find(body: &Block, transaction: &Ident) -> Result<Steps, Error> {
@@ -57,17 +59,18 @@ pub fn find(body: &Block, transaction: &Ident) -> Result<Steps, Error> {
         around: Vec::new(),
         error: None,
         is_in_closure: false,
+        uses_time: false,
     };
     let mut rewritten = body.clone();
     finder.visit_block_mut(&mut rewritten);
     if let Some(error) = finder.error {
         return Err(error);
     }
-    let Finder { mut sites, loops, .. } = finder;
+    let Finder { mut sites, loops, uses_time, .. } = finder;
     for (number, name) in bound_reads(&rewritten) {
         sites[number].reads = columns_of_row(body, &name);
     }
-    Ok(Steps { body: rewritten, sites, loops })
+    Ok(Steps { body: rewritten, sites, loops, uses_time })
 }
 
 /// Returns the name of the walk. It resolves at the call site: the same name even if a macro has written
@@ -96,6 +99,7 @@ struct Finder<'a> {
     around: Vec<usize>,
     error: Option<Error>,
     is_in_closure: bool,
+    uses_time: bool,
 }
 
 impl Finder<'_> {
@@ -125,7 +129,10 @@ impl Finder<'_> {
         let span = call.method.span();
         let mut arguments: Vec<Expr> = call.args.iter().cloned().collect();
         let (method, args) = (&call.method, &call.args);
-        if methods::is_hint(&name) {
+        // The time is the same in all passes, as an argument is.
+        let is_time = name == "now" && args.is_empty();
+        self.uses_time |= is_time;
+        if is_time || methods::is_hint(&name) {
             let walk = walk();
             return parse_quote_spanned!(span=> #walk.#method(#args));
         }
@@ -169,7 +176,11 @@ impl Finder<'_> {
             self.refuse(index.span(), "name the index here, as in `Customer::BY_NAME`");
         }
         let mut adds = Vec::new();
-        let columns = argument(Argument::Column).and_then(columns_of);
+        let columns = match known.name {
+            // They only look whether there are rows.
+            "contains" | "len" => Some(Vec::new()),
+            _ => argument(Argument::Column).and_then(columns_of),
+        };
         let (reads, writes) = match (known.access, argument(Argument::Change)) {
             (_, Some(Expr::Closure(closure))) => {
                 let changed;
@@ -223,6 +234,12 @@ impl Finder<'_> {
 impl VisitMut for Finder<'_> {
     fn visit_expr_mut(&mut self, expression: &mut Expr) {
         match expression {
+            Expr::MethodCall(call)
+                if self.is_transaction(&call.receiver)
+                    && let Some(why) = methods::why_refused(&call.method.to_string()) =>
+            {
+                self.refuse(call.method.span(), why);
+            }
             Expr::MethodCall(call) if self.is_transaction(&call.receiver) => {
                 for argument in &mut call.args {
                     self.visit_expr_mut(argument);
@@ -524,10 +541,11 @@ fn each_once(mut columns: Vec<String>) -> Vec<String> {
 /// The columns that are read, and the columns that are written, each `None` if unknown.
 type Columns = (Option<Vec<String>>, Option<Vec<String>>);
 
-/// Returns what the closure of an `update` reads and writes of the row, and the columns to which it only adds.
+/// Returns what the closure of an `update` reads and writes of the row, which is its last argument, and the columns to
+/// which it only adds.
 fn columns_of_change(closure: &ExprClosure) -> (Columns, Vec<String>) {
     let unknown = ((None, None), Vec::new());
-    let Some(Pat::Ident(row)) = closure.inputs.first() else { return unknown };
+    let Some(Pat::Ident(row)) = closure.inputs.last() else { return unknown };
     let name = row.ident.to_string();
     let mut uses = Uses::of(&name);
     uses.visit_expr(&closure.body);

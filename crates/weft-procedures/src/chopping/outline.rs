@@ -451,6 +451,8 @@ fn touched(step: &plan::Step, label: &str) -> OutlineStep {
 /// no bounds, and are read by no check.
 fn is_at_once(step: &plan::Step) -> bool {
     let changes = match step.access {
+        // Only changes of single rows can wait.
+        plan::Access::ReadWrite if step.method == "update_many" => return true,
         plan::Access::ReadWrite => step.adds,
         plan::Access::Operation(OperationKind::Add) => step.writes.unwrap_or_default(),
         plan::Access::Operation(_) => return true,

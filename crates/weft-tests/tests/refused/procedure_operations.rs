@@ -58,6 +58,18 @@ fn other_method<P: Protocol>(
 ) -> Result<(), Error> {
     tx.delete(rows, &id)?;
     tx.rollback();
+    tx.replace(rows, &id)?;
+    Ok(())
+}
+
+#[procedure(WithSavepoint)]
+fn with_savepoint<P: Protocol>(
+    rows: &Table<Row>,
+    tx: &Transaction<'_, P>,
+    id: u32,
+) -> Result<(), Error> {
+    tx.savepoint(|tx| tx.insert(rows, Row { id, value: 0 }))?;
+    tx.run_due(rows, 10)?;
     Ok(())
 }
 

@@ -32,6 +32,8 @@ use crate::store::worker::{CountsByIndex, SharedState, WorkerMemory};
 use crate::sync::clock::{EPOCH_INTERVAL, Ticker};
 #[cfg(feature = "canary")]
 use crate::sync::time::TimeFlaw;
+#[cfg(feature = "canary")]
+use crate::transaction::OperationFlaw;
 
 /// The default number of workers: of transactions, and reads of snapshots, that can run at the same time.
 pub const WORKERS_MAX_DEFAULT: usize = 256;
@@ -52,6 +54,8 @@ pub struct Builder<P: Protocol = Dbx> {
     clock: Option<ManualClock>,
     #[cfg(feature = "canary")]
     time_flaw: Option<TimeFlaw>,
+    #[cfg(feature = "canary")]
+    operation_flaw: Option<OperationFlaw>,
     versions: Versions<P>,
     pub(super) once: Option<OnceOptions>,
     all_ordered: bool,
@@ -121,6 +125,8 @@ impl Builder {
             clock: None,
             #[cfg(feature = "canary")]
             time_flaw: None,
+            #[cfg(feature = "canary")]
+            operation_flaw: None,
             versions: Versions::default(),
             once: None,
             all_ordered: false,
@@ -164,6 +170,8 @@ impl<P: Protocol> Builder<P> {
             clock: self.clock,
             #[cfg(feature = "canary")]
             time_flaw: self.time_flaw,
+            #[cfg(feature = "canary")]
+            operation_flaw: self.operation_flaw,
             versions: Versions { current, oldest, ..Versions::default() },
             once: self.once,
             all_ordered: self.all_ordered,
@@ -363,6 +371,14 @@ impl<P: Protocol> Builder<P> {
     #[doc(hidden)]
     pub fn time_flaw(mut self, flaw: Option<TimeFlaw>) -> Self {
         self.time_flaw = flaw;
+        self
+    }
+
+    /// Makes operations of transactions do something wrong, to test the tests.
+    #[cfg(feature = "canary")]
+    #[doc(hidden)]
+    pub fn operation_flaw(mut self, flaw: Option<OperationFlaw>) -> Self {
+        self.operation_flaw = flaw;
         self
     }
 
@@ -598,6 +614,7 @@ impl<P: Protocol> Builder<P> {
         #[cfg(feature = "canary")]
         {
             shared.time.flaw = self.time_flaw;
+            shared.operation_flaw = self.operation_flaw;
         }
         let shared = Arc::new(shared);
         shared.memory.reserve(self.reserve_bytes);

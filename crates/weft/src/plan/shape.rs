@@ -20,6 +20,8 @@ pub struct Shape {
     pub loops: &'static [Loop],
     /// The places where the procedure may end with an error of its own, which rolls back.
     pub rollbacks: &'static [Rollback],
+    /// Whether the procedure asks for its [time](crate::Transaction::now).
+    pub uses_time: bool,
 }
 
 /// An operation of a procedure, as it appears in the program. In a loop it has many [instances](Instance).

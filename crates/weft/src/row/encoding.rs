@@ -67,9 +67,8 @@ use smallvec::SmallVec;
 
 use crate::index::{IndexKey, LongKey};
 #[doc(hidden)]
-pub use lookup::BorrowableKey;
+pub use lookup::{BorrowableKey, WholeKey, start_range};
 pub use lookup::{KeyLookup, KeyPart, KeyStart};
-pub(crate) use lookup::{WholeKey, start_range};
 
 /// A type that can be a key, or a column of one.
 ///

@@ -76,6 +76,9 @@ pub struct SharedState {
     pub clock: Arc<Clock>,
     /// The time that transactions go by.
     pub time: Time,
+    /// A mistake that operations make on purpose.
+    #[cfg(feature = "canary")]
+    pub operation_flaw: Option<crate::transaction::OperationFlaw>,
     /// The first table, if there is one.
     pub first_table: OnceLock<TableRef>,
     /// Which workers are committing.
@@ -195,6 +198,8 @@ impl SharedState {
             idle: IdleWorkers::new(workers_max),
             clock: Arc::new(Clock::default()),
             time: Time::default(),
+            #[cfg(feature = "canary")]
+            operation_flaw: None,
             first_table: OnceLock::new(),
             commits: ActivityWords::new(workers_max),
             retention: Retention::default(),

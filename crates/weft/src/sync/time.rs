@@ -53,6 +53,8 @@ pub enum TimeFlaw {
     EndNotChecked,
     /// A transaction claims its *now*, and does not wait for the commits under way.
     CommitsNotAwaited,
+    /// A procedure in pieces does not hold its *now*.
+    NotHeld,
 }
 
 /// How often a thread yields while it waits for commits, before it gives up. A protocol may make one commit wait for

@@ -5,6 +5,7 @@ use super::{LookupResult, RecordOf, Transaction};
 use crate::commit::{ChopsProcedures, DeferredChange, Executor, Protocol, RowDelta, Visible};
 use crate::error::{Error, Failure};
 use crate::row::column::ColumnSet;
+use crate::row::encoding::KeyLookup;
 use crate::row::operation::{ColumnOf, Operation, OperationKind};
 use crate::row::schema::Record;
 use crate::store::table::{Table, TableInner};
@@ -15,12 +16,12 @@ impl<P: Protocol> Transaction<'_, P> {
     pub fn update_later<T: Record, R>(
         &self,
         table: &Table<T>,
-        key: &T::Key,
+        key: impl KeyLookup<T::Key>,
         columns: ColumnSet,
         change: impl FnOnce(&mut T) -> R,
     ) -> Result<Option<R>, Error> {
         let table = self.enter_operation(table)?;
-        let Some((record, row)) = self.find(table, key)? else { return Ok(None) };
+        let Some((record, row)) = self.find(table, &key)? else { return Ok(None) };
         let mut after = row.clone();
         let result = change(&mut after);
         self.defer(table, record, RowDelta { before: row.clone(), after, columns })?;
@@ -37,7 +38,7 @@ impl<P: Protocol> Transaction<'_, P> {
         operation: O,
     ) -> Result<(), Error> {
         let table = self.enter_operation(table)?;
-        let (record, row) = self.find(table, key)?.ok_or_else(|| no_such_row(table, key))?;
+        let (record, row) = self.find(table, &key)?.ok_or_else(|| no_such_row(table, key))?;
         let mut after = row.clone();
         operation
             .apply(column.get_mut(&mut after))
@@ -79,10 +80,10 @@ impl<P: Protocol> Transaction<'_, P> {
     fn find<T: Record>(
         &self,
         table: &TableInner<T>,
-        key: &T::Key,
+        key: &impl KeyLookup<T::Key>,
     ) -> Result<Option<(RecordOf<P>, &T)>, Error> {
         loop {
-            match self.locate(table, &key) {
+            match self.locate(table, key) {
                 LookupResult::Record(record) => match self.read(table.reference(), record)? {
                     Visible::Row(row) => {
                         // SAFETY: a visible row of this table; see `row`.

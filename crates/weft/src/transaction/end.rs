@@ -108,9 +108,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         let memory = &self.worker.memory;
         self.stage_writes(Unstable::ENGINE);
         let _committing = CommitGuard(memory);
-        if self.valid_until.get() != 0 {
-            self.check_time()?;
-        }
+        self.agree_on_time(Unstable::ENGINE)?;
         // The executor calls the closure at its serialization point.
         self.worker.executor().commit(memory, || {
             self.record_serialization();

@@ -14,13 +14,13 @@ use weft_htm::word::{Ordering, fence};
 
 use super::recording::Event;
 use super::{LookupResult, RecordOf, Steps, Transaction};
-use crate::commit::{Abort, Executor, Protocol, Visible};
+use crate::commit::{Abort, Executor, Protocol, Unstable, Visible};
 use crate::error::{ConflictReason, Error, Failure};
 use crate::row::encoding::{Key, KeyForm};
 use crate::row::schema::{Index, Record};
 use crate::row::timestamp::Timestamp;
 use crate::store::table::{Hook, Table, TableInner, with_form};
-use crate::store::worker::Growth;
+use crate::store::worker::{CommitGuard, Growth};
 
 /// A hook of a table, under protocol `P`.
 pub(crate) type TableHook<P, T> =
@@ -31,7 +31,7 @@ pub(super) const fn disappears<T: Record>() -> bool {
     matches!(T::EXPIRY, Some(expiry) if !expiry.has_hook)
 }
 
-impl<P: Protocol> Transaction<'_, P> {
+impl<'db, P: Protocol> Transaction<'db, P> {
     /// Returns the transaction's time: that of the database when the transaction began. It is the same until the
     /// transaction ends, and rows are [there or have expired](macro@crate::Record#rows-that-expire) by it.
     ///
@@ -95,10 +95,39 @@ impl<P: Protocol> Transaction<'_, P> {
     }
 
     /// Makes sure that the commit that follows agrees with the times of others. From here on the transaction is
-    /// committing.
+    /// committing if it has looked at the time.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn agree_on_time(&self, _: Unstable) -> Result<(), Abort> {
+        if self.valid_until.get() == 0 { Ok(()) } else { self.check_time() }
+    }
+
+    /// Holds the transaction's time: until the returned guard is dropped, no transaction with a later time that has
+    /// looked at it commits. For procedures in pieces, which have no single commit with which their time could agree.
+    ///
+    /// In this period the transaction is committing, and takes its time from [`Transaction::held_now`].
+    #[doc(hidden)]
+    pub fn hold_time(&self, _: Unstable) -> Result<CommitGuard<'db>, Abort> {
+        let holding = CommitGuard(&self.worker.memory);
+        self.now();
+        self.check_time()?;
+        self.valid_until.set(0);
+        #[cfg(feature = "canary")]
+        if self.database.shared.time.flaw == Some(crate::sync::time::TimeFlaw::NotHeld) {
+            self.worker.memory.end_commit();
+        }
+        Ok(holding)
+    }
+
+    /// Returns the transaction's time, which is [held](Transaction::hold_time).
+    #[doc(hidden)]
+    pub fn held_now(&self, _: Unstable) -> Timestamp {
+        Timestamp::from_millis(self.worker.memory.now())
+    }
+
     #[cold]
     #[inline(never)]
-    pub(super) fn check_time(&self) -> Result<(), Abort> {
+    fn check_time(&self) -> Result<(), Abort> {
         let memory = &self.worker.memory;
         let is_settled = memory.settle_time();
         memory.announce_commit();

@@ -72,6 +72,11 @@ impl<P: Protocol> Transaction<'_, P> {
     #[inline]
     fn draw<T: GeneratedRecord>(&self, table: &TableInner<T>, last: u64) -> Option<u64> {
         let block = &mut self.worker.buffer(table.number()).numbers;
+        #[cfg(feature = "canary")]
+        if block.is_empty() && self.has_flaw(super::OperationFlaw::NumbersNotTaken) {
+            let next = table.numbers.next();
+            *block = next..next + 2;
+        }
         if block.is_empty() {
             *block = table.numbers.take_block(last)?;
         }

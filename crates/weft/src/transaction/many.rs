@@ -151,6 +151,11 @@ impl<'db, P: Protocol> Transaction<'db, P> {
             for (key, record) in batch.iter().zip(records) {
                 let inner = self.enter_writing(table)?;
                 let key = WholeKey(key);
+                #[cfg(feature = "canary")]
+                if record.is_none() && self.has_flaw(super::OperationFlaw::AbsentKeysSkipped) {
+                    position += 1;
+                    continue;
+                }
                 let located = self.located(inner, &key, record);
                 let change = |row: &mut T| change(position, row);
                 updated +=
@@ -171,7 +176,14 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         range: impl RangeBounds<T::Key>,
     ) -> Result<usize, Error> {
         let mut deleted = 0;
-        for row in self.range(table, range) {
+        let rows = self.range(table, range);
+        #[cfg(feature = "canary")]
+        let rows = {
+            let is_kept = self.has_flaw(super::OperationFlaw::LastRowKept);
+            let mut rows = rows.peekable();
+            std::iter::from_fn(move || rows.next().filter(|_| !is_kept || rows.peek().is_some()))
+        };
+        for row in rows {
             // The row is the last one that was read in the table, so its record is known.
             deleted += usize::from(self.delete(table, &row?.key())?);
         }

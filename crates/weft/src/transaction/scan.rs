@@ -244,6 +244,10 @@ impl<'tx, 'db, T: Record, P: Protocol> Scan<'tx, 'db, T, P> {
         with_form!(T::Key::WIDTH_BYTES, |K| {
             let cursor = K::cursor(&mut self.cursor).filter(|cursor| cursor.secondary.is_none());
             let cursor = cursor.expect("a scan of a secondary index is continued by `after_by`");
+            #[cfg(feature = "canary")]
+            if self.transaction.has_flaw(super::OperationFlaw::PositionForgotten) {
+                return self;
+            }
             cursor.leave_out(K::from_lookup(&key));
             #[cfg(feature = "history")]
             if let Some(progress) = &mut cursor.progress {

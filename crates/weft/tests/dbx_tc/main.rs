@@ -6,6 +6,7 @@ mod many_threads;
 mod outsiders;
 #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 mod regions;
+mod time;
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};

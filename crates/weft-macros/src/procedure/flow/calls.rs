@@ -9,7 +9,7 @@ use syn::{Expr, ExprCall, ExprClosure, ExprMethodCall, Macro};
 use super::state::{Origins, Value, Variable};
 use super::{Analysis, StepDependencies};
 use crate::procedure::methods::{self, Argument};
-use crate::procedure::{captured_by_literal, is_walk, number_of};
+use crate::procedure::{captured_by_literal, is_walk, number_of, number_of_scan};
 
 impl Analysis<'_> {
     pub(super) fn method_call(&mut self, call: &ExprMethodCall) -> Value {
@@ -24,6 +24,16 @@ impl Analysis<'_> {
         let receiver = self.expression(&call.receiver);
         let place = self.place(&call.receiver).filter(|&(variable, _)| self.may_change(variable));
         let arguments = self.arguments(call.args.iter(), &receiver);
+        if matches!(&*name, "after" | "after_by")
+            && let Some(scan) = number_of_scan(&call.receiver)
+        {
+            // Where a scan begins is a part of its key. (A step that comes later has no number yet when the scan
+            // begins. The walk compares where the scan begins in any case.)
+            let before =
+                arguments.origins.0.iter().filter(|&(&on, carried)| on < scan || carried.is_some());
+            let before = super::Origins(before.map(|(&on, &carried)| (on, carried)).collect());
+            self.found[scan].keys.add(&before);
+        }
         let mut result = receiver.clone().and(&arguments);
         if methods::returns_no_reference(&name) {
             result.aliases = arguments.aliases.clone();
@@ -142,7 +152,7 @@ impl Analysis<'_> {
                     let value = self.expression(argument);
                     found.values.add(&value.origins);
                 }
-                Argument::Change => {
+                Argument::Change | Argument::NewRow => {
                     let value = match argument {
                         Expr::Closure(closure) => {
                             let outer = self.own_from.replace(self.kinds.len());

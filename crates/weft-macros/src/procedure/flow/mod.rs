@@ -11,7 +11,8 @@
 //! may hold a `&mut` to another one is an *alias* of that: what is written to it is written to both. So the
 //! analysis may find dependencies that do not exist, but it misses none. This holds for a body that is a
 //! function of its arguments and of the results of its operations: it must not look at clocks, at random
-//! numbers, at statics or through `Cell`s.
+//! numbers, at statics or through `Cell`s. (The transaction's own time is the same in all passes, so it counts as an
+//! argument.)
 //!
 //! In reading order: this file, what a step is found to depend on; `state`; `statements`, blocks, branches,
 //! loops; `expressions`; `calls`, methods, functions, closures and macros.

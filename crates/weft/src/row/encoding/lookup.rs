@@ -69,8 +69,9 @@ pub trait KeyPart<K: Key>: Debug {
 }
 
 /// A part that is a whole key, to look a row up by.
+#[doc(hidden)]
 #[derive(Debug)]
-pub(crate) struct WholeKey<'k, Q>(pub &'k Q);
+pub struct WholeKey<'k, Q>(pub &'k Q);
 
 impl<K: Key, Q: KeyPart<K>> KeyLookup<K> for WholeKey<'_, Q> {
     #[inline(always)]
@@ -103,7 +104,8 @@ pub trait KeyStart<K: Key>: Debug {
 }
 
 /// Returns the range of all keys that start with `start`.
-pub(crate) fn start_range<K: Key, F: KeyForm>(start: &impl KeyStart<K>) -> (Bound<F>, Bound<F>) {
+#[doc(hidden)]
+pub fn start_range<K: Key, F: KeyForm>(start: &impl KeyStart<K>) -> (Bound<F>, Bound<F>) {
     let encoded = |as_whole| {
         let mut encoder = F::Encoder::default();
         start.encode_start(as_whole, &mut encoder);
@@ -151,6 +153,11 @@ impl<K: Key> KeyPart<K> for K {
 }
 
 /// A key that is a text or a byte string, and has a borrowed form.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is neither a text nor a byte string, and is not looked up by a `&str` or a `&[u8]`: give a \
+               `&{Self}` as the key, or a `{Self}` within a tuple",
+    label = "the key has a `{Self}` here"
+)]
 #[doc(hidden)]
 pub trait BorrowableKey: Key {
     /// `str` or `[u8]`.
