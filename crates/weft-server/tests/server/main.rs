@@ -1,0 +1,8 @@
+//! The server over real sockets: its replies beside Redis's, transactions of several clients, limits, hostile bytes, and
+//! what survives a kill.
+
+mod client;
+mod durable;
+mod limits;
+mod replies;
+mod transactions;
