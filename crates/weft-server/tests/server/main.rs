@@ -2,6 +2,7 @@
 //! what survives a kill.
 
 mod client;
+mod documents;
 mod durable;
 mod limits;
 mod replies;
