@@ -133,6 +133,7 @@ fn remove_garbage(keys: &Keys<'_>) -> Done<usize> {
         return Ok(removed);
     }
     tx.delete_range(&tables.sizes, (collection, 0)..=(collection, u8::MAX))?;
+    tx.delete(&tables.ends, &collection)?;
     tx.delete(&tables.garbage, &collection)?;
     Ok::<_, Stop>(removed + 1)
 }

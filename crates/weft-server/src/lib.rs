@@ -49,9 +49,12 @@ pub use log::log;
 pub use server::{Options, Server};
 pub use tables::StoreOptions;
 
+/// A name, and what is said about it.
+pub type Listed = (&'static str, &'static str);
+
 /// Returns the names of the commands that the server has, each with its group, and of those that it does not have, each
 /// with the reason.
-pub fn list_commands() -> (Vec<(&'static str, &'static str)>, Vec<(&'static str, &'static str)>) {
+pub fn list_commands() -> (Vec<Listed>, Vec<Listed>) {
     let there = commands::COMMANDS.iter().map(|command| (command.name, command.group)).collect();
     (there, commands::absent::ABSENT.to_vec())
 }

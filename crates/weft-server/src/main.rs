@@ -185,7 +185,7 @@ fn run(arguments: &Arguments, options: Options) -> Result<(), Box<dyn std::error
                 listeners.push(listener.map_err(told)?);
             }
         }
-        let unix = arguments.socket.as_ref().map(|path| listen_on(path)).transpose()?;
+        let unix = arguments.socket.as_ref().map(listen_on).transpose()?;
         let server = Server::open(options)?;
         let (mut interrupted, mut terminated) =
             (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);

@@ -6,7 +6,7 @@ use std::time::Instant;
 use weft::htm::word::Ordering;
 use weft::{CommitToken, Error, TransactionOptions};
 
-use crate::call::Call;
+use crate::call::{Call, DataCommand};
 use crate::clients::Client;
 use crate::commands::{self, Command, Run, flags};
 use crate::reply::{Reply, Version};
@@ -162,9 +162,9 @@ impl Session {
         match command.run {
             Run::Session(run) => run(self, arguments, reply),
             Run::Data(run) if command.has(flags::SLOW) => {
-                in_place(|| self.transact(|call, reply| run(call, reply), arguments, reply))
+                in_place(|| self.transact(run, arguments, reply))
             }
-            Run::Data(run) => self.transact(|call, reply| run(call, reply), arguments, reply),
+            Run::Data(run) => self.transact(run, arguments, reply),
         }
     }
 
@@ -177,12 +177,7 @@ impl Session {
     }
 
     /// Runs one command as a transaction.
-    fn transact(
-        &mut self,
-        run: impl Fn(&Call<'_>, &mut Reply) -> Done,
-        arguments: &[&[u8]],
-        reply: &mut Reply,
-    ) -> Done {
+    fn transact(&mut self, run: DataCommand, arguments: &[&[u8]], reply: &mut Reply) -> Done {
         let before = reply.len();
         let (server, space) = (&*self.server, self.space);
         let wants_reply = self.replies == Replies::On;

@@ -10,7 +10,7 @@ use weft::{Error, Failure, Transaction, column_of};
 use crate::request::parse_integer;
 use crate::stop::{Done, Stop, texts};
 use crate::tables::{
-    Deadline, Field, Garbage, Head, Item, Kind, Member, Scored, Size, Tables, Text, hash_of,
+    Deadline, Ends, Field, Garbage, Head, Item, Kind, Member, Scored, Size, Tables, Text, hash_of,
 };
 
 /// The tables, and the numbers for new collections.
@@ -373,6 +373,9 @@ impl<'c> Keys<'c> {
                 for item in items {
                     self.tx.insert(&tables.items, Item { collection, ..item.clone() })?;
                 }
+                if let Some(ends) = self.tx.get(&tables.ends, &from)? {
+                    self.tx.insert(&tables.ends, Ends { collection, ..ends.clone() })?;
+                }
             }
         }
         self.grow(collection, elements)?;
@@ -422,14 +425,19 @@ impl<'c> Keys<'c> {
         let is_empty = match kind {
             Kind::Text => false,
             Kind::Hash => self.tx.prefix(&tables.fields, &collection).first_row()?.is_none(),
-            Kind::List => self.tx.prefix(&tables.items, &collection).first_row()?.is_none(),
+            // Lists know their ends: the caller has seen that there is nothing between them.
+            Kind::List => true,
             Kind::Set => self.tx.prefix(&tables.members, &collection).first_row()?.is_none(),
             Kind::SortedSet => self.tx.prefix(&tables.scores, &collection).first_row()?.is_none(),
         };
         if !is_empty {
             return self.touch(key);
         }
-        self.tx.delete_range(&tables.sizes, (collection, 0)..=(collection, u8::MAX))?;
+        if kind == Kind::List {
+            self.tx.delete(&tables.ends, &collection)?;
+        } else {
+            self.tx.delete_range(&tables.sizes, (collection, 0)..=(collection, u8::MAX))?;
+        }
         match self.head(key)? {
             Some(head) => {
                 // Nothing is left for the background to remove.

@@ -6,6 +6,7 @@
 //!   members    collection, hash, member                                              sets
 //!   scores     collection, hash, member -> score; index by collection, score, member sorted sets
 //!   items      collection, position -> text                                          lists
+//!   ends       collection -> first, last                                             where lists begin and end
 //!   sizes      collection or space, stripe -> elements                               counts, one row for each thread
 //!   deadlines  time, space, hash, key                                                keys that expire, by their time
 //!   garbage    collection -> kind                                                    what a removed key has left
@@ -146,6 +147,20 @@ pub struct Item {
     pub text: Text,
 }
 
+/// Where a list begins and ends. Every command that pushes replies with the length, so it reads this anyway; and a scan for
+/// the first item would come by all items that were popped a moment ago.
+#[derive(Clone, Debug, Record)]
+#[record(table = "ends")]
+pub struct Ends {
+    /// The collection.
+    #[record(key)]
+    pub collection: u64,
+    /// The position of the first element.
+    pub first: i64,
+    /// The position of the last element.
+    pub last: i64,
+}
+
 /// How many elements a collection has, or keys a space, as far as one thread of the server has counted them. The count
 /// is the sum over all stripes.
 #[derive(Clone, Debug, Record)]
@@ -228,6 +243,8 @@ pub struct Tables {
     pub scores: Table<Scored>,
     /// See [`Item`].
     pub items: Table<Item>,
+    /// See [`Ends`].
+    pub ends: Table<Ends>,
     /// See [`Size`].
     pub sizes: Table<Size>,
     /// See [`Deadline`].
@@ -258,6 +275,7 @@ pub fn open(options: &StoreOptions) -> Result<(Database, Tables, u64), Failure> 
         .table::<Member>()
         .table::<Scored>()
         .table::<Item>()
+        .table::<Ends>()
         .table::<Size>()
         .table::<Deadline>()
         .table::<Garbage>()
@@ -276,6 +294,7 @@ pub fn open(options: &StoreOptions) -> Result<(Database, Tables, u64), Failure> 
         members: database.table()?,
         scores: database.table()?,
         items: database.table()?,
+        ends: database.table()?,
         sizes: database.table()?,
         deadlines: database.table()?,
         garbage: database.table()?,

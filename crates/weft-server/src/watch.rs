@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Mutex, PoisonError};
 
-use weft::{Database, Error};
+use weft::Database;
 
 use crate::stop::Done;
 use crate::store::{Key, Keys, Store};
@@ -103,8 +103,8 @@ impl Watches {
             }
             entry.remove();
         }
-        let deleted = database
-            .transact(|tx| Ok::<_, Error>(tx.delete(&store.tables.watched, (key.0, &key.1[..]))?));
+        let row = (key.0, &key.1[..]);
+        let deleted = database.transact(|tx| tx.delete(&store.tables.watched, row));
         // A row that stays only makes its writers count changes.
         drop(deleted);
     }

@@ -82,7 +82,7 @@ pub fn hstrlen(call: &Call<'_>, reply: &mut Reply) -> Done {
 }
 
 fn set_fields(call: &Call<'_>, name: &str) -> Done<usize> {
-    if call.len() % 2 != 0 {
+    if !call.len().is_multiple_of(2) {
         return Err(format!("ERR wrong number of arguments for '{name}' command").into());
     }
     let key = call.key(1);

@@ -12,7 +12,7 @@ use crate::call::{Call, is};
 use crate::reply::Reply;
 use crate::stop::{Done, texts};
 use crate::store::{Key, check_length};
-use crate::tables::{Item, Kind, Text};
+use crate::tables::{Ends, Item, Kind, Text};
 
 /// The ends of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,12 +44,8 @@ impl List {
     /// Opens the list of a key that exists.
     fn find(call: &Call<'_>, key: &Key<'_>) -> Done<Option<Self>> {
         let Some(collection) = call.find(key, Kind::List)? else { return Ok(None) };
-        let items = &call.store.tables.items;
-        let first = call.tx.prefix(items, &collection).first_row()?;
-        let last = call.tx.prefix(items, &collection).last_row()?;
-        Ok(first
-            .zip(last)
-            .map(|(first, last)| List { collection, positions: first.position..=last.position }))
+        let ends = call.tx.get(&call.store.tables.ends, &collection)?;
+        Ok(ends.map(|ends| List { collection, positions: ends.first..=ends.last }))
     }
 
     fn create(call: &Call<'_>, key: &Key<'_>) -> Done<Self> {
@@ -163,12 +159,20 @@ impl List {
         Ok(())
     }
 
-    /// Ends a change: notes it, and removes the key if the list is empty.
+    /// Ends a change: writes where the list begins and ends, or removes the key if the list is empty.
     fn end(&self, call: &Call<'_>, key: &Key<'_>) -> Done {
-        match self.len() {
-            0 => call.remove_if_empty(key, Kind::List, self.collection),
-            _ => call.touch(key),
+        if self.len() == 0 {
+            return call.remove_if_empty(key, Kind::List, self.collection);
         }
+        let (first, last) = (*self.positions.start(), *self.positions.end());
+        let ends = &call.store.tables.ends;
+        let there = call.tx.update(ends, &self.collection, |ends| {
+            (ends.first, ends.last) = (first, last);
+        })?;
+        if there.is_none() {
+            call.tx.insert(ends, Ends { collection: self.collection, first, last })?;
+        }
+        call.touch(key)
     }
 }
 
@@ -187,7 +191,7 @@ fn push(call: &Call<'_>, reply: &mut Reply, end: End, creates: bool) -> Done {
         list.push(call, end, (*text).into())?;
     }
     reply.count(list.len());
-    call.touch(&key)
+    list.end(call, &key)
 }
 
 /// `LPUSH`
@@ -424,7 +428,7 @@ pub fn linsert(call: &Call<'_>, reply: &mut Reply) -> Done {
         }
     }
     reply.count(list.len());
-    call.touch(&key)
+    list.end(call, &key)
 }
 
 /// `LPOS`

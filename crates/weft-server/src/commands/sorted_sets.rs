@@ -108,7 +108,7 @@ pub fn zadd(call: &Call<'_>, reply: &mut Reply) -> Done {
         }
     }
     let pairs = options.rest();
-    if pairs.is_empty() || pairs.len() % 2 != 0 {
+    if pairs.is_empty() || !pairs.len().is_multiple_of(2) {
         return Err(texts::SYNTAX.into());
     }
     if adding.if_absent && adding.if_there {
