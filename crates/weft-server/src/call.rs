@@ -144,7 +144,7 @@ impl<'c> Options<'c> {
     /// Takes the next argument.
     ///
     /// # Errors
-    /// There is none.
+    /// No argument is left.
     pub fn next(&mut self) -> Done<&'c [u8]> {
         let (first, rest) = self.arguments.split_first().ok_or(texts::SYNTAX)?;
         self.arguments = rest;
@@ -154,7 +154,7 @@ impl<'c> Options<'c> {
     /// Takes the next argument as an integer.
     ///
     /// # Errors
-    /// There is none, or it is not an integer.
+    /// No argument is left, or it is not an integer.
     pub fn integer(&mut self) -> Done<i64> {
         integer(self.next()?)
     }

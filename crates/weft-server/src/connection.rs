@@ -173,8 +173,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         };
         let bytes = tokio::select! {
             biased;
-            bytes = read => bytes?,
             () = client.stop.notified() => 0,
+            bytes = read => bytes?,
         };
         client.note_activity();
         let counters = &self.session.server.counters;

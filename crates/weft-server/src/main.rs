@@ -12,7 +12,7 @@ use clap::{Parser, ValueEnum};
 use serde_json::json;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
-use weft::{Acknowledge, DurabilityOptions};
+use weft::DurabilityOptions;
 use weft_server::{Options, Server, StoreOptions, log};
 
 /// Serves a Weft database to clients of Redis.
@@ -127,9 +127,7 @@ impl Arguments {
             }
         });
         let bytes = |bytes: u64| usize::try_from(bytes).map_err(|_| format!("{bytes} is too much"));
-        // Connections wait for the disk themselves, so the database need not.
-        let durability = DurabilityOptions::new().acknowledge(Acknowledge::Committed);
-        let directory = self.directory.clone().map(|directory| (directory, durability));
+        let directory = self.directory.clone().map(|path| (path, DurabilityOptions::new()));
         let memory_limit = self.memory.map(|mebibytes| mebibytes << 20);
         Ok(Options {
             store: StoreOptions { directory, memory_limit },

@@ -181,7 +181,7 @@ impl Reply {
         self.push(if self.version == Version::Two { b"*-1\r\n" } else { b"_\r\n" });
     }
 
-    /// Writes a byte string, or that there is none.
+    /// Writes a byte string, or a null.
     pub fn optional(&mut self, text: Option<impl AsRef<[u8]>>) {
         match text {
             Some(text) => self.text(text),

@@ -6,7 +6,7 @@ use std::time::Instant;
 use weft::htm::word::Ordering;
 use weft::{CommitToken, Error, TransactionOptions};
 
-use crate::call::{Call, DataCommand};
+use crate::call::{Call, DataCommand, is};
 use crate::clients::Client;
 use crate::commands::{self, Command, Run, flags};
 use crate::reply::{Reply, Version};
@@ -125,7 +125,9 @@ impl Session {
         let now = Instant::now();
         let took = now - self.last;
         self.last = now;
-        if self.server.slow_log.wants(took) {
+        // The log must not show a password.
+        let is_secret = is(arguments[0], "auth") || is(arguments[0], "hello");
+        if self.server.slow_log.wants(took) && !is_secret {
             self.server.slow_log.add(arguments, took, &self.client);
         }
     }

@@ -21,7 +21,7 @@
 use std::sync::Arc;
 
 use twox_hash::XxHash3_64;
-use weft::{ColumnValue, Database, DurabilityOptions, Error, Failure, Record, Table};
+use weft::{Acknowledge, ColumnValue, Database, DurabilityOptions, Error, Failure, Record, Table};
 
 /// Bytes that are shared by the versions of a row.
 pub type Text = Arc<[u8]>;
@@ -258,7 +258,8 @@ pub struct Tables {
 /// How the database is kept.
 #[derive(Clone, Debug, Default)]
 pub struct StoreOptions {
-    /// The directory, and how commits are made durable in it. `None` is a database in memory.
+    /// The directory, and how commits are made durable in it. `None` is a database in memory. (Its option `acknowledge` has
+    /// no effect: [`Options::waits`](crate::Options::waits) says when replies are sent.)
     pub directory: Option<(std::path::PathBuf, DurabilityOptions)>,
     /// The most memory that the database may use, in bytes.
     pub memory_limit: Option<u64>,
@@ -282,7 +283,9 @@ pub fn open(options: &StoreOptions) -> Result<(Database, Tables, u64), Failure> 
         .table::<Watched>()
         .table::<Start>();
     if let Some((directory, durability)) = &options.directory {
-        builder = builder.directory(directory).durability(durability.clone());
+        // Connections wait for the disk themselves, so that no thread does.
+        let durability = durability.clone().acknowledge(Acknowledge::Committed);
+        builder = builder.directory(directory).durability(durability);
     }
     if let Some(bytes) = options.memory_limit {
         builder = builder.memory_limit(bytes);

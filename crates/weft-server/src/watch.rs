@@ -65,7 +65,7 @@ impl Watches {
             let version = match tx.get(watched, (space, &key[..]))? {
                 Some(row) => row.version,
                 None => {
-                    // A number that no row has had before, with room for changes.
+                    // A number that no row has had since the start of the server, with room for changes.
                     let version = store.number() << 24;
                     tx.insert(watched, Watched { space, key: key.clone(), version })?;
                     version

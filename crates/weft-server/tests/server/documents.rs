@@ -18,14 +18,16 @@ fn tables() -> String {
         names.sort();
         names.join(", ")
     };
-    let mut text =
-        format!("\n{} commands are there:\n\n| group | commands |\n| --- | --- |\n", there.len());
+    let mut text = format!("\nThere are {}:\n\n| group | commands |\n| --- | --- |\n", there.len());
     for (group, names) in groups {
         writeln!(text, "| {group} | {} |", quoted(&names)).unwrap();
     }
     let count: usize = absent.iter().map(|(names, _)| names.split(' ').count()).sum();
-    write!(text, "\n{count} are not:\n\n| commands | why, or what to do |\n| --- | --- |\n")
-        .unwrap();
+    write!(
+        text,
+        "\nThese {count} are not there:\n\n| commands | why, or what to do |\n| --- | --- |\n"
+    )
+    .unwrap();
     for (names, reason) in absent {
         let names: Vec<_> = names.split(' ').collect();
         writeln!(text, "| {} | {reason} |", quoted(&names)).unwrap();
