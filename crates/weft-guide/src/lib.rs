@@ -74,6 +74,10 @@ mod operating {}
 mod testing {}
 
 #[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/src/redis.md")]
+mod redis {}
+
+#[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide/src/comparison.md")]
 mod comparison {}
 

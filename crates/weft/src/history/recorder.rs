@@ -686,7 +686,7 @@ mod tests {
         let memory = WorkerMemory::new(Arc::new(shared), 0);
         let table = TableInner::<Odd>::new(
             &Arc::new(Identity),
-            0,
+            ("odd", 0),
             (crate::row::schema::Storage::Ordered, 0),
             const { &record_kind::<Dbx>() },
             &memory,

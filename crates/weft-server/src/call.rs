@@ -1,0 +1,193 @@
+//! A call of a command: its arguments, and the transaction in which it runs.
+
+use std::ops::Deref;
+
+use crate::reply::Reply;
+use crate::request::parse_integer;
+use crate::server::Server;
+use crate::stop::{Done, texts};
+use crate::store::{Key, Keys};
+
+/// A call of a command on data.
+#[derive(Clone, Copy, Debug)]
+pub struct Call<'c> {
+    /// The server.
+    pub server: &'c Server,
+    /// The transaction.
+    pub keys: Keys<'c>,
+    /// The numbered database that the client has selected.
+    pub space: u8,
+    /// The arguments, with the name of the command in front.
+    pub arguments: &'c [&'c [u8]],
+    /// Whether the client will see the reply.
+    pub wants_reply: bool,
+}
+
+impl<'c> Deref for Call<'c> {
+    type Target = Keys<'c>;
+
+    fn deref(&self) -> &Keys<'c> {
+        &self.keys
+    }
+}
+
+/// A command on data. It writes its reply, and may be called again if its transaction is run again.
+pub type DataCommand = fn(&Call<'_>, &mut Reply) -> Done;
+
+impl<'c> Call<'c> {
+    /// Returns how many arguments there are, with the name of the command.
+    pub fn len(&self) -> usize {
+        self.arguments.len()
+    }
+
+    /// Returns an argument. The number of arguments is checked before a command is called.
+    pub fn argument(&self, position: usize) -> &'c [u8] {
+        self.arguments[position]
+    }
+
+    /// Returns the arguments from a position on.
+    pub fn rest(&self, position: usize) -> &'c [&'c [u8]] {
+        &self.arguments[position..]
+    }
+
+    /// Returns the key that an argument names.
+    pub fn key(&self, position: usize) -> Key<'c> {
+        Key::new(self.space, self.argument(position))
+    }
+
+    /// Returns the key of the selected database with these bytes.
+    pub fn key_of(&self, bytes: &'c [u8]) -> Key<'c> {
+        Key::new(self.space, bytes)
+    }
+
+    /// Returns an argument as an integer.
+    ///
+    /// # Errors
+    /// It is not one.
+    pub fn integer(&self, position: usize) -> Done<i64> {
+        integer(self.argument(position))
+    }
+
+    /// Returns an argument as a number with a fraction.
+    ///
+    /// # Errors
+    /// It is not one.
+    pub fn float(&self, position: usize) -> Done<f64> {
+        float(self.argument(position))
+    }
+
+    /// Returns whether an argument is this word, in capitals or not.
+    pub fn is(&self, position: usize, word: &str) -> bool {
+        is(self.argument(position), word)
+    }
+
+    /// Returns the keys of a command that says how many they are, and the position of the argument after them.
+    ///
+    /// # Errors
+    /// There are fewer arguments than that.
+    pub fn numbered_keys(&self, position: usize) -> Done<(&'c [&'c [u8]], usize)> {
+        let count = self.integer(position)?;
+        if count <= 0 && self.combines_sorted_sets() {
+            let name = String::from_utf8_lossy(self.argument(0)).to_lowercase();
+            return Err(format!("ERR at least 1 input key is needed for '{name}' command").into());
+        }
+        if count <= 0 {
+            return Err(texts::NUMBER_OF_KEYS.into());
+        }
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
+        let end = (position + 1).saturating_add(count);
+        if end > self.len() {
+            return Err("ERR Number of keys can't be greater than number of args".into());
+        }
+        Ok((&self.arguments[position + 1..end], end))
+    }
+
+    /// Returns whether the command combines sorted sets: such commands have a text of their own for a wrong number of keys.
+    fn combines_sorted_sets(&self) -> bool {
+        let name = self.argument(0).to_ascii_lowercase();
+        [&b"zunion"[..], b"zinter", b"zdiff"].iter().any(|start| name.starts_with(start))
+            && name != b"zintercard"
+    }
+
+    /// Returns the options of a command, from a position on.
+    pub fn options(&self, position: usize) -> Options<'c> {
+        Options { arguments: &self.arguments[position.min(self.len())..] }
+    }
+}
+
+/// Options of a command, which are read one after the other.
+#[derive(Debug)]
+pub struct Options<'c> {
+    arguments: &'c [&'c [u8]],
+}
+
+impl<'c> Options<'c> {
+    /// Returns whether no options are left.
+    pub fn is_empty(&self) -> bool {
+        self.arguments.is_empty()
+    }
+
+    /// Returns how many arguments are left.
+    pub fn len(&self) -> usize {
+        self.arguments.len()
+    }
+
+    /// Takes the next argument if it is this word.
+    pub fn take(&mut self, word: &str) -> bool {
+        let is_next = self.arguments.first().is_some_and(|argument| is(argument, word));
+        if is_next {
+            self.arguments = &self.arguments[1..];
+        }
+        is_next
+    }
+
+    /// Takes the next argument.
+    ///
+    /// # Errors
+    /// No argument is left.
+    pub fn next(&mut self) -> Done<&'c [u8]> {
+        let (first, rest) = self.arguments.split_first().ok_or(texts::SYNTAX)?;
+        self.arguments = rest;
+        Ok(first)
+    }
+
+    /// Takes the next argument as an integer.
+    ///
+    /// # Errors
+    /// No argument is left, or it is not an integer.
+    pub fn integer(&mut self) -> Done<i64> {
+        integer(self.next()?)
+    }
+
+    /// Takes the arguments that are left.
+    pub fn rest(&mut self) -> &'c [&'c [u8]] {
+        std::mem::take(&mut self.arguments)
+    }
+}
+
+/// Returns an argument as an integer.
+///
+/// # Errors
+/// It is not one.
+pub fn integer(argument: &[u8]) -> Done<i64> {
+    parse_integer(argument).ok_or_else(|| texts::NOT_AN_INTEGER.into())
+}
+
+/// Returns an argument as a number with a fraction.
+///
+/// # Errors
+/// It is not one.
+pub fn float(argument: &[u8]) -> Done<f64> {
+    parse_float(argument).ok_or_else(|| texts::NOT_A_FLOAT.into())
+}
+
+/// Returns the number that these bytes are.
+pub fn parse_float(bytes: &[u8]) -> Option<f64> {
+    let number: f64 = std::str::from_utf8(bytes).ok()?.parse().ok()?;
+    (!number.is_nan()).then_some(number)
+}
+
+/// Returns whether an argument is this word, in capitals or not.
+pub fn is(argument: &[u8], word: &str) -> bool {
+    argument.eq_ignore_ascii_case(word.as_bytes())
+}

@@ -1,0 +1,146 @@
+//! The clients that are connected, as other clients see them.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use tokio::sync::Notify;
+use weft::htm::word::{Ordering, Word};
+
+use crate::commands::COMMANDS;
+
+/// A client.
+#[derive(Debug)]
+pub struct Client {
+    /// Its number.
+    pub id: u64,
+    /// Its address, and that of the server to which it has connected.
+    pub addresses: (String, String),
+    connected: Instant,
+    texts: Mutex<ClientTexts>,
+    /// The numbered database that it has selected.
+    pub space: Word,
+    /// Its last command: its place in the table of commands.
+    pub last_command: Word,
+    /// When it sent something last, in milliseconds after it has connected.
+    last_active: Word,
+    /// Ends the connection.
+    pub stop: Notify,
+}
+
+/// What a client says about itself.
+#[derive(Clone, Debug, Default)]
+pub struct ClientTexts {
+    /// `CLIENT SETNAME`
+    pub name: String,
+    /// `CLIENT SETINFO LIB-NAME`
+    pub library: String,
+    /// `CLIENT SETINFO LIB-VER`
+    pub library_version: String,
+}
+
+impl Client {
+    /// Returns what the client says about itself.
+    pub fn texts(&self) -> MutexGuard<'_, ClientTexts> {
+        self.texts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives the client a name.
+    pub fn set_name(&self, name: String) {
+        self.texts().name = name;
+    }
+
+    /// Notes that the client has sent something.
+    pub fn note_activity(&self) {
+        let millis = u64::try_from(self.connected.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.last_active.store(millis, Ordering::Relaxed);
+    }
+
+    /// Returns the client as a line of `CLIENT LIST`.
+    pub fn line(&self) -> String {
+        let texts = self.texts().clone();
+        let age = self.connected.elapsed();
+        let active = std::time::Duration::from_millis(self.last_active.load(Ordering::Relaxed));
+        let last = usize::try_from(self.last_command.load(Ordering::Relaxed)).ok();
+        format!(
+            "id={} addr={} laddr={} name={} age={} idle={} db={} cmd={} user=default lib-name={} lib-ver={}",
+            self.id,
+            self.addresses.0,
+            self.addresses.1,
+            texts.name,
+            age.as_secs(),
+            age.saturating_sub(active).as_secs(),
+            self.space.load(Ordering::Relaxed),
+            last.and_then(|last| COMMANDS.get(last)).map_or("NULL", |command| command.name),
+            texts.library,
+            texts.library_version,
+        )
+    }
+}
+
+/// All clients.
+#[derive(Debug, Default)]
+pub struct Clients {
+    inner: Mutex<ClientsInner>,
+}
+
+#[derive(Debug, Default)]
+struct ClientsInner {
+    last_id: u64,
+    clients: BTreeMap<u64, Arc<Client>>,
+    is_stopped: bool,
+}
+
+impl Clients {
+    fn lock(&self) -> MutexGuard<'_, ClientsInner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a client, unless there are `clients_max` already or all are being stopped.
+    pub fn add(&self, addresses: (String, String), clients_max: u64) -> Option<Arc<Client>> {
+        let mut inner = self.lock();
+        if inner.is_stopped || inner.clients.len() as u64 >= clients_max {
+            return None;
+        }
+        inner.last_id += 1;
+        let client = Arc::new(Client {
+            id: inner.last_id,
+            addresses,
+            connected: Instant::now(),
+            texts: Mutex::default(),
+            space: Word::new(0),
+            last_command: Word::new(u64::MAX),
+            last_active: Word::new(0),
+            stop: Notify::new(),
+        });
+        inner.clients.insert(client.id, Arc::clone(&client));
+        Some(client)
+    }
+
+    /// Removes a client whose connection has ended.
+    pub fn remove(&self, client: &Client) {
+        self.lock().clients.remove(&client.id);
+    }
+
+    /// Returns all clients.
+    pub fn all(&self) -> Vec<Arc<Client>> {
+        self.lock().clients.values().cloned().collect()
+    }
+
+    /// Returns how many clients there are.
+    pub fn len(&self) -> usize {
+        self.lock().clients.len()
+    }
+
+    /// Returns whether there are no clients.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Ends all connections, each after the commands that have arrived, and refuses new ones.
+    pub fn stop(&self) {
+        let mut inner = self.lock();
+        inner.is_stopped = true;
+        inner.clients.values().for_each(|client| client.stop.notify_one());
+    }
+}

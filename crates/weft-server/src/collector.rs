@@ -1,0 +1,139 @@
+//! The background: removes keys that have expired, and the elements of collections whose keys are gone.
+//!
+//! No command depends on it: readers see by the time of their transaction that a key has expired, and elements without a
+//! key cannot be found. It works in small transactions, and pauses after each for as long as it took, so it needs half of
+//! one processor at most.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use weft::htm::word::Ordering;
+use weft::{Error, TransactionOptions};
+
+use crate::log::log;
+use crate::server::Server;
+use crate::stop::{Done, Stop};
+use crate::store::{Key, Keys};
+use crate::tables::Kind;
+
+/// How many rows are removed in one transaction.
+const ROWS_PER_TRANSACTION: usize = 128;
+/// How long the background sleeps if there is nothing to do.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// The thread of the background.
+#[derive(Debug)]
+pub struct Collector {
+    stop: Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Collector {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// The system cannot start it.
+    pub fn start(server: Arc<Server>) -> io::Result<Self> {
+        let (stop, stopped) = channel();
+        let thread =
+            std::thread::Builder::new().name("weft-collector".to_owned()).spawn(move || {
+                let mut pause = PAUSE;
+                while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+                    let begun = Instant::now();
+                    pause = match collect(&server) {
+                        Ok(0) => PAUSE,
+                        Ok(_) => begun.elapsed(),
+                        Err(stop) => {
+                            log(
+                                "error",
+                                "cannot remove expired keys",
+                                json!({ "error": stop.text() }),
+                            );
+                            Duration::from_secs(1)
+                        }
+                    };
+                }
+            })?;
+        Ok(Collector { stop, thread })
+    }
+
+    /// Ends the thread, and waits for it.
+    pub fn stop(self) {
+        // If the thread has ended already, that is what was wanted.
+        let _ = self.stop.send(());
+        let _ = self.thread.join();
+    }
+}
+
+/// Removes some rows. Returns how many.
+pub fn collect(server: &Server) -> Done<usize> {
+    // Nothing waits for the disk here: what a crash undoes is removed again after it.
+    let options = TransactionOptions::new().label("collect");
+    let (expired, _) = server
+        .database
+        .transact_with_token(&options, |tx| remove_expired(&Keys { tx, store: &server.store }))?;
+    server.counters.expired.fetch_add(expired as u64, Ordering::Relaxed);
+    let (removed, _) = server
+        .database
+        .transact_with_token(&options, |tx| remove_garbage(&Keys { tx, store: &server.store }))?;
+    Ok(expired + removed)
+}
+
+fn remove_expired(keys: &Keys<'_>) -> Done<usize> {
+    let deadlines = &keys.store.tables.deadlines;
+    let Some(first) = keys.tx.range(deadlines, ..).first_row()? else { return Ok(0) };
+    let now = keys.now();
+    if first.at > now {
+        return Ok(0);
+    }
+    let due = keys.tx.range(deadlines, ..(now + 1, 0, 0, [].into()));
+    let due = due.take(ROWS_PER_TRANSACTION).collect::<Result<Vec<_>, Error>>()?;
+    for deadline in &due {
+        let key = Key::new(deadline.space, &deadline.key);
+        match keys.tx.get(&keys.store.tables.heads, key.row())? {
+            Some(head) if head.expires_at == deadline.at => keys.remove(&key, head)?,
+            _ => {
+                let row = (deadline.at, deadline.space, deadline.hash, &deadline.key[..]);
+                keys.tx.delete(deadlines, row)?;
+            }
+        }
+    }
+    Ok(due.len())
+}
+
+fn remove_garbage(keys: &Keys<'_>) -> Done<usize> {
+    let (tx, tables) = (keys.tx, &keys.store.tables);
+    let Some(garbage) = tx.range(&tables.garbage, ..).first_row()? else { return Ok(0) };
+    let collection = garbage.collection;
+    // Removes the elements of one table up to the limit.
+    macro_rules! remove {
+        ($table:ident, $key:expr) => {{
+            let rows = tx.prefix(&tables.$table, &collection).take(ROWS_PER_TRANSACTION);
+            let rows = rows.collect::<Result<Vec<_>, Error>>()?;
+            for row in &rows {
+                let key = $key(row);
+                tx.delete(&tables.$table, &key)?;
+            }
+            rows.len()
+        }};
+    }
+    use crate::tables::{Field, Item, Member, Scored};
+    let removed = match garbage.kind {
+        Kind::Text => 0,
+        Kind::Hash => remove!(fields, |row: &Field| (collection, row.hash, row.name.clone())),
+        Kind::Set => remove!(members, |row: &Member| (collection, row.hash, row.name.clone())),
+        Kind::SortedSet => remove!(scores, |row: &Scored| (collection, row.hash, row.name.clone())),
+        Kind::List => remove!(items, |row: &Item| (collection, row.position)),
+    };
+    if removed == ROWS_PER_TRANSACTION {
+        return Ok(removed);
+    }
+    tx.delete_range(&tables.sizes, (collection, 0)..=(collection, u8::MAX))?;
+    tx.delete(&tables.ends, &collection)?;
+    tx.delete(&tables.garbage, &collection)?;
+    Ok::<_, Stop>(removed + 1)
+}

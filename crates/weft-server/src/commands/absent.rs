@@ -1,0 +1,53 @@
+//! The commands of Redis 7.0 that the server does not have.
+
+/// Names of commands, in small letters, and why they are not there, or what to do instead.
+pub static ABSENT: &[(&str, &str)] = &[
+    (
+        "asking cluster failover migrate psync readonly readwrite replconf replicaof restore-asking role slaveof sync \
+         wait",
+        "one process has the data, without a cluster or replicas",
+    ),
+    (
+        "psubscribe publish pubsub punsubscribe spublish ssubscribe subscribe sunsubscribe unsubscribe",
+        "publish/subscribe is not there yet",
+    ),
+    (
+        "eval eval_ro evalsha evalsha_ro fcall fcall_ro function script",
+        "scripts and functions are not there yet; use MULTI with WATCH",
+    ),
+    (
+        "blmove blmpop blpop brpop brpoplpush bzmpop bzpopmax bzpopmin",
+        "commands that wait are not there yet; ask again with the command that does not wait",
+    ),
+    (
+        "xack xadd xautoclaim xclaim xdel xgroup xinfo xlen xpending xrange xread xreadgroup xrevrange xsetid xtrim",
+        "streams are not there yet",
+    ),
+    ("pfadd pfcount pfdebug pfmerge pfselftest", "HyperLogLogs are not there yet; use sets"),
+    (
+        "geoadd geodist geohash geopos georadius georadius_ro georadiusbymember georadiusbymember_ro geosearch \
+         geosearchstore",
+        "places are not there yet",
+    ),
+    ("acl", "there is one user, with the server's password"),
+    (
+        "dump restore",
+        "values are not exchanged in Redis's own format; use COPY, or read and write them",
+    ),
+    ("sort sort_ro", "sort in the client, or keep a sorted set"),
+    ("lcs", "compare the strings in the client"),
+    ("bgrewriteaof bgsave lastsave save", "a server with a directory always saves"),
+    ("swapdb", "rename the keys, or select the other database"),
+    ("shutdown", "stop the server by a signal"),
+    ("latency monitor", "use SLOWLOG and INFO"),
+    ("module", "there are no modules"),
+    ("debug", "it is for Redis's own tests"),
+    ("lolwut", "it only shows the version, which INFO has"),
+];
+
+/// Returns the name of a command, in capitals or not, that Redis has and the server does not, and why.
+pub fn find(name: &str) -> Option<(&'static str, &'static str)> {
+    let named =
+        |names: &'static str| names.split(' ').find(|known| known.eq_ignore_ascii_case(name));
+    ABSENT.iter().find_map(|(names, reason)| Some((named(names)?, *reason)))
+}

@@ -1,0 +1,197 @@
+//! Commands on the connection, and on the transaction that it prepares.
+
+use weft::htm::word::Ordering;
+
+use super::keys::space_of;
+use crate::call::is;
+use crate::reply::{Reply, Version};
+use crate::session::{Queue, Session};
+use crate::stop::{Done, texts};
+
+/// `PING`
+pub fn ping(_: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> Done {
+    match arguments {
+        [_] => reply.simple("PONG"),
+        [_, text] => reply.text(text),
+        _ => return Err("ERR wrong number of arguments for 'ping' command".into()),
+    }
+    Ok(())
+}
+
+/// `ECHO`
+pub fn echo(_: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> Done {
+    reply.text(arguments[1]);
+    Ok(())
+}
+
+/// `SELECT`
+pub fn select(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> Done {
+    session.space = space_of(arguments[1])?;
+    session.client.space.store(u64::from(session.space), Ordering::Relaxed);
+    reply.ok();
+    Ok(())
+}
+
+/// `QUIT`
+pub fn quit(session: &mut Session, _: &[&[u8]], reply: &mut Reply) -> Done {
+    session.closes = true;
+    reply.ok();
+    Ok(())
+}
+
+/// `RESET`
+pub fn reset(session: &mut Session, _: &[&[u8]], reply: &mut Reply) -> Done {
+    session.reset(reply);
+    reply.simple("RESET");
+    Ok(())
+}
+
+/// Checks a password, in a time that does not depend on how much of it is right.
+fn check_password(session: &mut Session, given: &[u8]) -> Done {
+    let Some(password) = &session.server.options.password else {
+        return Err("ERR AUTH <password> called without any password configured for the default user. Are you sure \
+                    your configuration is correct?"
+            .into());
+    };
+    let password = password.as_bytes();
+    let differences = given
+        .iter()
+        .enumerate()
+        .map(|(at, byte)| byte ^ password.get(at).copied().unwrap_or(0))
+        .fold(u8::from(given.len() != password.len()), |differences, byte| differences | byte);
+    if differences != 0 {
+        return Err(WRONG_PASSWORD.into());
+    }
+    session.is_known = true;
+    Ok(())
+}
+
+const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+
+/// Checks a user's name, of which there is one, and the password. Without a password any is right.
+fn check_user(session: &mut Session, user: &[u8], given: &[u8]) -> Done {
+    match session.server.options.password {
+        _ if user != b"default" => Err(WRONG_PASSWORD.into()),
+        Some(_) => check_password(session, given),
+        None => Ok(()),
+    }
+}
+
+/// `AUTH`
+pub fn auth(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> Done {
+    match arguments {
+        [_, password] => check_password(session, password)?,
+        [_, user, password] => check_user(session, user, password)?,
+        _ => return Err(texts::SYNTAX.into()),
+    }
+    reply.ok();
+    Ok(())
+}
+
+/// Returns an argument as the name of a client.
+pub fn client_name(argument: &[u8]) -> Done<String> {
+    if argument.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
+        Ok(String::from_utf8_lossy(argument).into_owned())
+    } else {
+        Err("ERR Client names cannot contain spaces, newlines or special characters.".into())
+    }
+}
+
+/// `HELLO`
+pub fn hello(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> Done {
+    let version = match arguments.get(1).copied() {
+        None => reply.version(),
+        Some(b"2") => Version::Two,
+        Some(b"3") => Version::Three,
+        Some(_) => return Err("NOPROTO unsupported protocol version".into()),
+    };
+    let mut rest = arguments.get(2..).unwrap_or(&[]);
+    let mut name = None;
+    loop {
+        rest = match rest {
+            [] => break,
+            [word, user, password, rest @ ..] if is(word, "auth") => {
+                check_user(session, user, password)?;
+                rest
+            }
+            [word, text, rest @ ..] if is(word, "setname") => {
+                name = Some(client_name(text)?);
+                rest
+            }
+            [word, ..] => {
+                let word = String::from_utf8_lossy(word);
+                return Err(format!("ERR Syntax error in HELLO option '{word}'").into());
+            }
+        };
+    }
+    if !session.is_known {
+        return Err("NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> \
+                    AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol \
+                    version at the same time"
+            .into());
+    }
+    if let Some(name) = name {
+        session.client.set_name(name);
+    }
+    reply.set_version(version);
+    reply.map(7);
+    for (name, value) in [
+        ("server", "redis"),
+        ("version", REDIS_VERSION),
+        ("mode", "standalone"),
+        ("role", "master"),
+    ] {
+        reply.text(name);
+        reply.text(value);
+    }
+    reply.text("proto");
+    reply.integer(version.number());
+    reply.text("id");
+    reply.integer(i64::try_from(session.client.id).unwrap_or(i64::MAX));
+    reply.text("modules");
+    reply.array(0);
+    Ok(())
+}
+
+/// The version of Redis whose commands the server has. Clients look at it.
+pub const REDIS_VERSION: &str = "7.0.0";
+
+/// `MULTI`
+pub fn multi(session: &mut Session, _: &[&[u8]], reply: &mut Reply) -> Done {
+    if session.queue.is_some() {
+        return Err("ERR MULTI calls can not be nested".into());
+    }
+    session.queue = Some(Queue::default());
+    reply.ok();
+    Ok(())
+}
+
+/// `EXEC`
+pub fn exec(session: &mut Session, _: &[&[u8]], reply: &mut Reply) -> Done {
+    session.execute(reply)
+}
+
+/// `DISCARD`
+pub fn discard(session: &mut Session, _: &[&[u8]], reply: &mut Reply) -> Done {
+    session.discard()?;
+    reply.ok();
+    Ok(())
+}
+
+/// `WATCH`
+pub fn watch(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> Done {
+    let server = &session.server;
+    for key in &arguments[1..] {
+        let watched = server.watches.watch(&server.database, &server.store, session.space, key)?;
+        session.watched.push(watched);
+    }
+    reply.ok();
+    Ok(())
+}
+
+/// `UNWATCH`
+pub fn unwatch(session: &mut Session, _: &[&[u8]], reply: &mut Reply) -> Done {
+    session.unwatch();
+    reply.ok();
+    Ok(())
+}

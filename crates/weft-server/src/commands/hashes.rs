@@ -1,0 +1,252 @@
+//! Commands on hashes.
+
+use super::scan::range_of_elements;
+use super::strings::add_float;
+use crate::call::Call;
+use crate::reply::Reply;
+use crate::request::parse_integer;
+use crate::stop::{Done, texts};
+use crate::store::Value;
+use crate::tables::{Field, Kind, hash_of};
+
+/// Returns a field of the hash that the first argument names.
+fn field<'c>(call: &Call<'c>, name: &[u8]) -> Done<Option<&'c Field>> {
+    let Some(collection) = call.find(&call.key(1), Kind::Hash)? else { return Ok(None) };
+    Ok(call.tx.get(&call.store.tables.fields, (collection, hash_of(name), name))?)
+}
+
+fn write_value(reply: &mut Reply, field: &Field) {
+    match &field.text {
+        Some(text) => reply.text(text),
+        None => reply.digits(field.number),
+    }
+}
+
+fn write_optional(reply: &mut Reply, field: Option<&Field>) {
+    match field {
+        Some(field) => write_value(reply, field),
+        None => reply.null(),
+    }
+}
+
+/// Sets a field. Returns whether it is new.
+fn put(call: &Call<'_>, collection: u64, name: &[u8], value: Value) -> Done<bool> {
+    let fields = &call.store.tables.fields;
+    let hash = hash_of(name);
+    let mut value = Some(value);
+    let old = call.tx.update(fields, (collection, hash, name), |field| {
+        let value = value.take().expect("an update calls its closure once");
+        (field.number, field.text) = (value.number, value.text);
+    })?;
+    if let (None, Some(Value { number, text })) = (old, value) {
+        let field = Field { collection, hash, name: name.into(), number, text };
+        call.tx.insert(fields, field)?;
+        return Ok(true);
+    }
+    Ok(false)
+}
+
+/// `HGET`
+pub fn hget(call: &Call<'_>, reply: &mut Reply) -> Done {
+    write_optional(reply, field(call, call.argument(2))?);
+    Ok(())
+}
+
+/// `HMGET`
+pub fn hmget(call: &Call<'_>, reply: &mut Reply) -> Done {
+    let collection = call.find(&call.key(1), Kind::Hash)?;
+    let names = call.rest(2);
+    reply.array(names.len());
+    for name in names {
+        let found = match collection {
+            None => None,
+            Some(collection) => {
+                call.tx.get(&call.store.tables.fields, (collection, hash_of(name), *name))?
+            }
+        };
+        write_optional(reply, found);
+    }
+    Ok(())
+}
+
+/// `HEXISTS`
+pub fn hexists(call: &Call<'_>, reply: &mut Reply) -> Done {
+    reply.flag(field(call, call.argument(2))?.is_some());
+    Ok(())
+}
+
+/// `HSTRLEN`
+pub fn hstrlen(call: &Call<'_>, reply: &mut Reply) -> Done {
+    reply.count(field(call, call.argument(2))?.map_or(0, |field| field.bytes().len()));
+    Ok(())
+}
+
+fn set_fields(call: &Call<'_>, name: &str) -> Done<usize> {
+    if !call.len().is_multiple_of(2) {
+        return Err(format!("ERR wrong number of arguments for '{name}' command").into());
+    }
+    let key = call.key(1);
+    let collection = call.open(&key, Kind::Hash)?;
+    let mut added = 0;
+    for pair in call.rest(2).chunks_exact(2) {
+        added += usize::from(put(call, collection, pair[0], Value::new(pair[1]))?);
+    }
+    call.grow(collection, i64::try_from(added).unwrap_or(i64::MAX))?;
+    call.touch(&key)?;
+    Ok(added)
+}
+
+/// `HSET`
+pub fn hset(call: &Call<'_>, reply: &mut Reply) -> Done {
+    let added = set_fields(call, "hset")?;
+    reply.count(added);
+    Ok(())
+}
+
+/// `HMSET`
+pub fn hmset(call: &Call<'_>, reply: &mut Reply) -> Done {
+    set_fields(call, "hmset")?;
+    reply.ok();
+    Ok(())
+}
+
+/// `HSETNX`
+pub fn hsetnx(call: &Call<'_>, reply: &mut Reply) -> Done {
+    let is_absent = field(call, call.argument(2))?.is_none();
+    if is_absent {
+        let key = call.key(1);
+        let collection = call.open(&key, Kind::Hash)?;
+        put(call, collection, call.argument(2), Value::new(call.argument(3)))?;
+        call.grow(collection, 1)?;
+        call.touch(&key)?;
+    }
+    reply.flag(is_absent);
+    Ok(())
+}
+
+/// `HDEL`
+pub fn hdel(call: &Call<'_>, reply: &mut Reply) -> Done {
+    let key = call.key(1);
+    let Some(collection) = call.find(&key, Kind::Hash)? else {
+        reply.integer(0);
+        return Ok(());
+    };
+    let mut removed = 0;
+    for name in call.rest(2) {
+        let field = (collection, hash_of(name), *name);
+        removed += i64::from(call.tx.delete(&call.store.tables.fields, field)?);
+    }
+    reply.integer(removed);
+    if removed == 0 {
+        return Ok(());
+    }
+    call.grow(collection, -removed)?;
+    call.remove_if_empty(&key, Kind::Hash, collection)
+}
+
+/// `HLEN`
+pub fn hlen(call: &Call<'_>, reply: &mut Reply) -> Done {
+    let collection = call.find(&call.key(1), Kind::Hash)?;
+    reply.integer(collection.map_or(Ok(0), |collection| call.size(collection))?);
+    Ok(())
+}
+
+fn all<'c>(call: &Call<'c>) -> Done<Vec<&'c Field>> {
+    match call.find(&call.key(1), Kind::Hash)? {
+        Some(collection) => call.fields(collection),
+        None => Ok(Vec::new()),
+    }
+}
+
+/// `HGETALL`
+pub fn hgetall(call: &Call<'_>, reply: &mut Reply) -> Done {
+    let fields = all(call)?;
+    reply.map(fields.len());
+    for field in fields {
+        reply.text(&field.name);
+        write_value(reply, field);
+    }
+    Ok(())
+}
+
+/// `HKEYS`
+pub fn hkeys(call: &Call<'_>, reply: &mut Reply) -> Done {
+    reply.texts(all(call)?.iter().map(|field| &field.name));
+    Ok(())
+}
+
+/// `HVALS`
+pub fn hvals(call: &Call<'_>, reply: &mut Reply) -> Done {
+    reply.texts(all(call)?.iter().map(|field| field.bytes()));
+    Ok(())
+}
+
+/// `HINCRBY`
+pub fn hincrby(call: &Call<'_>, reply: &mut Reply) -> Done {
+    let (key, name, by) = (call.key(1), call.argument(2), call.integer(3)?);
+    let number = match field(call, name)? {
+        Some(field) => parse_integer(&field.bytes()).ok_or("ERR hash value is not an integer")?,
+        None => 0,
+    };
+    let sum = number.checked_add(by).ok_or(texts::OVERFLOW)?;
+    let collection = call.open(&key, Kind::Hash)?;
+    let is_new = put(call, collection, name, Value::number(sum))?;
+    call.grow(collection, i64::from(is_new))?;
+    reply.integer(sum);
+    call.touch(&key)
+}
+
+/// `HINCRBYFLOAT`
+pub fn hincrbyfloat(call: &Call<'_>, reply: &mut Reply) -> Done {
+    let (key, name, by) = (call.key(1), call.argument(2), call.float(3)?);
+    let old = field(call, name)?.map(Field::bytes);
+    let sum = add_float(old.as_deref(), by).map_err(|stop| match stop {
+        crate::stop::Stop::Reply(text) if text == texts::NOT_A_FLOAT => {
+            "ERR hash value is not a float".into()
+        }
+        other => other,
+    })?;
+    let collection = call.open(&key, Kind::Hash)?;
+    let is_new = put(call, collection, name, Value::new(sum.as_bytes()))?;
+    call.grow(collection, i64::from(is_new))?;
+    reply.text(sum);
+    call.touch(&key)
+}
+
+/// `HRANDFIELD`
+pub fn hrandfield(call: &Call<'_>, reply: &mut Reply) -> Done {
+    let collection = call.find(&call.key(1), Kind::Hash)?;
+    if call.len() == 2 {
+        let Some(collection) = collection else {
+            reply.null();
+            return Ok(());
+        };
+        let fields = &call.store.tables.fields;
+        let from = call.tx.range(fields, range_of_elements(collection, fastrand::u64(..)));
+        let found = match from.first_row()? {
+            Some(field) => Some(field),
+            None => call.tx.prefix(fields, &collection).first_row()?,
+        };
+        reply.optional(found.map(|field| &field.name));
+        return Ok(());
+    }
+    let count = call.integer(2)?;
+    let with_values = call.len() == 4 && call.is(3, "withvalues");
+    if call.len() > 4 || call.len() == 4 && !with_values {
+        return Err(texts::SYNTAX.into());
+    }
+    let fields = collection.map_or(Ok(Vec::new()), |collection| call.fields(collection))?;
+    let chosen = super::sets::choose(&fields, count)?;
+    let nests = with_values && reply.version() == crate::reply::Version::Three;
+    reply.array(if with_values && !nests { 2 * chosen.len() } else { chosen.len() });
+    for field in chosen {
+        if nests {
+            reply.array(2);
+        }
+        reply.text(&field.name);
+        if with_values {
+            write_value(reply, field);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,102 @@
+//! `INFO`: numbers about the server.
+
+use std::fmt::Write;
+
+use weft::htm::word::Ordering;
+
+use super::connection::REDIS_VERSION;
+use crate::call::{Call, is};
+use crate::reply::Reply;
+use crate::server::Server;
+use crate::stop::Done;
+use crate::tables::SPACES;
+
+const SECTIONS: [&str; 6] = ["server", "clients", "memory", "persistence", "stats", "keyspace"];
+
+/// `INFO`
+pub fn info(call: &Call<'_>, reply: &mut Reply) -> Done {
+    let named = call.rest(1);
+    let wants = |section: &str| {
+        let all = ["all", "default", "everything"];
+        named.is_empty()
+            || named.iter().any(|name| is(name, section) || all.iter().any(|all| is(name, all)))
+    };
+    let mut text = String::new();
+    for section in SECTIONS.into_iter().filter(|section| wants(section)) {
+        if !text.is_empty() {
+            text += "\r\n";
+        }
+        let title = section[..1].to_uppercase() + &section[1..];
+        let _ = write!(text, "# {title}\r\n");
+        for (name, value) in rows(call, section)? {
+            let _ = write!(text, "{name}:{value}\r\n");
+        }
+    }
+    reply.verbatim(&text);
+    Ok(())
+}
+
+/// Returns the rows of a section.
+fn rows(call: &Call<'_>, section: &str) -> Done<Vec<(String, String)>> {
+    let server = call.server;
+    let mut rows: Vec<(String, String)> = Vec::new();
+    let mut row =
+        |name: &str, value: &dyn ToString| rows.push((name.to_owned(), value.to_string()));
+    match section {
+        "server" => {
+            row("redis_version", &REDIS_VERSION);
+            row("redis_mode", &"standalone");
+            row("weft_version", &env!("CARGO_PKG_VERSION"));
+            row("process_id", &std::process::id());
+            row("uptime_in_seconds", &server.started.elapsed().as_secs());
+            row("uptime_in_days", &(server.started.elapsed().as_secs() / 86_400));
+        }
+        "clients" => {
+            row("connected_clients", &server.clients.len());
+            row("maxclients", &server.clients_max.load(Ordering::Relaxed));
+        }
+        "memory" => {
+            let metrics = server.database.metrics();
+            row("used_memory", &metrics.memory.used_bytes);
+            row("maxmemory", &server.options.store.memory_limit.unwrap_or(0));
+            row("maxmemory_policy", &"noeviction");
+        }
+        "persistence" => persistence(server, &mut row),
+        "stats" => {
+            let counters = &server.counters;
+            let metrics = server.database.metrics();
+            row("total_connections_received", &counters.accepted.load(Ordering::Relaxed));
+            row("rejected_connections", &counters.refused.load(Ordering::Relaxed));
+            row("total_commands_processed", &counters.commands.load(Ordering::Relaxed));
+            row("total_error_replies", &counters.errors.load(Ordering::Relaxed));
+            row("total_net_input_bytes", &counters.input_bytes.load(Ordering::Relaxed));
+            row("total_net_output_bytes", &counters.output_bytes.load(Ordering::Relaxed));
+            row("expired_keys", &counters.expired.load(Ordering::Relaxed));
+            row("evicted_keys", &0);
+            row("weft_commits", &metrics.committed);
+            row("weft_aborts", &metrics.aborted_total());
+        }
+        _ => {
+            for space in 0..SPACES {
+                let keys = call.size(u64::from(space))?;
+                if keys != 0 {
+                    row(&format!("db{space}"), &format!("keys={keys}"));
+                }
+            }
+        }
+    }
+    Ok(rows)
+}
+
+fn persistence(server: &Server, row: &mut dyn FnMut(&str, &dyn ToString)) {
+    let metrics = server.database.metrics();
+    row("loading", &0);
+    row("aof_enabled", &u8::from(metrics.log.is_some()));
+    row("weft_acknowledge", &if server.waits { "durable" } else { "at-once" });
+    if let Some(epoch) = server.database.durable_epoch() {
+        row("weft_durable_epoch", &epoch);
+    }
+    if let Some(log) = metrics.log {
+        row("weft_log_state", &format!("{:?}", log.state));
+    }
+}

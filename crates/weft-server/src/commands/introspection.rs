@@ -1,0 +1,305 @@
+//! Commands that show and change the server itself: its commands, settings, clients and slow log.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::connection::client_name;
+use super::flags::{ADMIN, FAST, GROWS, NO_AUTH, NOT_QUEUED, READ, WRITE};
+use super::{COMMANDS, Command, KeyPlaces, either, find, unknown_subcommand};
+use crate::call::{integer, is};
+use crate::glob;
+use crate::reply::Reply;
+use crate::session::{Replies, Session};
+use crate::stop::{Done, texts};
+
+/// Writes one command as `COMMAND INFO` shows it.
+fn write_command(reply: &mut Reply, command: &Command) {
+    let names = [
+        (WRITE, "write"),
+        (READ, "readonly"),
+        (GROWS, "denyoom"),
+        (ADMIN, "admin"),
+        (FAST, "fast"),
+        (NO_AUTH, "no_auth"),
+        (NOT_QUEUED, "no_multi"),
+    ];
+    let mut flags: Vec<&str> =
+        names.iter().filter(|(flag, _)| command.has(*flag)).map(|(_, name)| *name).collect();
+    let (first, last, step) = match command.keys {
+        KeyPlaces::None => (0, 0, 0),
+        KeyPlaces::Range(first, last, step) => (first, last as i64, step),
+        KeyPlaces::Numbered(_) => {
+            flags.push("movablekeys");
+            (0, 0, 0)
+        }
+        KeyPlaces::FirstAndNumbered => {
+            flags.push("movablekeys");
+            (1, 1, 1)
+        }
+    };
+    reply.array(10);
+    reply.text(command.name);
+    reply.integer(command.arity);
+    reply.set(flags.len());
+    flags.iter().for_each(|flag| reply.simple(flag));
+    reply.count(first);
+    reply.integer(last);
+    reply.count(step);
+    reply.set(1);
+    reply.simple(&format!("@{}", command.group));
+    // Tips, specifications of keys, and subcommands.
+    reply.array(0);
+    reply.array(0);
+    reply.array(0);
+}
+
+/// `COMMAND`
+pub fn command(_: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> Done {
+    let Some(name) = arguments.get(1) else {
+        reply.array(COMMANDS.len());
+        COMMANDS.iter().for_each(|command| write_command(reply, command));
+        return Ok(());
+    };
+    let rest = &arguments[2..];
+    match name.to_ascii_lowercase().as_slice() {
+        b"count" if rest.is_empty() => reply.count(COMMANDS.len()),
+        b"info" => {
+            let found: Vec<_> = match rest {
+                [] => COMMANDS.iter().map(Some).collect(),
+                names => names.iter().map(|name| find(name)).collect(),
+            };
+            reply.array(found.len());
+            for command in found {
+                match command {
+                    Some(command) => write_command(reply, command),
+                    None => reply.null_array(),
+                }
+            }
+        }
+        b"docs" => {
+            let found: Vec<_> = match rest {
+                [] => COMMANDS.iter().collect(),
+                names => names.iter().filter_map(|name| find(name)).collect(),
+            };
+            reply.map(found.len());
+            for command in found {
+                reply.text(command.name);
+                reply.map(2);
+                for (name, value) in [("summary", command.summary), ("group", command.group)] {
+                    reply.text(name);
+                    reply.text(value);
+                }
+            }
+        }
+        b"list" if rest.is_empty() => reply.texts(COMMANDS.iter().map(|command| command.name)),
+        b"getkeys" if rest.len() < 2 => {
+            return Err("ERR wrong number of arguments for 'command|getkeys' command".into());
+        }
+        b"getkeys" => {
+            let command = find(rest[0]).ok_or("ERR Invalid command specified")?;
+            if !command.takes(rest.len()) {
+                return Err("ERR Invalid number of arguments specified for command".into());
+            }
+            reply.texts(command.keys_of(rest)?.iter());
+        }
+        b"help" => help(reply, &["COMMAND [COUNT|LIST|INFO|DOCS|GETKEYS] ..."]),
+        _ => return Err(unknown_subcommand(arguments, "COMMAND").into()),
+    }
+    Ok(())
+}
+
+fn help(reply: &mut Reply, lines: &[&str]) {
+    reply.array(lines.len());
+    lines.iter().for_each(|line| reply.simple(line));
+}
+
+/// `CONFIG`
+pub fn config(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> Done {
+    let server = &session.server;
+    match (arguments[1].to_ascii_lowercase().as_slice(), &arguments[2..]) {
+        (b"get", patterns) if !patterns.is_empty() => {
+            let patterns: Vec<Vec<u8>> = patterns.iter().map(|p| p.to_ascii_lowercase()).collect();
+            let mut settings = server.settings();
+            settings.retain(|(name, _)| {
+                patterns.iter().any(|pattern| glob::matches(pattern, name.as_bytes()))
+            });
+            reply.map(settings.len());
+            for (name, value) in settings {
+                reply.text(name);
+                reply.text(value);
+            }
+        }
+        (b"set", pairs) if !pairs.is_empty() && pairs.len() % 2 == 0 => {
+            for pair in pairs.chunks_exact(2) {
+                let name = String::from_utf8_lossy(pair[0]).to_lowercase();
+                server.set(&name, &String::from_utf8_lossy(pair[1]))?;
+            }
+            reply.ok();
+        }
+        (b"resetstat", []) => {
+            server.counters.reset();
+            reply.ok();
+        }
+        (b"help", []) => help(
+            reply,
+            &["CONFIG GET <pattern> ...", "CONFIG SET <name> <value> ...", "CONFIG RESETSTAT"],
+        ),
+        _ => return Err(unknown_subcommand(arguments, "CONFIG").into()),
+    }
+    Ok(())
+}
+
+/// `SLOWLOG`
+pub fn slowlog(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> Done {
+    let log = &session.server.slow_log;
+    match (arguments[1].to_ascii_lowercase().as_slice(), &arguments[2..]) {
+        (b"get", count @ ([] | [_])) => {
+            let count = match count {
+                [] => 10,
+                _ => match integer(count[0])? {
+                    -1 => i64::MAX,
+                    count => count,
+                },
+            };
+            let count = usize::try_from(count)
+                .map_err(|_| "ERR count should be greater than or equal to -1")?;
+            let found = log.newest(count);
+            reply.array(found.len());
+            for slow in found {
+                reply.array(6);
+                for number in [slow.id, slow.at, slow.micros] {
+                    reply.integer(i64::try_from(number).unwrap_or(i64::MAX));
+                }
+                reply.texts(slow.arguments.iter());
+                reply.text(slow.address);
+                reply.text(slow.name);
+            }
+        }
+        (b"len", []) => reply.count(log.len()),
+        (b"reset", []) => {
+            log.clear();
+            reply.ok();
+        }
+        (b"help", []) => help(reply, &["SLOWLOG GET [<count>]", "SLOWLOG LEN", "SLOWLOG RESET"]),
+        _ => return Err(unknown_subcommand(arguments, "SLOWLOG").into()),
+    }
+    Ok(())
+}
+
+/// `TIME`
+pub fn time(_: &mut Session, _: &[&[u8]], reply: &mut Reply) -> Done {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    reply.array(2);
+    reply.text(now.as_secs().to_string());
+    reply.text(now.subsec_micros().to_string());
+    Ok(())
+}
+
+/// `CLIENT`
+pub fn client(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> Done {
+    match (arguments[1].to_ascii_lowercase().as_slice(), &arguments[2..]) {
+        (b"id", []) => reply.integer(i64::try_from(session.client.id).unwrap_or(i64::MAX)),
+        (b"info", []) => reply.verbatim(&format!("{}\n", session.client.line())),
+        (b"list", rest) => list(session, rest, reply)?,
+        (b"getname", []) => {
+            let name = session.client.texts().name.clone();
+            reply.optional(Some(name).filter(|name| !name.is_empty()));
+        }
+        (b"setname", [name]) => {
+            session.client.set_name(client_name(name)?);
+            reply.ok();
+        }
+        (b"setinfo", [what, value]) => {
+            let value = client_name(value)
+                .map_err(|_| "ERR CLIENT SETINFO values cannot contain spaces, newlines or special characters.")?;
+            let mut texts = session.client.texts();
+            if is(what, "lib-name") {
+                texts.library = value;
+            } else if is(what, "lib-ver") {
+                texts.library_version = value;
+            } else {
+                let what = String::from_utf8_lossy(what);
+                return Err(format!("ERR Unrecognized option '{what}'").into());
+            }
+            reply.ok();
+        }
+        (b"no-evict" | b"no-touch", [_]) => {
+            // The server evicts no keys, and does not keep when they were used.
+            either(arguments, 2, "on", "off")?;
+            reply.ok();
+        }
+        (b"reply", [mode]) => {
+            session.replies = match mode.to_ascii_lowercase().as_slice() {
+                b"on" => Replies::On,
+                b"off" => Replies::Off,
+                b"skip" if session.replies != Replies::Off => Replies::SkipNext,
+                b"skip" => Replies::Off,
+                _ => return Err(texts::SYNTAX.into()),
+            };
+            reply.ok();
+        }
+        (b"kill", rest) => kill(session, rest, reply)?,
+        (b"weft.rollback", [_]) => {
+            session.rolls_back = either(arguments, 2, "on", "off")?;
+            reply.ok();
+        }
+        (b"help", []) => help(
+            reply,
+            &[
+                "CLIENT ID | INFO | LIST [ID <id> ...] | GETNAME | SETNAME <name>",
+                "CLIENT SETINFO LIB-NAME|LIB-VER <value>",
+                "CLIENT NO-EVICT ON|OFF | NO-TOUCH ON|OFF | REPLY ON|OFF|SKIP",
+                "CLIENT KILL <address> | KILL ID <id> | KILL ADDR <address>",
+                "CLIENT WEFT.ROLLBACK ON|OFF",
+                "    Whether an error between MULTI and EXEC undoes the other commands.",
+            ],
+        ),
+        _ => return Err(unknown_subcommand(arguments, "CLIENT").into()),
+    }
+    Ok(())
+}
+
+fn list(session: &Session, rest: &[&[u8]], reply: &mut Reply) -> Done {
+    let mut clients = session.server.clients.all();
+    match rest {
+        [] => {}
+        [word, kind] if is(word, "type") => {
+            if !is(kind, "normal") {
+                clients.clear();
+            }
+        }
+        [word, ids @ ..] if is(word, "id") && !ids.is_empty() => {
+            let ids: Vec<i64> = ids.iter().map(|id| integer(id)).collect::<Result<_, _>>()?;
+            clients.retain(|client| ids.iter().any(|id| u64::try_from(*id) == Ok(client.id)));
+        }
+        _ => return Err(texts::SYNTAX.into()),
+    }
+    let lines: String = clients.iter().map(|client| client.line() + "\n").collect();
+    reply.verbatim(&lines);
+    Ok(())
+}
+
+fn kill(session: &Session, rest: &[&[u8]], reply: &mut Reply) -> Done {
+    let clients = session.server.clients.all();
+    let by_address = |address: &[u8]| {
+        let address = address.to_vec();
+        clients.iter().filter(move |client| client.addresses.0.as_bytes() == address)
+    };
+    let stop = |found: Vec<&std::sync::Arc<crate::clients::Client>>| {
+        found.iter().for_each(|client| client.stop.notify_one());
+        found.len()
+    };
+    match rest {
+        [address] => match stop(by_address(address).collect()) {
+            0 => return Err("ERR No such client".into()),
+            _ => reply.ok(),
+        },
+        [word, address] if is(word, "addr") => reply.count(stop(by_address(address).collect())),
+        [word, id] if is(word, "id") => {
+            let id = integer(id)?;
+            let found = clients.iter().filter(|client| u64::try_from(id) == Ok(client.id));
+            reply.count(stop(found.collect()));
+        }
+        _ => return Err(texts::SYNTAX.into()),
+    }
+    Ok(())
+}

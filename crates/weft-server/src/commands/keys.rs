@@ -1,0 +1,260 @@
+//! Commands on keys of any type.
+
+use weft::Error;
+
+use crate::call::{Call, integer};
+use crate::reply::Reply;
+use crate::stop::{Done, texts};
+use crate::store::Key;
+use crate::tables::{Garbage, Head, Kind, SPACES};
+
+/// `DEL`, `UNLINK`
+pub fn del(call: &Call<'_>, reply: &mut Reply) -> Done {
+    let mut removed = 0;
+    for key in call.rest(1) {
+        removed += usize::from(call.remove_if_there(&call.key_of(key))?);
+    }
+    reply.count(removed);
+    Ok(())
+}
+
+/// `EXISTS`, `TOUCH`
+pub fn exists(call: &Call<'_>, reply: &mut Reply) -> Done {
+    let mut found = 0;
+    for key in call.rest(1) {
+        found += usize::from(call.head(&call.key_of(key))?.is_some());
+    }
+    reply.count(found);
+    Ok(())
+}
+
+/// `TYPE`
+pub fn type_of(call: &Call<'_>, reply: &mut Reply) -> Done {
+    reply.simple(call.head(&call.key(1))?.map_or("none", |head| head.kind.name()));
+    Ok(())
+}
+
+fn rename_unless(call: &Call<'_>, spares: bool) -> Done<bool> {
+    let (from, to) = (call.key(1), call.key(2));
+    let head = call.head(&from)?.ok_or(texts::NO_SUCH_KEY)?;
+    if from.bytes == to.bytes {
+        return Ok(!spares);
+    }
+    match call.head(&to)? {
+        Some(_) if spares => return Ok(false),
+        Some(old) => call.remove(&to, old)?,
+        None => {}
+    }
+    call.rename(&from, head, &to)?;
+    Ok(true)
+}
+
+/// `RENAME`
+pub fn rename(call: &Call<'_>, reply: &mut Reply) -> Done {
+    rename_unless(call, false)?;
+    reply.ok();
+    Ok(())
+}
+
+/// `RENAMENX`
+pub fn renamenx(call: &Call<'_>, reply: &mut Reply) -> Done {
+    let renamed = rename_unless(call, true)?;
+    reply.flag(renamed);
+    Ok(())
+}
+
+/// Returns the numbered database that an argument names.
+pub fn space_of(argument: &[u8]) -> Done<u8> {
+    let space = u8::try_from(integer(argument)?).ok().filter(|space| *space < SPACES);
+    Ok(space.ok_or("ERR DB index is out of range")?)
+}
+
+/// `COPY`
+pub fn copy(call: &Call<'_>, reply: &mut Reply) -> Done {
+    let mut options = call.options(3);
+    let (mut space, mut replaces) = (call.space, false);
+    while !options.is_empty() {
+        if options.take("replace") {
+            replaces = true;
+        } else if options.take("db") {
+            space = space_of(options.next()?)?;
+        } else {
+            return Err(texts::SYNTAX.into());
+        }
+    }
+    let (from, to) = (call.key(1), Key::new(space, call.argument(2)));
+    if from.bytes == to.bytes && space == call.space {
+        return Err("ERR source and destination objects are the same".into());
+    }
+    let Some(head) = call.head(&from)? else {
+        reply.flag(false);
+        return Ok(());
+    };
+    match call.head(&to)? {
+        Some(_) if !replaces => {
+            reply.flag(false);
+            return Ok(());
+        }
+        Some(old) => call.remove(&to, old)?,
+        None => {}
+    }
+    call.copy(head, &to)?;
+    reply.flag(true);
+    Ok(())
+}
+
+/// `MOVE`
+pub fn move_to(call: &Call<'_>, reply: &mut Reply) -> Done {
+    let space = space_of(call.argument(2))?;
+    if space == call.space {
+        return Err("ERR source and destination objects are the same".into());
+    }
+    let (from, to) = (call.key(1), Key::new(space, call.argument(1)));
+    let moves = match call.head(&from)? {
+        Some(head) if call.head(&to)?.is_none() => {
+            call.rename(&from, head, &to)?;
+            true
+        }
+        _ => false,
+    };
+    reply.flag(moves);
+    Ok(())
+}
+
+/// `DBSIZE`
+pub fn dbsize(call: &Call<'_>, reply: &mut Reply) -> Done {
+    reply.integer(call.size(u64::from(call.space))?);
+    Ok(())
+}
+
+fn flush(call: &Call<'_>, spaces: std::ops::Range<u8>) -> Done {
+    let tables = &call.store.tables;
+    let range = (spaces.start, 0, [].into())..(spaces.end, 0, [].into());
+    let heads: Vec<&Head> =
+        call.tx.range(&tables.heads, range.clone()).collect::<Result<_, Error>>()?;
+    for head in heads {
+        if head.collection != 0 {
+            let garbage = Garbage { collection: head.collection, kind: head.kind };
+            call.tx.insert(&tables.garbage, garbage)?;
+        }
+        if head.expires_at != 0 {
+            let deadline = (head.expires_at, head.space, head.hash, &head.key[..]);
+            call.tx.delete(&tables.deadlines, deadline)?;
+        }
+        call.touch(&Key::new(head.space, &head.key))?;
+    }
+    call.tx.delete_range(&tables.heads, range)?;
+    let sizes = (u64::from(spaces.start), 0)..(u64::from(spaces.end), 0);
+    call.tx.delete_range(&tables.sizes, sizes)?;
+    Ok(())
+}
+
+fn check_flush(call: &Call<'_>) -> Done {
+    match call.len() {
+        1 => Ok(()),
+        2 if call.is(1, "async") || call.is(1, "sync") => Ok(()),
+        _ => Err(texts::SYNTAX.into()),
+    }
+}
+
+/// `FLUSHDB`
+pub fn flushdb(call: &Call<'_>, reply: &mut Reply) -> Done {
+    check_flush(call)?;
+    flush(call, call.space..call.space + 1)?;
+    reply.ok();
+    Ok(())
+}
+
+/// `FLUSHALL`
+pub fn flushall(call: &Call<'_>, reply: &mut Reply) -> Done {
+    check_flush(call)?;
+    flush(call, 0..SPACES)?;
+    reply.ok();
+    Ok(())
+}
+
+/// Returns the name of the form in which a value is kept. Weft has one form for each type; the names are those of Redis.
+fn encoding(head: &Head) -> &'static str {
+    match (head.kind, &head.text) {
+        (Kind::Text, None) => "int",
+        (Kind::Text, Some(text)) if text.len() <= 44 => "embstr",
+        (Kind::Text, Some(_)) => "raw",
+        (Kind::Hash | Kind::Set, _) => "hashtable",
+        (Kind::List, _) => "quicklist",
+        (Kind::SortedSet, _) => "skiplist",
+    }
+}
+
+/// `OBJECT`
+pub fn object(call: &Call<'_>, reply: &mut Reply) -> Done {
+    let name = call.argument(1).to_ascii_lowercase();
+    if name == b"help" && call.len() == 2 {
+        let lines = [
+            "OBJECT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+            "ENCODING <key>",
+            "    The name that Redis has for the form of the value.",
+            "REFCOUNT <key>",
+            "    Always 1.",
+        ];
+        reply.array(lines.len());
+        lines.iter().for_each(|line| reply.simple(line));
+        return Ok(());
+    }
+    if call.len() != 3 || !matches!(name.as_slice(), b"encoding" | b"refcount") {
+        return Err(super::unknown_subcommand(call.arguments, "OBJECT").into());
+    }
+    let Some(head) = call.head(&call.key(2))? else {
+        reply.null();
+        return Ok(());
+    };
+    match name.as_slice() {
+        b"encoding" => reply.text(encoding(head)),
+        _ => reply.integer(1),
+    }
+    Ok(())
+}
+
+/// What a row costs besides what its columns own: the record, the version, and its entries in indexes. An estimate.
+const ROW_BYTES: usize = 120;
+
+/// `MEMORY`
+pub fn memory(call: &Call<'_>, reply: &mut Reply) -> Done {
+    if !call.is(1, "usage") || call.len() < 3 {
+        return Err(super::unknown_subcommand(call.arguments, "MEMORY").into());
+    }
+    let mut options = call.options(3);
+    if options.take("samples") {
+        options.integer()?;
+    }
+    if !options.is_empty() {
+        return Err(texts::SYNTAX.into());
+    }
+    let Some(head) = call.head(&call.key(2))? else {
+        reply.null();
+        return Ok(());
+    };
+    let of_text =
+        |text: &Option<crate::tables::Text>| text.as_ref().map_or(0, |text| text.len() + 16);
+    let collection = head.collection;
+    let elements: usize = match head.kind {
+        Kind::Text => of_text(&head.text),
+        Kind::Hash => call
+            .fields(collection)?
+            .iter()
+            .map(|field| ROW_BYTES + 2 * field.name.len() + of_text(&field.text))
+            .sum(),
+        Kind::Set => {
+            call.members(collection)?.iter().map(|member| ROW_BYTES + 2 * member.name.len()).sum()
+        }
+        Kind::SortedSet => {
+            let members = call.scored(collection)?;
+            members.iter().map(|scored| ROW_BYTES + 48 + 3 * scored.name.len()).sum()
+        }
+        Kind::List => {
+            let items = call.tx.prefix(&call.store.tables.items, &collection);
+            items.map(|item| Ok(ROW_BYTES + item?.text.len())).sum::<Result<usize, Error>>()?
+        }
+    };
+    reply.count(ROW_BYTES + 2 * head.key.len() + elements);
+    Ok(())
+}

@@ -1,0 +1,524 @@
+//! Commands on lists.
+//!
+//! The positions of a list's elements follow each other without gaps, so an index leads to its element at once. What is
+//! removed or inserted in the middle moves the elements on the shorter side.
+
+use std::ops::RangeInclusive;
+
+use weft::Error;
+
+use super::strings::part;
+use crate::call::{Call, is};
+use crate::reply::Reply;
+use crate::stop::{Done, texts};
+use crate::store::{Key, check_length};
+use crate::tables::{Ends, Item, Kind, Text};
+
+/// The ends of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Left,
+    Right,
+}
+
+impl End {
+    fn parse(argument: &[u8]) -> Done<Self> {
+        if is(argument, "left") {
+            Ok(End::Left)
+        } else if is(argument, "right") {
+            Ok(End::Right)
+        } else {
+            Err(texts::SYNTAX.into())
+        }
+    }
+}
+
+/// A list, and the positions of its elements.
+#[derive(Clone, Debug)]
+struct List {
+    collection: u64,
+    positions: RangeInclusive<i64>,
+}
+
+impl List {
+    /// Opens the list of a key that exists.
+    fn find(call: &Call<'_>, key: &Key<'_>) -> Done<Option<Self>> {
+        let Some(collection) = call.find(key, Kind::List)? else { return Ok(None) };
+        let ends = call.tx.get(&call.store.tables.ends, &collection)?;
+        Ok(ends.map(|ends| List { collection, positions: ends.first..=ends.last }))
+    }
+
+    fn create(call: &Call<'_>, key: &Key<'_>) -> Done<Self> {
+        let collection = call.create(key, Kind::List)?;
+        #[allow(clippy::reversed_empty_ranges)]
+        Ok(List { collection, positions: 0..=-1 })
+    }
+
+    fn len(&self) -> usize {
+        let length = self.positions.end() - self.positions.start() + 1;
+        usize::try_from(length).unwrap_or(0)
+    }
+
+    /// Returns the position of an index that is within the list.
+    fn position(&self, index: usize) -> i64 {
+        self.positions.start().saturating_add_unsigned(index as u64)
+    }
+
+    /// Returns the position of an index, which is counted from the end if it is below zero.
+    fn position_of(&self, index: i64) -> Option<i64> {
+        let end = if index < 0 { self.positions.end() + 1 } else { *self.positions.start() };
+        end.checked_add(index).filter(|position| self.positions.contains(position))
+    }
+
+    fn text<'c>(&self, call: &Call<'c>, position: i64) -> Done<&'c Text> {
+        let item = call.tx.get(&call.store.tables.items, &(self.collection, position))?;
+        Ok(item.map(|item| &item.text).ok_or("ERR a list has lost an element")?)
+    }
+
+    fn texts<'c>(&self, call: &Call<'c>, part: RangeInclusive<i64>) -> Done<Vec<&'c Item>> {
+        let range = (self.collection, *part.start())..=(self.collection, *part.end());
+        let items = call.tx.range(&call.store.tables.items, range);
+        Ok(items.collect::<Result<_, Error>>()?)
+    }
+
+    fn push(&mut self, call: &Call<'_>, end: End, text: Text) -> Done {
+        let (start, last) = (*self.positions.start(), *self.positions.end());
+        let position = match end {
+            End::Left => {
+                self.positions = start - 1..=last;
+                start - 1
+            }
+            End::Right => {
+                self.positions = start..=last + 1;
+                last + 1
+            }
+        };
+        let item = Item { collection: self.collection, position, text };
+        Ok(call.tx.insert(&call.store.tables.items, item)?)
+    }
+
+    fn pop(&mut self, call: &Call<'_>, end: End) -> Done<Option<Text>> {
+        if self.len() == 0 {
+            return Ok(None);
+        }
+        let (start, last) = (*self.positions.start(), *self.positions.end());
+        let (position, rest) = match end {
+            End::Left => (start, start + 1..=last),
+            End::Right => (last, start..=last - 1),
+        };
+        let text = self.text(call, position)?.clone();
+        call.tx.delete(&call.store.tables.items, &(self.collection, position))?;
+        self.positions = rest;
+        Ok(Some(text))
+    }
+
+    fn put(&self, call: &Call<'_>, position: i64, text: Text) -> Done {
+        let key = (self.collection, position);
+        call.tx.update(&call.store.tables.items, &key, |item| item.text = text)?;
+        Ok(())
+    }
+
+    /// Keeps these elements, which are in order, of those at the positions of `part`. Moves elements so that there is no
+    /// gap.
+    fn keep(&mut self, call: &Call<'_>, part: RangeInclusive<i64>, kept: &[Text]) -> Done {
+        let collection = self.collection;
+        let (start, last) = (*part.start(), *part.end());
+        let removed = last - start + 1 - i64::try_from(kept.len()).unwrap_or(0);
+        if removed == 0 {
+            return Ok(());
+        }
+        let before = start - self.positions.start();
+        let after = self.positions.end() - last;
+        let (from, to) = (*self.positions.start(), *self.positions.end());
+        // The elements of the shorter side are written again, next to those that are kept.
+        if before < after {
+            let mut texts: Vec<Text> = Vec::new();
+            if before > 0 {
+                texts =
+                    self.texts(call, from..=start - 1)?.iter().map(|i| i.text.clone()).collect();
+            }
+            texts.extend_from_slice(kept);
+            self.positions = from + removed..=to;
+            for (position, text) in (from + removed..).zip(texts) {
+                self.put(call, position, text)?;
+            }
+            let gone = (collection, from)..(collection, from + removed);
+            call.tx.delete_range(&call.store.tables.items, gone)?;
+        } else {
+            let mut texts = kept.to_vec();
+            if after > 0 {
+                texts.extend(self.texts(call, last + 1..=to)?.iter().map(|i| i.text.clone()));
+            }
+            self.positions = from..=to - removed;
+            for (position, text) in (start..).zip(texts) {
+                self.put(call, position, text)?;
+            }
+            let gone = (collection, to - removed + 1)..=(collection, to);
+            call.tx.delete_range(&call.store.tables.items, gone)?;
+        }
+        Ok(())
+    }
+
+    /// Ends a change: writes where the list begins and ends, or removes the key if the list is empty.
+    fn end(&self, call: &Call<'_>, key: &Key<'_>) -> Done {
+        if self.len() == 0 {
+            return call.remove_if_empty(key, Kind::List, self.collection);
+        }
+        let (first, last) = (*self.positions.start(), *self.positions.end());
+        let ends = &call.store.tables.ends;
+        let there = call.tx.update(ends, &self.collection, |ends| {
+            (ends.first, ends.last) = (first, last);
+        })?;
+        if there.is_none() {
+            call.tx.insert(ends, Ends { collection: self.collection, first, last })?;
+        }
+        call.touch(key)
+    }
+}
+
+fn push(call: &Call<'_>, reply: &mut Reply, end: End, creates: bool) -> Done {
+    let key = call.key(1);
+    let mut list = match List::find(call, &key)? {
+        Some(list) => list,
+        None if creates => List::create(call, &key)?,
+        None => {
+            reply.integer(0);
+            return Ok(());
+        }
+    };
+    for text in call.rest(2) {
+        check_length(text.len())?;
+        list.push(call, end, (*text).into())?;
+    }
+    reply.count(list.len());
+    list.end(call, &key)
+}
+
+/// `LPUSH`
+pub fn lpush(call: &Call<'_>, reply: &mut Reply) -> Done {
+    push(call, reply, End::Left, true)
+}
+
+/// `RPUSH`
+pub fn rpush(call: &Call<'_>, reply: &mut Reply) -> Done {
+    push(call, reply, End::Right, true)
+}
+
+/// `LPUSHX`
+pub fn lpushx(call: &Call<'_>, reply: &mut Reply) -> Done {
+    push(call, reply, End::Left, false)
+}
+
+/// `RPUSHX`
+pub fn rpushx(call: &Call<'_>, reply: &mut Reply) -> Done {
+    push(call, reply, End::Right, false)
+}
+
+fn pop(call: &Call<'_>, reply: &mut Reply, end: End) -> Done {
+    let key = call.key(1);
+    if call.len() > 3 {
+        return Err(texts::SYNTAX.into());
+    }
+    let count = match call.len() {
+        3 => Some(usize::try_from(call.integer(2)?).map_err(|_| texts::NEGATIVE)?),
+        _ => None,
+    };
+    let Some(mut list) = List::find(call, &key)? else {
+        if count.is_some() {
+            reply.null_array()
+        } else {
+            reply.null()
+        }
+        return Ok(());
+    };
+    if let Some(count) = count {
+        reply.array(count.min(list.len()));
+    }
+    for _ in 0..count.unwrap_or(1).min(list.len()) {
+        reply.optional(list.pop(call, end)?);
+    }
+    list.end(call, &key)
+}
+
+/// `LPOP`
+pub fn lpop(call: &Call<'_>, reply: &mut Reply) -> Done {
+    pop(call, reply, End::Left)
+}
+
+/// `RPOP`
+pub fn rpop(call: &Call<'_>, reply: &mut Reply) -> Done {
+    pop(call, reply, End::Right)
+}
+
+/// `LMPOP`
+pub fn lmpop(call: &Call<'_>, reply: &mut Reply) -> Done {
+    let (keys, position) = call.numbered_keys(1)?;
+    let mut options = call.options(position);
+    let end = End::parse(options.next()?)?;
+    let count = match options.take("count") {
+        true => options.integer()?,
+        false => 1,
+    };
+    let count = usize::try_from(count).ok().filter(|count| *count > 0);
+    let count = count.ok_or("ERR count should be greater than 0")?;
+    if !options.is_empty() {
+        return Err(texts::SYNTAX.into());
+    }
+    for name in keys {
+        let key = call.key_of(name);
+        let Some(mut list) = List::find(call, &key)? else { continue };
+        let count = count.min(list.len());
+        reply.array(2);
+        reply.text(name);
+        reply.array(count);
+        for _ in 0..count {
+            reply.optional(list.pop(call, end)?);
+        }
+        return list.end(call, &key);
+    }
+    reply.null_array();
+    Ok(())
+}
+
+/// `LLEN`
+pub fn llen(call: &Call<'_>, reply: &mut Reply) -> Done {
+    reply.count(List::find(call, &call.key(1))?.map_or(0, |list| list.len()));
+    Ok(())
+}
+
+/// `LINDEX`
+pub fn lindex(call: &Call<'_>, reply: &mut Reply) -> Done {
+    let index = call.integer(2)?;
+    let list = List::find(call, &call.key(1))?;
+    let place = list.and_then(|list| list.position_of(index).map(|position| (list, position)));
+    match place {
+        Some((list, position)) => reply.text(list.text(call, position)?),
+        None => reply.null(),
+    }
+    Ok(())
+}
+
+/// `LRANGE`
+pub fn lrange(call: &Call<'_>, reply: &mut Reply) -> Done {
+    let (start, end) = (call.integer(2)?, call.integer(3)?);
+    let list = List::find(call, &call.key(1))?;
+    let found = match &list {
+        Some(list) => match part(start, end, list.len()) {
+            Some((start, end)) => list.texts(call, list.position(start)..=list.position(end))?,
+            None => Vec::new(),
+        },
+        None => Vec::new(),
+    };
+    reply.texts(found.iter().map(|item| &item.text));
+    Ok(())
+}
+
+/// `LSET`
+pub fn lset(call: &Call<'_>, reply: &mut Reply) -> Done {
+    let key = call.key(1);
+    let index = call.integer(2)?;
+    let list = List::find(call, &key)?.ok_or(texts::NO_SUCH_KEY)?;
+    let position = list.position_of(index).ok_or(texts::OUT_OF_RANGE)?;
+    list.put(call, position, call.argument(3).into())?;
+    reply.ok();
+    call.touch(&key)
+}
+
+/// `LTRIM`
+pub fn ltrim(call: &Call<'_>, reply: &mut Reply) -> Done {
+    let key = call.key(1);
+    let (start, end) = (call.integer(2)?, call.integer(3)?);
+    reply.ok();
+    let Some(mut list) = List::find(call, &key)? else { return Ok(()) };
+    let (collection, items) = (list.collection, &call.store.tables.items);
+    match part(start, end, list.len()) {
+        None => {
+            call.tx.delete_range(items, (collection, i64::MIN)..=(collection, i64::MAX))?;
+            #[allow(clippy::reversed_empty_ranges)]
+            let none = 0..=-1;
+            list.positions = none;
+        }
+        Some((start, end)) => {
+            let (start, end) = (list.position(start), list.position(end));
+            call.tx.delete_range(items, (collection, i64::MIN)..(collection, start))?;
+            call.tx.delete_range(items, (collection, end + 1)..=(collection, i64::MAX))?;
+            list.positions = start..=end;
+        }
+    }
+    list.end(call, &key)
+}
+
+/// `LREM`
+pub fn lrem(call: &Call<'_>, reply: &mut Reply) -> Done {
+    let key = call.key(1);
+    let (count, unwanted) = (call.integer(2)?, call.argument(3));
+    let Some(mut list) = List::find(call, &key)? else {
+        reply.integer(0);
+        return Ok(());
+    };
+    let limit = if count == 0 { u64::MAX } else { count.unsigned_abs() };
+    let items = list.texts(call, list.positions.clone())?;
+    let mut unwanted_at: Vec<usize> = Vec::new();
+    let mut note = |at: usize| {
+        if (unwanted_at.len() as u64) < limit && *items[at].text == *unwanted {
+            unwanted_at.push(at);
+        }
+    };
+    match count < 0 {
+        true => (0..items.len()).rev().for_each(&mut note),
+        false => (0..items.len()).for_each(&mut note),
+    }
+    unwanted_at.sort_unstable();
+    reply.count(unwanted_at.len());
+    let (Some(first), Some(last)) = (unwanted_at.first(), unwanted_at.last()) else {
+        return Ok(());
+    };
+    let kept: Vec<Text> = (*first..=*last)
+        .filter(|at| unwanted_at.binary_search(at).is_err())
+        .map(|at| items[at].text.clone())
+        .collect();
+    let part = list.position(*first)..=list.position(*last);
+    list.keep(call, part, &kept)?;
+    list.end(call, &key)
+}
+
+/// `LINSERT`
+pub fn linsert(call: &Call<'_>, reply: &mut Reply) -> Done {
+    let key = call.key(1);
+    let is_before = call.is(2, "before");
+    if !is_before && !call.is(2, "after") {
+        return Err(texts::SYNTAX.into());
+    }
+    let pivot = call.argument(3);
+    let Some(mut list) = List::find(call, &key)? else {
+        reply.integer(0);
+        return Ok(());
+    };
+    let items = list.texts(call, list.positions.clone())?;
+    let Some(found) = items.iter().position(|item| *item.text == *pivot) else {
+        reply.integer(-1);
+        return Ok(());
+    };
+    let at = if is_before { found } else { found + 1 };
+    // The elements of the shorter side move by one.
+    let text: Text = call.argument(4).into();
+    if at < items.len() - at {
+        let first = items[0].text.clone();
+        let mut position = *list.positions.start();
+        if at == 0 {
+            list.push(call, End::Left, text)?;
+        } else {
+            list.push(call, End::Left, first)?;
+            for item in &items[1..at] {
+                list.put(call, position, item.text.clone())?;
+                position += 1;
+            }
+            list.put(call, position, text)?;
+        }
+    } else if at == items.len() {
+        list.push(call, End::Right, text)?;
+    } else {
+        let last = items[items.len() - 1].text.clone();
+        let mut position = list.position(at);
+        list.push(call, End::Right, last)?;
+        list.put(call, position, text)?;
+        for item in &items[at..items.len() - 1] {
+            position += 1;
+            list.put(call, position, item.text.clone())?;
+        }
+    }
+    reply.count(list.len());
+    list.end(call, &key)
+}
+
+/// `LPOS`
+pub fn lpos(call: &Call<'_>, reply: &mut Reply) -> Done {
+    let wanted = call.argument(2);
+    let (mut rank, mut count, mut length_max) = (1, None, 0);
+    let mut options = call.options(3);
+    while !options.is_empty() {
+        if options.take("rank") {
+            rank = options.integer()?;
+            if rank == 0 || rank == i64::MIN {
+                return Err("ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... \
+                            or use negative to start from the end of the list"
+                    .into());
+            }
+        } else if options.take("count") {
+            let number = options.integer()?;
+            count = Some(usize::try_from(number).map_err(|_| "ERR COUNT can't be negative")?);
+        } else if options.take("maxlen") {
+            let number = options.integer()?;
+            length_max = usize::try_from(number).map_err(|_| "ERR MAXLEN can't be negative")?;
+        } else {
+            return Err(texts::SYNTAX.into());
+        }
+    }
+    let items = match List::find(call, &call.key(1))? {
+        Some(list) => list.texts(call, list.positions.clone())?,
+        None => Vec::new(),
+    };
+    let limit = match count {
+        None => 1,
+        Some(0) => usize::MAX,
+        Some(count) => count,
+    };
+    let length_max = if length_max == 0 { usize::MAX } else { length_max };
+    let skipped = usize::try_from(rank.unsigned_abs() - 1).unwrap_or(usize::MAX);
+    let is_wanted = |at: &usize| *items[*at].text == *wanted;
+    let found: Vec<usize> = match rank < 0 {
+        true => {
+            let places = (0..items.len()).rev().take(length_max);
+            places.filter(is_wanted).skip(skipped).take(limit).collect()
+        }
+        false => {
+            let places = (0..items.len()).take(length_max);
+            places.filter(is_wanted).skip(skipped).take(limit).collect()
+        }
+    };
+    match (count, found.first()) {
+        (Some(_), _) => {
+            reply.array(found.len());
+            found.iter().for_each(|at| reply.count(*at));
+        }
+        (None, Some(at)) => reply.count(*at),
+        (None, None) => reply.null(),
+    }
+    Ok(())
+}
+
+fn move_element(call: &Call<'_>, reply: &mut Reply, from: End, to: End) -> Done {
+    let (source, destination) = (call.key(1), call.key(2));
+    let Some(mut list) = List::find(call, &source)? else {
+        reply.null();
+        return Ok(());
+    };
+    call.expect(&destination, Kind::List)?;
+    let Some(text) = list.pop(call, from)? else {
+        reply.null();
+        return Ok(());
+    };
+    reply.text(&text);
+    if source.bytes == destination.bytes {
+        list.push(call, to, text)?;
+        return list.end(call, &source);
+    }
+    list.end(call, &source)?;
+    let mut list = match List::find(call, &destination)? {
+        Some(list) => list,
+        None => List::create(call, &destination)?,
+    };
+    list.push(call, to, text)?;
+    list.end(call, &destination)
+}
+
+/// `LMOVE`
+pub fn lmove(call: &Call<'_>, reply: &mut Reply) -> Done {
+    let (from, to) = (End::parse(call.argument(3))?, End::parse(call.argument(4))?);
+    move_element(call, reply, from, to)
+}
+
+/// `RPOPLPUSH`
+pub fn rpoplpush(call: &Call<'_>, reply: &mut Reply) -> Done {
+    move_element(call, reply, End::Right, End::Left)
+}

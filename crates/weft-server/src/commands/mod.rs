@@ -1,0 +1,245 @@
+//! The commands. Each is a row of one table, from which everything else follows: how its arguments are counted, where its
+//! keys are, what `COMMAND` says about it, and what the page of the guide lists.
+
+pub mod absent;
+mod bits;
+mod connection;
+mod expiry;
+mod hashes;
+mod info;
+mod introspection;
+mod keys;
+mod lists;
+mod scan;
+mod sets;
+mod sorted_combinations;
+mod sorted_ranges;
+mod sorted_sets;
+mod strings;
+mod table;
+
+use std::sync::LazyLock;
+
+use rustc_hash::FxHashMap;
+
+use crate::call::DataCommand;
+use crate::reply::Reply;
+use crate::session::Session;
+use crate::stop::{Done, texts};
+
+pub use table::COMMANDS;
+
+/// A command on the session itself. It runs at once, outside of transactions.
+pub type SessionCommand = fn(&mut Session, &[&[u8]], &mut Reply) -> Done;
+
+/// How a command is run.
+#[derive(Clone, Copy, Debug)]
+pub enum Run {
+    /// In a transaction.
+    Data(DataCommand),
+    /// At once.
+    Session(SessionCommand),
+}
+
+/// Where the keys of a command are among its arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyPlaces {
+    /// Nowhere.
+    None,
+    /// From the first position to the last, each so many after the one before. A last position below zero is counted
+    /// from the end.
+    Range(usize, isize, usize),
+    /// After a number that says how many they are, which is at this position.
+    Numbered(usize),
+    /// The first argument, and after a number at the second position.
+    FirstAndNumbered,
+}
+
+/// What `COMMAND` says about commands, and what else the server has to know.
+pub mod flags {
+    /// Changes data.
+    pub const WRITE: u16 = 1;
+    /// Reads data.
+    pub const READ: u16 = 1 << 1;
+    /// Takes about the same time however much data there is.
+    pub const FAST: u16 = 1 << 2;
+    /// May need more memory.
+    pub const GROWS: u16 = 1 << 3;
+    /// Is for operators.
+    pub const ADMIN: u16 = 1 << 4;
+    /// Can be used without the password.
+    pub const NO_AUTH: u16 = 1 << 5;
+    /// May take so long that other connections must not wait behind it.
+    pub const SLOW: u16 = 1 << 6;
+    /// Is refused between `MULTI` and `EXEC`.
+    pub const NOT_QUEUED: u16 = 1 << 7;
+    /// Runs at once although commands are queued.
+    pub const ENDS_QUEUE: u16 = 1 << 8;
+}
+
+/// A command.
+#[derive(Debug)]
+pub struct Command {
+    /// Its name, in small letters.
+    pub name: &'static str,
+    /// How many arguments it takes, with its name; if below zero, at least so many.
+    pub arity: i64,
+    /// See [`flags`].
+    pub flags: u16,
+    /// Where its keys are.
+    pub keys: KeyPlaces,
+    /// The group in Redis's documentation.
+    pub group: &'static str,
+    /// What it does.
+    pub summary: &'static str,
+    /// How it is run.
+    pub run: Run,
+}
+
+impl Command {
+    /// Returns whether the command takes so many arguments, with its name.
+    pub fn takes(&self, arguments: usize) -> bool {
+        let arguments = i64::try_from(arguments).unwrap_or(i64::MAX);
+        if self.arity < 0 { arguments >= -self.arity } else { arguments == self.arity }
+    }
+
+    /// Returns whether the command has this flag.
+    pub fn has(&self, flag: u16) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// Returns the place of the command in the table.
+    pub fn number(&self) -> u64 {
+        let first = COMMANDS.as_ptr().addr();
+        ((std::ptr::from_ref(self).addr() - first) / size_of::<Command>()) as u64
+    }
+
+    /// Returns the keys among the arguments.
+    ///
+    /// # Errors
+    /// The arguments do not say how many keys there are.
+    pub fn keys_of<'a>(&self, arguments: &[&'a [u8]]) -> Done<Vec<&'a [u8]>> {
+        let numbered = |position: usize| -> Done<Vec<&'a [u8]>> {
+            let count =
+                arguments.get(position).and_then(|count| crate::request::parse_integer(count));
+            let count = count.and_then(|count| usize::try_from(count).ok()).ok_or(INVALID_KEYS)?;
+            let end = (position + 1).checked_add(count).filter(|end| *end <= arguments.len());
+            Ok(arguments[position + 1..end.ok_or(INVALID_KEYS)?].to_vec())
+        };
+        match self.keys {
+            KeyPlaces::None => Err("ERR The command has no key arguments".into()),
+            KeyPlaces::Range(first, last, step) => {
+                let end = match last {
+                    0.. => last.unsigned_abs() + 1,
+                    _ => (arguments.len() + 1).saturating_sub(last.unsigned_abs()),
+                };
+                let first = first.min(arguments.len());
+                let range = first..end.clamp(first, arguments.len());
+                Ok(arguments[range].iter().step_by(step).copied().collect())
+            }
+            KeyPlaces::Numbered(position) => numbered(position),
+            KeyPlaces::FirstAndNumbered => {
+                let mut keys = vec![*arguments.get(1).ok_or(INVALID_KEYS)?];
+                keys.extend(numbered(2)?);
+                Ok(keys)
+            }
+        }
+    }
+}
+
+const INVALID_KEYS: &str = "ERR Invalid arguments specified for command";
+
+/// The longest name of a command.
+const NAME_BYTES_MAX: usize = 32;
+
+static BY_NAME: LazyLock<FxHashMap<&'static [u8], &'static Command>> =
+    LazyLock::new(|| COMMANDS.iter().map(|command| (command.name.as_bytes(), command)).collect());
+
+/// Returns the command with this name, in capitals or not.
+pub fn find(name: &[u8]) -> Option<&'static Command> {
+    let mut lower = [0; NAME_BYTES_MAX];
+    let lower = lower.get_mut(..name.len())?;
+    lower.copy_from_slice(name);
+    lower.make_ascii_lowercase();
+    BY_NAME.get(&*lower).copied()
+}
+
+/// Returns the error for a command that the server does not have.
+pub fn unknown(arguments: &[&[u8]]) -> String {
+    let name = String::from_utf8_lossy(arguments[0]);
+    if let Some((absent, reason)) = absent::find(&name) {
+        return format!("ERR {} is not supported: {reason}", absent.to_uppercase());
+    }
+    let shown = |text: &[u8]| String::from_utf8_lossy(&text[..text.len().min(128)]).into_owned();
+    let mut text =
+        format!("ERR unknown command '{}', with args beginning with: ", shown(arguments[0]));
+    for argument in arguments[1..].iter().take(20) {
+        if text.len() > 256 {
+            break;
+        }
+        text += &format!("'{}' ", shown(argument));
+    }
+    text
+}
+
+/// Returns the error for a part of a command that the server does not have, or that got the wrong number of arguments.
+pub fn unknown_subcommand(arguments: &[&[u8]], command: &str) -> String {
+    let name = arguments.get(1).map_or(Default::default(), |name| String::from_utf8_lossy(name));
+    format!("ERR unknown subcommand or wrong number of arguments for '{name}'. Try {command} HELP.")
+}
+
+/// Returns whether the argument at the position is one of two words: `true` for the first.
+fn either(arguments: &[&[u8]], position: usize, first: &str, second: &str) -> Done<bool> {
+    match arguments.get(position) {
+        Some(argument) if crate::call::is(argument, first) => Ok(true),
+        Some(argument) if crate::call::is(argument, second) => Ok(false),
+        _ => Err(texts::SYNTAX.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_short() {
+        let mut names = HashSet::new();
+        let absent = absent::ABSENT.iter().flat_map(|(names, _)| names.split(' '));
+        for name in COMMANDS.iter().map(|command| command.name).chain(absent) {
+            assert!(names.insert(name), "{name} is there twice");
+            assert!(name.len() <= NAME_BYTES_MAX && *name == name.to_lowercase(), "{name}");
+        }
+    }
+
+    #[test]
+    fn commands_are_found_in_any_case() {
+        for command in COMMANDS {
+            assert_eq!(find(command.name.to_uppercase().as_bytes()).unwrap().name, command.name);
+            assert_eq!(COMMANDS[command.number() as usize].name, command.name);
+        }
+        assert!(find(b"").is_none() && find(&[b'x'; 100]).is_none());
+    }
+
+    #[test]
+    fn keys_are_found_among_the_arguments() {
+        for (line, expected) in [
+            ("get a", Some("a")),
+            ("mset a 1 b 2", Some("a b")),
+            ("del a b c", Some("a b c")),
+            ("bitop and a b c", Some("a b c")),
+            ("zunionstore a 2 b c weights 1 2", Some("a b c")),
+            ("zunion 2 b c", Some("b c")),
+            ("zunion 3 b c", None),
+            ("zunion x", None),
+            ("ping", None),
+            ("object encoding a", Some("a")),
+        ] {
+            let arguments: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+            let keys = find(arguments[0]).unwrap().keys_of(&arguments).ok();
+            let expected = expected.map(str::as_bytes);
+            assert_eq!(keys.map(|keys| keys.join(&b' ')).as_deref(), expected, "{line}");
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! The commands that walk over many keys or elements, a page at a time.
+//!
+//! Keys and elements are ordered by a hash, and a cursor is the hash with which the next page begins. So every element
+//! that is there from the first page to the last is returned, whatever happens to others in the meantime. Elements with
+//! equal hashes are on one page.
+
+use weft::Error;
+
+use crate::call::Call;
+use crate::glob;
+use crate::reply::Reply;
+use crate::stop::{Done, texts};
+use crate::tables::{Kind, score_of};
+
+/// The options of the commands.
+struct Page<'c> {
+    from: u64,
+    pattern: Option<&'c [u8]>,
+    count: usize,
+    kind: Option<&'c [u8]>,
+}
+
+impl<'c> Page<'c> {
+    fn parse(call: &Call<'c>, position: usize, takes_kind: bool) -> Done<Self> {
+        let from = std::str::from_utf8(call.argument(position)).ok();
+        let from = from.and_then(|from| from.parse().ok()).ok_or(texts::NOT_A_CURSOR)?;
+        let mut page = Page { from, pattern: None, count: 10, kind: None };
+        let mut options = call.options(position + 1);
+        while !options.is_empty() {
+            if options.take("match") {
+                page.pattern = Some(options.next()?);
+            } else if options.take("count") {
+                let count = usize::try_from(options.integer()?).unwrap_or(0);
+                page.count = Some(count).filter(|count| *count > 0).ok_or(texts::SYNTAX)?;
+            } else if takes_kind && options.take("type") {
+                page.kind = Some(options.next()?);
+            } else {
+                return Err(texts::SYNTAX.into());
+            }
+        }
+        Ok(page)
+    }
+
+    fn wants(&self, name: &[u8]) -> bool {
+        self.pattern.is_none_or(|pattern| glob::matches(pattern, name))
+    }
+
+    /// Gathers the rows of a page. Also returns the cursor of the next one.
+    fn gather<'r, T>(
+        &self,
+        rows: impl Iterator<Item = Result<&'r T, Error>>,
+        hash_of: impl Fn(&T) -> u64,
+    ) -> Done<(Vec<&'r T>, u64)> {
+        let mut found: Vec<&T> = Vec::new();
+        for row in rows {
+            let row = row?;
+            let is_full = found.len() >= self.count;
+            if is_full && found.last().is_none_or(|last| hash_of(last) != hash_of(row)) {
+                return Ok((found, hash_of(row)));
+            }
+            found.push(row);
+        }
+        Ok((found, 0))
+    }
+}
+
+fn begin(reply: &mut Reply, next: u64, elements: usize) {
+    reply.array(2);
+    reply.text(next.to_string());
+    reply.array(elements);
+}
+
+/// `SCAN`
+pub fn scan(call: &Call<'_>, reply: &mut Reply) -> Done {
+    let page = Page::parse(call, 1, true)?;
+    let heads = &call.store.tables.heads;
+    let rows = call.tx.range(heads, range_of_keys(call.space, page.from));
+    let (mut found, next) = page.gather(rows, |head| head.hash)?;
+    found.retain(|head| {
+        page.wants(&head.key)
+            && page.kind.is_none_or(|kind| kind.eq_ignore_ascii_case(head.kind.name().as_bytes()))
+            && call.is_live(head)
+    });
+    begin(reply, next, found.len());
+    found.iter().for_each(|head| reply.text(&head.key));
+    Ok(())
+}
+
+/// Returns the keys of a numbered database from a hash on, as a range of the table.
+fn range_of_keys(
+    space: u8,
+    from: u64,
+) -> impl std::ops::RangeBounds<(u8, u64, crate::tables::Text)> {
+    (space, from, [].into())..(space + 1, 0, [].into())
+}
+
+/// `KEYS`
+pub fn keys(call: &Call<'_>, reply: &mut Reply) -> Done {
+    let mut found = Vec::new();
+    for head in call.tx.range(&call.store.tables.heads, range_of_keys(call.space, 0)) {
+        let head = head?;
+        if glob::matches(call.argument(1), &head.key) && call.is_live(head) {
+            found.push(&head.key);
+        }
+    }
+    reply.texts(found.into_iter());
+    Ok(())
+}
+
+/// `RANDOMKEY`
+pub fn randomkey(call: &Call<'_>, reply: &mut Reply) -> Done {
+    let heads = &call.store.tables.heads;
+    for from in [fastrand::u64(..), 0] {
+        for head in call.tx.range(heads, range_of_keys(call.space, from)) {
+            let head = head?;
+            if call.is_live(head) {
+                reply.text(&head.key);
+                return Ok(());
+            }
+        }
+    }
+    reply.null();
+    Ok(())
+}
+
+/// Returns the elements of a collection from a hash on, as a range of a table.
+pub fn range_of_elements(
+    collection: u64,
+    from: u64,
+) -> impl std::ops::RangeBounds<(u64, u64, crate::tables::Text)> {
+    (collection, from, [].into())..(collection + 1, 0, [].into())
+}
+
+/// `HSCAN`
+pub fn hscan(call: &Call<'_>, reply: &mut Reply) -> Done {
+    let page = Page::parse(call, 2, false)?;
+    let Some(collection) = call.find(&call.key(1), Kind::Hash)? else {
+        begin(reply, 0, 0);
+        return Ok(());
+    };
+    let fields = &call.store.tables.fields;
+    let rows = call.tx.range(fields, range_of_elements(collection, page.from));
+    let (mut found, next) = page.gather(rows, |field| field.hash)?;
+    found.retain(|field| page.wants(&field.name));
+    begin(reply, next, 2 * found.len());
+    for field in found {
+        reply.text(&field.name);
+        reply.text(field.bytes());
+    }
+    Ok(())
+}
+
+/// `SSCAN`
+pub fn sscan(call: &Call<'_>, reply: &mut Reply) -> Done {
+    let page = Page::parse(call, 2, false)?;
+    let Some(collection) = call.find(&call.key(1), Kind::Set)? else {
+        begin(reply, 0, 0);
+        return Ok(());
+    };
+    let members = &call.store.tables.members;
+    let rows = call.tx.range(members, range_of_elements(collection, page.from));
+    let (mut found, next) = page.gather(rows, |member| member.hash)?;
+    found.retain(|member| page.wants(&member.name));
+    begin(reply, next, found.len());
+    found.iter().for_each(|member| reply.text(&member.name));
+    Ok(())
+}
+
+/// `ZSCAN`
+pub fn zscan(call: &Call<'_>, reply: &mut Reply) -> Done {
+    let page = Page::parse(call, 2, false)?;
+    let Some(collection) = call.find(&call.key(1), Kind::SortedSet)? else {
+        begin(reply, 0, 0);
+        return Ok(());
+    };
+    let scores = &call.store.tables.scores;
+    let rows = call.tx.range(scores, range_of_elements(collection, page.from));
+    let (mut found, next) = page.gather(rows, |scored| scored.hash)?;
+    found.retain(|scored| page.wants(&scored.name));
+    begin(reply, next, 2 * found.len());
+    for scored in found {
+        reply.text(&scored.name);
+        reply.text(crate::reply::double_text(score_of(scored.score)));
+    }
+    Ok(())
+}

@@ -1,0 +1,200 @@
+//! A connection: reads requests, runs them, and sends the replies.
+//!
+//! The commands that have arrived together are run one after the other, on the thread that the connection's task runs on.
+//! Their replies are sent together, when the newest of their commits is durable. So a pipeline of commands waits for the
+//! disk once, and no thread waits: while one connection awaits the disk, others run.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use weft::htm::word::Ordering;
+
+use crate::clients::Client;
+use crate::reply::Reply;
+use crate::request::{Parsed, Parser};
+use crate::server::Server;
+use crate::session::Session;
+use crate::stop::text_of;
+
+/// How much is read at once.
+const READ_BYTES: usize = 16 << 10;
+/// When so many bytes wait, they are sent before the next command is run.
+const FLUSH_BYTES: usize = 64 << 10;
+/// After so many commands of one client, others have their turn.
+const COMMANDS_PER_TURN: u32 = 1024;
+
+/// Serves a connection until it ends. If it is refused, `refused` says why.
+pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
+    server: Arc<Server>,
+    mut stream: S,
+    addresses: (String, String),
+    refused: Option<&'static str>,
+) {
+    let clients_max = server.clients_max.load(Ordering::Relaxed);
+    let client = match refused {
+        Some(_) => None,
+        None => server.clients.add(addresses, clients_max),
+    };
+    let Some(client) = client else {
+        server.counters.refused.fetch_add(1, Ordering::Relaxed);
+        let text = refused.unwrap_or("-ERR max number of clients reached\r\n");
+        // The client may be gone already.
+        let _ = stream.write_all(text.as_bytes()).await;
+        return;
+    };
+    server.counters.accepted.fetch_add(1, Ordering::Relaxed);
+    let _listed = Listed(Arc::clone(&server), Arc::clone(&client));
+    let reply = Reply::new(server.options.output_bytes);
+    let parser = Parser::new(server.options.request_bytes);
+    let session = Session::new(server, client);
+    let mut connection =
+        Connection { stream, session, parser, reply, input: Vec::new(), parsed: 0 };
+    // A connection that breaks is no event for the server.
+    let _ = connection.run().await;
+}
+
+/// A client in the list of clients, until its connection ends.
+struct Listed(Arc<Server>, Arc<Client>);
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        self.0.clients.remove(&self.1);
+    }
+}
+
+struct Connection<S> {
+    stream: S,
+    session: Session,
+    parser: Parser,
+    reply: Reply,
+    /// What has arrived.
+    input: Vec<u8>,
+    /// How much of it belongs to commands that were run.
+    parsed: usize,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+    async fn run(&mut self) -> io::Result<()> {
+        loop {
+            self.run_commands().await?;
+            self.flush().await?;
+            if self.session.closes || !self.read().await? {
+                return self.stream.shutdown().await;
+            }
+        }
+    }
+
+    /// Runs the commands that have arrived.
+    async fn run_commands(&mut self) -> io::Result<()> {
+        self.session.wake();
+        let mut commands = 0;
+        while !self.session.closes {
+            let input = &self.input[self.parsed..];
+            match self.parser.parse(input, self.session.is_known) {
+                Ok(Parsed::Incomplete) => break,
+                Ok(Parsed::Complete(length)) => {
+                    let arguments: SmallVec<[&[u8]; 8]> = self.parser.arguments(input).collect();
+                    self.session.run(&arguments, &mut self.reply);
+                    self.parsed += length;
+                }
+                Err(text) => {
+                    self.reply.error(&format!("ERR {text}"));
+                    self.session.closes = true;
+                }
+            }
+            if self.reply.is_too_long() {
+                // Part of the reply is missing, so nothing that follows would be understood.
+                return Err(io::ErrorKind::OutOfMemory.into());
+            }
+            if self.reply.len() >= FLUSH_BYTES {
+                self.flush().await?;
+            }
+            commands += 1;
+            if commands % COMMANDS_PER_TURN == 0 {
+                tokio::task::yield_now().await;
+                self.session.wake();
+            }
+        }
+        self.input.drain(..self.parsed);
+        self.parsed = 0;
+        if self.input.is_empty() {
+            self.input.shrink_to(FLUSH_BYTES);
+        }
+        Ok(())
+    }
+
+    /// Sends the replies, when their commits are durable.
+    async fn flush(&mut self) -> io::Result<()> {
+        let server = Arc::clone(&self.session.server);
+        let counters = &server.counters;
+        let commands = std::mem::take(&mut self.session.commands);
+        counters.commands.fetch_add(commands, Ordering::Relaxed);
+        match std::mem::take(&mut self.session.errors) {
+            0 => {}
+            errors => drop(counters.errors.fetch_add(errors, Ordering::Relaxed)),
+        }
+        if let Some(token) = self.session.token.take()
+            && server.waits
+            && server.database.durable_epoch() < Some(token.epoch())
+            && let Err(failure) = server.database.when_durable(token).await
+        {
+            // The replies would say that something has happened which a crash may undo.
+            self.reply.truncate(0);
+            self.reply.error(&text_of(&failure));
+            self.session.closes = true;
+        }
+        if self.reply.is_empty() {
+            return Ok(());
+        }
+        let bytes = self.reply.len() as u64;
+        write_all(&mut self.stream, self.reply.bytes(), server.options.output_timeout).await?;
+        counters.output_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.reply.clear();
+        Ok(())
+    }
+
+    /// Reads what arrives next. Returns false if the connection ends.
+    async fn read(&mut self) -> io::Result<bool> {
+        // What is allocated for input at most doubles with what has arrived.
+        self.input.reserve(READ_BYTES.min(self.session.server.options.request_bytes));
+        let seconds = self.session.server.idle_seconds.load(Ordering::Relaxed);
+        let client = Arc::clone(&self.session.client);
+        let read = self.stream.read_buf(&mut self.input);
+        let read = async {
+            match seconds {
+                0 => read.await,
+                seconds => {
+                    tokio::time::timeout(Duration::from_secs(seconds), read).await.unwrap_or(Ok(0))
+                }
+            }
+        };
+        let bytes = tokio::select! {
+            biased;
+            () = client.stop.notified() => 0,
+            bytes = read => bytes?,
+        };
+        client.note_activity();
+        let counters = &self.session.server.counters;
+        counters.input_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        Ok(bytes > 0)
+    }
+}
+
+/// Sends bytes to a client that takes some of them at least once in `limit`.
+async fn write_all(
+    stream: &mut (impl AsyncWrite + Unpin),
+    mut bytes: &[u8],
+    limit: Duration,
+) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let written = tokio::time::timeout(limit, stream.write(bytes)).await??;
+        if written == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        bytes = &bytes[written..];
+    }
+    Ok(())
+}

@@ -1,0 +1,324 @@
+//! A client's session: runs its commands, one transaction for each, or one for all between `MULTI` and `EXEC`.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use weft::htm::word::Ordering;
+use weft::{CommitToken, Error, TransactionOptions};
+
+use crate::call::{Call, DataCommand, is};
+use crate::clients::Client;
+use crate::commands::{self, Command, Run, flags};
+use crate::reply::{Reply, Version};
+use crate::server::Server;
+use crate::stop::{Done, Stop};
+use crate::store::Keys;
+use crate::watch::WatchedKey;
+
+/// Commands that wait for `EXEC`.
+#[derive(Debug, Default)]
+pub struct Queue {
+    commands: Vec<(&'static Command, Vec<Box<[u8]>>)>,
+    bytes: usize,
+    /// Whether a command could not be queued, so that `EXEC` refuses to run the others.
+    has_failed: bool,
+}
+
+/// Which replies a client gets: `CLIENT REPLY`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replies {
+    /// All of them.
+    On,
+    /// None.
+    Off,
+    /// None to this command and the next one.
+    SkipNext,
+    /// None to this command.
+    Skip,
+}
+
+/// A client's session.
+#[derive(Debug)]
+pub struct Session {
+    /// The server.
+    pub server: Arc<Server>,
+    /// What other clients see of this one.
+    pub client: Arc<Client>,
+    /// The numbered database that was selected.
+    pub space: u8,
+    /// Whether the client has given the password, or needs none.
+    pub is_known: bool,
+    /// The commands since `MULTI`.
+    pub queue: Option<Queue>,
+    /// The keys under `WATCH`.
+    pub watched: Vec<WatchedKey>,
+    /// Whether an error between `MULTI` and `EXEC` undoes the other commands.
+    pub rolls_back: bool,
+    /// Which replies the client gets.
+    pub replies: Replies,
+    /// Whether the connection ends after the reply.
+    pub closes: bool,
+    /// Stands for the newest commit that a reply has shown. It has to be durable before the reply is sent.
+    pub token: Option<CommitToken>,
+    /// How many commands were run since they were counted last.
+    pub commands: u64,
+    /// How many of the replies were errors.
+    pub errors: u64,
+    /// When the last command ended.
+    last: Instant,
+}
+
+impl Session {
+    /// Begins a session.
+    pub fn new(server: Arc<Server>, client: Arc<Client>) -> Self {
+        let is_known = server.options.password.is_none();
+        Session {
+            server,
+            client,
+            space: 0,
+            is_known,
+            queue: None,
+            watched: Vec::new(),
+            rolls_back: false,
+            replies: Replies::On,
+            closes: false,
+            token: None,
+            commands: 0,
+            errors: 0,
+            last: Instant::now(),
+        }
+    }
+
+    /// Notes that the client was silent until now.
+    pub fn wake(&mut self) {
+        self.last = Instant::now();
+    }
+
+    /// Runs a command, and writes its reply.
+    pub fn run(&mut self, arguments: &[&[u8]], reply: &mut Reply) {
+        if arguments.is_empty() {
+            return;
+        }
+        let before = reply.len();
+        let outcome = self.dispatch(arguments, reply);
+        if let Err(stop) = outcome {
+            reply.truncate(before);
+            reply.error(&stop.text());
+            self.errors += 1;
+        }
+        self.commands += 1;
+        self.replies = match self.replies {
+            Replies::On => Replies::On,
+            Replies::Off => {
+                reply.truncate(before);
+                Replies::Off
+            }
+            Replies::SkipNext => {
+                reply.truncate(before);
+                Replies::Skip
+            }
+            Replies::Skip => {
+                reply.truncate(before);
+                Replies::On
+            }
+        };
+        let now = Instant::now();
+        let took = now - self.last;
+        self.last = now;
+        // The log must not show a password.
+        let is_secret = is(arguments[0], "auth") || is(arguments[0], "hello");
+        if self.server.slow_log.wants(took) && !is_secret {
+            self.server.slow_log.add(arguments, took, &self.client);
+        }
+    }
+
+    /// Looks a command up, and runs or queues it.
+    fn dispatch(&mut self, arguments: &[&[u8]], reply: &mut Reply) -> Done {
+        let found = commands::find(arguments[0]);
+        let name = found.map_or("", |command| command.name);
+        if !self.is_known && !matches!(name, "auth" | "hello" | "quit" | "reset") {
+            return Err("NOAUTH Authentication required.".into());
+        }
+        let command = match found.ok_or_else(|| commands::unknown(arguments)) {
+            Ok(command) if command.takes(arguments.len()) => command,
+            Ok(command) => return Err(self.fail_queue(wrong_arity(command.name))),
+            Err(text) => return Err(self.fail_queue(text)),
+        };
+        self.client.last_command.store(command.number(), Ordering::Relaxed);
+        if let Some(queue) = &mut self.queue
+            && !command.has(flags::ENDS_QUEUE)
+        {
+            if command.has(flags::NOT_QUEUED) {
+                let name = command.name.to_uppercase();
+                return Err(format!("ERR {name} inside MULTI is not allowed").into());
+            }
+            queue.bytes += arguments.iter().map(|argument| argument.len() + 32).sum::<usize>();
+            if queue.bytes > self.server.options.request_bytes {
+                return Err(self.fail_queue("ERR the queued commands are too long".to_owned()));
+            }
+            let arguments = arguments.iter().map(|argument| Box::from(*argument)).collect();
+            queue.commands.push((command, arguments));
+            reply.simple("QUEUED");
+            return Ok(());
+        }
+        match command.run {
+            Run::Session(run) => run(self, arguments, reply),
+            Run::Data(run) if command.has(flags::SLOW) => {
+                in_place(|| self.transact(run, arguments, reply))
+            }
+            Run::Data(run) => self.transact(run, arguments, reply),
+        }
+    }
+
+    /// Notes that a command could not be queued, if commands are queued.
+    fn fail_queue(&mut self, text: String) -> Stop {
+        if let Some(queue) = &mut self.queue {
+            queue.has_failed = true;
+        }
+        text.into()
+    }
+
+    /// Runs one command as a transaction.
+    fn transact(&mut self, run: DataCommand, arguments: &[&[u8]], reply: &mut Reply) -> Done {
+        let before = reply.len();
+        let (server, space) = (&*self.server, self.space);
+        let wants_reply = self.replies == Replies::On;
+        let ((), token) =
+            server.database.transact_with_token(&TransactionOptions::new(), |tx| {
+                reply.truncate(before);
+                let keys = Keys { tx, store: &server.store };
+                run(&Call { server, keys, space, arguments, wants_reply }, reply)
+            })?;
+        self.note(token);
+        Ok(())
+    }
+
+    /// Notes that a reply shows a commit.
+    pub fn note(&mut self, token: CommitToken) {
+        self.token = self.token.max(Some(token));
+    }
+
+    /// `EXEC`: runs the queued commands as one transaction.
+    ///
+    /// # Errors
+    /// There is no queue, or a command could not be queued, or the client has asked for rollback and a command fails.
+    pub fn execute(&mut self, reply: &mut Reply) -> Done {
+        let queue = self.queue.take().ok_or("ERR EXEC without MULTI")?;
+        let watched = std::mem::take(&mut self.watched);
+        let outcome = match queue.has_failed {
+            true => Err("EXECABORT Transaction discarded because of previous errors.".into()),
+            false => in_place(|| self.execute_all(&queue, &watched, reply)),
+        };
+        self.server.unwatch(watched);
+        outcome
+    }
+
+    fn execute_all(&mut self, queue: &Queue, watched: &[WatchedKey], reply: &mut Reply) -> Done {
+        let before = reply.len();
+        let (space, version, server) = (self.space, reply.version(), Arc::clone(&self.server));
+        let wants_reply = self.replies == Replies::On;
+        let executed = server.database.transact_with_token(&TransactionOptions::new(), |tx| {
+            // What an attempt before this one has left.
+            reply.truncate(before);
+            reply.set_version(version);
+            self.space = space;
+            let keys = Keys { tx, store: &server.store };
+            for key in watched {
+                if key.has_changed(&keys)? {
+                    reply.null_array();
+                    return Ok(());
+                }
+            }
+            reply.array(queue.commands.len());
+            for (number, (command, arguments)) in queue.commands.iter().enumerate() {
+                let arguments: Vec<&[u8]> = arguments.iter().map(|argument| &**argument).collect();
+                let before = reply.len();
+                let done = match command.run {
+                    Run::Session(run) => run(self, &arguments, reply),
+                    Run::Data(run) => tx.savepoint(|tx| {
+                        let keys = Keys { tx, store: &server.store };
+                        let space = self.space;
+                        let call =
+                            Call { server: &server, keys, space, arguments: &arguments, wants_reply };
+                        run(&call, reply)
+                    }),
+                };
+                match done {
+                    Ok(()) => {}
+                    Err(conflict @ Stop::Database(Error::Conflict(_))) => return Err(conflict),
+                    Err(stop) if self.rolls_back => {
+                        let text = stop.text();
+                        return Err(Stop::from(format!(
+                            "EXECABORT Transaction rolled back because command {} ({}) failed: {text}",
+                            number + 1,
+                            command.name,
+                        )));
+                    }
+                    Err(stop) => {
+                        reply.truncate(before);
+                        reply.error(&stop.text());
+                    }
+                }
+            }
+            Ok::<(), Stop>(())
+        });
+        match executed {
+            Ok(((), token)) => {
+                self.note(token);
+                Ok(())
+            }
+            Err(stop) => {
+                self.space = space;
+                Err(stop)
+            }
+        }
+    }
+
+    /// `DISCARD`: forgets the queued commands, and the watched keys.
+    ///
+    /// # Errors
+    /// There is no queue.
+    pub fn discard(&mut self) -> Done {
+        self.queue.take().ok_or("ERR DISCARD without MULTI")?;
+        self.unwatch();
+        Ok(())
+    }
+
+    /// `UNWATCH`: forgets the watched keys.
+    pub fn unwatch(&mut self) {
+        let watched = std::mem::take(&mut self.watched);
+        self.server.unwatch(watched);
+    }
+
+    /// `RESET`: goes back to how the session began.
+    pub fn reset(&mut self, reply: &mut Reply) {
+        self.unwatch();
+        self.queue = None;
+        self.space = 0;
+        self.is_known = self.server.options.password.is_none();
+        self.rolls_back = false;
+        self.replies = Replies::On;
+        self.client.set_name(String::new());
+        self.client.space.store(0, Ordering::Relaxed);
+        reply.set_version(Version::Two);
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.unwatch();
+    }
+}
+
+fn wrong_arity(name: &str) -> String {
+    format!("ERR wrong number of arguments for '{name}' command")
+}
+
+/// Runs what may take long. On a runtime with several threads another thread takes over the other connections of this one.
+fn in_place<R>(run: impl FnOnce() -> R) -> R {
+    let flavor = tokio::runtime::Handle::try_current().map(|handle| handle.runtime_flavor());
+    match flavor {
+        Ok(tokio::runtime::RuntimeFlavor::MultiThread) => tokio::task::block_in_place(run),
+        _ => run(),
+    }
+}

@@ -1,0 +1,477 @@
+//! Keys and their values, as commands see them: a layer over the tables.
+
+use std::borrow::Cow;
+use std::cell::Cell;
+use std::sync::Arc;
+
+use weft::htm::word::{Ordering, Word};
+use weft::{Error, Failure, Transaction, column_of};
+
+use crate::request::parse_integer;
+use crate::stop::{Done, Stop, texts};
+use crate::tables::{
+    Deadline, Ends, Field, Garbage, Head, Item, Kind, Member, Scored, Size, Tables, Text, hash_of,
+};
+
+/// The tables, and the numbers for new collections.
+#[derive(Debug)]
+pub struct Store {
+    /// The tables.
+    pub tables: Tables,
+    next: Word,
+}
+
+impl Store {
+    /// Creates a store that gives numbers from `next` on.
+    pub fn new(tables: Tables, next: u64) -> Self {
+        Store { tables, next: Word::new(next) }
+    }
+
+    /// Returns a number that was never returned before.
+    pub fn number(&self) -> u64 {
+        // Only the number itself matters.
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+/// A key that a command names.
+#[derive(Clone, Copy, Debug)]
+pub struct Key<'a> {
+    space: u8,
+    hash: u64,
+    /// Its bytes.
+    pub bytes: &'a [u8],
+}
+
+impl<'a> Key<'a> {
+    /// Creates the key of a numbered database.
+    pub fn new(space: u8, bytes: &'a [u8]) -> Self {
+        Key { space, hash: hash_of(bytes), bytes }
+    }
+
+    /// Returns the key of its row.
+    pub fn row(&self) -> (u8, u64, &'a [u8]) {
+        (self.space, self.hash, self.bytes)
+    }
+}
+
+/// The value of a string, or of a field of a hash.
+#[derive(Clone, Debug)]
+pub struct Value {
+    /// The number, if `text` is `None`.
+    pub number: i64,
+    /// The bytes.
+    pub text: Option<Text>,
+}
+
+impl Value {
+    /// Creates the value with these bytes.
+    pub fn new(bytes: &[u8]) -> Self {
+        match parse_integer(bytes) {
+            Some(number) => Value { number, text: None },
+            None => Value { number: 0, text: Some(bytes.into()) },
+        }
+    }
+
+    /// Creates the value that is a number.
+    pub fn number(number: i64) -> Self {
+        Value { number, text: None }
+    }
+}
+
+/// Returns the bytes of a value whose columns are these.
+pub fn bytes_of(number: i64, text: &Option<Text>) -> Cow<'_, [u8]> {
+    match text {
+        Some(text) => Cow::Borrowed(text),
+        None => Cow::Owned(itoa::Buffer::new().format(number).as_bytes().to_vec()),
+    }
+}
+
+impl Head {
+    /// Returns the bytes of a string.
+    pub fn bytes(&self) -> Cow<'_, [u8]> {
+        bytes_of(self.number, &self.text)
+    }
+}
+
+impl Field {
+    /// Returns the bytes of the value.
+    pub fn bytes(&self) -> Cow<'_, [u8]> {
+        bytes_of(self.number, &self.text)
+    }
+}
+
+thread_local! {
+    /// The stripe in which this thread counts. Threads beyond the first 256 share stripes.
+    static STRIPE: Cell<Option<u8>> = const { Cell::new(None) };
+}
+
+/// Gives threads their stripes.
+static STRIPES: std::sync::Mutex<u8> = std::sync::Mutex::new(0);
+
+fn stripe() -> u8 {
+    STRIPE.with(|stripe| {
+        stripe.get().unwrap_or_else(|| {
+            let mut next = STRIPES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            let given = *next;
+            *next = given.wrapping_add(1);
+            stripe.set(Some(given));
+            given
+        })
+    })
+}
+
+/// A transaction with the tables of the server.
+#[derive(Clone, Copy, Debug)]
+pub struct Keys<'c> {
+    /// The transaction.
+    pub tx: &'c Transaction<'c>,
+    /// The tables.
+    pub store: &'c Store,
+}
+
+impl<'c> Keys<'c> {
+    /// Returns the transaction's time, in milliseconds since 1970.
+    pub fn now(&self) -> u64 {
+        self.tx.now().as_millis()
+    }
+
+    fn has_expired(&self, expires_at: u64) -> bool {
+        expires_at != 0 && expires_at <= self.now()
+    }
+
+    // ---- keys -----------------------------------------------------------------------------------
+
+    /// Returns a key's row, or `None` if the key does not exist or has expired.
+    pub fn head(&self, key: &Key<'_>) -> Done<Option<&'c Head>> {
+        let head = self.tx.get(&self.store.tables.heads, key.row())?;
+        Ok(head.filter(|head| !self.has_expired(head.expires_at)))
+    }
+
+    /// Returns whether a row that a scan has found is of a key that exists.
+    pub fn is_live(&self, head: &Head) -> bool {
+        !self.has_expired(head.expires_at)
+    }
+
+    /// As [`Keys::head`], for a key that has to be of this type if it exists.
+    pub fn expect(&self, key: &Key<'_>, kind: Kind) -> Done<Option<&'c Head>> {
+        match self.head(key)? {
+            Some(head) if head.kind != kind => Err(texts::WRONG_TYPE.into()),
+            head => Ok(head),
+        }
+    }
+
+    /// Returns the number of a collection, or `None` if the key does not exist.
+    pub fn find(&self, key: &Key<'_>, kind: Kind) -> Done<Option<u64>> {
+        Ok(self.expect(key, kind)?.map(|head| head.collection))
+    }
+
+    /// Returns the number of a collection, which is made if the key does not exist.
+    pub fn open(&self, key: &Key<'_>, kind: Kind) -> Done<u64> {
+        match self.expect(key, kind)? {
+            Some(head) => Ok(head.collection),
+            None => self.create(key, kind),
+        }
+    }
+
+    /// Makes an empty collection. The caller adds an element to it.
+    pub fn create(&self, key: &Key<'_>, kind: Kind) -> Done<u64> {
+        let collection = self.store.number();
+        let row = self.new_head(key, kind, collection);
+        self.place(key, row)?;
+        Ok(collection)
+    }
+
+    fn new_head(&self, key: &Key<'_>, kind: Kind, collection: u64) -> Head {
+        Head {
+            space: key.space,
+            hash: key.hash,
+            key: key.bytes.into(),
+            kind,
+            collection,
+            expires_at: 0,
+            number: 0,
+            text: None,
+        }
+    }
+
+    /// Inserts the row of a key. If the key is there, and has expired, the row takes its place.
+    fn place(&self, key: &Key<'_>, row: Head) -> Done {
+        let old = self.tx.update(&self.store.tables.heads, key.row(), |head| {
+            std::mem::replace(head, row.clone())
+        })?;
+        match old {
+            Some(old) => self.clean_up(key, &old, row.expires_at),
+            None => {
+                self.tx.insert(&self.store.tables.heads, row)?;
+                self.grow(u64::from(key.space), 1)
+            }
+        }
+    }
+
+    /// Removes what a row that was replaced or deleted has left in other tables: its elements, and its deadline if the
+    /// key has a new one.
+    fn clean_up(&self, key: &Key<'_>, old: &Head, expires_at: u64) -> Done {
+        if old.collection != 0 {
+            let garbage = Garbage { collection: old.collection, kind: old.kind };
+            self.tx.insert(&self.store.tables.garbage, garbage)?;
+        }
+        self.move_deadline(key, old.expires_at, expires_at)
+    }
+
+    fn move_deadline(&self, key: &Key<'_>, old: u64, new: u64) -> Done {
+        let deadlines = &self.store.tables.deadlines;
+        if old == new {
+            return Ok(());
+        }
+        if old != 0 {
+            self.tx.delete(deadlines, (old, key.space, key.hash, key.bytes))?;
+        }
+        if new != 0 {
+            let key = Deadline { at: new, space: key.space, hash: key.hash, key: key.bytes.into() };
+            self.tx.insert(deadlines, key)?;
+        }
+        Ok(())
+    }
+
+    /// Writes a string, whatever the key was before. `expires_at` is 0 if it does not expire.
+    pub fn write_text(&self, key: &Key<'_>, value: Value, expires_at: u64) -> Done {
+        let mut value = Some(value);
+        let old = self.tx.update(&self.store.tables.heads, key.row(), |head| {
+            let value = value.take().expect("an update calls its closure once");
+            let old = (head.kind, head.collection, head.expires_at);
+            (head.kind, head.collection, head.expires_at) = (Kind::Text, 0, expires_at);
+            (head.number, head.text) = (value.number, value.text);
+            old
+        })?;
+        match (old, value) {
+            (Some((Kind::Text, _, 0)), _) if expires_at == 0 => {}
+            (Some((kind, collection, old_expires_at)), _) => {
+                let mut old = self.new_head(key, kind, collection);
+                old.expires_at = old_expires_at;
+                self.clean_up(key, &old, expires_at)?;
+            }
+            (None, value) => {
+                let mut head = self.new_head(key, Kind::Text, 0);
+                let value = value.expect("there was no row to put it in");
+                head.expires_at = expires_at;
+                (head.number, head.text) = (value.number, value.text);
+                self.tx.insert(&self.store.tables.heads, head)?;
+                self.grow(u64::from(key.space), 1)?;
+                self.move_deadline(key, 0, expires_at)?;
+            }
+        }
+        self.touch(key)
+    }
+
+    /// Adds to a string that is a number and does not expire, in one step. Returns `None` if it is anything else.
+    pub fn add_in_place(&self, key: &Key<'_>, by: i64) -> Done<Option<i64>> {
+        let sum = self.tx.update(&self.store.tables.heads, key.row(), |head| {
+            let is_number = head.kind == Kind::Text && head.text.is_none() && head.expires_at == 0;
+            let sum = head.number.checked_add(by).filter(|_| is_number)?;
+            head.number = sum;
+            Some(sum)
+        })?;
+        let Some(Some(sum)) = sum else { return Ok(None) };
+        self.touch(key)?;
+        Ok(Some(sum))
+    }
+
+    /// Adds to a string that is a number and does not expire, by an operation that commutes, since the client does not
+    /// want to know the sum. Returns false if it is anything else.
+    pub fn add_unseen(&self, key: &Key<'_>, by: i64) -> Done<bool> {
+        let heads = &self.store.tables.heads;
+        let columns = weft::columns_of!(Head.{kind, expires_at, text});
+        let found = self.tx.get_columns(heads, key.row(), columns)?;
+        let is_number = found.is_some_and(|(kind, expires_at, text)| {
+            *kind == Kind::Text && *expires_at == 0 && text.is_none()
+        });
+        if !is_number {
+            return Ok(false);
+        }
+        let row = (key.space, key.hash, Arc::from(key.bytes));
+        match self.tx.add(heads, &row, column_of!(Head.number), by) {
+            Ok(()) => {}
+            Err(Error::Failure(Failure::OutOfRange { .. })) => return Err(texts::OVERFLOW.into()),
+            Err(error) => return Err(error.into()),
+        }
+        self.touch(key)?;
+        Ok(true)
+    }
+
+    /// Removes a key, whose row was just read. Its elements are removed in the background.
+    pub fn remove(&self, key: &Key<'_>, head: &Head) -> Done {
+        self.tx.delete(&self.store.tables.heads, key.row())?;
+        self.clean_up(key, head, 0)?;
+        self.grow(u64::from(key.space), -1)?;
+        self.touch(key)
+    }
+
+    /// Removes a key, if it exists. Returns whether it did.
+    pub fn remove_if_there(&self, key: &Key<'_>) -> Done<bool> {
+        match self.head(key)? {
+            Some(head) => self.remove(key, head).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// Sets when a key expires; 0 if it does not. Returns whether the key exists.
+    pub fn set_expiry(&self, key: &Key<'_>, head: &Head, expires_at: u64) -> Done {
+        let old = head.expires_at;
+        self.tx.update(&self.store.tables.heads, key.row(), |head| head.expires_at = expires_at)?;
+        self.move_deadline(key, old, expires_at)?;
+        self.touch(key)
+    }
+
+    /// Gives the value of one key to another, which has none.
+    pub fn rename(&self, from: &Key<'_>, head: &Head, to: &Key<'_>) -> Done {
+        self.tx.delete(&self.store.tables.heads, from.row())?;
+        self.move_deadline(from, head.expires_at, 0)?;
+        self.grow(u64::from(from.space), -1)?;
+        self.touch(from)?;
+        let mut row = head.clone();
+        (row.space, row.hash, row.key) = (to.space, to.hash, to.bytes.into());
+        let expires_at = row.expires_at;
+        self.place(to, row)?;
+        self.move_deadline(to, 0, expires_at)?;
+        self.touch(to)
+    }
+
+    /// Copies the value of one key to another, which has none.
+    pub fn copy(&self, head: &Head, to: &Key<'_>) -> Done {
+        let tables = &self.store.tables;
+        let (from, kind) = (head.collection, head.kind);
+        if kind == Kind::Text {
+            let value = Value { number: head.number, text: head.text.clone() };
+            return self.write_text(to, value, head.expires_at);
+        }
+        let collection = self.create(to, kind)?;
+        let mut elements = 0;
+        match kind {
+            Kind::Text => {}
+            Kind::Hash => {
+                for field in self.fields(from)? {
+                    elements += 1;
+                    self.tx.insert(&tables.fields, Field { collection, ..field.clone() })?;
+                }
+            }
+            Kind::Set => {
+                for member in self.members(from)? {
+                    elements += 1;
+                    self.tx.insert(&tables.members, Member { collection, ..member.clone() })?;
+                }
+            }
+            Kind::SortedSet => {
+                for scored in self.scored(from)? {
+                    elements += 1;
+                    self.tx.insert(&tables.scores, Scored { collection, ..scored.clone() })?;
+                }
+            }
+            Kind::List => {
+                let items: Vec<_> =
+                    self.tx.prefix(&tables.items, &from).collect::<Result<_, Error>>()?;
+                for item in items {
+                    self.tx.insert(&tables.items, Item { collection, ..item.clone() })?;
+                }
+                if let Some(ends) = self.tx.get(&tables.ends, &from)? {
+                    self.tx.insert(&tables.ends, Ends { collection, ..ends.clone() })?;
+                }
+            }
+        }
+        self.grow(collection, elements)?;
+        if head.expires_at != 0 {
+            let copied = self.head(to)?.expect("it was made above");
+            self.set_expiry(to, copied, head.expires_at)?;
+        }
+        self.touch(to)
+    }
+
+    /// Notes that a key has changed, for clients that watch it.
+    pub fn touch(&self, key: &Key<'_>) -> Done {
+        self.tx.update(&self.store.tables.watched, (key.space, key.bytes), |watched| {
+            watched.version += 1;
+        })?;
+        Ok(())
+    }
+
+    // ---- collections ----------------------------------------------------------------------------
+
+    /// Returns how many elements a collection has, or keys a space. Lists are not counted here.
+    pub fn size(&self, of: u64) -> Done<i64> {
+        let stripes = self.tx.prefix(&self.store.tables.sizes, &of);
+        let sum = stripes.map(|size| Ok(size?.elements)).sum::<Result<i64, Error>>()?;
+        Ok(sum)
+    }
+
+    /// Adds to the count of a collection or a space.
+    pub fn grow(&self, of: u64, by: i64) -> Done {
+        if by == 0 {
+            return Ok(());
+        }
+        let sizes = &self.store.tables.sizes;
+        let key = (of, stripe());
+        match self.tx.add(sizes, &key, column_of!(Size.elements), by) {
+            Ok(()) => Ok(()),
+            Err(Error::Failure(Failure::NoSuchRow { .. })) => {
+                Ok(self.tx.insert(sizes, Size { of, stripe: key.1, elements: by })?)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Removes a key whose collection has lost its last element. The caller has removed elements, and counted them.
+    pub fn remove_if_empty(&self, key: &Key<'_>, kind: Kind, collection: u64) -> Done {
+        let tables = &self.store.tables;
+        let is_empty = match kind {
+            Kind::Text => false,
+            Kind::Hash => self.tx.prefix(&tables.fields, &collection).first_row()?.is_none(),
+            // Lists know their ends: the caller has seen that there is nothing between them.
+            Kind::List => true,
+            Kind::Set => self.tx.prefix(&tables.members, &collection).first_row()?.is_none(),
+            Kind::SortedSet => self.tx.prefix(&tables.scores, &collection).first_row()?.is_none(),
+        };
+        if !is_empty {
+            return self.touch(key);
+        }
+        if kind == Kind::List {
+            self.tx.delete(&tables.ends, &collection)?;
+        } else {
+            self.tx.delete_range(&tables.sizes, (collection, 0)..=(collection, u8::MAX))?;
+        }
+        match self.head(key)? {
+            Some(head) => {
+                // Nothing is left for the background to remove.
+                let emptied = Head { collection: 0, ..head.clone() };
+                self.remove(key, &emptied)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the fields of a hash, in the order of their hashes.
+    pub fn fields(&self, collection: u64) -> Done<Vec<&'c Field>> {
+        let fields = self.tx.prefix(&self.store.tables.fields, &collection);
+        Ok(fields.collect::<Result<_, Error>>()?)
+    }
+
+    /// Returns the members of a set, in the order of their hashes.
+    pub fn members(&self, collection: u64) -> Done<Vec<&'c Member>> {
+        let members = self.tx.prefix(&self.store.tables.members, &collection);
+        Ok(members.collect::<Result<_, Error>>()?)
+    }
+
+    /// Returns the members of a sorted set, in the order of their scores.
+    pub fn scored(&self, collection: u64) -> Done<Vec<&'c Scored>> {
+        let scores = &self.store.tables.scores;
+        let scored = self.tx.prefix_by(scores, Scored::BY_SCORE, &collection);
+        Ok(scored.collect::<Result<_, Error>>()?)
+    }
+}
+
+/// Returns an error if a string of this length is too long to be stored.
+pub fn check_length(length: usize) -> Result<(), Stop> {
+    if length > TEXT_BYTES_MAX { Err(texts::TOO_LONG.into()) } else { Ok(()) }
+}
+
+/// The longest string, in bytes.
+pub const TEXT_BYTES_MAX: usize = 256 << 20;

@@ -1,0 +1,367 @@
+//! The tables in which the data of Redis's types lies: decision 60 in `docs/decisions` has the reasons.
+//!
+//! ```text
+//!   keys       space, hash, key -> kind, collection, expires at, number or text      one row for each key
+//!   fields     collection, hash, field -> number or text                             hashes
+//!   members    collection, hash, member                                              sets
+//!   scores     collection, hash, member -> score; index by collection, score, member sorted sets
+//!   items      collection, position -> text                                          lists
+//!   ends       collection -> first, last                                             where lists begin and end
+//!   sizes      collection or space, stripe -> elements                               counts, one row for each thread
+//!   deadlines  time, space, hash, key                                                keys that expire, by their time
+//!   garbage    collection -> kind                                                    what a removed key has left
+//!   watched    space, key -> version                                                 keys under WATCH (volatile)
+//!   starts     0 -> number                                                           how often the server was started
+//! ```
+//!
+//! A *space* is one of the numbered databases of `SELECT`. A *collection* is the number that a key's elements lie under.
+//! It is never given twice, so removing or renaming a key touches its row in `keys` and none of its elements. Elements are
+//! ordered by a hash of their name: the hash is the cursor of the `SCAN` commands.
+
+use std::sync::Arc;
+
+use twox_hash::XxHash3_64;
+use weft::{Acknowledge, ColumnValue, Database, DurabilityOptions, Error, Failure, Record, Table};
+
+/// Bytes that are shared by the versions of a row.
+pub type Text = Arc<[u8]>;
+
+/// How many numbered databases there are.
+pub const SPACES: u8 = 16;
+
+/// The type of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ColumnValue)]
+pub enum Kind {
+    /// A string.
+    Text,
+    /// A hash.
+    Hash,
+    /// A list.
+    List,
+    /// A set.
+    Set,
+    /// A sorted set.
+    SortedSet,
+}
+
+impl Kind {
+    /// Returns the name that `TYPE` shows.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Text => "string",
+            Kind::Hash => "hash",
+            Kind::List => "list",
+            Kind::Set => "set",
+            Kind::SortedSet => "zset",
+        }
+    }
+}
+
+/// A key, with the value if it is a string.
+#[derive(Clone, Debug, Record)]
+#[record(table = "keys")]
+pub struct Head {
+    /// The numbered database.
+    #[record(key)]
+    pub space: u8,
+    /// The hash of the key.
+    #[record(key)]
+    pub hash: u64,
+    /// The key.
+    #[record(key)]
+    pub key: Text,
+    /// The type of the value.
+    pub kind: Kind,
+    /// The number under which the elements lie; 0 for a string.
+    pub collection: u64,
+    /// The time at which the key expires, in milliseconds since 1970; 0 if it does not.
+    pub expires_at: u64,
+    /// The value of a string that is a number.
+    pub number: i64,
+    /// The value of any other string.
+    pub text: Option<Text>,
+}
+
+/// A field of a hash.
+#[derive(Clone, Debug, Record)]
+#[record(table = "fields")]
+pub struct Field {
+    /// The collection.
+    #[record(key)]
+    pub collection: u64,
+    /// The hash of the field's name.
+    #[record(key)]
+    pub hash: u64,
+    /// The field's name.
+    #[record(key)]
+    pub name: Text,
+    /// The value, if it is a number.
+    pub number: i64,
+    /// Any other value.
+    pub text: Option<Text>,
+}
+
+/// A member of a set.
+#[derive(Clone, Debug, Record)]
+#[record(table = "members")]
+pub struct Member {
+    /// The collection.
+    #[record(key)]
+    pub collection: u64,
+    /// The hash of the member.
+    #[record(key)]
+    pub hash: u64,
+    /// The member.
+    #[record(key)]
+    pub name: Text,
+}
+
+/// A member of a sorted set.
+#[derive(Clone, Debug, Record)]
+#[record(table = "scores", index(name = by_score, columns(collection, score, name)))]
+pub struct Scored {
+    /// The collection.
+    #[record(key)]
+    pub collection: u64,
+    /// The hash of the member.
+    #[record(key)]
+    pub hash: u64,
+    /// The member.
+    #[record(key)]
+    pub name: Text,
+    /// The score, as [`ordered_score`] makes it.
+    pub score: u64,
+}
+
+/// An element of a list.
+#[derive(Clone, Debug, Record)]
+#[record(table = "items")]
+pub struct Item {
+    /// The collection.
+    #[record(key)]
+    pub collection: u64,
+    /// The positions of a list's elements follow each other without gaps. The first one may be any number.
+    #[record(key)]
+    pub position: i64,
+    /// The element.
+    pub text: Text,
+}
+
+/// Where a list begins and ends. Every command that pushes replies with the length, so it reads this anyway; and a scan for
+/// the first item would come by all items that were popped a moment ago.
+#[derive(Clone, Debug, Record)]
+#[record(table = "ends")]
+pub struct Ends {
+    /// The collection.
+    #[record(key)]
+    pub collection: u64,
+    /// The position of the first element.
+    pub first: i64,
+    /// The position of the last element.
+    pub last: i64,
+}
+
+/// How many elements a collection has, or keys a space, as far as one thread of the server has counted them. The count
+/// is the sum over all stripes.
+#[derive(Clone, Debug, Record)]
+#[record(table = "sizes")]
+pub struct Size {
+    /// The collection, or the space.
+    #[record(key)]
+    pub of: u64,
+    /// The thread that counts here.
+    #[record(key)]
+    pub stripe: u8,
+    /// What it has added, less what it has removed.
+    pub elements: i64,
+}
+
+/// A key that expires.
+#[derive(Clone, Debug, Record)]
+#[record(table = "deadlines")]
+pub struct Deadline {
+    /// The time, in milliseconds since 1970.
+    #[record(key)]
+    pub at: u64,
+    /// The numbered database.
+    #[record(key)]
+    pub space: u8,
+    /// The hash of the key.
+    #[record(key)]
+    pub hash: u64,
+    /// The key.
+    #[record(key)]
+    pub key: Text,
+}
+
+/// A collection whose key is gone. Its elements are removed in the background.
+#[derive(Clone, Debug, Record)]
+#[record(table = "garbage")]
+pub struct Garbage {
+    /// The collection.
+    #[record(key)]
+    pub collection: u64,
+    /// Which table its elements lie in.
+    pub kind: Kind,
+}
+
+/// A key that a client watches.
+#[derive(Clone, Debug, Record)]
+#[record(table = "watched", storage = "hash", volatile)]
+pub struct Watched {
+    /// The numbered database.
+    #[record(key)]
+    pub space: u8,
+    /// The key.
+    #[record(key)]
+    pub key: Text,
+    /// Begins with a number that is never given twice, and grows with each change of the key.
+    pub version: u64,
+}
+
+/// How often the server was started with this directory.
+#[derive(Clone, Debug, Record)]
+#[record(table = "starts")]
+pub struct Start {
+    /// Always 0.
+    #[record(key)]
+    pub id: u8,
+    /// The number of starts.
+    pub number: u64,
+}
+
+/// Handles of all tables.
+#[derive(Clone, Debug)]
+pub struct Tables {
+    /// See [`Head`].
+    pub heads: Table<Head>,
+    /// See [`Field`].
+    pub fields: Table<Field>,
+    /// See [`Member`].
+    pub members: Table<Member>,
+    /// See [`Scored`].
+    pub scores: Table<Scored>,
+    /// See [`Item`].
+    pub items: Table<Item>,
+    /// See [`Ends`].
+    pub ends: Table<Ends>,
+    /// See [`Size`].
+    pub sizes: Table<Size>,
+    /// See [`Deadline`].
+    pub deadlines: Table<Deadline>,
+    /// See [`Garbage`].
+    pub garbage: Table<Garbage>,
+    /// See [`Watched`].
+    pub watched: Table<Watched>,
+}
+
+/// How the database is kept.
+#[derive(Clone, Debug, Default)]
+pub struct StoreOptions {
+    /// The directory, and how commits are made durable in it. `None` is a database in memory. (Its option `acknowledge` has
+    /// no effect: [`Options::waits`](crate::Options::waits) says when replies are sent.)
+    pub directory: Option<(std::path::PathBuf, DurabilityOptions)>,
+    /// The most memory that the database may use, in bytes.
+    pub memory_limit: Option<u64>,
+}
+
+/// Opens the database. Also returns the first number that [`Store`](crate::store::Store) gives to a collection.
+///
+/// # Errors
+/// [`Failure`], if the directory cannot be used.
+pub fn open(options: &StoreOptions) -> Result<(Database, Tables, u64), Failure> {
+    let mut builder = Database::builder()
+        .table::<Head>()
+        .table::<Field>()
+        .table::<Member>()
+        .table::<Scored>()
+        .table::<Item>()
+        .table::<Ends>()
+        .table::<Size>()
+        .table::<Deadline>()
+        .table::<Garbage>()
+        .table::<Watched>()
+        .table::<Start>();
+    if let Some((directory, durability)) = &options.directory {
+        // Connections wait for the disk themselves, so that no thread does.
+        let durability = durability.clone().acknowledge(Acknowledge::Committed);
+        builder = builder.directory(directory).durability(durability);
+    }
+    if let Some(bytes) = options.memory_limit {
+        builder = builder.memory_limit(bytes);
+    }
+    let database = builder.open()?;
+    let tables = Tables {
+        heads: database.table()?,
+        fields: database.table()?,
+        members: database.table()?,
+        scores: database.table()?,
+        items: database.table()?,
+        ends: database.table()?,
+        sizes: database.table()?,
+        deadlines: database.table()?,
+        garbage: database.table()?,
+        watched: database.table()?,
+    };
+    let starts = database.table::<Start>()?;
+    let started = database.transact(|tx| {
+        let next = tx.update(&starts, &0, |start| {
+            start.number += 1;
+            start.number
+        })?;
+        match next {
+            Some(number) => Ok(number),
+            None => tx.insert(&starts, Start { id: 0, number: 1 }).map(|()| 1),
+        }
+    });
+    let started = started.map_err(|error| match error {
+        Error::Failure(failure) => failure,
+        Error::Conflict(conflict) => unreachable!("`transact` retries: {conflict}"),
+    })?;
+    if options.directory.is_some() {
+        // No collection may have a number of this start before the start is durable.
+        database.flush()?;
+    }
+    Ok((database, tables, started << NUMBERS_PER_START_BITS))
+}
+
+/// Each start of the server has this many bits of numbers of its own.
+const NUMBERS_PER_START_BITS: u32 = 40;
+
+/// Returns the hash by which keys and elements are ordered. It is part of what is stored, so it must never change.
+pub fn hash_of(bytes: &[u8]) -> u64 {
+    XxHash3_64::oneshot(bytes)
+}
+
+/// Returns a number that is ordered as the score is.
+pub fn ordered_score(score: f64) -> u64 {
+    // Adding zero makes a positive zero of a negative one.
+    let bits = (score + 0.0).to_bits();
+    if bits >> 63 == 0 { bits | 1 << 63 } else { !bits }
+}
+
+/// Returns the score of which [`ordered_score`] made a number.
+pub fn score_of(ordered: u64) -> f64 {
+    f64::from_bits(if ordered >> 63 == 1 { ordered & !(1 << 63) } else { !ordered })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scores_keep_their_order() {
+        let scores = [f64::NEG_INFINITY, -1e300, -2.5, -0.0, 1e-300, 2.5, 7.0, f64::INFINITY];
+        for pair in scores.windows(2) {
+            assert!(ordered_score(pair[0]) < ordered_score(pair[1]), "{pair:?}");
+        }
+        for score in scores {
+            assert_eq!(score_of(ordered_score(score)), score);
+        }
+    }
+
+    #[test]
+    fn the_hash_is_part_of_the_stored_format() {
+        assert_eq!(hash_of(b""), 0x2d06_8005_38d3_94c2);
+    }
+}

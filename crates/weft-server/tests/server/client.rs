@@ -1,0 +1,154 @@
+//! A server within the test, and a client that sees every byte of its replies.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use weft_server::{Options, Server};
+
+/// A server on a free port, in memory unless the options say otherwise.
+pub struct TestServer {
+    pub address: SocketAddr,
+    stop: Option<tokio::sync::oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl TestServer {
+    pub fn new() -> Self {
+        Self::with(Options::default())
+    }
+
+    pub fn with(options: Options) -> Self {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap();
+        let server: Arc<Server> = Server::open(options).unwrap();
+        let (stop, stopped) = tokio::sync::oneshot::channel();
+        let thread = std::thread::spawn(move || {
+            let mut runtime = tokio::runtime::Builder::new_multi_thread();
+            let runtime = runtime.worker_threads(2).enable_all().build().unwrap();
+            runtime.block_on(async {
+                let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+                let stop = async { drop(stopped.await) };
+                server.serve(vec![listener], None, stop).await.unwrap();
+            });
+        });
+        TestServer { address, stop: Some(stop), thread: Some(thread) }
+    }
+
+    pub fn client(&self) -> Client {
+        Client::new(self.address)
+    }
+}
+
+impl Drop for TestServer {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        let ended = self.thread.take().map_or(Ok(()), JoinHandle::join);
+        if !std::thread::panicking() {
+            ended.unwrap();
+        }
+    }
+}
+
+/// A reply.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// A line: a word, an error, an integer, a number with a fraction, a null of RESP3. The kind is in front.
+    Line(String),
+    Text(Vec<u8>),
+    Null,
+    /// The kind, and the elements.
+    List(char, Vec<Value>),
+}
+
+impl Value {
+    /// Returns the reply as one line.
+    pub fn shown(&self) -> String {
+        match self {
+            Value::Line(line) => line.clone(),
+            Value::Text(bytes) => format!("\"{}\"", bytes.escape_ascii()),
+            Value::Null => "null".to_owned(),
+            Value::List(kind, values) => {
+                let values: Vec<_> = values.iter().map(Value::shown).collect();
+                format!("{kind}[{}]", values.join(", "))
+            }
+        }
+    }
+
+    /// Sorts the elements of a list.
+    pub fn sorted(mut self) -> Self {
+        if let Value::List(_, values) = &mut self {
+            values.sort_by_key(Value::shown);
+        }
+        self
+    }
+}
+
+/// A client.
+pub struct Client {
+    stream: BufReader<TcpStream>,
+}
+
+impl Client {
+    pub fn new(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        Client { stream: BufReader::new(stream) }
+    }
+
+    pub fn send(&mut self, bytes: &[u8]) {
+        // If the server has closed the connection, the next read says so.
+        let _ = self.stream.get_mut().write_all(bytes);
+    }
+
+    /// Sends a line of words, and returns the reply.
+    pub fn line(&mut self, line: &str) -> Value {
+        self.send(format!("{line}\r\n").as_bytes());
+        self.read().expect("the server replies")
+    }
+
+    /// Sends a line of words, and returns the reply as one line.
+    pub fn say(&mut self, line: &str) -> String {
+        self.line(line).shown()
+    }
+
+    /// Sends arguments, and returns the reply.
+    pub fn call(&mut self, arguments: &[&[u8]]) -> Value {
+        let mut bytes = format!("*{}\r\n", arguments.len()).into_bytes();
+        for argument in arguments {
+            bytes.extend(format!("${}\r\n", argument.len()).bytes());
+            bytes.extend(*argument);
+            bytes.extend(b"\r\n");
+        }
+        self.send(&bytes);
+        self.read().expect("the server replies")
+    }
+
+    /// Reads a reply. `None` if the connection has ended.
+    pub fn read(&mut self) -> Option<Value> {
+        let mut line = String::new();
+        self.stream.read_line(&mut line).ok().filter(|length| *length > 0)?;
+        let line = line.strip_suffix("\r\n").expect("a line ends with CR LF");
+        let (kind, rest) = (line.chars().next()?, &line[1..]);
+        match kind {
+            '$' | '=' if rest == "-1" => Some(Value::Null),
+            '*' if rest == "-1" => Some(Value::Null),
+            '$' | '=' => {
+                let mut bytes = vec![0; rest.parse::<usize>().unwrap() + 2];
+                self.stream.read_exact(&mut bytes).ok()?;
+                bytes.truncate(bytes.len() - 2);
+                Some(Value::Text(bytes))
+            }
+            '*' | '~' | '%' => {
+                let length = rest.parse::<usize>().unwrap() * if kind == '%' { 2 } else { 1 };
+                let values: Option<Vec<_>> = (0..length).map(|_| self.read()).collect();
+                Some(Value::List(kind, values?))
+            }
+            _ => Some(Value::Line(line.to_owned())),
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! The server over real sockets: its replies beside Redis's, transactions of several clients, limits, hostile bytes, and
+//! what survives a kill.
+
+mod client;
+mod documents;
+mod durable;
+mod limits;
+mod replies;
+mod transactions;

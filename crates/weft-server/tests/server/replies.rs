@@ -1,0 +1,100 @@
+//! The replies of Redis 7.0.15 to scripts of commands: `tests/replies`.
+//!
+//! A line of a script is a command, and the line below it, after two spaces, is Redis's reply. If the reply has no order,
+//! the command has a `~` in front. With the environment variable `WEFT_SERVER_RECORD` the replies are written again, by the
+//! `redis-server` of the machine.
+
+use std::fmt::Write;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use crate::client::{Client, TestServer};
+
+/// Where Weft differs from Redis on purpose: the command, and Weft's reply.
+const DIFFERENCES: &[(&str, &str)] = &[
+    // The longest string is a setting of Weft's.
+    ("SETBIT b 4294967296 1", "-ERR bit offset is not an integer or out of range"),
+];
+
+fn scripts() -> Vec<PathBuf> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/replies");
+    let mut scripts: Vec<_> =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    scripts.sort();
+    scripts
+}
+
+/// Runs the commands of a script, and returns it with their replies.
+fn run(address: SocketAddr, script: &str) -> String {
+    let mut client = Client::new(address);
+    client.line("FLUSHALL");
+    let mut recorded = String::new();
+    for line in script.lines().filter(|line| !line.starts_with(' ')) {
+        let reply = match line.strip_prefix('~') {
+            Some(unordered) => client.line(unordered).sorted(),
+            None => client.line(line),
+        };
+        writeln!(recorded, "{line}\n  {}", reply.shown()).unwrap();
+    }
+    recorded
+}
+
+/// A Redis of the machine.
+struct Redis(Child, SocketAddr);
+
+impl Redis {
+    fn start() -> Option<Self> {
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let arguments = ["--save", "", "--port", &port.to_string(), "--dir", "/tmp"];
+        let child =
+            Command::new("redis-server").args(arguments).stdout(Stdio::null()).spawn().ok()?;
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        while std::net::TcpStream::connect(address).is_err() {
+            std::thread::yield_now();
+        }
+        Some(Redis(child, address))
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn replies_are_those_of_redis() {
+    if std::env::var_os("WEFT_SERVER_RECORD").is_some() {
+        let redis = Redis::start().expect("install redis-server to record its replies");
+        for path in scripts() {
+            let script = std::fs::read_to_string(&path).unwrap();
+            std::fs::write(&path, run(redis.1, &script)).unwrap();
+        }
+    }
+    let server = TestServer::new();
+    let mut differences = String::new();
+    for path in scripts() {
+        let script = std::fs::read_to_string(&path).unwrap();
+        let replies = run(server.address, &script);
+        let pairs = |text: &str| {
+            let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+            lines.chunks(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect::<Vec<_>>()
+        };
+        for ((command, expected), (_, reply)) in pairs(&script).iter().zip(pairs(&replies)) {
+            let known = DIFFERENCES.iter().find(|(known, _)| known == command);
+            let expected = known.map_or(expected.trim(), |(_, reply)| reply);
+            if reply.trim() != expected {
+                let name = path.file_stem().unwrap().to_string_lossy();
+                writeln!(
+                    differences,
+                    "{name}: {command}\n  Redis {expected}\n  Weft  {}",
+                    reply.trim()
+                )
+                .unwrap();
+            }
+        }
+    }
+    assert!(differences.is_empty(), "{differences}");
+}
