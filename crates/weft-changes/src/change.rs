@@ -4,11 +4,11 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use weft::Record;
 use weft::column::{ColumnValue, DecodeError};
 use weft::description::{RowChange, TableDescription, Value};
 use weft::durability::format::WriteKind;
 use weft::operation::OperationKind;
+use weft::{Record, Table};
 
 use crate::error::ChangesError;
 use crate::order::{Epoch, Transactions, Write};
@@ -156,6 +156,12 @@ impl<'a> Change<'a> {
         self.schema.is::<T>(self.write.table)
     }
 
+    /// Returns whether the change is one of a row of this table. Use it in place of [`Change::is`] for a type that has
+    /// [several tables](weft::Builder::table_named).
+    pub fn is_of<T: Record>(&self, table: &Table<T>) -> bool {
+        self.schema.is_of(self.write.table, table)
+    }
+
     fn decode_error(&self, source: DecodeError) -> ChangesError {
         ChangesError::Decode { table: self.table().to_owned(), source }
     }
@@ -169,7 +175,7 @@ impl<'a> Change<'a> {
         let key = self.schema.key_of(self.write.table, self.write.kind, self.bytes);
         let key = key.map_err(|error| self.decode_error(error))?;
         let key = conversion.adaptation.key(&key).map_err(|error| self.decode_error(error))?;
-        decode(&key, T::TABLE, T::decode_key)
+        decode(&key, self.table(), T::decode_key)
     }
 
     /// Returns the row if it was inserted, and `None` after any other change: the log does not hold the columns that
@@ -183,7 +189,8 @@ impl<'a> Change<'a> {
             return Ok(None);
         }
         let row = conversion.adaptation.row(self.bytes);
-        decode(&row.map_err(|error| self.decode_error(error))?, T::TABLE, T::decode_row).map(Some)
+        decode(&row.map_err(|error| self.decode_error(error))?, self.table(), T::decode_row)
+            .map(Some)
     }
 
     /// Returns the row that this change makes of the row before it, which is `None` if there was none. The result is
@@ -206,7 +213,7 @@ impl<'a> Change<'a> {
         let applied =
             adapted.and_then(|()| change.apply(&conversion.current, &stored, &mut changed));
         applied.map_err(|error| self.decode_error(error))?;
-        decode(&changed, T::TABLE, T::decode_row).map(Some)
+        decode(&changed, self.table(), T::decode_row).map(Some)
     }
 
     /// Reads an update or an operation.

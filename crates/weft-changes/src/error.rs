@@ -55,7 +55,9 @@ pub enum ChangesError {
         table: &'static str,
     },
     /// The change belongs to another table.
-    #[error("the change is one of table `{found}`, not of `{table}`; ask change.is::<Row>() first")]
+    #[error(
+        "the change is one of table `{found}`, not of `{table}`; ask change.is::<Row>() or change.is_of(&table) first"
+    )]
     OtherTable {
         /// The table of the row type that was asked for.
         table: &'static str,

@@ -144,19 +144,19 @@ impl<P: Protocol> ChangeFeed for Database<P> {
 
     fn watch<T: Record>(
         &self,
-        _table: &Table<T>,
+        table: &Table<T>,
         keys: impl WatchedKeys<T::Key>,
     ) -> Result<Watch<T>, ChangesError> {
-        Watch::new(self.changes_from_now()?, keys)
+        Watch::new(self.changes_from_now()?, table, keys)
     }
 
     fn watch_from<T: Record>(
         &self,
-        _table: &Table<T>,
+        table: &Table<T>,
         keys: impl WatchedKeys<T::Key>,
         from: Position,
     ) -> Result<Watch<T>, ChangesError> {
-        Watch::new(self.changes(from)?, keys)
+        Watch::new(self.changes(from)?, table, keys)
     }
 
     fn snapshot_with_position(&self) -> Result<(Snapshot, Position), ChangesError> {

@@ -4,11 +4,11 @@ use std::any::TypeId;
 use std::borrow::Cow;
 use std::sync::OnceLock;
 
-use weft::Record;
 use weft::column::DecodeError;
 use weft::description::{Adaptation, TableDescription};
 use weft::durability::Manifest;
 use weft::durability::format::WriteKind;
+use weft::{Record, Table};
 
 use crate::error::ChangesError;
 
@@ -18,6 +18,8 @@ pub struct Schema {
     /// The tables as their rows are logged. A table has several numbers if its form has changed.
     pub tables: Vec<TableDescription>,
     dropped: Vec<u32>,
+    /// The types of the rows of tables with a name of their own, as far as the program has said them.
+    row_types: Vec<OnceLock<TypeId>>,
     /// Where the keys are, by the number of the table.
     keys: Vec<KeyPlace>,
     /// The conversions that were needed so far, by the number of the table.
@@ -58,17 +60,32 @@ impl Schema {
         });
         let keys = keys.collect();
         let conversions = tables.iter().map(|_| OnceLock::new()).collect();
-        Schema { tables, dropped, keys, conversions }
+        let row_types = tables.iter().map(|_| OnceLock::new()).collect();
+        Schema { tables, dropped, row_types, keys, conversions }
     }
 
     /// Returns whether the rows of a table are of type `T`, in this or an earlier form.
     pub fn is<T: Record>(&self, table: u32) -> bool {
-        self.tables[table as usize].name == T::TABLE && !self.dropped.contains(&table)
+        let said = self.row_types[table as usize].get();
+        self.is_named(table, T::TABLE) || said.is_some_and(|said| *said == TypeId::of::<T>())
     }
 
-    /// Returns the numbers of the tables whose rows are of type `T`.
-    pub fn numbers_of<T: Record>(&self) -> Vec<u32> {
-        (0..self.tables.len() as u32).filter(|&table| self.is::<T>(table)).collect()
+    /// Returns whether a number is that of this table. From then on, [`Schema::is`] knows the type of its rows.
+    pub fn is_of<T: Record>(&self, number: u32, table: &Table<T>) -> bool {
+        let is_it = self.is_named(number, table.name());
+        if is_it {
+            let _ = self.row_types[number as usize].set(TypeId::of::<T>());
+        }
+        is_it
+    }
+
+    fn is_named(&self, table: u32, name: &str) -> bool {
+        self.tables[table as usize].name == name && !self.dropped.contains(&table)
+    }
+
+    /// Returns the numbers of the table's forms.
+    pub fn numbers_of<T: Record>(&self, table: &Table<T>) -> Vec<u32> {
+        (0..self.tables.len() as u32).filter(|&number| self.is_of(number, table)).collect()
     }
 
     /// Returns the stored key of the row that a write with these bytes is on.
@@ -125,7 +142,8 @@ impl Schema {
         };
         // The table's forms since then, and the program's.
         let numbers = table..self.tables.len() as u32;
-        let forms = numbers.filter(|number| self.is::<T>(*number));
+        let name = &self.tables[table as usize].name;
+        let forms = numbers.filter(|number| self.is_named(*number, name));
         let mut chain: Vec<_> = forms.map(|number| &self.tables[number as usize]).collect();
         if !chain.last().is_some_and(|last| last.is_stored_as(&current)) {
             chain.push(&current);
@@ -140,7 +158,7 @@ impl Schema {
 /// Decodes a value that takes up all of `bytes`.
 pub fn decode<V>(
     bytes: &[u8],
-    table: &'static str,
+    table: &str,
     read: impl FnOnce(&mut &[u8]) -> Result<V, DecodeError>,
 ) -> Result<V, ChangesError> {
     let mut rest = bytes;

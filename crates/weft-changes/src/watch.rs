@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use futures_core::Stream;
 use weft::encoding::{Key, KeyEncoder, KeyLookup, KeyPrefix, KeyStart};
-use weft::{Failure, Record};
+use weft::{Failure, Record, Table};
 
 use crate::change::{Change, Transaction};
 use crate::changes::{Changes, WatchedRows};
@@ -145,20 +145,22 @@ fn encoded<K: Key>(key: &K) -> Vec<u8> {
 /// Like [`Changes`], it is an iterator that blocks, and a [`Stream`].
 pub struct Watch<T: Record> {
     changes: Changes,
+    table: &'static str,
     row: PhantomData<fn() -> T>,
 }
 
 impl<T: Record> Watch<T> {
     pub(crate) fn new(
         changes: Changes,
+        table: &Table<T>,
         keys: impl WatchedKeys<T::Key>,
     ) -> Result<Watch<T>, ChangesError> {
         if T::VOLATILE {
-            return Err(ChangesError::Volatile { table: T::TABLE });
+            return Err(ChangesError::Volatile { table: table.name() });
         }
-        let tables = changes.schema().numbers_of::<T>();
+        let tables = changes.schema().numbers_of(table);
         if tables.is_empty() {
-            return Err(Failure::ForeignTable { table: T::TABLE }.into());
+            return Err(Failure::ForeignTable { table: table.name() }.into());
         }
         let KeyRange { bounds, .. } = keys.into_range();
         let is_everything = bounds == (Bound::Unbounded, Bound::Unbounded);
@@ -172,7 +174,7 @@ impl<T: Record> Watch<T> {
             Ok(bounds.contains(&encoder.0))
         };
         let rows = WatchedRows { tables, is_watched: Box::new(is_watched) };
-        Ok(Watch { changes: changes.watch(rows), row: PhantomData })
+        Ok(Watch { changes: changes.watch(rows), table: table.name(), row: PhantomData })
     }
 
     /// Returns the position behind the last transaction of the feed that was looked at.
@@ -226,6 +228,6 @@ impl<T: Record> Stream for Watch<T> {
 impl<T: Record> fmt::Debug for Watch<T> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = formatter.debug_struct("Watch");
-        debug.field("table", &T::TABLE).field("changes", &self.changes).finish()
+        debug.field("table", &self.table).field("changes", &self.changes).finish()
     }
 }

@@ -1,4 +1,4 @@
-//! The tables in which the data of Redis's types lies: decision 60 in `docs/decisions` has the reasons.
+//! The tables in which the data of Redis's types lies: decision 59 in `docs/decisions` has the reasons.
 //!
 //! ```text
 //!   keys       space, hash, key -> kind, collection, expires at, number or text      one row for each key

@@ -281,3 +281,36 @@ fn watch_passes_other_tables_and_stands_behind_them() {
     let mut changes = bank.database.changes(watch.position()).unwrap();
     assert!(changes.try_next().unwrap().is_none(), "the watch has passed everything");
 }
+
+#[derive(Clone, Debug, PartialEq, Record)]
+struct Lot {
+    #[record(key)]
+    id: u32,
+    pieces: i64,
+}
+
+#[test]
+fn tables_of_one_type_are_told_apart_by_their_names() {
+    let builder = Database::builder().directory("/db").table::<Lot>().table_named::<Lot>("north");
+    let builder = builder.backend(Arc::new(SimulatedDisk::new(1)), true);
+    let database = builder.table_named::<Lot>("south").open().unwrap();
+    let tables = ["lot", "north", "south"].map(|name| database.table_named::<Lot>(name).unwrap());
+    let mut watch = database.watch(&tables[2], ..).unwrap();
+    let filled: Result<(), Error> = database.transact(|tx| {
+        let lots = (1..).zip(&tables).map(|(id, table)| (table, Lot { id, pieces: 5 }));
+        lots.into_iter().try_for_each(|(table, lot)| tx.insert(table, lot))
+    });
+    filled.unwrap();
+    let rows = |transaction: &weft_changes::Transaction, table| {
+        let of_table = transaction.changes().filter(|change| change.is_of(table));
+        of_table.map(|change| change.row::<Lot>().unwrap().unwrap().id).collect::<Vec<_>>()
+    };
+    let seen = watch.try_next().unwrap().unwrap();
+    assert_eq!((seen.changes().len(), rows(&seen, &tables[2])), (1, vec![3]));
+    let mut changes = database.changes(Position::START).unwrap();
+    let all = changes.try_next().unwrap().unwrap();
+    for (id, table) in (1..).zip(&tables) {
+        assert_eq!(rows(&all, table), [id]);
+    }
+    assert_eq!(all.changes().filter(|change| change.is::<Lot>()).count(), 3);
+}

@@ -9,7 +9,7 @@ fn unregistered_table_is_named() {
     for_each_executor!(|P| {
         let it = Fixture::<P>::new();
         let failed = it.database.table::<Stranger>().unwrap_err();
-        let Failure::UnknownTable { table, row_type } = failed else { panic!("{failed}") };
+        let Failure::UnknownTable { table, row_type, .. } = &failed else { panic!("{failed}") };
         assert_eq!(table, "strangers");
         assert!(row_type.ends_with("Stranger"));
         let text = failed.to_string();
