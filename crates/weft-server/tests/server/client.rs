@@ -2,6 +2,8 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -87,17 +89,32 @@ impl Value {
     }
 }
 
+/// How long a client waits for a reply.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A connection of either kind.
+trait Stream: Read + Write + Send {}
+
+impl<S: Read + Write + Send> Stream for S {}
+
 /// A client.
 pub struct Client {
-    stream: BufReader<TcpStream>,
+    stream: BufReader<Box<dyn Stream>>,
 }
 
 impl Client {
     pub fn new(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_nodelay(true).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        Client { stream: BufReader::new(stream) }
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Client { stream: BufReader::new(Box::new(stream)) }
+    }
+
+    /// A client of a server on a Unix socket.
+    pub fn local(socket: &Path) -> Self {
+        let stream = UnixStream::connect(socket).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Client { stream: BufReader::new(Box::new(stream)) }
     }
 
     pub fn send(&mut self, bytes: &[u8]) {
@@ -132,7 +149,8 @@ impl Client {
     pub fn read(&mut self) -> Option<Value> {
         let mut line = String::new();
         self.stream.read_line(&mut line).ok().filter(|length| *length > 0)?;
-        let line = line.strip_suffix("\r\n").expect("a line ends with CR LF");
+        // A server that is killed may have sent a part of a line.
+        let line = line.strip_suffix("\r\n")?;
         let (kind, rest) = (line.chars().next()?, &line[1..]);
         match kind {
             '$' | '=' if rest == "-1" => Some(Value::Null),

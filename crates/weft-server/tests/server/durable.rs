@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 
-use redis::Commands;
+use crate::client::{Client, Value};
 
 /// A directory that is removed at the end.
 struct Directory(PathBuf);
@@ -53,9 +53,44 @@ impl Drop for Program {
     }
 }
 
-fn connect(directory: &Path) -> redis::Connection {
-    let address = format!("redis+unix://{}", directory.join("socket").display());
-    redis::Client::open(address).unwrap().get_connection().unwrap()
+fn connect(directory: &Path) -> Client {
+    Client::local(&directory.join("socket"))
+}
+
+/// Returns the integer of a reply, or 0 if there is no such key.
+fn integer(reply: &Value) -> i64 {
+    match reply {
+        Value::Null => 0,
+        Value::Line(line) => line.trim_start_matches(':').parse().unwrap(),
+        Value::Text(text) => std::str::from_utf8(text).unwrap().parse().unwrap(),
+        Value::List(..) => panic!("{}", reply.shown()),
+    }
+}
+
+fn integers(reply: &Value) -> Vec<i64> {
+    let Value::List(_, values) = reply else { panic!("{}", reply.shown()) };
+    values.iter().map(integer).collect()
+}
+
+/// Counts, and adds the number to a set and to a list, in one transaction after the other. Returns the last number that
+/// was acknowledged when the server is gone.
+fn write(mut client: Client, number: usize) -> i64 {
+    let mut last = integer(&client.line(&format!("GET counter:{number}")));
+    loop {
+        let next = last + 1;
+        let commands = [
+            "MULTI".to_owned(),
+            format!("INCR counter:{number}"),
+            format!("SADD set:{number} {next}"),
+            format!("RPUSH list:{number} {next}"),
+            "EXEC".to_owned(),
+        ];
+        client.send(format!("{}\r\n", commands.join("\r\n")).as_bytes());
+        let replies: Option<Vec<Value>> = (0..commands.len()).map(|_| client.read()).collect();
+        let Some(replies) = replies else { return last };
+        assert_eq!(integers(&replies[4]), [next, 1, next]);
+        last = next;
+    }
 }
 
 #[test]
@@ -65,42 +100,24 @@ fn what_was_acknowledged_survives_kills() {
     let mut acknowledged = [0_i64; 2];
     for _ in 0..3 {
         let mut program = Program::start(path);
-        let mut connection = connect(path);
+        let mut client = connect(path);
         for (number, acknowledged) in acknowledged.iter().enumerate() {
-            let count: i64 = connection.get(format!("counter:{number}")).unwrap_or(0);
+            let count = integer(&client.line(&format!("GET counter:{number}")));
             // A transaction that was not acknowledged may have happened.
             assert!(count == *acknowledged || count == acknowledged + 1, "{count} {acknowledged}");
-            let members: i64 = connection.scard(format!("set:{number}")).unwrap();
-            let items: Vec<i64> = connection.lrange(format!("list:{number}"), 0, -1).unwrap();
-            assert_eq!((members, items.len() as i64), (count, count), "it happened in part");
+            let members = integer(&client.line(&format!("SCARD set:{number}")));
+            let items = integers(&client.line(&format!("LRANGE list:{number} 0 -1")));
+            assert_eq!(members, count, "it happened in part");
             assert_eq!(items, (1..=count).collect::<Vec<_>>());
         }
+        let begun = integer(&client.line("GET counter:0"));
         let writers: Vec<_> = (0..2)
             .map(|number| {
-                let path = path.clone();
-                thread::spawn(move || {
-                    let mut connection = connect(&path);
-                    let mut last = connection.get(format!("counter:{number}")).unwrap_or(0);
-                    loop {
-                        let next: i64 = last + 1;
-                        let done: redis::RedisResult<(i64, i64, i64)> = redis::pipe()
-                            .atomic()
-                            .incr(format!("counter:{number}"), 1)
-                            .sadd(format!("set:{number}"), next)
-                            .rpush(format!("list:{number}"), next)
-                            .query(&mut connection);
-                        match done {
-                            Ok(replies) => assert_eq!(replies, (next, 1, next)),
-                            Err(_) => return last,
-                        }
-                        last = next;
-                    }
-                })
+                let client = connect(path);
+                thread::spawn(move || write(client, number))
             })
             .collect();
-        let mut observer = connect(path);
-        let begun: i64 = observer.get("counter:0").unwrap_or(0);
-        while observer.get::<_, i64>("counter:0").unwrap_or(0) < begun + 20 {}
+        while integer(&client.line("GET counter:0")) < begun + 20 {}
         program.0.kill().unwrap();
         for (acknowledged, writer) in acknowledged.iter_mut().zip(writers) {
             *acknowledged = writer.join().unwrap();
@@ -113,14 +130,13 @@ fn a_signal_ends_the_program_in_order() {
     let directory = Directory::new("signal");
     let path = &directory.0;
     let mut program = Program::start(path);
-    let mut connection = connect(path);
-    let () = connection.set("k", "v").unwrap();
+    assert_eq!(connect(path).say("SET k v"), "+OK");
     let id = program.0.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
     assert!(program.0.wait().unwrap().success());
     assert!(!path.join("socket").exists());
     let _program = Program::start(path);
-    assert_eq!(connect(path).get::<_, String>("k").unwrap(), "v");
+    assert_eq!(connect(path).say("GET k"), "\"v\"");
 }
 
 #[test]

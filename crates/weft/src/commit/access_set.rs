@@ -260,9 +260,9 @@ pub struct AccessSet<H> {
     row_changes: Vec<RowChange>,
 }
 
-/// How many rows a commit adds to a table.
+/// How many rows a commit adds to a table, by the number of its primary index.
 struct RowChange {
-    table: TableRef,
+    number: usize,
     added: i64,
 }
 
@@ -516,14 +516,15 @@ impl<H: TidHeader> AccessSet<H> {
             if added == 0 {
                 continue;
             }
+            let core = entry.table.core();
             // Writes of one table mostly come one after the other.
             if let Some(change) =
-                changes.iter_mut().rev().find(|change| change.table == entry.table)
+                changes.iter_mut().rev().find(|change| change.number == core.number)
             {
                 change.added += added;
-            } else if entry.table.core().index.is_none() {
-                memory.open_rows(entry.table.core().number);
-                changes.push(RowChange { table: entry.table, added });
+            } else if core.index.is_none() {
+                memory.open_rows(core.number);
+                changes.push(RowChange { number: core.number, added });
             }
         }
     }
@@ -538,8 +539,8 @@ impl<H: TidHeader> AccessSet<H> {
 
     #[inline(never)]
     fn close_changed_row_counts(&mut self, memory: &WorkerMemory, has_committed: bool) {
-        for RowChange { table, added } in &self.row_changes {
-            memory.close_rows(table.core().number, if has_committed { *added } else { 0 });
+        for RowChange { number, added } in &self.row_changes {
+            memory.close_rows(*number, if has_committed { *added } else { 0 });
         }
         self.row_changes.clear();
     }

@@ -34,10 +34,8 @@ pub struct IndexCounts {
     pub node_bytes: Word,
     /// Bytes that rows own elsewhere.
     pub heap_bytes: Word,
-    /// Rows: see [`row_counts`](super::row_counts).
+    /// Rows, and the version of this count: see [`row_counts`](super::row_counts).
     pub(super) rows: Word,
-    /// The version of `rows`.
-    pub(super) rows_version: Word,
 }
 
 /// The sums of what all workers have counted for an index.

@@ -2,16 +2,24 @@
 //!
 //! Each worker counts the rows that its own transactions have inserted, less those that they have deleted. The sum over
 //! all workers is the number of rows. A commit that changes the number *opens* the worker's count of the table before it
-//! validates what it has read, and *closes* it when its writes are installed. A count has a version, as an index node
-//! has: odd while the count is open, and another one when it was changed. [`Transaction::len`](crate::Transaction::len)
-//! reads the counts that are closed, and notes their versions like those of index nodes, so the commit validates them
-//! in the same way.
+//! validates what it has read, and *closes* it when its writes are installed. A count is one word, with a version, as
+//! an index node has one:
+//!
+//! ```text
+//!   63                                    28 27                    1   0
+//!  +----------------------------------------+-----------------------+------+
+//!  | rows, modulo 2^36                      | version               | open |
+//!  +----------------------------------------+-----------------------+------+
+//! ```
+//!
+//! [`Transaction::len`](crate::Transaction::len) reads the counts that are closed, and notes the words like the versions
+//! of index nodes, so the commit validates them in the same way.
 //!
 //! Why that is serializable: a count is open from before the validation to after the installation. So if two
 //! transactions have each read what the other one writes, one of them finds the other's lock, or its open count. The
 //! exchanges or the fence between locking and validation order opening before validating, as they order the locks.
 //!
-//! A transaction does not note its own worker's counts, which no other transaction changes meanwhile. It notes how many
+//! A transaction does not note its own worker's counts, which no other transaction changes while it runs. It notes how many
 //! workers there are: one that is new has counts that were not read.
 
 use std::ptr::NonNull;
@@ -23,50 +31,55 @@ use super::WorkerMemory;
 use super::by_index::IndexCounts;
 use crate::index::NodeVersion;
 
-/// How often the counts are read again if one of them has changed meanwhile.
+/// How often the counts are read again if one of them has changed while they were read.
 const ROUNDS_MAX: u32 = 16;
 
 /// How often a count that is open is looked at before the core is given to others.
 const SPINS: u32 = 64;
+
+/// Where the rows begin in the word.
+const ROWS_SHIFT: u32 = 28;
+
+const OPEN: u64 = 1;
 
 impl IndexCounts {
     /// Opens the worker's count of the rows. The caller executes a sequentially consistent fence, or an exchange, before
     /// it validates.
     #[inline(always)]
     fn open_rows(&self) {
-        super::Counters::add(&self.rows_version, 1);
+        self.rows.store(self.rows.load(Ordering::Relaxed) | OPEN, Ordering::Relaxed);
     }
 
     /// Closes the count, which has changed by `change`.
     #[inline(always)]
     fn close_rows(&self, change: i64) {
-        // Release: a reader that sees the new count finds the version odd, or later.
-        self.rows.store(self.rows().wrapping_add(change as u64), Ordering::Release);
-        let version = self.rows_version.load(Ordering::Relaxed);
-        // Without a change the version is the same again. Release: pairs with the acquire in `read_rows`.
-        let closed = if change == 0 { version - 1 } else { version + 1 };
-        self.rows_version.store(closed, Ordering::Release);
+        let word = self.rows.load(Ordering::Relaxed);
+        // Without a change the word is the same as before.
+        let version = word & ((1 << ROWS_SHIFT) - 1) & !OPEN;
+        let next = if change == 0 { version } else { (version + 2) & ((1 << ROWS_SHIFT) - 1) };
+        let rows = (word >> ROWS_SHIFT).wrapping_add(change as u64);
+        // Release: pairs with the acquire in `read_rows`.
+        self.rows.store(rows << ROWS_SHIFT | next, Ordering::Release);
     }
 
-    /// Returns the worker's count of the rows. The caller is the worker, or nobody changes it.
+    /// Returns the worker's count of the rows. The caller is the worker, or no worker is running.
     #[inline(always)]
     fn rows(&self) -> u64 {
-        self.rows.load(Ordering::Relaxed)
+        self.rows.load(Ordering::Relaxed) >> ROWS_SHIFT
     }
 
-    /// Reads the count of another worker, with its version. Waits while the count is open.
+    /// Reads the count of another worker. Waits while the count is open.
     fn read_rows(&self) -> (u64, NodeVersion) {
-        let mut spins = 0;
+        let mut spins = 0_u32;
         loop {
             // Acquire: pairs with the release in `close_rows`.
-            let version = self.rows_version.load(Ordering::Acquire);
-            // Acquire: keeps the second look behind it.
-            let rows = self.rows.load(Ordering::Acquire);
-            if version % 2 == 0 && self.rows_version.load(Ordering::Relaxed) == version {
-                return (rows, NodeVersion { word: NonNull::from(&self.rows_version), version });
+            let version = self.rows.load(Ordering::Acquire);
+            if version & OPEN == 0 {
+                let note = NodeVersion { word: NonNull::from(&self.rows), version };
+                return (version >> ROWS_SHIFT, note);
             }
             spins += 1;
-            if spins % SPINS == 0 { yield_now() } else { spin_loop() }
+            if spins.is_multiple_of(SPINS) { yield_now() } else { spin_loop() }
         }
     }
 }
@@ -86,7 +99,9 @@ impl WorkerMemory {
 
     /// Counts rows that came into an index, or were taken out, while no transaction runs.
     pub fn count_filled(&self, index: usize, change: i64) {
-        super::Counters::add(&self.counts(index).rows, change as u64);
+        let counts = self.counts(index);
+        counts.open_rows();
+        counts.close_rows(change);
     }
 
     /// Returns how many rows an index has, without those that the running transaction adds, and what the transaction
@@ -106,7 +121,8 @@ impl WorkerMemory {
             }
             // If nothing has changed since, all counts were the table's at one moment.
             if notes.iter().all(is_current) {
-                return Some((rows as i64, notes));
+                // The sum is right modulo 2^36, as the counts are.
+                return Some(((rows << ROWS_SHIFT >> ROWS_SHIFT) as i64, notes));
             }
             spin_loop();
         }
