@@ -256,14 +256,6 @@ pub struct AccessSet<H> {
     replaced: Vec<ReplacedWrite>,
     /// Whether a write may have added or deleted a row.
     may_change_counts: bool,
-    /// The counts that the commit under way has opened.
-    row_changes: Vec<RowChange>,
-}
-
-/// How many rows a commit adds to a table, by the number of its primary index.
-struct RowChange {
-    number: usize,
-    added: i64,
 }
 
 /// What a write was before the transaction wrote the same record again.
@@ -291,7 +283,6 @@ impl<H> Default for AccessSet<H> {
             savepoints: 0,
             replaced: Vec::new(),
             may_change_counts: false,
-            row_changes: Vec::new(),
         }
     }
 }
@@ -502,47 +493,33 @@ impl<H: TidHeader> AccessSet<H> {
 
     /// Opens the worker's counts of the rows whose number the commit changes: see [`WorkerMemory::open_rows`].
     #[inline(always)]
-    pub fn open_row_counts(&mut self, memory: &WorkerMemory) {
+    pub fn open_row_counts(&self, memory: &WorkerMemory) {
         if self.may_change_counts {
-            self.open_changed_row_counts(memory);
-        }
-    }
-
-    #[inline(never)]
-    fn open_changed_row_counts(&mut self, memory: &WorkerMemory) {
-        let changes = &mut self.row_changes;
-        for entry in &self.writes {
-            let added = entry.rows_added();
-            if added == 0 {
-                continue;
-            }
-            let core = entry.table.core();
-            // Writes of one table mostly come one after the other.
-            if let Some(change) =
-                changes.iter_mut().rev().find(|change| change.number == core.number)
-            {
-                change.added += added;
-            } else if core.index.is_none() {
-                memory.open_rows(core.number);
-                changes.push(RowChange { number: core.number, added });
-            }
+            self.for_each_count(|number, _| memory.open_rows(number));
         }
     }
 
     /// Closes the counts that [`AccessSet::open_row_counts`] has opened.
     #[inline(always)]
-    pub fn close_row_counts(&mut self, memory: &WorkerMemory, has_committed: bool) {
-        if !self.row_changes.is_empty() {
-            self.close_changed_row_counts(memory, has_committed);
+    pub fn close_row_counts(&self, memory: &WorkerMemory, has_committed: bool) {
+        if self.may_change_counts {
+            if has_committed {
+                self.for_each_count(|number, added| memory.add_rows(number, added));
+            }
+            self.for_each_count(|number, _| memory.close_rows(number, has_committed));
         }
     }
 
-    #[inline(never)]
-    fn close_changed_row_counts(&mut self, memory: &WorkerMemory, has_committed: bool) {
-        for RowChange { number, added } in &self.row_changes {
-            memory.close_rows(*number, if has_committed { *added } else { 0 });
+    /// Calls `visit` for each write that changes how many rows a table has: with the number of the table's primary index,
+    /// and by how much.
+    #[inline(always)]
+    fn for_each_count(&self, visit: impl Fn(usize, i64)) {
+        for entry in &self.writes {
+            let (core, added) = (entry.table.core(), entry.rows_added());
+            if added != 0 && core.index.is_none() {
+                visit(core.number, added);
+            }
         }
-        self.row_changes.clear();
     }
 
     // ---- the end -----------------------------------------------------------------------------

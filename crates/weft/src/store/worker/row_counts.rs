@@ -42,6 +42,8 @@ const ROWS_SHIFT: u32 = 28;
 
 const OPEN: u64 = 1;
 
+const VERSION: u64 = (1 << ROWS_SHIFT) - 1 - OPEN;
+
 impl IndexCounts {
     /// Opens the worker's count of the rows. The caller executes a sequentially consistent fence, or an exchange, before
     /// it validates.
@@ -50,16 +52,22 @@ impl IndexCounts {
         self.rows.store(self.rows.load(Ordering::Relaxed) | OPEN, Ordering::Relaxed);
     }
 
-    /// Closes the count, which has changed by `change`.
+    /// Adds to the count, which is open.
     #[inline(always)]
-    fn close_rows(&self, change: i64) {
+    fn add_rows(&self, added: i64) {
+        super::Counters::add(&self.rows, (added as u64) << ROWS_SHIFT);
+    }
+
+    /// Closes the count, if it is open. It gets another version if it `has_changed`.
+    #[inline(always)]
+    fn close_rows(&self, has_changed: bool) {
         let word = self.rows.load(Ordering::Relaxed);
-        // Without a change the word is the same as before.
-        let version = word & ((1 << ROWS_SHIFT) - 1) & !OPEN;
-        let next = if change == 0 { version } else { (version + 2) & ((1 << ROWS_SHIFT) - 1) };
-        let rows = (word >> ROWS_SHIFT).wrapping_add(change as u64);
+        if word & OPEN == 0 {
+            return;
+        }
+        let version = (word & VERSION).wrapping_add(if has_changed { 2 } else { 0 }) & VERSION;
         // Release: pairs with the acquire in `read_rows`.
-        self.rows.store(rows << ROWS_SHIFT | next, Ordering::Release);
+        self.rows.store(word & !(VERSION | OPEN) | version, Ordering::Release);
     }
 
     /// Returns the worker's count of the rows. The caller is the worker, or no worker is running.
@@ -91,17 +99,21 @@ impl WorkerMemory {
         self.counts(index).open_rows();
     }
 
-    /// Closes the count that was opened, after a commit that has changed it by `change`.
+    /// Adds to the count of an index's rows that this worker has opened.
     #[inline(always)]
-    pub fn close_rows(&self, index: usize, change: i64) {
-        self.counts(index).close_rows(change);
+    pub fn add_rows(&self, index: usize, added: i64) {
+        self.counts(index).add_rows(added);
+    }
+
+    /// Closes the count that was opened, after a commit that has changed it, or has failed.
+    #[inline(always)]
+    pub fn close_rows(&self, index: usize, has_changed: bool) {
+        self.counts(index).close_rows(has_changed);
     }
 
     /// Counts rows that came into an index, or were taken out, while no transaction runs.
     pub fn count_filled(&self, index: usize, change: i64) {
-        let counts = self.counts(index);
-        counts.open_rows();
-        counts.close_rows(change);
+        self.counts(index).add_rows(change);
     }
 
     /// Returns how many rows an index has, without those that the running transaction adds, and what the transaction
@@ -168,7 +180,8 @@ mod loom_tests {
         own.open_rows();
         fence_before_validation();
         let is_valid = is_current(&note);
-        own.close_rows(i64::from(is_valid));
+        own.add_rows(i64::from(is_valid));
+        own.close_rows(is_valid);
         is_valid
     }
 
@@ -187,7 +200,8 @@ mod loom_tests {
                 lock.compare_exchange(0, 1, Ordering::SeqCst, Ordering::Relaxed).unwrap();
                 fence_after_exchange();
                 let is_valid = is_current(&note);
-                own.close_rows(i64::from(is_valid));
+                own.add_rows(i64::from(is_valid));
+                own.close_rows(is_valid);
                 is_valid
             });
             assert!(!both);
@@ -203,7 +217,8 @@ mod loom_tests {
                 fence_before_validation();
                 let is_valid = is_current(&note);
                 own.open_rows();
-                own.close_rows(i64::from(is_valid));
+                own.add_rows(i64::from(is_valid));
+                own.close_rows(is_valid);
                 is_valid
             });
             assert!(!both, "both have inserted");
