@@ -305,6 +305,9 @@ impl Abort {
     }
 
     /// Returns a row of the record, which shows the record's key.
+    ///
+    /// # Safety
+    /// The transaction that was aborted has not ended: its worker is pinned.
     pub unsafe fn row(&self) -> Option<NonNull<u8>> {
         // SAFETY: the record was found while the worker was pinned, and the worker still is. So the record is not
         // freed.
@@ -312,6 +315,9 @@ impl Abort {
     }
 
     /// Returns the abort as a conflict, which describes it for people.
+    ///
+    /// # Safety
+    /// As for [`Abort::row`].
     pub unsafe fn into_conflict(self) -> Conflict {
         let table = self.table.core();
         // SAFETY: the worker is pinned, so neither the record nor its row is freed. Both are of this table.
