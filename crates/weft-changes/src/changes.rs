@@ -195,6 +195,8 @@ impl Changes {
         while let Some((epoch, next)) = &mut self.epoch {
             let transactions = epoch.ordered();
             let Some(writes) = transactions.get(*next) else {
+                // An epoch can have a time, and no transaction.
+                self.position = Position::end_of(self.database, epoch.number);
                 self.epoch = None;
                 break;
             };

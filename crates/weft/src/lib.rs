@@ -187,7 +187,7 @@ pub use store::retention::SnapshotMetrics;
 pub use store::table::Table;
 #[cfg(feature = "canary")]
 #[doc(hidden)]
-pub use transaction::OperationFlaw;
+pub use store::worker::OperationFlaw;
 pub use transaction::{Scan, Transaction, TransactionRows};
 
 /// The concurrency-control protocols for applications, and the interface between a protocol and the engine.

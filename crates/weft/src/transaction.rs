@@ -43,6 +43,8 @@ use crate::row::schema::Record;
 use crate::store::deadline::Deadline;
 use crate::store::record::RecordPointer;
 use crate::store::table::{Table, TableInner, TableRef, with_form};
+#[cfg(feature = "canary")]
+use crate::store::worker::OperationFlaw;
 use crate::store::worker::{Growth, WorkerMemory};
 use lookup::LookupResult;
 use prefetch::{PREFETCH_READ_BYTES, PREFETCH_UPDATE_BYTES};
@@ -119,20 +121,6 @@ impl<P: Protocol> std::fmt::Debug for Transaction<'_, P> {
 
 /// The deadline is checked once in this many operations, since reading a clock costs about as much as a read.
 const OPERATIONS_PER_DEADLINE_CHECK: u32 = 32;
-
-/// What operations can do wrong, on purpose: to test the tests.
-#[cfg(feature = "canary")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OperationFlaw {
-    /// `update_many` skips a key whose record was not found when the rows were fetched, and does not look it up.
-    AbsentKeysSkipped,
-    /// `delete_range` keeps the last row of the range.
-    LastRowKept,
-    /// A worker takes a block of numbers for generated keys, and leaves it to others as well.
-    NumbersNotTaken,
-    /// A page begins where the scan does, and not after the position.
-    PositionForgotten,
-}
 
 type RecordOf<P> = RecordPointer<<P as Protocol>::Header>;
 

@@ -10,7 +10,9 @@ use weft::column_of;
 use weft::description::Value;
 use weft::durability::{SimulatedDisk, StorageError};
 use weft::operation::{Add, OperationKind};
-use weft::{Acknowledge, Builder, Database, DurabilityOptions, Error, Record};
+use weft::{
+    Acknowledge, Builder, Database, DurabilityOptions, Error, ManualClock, Record, Timestamp,
+};
 use weft_changes::{ChangeFeed, ChangeKind, ChangesError, Position};
 use weft_protocols::{BuilderExt, Doppel, LabelledDatabase, PhaseOptions};
 
@@ -481,4 +483,42 @@ fn time_limit_ends_a_wait() {
     assert!(changes.next_timeout(Duration::from_millis(1)).unwrap().is_none());
     bank.transfer(0, &mut fastrand::Rng::with_seed(1)).unwrap();
     assert!(changes.next_timeout(Duration::from_secs(600)).unwrap().is_some());
+}
+
+#[derive(Clone, Debug, PartialEq, Record)]
+#[record(expires = until)]
+struct Visit {
+    #[record(key)]
+    id: u32,
+    until: Timestamp,
+}
+
+/// A transaction that reads a row which expires, and writes nothing, has its time in the log.
+#[test]
+fn epochs_with_a_time_and_no_transaction_are_passed() {
+    let start = Timestamp::from_millis(1_000_000);
+    let clock = ManualClock::new(start);
+    let builder = Database::builder().directory("/db").table::<Visit>().clock(&clock);
+    let database = builder.backend(Arc::new(SimulatedDisk::new(1)), true).open().unwrap();
+    let visits = database.table::<Visit>().unwrap();
+    let minute = Duration::from_secs(60);
+    let visit =
+        |id| database.transact(|tx| tx.insert(&visits, Visit { id, until: start + 1000 * minute }));
+    visit(1).unwrap();
+    let mut readers = [(); 2].map(|()| database.changes(Position::START).unwrap());
+    for id in 2..5 {
+        for _ in 0..3 {
+            clock.advance(minute);
+            database.transact(|tx| Ok::<_, Error>(tx.get(&visits, &1)?.is_some())).unwrap();
+            database.checkpoint().unwrap();
+        }
+        visit(id).unwrap();
+        for reader in &mut readers {
+            let mut seen = 0;
+            while let Some(transaction) = reader.try_next().unwrap() {
+                seen += transaction.changes().len();
+            }
+            assert_eq!(seen, if id == 2 { 2 } else { 1 });
+        }
+    }
 }

@@ -178,7 +178,7 @@ macro_rules! mutations {
 
 mutations! {
     no_read_validation: NoReadValidation,
-        [SCHEDULES: "NonRepeatableRead", SMALL_HISTORIES: "LostUpdate", BANK: "broken invariant"];
+        [SCHEDULES: "NonRepeatableRead", SMALL_HISTORIES: "ReadSkew", BANK: "broken invariant"];
     no_read_only_validation: NoReadOnlyValidation,
         [SCHEDULES: "NonRepeatableRead", HISTORIES: "ReadSkew", BANK: "broken invariant"];
     short_reads: ShortReads,
@@ -226,8 +226,9 @@ mutations! {
          HISTORIES: "OwnWriteNotSeen"];
     savepoint_forgets_reads: SavepointForgetsReads,
         [HISTORIES: "NonRepeatableRead", SNAPSHOTS: "ReadSkew"];
-    count_keeps_version: CountKeepsVersion,
-        [SMALL_HISTORIES: "no serial order explains it, though the checker passes it"];
+    own_rows_not_counted: OwnRowsNotCounted,
+        [SMALL_HISTORIES: "no serial order explains it, though the checker passes it",
+         COUNTED: "broken invariant"];
 }
 
 #[test]

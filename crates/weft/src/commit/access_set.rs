@@ -104,7 +104,7 @@ impl<H> WriteEntry<H> {
 
     /// Returns by how many rows the write changes a table's number of rows.
     #[inline(always)]
-    pub fn rows_added(&self) -> i64 {
+    fn rows_added(&self) -> i64 {
         i64::from(self.row.is_some()) - i64::from(!self.expected.is_absent())
     }
 

@@ -28,12 +28,12 @@ use crate::history::Recording;
 use crate::row::schema::{self, Record};
 use crate::store::record::RecordKind;
 use crate::store::table::{Identity, TableInner};
+#[cfg(feature = "canary")]
+use crate::store::worker::OperationFlaw;
 use crate::store::worker::{CountsByIndex, SharedState, WorkerMemory};
 use crate::sync::clock::{EPOCH_INTERVAL, Ticker};
 #[cfg(feature = "canary")]
 use crate::sync::time::TimeFlaw;
-#[cfg(feature = "canary")]
-use crate::transaction::OperationFlaw;
 
 /// The default number of workers: of transactions, and reads of snapshots, that can run at the same time.
 pub const WORKERS_MAX_DEFAULT: usize = 256;

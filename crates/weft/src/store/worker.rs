@@ -78,7 +78,7 @@ pub struct SharedState {
     pub time: Time,
     /// A mistake that operations make on purpose.
     #[cfg(feature = "canary")]
-    pub operation_flaw: Option<crate::transaction::OperationFlaw>,
+    pub operation_flaw: Option<OperationFlaw>,
     /// The first table, if there is one.
     pub first_table: OnceLock<TableRef>,
     /// Which workers are committing.
@@ -188,6 +188,20 @@ impl Counters {
     pub fn add(counter: &Word, count: u64) {
         counter.store(counter.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
     }
+}
+
+/// What operations can do wrong, on purpose: to test the tests.
+#[cfg(feature = "canary")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OperationFlaw {
+    /// `update_many` skips a key whose record was not found when the rows were fetched, and does not look it up.
+    AbsentKeysSkipped,
+    /// `delete_range` keeps the last row of the range.
+    LastRowKept,
+    /// A worker takes a block of numbers for generated keys, and leaves it to others as well.
+    NumbersNotTaken,
+    /// A page begins where the scan does, and not after the position.
+    PositionForgotten,
 }
 
 impl SharedState {

@@ -6,6 +6,8 @@ use crate::error::{ConflictReason, Error, Failure};
 use crate::row::generated::{GeneratedKey, KeyNumbers};
 use crate::row::schema::GeneratedRecord;
 use crate::store::table::{Table, TableInner};
+#[cfg(feature = "canary")]
+use crate::store::worker::OperationFlaw;
 
 impl<P: Protocol> Transaction<'_, P> {
     /// Inserts a row with a new primary key, and returns the key. `row` gets the key, and makes the row with it.
@@ -73,7 +75,7 @@ impl<P: Protocol> Transaction<'_, P> {
     fn draw<T: GeneratedRecord>(&self, table: &TableInner<T>, last: u64) -> Option<u64> {
         let block = &mut self.worker.buffer(table.number()).numbers;
         #[cfg(feature = "canary")]
-        if block.is_empty() && self.has_flaw(super::OperationFlaw::NumbersNotTaken) {
+        if block.is_empty() && self.has_flaw(OperationFlaw::NumbersNotTaken) {
             let next = table.numbers.next();
             *block = next..next + 2;
         }

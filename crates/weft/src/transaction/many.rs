@@ -24,6 +24,8 @@ use crate::row::encoding::{Key, KeyLookup, KeyPart, WholeKey};
 use crate::row::schema::{OrderedRecord, Record};
 use crate::store::record::RecordPointer;
 use crate::store::table::{FormIndex, PickForm, Table, TableInner, TableRef, with_form};
+#[cfg(feature = "canary")]
+use crate::store::worker::OperationFlaw;
 use crate::store::worker::StoredForm;
 
 /// How many rows are inserted together at most.
@@ -152,7 +154,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
                 let inner = self.enter_writing(table)?;
                 let key = WholeKey(key);
                 #[cfg(feature = "canary")]
-                if record.is_none() && self.has_flaw(super::OperationFlaw::AbsentKeysSkipped) {
+                if record.is_none() && self.has_flaw(OperationFlaw::AbsentKeysSkipped) {
                     position += 1;
                     continue;
                 }
@@ -179,7 +181,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         let rows = self.range(table, range);
         #[cfg(feature = "canary")]
         let rows = {
-            let is_kept = self.has_flaw(super::OperationFlaw::LastRowKept);
+            let is_kept = self.has_flaw(OperationFlaw::LastRowKept);
             let mut rows = rows.peekable();
             std::iter::from_fn(move || rows.next().filter(|_| !is_kept || rows.peek().is_some()))
         };

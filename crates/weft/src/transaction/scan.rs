@@ -30,6 +30,8 @@ use crate::store::table::{
     FormIndex, IndexEntry, PickForm, Secondary, Table, TableInner, TableRef, with_form,
     with_secondary,
 };
+#[cfg(feature = "canary")]
+use crate::store::worker::OperationFlaw;
 use crate::store::worker::StoredForm;
 
 /// An iterator over the rows of a range, in the order of the keys. [`Transaction::range`] and similar methods
@@ -245,7 +247,7 @@ impl<'tx, 'db, T: Record, P: Protocol> Scan<'tx, 'db, T, P> {
             let cursor = K::cursor(&mut self.cursor).filter(|cursor| cursor.secondary.is_none());
             let cursor = cursor.expect("a scan of a secondary index is continued by `after_by`");
             #[cfg(feature = "canary")]
-            if self.transaction.has_flaw(super::OperationFlaw::PositionForgotten) {
+            if self.transaction.has_flaw(OperationFlaw::PositionForgotten) {
                 return self;
             }
             cursor.leave_out(K::from_lookup(&key));
