@@ -35,9 +35,28 @@ pub struct LogReader {
     recent: Arc<RecentEpochs>,
 }
 
-/// The newest epochs that a reader of the log has read, in order.
+/// The newest epochs that a reader of the log has read.
 #[derive(Default)]
-struct RecentEpochs(Mutex<VecDeque<RecentEpoch>>);
+struct RecentEpochs(Mutex<Recent>);
+
+#[derive(Default)]
+struct Recent {
+    /// In order.
+    epochs: VecDeque<RecentEpoch>,
+    /// How many bytes of memory they take.
+    bytes: usize,
+}
+
+impl Recent {
+    /// Adds an epoch, and leaves out the oldest ones if there are too many.
+    fn push(&mut self, added: RecentEpoch) {
+        self.bytes += added.epoch.memory_bytes();
+        self.epochs.push_back(added);
+        while self.bytes > RECENT_BYTES && self.epochs.len() > 1 {
+            self.bytes -= self.epochs.pop_front().map_or(0, |oldest| oldest.epoch.memory_bytes());
+        }
+    }
+}
 
 struct RecentEpoch {
     epoch: Arc<Epoch>,
@@ -161,7 +180,8 @@ impl LogReader {
         let mut recent = shared.0.lock().unwrap_or_else(PoisonError::into_inner);
         if self.cursors.iter().all(|cursor| cursor.groups.is_empty()) {
             // The last epoch that can be taken, or that leads to a place from which it can be read.
-            let reached = recent.iter().rev().find(|it| it.from <= from);
+            let behind = recent.epochs.partition_point(|it| it.from <= from);
+            let reached = behind.checked_sub(1).map(|last| &recent.epochs[last]);
             if let Some(RecentEpoch { epoch, places, .. }) = reached {
                 let cursors = self.cursors.iter_mut().zip(places);
                 cursors.for_each(|(cursor, &place)| cursor.advance_to(place));
@@ -170,7 +190,7 @@ impl LogReader {
                 }
             }
         }
-        let is_newest = recent.back().is_none_or(|newest| newest.epoch.number < from);
+        let is_newest = recent.epochs.back().is_none_or(|newest| newest.epoch.number < from);
         if !is_newest {
             // Others have read this, and do not wait for it.
             drop(recent);
@@ -179,11 +199,7 @@ impl LogReader {
         let Some(epoch) = self.read_epoch(durable, position)? else { return Ok(None) };
         let epoch = Arc::new(epoch);
         let places = self.cursors.iter().map(Cursor::place).collect();
-        recent.push_back(RecentEpoch { epoch: Arc::clone(&epoch), from, places });
-        let mut bytes: usize = recent.iter().map(|it| it.epoch.memory_bytes()).sum();
-        while bytes > RECENT_BYTES && recent.len() > 1 {
-            bytes -= recent.pop_front().map_or(0, |oldest| oldest.epoch.memory_bytes());
-        }
+        recent.push(RecentEpoch { epoch: Arc::clone(&epoch), from, places });
         Ok(Some(epoch))
     }
 

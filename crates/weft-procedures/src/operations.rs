@@ -616,7 +616,7 @@ impl<T> Summary<'_, T> {
     }
 }
 
-/// What is said of a scan after the call that begins it. A scan keeps its rows only if this is the same.
+/// How a procedure narrows a scan after the call that begins it. A scan keeps its rows only if this is the same.
 #[derive(Clone, Default, PartialEq)]
 struct Narrowing {
     is_descending: bool,

@@ -159,6 +159,20 @@ impl<'c> Options<'c> {
         integer(self.next()?)
     }
 
+    /// Takes the option `COUNT` of a command that removes elements, which is 1 if it is not given. Nothing may follow.
+    ///
+    /// # Errors
+    /// It is not a number above 0, or another argument follows.
+    pub fn last_count(&mut self) -> Done<usize> {
+        let count = if self.take("count") { self.integer()? } else { 1 };
+        let count = usize::try_from(count).ok().filter(|count| *count > 0);
+        let count = count.ok_or("ERR count should be greater than 0")?;
+        if !self.is_empty() {
+            return Err(texts::SYNTAX.into());
+        }
+        Ok(count)
+    }
+
     /// Takes the arguments that are left.
     pub fn rest(&mut self) -> &'c [&'c [u8]] {
         std::mem::take(&mut self.arguments)

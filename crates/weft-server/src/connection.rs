@@ -158,7 +158,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Reads what arrives next. Returns false if the connection ends.
     async fn read(&mut self) -> io::Result<bool> {
-        // What is allocated for input at most doubles with what has arrived.
+        // The memory for input at most doubles with the bytes that have arrived.
         self.input.reserve(READ_BYTES.min(self.session.server.options.request_bytes));
         let seconds = self.session.server.idle_seconds.load(Ordering::Relaxed);
         let client = Arc::clone(&self.session.client);

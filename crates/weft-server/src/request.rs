@@ -60,7 +60,7 @@ impl Parser {
     /// password, if there is one.
     ///
     /// # Errors
-    /// What is wrong with the request, as Redis says it. The connection must then be closed.
+    /// The error of a request that cannot be read, as Redis says it. The connection must then be closed.
     pub fn parse(&mut self, input: &[u8], is_known: bool) -> Result<Parsed, String> {
         if self.missing.is_none() {
             self.arguments.clear();

@@ -107,14 +107,13 @@ thread_local! {
 }
 
 /// Gives threads their stripes.
-static STRIPES: std::sync::Mutex<u8> = std::sync::Mutex::new(0);
+static STRIPES: Word = Word::new(0);
 
 fn stripe() -> u8 {
     STRIPE.with(|stripe| {
         stripe.get().unwrap_or_else(|| {
-            let mut next = STRIPES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-            let given = *next;
-            *next = given.wrapping_add(1);
+            // Only the number itself matters.
+            let given = STRIPES.fetch_add(1, Ordering::Relaxed) as u8;
             stripe.set(Some(given));
             given
         })

@@ -42,7 +42,7 @@ pub const PLENTY: i64 = 1_000_000_000_000;
 /// For how many milliseconds a cart line is reserved.
 pub const RESERVED_MS: u64 = 15 * 60 * 1_000;
 
-/// What is left of orders that a crash follows.
+/// Which orders survive a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// Nothing: nothing is written to a disk.

@@ -11,7 +11,7 @@ use weft_changes::{ChangeFeed, ChangeKind, Position};
 use weft_protocols::{BuilderExt, Doppel, LabelledDatabase, PhaseOptions};
 use weft_tests::for_each_protocol;
 
-/// What is in stock, and what was sold.
+/// The stock and the sales of an item.
 #[derive(Clone, Debug, PartialEq, Record)]
 struct Item {
     #[record(key)]
@@ -176,7 +176,7 @@ fn operations_applied_again_are_updates_of_their_transaction() {
     }
 }
 
-/// What is taken and given back, under every protocol.
+/// Takes and gives back, under every protocol.
 #[test]
 fn bounded_operations_are_at_their_transactions() {
     for_each_protocol!(|P| {

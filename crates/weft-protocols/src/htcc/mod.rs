@@ -55,11 +55,12 @@ use std::sync::Arc;
 
 use weft::Failure;
 use weft::column::{ColumnSet, UsedColumns};
-use weft::commit::access_set::{AccessSet, Positions, ReplacedVersion, TidHeader, WriteEntry};
+use weft::commit::access_set::{AccessSet, ReplacedVersion, TidHeader, WriteEntry};
 use weft::commit::dbx::commit_hot_and_cold;
 use weft::commit::optimistic::{
     CommitContext, CommitPhases, OptimisticExecutor, hold_row, settle_deleted, stored,
 };
+use weft::commit::positions::Positions;
 use weft::commit::{
     Abort, DeletedOutcome, Executor, HoldFunction, Never, Observation, Protocol, ProtocolOptions,
     ProtocolShared, Refusal, RepairsTransactions, Visible, WriteMark,

@@ -1,6 +1,6 @@
 //! Commands on hashes.
 
-use super::scan::range_of_elements;
+use super::scan::random_element;
 use super::strings::add_float;
 use crate::call::Call;
 use crate::reply::Reply;
@@ -221,12 +221,7 @@ pub fn hrandfield(call: &Call<'_>, reply: &mut Reply) -> Done {
             reply.null();
             return Ok(());
         };
-        let fields = &call.store.tables.fields;
-        let from = call.tx.range(fields, range_of_elements(collection, fastrand::u64(..)));
-        let found = match from.first_row()? {
-            Some(field) => Some(field),
-            None => call.tx.prefix(fields, &collection).first_row()?,
-        };
+        let found = random_element(call, &call.store.tables.fields, collection)?;
         reply.optional(found.map(|field| &field.name));
         return Ok(());
     }

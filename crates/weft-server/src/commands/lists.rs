@@ -255,15 +255,7 @@ pub fn lmpop(call: &Call<'_>, reply: &mut Reply) -> Done {
     let (keys, position) = call.numbered_keys(1)?;
     let mut options = call.options(position);
     let end = End::parse(options.next()?)?;
-    let count = match options.take("count") {
-        true => options.integer()?,
-        false => 1,
-    };
-    let count = usize::try_from(count).ok().filter(|count| *count > 0);
-    let count = count.ok_or("ERR count should be greater than 0")?;
-    if !options.is_empty() {
-        return Err(texts::SYNTAX.into());
-    }
+    let count = options.last_count()?;
     for name in keys {
         let key = call.key_of(name);
         let Some(mut list) = List::find(call, &key)? else { continue };

@@ -4,13 +4,13 @@
 //! that is there from the first page to the last is returned, whatever happens to others in the meantime. Elements with
 //! equal hashes are on one page.
 
-use weft::Error;
+use weft::{Error, OrderedRecord, Table};
 
 use crate::call::Call;
 use crate::glob;
 use crate::reply::Reply;
 use crate::stop::{Done, texts};
-use crate::tables::{Kind, score_of};
+use crate::tables::{Kind, Text, score_of};
 
 /// The options of the commands.
 struct Page<'c> {
@@ -123,11 +123,24 @@ pub fn randomkey(call: &Call<'_>, reply: &mut Reply) -> Done {
     Ok(())
 }
 
-/// Returns the elements of a collection from a hash on, as a range of a table.
-pub fn range_of_elements(
+/// Returns an element of a hash, a set or a sorted set: the first from a random place on.
+pub fn random_element<'c, T>(
+    call: &Call<'c>,
+    table: &'c Table<T>,
     collection: u64,
-    from: u64,
-) -> impl std::ops::RangeBounds<(u64, u64, crate::tables::Text)> {
+) -> Done<Option<&'c T>>
+where
+    T: OrderedRecord<Key = (u64, u64, Text)>,
+{
+    let from = call.tx.range(table, range_of_elements(collection, fastrand::u64(..)));
+    match from.first_row()? {
+        Some(element) => Ok(Some(element)),
+        None => Ok(call.tx.prefix(table, &collection).first_row()?),
+    }
+}
+
+/// Returns the elements of a collection from a hash on, as a range of a table.
+fn range_of_elements(collection: u64, from: u64) -> impl std::ops::RangeBounds<(u64, u64, Text)> {
     (collection, from, [].into())..(collection + 1, 0, [].into())
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::scan::range_of_elements;
+use super::scan::random_element;
 use crate::call::Call;
 use crate::reply::Reply;
 use crate::stop::{Done, texts};
@@ -144,22 +144,14 @@ pub fn smove(call: &Call<'_>, reply: &mut Reply) -> Done {
     call.touch(&to)
 }
 
-/// Returns a member from a random place on.
-fn random<'c>(call: &Call<'c>, collection: u64) -> Done<Option<&'c Member>> {
-    let members = &call.store.tables.members;
-    let from = call.tx.range(members, range_of_elements(collection, fastrand::u64(..)));
-    match from.first_row()? {
-        Some(member) => Ok(Some(member)),
-        None => Ok(call.tx.prefix(members, &collection).first_row()?),
-    }
-}
-
 /// `SRANDMEMBER`
 pub fn srandmember(call: &Call<'_>, reply: &mut Reply) -> Done {
     let collection = call.find(&call.key(1), Kind::Set)?;
     match call.len() {
         2 => {
-            let found = collection.map_or(Ok(None), |collection| random(call, collection))?;
+            let found = collection.map_or(Ok(None), |collection| {
+                random_element(call, &call.store.tables.members, collection)
+            })?;
             reply.optional(found.map(|member| &member.name));
         }
         3 => {
@@ -180,7 +172,9 @@ pub fn spop(call: &Call<'_>, reply: &mut Reply) -> Done {
         return Err(texts::SYNTAX.into());
     }
     if call.len() == 2 {
-        let found = collection.map_or(Ok(None), |collection| random(call, collection))?;
+        let found = collection.map_or(Ok(None), |collection| {
+            random_element(call, &call.store.tables.members, collection)
+        })?;
         reply.optional(found.map(|member| &member.name));
         if let (Some(collection), Some(member)) = (collection, found) {
             remove(call, &key, collection, &[&member.name])?;
@@ -202,7 +196,7 @@ pub fn spop(call: &Call<'_>, reply: &mut Reply) -> Done {
     Ok(())
 }
 
-/// What is made of several sets.
+/// How several sets become one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Combination {
     Union,

@@ -10,7 +10,7 @@ use crate::reply::Reply;
 use crate::stop::{Done, texts};
 use crate::tables::{Kind, Text, score_of};
 
-/// What is made of several sorted sets.
+/// How several sorted sets become one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Combination {
     Union,

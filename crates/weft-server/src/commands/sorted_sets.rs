@@ -1,7 +1,7 @@
 //! Commands on single members of sorted sets. [`sorted_ranges`](super::sorted_ranges) has those on ranges, and
 //! [`sorted_combinations`](super::sorted_combinations) those on several sets.
 
-use super::scan::range_of_elements;
+use super::scan::random_element;
 use crate::call::Call;
 use crate::reply::{Reply, Version};
 use crate::stop::{Done, texts};
@@ -324,15 +324,7 @@ pub fn zmpop(call: &Call<'_>, reply: &mut Reply) -> Done {
     if !takes_greatest && !options.take("min") {
         return Err(texts::SYNTAX.into());
     }
-    let count = match options.take("count") {
-        true => options.integer()?,
-        false => 1,
-    };
-    let count = usize::try_from(count).ok().filter(|count| *count > 0);
-    let count = count.ok_or("ERR count should be greater than 0")?;
-    if !options.is_empty() {
-        return Err(texts::SYNTAX.into());
-    }
+    let count = options.last_count()?;
     for name in keys {
         let key = call.key_of(name);
         let Some(collection) = call.find(&key, Kind::SortedSet)? else { continue };
@@ -359,12 +351,7 @@ pub fn zrandmember(call: &Call<'_>, reply: &mut Reply) -> Done {
             reply.null();
             return Ok(());
         };
-        let scores = &call.store.tables.scores;
-        let from = call.tx.range(scores, range_of_elements(collection, fastrand::u64(..)));
-        let found = match from.first_row()? {
-            Some(scored) => Some(scored),
-            None => call.tx.prefix(scores, &collection).first_row()?,
-        };
+        let found = random_element(call, &call.store.tables.scores, collection)?;
         reply.optional(found.map(|scored| &scored.name));
         return Ok(());
     }

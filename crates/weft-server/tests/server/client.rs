@@ -40,6 +40,16 @@ impl TestServer {
         TestServer { address, stop: Some(stop), thread: Some(thread) }
     }
 
+    /// Runs `work` with so many clients at the same time, each on a thread of its own, and with the number of each.
+    pub fn with_clients(&self, clients: usize, work: impl Fn(usize, Client) + Sync) {
+        std::thread::scope(|scope| {
+            for number in 0..clients {
+                let work = &work;
+                scope.spawn(move || work(number, self.client()));
+            }
+        });
+    }
+
     pub fn client(&self) -> Client {
         Client::new(self.address)
     }

@@ -1,8 +1,6 @@
 //! Transactions of several clients.
 
-use std::thread;
-
-use crate::client::{Client, TestServer};
+use crate::client::TestServer;
 
 #[test]
 fn a_watched_key_that_another_client_changes_stops_exec() {
@@ -83,32 +81,25 @@ fn an_error_rolls_back_if_the_client_asks_for_it() {
 #[test]
 fn transactions_of_many_clients_are_serializable() {
     let server = TestServer::new();
-    let address = server.address;
     let mut client = server.client();
     client.line("MSET left 1000 right 0");
-    let threads: Vec<_> = (0..4)
-        .map(|number| {
-            thread::spawn(move || {
-                let mut client = Client::new(address);
-                for _ in 0..50 {
-                    client.send(
-                        b"MULTI\r\nDECR left\r\nINCR right\r\nMGET left right\r\nHINCRBY hash f 1\r\n\
-                          RPUSH list x\r\nSADD set a b\r\nEXEC\r\n",
-                    );
-                    let replies: Vec<_> = (0..8).map(|_| client.read().unwrap().shown()).collect();
-                    let both = replies[7].split("*[\"").nth(1).unwrap().split(']').next().unwrap();
-                    let sum: i64 = both
-                        .split(", ")
-                        .map(|number| number.trim_matches('"').parse::<i64>().unwrap())
-                        .sum();
-                    assert_eq!(sum, 1000, "{replies:?}");
-                    assert!(!client.say(&format!("SADD members {number}")).starts_with('-'));
-                    client.line(&format!("SREM members {number}"));
-                }
-            })
-        })
-        .collect();
-    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    server.with_clients(4, |number, mut client| {
+        for _ in 0..50 {
+            client.send(
+                b"MULTI\r\nDECR left\r\nINCR right\r\nMGET left right\r\nHINCRBY hash f 1\r\n\
+                  RPUSH list x\r\nSADD set a b\r\nEXEC\r\n",
+            );
+            let replies: Vec<_> = (0..8).map(|_| client.read().unwrap().shown()).collect();
+            let both = replies[7].split("*[\"").nth(1).unwrap().split(']').next().unwrap();
+            let sum: i64 = both
+                .split(", ")
+                .map(|number| number.trim_matches('"').parse::<i64>().unwrap())
+                .sum();
+            assert_eq!(sum, 1000, "{replies:?}");
+            assert!(!client.say(&format!("SADD members {number}")).starts_with('-'));
+            client.line(&format!("SREM members {number}"));
+        }
+    });
     assert_eq!(client.say("MGET left right"), "*[\"800\", \"200\"]");
     assert_eq!(client.say("HGET hash f"), "\"200\"");
     assert_eq!(client.say("LLEN list"), ":200");
@@ -120,45 +111,31 @@ fn transactions_of_many_clients_are_serializable() {
 #[test]
 fn optimistic_counters_lose_no_increment() {
     let server = TestServer::new();
-    let address = server.address;
-    let threads: Vec<_> = (0..3)
-        .map(|_| {
-            thread::spawn(move || {
-                let mut client = Client::new(address);
-                let mut done = 0;
-                while done < 30 {
-                    client.line("WATCH counter");
-                    let old = client.say("GET counter");
-                    let old: i64 = old.trim_matches('"').parse().unwrap_or(0);
-                    client.line("MULTI");
-                    client.line(&format!("SET counter {}", old + 1));
-                    done += i32::from(client.say("EXEC") != "null");
-                }
-            })
-        })
-        .collect();
-    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    server.with_clients(3, |_, mut client| {
+        let mut done = 0;
+        while done < 30 {
+            client.line("WATCH counter");
+            let old = client.say("GET counter");
+            let old: i64 = old.trim_matches('"').parse().unwrap_or(0);
+            client.line("MULTI");
+            client.line(&format!("SET counter {}", old + 1));
+            done += i32::from(client.say("EXEC") != "null");
+        }
+    });
     assert_eq!(server.client().say("GET counter"), "\"90\"");
 }
 
 #[test]
 fn additions_whose_replies_are_not_wanted_are_all_made() {
     let server = TestServer::new();
-    let address = server.address;
-    let threads: Vec<_> = (0..3)
-        .map(|_| {
-            thread::spawn(move || {
-                let mut client = Client::new(address);
-                client.send(b"CLIENT REPLY OFF\r\n");
-                for _ in 0..100 {
-                    client.send(b"INCR counter\r\n");
-                }
-                client.send(b"CLIENT REPLY ON\r\n");
-                assert_eq!(client.read().unwrap().shown(), "+OK");
-            })
-        })
-        .collect();
-    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    server.with_clients(3, |_, mut client| {
+        client.send(b"CLIENT REPLY OFF\r\n");
+        for _ in 0..100 {
+            client.send(b"INCR counter\r\n");
+        }
+        client.send(b"CLIENT REPLY ON\r\n");
+        assert_eq!(client.read().unwrap().shown(), "+OK");
+    });
     assert_eq!(server.client().say("GET counter"), "\"300\"");
 }
 

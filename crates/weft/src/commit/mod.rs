@@ -23,6 +23,7 @@ mod engine;
 pub mod made_row;
 pub mod optimistic;
 mod options;
+pub mod positions;
 pub mod silo;
 pub mod two_phase_locking;
 mod unstable;

@@ -429,7 +429,7 @@ pub fn validate_nodes<H: TidHeader>(set: &AccessSet<H>) -> Result<(), Abort> {
 #[inline(always)]
 pub fn node_version(node: NodeVersion) -> u64 {
     // SAFETY: as for records: nodes are retired, but not freed, while the worker is pinned.
-    unsafe { node.word.as_ref() }.load(Ordering::Relaxed)
+    unsafe { node.current() }
 }
 
 /// Installs the write set, whose records are locked. Releases the locks with the versions that `version` returns.

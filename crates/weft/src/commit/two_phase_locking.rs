@@ -82,10 +82,9 @@ use std::sync::Arc;
 
 use weft_htm::word::{Ordering, Word, spin_loop, yield_now};
 
-use super::access_set::{
-    AccessSet, Positions, ReplacedVersion, TidHeader, WriteEntry, successor, visible,
-};
+use super::access_set::{AccessSet, ReplacedVersion, TidHeader, WriteEntry, successor, visible};
 use super::optimistic::{abort_at, stored, validate_nodes};
+use super::positions::Positions;
 use super::{
     Abort, DeletedOutcome, Executor, HoldFunction, HoldOutcome, Never, Observation, Protocol,
     Refusal, Visible, WriteMark,

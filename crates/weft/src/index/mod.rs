@@ -25,7 +25,7 @@ use std::alloc::Layout;
 use std::ptr::NonNull;
 
 use weft_htm::Regions;
-use weft_htm::word::Word;
+use weft_htm::word::{Ordering, Word};
 
 /// What an index operation needs from the worker that runs it.
 pub trait IndexWorker {
@@ -66,6 +66,18 @@ pub struct NodeVersion {
     pub word: NonNull<Word>,
     /// The version when the node was read.
     pub version: u64,
+}
+
+impl NodeVersion {
+    /// Returns the version that the node has now.
+    ///
+    /// # Safety
+    /// The node is not freed: the worker has been pinned since before it was read.
+    #[inline(always)]
+    pub unsafe fn current(self) -> u64 {
+        // SAFETY: passed on to the caller.
+        unsafe { self.word.as_ref() }.load(Ordering::Relaxed)
+    }
 }
 
 /// The change that the caller's own insertion made to a node's version. With it a transaction can tell its

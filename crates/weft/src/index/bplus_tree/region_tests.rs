@@ -41,11 +41,10 @@ proptest! {
 fn regions_run_beside_twins() {
     let Some(machine) = machine(2) else { return };
     let more = if machine.is_native { 200 } else { 1 }; // emulation is slow
-    let mut total = interleaved_keys::<u64>(&machine, 40, 4 * more);
-    total += interleaved_keys::<LongKey>(&machine, 40, 2 * more);
+    let mut total = interleaved_keys::<u64>(&machine, 40, 6 * more);
+    total += interleaved_keys::<LongKey>(&machine, 40, 4 * more);
     total += noted_versions_mean_what_they_say::<u64>(&machine, 2_000, 5 * more);
-    // How many regions meet others depends on the seeds.
-    assert!(total.committed > 300 * more as u64, "{total:?}");
+    assert!(total.committed > 500 * more as u64, "{total:?}");
     assert!(total.fallbacks > 0 || machine.is_native, "{total:?}");
 }
 

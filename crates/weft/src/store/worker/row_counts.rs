@@ -144,7 +144,7 @@ impl WorkerMemory {
 
 fn is_current(note: &NodeVersion) -> bool {
     // SAFETY: the words of counts and of slots live as long as the database.
-    unsafe { note.word.as_ref() }.load(Ordering::Relaxed) == note.version
+    unsafe { note.current() == note.version }
 }
 
 #[cfg(all(test, loom))]
