@@ -321,7 +321,8 @@ impl Executor for CanaryExecutor {
         }
     }
 
-    fn begin(&mut self, attempt: u32, _memory: &WorkerMemory) -> Result<(), Refusal> {
+    fn begin(&mut self, attempt: u32, memory: &WorkerMemory) -> Result<(), Refusal> {
+        self.set.begin(memory);
         self.attempt = attempt;
         if self.breaks(StaleSnapshot) {
             let commits = self.shared.commits.load(Ordering::Relaxed);

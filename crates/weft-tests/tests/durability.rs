@@ -36,6 +36,15 @@ struct Cell {
     value: u64,
 }
 
+/// A row of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Record)]
+struct Waiting {
+    #[record(key)]
+    id: u32,
+    thread: u64,
+    turn: u64,
+}
+
 #[derive(Clone, Copy, Debug, Record)]
 #[record(volatile)]
 struct Scratch {
@@ -179,6 +188,61 @@ fn concurrent_writers_recover_to_the_last_state() {
         };
         let fixture = Fixture::<P>::open(&directory.0);
         assert_eq!(fixture.state(), before);
+    });
+}
+
+/// Records leave their index and others come under the same keys, many times within one epoch, in which the log has only
+/// its numbers to tell which write was the last.
+#[test]
+fn keys_that_come_again_within_an_epoch_recover_to_the_last_state() {
+    let seed = Seed::draw();
+    for_each_protocol!(|P| {
+        let directory = TemporaryDirectory::new("again_and_again");
+        let open = || {
+            let options = DurabilityOptions::new()
+                .acknowledge(Acknowledge::Committed)
+                .epoch_interval(Duration::from_secs(20));
+            let builder = Database::builder().protocol::<P>().table::<Waiting>();
+            builder.directory(&directory.0).durability(options).open().unwrap()
+        };
+        let read = |database: &Database<P>| {
+            let waiting = database.table::<Waiting>().unwrap();
+            let snapshot = database.open_snapshot().unwrap();
+            let rows = snapshot.range(&waiting, ..).map(|row| row.copied());
+            rows.collect::<Result<Vec<_>, Failure>>().unwrap()
+        };
+        let before = {
+            let database = open();
+            let waiting = database.table::<Waiting>().unwrap();
+            std::thread::scope(|scope| {
+                for thread in 0..threads::<P>().min(2) {
+                    let (database, waiting, seed) = (&database, &waiting, &seed);
+                    scope.spawn(move || {
+                        let mut random = seed.random(thread);
+                        for turn in 0..2_000 * stress() as u64 {
+                            // The rows before the first one have just been deleted: a scan passes over them.
+                            let from = random.u32(0..100);
+                            let row =
+                                Waiting { id: random.u32(0..200), thread: thread as u64, turn };
+                            database
+                                .transact(|tx| {
+                                    let rows = tx.range(waiting, from..).take(2);
+                                    let ids = rows
+                                        .map(|row| Ok(row?.id))
+                                        .collect::<Result<Vec<_>, Error>>()?;
+                                    for id in ids {
+                                        tx.delete(waiting, &id)?;
+                                    }
+                                    tx.upsert(waiting, row)
+                                })
+                                .unwrap();
+                        }
+                    });
+                }
+            });
+            read(&database)
+        };
+        assert_eq!(read(&open()), before);
     });
 }
 

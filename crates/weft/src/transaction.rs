@@ -180,6 +180,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
             return Err(failure);
         }
         worker.memory.set_now(database.shared.time.present());
+        worker.memory.begin_versions();
         // Before the executor begins, since from there on a region may be open, which can be undone at any store.
         worker.next_serial();
         if let Err(refusal) = worker.executor().begin(attempt, &worker.memory) {

@@ -587,7 +587,8 @@ impl Executor for HybridExecutor {
         key: EncodedKey,
     ) {
         if self.steps.is_on() {
-            self.steps.note_insertion(table, record, row, key.clone());
+            let placeholder = self.cold.set.placeholder();
+            self.steps.note_insertion(table, record, row, key.clone(), placeholder);
         }
         self.cold.insert(table, record, row, key);
     }

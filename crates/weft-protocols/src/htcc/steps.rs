@@ -155,11 +155,12 @@ impl<H: TidHeader> Steps<H> {
         record: RecordPointer<H>,
         row: NonNull<u8>,
         key: EncodedKey,
+        placeholder: Tid,
     ) {
         self.writes.push(StepWrite {
             record,
             table,
-            expected: Tid::PLACEHOLDER,
+            expected: placeholder,
             replaced: std::ptr::null_mut(),
             row: Some(row),
             key: Some(key),

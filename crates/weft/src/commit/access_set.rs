@@ -34,8 +34,13 @@ pub trait TidHeader: Default + Send + Sync + 'static {
 
 impl<H: TidHeader> RecordHeader for H {
     fn mark_loaded(&self) {
-        // A version older than any that a transaction has written.
-        self.tid().unlock(Tid::PLACEHOLDER.written_at(Tid::at(0)));
+        // The placeholder's version is older than any that a transaction has written.
+        self.tid().unlock(Tid::PLACEHOLDER.written_at(self.tid().load_relaxed().version()));
+    }
+
+    #[inline(always)]
+    fn begin_after(&self, version: u64) {
+        self.tid().unlock(Tid::placeholder_after(version));
     }
 }
 
@@ -257,6 +262,8 @@ pub struct AccessSet<H> {
     replaced: Vec<ReplacedWrite>,
     /// Whether a write may have added or deleted a row.
     may_change_counts: bool,
+    /// The version with which all placeholders of the transaction begin.
+    placeholder: Tid,
 }
 
 /// What a write was before the transaction wrote the same record again.
@@ -284,11 +291,24 @@ impl<H> Default for AccessSet<H> {
             savepoints: 0,
             replaced: Vec::new(),
             may_change_counts: false,
+            placeholder: Tid::PLACEHOLDER,
         }
     }
 }
 
 impl<H: TidHeader> AccessSet<H> {
+    /// Begins a transaction.
+    #[inline(always)]
+    pub fn begin(&mut self, memory: &WorkerMemory) {
+        debug_assert!(self.reads.is_empty() && self.writes.is_empty());
+        self.placeholder = Tid::placeholder_after(memory.versions_begin());
+    }
+
+    /// Returns the version with which the placeholders of the transaction begin.
+    pub fn placeholder(&self) -> Tid {
+        self.placeholder
+    }
+
     // ---- the read phase ----------------------------------------------------------------------
 
     /// Returns what this transaction itself has written to a record, if anything.
@@ -420,7 +440,7 @@ impl<H: TidHeader> AccessSet<H> {
         self.push_write(WriteEntry {
             record,
             table,
-            expected: Tid::PLACEHOLDER,
+            expected: self.placeholder,
             replaced: Newest::NONE,
             row: Some(row),
             key,

@@ -197,7 +197,8 @@ pub unsafe trait Protocol: Sized + Send + Sync + 'static {
     /// since, and `may_go` returns true, runs `unlink` and marks the record as removed. No other thread writes the
     /// record at the same time.
     ///
-    /// If versions begin again with a new record under the key, `may_go` gets the epoch of the deletion, or else 0.
+    /// If versions begin again with a new record under the key, `may_go` gets the version that the deletion has left
+    /// (see [`Tid::number`](crate::store::record::tid::Tid::number)), or else 0.
     /// If `unlink` does not find the record where it should be, it returns false, and the record stays as it is.
     #[doc(hidden)]
     fn settle_deleted(

@@ -117,8 +117,8 @@ impl<P: CommitPhases> Executor for OptimisticExecutor<P> {
     }
 
     #[inline(always)]
-    fn begin(&mut self, attempt: u32, _memory: &WorkerMemory) -> Result<(), Refusal> {
-        debug_assert!(self.set.reads.is_empty() && self.set.writes.is_empty());
+    fn begin(&mut self, attempt: u32, memory: &WorkerMemory) -> Result<(), Refusal> {
+        self.set.begin(memory);
         self.attempt = attempt;
         Ok(())
     }
@@ -509,7 +509,7 @@ pub fn settle_deleted<H: TidHeader>(
     if !tid.is_absent() {
         word.unlock(tid.dequeued());
         DeletedOutcome::Kept
-    } else if may_go(tid.epoch()) {
+    } else if may_go(tid.number()) {
         let unlinked = unlink();
         word.unlock(if unlinked { tid.removed() } else { tid.dequeued() });
         if unlinked { DeletedOutcome::Unlinked } else { DeletedOutcome::Kept }

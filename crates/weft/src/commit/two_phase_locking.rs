@@ -364,7 +364,7 @@ fn settle_deleted(
     let settled = if !tid.is_absent() {
         word.unlock(tid.dequeued());
         DeletedOutcome::Kept
-    } else if may_go(tid.epoch()) {
+    } else if may_go(tid.number()) {
         let unlinked = unlink();
         word.unlock(if unlinked { tid.removed() } else { tid.dequeued() });
         if unlinked { DeletedOutcome::Unlinked } else { DeletedOutcome::Kept }
@@ -503,8 +503,9 @@ impl<const WAITS: bool> Executor for LockingExecutor<WAITS> {
     }
 
     #[inline(always)]
-    fn begin(&mut self, attempt: u32, _memory: &WorkerMemory) -> Result<(), Refusal> {
-        debug_assert!(self.held.locks.is_empty() && self.set.writes.is_empty());
+    fn begin(&mut self, attempt: u32, memory: &WorkerMemory) -> Result<(), Refusal> {
+        debug_assert!(self.held.locks.is_empty());
+        self.set.begin(memory);
         self.grow_older(attempt);
         Ok(())
     }

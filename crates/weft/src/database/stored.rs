@@ -170,6 +170,7 @@ struct PinnedMemory<'m>(&'m WorkerMemory);
 impl<'m> PinnedMemory<'m> {
     fn new(memory: &'m WorkerMemory) -> Self {
         memory.pin();
+        memory.begin_versions();
         PinnedMemory(memory)
     }
 }
@@ -483,7 +484,7 @@ fn fill<K: KeyForm, R>(
     // the record's address before it is in the index, and no other thread uses the key if a row is to be replaced.
     unsafe {
         // A new record that holds the row, with the number 0.
-        core.records.initialise(block);
+        core.records.initialise(block, memory.versions_begin());
         let place = match core.holds_rows_inline() {
             true => VersionHeader::initialise(block.add(core.records.layout.size())),
             false => memory.allocate_row(table),

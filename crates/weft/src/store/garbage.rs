@@ -58,6 +58,9 @@ unsafe impl Send for RetiredItem {}
 pub struct Batch {
     /// See [`GracePeriods::seal`](crate::sync::reclaim::GracePeriods::seal).
     pub tag: u64,
+    /// The version after which new records began when the batch was sealed: see
+    /// [`WorkerMemory::begin_versions`](crate::store::worker::WorkerMemory::begin_versions).
+    pub versions_begin: u64,
     /// The entries of the batch.
     pub retired: Vec<RetiredItem>,
 }
@@ -65,6 +68,9 @@ pub struct Batch {
 /// A batch is sealed when it holds this many bytes. So few stay in a core's own cache, and are still there
 /// when they are used again.
 const BATCH_BYTES: usize = 96 << 10;
+
+/// For how many bytes a deleted record counts that scans pass over. So few of them wait in a batch.
+pub const PASSED_OVER_BYTES: usize = BATCH_BYTES / 8;
 
 /// A batch is sealed when it holds this many entries, whatever their size.
 const BATCH_ENTRIES: usize = if crate::store::RECLAIMS_EARLY { 4 } else { 512 };
@@ -130,15 +136,16 @@ impl Garbage {
         self.open.len() + self.sealed.iter().map(|batch| batch.retired.len()).sum::<usize>()
     }
 
-    /// Seals the open batch with a tag from `seal`, if it holds anything.
-    pub fn seal(&mut self, seal: impl FnOnce() -> u64) {
+    /// Seals the open batch with a tag and a version from `seal`, if it holds anything.
+    pub fn seal(&mut self, seal: impl FnOnce() -> (u64, u64)) {
         if self.open.is_empty() {
             return;
         }
         let next = self.emptied.pop().unwrap_or_default();
         let retired = std::mem::replace(&mut self.open, next);
         self.open_bytes = 0;
-        self.sealed.push_back(Batch { tag: seal(), retired });
+        let (tag, versions_begin) = seal();
+        self.sealed.push_back(Batch { tag, versions_begin, retired });
     }
 
     /// Takes the oldest batch whose tag lies within `horizon`.

@@ -52,15 +52,16 @@ use crate::index::IndexWorker;
 use crate::row::encoding::EncodedKey;
 use crate::store::ages::{Ages, TransactionAge};
 use crate::store::deadline::Deadline;
-use crate::store::garbage::{Batch, DeletedRecord, Garbage, RetiredItem};
+use crate::store::garbage::{Batch, DeletedRecord, Garbage, PASSED_OVER_BYTES, RetiredItem};
 use crate::store::recent::RecentSnapshot;
 use crate::store::record::DeletedOutcome;
 use crate::store::record::arena::{Arena, Memory, SizeClass, allocate_huge, free_huge};
 use crate::store::record::newest;
+use crate::store::record::tid::Tid;
 use crate::store::record::version::{Deletion, VersionHeader};
 use crate::store::retention::{NONE_OPEN, OpenSnapshots, RetainedEntry, Retention};
 use crate::store::table::TableRef;
-use crate::sync::clock::{ActivityWords, Clock};
+use crate::sync::clock::{ActivityWords, Clock, epoch_of};
 use crate::sync::gate::Gate;
 use crate::sync::reclaim::GracePeriods;
 use crate::sync::time::Time;
@@ -101,6 +102,8 @@ pub struct SharedState {
     pub(crate) recording: Option<Arc<crate::history::Recording>>,
     /// The log, if there is one.
     pub log: OnceLock<EngineLog>,
+    /// The version after which new records begin: see [`WorkerMemory::begin_versions`].
+    versions_begin: Word,
     /// The ages of transactions, and the limits on them.
     pub ages: Ages,
     /// Lets starving transactions through.
@@ -226,6 +229,7 @@ impl SharedState {
             #[cfg(feature = "history")]
             recording: None,
             log: OnceLock::new(),
+            versions_begin: Word::new(0),
             ages: Ages::default(),
             turnstile: Turnstile::default(),
             orphans: Mutex::new(VecDeque::new()),
@@ -306,9 +310,12 @@ pub struct WorkerMemory {
     retained: RefCell<Vec<RetainedEntry>>,
     /// The open snapshots, as the worker last listed them.
     open_snapshots: RefCell<OpenSnapshots>,
-    /// Deleted records that may leave their indexes only in a later epoch than that of their deletion, with
-    /// the epoch of the deletion: see [`WorkerMemory::retire_deleted`].
-    deleted: RefCell<VecDeque<(u64, Box<DeletedRecord>)>>,
+    /// The version after which the placeholders of the transaction under way begin.
+    versions_begin: Cell<u64>,
+    /// The version after which new records began when the batch was sealed that is being freed.
+    batch_begins: Cell<u64>,
+    /// The version after which new records have to begin so that all deleted records may leave their indexes.
+    begin_wanted: Cell<u64>,
     /// The writes of the commit under way, encoded for the log.
     staged: RefCell<commit::StagedWrites>,
     /// What the next entries in the log belong to.
@@ -350,7 +357,9 @@ impl WorkerMemory {
             is_reconciling: Cell::new(false),
             retained: RefCell::default(),
             open_snapshots: RefCell::default(),
-            deleted: RefCell::default(),
+            versions_begin: Cell::new(0),
+            batch_begins: Cell::new(0),
+            begin_wanted: Cell::new(0),
             staged: RefCell::default(),
             logged_as: Cell::new(LoggedAs::Transaction),
             scratch: RefCell::default(),
@@ -688,43 +697,74 @@ impl WorkerMemory {
         self.garbage().push(RetiredItem::InlineSlot(record, table), table.core().row_class.bytes());
     }
 
-    /// Queues a deleted record, to be unlinked after a grace period.
-    ///
-    /// If commits are logged, the record stays in its index at least until the next epoch. The reason: a new
-    /// record under the same key starts its versions again from the beginning, and they must be greater than
-    /// those of this record. In a later epoch they are.
-    pub fn retire_deleted(&self, record: NonNull<u8>, table: TableRef, key: EncodedKey) {
-        self.queue(Box::new(DeletedRecord { record, table, key }));
-    }
-
-    /// As [`WorkerMemory::retire_deleted`]. Not inlined, so that commits that delete nothing do not pay for
-    /// it.
+    /// Queues a deleted record, to be unlinked after a grace period. Not inlined, so that commits that delete nothing
+    /// do not pay for it.
     #[inline(never)]
-    fn queue(&self, deleted: Box<DeletedRecord>) {
-        if self.is_logging() {
-            let epoch = self.shared.clock.epoch();
-            self.deleted.borrow_mut().push_back((epoch, deleted));
-        } else {
-            self.push_deleted(deleted);
-        }
-    }
-
-    /// Queues the deleted records whose epoch has ended.
-    fn queue_deleted(&self) {
-        let mut deleted = self.deleted.borrow_mut();
-        if deleted.is_empty() {
-            return;
-        }
-        let epoch = self.shared.clock.epoch();
-        while deleted.front().is_some_and(|(deleted_in, _)| *deleted_in < epoch) {
-            let (_, deleted) = deleted.pop_front().expect("there is a first");
-            self.push_deleted(deleted);
-        }
+    pub fn retire_deleted(&self, record: NonNull<u8>, table: TableRef, key: EncodedKey) {
+        self.push_deleted(Box::new(DeletedRecord { record, table, key }));
     }
 
     fn push_deleted(&self, deleted: Box<DeletedRecord>) {
-        let bytes = deleted.table.core().record_class.bytes();
+        let core = deleted.table.core();
+        let bytes = match core.is_passed_over(self.shared.clock.epoch()) {
+            true => PASSED_OVER_BYTES,
+            false => core.record_class.bytes(),
+        };
         self.garbage().push(RetiredItem::Deleted(deleted), bytes);
+    }
+
+    // ---- versions of new records --------------------------------------------------------------
+
+    /// Fixes the version after which the versions of this transaction's placeholders begin. Called when the worker has
+    /// been pinned.
+    ///
+    /// If commits are logged, the versions of a key have to grow within an epoch, also when its record leaves the index
+    /// and another one comes. So a record that was deleted in this epoch may leave only if new records begin with a
+    /// greater version. A worker that wants to unlink such a record raises [`SharedState::versions_begin`] before it
+    /// seals the batch in which the record waits. After the batch's grace period all transactions have been pinned after
+    /// that, and their placeholders begin after the version of the deleted record.
+    #[inline(always)]
+    pub fn begin_versions(&self) {
+        // Relaxed: the pin orders it. (The word is raised before the release with which the batch is sealed.)
+        self.versions_begin.set(self.shared.versions_begin.load(Ordering::Relaxed));
+    }
+
+    /// Returns the version after which the versions of this transaction's placeholders begin.
+    #[inline(always)]
+    pub fn versions_begin(&self) -> u64 {
+        self.versions_begin.get()
+    }
+
+    /// Returns whether a record with this version may leave its index now, because a record that takes its place has a
+    /// greater one. If not, a later batch can take it.
+    pub fn may_begin_again(&self, version: u64) -> bool {
+        /// So many writes of deleted records later the word is raised again.
+        const WRITES_AHEAD: u64 = 64;
+        if epoch_of(version) < self.shared.clock.epoch() || version <= self.batch_begins.get() {
+            return true;
+        }
+        let wanted = Tid::after_writes(version, WRITES_AHEAD);
+        self.begin_wanted.set(self.begin_wanted.get().max(wanted));
+        false
+    }
+
+    /// Seals the open batch of garbage, if it holds anything.
+    fn seal_garbage(&self) {
+        let (shared, wanted) = (&self.shared, self.begin_wanted.take());
+        self.garbage().seal(|| {
+            // Relaxed: the seal is a release, and workers that are pinned later acquire it.
+            let mut begin = shared.versions_begin.load(Ordering::Relaxed);
+            while begin < wanted {
+                let raised = shared.versions_begin.compare_exchange(
+                    begin,
+                    wanted,
+                    Ordering::Relaxed,
+                    Ordering::Relaxed,
+                );
+                begin = raised.map_or_else(|current| current, |_| wanted);
+            }
+            (shared.grace.seal(), begin)
+        });
     }
 
     /// Retires an unlinked record, together with the row that it may still hold.
@@ -739,14 +779,13 @@ impl WorkerMemory {
     pub fn collect(&self) {
         let grace = &self.shared.grace;
         self.adopt_orphans();
-        self.queue_deleted();
         grace.pin(self.slot);
         self.shared.recent.close_if_old(self.shared.clock.epoch(), &self.shared.retention);
         self.take_over_idle();
         self.hand_over_retained();
         self.release_retained();
         grace.unpin(self.slot);
-        self.garbage().seal(|| grace.seal());
+        self.seal_garbage();
         let horizon = grace.horizon();
         if self.shared.retention.oldest() != NONE_OPEN {
             // For the deleted records of all batches. Their deletions have committed already, so one list
@@ -756,6 +795,7 @@ impl WorkerMemory {
         while let Some(batch) = self.garbage().take_ripe(horizon) {
             // Unlinking reads index nodes, so the worker must be pinned.
             grace.pin(self.slot);
+            self.batch_begins.set(batch.versions_begin);
             let mut retired = batch.retired;
             for entry in retired.drain(..) {
                 // SAFETY: the batch's grace period has passed.
@@ -824,7 +864,7 @@ impl WorkerMemory {
             match table.settle_deleted(record, &deleted.key, self) {
                 DeletedOutcome::Unlinked => self.retire_record(record, table),
                 DeletedOutcome::Kept => {}
-                DeletedOutcome::Busy => self.queue(deleted),
+                DeletedOutcome::Busy => self.push_deleted(deleted),
             }
         }
     }
@@ -848,10 +888,6 @@ impl WorkerMemory {
     /// Frees what can be freed, and leaves the rest to the other workers. For a worker that is not needed for now.
     pub fn leave(&self) {
         self.collect();
-        // The worker that takes over these records finds out whether their epoch has ended.
-        for (_, deleted) in self.deleted.take() {
-            self.push_deleted(deleted);
-        }
         // Also hand over what is kept for snapshots; `collect` may have added deleted records to it.
         self.shared.grace.pin(self.slot);
         loop {
@@ -863,7 +899,7 @@ impl WorkerMemory {
             yield_now();
         }
         self.shared.grace.unpin(self.slot);
-        self.garbage().seal(|| self.shared.grace.seal());
+        self.seal_garbage();
         self.shared.leave_orphans(self.garbage().take_sealed());
         self.counters().retired_pending.store(0, Ordering::Relaxed);
         // This runs the user's code. The worker is claimed, and runs no transaction.
@@ -878,7 +914,7 @@ impl WorkerMemory {
 
     /// Takes all garbage. Called when the database is dropped.
     pub fn take_garbage(&self) -> Vec<Batch> {
-        self.garbage().seal(|| 0);
+        self.garbage().seal(|| (0, 0));
         self.garbage().take_sealed()
     }
 }

@@ -50,7 +50,12 @@ pub struct Scan<'tx, 'db, T: Record, P: Protocol = Dbx> {
     cursor: Cursor<'tx>,
     /// Whether it also returns rows that have disappeared because they have expired.
     shows_disappeared: bool,
+    /// How many records without a visible row it has passed over.
+    passed_over: u32,
 }
+
+/// So many deleted records that a scan passes over are too many: see [`Scan::note_passed_over`].
+const PASSED_OVER_MANY: u32 = 16;
 
 /// How many rows ahead of its position a scan prefetches records.
 const ROWS_AHEAD: usize = 6;
@@ -194,7 +199,14 @@ impl<'tx, 'db, T: Record, P: Protocol> Scan<'tx, 'db, T, P> {
             progress,
         };
         let cursor = K::wrap(WrappedCursor(cursor)).0;
-        Scan { transaction, table, addresses: NO_ADDRESSES, cursor, shows_disappeared: false }
+        Scan {
+            transaction,
+            table,
+            addresses: NO_ADDRESSES,
+            cursor,
+            shows_disappeared: false,
+            passed_over: 0,
+        }
     }
 
     /// Makes the scan return rows that have disappeared because they have expired, too.
@@ -375,11 +387,26 @@ impl<'tx, T: Record, P: Protocol> Scan<'tx, '_, T, P> {
             };
             self.addresses = NonNull::from(to_come);
             match self.read_row(address, to_come, columns) {
-                Ok(None) => {}
+                Ok(None) => {
+                    self.passed_over += 1;
+                    if self.passed_over == PASSED_OVER_MANY {
+                        self.note_passed_over();
+                    }
+                }
                 Ok(Some(row)) => return Some(Ok(row)),
                 Err(error) => return Some(Err(self.fail(error))),
             }
         }
+    }
+
+    /// Makes deleted records leave the index sooner. (Those before a queue's head would take far longer to pass over
+    /// than the head takes to be read.)
+    #[cold]
+    #[inline(never)]
+    fn note_passed_over(&self) {
+        let table = &self.table.inner;
+        let index = with_cursor!(&self.cursor, |cursor| cursor.reference(table));
+        index.core().note_passed_over(self.transaction.worker.memory.shared().clock.epoch());
     }
 
     /// Goes to the next page. Returns false if there is no further page.

@@ -16,7 +16,7 @@ use crate::row::column::UsedColumns;
 use crate::row::encoding::{Key, KeyForm};
 use crate::row::schema::Record;
 use crate::store::record::version::VersionHeader;
-use crate::store::record::{RecordPointer, StoredRecord};
+use crate::store::record::{RecordHeader, RecordPointer, StoredRecord};
 use crate::store::table::{
     FormIndex, IndexEntry, PickForm, Secondary, TableInner, TableRef, index_key, with_form,
     with_secondary,
@@ -125,6 +125,8 @@ impl<P: Protocol> Transaction<'_, P> {
         let block = memory.allocate_record(table);
         // SAFETY: a new block of the table's record class.
         let record = unsafe { StoredRecord::<P::Header>::initialise(block) };
+        // SAFETY: as above.
+        unsafe { record.get() }.header.begin_after(memory.versions_begin());
         // The row is written before the record can be found, and becomes visible at the commit.
         let place = if core.holds_rows_inline() {
             // SAFETY: new, and the block has room for the inline version.

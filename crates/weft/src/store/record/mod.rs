@@ -86,7 +86,7 @@ pub struct RecordKind {
     /// The layout of a record without an inline version.
     pub layout: Layout,
     /// Turns an uninitialised block that only the caller can reach into a placeholder.
-    initialise: unsafe fn(NonNull<u8>),
+    initialise: unsafe fn(NonNull<u8>, u64),
     /// See [`RecordHeader::mark_loaded`].
     mark_loaded: unsafe fn(NonNull<u8>),
     settle_deleted: SettleDeleted,
@@ -157,13 +157,13 @@ impl RecordKind {
         layout_with(self.layout, row)
     }
 
-    /// Turns a block into a placeholder: [`StoredRecord::initialise`].
+    /// Turns a block into a placeholder whose versions [begin after](RecordHeader::begin_after) this one.
     ///
     /// # Safety
     /// Only the caller can reach the block, and it is large and aligned enough for a record of this kind.
-    pub unsafe fn initialise(&self, block: NonNull<u8>) {
+    pub unsafe fn initialise(&self, block: NonNull<u8>, version: u64) {
         // SAFETY: passed on to the caller.
-        unsafe { (self.initialise)(block) };
+        unsafe { (self.initialise)(block, version) };
     }
 
     /// Marks a record's row as loaded, that is, as present before all transactions.
@@ -190,9 +190,9 @@ impl RecordKind {
     }
 }
 
-unsafe fn initialise<H: Default>(block: NonNull<u8>) {
+unsafe fn initialise<H: RecordHeader>(block: NonNull<u8>, version: u64) {
     // SAFETY: called through a `RecordKind`, whose contract this is.
-    unsafe { StoredRecord::<H>::initialise(block) };
+    unsafe { StoredRecord::<H>::initialise(block).get() }.header.begin_after(version);
 }
 
 unsafe fn mark_loaded<H: RecordHeader>(record: NonNull<u8>) {
@@ -214,6 +214,15 @@ pub trait RecordHeader: Default + Send + Sync + 'static {
     /// reach the record yet.
     #[doc(hidden)]
     fn mark_loaded(&self);
+
+    /// Makes the versions of a placeholder begin after this one: see
+    /// [`WorkerMemory::begin_versions`](crate::store::worker::WorkerMemory::begin_versions). No other thread can reach
+    /// the record yet.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn begin_after(&self, version: u64) {
+        let _ = version;
+    }
 }
 
 /// For protocols without a header: a record consists of its row only.

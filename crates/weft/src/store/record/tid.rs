@@ -48,6 +48,23 @@ impl Tid {
     /// The value for a new placeholder: never committed, no visible row.
     pub const PLACEHOLDER: Tid = Tid(ABSENT);
 
+    /// Returns the value for a new placeholder whose versions begin after this one.
+    #[inline(always)]
+    pub const fn placeholder_after(version: u64) -> Tid {
+        Tid(version | ABSENT)
+    }
+
+    /// Returns a version, as a number, after so many more writes in its epoch.
+    pub const fn after_writes(version: u64, writes: u64) -> u64 {
+        version + writes * SEQUENCE_ONE
+    }
+
+    /// Returns the version alone, as a number.
+    #[inline(always)]
+    pub const fn number(self) -> u64 {
+        self.version().0
+    }
+
     /// Returns whether a commit or an unlinking holds the record.
     #[inline(always)]
     pub const fn is_locked(self) -> bool {

@@ -42,6 +42,8 @@ pub struct TableCore {
     /// The table's number in the log, or [`NOT_LOGGED`]. Not logged are secondary indexes, volatile tables,
     /// and everything in a database without a directory.
     log_number: Word,
+    /// One more than the last epoch in which a scan passed over many deleted records, or 0.
+    passed_over: Word,
     /// Appends a row in its stored form.
     encode_row: unsafe fn(NonNull<u8>, &mut Vec<u8>),
     /// Appends a row's key, and what has changed between two versions of the row, in its stored form.
@@ -88,6 +90,20 @@ impl TableCore {
         // Relaxed: set before the database is open.
         let number = self.log_number.load(Ordering::Relaxed);
         (number != NOT_LOGGED).then_some(number as u32)
+    }
+
+    /// Notes that a scan has passed over many deleted records. From then on they leave the index sooner.
+    #[cold]
+    pub fn note_passed_over(&self, epoch: u64) {
+        // Relaxed, here and below: when they leave is a matter of speed alone.
+        if self.passed_over.load(Ordering::Relaxed) <= epoch {
+            self.passed_over.store(epoch + 1, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns whether a scan has passed over many deleted records in this epoch or the one before.
+    pub fn is_passed_over(&self, epoch: u64) -> bool {
+        self.passed_over.load(Ordering::Relaxed) >= epoch
     }
 
     /// Returns how many bytes a record takes, with one row.
@@ -393,9 +409,9 @@ impl TableRef {
     ) -> DeletedOutcome {
         // Called while no other transaction can write the record: until then a row may be inserted and
         // deleted again, and its deletion may not be marked yet.
-        let may_go = |epoch| {
-            if memory.is_logging() && epoch >= memory.shared().clock.epoch() {
-                return false; // See `WorkerMemory::retire_deleted`.
+        let may_go = |version| {
+            if memory.is_logging() && !memory.may_begin_again(version) {
+                return false;
             }
             // SAFETY: the record is on a list, which keeps it from being freed, and the worker is pinned.
             let header = unsafe { newest(record).map(|row| VersionHeader::of(row)) };
@@ -526,6 +542,7 @@ pub(super) trait RowsOf: Sized {
             #[cfg(feature = "history")]
             stamp_offset,
             log_number: Word::new(NOT_LOGGED),
+            passed_over: Word::new(0),
             encode_row: encode_row::<Self>,
             encode_change: encode_change::<Self>,
             encode_key: encode_key::<Self>,

@@ -14,14 +14,13 @@
 //! idle if it has finished no transaction since such a look in an earlier epoch. That is a guess, and it may
 //! be wrong.
 
-use std::collections::VecDeque;
 use std::ptr;
 use std::sync::PoisonError;
 
 use weft_htm::word::{Mutex, Ordering, Word, WordPointer};
 
 use super::{SharedState, WorkerMemory};
-use crate::store::garbage::{Batch, DeletedRecord};
+use crate::store::garbage::Batch;
 use crate::store::retention::RetainedEntry;
 
 /// The workers that may be visited.
@@ -47,7 +46,6 @@ struct WorkerActivity {
 #[derive(Default)]
 struct Holdings {
     retained: Vec<RetainedEntry>,
-    deleted: VecDeque<(u64, Box<DeletedRecord>)>,
     batches: Vec<Batch>,
 }
 
@@ -94,9 +92,8 @@ impl SharedState {
             // Only a thread that has claimed the worker uses its lists, and now that is this thread.
             Holdings {
                 retained: memory.retained.take(),
-                deleted: memory.deleted.take(),
                 batches: {
-                    memory.garbage().seal(|| self.grace.seal());
+                    memory.seal_garbage();
                     memory.garbage().take_sealed()
                 },
             }
@@ -138,10 +135,6 @@ impl WorkerMemory {
     fn take_over(&self, holdings: Holdings) {
         self.retained.borrow_mut().extend(holdings.retained);
         self.hand_over_retained();
-        // If their epoch has not ended, that is found out when they are settled.
-        for (_, deleted) in holdings.deleted {
-            self.push_deleted(deleted);
-        }
         self.shared.leave_orphans(holdings.batches);
     }
 }
