@@ -14,6 +14,7 @@ use serde_json::json;
 use weft::htm::word::Ordering;
 use weft::{Error, TransactionOptions};
 
+use crate::effects::Effects;
 use crate::log::log;
 use crate::server::Server;
 use crate::stop::{Done, Stop};
@@ -73,13 +74,10 @@ impl Collector {
 pub fn collect(server: &Server) -> Done<usize> {
     // Nothing waits for the disk here: what a crash undoes is removed again after it.
     let options = TransactionOptions::new().label("collect");
-    let (expired, _) = server
-        .database
-        .transact_with_token(&options, |tx| remove_expired(&Keys { tx, store: &server.store }))?;
+    let effects = Effects::default();
+    let (expired, _) = server.transact(&effects, &options, remove_expired)?;
     server.counters.expired.fetch_add(expired as u64, Ordering::Relaxed);
-    let (removed, _) = server
-        .database
-        .transact_with_token(&options, |tx| remove_garbage(&Keys { tx, store: &server.store }))?;
+    let (removed, _) = server.transact(&effects, &options, remove_garbage)?;
     Ok(expired + removed)
 }
 

@@ -13,6 +13,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use weft::htm::word::Ordering;
 
 use crate::clients::Client;
+use crate::publish::Mailbox;
 use crate::reply::Reply;
 use crate::request::{Parsed, Parser};
 use crate::server::Server;
@@ -81,8 +82,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         loop {
             self.run_commands().await?;
             self.flush().await?;
-            if self.session.closes || !self.read().await? {
+            if self.session.closes {
                 return self.stream.shutdown().await;
+            }
+            match self.read().await? {
+                Next::Input | Next::Messages => {}
+                Next::End => return self.stream.shutdown().await,
             }
         }
     }
@@ -126,9 +131,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
-    /// Sends the replies, when their commits are durable.
+    /// Sends the replies, and the messages of subscriptions, when their commits are durable.
     async fn flush(&mut self) -> io::Result<()> {
         let server = Arc::clone(&self.session.server);
+        let mailbox = self.session.mailbox();
+        if let Some(mailbox) = &mailbox {
+            self.session.token = self.session.token.max(mailbox.take(&mut self.reply));
+            if self.reply.is_too_long() {
+                return Err(io::ErrorKind::OutOfMemory.into());
+            }
+        }
         let counters = &server.counters;
         let commands = std::mem::take(&mut self.session.commands);
         counters.commands.fetch_add(commands, Ordering::Relaxed);
@@ -150,20 +162,28 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return Ok(());
         }
         let bytes = self.reply.len() as u64;
-        write_all(&mut self.stream, self.reply.bytes(), server.options.output_timeout).await?;
+        let limit = server.options.output_timeout;
+        tokio::select! {
+            biased;
+            sent = write_all(&mut self.stream, self.reply.bytes(), limit) => sent?,
+            () = is_full(mailbox.as_deref()) => return Err(io::ErrorKind::OutOfMemory.into()),
+        }
         counters.output_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.reply.clear();
         Ok(())
     }
 
-    /// Reads what arrives next. Returns false if the connection ends.
-    async fn read(&mut self) -> io::Result<bool> {
-        // The memory for input at most doubles with the bytes that have arrived.
-        self.input.reserve(READ_BYTES.min(self.session.server.options.request_bytes));
-        let seconds = self.session.server.idle_seconds.load(Ordering::Relaxed);
+    /// Waits for what comes next, and reads it if it is input.
+    async fn read(&mut self) -> io::Result<Next> {
+        let mailbox = self.session.mailbox();
+        let seconds = match mailbox {
+            // Subscribers may be silent.
+            Some(_) => 0,
+            None => self.session.server.idle_seconds.load(Ordering::Relaxed),
+        };
         let client = Arc::clone(&self.session.client);
-        let read = self.stream.read_buf(&mut self.input);
         let read = async {
+            let read = self.read_input();
             match seconds {
                 0 => read.await,
                 seconds => {
@@ -174,12 +194,47 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let bytes = tokio::select! {
             biased;
             () = client.stop.notified() => 0,
+            () = has_messages(mailbox.as_deref()) => return Ok(Next::Messages),
             bytes = read => bytes?,
         };
-        client.note_activity();
+        Ok(if bytes > 0 { Next::Input } else { Next::End })
+    }
+
+    /// Reads what arrives next. Returns 0 if the connection ends.
+    async fn read_input(&mut self) -> io::Result<usize> {
+        // The memory for input at most doubles with the bytes that have arrived.
+        self.input.reserve(READ_BYTES.min(self.session.server.options.request_bytes));
+        let bytes = self.stream.read_buf(&mut self.input).await?;
+        self.session.client.note_activity();
         let counters = &self.session.server.counters;
         counters.input_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-        Ok(bytes > 0)
+        Ok(bytes)
+    }
+}
+
+/// What comes next on a connection.
+enum Next {
+    /// Input has arrived.
+    Input,
+    /// Messages wait to be sent.
+    Messages,
+    /// The connection ends.
+    End,
+}
+
+/// Waits until a mailbox has messages.
+async fn has_messages(mailbox: Option<&Mailbox>) {
+    match mailbox {
+        Some(mailbox) => mailbox.arrived.notified().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits until a mailbox is full.
+async fn is_full(mailbox: Option<&Mailbox>) {
+    match mailbox {
+        Some(mailbox) => mailbox.is_full.notified().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -10,15 +10,17 @@ use serde_json::json;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::task::JoinSet;
 use weft::htm::word::{Ordering, Word};
-use weft::{Database, Failure};
+use weft::{CommitToken, Database, Failure, TransactionOptions};
 
 use crate::clients::Clients;
 use crate::collector::Collector;
 use crate::connection;
+use crate::effects::Effects;
 use crate::log::log;
+use crate::publish::PubSub;
 use crate::slow_log::SlowLog;
 use crate::stop::{Done, Stop};
-use crate::store::Store;
+use crate::store::{Keys, Store};
 use crate::tables::{SPACES, StoreOptions};
 use crate::watch::{WatchedKey, Watches};
 
@@ -39,6 +41,8 @@ pub struct Options {
     pub request_bytes: usize,
     /// The longest output that may wait for one connection, in bytes.
     pub output_bytes: usize,
+    /// The longest output of messages that may wait for one subscriber, in bytes.
+    pub mailbox_bytes: usize,
     /// How long a connection may be silent, in seconds; 0 for ever.
     pub idle_seconds: u64,
     /// How long a client may take none of the output that waits for it.
@@ -57,6 +61,7 @@ impl Default for Options {
             clients_max: 10_000,
             request_bytes: 64 << 20,
             output_bytes: 256 << 20,
+            mailbox_bytes: 32 << 20,
             idle_seconds: 0,
             output_timeout: Duration::from_secs(60),
             stop_timeout: Duration::from_secs(10),
@@ -113,6 +118,8 @@ pub struct Server {
     pub clients: Clients,
     /// The keys under `WATCH`.
     pub watches: Watches,
+    /// Publish/subscribe.
+    pub publish: PubSub,
     /// The slow log.
     pub slow_log: SlowLog,
     /// What was counted.
@@ -145,6 +152,7 @@ impl Server {
             store: Store::new(tables, next),
             clients: Clients::default(),
             watches: Watches::default(),
+            publish: PubSub::default(),
             slow_log: SlowLog::default(),
             counters: Counters::new(),
             started: Instant::now(),
@@ -248,8 +256,29 @@ impl Server {
     /// Forgets watched keys.
     pub fn unwatch(&self, keys: Vec<WatchedKey>) {
         if !keys.is_empty() {
-            self.watches.forget(&self.database, &self.store, keys);
+            self.watches.forget(self, keys);
         }
+    }
+
+    /// Runs a transaction, and performs its effects after the commit. All transactions that run commands go through here.
+    ///
+    /// # Errors
+    /// Those of the body, and those of the database.
+    pub fn transact<R>(
+        &self,
+        effects: &Effects,
+        options: &TransactionOptions,
+        mut body: impl FnMut(&Keys<'_>) -> Done<R>,
+    ) -> Done<(R, CommitToken)> {
+        let (result, token) = self.database.transact_with_token(options, |tx| {
+            effects.clear();
+            let keys = Keys { tx, store: &self.store, effects };
+            let result = body(&keys)?;
+            effects.take_numbers(&keys)?;
+            Ok::<_, Stop>(result)
+        })?;
+        self.publish.publish(effects, token);
+        Ok((result, token))
     }
 
     /// Returns the settings that `CONFIG GET` shows.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use weft::htm::word::{Ordering, Word};
 use weft::{Error, Failure, Transaction, column_of};
 
+use crate::effects::Effects;
 use crate::request::parse_integer;
 use crate::stop::{Done, Stop, texts};
 use crate::tables::{
@@ -127,9 +128,21 @@ pub struct Keys<'c> {
     pub tx: &'c Transaction<'c>,
     /// The tables.
     pub store: &'c Store,
+    /// What the transaction does after its commit.
+    pub effects: &'c Effects,
 }
 
 impl<'c> Keys<'c> {
+    /// Runs a part of the transaction. If it fails, it is undone, with its effects.
+    pub fn savepoint<R>(&self, body: impl FnOnce(&Keys<'c>) -> Done<R>) -> Done<R> {
+        let mark = self.effects.mark();
+        let done = self.tx.savepoint(|tx| body(&Keys { tx, ..*self }));
+        if done.is_err() {
+            self.effects.rewind(mark);
+        }
+        done
+    }
+
     /// Returns the transaction's time, in milliseconds since 1970.
     pub fn now(&self) -> u64 {
         self.tx.now().as_millis()

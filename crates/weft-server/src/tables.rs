@@ -11,6 +11,7 @@
 //!   deadlines  time, space, hash, key                                                keys that expire, by their time
 //!   garbage    collection -> kind                                                    what a removed key has left
 //!   watched    space, key -> version                                                 keys under WATCH (volatile)
+//!   orders     stripe -> number                                                      messages published (volatile)
 //!   starts     0 -> number                                                           how often the server was started
 //! ```
 //!
@@ -219,6 +220,17 @@ pub struct Watched {
     pub version: u64,
 }
 
+/// How many transactions have published messages of a stripe: see [`effects`](crate::effects).
+#[derive(Clone, Debug, Record)]
+#[record(table = "orders", storage = "hash", volatile)]
+pub struct Order {
+    /// The stripe.
+    #[record(key)]
+    pub stripe: u8,
+    /// The number of the last of the transactions.
+    pub number: u64,
+}
+
 /// How often the server was started with this directory.
 #[derive(Clone, Debug, Record)]
 #[record(table = "starts")]
@@ -253,6 +265,8 @@ pub struct Tables {
     pub garbage: Table<Garbage>,
     /// See [`Watched`].
     pub watched: Table<Watched>,
+    /// See [`Order`].
+    pub orders: Table<Order>,
 }
 
 /// How the database is kept.
@@ -281,6 +295,7 @@ pub fn open(options: &StoreOptions) -> Result<(Database, Tables, u64), Failure> 
         .table::<Deadline>()
         .table::<Garbage>()
         .table::<Watched>()
+        .table::<Order>()
         .table::<Start>();
     if let Some((directory, durability)) = &options.directory {
         // Connections wait for the disk themselves, so that no thread does.
@@ -302,6 +317,7 @@ pub fn open(options: &StoreOptions) -> Result<(Database, Tables, u64), Failure> 
         deadlines: database.table()?,
         garbage: database.table()?,
         watched: database.table()?,
+        orders: database.table()?,
     };
     let starts = database.table::<Start>()?;
     let started = database.transact(|tx| {

@@ -8,10 +8,6 @@ pub static ABSENT: &[(&str, &str)] = &[
         "one process has the data, without a cluster or replicas",
     ),
     (
-        "psubscribe publish pubsub punsubscribe spublish ssubscribe subscribe sunsubscribe unsubscribe",
-        "publish/subscribe is not there yet",
-    ),
-    (
         "eval eval_ro evalsha evalsha_ro fcall fcall_ro function script",
         "scripts and functions are not there yet; use MULTI with WATCH",
     ),

@@ -9,8 +9,11 @@ use crate::session::{Queue, Session};
 use crate::stop::{Done, texts};
 
 /// `PING`
-pub fn ping(_: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> Done {
+pub fn ping(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> Done {
     match arguments {
+        [_, rest @ ..] if session.gets_only_messages(reply) && rest.len() < 2 => {
+            reply.texts([&b"pong"[..], rest.first().copied().unwrap_or(b"")].into_iter());
+        }
         [_] => reply.simple("PONG"),
         [_, text] => reply.text(text),
         _ => return Err("ERR wrong number of arguments for 'ping' command".into()),
@@ -134,6 +137,9 @@ pub fn hello(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> D
         session.client.set_name(name);
     }
     reply.set_version(version);
+    if let Some(subscriptions) = &session.subscriptions {
+        subscriptions.mailbox.set_version(version);
+    }
     reply.map(7);
     for (name, value) in [
         ("server", "redis"),
@@ -182,7 +188,7 @@ pub fn discard(session: &mut Session, _: &[&[u8]], reply: &mut Reply) -> Done {
 pub fn watch(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> Done {
     let server = &session.server;
     for key in &arguments[1..] {
-        let watched = server.watches.watch(&server.database, &server.store, session.space, key)?;
+        let watched = server.watches.watch(server, session.space, key)?;
         session.watched.push(watched);
     }
     reply.ok();

@@ -10,6 +10,7 @@ mod info;
 mod introspection;
 mod keys;
 mod lists;
+mod pubsub;
 mod scan;
 mod sets;
 mod sorted_combinations;
@@ -75,6 +76,8 @@ pub mod flags {
     pub const NOT_QUEUED: u16 = 1 << 7;
     /// Runs at once although commands are queued.
     pub const ENDS_QUEUE: u16 = 1 << 8;
+    /// Can be used by a client of RESP2 that is subscribed to channels.
+    pub const WHILE_SUBSCRIBED: u16 = 1 << 9;
 }
 
 /// A command.

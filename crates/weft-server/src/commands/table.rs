@@ -1,9 +1,11 @@
 //! The table of commands.
 
-use super::flags::{ADMIN, ENDS_QUEUE, FAST, GROWS, NO_AUTH, NOT_QUEUED, READ, SLOW, WRITE};
+use super::flags::{
+    ADMIN, ENDS_QUEUE, FAST, GROWS, NO_AUTH, NOT_QUEUED, READ, SLOW, WHILE_SUBSCRIBED, WRITE,
+};
 use super::{
     Command, KeyPlaces, Run, SessionCommand, bits, connection, expiry, hashes, info, introspection,
-    keys, lists, scan, sets, sorted_combinations, sorted_ranges, sorted_sets, strings,
+    keys, lists, pubsub, scan, sets, sorted_combinations, sorted_ranges, sorted_sets, strings,
 };
 use crate::call::DataCommand;
 
@@ -47,6 +49,9 @@ const STORE: u16 = WRITE | GROWS;
 const CHANGE: u16 = WRITE | FAST;
 /// Reads an element.
 const LOOK: u16 = READ | FAST;
+
+/// Begins or ends a subscription.
+const SUBSCRIBES: u16 = FAST | NOT_QUEUED | WHILE_SUBSCRIBED;
 
 /// All commands.
 #[rustfmt::skip]
@@ -190,6 +195,16 @@ pub static COMMANDS: &[Command] = &[
     data("list", "rpush", -3, PUT, ONE, "Adds elements at the right end.", lists::rpush),
     data("list", "rpushx", -3, PUT, ONE, "Adds elements at the right end if the list exists.", lists::rpushx),
 
+    session("pubsub", "psubscribe", -2, SUBSCRIBES, NONE, "Subscribes to patterns of channels.", pubsub::psubscribe),
+    data("pubsub", "publish", 3, FAST, NONE, "Sends a message to the subscribers of a channel.", pubsub::publish),
+    session("pubsub", "pubsub", -2, 0, NONE, "Shows the channels that have subscribers.", pubsub::pubsub),
+    session("pubsub", "punsubscribe", -1, SUBSCRIBES, NONE, "Ends subscriptions to patterns.", pubsub::punsubscribe),
+    data("pubsub", "spublish", 3, FAST, NONE, "Sends a message to the subscribers of a shard's channel.", pubsub::spublish),
+    session("pubsub", "ssubscribe", -2, SUBSCRIBES, NONE, "Subscribes to channels of a shard.", pubsub::ssubscribe),
+    session("pubsub", "subscribe", -2, SUBSCRIBES, NONE, "Subscribes to channels.", pubsub::subscribe),
+    session("pubsub", "sunsubscribe", -1, SUBSCRIBES, NONE, "Ends subscriptions to channels of a shard.", pubsub::sunsubscribe),
+    session("pubsub", "unsubscribe", -1, SUBSCRIBES, NONE, "Ends subscriptions to channels.", pubsub::unsubscribe),
+
     session("transactions", "discard", 1, FAST | ENDS_QUEUE, NONE, "Forgets the queued commands.", connection::discard),
     session("transactions", "exec", 1, ENDS_QUEUE, NONE, "Runs the queued commands as one transaction.", connection::exec),
     session("transactions", "multi", 1, FAST | ENDS_QUEUE, NONE, "Queues the commands that follow, until EXEC.", connection::multi),
@@ -200,9 +215,9 @@ pub static COMMANDS: &[Command] = &[
     session("connection", "client", -2, ADMIN, NONE, "Shows and changes what the server knows of clients.", introspection::client),
     session("connection", "echo", 2, FAST, NONE, "Returns its argument.", connection::echo),
     session("connection", "hello", -1, FAST | NO_AUTH, NONE, "Chooses the version of the protocol.", connection::hello),
-    session("connection", "ping", -1, FAST, NONE, "Returns PONG, or its argument.", connection::ping),
-    session("connection", "quit", -1, FAST | NO_AUTH | ENDS_QUEUE, NONE, "Closes the connection.", connection::quit),
-    session("connection", "reset", 1, FAST | NO_AUTH | ENDS_QUEUE, NONE, "Goes back to how the connection began.", connection::reset),
+    session("connection", "ping", -1, FAST | WHILE_SUBSCRIBED, NONE, "Returns PONG, or its argument.", connection::ping),
+    session("connection", "quit", -1, FAST | WHILE_SUBSCRIBED | NO_AUTH | ENDS_QUEUE, NONE, "Closes the connection.", connection::quit),
+    session("connection", "reset", 1, FAST | WHILE_SUBSCRIBED | NO_AUTH | ENDS_QUEUE, NONE, "Goes back to how the connection began.", connection::reset),
     session("connection", "select", 2, FAST, NONE, "Selects a numbered database.", connection::select),
 
     session("server", "command", -1, 0, NONE, "Describes the commands.", introspection::command),

@@ -5,5 +5,6 @@ mod client;
 mod documents;
 mod durable;
 mod limits;
+mod publish;
 mod replies;
 mod transactions;

@@ -1,0 +1,147 @@
+//! The effects of a transaction besides its changes of the tables: the messages that it publishes.
+//!
+//! The body of a transaction may run several times, and a part of it may be undone. So commands note their effects in an
+//! [`Effects`], and [`Server::transact`](crate::server::Server::transact) performs them once, after the commit.
+//!
+//! Messages are published in the order of the commits. Two threads that have committed one after the other may come here
+//! in the other order. So a transaction that publishes takes numbers, as its last step: for each of its messages' stripes,
+//! it adds 1 to a row of the table `orders`. Transactions that publish on the same stripe thus follow each other, and
+//! [`PubSub`](crate::publish::PubSub) delivers their messages by number. A command that only publishes, outside of `MULTI`,
+//! needs no number: no other transaction can depend on it.
+
+use std::cell::{Cell, RefCell};
+
+use smallvec::SmallVec;
+
+use crate::commands::Command;
+use crate::stop::Done;
+use crate::store::Keys;
+use crate::tables::{Order, Text, hash_of};
+
+/// How many orders there are. Messages of different stripes have no order among each other.
+pub const STRIPES: u8 = 64;
+
+/// The three kinds of names that a client subscribes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Topic {
+    /// A channel.
+    Channel,
+    /// A pattern of channels.
+    Pattern,
+    /// A channel of a shard: a set of names of its own.
+    Shard,
+}
+
+/// A message to publish.
+#[derive(Clone, Debug)]
+pub struct Message {
+    /// A channel, of either kind.
+    pub topic: Topic,
+    /// The name of the channel.
+    pub channel: Text,
+    /// The content.
+    pub payload: Text,
+    /// Where the message is ordered.
+    pub stripe: u8,
+}
+
+/// What a transaction does after its commit.
+#[derive(Debug, Default)]
+pub struct Effects {
+    /// Whether the transaction is a single command.
+    is_alone: bool,
+    command: Cell<Option<&'static Command>>,
+    messages: RefCell<Vec<Message>>,
+    /// The stripes of the messages, with the transaction's number in each.
+    numbers: RefCell<SmallVec<[(u8, u64); 2]>>,
+}
+
+/// How far the effects of a transaction had been noted.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark(usize);
+
+impl Effects {
+    /// Creates the effects of a transaction that is a single command.
+    pub fn alone() -> Self {
+        Effects { is_alone: true, ..Effects::default() }
+    }
+
+    /// Forgets everything, since the body of the transaction begins again.
+    pub fn clear(&self) {
+        self.messages.borrow_mut().clear();
+        self.numbers.borrow_mut().clear();
+    }
+
+    /// Notes which command runs next.
+    pub fn begin(&self, command: &'static Command) {
+        self.command.set(Some(command));
+    }
+
+    /// Returns the command that runs.
+    pub fn command(&self) -> Option<&'static Command> {
+        self.command.get()
+    }
+
+    /// Notes a message to a channel.
+    pub fn publish(&self, topic: Topic, channel: &[u8], payload: &[u8]) {
+        let stripe = stripe_of(hash_of(channel));
+        self.add(Message { topic, channel: channel.into(), payload: payload.into(), stripe });
+    }
+
+    /// Notes a message.
+    pub fn add(&self, message: Message) {
+        self.messages.borrow_mut().push(message);
+    }
+
+    /// Returns how far effects have been noted.
+    pub fn mark(&self) -> Mark {
+        Mark(self.messages.borrow().len())
+    }
+
+    /// Forgets the effects after a mark, since what has caused them was undone.
+    pub fn rewind(&self, mark: Mark) {
+        self.messages.borrow_mut().truncate(mark.0);
+    }
+
+    /// Takes a number for each stripe of the messages. This is the transaction's last step.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub fn take_numbers(&self, keys: &Keys<'_>) -> Done {
+        let messages = self.messages.borrow();
+        let only_publishes =
+            self.is_alone && self.command.get().is_some_and(|command| command.group == "pubsub");
+        if messages.is_empty() || only_publishes {
+            return Ok(());
+        }
+        let mut stripes: SmallVec<[u8; 2]> =
+            messages.iter().map(|message| message.stripe).collect();
+        // All transactions take their numbers in the same order, so fewer conflict.
+        stripes.sort_unstable();
+        stripes.dedup();
+        let orders = &keys.store.tables.orders;
+        let mut numbers = self.numbers.borrow_mut();
+        for stripe in stripes {
+            let next = keys.tx.update(orders, &stripe, |order| {
+                order.number += 1;
+                order.number
+            })?;
+            let number = match next {
+                Some(number) => number,
+                None => keys.tx.insert(orders, Order { stripe, number: 1 }).map(|()| 1)?,
+            };
+            numbers.push((stripe, number));
+        }
+        Ok(())
+    }
+
+    /// Takes the messages, and the numbers of their stripes.
+    pub fn take_messages(&self) -> (Vec<Message>, SmallVec<[(u8, u64); 2]>) {
+        (self.messages.take(), self.numbers.take())
+    }
+}
+
+/// Returns the stripe of a hash.
+pub fn stripe_of(hash: u64) -> u8 {
+    (hash % u64::from(STRIPES)) as u8
+}
