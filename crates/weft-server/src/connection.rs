@@ -6,12 +6,13 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use weft::htm::word::Ordering;
 
+use crate::blocked::Blocked;
 use crate::clients::Client;
 use crate::publish::Mailbox;
 use crate::reply::Reply;
@@ -101,9 +102,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             match self.parser.parse(input, self.session.is_known) {
                 Ok(Parsed::Incomplete) => break,
                 Ok(Parsed::Complete(length)) => {
-                    let arguments: SmallVec<[&[u8]; 8]> = self.parser.arguments(input).collect();
-                    self.session.run(&arguments, &mut self.reply);
+                    {
+                        let arguments = self.parser.arguments(input);
+                        let arguments: SmallVec<[&[u8]; 8]> = arguments.collect();
+                        self.session.run(&arguments, &mut self.reply);
+                    }
                     self.parsed += length;
+                    if let Some(blocked) = self.session.blocked.take() {
+                        self.wait(&blocked).await?;
+                    }
                 }
                 Err(text) => {
                     self.reply.error(&format!("ERR {text}"));
@@ -129,6 +136,33 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.input.shrink_to(FLUSH_BYTES);
         }
         Ok(())
+    }
+
+    /// Goes on with a command that waits until it has found something, or its time is over.
+    async fn wait(&mut self, blocked: &Blocked) -> io::Result<()> {
+        let client = Arc::clone(&self.session.client);
+        loop {
+            self.flush().await?;
+            let mailbox = self.session.mailbox();
+            // Input of a client that waits is kept up to a limit. The end of the connection ends the waiting.
+            let reads = self.input.len() - self.parsed < READ_BYTES;
+            let is_over = tokio::select! {
+                biased;
+                () = client.stop.notified() => return Err(io::ErrorKind::ConnectionAborted.into()),
+                () = blocked.waiter.woken.notified() => false,
+                () = until(blocked.deadline) => true,
+                () = has_messages(mailbox.as_deref()) => continue,
+                bytes = self.read_input(), if reads => match bytes? {
+                    0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                    _ => continue,
+                },
+            };
+            if self.session.look_again(blocked, is_over, &mut self.reply) {
+                // The time that was spent waiting is no work.
+                self.session.wake();
+                return Ok(());
+            }
+        }
     }
 
     /// Sends the replies, and the messages of subscriptions, when their commits are durable.
@@ -220,6 +254,14 @@ enum Next {
     Messages,
     /// The connection ends.
     End,
+}
+
+/// Waits until a time; for ever if there is none.
+async fn until(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time.into()).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Waits until a mailbox has messages.

@@ -1,4 +1,5 @@
-//! The effects of a transaction besides its changes of the tables: the messages that it publishes.
+//! The effects of a transaction besides its changes of the tables: the messages that it publishes, and the clients that it
+//! wakes.
 //!
 //! The body of a transaction may run several times, and a part of it may be undone. So commands note their effects in an
 //! [`Effects`], and [`Server::transact`](crate::server::Server::transact) performs them once, after the commit.
@@ -10,6 +11,7 @@
 //! needs no number: no other transaction can depend on it.
 
 use std::cell::{Cell, RefCell};
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
@@ -17,6 +19,7 @@ use crate::commands::Command;
 use crate::stop::Done;
 use crate::store::Keys;
 use crate::tables::{Order, Text, hash_of};
+use crate::waiting::{Wait, Waiter};
 
 /// How many orders there are. Messages of different stripes have no order among each other.
 pub const STRIPES: u8 = 64;
@@ -45,11 +48,29 @@ pub struct Message {
     pub stripe: u8,
 }
 
+/// What runs in a transaction.
+#[derive(Debug, Default)]
+pub enum Role {
+    /// Several commands: those of `MULTI`, or of a script. None of them waits.
+    #[default]
+    Several,
+    /// A single command.
+    Alone,
+    /// A single command that waits.
+    Waiter(Arc<Waiter>),
+}
+
 /// What a transaction does after its commit.
 #[derive(Debug, Default)]
 pub struct Effects {
-    /// Whether the transaction is a single command.
-    is_alone: bool,
+    /// What runs in the transaction.
+    pub role: Role,
+    /// What its command waits for, since it has found nothing.
+    wait: RefCell<Option<Wait>>,
+    /// Whether something has appeared for which clients wait.
+    has_arrivals: Cell<bool>,
+    /// The keys whose waiters are woken.
+    woken: RefCell<Vec<(u8, Text)>>,
     command: Cell<Option<&'static Command>>,
     messages: RefCell<Vec<Message>>,
     /// The stripes of the messages, with the transaction's number in each.
@@ -63,13 +84,21 @@ pub struct Mark(usize);
 impl Effects {
     /// Creates the effects of a transaction that is a single command.
     pub fn alone() -> Self {
-        Effects { is_alone: true, ..Effects::default() }
+        Effects { role: Role::Alone, ..Effects::default() }
+    }
+
+    /// Creates the effects of a transaction that is a command that waits.
+    pub fn of_waiter(waiter: &Arc<Waiter>) -> Self {
+        Effects { role: Role::Waiter(Arc::clone(waiter)), ..Effects::default() }
     }
 
     /// Forgets everything, since the body of the transaction begins again.
     pub fn clear(&self) {
         self.messages.borrow_mut().clear();
         self.numbers.borrow_mut().clear();
+        self.wait.take();
+        self.has_arrivals.set(false);
+        self.woken.borrow_mut().clear();
     }
 
     /// Notes which command runs next.
@@ -80,6 +109,33 @@ impl Effects {
     /// Returns the command that runs.
     pub fn command(&self) -> Option<&'static Command> {
         self.command.get()
+    }
+
+    /// Notes that the command has found nothing, and what it waits for. A transaction of several commands does not wait.
+    pub fn wait(&self, wait: Wait) {
+        self.wait.replace(Some(wait));
+    }
+
+    /// Takes what the command waits for.
+    pub fn take_wait(&self) -> Option<Wait> {
+        self.wait.take()
+    }
+
+    /// Notes that something has appeared for which clients may wait: see [`Effects::wake`].
+    pub fn note_arrival(&self) {
+        self.has_arrivals.set(true);
+    }
+
+    /// Notes that a key has changed for which a client may wait. If something has appeared, its waiters are woken.
+    pub fn wake(&self, space: u8, key: &[u8]) {
+        if self.has_arrivals.get() {
+            self.woken.borrow_mut().push((space, key.into()));
+        }
+    }
+
+    /// Takes the keys whose waiters are woken.
+    pub fn take_woken(&self) -> Vec<(u8, Text)> {
+        self.woken.take()
     }
 
     /// Notes a message to a channel.
@@ -109,8 +165,8 @@ impl Effects {
     /// Those of the database.
     pub fn take_numbers(&self, keys: &Keys<'_>) -> Done {
         let messages = self.messages.borrow();
-        let only_publishes =
-            self.is_alone && self.command.get().is_some_and(|command| command.group == "pubsub");
+        let only_publishes = matches!(self.role, Role::Alone)
+            && self.command.get().is_some_and(|command| command.group == "pubsub");
         if messages.is_empty() || only_publishes {
             return Ok(());
         }

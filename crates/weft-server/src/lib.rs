@@ -28,6 +28,7 @@
 //! # }
 //! ```
 
+mod blocked;
 mod call;
 mod clients;
 mod collector;
@@ -45,6 +46,7 @@ mod slow_log;
 mod stop;
 mod store;
 mod tables;
+mod waiting;
 mod watch;
 
 pub use log::log;

@@ -22,6 +22,7 @@ use crate::slow_log::SlowLog;
 use crate::stop::{Done, Stop};
 use crate::store::{Keys, Store};
 use crate::tables::{SPACES, StoreOptions};
+use crate::waiting::Waiters;
 use crate::watch::{WatchedKey, Watches};
 
 /// The options of a server.
@@ -118,6 +119,8 @@ pub struct Server {
     pub clients: Clients,
     /// The keys under `WATCH`.
     pub watches: Watches,
+    /// The clients that wait for elements.
+    pub waiters: Waiters,
     /// Publish/subscribe.
     pub publish: PubSub,
     /// The slow log.
@@ -152,6 +155,7 @@ impl Server {
             store: Store::new(tables, next),
             clients: Clients::default(),
             watches: Watches::default(),
+            waiters: Waiters::default(),
             publish: PubSub::default(),
             slow_log: SlowLog::default(),
             counters: Counters::new(),
@@ -277,6 +281,9 @@ impl Server {
             effects.take_numbers(&keys)?;
             Ok::<_, Stop>(result)
         })?;
+        for (space, key) in effects.take_woken() {
+            self.waiters.wake(space, &key);
+        }
         self.publish.publish(effects, token);
         Ok((result, token))
     }

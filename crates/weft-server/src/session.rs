@@ -6,6 +6,7 @@ use std::time::Instant;
 use weft::htm::word::Ordering;
 use weft::{CommitToken, Error, TransactionOptions};
 
+use crate::blocked::Blocked;
 use crate::call::{Call, DataCommand, is};
 use crate::clients::Client;
 use crate::commands::{self, Command, Run, flags};
@@ -55,6 +56,8 @@ pub struct Session {
     pub watched: Vec<WatchedKey>,
     /// What the client is subscribed to, if it is subscribed to anything.
     pub subscriptions: Option<Box<Subscriptions>>,
+    /// The command that waits. The connection goes on with it.
+    pub blocked: Option<Box<Blocked>>,
     /// Whether an error between `MULTI` and `EXEC` undoes the other commands.
     pub rolls_back: bool,
     /// Which replies the client gets.
@@ -83,6 +86,7 @@ impl Session {
             queue: None,
             watched: Vec::new(),
             subscriptions: None,
+            blocked: None,
             rolls_back: false,
             replies: Replies::On,
             closes: false,
@@ -225,7 +229,13 @@ impl Session {
             run(&Call { server, keys: *keys, space, arguments, wants_reply }, reply)
         })?;
         self.note(token);
-        Ok(())
+        match effects.take_wait() {
+            Some(wait) => {
+                reply.truncate(before);
+                self.block((command, run), arguments, wait, reply)
+            }
+            None => Ok(()),
+        }
     }
 
     /// Notes that a reply shows a commit.

@@ -209,6 +209,7 @@ impl<'c> Keys<'c> {
 
     /// Inserts the row of a key. If the key is there, and has expired, the row takes its place.
     fn place(&self, key: &Key<'_>, row: Head) -> Done {
+        self.effects.note_arrival();
         let old = self.tx.update(&self.store.tables.heads, key.row(), |head| {
             std::mem::replace(head, row.clone())
         })?;
@@ -398,11 +399,15 @@ impl<'c> Keys<'c> {
         self.touch(to)
     }
 
-    /// Notes that a key has changed, for clients that watch it.
+    /// Notes that a key has changed, for clients that watch it or wait for it.
     pub fn touch(&self, key: &Key<'_>) -> Done {
-        self.tx.update(&self.store.tables.watched, (key.space, key.bytes), |watched| {
+        let watched = (key.space, key.bytes);
+        let is_watched = self.tx.update(&self.store.tables.watched, watched, |watched| {
             watched.version += 1;
         })?;
+        if is_watched.is_some() {
+            self.effects.wake(key.space, key.bytes);
+        }
         Ok(())
     }
 

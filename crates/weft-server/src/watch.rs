@@ -7,6 +7,8 @@
 //!
 //! The row is removed when the last client forgets the key. If another client begins to watch it in that moment, it may
 //! find its row gone. Its `EXEC` then does nothing, as after a change.
+//!
+//! Clients that [wait](crate::waiting) for a key keep its row, too.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -75,11 +77,13 @@ impl Watches {
         }
     }
 
-    fn add(&self, key: (u8, Text)) {
+    /// Counts a client that watches a key or waits for it.
+    pub fn add(&self, key: (u8, Text)) {
         *self.clients.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_insert(0) += 1;
     }
 
-    fn remove(&self, server: &Server, key: &(u8, Text)) {
+    /// Forgets a client that was counted. The last one removes the row.
+    pub fn remove(&self, server: &Server, key: &(u8, Text)) {
         {
             let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
             let Entry::Occupied(mut entry) = clients.entry(key.clone()) else { return };
@@ -94,11 +98,13 @@ impl Watches {
         let deleted = server.database.transact(|tx| tx.delete(watched, row));
         // A row that stays only makes its writers count changes.
         drop(deleted);
+        // Clients that have begun to wait need a row again.
+        server.waiters.wake(key.0, &key.1);
     }
 }
 
 /// Returns the version of a key. From here on, transactions that change the key change the version.
-fn observe(keys: &Keys<'_>, space: u8, key: &Text) -> Done<u64> {
+pub fn observe(keys: &Keys<'_>, space: u8, key: &Text) -> Done<u64> {
     let watched = &keys.store.tables.watched;
     match keys.tx.get(watched, (space, &key[..]))? {
         Some(row) => Ok(row.version),

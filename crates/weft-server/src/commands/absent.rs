@@ -12,10 +12,6 @@ pub static ABSENT: &[(&str, &str)] = &[
         "scripts and functions are not there yet; use MULTI with WATCH",
     ),
     (
-        "blmove blmpop blpop brpop brpoplpush bzmpop bzpopmax bzpopmin",
-        "commands that wait are not there yet; ask again with the command that does not wait",
-    ),
-    (
         "xack xadd xautoclaim xclaim xdel xgroup xinfo xlen xpending xrange xread xreadgroup xrevrange xsetid xtrim",
         "streams are not there yet",
     ),

@@ -54,6 +54,7 @@ fn rows(call: &Call<'_>, section: &str) -> Done<Vec<(String, String)>> {
         }
         "clients" => {
             row("connected_clients", &server.clients.len());
+            row("blocked_clients", &server.waiters.len());
             row("maxclients", &server.clients_max.load(Ordering::Relaxed));
         }
         "memory" => {

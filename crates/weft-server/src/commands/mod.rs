@@ -3,6 +3,7 @@
 
 pub mod absent;
 mod bits;
+mod blocking;
 mod connection;
 mod expiry;
 mod hashes;
@@ -76,6 +77,8 @@ pub mod flags {
     pub const NOT_QUEUED: u16 = 1 << 7;
     /// Runs at once although commands are queued.
     pub const ENDS_QUEUE: u16 = 1 << 8;
+    /// May wait.
+    pub const BLOCKS: u16 = 1 << 10;
     /// Can be used by a client of RESP2 that is subscribed to channels.
     pub const WHILE_SUBSCRIBED: u16 = 1 << 9;
 }

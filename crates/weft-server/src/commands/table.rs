@@ -1,11 +1,13 @@
 //! The table of commands.
 
 use super::flags::{
-    ADMIN, ENDS_QUEUE, FAST, GROWS, NO_AUTH, NOT_QUEUED, READ, SLOW, WHILE_SUBSCRIBED, WRITE,
+    ADMIN, BLOCKS, ENDS_QUEUE, FAST, GROWS, NO_AUTH, NOT_QUEUED, READ, SLOW, WHILE_SUBSCRIBED,
+    WRITE,
 };
 use super::{
-    Command, KeyPlaces, Run, SessionCommand, bits, connection, expiry, hashes, info, introspection,
-    keys, lists, pubsub, scan, sets, sorted_combinations, sorted_ranges, sorted_sets, strings,
+    Command, KeyPlaces, Run, SessionCommand, bits, blocking, connection, expiry, hashes, info,
+    introspection, keys, lists, pubsub, scan, sets, sorted_combinations, sorted_ranges,
+    sorted_sets, strings,
 };
 use crate::call::DataCommand;
 
@@ -40,6 +42,8 @@ const ALL: KeyPlaces = KeyPlaces::Range(1, -1, 1);
 const PAIRS: KeyPlaces = KeyPlaces::Range(1, -1, 2);
 const SECOND: KeyPlaces = KeyPlaces::Range(2, 2, 1);
 const NUMBERED: KeyPlaces = KeyPlaces::Numbered(1);
+const BEFORE_TIME: KeyPlaces = KeyPlaces::Range(1, -2, 1);
+const TIMED: KeyPlaces = KeyPlaces::Numbered(2);
 const STORED: KeyPlaces = KeyPlaces::FirstAndNumbered;
 /// Adds or changes an element.
 const PUT: u16 = WRITE | GROWS | FAST;
@@ -50,6 +54,8 @@ const CHANGE: u16 = WRITE | FAST;
 /// Reads an element.
 const LOOK: u16 = READ | FAST;
 
+/// Waits for what is not there.
+const BLOCK: u16 = WRITE | BLOCKS;
 /// Begins or ends a subscription.
 const SUBSCRIBES: u16 = FAST | NOT_QUEUED | WHILE_SUBSCRIBED;
 
@@ -144,6 +150,9 @@ pub static COMMANDS: &[Command] = &[
     data("set", "sunion", -2, READ, ALL, "Returns the members that any of the sets has.", sets::sunion),
     data("set", "sunionstore", -3, STORE, ALL, "Stores a union of sets.", sets::sunionstore),
 
+    data("sorted-set", "bzmpop", -5, BLOCK, TIMED, "Removes members of the first sorted set that has any. Waits for one.", blocking::bzmpop),
+    data("sorted-set", "bzpopmax", -3, BLOCK, BEFORE_TIME, "Removes and returns the member with the greatest score. Waits for one.", blocking::bzpopmax),
+    data("sorted-set", "bzpopmin", -3, BLOCK, BEFORE_TIME, "Removes and returns the member with the least score. Waits for one.", blocking::bzpopmin),
     data("sorted-set", "zadd", -4, PUT, ONE, "Adds members, or changes their scores.", sorted_sets::zadd),
     data("sorted-set", "zcard", 2, LOOK, ONE, "Counts the members.", sorted_sets::zcard),
     data("sorted-set", "zcount", 4, READ, ONE, "Counts the members in a range of scores.", sorted_ranges::zcount),
@@ -177,6 +186,11 @@ pub static COMMANDS: &[Command] = &[
     data("sorted-set", "zunion", -3, READ, NUMBERED, "Returns a union of sorted sets.", sorted_combinations::zunion),
     data("sorted-set", "zunionstore", -4, STORE, STORED, "Stores a union of sorted sets.", sorted_combinations::zunionstore),
 
+    data("list", "blmove", 6, BLOCK, TWO, "Moves an element from an end of a list to one of another. Waits for it.", blocking::blmove),
+    data("list", "blmpop", -5, BLOCK, TIMED, "Removes elements of the first list that has any. Waits for one.", blocking::blmpop),
+    data("list", "blpop", -3, BLOCK, BEFORE_TIME, "Removes and returns the first element of a list. Waits for it.", blocking::blpop),
+    data("list", "brpop", -3, BLOCK, BEFORE_TIME, "Removes and returns the last element of a list. Waits for it.", blocking::brpop),
+    data("list", "brpoplpush", 4, BLOCK, TWO, "Moves the last element of a list to the front of another. Waits for it.", blocking::brpoplpush),
     data("list", "lindex", 3, READ, ONE, "Returns the element at an index.", lists::lindex),
     data("list", "linsert", 5, STORE, ONE, "Inserts an element before or after another.", lists::linsert),
     data("list", "llen", 2, LOOK, ONE, "Returns the length.", lists::llen),

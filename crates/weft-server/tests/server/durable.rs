@@ -126,6 +126,53 @@ fn what_was_acknowledged_survives_kills() {
 }
 
 #[test]
+fn an_element_that_a_waiter_got_is_gone_after_a_kill_and_no_other() {
+    let directory = Directory::new("blocked");
+    let path = &directory.0;
+    let (mut pushed, mut taken) = (0, 0);
+    for _ in 0..2 {
+        let mut program = Program::start(path);
+        let mut client = connect(path);
+        let left = integers(&client.line("LRANGE jobs 0 -1"));
+        // What was not acknowledged may have happened.
+        let last = left.last().map_or(pushed.max(taken), |last| *last);
+        let first = left.first().map_or(last + 1, |first| *first);
+        assert!(first == taken + 1 || first == taken + 2, "{first} after {taken}");
+        assert!(last == pushed || last == pushed + 1, "{last} after {pushed}");
+        assert_eq!(left, (first..=last).collect::<Vec<_>>());
+        let begun = last;
+        let pusher = thread::spawn({
+            let mut client = connect(path);
+            move || {
+                let mut last = begun;
+                loop {
+                    client.send(format!("RPUSH jobs {}\r\n", last + 1).as_bytes());
+                    match client.read() {
+                        Some(_) => last += 1,
+                        None => return last,
+                    }
+                }
+            }
+        });
+        let taker = thread::spawn({
+            let mut client = connect(path);
+            move || {
+                let mut last = first - 1;
+                loop {
+                    client.send(b"BLPOP jobs 0\r\n");
+                    let Some(Value::List(_, values)) = client.read() else { return last };
+                    assert_eq!(integer(&values[1]), last + 1);
+                    last += 1;
+                }
+            }
+        });
+        while integer(&client.line("INCR rounds")) % 40 != 0 {}
+        program.0.kill().unwrap();
+        (pushed, taken) = (pusher.join().unwrap(), taker.join().unwrap());
+    }
+}
+
+#[test]
 fn a_signal_ends_the_program_in_order() {
     let directory = Directory::new("signal");
     let path = &directory.0;

@@ -1,6 +1,7 @@
 //! The server over real sockets: its replies beside Redis's, transactions of several clients, limits, hostile bytes, and
 //! what survives a kill.
 
+mod blocking;
 mod client;
 mod documents;
 mod durable;
