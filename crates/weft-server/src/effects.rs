@@ -72,6 +72,8 @@ pub struct Effects {
     /// The keys whose waiters are woken.
     woken: RefCell<Vec<(u8, Text)>>,
     command: Cell<Option<&'static Command>>,
+    /// The name of the event that the command causes, if it is not the usual one.
+    event_name: Cell<Option<&'static str>>,
     messages: RefCell<Vec<Message>>,
     /// The stripes of the messages, with the transaction's number in each.
     numbers: RefCell<SmallVec<[(u8, u64); 2]>>,
@@ -104,6 +106,17 @@ impl Effects {
     /// Notes which command runs next.
     pub fn begin(&self, command: &'static Command) {
         self.command.set(Some(command));
+        self.event_name.set(None);
+    }
+
+    /// Names the event that the command causes at the next key which it changes.
+    pub fn name_event(&self, name: &'static str) {
+        self.event_name.set(Some(name));
+    }
+
+    /// Returns the name that [`Effects::name_event`] has given.
+    pub fn event_name(&self) -> Option<&'static str> {
+        self.event_name.get()
     }
 
     /// Returns the command that runs.

@@ -37,6 +37,7 @@ mod connection;
 mod effects;
 mod glob;
 mod log;
+mod notifications;
 mod publish;
 mod reply;
 mod request;

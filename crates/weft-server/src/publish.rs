@@ -53,14 +53,14 @@ impl Mailbox {
     }
 
     /// Writes a message. Returns whether it is the one for which there is no room.
-    fn push(&self, token: Option<CommitToken>, parts: &[&[u8]]) -> bool {
+    fn push(&self, token: CommitToken, parts: &[&[u8]]) -> bool {
         let mut content = self.lock();
         if content.output.is_too_long() {
             return false;
         }
         content.output.push_header(parts.len());
         parts.iter().for_each(|part| content.output.text(part));
-        content.token = content.token.max(token);
+        content.token = content.token.max(Some(token));
         let is_full = content.output.is_too_long();
         drop(content);
         // The connection waits either for messages, or until all that it sends is taken.
@@ -238,28 +238,36 @@ impl PubSub {
         if messages.is_empty() {
             return;
         }
-        let mut stripes: SmallVec<[u8; 2]> =
-            messages.iter().map(|message| message.stripe).collect();
-        stripes.sort_unstable();
-        stripes.dedup();
-        for at in stripes {
-            let found = numbers.iter().find(|(stripe, _)| *stripe == at);
-            let of_stripe = messages.iter().filter(|message| message.stripe == at);
-            let of_stripe: Vec<_> = of_stripe.map(|message| (message.clone(), token)).collect();
-            let stripe = &self.stripes[usize::from(at)];
-            let mut stripe = stripe.lock().unwrap_or_else(PoisonError::into_inner);
-            match found.map(|(_, number)| *number) {
-                // The messages that wait were committed before.
-                None => match stripe.held.values_mut().next_back() {
-                    Some(last) => last.extend(of_stripe),
-                    None => self.deliver(&of_stripe),
-                },
-                Some(number) => {
-                    stripe.held.insert(number, of_stripe);
-                    self.deliver_held(&mut stripe);
+        if numbers.is_empty() {
+            // A single command: each of its messages comes after those of its stripe that wait.
+            for message in messages {
+                let mut stripe = self.lock(message.stripe);
+                match stripe.held.values_mut().next_back() {
+                    Some(last) => last.push((message, token)),
+                    None => self.deliver(&message, token),
                 }
             }
+            return;
         }
+        // The numbers are in the order of the stripes, so two threads cannot wait for each other.
+        let mut stripes: SmallVec<[_; 2]> =
+            numbers.iter().map(|(stripe, number)| (*stripe, *number, self.lock(*stripe))).collect();
+        if stripes.iter().all(|(_, number, stripe)| stripe.delivered + 1 == *number) {
+            // The usual case keeps the order of the messages of all stripes.
+            messages.iter().for_each(|message| self.deliver(message, token));
+            stripes.iter_mut().for_each(|(_, number, stripe)| stripe.delivered = *number);
+        } else {
+            for (at, number, stripe) in &mut stripes {
+                let of_stripe = messages.iter().filter(|message| message.stripe == *at);
+                let of_stripe = of_stripe.map(|message| (message.clone(), token)).collect();
+                stripe.held.insert(*number, of_stripe);
+            }
+        }
+        stripes.iter_mut().for_each(|(_, _, stripe)| self.deliver_held(stripe));
+    }
+
+    fn lock(&self, stripe: u8) -> MutexGuard<'_, Stripe> {
+        self.stripes[usize::from(stripe)].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Delivers the messages whose turn it is.
@@ -272,28 +280,26 @@ impl PubSub {
                 return;
             }
             stripe.delivered = *first.key();
-            self.deliver(&first.remove());
+            for (message, token) in first.remove() {
+                self.deliver(&message, token);
+            }
         }
     }
 
-    fn deliver(&self, messages: &[(Message, CommitToken)]) {
-        for (message, token) in messages {
-            let (channel, payload) = (&*message.channel, &*message.payload);
-            self.each_receiver(message.topic, channel, |mailbox, pattern| {
-                let is_dropped = match (pattern, message.topic) {
-                    (Some(pattern), _) => {
-                        mailbox.push(Some(*token), &[b"pmessage", pattern, channel, payload])
-                    }
-                    (None, Topic::Shard) => {
-                        mailbox.push(Some(*token), &[b"smessage", channel, payload])
-                    }
-                    (None, _) => mailbox.push(Some(*token), &[b"message", channel, payload]),
-                };
-                if is_dropped {
-                    // Only the number itself matters.
-                    self.dropped.fetch_add(1, Ordering::Relaxed);
+    fn deliver(&self, message: &Message, token: CommitToken) {
+        let (channel, payload) = (&*message.channel, &*message.payload);
+        self.each_receiver(message.topic, channel, |mailbox, pattern| {
+            let is_dropped = match (pattern, message.topic) {
+                (Some(pattern), _) => {
+                    mailbox.push(token, &[b"pmessage", pattern, channel, payload])
                 }
-            });
-        }
+                (None, Topic::Shard) => mailbox.push(token, &[b"smessage", channel, payload]),
+                (None, _) => mailbox.push(token, &[b"message", channel, payload]),
+            };
+            if is_dropped {
+                // Only the number itself matters.
+                self.dropped.fetch_add(1, Ordering::Relaxed);
+            }
+        });
     }
 }

@@ -17,6 +17,7 @@ use crate::collector::Collector;
 use crate::connection;
 use crate::effects::Effects;
 use crate::log::log;
+use crate::notifications;
 use crate::publish::PubSub;
 use crate::slow_log::SlowLog;
 use crate::stop::{Done, Stop};
@@ -291,6 +292,7 @@ impl Server {
     /// Returns the settings that `CONFIG GET` shows.
     pub fn settings(&self) -> Vec<(&'static str, String)> {
         let directory = self.options.store.directory.as_ref();
+        let events = self.store.notifications.load(Ordering::Relaxed);
         let threshold = self.slow_log.threshold_micros.load(Ordering::Relaxed);
         vec![
             ("appendfsync", if self.waits { "always" } else { "everysec" }.to_owned()),
@@ -300,6 +302,7 @@ impl Server {
             ("maxclients", self.clients_max.load(Ordering::Relaxed).to_string()),
             ("maxmemory", self.options.store.memory_limit.unwrap_or(0).to_string()),
             ("maxmemory-policy", "noeviction".to_owned()),
+            ("notify-keyspace-events", notifications::show(events)),
             ("port", self.port.load(Ordering::Relaxed).to_string()),
             ("proto-max-bulk-len", self.options.request_bytes.to_string()),
             ("protected-mode", if self.options.is_protected { "yes" } else { "no" }.to_owned()),
@@ -316,6 +319,11 @@ impl Server {
     /// There is no such setting, or it can only be set when the server is started, or the value is not a number.
     pub fn set(&self, name: &str, value: &str) -> Done {
         let word = match name {
+            "notify-keyspace-events" => {
+                let classes = notifications::parse(value)?;
+                self.store.notifications.store(classes, Ordering::Relaxed);
+                return Ok(());
+            }
             "maxclients" => &self.clients_max,
             "timeout" => &self.idle_seconds,
             "slowlog-log-slower-than" => &self.slow_log.threshold_micros,

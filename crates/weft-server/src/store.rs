@@ -7,7 +7,8 @@ use std::sync::Arc;
 use weft::htm::word::{Ordering, Word};
 use weft::{Error, Failure, Transaction, column_of};
 
-use crate::effects::Effects;
+use crate::effects::{Effects, Message, Topic, stripe_of};
+use crate::notifications;
 use crate::request::parse_integer;
 use crate::stop::{Done, Stop, texts};
 use crate::tables::{
@@ -19,13 +20,15 @@ use crate::tables::{
 pub struct Store {
     /// The tables.
     pub tables: Tables,
+    /// Which events are published: see [`notifications`].
+    pub notifications: Word,
     next: Word,
 }
 
 impl Store {
     /// Creates a store that gives numbers from `next` on.
     pub fn new(tables: Tables, next: u64) -> Self {
-        Store { tables, next: Word::new(next) }
+        Store { tables, notifications: Word::new(0), next: Word::new(next) }
     }
 
     /// Returns a number that was never returned before.
@@ -214,12 +217,17 @@ impl<'c> Keys<'c> {
             std::mem::replace(head, row.clone())
         })?;
         match old {
-            Some(old) => self.clean_up(key, &old, row.expires_at),
+            Some(old) => {
+                self.event(notifications::EXPIRED, "expired", key);
+                self.clean_up(key, &old, row.expires_at)?;
+            }
             None => {
                 self.tx.insert(&self.store.tables.heads, row)?;
-                self.grow(u64::from(key.space), 1)
+                self.grow(u64::from(key.space), 1)?;
             }
         }
+        self.event(notifications::NEW, "new", key);
+        Ok(())
     }
 
     /// Removes what a row that was replaced or deleted has left in other tables: its elements, and its deadline if the
@@ -257,6 +265,13 @@ impl<'c> Keys<'c> {
             (head.number, head.text) = (value.number, value.text);
             old
         })?;
+        let old_expires_at = old.map_or(0, |(_, _, expires_at)| expires_at);
+        if self.has_expired(old_expires_at) {
+            self.event(notifications::EXPIRED, "expired", key);
+        }
+        if old.is_none() || self.has_expired(old_expires_at) {
+            self.event(notifications::NEW, "new", key);
+        }
         match (old, value) {
             (Some((Kind::Text, _, 0)), _) if expires_at == 0 => {}
             (Some((kind, collection, old_expires_at)), _) => {
@@ -274,7 +289,11 @@ impl<'c> Keys<'c> {
                 self.move_deadline(key, 0, expires_at)?;
             }
         }
-        self.touch(key)
+        self.touch(key)?;
+        if expires_at != 0 && expires_at != old_expires_at {
+            self.event(notifications::GENERIC, "expire", key);
+        }
+        Ok(())
     }
 
     /// Adds to a string that is a number and does not expire, in one step. Returns `None` if it is anything else.
@@ -314,10 +333,21 @@ impl<'c> Keys<'c> {
 
     /// Removes a key, whose row was just read. Its elements are removed in the background.
     pub fn remove(&self, key: &Key<'_>, head: &Head) -> Done {
+        self.displace(key, head)?;
+        match self.effects.command() {
+            Some(_) => self.event(notifications::GENERIC, "del", key),
+            // It is the background that removes the key.
+            None => self.event(notifications::EXPIRED, "expired", key),
+        }
+        Ok(())
+    }
+
+    /// As [`Keys::remove`], for a key that gets another value at once.
+    pub fn displace(&self, key: &Key<'_>, head: &Head) -> Done {
         self.tx.delete(&self.store.tables.heads, key.row())?;
         self.clean_up(key, head, 0)?;
         self.grow(u64::from(key.space), -1)?;
-        self.touch(key)
+        self.bump(key)
     }
 
     /// Removes a key, if it exists. Returns whether it did.
@@ -328,26 +358,40 @@ impl<'c> Keys<'c> {
         }
     }
 
-    /// Sets when a key expires; 0 if it does not. Returns whether the key exists.
+    /// Sets when a key expires; 0 if it does not.
     pub fn set_expiry(&self, key: &Key<'_>, head: &Head, expires_at: u64) -> Done {
-        let old = head.expires_at;
-        self.tx.update(&self.store.tables.heads, key.row(), |head| head.expires_at = expires_at)?;
-        self.move_deadline(key, old, expires_at)?;
-        self.touch(key)
+        self.write_expiry(key, head, expires_at)?;
+        let name = if expires_at == 0 { "persist" } else { "expire" };
+        self.event(notifications::GENERIC, name, key);
+        self.bump(key)
     }
 
-    /// Gives the value of one key to another, which has none.
-    pub fn rename(&self, from: &Key<'_>, head: &Head, to: &Key<'_>) -> Done {
+    fn write_expiry(&self, key: &Key<'_>, head: &Head, expires_at: u64) -> Done {
+        let old = head.expires_at;
+        self.tx.update(&self.store.tables.heads, key.row(), |head| head.expires_at = expires_at)?;
+        self.move_deadline(key, old, expires_at)
+    }
+
+    /// Gives the value of one key to another, which has none. `names` are the names of the events at the two.
+    pub fn rename(
+        &self,
+        from: &Key<'_>,
+        head: &Head,
+        to: &Key<'_>,
+        names: (&'static str, &'static str),
+    ) -> Done {
         self.tx.delete(&self.store.tables.heads, from.row())?;
         self.move_deadline(from, head.expires_at, 0)?;
         self.grow(u64::from(from.space), -1)?;
-        self.touch(from)?;
+        self.event(notifications::GENERIC, names.0, from);
+        self.bump(from)?;
         let mut row = head.clone();
         (row.space, row.hash, row.key) = (to.space, to.hash, to.bytes.into());
         let expires_at = row.expires_at;
         self.place(to, row)?;
         self.move_deadline(to, 0, expires_at)?;
-        self.touch(to)
+        self.event(notifications::GENERIC, names.1, to);
+        self.bump(to)
     }
 
     /// Copies the value of one key to another, which has none.
@@ -394,13 +438,19 @@ impl<'c> Keys<'c> {
         self.grow(collection, elements)?;
         if head.expires_at != 0 {
             let copied = self.head(to)?.expect("it was made above");
-            self.set_expiry(to, copied, head.expires_at)?;
+            self.write_expiry(to, copied, head.expires_at)?;
         }
         self.touch(to)
     }
 
-    /// Notes that a key has changed, for clients that watch it or wait for it.
+    /// Notes that the command has changed a key: for clients that watch it, wait for it, or are subscribed to its events.
     pub fn touch(&self, key: &Key<'_>) -> Done {
+        self.note_change(key);
+        self.bump(key)
+    }
+
+    /// Notes that a key has changed, for clients that watch it or wait for it.
+    pub fn bump(&self, key: &Key<'_>) -> Done {
         let watched = (key.space, key.bytes);
         let is_watched = self.tx.update(&self.store.tables.watched, watched, |watched| {
             watched.version += 1;
@@ -409,6 +459,38 @@ impl<'c> Keys<'c> {
             self.effects.wake(key.space, key.bytes);
         }
         Ok(())
+    }
+
+    /// Publishes the event of the command that runs.
+    fn note_change(&self, key: &Key<'_>) {
+        if self.store.notifications.load(Ordering::Relaxed) != 0
+            && let Some((class, name)) = self.effects.command().and_then(notifications::event_of)
+        {
+            self.event(class, self.effects.event_name().unwrap_or(name), key);
+        }
+    }
+
+    /// Publishes an event of a key, if the setting `notify-keyspace-events` says so.
+    pub fn event(&self, class: u64, name: &str, key: &Key<'_>) {
+        let wanted = self.store.notifications.load(Ordering::Relaxed);
+        if wanted & class == 0 {
+            return;
+        }
+        let space = key.space;
+        let stripe = stripe_of(key.hash.wrapping_add(space.into()));
+        let publish = |kind: &str, about: &[u8], payload: &[u8]| {
+            let mut channel = format!("__{kind}@{space}__:").into_bytes();
+            channel.extend_from_slice(about);
+            let topic = Topic::Channel;
+            let (channel, payload) = (channel.into(), payload.into());
+            self.effects.add(Message { topic, channel, payload, stripe });
+        };
+        if wanted & notifications::KEYSPACE != 0 {
+            publish("keyspace", key.bytes, name.as_bytes());
+        }
+        if wanted & notifications::KEYEVENT != 0 {
+            publish("keyevent", name.as_bytes(), key.bytes);
+        }
     }
 
     // ---- collections ----------------------------------------------------------------------------
@@ -459,6 +541,7 @@ impl<'c> Keys<'c> {
             Some(head) => {
                 // Nothing is left for the background to remove.
                 let emptied = Head { collection: 0, ..head.clone() };
+                self.note_change(key);
                 self.remove(key, &emptied)
             }
             None => Ok(()),

@@ -42,10 +42,10 @@ fn rename_unless(call: &Call<'_>, spares: bool) -> Done<bool> {
     }
     match call.head(&to)? {
         Some(_) if spares => return Ok(false),
-        Some(old) => call.remove(&to, old)?,
+        Some(old) => call.displace(&to, old)?,
         None => {}
     }
-    call.rename(&from, head, &to)?;
+    call.rename(&from, head, &to, ("rename_from", "rename_to"))?;
     Ok(true)
 }
 
@@ -95,7 +95,7 @@ pub fn copy(call: &Call<'_>, reply: &mut Reply) -> Done {
             reply.flag(false);
             return Ok(());
         }
-        Some(old) => call.remove(&to, old)?,
+        Some(old) => call.displace(&to, old)?,
         None => {}
     }
     call.copy(head, &to)?;
@@ -112,7 +112,7 @@ pub fn move_to(call: &Call<'_>, reply: &mut Reply) -> Done {
     let (from, to) = (call.key(1), Key::new(space, call.argument(1)));
     let moves = match call.head(&from)? {
         Some(head) if call.head(&to)?.is_none() => {
-            call.rename(&from, head, &to)?;
+            call.rename(&from, head, &to, ("move_from", "move_to"))?;
             true
         }
         _ => false,

@@ -37,6 +37,11 @@ impl End {
             Err(texts::SYNTAX.into())
         }
     }
+
+    /// Returns the name of the event when an element is removed here.
+    fn event_of_pop(self) -> &'static str {
+        if self == End::Left { "lpop" } else { "rpop" }
+    }
 }
 
 /// A list, and the positions of its elements.
@@ -91,10 +96,12 @@ impl List {
         let (start, last) = (*self.positions.start(), *self.positions.end());
         let position = match end {
             End::Left => {
+                call.effects.name_event("lpush");
                 self.positions = start - 1..=last;
                 start - 1
             }
             End::Right => {
+                call.effects.name_event("rpush");
                 self.positions = start..=last + 1;
                 last + 1
             }
@@ -113,6 +120,7 @@ impl List {
             End::Left => (start, start + 1..=last),
             End::Right => (last, start..=last - 1),
         };
+        call.effects.name_event(end.event_of_pop());
         let text = self.text(call, position)?.clone();
         call.tx.delete(&call.store.tables.items, &(self.collection, position))?;
         self.positions = rest;
@@ -439,6 +447,7 @@ pub fn linsert(call: &Call<'_>, reply: &mut Reply) -> Done {
             list.put(call, position, item.text.clone())?;
         }
     }
+    call.effects.name_event("linsert");
     reply.count(list.len());
     list.end(call, &key)
 }
@@ -511,13 +520,14 @@ pub fn move_between(call: &Call<'_>, reply: &mut Reply, from: End, to: End) -> D
         list.end(call, &source)?;
         return Ok(true);
     }
-    list.end(call, &source)?;
-    let mut list = match List::find(call, &destination)? {
-        Some(list) => list,
+    let mut target = match List::find(call, &destination)? {
+        Some(target) => target,
         None => List::create(call, &destination)?,
     };
-    list.push(call, to, text)?;
-    list.end(call, &destination)?;
+    target.push(call, to, text)?;
+    target.end(call, &destination)?;
+    call.effects.name_event(from.event_of_pop());
+    list.end(call, &source)?;
     Ok(true)
 }
 

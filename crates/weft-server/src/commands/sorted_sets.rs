@@ -151,6 +151,7 @@ pub fn zadd(call: &Call<'_>, reply: &mut Reply) -> Done {
         };
     }
     if adding.increments {
+        call.effects.name_event("zincr");
         match result {
             Some(score) => reply.double(score),
             None => reply.null(),
@@ -277,6 +278,7 @@ pub fn pop<'c>(
         scan = scan.descending();
     }
     let found = scan.take(count).collect::<Result<Vec<_>, weft::Error>>()?;
+    call.effects.name_event(if takes_greatest { "zpopmax" } else { "zpopmin" });
     remove(call, key, collection, &found)?;
     Ok(found)
 }

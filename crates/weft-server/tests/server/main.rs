@@ -6,6 +6,7 @@ mod client;
 mod documents;
 mod durable;
 mod limits;
+mod notifications;
 mod publish;
 mod replies;
 mod transactions;
