@@ -75,8 +75,8 @@ impl Session {
             waiter,
             deadline,
         };
+        self.client.wait(Some(&blocked.waiter));
         if !self.look(&blocked, reply)? {
-            self.client.wait(Some(&blocked.waiter));
             self.blocked = Some(Box::new(blocked));
         }
         Ok(())

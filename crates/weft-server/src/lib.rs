@@ -46,6 +46,7 @@ mod session;
 mod slow_log;
 mod stop;
 mod store;
+mod stream_tables;
 mod tables;
 mod waiting;
 mod watch;

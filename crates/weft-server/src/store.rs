@@ -11,6 +11,7 @@ use crate::effects::{Effects, Message, Topic, stripe_of};
 use crate::notifications;
 use crate::request::parse_integer;
 use crate::stop::{Done, Stop, texts};
+use crate::stream_tables::{Consumer, Deletion, Entry, Group, Pending, Stream};
 use crate::tables::{
     Deadline, Ends, Field, Garbage, Head, Item, Kind, Member, Scored, Size, Tables, Text, hash_of,
 };
@@ -344,6 +345,10 @@ impl<'c> Keys<'c> {
 
     /// As [`Keys::remove`], for a key that gets another value at once.
     pub fn displace(&self, key: &Key<'_>, head: &Head) -> Done {
+        if head.kind == Kind::Stream {
+            // Those who wait for a group of consumers are told that it is gone.
+            self.effects.note_arrival();
+        }
         self.tx.delete(&self.store.tables.heads, key.row())?;
         self.clean_up(key, head, 0)?;
         self.grow(u64::from(key.space), -1)?;
@@ -383,6 +388,8 @@ impl<'c> Keys<'c> {
         self.tx.delete(&self.store.tables.heads, from.row())?;
         self.move_deadline(from, head.expires_at, 0)?;
         self.grow(u64::from(from.space), -1)?;
+        // Those who wait for a group of consumers are told that it is gone.
+        self.effects.note_arrival();
         self.event(notifications::GENERIC, names.0, from);
         self.bump(from)?;
         let mut row = head.clone();
@@ -434,6 +441,7 @@ impl<'c> Keys<'c> {
                     self.tx.insert(&tables.ends, Ends { collection, ..ends.clone() })?;
                 }
             }
+            Kind::Stream => elements = self.copy_stream(from, collection)?,
         }
         self.grow(collection, elements)?;
         if head.expires_at != 0 {
@@ -441,6 +449,28 @@ impl<'c> Keys<'c> {
             self.write_expiry(to, copied, head.expires_at)?;
         }
         self.touch(to)
+    }
+
+    /// Copies the rows of a stream. Returns how many entries it has.
+    fn copy_stream(&self, from: u64, collection: u64) -> Done<i64> {
+        let of = &self.store.tables.of_streams;
+        // Copies all rows of one table.
+        macro_rules! copy {
+            ($table:ident, $row:ident) => {{
+                let rows = self.tx.prefix(&of.$table, &from);
+                let rows: Vec<_> = rows.collect::<Result<_, Error>>()?;
+                for row in &rows {
+                    self.tx.insert(&of.$table, $row { collection, ..(*row).clone() })?;
+                }
+                rows.len()
+            }};
+        }
+        copy!(streams, Stream);
+        copy!(deletions, Deletion);
+        copy!(groups, Group);
+        copy!(consumers, Consumer);
+        copy!(pending, Pending);
+        Ok(i64::try_from(copy!(entries, Entry)).unwrap_or(i64::MAX))
     }
 
     /// Notes that the command has changed a key: for clients that watch it, wait for it, or are subscribed to its events.
@@ -522,7 +552,7 @@ impl<'c> Keys<'c> {
     pub fn remove_if_empty(&self, key: &Key<'_>, kind: Kind, collection: u64) -> Done {
         let tables = &self.store.tables;
         let is_empty = match kind {
-            Kind::Text => false,
+            Kind::Text | Kind::Stream => false,
             Kind::Hash => self.tx.prefix(&tables.fields, &collection).first_row()?.is_none(),
             // Lists know their ends: the caller has seen that there is nothing between them.
             Kind::List => true,

@@ -15,6 +15,8 @@
 //!   starts     0 -> number                                                           how often the server was started
 //! ```
 //!
+//! [`stream_tables`](crate::stream_tables) has the tables of streams.
+//!
 //! A *space* is one of the numbered databases of `SELECT`. A *collection* is the number that a key's elements lie under.
 //! It is never given twice, so removing or renaming a key touches its row in `keys` and none of its elements. Elements are
 //! ordered by a hash of their name: the hash is the cursor of the `SCAN` commands.
@@ -23,6 +25,8 @@ use std::sync::Arc;
 
 use twox_hash::XxHash3_64;
 use weft::{Acknowledge, ColumnValue, Database, DurabilityOptions, Error, Failure, Record, Table};
+
+use crate::stream_tables::{Consumer, Deletion, Entry, Group, Pending, Stream, StreamTables};
 
 /// Bytes that are shared by the versions of a row.
 pub type Text = Arc<[u8]>;
@@ -43,6 +47,8 @@ pub enum Kind {
     Set,
     /// A sorted set.
     SortedSet,
+    /// A stream.
+    Stream,
 }
 
 impl Kind {
@@ -54,6 +60,7 @@ impl Kind {
             Kind::List => "list",
             Kind::Set => "set",
             Kind::SortedSet => "zset",
+            Kind::Stream => "stream",
         }
     }
 }
@@ -267,6 +274,8 @@ pub struct Tables {
     pub watched: Table<Watched>,
     /// See [`Order`].
     pub orders: Table<Order>,
+    /// The tables of streams.
+    pub of_streams: StreamTables,
 }
 
 /// How the database is kept.
@@ -296,6 +305,12 @@ pub fn open(options: &StoreOptions) -> Result<(Database, Tables, u64), Failure> 
         .table::<Garbage>()
         .table::<Watched>()
         .table::<Order>()
+        .table::<Stream>()
+        .table::<Deletion>()
+        .table::<Entry>()
+        .table::<Group>()
+        .table::<Consumer>()
+        .table::<Pending>()
         .table::<Start>();
     if let Some((directory, durability)) = &options.directory {
         // Connections wait for the disk themselves, so that no thread does.
@@ -318,6 +333,7 @@ pub fn open(options: &StoreOptions) -> Result<(Database, Tables, u64), Failure> 
         garbage: database.table()?,
         watched: database.table()?,
         orders: database.table()?,
+        of_streams: StreamTables::of(&database)?,
     };
     let starts = database.table::<Start>()?;
     let started = database.transact(|tx| {

@@ -11,10 +11,6 @@ pub static ABSENT: &[(&str, &str)] = &[
         "eval eval_ro evalsha evalsha_ro fcall fcall_ro function script",
         "scripts and functions are not there yet; use MULTI with WATCH",
     ),
-    (
-        "xack xadd xautoclaim xclaim xdel xgroup xinfo xlen xpending xrange xread xreadgroup xrevrange xsetid xtrim",
-        "streams are not there yet",
-    ),
     ("pfadd pfcount pfdebug pfmerge pfselftest", "HyperLogLogs are not there yet; use sets"),
     (
         "geoadd geodist geohash geopos georadius georadius_ro georadiusbymember georadiusbymember_ro geosearch \

@@ -29,7 +29,7 @@ fn write_command(reply: &mut Reply, command: &Command) {
     let (first, last, step) = match command.keys {
         KeyPlaces::None => (0, 0, 0),
         KeyPlaces::Range(first, last, step) => (first, last as i64, step),
-        KeyPlaces::Numbered(_) => {
+        KeyPlaces::Numbered(_) | KeyPlaces::Streams => {
             flags.push("movablekeys");
             (0, 0, 0)
         }

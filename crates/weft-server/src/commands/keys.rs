@@ -182,6 +182,7 @@ fn encoding(head: &Head) -> &'static str {
         (Kind::Hash | Kind::Set, _) => "hashtable",
         (Kind::List, _) => "quicklist",
         (Kind::SortedSet, _) => "skiplist",
+        (Kind::Stream, _) => "stream",
     }
 }
 
@@ -253,6 +254,10 @@ pub fn memory(call: &Call<'_>, reply: &mut Reply) -> Done {
         Kind::List => {
             let items = call.tx.prefix(&call.store.tables.items, &collection);
             items.map(|item| Ok(ROW_BYTES + item?.text.len())).sum::<Result<usize, Error>>()?
+        }
+        Kind::Stream => {
+            let entries = call.tx.prefix(&call.store.tables.of_streams.entries, &collection);
+            entries.map(|row| Ok(ROW_BYTES + row?.fields.len())).sum::<Result<usize, Error>>()?
         }
     };
     reply.count(ROW_BYTES + 2 * head.key.len() + elements);

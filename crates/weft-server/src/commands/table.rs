@@ -7,7 +7,7 @@ use super::flags::{
 use super::{
     Command, KeyPlaces, Run, SessionCommand, bits, blocking, connection, expiry, hashes, info,
     introspection, keys, lists, pubsub, scan, sets, sorted_combinations, sorted_ranges,
-    sorted_sets, strings,
+    sorted_sets, stream_groups, stream_info, streams, strings,
 };
 use crate::call::DataCommand;
 
@@ -44,6 +44,7 @@ const SECOND: KeyPlaces = KeyPlaces::Range(2, 2, 1);
 const NUMBERED: KeyPlaces = KeyPlaces::Numbered(1);
 const BEFORE_TIME: KeyPlaces = KeyPlaces::Range(1, -2, 1);
 const TIMED: KeyPlaces = KeyPlaces::Numbered(2);
+const STREAMS: KeyPlaces = KeyPlaces::Streams;
 const STORED: KeyPlaces = KeyPlaces::FirstAndNumbered;
 /// Adds or changes an element.
 const PUT: u16 = WRITE | GROWS | FAST;
@@ -208,6 +209,22 @@ pub static COMMANDS: &[Command] = &[
     data("list", "rpoplpush", 3, STORE, TWO, "Moves the last element of a list to the front of another.", lists::rpoplpush),
     data("list", "rpush", -3, PUT, ONE, "Adds elements at the right end.", lists::rpush),
     data("list", "rpushx", -3, PUT, ONE, "Adds elements at the right end if the list exists.", lists::rpushx),
+
+    data("stream", "xack", -4, CHANGE, ONE, "Acknowledges entries that a group has delivered.", stream_groups::xack),
+    data("stream", "xadd", -5, PUT, ONE, "Appends an entry.", streams::xadd),
+    data("stream", "xautoclaim", -6, CHANGE, ONE, "Gives entries that are pending for long to another consumer.", stream_groups::xautoclaim),
+    data("stream", "xclaim", -6, CHANGE, ONE, "Gives pending entries to another consumer.", stream_groups::xclaim),
+    data("stream", "xdel", -3, CHANGE, ONE, "Deletes entries.", streams::xdel),
+    data("stream", "xgroup", -2, STORE, SECOND, "Creates, changes and destroys groups of consumers.", stream_groups::xgroup),
+    data("stream", "xinfo", -2, READ, SECOND, "Shows details of a stream, its groups and consumers.", stream_info::xinfo),
+    data("stream", "xlen", 2, LOOK, ONE, "Counts the entries.", streams::xlen),
+    data("stream", "xpending", -3, READ, ONE, "Shows the entries that a group has delivered and not acknowledged.", stream_groups::xpending),
+    data("stream", "xrange", -4, READ, ONE, "Returns a range of entries.", streams::xrange),
+    data("stream", "xread", -4, READ | BLOCKS, STREAMS, "Returns the entries after an id, of several streams. Waits for them with BLOCK.", streams::xread),
+    data("stream", "xreadgroup", -7, BLOCK, STREAMS, "Delivers entries to a consumer of a group. Waits for them with BLOCK.", stream_groups::xreadgroup),
+    data("stream", "xrevrange", -4, READ, ONE, "Returns a range of entries, from the greatest id on.", streams::xrevrange),
+    data("stream", "xsetid", -3, STORE, ONE, "Sets the last id of a stream.", streams::xsetid),
+    data("stream", "xtrim", -4, WRITE, ONE, "Removes the oldest entries.", streams::xtrim),
 
     session("pubsub", "psubscribe", -2, SUBSCRIBES, NONE, "Subscribes to patterns of channels.", pubsub::psubscribe),
     data("pubsub", "publish", 3, FAST, NONE, "Sends a message to the subscribers of a channel.", pubsub::publish),

@@ -5,13 +5,13 @@ use std::sync::Mutex;
 use crate::client::{Client, TestServer};
 
 /// Waits until so many clients wait.
-fn until_blocked(observer: &mut Client, count: usize) {
+pub fn until_blocked(observer: &mut Client, count: usize) {
     let line = format!("blocked_clients:{count}\\r");
     while !observer.say("INFO clients").contains(&line) {}
 }
 
 /// Returns the next reply as one line.
-fn next(client: &mut Client) -> String {
+pub fn next(client: &mut Client) -> String {
     client.read().expect("the connection is open").shown()
 }
 

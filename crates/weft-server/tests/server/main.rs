@@ -9,4 +9,5 @@ mod limits;
 mod notifications;
 mod publish;
 mod replies;
+mod streams;
 mod transactions;
