@@ -182,8 +182,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             0 => {}
             errors => drop(counters.errors.fetch_add(errors, Ordering::Relaxed)),
         }
+        let waits = std::mem::take(&mut self.session.waits) || server.waits;
         if let Some(token) = self.session.token.take()
-            && server.waits
+            && waits
             && server.database.durable_epoch() < Some(token.epoch())
             && let Err(failure) = server.database.when_durable(token).await
         {

@@ -66,6 +66,10 @@ pub struct Session {
     pub closes: bool,
     /// Stands for the newest commit that a reply has shown. It has to be durable before the reply is sent.
     pub token: Option<CommitToken>,
+    /// Stands for the newest commit that any reply has shown.
+    pub newest: Option<CommitToken>,
+    /// Whether the reply waits until its commit is durable although the server's replies do not: `WAITAOF`.
+    pub waits: bool,
     /// How many commands were run since they were counted last.
     pub commands: u64,
     /// How many of the replies were errors.
@@ -91,6 +95,8 @@ impl Session {
             replies: Replies::On,
             closes: false,
             token: None,
+            newest: None,
+            waits: false,
             commands: 0,
             errors: 0,
             last: Instant::now(),
@@ -241,6 +247,7 @@ impl Session {
     /// Notes that a reply shows a commit.
     pub fn note(&mut self, token: CommitToken) {
         self.token = self.token.max(Some(token));
+        self.newest = self.newest.max(self.token);
     }
 
     /// `EXEC`: runs the queued commands as one transaction.

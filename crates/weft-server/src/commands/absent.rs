@@ -3,8 +3,7 @@
 /// Names of commands, in small letters, and why they are not there, or what to do instead.
 pub static ABSENT: &[(&str, &str)] = &[
     (
-        "asking cluster failover migrate psync readonly readwrite replconf replicaof restore-asking role slaveof sync \
-         wait",
+        "asking cluster failover migrate psync readonly readwrite replconf replicaof restore-asking role slaveof sync",
         "one process has the data, without a cluster or replicas",
     ),
     (

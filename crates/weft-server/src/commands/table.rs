@@ -115,6 +115,8 @@ pub static COMMANDS: &[Command] = &[
     data("generic", "ttl", 2, LOOK, ONE, "Returns the time until a key expires, in seconds.", expiry::ttl),
     data("generic", "type", 2, LOOK, ONE, "Returns the type of a value.", keys::type_of),
     data("generic", "unlink", -2, CHANGE, ALL, "Deletes keys.", keys::del),
+    session("generic", "wait", 3, NOT_QUEUED, NONE, "Returns 0: there are no replicas to wait for.", connection::wait),
+    session("generic", "waitaof", 4, NOT_QUEUED, NONE, "Waits until the client's commits are on the disk.", connection::waitaof),
 
     data("hash", "hdel", -3, CHANGE, ONE, "Deletes fields.", hashes::hdel),
     data("hash", "hexists", 3, LOOK, ONE, "Returns whether a field exists.", hashes::hexists),

@@ -29,9 +29,14 @@ struct Program(Child);
 
 impl Program {
     fn start(directory: &Path) -> Self {
+        Self::start_with(directory, &[])
+    }
+
+    fn start_with(directory: &Path, options: &[&str]) -> Self {
         let socket = directory.join("socket");
         let child = Command::new(env!("CARGO_BIN_EXE_weft-server"))
             .args(["--port", "0", "--threads", "2"])
+            .args(options)
             .arg("--directory")
             .arg(directory.join("data"))
             .arg("--socket")
@@ -170,6 +175,23 @@ fn an_element_that_a_waiter_got_is_gone_after_a_kill_and_no_other() {
         program.0.kill().unwrap();
         (pushed, taken) = (pusher.join().unwrap(), taker.join().unwrap());
     }
+}
+
+#[test]
+fn a_client_can_wait_for_the_disk() {
+    let directory = Directory::new("waitaof");
+    let path = &directory.0;
+    let mut program = Program::start_with(path, &["--acknowledge", "at-once"]);
+    let mut client = connect(path);
+    client.line("SET k v");
+    assert_eq!(client.say("WAIT 1 100"), ":0");
+    assert_eq!(client.say("WAITAOF 1 0 1000"), "*[:1, :0]");
+    program.0.kill().unwrap();
+    drop(program);
+    let _program = Program::start(path);
+    assert_eq!(connect(path).say("GET k"), "\"v\"");
+    let refused = crate::client::TestServer::new().client().say("WAITAOF 1 0 0");
+    assert!(refused.starts_with("-ERR WAITAOF cannot be used"), "{refused}");
 }
 
 #[test]
