@@ -257,7 +257,7 @@ enum Next {
     End,
 }
 
-/// Waits until a time; for ever if there is none.
+/// Waits until a time; for ever if there is no time.
 async fn until(time: Option<Instant>) {
     match time {
         Some(time) => tokio::time::sleep_until(time.into()).await,

@@ -42,7 +42,7 @@ pub const EXPIRED: u64 = 1 << 6;
 const EVICTED: u64 = 1 << 7;
 /// Events of streams.
 pub const STREAM: u64 = 1 << 8;
-/// Events of modules, of which there are none.
+/// Events of modules, which the server does not have.
 const MODULE: u64 = 1 << 9;
 /// A key was created.
 pub const NEW: u64 = 1 << 10;

@@ -1,4 +1,4 @@
-//! Publish/subscribe: who is subscribed to what, and the messages that wait for each client.
+//! Publish/subscribe: the subscriptions of all clients, and the messages that wait for each client.
 //!
 //! A client that subscribes gets a [`Mailbox`]. Publishers write messages into the mailboxes, in the form in which they are
 //! sent, and the client's connection sends them. A mailbox is bounded. If it is full, its client reads too slowly, and its
@@ -94,7 +94,7 @@ pub struct Subscriptions {
 }
 
 impl Subscriptions {
-    /// Creates the subscriptions of a client, of which there are none yet.
+    /// Creates the subscriptions of a client, which has none yet.
     pub fn new(client: u64, bytes_max: usize, version: Version) -> Self {
         let mailbox = Arc::new(Mailbox::new(bytes_max, version));
         Subscriptions { client, mailbox, names: Default::default() }
