@@ -1,5 +1,5 @@
-//! The server over real sockets: its replies beside Redis's, transactions of several clients, limits, hostile bytes, and
-//! what survives a kill.
+//! The server over real sockets: its replies and events beside Redis's, transactions of several clients, clients that wait,
+//! messages, streams, limits, hostile bytes, and what survives a kill.
 
 mod blocking;
 mod client;
