@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::commands::Command;
+use crate::commands::{Command, flags};
 use crate::stop::Done;
 use crate::store::Keys;
 use crate::tables::{Order, Text, hash_of};
@@ -23,6 +23,9 @@ use crate::waiting::{Wait, Waiter};
 
 /// How many orders there are. Messages of different stripes have no order among each other.
 pub const STRIPES: u8 = 64;
+
+/// The group of the commands that publish.
+const PUBLISHES: &str = "pubsub";
 
 /// The three kinds of names that a client subscribes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,10 +54,10 @@ pub struct Message {
 /// What runs in a transaction.
 #[derive(Debug, Default)]
 pub enum Role {
-    /// Several commands: those of `MULTI`, or of a script. None of them waits.
+    /// Any number of commands: those of `MULTI`, or of a script. They neither wait nor care for those who do.
     #[default]
     Several,
-    /// A single command.
+    /// A single command that can wait or only publishes.
     Alone,
     /// A single command that waits.
     Waiter(Arc<Waiter>),
@@ -84,9 +87,11 @@ pub struct Effects {
 pub struct Mark(usize);
 
 impl Effects {
-    /// Creates the effects of a transaction that is a single command.
-    pub fn alone() -> Self {
-        Effects { role: Role::Alone, ..Effects::default() }
+    /// Creates the effects of a transaction that a command begins which is not in `MULTI`. The command may be a script.
+    pub fn of(command: &'static Command) -> Self {
+        let is_alone = command.has(flags::BLOCKS) || command.group == PUBLISHES;
+        let role = if is_alone { Role::Alone } else { Role::Several };
+        Effects { role, command: Cell::new(Some(command)), ..Effects::default() }
     }
 
     /// Creates the effects of a transaction that is a command that waits.
@@ -126,7 +131,9 @@ impl Effects {
 
     /// Notes that the command has found nothing, and what it waits for. A transaction of several commands does not wait.
     pub fn wait(&self, wait: Wait) {
-        self.wait.replace(Some(wait));
+        if !matches!(self.role, Role::Several) {
+            self.wait.replace(Some(wait));
+        }
     }
 
     /// Takes what the command waits for.
@@ -179,7 +186,7 @@ impl Effects {
     pub fn take_numbers(&self, keys: &Keys<'_>) -> Done {
         let messages = self.messages.borrow();
         let only_publishes = matches!(self.role, Role::Alone)
-            && self.command.get().is_some_and(|command| command.group == "pubsub");
+            && self.command.get().is_some_and(|command| command.group == PUBLISHES);
         if messages.is_empty() || only_publishes {
             return Ok(());
         }

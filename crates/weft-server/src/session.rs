@@ -228,8 +228,7 @@ impl Session {
         let before = reply.len();
         let (server, space) = (&*self.server, self.space);
         let wants_reply = self.replies == Replies::On;
-        let effects = Effects::alone();
-        effects.begin(command);
+        let effects = Effects::of(command);
         let ((), token) = server.transact(&effects, &TransactionOptions::new(), |keys| {
             reply.truncate(before);
             run(&Call { server, keys: *keys, space, arguments, wants_reply }, reply)
