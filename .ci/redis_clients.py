@@ -1,6 +1,7 @@
 """Uses the server as a program with redis-py does: redis_clients.py PORT"""
 
 import sys
+import threading
 
 import redis
 
@@ -48,5 +49,49 @@ for protocol in (2, 3):
         assert str(error).startswith("WRONGTYPE"), error
     else:
         raise AssertionError("a push to a string is refused")
+    # A worker that waits for a job, while another client sends one.
+    def push_when_blocked():
+        other = redis.Redis(port=port, protocol=protocol)
+        while not other.info("clients")["blocked_clients"]:
+            pass
+        other.rpush("queue", "job")
+
+    pusher = threading.Thread(target=push_when_blocked)
+    pusher.start()
+    assert [*client.blpop(["urgent", "queue"], timeout=30)] == ["queue", "job"]
+    pusher.join()
+    assert client.blmove("queue", "done", timeout=0.01) is None
+    assert client.bzpopmin("board", timeout=1)[1] == "bob"
+
+    # Subscriptions.
+    with client.pubsub() as pubsub:
+        pubsub.subscribe("news")
+        pubsub.psubscribe("n*")
+        kinds = [pubsub.get_message(timeout=10)["type"] for _ in range(2)]
+        assert kinds == ["subscribe", "psubscribe"], kinds
+        assert client.publish("news", "hello") == 2
+        messages = [pubsub.get_message(timeout=10) for _ in range(2)]
+        assert {message["type"] for message in messages} == {"message", "pmessage"}, messages
+        assert all(message["data"] == "hello" for message in messages)
+        client.config_set("notify-keyspace-events", "KEA")
+        pubsub.subscribe("__keyevent@0__:set")
+        assert pubsub.get_message(timeout=10)["type"] == "subscribe"
+        client.set("noticed", 1)
+        assert pubsub.get_message(timeout=10)["data"] == "noticed"
+        client.config_set("notify-keyspace-events", "")
+
+    # A stream, with a group of consumers.
+    client.xgroup_create("events", "group", mkstream=True)
+    first = client.xadd("events", {"kind": "created"}, maxlen=100)
+    client.xadd("events", {"kind": "paid"})
+    assert client.xlen("events") == 2 and client.xrange("events")[0][0] == first
+    read = client.xreadgroup("group", "worker", {"events": ">"}, count=10, block=1000)
+    entries = read["events"][0] if isinstance(read, dict) else read[0][1]
+    assert [fields["kind"] for _, fields in entries] == ["created", "paid"], read
+    assert client.xpending("events", "group")["pending"] == 2
+    assert client.xack("events", "group", *[entry for entry, _ in entries]) == 2
+    assert client.xinfo_groups("events")[0]["pending"] == 0
+    assert not client.xread({"events": "$"}, block=10)
+
     assert client.info()["redis_version"] and client.client_list() and client.config_get("save")
     print(f"RESP{protocol}: as expected")

@@ -2,11 +2,14 @@
 
 use std::ops::Deref;
 
+use crate::effects::Role;
 use crate::reply::Reply;
 use crate::request::parse_integer;
 use crate::server::Server;
 use crate::stop::{Done, texts};
 use crate::store::{Key, Keys};
+use crate::tables::Kind;
+use crate::waiting::Line;
 
 /// A call of a command on data.
 #[derive(Clone, Copy, Debug)]
@@ -107,6 +110,23 @@ impl<'c> Call<'c> {
         let name = self.argument(0).to_ascii_lowercase();
         [&b"zunion"[..], b"zinter", b"zdiff"].iter().any(|start| name.starts_with(start))
             && name != b"zintercard"
+    }
+
+    /// Returns whether the client may take elements of a key. Clients that wait in a line are served first, in their order;
+    /// a transaction of several commands, and commands that do not wait, pass them by.
+    pub fn has_turn(&self, key: &[u8], line: &Line) -> bool {
+        let waiters = &self.server.waiters;
+        match &self.effects.role {
+            Role::Several => true,
+            Role::Alone => !waiters.is_taken(self.space, key, line),
+            Role::Waiter(waiter) => waiters.is_first(waiter, key, line),
+        }
+    }
+
+    /// Returns whether the client waits and the key has a value of another type: it waits on.
+    pub fn waits_for_other(&self, key: &Key<'_>, kind: Kind) -> Done<bool> {
+        let waits = matches!(self.effects.role, Role::Waiter(_));
+        Ok(waits && self.head(key)?.is_some_and(|head| head.kind != kind))
     }
 
     /// Returns the options of a command, from a position on.

@@ -8,6 +8,7 @@ use tokio::sync::Notify;
 use weft::htm::word::{Ordering, Word};
 
 use crate::commands::COMMANDS;
+use crate::waiting::{Unblocked, Waiter};
 
 /// A client.
 #[derive(Debug)]
@@ -26,6 +27,8 @@ pub struct Client {
     last_active: Word,
     /// Ends the connection.
     pub stop: Notify,
+    /// Where it waits, if it does.
+    waiter: Mutex<Option<Arc<Waiter>>>,
 }
 
 /// What a client says about itself.
@@ -48,6 +51,17 @@ impl Client {
     /// Gives the client a name.
     pub fn set_name(&self, name: String) {
         self.texts().name = name;
+    }
+
+    /// Notes where the client waits.
+    pub fn wait(&self, waiter: Option<&Arc<Waiter>>) {
+        *self.waiter.lock().unwrap_or_else(PoisonError::into_inner) = waiter.cloned();
+    }
+
+    /// Ends the client's waiting. Returns whether it waits.
+    pub fn unblock(&self, how: Unblocked) -> bool {
+        let waiter = self.waiter.lock().unwrap_or_else(PoisonError::into_inner);
+        waiter.as_ref().inspect(|waiter| waiter.unblock(how)).is_some()
     }
 
     /// Notes that the client has sent something.
@@ -112,6 +126,7 @@ impl Clients {
             last_command: Word::new(u64::MAX),
             last_active: Word::new(0),
             stop: Notify::new(),
+            waiter: Mutex::default(),
         });
         inner.clients.insert(client.id, Arc::clone(&client));
         Some(client)

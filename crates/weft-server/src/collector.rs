@@ -14,6 +14,7 @@ use serde_json::json;
 use weft::htm::word::Ordering;
 use weft::{Error, TransactionOptions};
 
+use crate::effects::Effects;
 use crate::log::log;
 use crate::server::Server;
 use crate::stop::{Done, Stop};
@@ -73,13 +74,10 @@ impl Collector {
 pub fn collect(server: &Server) -> Done<usize> {
     // Nothing waits for the disk here: what a crash undoes is removed again after it.
     let options = TransactionOptions::new().label("collect");
-    let (expired, _) = server
-        .database
-        .transact_with_token(&options, |tx| remove_expired(&Keys { tx, store: &server.store }))?;
+    let effects = Effects::default();
+    let (expired, _) = server.transact(&effects, &options, remove_expired)?;
     server.counters.expired.fetch_add(expired as u64, Ordering::Relaxed);
-    let (removed, _) = server
-        .database
-        .transact_with_token(&options, |tx| remove_garbage(&Keys { tx, store: &server.store }))?;
+    let (removed, _) = server.transact(&effects, &options, remove_garbage)?;
     Ok(expired + removed)
 }
 
@@ -111,29 +109,57 @@ fn remove_garbage(keys: &Keys<'_>) -> Done<usize> {
     let collection = garbage.collection;
     // Removes the elements of one table up to the limit.
     macro_rules! remove {
-        ($table:ident, $key:expr) => {{
-            let rows = tx.prefix(&tables.$table, &collection).take(ROWS_PER_TRANSACTION);
+        ($table:expr, $key:expr) => {{
+            let rows = tx.prefix(&$table, &collection).take(ROWS_PER_TRANSACTION);
             let rows = rows.collect::<Result<Vec<_>, Error>>()?;
             for row in &rows {
                 let key = $key(row);
-                tx.delete(&tables.$table, &key)?;
+                tx.delete(&$table, &key)?;
             }
             rows.len()
         }};
     }
+    use crate::stream_tables::{Consumer, Entry, Group, Pending};
     use crate::tables::{Field, Item, Member, Scored};
     let removed = match garbage.kind {
         Kind::Text => 0,
-        Kind::Hash => remove!(fields, |row: &Field| (collection, row.hash, row.name.clone())),
-        Kind::Set => remove!(members, |row: &Member| (collection, row.hash, row.name.clone())),
-        Kind::SortedSet => remove!(scores, |row: &Scored| (collection, row.hash, row.name.clone())),
-        Kind::List => remove!(items, |row: &Item| (collection, row.position)),
+        Kind::Hash => {
+            remove!(tables.fields, |row: &Field| (collection, row.hash, row.name.clone()))
+        }
+        Kind::Set => {
+            remove!(tables.members, |row: &Member| (collection, row.hash, row.name.clone()))
+        }
+        Kind::SortedSet => {
+            remove!(tables.scores, |row: &Scored| (collection, row.hash, row.name.clone()))
+        }
+        Kind::List => remove!(tables.items, |row: &Item| (collection, row.position)),
+        Kind::Stream => {
+            let of = &tables.of_streams;
+            let mut removed =
+                remove!(of.entries, |row: &Entry| (collection, row.millis, row.number));
+            if removed < ROWS_PER_TRANSACTION {
+                removed = remove!(of.pending, |row: &Pending| {
+                    (collection, row.group, row.millis, row.number)
+                });
+            }
+            if removed < ROWS_PER_TRANSACTION {
+                removed = remove!(of.consumers, |row: &Consumer| {
+                    (collection, row.group, row.name.clone())
+                });
+            }
+            if removed < ROWS_PER_TRANSACTION {
+                removed = remove!(of.groups, |row: &Group| (collection, row.name.clone()));
+            }
+            removed
+        }
     };
     if removed == ROWS_PER_TRANSACTION {
         return Ok(removed);
     }
     tx.delete_range(&tables.sizes, (collection, 0)..=(collection, u8::MAX))?;
     tx.delete(&tables.ends, &collection)?;
+    tx.delete(&tables.of_streams.streams, &collection)?;
+    tx.delete(&tables.of_streams.deletions, &collection)?;
     tx.delete(&tables.garbage, &collection)?;
     Ok::<_, Stop>(removed + 1)
 }

@@ -6,13 +6,15 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use weft::htm::word::Ordering;
 
+use crate::blocked::Blocked;
 use crate::clients::Client;
+use crate::publish::Mailbox;
 use crate::reply::Reply;
 use crate::request::{Parsed, Parser};
 use crate::server::Server;
@@ -81,8 +83,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         loop {
             self.run_commands().await?;
             self.flush().await?;
-            if self.session.closes || !self.read().await? {
+            if self.session.closes {
                 return self.stream.shutdown().await;
+            }
+            match self.read().await? {
+                Next::Input | Next::Messages => {}
+                Next::End => return self.stream.shutdown().await,
             }
         }
     }
@@ -96,9 +102,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             match self.parser.parse(input, self.session.is_known) {
                 Ok(Parsed::Incomplete) => break,
                 Ok(Parsed::Complete(length)) => {
-                    let arguments: SmallVec<[&[u8]; 8]> = self.parser.arguments(input).collect();
-                    self.session.run(&arguments, &mut self.reply);
+                    {
+                        let arguments = self.parser.arguments(input);
+                        let arguments: SmallVec<[&[u8]; 8]> = arguments.collect();
+                        self.session.run(&arguments, &mut self.reply);
+                    }
                     self.parsed += length;
+                    if let Some(blocked) = self.session.blocked.take() {
+                        self.wait(&blocked).await?;
+                    }
                 }
                 Err(text) => {
                     self.reply.error(&format!("ERR {text}"));
@@ -126,9 +138,43 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
-    /// Sends the replies, when their commits are durable.
+    /// Goes on with a command that waits until it has found something, or its time is over.
+    async fn wait(&mut self, blocked: &Blocked) -> io::Result<()> {
+        let client = Arc::clone(&self.session.client);
+        loop {
+            self.flush().await?;
+            let mailbox = self.session.mailbox();
+            // Input of a client that waits is kept up to a limit. The end of the connection ends the waiting.
+            let reads = self.input.len() - self.parsed < READ_BYTES;
+            let is_over = tokio::select! {
+                biased;
+                () = client.stop.notified() => return Err(io::ErrorKind::ConnectionAborted.into()),
+                () = blocked.waiter.woken.notified() => false,
+                () = until(blocked.deadline) => true,
+                () = has_messages(mailbox.as_deref()) => continue,
+                bytes = self.read_input(), if reads => match bytes? {
+                    0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                    _ => continue,
+                },
+            };
+            if self.session.look_again(blocked, is_over, &mut self.reply) {
+                // The time that was spent waiting is no work.
+                self.session.wake();
+                return Ok(());
+            }
+        }
+    }
+
+    /// Sends the replies, and the messages of subscriptions, when their commits are durable.
     async fn flush(&mut self) -> io::Result<()> {
         let server = Arc::clone(&self.session.server);
+        let mailbox = self.session.mailbox();
+        if let Some(mailbox) = &mailbox {
+            self.session.token = self.session.token.max(mailbox.take(&mut self.reply));
+            if self.reply.is_too_long() {
+                return Err(io::ErrorKind::OutOfMemory.into());
+            }
+        }
         let counters = &server.counters;
         let commands = std::mem::take(&mut self.session.commands);
         counters.commands.fetch_add(commands, Ordering::Relaxed);
@@ -136,8 +182,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             0 => {}
             errors => drop(counters.errors.fetch_add(errors, Ordering::Relaxed)),
         }
+        let waits = std::mem::take(&mut self.session.waits) || server.waits;
         if let Some(token) = self.session.token.take()
-            && server.waits
+            && waits
             && server.database.durable_epoch() < Some(token.epoch())
             && let Err(failure) = server.database.when_durable(token).await
         {
@@ -150,20 +197,28 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return Ok(());
         }
         let bytes = self.reply.len() as u64;
-        write_all(&mut self.stream, self.reply.bytes(), server.options.output_timeout).await?;
+        let limit = server.options.output_timeout;
+        tokio::select! {
+            biased;
+            sent = write_all(&mut self.stream, self.reply.bytes(), limit) => sent?,
+            () = is_full(mailbox.as_deref()) => return Err(io::ErrorKind::OutOfMemory.into()),
+        }
         counters.output_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.reply.clear();
         Ok(())
     }
 
-    /// Reads what arrives next. Returns false if the connection ends.
-    async fn read(&mut self) -> io::Result<bool> {
-        // The memory for input at most doubles with the bytes that have arrived.
-        self.input.reserve(READ_BYTES.min(self.session.server.options.request_bytes));
-        let seconds = self.session.server.idle_seconds.load(Ordering::Relaxed);
+    /// Waits for what comes next, and reads it if it is input.
+    async fn read(&mut self) -> io::Result<Next> {
+        let mailbox = self.session.mailbox();
+        let seconds = match mailbox {
+            // Subscribers may be silent.
+            Some(_) => 0,
+            None => self.session.server.idle_seconds.load(Ordering::Relaxed),
+        };
         let client = Arc::clone(&self.session.client);
-        let read = self.stream.read_buf(&mut self.input);
         let read = async {
+            let read = self.read_input();
             match seconds {
                 0 => read.await,
                 seconds => {
@@ -174,12 +229,55 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let bytes = tokio::select! {
             biased;
             () = client.stop.notified() => 0,
+            () = has_messages(mailbox.as_deref()) => return Ok(Next::Messages),
             bytes = read => bytes?,
         };
-        client.note_activity();
+        Ok(if bytes > 0 { Next::Input } else { Next::End })
+    }
+
+    /// Reads what arrives next. Returns 0 if the connection ends.
+    async fn read_input(&mut self) -> io::Result<usize> {
+        // The memory for input at most doubles with the bytes that have arrived.
+        self.input.reserve(READ_BYTES.min(self.session.server.options.request_bytes));
+        let bytes = self.stream.read_buf(&mut self.input).await?;
+        self.session.client.note_activity();
         let counters = &self.session.server.counters;
         counters.input_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-        Ok(bytes > 0)
+        Ok(bytes)
+    }
+}
+
+/// What comes next on a connection.
+enum Next {
+    /// Input has arrived.
+    Input,
+    /// Messages wait to be sent.
+    Messages,
+    /// The connection ends.
+    End,
+}
+
+/// Waits until a time; for ever if there is no time.
+async fn until(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits until a mailbox has messages.
+async fn has_messages(mailbox: Option<&Mailbox>) {
+    match mailbox {
+        Some(mailbox) => mailbox.arrived.notified().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits until a mailbox is full.
+async fn is_full(mailbox: Option<&Mailbox>) {
+    match mailbox {
+        Some(mailbox) => mailbox.is_full.notified().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -10,8 +10,10 @@
 //! 2. `connection`: reads requests (`request`), and sends replies (`reply`) when their commits are durable.
 //! 3. `session`: one client's state. It looks commands up, queues them after `MULTI`, and runs transactions.
 //! 4. `commands`: the table of commands, and one function for each, with its arguments in a `call`.
-//! 5. `store`: keys and their values over the `tables`. `watch` has the keys under `WATCH`, and `collector` removes in the
-//!    background what has expired.
+//! 5. `store`: keys and their values over the `tables` and the `stream_tables`. `watch` has the keys under `WATCH`, and
+//!    `collector` removes in the background what has expired.
+//! 6. `effects`: what a transaction does after its commit. It wakes clients that are `waiting` with a `blocked` command, and
+//!    it sends messages (`publish`), among them the `notifications` of changed keys.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -28,13 +30,17 @@
 //! # }
 //! ```
 
+mod blocked;
 mod call;
 mod clients;
 mod collector;
 mod commands;
 mod connection;
+mod effects;
 mod glob;
 mod log;
+mod notifications;
+mod publish;
 mod reply;
 mod request;
 mod server;
@@ -42,7 +48,9 @@ mod session;
 mod slow_log;
 mod stop;
 mod store;
+mod stream_tables;
 mod tables;
+mod waiting;
 mod watch;
 
 pub use log::log;

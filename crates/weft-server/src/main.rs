@@ -85,6 +85,12 @@ struct Arguments {
           env = "WEFT_SERVER_OUTPUT_BYTES")]
     output_bytes: u64,
 
+    /// The longest output of messages that may wait for one subscriber, in bytes; beyond it the connection is closed
+    #[arg(long, value_name = "BYTES", default_value_t = 32 << 20,
+          value_parser = clap::value_parser!(u64).range(1024..=1 << 40),
+          env = "WEFT_SERVER_MAILBOX_BYTES")]
+    mailbox_bytes: u64,
+
     /// Close connections that were silent for so many seconds; 0 for never
     #[arg(long, value_name = "SECONDS", default_value_t = 0, env = "WEFT_SERVER_IDLE")]
     idle: u64,
@@ -137,6 +143,7 @@ impl Arguments {
             clients_max: self.clients,
             request_bytes: bytes(self.request_bytes)?,
             output_bytes: bytes(self.output_bytes)?,
+            mailbox_bytes: bytes(self.mailbox_bytes)?,
             idle_seconds: self.idle,
             output_timeout: Duration::from_secs(60),
             stop_timeout: Duration::from_secs(10),

@@ -78,6 +78,13 @@ impl Reply {
         self.bytes.shrink_to(64 << 10);
     }
 
+    /// Moves what another output holds to the end of this one. If that one was too long, this one is, too.
+    pub fn append(&mut self, other: &mut Reply) {
+        self.push(&other.bytes);
+        self.is_too_long |= other.is_too_long;
+        other.clear();
+    }
+
     fn push(&mut self, bytes: &[u8]) {
         if self.bytes.len() + bytes.len() > self.bytes_max {
             self.is_too_long = true;
@@ -197,6 +204,11 @@ impl Reply {
     /// Begins a set of so many values.
     pub fn set(&mut self, length: usize) {
         self.length(if self.version == Version::Two { b'*' } else { b'~' }, length);
+    }
+
+    /// Begins a message of so many values, which answers no command.
+    pub fn push_header(&mut self, length: usize) {
+        self.length(if self.version == Version::Two { b'*' } else { b'>' }, length);
     }
 
     /// Begins a map of so many pairs, which the caller writes next: a name and a value in turn.

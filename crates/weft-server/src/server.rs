@@ -10,16 +10,20 @@ use serde_json::json;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::task::JoinSet;
 use weft::htm::word::{Ordering, Word};
-use weft::{Database, Failure};
+use weft::{CommitToken, Database, Failure, TransactionOptions};
 
 use crate::clients::Clients;
 use crate::collector::Collector;
 use crate::connection;
+use crate::effects::Effects;
 use crate::log::log;
+use crate::notifications;
+use crate::publish::PubSub;
 use crate::slow_log::SlowLog;
 use crate::stop::{Done, Stop};
-use crate::store::Store;
+use crate::store::{Keys, Store};
 use crate::tables::{SPACES, StoreOptions};
+use crate::waiting::Waiters;
 use crate::watch::{WatchedKey, Watches};
 
 /// The options of a server.
@@ -39,6 +43,8 @@ pub struct Options {
     pub request_bytes: usize,
     /// The longest output that may wait for one connection, in bytes.
     pub output_bytes: usize,
+    /// The longest output of messages that may wait for one subscriber, in bytes.
+    pub mailbox_bytes: usize,
     /// How long a connection may be silent, in seconds; 0 for ever.
     pub idle_seconds: u64,
     /// How long a client may take none of the output that waits for it.
@@ -57,6 +63,7 @@ impl Default for Options {
             clients_max: 10_000,
             request_bytes: 64 << 20,
             output_bytes: 256 << 20,
+            mailbox_bytes: 32 << 20,
             idle_seconds: 0,
             output_timeout: Duration::from_secs(60),
             stop_timeout: Duration::from_secs(10),
@@ -113,6 +120,10 @@ pub struct Server {
     pub clients: Clients,
     /// The keys under `WATCH`.
     pub watches: Watches,
+    /// The clients that wait for elements.
+    pub waiters: Waiters,
+    /// Publish/subscribe.
+    pub publish: PubSub,
     /// The slow log.
     pub slow_log: SlowLog,
     /// What was counted.
@@ -145,6 +156,8 @@ impl Server {
             store: Store::new(tables, next),
             clients: Clients::default(),
             watches: Watches::default(),
+            waiters: Waiters::default(),
+            publish: PubSub::default(),
             slow_log: SlowLog::default(),
             counters: Counters::new(),
             started: Instant::now(),
@@ -248,13 +261,38 @@ impl Server {
     /// Forgets watched keys.
     pub fn unwatch(&self, keys: Vec<WatchedKey>) {
         if !keys.is_empty() {
-            self.watches.forget(&self.database, &self.store, keys);
+            self.watches.forget(self, keys);
         }
+    }
+
+    /// Runs a transaction, and performs its effects after the commit. All transactions that run commands go through here.
+    ///
+    /// # Errors
+    /// Those of the body, and those of the database.
+    pub fn transact<R>(
+        &self,
+        effects: &Effects,
+        options: &TransactionOptions,
+        mut body: impl FnMut(&Keys<'_>) -> Done<R>,
+    ) -> Done<(R, CommitToken)> {
+        let (result, token) = self.database.transact_with_token(options, |tx| {
+            effects.clear();
+            let keys = Keys { tx, store: &self.store, effects };
+            let result = body(&keys)?;
+            effects.take_numbers(&keys)?;
+            Ok::<_, Stop>(result)
+        })?;
+        for (space, key) in effects.take_woken() {
+            self.waiters.wake(space, &key);
+        }
+        self.publish.publish(effects, token);
+        Ok((result, token))
     }
 
     /// Returns the settings that `CONFIG GET` shows.
     pub fn settings(&self) -> Vec<(&'static str, String)> {
         let directory = self.options.store.directory.as_ref();
+        let events = self.store.notifications.load(Ordering::Relaxed);
         let threshold = self.slow_log.threshold_micros.load(Ordering::Relaxed);
         vec![
             ("appendfsync", if self.waits { "always" } else { "everysec" }.to_owned()),
@@ -264,6 +302,7 @@ impl Server {
             ("maxclients", self.clients_max.load(Ordering::Relaxed).to_string()),
             ("maxmemory", self.options.store.memory_limit.unwrap_or(0).to_string()),
             ("maxmemory-policy", "noeviction".to_owned()),
+            ("notify-keyspace-events", notifications::show(events)),
             ("port", self.port.load(Ordering::Relaxed).to_string()),
             ("proto-max-bulk-len", self.options.request_bytes.to_string()),
             ("protected-mode", if self.options.is_protected { "yes" } else { "no" }.to_owned()),
@@ -280,6 +319,11 @@ impl Server {
     /// There is no such setting, or it can only be set when the server is started, or the value is not a number.
     pub fn set(&self, name: &str, value: &str) -> Done {
         let word = match name {
+            "notify-keyspace-events" => {
+                let classes = notifications::parse(value)?;
+                self.store.notifications.store(classes, Ordering::Relaxed);
+                return Ok(());
+            }
             "maxclients" => &self.clients_max,
             "timeout" => &self.idle_seconds,
             "slowlog-log-slower-than" => &self.slow_log.threshold_micros,

@@ -6,13 +6,15 @@ use std::time::Instant;
 use weft::htm::word::Ordering;
 use weft::{CommitToken, Error, TransactionOptions};
 
+use crate::blocked::Blocked;
 use crate::call::{Call, DataCommand, is};
 use crate::clients::Client;
 use crate::commands::{self, Command, Run, flags};
+use crate::effects::Effects;
+use crate::publish::{Mailbox, Subscriptions};
 use crate::reply::{Reply, Version};
 use crate::server::Server;
 use crate::stop::{Done, Stop};
-use crate::store::Keys;
 use crate::watch::WatchedKey;
 
 /// Commands that wait for `EXEC`.
@@ -52,6 +54,10 @@ pub struct Session {
     pub queue: Option<Queue>,
     /// The keys under `WATCH`.
     pub watched: Vec<WatchedKey>,
+    /// What the client is subscribed to, if it is subscribed to anything.
+    pub subscriptions: Option<Box<Subscriptions>>,
+    /// The command that waits. The connection goes on with it.
+    pub blocked: Option<Box<Blocked>>,
     /// Whether an error between `MULTI` and `EXEC` undoes the other commands.
     pub rolls_back: bool,
     /// Which replies the client gets.
@@ -60,6 +66,10 @@ pub struct Session {
     pub closes: bool,
     /// Stands for the newest commit that a reply has shown. It has to be durable before the reply is sent.
     pub token: Option<CommitToken>,
+    /// Stands for the newest commit that any reply has shown.
+    pub newest: Option<CommitToken>,
+    /// Whether the reply waits until its commit is durable although the server's replies do not: `WAITAOF`.
+    pub waits: bool,
     /// How many commands were run since they were counted last.
     pub commands: u64,
     /// How many of the replies were errors.
@@ -79,10 +89,14 @@ impl Session {
             is_known,
             queue: None,
             watched: Vec::new(),
+            subscriptions: None,
+            blocked: None,
             rolls_back: false,
             replies: Replies::On,
             closes: false,
             token: None,
+            newest: None,
+            waits: false,
             commands: 0,
             errors: 0,
             last: Instant::now(),
@@ -145,6 +159,14 @@ impl Session {
             Err(text) => return Err(self.fail_queue(text)),
         };
         self.client.last_command.store(command.number(), Ordering::Relaxed);
+        if self.gets_only_messages(reply) && !command.has(flags::WHILE_SUBSCRIBED) {
+            return Err(format!(
+                "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in \
+                 this context",
+                command.name
+            )
+            .into());
+        }
         if let Some(queue) = &mut self.queue
             && !command.has(flags::ENDS_QUEUE)
         {
@@ -164,9 +186,26 @@ impl Session {
         match command.run {
             Run::Session(run) => run(self, arguments, reply),
             Run::Data(run) if command.has(flags::SLOW) => {
-                in_place(|| self.transact(run, arguments, reply))
+                in_place(|| self.transact(command, run, arguments, reply))
             }
-            Run::Data(run) => self.transact(run, arguments, reply),
+            Run::Data(run) => self.transact(command, run, arguments, reply),
+        }
+    }
+
+    /// Returns whether the client cannot tell replies from messages, since it is subscribed and speaks RESP2.
+    pub fn gets_only_messages(&self, reply: &Reply) -> bool {
+        self.subscriptions.is_some() && reply.version() == Version::Two
+    }
+
+    /// Returns where messages for the client wait, if it is subscribed to anything.
+    pub fn mailbox(&self) -> Option<Arc<Mailbox>> {
+        self.subscriptions.as_ref().map(|subscriptions| Arc::clone(&subscriptions.mailbox))
+    }
+
+    /// Ends all subscriptions.
+    fn unsubscribe(&mut self) {
+        if let Some(mut subscriptions) = self.subscriptions.take() {
+            self.server.publish.unsubscribe_all(&mut subscriptions);
         }
     }
 
@@ -179,23 +218,35 @@ impl Session {
     }
 
     /// Runs one command as a transaction.
-    fn transact(&mut self, run: DataCommand, arguments: &[&[u8]], reply: &mut Reply) -> Done {
+    fn transact(
+        &mut self,
+        command: &'static Command,
+        run: DataCommand,
+        arguments: &[&[u8]],
+        reply: &mut Reply,
+    ) -> Done {
         let before = reply.len();
         let (server, space) = (&*self.server, self.space);
         let wants_reply = self.replies == Replies::On;
-        let ((), token) =
-            server.database.transact_with_token(&TransactionOptions::new(), |tx| {
-                reply.truncate(before);
-                let keys = Keys { tx, store: &server.store };
-                run(&Call { server, keys, space, arguments, wants_reply }, reply)
-            })?;
+        let effects = Effects::of(command);
+        let ((), token) = server.transact(&effects, &TransactionOptions::new(), |keys| {
+            reply.truncate(before);
+            run(&Call { server, keys: *keys, space, arguments, wants_reply }, reply)
+        })?;
         self.note(token);
-        Ok(())
+        match effects.take_wait() {
+            Some(wait) => {
+                reply.truncate(before);
+                self.block((command, run), arguments, wait, reply)
+            }
+            None => Ok(()),
+        }
     }
 
     /// Notes that a reply shows a commit.
     pub fn note(&mut self, token: CommitToken) {
         self.token = self.token.max(Some(token));
+        self.newest = self.newest.max(self.token);
     }
 
     /// `EXEC`: runs the queued commands as one transaction.
@@ -217,14 +268,14 @@ impl Session {
         let before = reply.len();
         let (space, version, server) = (self.space, reply.version(), Arc::clone(&self.server));
         let wants_reply = self.replies == Replies::On;
-        let executed = server.database.transact_with_token(&TransactionOptions::new(), |tx| {
+        let effects = Effects::default();
+        let executed = server.transact(&effects, &TransactionOptions::new(), |keys| {
             // What an attempt before this one has left.
             reply.truncate(before);
             reply.set_version(version);
             self.space = space;
-            let keys = Keys { tx, store: &server.store };
             for key in watched {
-                if key.has_changed(&keys)? {
+                if key.has_changed(keys)? {
                     reply.null_array();
                     return Ok(());
                 }
@@ -235,12 +286,11 @@ impl Session {
                 let before = reply.len();
                 let done = match command.run {
                     Run::Session(run) => run(self, &arguments, reply),
-                    Run::Data(run) => tx.savepoint(|tx| {
-                        let keys = Keys { tx, store: &server.store };
-                        let space = self.space;
-                        let call =
-                            Call { server: &server, keys, space, arguments: &arguments, wants_reply };
-                        run(&call, reply)
+                    Run::Data(run) => keys.savepoint(|keys| {
+                        effects.begin(command);
+                        let (server, keys, space) = (&*server, *keys, self.space);
+                        let arguments = &arguments[..];
+                        run(&Call { server, keys, space, arguments, wants_reply }, reply)
                     }),
                 };
                 match done {
@@ -260,7 +310,7 @@ impl Session {
                     }
                 }
             }
-            Ok::<(), Stop>(())
+            Ok(())
         });
         match executed {
             Ok(((), token)) => {
@@ -293,6 +343,7 @@ impl Session {
     /// `RESET`: goes back to how the session began.
     pub fn reset(&mut self, reply: &mut Reply) {
         self.unwatch();
+        self.unsubscribe();
         self.queue = None;
         self.space = 0;
         self.is_known = self.server.options.password.is_none();
@@ -307,6 +358,7 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         self.unwatch();
+        self.unsubscribe();
     }
 }
 

@@ -7,8 +7,11 @@ use std::sync::Arc;
 use weft::htm::word::{Ordering, Word};
 use weft::{Error, Failure, Transaction, column_of};
 
+use crate::effects::{Effects, Message, Topic, stripe_of};
+use crate::notifications;
 use crate::request::parse_integer;
 use crate::stop::{Done, Stop, texts};
+use crate::stream_tables::{Consumer, Deletion, Entry, Group, Pending, Stream};
 use crate::tables::{
     Deadline, Ends, Field, Garbage, Head, Item, Kind, Member, Scored, Size, Tables, Text, hash_of,
 };
@@ -18,13 +21,15 @@ use crate::tables::{
 pub struct Store {
     /// The tables.
     pub tables: Tables,
+    /// Which events are published: see [`notifications`].
+    pub notifications: Word,
     next: Word,
 }
 
 impl Store {
     /// Creates a store that gives numbers from `next` on.
     pub fn new(tables: Tables, next: u64) -> Self {
-        Store { tables, next: Word::new(next) }
+        Store { tables, notifications: Word::new(0), next: Word::new(next) }
     }
 
     /// Returns a number that was never returned before.
@@ -127,9 +132,21 @@ pub struct Keys<'c> {
     pub tx: &'c Transaction<'c>,
     /// The tables.
     pub store: &'c Store,
+    /// What the transaction does after its commit.
+    pub effects: &'c Effects,
 }
 
 impl<'c> Keys<'c> {
+    /// Runs a part of the transaction. If it fails, it is undone, with its effects.
+    pub fn savepoint<R>(&self, body: impl FnOnce(&Keys<'c>) -> Done<R>) -> Done<R> {
+        let mark = self.effects.mark();
+        let done = self.tx.savepoint(|tx| body(&Keys { tx, ..*self }));
+        if done.is_err() {
+            self.effects.rewind(mark);
+        }
+        done
+    }
+
     /// Returns the transaction's time, in milliseconds since 1970.
     pub fn now(&self) -> u64 {
         self.tx.now().as_millis()
@@ -196,16 +213,22 @@ impl<'c> Keys<'c> {
 
     /// Inserts the row of a key. If the key is there, and has expired, the row takes its place.
     fn place(&self, key: &Key<'_>, row: Head) -> Done {
+        self.effects.note_arrival();
         let old = self.tx.update(&self.store.tables.heads, key.row(), |head| {
             std::mem::replace(head, row.clone())
         })?;
         match old {
-            Some(old) => self.clean_up(key, &old, row.expires_at),
+            Some(old) => {
+                self.event(notifications::EXPIRED, "expired", key);
+                self.clean_up(key, &old, row.expires_at)?;
+            }
             None => {
                 self.tx.insert(&self.store.tables.heads, row)?;
-                self.grow(u64::from(key.space), 1)
+                self.grow(u64::from(key.space), 1)?;
             }
         }
+        self.event(notifications::NEW, "new", key);
+        Ok(())
     }
 
     /// Removes what a row that was replaced or deleted has left in other tables: its elements, and its deadline if the
@@ -243,6 +266,13 @@ impl<'c> Keys<'c> {
             (head.number, head.text) = (value.number, value.text);
             old
         })?;
+        let old_expires_at = old.map_or(0, |(_, _, expires_at)| expires_at);
+        if self.has_expired(old_expires_at) {
+            self.event(notifications::EXPIRED, "expired", key);
+        }
+        if old.is_none() || self.has_expired(old_expires_at) {
+            self.event(notifications::NEW, "new", key);
+        }
         match (old, value) {
             (Some((Kind::Text, _, 0)), _) if expires_at == 0 => {}
             (Some((kind, collection, old_expires_at)), _) => {
@@ -260,7 +290,11 @@ impl<'c> Keys<'c> {
                 self.move_deadline(key, 0, expires_at)?;
             }
         }
-        self.touch(key)
+        self.touch(key)?;
+        if expires_at != 0 && expires_at != old_expires_at {
+            self.event(notifications::GENERIC, "expire", key);
+        }
+        Ok(())
     }
 
     /// Adds to a string that is a number and does not expire, in one step. Returns `None` if it is anything else.
@@ -300,10 +334,25 @@ impl<'c> Keys<'c> {
 
     /// Removes a key, whose row was just read. Its elements are removed in the background.
     pub fn remove(&self, key: &Key<'_>, head: &Head) -> Done {
+        self.displace(key, head)?;
+        match self.effects.command() {
+            Some(_) => self.event(notifications::GENERIC, "del", key),
+            // It is the background that removes the key.
+            None => self.event(notifications::EXPIRED, "expired", key),
+        }
+        Ok(())
+    }
+
+    /// As [`Keys::remove`], for a key that gets another value at once.
+    pub fn displace(&self, key: &Key<'_>, head: &Head) -> Done {
+        if head.kind == Kind::Stream {
+            // Those who wait for a group of consumers are told that it is gone.
+            self.effects.note_arrival();
+        }
         self.tx.delete(&self.store.tables.heads, key.row())?;
         self.clean_up(key, head, 0)?;
         self.grow(u64::from(key.space), -1)?;
-        self.touch(key)
+        self.bump(key)
     }
 
     /// Removes a key, if it exists. Returns whether it did.
@@ -314,26 +363,42 @@ impl<'c> Keys<'c> {
         }
     }
 
-    /// Sets when a key expires; 0 if it does not. Returns whether the key exists.
+    /// Sets when a key expires; 0 if it does not.
     pub fn set_expiry(&self, key: &Key<'_>, head: &Head, expires_at: u64) -> Done {
-        let old = head.expires_at;
-        self.tx.update(&self.store.tables.heads, key.row(), |head| head.expires_at = expires_at)?;
-        self.move_deadline(key, old, expires_at)?;
-        self.touch(key)
+        self.write_expiry(key, head, expires_at)?;
+        let name = if expires_at == 0 { "persist" } else { "expire" };
+        self.event(notifications::GENERIC, name, key);
+        self.bump(key)
     }
 
-    /// Gives the value of one key to another, which has none.
-    pub fn rename(&self, from: &Key<'_>, head: &Head, to: &Key<'_>) -> Done {
+    fn write_expiry(&self, key: &Key<'_>, head: &Head, expires_at: u64) -> Done {
+        let old = head.expires_at;
+        self.tx.update(&self.store.tables.heads, key.row(), |head| head.expires_at = expires_at)?;
+        self.move_deadline(key, old, expires_at)
+    }
+
+    /// Gives the value of one key to another, which has none. `names` are the names of the events at the two.
+    pub fn rename(
+        &self,
+        from: &Key<'_>,
+        head: &Head,
+        to: &Key<'_>,
+        names: (&'static str, &'static str),
+    ) -> Done {
         self.tx.delete(&self.store.tables.heads, from.row())?;
         self.move_deadline(from, head.expires_at, 0)?;
         self.grow(u64::from(from.space), -1)?;
-        self.touch(from)?;
+        // Those who wait for a group of consumers are told that it is gone.
+        self.effects.note_arrival();
+        self.event(notifications::GENERIC, names.0, from);
+        self.bump(from)?;
         let mut row = head.clone();
         (row.space, row.hash, row.key) = (to.space, to.hash, to.bytes.into());
         let expires_at = row.expires_at;
         self.place(to, row)?;
         self.move_deadline(to, 0, expires_at)?;
-        self.touch(to)
+        self.event(notifications::GENERIC, names.1, to);
+        self.bump(to)
     }
 
     /// Copies the value of one key to another, which has none.
@@ -376,21 +441,86 @@ impl<'c> Keys<'c> {
                     self.tx.insert(&tables.ends, Ends { collection, ..ends.clone() })?;
                 }
             }
+            Kind::Stream => elements = self.copy_stream(from, collection)?,
         }
         self.grow(collection, elements)?;
         if head.expires_at != 0 {
             let copied = self.head(to)?.expect("it was made above");
-            self.set_expiry(to, copied, head.expires_at)?;
+            self.write_expiry(to, copied, head.expires_at)?;
         }
         self.touch(to)
     }
 
-    /// Notes that a key has changed, for clients that watch it.
+    /// Copies the rows of a stream. Returns how many entries it has.
+    fn copy_stream(&self, from: u64, collection: u64) -> Done<i64> {
+        let of = &self.store.tables.of_streams;
+        // Copies all rows of one table.
+        macro_rules! copy {
+            ($table:ident, $row:ident) => {{
+                let rows = self.tx.prefix(&of.$table, &from);
+                let rows: Vec<_> = rows.collect::<Result<_, Error>>()?;
+                for row in &rows {
+                    self.tx.insert(&of.$table, $row { collection, ..(*row).clone() })?;
+                }
+                rows.len()
+            }};
+        }
+        copy!(streams, Stream);
+        copy!(deletions, Deletion);
+        copy!(groups, Group);
+        copy!(consumers, Consumer);
+        copy!(pending, Pending);
+        Ok(i64::try_from(copy!(entries, Entry)).unwrap_or(i64::MAX))
+    }
+
+    /// Notes that the command has changed a key: for clients that watch it, wait for it, or are subscribed to its events.
     pub fn touch(&self, key: &Key<'_>) -> Done {
-        self.tx.update(&self.store.tables.watched, (key.space, key.bytes), |watched| {
+        self.note_change(key);
+        self.bump(key)
+    }
+
+    /// Notes that a key has changed, for clients that watch it or wait for it.
+    pub fn bump(&self, key: &Key<'_>) -> Done {
+        let watched = (key.space, key.bytes);
+        let is_watched = self.tx.update(&self.store.tables.watched, watched, |watched| {
             watched.version += 1;
         })?;
+        if is_watched.is_some() {
+            self.effects.wake(key.space, key.bytes);
+        }
         Ok(())
+    }
+
+    /// Publishes the event of the command that runs.
+    fn note_change(&self, key: &Key<'_>) {
+        if self.store.notifications.load(Ordering::Relaxed) != 0
+            && let Some((class, name)) = self.effects.command().and_then(notifications::event_of)
+        {
+            self.event(class, self.effects.event_name().unwrap_or(name), key);
+        }
+    }
+
+    /// Publishes an event of a key, if the setting `notify-keyspace-events` says so.
+    pub fn event(&self, class: u64, name: &str, key: &Key<'_>) {
+        let wanted = self.store.notifications.load(Ordering::Relaxed);
+        if wanted & class == 0 {
+            return;
+        }
+        let space = key.space;
+        let stripe = stripe_of(key.hash.wrapping_add(space.into()));
+        let publish = |kind: &str, about: &[u8], payload: &[u8]| {
+            let mut channel = format!("__{kind}@{space}__:").into_bytes();
+            channel.extend_from_slice(about);
+            let topic = Topic::Channel;
+            let (channel, payload) = (channel.into(), payload.into());
+            self.effects.add(Message { topic, channel, payload, stripe });
+        };
+        if wanted & notifications::KEYSPACE != 0 {
+            publish("keyspace", key.bytes, name.as_bytes());
+        }
+        if wanted & notifications::KEYEVENT != 0 {
+            publish("keyevent", name.as_bytes(), key.bytes);
+        }
     }
 
     // ---- collections ----------------------------------------------------------------------------
@@ -422,7 +552,7 @@ impl<'c> Keys<'c> {
     pub fn remove_if_empty(&self, key: &Key<'_>, kind: Kind, collection: u64) -> Done {
         let tables = &self.store.tables;
         let is_empty = match kind {
-            Kind::Text => false,
+            Kind::Text | Kind::Stream => false,
             Kind::Hash => self.tx.prefix(&tables.fields, &collection).first_row()?.is_none(),
             // Lists know their ends: the caller has seen that there is nothing between them.
             Kind::List => true,
@@ -441,6 +571,7 @@ impl<'c> Keys<'c> {
             Some(head) => {
                 // Nothing is left for the background to remove.
                 let emptied = Head { collection: 0, ..head.clone() };
+                self.note_change(key);
                 self.remove(key, &emptied)
             }
             None => Ok(()),

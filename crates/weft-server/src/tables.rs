@@ -11,8 +11,11 @@
 //!   deadlines  time, space, hash, key                                                keys that expire, by their time
 //!   garbage    collection -> kind                                                    what a removed key has left
 //!   watched    space, key -> version                                                 keys under WATCH (volatile)
+//!   orders     stripe -> number                                                      messages published (volatile)
 //!   starts     0 -> number                                                           how often the server was started
 //! ```
+//!
+//! [`stream_tables`](crate::stream_tables) has the tables of streams.
 //!
 //! A *space* is one of the numbered databases of `SELECT`. A *collection* is the number that a key's elements lie under.
 //! It is never given twice, so removing or renaming a key touches its row in `keys` and none of its elements. Elements are
@@ -22,6 +25,8 @@ use std::sync::Arc;
 
 use twox_hash::XxHash3_64;
 use weft::{Acknowledge, ColumnValue, Database, DurabilityOptions, Error, Failure, Record, Table};
+
+use crate::stream_tables::{Consumer, Deletion, Entry, Group, Pending, Stream, StreamTables};
 
 /// Bytes that are shared by the versions of a row.
 pub type Text = Arc<[u8]>;
@@ -42,6 +47,8 @@ pub enum Kind {
     Set,
     /// A sorted set.
     SortedSet,
+    /// A stream.
+    Stream,
 }
 
 impl Kind {
@@ -53,6 +60,7 @@ impl Kind {
             Kind::List => "list",
             Kind::Set => "set",
             Kind::SortedSet => "zset",
+            Kind::Stream => "stream",
         }
     }
 }
@@ -219,6 +227,17 @@ pub struct Watched {
     pub version: u64,
 }
 
+/// How many transactions have published messages of a stripe: see [`effects`](crate::effects).
+#[derive(Clone, Debug, Record)]
+#[record(table = "orders", storage = "hash", volatile)]
+pub struct Order {
+    /// The stripe.
+    #[record(key)]
+    pub stripe: u8,
+    /// The number of the last of the transactions.
+    pub number: u64,
+}
+
 /// How often the server was started with this directory.
 #[derive(Clone, Debug, Record)]
 #[record(table = "starts")]
@@ -253,6 +272,10 @@ pub struct Tables {
     pub garbage: Table<Garbage>,
     /// See [`Watched`].
     pub watched: Table<Watched>,
+    /// See [`Order`].
+    pub orders: Table<Order>,
+    /// The tables of streams.
+    pub of_streams: StreamTables,
 }
 
 /// How the database is kept.
@@ -281,6 +304,13 @@ pub fn open(options: &StoreOptions) -> Result<(Database, Tables, u64), Failure> 
         .table::<Deadline>()
         .table::<Garbage>()
         .table::<Watched>()
+        .table::<Order>()
+        .table::<Stream>()
+        .table::<Deletion>()
+        .table::<Entry>()
+        .table::<Group>()
+        .table::<Consumer>()
+        .table::<Pending>()
         .table::<Start>();
     if let Some((directory, durability)) = &options.directory {
         // Connections wait for the disk themselves, so that no thread does.
@@ -302,6 +332,8 @@ pub fn open(options: &StoreOptions) -> Result<(Database, Tables, u64), Failure> 
         deadlines: database.table()?,
         garbage: database.table()?,
         watched: database.table()?,
+        orders: database.table()?,
+        of_streams: StreamTables::of(&database)?,
     };
     let starts = database.table::<Start>()?;
     let started = database.transact(|tx| {

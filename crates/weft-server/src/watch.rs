@@ -7,15 +7,19 @@
 //!
 //! The row is removed when the last client forgets the key. If another client begins to watch it in that moment, it may
 //! find its row gone. Its `EXEC` then does nothing, as after a change.
+//!
+//! Clients that [wait](crate::waiting) for a key keep its row, too.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Mutex, PoisonError};
 
-use weft::Database;
+use weft::TransactionOptions;
 
+use crate::effects::Effects;
+use crate::server::Server;
 use crate::stop::Done;
-use crate::store::{Key, Keys, Store};
+use crate::store::{Key, Keys};
 use crate::tables::{Text, Watched};
 
 /// A key as its client has found it.
@@ -49,51 +53,37 @@ impl Watches {
     ///
     /// # Errors
     /// Those of the database.
-    pub fn watch(
-        &self,
-        database: &Database,
-        store: &Store,
-        space: u8,
-        key: &[u8],
-    ) -> Done<WatchedKey> {
+    pub fn watch(&self, server: &Server, space: u8, key: &[u8]) -> Done<WatchedKey> {
         let key: Text = key.into();
         self.add((space, key.clone()));
-        let found = database.transact(|tx| {
-            let keys = Keys { tx, store };
-            let watched = &store.tables.watched;
+        let effects = Effects::default();
+        let found = server.transact(&effects, &TransactionOptions::new(), |keys| {
             let existed = keys.head(&Key::new(space, &key))?.is_some();
-            let version = match tx.get(watched, (space, &key[..]))? {
-                Some(row) => row.version,
-                None => {
-                    // A number that no row has had since the start of the server, with room for changes.
-                    let version = store.number() << 24;
-                    tx.insert(watched, Watched { space, key: key.clone(), version })?;
-                    version
-                }
-            };
-            Ok((version, existed))
+            Ok((observe(keys, space, &key)?, existed))
         });
         match found {
-            Ok((version, existed)) => Ok(WatchedKey { space, key, version, existed }),
+            Ok(((version, existed), _)) => Ok(WatchedKey { space, key, version, existed }),
             Err(stop) => {
-                self.remove(database, store, &(space, key));
+                self.remove(server, &(space, key));
                 Err(stop)
             }
         }
     }
 
     /// Forgets keys.
-    pub fn forget(&self, database: &Database, store: &Store, keys: Vec<WatchedKey>) {
+    pub fn forget(&self, server: &Server, keys: Vec<WatchedKey>) {
         for watched in keys {
-            self.remove(database, store, &(watched.space, watched.key));
+            self.remove(server, &(watched.space, watched.key));
         }
     }
 
-    fn add(&self, key: (u8, Text)) {
+    /// Counts a client that watches a key or waits for it.
+    pub fn add(&self, key: (u8, Text)) {
         *self.clients.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_insert(0) += 1;
     }
 
-    fn remove(&self, database: &Database, store: &Store, key: &(u8, Text)) {
+    /// Forgets a client that was counted. The last one removes the row.
+    pub fn remove(&self, server: &Server, key: &(u8, Text)) {
         {
             let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
             let Entry::Occupied(mut entry) = clients.entry(key.clone()) else { return };
@@ -104,8 +94,25 @@ impl Watches {
             entry.remove();
         }
         let row = (key.0, &key.1[..]);
-        let deleted = database.transact(|tx| tx.delete(&store.tables.watched, row));
+        let watched = &server.store.tables.watched;
+        let deleted = server.database.transact(|tx| tx.delete(watched, row));
         // A row that stays only makes its writers count changes.
         drop(deleted);
+        // Clients that have begun to wait need a row again.
+        server.waiters.wake(key.0, &key.1);
+    }
+}
+
+/// Returns the version of a key. From here on, transactions that change the key change the version.
+pub fn observe(keys: &Keys<'_>, space: u8, key: &Text) -> Done<u64> {
+    let watched = &keys.store.tables.watched;
+    match keys.tx.get(watched, (space, &key[..]))? {
+        Some(row) => Ok(row.version),
+        None => {
+            // A number that no row has had since the start of the server, with room for changes.
+            let version = keys.store.number() << 24;
+            keys.tx.insert(watched, Watched { space, key: key.clone(), version })?;
+            Ok(version)
+        }
     }
 }

@@ -3,25 +3,12 @@
 /// Names of commands, in small letters, and why they are not there, or what to do instead.
 pub static ABSENT: &[(&str, &str)] = &[
     (
-        "asking cluster failover migrate psync readonly readwrite replconf replicaof restore-asking role slaveof sync \
-         wait",
+        "asking cluster failover migrate psync readonly readwrite replconf replicaof restore-asking role slaveof sync",
         "one process has the data, without a cluster or replicas",
-    ),
-    (
-        "psubscribe publish pubsub punsubscribe spublish ssubscribe subscribe sunsubscribe unsubscribe",
-        "publish/subscribe is not there yet",
     ),
     (
         "eval eval_ro evalsha evalsha_ro fcall fcall_ro function script",
         "scripts and functions are not there yet; use MULTI with WATCH",
-    ),
-    (
-        "blmove blmpop blpop brpop brpoplpush bzmpop bzpopmax bzpopmin",
-        "commands that wait are not there yet; ask again with the command that does not wait",
-    ),
-    (
-        "xack xadd xautoclaim xclaim xdel xgroup xinfo xlen xpending xrange xread xreadgroup xrevrange xsetid xtrim",
-        "streams are not there yet",
     ),
     ("pfadd pfcount pfdebug pfmerge pfselftest", "HyperLogLogs are not there yet; use sets"),
     (

@@ -56,8 +56,13 @@ pub fn setbit(call: &Call<'_>, reply: &mut Reply) -> Done {
     };
     let head = call.expect(&key, Kind::Text)?;
     let mut bytes = head.map_or(Vec::new(), |head| head.bytes().into_owned());
-    bytes.resize(bytes.len().max(offset / 8 + 1), 0);
-    reply.flag(bit(&bytes, offset));
+    let length = bytes.len();
+    bytes.resize(length.max(offset / 8 + 1), 0);
+    let old = bit(&bytes, offset);
+    reply.flag(old);
+    if old == value && bytes.len() == length {
+        return Ok(());
+    }
     set_bit(&mut bytes, offset, value);
     rewrite(call, &key, head, &bytes)
 }

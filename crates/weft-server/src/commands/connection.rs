@@ -3,14 +3,17 @@
 use weft::htm::word::Ordering;
 
 use super::keys::space_of;
-use crate::call::is;
+use crate::call::{integer, is};
 use crate::reply::{Reply, Version};
 use crate::session::{Queue, Session};
 use crate::stop::{Done, texts};
 
 /// `PING`
-pub fn ping(_: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> Done {
+pub fn ping(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> Done {
     match arguments {
+        [_, rest @ ..] if session.gets_only_messages(reply) && rest.len() < 2 => {
+            reply.texts([&b"pong"[..], rest.first().copied().unwrap_or(b"")].into_iter());
+        }
         [_] => reply.simple("PONG"),
         [_, text] => reply.text(text),
         _ => return Err("ERR wrong number of arguments for 'ping' command".into()),
@@ -134,6 +137,9 @@ pub fn hello(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> D
         session.client.set_name(name);
     }
     reply.set_version(version);
+    if let Some(subscriptions) = &session.subscriptions {
+        subscriptions.mailbox.set_version(version);
+    }
     reply.map(7);
     for (name, value) in [
         ("server", "redis"),
@@ -155,6 +161,39 @@ pub fn hello(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> D
 
 /// The version of Redis whose commands the server has. Clients look at it.
 pub const REDIS_VERSION: &str = "7.0.0";
+
+/// `WAIT`: there are no replicas to wait for.
+pub fn wait(_: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> Done {
+    integer(arguments[1])?;
+    if integer(arguments[2])? < 0 {
+        return Err("ERR timeout is negative".into());
+    }
+    reply.integer(0);
+    Ok(())
+}
+
+/// `WAITAOF`: the reply waits until the client's commits are durable.
+pub fn waitaof(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> Done {
+    let is_local = match integer(arguments[1])? {
+        0 => false,
+        1 => true,
+        _ => return Err("ERR value is out of range, must be between 0 and 1".into()),
+    };
+    integer(arguments[2])?;
+    if integer(arguments[3])? < 0 {
+        return Err("ERR timeout is negative".into());
+    }
+    if is_local && session.server.options.store.directory.is_none() {
+        return Err("ERR WAITAOF cannot be used when numlocal is set but the data is in memory: start the server \
+                    with --directory"
+            .into());
+    }
+    (session.token, session.waits) = (session.newest, is_local);
+    reply.array(2);
+    reply.flag(is_local);
+    reply.integer(0);
+    Ok(())
+}
 
 /// `MULTI`
 pub fn multi(session: &mut Session, _: &[&[u8]], reply: &mut Reply) -> Done {
@@ -182,7 +221,7 @@ pub fn discard(session: &mut Session, _: &[&[u8]], reply: &mut Reply) -> Done {
 pub fn watch(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> Done {
     let server = &session.server;
     for key in &arguments[1..] {
-        let watched = server.watches.watch(&server.database, &server.store, session.space, key)?;
+        let watched = server.watches.watch(server, session.space, key)?;
         session.watched.push(watched);
     }
     reply.ok();

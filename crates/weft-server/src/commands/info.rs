@@ -6,6 +6,7 @@ use weft::htm::word::Ordering;
 
 use super::connection::REDIS_VERSION;
 use crate::call::{Call, is};
+use crate::effects::Topic;
 use crate::reply::Reply;
 use crate::server::Server;
 use crate::stop::Done;
@@ -53,6 +54,7 @@ fn rows(call: &Call<'_>, section: &str) -> Done<Vec<(String, String)>> {
         }
         "clients" => {
             row("connected_clients", &server.clients.len());
+            row("blocked_clients", &server.waiters.len());
             row("maxclients", &server.clients_max.load(Ordering::Relaxed));
         }
         "memory" => {
@@ -71,6 +73,11 @@ fn rows(call: &Call<'_>, section: &str) -> Done<Vec<(String, String)>> {
             row("total_error_replies", &counters.errors.load(Ordering::Relaxed));
             row("total_net_input_bytes", &counters.input_bytes.load(Ordering::Relaxed));
             row("total_net_output_bytes", &counters.output_bytes.load(Ordering::Relaxed));
+            row("pubsub_channels", &server.publish.subscribed(Topic::Channel).len());
+            row("pubsub_patterns", &server.publish.subscribed(Topic::Pattern).len());
+            row("pubsubshard_channels", &server.publish.subscribed(Topic::Shard).len());
+            let dropped = server.publish.dropped.load(Ordering::Relaxed);
+            row("client_output_buffer_limit_disconnections", &dropped);
             row("expired_keys", &counters.expired.load(Ordering::Relaxed));
             row("evicted_keys", &0);
             row("weft_commits", &metrics.committed);

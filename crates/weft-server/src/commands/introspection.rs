@@ -3,13 +3,14 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::connection::client_name;
-use super::flags::{ADMIN, FAST, GROWS, NO_AUTH, NOT_QUEUED, READ, WRITE};
+use super::flags::{ADMIN, BLOCKS, FAST, GROWS, NO_AUTH, NOT_QUEUED, READ, WRITE};
 use super::{COMMANDS, Command, KeyPlaces, either, find, unknown_subcommand};
 use crate::call::{integer, is};
 use crate::glob;
 use crate::reply::Reply;
 use crate::session::{Replies, Session};
 use crate::stop::{Done, texts};
+use crate::waiting::Unblocked;
 
 /// Writes one command as `COMMAND INFO` shows it.
 fn write_command(reply: &mut Reply, command: &Command) {
@@ -21,13 +22,14 @@ fn write_command(reply: &mut Reply, command: &Command) {
         (FAST, "fast"),
         (NO_AUTH, "no_auth"),
         (NOT_QUEUED, "no_multi"),
+        (BLOCKS, "blocking"),
     ];
     let mut flags: Vec<&str> =
         names.iter().filter(|(flag, _)| command.has(*flag)).map(|(_, name)| *name).collect();
     let (first, last, step) = match command.keys {
         KeyPlaces::None => (0, 0, 0),
         KeyPlaces::Range(first, last, step) => (first, last as i64, step),
-        KeyPlaces::Numbered(_) => {
+        KeyPlaces::Numbered(_) | KeyPlaces::Streams => {
             flags.push("movablekeys");
             (0, 0, 0)
         }
@@ -238,6 +240,20 @@ pub fn client(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> 
             reply.ok();
         }
         (b"kill", rest) => kill(session, rest, reply)?,
+        (b"unblock", [id, rest @ ..]) if rest.len() < 2 => {
+            let id = integer(id)?;
+            let how = match rest.first() {
+                None => Unblocked::Timeout,
+                Some(how) if is(how, "timeout") => Unblocked::Timeout,
+                Some(how) if is(how, "error") => Unblocked::Error,
+                Some(_) => {
+                    return Err("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR".into());
+                }
+            };
+            let clients = session.server.clients.all();
+            let found = clients.iter().find(|client| u64::try_from(id) == Ok(client.id));
+            reply.flag(found.is_some_and(|client| client.unblock(how)));
+        }
         (b"weft.rollback", [_]) => {
             session.rolls_back = either(arguments, 2, "on", "off")?;
             reply.ok();
@@ -248,6 +264,7 @@ pub fn client(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> 
                 "CLIENT ID | INFO | LIST [ID <id> ...] | GETNAME | SETNAME <name>",
                 "CLIENT SETINFO LIB-NAME|LIB-VER <value>",
                 "CLIENT NO-EVICT ON|OFF | NO-TOUCH ON|OFF | REPLY ON|OFF|SKIP",
+                "CLIENT UNBLOCK <id> [TIMEOUT|ERROR]",
                 "CLIENT KILL <address> | KILL ID <id> | KILL ADDR <address>",
                 "CLIENT WEFT.ROLLBACK ON|OFF",
                 "    Whether an error between MULTI and EXEC undoes the other commands.",

@@ -42,10 +42,10 @@ fn rename_unless(call: &Call<'_>, spares: bool) -> Done<bool> {
     }
     match call.head(&to)? {
         Some(_) if spares => return Ok(false),
-        Some(old) => call.remove(&to, old)?,
+        Some(old) => call.displace(&to, old)?,
         None => {}
     }
-    call.rename(&from, head, &to)?;
+    call.rename(&from, head, &to, ("rename_from", "rename_to"))?;
     Ok(true)
 }
 
@@ -95,7 +95,7 @@ pub fn copy(call: &Call<'_>, reply: &mut Reply) -> Done {
             reply.flag(false);
             return Ok(());
         }
-        Some(old) => call.remove(&to, old)?,
+        Some(old) => call.displace(&to, old)?,
         None => {}
     }
     call.copy(head, &to)?;
@@ -112,7 +112,7 @@ pub fn move_to(call: &Call<'_>, reply: &mut Reply) -> Done {
     let (from, to) = (call.key(1), Key::new(space, call.argument(1)));
     let moves = match call.head(&from)? {
         Some(head) if call.head(&to)?.is_none() => {
-            call.rename(&from, head, &to)?;
+            call.rename(&from, head, &to, ("move_from", "move_to"))?;
             true
         }
         _ => false,
@@ -182,6 +182,7 @@ fn encoding(head: &Head) -> &'static str {
         (Kind::Hash | Kind::Set, _) => "hashtable",
         (Kind::List, _) => "quicklist",
         (Kind::SortedSet, _) => "skiplist",
+        (Kind::Stream, _) => "stream",
     }
 }
 
@@ -253,6 +254,10 @@ pub fn memory(call: &Call<'_>, reply: &mut Reply) -> Done {
         Kind::List => {
             let items = call.tx.prefix(&call.store.tables.items, &collection);
             items.map(|item| Ok(ROW_BYTES + item?.text.len())).sum::<Result<usize, Error>>()?
+        }
+        Kind::Stream => {
+            let entries = call.tx.prefix(&call.store.tables.of_streams.entries, &collection);
+            entries.map(|row| Ok(ROW_BYTES + row?.fields.len())).sum::<Result<usize, Error>>()?
         }
     };
     reply.count(ROW_BYTES + 2 * head.key.len() + elements);

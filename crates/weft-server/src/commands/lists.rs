@@ -16,13 +16,19 @@ use crate::tables::{Ends, Item, Kind, Text};
 
 /// The ends of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+pub enum End {
+    /// The left end.
     Left,
+    /// The right end.
     Right,
 }
 
 impl End {
-    fn parse(argument: &[u8]) -> Done<Self> {
+    /// Returns the end that an argument names.
+    ///
+    /// # Errors
+    /// It names none.
+    pub fn parse(argument: &[u8]) -> Done<Self> {
         if is(argument, "left") {
             Ok(End::Left)
         } else if is(argument, "right") {
@@ -31,18 +37,23 @@ impl End {
             Err(texts::SYNTAX.into())
         }
     }
+
+    /// Returns the name of the event when an element is removed here.
+    fn event_of_pop(self) -> &'static str {
+        if self == End::Left { "lpop" } else { "rpop" }
+    }
 }
 
 /// A list, and the positions of its elements.
 #[derive(Clone, Debug)]
-struct List {
+pub struct List {
     collection: u64,
     positions: RangeInclusive<i64>,
 }
 
 impl List {
     /// Opens the list of a key that exists.
-    fn find(call: &Call<'_>, key: &Key<'_>) -> Done<Option<Self>> {
+    pub fn find(call: &Call<'_>, key: &Key<'_>) -> Done<Option<Self>> {
         let Some(collection) = call.find(key, Kind::List)? else { return Ok(None) };
         let ends = call.tx.get(&call.store.tables.ends, &collection)?;
         Ok(ends.map(|ends| List { collection, positions: ends.first..=ends.last }))
@@ -85,10 +96,12 @@ impl List {
         let (start, last) = (*self.positions.start(), *self.positions.end());
         let position = match end {
             End::Left => {
+                call.effects.name_event("lpush");
                 self.positions = start - 1..=last;
                 start - 1
             }
             End::Right => {
+                call.effects.name_event("rpush");
                 self.positions = start..=last + 1;
                 last + 1
             }
@@ -97,7 +110,8 @@ impl List {
         Ok(call.tx.insert(&call.store.tables.items, item)?)
     }
 
-    fn pop(&mut self, call: &Call<'_>, end: End) -> Done<Option<Text>> {
+    /// Removes and returns the element at an end.
+    pub fn pop(&mut self, call: &Call<'_>, end: End) -> Done<Option<Text>> {
         if self.len() == 0 {
             return Ok(None);
         }
@@ -106,6 +120,7 @@ impl List {
             End::Left => (start, start + 1..=last),
             End::Right => (last, start..=last - 1),
         };
+        call.effects.name_event(end.event_of_pop());
         let text = self.text(call, position)?.clone();
         call.tx.delete(&call.store.tables.items, &(self.collection, position))?;
         self.positions = rest;
@@ -160,7 +175,7 @@ impl List {
     }
 
     /// Ends a change: writes where the list begins and ends, or removes the key if the list is empty.
-    fn end(&self, call: &Call<'_>, key: &Key<'_>) -> Done {
+    pub fn end(&self, call: &Call<'_>, key: &Key<'_>) -> Done {
         if self.len() == 0 {
             return call.remove_if_empty(key, Kind::List, self.collection);
         }
@@ -259,16 +274,29 @@ pub fn lmpop(call: &Call<'_>, reply: &mut Reply) -> Done {
     for name in keys {
         let key = call.key_of(name);
         let Some(mut list) = List::find(call, &key)? else { continue };
-        let count = count.min(list.len());
-        reply.array(2);
-        reply.text(name);
-        reply.array(count);
-        for _ in 0..count {
-            reply.optional(list.pop(call, end)?);
-        }
+        write_popped(call, reply, name, &mut list, end, count)?;
         return list.end(call, &key);
     }
     reply.null_array();
+    Ok(())
+}
+
+/// Removes and writes up to `count` elements at an end of a list.
+pub fn write_popped(
+    call: &Call<'_>,
+    reply: &mut Reply,
+    name: &[u8],
+    list: &mut List,
+    end: End,
+    count: usize,
+) -> Done {
+    let count = count.min(list.len());
+    reply.array(2);
+    reply.text(name);
+    reply.array(count);
+    for _ in 0..count {
+        reply.optional(list.pop(call, end)?);
+    }
     Ok(())
 }
 
@@ -419,6 +447,7 @@ pub fn linsert(call: &Call<'_>, reply: &mut Reply) -> Done {
             list.put(call, position, item.text.clone())?;
         }
     }
+    call.effects.name_event("linsert");
     reply.count(list.len());
     list.end(call, &key)
 }
@@ -479,29 +508,34 @@ pub fn lpos(call: &Call<'_>, reply: &mut Reply) -> Done {
     Ok(())
 }
 
-fn move_element(call: &Call<'_>, reply: &mut Reply, from: End, to: End) -> Done {
+/// Moves an element, and writes it. Returns whether there was one.
+pub fn move_between(call: &Call<'_>, reply: &mut Reply, from: End, to: End) -> Done<bool> {
     let (source, destination) = (call.key(1), call.key(2));
-    let Some(mut list) = List::find(call, &source)? else {
-        reply.null();
-        return Ok(());
-    };
+    let Some(mut list) = List::find(call, &source)? else { return Ok(false) };
     call.expect(&destination, Kind::List)?;
-    let Some(text) = list.pop(call, from)? else {
-        reply.null();
-        return Ok(());
-    };
+    let Some(text) = list.pop(call, from)? else { return Ok(false) };
     reply.text(&text);
     if source.bytes == destination.bytes {
         list.push(call, to, text)?;
-        return list.end(call, &source);
+        list.end(call, &source)?;
+        return Ok(true);
     }
-    list.end(call, &source)?;
-    let mut list = match List::find(call, &destination)? {
-        Some(list) => list,
+    let mut target = match List::find(call, &destination)? {
+        Some(target) => target,
         None => List::create(call, &destination)?,
     };
-    list.push(call, to, text)?;
-    list.end(call, &destination)
+    target.push(call, to, text)?;
+    target.end(call, &destination)?;
+    call.effects.name_event(from.event_of_pop());
+    list.end(call, &source)?;
+    Ok(true)
+}
+
+fn move_element(call: &Call<'_>, reply: &mut Reply, from: End, to: End) -> Done {
+    if !move_between(call, reply, from, to)? {
+        reply.null();
+    }
+    Ok(())
 }
 
 /// `LMOVE`

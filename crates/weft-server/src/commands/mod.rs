@@ -3,6 +3,7 @@
 
 pub mod absent;
 mod bits;
+mod blocking;
 mod connection;
 mod expiry;
 mod hashes;
@@ -10,11 +11,15 @@ mod info;
 mod introspection;
 mod keys;
 mod lists;
+mod pubsub;
 mod scan;
 mod sets;
 mod sorted_combinations;
 mod sorted_ranges;
 mod sorted_sets;
+mod stream_groups;
+mod stream_info;
+mod streams;
 mod strings;
 mod table;
 
@@ -53,6 +58,8 @@ pub enum KeyPlaces {
     Numbered(usize),
     /// The first argument, and after a number at the second position.
     FirstAndNumbered,
+    /// The first half of the arguments after the word `STREAMS`.
+    Streams,
 }
 
 /// What `COMMAND` says about commands, and what else the server has to know.
@@ -75,6 +82,10 @@ pub mod flags {
     pub const NOT_QUEUED: u16 = 1 << 7;
     /// Runs at once although commands are queued.
     pub const ENDS_QUEUE: u16 = 1 << 8;
+    /// May wait.
+    pub const BLOCKS: u16 = 1 << 10;
+    /// Can be used by a client of RESP2 that is subscribed to channels.
+    pub const WHILE_SUBSCRIBED: u16 = 1 << 9;
 }
 
 /// A command.
@@ -138,6 +149,11 @@ impl Command {
                 Ok(arguments[range].iter().step_by(step).copied().collect())
             }
             KeyPlaces::Numbered(position) => numbered(position),
+            KeyPlaces::Streams => {
+                let word = arguments.iter().position(|word| crate::call::is(word, "streams"));
+                let rest = &arguments[word.ok_or(INVALID_KEYS)? + 1..];
+                Ok(rest[..rest.len() / 2].to_vec())
+            }
             KeyPlaces::FirstAndNumbered => {
                 let mut keys = vec![*arguments.get(1).ok_or(INVALID_KEYS)?];
                 keys.extend(numbered(2)?);
@@ -235,6 +251,9 @@ mod tests {
             ("zunion x", None),
             ("ping", None),
             ("object encoding a", Some("a")),
+            ("xreadgroup group streams c streams a b > >", Some("c streams a")),
+            ("xread count 1 streams a b 0 0", Some("a b")),
+            ("xread count 1", None),
         ] {
             let arguments: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
             let keys = find(arguments[0]).unwrap().keys_of(&arguments).ok();

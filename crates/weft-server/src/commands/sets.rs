@@ -137,7 +137,9 @@ pub fn smove(call: &Call<'_>, reply: &mut Reply) -> Done {
     let Some(source) = source.filter(|_| is_there && from.bytes != to.bytes) else {
         return Ok(());
     };
+    call.effects.name_event("srem");
     remove(call, &from, source, &[name])?;
+    call.effects.name_event("sadd");
     let destination = call.open(&to, Kind::Set)?;
     let is_new = add(call, destination, name)?;
     call.grow(destination, i64::from(is_new))?;
@@ -258,10 +260,12 @@ fn show(call: &Call<'_>, reply: &mut Reply, combination: Combination) -> Done {
 fn store(call: &Call<'_>, reply: &mut Reply, combination: Combination) -> Done {
     let key = call.key(1);
     let found = combine(call, call.rest(2), combination, usize::MAX)?;
-    call.remove_if_there(&key)?;
     reply.count(found.len());
     if found.is_empty() {
-        return Ok(());
+        return call.remove_if_there(&key).map(|_| ());
+    }
+    if let Some(old) = call.head(&key)? {
+        call.displace(&key, old)?;
     }
     let collection = call.create(&key, Kind::Set)?;
     for name in &found {

@@ -231,10 +231,12 @@ pub fn zrangestore(call: &Call<'_>, reply: &mut Reply) -> Done {
 /// Replaces the key that the first argument names by these members.
 pub fn store(call: &Call<'_>, reply: &mut Reply, members: &[(&Text, f64)]) -> Done {
     let key = call.key(1);
-    call.remove_if_there(&key)?;
     reply.count(members.len());
     if members.is_empty() {
-        return Ok(());
+        return call.remove_if_there(&key).map(|_| ());
+    }
+    if let Some(old) = call.head(&key)? {
+        call.displace(&key, old)?;
     }
     let collection = call.create(&key, Kind::SortedSet)?;
     for (name, score) in members {

@@ -151,6 +151,7 @@ pub fn zadd(call: &Call<'_>, reply: &mut Reply) -> Done {
         };
     }
     if adding.increments {
+        call.effects.name_event("zincr");
         match result {
             Some(score) => reply.double(score),
             None => reply.null(),
@@ -265,7 +266,7 @@ pub fn zrevrank(call: &Call<'_>, reply: &mut Reply) -> Done {
 }
 
 /// Removes members from one end.
-fn pop<'c>(
+pub fn pop<'c>(
     call: &Call<'c>,
     key: &Key<'_>,
     collection: u64,
@@ -277,6 +278,7 @@ fn pop<'c>(
         scan = scan.descending();
     }
     let found = scan.take(count).collect::<Result<Vec<_>, weft::Error>>()?;
+    call.effects.name_event(if takes_greatest { "zpopmax" } else { "zpopmin" });
     remove(call, key, collection, &found)?;
     Ok(found)
 }
@@ -329,18 +331,23 @@ pub fn zmpop(call: &Call<'_>, reply: &mut Reply) -> Done {
         let key = call.key_of(name);
         let Some(collection) = call.find(&key, Kind::SortedSet)? else { continue };
         let found = pop(call, &key, collection, count, takes_greatest)?;
-        reply.array(2);
-        reply.text(name);
-        reply.array(found.len());
-        for scored in found {
-            reply.array(2);
-            reply.text(&scored.name);
-            reply.double(score_of(scored.score));
-        }
+        write_popped_members(reply, name, &found);
         return Ok(());
     }
     reply.null_array();
     Ok(())
+}
+
+/// Writes a key and the members that were removed.
+pub fn write_popped_members(reply: &mut Reply, name: &[u8], found: &[&Scored]) {
+    reply.array(2);
+    reply.text(name);
+    reply.array(found.len());
+    for scored in found {
+        reply.array(2);
+        reply.text(&scored.name);
+        reply.double(score_of(scored.score));
+    }
 }
 
 /// `ZRANDMEMBER`

@@ -1,9 +1,13 @@
 //! The table of commands.
 
-use super::flags::{ADMIN, ENDS_QUEUE, FAST, GROWS, NO_AUTH, NOT_QUEUED, READ, SLOW, WRITE};
+use super::flags::{
+    ADMIN, BLOCKS, ENDS_QUEUE, FAST, GROWS, NO_AUTH, NOT_QUEUED, READ, SLOW, WHILE_SUBSCRIBED,
+    WRITE,
+};
 use super::{
-    Command, KeyPlaces, Run, SessionCommand, bits, connection, expiry, hashes, info, introspection,
-    keys, lists, scan, sets, sorted_combinations, sorted_ranges, sorted_sets, strings,
+    Command, KeyPlaces, Run, SessionCommand, bits, blocking, connection, expiry, hashes, info,
+    introspection, keys, lists, pubsub, scan, sets, sorted_combinations, sorted_ranges,
+    sorted_sets, stream_groups, stream_info, streams, strings,
 };
 use crate::call::DataCommand;
 
@@ -38,6 +42,9 @@ const ALL: KeyPlaces = KeyPlaces::Range(1, -1, 1);
 const PAIRS: KeyPlaces = KeyPlaces::Range(1, -1, 2);
 const SECOND: KeyPlaces = KeyPlaces::Range(2, 2, 1);
 const NUMBERED: KeyPlaces = KeyPlaces::Numbered(1);
+const BEFORE_TIME: KeyPlaces = KeyPlaces::Range(1, -2, 1);
+const TIMED: KeyPlaces = KeyPlaces::Numbered(2);
+const STREAMS: KeyPlaces = KeyPlaces::Streams;
 const STORED: KeyPlaces = KeyPlaces::FirstAndNumbered;
 /// Adds or changes an element.
 const PUT: u16 = WRITE | GROWS | FAST;
@@ -47,6 +54,11 @@ const STORE: u16 = WRITE | GROWS;
 const CHANGE: u16 = WRITE | FAST;
 /// Reads an element.
 const LOOK: u16 = READ | FAST;
+
+/// Waits for what is not there.
+const BLOCK: u16 = WRITE | BLOCKS;
+/// Begins or ends a subscription.
+const SUBSCRIBES: u16 = FAST | NOT_QUEUED | WHILE_SUBSCRIBED;
 
 /// All commands.
 #[rustfmt::skip]
@@ -103,6 +115,8 @@ pub static COMMANDS: &[Command] = &[
     data("generic", "ttl", 2, LOOK, ONE, "Returns the time until a key expires, in seconds.", expiry::ttl),
     data("generic", "type", 2, LOOK, ONE, "Returns the type of a value.", keys::type_of),
     data("generic", "unlink", -2, CHANGE, ALL, "Deletes keys.", keys::del),
+    session("generic", "wait", 3, NOT_QUEUED, NONE, "Returns 0: there are no replicas to wait for.", connection::wait),
+    session("generic", "waitaof", 4, NOT_QUEUED, NONE, "Waits until the client's commits are on the disk.", connection::waitaof),
 
     data("hash", "hdel", -3, CHANGE, ONE, "Deletes fields.", hashes::hdel),
     data("hash", "hexists", 3, LOOK, ONE, "Returns whether a field exists.", hashes::hexists),
@@ -139,6 +153,9 @@ pub static COMMANDS: &[Command] = &[
     data("set", "sunion", -2, READ, ALL, "Returns the members that any of the sets has.", sets::sunion),
     data("set", "sunionstore", -3, STORE, ALL, "Stores a union of sets.", sets::sunionstore),
 
+    data("sorted-set", "bzmpop", -5, BLOCK, TIMED, "Removes members of the first sorted set that has any. Waits for one.", blocking::bzmpop),
+    data("sorted-set", "bzpopmax", -3, BLOCK, BEFORE_TIME, "Removes and returns the member with the greatest score. Waits for one.", blocking::bzpopmax),
+    data("sorted-set", "bzpopmin", -3, BLOCK, BEFORE_TIME, "Removes and returns the member with the least score. Waits for one.", blocking::bzpopmin),
     data("sorted-set", "zadd", -4, PUT, ONE, "Adds members, or changes their scores.", sorted_sets::zadd),
     data("sorted-set", "zcard", 2, LOOK, ONE, "Counts the members.", sorted_sets::zcard),
     data("sorted-set", "zcount", 4, READ, ONE, "Counts the members in a range of scores.", sorted_ranges::zcount),
@@ -172,6 +189,11 @@ pub static COMMANDS: &[Command] = &[
     data("sorted-set", "zunion", -3, READ, NUMBERED, "Returns a union of sorted sets.", sorted_combinations::zunion),
     data("sorted-set", "zunionstore", -4, STORE, STORED, "Stores a union of sorted sets.", sorted_combinations::zunionstore),
 
+    data("list", "blmove", 6, BLOCK, TWO, "Moves an element from an end of a list to one of another. Waits for it.", blocking::blmove),
+    data("list", "blmpop", -5, BLOCK, TIMED, "Removes elements of the first list that has any. Waits for one.", blocking::blmpop),
+    data("list", "blpop", -3, BLOCK, BEFORE_TIME, "Removes and returns the first element of a list. Waits for it.", blocking::blpop),
+    data("list", "brpop", -3, BLOCK, BEFORE_TIME, "Removes and returns the last element of a list. Waits for it.", blocking::brpop),
+    data("list", "brpoplpush", 4, BLOCK, TWO, "Moves the last element of a list to the front of another. Waits for it.", blocking::brpoplpush),
     data("list", "lindex", 3, READ, ONE, "Returns the element at an index.", lists::lindex),
     data("list", "linsert", 5, STORE, ONE, "Inserts an element before or after another.", lists::linsert),
     data("list", "llen", 2, LOOK, ONE, "Returns the length.", lists::llen),
@@ -190,6 +212,32 @@ pub static COMMANDS: &[Command] = &[
     data("list", "rpush", -3, PUT, ONE, "Adds elements at the right end.", lists::rpush),
     data("list", "rpushx", -3, PUT, ONE, "Adds elements at the right end if the list exists.", lists::rpushx),
 
+    data("stream", "xack", -4, CHANGE, ONE, "Acknowledges entries that a group has delivered.", stream_groups::xack),
+    data("stream", "xadd", -5, PUT, ONE, "Appends an entry.", streams::xadd),
+    data("stream", "xautoclaim", -6, CHANGE, ONE, "Gives entries that are pending for long to another consumer.", stream_groups::xautoclaim),
+    data("stream", "xclaim", -6, CHANGE, ONE, "Gives pending entries to another consumer.", stream_groups::xclaim),
+    data("stream", "xdel", -3, CHANGE, ONE, "Deletes entries.", streams::xdel),
+    data("stream", "xgroup", -2, STORE, SECOND, "Creates, changes and destroys groups of consumers.", stream_groups::xgroup),
+    data("stream", "xinfo", -2, READ, SECOND, "Shows details of a stream, its groups and consumers.", stream_info::xinfo),
+    data("stream", "xlen", 2, LOOK, ONE, "Counts the entries.", streams::xlen),
+    data("stream", "xpending", -3, READ, ONE, "Shows the entries that a group has delivered and not acknowledged.", stream_groups::xpending),
+    data("stream", "xrange", -4, READ, ONE, "Returns a range of entries.", streams::xrange),
+    data("stream", "xread", -4, READ | BLOCKS, STREAMS, "Returns the entries after an id, of several streams. Waits for them with BLOCK.", streams::xread),
+    data("stream", "xreadgroup", -7, BLOCK, STREAMS, "Delivers entries to a consumer of a group. Waits for them with BLOCK.", stream_groups::xreadgroup),
+    data("stream", "xrevrange", -4, READ, ONE, "Returns a range of entries, from the greatest id on.", streams::xrevrange),
+    data("stream", "xsetid", -3, STORE, ONE, "Sets the last id of a stream.", streams::xsetid),
+    data("stream", "xtrim", -4, WRITE, ONE, "Removes the oldest entries.", streams::xtrim),
+
+    session("pubsub", "psubscribe", -2, SUBSCRIBES, NONE, "Subscribes to patterns of channels.", pubsub::psubscribe),
+    data("pubsub", "publish", 3, FAST, NONE, "Sends a message to the subscribers of a channel.", pubsub::publish),
+    session("pubsub", "pubsub", -2, 0, NONE, "Shows the channels that have subscribers.", pubsub::pubsub),
+    session("pubsub", "punsubscribe", -1, SUBSCRIBES, NONE, "Ends subscriptions to patterns.", pubsub::punsubscribe),
+    data("pubsub", "spublish", 3, FAST, NONE, "Sends a message to the subscribers of a shard's channel.", pubsub::spublish),
+    session("pubsub", "ssubscribe", -2, SUBSCRIBES, NONE, "Subscribes to channels of a shard.", pubsub::ssubscribe),
+    session("pubsub", "subscribe", -2, SUBSCRIBES, NONE, "Subscribes to channels.", pubsub::subscribe),
+    session("pubsub", "sunsubscribe", -1, SUBSCRIBES, NONE, "Ends subscriptions to channels of a shard.", pubsub::sunsubscribe),
+    session("pubsub", "unsubscribe", -1, SUBSCRIBES, NONE, "Ends subscriptions to channels.", pubsub::unsubscribe),
+
     session("transactions", "discard", 1, FAST | ENDS_QUEUE, NONE, "Forgets the queued commands.", connection::discard),
     session("transactions", "exec", 1, ENDS_QUEUE, NONE, "Runs the queued commands as one transaction.", connection::exec),
     session("transactions", "multi", 1, FAST | ENDS_QUEUE, NONE, "Queues the commands that follow, until EXEC.", connection::multi),
@@ -200,9 +248,9 @@ pub static COMMANDS: &[Command] = &[
     session("connection", "client", -2, ADMIN, NONE, "Shows and changes what the server knows of clients.", introspection::client),
     session("connection", "echo", 2, FAST, NONE, "Returns its argument.", connection::echo),
     session("connection", "hello", -1, FAST | NO_AUTH, NONE, "Chooses the version of the protocol.", connection::hello),
-    session("connection", "ping", -1, FAST, NONE, "Returns PONG, or its argument.", connection::ping),
-    session("connection", "quit", -1, FAST | NO_AUTH | ENDS_QUEUE, NONE, "Closes the connection.", connection::quit),
-    session("connection", "reset", 1, FAST | NO_AUTH | ENDS_QUEUE, NONE, "Goes back to how the connection began.", connection::reset),
+    session("connection", "ping", -1, FAST | WHILE_SUBSCRIBED, NONE, "Returns PONG, or its argument.", connection::ping),
+    session("connection", "quit", -1, FAST | WHILE_SUBSCRIBED | NO_AUTH | ENDS_QUEUE, NONE, "Closes the connection.", connection::quit),
+    session("connection", "reset", 1, FAST | WHILE_SUBSCRIBED | NO_AUTH | ENDS_QUEUE, NONE, "Goes back to how the connection began.", connection::reset),
     session("connection", "select", 2, FAST, NONE, "Selects a numbered database.", connection::select),
 
     session("server", "command", -1, 0, NONE, "Describes the commands.", introspection::command),

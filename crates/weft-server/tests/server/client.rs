@@ -171,7 +171,7 @@ impl Client {
                 bytes.truncate(bytes.len() - 2);
                 Some(Value::Text(bytes))
             }
-            '*' | '~' | '%' => {
+            '*' | '~' | '%' | '>' => {
                 let length = rest.parse::<usize>().unwrap() * if kind == '%' { 2 } else { 1 };
                 let values: Option<Vec<_>> = (0..length).map(|_| self.read()).collect();
                 Some(Value::List(kind, values?))

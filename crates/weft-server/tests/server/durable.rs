@@ -29,9 +29,14 @@ struct Program(Child);
 
 impl Program {
     fn start(directory: &Path) -> Self {
+        Self::start_with(directory, &[])
+    }
+
+    fn start_with(directory: &Path, options: &[&str]) -> Self {
         let socket = directory.join("socket");
         let child = Command::new(env!("CARGO_BIN_EXE_weft-server"))
             .args(["--port", "0", "--threads", "2"])
+            .args(options)
             .arg("--directory")
             .arg(directory.join("data"))
             .arg("--socket")
@@ -123,6 +128,70 @@ fn what_was_acknowledged_survives_kills() {
             *acknowledged = writer.join().unwrap();
         }
     }
+}
+
+#[test]
+fn an_element_that_a_waiter_got_is_gone_after_a_kill_and_no_other() {
+    let directory = Directory::new("blocked");
+    let path = &directory.0;
+    let (mut pushed, mut taken) = (0, 0);
+    for _ in 0..2 {
+        let mut program = Program::start(path);
+        let mut client = connect(path);
+        let left = integers(&client.line("LRANGE jobs 0 -1"));
+        // What was not acknowledged may have happened.
+        let last = left.last().map_or(pushed.max(taken), |last| *last);
+        let first = left.first().map_or(last + 1, |first| *first);
+        assert!(first == taken + 1 || first == taken + 2, "{first} after {taken}");
+        assert!(last == pushed || last == pushed + 1, "{last} after {pushed}");
+        assert_eq!(left, (first..=last).collect::<Vec<_>>());
+        let begun = last;
+        let pusher = thread::spawn({
+            let mut client = connect(path);
+            move || {
+                let mut last = begun;
+                loop {
+                    client.send(format!("RPUSH jobs {}\r\n", last + 1).as_bytes());
+                    match client.read() {
+                        Some(_) => last += 1,
+                        None => return last,
+                    }
+                }
+            }
+        });
+        let taker = thread::spawn({
+            let mut client = connect(path);
+            move || {
+                let mut last = first - 1;
+                loop {
+                    client.send(b"BLPOP jobs 0\r\n");
+                    let Some(Value::List(_, values)) = client.read() else { return last };
+                    assert_eq!(integer(&values[1]), last + 1);
+                    last += 1;
+                }
+            }
+        });
+        while integer(&client.line("INCR rounds")) % 40 != 0 {}
+        program.0.kill().unwrap();
+        (pushed, taken) = (pusher.join().unwrap(), taker.join().unwrap());
+    }
+}
+
+#[test]
+fn a_client_can_wait_for_the_disk() {
+    let directory = Directory::new("waitaof");
+    let path = &directory.0;
+    let mut program = Program::start_with(path, &["--acknowledge", "at-once"]);
+    let mut client = connect(path);
+    client.line("SET k v");
+    assert_eq!(client.say("WAIT 1 100"), ":0");
+    assert_eq!(client.say("WAITAOF 1 0 1000"), "*[:1, :0]");
+    program.0.kill().unwrap();
+    drop(program);
+    let _program = Program::start(path);
+    assert_eq!(connect(path).say("GET k"), "\"v\"");
+    let refused = crate::client::TestServer::new().client().say("WAITAOF 1 0 0");
+    assert!(refused.starts_with("-ERR WAITAOF cannot be used"), "{refused}");
 }
 
 #[test]

@@ -50,6 +50,48 @@ fn bytes_that_are_no_request_end_the_connection() {
 }
 
 #[test]
+fn any_arguments_of_commands_that_wait_get_a_reply() {
+    const NAMES: &str = "BLPOP BRPOP BLMOVE BRPOPLPUSH BLMPOP BZPOPMIN BZPOPMAX BZMPOP PUBLISH SPUBLISH PUBSUB XADD XLEN \
+                         XRANGE XREVRANGE XREAD XREADGROUP XDEL XTRIM XGROUP XACK XPENDING XCLAIM XAUTOCLAIM XINFO XSETID \
+                         CLIENT COPY RENAME DEL OBJECT MEMORY";
+    const WORDS: &str = "a b c g h 0 1 2 -1 0.01 99999999999999999999 18446744073709551615 -9223372036854775808 1-1 1-2 \
+                         5-18446744073709551615 1-* * $ > + - ( (1-1 [a ~ = LEFT RIGHT MIN MAX COUNT MAXLEN MINID LIMIT \
+                         NOMKSTREAM STREAMS GROUP NOACK BLOCK CREATE SETID DESTROY CREATECONSUMER DELCONSUMER MKSTREAM \
+                         ENTRIESREAD STREAM GROUPS CONSUMERS FULL FORCE JUSTID IDLE TIME RETRYCOUNT LASTID CHANNELS NUMSUB \
+                         UNBLOCK USAGE ENCODING";
+    let seed = fastrand::u64(..);
+    eprintln!("seed {seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let server = TestServer::new();
+    let mut client = server.client();
+    let [names, words] = [NAMES, WORDS].map(|text| text.split_whitespace().collect::<Vec<_>>());
+    for _ in 0..1500 {
+        let mut line = names[random.usize(..names.len())].to_owned();
+        for _ in 0..random.usize(..10) {
+            line += " ";
+            line += words[random.usize(..words.len())];
+        }
+        // Within a transaction no command waits.
+        client.send(format!("MULTI\r\n{line}\r\nEXEC\r\n").as_bytes());
+        for _ in 0..3 {
+            assert!(client.read().is_some(), "no reply to {line}");
+        }
+    }
+    // Half of a request, and half of a connection.
+    for bytes in [
+        &b"*3\r\n$5\r\nBLPOP\r\n$1\r\nk\r\n$1\r\n"[..],
+        b"*3\r\n$5\r\nBLPOP\r\n$1\r\nk\r\n$1\r\n0\r\n",
+        b"XREAD BLOCK 0 STREAMS k $\r\n*1\r\n",
+        b"SUBSCRIBE a\r\n*2\r\n",
+    ] {
+        let reply = exchange(&server, bytes);
+        assert!(reply.is_empty() || reply.contains("subscribe"), "{reply}");
+    }
+    while !client.say("INFO clients").contains("blocked_clients:0") {}
+    assert_eq!(client.say("PUBSUB CHANNELS"), "*[]");
+}
+
+#[test]
 fn too_many_connections_are_refused() {
     let server = TestServer::with(Options { clients_max: 2, ..Options::default() });
     let (mut one, mut two) = (server.client(), server.client());

@@ -1,9 +1,13 @@
-//! The server over real sockets: its replies beside Redis's, transactions of several clients, limits, hostile bytes, and
-//! what survives a kill.
+//! The server over real sockets: its replies and events beside Redis's, transactions of several clients, clients that wait,
+//! messages, streams, limits, hostile bytes, and what survives a kill.
 
+mod blocking;
 mod client;
 mod documents;
 mod durable;
 mod limits;
+mod notifications;
+mod publish;
 mod replies;
+mod streams;
 mod transactions;

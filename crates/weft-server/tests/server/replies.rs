@@ -41,10 +41,10 @@ fn run(address: SocketAddr, script: &str) -> String {
 }
 
 /// A Redis of the machine.
-struct Redis(Child, SocketAddr);
+pub struct Redis(Child, pub SocketAddr);
 
 impl Redis {
-    fn start() -> Option<Self> {
+    pub fn start() -> Option<Self> {
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let arguments = ["--save", "", "--port", &port.to_string(), "--dir", "/tmp"];
         let child =

@@ -1,0 +1,140 @@
+//! A session's command that waits for elements.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use weft::TransactionOptions;
+
+use crate::call::{Call, DataCommand};
+use crate::clients::Client;
+use crate::commands::Command;
+use crate::effects::Effects;
+use crate::reply::Reply;
+use crate::server::Server;
+use crate::session::{Replies, Session};
+use crate::stop::Done;
+use crate::waiting::{Unblocked, Wait, Waiter};
+use crate::watch;
+
+/// A command that waits. Dropping it ends the waiting.
+#[derive(Debug)]
+pub struct Blocked {
+    server: Arc<Server>,
+    client: Arc<Client>,
+    command: &'static Command,
+    run: DataCommand,
+    arguments: Vec<Box<[u8]>>,
+    wants_reply: bool,
+    /// Where it waits.
+    pub waiter: Arc<Waiter>,
+    /// When it stops waiting; `None` for never.
+    pub deadline: Option<Instant>,
+}
+
+impl Drop for Blocked {
+    fn drop(&mut self) {
+        self.client.wait(None);
+        self.server.waiters.leave(&self.waiter);
+        let space = self.waiter.space;
+        for (key, _) in &self.waiter.places {
+            self.server.watches.remove(&self.server, &(space, Arc::clone(key)));
+        }
+    }
+}
+
+/// The longest time that a client waits, if it is not for ever.
+const WAIT_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
+impl Session {
+    /// Begins to wait, unless what is waited for has come already.
+    ///
+    /// # Errors
+    /// Those of the command.
+    pub fn block(
+        &mut self,
+        (command, run): (&'static Command, DataCommand),
+        arguments: &[&[u8]],
+        wait: Wait,
+        reply: &mut Reply,
+    ) -> Done {
+        let deadline = wait.timeout.map(|timeout| Instant::now() + timeout.min(WAIT_MAX));
+        let arguments = wait
+            .arguments
+            .unwrap_or_else(|| arguments.iter().map(|argument| Box::from(*argument)).collect());
+        let waiter = self.server.waiters.join(self.space, wait.places);
+        for (key, _) in &waiter.places {
+            self.server.watches.add((self.space, Arc::clone(key)));
+        }
+        let blocked = Blocked {
+            server: Arc::clone(&self.server),
+            client: Arc::clone(&self.client),
+            command,
+            run,
+            arguments,
+            wants_reply: self.replies == Replies::On,
+            waiter,
+            deadline,
+        };
+        self.client.wait(Some(&blocked.waiter));
+        if !self.look(&blocked, reply)? {
+            self.blocked = Some(Box::new(blocked));
+        }
+        Ok(())
+    }
+
+    /// Runs the command again. Returns whether it has found something.
+    fn look(&mut self, blocked: &Blocked, reply: &mut Reply) -> Done<bool> {
+        let before = reply.len();
+        let server = &*blocked.server;
+        let Waiter { space, places, .. } = &*blocked.waiter;
+        let arguments: Vec<&[u8]> = blocked.arguments.iter().map(|argument| &**argument).collect();
+        let effects = Effects::of_waiter(&blocked.waiter);
+        effects.begin(blocked.command);
+        let ((), token) = server.transact(&effects, &TransactionOptions::new(), |keys| {
+            reply.truncate(before);
+            for (key, _) in places {
+                watch::observe(keys, *space, key)?;
+            }
+            let (arguments, wants_reply) = (&arguments[..], blocked.wants_reply);
+            (blocked.run)(
+                &Call { server, keys: *keys, space: *space, arguments, wants_reply },
+                reply,
+            )
+        })?;
+        self.note(token);
+        let found = effects.take_wait().is_none();
+        if !found {
+            reply.truncate(before);
+        }
+        Ok(found)
+    }
+
+    /// Goes on with a command whose waiter was woken, or whose time is over. Returns whether it has ended.
+    pub fn look_again(&mut self, blocked: &Blocked, is_over: bool, reply: &mut Reply) -> bool {
+        let before = reply.len();
+        let ended = match self.look(blocked, reply) {
+            Ok(true) => true,
+            Ok(false) => match blocked.waiter.unblocked() {
+                Some(Unblocked::Error) => {
+                    reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK");
+                    true
+                }
+                how => {
+                    if is_over || how.is_some() {
+                        reply.null_array();
+                    }
+                    is_over || how.is_some()
+                }
+            },
+            Err(stop) => {
+                self.errors += 1;
+                reply.error(&stop.text());
+                true
+            }
+        };
+        if !blocked.wants_reply {
+            reply.truncate(before);
+        }
+        ended
+    }
+}
