@@ -14,7 +14,7 @@ use serde_json::json;
 use weft::htm::word::Ordering;
 use weft::{Error, TransactionOptions};
 
-use crate::log::log;
+use crate::log::{Level, log};
 use crate::server::Server;
 use crate::stop::{Done, Stop};
 use crate::store::{Key, Keys};
@@ -49,7 +49,7 @@ impl Collector {
                         Ok(_) => begun.elapsed(),
                         Err(stop) => {
                             log(
-                                "error",
+                                Level::Error,
                                 "cannot remove expired keys",
                                 json!({ "error": stop.text() }),
                             );

@@ -230,6 +230,15 @@ impl Parser {
     }
 }
 
+/// Returns the words of a line, as those of a request: perhaps in quotes. `None` if the quotes are not balanced.
+pub fn split_words(line: &str) -> Option<Vec<String>> {
+    let mut parser = Parser::new(usize::MAX);
+    let line = format!("{line}\n").into_bytes();
+    parser.line(&line).ok()?;
+    let words = parser.arguments(&line).map(|word| String::from_utf8_lossy(word).into_owned());
+    Some(words.collect())
+}
+
 fn hex_digit(digit: u8) -> u8 {
     match digit {
         b'0'..=b'9' => digit - b'0',

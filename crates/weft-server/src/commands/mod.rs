@@ -2,6 +2,7 @@
 //! keys are, what `COMMAND` says about it, and what the page of the guide lists.
 
 pub mod absent;
+pub mod access;
 mod bits;
 mod connection;
 mod expiry;
@@ -10,6 +11,8 @@ mod info;
 mod introspection;
 mod keys;
 mod lists;
+mod permit;
+mod saving;
 mod scan;
 mod sets;
 mod sorted_combinations;
@@ -17,6 +20,7 @@ mod sorted_ranges;
 mod sorted_sets;
 mod strings;
 mod table;
+mod users;
 
 use std::sync::LazyLock;
 
@@ -27,6 +31,7 @@ use crate::reply::Reply;
 use crate::session::Session;
 use crate::stop::{Done, texts};
 
+pub use permit::Permit;
 pub use table::COMMANDS;
 
 /// A command on the session itself. It runs at once, outside of transactions.
@@ -92,8 +97,8 @@ pub struct Command {
     pub group: &'static str,
     /// What it does.
     pub summary: &'static str,
-    /// How it is run.
-    pub run: Run,
+    /// How it is run: see [`Permit`].
+    run: Run,
 }
 
 impl Command {

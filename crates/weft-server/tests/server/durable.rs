@@ -7,10 +7,10 @@ use std::thread;
 use crate::client::{Client, Value};
 
 /// A directory that is removed at the end.
-struct Directory(PathBuf);
+pub struct Directory(pub PathBuf);
 
 impl Directory {
-    fn new(name: &str) -> Self {
+    pub fn new(name: &str) -> Self {
         let unique = format!("weft-server-{name}-{}-{:x}", std::process::id(), fastrand::u64(..));
         let path = std::env::temp_dir().join(unique);
         std::fs::create_dir(&path).unwrap();
@@ -25,31 +25,57 @@ impl Drop for Directory {
 }
 
 /// The program, on a Unix socket in the directory.
-struct Program(Child);
+pub struct Program {
+    pub child: Child,
+    socket: PathBuf,
+}
 
 impl Program {
     fn start(directory: &Path) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weft-server"));
+        Self::start_with(command.stderr(Stdio::null()), directory, &[])
+    }
+
+    pub fn start_with(command: &mut Command, directory: &Path, arguments: &[&str]) -> Self {
         let socket = directory.join("socket");
-        let child = Command::new(env!("CARGO_BIN_EXE_weft-server"))
+        let child = command
             .args(["--port", "0", "--threads", "2"])
             .arg("--directory")
             .arg(directory.join("data"))
             .arg("--socket")
             .arg(&socket)
-            .stderr(Stdio::null())
+            .args(arguments)
             .spawn()
             .unwrap();
-        while std::os::unix::net::UnixStream::connect(&socket).is_err() {
+        let mut program = Program { child, socket };
+        while std::os::unix::net::UnixStream::connect(&program.socket).is_err() {
+            let ended = program.child.try_wait().unwrap();
+            assert!(ended.is_none(), "the server has not started: {ended:?}");
             thread::yield_now();
         }
-        Program(child)
+        program
+    }
+
+    pub fn client(&self) -> Client {
+        Client::local(&self.socket)
+    }
+
+    pub fn signal(&self, name: &str) {
+        let arguments = [format!("-{name}"), self.child.id().to_string()];
+        assert!(Command::new("kill").args(arguments).status().unwrap().success());
+    }
+
+    /// Ends the program in order.
+    pub fn terminate(&mut self) {
+        self.signal("TERM");
+        assert!(self.child.wait().unwrap().success());
     }
 }
 
 impl Drop for Program {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -118,7 +144,7 @@ fn what_was_acknowledged_survives_kills() {
             })
             .collect();
         while integer(&client.line("GET counter:0")) < begun + 20 {}
-        program.0.kill().unwrap();
+        program.child.kill().unwrap();
         for (acknowledged, writer) in acknowledged.iter_mut().zip(writers) {
             *acknowledged = writer.join().unwrap();
         }
@@ -131,9 +157,7 @@ fn a_signal_ends_the_program_in_order() {
     let path = &directory.0;
     let mut program = Program::start(path);
     assert_eq!(connect(path).say("SET k v"), "+OK");
-    let id = program.0.id().to_string();
-    assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
-    assert!(program.0.wait().unwrap().success());
+    program.terminate();
     assert!(!path.join("socket").exists());
     let _program = Program::start(path);
     assert_eq!(connect(path).say("GET k"), "\"v\"");
@@ -142,7 +166,7 @@ fn a_signal_ends_the_program_in_order() {
 #[test]
 fn wrong_arguments_say_what_to_do() {
     for (arguments, expected) in [
-        (&["--port", "0"][..], "give a --port, or a --socket"),
+        (&["--port", "0"][..], "give a --port, a --tls-port, or a --socket"),
         (&["--password-file", "/nonexistent/file"], "/nonexistent/file"),
         (&["--acknowledge", "never"], "durable, at-once"),
     ] {

@@ -6,4 +6,7 @@ mod documents;
 mod durable;
 mod limits;
 mod replies;
+mod settings;
+mod tls;
 mod transactions;
+mod users;
