@@ -25,6 +25,8 @@ use crate::stop::text_of;
 const READ_BYTES: usize = 16 << 10;
 /// When so many bytes wait, they are sent before the next command is run.
 const FLUSH_BYTES: usize = 64 << 10;
+/// What a connection may keep between commands, which the memory of all clients does not limit.
+const KEPT_BYTES: usize = 2 * FLUSH_BYTES + READ_BYTES;
 /// After so many commands of one client, others have their turn.
 const COMMANDS_PER_TURN: u32 = 1024;
 
@@ -162,7 +164,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let more = (held as u64).wrapping_sub(before);
         let all = server.clients_bytes.fetch_add(more, Ordering::Relaxed).wrapping_add(more);
         let limit = server.clients_bytes_max.load(Ordering::Relaxed);
-        if limit != 0 && all > limit && held > FLUSH_BYTES {
+        if limit != 0 && all > limit && held > KEPT_BYTES {
             let (id, bytes) = (self.session.client.id, held);
             log(
                 Level::Warn,

@@ -53,6 +53,7 @@ fn rows(call: &Call<'_>, section: &str) -> Done<Vec<(String, String)>> {
         }
         "clients" => {
             row("connected_clients", &server.clients.len());
+            row("weft_clients_bytes", &server.clients_bytes.load(Ordering::Relaxed));
             row("maxclients", &server.clients_max.load(Ordering::Relaxed));
         }
         "memory" => {

@@ -124,7 +124,11 @@ fn what_was_acknowledged_survives_kills() {
     let directory = Directory::new("kill");
     let path = &directory.0;
     let mut acknowledged = [0_i64; 2];
-    for _ in 0..3 {
+    let kills = std::env::var("WEFT_SERVER_KILLS").map_or(5, |kills| kills.parse().unwrap());
+    let seed = fastrand::u64(..);
+    eprintln!("seed {seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    for _ in 0..kills {
         let mut program = Program::start(path);
         let mut client = connect(path);
         for (number, acknowledged) in acknowledged.iter().enumerate() {
@@ -143,7 +147,8 @@ fn what_was_acknowledged_survives_kills() {
                 thread::spawn(move || write(client, number))
             })
             .collect();
-        while integer(&client.line("GET counter:0")) < begun + 20 {}
+        let enough = begun + random.i64(1..40);
+        while integer(&client.line("GET counter:0")) < enough {}
         program.child.kill().unwrap();
         for (acknowledged, writer) in acknowledged.iter_mut().zip(writers) {
             *acknowledged = writer.join().unwrap();
