@@ -37,6 +37,7 @@ mod commands;
 mod connection;
 mod glob;
 mod http;
+mod import;
 mod listeners;
 mod log;
 mod metrics;
@@ -54,6 +55,7 @@ mod tls;
 mod users;
 mod watch;
 
+pub use import::{Imported, import};
 pub use listeners::{ListenOptions, Listeners};
 pub use log::{Level, log};
 pub use server::{Options, Server};

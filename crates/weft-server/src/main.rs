@@ -3,6 +3,7 @@
 //! Its log goes to standard error, one JSON object a line. It exits with 0 after a signal or `SHUTDOWN`, with 1 if it cannot
 //! serve, and with 2 if the settings ask for something impossible.
 
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use clap::{Arg, ArgMatches, Command, value_parser};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
-use weft_server::{Level, Listeners, Options, SETTINGS, Server, log, read_settings};
+use weft_server::{Level, Listeners, Options, SETTINGS, Server, import, log, read_settings};
 
 const ABOUT: &str = "\
 Serves a Weft database to clients of Redis.
@@ -33,19 +34,34 @@ Where settings come from:
   `http-port 9100`. Redis's names are understood, too: `maxmemory 4gb` is `memory 4gb`. CONFIG SET changes some settings
   while the server runs, and CONFIG REWRITE puts them into the file.";
 
+const ABOUT_IMPORT: &str = "\
+Copies the data of a Redis into a directory, which the server then serves.
+
+SOURCE is the path of an RDB file, or the address of a server that runs: redis://[USER:PASSWORD@]HOST:PORT[/DATABASE]. Without
+/DATABASE all databases are copied. A key that is there already is replaced. Streams are left out.
+
+An RDB file has all keys as they were at one moment. From a server that runs, each key is copied as it is at one moment, so
+let no client write to it meanwhile if keys belong together.";
+
+/// Returns the definition of the command line.
 fn command() -> Command {
+    let source =
+        Arg::new("source").value_name("SOURCE").required(true).help("RDB file, or address");
+    let import = Command::new("import").about(ABOUT_IMPORT).max_term_width(100).arg(source);
+    let serve = Command::new("weft-server").about(ABOUT).after_help(EXAMPLES);
+    let serve = serve.version(env!("CARGO_PKG_VERSION")).args_conflicts_with_subcommands(true);
+    with_settings(serve).subcommand(with_settings(import))
+}
+
+/// Adds the options that set the settings.
+fn with_settings(command: Command) -> Command {
     let config = Arg::new("config")
         .long("config")
         .short('c')
         .value_name("PATH")
         .value_parser(value_parser!(PathBuf))
         .help("File of settings [environment: WEFT_SERVER_CONFIG]");
-    let mut command = Command::new("weft-server")
-        .version(env!("CARGO_PKG_VERSION"))
-        .about(ABOUT)
-        .after_help(EXAMPLES)
-        .max_term_width(100)
-        .arg(config);
+    let mut command = command.max_term_width(100).arg(config);
     let defaults = Options::default();
     for setting in SETTINGS {
         let default = match setting.get(&defaults) {
@@ -96,6 +112,11 @@ fn options(matches: &ArgMatches) -> Result<Options, String> {
             set.map_err(|error| format!("--{} {value}: {error}", setting.name))?;
         }
     }
+    Ok(options)
+}
+
+/// Checks that there is something to listen on.
+fn check_listeners(options: Options) -> Result<Options, String> {
     let listen = &options.listen;
     if listen.port == 0 && listen.tls_port == 0 && listen.socket.is_none() {
         return Err(
@@ -109,23 +130,40 @@ fn options(matches: &ArgMatches) -> Result<Options, String> {
 }
 
 fn main() -> ExitCode {
-    let options = match options(&command().get_matches()) {
-        Ok(options) => options,
+    let matches = command().get_matches();
+    let outcome = match matches.subcommand() {
+        Some((_, matches)) => options(matches).map(|options| run_import(matches, options)),
+        None => options(&matches).and_then(check_listeners).map(run),
+    };
+    match outcome {
+        Ok(Ok(())) => ExitCode::SUCCESS,
+        Ok(Err(error)) => {
+            log(Level::Error, "cannot go on", json!({ "error": error.to_string() }));
+            ExitCode::FAILURE
+        }
         Err(message) => {
             eprintln!("error: {message}");
-            return ExitCode::from(2);
-        }
-    };
-    match run(options) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            log(Level::Error, "cannot serve", json!({ "error": error.to_string() }));
-            ExitCode::FAILURE
+            ExitCode::from(2)
         }
     }
 }
 
-fn run(options: Options) -> std::io::Result<()> {
+fn run_import(matches: &ArgMatches, options: Options) -> io::Result<()> {
+    if options.store.directory.is_none() {
+        return Err(io::Error::other("name the --directory in which the data is to be kept"));
+    }
+    // The import is not a client, so the rules of users are not for it.
+    let options = Options { users_file: None, password: None, ..options };
+    let server = Server::open(options)?;
+    let source = matches.get_one::<String>("source").expect("it is required");
+    let imported = import(&server, source).map_err(io::Error::other)?;
+    server.database.close().map_err(io::Error::other)?;
+    let (keys, skipped) = (imported.keys, imported.skipped);
+    log(Level::Info, "imported", json!({ "keys": keys, "skipped": skipped }));
+    Ok(())
+}
+
+fn run(options: Options) -> io::Result<()> {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     if options.threads != 0 {
         runtime.worker_threads(options.threads);

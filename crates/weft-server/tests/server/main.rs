@@ -4,6 +4,7 @@
 mod client;
 mod documents;
 mod durable;
+mod import;
 mod limits;
 mod replies;
 mod settings;
