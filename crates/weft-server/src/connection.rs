@@ -297,5 +297,6 @@ async fn write_all(
         }
         bytes = &bytes[written..];
     }
-    Ok(())
+    // A stream that encrypts may still hold what did not fit the socket.
+    tokio::time::timeout(limit, stream.flush()).await?
 }

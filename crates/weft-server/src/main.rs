@@ -71,7 +71,7 @@ fn with_settings(command: Command) -> Command {
         let mut argument = Arg::new(setting.name)
             .long(setting.name)
             .value_name(setting.value)
-            .allow_hyphen_values(true)
+            .allow_negative_numbers(true)
             .help(format!("{}{default}", setting.help));
         argument = match setting.name {
             "directory" => argument.short('d'),

@@ -23,6 +23,8 @@ use crate::glob;
 pub const DEFAULT: &str = "default";
 /// The most refusals that the log keeps.
 const LOG_LENGTH_MAX: usize = 128;
+/// How much of a key, channel or name the log keeps.
+const LOGGED_BYTES_MAX: usize = 128;
 /// Refusals of the same kind within this time are one entry of the log.
 const LOG_GATHERS: Duration = Duration::from_secs(60);
 
@@ -357,6 +359,7 @@ impl User {
         };
         if !permits {
             let part = arguments.get(1).filter(|_| command.has_parts());
+            let part = part.map(|part| &part[..part.len().min(LOGGED_BYTES_MAX)]);
             let part =
                 part.map(|part| format!("|{}", String::from_utf8_lossy(part).to_lowercase()));
             return Err(Denial::Command(format!("{}{}", command.name, part.unwrap_or_default())));
@@ -609,7 +612,8 @@ impl Users {
 
     /// Notes a refusal in the log.
     pub fn note(&self, denial: &Denial, context: &'static str, user: &str, client: String) {
-        let (reason, object) = denial.entry();
+        let (reason, mut object) = denial.entry();
+        object.truncate(LOGGED_BYTES_MAX);
         let mut log = self.log();
         let at = Instant::now();
         let same = log.iter().position(|entry| {
@@ -664,7 +668,7 @@ fn read(path: &PathBuf) -> Result<BTreeMap<String, Arc<User>>, String> {
     Ok(users)
 }
 
-/// Replaces a file that only its owner may read. A crash leaves the old text or the new one.
+/// Replaces a file. If it is new, only its owner may read it. A crash leaves the old text or the new one.
 pub fn replace_file(path: &std::path::Path, text: &str) -> io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt;
     let mut temporary = path.as_os_str().to_owned();
@@ -672,6 +676,9 @@ pub fn replace_file(path: &std::path::Path, text: &str) -> io::Result<()> {
     let mut options = std::fs::OpenOptions::new();
     let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
     file.write_all(text.as_bytes())?;
+    if let Ok(found) = std::fs::metadata(path) {
+        file.set_permissions(found.permissions())?;
+    }
     file.sync_all()?;
     std::fs::rename(&temporary, path)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());

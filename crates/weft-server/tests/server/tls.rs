@@ -102,6 +102,11 @@ fn clients_connect_by_tls() {
     let server = start(&certificates, false);
     let reply = say(certificates.connect(server.tls_address, None), "PING").unwrap();
     assert_eq!(reply, "+PONG\r\n+OK\r\n");
+    // A reply that is longer than what the socket and the encryption hold.
+    let value = vec![b'x'; 8 << 20];
+    assert_eq!(server.client().call(&[b"SET", b"k", &value]).shown(), "+OK");
+    let reply = say(certificates.connect(server.tls_address, None), "GET k").unwrap();
+    assert!(reply.starts_with("$8388608\r\nxxx") && reply.ends_with("xxx\r\n+OK\r\n"));
     // A client that does not speak TLS, and others are served.
     let _ = say(TcpStream::connect(server.tls_address).unwrap(), "PING");
     assert_eq!(server.client().say("PING"), "+PONG");
