@@ -18,7 +18,7 @@ use crate::tables::SPACES;
 
 /// How many keys are read together from a server that runs.
 const KEYS_PER_READ: usize = 64;
-/// How often keys are read again whose types change meanwhile.
+/// How often keys are read again if the type of one has changed since it was asked for.
 const READS_MAX: usize = 10;
 /// How many elements are written in one transaction.
 const ELEMENTS_PER_WRITE: usize = 512;

@@ -41,7 +41,7 @@ SOURCE is the path of an RDB file, or the address of a server that runs: redis:/
 /DATABASE all databases are copied. A key that is there already is replaced. Streams are left out.
 
 An RDB file has all keys as they were at one moment. From a server that runs, each key is copied as it is at one moment, so
-let no client write to it meanwhile if keys belong together.";
+stop its writers first if keys belong together.";
 
 /// Returns the definition of the command line.
 fn command() -> Command {

@@ -140,8 +140,7 @@ impl Session {
         self.last = now;
         // The log must not show a password.
         let secret = ["acl", "auth", "config", "hello"];
-        let is_secret = secret.iter().any(|name| is(arguments[0], name));
-        if self.server.slow_log.wants(took) && !is_secret {
+        if self.server.slow_log.wants(took) && !secret.iter().any(|name| is(arguments[0], name)) {
             self.server.slow_log.add(arguments, took, &self.client);
         }
     }

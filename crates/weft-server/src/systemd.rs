@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Sends a state, such as `READY=1`, if systemd has started the process and wants to know.
 pub fn notify(state: &str) {
     if let Some(path) = std::env::var_os("NOTIFY_SOCKET") {
-        // If nobody listens any more, there is nobody to tell that to.
+        // If systemd does not listen any more, no one else wants to know.
         let _ = send(path.as_bytes(), state);
     }
 }

@@ -42,7 +42,7 @@ impl fmt::Debug for Tls {
 }
 
 impl Tls {
-    /// Reads the files. Returns `None` if there are none.
+    /// Reads the files. Returns `None` if no file is named.
     ///
     /// # Errors
     /// A file is missing, or cannot be read, or does not fit the others.

@@ -1,7 +1,7 @@
 //! Commands about what is on the disk, and the end of the server.
 //!
 //! A server with a directory has a log, so nothing needs to be saved by a command. `SAVE` and `BGSAVE` write a checkpoint,
-//! which makes the next start faster; the server writes one by itself when the log has grown.
+//! which makes the next start faster; the server writes one automatically when the log has grown.
 
 use std::pin::pin;
 use std::sync::Arc;

@@ -72,7 +72,7 @@ fn a_redis_is_copied_while_it_runs_and_from_its_file() {
             said.contains("\"keys\":10,\"level\":\"info\",\"message\":\"imported\",\"skipped\":1"),
             "{name}: {said}"
         );
-        // Again: every key is replaced by itself.
+        // Again: every key is replaced by an equal one.
         import(source_name, &directory.0);
         let program = Program::start_in(&directory.0);
         let mut client = program.client();
