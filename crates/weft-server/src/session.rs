@@ -65,8 +65,6 @@ pub struct Session {
     pub closes: bool,
     /// Stands for the newest commit that a reply has shown. It has to be durable before the reply is sent.
     pub token: Option<CommitToken>,
-    /// The session's newest commit.
-    pub newest: Option<CommitToken>,
     /// How many commands were run since they were counted last.
     pub commands: u64,
     /// How many of the replies were errors.
@@ -95,7 +93,6 @@ impl Session {
             replies: Replies::On,
             closes: false,
             token: None,
-            newest: None,
             commands: 0,
             errors: 0,
             last: Instant::now(),
@@ -264,7 +261,6 @@ impl Session {
     /// Notes that a reply shows a commit.
     pub fn note(&mut self, token: CommitToken) {
         self.token = self.token.max(Some(token));
-        self.newest = self.newest.max(Some(token));
     }
 
     /// `EXEC`: runs the queued commands as one transaction.

@@ -221,5 +221,4 @@ pub static COMMANDS: &[Command] = &[
     session("server", "shutdown", -1, ADMIN | NOT_QUEUED, NONE, "Stops the server.", saving::shutdown),
     session("server", "slowlog", -2, ADMIN, NONE, "Shows the commands that took long.", introspection::slowlog),
     session("server", "time", 1, FAST, NONE, "Returns the server's time.", introspection::time),
-    session("server", "waitaof", 4, 0, NONE, "Waits until the commands before it are durable.", saving::waitaof),
 ];

@@ -121,29 +121,8 @@ fn checkpoints_are_written_by_command() {
     assert_eq!(client.say("BGSAVE"), "+Background saving started");
     let after: i64 = client.say("LASTSAVE")[1..].parse().unwrap();
     assert!(before > 0 && after >= before);
-    assert_eq!(client.say("WAITAOF 1 0 0"), "*[:1, :0]");
-    assert!(client.say("WAITAOF 1 1 0").starts_with("-ERR there are no replicas"));
     let memory = crate::client::TestServer::new();
     let mut client = memory.client();
     assert!(client.say("SAVE").starts_with("-ERR"));
     assert!(client.say("BGSAVE").starts_with("-ERR"));
-    assert!(client.say("WAITAOF 1 0 0").contains("appendonly is disabled"));
-    assert_eq!(client.say("WAITAOF 0 0 0"), "*[:0, :0]");
-}
-
-#[test]
-fn a_reply_at_once_can_be_waited_for() {
-    let directory = Directory::new("at-once");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_weft-server"));
-    let arguments = ["--acknowledge", "at-once"];
-    let mut program = Program::start_with(&mut command, &directory.0, &arguments);
-    let mut client = program.client();
-    for number in 0..20 {
-        assert_eq!(client.say(&format!("SET k {number}")), "+OK");
-        assert_eq!(client.say("WAITAOF 1 0 60000"), "*[:1, :0]");
-    }
-    program.child.kill().unwrap();
-    program.child.wait().unwrap();
-    let program = Program::start_in(&directory.0);
-    assert_eq!(program.client().say("GET k"), "\"19\"");
 }
