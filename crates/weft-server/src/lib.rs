@@ -10,7 +10,7 @@
 //! 2. `connection`: reads requests (`request`), and sends replies (`reply`) when their commits are durable.
 //! 3. `session`: one client's state. It looks commands up, queues them after `MULTI`, and runs transactions.
 //! 4. `commands`: the table of commands, and one function for each, with its arguments in a `call`.
-//! 5. `users`: who may run which commands.
+//! 5. `users`: the rights to run commands.
 //! 6. `store`: keys and their values over the `tables`. `watch` has the keys under `WATCH`, and `collector` removes in the
 //!    background what has expired.
 //!

@@ -1,4 +1,4 @@
-//! Users: who may run which commands, on which keys and channels.
+//! Users, and their rights to run commands on keys and channels.
 //!
 //! The rules and the file are those of Redis's ACL, without selectors. A connection holds its user, and looks it up again
 //! when the generation says that a user has changed. [`User::check`] decides about one command;

@@ -1,4 +1,4 @@
-//! Users: who may run which commands on which keys.
+//! Users, and their rights to run commands on keys.
 
 use weft_server::{Options, list_commands};
 
