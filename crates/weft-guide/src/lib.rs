@@ -76,6 +76,8 @@ mod testing {}
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide/src/redis.md")]
 mod redis {}
+
+#[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide/src/running-the-server.md")]
 mod running_the_server {}
 
