@@ -22,6 +22,9 @@ use crate::stop::Done;
 use crate::tables::SPACES;
 use crate::users::{DEFAULT, replace_file};
 
+/// Returns a value as text.
+type Get = fn(&Options) -> String;
+
 /// Gives the running server a new value.
 type Apply = fn(&Server, &Options);
 
@@ -36,7 +39,7 @@ pub struct Setting {
     pub value: &'static str,
     /// What it does, and what follows from it.
     pub help: &'static str,
-    get: fn(&Options) -> String,
+    get: Get,
     set: fn(&mut Options, &str) -> Result<(), String>,
     apply: Option<Apply>,
 }
@@ -80,7 +83,7 @@ const fn setting(
     redis: &'static str,
     value: &'static str,
     help: &'static str,
-    get: fn(&Options) -> String,
+    get: Get,
     set: fn(&mut Options, &str) -> Result<(), String>,
 ) -> Setting {
     Setting { name, redis, value, help, get, set, apply: None }
@@ -102,74 +105,74 @@ pub static SETTINGS: &[Setting] = &[
         "acknowledge", "", "durable|at-once",
         "When a reply is sent: when its commit is on the disk, or at once (a crash loses about the last 10 ms)",
         |options| if options.waits { "durable" } else { "at-once" }.to_owned(),
-        |options, text| Ok(options.waits = one_of(text, &["durable", "at-once"])? == 0),
+        |options, text| put(&mut options.waits, one_of(text, &["durable", "at-once"]).map(|place| place == 0)),
     ),
     setting(
         "port", "port", "N",
         "Port for TCP; 0 to use none",
         |options| options.listen.port.to_string(),
-        |options, text| Ok(options.listen.port = number(text, 0..=u16::MAX)?),
+        |options, text| put(&mut options.listen.port, number(text, 0..=u16::MAX)),
     ),
     setting(
         "tls-port", "tls-port", "N",
         "Port for TLS over TCP; 0 to use none. It needs --tls-certificate and --tls-key",
         |options| options.listen.tls_port.to_string(),
-        |options, text| Ok(options.listen.tls_port = number(text, 0..=u16::MAX)?),
+        |options, text| put(&mut options.listen.tls_port, number(text, 0..=u16::MAX)),
     ),
     setting(
         "bind", "bind", "ADDRESS",
         "Addresses to listen on, with commas between them. As long as there is no password, clients of other machines are \
          refused: see --protected-mode",
         |options| joined(&options.listen.bind),
-        |options, text| Ok(options.listen.bind = addresses(text)?),
+        |options, text| put(&mut options.listen.bind, addresses(text)),
     ),
     setting(
         "socket", "unixsocket", "PATH",
         "Path of a Unix socket to listen on, too; only this user may connect",
         |options| options.listen.socket.as_deref().map_or(String::new(), shown),
-        |options, text| Ok(options.listen.socket = optional_path(text)),
+        |options, text| put(&mut options.listen.socket, Ok(optional_path(text))),
     ),
     setting(
         "http-port", "", "N",
         "Port for HTTP, with /metrics for Prometheus and /health; 0 to use none",
         |options| options.listen.http_port.to_string(),
-        |options, text| Ok(options.listen.http_port = number(text, 0..=u16::MAX)?),
+        |options, text| put(&mut options.listen.http_port, number(text, 0..=u16::MAX)),
     ),
     setting(
         "http-bind", "", "ADDRESS",
         "Addresses for HTTP, with commas between them. What it shows has no password",
         |options| joined(&options.listen.http_bind),
-        |options, text| Ok(options.listen.http_bind = addresses(text)?),
+        |options, text| put(&mut options.listen.http_bind, addresses(text)),
     ),
     setting(
         "tls-certificate", "tls-cert-file", "PATH",
         "File with the server's certificate, and those between it and the authority (PEM). SIGHUP reads it again",
         |options| options.listen.tls.certificate.as_deref().map_or(String::new(), shown),
-        |options, text| Ok(options.listen.tls.certificate = optional_path(text)),
+        |options, text| put(&mut options.listen.tls.certificate, Ok(optional_path(text))),
     ),
     setting(
         "tls-key", "tls-key-file", "PATH",
         "File with the key of the certificate (PEM)",
         |options| options.listen.tls.key.as_deref().map_or(String::new(), shown),
-        |options, text| Ok(options.listen.tls.key = optional_path(text)),
+        |options, text| put(&mut options.listen.tls.key, Ok(optional_path(text))),
     ),
     setting(
         "tls-client-authority", "tls-ca-cert-file", "PATH",
         "File with the certificates of authorities (PEM), one of which must have signed each client's certificate",
         |options| options.listen.tls.client_authority.as_deref().map_or(String::new(), shown),
-        |options, text| Ok(options.listen.tls.client_authority = optional_path(text)),
+        |options, text| put(&mut options.listen.tls.client_authority, Ok(optional_path(text))),
     ),
     setting(
         "password-file", "", "PATH",
         "File whose first line is the password of the user `default`, which clients give by AUTH",
         |_| String::new(),
-        |options, text| Ok(options.password = Some(first_line(text)?)),
+        |options, text| put(&mut options.password, first_line(text).map(Some)),
     ),
     setting(
         "password", "requirepass", "PASSWORD",
         "The same password itself. Other users of the machine see the command line: prefer --password-file",
         |_| String::new(),
-        |options, text| Ok(options.password = Some(text.to_owned()).filter(|text| !text.is_empty())),
+        |options, text| put(&mut options.password, Ok(Some(text.to_owned()).filter(|text| !text.is_empty()))),
     )
     .live(|server, options| {
         let password = options.password.as_ref().map(|password| format!(">{password}"));
@@ -181,13 +184,13 @@ pub static SETTINGS: &[Setting] = &[
         "users-file", "aclfile", "PATH",
         "File of users and their rights, as Redis has it. ACL SAVE writes it, ACL LOAD and SIGHUP read it again",
         |options| options.users_file.as_deref().map_or(String::new(), shown),
-        |options, text| Ok(options.users_file = optional_path(text)),
+        |options, text| put(&mut options.users_file, Ok(optional_path(text))),
     ),
     setting(
         "protected-mode", "protected-mode", "yes|no",
         "Whether clients of other machines are refused while the user `default` needs no password",
         |options| yes_or_no(options.is_protected),
-        |options, text| Ok(options.is_protected = flag(text)?),
+        |options, text| put(&mut options.is_protected, flag(text)),
     )
     .live(|server, options| {
         server.is_protected.store(u64::from(options.is_protected), Ordering::Relaxed);
@@ -209,7 +212,7 @@ pub static SETTINGS: &[Setting] = &[
         "clients", "maxclients", "N",
         "The most connections at the same time",
         |options| options.clients_max.to_string(),
-        |options, text| Ok(options.clients_max = number(text, 1..=u64::MAX)?),
+        |options, text| put(&mut options.clients_max, number(text, 1..=u64::MAX)),
     )
     .live(|server, options| server.clients_max.store(options.clients_max, Ordering::Relaxed)),
     setting(
@@ -217,51 +220,51 @@ pub static SETTINGS: &[Setting] = &[
         "The most memory for the requests and replies of all clients; 0 for no limit. Beyond it, a connection that needs \
          more is closed",
         |options| options.clients_bytes.to_string(),
-        |options, text| Ok(options.clients_bytes = bytes(text, 0..=1 << 50)?),
+        |options, text| put(&mut options.clients_bytes, bytes(text, 0..=1 << 50)),
     )
     .live(|server, options| server.clients_bytes_max.store(options.clients_bytes, Ordering::Relaxed)),
     setting(
         "request-bytes", "proto-max-bulk-len", "BYTES",
         "The longest request, and the longest queue of MULTI (such as 64mb)",
         |options| options.request_bytes.to_string(),
-        |options, text| Ok(options.request_bytes = size(text, 1024..=512 << 20)?),
+        |options, text| put(&mut options.request_bytes, size(text, 1024..=512 << 20)),
     ),
     setting(
         "output-bytes", "", "BYTES",
         "The longest reply that may wait for one client (such as 256mb); beyond it the connection is closed",
         |options| options.output_bytes.to_string(),
-        |options, text| Ok(options.output_bytes = size(text, 1024..=1 << 40)?),
+        |options, text| put(&mut options.output_bytes, size(text, 1024..=1 << 40)),
     ),
     setting(
         "output-timeout", "", "SECONDS",
         "Close connections that take none of their output for so long",
         |options| options.output_timeout.as_secs().to_string(),
-        |options, text| Ok(options.output_timeout = Duration::from_secs(number(text, 1..=86_400)?)),
+        |options, text| put(&mut options.output_timeout, number(text, 1..=86_400).map(Duration::from_secs)),
     ),
     setting(
         "idle", "timeout", "SECONDS",
         "Close connections that were silent for so long; 0 for never",
         |options| options.idle_seconds.to_string(),
-        |options, text| Ok(options.idle_seconds = number(text, 0..=u64::MAX / 2)?),
+        |options, text| put(&mut options.idle_seconds, number(text, 0..=u64::MAX / 2)),
     )
     .live(|server, options| server.idle_seconds.store(options.idle_seconds, Ordering::Relaxed)),
     setting(
         "keep-alive", "tcp-keepalive", "SECONDS",
         "Ask silent clients so often whether they are still there; 0 for never",
         |options| options.keep_alive.as_secs().to_string(),
-        |options, text| Ok(options.keep_alive = Duration::from_secs(number(text, 0..=86_400)?)),
+        |options, text| put(&mut options.keep_alive, number(text, 0..=86_400).map(Duration::from_secs)),
     ),
     setting(
         "stop-timeout", "shutdown-timeout", "SECONDS",
         "How long connections have to end when the server stops",
         |options| options.stop_timeout.as_secs().to_string(),
-        |options, text| Ok(options.stop_timeout = Duration::from_secs(number(text, 0..=86_400)?)),
+        |options, text| put(&mut options.stop_timeout, number(text, 0..=86_400).map(Duration::from_secs)),
     ),
     setting(
         "slow-log-micros", "slowlog-log-slower-than", "MICROSECONDS",
         "SLOWLOG shows commands that take at least so long; -1 for none",
         |options| options.slow_log_micros.to_string(),
-        |options, text| Ok(options.slow_log_micros = number(text, -1..=i64::MAX)?),
+        |options, text| put(&mut options.slow_log_micros, number(text, -1..=i64::MAX)),
     )
     .live(|server, options| {
         // The greatest number keeps none.
@@ -272,7 +275,7 @@ pub static SETTINGS: &[Setting] = &[
         "slow-log-length", "slowlog-max-len", "N",
         "How many commands SLOWLOG shows",
         |options| options.slow_log_length.to_string(),
-        |options, text| Ok(options.slow_log_length = number(text, 0..=1 << 20)?),
+        |options, text| put(&mut options.slow_log_length, number(text, 0..=1 << 20)),
     )
     .live(|server, options| {
         server.slow_log.length_max.store(options.slow_log_length, Ordering::Relaxed);
@@ -281,7 +284,7 @@ pub static SETTINGS: &[Setting] = &[
         "threads", "", "N",
         "Threads that run commands; 0 for one for each core",
         |options| options.threads.to_string(),
-        |options, text| Ok(options.threads = number(text, 0..=1024)?),
+        |options, text| put(&mut options.threads, number(text, 0..=1024)),
     ),
     setting(
         "log-level", "", "error|warn|info|debug",
@@ -289,14 +292,14 @@ pub static SETTINGS: &[Setting] = &[
         |options| options.log_level.name().to_owned(),
         |options, text| {
             let names: Vec<_> = Level::ALL.iter().map(|level| level.name()).collect();
-            Ok(options.log_level = Level::ALL[one_of(text, &names)?])
+            put(&mut options.log_level, one_of(text, &names).map(|place| Level::ALL[place]))
         },
     )
     .live(|_, options| set_level(options.log_level)),
 ];
 
 /// What `CONFIG GET` shows beside the settings, because clients ask for it.
-static SHOWN: &[(&str, fn(&Options) -> String)] = &[
+static SHOWN: &[(&str, Get)] = &[
     ("appendfsync", |options| if options.waits { "always" } else { "everysec" }.to_owned()),
     ("appendonly", |options| yes_or_no(options.store.directory.is_some())),
     ("databases", |_| SPACES.to_string()),
@@ -429,6 +432,12 @@ impl Server {
 }
 
 const IMMUTABLE: &str = "can't set immutable config: use the server's options";
+
+/// Sets what a setting means, if its value is right.
+fn put<T>(place: &mut T, value: Result<T, String>) -> Result<(), String> {
+    *place = value?;
+    Ok(())
+}
 
 fn shown(path: impl AsRef<Path>) -> String {
     path.as_ref().display().to_string()
