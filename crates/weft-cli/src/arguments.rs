@@ -13,6 +13,7 @@ use crate::durable::import::ImportArguments;
 use crate::durable::log::LogCommand;
 use crate::durable::recover::RecoverArguments;
 use crate::durable::schema::SchemaCommand;
+use crate::serve::ServeArguments;
 
 /// Weft: an in-memory, multicore, strictly serializable transactional database.
 #[derive(Debug, Parser)]
@@ -50,6 +51,8 @@ pub enum Command {
     Dump(DumpArguments),
     /// Make a database of a file that `weft dump` has written
     Restore(RestoreArguments),
+    /// Serve a database to clients of Redis: starts the program `weft-server` with these arguments
+    Serve(ServeArguments),
     /// Show the tables of a database, and how another version of the program would change them; changes nothing
     Schema {
         /// The command to run.

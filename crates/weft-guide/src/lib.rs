@@ -78,6 +78,10 @@ mod testing {}
 mod redis {}
 
 #[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/src/running-the-server.md")]
+mod running_the_server {}
+
+#[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide/src/comparison.md")]
 mod comparison {}
 

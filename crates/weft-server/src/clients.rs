@@ -34,6 +34,8 @@ pub struct Client {
 /// What a client says about itself.
 #[derive(Clone, Debug, Default)]
 pub struct ClientTexts {
+    /// The name of its user.
+    pub user: String,
     /// `CLIENT SETNAME`
     pub name: String,
     /// `CLIENT SETINFO LIB-NAME`
@@ -77,7 +79,7 @@ impl Client {
         let active = std::time::Duration::from_millis(self.last_active.load(Ordering::Relaxed));
         let last = usize::try_from(self.last_command.load(Ordering::Relaxed)).ok();
         format!(
-            "id={} addr={} laddr={} name={} age={} idle={} db={} cmd={} user=default lib-name={} lib-ver={}",
+            "id={} addr={} laddr={} name={} age={} idle={} db={} cmd={} user={} lib-name={} lib-ver={}",
             self.id,
             self.addresses.0,
             self.addresses.1,
@@ -86,6 +88,7 @@ impl Client {
             age.saturating_sub(active).as_secs(),
             self.space.load(Ordering::Relaxed),
             last.and_then(|last| COMMANDS.get(last)).map_or("NULL", |command| command.name),
+            texts.user,
             texts.library,
             texts.library_version,
         )

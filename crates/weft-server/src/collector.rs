@@ -15,7 +15,7 @@ use weft::htm::word::Ordering;
 use weft::{Error, TransactionOptions};
 
 use crate::effects::Effects;
-use crate::log::log;
+use crate::log::{Level, log};
 use crate::server::Server;
 use crate::stop::{Done, Stop};
 use crate::store::{Key, Keys};
@@ -50,7 +50,7 @@ impl Collector {
                         Ok(_) => begun.elapsed(),
                         Err(stop) => {
                             log(
-                                "error",
+                                Level::Error,
                                 "cannot remove expired keys",
                                 json!({ "error": stop.text() }),
                             );

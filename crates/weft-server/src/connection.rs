@@ -8,12 +8,14 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use serde_json::json;
 use smallvec::SmallVec;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use weft::htm::word::Ordering;
 
 use crate::blocked::Blocked;
 use crate::clients::Client;
+use crate::log::{Level, log};
 use crate::publish::Mailbox;
 use crate::reply::Reply;
 use crate::request::{Parsed, Parser};
@@ -25,6 +27,8 @@ use crate::stop::text_of;
 const READ_BYTES: usize = 16 << 10;
 /// When so many bytes wait, they are sent before the next command is run.
 const FLUSH_BYTES: usize = 64 << 10;
+/// What a connection may keep between commands, which the memory of all clients does not limit.
+const KEPT_BYTES: usize = 2 * FLUSH_BYTES + READ_BYTES;
 /// After so many commands of one client, others have their turn.
 const COMMANDS_PER_TURN: u32 = 1024;
 
@@ -35,35 +39,73 @@ pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     addresses: (String, String),
     refused: Option<&'static str>,
 ) {
-    let clients_max = server.clients_max.load(Ordering::Relaxed);
-    let client = match refused {
-        Some(_) => None,
-        None => server.clients.add(addresses, clients_max),
-    };
-    let Some(client) = client else {
-        server.counters.refused.fetch_add(1, Ordering::Relaxed);
-        let text = refused.unwrap_or("-ERR max number of clients reached\r\n");
+    match Listed::new(&server, addresses, refused) {
+        Ok(listed) => Connection::new(stream, &listed).serve().await,
         // The client may be gone already.
-        let _ = stream.write_all(text.as_bytes()).await;
-        return;
+        Err(text) => drop(stream.write_all(text.as_bytes()).await),
+    }
+}
+
+/// As [`serve`], for a connection that begins with an agreement on keys, for which `open` waits. A client counts from the
+/// beginning. One that is refused gets no reply, since it could not read it yet.
+pub async fn serve_tls<S, F>(
+    server: Arc<Server>,
+    open: impl FnOnce() -> F,
+    addresses: (String, String),
+    refused: Option<&'static str>,
+) where
+    S: AsyncRead + AsyncWrite + Unpin,
+    F: Future<Output = io::Result<S>>,
+{
+    let Ok(listed) = Listed::new(&server, addresses, refused) else { return };
+    let stop = listed.1.stop.notified();
+    let opened = tokio::select! {
+        () = stop => return,
+        opened = open() => opened,
     };
-    server.counters.accepted.fetch_add(1, Ordering::Relaxed);
-    let _listed = Listed(Arc::clone(&server), Arc::clone(&client));
-    let reply = Reply::new(server.options.output_bytes);
-    let parser = Parser::new(server.options.request_bytes);
-    let session = Session::new(server, client);
-    let mut connection =
-        Connection { stream, session, parser, reply, input: Vec::new(), parsed: 0 };
-    // A connection that breaks is no event for the server.
-    let _ = connection.run().await;
+    match opened {
+        Ok(stream) => Connection::new(stream, &listed).serve().await,
+        Err(error) => {
+            let (address, error) = (&listed.1.addresses.0, error.to_string());
+            log(Level::Debug, "no agreement on TLS", json!({ "address": address, "error": error }));
+        }
+    }
 }
 
 /// A client in the list of clients, until its connection ends.
 struct Listed(Arc<Server>, Arc<Client>);
 
+impl Listed {
+    /// Lists a client, unless it is refused, or there are too many.
+    ///
+    /// # Errors
+    /// What to tell the client.
+    fn new(
+        server: &Arc<Server>,
+        addresses: (String, String),
+        refused: Option<&'static str>,
+    ) -> Result<Self, &'static str> {
+        let clients_max = server.clients_max.load(Ordering::Relaxed);
+        let address = addresses.0.clone();
+        let client = match refused {
+            Some(_) => None,
+            None => server.clients.add(addresses, clients_max),
+        };
+        let Some(client) = client else {
+            server.counters.refused.fetch_add(1, Ordering::Relaxed);
+            log(Level::Debug, "a client is refused", json!({ "address": address }));
+            return Err(refused.unwrap_or("-ERR max number of clients reached\r\n"));
+        };
+        server.counters.accepted.fetch_add(1, Ordering::Relaxed);
+        log(Level::Debug, "a client connects", json!({ "id": client.id, "address": address }));
+        Ok(Listed(Arc::clone(server), client))
+    }
+}
+
 impl Drop for Listed {
     fn drop(&mut self) {
         self.0.clients.remove(&self.1);
+        log(Level::Debug, "a client is gone", json!({ "id": self.1.id }));
     }
 }
 
@@ -76,12 +118,70 @@ struct Connection<S> {
     input: Vec<u8>,
     /// How much of it belongs to commands that were run.
     parsed: usize,
+    /// How much memory the connection has counted for itself among that of all clients.
+    counted: usize,
+}
+
+impl<S> Drop for Connection<S> {
+    fn drop(&mut self) {
+        // Subtracts, since the sum wraps around.
+        let less = (self.counted as u64).wrapping_neg();
+        self.session.server.clients_bytes.fetch_add(less, Ordering::Relaxed);
+    }
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+    fn new(stream: S, listed: &Listed) -> Self {
+        let server = &listed.0;
+        Connection {
+            stream,
+            session: Session::new(Arc::clone(server), Arc::clone(&listed.1)),
+            parser: Parser::new(server.options.request_bytes),
+            reply: Reply::new(server.options.output_bytes),
+            input: Vec::new(),
+            parsed: 0,
+            counted: 0,
+        }
+    }
+
+    async fn serve(mut self) {
+        // A connection that breaks is no event for the server.
+        if let Err(error) = self.run().await {
+            let (id, error) = (self.session.client.id, error.to_string());
+            log(Level::Debug, "a connection breaks", json!({ "id": id, "error": error }));
+        }
+    }
+
+    /// Counts the memory that the connection holds.
+    ///
+    /// # Errors
+    /// All clients together hold too much, and this one more than what each needs.
+    fn count_memory(&mut self) -> io::Result<()> {
+        let held = self.input.capacity() + self.reply.capacity() + self.session.queued_bytes();
+        if held == self.counted {
+            return Ok(());
+        }
+        let (server, before) = (&self.session.server, self.counted as u64);
+        self.counted = held;
+        let more = (held as u64).wrapping_sub(before);
+        let all = server.clients_bytes.fetch_add(more, Ordering::Relaxed).wrapping_add(more);
+        let limit = server.clients_bytes_max.load(Ordering::Relaxed);
+        if limit != 0 && all > limit && held > KEPT_BYTES {
+            let (id, bytes) = (self.session.client.id, held);
+            log(
+                Level::Warn,
+                "a client is closed, since all together need too much memory: see --clients-memory",
+                json!({ "id": id, "bytes": bytes }),
+            );
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        Ok(())
+    }
+
     async fn run(&mut self) -> io::Result<()> {
         loop {
             self.run_commands().await?;
+            self.count_memory()?;
             self.flush().await?;
             if self.session.closes {
                 return self.stream.shutdown().await;
@@ -122,6 +222,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 return Err(io::ErrorKind::OutOfMemory.into());
             }
             if self.reply.len() >= FLUSH_BYTES {
+                self.count_memory()?;
                 self.flush().await?;
             }
             commands += 1;
@@ -294,5 +395,6 @@ async fn write_all(
         }
         bytes = &bytes[written..];
     }
-    Ok(())
+    // A stream that encrypts may still hold what did not fit the socket.
+    tokio::time::timeout(limit, stream.flush()).await?
 }

@@ -10,21 +10,23 @@
 //! 2. `connection`: reads requests (`request`), and sends replies (`reply`) when their commits are durable.
 //! 3. `session`: one client's state. It looks commands up, queues them after `MULTI`, and runs transactions.
 //! 4. `commands`: the table of commands, and one function for each, with its arguments in a `call`.
-//! 5. `store`: keys and their values over the `tables` and the `stream_tables`. `watch` has the keys under `WATCH`, and
+//! 5. `users`: the rights to run commands.
+//! 6. `store`: keys and their values over the `tables` and the `stream_tables`. `watch` has the keys under `WATCH`, and
 //!    `collector` removes in the background what has expired.
-//! 6. `effects`: what a transaction does after its commit. It wakes clients that are `waiting` with a `blocked` command, and
+//! 7. `effects`: what a transaction does after its commit. It wakes clients that are `waiting` with a `blocked` command, and
 //!    it sends messages (`publish`), among them the `notifications` of changed keys.
 //!
 //! ```
 //! use std::sync::Arc;
-//! use weft_server::{Options, Server};
+//! use weft_server::{Listeners, Options, Server};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
 //! runtime.block_on(async {
 //!     let server = Server::open(Options::default())?;
 //!     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
-//!     server.serve(vec![listener], None, async { /* until this is ready */ }).await?;
+//!     let listeners = Listeners { tcp: vec![listener], ..Listeners::default() };
+//!     server.serve(listeners, async { /* until this is ready */ }).await?;
 //!     Ok(())
 //! })
 //! # }
@@ -38,24 +40,36 @@ mod commands;
 mod connection;
 mod effects;
 mod glob;
+mod http;
+mod import;
+mod listeners;
 mod log;
+mod metrics;
 mod notifications;
 mod publish;
 mod reply;
 mod request;
 mod server;
 mod session;
+mod settings;
 mod slow_log;
 mod stop;
 mod store;
 mod stream_tables;
+mod systemd;
 mod tables;
+mod tls;
+mod users;
 mod waiting;
 mod watch;
 
-pub use log::log;
+pub use import::{Imported, import};
+pub use listeners::{ListenOptions, Listeners};
+pub use log::{Level, log};
 pub use server::{Options, Server};
+pub use settings::{SETTINGS, Setting, find as find_setting, read_file as read_settings};
 pub use tables::StoreOptions;
+pub use tls::TlsFiles;
 
 /// A name, and what is said about it.
 pub type Listed = (&'static str, &'static str);

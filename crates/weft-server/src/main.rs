@@ -1,237 +1,201 @@
 //! The command `weft-server`: serves a database to clients of Redis until it gets a signal.
 //!
-//! Its log goes to standard error, one JSON object a line. It exits with 0 after a signal, with 1 if it cannot serve, and
-//! with 2 if the arguments ask for something impossible.
+//! Its log goes to standard error, one JSON object a line. It exits with 0 after a signal or `SHUTDOWN`, with 1 if it cannot
+//! serve, and with 2 if the settings ask for something impossible.
 
-use std::net::IpAddr;
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::sync::Arc;
 
-use clap::{Parser, ValueEnum};
+use clap::{Arg, ArgMatches, Command, value_parser};
 use serde_json::json;
-use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
-use weft::DurabilityOptions;
-use weft_server::{Options, Server, StoreOptions, log};
+use weft_server::{Level, Listeners, Options, SETTINGS, Server, import, log, read_settings};
 
-/// Serves a Weft database to clients of Redis.
-///
-/// Without --directory the data is in memory, and gone when the server stops. With it, a reply is sent when its commit is on
-/// the disk. The server listens on this machine alone, until --bind says more.
-///
-/// Try it: `weft-server &`, then `redis-cli set greeting hello`.
-///
-/// Each option can also be given by an environment variable: WEFT_SERVER_PORT for --port, and so on.
-#[derive(Debug, Parser)]
-#[command(name = "weft-server", version, max_term_width = 100)]
-struct Arguments {
-    /// Directory of the data, which is made if it does not exist
-    #[arg(long, short, value_name = "PATH", env = "WEFT_SERVER_DIRECTORY")]
-    directory: Option<PathBuf>,
+const ABOUT: &str = "\
+Serves a Weft database to clients of Redis.
 
-    /// When a reply is sent: durable (its commit is on the disk) or at-once (a crash loses the newest commits)
-    #[arg(long, value_name = "WHEN", default_value = "durable", env = "WEFT_SERVER_ACKNOWLEDGE")]
-    acknowledge: When,
+Without --directory the data is in memory, and gone when the server stops. With it, a reply is sent when its commit is on the
+disk. The server listens on this machine alone, until --bind says more.";
 
-    /// Port for TCP; 0 to use none
-    #[arg(long, short, value_name = "N", default_value_t = 6379, env = "WEFT_SERVER_PORT")]
-    port: u16,
+const EXAMPLES: &str = "\
+Try it:
+  weft-server &
+  redis-cli set greeting hello
 
-    /// Addresses to listen on, with commas between them
-    ///
-    /// Clients of other machines are refused as long as there is no password: see --protected-mode. The connections are not
-    /// encrypted.
-    #[arg(
-        long,
-        value_name = "ADDRESS",
-        value_delimiter = ',',
-        default_value = "127.0.0.1",
-        env = "WEFT_SERVER_BIND"
-    )]
-    bind: Vec<IpAddr>,
+Keep the data, and let other machines connect by TLS with a password:
+  weft-server --directory data --password-file password --bind 0.0.0.0 \\
+    --port 0 --tls-port 6380 --tls-certificate cert.pem --tls-key key.pem
 
-    /// Path of a Unix socket to listen on, too
-    #[arg(long, value_name = "PATH", env = "WEFT_SERVER_SOCKET")]
-    socket: Option<PathBuf>,
+Where settings come from:
+  The command line counts more than the environment, which counts more than the file, which counts more than the default.
+  WEFT_SERVER_HTTP_PORT is the environment variable of --http-port, and so on. The file of --config has lines such as
+  `http-port 9100`. Redis's names are understood, too: `maxmemory 4gb` is `memory 4gb`. CONFIG SET changes some settings
+  while the server runs, and CONFIG REWRITE puts them into the file.";
 
-    /// File whose first line is the password that clients give by AUTH
-    #[arg(long, value_name = "PATH", env = "WEFT_SERVER_PASSWORD_FILE")]
-    password_file: Option<PathBuf>,
+const ABOUT_IMPORT: &str = "\
+Copies the data of a Redis into a directory, which the server then serves.
 
-    /// Whether clients of other machines are refused while there is no password
-    #[arg(long, value_name = "on|off", default_value = "on", env = "WEFT_SERVER_PROTECTED_MODE")]
-    protected_mode: Switch,
+SOURCE is the path of an RDB file, or the address of a server that runs: redis://[USER:PASSWORD@]HOST:PORT[/DATABASE]. Without
+/DATABASE all databases are copied. A key that is there already is replaced. Streams are left out.
 
-    /// The most memory for the data, in MiB; beyond it commands that need more are refused
-    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(32..1 << 30),
-          env = "WEFT_SERVER_MEMORY")]
-    memory: Option<u64>,
+An RDB file has all keys as they were at one moment. From a server that runs, each key is copied as it is at one moment, so
+stop its writers first if keys belong together.";
 
-    /// The most connections at the same time
-    #[arg(long, value_name = "N", default_value_t = 10_000,
-          value_parser = clap::value_parser!(u64).range(1..), env = "WEFT_SERVER_CLIENTS")]
-    clients: u64,
-
-    /// The longest request, in bytes
-    #[arg(long, value_name = "BYTES", default_value_t = 64 << 20,
-          value_parser = clap::value_parser!(u64).range(1024..=512 << 20),
-          env = "WEFT_SERVER_REQUEST_BYTES")]
-    request_bytes: u64,
-
-    /// The longest reply that may wait for one client, in bytes; beyond it the connection is closed
-    #[arg(long, value_name = "BYTES", default_value_t = 256 << 20,
-          value_parser = clap::value_parser!(u64).range(1024..=1 << 40),
-          env = "WEFT_SERVER_OUTPUT_BYTES")]
-    output_bytes: u64,
-
-    /// The longest output of messages that may wait for one subscriber, in bytes; beyond it the connection is closed
-    #[arg(long, value_name = "BYTES", default_value_t = 32 << 20,
-          value_parser = clap::value_parser!(u64).range(1024..=1 << 40),
-          env = "WEFT_SERVER_MAILBOX_BYTES")]
-    mailbox_bytes: u64,
-
-    /// Close connections that were silent for so many seconds; 0 for never
-    #[arg(long, value_name = "SECONDS", default_value_t = 0, env = "WEFT_SERVER_IDLE")]
-    idle: u64,
-
-    /// Threads that run commands; by default one for each core
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024),
-          env = "WEFT_SERVER_THREADS")]
-    threads: Option<u16>,
+/// Returns the definition of the command line.
+fn command() -> Command {
+    let source =
+        Arg::new("source").value_name("SOURCE").required(true).help("RDB file, or address");
+    let import = Command::new("import").about(ABOUT_IMPORT).max_term_width(100).arg(source);
+    let serve = Command::new("weft-server").about(ABOUT).after_help(EXAMPLES);
+    let serve = serve.version(env!("CARGO_PKG_VERSION")).args_conflicts_with_subcommands(true);
+    with_settings(serve).subcommand(with_settings(import))
 }
 
-/// When a reply is sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum When {
-    /// When its commit is on the disk.
-    Durable,
-    /// When its commit is in memory.
-    AtOnce,
-}
-
-/// On or off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Switch {
-    /// Yes.
-    On,
-    /// No.
-    Off,
-}
-
-impl Arguments {
-    fn options(&self) -> Result<Options, String> {
-        let password = self.password_file.as_ref().map(|path| {
-            let text = std::fs::read_to_string(path);
-            let text = text.map_err(|error| format!("{}: {error}", path.display()))?;
-            match text.lines().next() {
-                Some(password) if !password.is_empty() => Ok(password.to_owned()),
-                _ => Err(format!(
-                    "{}: the first line is empty; write the password there",
-                    path.display()
-                )),
-            }
-        });
-        let bytes = |bytes: u64| usize::try_from(bytes).map_err(|_| format!("{bytes} is too much"));
-        let directory = self.directory.clone().map(|path| (path, DurabilityOptions::new()));
-        let memory_limit = self.memory.map(|mebibytes| mebibytes << 20);
-        Ok(Options {
-            store: StoreOptions { directory, memory_limit },
-            waits: self.acknowledge == When::Durable,
-            password: password.transpose()?,
-            is_protected: self.protected_mode == Switch::On,
-            clients_max: self.clients,
-            request_bytes: bytes(self.request_bytes)?,
-            output_bytes: bytes(self.output_bytes)?,
-            mailbox_bytes: bytes(self.mailbox_bytes)?,
-            idle_seconds: self.idle,
-            output_timeout: Duration::from_secs(60),
-            stop_timeout: Duration::from_secs(10),
-        })
+/// Adds the options that set the settings.
+fn with_settings(command: Command) -> Command {
+    let config = Arg::new("config")
+        .long("config")
+        .short('c')
+        .value_name("PATH")
+        .value_parser(value_parser!(PathBuf))
+        .help("File of settings [environment: WEFT_SERVER_CONFIG]");
+    let mut command = command.max_term_width(100).arg(config);
+    let defaults = Options::default();
+    for setting in SETTINGS {
+        let default = match setting.get(&defaults) {
+            text if text.is_empty() => String::new(),
+            text => format!(" [default: {text}]"),
+        };
+        let mut argument = Arg::new(setting.name)
+            .long(setting.name)
+            .value_name(setting.value)
+            .allow_negative_numbers(true)
+            .help(format!("{}{default}", setting.help));
+        argument = match setting.name {
+            "directory" => argument.short('d'),
+            "port" => argument.short('p'),
+            _ => argument,
+        };
+        if !setting.redis.is_empty() && setting.redis != setting.name {
+            argument = argument.alias(setting.redis);
+        }
+        command = command.arg(argument);
     }
+    command
+}
+
+/// Gathers the settings: those of the file, then of the environment, then of the command line.
+fn options(matches: &ArgMatches) -> Result<Options, String> {
+    let mut options = Options { notifies_systemd: true, ..Options::default() };
+    let file = matches.get_one::<PathBuf>("config").cloned();
+    options.settings_file =
+        file.or_else(|| std::env::var_os("WEFT_SERVER_CONFIG").map(PathBuf::from));
+    if let Some(path) = options.settings_file.clone() {
+        for (setting, value) in read_settings(&path)? {
+            let set = setting.set(&mut options, &value);
+            set.map_err(|error| format!("{}: {} {value}: {error}", path.display(), setting.name))?;
+        }
+    }
+    for setting in SETTINGS {
+        let variable = setting.variable();
+        if let Some(value) = std::env::var_os(&variable) {
+            let value = value.to_string_lossy();
+            let set = setting.set(&mut options, &value);
+            set.map_err(|error| format!("{variable}={value}: {error}"))?;
+        }
+    }
+    for setting in SETTINGS {
+        if let Some(value) = matches.get_one::<String>(setting.name) {
+            let set = setting.set(&mut options, value);
+            set.map_err(|error| format!("--{} {value}: {error}", setting.name))?;
+        }
+    }
+    Ok(options)
+}
+
+/// Checks that there is something to listen on.
+fn check_listeners(options: Options) -> Result<Options, String> {
+    let listen = &options.listen;
+    if listen.port == 0 && listen.tls_port == 0 && listen.socket.is_none() {
+        return Err(
+            "there is nothing to listen on; give a --port, a --tls-port, or a --socket".into()
+        );
+    }
+    if listen.tls_port != 0 && listen.tls.certificate.is_none() {
+        return Err("--tls-port needs --tls-certificate and --tls-key".into());
+    }
+    Ok(options)
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    if arguments.port == 0 && arguments.socket.is_none() {
-        eprintln!("error: there is nothing to listen on; give a --port, or a --socket");
-        return ExitCode::from(2);
-    }
-    let options = match arguments.options() {
-        Ok(options) => options,
+    let matches = command().get_matches();
+    let outcome = match matches.subcommand() {
+        Some((_, matches)) => options(matches).map(|options| run_import(matches, options)),
+        None => options(&matches).and_then(check_listeners).map(run),
+    };
+    match outcome {
+        Ok(Ok(())) => ExitCode::SUCCESS,
+        Ok(Err(error)) => {
+            log(Level::Error, "cannot go on", json!({ "error": error.to_string() }));
+            ExitCode::FAILURE
+        }
         Err(message) => {
             eprintln!("error: {message}");
-            return ExitCode::from(2);
-        }
-    };
-    match run(&arguments, options) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            log("error", "cannot serve", json!({ "error": error.to_string() }));
-            ExitCode::FAILURE
+            ExitCode::from(2)
         }
     }
 }
 
-fn run(arguments: &Arguments, options: Options) -> Result<(), Box<dyn std::error::Error>> {
+fn run_import(matches: &ArgMatches, options: Options) -> io::Result<()> {
+    if options.store.directory.is_none() {
+        return Err(io::Error::other("name the --directory in which the data is to be kept"));
+    }
+    // The import is not a client, so the rules of users are not for it.
+    let options = Options { users_file: None, password: None, ..options };
+    let server = Server::open(options)?;
+    let source = matches.get_one::<String>("source").expect("it is required");
+    let imported = import(&server, source).map_err(io::Error::other)?;
+    server.database.close().map_err(io::Error::other)?;
+    let (keys, skipped) = (imported.keys, imported.skipped);
+    log(Level::Info, "imported", json!({ "keys": keys, "skipped": skipped }));
+    Ok(())
+}
+
+fn run(options: Options) -> io::Result<()> {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    if let Some(threads) = arguments.threads {
-        runtime.worker_threads(threads.into());
+    if options.threads != 0 {
+        runtime.worker_threads(options.threads);
     }
     let runtime = runtime.enable_all().build()?;
     runtime.block_on(async {
-        let mut listeners = Vec::new();
-        if arguments.port != 0 {
-            for address in &arguments.bind {
-                let listener = TcpListener::bind((*address, arguments.port)).await;
-                let told = |error| {
-                    format!("{address}, port {}: {error}; give another --port", arguments.port)
-                };
-                listeners.push(listener.map_err(told)?);
-            }
-        }
-        let unix = arguments.socket.as_ref().map(listen_on).transpose()?;
-        let server = Server::open(options)?;
+        // Before clients can connect, so that no signal ends the process out of order.
         let (mut interrupted, mut terminated) =
             (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        let mut hung_up = signal(SignalKind::hangup())?;
+        let listeners = Listeners::bind(&options.listen).await?;
+        let server = Server::open(options)?;
+        let of_signals = Arc::clone(&server);
         let stop = async move {
-            tokio::select! {
-                _ = interrupted.recv() => {}
-                _ = terminated.recv() => {}
+            loop {
+                tokio::select! {
+                    _ = interrupted.recv() => return,
+                    _ = terminated.recv() => return,
+                    _ = hung_up.recv() => of_signals.reload(),
+                }
             }
         };
-        Ok(server.serve(listeners, unix, stop).await?)
+        server.serve(listeners, stop).await
     })
-}
-
-/// Listens on a Unix socket. One that a server has left which is gone is replaced.
-fn listen_on(path: &PathBuf) -> Result<(UnixListener, PathBuf), String> {
-    use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-    let told = |error: std::io::Error| format!("{}: {error}", path.display());
-    let is_socket = path.symlink_metadata().is_ok_and(|found| found.file_type().is_socket());
-    if is_socket {
-        if std::os::unix::net::UnixStream::connect(path).is_ok() {
-            return Err(format!(
-                "{}: another server listens there; give another --socket",
-                path.display()
-            ));
-        }
-        std::fs::remove_file(path).map_err(told)?;
-    }
-    let listener = UnixListener::bind(path).map_err(told)?;
-    // Only this user may connect.
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(told)?;
-    Ok((listener, path.clone()))
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
     fn the_definition_is_consistent() {
-        Arguments::command().debug_assert();
+        command().debug_assert();
     }
 }

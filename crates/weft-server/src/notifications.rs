@@ -5,7 +5,6 @@
 //! after the commit, and those of one key in the order of the commits.
 
 use crate::commands::Command;
-use crate::stop::Done;
 
 /// The classes of events, and their letters in the setting.
 const LETTERS: [(u64, char); 13] = [
@@ -57,16 +56,14 @@ const ALL: u64 = NEW - 1;
 ///
 /// # Errors
 /// A letter is unknown, or it is `m`: reads of absent keys are no events of Weft's.
-pub fn parse(setting: &str) -> Done<u64> {
+pub fn parse(setting: &str) -> Result<u64, String> {
     let mut classes = 0;
     for given in setting.chars() {
         classes |= match LETTERS.iter().find(|(_, letter)| *letter == given) {
             Some((class, _)) => *class,
             None if given == 'A' => ALL,
             None => {
-                return Err("ERR CONFIG SET failed (possibly related to argument 'notify-keyspace-events') - Invalid \
-                            event class character. Use 'Ag$lshzxeKEtdn'."
-                    .into());
+                return Err("Invalid event class character. Use 'Ag$lshzxeKEtdn'.".into());
             }
         };
     }

@@ -56,6 +56,11 @@ impl Reply {
         self.bytes.len()
     }
 
+    /// Returns how many bytes of memory the output holds.
+    pub fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// Returns whether nothing waits to be sent.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()

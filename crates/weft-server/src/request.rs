@@ -230,6 +230,15 @@ impl Parser {
     }
 }
 
+/// Returns the words of a line, as those of a request: perhaps in quotes. `None` if the quotes are not balanced.
+pub fn split_words(line: &str) -> Option<Vec<String>> {
+    let mut parser = Parser::new(usize::MAX);
+    let line = format!("{line}\n").into_bytes();
+    parser.line(&line).ok()?;
+    let words = parser.arguments(&line).map(|word| String::from_utf8_lossy(word).into_owned());
+    Some(words.collect())
+}
+
 fn hex_digit(digit: u8) -> u8 {
     match digit {
         b'0'..=b'9' => digit - b'0',
@@ -345,6 +354,85 @@ mod tests {
             ("1.0", None),
         ] {
             assert_eq!(parse_integer(text.as_bytes()), number, "{text:?}");
+        }
+    }
+
+    /// Parses all of the input, in one piece or in random ones. Returns the requests, and the error that ended them.
+    fn parse_pieces(
+        input: &[u8],
+        mut random: Option<&mut fastrand::Rng>,
+    ) -> (Vec<Vec<Vec<u8>>>, Option<String>) {
+        let mut parser = Parser::new(1 << 20);
+        let (mut start, mut end, mut requests) = (0, 0, Vec::new());
+        loop {
+            end = match &mut random {
+                Some(random) => (end + random.usize(1..8)).min(input.len()),
+                None => input.len(),
+            };
+            loop {
+                match parser.parse(&input[start..end], true) {
+                    Ok(Parsed::Incomplete) => break,
+                    Ok(Parsed::Complete(length)) => {
+                        let arguments = parser.arguments(&input[start..end]);
+                        requests.push(arguments.map(<[u8]>::to_vec).collect());
+                        start += length;
+                    }
+                    Err(error) => return (requests, Some(error)),
+                }
+            }
+            // Nothing is kept for what was only announced.
+            assert!(parser.arguments.capacity() <= 2 * input.len() + 8);
+            if end == input.len() {
+                return (requests, None);
+            }
+        }
+    }
+
+    /// Returns bytes that are requests in parts.
+    fn hostile_input(random: &mut fastrand::Rng) -> Vec<u8> {
+        let alphabet = b"*$+-:\r\n0123456789 getsexpmulti\"'\\\0\xff";
+        let mut bytes = Vec::new();
+        for _ in 0..random.usize(1..4) {
+            match random.u8(..4) {
+                0 => {
+                    let text = (0..random.usize(..30)).map(|_| random.choice(alphabet).unwrap());
+                    bytes.extend(text);
+                }
+                1 => {
+                    let announced = [0, 1, 2, 1 << 20, i64::MAX, -1, random.i64(..)];
+                    let announced = announced[random.usize(..announced.len())];
+                    let kind = ["*", "$", "*1\r\n$"][random.usize(..3)];
+                    bytes.extend(format!("{kind}{announced}\r\n").bytes());
+                }
+                _ => {
+                    let mut request = Vec::new();
+                    for _ in 0..random.usize(..4) {
+                        request.push((0..random.usize(..9)).map(|_| random.u8(..)).collect());
+                    }
+                    bytes.extend(encoded(&[request]));
+                }
+            }
+        }
+        // A mistake in the transmission.
+        if random.bool() && !bytes.is_empty() {
+            let position = random.usize(..bytes.len());
+            bytes[position] = random.u8(..);
+        }
+        bytes
+    }
+
+    #[test]
+    fn hostile_input_is_the_same_however_it_is_cut() {
+        let inputs = std::env::var("WEFT_SERVER_INPUTS").map_or(20_000, |n| n.parse().unwrap());
+        let first = fastrand::u64(..);
+        eprintln!("seed {first}");
+        for number in 0..inputs {
+            let seed = first.wrapping_add(number);
+            let mut random = fastrand::Rng::with_seed(seed);
+            let input = hostile_input(&mut random);
+            let whole = parse_pieces(&input, None);
+            let cut = parse_pieces(&input, Some(&mut random));
+            assert_eq!(whole, cut, "seed {seed}: {}", input.escape_ascii());
         }
     }
 

@@ -1,44 +1,56 @@
 //! The server: what all connections share, and how it begins and ends.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::json;
-use tokio::net::{TcpListener, UnixListener};
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
+use weft::durability::LogState;
 use weft::htm::word::{Ordering, Word};
-use weft::{CommitToken, Database, Failure, TransactionOptions};
+use weft::{CommitToken, Database, TransactionOptions};
 
 use crate::clients::Clients;
 use crate::collector::Collector;
 use crate::connection;
 use crate::effects::Effects;
-use crate::log::log;
-use crate::notifications;
+use crate::http;
+use crate::listeners::{ListenOptions, Listeners};
+use crate::log::{Level, log};
 use crate::publish::PubSub;
 use crate::slow_log::SlowLog;
 use crate::stop::{Done, Stop};
-use crate::store::{Keys, Store};
-use crate::tables::{SPACES, StoreOptions};
+use crate::store::{Key, Keys, Store};
+use crate::systemd;
+use crate::tables::StoreOptions;
+use crate::tls::Tls;
+use crate::users::Users;
 use crate::waiting::Waiters;
 use crate::watch::{WatchedKey, Watches};
 
-/// The options of a server.
+/// The options of a server: what the settings mean.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// How the data is kept.
     pub store: StoreOptions,
     /// Whether a reply waits until its commit is durable, if there is a directory.
     pub waits: bool,
-    /// What clients have to give with `AUTH`.
+    /// The password of the user `default`, if the file of users does not have this user.
     pub password: Option<String>,
+    /// The file of users.
+    pub users_file: Option<PathBuf>,
     /// Whether clients from other machines are refused as long as there is no password.
     pub is_protected: bool,
     /// The most connections at the same time.
     pub clients_max: u64,
+    /// The most memory for the requests and replies of all clients, in bytes; 0 for no limit.
+    pub clients_bytes: u64,
     /// The longest request, and the longest queue of `MULTI`, in bytes.
     pub request_bytes: usize,
     /// The longest output that may wait for one connection, in bytes.
@@ -47,10 +59,28 @@ pub struct Options {
     pub mailbox_bytes: usize,
     /// How long a connection may be silent, in seconds; 0 for ever.
     pub idle_seconds: u64,
+    /// How often the system asks a silent client whether it is still there; zero for never.
+    pub keep_alive: Duration,
     /// How long a client may take none of the output that waits for it.
     pub output_timeout: Duration,
     /// How long connections have to end when the server stops.
     pub stop_timeout: Duration,
+    /// The slow log has commands that take at least so many microseconds; -1 for none.
+    pub slow_log_micros: i64,
+    /// How many commands the slow log has.
+    pub slow_log_length: u64,
+    /// The classes of changes of keys that are published.
+    pub notifications: u64,
+    /// Where the program listens: see [`Listeners::bind`].
+    pub listen: ListenOptions,
+    /// Threads that run commands in the program; 0 for one for each core.
+    pub threads: usize,
+    /// What the log has.
+    pub log_level: Level,
+    /// The file from which settings were read, which `CONFIG REWRITE` changes.
+    pub settings_file: Option<PathBuf>,
+    /// Whether systemd is told about the server's state, if it has started the process.
+    pub notifies_systemd: bool,
 }
 
 impl Default for Options {
@@ -59,14 +89,25 @@ impl Default for Options {
             store: StoreOptions::default(),
             waits: true,
             password: None,
+            users_file: None,
             is_protected: true,
             clients_max: 10_000,
+            clients_bytes: 1 << 30,
             request_bytes: 64 << 20,
             output_bytes: 256 << 20,
             mailbox_bytes: 32 << 20,
             idle_seconds: 0,
+            keep_alive: Duration::from_secs(300),
             output_timeout: Duration::from_secs(60),
             stop_timeout: Duration::from_secs(10),
+            slow_log_micros: 10_000,
+            slow_log_length: 128,
+            notifications: 0,
+            listen: ListenOptions::default(),
+            threads: 0,
+            log_level: Level::Info,
+            settings_file: None,
+            notifies_systemd: false,
         }
     }
 }
@@ -116,6 +157,8 @@ pub struct Server {
     pub database: Database,
     /// The tables.
     pub store: Store,
+    /// The users.
+    pub users: Users,
     /// The clients.
     pub clients: Clients,
     /// The keys under `WATCH`.
@@ -132,28 +175,55 @@ pub struct Server {
     pub started: Instant,
     /// Whether replies wait until their commits are durable.
     pub waits: bool,
-    /// The setting `maxclients`.
+    /// The setting `clients`.
     pub clients_max: Word,
-    /// The setting `timeout`, in seconds.
+    /// The setting `clients-memory`.
+    pub clients_bytes_max: Word,
+    /// How many bytes the requests and replies of all clients have.
+    pub clients_bytes: Word,
+    /// The setting `idle`, in seconds.
     pub idle_seconds: Word,
-    /// The port and the directory, for `CONFIG GET`.
-    port: Word,
+    /// The setting `protected-mode`.
+    pub is_protected: Word,
+    /// When the last checkpoint was written, in seconds since 1970; at the beginning, when the server was opened.
+    pub last_save: Word,
+    /// The options, with what `CONFIG SET` has changed.
+    live: Mutex<Options>,
+    /// The names of the settings that it has changed.
+    changed: Mutex<BTreeSet<&'static str>>,
+    tls: Option<Tls>,
+    /// Whether the server was asked to stop.
+    stopping: watch::Sender<bool>,
 }
 
 impl Server {
-    /// Opens a server's data.
+    /// Opens a server's data, and reads its users and certificates.
     ///
     /// # Errors
-    /// [`Failure`], if the directory cannot be used.
-    pub fn open(options: Options) -> Result<Arc<Self>, Failure> {
-        let (database, tables, next) = crate::tables::open(&options.store)?;
-        Ok(Arc::new(Server {
+    /// The directory cannot be used, or a file cannot be read.
+    pub fn open(options: Options) -> io::Result<Arc<Self>> {
+        let users = Users::open(options.users_file.clone(), options.password.as_deref());
+        let users = users.map_err(io::Error::other)?;
+        let tls = Tls::open(&options.listen.tls).map_err(io::Error::other)?;
+        let (database, tables, next) =
+            crate::tables::open(&options.store).map_err(io::Error::other)?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let server = Server {
             waits: options.waits && options.store.directory.is_some(),
-            clients_max: Word::new(options.clients_max),
-            idle_seconds: Word::new(options.idle_seconds),
+            clients_max: Word::new(0),
+            clients_bytes_max: Word::new(0),
+            clients_bytes: Word::new(0),
+            idle_seconds: Word::new(0),
+            is_protected: Word::new(0),
+            last_save: Word::new(now.as_secs()),
+            live: Mutex::new(Options { password: None, ..options.clone() }),
+            changed: Mutex::default(),
+            tls,
+            stopping: watch::Sender::new(false),
             options,
             database,
             store: Store::new(tables, next),
+            users,
             clients: Clients::default(),
             watches: Watches::default(),
             waiters: Waiters::default(),
@@ -161,36 +231,73 @@ impl Server {
             slow_log: SlowLog::default(),
             counters: Counters::new(),
             started: Instant::now(),
-            port: Word::new(0),
-        }))
+        };
+        server.apply_settings();
+        Ok(Arc::new(server))
     }
 
-    /// Accepts connections until `stop` is ready. Then ends all connections, each after the commands that have arrived,
-    /// and closes the database.
+    /// Returns the options, with what `CONFIG SET` has changed.
+    pub fn live(&self) -> MutexGuard<'_, Options> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the names of the settings that `CONFIG SET` has changed.
+    pub fn changed(&self) -> MutexGuard<'_, BTreeSet<&'static str>> {
+        self.changed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks the server to stop, as [`Server::serve`] does when its future is ready.
+    pub fn stop(&self) {
+        self.stopping.send_replace(true);
+    }
+
+    /// Accepts connections until `stop` is ready or a client asks for it. Then ends all connections, each after the
+    /// commands that have arrived, and closes the database.
     ///
     /// # Errors
     /// The thread of the background cannot be started, or the last commits cannot be made durable.
     pub async fn serve(
         self: Arc<Self>,
-        tcp: Vec<TcpListener>,
-        unix: Option<(UnixListener, PathBuf)>,
+        listeners: Listeners,
         stop: impl Future<Output = ()>,
     ) -> io::Result<()> {
         let collector = Collector::start(Arc::clone(&self))?;
         let mut accepting = JoinSet::new();
-        for listener in tcp {
-            let address = listener.local_addr()?;
-            self.port.store(u64::from(address.port()), Ordering::Relaxed);
-            log("info", "listening", json!({ "address": address.to_string() }));
-            accepting.spawn(Arc::clone(&self).accept_tcp(listener));
+        for listener in listeners.tcp {
+            let address = listener.local_addr()?.to_string();
+            log(Level::Info, "listening", json!({ "address": address }));
+            accepting.spawn(Arc::clone(&self).accept_tcp(listener, None));
         }
-        let path = unix.as_ref().map(|(_, path)| path.clone());
-        if let Some((listener, path)) = unix {
-            log("info", "listening", json!({ "socket": path.display().to_string() }));
+        for listener in listeners.tls {
+            let address = listener.local_addr()?.to_string();
+            let tls = self.tls.clone().ok_or_else(|| io::Error::other(NO_CERTIFICATE))?;
+            log(Level::Info, "listening", json!({ "address": address, "tls": true }));
+            accepting.spawn(Arc::clone(&self).accept_tcp(listener, Some(tls)));
+        }
+        let path = listeners.unix.as_ref().map(|(_, path)| path.clone());
+        if let Some((listener, path)) = listeners.unix {
+            log(Level::Info, "listening", json!({ "socket": path.display().to_string() }));
             accepting.spawn(Arc::clone(&self).accept_unix(listener));
         }
-        stop.await;
-        log("info", "stopping", json!({ "clients": self.clients.len() }));
+        for listener in listeners.http {
+            let address = listener.local_addr()?.to_string();
+            log(Level::Info, "listening", json!({ "address": address, "http": true }));
+            accepting.spawn(http::serve(Arc::clone(&self), listener));
+        }
+        if self.options.notifies_systemd {
+            systemd::notify("READY=1");
+            accepting.spawn(Arc::clone(&self).watch_over());
+        }
+        let mut stopping = self.stopping.subscribe();
+        tokio::select! {
+            () = stop => self.stop(),
+            // The server has the sender.
+            _ = stopping.wait_for(|stops| *stops) => {}
+        }
+        if self.options.notifies_systemd {
+            systemd::notify("STOPPING=1");
+        }
+        log(Level::Info, "stopping", json!({ "clients": self.clients.len() }));
         accepting.shutdown().await;
         self.clients.stop();
         let limit = Instant::now() + self.options.stop_timeout;
@@ -207,25 +314,91 @@ impl Server {
             self.database.close_within(limit)
         });
         closed.await.map_err(io::Error::other)?.map_err(io::Error::other)?;
-        log("info", "stopped", json!({}));
+        log(Level::Info, "stopped", json!({}));
         Ok(())
     }
 
-    async fn accept_tcp(self: Arc<Self>, listener: TcpListener) {
+    /// Reads the certificates and the users again. What is wrong is in the log, and changes nothing.
+    pub fn reload(&self) {
+        let tls = self.tls.as_ref().map_or(Ok(()), Tls::reload);
+        let users = self.options.users_file.as_ref().map_or(Ok(()), |_| self.users.load());
+        for (what, outcome) in [("certificates", tls), ("users", users)] {
+            match outcome {
+                Ok(()) => log(Level::Info, "read again", json!({ "what": what })),
+                Err(error) => {
+                    log(Level::Error, "cannot read again", json!({ "what": what, "error": error }));
+                }
+            }
+        }
+    }
+
+    /// Checks that the server can answer clients, by a transaction of its own.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    pub fn check_health(&self) -> Result<(), String> {
+        if *self.stopping.borrow() {
+            return Err("the server stops".to_owned());
+        }
+        if let Some(log) = self.database.metrics().log
+            && log.state != LogState::Running
+        {
+            return Err(format!("the log is not running: {:?}", log.state));
+        }
+        let read = self.transact(&Effects::default(), &TransactionOptions::new(), |keys| {
+            keys.head(&Key::new(0, b"")).map(|_| ())
+        });
+        read.map(|_| ()).map_err(|stop| stop.text().into_owned())
+    }
+
+    /// Tells systemd that the server works, as long as it does.
+    async fn watch_over(self: Arc<Self>) {
+        let Some(interval) = systemd::watchdog_interval() else { return };
+        loop {
+            tokio::time::sleep(interval / 2).await;
+            let server = Arc::clone(&self);
+            match tokio::task::spawn_blocking(move || server.check_health()).await {
+                Ok(Ok(())) => systemd::notify("WATCHDOG=1"),
+                Ok(Err(error)) => log(Level::Error, "not healthy", json!({ "error": error })),
+                Err(_) => {}
+            }
+        }
+    }
+
+    async fn accept_tcp(self: Arc<Self>, listener: TcpListener, tls: Option<Tls>) {
         loop {
             match listener.accept().await {
                 Ok((stream, peer)) => {
                     // Replies are sent as a whole, so there is nothing to wait for.
                     let _ = stream.set_nodelay(true);
+                    self.keep_alive(&stream);
                     let local =
                         stream.local_addr().map_or(String::new(), |local| local.to_string());
                     let addresses = (peer.to_string(), local);
                     let refused = self.refuses(peer);
-                    tokio::spawn(connection::serve(Arc::clone(&self), stream, addresses, refused));
+                    let server = Arc::clone(&self);
+                    match tls.clone() {
+                        None => tokio::spawn(connection::serve(server, stream, addresses, refused)),
+                        Some(tls) => {
+                            let stream = move || tls.accept(stream);
+                            tokio::spawn(connection::serve_tls(server, stream, addresses, refused))
+                        }
+                    };
                 }
                 Err(error) => self.note_failed_accept(&error).await,
             }
         }
+    }
+
+    /// Has the system ask silent clients whether they are still there.
+    fn keep_alive(&self, stream: &TcpStream) {
+        let interval = self.options.keep_alive;
+        if interval.is_zero() {
+            return;
+        }
+        let options = TcpKeepalive::new().with_time(interval).with_interval(interval / 3);
+        // A connection without it is only closed later.
+        let _ = SockRef::from(stream).set_tcp_keepalive(&options.with_retries(3));
     }
 
     async fn accept_unix(self: Arc<Self>, listener: UnixListener) {
@@ -244,17 +417,18 @@ impl Server {
     }
 
     async fn note_failed_accept(&self, error: &io::Error) {
-        log("error", "a connection cannot be accepted", json!({ "error": error.to_string() }));
+        log(Level::Error, "a connection cannot be accepted", json!({ "error": error.to_string() }));
         // The system may have no descriptors left, until connections end.
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 
     /// Returns why a client with this address is refused.
     fn refuses(&self, peer: SocketAddr) -> Option<&'static str> {
-        let is_protected = self.options.is_protected && self.options.password.is_none();
+        let is_protected =
+            self.is_protected.load(Ordering::Relaxed) != 0 && self.users.admits_strangers();
         (is_protected && !peer.ip().to_canonical().is_loopback()).then_some(
             "-DENIED The server is in protected mode, and has no password: it accepts connections from this machine \
-             only. Start it with --password-file, or with --protected-mode off if no stranger can reach it.\r\n",
+             only. Start it with --password-file, or with --protected-mode no if no stranger can reach it.\r\n",
         )
     }
 
@@ -288,71 +462,7 @@ impl Server {
         self.publish.publish(effects, token);
         Ok((result, token))
     }
-
-    /// Returns the settings that `CONFIG GET` shows.
-    pub fn settings(&self) -> Vec<(&'static str, String)> {
-        let directory = self.options.store.directory.as_ref();
-        let events = self.store.notifications.load(Ordering::Relaxed);
-        let threshold = self.slow_log.threshold_micros.load(Ordering::Relaxed);
-        vec![
-            ("appendfsync", if self.waits { "always" } else { "everysec" }.to_owned()),
-            ("appendonly", if directory.is_some() { "yes" } else { "no" }.to_owned()),
-            ("databases", SPACES.to_string()),
-            ("dir", directory.map_or(String::new(), |(path, _)| path.display().to_string())),
-            ("maxclients", self.clients_max.load(Ordering::Relaxed).to_string()),
-            ("maxmemory", self.options.store.memory_limit.unwrap_or(0).to_string()),
-            ("maxmemory-policy", "noeviction".to_owned()),
-            ("notify-keyspace-events", notifications::show(events)),
-            ("port", self.port.load(Ordering::Relaxed).to_string()),
-            ("proto-max-bulk-len", self.options.request_bytes.to_string()),
-            ("protected-mode", if self.options.is_protected { "yes" } else { "no" }.to_owned()),
-            ("save", String::new()),
-            ("slowlog-log-slower-than", threshold.cast_signed().to_string()),
-            ("slowlog-max-len", self.slow_log.length_max.load(Ordering::Relaxed).to_string()),
-            ("timeout", self.idle_seconds.load(Ordering::Relaxed).to_string()),
-        ]
-    }
-
-    /// Changes a setting.
-    ///
-    /// # Errors
-    /// There is no such setting, or it can only be set when the server is started, or the value is not a number.
-    pub fn set(&self, name: &str, value: &str) -> Done {
-        let word = match name {
-            "notify-keyspace-events" => {
-                let classes = notifications::parse(value)?;
-                self.store.notifications.store(classes, Ordering::Relaxed);
-                return Ok(());
-            }
-            "maxclients" => &self.clients_max,
-            "timeout" => &self.idle_seconds,
-            "slowlog-log-slower-than" => &self.slow_log.threshold_micros,
-            "slowlog-max-len" => &self.slow_log.length_max,
-            _ if self.settings().iter().any(|(known, _)| *known == name) => {
-                return Err(format!(
-                    "ERR CONFIG SET failed (possibly related to argument '{name}') - can't set immutable config: \
-                     use the server's options"
-                )
-                .into());
-            }
-            _ => {
-                return Err(format!(
-                    "ERR Unknown option or number of arguments for CONFIG SET - '{name}'"
-                )
-                .into());
-            }
-        };
-        let number = match (name, value) {
-            ("slowlog-log-slower-than", "-1") => u64::MAX,
-            _ => value.parse().map_err(|_| -> Stop {
-                format!(
-                    "ERR CONFIG SET failed (possibly related to argument '{name}') - argument couldn't be parsed \
-                     into an integer"
-                )
-                .into()
-            })?,
-        };
-        word.store(number, Ordering::Relaxed);
-        Ok(())
-    }
 }
+
+const NO_CERTIFICATE: &str =
+    "TLS needs a certificate and its key: give --tls-certificate and --tls-key";

@@ -9,12 +9,13 @@ use weft::{CommitToken, Error, TransactionOptions};
 use crate::blocked::Blocked;
 use crate::call::{Call, DataCommand, is};
 use crate::clients::Client;
-use crate::commands::{self, Command, Run, flags};
+use crate::commands::{self, Command, Permit, Run, flags};
 use crate::effects::Effects;
 use crate::publish::{Mailbox, Subscriptions};
 use crate::reply::{Reply, Version};
 use crate::server::Server;
 use crate::stop::{Done, Stop};
+use crate::users::{Denial, User};
 use crate::watch::WatchedKey;
 
 /// Commands that wait for `EXEC`.
@@ -48,7 +49,11 @@ pub struct Session {
     pub client: Arc<Client>,
     /// The numbered database that was selected.
     pub space: u8,
-    /// Whether the client has given the password, or needs none.
+    /// The client's user.
+    pub user: Arc<User>,
+    /// The generation of the users in which this one was looked up.
+    users_generation: u64,
+    /// Whether the client has given the user's password, or needs none.
     pub is_known: bool,
     /// The commands since `MULTI`.
     pub queue: Option<Queue>,
@@ -81,8 +86,13 @@ pub struct Session {
 impl Session {
     /// Begins a session.
     pub fn new(server: Arc<Server>, client: Arc<Client>) -> Self {
-        let is_known = server.options.password.is_none();
+        let users_generation = server.users.generation();
+        let user = server.users.default_user();
+        let is_known = server.users.admits_strangers();
+        client.texts().user.clone_from(&user.name);
         Session {
+            user,
+            users_generation,
             server,
             client,
             space: 0,
@@ -140,8 +150,8 @@ impl Session {
         let took = now - self.last;
         self.last = now;
         // The log must not show a password.
-        let is_secret = is(arguments[0], "auth") || is(arguments[0], "hello");
-        if self.server.slow_log.wants(took) && !is_secret {
+        let secret = ["acl", "auth", "config", "hello"];
+        if self.server.slow_log.wants(took) && !secret.iter().any(|name| is(arguments[0], name)) {
             self.server.slow_log.add(arguments, took, &self.client);
         }
     }
@@ -149,8 +159,7 @@ impl Session {
     /// Looks a command up, and runs or queues it.
     fn dispatch(&mut self, arguments: &[&[u8]], reply: &mut Reply) -> Done {
         let found = commands::find(arguments[0]);
-        let name = found.map_or("", |command| command.name);
-        if !self.is_known && !matches!(name, "auth" | "hello" | "quit" | "reset") {
+        if !self.is_known && !found.is_some_and(|command| command.has(flags::NO_AUTH)) {
             return Err("NOAUTH Authentication required.".into());
         }
         let command = match found.ok_or_else(|| commands::unknown(arguments)) {
@@ -167,6 +176,10 @@ impl Session {
             )
             .into());
         }
+        let permit = match self.permit(command, arguments, "toplevel") {
+            Ok(permit) => permit,
+            Err(text) => return Err(self.fail_queue(text)),
+        };
         if let Some(queue) = &mut self.queue
             && !command.has(flags::ENDS_QUEUE)
         {
@@ -183,7 +196,7 @@ impl Session {
             reply.simple("QUEUED");
             return Ok(());
         }
-        match command.run {
+        match permit.run() {
             Run::Session(run) => run(self, arguments, reply),
             Run::Data(run) if command.has(flags::SLOW) => {
                 in_place(|| self.transact(command, run, arguments, reply))
@@ -207,6 +220,58 @@ impl Session {
         if let Some(mut subscriptions) = self.subscriptions.take() {
             self.server.publish.unsubscribe_all(&mut subscriptions);
         }
+    }
+
+    /// Returns the permit to run a command, with its number of arguments checked.
+    ///
+    /// # Errors
+    /// The text of the error reply. The refusal is in the log.
+    fn permit(
+        &mut self,
+        command: &'static Command,
+        arguments: &[&[u8]],
+        context: &'static str,
+    ) -> Result<Permit, String> {
+        let generation = self.server.users.generation();
+        if generation != self.users_generation {
+            self.users_generation = generation;
+            let name = &self.user.name;
+            self.user = self.server.users.find(name).unwrap_or_else(|| {
+                // The user was removed.
+                self.closes = true;
+                Arc::new(User::new(name))
+            });
+        }
+        Permit::new(&self.user, command, arguments).map_err(|denial| self.deny(&denial, context))
+    }
+
+    /// Notes a refusal in the log, and returns the text of the error reply.
+    fn deny(&self, denial: &Denial, context: &'static str) -> String {
+        self.server.users.note(denial, context, &self.user.name, self.client.line());
+        denial.text()
+    }
+
+    /// Makes the client another user's.
+    ///
+    /// # Errors
+    /// There is no such user, the user is off, or the password is wrong.
+    pub fn authenticate(&mut self, name: &[u8], password: &[u8]) -> Done {
+        let user = self.server.users.authenticate(name, password);
+        let user = user.map_err(|denial| self.deny(&denial, "toplevel"))?;
+        self.become_user(user, true);
+        Ok(())
+    }
+
+    fn become_user(&mut self, user: Arc<User>, is_known: bool) {
+        self.client.texts().user.clone_from(&user.name);
+        (self.user, self.is_known) = (user, is_known);
+        // The user may have changed since it was found.
+        self.users_generation = u64::MAX;
+    }
+
+    /// Returns how many bytes the queued commands have.
+    pub fn queued_bytes(&self) -> usize {
+        self.queue.as_ref().map_or(0, |queue| queue.bytes)
     }
 
     /// Notes that a command could not be queued, if commands are queued.
@@ -267,6 +332,12 @@ impl Session {
     fn execute_all(&mut self, queue: &Queue, watched: &[WatchedKey], reply: &mut Reply) -> Done {
         let before = reply.len();
         let (space, version, server) = (self.space, reply.version(), Arc::clone(&self.server));
+        // What the user may do may have changed since the commands were queued.
+        let permit = |(command, arguments): &(&'static Command, Vec<Box<[u8]>>)| {
+            let arguments: Vec<&[u8]> = arguments.iter().map(|argument| &**argument).collect();
+            self.permit(command, &arguments, "multi")
+        };
+        let permits: Vec<_> = queue.commands.iter().map(permit).collect();
         let wants_reply = self.replies == Replies::On;
         let effects = Effects::default();
         let executed = server.transact(&effects, &TransactionOptions::new(), |keys| {
@@ -281,12 +352,14 @@ impl Session {
                 }
             }
             reply.array(queue.commands.len());
-            for (number, (command, arguments)) in queue.commands.iter().enumerate() {
+            let commands = queue.commands.iter().zip(&permits);
+            for (number, ((command, arguments), permit)) in commands.enumerate() {
                 let arguments: Vec<&[u8]> = arguments.iter().map(|argument| &**argument).collect();
                 let before = reply.len();
-                let done = match command.run {
-                    Run::Session(run) => run(self, &arguments, reply),
-                    Run::Data(run) => keys.savepoint(|keys| {
+                let done = match permit.as_ref().map(|permit| permit.run()) {
+                    Err(text) => Err(text.clone().into()),
+                    Ok(Run::Session(run)) => run(self, &arguments, reply),
+                    Ok(Run::Data(run)) => keys.savepoint(|keys| {
                         effects.begin(command);
                         let (server, keys, space) = (&*server, *keys, self.space);
                         let arguments = &arguments[..];
@@ -346,7 +419,8 @@ impl Session {
         self.unsubscribe();
         self.queue = None;
         self.space = 0;
-        self.is_known = self.server.options.password.is_none();
+        let users = Arc::clone(&self.server);
+        self.become_user(users.users.default_user(), users.users.admits_strangers());
         self.rolls_back = false;
         self.replies = Replies::On;
         self.client.set_name(String::new());
@@ -367,7 +441,7 @@ fn wrong_arity(name: &str) -> String {
 }
 
 /// Runs what may take long. On a runtime with several threads another thread takes over the other connections of this one.
-fn in_place<R>(run: impl FnOnce() -> R) -> R {
+pub fn in_place<R>(run: impl FnOnce() -> R) -> R {
     let flavor = tokio::runtime::Handle::try_current().map(|handle| handle.runtime_flavor());
     match flavor {
         Ok(tokio::runtime::RuntimeFlavor::MultiThread) => tokio::task::block_in_place(run),

@@ -4,4 +4,5 @@ mod durable;
 mod exchange;
 mod product;
 mod schema;
+mod serve;
 mod support;

@@ -7,6 +7,7 @@ use crate::call::{integer, is};
 use crate::reply::{Reply, Version};
 use crate::session::{Queue, Session};
 use crate::stop::{Done, texts};
+use crate::users::DEFAULT;
 
 /// `PING`
 pub fn ping(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> Done {
@@ -49,42 +50,16 @@ pub fn reset(session: &mut Session, _: &[&[u8]], reply: &mut Reply) -> Done {
     Ok(())
 }
 
-/// Checks a password, in a time that does not depend on how much of it is right.
-fn check_password(session: &mut Session, given: &[u8]) -> Done {
-    let Some(password) = &session.server.options.password else {
-        return Err("ERR AUTH <password> called without any password configured for the default user. Are you sure \
-                    your configuration is correct?"
-            .into());
-    };
-    let password = password.as_bytes();
-    let differences = given
-        .iter()
-        .enumerate()
-        .map(|(at, byte)| byte ^ password.get(at).copied().unwrap_or(0))
-        .fold(u8::from(given.len() != password.len()), |differences, byte| differences | byte);
-    if differences != 0 {
-        return Err(WRONG_PASSWORD.into());
-    }
-    session.is_known = true;
-    Ok(())
-}
-
-const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
-
-/// Checks a user's name, of which there is one, and the password. Without a password any is right.
-fn check_user(session: &mut Session, user: &[u8], given: &[u8]) -> Done {
-    match session.server.options.password {
-        _ if user != b"default" => Err(WRONG_PASSWORD.into()),
-        Some(_) => check_password(session, given),
-        None => Ok(()),
-    }
-}
-
 /// `AUTH`
 pub fn auth(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> Done {
     match arguments {
-        [_, password] => check_password(session, password)?,
-        [_, user, password] => check_user(session, user, password)?,
+        [_, _] if session.server.users.default_user().needs_no_password => {
+            return Err("ERR AUTH <password> called without any password configured for the default user. Are you sure \
+                        your configuration is correct?"
+                .into());
+        }
+        [_, password] => session.authenticate(DEFAULT.as_bytes(), password)?,
+        [_, user, password] => session.authenticate(user, password)?,
         _ => return Err(texts::SYNTAX.into()),
     }
     reply.ok();
@@ -114,7 +89,7 @@ pub fn hello(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> D
         rest = match rest {
             [] => break,
             [word, user, password, rest @ ..] if is(word, "auth") => {
-                check_user(session, user, password)?;
+                session.authenticate(user, password)?;
                 rest
             }
             [word, text, rest @ ..] if is(word, "setname") => {

@@ -55,6 +55,7 @@ fn rows(call: &Call<'_>, section: &str) -> Done<Vec<(String, String)>> {
         "clients" => {
             row("connected_clients", &server.clients.len());
             row("blocked_clients", &server.waiters.len());
+            row("weft_clients_bytes", &server.clients_bytes.load(Ordering::Relaxed));
             row("maxclients", &server.clients_max.load(Ordering::Relaxed));
         }
         "memory" => {

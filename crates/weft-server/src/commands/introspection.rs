@@ -2,11 +2,11 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::access::CATEGORIES;
 use super::connection::client_name;
 use super::flags::{ADMIN, BLOCKS, FAST, GROWS, NO_AUTH, NOT_QUEUED, READ, WRITE};
 use super::{COMMANDS, Command, KeyPlaces, either, find, unknown_subcommand};
 use crate::call::{integer, is};
-use crate::glob;
 use crate::reply::Reply;
 use crate::session::{Replies, Session};
 use crate::stop::{Done, texts};
@@ -46,8 +46,9 @@ fn write_command(reply: &mut Reply, command: &Command) {
     reply.count(first);
     reply.integer(last);
     reply.count(step);
-    reply.set(1);
-    reply.simple(&format!("@{}", command.group));
+    let categories: Vec<_> = CATEGORIES.iter().filter(|name| command.is_in(name)).collect();
+    reply.set(categories.len());
+    categories.iter().for_each(|name| reply.simple(&format!("@{name}")));
     // Tips, specifications of keys, and subcommands.
     reply.array(0);
     reply.array(0);
@@ -109,7 +110,8 @@ pub fn command(_: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> Done 
     Ok(())
 }
 
-fn help(reply: &mut Reply, lines: &[&str]) {
+/// Writes lines of help.
+pub fn help(reply: &mut Reply, lines: &[&str]) {
     reply.array(lines.len());
     lines.iter().for_each(|line| reply.simple(line));
 }
@@ -119,11 +121,7 @@ pub fn config(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> 
     let server = &session.server;
     match (arguments[1].to_ascii_lowercase().as_slice(), &arguments[2..]) {
         (b"get", patterns) if !patterns.is_empty() => {
-            let patterns: Vec<Vec<u8>> = patterns.iter().map(|p| p.to_ascii_lowercase()).collect();
-            let mut settings = server.settings();
-            settings.retain(|(name, _)| {
-                patterns.iter().any(|pattern| glob::matches(pattern, name.as_bytes()))
-            });
+            let settings = server.settings(patterns);
             reply.map(settings.len());
             for (name, value) in settings {
                 reply.text(name);
@@ -131,10 +129,15 @@ pub fn config(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> 
             }
         }
         (b"set", pairs) if !pairs.is_empty() && pairs.len() % 2 == 0 => {
-            for pair in pairs.chunks_exact(2) {
-                let name = String::from_utf8_lossy(pair[0]).to_lowercase();
-                server.set(&name, &String::from_utf8_lossy(pair[1]))?;
-            }
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            let pairs = pairs.chunks_exact(2);
+            let pairs: Vec<_> =
+                pairs.map(|pair| (text(pair[0]).to_lowercase(), text(pair[1]))).collect();
+            server.set(&pairs)?;
+            reply.ok();
+        }
+        (b"rewrite", []) => {
+            server.rewrite_settings().map_err(|error| format!("ERR {error}"))?;
             reply.ok();
         }
         (b"resetstat", []) => {
@@ -143,7 +146,11 @@ pub fn config(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> 
         }
         (b"help", []) => help(
             reply,
-            &["CONFIG GET <pattern> ...", "CONFIG SET <name> <value> ...", "CONFIG RESETSTAT"],
+            &[
+                "CONFIG GET <pattern> ...",
+                "CONFIG SET <name> <value> ...",
+                "CONFIG REWRITE | RESETSTAT",
+            ],
         ),
         _ => return Err(unknown_subcommand(arguments, "CONFIG").into()),
     }
@@ -265,7 +272,7 @@ pub fn client(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> 
                 "CLIENT SETINFO LIB-NAME|LIB-VER <value>",
                 "CLIENT NO-EVICT ON|OFF | NO-TOUCH ON|OFF | REPLY ON|OFF|SKIP",
                 "CLIENT UNBLOCK <id> [TIMEOUT|ERROR]",
-                "CLIENT KILL <address> | KILL ID <id> | KILL ADDR <address>",
+                "CLIENT KILL <address> | KILL ID <id> | KILL ADDR <address> | KILL USER <user>",
                 "CLIENT WEFT.ROLLBACK ON|OFF",
                 "    Whether an error between MULTI and EXEC undoes the other commands.",
             ],
@@ -314,6 +321,10 @@ fn kill(session: &Session, rest: &[&[u8]], reply: &mut Reply) -> Done {
         [word, id] if is(word, "id") => {
             let id = integer(id)?;
             let found = clients.iter().filter(|client| u64::try_from(id) == Ok(client.id));
+            reply.count(stop(found.collect()));
+        }
+        [word, user] if is(word, "user") => {
+            let found = clients.iter().filter(|client| client.texts().user.as_bytes() == *user);
             reply.count(stop(found.collect()));
         }
         _ => return Err(texts::SYNTAX.into()),

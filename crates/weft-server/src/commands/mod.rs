@@ -2,6 +2,7 @@
 //! keys are, what `COMMAND` says about it, and what the page of the guide lists.
 
 pub mod absent;
+pub mod access;
 mod bits;
 mod blocking;
 mod connection;
@@ -11,7 +12,9 @@ mod info;
 mod introspection;
 mod keys;
 mod lists;
+mod permit;
 mod pubsub;
+mod saving;
 mod scan;
 mod sets;
 mod sorted_combinations;
@@ -22,6 +25,7 @@ mod stream_info;
 mod streams;
 mod strings;
 mod table;
+mod users;
 
 use std::sync::LazyLock;
 
@@ -32,6 +36,7 @@ use crate::reply::Reply;
 use crate::session::Session;
 use crate::stop::{Done, texts};
 
+pub use permit::Permit;
 pub use table::COMMANDS;
 
 /// A command on the session itself. It runs at once, outside of transactions.
@@ -103,8 +108,8 @@ pub struct Command {
     pub group: &'static str,
     /// What it does.
     pub summary: &'static str,
-    /// How it is run.
-    pub run: Run,
+    /// How it is run: see [`Permit`].
+    run: Run,
 }
 
 impl Command {

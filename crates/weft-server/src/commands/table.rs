@@ -6,8 +6,8 @@ use super::flags::{
 };
 use super::{
     Command, KeyPlaces, Run, SessionCommand, bits, blocking, connection, expiry, hashes, info,
-    introspection, keys, lists, pubsub, scan, sets, sorted_combinations, sorted_ranges,
-    sorted_sets, stream_groups, stream_info, streams, strings,
+    introspection, keys, lists, pubsub, saving, scan, sets, sorted_combinations, sorted_ranges,
+    sorted_sets, stream_groups, stream_info, streams, strings, users,
 };
 use crate::call::DataCommand;
 
@@ -253,13 +253,19 @@ pub static COMMANDS: &[Command] = &[
     session("connection", "reset", 1, FAST | WHILE_SUBSCRIBED | NO_AUTH | ENDS_QUEUE, NONE, "Goes back to how the connection began.", connection::reset),
     session("connection", "select", 2, FAST, NONE, "Selects a numbered database.", connection::select),
 
+    session("server", "acl", -2, ADMIN, NONE, "Shows and changes users and their rights.", users::acl),
+    session("server", "bgrewriteaof", 1, ADMIN, NONE, "Writes a checkpoint in the background.", saving::bgrewriteaof),
+    session("server", "bgsave", -1, ADMIN, NONE, "Writes a checkpoint in the background.", saving::bgsave),
     session("server", "command", -1, 0, NONE, "Describes the commands.", introspection::command),
     session("server", "config", -2, ADMIN, NONE, "Shows and changes settings.", introspection::config),
     data("server", "dbsize", 1, LOOK, NONE, "Counts the keys.", keys::dbsize),
     data("server", "flushall", -1, WRITE | SLOW, NONE, "Deletes all keys of all databases.", keys::flushall),
     data("server", "flushdb", -1, WRITE | SLOW, NONE, "Deletes all keys of the selected database.", keys::flushdb),
     data("server", "info", -1, 0, NONE, "Shows numbers about the server.", info::info),
+    session("server", "lastsave", 1, ADMIN | FAST, NONE, "Returns when the last checkpoint was written, as a Unix time.", saving::lastsave),
     data("server", "memory", -2, READ, SECOND, "Estimates the memory that a key needs.", keys::memory),
+    session("server", "save", 1, ADMIN | NOT_QUEUED, NONE, "Writes a checkpoint.", saving::save),
+    session("server", "shutdown", -1, ADMIN | NOT_QUEUED, NONE, "Stops the server.", saving::shutdown),
     session("server", "slowlog", -2, ADMIN, NONE, "Shows the commands that took long.", introspection::slowlog),
     session("server", "time", 1, FAST, NONE, "Returns the server's time.", introspection::time),
 ];

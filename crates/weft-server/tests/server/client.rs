@@ -8,11 +8,13 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use weft_server::{Options, Server};
+use weft_server::{Listeners, Options, Server};
 
 /// A server on a free port, in memory unless the options say otherwise.
 pub struct TestServer {
     pub address: SocketAddr,
+    /// Where it listens if it has a certificate.
+    pub tls_address: SocketAddr,
     stop: Option<tokio::sync::oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -23,9 +25,14 @@ impl TestServer {
     }
 
     pub fn with(options: Options) -> Self {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.set_nonblocking(true).unwrap();
+        let [listener, tls] = std::array::from_fn(|_| {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            listener.set_nonblocking(true).unwrap();
+            listener
+        });
         let address = listener.local_addr().unwrap();
+        let tls_address = tls.local_addr().unwrap();
+        let has_certificate = options.listen.tls.certificate.is_some();
         let server: Arc<Server> = Server::open(options).unwrap();
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let thread = std::thread::spawn(move || {
@@ -33,11 +40,14 @@ impl TestServer {
             let runtime = runtime.worker_threads(2).enable_all().build().unwrap();
             runtime.block_on(async {
                 let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+                let tls = has_certificate.then_some(tls).into_iter();
+                let tls = tls.map(|tls| tokio::net::TcpListener::from_std(tls).unwrap()).collect();
                 let stop = async { drop(stopped.await) };
-                server.serve(vec![listener], None, stop).await.unwrap();
+                let listeners = Listeners { tcp: vec![listener], tls, ..Listeners::default() };
+                server.serve(listeners, stop).await.unwrap();
             });
         });
-        TestServer { address, stop: Some(stop), thread: Some(thread) }
+        TestServer { address, tls_address, stop: Some(stop), thread: Some(thread) }
     }
 
     /// Runs `work` with so many clients at the same time, each on a thread of its own, and with the number of each.

@@ -7,10 +7,10 @@ use std::thread;
 use crate::client::{Client, Value};
 
 /// A directory that is removed at the end.
-struct Directory(PathBuf);
+pub struct Directory(pub PathBuf);
 
 impl Directory {
-    fn new(name: &str) -> Self {
+    pub fn new(name: &str) -> Self {
         let unique = format!("weft-server-{name}-{}-{:x}", std::process::id(), fastrand::u64(..));
         let path = std::env::temp_dir().join(unique);
         std::fs::create_dir(&path).unwrap();
@@ -25,36 +25,57 @@ impl Drop for Directory {
 }
 
 /// The program, on a Unix socket in the directory.
-struct Program(Child);
+pub struct Program {
+    pub child: Child,
+    socket: PathBuf,
+}
 
 impl Program {
-    fn start(directory: &Path) -> Self {
-        Self::start_with(directory, &[])
+    pub fn start_in(directory: &Path) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weft-server"));
+        Self::start_with(command.stderr(Stdio::null()), directory, &[])
     }
 
-    fn start_with(directory: &Path, options: &[&str]) -> Self {
+    pub fn start_with(command: &mut Command, directory: &Path, arguments: &[&str]) -> Self {
         let socket = directory.join("socket");
-        let child = Command::new(env!("CARGO_BIN_EXE_weft-server"))
+        let child = command
             .args(["--port", "0", "--threads", "2"])
-            .args(options)
             .arg("--directory")
             .arg(directory.join("data"))
             .arg("--socket")
             .arg(&socket)
-            .stderr(Stdio::null())
+            .args(arguments)
             .spawn()
             .unwrap();
-        while std::os::unix::net::UnixStream::connect(&socket).is_err() {
+        let mut program = Program { child, socket };
+        while std::os::unix::net::UnixStream::connect(&program.socket).is_err() {
+            let ended = program.child.try_wait().unwrap();
+            assert!(ended.is_none(), "the server has not started: {ended:?}");
             thread::yield_now();
         }
-        Program(child)
+        program
+    }
+
+    pub fn client(&self) -> Client {
+        Client::local(&self.socket)
+    }
+
+    pub fn signal(&self, name: &str) {
+        let arguments = [format!("-{name}"), self.child.id().to_string()];
+        assert!(Command::new("kill").args(arguments).status().unwrap().success());
+    }
+
+    /// Ends the program in order.
+    pub fn terminate(&mut self) {
+        self.signal("TERM");
+        assert!(self.child.wait().unwrap().success());
     }
 }
 
 impl Drop for Program {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -77,10 +98,9 @@ fn integers(reply: &Value) -> Vec<i64> {
     values.iter().map(integer).collect()
 }
 
-/// Counts, and adds the number to a set and to a list, in one transaction after the other. Returns the last number that
-/// was acknowledged when the server is gone.
-fn write(mut client: Client, number: usize) -> i64 {
-    let mut last = integer(&client.line(&format!("GET counter:{number}")));
+/// Counts on from `last`, and adds the number to a set and to a list, in one transaction after the other. Returns the last
+/// number that was acknowledged when the server is gone.
+fn write(mut client: Client, number: usize, mut last: i64) -> i64 {
     loop {
         let next = last + 1;
         let commands = [
@@ -103,27 +123,34 @@ fn what_was_acknowledged_survives_kills() {
     let directory = Directory::new("kill");
     let path = &directory.0;
     let mut acknowledged = [0_i64; 2];
-    for _ in 0..3 {
-        let mut program = Program::start(path);
+    let kills = std::env::var("WEFT_SERVER_KILLS").map_or(5, |kills| kills.parse().unwrap());
+    let seed = fastrand::u64(..);
+    eprintln!("seed {seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    for _ in 0..kills {
+        let mut program = Program::start_in(path);
         let mut client = connect(path);
-        for (number, acknowledged) in acknowledged.iter().enumerate() {
+        for (number, acknowledged) in acknowledged.iter_mut().enumerate() {
             let count = integer(&client.line(&format!("GET counter:{number}")));
             // A transaction that was not acknowledged may have happened.
-            assert!(count == *acknowledged || count == acknowledged + 1, "{count} {acknowledged}");
+            assert!(count == *acknowledged || count == *acknowledged + 1, "{count} {acknowledged}");
+            *acknowledged = count;
             let members = integer(&client.line(&format!("SCARD set:{number}")));
             let items = integers(&client.line(&format!("LRANGE list:{number} 0 -1")));
             assert_eq!(members, count, "it happened in part");
             assert_eq!(items, (1..=count).collect::<Vec<_>>());
         }
-        let begun = integer(&client.line("GET counter:0"));
-        let writers: Vec<_> = (0..2)
-            .map(|number| {
+        let writers: Vec<_> = acknowledged
+            .iter()
+            .enumerate()
+            .map(|(number, &last)| {
                 let client = connect(path);
-                thread::spawn(move || write(client, number))
+                thread::spawn(move || write(client, number, last))
             })
             .collect();
-        while integer(&client.line("GET counter:0")) < begun + 20 {}
-        program.0.kill().unwrap();
+        let enough = acknowledged[0] + random.i64(1..40);
+        while integer(&client.line("GET counter:0")) < enough {}
+        program.child.kill().unwrap();
         for (acknowledged, writer) in acknowledged.iter_mut().zip(writers) {
             *acknowledged = writer.join().unwrap();
         }
@@ -136,7 +163,7 @@ fn an_element_that_a_waiter_got_is_gone_after_a_kill_and_no_other() {
     let path = &directory.0;
     let (mut pushed, mut taken) = (0, 0);
     for _ in 0..2 {
-        let mut program = Program::start(path);
+        let mut program = Program::start_in(path);
         let mut client = connect(path);
         let left = integers(&client.line("LRANGE jobs 0 -1"));
         // What was not acknowledged may have happened.
@@ -172,7 +199,7 @@ fn an_element_that_a_waiter_got_is_gone_after_a_kill_and_no_other() {
             }
         });
         while integer(&client.line("INCR rounds")) % 40 != 0 {}
-        program.0.kill().unwrap();
+        program.child.kill().unwrap();
         (pushed, taken) = (pusher.join().unwrap(), taker.join().unwrap());
     }
 }
@@ -181,14 +208,15 @@ fn an_element_that_a_waiter_got_is_gone_after_a_kill_and_no_other() {
 fn a_client_can_wait_for_the_disk() {
     let directory = Directory::new("waitaof");
     let path = &directory.0;
-    let mut program = Program::start_with(path, &["--acknowledge", "at-once"]);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weft-server"));
+    let mut program = Program::start_with(&mut command, path, &["--acknowledge", "at-once"]);
     let mut client = connect(path);
     client.line("SET k v");
     assert_eq!(client.say("WAIT 1 100"), ":0");
     assert_eq!(client.say("WAITAOF 1 0 1000"), "*[:1, :0]");
-    program.0.kill().unwrap();
+    program.child.kill().unwrap();
     drop(program);
-    let _program = Program::start(path);
+    let _program = Program::start_in(path);
     assert_eq!(connect(path).say("GET k"), "\"v\"");
     let refused = crate::client::TestServer::new().client().say("WAITAOF 1 0 0");
     assert!(refused.starts_with("-ERR WAITAOF cannot be used"), "{refused}");
@@ -198,20 +226,18 @@ fn a_client_can_wait_for_the_disk() {
 fn a_signal_ends_the_program_in_order() {
     let directory = Directory::new("signal");
     let path = &directory.0;
-    let mut program = Program::start(path);
+    let mut program = Program::start_in(path);
     assert_eq!(connect(path).say("SET k v"), "+OK");
-    let id = program.0.id().to_string();
-    assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
-    assert!(program.0.wait().unwrap().success());
+    program.terminate();
     assert!(!path.join("socket").exists());
-    let _program = Program::start(path);
+    let _program = Program::start_in(path);
     assert_eq!(connect(path).say("GET k"), "\"v\"");
 }
 
 #[test]
 fn wrong_arguments_say_what_to_do() {
     for (arguments, expected) in [
-        (&["--port", "0"][..], "give a --port, or a --socket"),
+        (&["--port", "0"][..], "give a --port, a --tls-port, or a --socket"),
         (&["--password-file", "/nonexistent/file"], "/nonexistent/file"),
         (&["--acknowledge", "never"], "durable, at-once"),
     ] {

@@ -221,3 +221,109 @@ fn clients_see_and_end_each_other() {
     let crate::client::Value::List(_, entries) = docs else { unreachable!() };
     assert_eq!(count, format!(":{}", entries.len() / 2));
 }
+
+/// Returns a number of `INFO clients`.
+fn clients_info(client: &mut crate::client::Client, name: &str) -> u64 {
+    let info = client.line("INFO clients");
+    let crate::client::Value::Text(text) = info else { panic!("{}", info.shown()) };
+    let text = String::from_utf8(text).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name}:")));
+    line.unwrap().parse().unwrap()
+}
+
+#[test]
+fn slow_readers_share_a_bounded_memory_and_others_are_served() {
+    let readers =
+        std::env::var("WEFT_SERVER_READERS").map_or(100, |readers| readers.parse().unwrap());
+    let limit = 64 << 20;
+    let server = TestServer::with(Options { clients_bytes: limit, ..Options::default() });
+    let mut bystander = server.client();
+    // More than the system keeps for a connection.
+    bystander.call(&[b"SET", b"k", &vec![b'x'; 8 << 20]]);
+    let slow: Vec<_> = (0..readers)
+        .map(|number| {
+            let mut slow = server.client();
+            slow.send(b"GET k\r\n");
+            assert_eq!(bystander.say(&format!("SET n {number}")), "+OK");
+            slow
+        })
+        .collect();
+    // Those beyond the limit are closed.
+    let most = limit / (8 << 20) + 1;
+    while clients_info(&mut bystander, "connected_clients") > most {
+        assert!(clients_info(&mut bystander, "weft_clients_bytes") < 2 * limit);
+    }
+    drop(slow);
+    while clients_info(&mut bystander, "connected_clients") > 1 {}
+    assert_eq!(bystander.say("STRLEN k"), ":8388608");
+}
+
+#[test]
+fn announced_bulks_and_queues_need_no_memory_and_count() {
+    let limit = 8 << 20;
+    let options = Options { clients_bytes: limit, request_bytes: 512 << 20, ..Options::default() };
+    let server = TestServer::with(options);
+    let mut bystander = server.client();
+    let announcing: Vec<_> = (0..50)
+        .map(|_| {
+            let mut client = server.client();
+            client.send(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$500000000\r\nabc");
+            client
+        })
+        .collect();
+    while clients_info(&mut bystander, "connected_clients") < 51 {}
+    assert!(clients_info(&mut bystander, "weft_clients_bytes") < limit);
+    // What follows counts: the client that sends it is closed, and no other.
+    let mut sender = server.client();
+    sender.send(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$500000000\r\n");
+    for _ in 0..limit >> 20 {
+        sender.send(&[b'x'; 1 << 20]);
+    }
+    assert!(sender.read().is_none());
+    // So does a queue.
+    let mut queuing = server.client();
+    queuing.line("MULTI");
+    let value = vec![b'x'; 1 << 20];
+    let mut queued = 0;
+    loop {
+        queuing.send(format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${}\r\n", value.len()).as_bytes());
+        queuing.send(&value);
+        queuing.send(b"\r\n");
+        match queuing.read() {
+            Some(reply) => assert_eq!(reply.shown(), "+QUEUED"),
+            None => break,
+        }
+        queued += 1;
+    }
+    assert!(queued >= 3, "{queued}");
+    assert_eq!(clients_info(&mut bystander, "connected_clients"), 51);
+    drop(announcing);
+    assert_eq!(bystander.say("EXISTS k"), ":0");
+    while clients_info(&mut bystander, "connected_clients") > 1 {}
+    // All that was counted is given back.
+    assert!(clients_info(&mut bystander, "weft_clients_bytes") < 1 << 20);
+}
+
+#[test]
+fn clients_that_are_gone_without_a_word_are_asked() {
+    let keep_alive = Duration::from_secs(1);
+    let server = TestServer::with(Options { keep_alive, ..Options::default() });
+    // The system closes connections whose other end does not answer. That the server asks for it can be seen in what the
+    // system says about its sockets.
+    let stream = TcpStream::connect(server.address).unwrap();
+    let port = stream.local_addr().unwrap().port();
+    let mut bystander = server.client();
+    while clients_info(&mut bystander, "connected_clients") < 2 {}
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let line = table.lines().find(|line| {
+        let mut words = line.split_ascii_whitespace().skip(1);
+        words
+            .next()
+            .is_some_and(|local| local.ends_with(&format!(":{:04X}", server.address.port())))
+            && words.next().is_some_and(|peer| peer.ends_with(&format!(":{port:04X}")))
+    });
+    // The kind of the timer: 02 is for silent connections.
+    let timer = line.unwrap().split_ascii_whitespace().nth(5).unwrap();
+    assert!(timer.starts_with("02:"), "{timer}");
+    drop(stream);
+}

@@ -44,7 +44,8 @@ fn events_are_those_of_redis() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/events.txt");
     let script = std::fs::read_to_string(path).unwrap();
     if std::env::var_os("WEFT_SERVER_RECORD").is_some() {
-        let redis = Redis::start().expect("install redis-server to record its events");
+        let redis = Redis::start_in(&std::env::temp_dir())
+            .expect("install redis-server to record its events");
         std::fs::write(path, run(redis.1, &script)).unwrap();
     }
     let recorded = std::fs::read_to_string(path).unwrap();

@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use crate::client::{Client, TestServer};
@@ -44,11 +44,17 @@ fn run(address: SocketAddr, script: &str) -> String {
 pub struct Redis(Child, pub SocketAddr);
 
 impl Redis {
-    pub fn start() -> Option<Self> {
+    /// Starts it, with its files in this folder. `None` if the machine does not have it.
+    pub fn start_in(folder: &Path) -> Option<Self> {
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let arguments = ["--save", "", "--port", &port.to_string(), "--dir", "/tmp"];
-        let child =
-            Command::new("redis-server").args(arguments).stdout(Stdio::null()).spawn().ok()?;
+        let arguments = ["--save", "", "--port", &port.to_string()];
+        let child = Command::new("redis-server")
+            .args(arguments)
+            .arg("--dir")
+            .arg(folder)
+            .stdout(Stdio::null())
+            .spawn()
+            .ok()?;
         let address = SocketAddr::from(([127, 0, 0, 1], port));
         while std::net::TcpStream::connect(address).is_err() {
             std::thread::yield_now();
@@ -67,7 +73,8 @@ impl Drop for Redis {
 #[test]
 fn replies_are_those_of_redis() {
     if std::env::var_os("WEFT_SERVER_RECORD").is_some() {
-        let redis = Redis::start().expect("install redis-server to record its replies");
+        let redis = Redis::start_in(&std::env::temp_dir())
+            .expect("install redis-server to record its replies");
         for path in scripts() {
             let script = std::fs::read_to_string(&path).unwrap();
             std::fs::write(&path, run(redis.1, &script)).unwrap();

@@ -1,0 +1,312 @@
+//! Copies the data of a Redis into a server: of one that runs, key by key, or of a file that it has saved.
+
+use std::cell::Cell;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rdb::{Filter, RdbDecoder, RdbValue, Type};
+use redis::{Cmd, Connection, Value};
+
+use crate::reply::Reply;
+use crate::server::Server;
+use crate::session::Session;
+use crate::tables::SPACES;
+
+/// How many keys are read together from a server that runs.
+const KEYS_PER_READ: usize = 64;
+/// How often keys are read again if the type of one has changed since it was asked for.
+const READS_MAX: usize = 10;
+/// How many elements are written in one transaction.
+const ELEMENTS_PER_WRITE: usize = 512;
+/// How long the server has to accept the connection, and to answer.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What an import has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Imported {
+    /// Keys that are there now.
+    pub keys: u64,
+    /// Keys that were left out, because their types are not copied: streams, and types of modules.
+    pub skipped: u64,
+}
+
+/// A key with its value, as commands of Redis make it.
+struct Entry {
+    key: Vec<u8>,
+    /// The command that adds elements.
+    command: &'static str,
+    elements: Vec<Vec<u8>>,
+    /// When the key expires, in milliseconds since 1970.
+    expires_at: Option<u64>,
+}
+
+/// Copies all keys. `source` is an address such as `redis://HOST:PORT`, with a numbered database behind it if only that
+/// one is copied, or the path of an RDB file. A key that the server has already is replaced.
+///
+/// From a server that runs, each key is copied as it is at one moment, and different keys at different moments. An RDB
+/// file has all keys as they were at one.
+///
+/// # Errors
+/// The source cannot be read, or the server cannot keep what it has.
+pub fn import(server: &Arc<Server>, source: &str) -> Result<Imported, String> {
+    let mut target = Target::new(server)?;
+    match source.contains("://") {
+        true => copy_server(source, &mut target)?,
+        false => copy_file(Path::new(source), &mut target)?,
+    }
+    Ok(target.imported)
+}
+
+/// A session that writes keys.
+struct Target {
+    session: Session,
+    reply: Reply,
+    imported: Imported,
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        self.session.server.clients.remove(&self.session.client);
+    }
+}
+
+impl Target {
+    fn new(server: &Arc<Server>) -> Result<Self, String> {
+        let addresses = ("import".to_owned(), String::new());
+        let client = server.clients.add(addresses, u64::MAX).ok_or("the server stops")?;
+        let session = Session::new(Arc::clone(server), client);
+        let reply = Reply::new(server.options.output_bytes);
+        Ok(Target { session, reply, imported: Imported::default() })
+    }
+
+    fn run(&mut self, arguments: &[&[u8]]) -> Result<(), String> {
+        self.session.run(arguments, &mut self.reply);
+        let outcome = match self.reply.bytes().strip_prefix(b"-") {
+            Some(error) => Err(String::from_utf8_lossy(error).trim().to_owned()),
+            None => Ok(()),
+        };
+        self.reply.clear();
+        outcome
+    }
+
+    fn select(&mut self, space: u64) -> Result<(), String> {
+        if space >= u64::from(SPACES) {
+            return Err(format!(
+                "the source has a database {space}, and Weft has those from 0 to {}",
+                SPACES - 1
+            ));
+        }
+        self.run(&[b"SELECT", space.to_string().as_bytes()])
+    }
+
+    fn write(&mut self, entry: &Entry) -> Result<(), String> {
+        if entry.elements.is_empty() {
+            return Ok(());
+        }
+        let told = |error: String| format!("the key '{}': {error}", entry.key.escape_ascii());
+        self.run(&[b"DEL", &entry.key]).map_err(told)?;
+        for elements in entry.elements.chunks(ELEMENTS_PER_WRITE) {
+            let mut arguments = vec![entry.command.as_bytes(), &entry.key];
+            arguments.extend(elements.iter().map(Vec::as_slice));
+            self.run(&arguments).map_err(told)?;
+        }
+        if let Some(expires_at) = entry.expires_at {
+            self.run(&[b"PEXPIREAT", &entry.key, expires_at.to_string().as_bytes()])
+                .map_err(told)?;
+        }
+        self.imported.keys += 1;
+        Ok(())
+    }
+}
+
+// ---- files ----------------------------------------------------------------------------------------
+
+/// Leaves out the types that are not copied, and counts their keys.
+struct Copied(Rc<Cell<u64>>);
+
+impl Filter for Copied {
+    fn matches_type(&self, encoding: u8) -> bool {
+        let is_skipped = matches!(Type::from_encoding(encoding), Ok(Type::Stream | Type::Module));
+        self.0.set(self.0.get() + u64::from(is_skipped));
+        !is_skipped
+    }
+}
+
+fn copy_file(path: &Path, target: &mut Target) -> Result<(), String> {
+    let told = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+    let file = File::open(path).map_err(|error| told(&error))?;
+    let skipped = Rc::new(Cell::new(0));
+    let decoder = RdbDecoder::new(BufReader::new(file), Copied(Rc::clone(&skipped)));
+    for value in decoder.map_err(|error| told(&error))? {
+        let entry = match value.map_err(|error| told(&error))? {
+            RdbValue::SelectDb(space) => {
+                target.select(u64::from(space))?;
+                continue;
+            }
+            RdbValue::ResizeDb { .. } | RdbValue::AuxField { .. } | RdbValue::Checksum(_) => {
+                continue;
+            }
+            RdbValue::String { key, value, expiry } => {
+                Entry { key, command: "SET", elements: vec![value], expires_at: expiry }
+            }
+            RdbValue::Hash { key, values, expiry } => {
+                let elements = values.into_iter().flat_map(|(name, value)| [name, value]).collect();
+                Entry { key, command: "HSET", elements, expires_at: expiry }
+            }
+            RdbValue::Set { key, members, expiry } => {
+                Entry { key, command: "SADD", elements: members, expires_at: expiry }
+            }
+            RdbValue::List { key, values, expiry } => {
+                Entry { key, command: "RPUSH", elements: values, expires_at: expiry }
+            }
+            RdbValue::SortedSet { key, values, expiry } => {
+                let score = |score| crate::reply::double_text(score).into_bytes();
+                let pairs = values.into_iter();
+                let elements = pairs.flat_map(|(number, member)| [score(number), member]).collect();
+                Entry { key, command: "ZADD", elements, expires_at: expiry }
+            }
+        };
+        target.write(&entry)?;
+    }
+    target.imported.skipped = skipped.get();
+    Ok(())
+}
+
+// ---- servers --------------------------------------------------------------------------------------
+
+fn copy_server(url: &str, target: &mut Target) -> Result<(), String> {
+    let told = |error: redis::RedisError| format!("the server to copy from: {error}");
+    let client = redis::Client::open(url).map_err(told)?;
+    let mut source = client.get_connection_with_timeout(PATIENCE).map_err(told)?;
+    source.set_read_timeout(Some(PATIENCE)).map_err(told)?;
+    let only = url.split('/').nth(3).and_then(|space| space.parse().ok());
+    let spaces = match only {
+        Some(space) => vec![space],
+        None => list_spaces(&mut source).map_err(told)?,
+    };
+    for space in spaces {
+        target.select(space)?;
+        redis::cmd("SELECT").arg(space).exec(&mut source).map_err(told)?;
+        let mut cursor = 0_u64;
+        loop {
+            let mut scan = redis::cmd("SCAN");
+            scan.arg(cursor).arg("COUNT").arg(KEYS_PER_READ);
+            let (next, keys): (u64, Vec<Vec<u8>>) = scan.query(&mut source).map_err(told)?;
+            for keys in keys.chunks(KEYS_PER_READ) {
+                let (entries, skipped) = read(&mut source, keys).map_err(told)?;
+                entries.iter().try_for_each(|entry| target.write(entry))?;
+                target.imported.skipped += skipped;
+            }
+            cursor = next;
+            if cursor == 0 {
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns the numbered databases that have keys.
+fn list_spaces(source: &mut Connection) -> redis::RedisResult<Vec<u64>> {
+    let info: String = redis::cmd("INFO").arg("keyspace").query(source)?;
+    let spaces =
+        info.lines().filter_map(|line| line.strip_prefix("db")?.split_once(':')?.0.parse().ok());
+    Ok(spaces.collect())
+}
+
+/// Reads keys in one transaction, after their types. If a type has changed in between, reads them again.
+fn read(source: &mut Connection, keys: &[Vec<u8>]) -> redis::RedisResult<(Vec<Entry>, u64)> {
+    let mut reads = 0;
+    loop {
+        reads += 1;
+        let mut types = redis::pipe();
+        for key in keys {
+            types.cmd("TYPE").arg(key);
+        }
+        let types: Vec<String> = types.query(source)?;
+        let mut pipe = redis::pipe();
+        pipe.atomic();
+        let mut found = Vec::new();
+        for (key, kind) in keys.iter().zip(&types) {
+            if let Some((read, command)) = command_of(kind, key) {
+                pipe.cmd("PTTL").arg(key).add_command(read);
+                found.push((key, command));
+            }
+        }
+        let skipped = types.iter().filter(|kind| *kind != "none").count() - found.len();
+        if found.is_empty() {
+            return Ok((Vec::new(), skipped as u64));
+        }
+        match pipe.query::<Vec<Value>>(source) {
+            Ok(values) => {
+                // The time that is left, and the value, of each key in turn.
+                let mut values = values.into_iter();
+                let entries = found.into_iter().map_while(|(key, command)| {
+                    let (left, value) = (values.next()?, values.next()?);
+                    let left = match left {
+                        Value::Int(left) => u64::try_from(left).ok(),
+                        _ => None,
+                    };
+                    Some(Entry {
+                        key: key.clone(),
+                        command,
+                        elements: elements_of(value, command),
+                        expires_at: left.map(|left| now() + left),
+                    })
+                });
+                return Ok((entries.collect(), skipped as u64));
+            }
+            Err(error) if reads == READS_MAX => return Err(error),
+            Err(error) if error.is_io_error() || error.is_connection_dropped() => {
+                return Err(error);
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+fn now() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Returns the command that reads a value of this type, and the one that writes it.
+fn command_of(kind: &str, key: &[u8]) -> Option<(Cmd, &'static str)> {
+    let (name, rest, command): (_, &[&str], _) = match kind {
+        "string" => ("GET", &[], "SET"),
+        "list" => ("LRANGE", &["0", "-1"], "RPUSH"),
+        "set" => ("SMEMBERS", &[], "SADD"),
+        "hash" => ("HGETALL", &[], "HSET"),
+        "zset" => ("ZRANGE", &["0", "-1", "WITHSCORES"], "ZADD"),
+        _ => return None,
+    };
+    let mut read = redis::cmd(name);
+    read.arg(key);
+    rest.iter().for_each(|argument| {
+        read.arg(argument);
+    });
+    Some((read, command))
+}
+
+/// Returns the arguments for the command that writes the value.
+fn elements_of(value: Value, command: &str) -> Vec<Vec<u8>> {
+    let values = match value {
+        Value::BulkString(text) => return vec![text],
+        Value::Array(values) => values,
+        _ => return Vec::new(),
+    };
+    let texts = values.into_iter().filter_map(|value| match value {
+        Value::BulkString(text) => Some(text),
+        _ => None,
+    });
+    let mut texts: Vec<_> = texts.collect();
+    if command == "ZADD" {
+        // The score comes first.
+        texts.chunks_exact_mut(2).for_each(|pair| pair.swap(0, 1));
+    }
+    texts
+}

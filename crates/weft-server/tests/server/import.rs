@@ -1,0 +1,128 @@
+//! Data comes from a Redis of the machine, and leaves in a backup while the server serves.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::client::Client;
+use crate::durable::{Directory, Program};
+use crate::replies::Redis;
+
+const VALUES: &[&str] = &[
+    "SET text \"a\\x00\\xff\"",
+    "SET number 42",
+    "SET temporary x PX 1000000",
+    "HSET hash a 1 b \"\\r\\n\"",
+    "RPUSH list c a b a",
+    "SADD set x 7 z",
+    "ZADD zset 1.5 a -inf b 3 c",
+];
+
+const QUESTIONS: &[&str] = &[
+    "GET text",
+    "GET number",
+    "HGET hash a",
+    "HGET hash b",
+    "HLEN hash",
+    "LRANGE list 0 -1",
+    "SISMEMBER set 7",
+    "SCARD set",
+    "ZRANGE zset 0 -1 WITHSCORES",
+    "LLEN long",
+    "HGET wide f1999",
+    "TTL number",
+];
+
+/// Imports into a new directory, and returns what the program has written.
+fn import(source: &str, directory: &Path) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_weft-server"))
+        .args(["import", source, "--directory"])
+        .arg(directory.join("data"))
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{text}");
+    text
+}
+
+#[test]
+fn a_redis_is_copied_while_it_runs_and_from_its_file() {
+    let folder = Directory::new("import-source");
+    let Some(redis) = Redis::start_in(&folder.0) else {
+        eprintln!("skipped: redis-server is not installed");
+        return;
+    };
+    let mut source = Client::new(redis.1);
+    for line in VALUES {
+        assert!(!source.say(line).starts_with('-'), "{line}");
+    }
+    for number in 0..2000 {
+        source.line(&format!("RPUSH long {number}"));
+        source.line(&format!("HSET wide f{number} {number}"));
+    }
+    source.line("XADD stream * a b");
+    source.line("SELECT 3");
+    source.line("SET third 3");
+    assert_eq!(source.say("SAVE"), "+OK");
+    let address = format!("redis://{}", redis.1);
+    let file = folder.0.join("dump.rdb").display().to_string();
+    for (name, source_name) in [("running", &address), ("file", &file)] {
+        let directory = Directory::new(name);
+        let said = import(source_name, &directory.0);
+        assert!(
+            said.contains("\"keys\":10,\"level\":\"info\",\"message\":\"imported\",\"skipped\":1"),
+            "{name}: {said}"
+        );
+        // Again: every key is replaced by an equal one.
+        import(source_name, &directory.0);
+        let program = Program::start_in(&directory.0);
+        let mut client = program.client();
+        source.line("SELECT 0");
+        for line in QUESTIONS {
+            assert_eq!(client.say(line), source.say(line), "{name}: {line}");
+        }
+        let left: i64 = client.say("PTTL temporary")[1..].parse().unwrap();
+        assert!((1..=1_000_000).contains(&left), "{left}");
+        assert_eq!(client.say("DBSIZE"), ":9");
+        client.line("SELECT 3");
+        assert_eq!(client.say("GET third"), "\"3\"");
+    }
+    let one = Directory::new("one");
+    let said = import(&format!("{address}/3"), &one.0);
+    assert!(said.contains("\"keys\":1,"), "{said}");
+}
+
+#[test]
+fn a_source_that_cannot_be_read_is_named() {
+    let directory = Directory::new("import-wrong");
+    let data = directory.0.join("data").display().to_string();
+    let text = directory.0.join("text").display().to_string();
+    std::fs::write(&text, "no dump").unwrap();
+    for (arguments, expected) in [
+        (vec!["import", "/nonexistent.rdb", "-d", &data], "/nonexistent.rdb: No such file"),
+        (vec!["import", &text, "-d", &data], "Not an RDB file"),
+        (vec!["import", "redis://127.0.0.1:1", "-d", &data], "the server to copy from"),
+        (vec!["import", &text], "name the --directory"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weft-server"));
+        let output = command.args(arguments).output().unwrap();
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && message.contains(expected), "{message}");
+    }
+}
+
+#[test]
+fn checkpoints_are_written_by_command() {
+    let directory = Directory::new("save");
+    let program = Program::start_in(&directory.0);
+    let mut client = program.client();
+    assert_eq!(client.say("SET k v"), "+OK");
+    let before: i64 = client.say("LASTSAVE")[1..].parse().unwrap();
+    assert_eq!(client.say("SAVE"), "+OK");
+    assert_eq!(client.say("BGSAVE"), "+Background saving started");
+    let after: i64 = client.say("LASTSAVE")[1..].parse().unwrap();
+    assert!(before > 0 && after >= before);
+    let memory = crate::client::TestServer::new();
+    let mut client = memory.client();
+    assert!(client.say("SAVE").starts_with("-ERR"));
+    assert!(client.say("BGSAVE").starts_with("-ERR"));
+}
