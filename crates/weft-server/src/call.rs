@@ -1,9 +1,11 @@
 //! A call of a command: its arguments, and the transaction in which it runs.
 
+use std::cell::OnceCell;
 use std::ops::Deref;
 
 use crate::reply::Reply;
 use crate::request::parse_integer;
+use crate::scripts::Fixed;
 use crate::server::Server;
 use crate::stop::{Done, texts};
 use crate::store::{Key, Keys};
@@ -21,6 +23,10 @@ pub struct Call<'c> {
     pub arguments: &'c [&'c [u8]],
     /// Whether the client will see the reply.
     pub wants_reply: bool,
+    /// Whether the client has asked that an error undoes what came before it.
+    pub rolls_back: bool,
+    /// What a script finds unchanged if its transaction is run again.
+    pub fixed: &'c OnceCell<Fixed>,
 }
 
 impl<'c> Deref for Call<'c> {

@@ -35,8 +35,10 @@ mod commands;
 mod connection;
 mod glob;
 mod log;
+mod procedures;
 mod reply;
 mod request;
+mod scripts;
 mod server;
 mod session;
 mod slow_log;
@@ -46,8 +48,12 @@ mod tables;
 mod watch;
 
 pub use log::log;
-pub use server::{Options, Server};
-pub use tables::StoreOptions;
+pub use procedures::{
+    Arguments, FromArgument, FromDatabase, IntoReply, Parameter, Refused, Served,
+};
+pub use reply::Reply;
+pub use server::{Builder, Options, Server};
+pub use tables::{StoreOptions, with_tables};
 
 /// A name, and what is said about it.
 pub type Listed = (&'static str, &'static str);

@@ -79,6 +79,17 @@ struct Arguments {
           env = "WEFT_SERVER_REQUEST_BYTES")]
     request_bytes: u64,
 
+    /// How long a call of a script may take, in milliseconds; then it is stopped, and rolled back
+    #[arg(long, value_name = "MS", default_value_t = 5000,
+          value_parser = clap::value_parser!(u64).range(1..), env = "WEFT_SERVER_SCRIPT_MS")]
+    script_ms: u64,
+
+    /// The most memory that a call of a script may need, in bytes; then it is stopped, and rolled back
+    #[arg(long, value_name = "BYTES", default_value_t = 64 << 20,
+          value_parser = clap::value_parser!(u64).range(65_536..=1 << 40),
+          env = "WEFT_SERVER_SCRIPT_BYTES")]
+    script_bytes: u64,
+
     /// The longest reply that may wait for one client, in bytes; beyond it the connection is closed
     #[arg(long, value_name = "BYTES", default_value_t = 256 << 20,
           value_parser = clap::value_parser!(u64).range(1024..=1 << 40),
@@ -136,6 +147,8 @@ impl Arguments {
             is_protected: self.protected_mode == Switch::On,
             clients_max: self.clients,
             request_bytes: bytes(self.request_bytes)?,
+            script_time: Duration::from_millis(self.script_ms),
+            script_bytes: bytes(self.script_bytes)?,
             output_bytes: bytes(self.output_bytes)?,
             idle_seconds: self.idle,
             output_timeout: Duration::from_secs(60),

@@ -16,6 +16,8 @@ use crate::clients::Clients;
 use crate::collector::Collector;
 use crate::connection;
 use crate::log::log;
+use crate::procedures::{Procedure, Procedures, Served};
+use crate::scripts::Scripts;
 use crate::slow_log::SlowLog;
 use crate::stop::{Done, Stop};
 use crate::store::Store;
@@ -37,6 +39,10 @@ pub struct Options {
     pub clients_max: u64,
     /// The longest request, and the longest queue of `MULTI`, in bytes.
     pub request_bytes: usize,
+    /// How long a call of a script may take.
+    pub script_time: Duration,
+    /// The most memory that a call of a script may need, in bytes.
+    pub script_bytes: usize,
     /// The longest output that may wait for one connection, in bytes.
     pub output_bytes: usize,
     /// How long a connection may be silent, in seconds; 0 for ever.
@@ -56,6 +62,8 @@ impl Default for Options {
             is_protected: true,
             clients_max: 10_000,
             request_bytes: 64 << 20,
+            script_time: Duration::from_secs(5),
+            script_bytes: 64 << 20,
             output_bytes: 256 << 20,
             idle_seconds: 0,
             output_timeout: Duration::from_secs(60),
@@ -113,6 +121,10 @@ pub struct Server {
     pub clients: Clients,
     /// The keys under `WATCH`.
     pub watches: Watches,
+    /// The scripts.
+    pub scripts: Scripts,
+    /// The procedures that are called by their names.
+    pub procedures: Procedures,
     /// The slow log.
     pub slow_log: SlowLog,
     /// What was counted.
@@ -129,17 +141,112 @@ pub struct Server {
     port: Word,
 }
 
+/// Prepares a server that has tables and procedures of the program, next to Redis's types.
+///
+/// ```
+/// use weft::{Database, Error, Record, Table, Transaction};
+/// use weft_procedures::procedure;
+/// use weft_server::Server;
+///
+/// #[derive(Clone, Record)]
+/// pub struct Item { #[record(key)] id: u64, stock: u32 }
+///
+/// /// Takes one item from the stock, and returns how many are left, or nothing if there was none.
+/// #[procedure(Take, served)]
+/// pub fn take(items: &Table<Item>, tx: &Transaction<'_>, id: u64) -> Result<Option<u32>, Error> {
+///     let left = tx.update(items, &id, |item| {
+///         item.stock = item.stock.checked_sub(1)?;
+///         Some(item.stock)
+///     })?;
+///     Ok(left.flatten())
+/// }
+///
+/// let database = weft_server::with_tables(Database::builder().table::<Item>()).open()?;
+/// let items = database.table::<Item>()?;
+/// database.transact(|tx| tx.insert(&items, Item { id: 7, stock: 3 }))?;
+/// let server = Server::builder().database(database).procedure::<Take<'_>>("take").open()?;
+/// // A client that says `TAKE 7`, or `FCALL take 0 7`, now gets 2.
+/// # Ok::<(), Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Builder {
+    options: Options,
+    database: Option<Database>,
+    procedures: Vec<(String, NewProcedure)>,
+}
+
+type NewProcedure = fn(&str, &Database) -> Result<Procedure, Failure>;
+
+impl Builder {
+    /// Sets the options. Those of the [store](Options::store) have no effect on a [database](Self::database) of the program.
+    #[must_use]
+    pub fn options(mut self, options: Options) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Serves a database of the program, which has been opened with the tables of Redis's types:
+    /// [`with_tables`](crate::with_tables). The server closes it when it stops.
+    #[must_use]
+    pub fn database(mut self, database: Database) -> Self {
+        self.database = Some(database);
+        self
+    }
+
+    /// Lets clients call a procedure: `NAME ARGUMENT …` or `FCALL NAME 0 ARGUMENT …`. Each call is a transaction, which is
+    /// rolled back if the procedure returns an error.
+    #[must_use]
+    pub fn procedure<S: Served>(mut self, name: &str) -> Self {
+        self.procedures.push((name.to_owned(), Procedure::new::<S>));
+        self
+    }
+
+    /// Opens the server.
+    ///
+    /// # Errors
+    /// [`Failure`], if the directory cannot be used, or the database does not have the tables.
+    ///
+    /// # Panics
+    /// If a procedure has the name of a command, or of another procedure.
+    pub fn open(self) -> Result<Arc<Server>, Failure> {
+        let database = match self.database {
+            Some(database) => database,
+            None => crate::tables::open(&self.options.store)?,
+        };
+        let mut procedures = Procedures::default();
+        for (name, new) in self.procedures {
+            procedures.add(new(&name, &database)?);
+        }
+        Server::new(self.options, database, procedures)
+    }
+}
+
 impl Server {
-    /// Opens a server's data.
+    /// Opens a server with a database of its own.
     ///
     /// # Errors
     /// [`Failure`], if the directory cannot be used.
     pub fn open(options: Options) -> Result<Arc<Self>, Failure> {
-        let (database, tables, next) = crate::tables::open(&options.store)?;
+        Self::builder().options(options).open()
+    }
+
+    /// Prepares a server with tables and procedures of the program.
+    pub fn builder() -> Builder {
+        Builder { options: Options::default(), database: None, procedures: Vec::new() }
+    }
+
+    fn new(
+        options: Options,
+        database: Database,
+        procedures: Procedures,
+    ) -> Result<Arc<Self>, Failure> {
+        let (tables, next) = crate::tables::attach(&database)?;
         Ok(Arc::new(Server {
-            waits: options.waits && options.store.directory.is_some(),
+            waits: options.waits && database.durable_epoch().is_some(),
             clients_max: Word::new(options.clients_max),
             idle_seconds: Word::new(options.idle_seconds),
+            scripts: Scripts::new(options.request_bytes),
+            procedures,
             options,
             database,
             store: Store::new(tables, next),

@@ -1,5 +1,6 @@
 //! A client's session: runs its commands, one transaction for each, or one for all between `MULTI` and `EXEC`.
 
+use std::cell::OnceCell;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -10,6 +11,7 @@ use crate::call::{Call, DataCommand, is};
 use crate::clients::Client;
 use crate::commands::{self, Command, Run, flags};
 use crate::reply::{Reply, Version};
+use crate::scripts::Fixed;
 use crate::server::Server;
 use crate::stop::{Done, Stop};
 use crate::store::Keys;
@@ -18,7 +20,7 @@ use crate::watch::WatchedKey;
 /// Commands that wait for `EXEC`.
 #[derive(Debug, Default)]
 pub struct Queue {
-    commands: Vec<(&'static Command, Vec<Box<[u8]>>)>,
+    commands: Vec<(&'static Command, Vec<Box<[u8]>>, OnceCell<Fixed>)>,
     bytes: usize,
     /// Whether a command could not be queued, so that `EXEC` refuses to run the others.
     has_failed: bool,
@@ -134,7 +136,8 @@ impl Session {
 
     /// Looks a command up, and runs or queues it.
     fn dispatch(&mut self, arguments: &[&[u8]], reply: &mut Reply) -> Done {
-        let found = commands::find(arguments[0]);
+        let found =
+            commands::find(arguments[0]).or_else(|| self.server.procedures.command(arguments[0]));
         let name = found.map_or("", |command| command.name);
         if !self.is_known && !matches!(name, "auth" | "hello" | "quit" | "reset") {
             return Err("NOAUTH Authentication required.".into());
@@ -157,7 +160,7 @@ impl Session {
                 return Err(self.fail_queue("ERR the queued commands are too long".to_owned()));
             }
             let arguments = arguments.iter().map(|argument| Box::from(*argument)).collect();
-            queue.commands.push((command, arguments));
+            queue.commands.push((command, arguments, OnceCell::new()));
             reply.simple("QUEUED");
             return Ok(());
         }
@@ -182,12 +185,14 @@ impl Session {
     fn transact(&mut self, run: DataCommand, arguments: &[&[u8]], reply: &mut Reply) -> Done {
         let before = reply.len();
         let (server, space) = (&*self.server, self.space);
-        let wants_reply = self.replies == Replies::On;
+        let (wants_reply, rolls_back) = (self.replies == Replies::On, self.rolls_back);
+        let fixed = &OnceCell::new();
         let ((), token) =
             server.database.transact_with_token(&TransactionOptions::new(), |tx| {
                 reply.truncate(before);
                 let keys = Keys { tx, store: &server.store };
-                run(&Call { server, keys, space, arguments, wants_reply }, reply)
+                let call = Call { server, keys, space, arguments, wants_reply, rolls_back, fixed };
+                run(&call, reply)
             })?;
         self.note(token);
         Ok(())
@@ -216,7 +221,7 @@ impl Session {
     fn execute_all(&mut self, queue: &Queue, watched: &[WatchedKey], reply: &mut Reply) -> Done {
         let before = reply.len();
         let (space, version, server) = (self.space, reply.version(), Arc::clone(&self.server));
-        let wants_reply = self.replies == Replies::On;
+        let (wants_reply, rolls_back) = (self.replies == Replies::On, self.rolls_back);
         let executed = server.database.transact_with_token(&TransactionOptions::new(), |tx| {
             // What an attempt before this one has left.
             reply.truncate(before);
@@ -230,16 +235,16 @@ impl Session {
                 }
             }
             reply.array(queue.commands.len());
-            for (number, (command, arguments)) in queue.commands.iter().enumerate() {
+            for (number, (command, arguments, fixed)) in queue.commands.iter().enumerate() {
                 let arguments: Vec<&[u8]> = arguments.iter().map(|argument| &**argument).collect();
                 let before = reply.len();
                 let done = match command.run {
                     Run::Session(run) => run(self, &arguments, reply),
                     Run::Data(run) => tx.savepoint(|tx| {
                         let keys = Keys { tx, store: &server.store };
-                        let space = self.space;
+                        let (server, space, arguments) = (&*server, self.space, &arguments[..]);
                         let call =
-                            Call { server: &server, keys, space, arguments: &arguments, wants_reply };
+                            Call { server, keys, space, arguments, wants_reply, rolls_back, fixed };
                         run(&call, reply)
                     }),
                 };
@@ -315,7 +320,7 @@ fn wrong_arity(name: &str) -> String {
 }
 
 /// Runs what may take long. On a runtime with several threads another thread takes over the other connections of this one.
-fn in_place<R>(run: impl FnOnce() -> R) -> R {
+pub fn in_place<R>(run: impl FnOnce() -> R) -> R {
     let flavor = tokio::runtime::Handle::try_current().map(|handle| handle.runtime_flavor());
     match flavor {
         Ok(tokio::runtime::RuntimeFlavor::MultiThread) => tokio::task::block_in_place(run),

@@ -12,10 +12,6 @@ pub static ABSENT: &[(&str, &str)] = &[
         "publish/subscribe is not there yet",
     ),
     (
-        "eval eval_ro evalsha evalsha_ro fcall fcall_ro function script",
-        "scripts and functions are not there yet; use MULTI with WATCH",
-    ),
-    (
         "blmove blmpop blpop brpop brpoplpush bzmpop bzpopmax bzpopmin",
         "commands that wait are not there yet; ask again with the command that does not wait",
     ),

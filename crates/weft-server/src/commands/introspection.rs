@@ -1,9 +1,9 @@
 //! Commands that show and change the server itself: its commands, settings, clients and slow log.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::connection::client_name;
-use super::flags::{ADMIN, FAST, GROWS, NO_AUTH, NOT_QUEUED, READ, WRITE};
+use super::flags::{ADMIN, FAST, GROWS, NO_AUTH, NO_SCRIPT, NOT_QUEUED, READ, WRITE};
 use super::{COMMANDS, Command, KeyPlaces, either, find, unknown_subcommand};
 use crate::call::{integer, is};
 use crate::glob;
@@ -21,6 +21,7 @@ fn write_command(reply: &mut Reply, command: &Command) {
         (FAST, "fast"),
         (NO_AUTH, "no_auth"),
         (NOT_QUEUED, "no_multi"),
+        (NO_SCRIPT, "noscript"),
     ];
     let mut flags: Vec<&str> =
         names.iter().filter(|(flag, _)| command.has(*flag)).map(|(_, name)| *name).collect();
@@ -107,7 +108,8 @@ pub fn command(_: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> Done 
     Ok(())
 }
 
-fn help(reply: &mut Reply, lines: &[&str]) {
+/// Writes the lines of a command's help.
+pub fn help(reply: &mut Reply, lines: &[&str]) {
     reply.array(lines.len());
     lines.iter().for_each(|line| reply.simple(line));
 }
@@ -187,11 +189,15 @@ pub fn slowlog(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) ->
 
 /// `TIME`
 pub fn time(_: &mut Session, _: &[&[u8]], reply: &mut Reply) -> Done {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    reply.array(2);
-    reply.text(now.as_secs().to_string());
-    reply.text(now.subsec_micros().to_string());
+    write_time(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(), reply);
     Ok(())
+}
+
+/// Writes a time since 1970 as the reply of `TIME`.
+pub fn write_time(time: Duration, reply: &mut Reply) {
+    reply.array(2);
+    reply.text(time.as_secs().to_string());
+    reply.text(time.subsec_micros().to_string());
 }
 
 /// `CLIENT`

@@ -3,14 +3,16 @@
 
 pub mod absent;
 mod bits;
-mod connection;
+pub mod connection;
 mod expiry;
+mod functions;
 mod hashes;
 mod info;
-mod introspection;
-mod keys;
+pub mod introspection;
+pub mod keys;
 mod lists;
 mod scan;
+mod scripts;
 mod sets;
 mod sorted_combinations;
 mod sorted_ranges;
@@ -75,6 +77,8 @@ pub mod flags {
     pub const NOT_QUEUED: u16 = 1 << 7;
     /// Runs at once although commands are queued.
     pub const ENDS_QUEUE: u16 = 1 << 8;
+    /// Cannot be called by a script.
+    pub const NO_SCRIPT: u16 = 1 << 9;
 }
 
 /// A command.
@@ -108,10 +112,10 @@ impl Command {
         self.flags & flag != 0
     }
 
-    /// Returns the place of the command in the table.
+    /// Returns the place of the command in the table. Procedures are not in it.
     pub fn number(&self) -> u64 {
         let first = COMMANDS.as_ptr().addr();
-        ((std::ptr::from_ref(self).addr() - first) / size_of::<Command>()) as u64
+        (std::ptr::from_ref(self).addr().wrapping_sub(first) / size_of::<Command>()) as u64
     }
 
     /// Returns the keys among the arguments.

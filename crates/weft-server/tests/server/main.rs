@@ -6,4 +6,5 @@ mod documents;
 mod durable;
 mod limits;
 mod replies;
+mod scripts;
 mod transactions;
