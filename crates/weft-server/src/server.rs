@@ -155,8 +155,9 @@ pub struct Server {
 /// #[procedure(Take, served)]
 /// pub fn take(items: &Table<Item>, tx: &Transaction<'_>, id: u64) -> Result<Option<u32>, Error> {
 ///     let left = tx.update(items, &id, |item| {
-///         item.stock = item.stock.checked_sub(1)?;
-///         Some(item.stock)
+///         let left = item.stock.checked_sub(1);
+///         item.stock = left.unwrap_or(0);
+///         left
 ///     })?;
 ///     Ok(left.flatten())
 /// }

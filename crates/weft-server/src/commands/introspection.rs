@@ -7,6 +7,7 @@ use super::flags::{ADMIN, FAST, GROWS, NO_AUTH, NO_SCRIPT, NOT_QUEUED, READ, WRI
 use super::{COMMANDS, Command, KeyPlaces, either, find, unknown_subcommand};
 use crate::call::{integer, is};
 use crate::glob;
+use crate::procedures::Parameter;
 use crate::reply::Reply;
 use crate::session::{Replies, Session};
 use crate::stop::{Done, texts};
@@ -54,18 +55,22 @@ fn write_command(reply: &mut Reply, command: &Command) {
 }
 
 /// `COMMAND`
-pub fn command(_: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> Done {
+pub fn command(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> Done {
+    let procedures = &session.server.procedures;
+    let all = || -> Vec<&Command> { COMMANDS.iter().chain(procedures.commands()).collect() };
+    let find = |name: &[u8]| find(name).or_else(|| procedures.command(name));
     let Some(name) = arguments.get(1) else {
-        reply.array(COMMANDS.len());
-        COMMANDS.iter().for_each(|command| write_command(reply, command));
+        let all = all();
+        reply.array(all.len());
+        all.iter().for_each(|command| write_command(reply, command));
         return Ok(());
     };
     let rest = &arguments[2..];
     match name.to_ascii_lowercase().as_slice() {
-        b"count" if rest.is_empty() => reply.count(COMMANDS.len()),
+        b"count" if rest.is_empty() => reply.count(all().len()),
         b"info" => {
             let found: Vec<_> = match rest {
-                [] => COMMANDS.iter().map(Some).collect(),
+                [] => all().into_iter().map(Some).collect(),
                 names => names.iter().map(|name| find(name)).collect(),
             };
             reply.array(found.len());
@@ -78,20 +83,24 @@ pub fn command(_: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> Done 
         }
         b"docs" => {
             let found: Vec<_> = match rest {
-                [] => COMMANDS.iter().collect(),
+                [] => all(),
                 names => names.iter().filter_map(|name| find(name)).collect(),
             };
             reply.map(found.len());
             for command in found {
                 reply.text(command.name);
-                reply.map(2);
+                let procedure = procedures.get(command.name.as_bytes());
+                reply.map(if procedure.is_some() { 3 } else { 2 });
                 for (name, value) in [("summary", command.summary), ("group", command.group)] {
                     reply.text(name);
                     reply.text(value);
                 }
+                if let Some(procedure) = procedure {
+                    write_parameters(reply, &procedure.parameters);
+                }
             }
         }
-        b"list" if rest.is_empty() => reply.texts(COMMANDS.iter().map(|command| command.name)),
+        b"list" if rest.is_empty() => reply.texts(all().iter().map(|command| command.name)),
         b"getkeys" if rest.len() < 2 => {
             return Err("ERR wrong number of arguments for 'command|getkeys' command".into());
         }
@@ -106,6 +115,22 @@ pub fn command(_: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> Done 
         _ => return Err(unknown_subcommand(arguments, "COMMAND").into()),
     }
     Ok(())
+}
+
+/// Writes the parameters of a procedure as `COMMAND DOCS` shows them.
+fn write_parameters(reply: &mut Reply, parameters: &[Parameter]) {
+    reply.text("arguments");
+    reply.array(parameters.len());
+    for parameter in parameters {
+        reply.map(3);
+        for text in ["name", parameter.name, "type", parameter.kind, "flags"] {
+            reply.text(text);
+        }
+        reply.set(usize::from(parameter.is_optional));
+        if parameter.is_optional {
+            reply.simple("optional");
+        }
+    }
 }
 
 /// Writes the lines of a command's help.

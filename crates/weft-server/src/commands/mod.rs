@@ -78,7 +78,7 @@ pub mod flags {
     /// Runs at once although commands are queued.
     pub const ENDS_QUEUE: u16 = 1 << 8;
     /// Cannot be called by a script.
-    pub const NO_SCRIPT: u16 = 1 << 9;
+    pub const NO_SCRIPT: u16 = 1 << 11;
 }
 
 /// A command.

@@ -23,10 +23,13 @@ impl TestServer {
     }
 
     pub fn with(options: Options) -> Self {
+        Self::of(Server::open(options).unwrap())
+    }
+
+    pub fn of(server: Arc<Server>) -> Self {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
-        let server: Arc<Server> = Server::open(options).unwrap();
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let thread = std::thread::spawn(move || {
             let mut runtime = tokio::runtime::Builder::new_multi_thread();

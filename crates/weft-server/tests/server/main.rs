@@ -5,6 +5,7 @@ mod client;
 mod documents;
 mod durable;
 mod limits;
+mod procedures;
 mod replies;
 mod scripts;
 mod transactions;
