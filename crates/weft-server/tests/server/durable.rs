@@ -7,10 +7,10 @@ use std::thread;
 use crate::client::{Client, Value};
 
 /// A directory that is removed at the end.
-struct Directory(PathBuf);
+pub struct Directory(pub PathBuf);
 
 impl Directory {
-    fn new(name: &str) -> Self {
+    pub fn new(name: &str) -> Self {
         let unique = format!("weft-server-{name}-{}-{:x}", std::process::id(), fastrand::u64(..));
         let path = std::env::temp_dir().join(unique);
         std::fs::create_dir(&path).unwrap();
@@ -25,10 +25,10 @@ impl Drop for Directory {
 }
 
 /// The program, on a Unix socket in the directory.
-struct Program(Child);
+pub struct Program(pub Child);
 
 impl Program {
-    fn start(directory: &Path) -> Self {
+    pub fn start(directory: &Path) -> Self {
         let socket = directory.join("socket");
         let child = Command::new(env!("CARGO_BIN_EXE_weft-server"))
             .args(["--port", "0", "--threads", "2"])
@@ -53,12 +53,12 @@ impl Drop for Program {
     }
 }
 
-fn connect(directory: &Path) -> Client {
+pub fn connect(directory: &Path) -> Client {
     Client::local(&directory.join("socket"))
 }
 
 /// Returns the integer of a reply, or 0 if there is no such key.
-fn integer(reply: &Value) -> i64 {
+pub fn integer(reply: &Value) -> i64 {
     match reply {
         Value::Null => 0,
         Value::Line(line) => line.trim_start_matches(':').parse().unwrap(),
@@ -67,7 +67,7 @@ fn integer(reply: &Value) -> i64 {
     }
 }
 
-fn integers(reply: &Value) -> Vec<i64> {
+pub fn integers(reply: &Value) -> Vec<i64> {
     let Value::List(_, values) = reply else { panic!("{}", reply.shown()) };
     values.iter().map(integer).collect()
 }

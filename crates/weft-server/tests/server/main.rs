@@ -4,6 +4,7 @@
 mod client;
 mod documents;
 mod durable;
+mod histories;
 mod limits;
 mod procedures;
 mod replies;
