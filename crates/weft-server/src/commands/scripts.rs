@@ -92,7 +92,7 @@ pub fn script(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> 
     match (arguments[1].to_ascii_lowercase().as_slice(), &arguments[2..]) {
         (b"load", [code]) => {
             let digest = digest(code);
-            scripts::check(&Script::new(code, digest)?, session.server.options.script_bytes)?;
+            scripts::check(&Script::new(code, digest)?)?;
             scripts.sources.add(code, digest, Loaded)?;
             reply.text(hex(&digest));
         }

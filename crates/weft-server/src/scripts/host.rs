@@ -102,7 +102,10 @@ impl Argument {
 fn call(lua: &Lua, arguments: MultiValue, raises: bool) -> mlua::Result<Value> {
     RUNNING.with(|running| {
         running.count_command()?;
-        match call_command(lua, running, &arguments) {
+        lua.set_memory_limit(0)?;
+        let outcome = call_command(lua, running, &arguments);
+        lua.set_memory_limit(running.memory_limit.get())?;
+        match outcome {
             Ok(value) => value,
             Err(conflict @ Stop::Database(weft::Error::Conflict(_))) => Err(running.stop(conflict)),
             Err(stop) if raises => Err(mlua::Error::external(ReplyError(stop.text().into_owned()))),

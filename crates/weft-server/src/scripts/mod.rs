@@ -18,6 +18,8 @@ mod engine;
 mod host;
 mod json;
 pub mod libraries;
+#[cfg(test)]
+mod measurement;
 mod message_pack;
 mod packing;
 mod running;

@@ -78,6 +78,8 @@ pub struct Running<'c> {
     pub random: RefCell<fastrand::Rng>,
     /// The functions that were registered.
     pub registered: RefCell<Vec<Registered>>,
+    /// How many bytes the state may use while Lua's code runs.
+    pub memory_limit: Cell<usize>,
     commands: Cell<u32>,
     stop: RefCell<Option<Stop>>,
     is_busy: Cell<bool>,
@@ -109,6 +111,7 @@ impl<'c> Running<'c> {
             buffer: RefCell::new(Reply::new(call.server.options.script_bytes)),
             random: RefCell::new(fastrand::Rng::with_seed(fixed.seed)),
             registered: RefCell::new(Vec::new()),
+            memory_limit: Cell::new(0),
             commands: Cell::new(0),
             stop: RefCell::new(None),
             is_busy: Cell::new(false),
