@@ -9,7 +9,8 @@
 //! 1. `server`: what all connections share. It accepts connections, and ends them.
 //! 2. `connection`: reads requests (`request`), and sends replies (`reply`) when their commits are durable.
 //! 3. `session`: one client's state. It looks commands up, queues them after `MULTI`, and runs transactions.
-//! 4. `commands`: the table of commands, and one function for each, with its arguments in a `call`.
+//! 4. `commands`: the table of commands, and one function for each, with its arguments in a `call`. `scripts` has Lua, whose
+//!    scripts and functions call commands, and `procedures` what programs put on the wire by [`Builder::procedure`].
 //! 5. `store`: keys and their values over the `tables`. `watch` has the keys under `WATCH`, and `collector` removes in the
 //!    background what has expired.
 //!
