@@ -199,7 +199,7 @@ pub fn run(
     keys: &[&[u8]],
     arguments: &[&[u8]],
     is_read_only: bool,
-    end: impl FnOnce(&Value) -> Done<Option<String>>,
+    end: impl FnOnce(&Value) -> Option<String>,
 ) -> Done<Option<String>> {
     let running = Running::new(call, Some(program), is_read_only);
     with(|engine| {
@@ -224,7 +224,7 @@ pub fn register(call: &Call<'_>, library: &Script) -> Done<Vec<Registered>> {
                 }
                 outcome => outcome,
             };
-            let failed = finish(&running, outcome, |_| Ok(None))?;
+            let failed = finish(&running, outcome, |_| None)?;
             match failed {
                 Some(text) => Err(format!("ERR Error registering functions: {text}").into()),
                 None => Ok(running.registered.take()),
@@ -236,11 +236,11 @@ pub fn register(call: &Call<'_>, library: &Script) -> Done<Vec<Registered>> {
 fn finish(
     running: &Running<'_>,
     outcome: mlua::Result<(bool, Value)>,
-    end: impl FnOnce(&Value) -> Done<Option<String>>,
+    end: impl FnOnce(&Value) -> Option<String>,
 ) -> Done<Option<String>> {
     running.end()?;
     let text = match outcome {
-        Ok((true, value)) => return end(&value),
+        Ok((true, value)) => return Ok(end(&value)),
         Ok((false, Value::String(text))) => text.to_string_lossy(),
         Ok((false, _)) => "ERR unknown error".to_owned(),
         Err(error) => text_of(&error),

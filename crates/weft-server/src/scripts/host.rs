@@ -74,6 +74,11 @@ fn redis(lua: &Lua) -> mlua::Result<Table> {
 
 const LEVELS: [&str; 4] = ["DEBUG", "VERBOSE", "NOTICE", "WARNING"];
 
+/// Up to this length, a reply becomes Lua values without the limit of memory, which would take longer.
+const UNLIMITED_BYTES_MAX: usize = 16 << 10;
+/// The most bytes of a text that `redis.log` writes.
+const LOG_BYTES_MAX: usize = 1024;
+
 /// An argument of a command.
 enum Argument {
     Text(BorrowedBytes),
@@ -177,6 +182,11 @@ fn call_command(
     }
     if reply.is_too_long() {
         return Ok(Err(running.stop_for_memory()));
+    }
+    if reply.len() > UNLIMITED_BYTES_MAX
+        && let Err(error) = lua.set_memory_limit(running.memory_limit.get())
+    {
+        return Ok(Err(error));
     }
     Ok(values::read(lua, reply.bytes()))
 }
@@ -314,17 +324,21 @@ fn write_log(lua: &Lua, arguments: MultiValue) -> mlua::Result<()> {
     let Some(level) = level.filter(|level| *level < LEVELS.len()) else {
         return fail("ERR Invalid debug level.");
     };
-    let texts: mlua::Result<Vec<_>> = arguments
-        .iter()
-        .skip(1)
-        .filter_map(|value| lua.coerce_string(value.clone()).transpose())
-        .map(|text| text.map(|text| text.to_string_lossy()))
-        .collect();
     // As with Redis's default level.
-    if level >= 2 {
-        let level = if level == 2 { "info" } else { "warning" };
-        log(level, "a script says", json!({ "text": texts?.join(" ") }));
+    if level < 2 {
+        return Ok(());
     }
+    let mut text = Vec::new();
+    for value in arguments.iter().skip(1) {
+        if let Some(part) = lua.coerce_string(value.clone())? {
+            let part = part.as_bytes();
+            let room = LOG_BYTES_MAX.saturating_sub(text.len());
+            text.extend_from_slice(&part[..part.len().min(room)]);
+            text.push(b' ');
+        }
+    }
+    let level = if level == 2 { "info" } else { "warning" };
+    log(level, "a script says", json!({ "text": String::from_utf8_lossy(&text).trim_end() }));
     Ok(())
 }
 

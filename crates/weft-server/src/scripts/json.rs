@@ -1,8 +1,10 @@
 //! The library `cjson`.
 
 use mlua::{Lua, LuaString, Table, Value};
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
-use super::{raise, values};
+use super::running::{MEMORY, RUNNING, check_length};
+use super::{raise, text_of, values};
 
 /// Tables that lie deeper in each other are not written. `serde_json` reads as deep.
 const DEPTH_MAX: u32 = 128;
@@ -34,6 +36,7 @@ pub fn create(lua: &Lua) -> mlua::Result<Table> {
 }
 
 fn encode(lua: &Lua, value: &Value, text: &mut Vec<u8>, depth: u32) -> mlua::Result<()> {
+    check_length(text.len())?;
     match value {
         Value::Nil => text.extend(b"null"),
         null if *null == Value::NULL => text.extend(b"null"),
@@ -134,31 +137,81 @@ pub fn list_of(table: &Table) -> mlua::Result<Option<(usize, usize)>> {
 }
 
 fn decode(lua: &Lua, text: LuaString) -> mlua::Result<Value> {
-    match serde_json::from_slice(&text.as_bytes()) {
-        Ok(json) => to_lua(lua, &json),
+    let text = text.as_bytes();
+    let mut reader = serde_json::Deserializer::from_slice(&text);
+    let value = Decoder(lua).deserialize(&mut reader);
+    match value.and_then(|value| reader.end().map(|()| value)) {
+        Ok(value) => Ok(value),
+        // What Lua refuses comes here as text.
+        Err(error) if error.to_string().starts_with(MEMORY) => {
+            Err(RUNNING.with(|running| running.stop_for_memory()))
+        }
         Err(error) => raise(lua, format!("Expected a JSON value: {error}")),
     }
 }
 
-fn to_lua(lua: &Lua, json: &serde_json::Value) -> mlua::Result<Value> {
-    Ok(match json {
-        serde_json::Value::Null => Value::NULL,
-        serde_json::Value::Bool(flag) => Value::Boolean(*flag),
-        serde_json::Value::Number(number) => Value::Number(number.as_f64().unwrap_or(f64::NAN)),
-        serde_json::Value::String(text) => Value::String(lua.create_string(text)?),
-        serde_json::Value::Array(values) => {
-            let table = lua.create_table_with_capacity(values.len(), 0)?;
-            for value in values {
-                table.raw_push(to_lua(lua, value)?)?;
-            }
-            Value::Table(table)
+/// Makes Lua values while JSON is read. So the state's limit of memory holds for all of it.
+#[derive(Clone, Copy)]
+struct Decoder<'l>(&'l Lua);
+
+impl<'de> DeserializeSeed<'de> for Decoder<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+fn refused<E: serde::de::Error>(error: mlua::Error) -> E {
+    E::custom(text_of(&error))
+}
+
+impl<'de> Visitor<'de> for Decoder<'_> {
+    type Value = Value;
+
+    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("a value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::NULL)
+    }
+
+    fn visit_bool<E>(self, flag: bool) -> Result<Value, E> {
+        Ok(Value::Boolean(flag))
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Value, E> {
+        Ok(Value::Number(number as f64))
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Value, E> {
+        Ok(Value::Number(number as f64))
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<Value, E> {
+        Ok(Value::Number(number))
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Value, E> {
+        Ok(Value::String(self.0.create_string(text).map_err(refused)?))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Value, A::Error> {
+        let table = self.0.create_table().map_err(refused)?;
+        let mut length = 0;
+        while let Some(value) = elements.next_element_seed(self)? {
+            length += 1;
+            table.raw_set(length, value).map_err(refused)?;
         }
-        serde_json::Value::Object(fields) => {
-            let table = lua.create_table_with_capacity(0, fields.len())?;
-            for (name, value) in fields {
-                table.raw_set(name.as_str(), to_lua(lua, value)?)?;
-            }
-            Value::Table(table)
+        Ok(Value::Table(table))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
+        let table = self.0.create_table().map_err(refused)?;
+        while let Some(name) = fields.next_key_seed(self)? {
+            table.raw_set(name, fields.next_value_seed(self)?).map_err(refused)?;
         }
-    })
+        Ok(Value::Table(table))
+    }
 }

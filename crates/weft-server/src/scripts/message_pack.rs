@@ -6,6 +6,7 @@ use rmp::encode;
 
 use super::json::list_of;
 use super::raise;
+use super::running::check_length;
 
 /// Tables that lie deeper in each other are written as nil, as in Redis. Deeper input is refused.
 const DEPTH_MAX: u32 = 16;
@@ -47,6 +48,7 @@ pub fn create(lua: &Lua) -> mlua::Result<Table> {
 }
 
 fn pack(value: &Value, bytes: &mut Vec<u8>, depth: u32) -> mlua::Result<()> {
+    check_length(bytes.len())?;
     let length = |length: usize| u32::try_from(length).map_err(mlua::Error::external);
     let written = match value {
         Value::Boolean(flag) => encode::write_bool(bytes, *flag).map_err(mlua::Error::external),

@@ -96,8 +96,10 @@ pub fn run(
 ) -> Done {
     let before = reply.len();
     let outcome = engine::run(call, program, keys, arguments, is_read_only, |value| {
-        values::write(reply, value)?;
-        Ok(values::error_of(value))
+        match values::write(reply, value) {
+            Ok(()) => values::error_of(value),
+            Err(stop) => Some(stop.text().into_owned()),
+        }
     })?;
     let Some(text) = outcome else { return Ok(()) };
     reply.truncate(before);

@@ -2,6 +2,7 @@
 
 use mlua::{Lua, LuaString, MultiValue, Table, Value, Variadic};
 
+use super::running::check_length;
 use super::{number, raise};
 
 /// Creates the library.
@@ -112,6 +113,7 @@ fn pack(lua: &Lua, (format, values): (LuaString, Variadic<Value>)) -> mlua::Resu
             Err(text) => return raise(lua, text),
         };
         let (part, is_little, alignment) = next;
+        check_length(bytes.len())?;
         bytes.resize(bytes.len().next_multiple_of(alignment), 0);
         if part == Part::Padding {
             bytes.push(0);

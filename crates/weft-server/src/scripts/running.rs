@@ -85,6 +85,17 @@ pub struct Running<'c> {
     is_busy: Cell<bool>,
 }
 
+/// Checks the length of what a function of the host has written for a script, outside of Lua's memory.
+///
+/// # Errors
+/// It is longer than the memory of a call, which is stopped.
+pub fn check_length(bytes: usize) -> mlua::Result<()> {
+    RUNNING.with(|running| match bytes > running.call.server.options.script_bytes {
+        true => Err(running.stop_for_memory()),
+        false => Ok(()),
+    })
+}
+
 /// The text of the error of a call that has used too much memory.
 pub const MEMORY: &str = "not enough memory";
 

@@ -133,6 +133,9 @@ fn write_nested(reply: &mut Reply, value: &Value, depth: u32) -> Done {
     if depth > DEPTH_MAX {
         return Err("ERR reached lua stack limit".into());
     }
+    if reply.is_too_long() {
+        return Err("ERR the result of the script is too long".into());
+    }
     match value {
         Value::Integer(number) => reply.integer(*number),
         Value::Number(number) => reply.integer(*number as i64),

@@ -221,6 +221,12 @@ fn scripts_that_allocate_are_stopped() {
         "local t = {} for i = 1, 10 do t[i] = redis.call('GET', 'long') .. i end return 1",
         "return redis.call('MGET', 'long', 'long', 'long')",
         "local t = {} for i = 1, 1e7 do t[i] = cjson.decode('[[[[1]]]]') end",
+        "return cjson.decode('[' .. string.rep('1,', 1e6) .. '1]')",
+        "return cjson.decode('{\\\"' .. string.rep('x', 2e6) .. '\\\":1}')",
+        "local t = {} for i = 1, 60 do t = {t, t} end return cjson.encode(t)",
+        "local s = string.rep('x', 1e6) return cjson.encode({s, s, s, s, s, s})",
+        "local s, t = string.rep('x', 1e6), {} for i = 1, 100 do t[i] = s end return cmsgpack.pack(t)",
+        "local s = string.rep('x', 1e6) return struct.pack('ssssss', s, s, s, s, s, s)",
     ] {
         let script = format!("redis.call('SET', 'written', 1) {script}");
         let reply = eval(&mut client, &script, &[], &[]);
@@ -237,7 +243,7 @@ fn scripts_that_allocate_are_stopped() {
 
 #[test]
 fn deep_recursion_is_an_error_of_the_script() {
-    let server = TestServer::new();
+    let server = TestServer::with(Options { output_bytes: 1 << 20, ..Options::default() });
     let mut client = server.client();
     for script in [
         "local function f() return 1 + f() end return f()",
@@ -247,6 +253,7 @@ fn deep_recursion_is_an_error_of_the_script() {
         "return cmsgpack.unpack(string.rep(string.char(0x91), 1e5))",
         "local f = function() end for i = 1, 300 do local g = f f = function() pcall(g) end end f() error('end')",
         "local t = {} for i = 1, 1e4 do t = {map = {x = t}} end return t",
+        "local t = {} for i = 1, 60 do t = {t, t} end return t",
     ] {
         let reply = eval(&mut client, script, &[], &[]);
         assert!(reply.starts_with("-ERR"), "{script}: {reply}");
