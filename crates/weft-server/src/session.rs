@@ -54,7 +54,7 @@ pub struct Session {
     pub queue: Option<Queue>,
     /// The keys under `WATCH`.
     pub watched: Vec<WatchedKey>,
-    /// Whether an error between `MULTI` and `EXEC` undoes the other commands.
+    /// Whether an error between `MULTI` and `EXEC`, or of a script, undoes the other commands.
     pub rolls_back: bool,
     /// Which replies the client gets.
     pub replies: Replies,

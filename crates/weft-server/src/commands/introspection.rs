@@ -281,7 +281,7 @@ pub fn client(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> 
                 "CLIENT NO-EVICT ON|OFF | NO-TOUCH ON|OFF | REPLY ON|OFF|SKIP",
                 "CLIENT KILL <address> | KILL ID <id> | KILL ADDR <address>",
                 "CLIENT WEFT.ROLLBACK ON|OFF",
-                "    Whether an error between MULTI and EXEC undoes the other commands.",
+                "    Whether an error between MULTI and EXEC, or of a script, undoes the other commands.",
             ],
         ),
         _ => return Err(unknown_subcommand(arguments, "CLIENT").into()),

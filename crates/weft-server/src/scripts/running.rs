@@ -28,7 +28,6 @@ pub struct Fixed {
     /// The time since 1970 that the script sees.
     pub time: Duration,
     seed: u64,
-    kills: u64,
     handover: Cell<Duration>,
 }
 
@@ -82,7 +81,8 @@ pub struct Running<'c> {
     pub memory_limit: Cell<usize>,
     commands: Cell<u32>,
     stop: RefCell<Option<Stop>>,
-    is_busy: Cell<bool>,
+    /// How often scripts had been killed when this one had run for so long that it can be killed.
+    kills: Cell<Option<u64>>,
 }
 
 /// Checks the length of what a function of the host has written for a script, outside of Lua's memory.
@@ -106,7 +106,6 @@ impl<'c> Running<'c> {
             begun: Instant::now(),
             time: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
             seed: fastrand::u64(..),
-            kills: call.server.scripts.kills.load(Ordering::SeqCst),
             handover: Cell::new(HANDOVER),
         });
         // Commands that choose at random do so in the same way in each attempt.
@@ -125,7 +124,7 @@ impl<'c> Running<'c> {
             memory_limit: Cell::new(0),
             commands: Cell::new(0),
             stop: RefCell::new(None),
-            is_busy: Cell::new(false),
+            kills: Cell::new(None),
         }
     }
 
@@ -161,14 +160,16 @@ impl<'c> Running<'c> {
             return Err(self.stop(text.into()));
         }
         let scripts = &self.call.server.scripts;
-        if scripts.kills.load(Ordering::SeqCst) != self.fixed.kills {
+        let kills = scripts.kills.load(Ordering::SeqCst);
+        if self.kills.get().is_some_and(|before| before != kills) {
             return Err(
                 self.stop("ERR the script was killed by SCRIPT KILL, and rolled back".into())
             );
         }
         if elapsed >= self.fixed.handover.get() {
             self.fixed.handover.set(elapsed * 2);
-            if !self.is_busy.replace(true) {
+            if self.kills.get().is_none() {
+                self.kills.set(Some(kills));
                 scripts.busy.fetch_add(1, Ordering::SeqCst);
             }
             // Another thread takes the connections over as soon as it wakes up.
@@ -211,7 +212,7 @@ impl<'c> Running<'c> {
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        if self.is_busy.get() {
+        if self.kills.get().is_some() {
             // One less.
             self.call.server.scripts.busy.fetch_add(u64::MAX, Ordering::SeqCst);
         }
