@@ -8,8 +8,8 @@ use crate::scripts::{self, Digest, Program, Script, digest, hex};
 use crate::session::Session;
 use crate::stop::{Done, Stop};
 
-/// Returns the keys, whose number is an argument, and the arguments after them. `wrong` is the error for a number that is
-/// none.
+/// Returns the keys, whose number is an argument, and the arguments after them. `wrong` is the error if the
+/// argument is no number.
 pub fn keys_and_arguments<'c>(
     call: &Call<'c>,
     wrong: Option<&'static str>,

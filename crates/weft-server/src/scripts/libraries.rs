@@ -10,7 +10,7 @@ use crate::reply::Reply;
 use crate::stop::Done;
 use crate::tables::{FunctionRow, Library};
 
-/// The error for a name that is none.
+/// The error for a name that is not allowed.
 pub const WRONG_NAME: &str = "ERR Library names can only contain letters, numbers, or underscores(_) and must be at \
                               least one character long";
 

@@ -69,7 +69,7 @@ pub struct Running<'c> {
     pub is_read_only: Cell<bool>,
     /// The numbered database that the script has selected.
     pub space: Cell<u8>,
-    /// The version of the protocol of which the script gets replies.
+    /// The version of the protocol in which the script gets replies.
     pub version: Cell<Version>,
     /// Where commands write the replies that the script gets.
     pub buffer: RefCell<Reply>,

@@ -77,7 +77,7 @@ fn an_error_undoes_a_script_if_the_client_asks_for_it() {
     let returned = "redis.call('SET', KEYS[1], 1) return {err='CODE returned'}";
     assert_eq!(eval(&mut client, returned, &["b"], &[]), "-CODE returned");
     assert_eq!(client.say("GET b"), "null");
-    // A caught error is none.
+    // An error that the script catches undoes nothing.
     let caught = "redis.call('SET', KEYS[1], 1) redis.pcall('LPUSH', KEYS[1], 1) return 1";
     assert_eq!(eval(&mut client, caught, &["b"], &[]), ":1");
     assert_eq!(client.say("GET b"), "\"1\"");
