@@ -171,11 +171,11 @@ pub struct Arguments<'c> {
 }
 
 impl Arguments<'_> {
-    /// Returns the next argument.
+    /// Takes the next argument.
     ///
     /// # Errors
     /// It is wrong.
-    pub fn next<T: FromArgument>(&mut self) -> Result<T, Refused> {
+    pub fn take<T: FromArgument>(&mut self) -> Result<T, Refused> {
         let position = self.position;
         self.position += 1;
         let argument = self.given.get(position).copied();

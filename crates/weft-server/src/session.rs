@@ -17,10 +17,13 @@ use crate::stop::{Done, Stop};
 use crate::store::Keys;
 use crate::watch::WatchedKey;
 
+/// A command that waits for `EXEC`, its arguments, and what a script finds unchanged in each attempt.
+type Queued = (&'static Command, Vec<Box<[u8]>>, OnceCell<Fixed>);
+
 /// Commands that wait for `EXEC`.
 #[derive(Debug, Default)]
 pub struct Queue {
-    commands: Vec<(&'static Command, Vec<Box<[u8]>>, OnceCell<Fixed>)>,
+    commands: Vec<Queued>,
     bytes: usize,
     /// Whether a command could not be queued, so that `EXEC` refuses to run the others.
     has_failed: bool,

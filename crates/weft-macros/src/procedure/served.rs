@@ -40,7 +40,7 @@ pub fn served(function: &Function, option: &Ident) -> Result<TokenStream, Error>
             }
         };
         described.push(quote!(::weft_server::Parameter::new::<#owned>(#shown)));
-        converted.push(quote!(let #local: #owned = __weft_arguments.next()?;));
+        converted.push(quote!(let #local: #owned = __weft_arguments.take()?;));
         given.push(match parameter.kind {
             Kind::Owned => quote!(#local),
             _ => quote!(&#local),

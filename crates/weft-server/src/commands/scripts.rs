@@ -8,12 +8,15 @@ use crate::scripts::{self, Digest, Program, Script, digest, hex};
 use crate::session::Session;
 use crate::stop::{Done, Stop};
 
+/// The keys of a call, and its other arguments.
+type KeysAndArguments<'c> = (&'c [&'c [u8]], &'c [&'c [u8]]);
+
 /// Returns the keys, whose number is an argument, and the arguments after them. `wrong` is the error if the
 /// argument is no number.
 pub fn keys_and_arguments<'c>(
     call: &Call<'c>,
     wrong: Option<&'static str>,
-) -> Done<(&'c [&'c [u8]], &'c [&'c [u8]])> {
+) -> Done<KeysAndArguments<'c>> {
     let count = call.integer(2).map_err(|stop| wrong.map_or(stop, Stop::from))?;
     let count = usize::try_from(count).map_err(|_| "ERR Number of keys can't be negative")?;
     let rest = call.rest(3);

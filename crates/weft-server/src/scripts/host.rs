@@ -320,7 +320,7 @@ fn write_log(lua: &Lua, arguments: MultiValue) -> mlua::Result<()> {
     if arguments.len() < 2 {
         return fail("ERR redis.log() requires two arguments or more.");
     }
-    let level = arguments.get(0).and_then(number).map(|level| level as usize);
+    let level = arguments.front().and_then(number).map(|level| level as usize);
     let Some(level) = level.filter(|level| *level < LEVELS.len()) else {
         return fail("ERR Invalid debug level.");
     };
@@ -360,7 +360,7 @@ fn setresp(_: &Lua, version: f64) -> mlua::Result<()> {
 
 /// `redis.acl_check_cmd`: whether there is such a command.
 fn acl_check_cmd(_: &Lua, arguments: MultiValue) -> mlua::Result<bool> {
-    let name = arguments.get(0).and_then(Argument::new);
+    let name = arguments.front().and_then(Argument::new);
     match name.and_then(|name| commands::find(name.bytes())) {
         Some(_) => Ok(true),
         None => fail("ERR Invalid command passed to redis.acl_check_cmd()"),
@@ -373,7 +373,7 @@ fn register_function(lua: &Lua, arguments: MultiValue) -> mlua::Result<()> {
         return raise(lua, "redis.register_function can only be called while a library is loaded");
     }
     let mut function = lua.create_table()?;
-    match (arguments.len(), arguments.get(0), arguments.get(1)) {
+    match (arguments.len(), arguments.front(), arguments.get(1)) {
         (1, Some(Value::Table(named)), _) => function = named.clone(),
         (1, ..) => {
             return fail(

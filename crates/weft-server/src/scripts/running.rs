@@ -140,7 +140,7 @@ impl<'c> Running<'c> {
     pub fn count_command(&self) -> mlua::Result<()> {
         let commands = self.commands.get().wrapping_add(1);
         self.commands.set(commands);
-        if commands % 32 == 0 { self.check() } else { self.check_stop() }
+        if commands.is_multiple_of(32) { self.check() } else { self.check_stop() }
     }
 
     /// Checks the limits. If the call takes long, lets other connections have the thread's place.
