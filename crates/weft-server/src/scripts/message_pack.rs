@@ -152,7 +152,7 @@ impl<'r> Reader<'r> {
         usize::try_from(self.unsigned(length)?).ok()
     }
 
-    /// Takes a value. `None` if the bytes are none, or if some are missing.
+    /// Takes a value. `None` if the bytes mean nothing, or if some are missing.
     fn value(&mut self, depth: u32) -> mlua::Result<Option<Value>> {
         let Some(marker) = self.take(1) else { return Ok(None) };
         let marker = Marker::from_u8(marker[0]);
