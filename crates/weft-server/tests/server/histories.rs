@@ -5,10 +5,10 @@
 
 use std::fmt::Write;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use weft::htm::word::{Ordering, Word};
 use weft_checker::{Options, Report, check, format};
 
 use crate::client::{Client, TestServer, Value};
@@ -90,8 +90,8 @@ fn elements(reply: Value) -> Option<Vec<Value>> {
 struct Recorder {
     begun: Instant,
     events: Mutex<String>,
-    processes: AtomicU64,
-    elements: AtomicU64,
+    processes: Word,
+    elements: Word,
 }
 
 impl Recorder {
@@ -99,8 +99,8 @@ impl Recorder {
         Recorder {
             begun: Instant::now(),
             events: Mutex::default(),
-            processes: AtomicU64::new(0),
-            elements: AtomicU64::new(1),
+            processes: Word::new(0),
+            elements: Word::new(1),
         }
     }
 

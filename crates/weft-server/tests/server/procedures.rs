@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use weft::htm::word::{Ordering, Word};
 use weft::{Database, Error, Record, Table, Transaction};
 use weft_procedures::procedure;
 use weft_server::{FromDatabase, Options, Server};
@@ -110,6 +111,8 @@ pub fn count_orders(shop: &Shop, tx: &Transaction<'_>) -> Result<usize, Error> {
     tx.len(&shop.orders)
 }
 
+type Converted = (i8, f64, bool, Vec<String>, Option<u64>);
+
 /// Returns what it gets.
 #[procedure(Convert, served)]
 pub fn convert(
@@ -119,7 +122,7 @@ pub fn convert(
     fraction: f64,
     flag: bool,
     bytes: Vec<u8>,
-) -> Result<(i8, f64, bool, Vec<String>, Option<u64>), Error> {
+) -> Result<Converted, Error> {
     let largest = tx.get(products, &u64::from(flag))?.map(|_| u64::MAX);
     Ok((small, fraction, flag, vec![format!("{bytes:?}")], largest))
 }
@@ -251,7 +254,7 @@ fn procedures_run_in_multi_and_in_scripts() {
 #[test]
 fn the_last_products_are_sold_once() {
     let server = shop();
-    let sold = std::sync::atomic::AtomicU64::new(0);
+    let sold = Word::new(0);
     server.with_clients(4, |number, mut client| {
         for order in 0..50 {
             let id = number * 1000 + order;
@@ -260,10 +263,10 @@ fn the_last_products_are_sold_once() {
                 continue;
             }
             assert_eq!(reply, format!("*[:{id}, \"ticket\"]"));
-            sold.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            sold.fetch_add(1, Ordering::Relaxed);
         }
     });
-    assert_eq!(sold.into_inner(), 100);
+    assert_eq!(sold.load(Ordering::Relaxed), 100);
     assert_eq!(server.client().say("COUNT_ORDERS"), ":100");
 }
 
