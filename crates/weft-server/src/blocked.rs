@@ -1,5 +1,6 @@
 //! A session's command that waits for elements.
 
+use std::cell::OnceCell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,7 @@ use crate::reply::Reply;
 use crate::server::Server;
 use crate::session::{Replies, Session};
 use crate::stop::Done;
+use crate::users::User;
 use crate::waiting::{Unblocked, Wait, Waiter};
 use crate::watch;
 
@@ -23,6 +25,7 @@ pub struct Blocked {
     client: Arc<Client>,
     command: &'static Command,
     run: DataCommand,
+    user: Arc<User>,
     arguments: Vec<Box<[u8]>>,
     wants_reply: bool,
     /// Where it waits.
@@ -70,6 +73,7 @@ impl Session {
             client: Arc::clone(&self.client),
             command,
             run,
+            user: Arc::clone(&self.user),
             arguments,
             wants_reply: self.replies == Replies::On,
             waiter,
@@ -95,11 +99,18 @@ impl Session {
             for (key, _) in places {
                 watch::observe(keys, *space, key)?;
             }
-            let (arguments, wants_reply) = (&arguments[..], blocked.wants_reply);
-            (blocked.run)(
-                &Call { server, keys: *keys, space: *space, arguments, wants_reply },
-                reply,
-            )
+            let call = Call {
+                server,
+                client: &blocked.client,
+                user: &blocked.user,
+                keys: *keys,
+                space: *space,
+                arguments: &arguments[..],
+                wants_reply: blocked.wants_reply,
+                rolls_back: false,
+                fixed: &OnceCell::new(),
+            };
+            (blocked.run)(&call, reply)
         })?;
         self.note(token);
         let found = effects.take_wait().is_none();

@@ -1,14 +1,18 @@
 //! A call of a command: its arguments, and the transaction in which it runs.
 
+use std::cell::OnceCell;
 use std::ops::Deref;
 
+use crate::clients::Client;
 use crate::effects::Role;
 use crate::reply::Reply;
 use crate::request::parse_integer;
+use crate::scripts::Fixed;
 use crate::server::Server;
 use crate::stop::{Done, texts};
 use crate::store::{Key, Keys};
 use crate::tables::Kind;
+use crate::users::User;
 use crate::waiting::Line;
 
 /// A call of a command on data.
@@ -16,6 +20,10 @@ use crate::waiting::Line;
 pub struct Call<'c> {
     /// The server.
     pub server: &'c Server,
+    /// The client that calls.
+    pub client: &'c Client,
+    /// The user that the client is.
+    pub user: &'c User,
     /// The transaction.
     pub keys: Keys<'c>,
     /// The numbered database that the client has selected.
@@ -24,6 +32,10 @@ pub struct Call<'c> {
     pub arguments: &'c [&'c [u8]],
     /// Whether the client will see the reply.
     pub wants_reply: bool,
+    /// Whether the client has asked that an error undoes what came before it.
+    pub rolls_back: bool,
+    /// What a script finds unchanged if its transaction is run again.
+    pub fixed: &'c OnceCell<Fixed>,
 }
 
 impl<'c> Deref for Call<'c> {

@@ -9,7 +9,8 @@
 //! 1. `server`: what all connections share. It accepts connections, and ends them.
 //! 2. `connection`: reads requests (`request`), and sends replies (`reply`) when their commits are durable.
 //! 3. `session`: one client's state. It looks commands up, queues them after `MULTI`, and runs transactions.
-//! 4. `commands`: the table of commands, and one function for each, with its arguments in a `call`.
+//! 4. `commands`: the table of commands, and one function for each, with its arguments in a `call`. `scripts` has Lua, whose
+//!    scripts and functions call commands, and `procedures` what programs put on the wire by [`Builder::procedure`].
 //! 5. `users`: the rights to run commands.
 //! 6. `store`: keys and their values over the `tables` and the `stream_tables`. `watch` has the keys under `WATCH`, and
 //!    `collector` removes in the background what has expired.
@@ -46,9 +47,11 @@ mod listeners;
 mod log;
 mod metrics;
 mod notifications;
+mod procedures;
 mod publish;
 mod reply;
 mod request;
+mod scripts;
 mod server;
 mod session;
 mod settings;
@@ -66,9 +69,13 @@ mod watch;
 pub use import::{Imported, import};
 pub use listeners::{ListenOptions, Listeners};
 pub use log::{Level, log};
-pub use server::{Options, Server};
+pub use procedures::{
+    Arguments, FromArgument, FromDatabase, IntoReply, Parameter, Refused, Served,
+};
+pub use reply::Reply;
+pub use server::{Builder, Options, Server};
 pub use settings::{SETTINGS, Setting, find as find_setting, read_file as read_settings};
-pub use tables::StoreOptions;
+pub use tables::{StoreOptions, with_tables};
 pub use tls::TlsFiles;
 
 /// A name, and what is said about it.

@@ -153,12 +153,40 @@ impl Reply {
 
     /// Writes text that is shown as it is, such as that of `INFO`.
     pub fn verbatim(&mut self, text: &str) {
+        self.verbatim_as(b"txt", text.as_bytes());
+    }
+
+    /// Writes bytes that are shown as they are, with the three letters of their format.
+    pub fn verbatim_as(&mut self, format: &[u8], bytes: &[u8]) {
         match self.version {
-            Version::Two => self.text(text),
+            Version::Two => self.text(bytes),
             Version::Three => {
-                self.length(b'=', text.len() + 4);
-                self.push(b"txt:");
-                self.push(text.as_bytes());
+                let mut three = *b"txt";
+                three.iter_mut().zip(format).for_each(|(letter, given)| *letter = *given);
+                self.length(b'=', bytes.len() + 4);
+                self.push(&three);
+                self.push(b":");
+                self.push(bytes);
+                self.push(b"\r\n");
+            }
+        }
+    }
+
+    /// Writes yes or no.
+    pub fn boolean(&mut self, flag: bool) {
+        match self.version {
+            Version::Two => self.flag(flag),
+            Version::Three => self.push(if flag { b"#t\r\n" } else { b"#f\r\n" }),
+        }
+    }
+
+    /// Writes an integer of any length.
+    pub fn big_number(&mut self, digits: &str) {
+        match self.version {
+            Version::Two => self.text(digits),
+            Version::Three => {
+                self.push(b"(");
+                self.push(digits.as_bytes());
                 self.push(b"\r\n");
             }
         }

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use weft::durability::LogState;
 use weft::htm::word::{Ordering, Word};
-use weft::{CommitToken, Database, TransactionOptions};
+use weft::{CommitToken, Database, Failure, TransactionOptions};
 
 use crate::clients::Clients;
 use crate::collector::Collector;
@@ -23,7 +23,9 @@ use crate::effects::Effects;
 use crate::http;
 use crate::listeners::{ListenOptions, Listeners};
 use crate::log::{Level, log};
+use crate::procedures::{Procedure, Procedures, Served};
 use crate::publish::PubSub;
+use crate::scripts::Scripts;
 use crate::slow_log::SlowLog;
 use crate::stop::{Done, Stop};
 use crate::store::{Key, Keys, Store};
@@ -53,6 +55,10 @@ pub struct Options {
     pub clients_bytes: u64,
     /// The longest request, and the longest queue of `MULTI`, in bytes.
     pub request_bytes: usize,
+    /// How long a call of a script may take.
+    pub script_time: Duration,
+    /// The most memory that a call of a script may need, in bytes.
+    pub script_bytes: usize,
     /// The longest output that may wait for one connection, in bytes.
     pub output_bytes: usize,
     /// The longest output of messages that may wait for one subscriber, in bytes.
@@ -94,6 +100,8 @@ impl Default for Options {
             clients_max: 10_000,
             clients_bytes: 1 << 30,
             request_bytes: 64 << 20,
+            script_time: Duration::from_secs(5),
+            script_bytes: 64 << 20,
             output_bytes: 256 << 20,
             mailbox_bytes: 32 << 20,
             idle_seconds: 0,
@@ -167,6 +175,10 @@ pub struct Server {
     pub waiters: Waiters,
     /// Publish/subscribe.
     pub publish: PubSub,
+    /// The scripts.
+    pub scripts: Scripts,
+    /// The procedures that are called by their names.
+    pub procedures: Procedures,
     /// The slow log.
     pub slow_log: SlowLog,
     /// What was counted.
@@ -196,20 +208,109 @@ pub struct Server {
     stopping: watch::Sender<bool>,
 }
 
+/// Prepares a server that has tables and procedures of the program, next to Redis's types.
+///
+/// ```
+/// use weft::{Database, Error, Record, Table, Transaction};
+/// use weft_procedures::procedure;
+/// use weft_server::Server;
+///
+/// #[derive(Clone, Record)]
+/// pub struct Item { #[record(key)] id: u64, stock: u32 }
+///
+/// /// Takes one item from the stock, and returns how many are left, or nothing if there was none.
+/// #[procedure(Take, served)]
+/// pub fn take(items: &Table<Item>, tx: &Transaction<'_>, id: u64) -> Result<Option<u32>, Error> {
+///     let left = tx.update(items, &id, |item| {
+///         let left = item.stock.checked_sub(1);
+///         item.stock = left.unwrap_or(0);
+///         left
+///     })?;
+///     Ok(left.flatten())
+/// }
+///
+/// let database = weft_server::with_tables(Database::builder().table::<Item>()).open()?;
+/// let items = database.table::<Item>()?;
+/// database.transact(|tx| tx.insert(&items, Item { id: 7, stock: 3 }))?;
+/// let server = Server::builder().database(database).procedure::<Take<'_>>("take").open()?;
+/// // A client that says `TAKE 7`, or `FCALL take 0 7`, now gets 2.
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Builder {
+    options: Options,
+    database: Option<Database>,
+    procedures: Vec<(String, NewProcedure)>,
+}
+
+type NewProcedure = fn(&str, &Database) -> Result<Procedure, Failure>;
+
+impl Builder {
+    /// Sets the options. Those of the [store](Options::store) have no effect on a [database](Self::database) of the program.
+    #[must_use]
+    pub fn options(mut self, options: Options) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Serves a database of the program, which has been opened with the tables of Redis's types:
+    /// [`with_tables`](crate::with_tables). The server closes it when it stops.
+    #[must_use]
+    pub fn database(mut self, database: Database) -> Self {
+        self.database = Some(database);
+        self
+    }
+
+    /// Lets clients call a procedure: `NAME ARGUMENT …` or `FCALL NAME 0 ARGUMENT …`. Each call is a transaction, which is
+    /// rolled back if the procedure returns an error.
+    #[must_use]
+    pub fn procedure<S: Served>(mut self, name: &str) -> Self {
+        self.procedures.push((name.to_owned(), Procedure::new::<S>));
+        self
+    }
+
+    /// Opens the server, and reads its users and certificates.
+    ///
+    /// # Errors
+    /// The directory cannot be used, the database does not have the tables, or a file cannot be read.
+    ///
+    /// # Panics
+    /// If a procedure has the name of a command, or of another procedure.
+    pub fn open(self) -> io::Result<Arc<Server>> {
+        let database = match self.database {
+            Some(database) => database,
+            None => crate::tables::open(&self.options.store).map_err(io::Error::other)?,
+        };
+        let mut procedures = Procedures::default();
+        for (name, new) in self.procedures {
+            procedures.add(new(&name, &database).map_err(io::Error::other)?);
+        }
+        Server::new(self.options, database, procedures)
+    }
+}
+
 impl Server {
-    /// Opens a server's data, and reads its users and certificates.
+    /// Opens a server with a database of its own, and reads its users and certificates.
     ///
     /// # Errors
     /// The directory cannot be used, or a file cannot be read.
     pub fn open(options: Options) -> io::Result<Arc<Self>> {
+        Self::builder().options(options).open()
+    }
+
+    /// Prepares a server with tables and procedures of the program.
+    pub fn builder() -> Builder {
+        Builder { options: Options::default(), database: None, procedures: Vec::new() }
+    }
+
+    fn new(options: Options, database: Database, procedures: Procedures) -> io::Result<Arc<Self>> {
         let users = Users::open(options.users_file.clone(), options.password.as_deref());
         let users = users.map_err(io::Error::other)?;
         let tls = Tls::open(&options.listen.tls).map_err(io::Error::other)?;
-        let (database, tables, next) =
-            crate::tables::open(&options.store).map_err(io::Error::other)?;
+        let (tables, next) = crate::tables::attach(&database).map_err(io::Error::other)?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let server = Server {
-            waits: options.waits && options.store.directory.is_some(),
+            waits: options.waits && database.durable_epoch().is_some(),
             clients_max: Word::new(0),
             clients_bytes_max: Word::new(0),
             clients_bytes: Word::new(0),
@@ -220,6 +321,8 @@ impl Server {
             changed: Mutex::default(),
             tls,
             stopping: watch::Sender::new(false),
+            scripts: Scripts::new(options.request_bytes),
+            procedures,
             options,
             database,
             store: Store::new(tables, next),

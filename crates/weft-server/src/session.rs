@@ -1,5 +1,6 @@
 //! A client's session: runs its commands, one transaction for each, or one for all between `MULTI` and `EXEC`.
 
+use std::cell::OnceCell;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -13,15 +14,19 @@ use crate::commands::{self, Command, Permit, Run, flags};
 use crate::effects::Effects;
 use crate::publish::{Mailbox, Subscriptions};
 use crate::reply::{Reply, Version};
+use crate::scripts::Fixed;
 use crate::server::Server;
 use crate::stop::{Done, Stop};
 use crate::users::{Denial, User};
 use crate::watch::WatchedKey;
 
+/// A command that waits for `EXEC`, its arguments, and what a script finds unchanged in each attempt.
+type Queued = (&'static Command, Vec<Box<[u8]>>, OnceCell<Fixed>);
+
 /// Commands that wait for `EXEC`.
 #[derive(Debug, Default)]
 pub struct Queue {
-    commands: Vec<(&'static Command, Vec<Box<[u8]>>)>,
+    commands: Vec<Queued>,
     bytes: usize,
     /// Whether a command could not be queued, so that `EXEC` refuses to run the others.
     has_failed: bool,
@@ -63,7 +68,7 @@ pub struct Session {
     pub subscriptions: Option<Box<Subscriptions>>,
     /// The command that waits. The connection goes on with it.
     pub blocked: Option<Box<Blocked>>,
-    /// Whether an error between `MULTI` and `EXEC` undoes the other commands.
+    /// Whether an error between `MULTI` and `EXEC`, or of a script, undoes the other commands.
     pub rolls_back: bool,
     /// Which replies the client gets.
     pub replies: Replies,
@@ -158,7 +163,8 @@ impl Session {
 
     /// Looks a command up, and runs or queues it.
     fn dispatch(&mut self, arguments: &[&[u8]], reply: &mut Reply) -> Done {
-        let found = commands::find(arguments[0]);
+        let found =
+            commands::find(arguments[0]).or_else(|| self.server.procedures.command(arguments[0]));
         if !self.is_known && !found.is_some_and(|command| command.has(flags::NO_AUTH)) {
             return Err("NOAUTH Authentication required.".into());
         }
@@ -192,7 +198,7 @@ impl Session {
                 return Err(self.fail_queue("ERR the queued commands are too long".to_owned()));
             }
             let arguments = arguments.iter().map(|argument| Box::from(*argument)).collect();
-            queue.commands.push((command, arguments));
+            queue.commands.push((command, arguments, OnceCell::new()));
             reply.simple("QUEUED");
             return Ok(());
         }
@@ -292,11 +298,24 @@ impl Session {
     ) -> Done {
         let before = reply.len();
         let (server, space) = (&*self.server, self.space);
-        let wants_reply = self.replies == Replies::On;
+        let (wants_reply, rolls_back) = (self.replies == Replies::On, self.rolls_back);
+        let (client, user, fixed) = (&*self.client, &*self.user, &OnceCell::new());
         let effects = Effects::of(command);
         let ((), token) = server.transact(&effects, &TransactionOptions::new(), |keys| {
             reply.truncate(before);
-            run(&Call { server, keys: *keys, space, arguments, wants_reply }, reply)
+            let keys = *keys;
+            let call = Call {
+                server,
+                client,
+                user,
+                keys,
+                space,
+                arguments,
+                wants_reply,
+                rolls_back,
+                fixed,
+            };
+            run(&call, reply)
         })?;
         self.note(token);
         match effects.take_wait() {
@@ -333,12 +352,13 @@ impl Session {
         let before = reply.len();
         let (space, version, server) = (self.space, reply.version(), Arc::clone(&self.server));
         // What the user may do may have changed since the commands were queued.
-        let permit = |(command, arguments): &(&'static Command, Vec<Box<[u8]>>)| {
+        let permit = |(command, arguments, _): &Queued| {
             let arguments: Vec<&[u8]> = arguments.iter().map(|argument| &**argument).collect();
             self.permit(command, &arguments, "multi")
         };
         let permits: Vec<_> = queue.commands.iter().map(permit).collect();
-        let wants_reply = self.replies == Replies::On;
+        let (wants_reply, rolls_back) = (self.replies == Replies::On, self.rolls_back);
+        let (client, user) = (Arc::clone(&self.client), Arc::clone(&self.user));
         let effects = Effects::default();
         let executed = server.transact(&effects, &TransactionOptions::new(), |keys| {
             // What an attempt before this one has left.
@@ -353,7 +373,7 @@ impl Session {
             }
             reply.array(queue.commands.len());
             let commands = queue.commands.iter().zip(&permits);
-            for (number, ((command, arguments), permit)) in commands.enumerate() {
+            for (number, ((command, arguments, fixed), permit)) in commands.enumerate() {
                 let arguments: Vec<&[u8]> = arguments.iter().map(|argument| &**argument).collect();
                 let before = reply.len();
                 let done = match permit.as_ref().map(|permit| permit.run()) {
@@ -361,9 +381,20 @@ impl Session {
                     Ok(Run::Session(run)) => run(self, &arguments, reply),
                     Ok(Run::Data(run)) => keys.savepoint(|keys| {
                         effects.begin(command);
-                        let (server, keys, space) = (&*server, *keys, self.space);
-                        let arguments = &arguments[..];
-                        run(&Call { server, keys, space, arguments, wants_reply }, reply)
+                        let (server, client, user) = (&*server, &*client, &*user);
+                        let (keys, space, arguments) = (*keys, self.space, &arguments[..]);
+                        let call = Call {
+                            server,
+                            client,
+                            user,
+                            keys,
+                            space,
+                            arguments,
+                            wants_reply,
+                            rolls_back,
+                            fixed,
+                        };
+                        run(&call, reply)
                     }),
                 };
                 match done {

@@ -231,6 +231,18 @@ pub static SETTINGS: &[Setting] = &[
         |options, text| put(&mut options.request_bytes, size(text, 1024..=512 << 20)),
     ),
     setting(
+        "script-time", "", "MILLISECONDS",
+        "How long a call of a script may take; then it is stopped, and rolled back",
+        |options| options.script_time.as_millis().to_string(),
+        |options, text| put(&mut options.script_time, number(text, 1..=u64::MAX).map(Duration::from_millis)),
+    ),
+    setting(
+        "script-bytes", "", "BYTES",
+        "The most memory that a call of a script may need (such as 64mb); then it is stopped, and rolled back",
+        |options| options.script_bytes.to_string(),
+        |options, text| put(&mut options.script_bytes, size(text, 65_536..=1 << 40)),
+    ),
+    setting(
         "output-bytes", "", "BYTES",
         "The longest reply that may wait for one client (such as 256mb); beyond it the connection is closed",
         |options| options.output_bytes.to_string(),

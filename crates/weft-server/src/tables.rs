@@ -12,6 +12,8 @@
 //!   garbage    collection -> kind                                                    what a removed key has left
 //!   watched    space, key -> version                                                 keys under WATCH (volatile)
 //!   orders     stripe -> number                                                      messages published (volatile)
+//!   libraries  name -> code                                                          functions: their code
+//!   functions  name -> library                                                       functions: which library has them
 //!   starts     0 -> number                                                           how often the server was started
 //! ```
 //!
@@ -238,6 +240,36 @@ pub struct Order {
     pub number: u64,
 }
 
+/// The code of functions.
+#[derive(Clone, Debug, Record)]
+#[record(table = "libraries")]
+pub struct Library {
+    /// The name of the library.
+    #[record(key)]
+    pub name: Text,
+    /// The code.
+    pub code: Text,
+    /// The SHA-1 of the code.
+    pub digest: Text,
+}
+
+/// A function.
+#[derive(Clone, Debug, Record)]
+#[record(table = "functions")]
+pub struct FunctionRow {
+    /// The name of the function.
+    #[record(key)]
+    pub name: Text,
+    /// The library that has it.
+    pub library: Text,
+    /// What it does.
+    pub description: Option<Text>,
+    /// Its flags, with commas between them.
+    pub flags: Text,
+    /// Whether it does not write.
+    pub is_read_only: bool,
+}
+
 /// How often the server was started with this directory.
 #[derive(Clone, Debug, Record)]
 #[record(table = "starts")]
@@ -276,6 +308,10 @@ pub struct Tables {
     pub orders: Table<Order>,
     /// The tables of streams.
     pub of_streams: StreamTables,
+    /// See [`Library`].
+    pub libraries: Table<Library>,
+    /// See [`FunctionRow`].
+    pub functions: Table<FunctionRow>,
 }
 
 /// How the database is kept.
@@ -288,12 +324,9 @@ pub struct StoreOptions {
     pub memory_limit: Option<u64>,
 }
 
-/// Opens the database. Also returns the first number that [`Store`](crate::store::Store) gives to a collection.
-///
-/// # Errors
-/// [`Failure`], if the directory cannot be used.
-pub fn open(options: &StoreOptions) -> Result<(Database, Tables, u64), Failure> {
-    let mut builder = Database::builder()
+/// Adds the tables of Redis's types to those of a program: see [`Builder`](crate::Builder).
+pub fn with_tables(builder: weft::Builder) -> weft::Builder {
+    builder
         .table::<Head>()
         .table::<Field>()
         .table::<Member>()
@@ -311,7 +344,17 @@ pub fn open(options: &StoreOptions) -> Result<(Database, Tables, u64), Failure> 
         .table::<Group>()
         .table::<Consumer>()
         .table::<Pending>()
-        .table::<Start>();
+        .table::<Library>()
+        .table::<FunctionRow>()
+        .table::<Start>()
+}
+
+/// Opens a database with these tables alone.
+///
+/// # Errors
+/// [`Failure`], if the directory cannot be used.
+pub fn open(options: &StoreOptions) -> Result<Database, Failure> {
+    let mut builder = with_tables(Database::builder());
     if let Some((directory, durability)) = &options.directory {
         // Connections wait for the disk themselves, so that no thread does.
         let durability = durability.clone().acknowledge(Acknowledge::Committed);
@@ -320,7 +363,14 @@ pub fn open(options: &StoreOptions) -> Result<(Database, Tables, u64), Failure> 
     if let Some(bytes) = options.memory_limit {
         builder = builder.memory_limit(bytes);
     }
-    let database = builder.open()?;
+    builder.open()
+}
+
+/// Returns the tables of a database, and the first number that [`Store`](crate::store::Store) gives to a collection.
+///
+/// # Errors
+/// [`Failure`], if the database does not have them.
+pub fn attach(database: &Database) -> Result<(Tables, u64), Failure> {
     let tables = Tables {
         heads: database.table()?,
         fields: database.table()?,
@@ -334,6 +384,8 @@ pub fn open(options: &StoreOptions) -> Result<(Database, Tables, u64), Failure> 
         watched: database.table()?,
         orders: database.table()?,
         of_streams: StreamTables::of(&database)?,
+        libraries: database.table()?,
+        functions: database.table()?,
     };
     let starts = database.table::<Start>()?;
     let started = database.transact(|tx| {
@@ -350,11 +402,11 @@ pub fn open(options: &StoreOptions) -> Result<(Database, Tables, u64), Failure> 
         Error::Failure(failure) => failure,
         Error::Conflict(conflict) => unreachable!("`transact` retries: {conflict}"),
     })?;
-    if options.directory.is_some() {
+    if database.durable_epoch().is_some() {
         // No collection may have a number of this start before the start is durable.
         database.flush()?;
     }
-    Ok((database, tables, started << NUMBERS_PER_START_BITS))
+    Ok((tables, started << NUMBERS_PER_START_BITS))
 }
 
 /// Each start of the server has this many bits of numbers of its own.

@@ -27,6 +27,10 @@ pub fn procedure(function: &Function, steps: &Steps, flow: &Flow) -> Result<Toke
     let output = with_lifetime(&function.output, "'tx");
     let error = &function.error;
     let owned = owned_output(function);
+    let served = match &function.served {
+        Some(option) => Some(super::served::served(function, option)?),
+        None => None,
+    };
     Ok(quote! {
         #original
         #structure
@@ -48,6 +52,7 @@ pub fn procedure(function: &Function, steps: &Steps, flow: &Flow) -> Result<Toke
         }
 
         #owned
+        #served
     })
 }
 
@@ -98,7 +103,7 @@ fn has_lifetimes<'t>(types: impl IntoIterator<Item = &'t Type>) -> bool {
 }
 
 /// Returns the struct's generic parameters: those of the function, with one lifetime in place of all lifetimes.
-fn generics(function: &Function) -> Generics {
+pub fn generics(function: &Function) -> Generics {
     let mut generics = function.item.sig.generics.clone();
     generics.params = generics
         .params

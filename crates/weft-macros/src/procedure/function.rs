@@ -8,10 +8,12 @@ use syn::{
     ReturnType, Token, Type, TypeParamBound,
 };
 
-/// The attribute: `#[procedure(Name)]` or `#[procedure(Name, transaction = parameter)]`.
+/// The attribute: `#[procedure(Name)]`, with the options `transaction = parameter` and `served`.
 pub struct Attribute {
     pub name: Ident,
     pub transaction: Option<Ident>,
+    /// The option `served`, which lets clients of `weft-server` call the procedure.
+    pub served: Option<Ident>,
 }
 
 impl Parse for Attribute {
@@ -23,24 +25,30 @@ impl Parse for Attribute {
             ));
         }
         let name = input.parse()?;
-        let mut transaction = None;
+        let (mut transaction, mut served) = (None, None);
         while input.peek(Token![,]) {
             input.parse::<Token![,]>()?;
             if input.is_empty() {
                 break;
             }
             let option: Ident = input.parse()?;
+            if option == "served" {
+                served = Some(option);
+                continue;
+            }
             if option != "transaction" {
-                let message = "unknown option; there is `transaction = PARAMETER`";
+                let message = "unknown option; there are `transaction = PARAMETER` and `served`";
                 return Err(Error::new(option.span(), message));
             }
             input.parse::<Token![=]>()?;
             transaction = Some(input.parse()?);
         }
         if !input.is_empty() {
-            return Err(input.error("expected `, transaction = PARAMETER`, or nothing more"));
+            return Err(
+                input.error("expected `, transaction = PARAMETER`, `, served`, or nothing more")
+            );
         }
-        Ok(Attribute { name, transaction })
+        Ok(Attribute { name, transaction, served })
     }
 }
 
@@ -72,6 +80,8 @@ pub struct Function {
     pub order: Vec<Ident>,
     pub output: Type,
     pub error: Type,
+    /// The option `served`, if it is there.
+    pub served: Option<Ident>,
 }
 
 impl Function {
@@ -144,8 +154,8 @@ impl Function {
             ));
         };
         let (output, error) = result_of(&signature.output, signature.ident.span())?;
-        let name = attribute.name;
-        Ok(Function { name, transaction, protocol, parameters, order, output, error, item })
+        let (name, served) = (attribute.name, attribute.served);
+        Ok(Function { name, transaction, protocol, parameters, order, output, error, served, item })
     }
 }
 

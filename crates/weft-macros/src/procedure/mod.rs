@@ -2,12 +2,13 @@
 //!
 //! In the order of the expansion: `function` reads the signature; `steps` finds the operations and rewrites the
 //! body for a walk (`methods` has the list of operations); `flow` analyses which operations depend on which;
-//! and `emit` generates the procedure.
+//! and `emit` generates the procedure. `served` adds what `weft-server` needs of one that its clients call.
 
 mod emit;
 mod flow;
 mod function;
 mod methods;
+mod served;
 mod steps;
 
 use proc_macro2::TokenStream;

@@ -6,10 +6,6 @@ pub static ABSENT: &[(&str, &str)] = &[
         "asking cluster failover migrate psync readonly readwrite replconf replicaof restore-asking role slaveof sync",
         "one process has the data, without a cluster or replicas",
     ),
-    (
-        "eval eval_ro evalsha evalsha_ro fcall fcall_ro function script",
-        "scripts and functions are not there yet; use MULTI with WATCH",
-    ),
     ("pfadd pfcount pfdebug pfmerge pfselftest", "HyperLogLogs are not there yet; use sets"),
     (
         "geoadd geodist geohash geopos georadius georadius_ro georadiusbymember georadiusbymember_ro geosearch \

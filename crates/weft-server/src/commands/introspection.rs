@@ -1,12 +1,13 @@
 //! Commands that show and change the server itself: its commands, settings, clients and slow log.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::access::CATEGORIES;
 use super::connection::client_name;
-use super::flags::{ADMIN, BLOCKS, FAST, GROWS, NO_AUTH, NOT_QUEUED, READ, WRITE};
+use super::flags::{ADMIN, BLOCKS, FAST, GROWS, NO_AUTH, NO_SCRIPT, NOT_QUEUED, READ, WRITE};
 use super::{COMMANDS, Command, KeyPlaces, either, find, unknown_subcommand};
 use crate::call::{integer, is};
+use crate::procedures::Parameter;
 use crate::reply::Reply;
 use crate::session::{Replies, Session};
 use crate::stop::{Done, texts};
@@ -23,6 +24,7 @@ fn write_command(reply: &mut Reply, command: &Command) {
         (NO_AUTH, "no_auth"),
         (NOT_QUEUED, "no_multi"),
         (BLOCKS, "blocking"),
+        (NO_SCRIPT, "noscript"),
     ];
     let mut flags: Vec<&str> =
         names.iter().filter(|(flag, _)| command.has(*flag)).map(|(_, name)| *name).collect();
@@ -56,18 +58,22 @@ fn write_command(reply: &mut Reply, command: &Command) {
 }
 
 /// `COMMAND`
-pub fn command(_: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> Done {
+pub fn command(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> Done {
+    let procedures = &session.server.procedures;
+    let all = || -> Vec<&Command> { COMMANDS.iter().chain(procedures.commands()).collect() };
+    let find = |name: &[u8]| find(name).or_else(|| procedures.command(name));
     let Some(name) = arguments.get(1) else {
-        reply.array(COMMANDS.len());
-        COMMANDS.iter().for_each(|command| write_command(reply, command));
+        let all = all();
+        reply.array(all.len());
+        all.iter().for_each(|command| write_command(reply, command));
         return Ok(());
     };
     let rest = &arguments[2..];
     match name.to_ascii_lowercase().as_slice() {
-        b"count" if rest.is_empty() => reply.count(COMMANDS.len()),
+        b"count" if rest.is_empty() => reply.count(all().len()),
         b"info" => {
             let found: Vec<_> = match rest {
-                [] => COMMANDS.iter().map(Some).collect(),
+                [] => all().into_iter().map(Some).collect(),
                 names => names.iter().map(|name| find(name)).collect(),
             };
             reply.array(found.len());
@@ -80,20 +86,24 @@ pub fn command(_: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> Done 
         }
         b"docs" => {
             let found: Vec<_> = match rest {
-                [] => COMMANDS.iter().collect(),
+                [] => all(),
                 names => names.iter().filter_map(|name| find(name)).collect(),
             };
             reply.map(found.len());
             for command in found {
                 reply.text(command.name);
-                reply.map(2);
+                let procedure = procedures.get(command.name.as_bytes());
+                reply.map(if procedure.is_some() { 3 } else { 2 });
                 for (name, value) in [("summary", command.summary), ("group", command.group)] {
                     reply.text(name);
                     reply.text(value);
                 }
+                if let Some(procedure) = procedure {
+                    write_parameters(reply, &procedure.parameters);
+                }
             }
         }
-        b"list" if rest.is_empty() => reply.texts(COMMANDS.iter().map(|command| command.name)),
+        b"list" if rest.is_empty() => reply.texts(all().iter().map(|command| command.name)),
         b"getkeys" if rest.len() < 2 => {
             return Err("ERR wrong number of arguments for 'command|getkeys' command".into());
         }
@@ -110,7 +120,23 @@ pub fn command(_: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> Done 
     Ok(())
 }
 
-/// Writes lines of help.
+/// Writes the parameters of a procedure as `COMMAND DOCS` shows them.
+fn write_parameters(reply: &mut Reply, parameters: &[Parameter]) {
+    reply.text("arguments");
+    reply.array(parameters.len());
+    for parameter in parameters {
+        reply.map(3);
+        for text in ["name", parameter.name, "type", parameter.kind, "flags"] {
+            reply.text(text);
+        }
+        reply.set(usize::from(parameter.is_optional));
+        if parameter.is_optional {
+            reply.simple("optional");
+        }
+    }
+}
+
+/// Writes the lines of a command's help.
 pub fn help(reply: &mut Reply, lines: &[&str]) {
     reply.array(lines.len());
     lines.iter().for_each(|line| reply.simple(line));
@@ -196,11 +222,15 @@ pub fn slowlog(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) ->
 
 /// `TIME`
 pub fn time(_: &mut Session, _: &[&[u8]], reply: &mut Reply) -> Done {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    reply.array(2);
-    reply.text(now.as_secs().to_string());
-    reply.text(now.subsec_micros().to_string());
+    write_time(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(), reply);
     Ok(())
+}
+
+/// Writes a time since 1970 as the reply of `TIME`.
+pub fn write_time(time: Duration, reply: &mut Reply) {
+    reply.array(2);
+    reply.text(time.as_secs().to_string());
+    reply.text(time.subsec_micros().to_string());
 }
 
 /// `CLIENT`
@@ -274,7 +304,7 @@ pub fn client(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> 
                 "CLIENT UNBLOCK <id> [TIMEOUT|ERROR]",
                 "CLIENT KILL <address> | KILL ID <id> | KILL ADDR <address> | KILL USER <user>",
                 "CLIENT WEFT.ROLLBACK ON|OFF",
-                "    Whether an error between MULTI and EXEC undoes the other commands.",
+                "    Whether an error between MULTI and EXEC, or of a script, undoes the other commands.",
             ],
         ),
         _ => return Err(unknown_subcommand(arguments, "CLIENT").into()),

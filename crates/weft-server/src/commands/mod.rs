@@ -5,17 +5,19 @@ pub mod absent;
 pub mod access;
 mod bits;
 mod blocking;
-mod connection;
+pub mod connection;
 mod expiry;
+mod functions;
 mod hashes;
 mod info;
-mod introspection;
-mod keys;
+pub mod introspection;
+pub mod keys;
 mod lists;
 mod permit;
 mod pubsub;
 mod saving;
 mod scan;
+mod scripts;
 mod sets;
 mod sorted_combinations;
 mod sorted_ranges;
@@ -91,6 +93,8 @@ pub mod flags {
     pub const BLOCKS: u16 = 1 << 10;
     /// Can be used by a client of RESP2 that is subscribed to channels.
     pub const WHILE_SUBSCRIBED: u16 = 1 << 9;
+    /// Cannot be called by a script.
+    pub const NO_SCRIPT: u16 = 1 << 11;
 }
 
 /// A command.
@@ -113,6 +117,18 @@ pub struct Command {
 }
 
 impl Command {
+    /// Creates the command that calls a procedure of the program.
+    pub fn of_procedure(
+        name: &'static str,
+        arity: i64,
+        flags: u16,
+        summary: &'static str,
+        run: DataCommand,
+    ) -> Self {
+        let (keys, group) = (KeyPlaces::None, "procedures");
+        Command { name, arity, flags, keys, group, summary, run: Run::Data(run) }
+    }
+
     /// Returns whether the command takes so many arguments, with its name.
     pub fn takes(&self, arguments: usize) -> bool {
         let arguments = i64::try_from(arguments).unwrap_or(i64::MAX);
@@ -124,10 +140,10 @@ impl Command {
         self.flags & flag != 0
     }
 
-    /// Returns the place of the command in the table.
+    /// Returns the place of the command in the table. Procedures are not in it.
     pub fn number(&self) -> u64 {
         let first = COMMANDS.as_ptr().addr();
-        ((std::ptr::from_ref(self).addr() - first) / size_of::<Command>()) as u64
+        (std::ptr::from_ref(self).addr().wrapping_sub(first) / size_of::<Command>()) as u64
     }
 
     /// Returns the keys among the arguments.

@@ -1,13 +1,13 @@
 //! The table of commands.
 
 use super::flags::{
-    ADMIN, BLOCKS, ENDS_QUEUE, FAST, GROWS, NO_AUTH, NOT_QUEUED, READ, SLOW, WHILE_SUBSCRIBED,
-    WRITE,
+    ADMIN, BLOCKS, ENDS_QUEUE, FAST, GROWS, NO_AUTH, NO_SCRIPT, NOT_QUEUED, READ, SLOW,
+    WHILE_SUBSCRIBED, WRITE,
 };
 use super::{
-    Command, KeyPlaces, Run, SessionCommand, bits, blocking, connection, expiry, hashes, info,
-    introspection, keys, lists, pubsub, saving, scan, sets, sorted_combinations, sorted_ranges,
-    sorted_sets, stream_groups, stream_info, streams, strings, users,
+    Command, KeyPlaces, Run, SessionCommand, bits, blocking, connection, expiry, functions, hashes,
+    info, introspection, keys, lists, pubsub, saving, scan, scripts, sets, sorted_combinations,
+    sorted_ranges, sorted_sets, stream_groups, stream_info, streams, strings, users,
 };
 use crate::call::DataCommand;
 
@@ -252,6 +252,15 @@ pub static COMMANDS: &[Command] = &[
     session("connection", "quit", -1, FAST | WHILE_SUBSCRIBED | NO_AUTH | ENDS_QUEUE, NONE, "Closes the connection.", connection::quit),
     session("connection", "reset", 1, FAST | WHILE_SUBSCRIBED | NO_AUTH | ENDS_QUEUE, NONE, "Goes back to how the connection began.", connection::reset),
     session("connection", "select", 2, FAST, NONE, "Selects a numbered database.", connection::select),
+
+    data("scripting", "eval", -3, NO_SCRIPT, KeyPlaces::Numbered(2), "Runs a script.", scripts::eval),
+    data("scripting", "eval_ro", -3, READ | NO_SCRIPT, KeyPlaces::Numbered(2), "Runs a script that only reads.", scripts::eval_ro),
+    data("scripting", "evalsha", -3, NO_SCRIPT, KeyPlaces::Numbered(2), "Runs a script by its SHA-1.", scripts::evalsha),
+    data("scripting", "evalsha_ro", -3, READ | NO_SCRIPT, KeyPlaces::Numbered(2), "Runs a script that only reads by its SHA-1.", scripts::evalsha_ro),
+    data("scripting", "fcall", -3, NO_SCRIPT, KeyPlaces::Numbered(2), "Calls a function, or a procedure.", functions::fcall),
+    data("scripting", "fcall_ro", -3, READ | NO_SCRIPT, KeyPlaces::Numbered(2), "Calls a function or a procedure that only reads.", functions::fcall_ro),
+    data("scripting", "function", -2, WRITE | NO_SCRIPT, NONE, "Adds, removes and lists functions.", functions::function),
+    session("scripting", "script", -2, 0, NONE, "Keeps scripts, forgets them, and stops those that run.", scripts::script),
 
     session("server", "acl", -2, ADMIN, NONE, "Shows and changes users and their rights.", users::acl),
     session("server", "bgrewriteaof", 1, ADMIN, NONE, "Writes a checkpoint in the background.", saving::bgrewriteaof),

@@ -25,6 +25,15 @@ impl TestServer {
     }
 
     pub fn with(options: Options) -> Self {
+        let has_certificate = options.listen.tls.certificate.is_some();
+        Self::of_with_tls(Server::open(options).unwrap(), has_certificate)
+    }
+
+    pub fn of(server: Arc<Server>) -> Self {
+        Self::of_with_tls(server, false)
+    }
+
+    fn of_with_tls(server: Arc<Server>, has_certificate: bool) -> Self {
         let [listener, tls] = std::array::from_fn(|_| {
             let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
             listener.set_nonblocking(true).unwrap();
@@ -32,8 +41,6 @@ impl TestServer {
         });
         let address = listener.local_addr().unwrap();
         let tls_address = tls.local_addr().unwrap();
-        let has_certificate = options.listen.tls.certificate.is_some();
-        let server: Arc<Server> = Server::open(options).unwrap();
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let thread = std::thread::spawn(move || {
             let mut runtime = tokio::runtime::Builder::new_multi_thread();

@@ -79,12 +79,12 @@ impl Drop for Program {
     }
 }
 
-fn connect(directory: &Path) -> Client {
+pub fn connect(directory: &Path) -> Client {
     Client::local(&directory.join("socket"))
 }
 
 /// Returns the integer of a reply, or 0 if there is no such key.
-fn integer(reply: &Value) -> i64 {
+pub fn integer(reply: &Value) -> i64 {
     match reply {
         Value::Null => 0,
         Value::Line(line) => line.trim_start_matches(':').parse().unwrap(),
@@ -93,7 +93,7 @@ fn integer(reply: &Value) -> i64 {
     }
 }
 
-fn integers(reply: &Value) -> Vec<i64> {
+pub fn integers(reply: &Value) -> Vec<i64> {
     let Value::List(_, values) = reply else { panic!("{}", reply.shown()) };
     values.iter().map(integer).collect()
 }

@@ -56,6 +56,16 @@ async fn asynchronous<P: Protocol>(tx: &Transaction<'_, P>) -> Result<(), Error>
     Ok(())
 }
 
+#[procedure(ServedGeneric, served)]
+fn served_generic<P: Protocol>(tx: &Transaction<'_, P>) -> Result<(), Error> {
+    Ok(())
+}
+
+#[procedure(ServedExclusive, served)]
+fn served_exclusive(tx: &Transaction<'_>, sum: &mut u64) -> Result<(), Error> {
+    Ok(())
+}
+
 struct Rows;
 
 impl Rows {

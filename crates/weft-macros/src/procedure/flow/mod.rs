@@ -92,7 +92,20 @@ fn is_plain(of: &syn::Type) -> bool {
         "bool", "char", "f32", "f64", "i8", "i16", "i32", "i64", "i128", "isize", "u8", "u16",
         "u32", "u64", "u128", "usize", "String",
     ];
-    matches!(of, syn::Type::Path(path) if PLAIN.iter().any(|plain| path.path.is_ident(plain)))
+    let syn::Type::Path(path) = of else { return false };
+    if PLAIN.iter().any(|plain| path.path.is_ident(plain)) {
+        return true;
+    }
+    // An option, or a list, of such values.
+    let Some(segment) = path.path.segments.last().filter(|_| path.path.segments.len() == 1) else {
+        return false;
+    };
+    let syn::PathArguments::AngleBracketed(arguments) = &segment.arguments else { return false };
+    (segment.ident == "Option" || segment.ident == "Vec")
+        && arguments
+            .args
+            .iter()
+            .all(|argument| matches!(argument, syn::GenericArgument::Type(of) if is_plain(of)))
 }
 
 /// How a variable was declared.
