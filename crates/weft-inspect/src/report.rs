@@ -46,7 +46,7 @@ pub struct Sampling {
     pub relative_error: f64,
     /// How many points a worker remembers. A point that is missing has lost at most [`Sampling::lost_ns_error`].
     pub points_max: u64,
-    /// By how much the time lost at a point may be overestimated, because it took the place of another point.
+    /// The most time that a point can have lost that is missing.
     pub lost_ns_error: u64,
 }
 
@@ -101,7 +101,7 @@ pub struct LabelReport {
 }
 
 /// Where a label comes from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum LabelOrigin {
@@ -114,7 +114,7 @@ pub enum LabelOrigin {
     Source,
 }
 
-/// Quantiles of a time, each exact to within 4 % of the timed transactions'.
+/// Quantiles of a time. They are those of the timed transactions, to within 6 %.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -150,10 +150,8 @@ pub struct PointReport {
     pub columns: Vec<String>,
     /// Time that transactions have lost here: in attempts that were aborted, and in waits after them.
     pub lost_ns: u64,
-    /// Attempts that were aborted here, by cause. May be too many by [`PointReport::aborts_error`].
+    /// Attempts that were aborted here, by cause, since the point has been among those that are remembered.
     pub aborts: Vec<Count>,
-    /// By how much the aborts may be too many, because this point took the place of another.
-    pub aborts_error: u64,
     /// Waits between attempts that followed.
     pub waits: u64,
     /// Time in these waits. It is part of the time lost.

@@ -81,16 +81,29 @@ pub trait WorkerObserver: Send {
 
     /// Notes that the closure has returned, and that the commit begins. Called if the transaction is timed, perhaps
     /// several times. `list_writes` lists what the transaction has written. The rows are not freed during the call.
-    fn committing(&self, list_writes: &mut dyn FnMut(&mut Vec<LoggedWrite>), memory: &WorkerMemory);
+    fn committing(
+        &self,
+        observed: &Observed,
+        list_writes: &mut dyn FnMut(&mut Vec<LoggedWrite>),
+        memory: &WorkerMemory,
+    );
 
     /// Notes that the transaction has committed, and how many bytes it has logged, if there is a log. Returns whether the
     /// next transaction is to be timed.
-    fn committed(&self, observed: &Observed, logged_bytes: Option<u64>) -> bool;
+    fn committed(
+        &self,
+        observed: &Observed,
+        logged_bytes: Option<u64>,
+        memory: &WorkerMemory,
+    ) -> bool;
 
     /// Notes a conflict. The transaction holds no lock, and its worker is pinned.
     fn conflicted(&self, observed: &Observed, conflict: ObservedConflict, memory: &WorkerMemory);
 
-    /// Notes that a transaction has ended without a commit and without a conflict.
+    /// Notes that the transaction under way was rolled back without a conflict.
+    fn rolled_back(&self);
+
+    /// Counts a transaction that has failed without a conflict, or was refused.
     fn failed(&self, label: Label, ending: Ending<'_>);
 
     /// Notes that the transaction under way has waited for others at a record. It may hold locks, so this must not run the
@@ -166,7 +179,9 @@ impl WorkerMemory {
         (reason, table, record): (ConflictReason, TableRef, Option<NonNull<u8>>),
         is_repaired: bool,
     ) {
-        if let Some(observed) = self.observed() {
+        if let Some(observed) = self.observed()
+            && !self.is_reconciling()
+        {
             let conflict = ObservedConflict { reason, table, record, is_repaired };
             observed.observer.conflicted(observed, conflict, self);
         }

@@ -136,7 +136,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         observed.accessed.set(self.worker.executor().accessed());
         if observed.is_timed.get() {
             let list_writes = &mut |list: &mut Vec<_>| self.worker.executor().list_writes(list);
-            observed.observer.committing(list_writes, memory);
+            observed.observer.committing(observed, list_writes, memory);
         }
     }
 
@@ -146,12 +146,13 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     fn observe_committed(&self, observed: &Observed) {
         let memory = &self.worker.memory;
         if !memory.is_reconciling() {
-            let is_timed = observed.observer.committed(observed, memory.staged_bytes());
+            let bytes = memory.staged_bytes();
+            let is_timed = observed.observer.committed(observed, bytes, memory);
             observed.is_timed.set(is_timed);
         }
     }
 
-    /// Tells the observer that the transaction has ended without a commit and without a conflict.
+    /// Tells the observer that the transaction fails without a conflict.
     #[cold]
     pub(crate) fn observe_failure(&self, ending: Ending<'_>) {
         if let Some(observed) = self.worker.memory.observed() {
@@ -273,6 +274,9 @@ impl<'db, P: Protocol> Transaction<'db, P> {
 
     fn roll_back(&self) {
         let _rolling_back = RollbackGuard(self);
+        if let Some(observed) = self.worker.memory.observed() {
+            observed.observer.rolled_back();
+        }
         if self.worker.memory.regions().is_undone() {
             return;
         }
