@@ -5,7 +5,7 @@
 use weft::ConflictReason;
 use weft::description::{TableDescription, Value};
 
-use crate::report::{Action, LabelReport, PointReport};
+use crate::report::{Action, Extent, LabelReport, PointReport};
 use crate::sketch::Point;
 
 /// How many rows a transaction reads that had better read a snapshot.
@@ -126,19 +126,36 @@ pub(crate) fn advise(
         ));
     }
     let table = &report.table;
-    if report.is_range {
-        return Some(match point.aborts()[ConflictReason::RangeChanged as usize] * 2 > total {
-            true => format!(
+    match report.extent {
+        Extent::Record => {}
+        Extent::Range => {
+            return Some(format!(
                 "scans of `{table}` meet insertions and deletions in their range: scan less, from \
                  another position, or from a snapshot"
-            ),
-            false => format!(
+            ));
+        }
+        Extent::GoneRecords => {
+            return Some(format!(
                 "transactions take the same rows of `{table}`, as from the head of a queue: let \
                  each take from a range of its own, or several rows at a time"
-            ),
-        });
+            ));
+        }
+        Extent::ManyRecords => {
+            return Some(format!(
+                "each of many rows of `{table}` has a few conflicts: keep transactions short, and \
+                 if new keys follow the greatest one, let the database generate them"
+            ));
+        }
     }
     let columns = quoted(&evidence.columns);
+    let readers = of(ConflictReason::ReadChanged);
+    if readers * 2 > total && !evidence.columns.is_empty() {
+        let percent = readers * 100 / total;
+        return Some(format!(
+            "{percent} % of the conflicts are of readers, with writers of {columns}: read the other \
+             columns by `get_columns`, write by `update_columns`, or divide the row"
+        ));
+    }
     match evidence.steps {
         Steps::Down => {
             return Some(format!(
@@ -153,14 +170,6 @@ pub(crate) fn advise(
             ));
         }
         Steps::Unknown => {}
-    }
-    let readers = of(ConflictReason::ReadChanged);
-    if readers * 2 > total && !evidence.columns.is_empty() {
-        let percent = readers * 100 / total;
-        return Some(format!(
-            "{percent} % of the conflicts are of readers, with writers of {columns}: read the other \
-             columns by `get_columns`, write by `update_columns`, or divide the row"
-        ));
     }
     if readers * 2 > total {
         return Some("readers lose against writers: read from a snapshot".to_owned());

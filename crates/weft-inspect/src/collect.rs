@@ -1,6 +1,7 @@
 //! Makes a report of what the workers have observed.
 
 use std::collections::HashMap;
+use std::ptr::NonNull;
 use std::time::SystemTime;
 
 use hdrhistogram::Histogram;
@@ -9,6 +10,7 @@ use weft::encoding::EncodedKey;
 use weft::htm::word::Ordering;
 use weft::protocol::Protocol;
 use weft::store::record::newest;
+use weft::store::record::version::VersionHeader;
 use weft::store::table::TableRef;
 use weft::store::worker::{PinnedWorker, WorkerMemory, contain};
 use weft::{Database, Failure, TransactionOptions};
@@ -18,8 +20,8 @@ use crate::advice::{self, Evidence};
 use crate::labels::{FAILURES, Times};
 use crate::observer::{Hub, LabelState, PERIOD_NS, hold};
 use crate::report::{
-    Action, Count, LabelOrigin, LabelReport, PointLabel, PointReport, Quantiles, Report, Sampling,
-    Totals,
+    Action, Count, Extent, LabelOrigin, LabelReport, PointLabel, PointReport, Quantiles, Report,
+    Sampling, Totals,
 };
 use crate::sketch::{self, POINTS_MAX, Point};
 use crate::totals::{by_cause, nanoseconds};
@@ -52,6 +54,7 @@ pub(crate) fn report<P: Protocol>(database: &Database<P>) -> Result<Report, Fail
             let sketch = hold(&worker.sketch);
             report.sampling.lost_ns_error += sketch.error();
             sketch.points().iter().for_each(|point| points.add(point));
+            hold(&worker.writes).iter().for_each(|point| points.add(point));
         }
     }
     for ContentionPoint { table, key, action, lasted } in P::contention_points(&engine.protocol) {
@@ -62,6 +65,7 @@ pub(crate) fn report<P: Protocol>(database: &Database<P>) -> Result<Report, Fail
     let mut points = unsafe { points.name(&worker.memory) };
     points.sort_by_key(|named| std::cmp::Reverse(named.merged.point.weight));
     points.truncate(REPORTED_MAX);
+    points.retain(|named| named.merged.point.weight > 0 || named.merged.lasted_ns.is_some());
     // Copied, because the user's code runs next, which may need the lock.
     let names = hub.map(|hub| hold(&hub.labels).all().to_vec()).unwrap_or_default();
     report.points = points.into_iter().map(|named| named.report(&names, &report.labels)).collect();
@@ -203,7 +207,7 @@ impl Points {
     /// The worker is pinned, for as long as the result is used.
     unsafe fn name(self, memory: &WorkerMemory) -> Vec<Named> {
         let mut named = Vec::new();
-        let mut ranges = Points::default();
+        let mut gone = Points::default();
         for (_, merged) in self.0 {
             let (table, core) = (merged.point.table, merged.point.table.core());
             let key = &merged.point.key;
@@ -211,11 +215,12 @@ impl Points {
             let record = key.as_ref().and_then(|key| unsafe { table.find(key) });
             // SAFETY: the index holds addresses of its records, and the worker is pinned.
             let row = record.and_then(|record| unsafe { newest(record) });
-            let Some(row) = row else {
-                let range = ranges.at(table, None);
-                range.point.merge(&merged.point);
-                if merged.lasted_ns.is_some() {
-                    (range.action, range.lasted_ns) = (merged.action, merged.lasted_ns);
+            // SAFETY: as above.
+            let is_there = |row: &NonNull<u8>| unsafe { !VersionHeader::of(*row).is_deleted() };
+            let Some(row) = row.filter(is_there) else {
+                match key {
+                    None => named.push(Named { merged, key: None, extent: Extent::Range }),
+                    Some(_) => gone.at(table, None).point.merge(&merged.point),
                 }
                 continue;
             };
@@ -224,22 +229,54 @@ impl Points {
                 // SAFETY: a row of the table, and the worker is pinned.
                 text = Some(memory.in_user_code(|| unsafe { (core.format_key)(row) }));
             });
-            named.push(Named { merged, key: text });
+            named.push(Named { merged, key: text, extent: Extent::Record });
         }
-        named.extend(ranges.0.into_values().map(|merged| Named { merged, key: None }));
+        let many = take_many(&mut named);
+        for (points, extent) in [(gone, Extent::GoneRecords), (many, Extent::ManyRecords)] {
+            let points = points.0.into_values();
+            named.extend(points.map(|merged| Named { merged, key: None, extent }));
+        }
         named
     }
+}
+
+/// A table has many points with few conflicts if it has at least so many, each with fewer conflicts.
+const MANY_MIN: usize = 8;
+const FEW_CONFLICTS: u64 = 3;
+
+/// Takes the points with few conflicts out of the tables that have many of them, and makes one point of each such table.
+fn take_many(named: &mut Vec<Named>) -> Points {
+    let mut counts: HashMap<usize, usize> = HashMap::new();
+    let has_few = |named: &Named| {
+        named.extent == Extent::Record
+            && named.merged.lasted_ns.is_none()
+            && named.merged.point.conflicts < FEW_CONFLICTS
+    };
+    for named in named.iter().filter(|named| has_few(named)) {
+        *counts.entry(sketch::address_of(named.merged.point.table)).or_default() += 1;
+    }
+    let mut many = Points::default();
+    named.retain(|named| {
+        let table = named.merged.point.table;
+        let is_one = has_few(named) && counts[&sketch::address_of(table)] >= MANY_MIN;
+        if is_one {
+            many.at(table, None).point.merge(&named.merged.point);
+        }
+        !is_one
+    });
+    many
 }
 
 /// A point with its key for people.
 struct Named {
     merged: Merged,
     key: Option<String>,
+    extent: Extent,
 }
 
 impl Named {
     fn report(self, names: &[(String, LabelOrigin)], labels: &[LabelReport]) -> PointReport {
-        let Named { merged: Merged { point, action, lasted_ns }, key } = self;
+        let Named { merged: Merged { point, action, lasted_ns }, key, extent } = self;
         let core = point.table.core();
         let mut description = None;
         // Evaluates the defaults of the columns, which are the user's code.
@@ -252,7 +289,8 @@ impl Named {
         let mut report = PointReport {
             table: core.name.to_owned(),
             index: core.index.map(str::to_owned),
-            is_range: point.key.is_none(),
+            is_range: extent != Extent::Record,
+            extent,
             key,
             columns: evidence.columns.clone(),
             lost_ns: point.weight - point.error,

@@ -57,9 +57,15 @@ pub trait InspectBuilder {
 
 impl<P: Protocol> InspectBuilder for Builder<P> {
     fn inspect(self) -> Self {
-        let observer: Arc<dyn Observer> = Arc::new(Hub::new());
-        self.protocol_options(observer)
+        self.protocol_options(observer(None))
     }
+}
+
+/// Returns an observer for one database, which takes it as an option of its protocol. `clock` returns the time in
+/// nanoseconds, for tests.
+#[doc(hidden)]
+pub fn observer(clock: Option<fn() -> u64>) -> Arc<dyn Observer> {
+    Arc::new(Hub::new(clock))
 }
 
 /// Makes reports of a database.

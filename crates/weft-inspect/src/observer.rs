@@ -33,6 +33,12 @@ const ATTEMPT_NS_DEFAULT: u64 = 1_000;
 /// Of how many writes of a timed transaction it is looked up whether they are at a known point.
 const WRITES_LOOKED_UP: usize = 8;
 
+/// For how many points the workers look for writers.
+const HOT_MAX: usize = 64;
+
+/// After how many conflicts at a record the workers look for its writers.
+const HOT_AFTER: u64 = 2;
+
 /// The longest row of which changes are kept, in bytes.
 const CHANGED_ROW_BYTES_MAX: usize = 1_024;
 
@@ -43,10 +49,21 @@ const WAITS_MAX: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Hub {
     pub began: Instant,
+    clock: Option<fn() -> u64>,
     pub labels: Mutex<Labels>,
     pub workers: Mutex<Vec<Arc<WorkerState>>>,
     /// How long commits were waited for, by label.
     pub log_ns: Mutex<Vec<u64>>,
+    /// The points at which all workers look for writers, and how often the list has changed.
+    hot: Mutex<Arc<Vec<HotPoint>>>,
+    hot_changes: Word,
+}
+
+/// A record at which transactions have conflicted repeatedly.
+#[derive(Clone, Debug)]
+struct HotPoint {
+    table: TableRef,
+    key: EncodedKey,
 }
 
 /// What a worker has observed, for reports.
@@ -54,6 +71,8 @@ pub(crate) struct Hub {
 pub(crate) struct WorkerState {
     pub labels: Mutex<Vec<Arc<LabelState>>>,
     pub sketch: Mutex<Sketch>,
+    /// What was seen of the writers of hot records.
+    pub writes: Mutex<Vec<Point>>,
 }
 
 /// What a worker has observed of a label.
@@ -72,17 +91,38 @@ pub(crate) fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Hub {
-    pub fn new() -> Hub {
+    /// `clock` returns the time in nanoseconds, if it is not the system's.
+    pub fn new(clock: Option<fn() -> u64>) -> Hub {
         Hub {
             began: Instant::now(),
+            clock,
             labels: Mutex::default(),
             workers: Mutex::default(),
             log_ns: Mutex::default(),
+            hot: Mutex::default(),
+            hot_changes: Word::new(0),
         }
     }
 
+    /// Lets all workers look for writers of a record.
+    fn watch(&self, table: TableRef, key: &EncodedKey) {
+        let mut hot = hold(&self.hot);
+        if hot.iter().any(|point| point.table == table && point.key == *key) {
+            return;
+        }
+        let skipped = (hot.len() + 1).saturating_sub(HOT_MAX);
+        let mut points: Vec<_> = hot.iter().skip(skipped).cloned().collect();
+        points.push(HotPoint { table, key: key.clone() });
+        *hot = Arc::new(points);
+        // Relaxed: a worker that sees the change late looks for writers late.
+        self.hot_changes.fetch_add(1, Ordering::Relaxed);
+    }
+
     fn now(&self) -> u64 {
-        self.began.elapsed().as_nanos() as u64
+        match self.clock {
+            None => self.began.elapsed().as_nanos() as u64,
+            Some(clock) => clock(),
+        }
     }
 }
 
@@ -167,6 +207,8 @@ struct Watch {
     lost_at: Cell<Option<LostAt>>,
     /// Waits of the transaction under way, which may hold locks.
     waits: RefCell<Vec<(TableRef, NonNull<u8>, u64)>>,
+    /// The hub's list of hot points, and how often it had changed.
+    hot: RefCell<(u64, Arc<Vec<HotPoint>>)>,
 }
 
 // SAFETY: the addresses of tables and records belong to the database, and not to a thread.
@@ -190,7 +232,18 @@ impl Watch {
             times: Cell::default(),
             lost_at: Cell::new(None),
             waits: RefCell::default(),
+            hot: RefCell::default(),
         }
+    }
+
+    /// Returns the hot points.
+    fn hot(&self) -> Arc<Vec<HotPoint>> {
+        let mut hot = self.hot.borrow_mut();
+        let changes = self.hub.hot_changes.load(Ordering::Relaxed);
+        if hot.0 != changes {
+            *hot = (changes, Arc::clone(&hold(&self.hub.hot)));
+        }
+        Arc::clone(&hot.1)
     }
 
     /// Calls `act` with what is known of a label. `act` runs no code of the user's.
@@ -268,7 +321,7 @@ impl Watch {
     ) -> Place {
         let place = (sketch::address_of(table), record.map_or(0, |record| record.addr().get()));
         if let Some(point) = hold(&self.state.sketch).get(place) {
-            act(point);
+            self.add_conflict(point, act);
             return place;
         }
         // The lock is not held while the user's code runs.
@@ -280,8 +333,19 @@ impl Watch {
         if sketch.get(place).is_none() {
             sketch.insert(place, Point::new(table, key));
         }
-        act(sketch.get(place).expect("it was inserted"));
+        self.add_conflict(sketch.get(place).expect("it was inserted"), act);
         place
+    }
+
+    /// Calls `act` with a point at which the transaction has conflicted.
+    fn add_conflict(&self, point: &mut Point, act: impl FnOnce(&mut Point)) {
+        act(point);
+        point.conflicts += 1;
+        if point.conflicts == HOT_AFTER
+            && let Some(key) = &point.key
+        {
+            self.hub.watch(point.table, key);
+        }
     }
 
     /// Adds the waits of the transaction under way, which holds no lock any more.
@@ -299,24 +363,29 @@ impl Watch {
     }
 
     /// Notes what a timed transaction is about to write at known points. This runs the user's code.
-    fn note_write(&self, write: &LoggedWrite, number: usize, memory: &WorkerMemory) {
+    fn note_write(
+        &self,
+        write: &LoggedWrite,
+        number: usize,
+        hot: &[HotPoint],
+        memory: &WorkerMemory,
+    ) {
         let table = write.table;
         let (row, before) = match write.written {
             WriteOutcome::Row(row) | WriteOutcome::Deleted(row) => (row, None),
             WriteOutcome::Changed { row, before } => (row, Some(before)),
         };
         let Some(key) = key_of(table, row, memory) else { return };
-        let weight = self.weight.get();
-        let mut sketch = hold(&self.state.sketch);
-        let Some(point) = sketch.find(table, &key) else { return };
-        point.label(number).writes += weight;
-        drop(sketch);
-        let Some(before) = before else { return };
+        if !hot.iter().any(|point| point.table == table && point.key == key) {
+            return;
+        }
         let core = table.core();
         let mut stored = [Vec::new(), Vec::new()];
         let is_stored = contain(|| {
             memory.in_user_code(|| {
-                if (core.description)(core.name).is_some() {
+                if let Some(before) = before
+                    && (core.description)(core.name).is_some()
+                {
                     // SAFETY: rows of the table, which are not freed during the call. It has a description.
                     unsafe {
                         core.encode_row(before, &mut stored[0]);
@@ -326,11 +395,22 @@ impl Watch {
             });
         });
         let [before, after] = stored;
+        let mut points = hold(&self.state.writes);
+        let known = points
+            .iter()
+            .position(|point| point.table == table && point.key.as_ref() == Some(&key));
+        let position = known.unwrap_or_else(|| {
+            if points.len() == HOT_MAX {
+                points.remove(0);
+            }
+            points.push(Point::new(table, Some(key)));
+            points.len() - 1
+        });
+        let point = &mut points[position];
+        point.label(number).writes += self.weight.get();
         if is_stored && !after.is_empty() && before.len().max(after.len()) <= CHANGED_ROW_BYTES_MAX
         {
-            if let Some(point) = hold(&self.state.sketch).find(table, &key) {
-                point.keep_change(before, after);
-            }
+            point.keep_change(before, after);
         }
     }
 }
@@ -386,18 +466,16 @@ impl WorkerObserver for Watch {
         let mut times = self.times.get();
         times.commit_began = self.hub.now();
         self.times.set(times);
-        if hold(&self.state.sketch).points().is_empty() {
+        let hot = self.hot();
+        if hot.is_empty() {
             return;
         }
         let number = self.with_label(observed.label.get(), |known| known.number);
         let mut writes = Vec::new();
         list_writes(&mut writes);
-        {
-            let sketch = hold(&self.state.sketch);
-            writes.retain(|write| sketch.has_record_of(write.table));
-        }
+        writes.retain(|write| hot.iter().any(|point| point.table == write.table));
         for write in writes.iter().take(WRITES_LOOKED_UP) {
-            self.note_write(write, number, memory);
+            self.note_write(write, number, &hot, memory);
         }
     }
 

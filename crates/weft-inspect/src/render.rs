@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use crate::report::{Action, Count, LabelReport, PointReport, Report};
+use crate::report::{Action, Count, Extent, LabelReport, PointReport, Report};
 
 /// How many points and labels are printed.
 const PRINTED_MAX: usize = 10;
@@ -57,14 +57,25 @@ impl PointReport {
         }
         match &self.key {
             Some(key) => format!("{name} {key}"),
-            None if self.is_range => format!("{name} (a range, or rows that come and go)"),
-            None => name,
+            None => format!("{name} {}", self.extent.words()),
         }
     }
 
     /// Returns how many attempts were aborted here.
     pub fn aborts_total(&self) -> u64 {
         self.aborts.iter().map(|count| count.count).sum()
+    }
+}
+
+impl Extent {
+    /// Returns the extent in words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Extent::Record => "(a row)",
+            Extent::Range => "(a range)",
+            Extent::GoneRecords => "(rows that are gone)",
+            Extent::ManyRecords => "(many rows)",
+        }
     }
 }
 

@@ -144,8 +144,10 @@ pub struct PointReport {
     pub index: Option<String>,
     /// The key of the record, or of a row close to the range. `None` if it is unknown.
     pub key: Option<String>,
-    /// Whether the conflicts were about keys in a range, and not about one record.
+    /// Whether the conflicts were not about one record: see [`PointReport::extent`].
     pub is_range: bool,
+    /// How much of the table the point is.
+    pub extent: Extent,
     /// The columns that the sampled writers have changed. Empty if none was sampled.
     pub columns: Vec<String>,
     /// Time that transactions have lost here: in attempts that were aborted, and in waits after them.
@@ -166,6 +168,22 @@ pub struct PointReport {
     pub labels: Vec<PointLabel>,
     /// What to change in the program, in one sentence.
     pub advice: Option<String>,
+}
+
+/// How much of a table or an index a point is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Extent {
+    /// One record.
+    #[default]
+    Record,
+    /// A range of keys, in which others were inserted or deleted.
+    Range,
+    /// Records that are gone, as at the head of a queue.
+    GoneRecords,
+    /// Many records, with a few conflicts on each.
+    ManyRecords,
 }
 
 /// Transactions with one label, at one point.

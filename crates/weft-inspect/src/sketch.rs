@@ -44,6 +44,8 @@ pub(crate) struct Point {
     pub waits: u64,
     pub waiting_ns: u64,
     pub repairs: u64,
+    /// How often transactions have conflicted here, repairs included.
+    pub conflicts: u64,
     pub labels: Vec<LabelAt>,
     /// The last changes of the row that were sampled: its stored form before and after.
     pub changes: Vec<(Vec<u8>, Vec<u8>)>,
@@ -70,6 +72,7 @@ impl Point {
             waits: 0,
             waiting_ns: 0,
             repairs: 0,
+            conflicts: 0,
             labels: Vec::new(),
             changes: Vec::new(),
             sampled: 0,
@@ -123,6 +126,7 @@ impl Point {
         self.waits += other.waits;
         self.waiting_ns += other.waiting_ns;
         self.repairs += other.repairs;
+        self.conflicts += other.conflicts;
         self.sampled += other.sampled;
         self.changes.extend_from_slice(&other.changes);
         for other in &other.labels {
@@ -161,16 +165,6 @@ impl Sketch {
     /// Returns the point at a place, if it is remembered.
     pub fn get(&mut self, place: Place) -> Option<&mut Point> {
         self.positions.get(&place).map(|&position| &mut self.points[position])
-    }
-
-    /// Returns the point of a record of a table, by the record's key.
-    pub fn find(&mut self, table: TableRef, key: &EncodedKey) -> Option<&mut Point> {
-        self.points.iter_mut().find(|point| point.table == table && point.key.as_ref() == Some(key))
-    }
-
-    /// Returns whether a point of this table is remembered, which is not a range.
-    pub fn has_record_of(&self, table: TableRef) -> bool {
-        self.points.iter().any(|point| point.table == table && point.key.is_some())
     }
 
     /// Remembers a point at a place where none is remembered.
