@@ -153,7 +153,7 @@ impl<P: Protocol, F: OwnedOutput<P>> ExecuteWith<P, F> for TransactionOptions {
             return execute_stepwise(database, self, procedure);
         }
         let mut body = |tx: &Transaction<'_, P>| procedure.run(tx).map(F::into_owned);
-        database.run_closure(self, Strategy::new(label::<P, F>()), &mut body).result()
+        database.run_closure(self, (Strategy::default(), label::<P, F>()), &mut body).result()
     }
 }
 
@@ -171,46 +171,51 @@ fn execute_in_pieces<P: Protocol, F: OwnedOutput<P>>(
     procedure: &mut F,
 ) -> Result<(F::Owned, CommitToken), F::Error> {
     if !pieces.are_one_by_one() {
-        let strategy = Strategy { pieces: Some(pieces), ..Strategy::new(label::<P, F>()) };
-        let ended = database.run_keeping(INSIDE, options, strategy, |tx, columns, returned| {
-            let driver = OnePiece::new(tx, tx.columns(columns));
-            let result = match columns {
-                Some(_) => procedure.execute(&driver).map(F::into_owned),
-                None => procedure.run(tx).map(F::into_owned),
-            };
-            BodyOutcome::of(returned.insert(result))
-        });
+        let strategy = Strategy { pieces: Some(pieces), ..Strategy::default() };
+        let ended = database.run_keeping(
+            INSIDE,
+            options,
+            (strategy, label::<P, F>()),
+            |tx, columns, returned| {
+                let driver = OnePiece::new(tx, tx.columns(columns));
+                let result = match columns {
+                    Some(_) => procedure.execute(&driver).map(F::into_owned),
+                    None => procedure.run(tx).map(F::into_owned),
+                };
+                BodyOutcome::of(returned.insert(result))
+            },
+        );
         return ended.result();
     }
-    let strategy =
-        Strategy { pieces: Some(pieces), is_driven: true, ..Strategy::new(label::<P, F>()) };
-    let ended = database.run_keeping(INSIDE, options, strategy, |tx, _, returned| {
-        let driver = Piecewise::new(tx, pieces);
-        if F::shape().uses_time
-            && let Err(abort) = driver.hold_time()
-        {
-            return BodyOutcome::Conflict(Box::new(abort));
-        }
-        let executed = || procedure.execute(&driver).map(F::into_owned);
-        let executed = catch_unwind(AssertUnwindSafe(executed));
-        let (ended, halfway) = (driver.ended(), driver.halfway());
-        drop(driver);
-        match (ended, executed) {
-            (Some(Ok(token)), executed) => {
-                if let Some(chopping) = worker.executor().chopping() {
-                    chopping.end_pieces(&worker.memory);
-                }
-                committed(token, executed, returned)
+    let strategy = Strategy { pieces: Some(pieces), is_driven: true, ..Strategy::default() };
+    let ended =
+        database.run_keeping(INSIDE, options, (strategy, label::<P, F>()), |tx, _, returned| {
+            let driver = Piecewise::new(tx, pieces);
+            if F::shape().uses_time
+                && let Err(abort) = driver.hold_time()
+            {
+                return BodyOutcome::Conflict(Box::new(abort));
             }
-            (Some(Err(abort)), _) => BodyOutcome::Conflict(Box::new(abort)),
-            // An error of its own: it does not follow from a conflict, or there would be another pass.
-            (None, Ok(result)) => match halfway {
-                Some(failure) => BodyOutcome::Refused(Box::new(failure)),
-                None => failed(tx, result, returned),
-            },
-            (None, Err(panic)) => BodyOutcome::Panicked(Box::new(panic)),
-        }
-    });
+            let executed = || procedure.execute(&driver).map(F::into_owned);
+            let executed = catch_unwind(AssertUnwindSafe(executed));
+            let (ended, halfway) = (driver.ended(), driver.halfway());
+            drop(driver);
+            match (ended, executed) {
+                (Some(Ok(token)), executed) => {
+                    if let Some(chopping) = worker.executor().chopping() {
+                        chopping.end_pieces(&worker.memory);
+                    }
+                    committed(token, executed, returned)
+                }
+                (Some(Err(abort)), _) => BodyOutcome::Conflict(Box::new(abort)),
+                // An error of its own: it does not follow from a conflict, or there would be another pass.
+                (None, Ok(result)) => match halfway {
+                    Some(failure) => BodyOutcome::Refused(Box::new(failure)),
+                    None => failed(tx, result, returned),
+                },
+                (None, Err(panic)) => BodyOutcome::Panicked(Box::new(panic)),
+            }
+        });
     ended.result()
 }
 
@@ -220,19 +225,20 @@ fn execute_stepwise<P: Protocol, F: OwnedOutput<P>>(
     options: &TransactionOptions,
     procedure: &mut F,
 ) -> Result<(F::Owned, CommitToken), F::Error> {
-    let strategy = Strategy { is_driven: true, ..Strategy::new(label::<P, F>()) };
-    let ended = database.run_keeping(INSIDE, options, strategy, |tx, _, returned| {
-        let driver = Stepwise::new(tx);
-        let executed = || procedure.execute(&driver).map(F::into_owned);
-        let executed = catch_unwind(AssertUnwindSafe(executed));
-        match (driver.ended(), executed) {
-            (Some(Ok(token)), executed) => committed(token, executed, returned),
-            (Some(Err(abort)), _) => BodyOutcome::Conflict(Box::new(abort)),
-            // An error of its own: it does not follow from a conflict, or there would be another pass.
-            (None, Ok(result)) => failed(tx, result, returned),
-            (None, Err(panic)) => resume_unwind(panic),
-        }
-    });
+    let strategy = Strategy { is_driven: true, ..Strategy::default() };
+    let ended =
+        database.run_keeping(INSIDE, options, (strategy, label::<P, F>()), |tx, _, returned| {
+            let driver = Stepwise::new(tx);
+            let executed = || procedure.execute(&driver).map(F::into_owned);
+            let executed = catch_unwind(AssertUnwindSafe(executed));
+            match (driver.ended(), executed) {
+                (Some(Ok(token)), executed) => committed(token, executed, returned),
+                (Some(Err(abort)), _) => BodyOutcome::Conflict(Box::new(abort)),
+                // An error of its own: it does not follow from a conflict, or there would be another pass.
+                (None, Ok(result)) => failed(tx, result, returned),
+                (None, Err(panic)) => resume_unwind(panic),
+            }
+        });
     ended.result()
 }
 
