@@ -153,13 +153,13 @@ impl<P: Protocol, F: OwnedOutput<P>> ExecuteWith<P, F> for TransactionOptions {
             return execute_stepwise(database, self, procedure);
         }
         let mut body = |tx: &Transaction<'_, P>| procedure.run(tx).map(F::into_owned);
-        database.run_closure(self, (Strategy::default(), label::<P, F>()), &mut body).result()
+        database.run_closure(self, labelled::<P, F>(Strategy::default()), &mut body).result()
     }
 }
 
-/// Returns the label of a procedure whose options have none.
-fn label<P: Protocol, F: OwnedOutput<P>>() -> Label {
-    Label::Procedure(F::shape().name)
+/// Returns a strategy, with the label of a procedure whose options have none.
+fn labelled<P: Protocol, F: OwnedOutput<P>>(strategy: Strategy<'_>) -> (Strategy<'_>, Label) {
+    (strategy, Label::Procedure(F::shape().name))
 }
 
 /// Executes a procedure piece by piece, or as one piece if it has only one.
@@ -172,50 +172,46 @@ fn execute_in_pieces<P: Protocol, F: OwnedOutput<P>>(
 ) -> Result<(F::Owned, CommitToken), F::Error> {
     if !pieces.are_one_by_one() {
         let strategy = Strategy { pieces: Some(pieces), ..Strategy::default() };
-        let ended = database.run_keeping(
-            INSIDE,
-            options,
-            (strategy, label::<P, F>()),
-            |tx, columns, returned| {
-                let driver = OnePiece::new(tx, tx.columns(columns));
-                let result = match columns {
-                    Some(_) => procedure.execute(&driver).map(F::into_owned),
-                    None => procedure.run(tx).map(F::into_owned),
-                };
-                BodyOutcome::of(returned.insert(result))
-            },
-        );
+        let strategy = labelled::<P, F>(strategy);
+        let ended = database.run_keeping(INSIDE, options, strategy, |tx, columns, returned| {
+            let driver = OnePiece::new(tx, tx.columns(columns));
+            let result = match columns {
+                Some(_) => procedure.execute(&driver).map(F::into_owned),
+                None => procedure.run(tx).map(F::into_owned),
+            };
+            BodyOutcome::of(returned.insert(result))
+        });
         return ended.result();
     }
-    let strategy = Strategy { pieces: Some(pieces), is_driven: true, ..Strategy::default() };
-    let ended =
-        database.run_keeping(INSIDE, options, (strategy, label::<P, F>()), |tx, _, returned| {
-            let driver = Piecewise::new(tx, pieces);
-            if F::shape().uses_time
-                && let Err(abort) = driver.hold_time()
-            {
-                return BodyOutcome::Conflict(Box::new(abort));
-            }
-            let executed = || procedure.execute(&driver).map(F::into_owned);
-            let executed = catch_unwind(AssertUnwindSafe(executed));
-            let (ended, halfway) = (driver.ended(), driver.halfway());
-            drop(driver);
-            match (ended, executed) {
-                (Some(Ok(token)), executed) => {
-                    if let Some(chopping) = worker.executor().chopping() {
-                        chopping.end_pieces(&worker.memory);
-                    }
-                    committed(token, executed, returned)
+    let strategy = Strategy { pieces: Some(pieces), is_driven: true, sets_aside: false };
+    let strategy = labelled::<P, F>(strategy);
+    let ended = database.run_keeping(INSIDE, options, strategy, |tx, _, returned| {
+        let driver = Piecewise::new(tx, pieces);
+        if F::shape().uses_time
+            && let Err(abort) = driver.hold_time()
+        {
+            return BodyOutcome::Conflict(Box::new(abort));
+        }
+        let executed = || procedure.execute(&driver).map(F::into_owned);
+        let executed = catch_unwind(AssertUnwindSafe(executed));
+        let (ended, halfway) = (driver.ended(), driver.halfway());
+        drop(driver);
+        match (ended, executed) {
+            (Some(Ok(token)), executed) => {
+                if let Some(chopping) = worker.executor().chopping() {
+                    chopping.end_pieces(&worker.memory);
                 }
-                (Some(Err(abort)), _) => BodyOutcome::Conflict(Box::new(abort)),
-                // An error of its own: it does not follow from a conflict, or there would be another pass.
-                (None, Ok(result)) => match halfway {
-                    Some(failure) => BodyOutcome::Refused(Box::new(failure)),
-                    None => failed(tx, result, returned),
-                },
-                (None, Err(panic)) => BodyOutcome::Panicked(Box::new(panic)),
+                committed(token, executed, returned)
             }
-        });
+            (Some(Err(abort)), _) => BodyOutcome::Conflict(Box::new(abort)),
+            // An error of its own: it does not follow from a conflict, or there would be another pass.
+            (None, Ok(result)) => match halfway {
+                Some(failure) => BodyOutcome::Refused(Box::new(failure)),
+                None => failed(tx, result, returned),
+            },
+            (None, Err(panic)) => BodyOutcome::Panicked(Box::new(panic)),
+        }
+    });
     ended.result()
 }
 
@@ -225,20 +221,19 @@ fn execute_stepwise<P: Protocol, F: OwnedOutput<P>>(
     options: &TransactionOptions,
     procedure: &mut F,
 ) -> Result<(F::Owned, CommitToken), F::Error> {
-    let strategy = Strategy { is_driven: true, ..Strategy::default() };
-    let ended =
-        database.run_keeping(INSIDE, options, (strategy, label::<P, F>()), |tx, _, returned| {
-            let driver = Stepwise::new(tx);
-            let executed = || procedure.execute(&driver).map(F::into_owned);
-            let executed = catch_unwind(AssertUnwindSafe(executed));
-            match (driver.ended(), executed) {
-                (Some(Ok(token)), executed) => committed(token, executed, returned),
-                (Some(Err(abort)), _) => BodyOutcome::Conflict(Box::new(abort)),
-                // An error of its own: it does not follow from a conflict, or there would be another pass.
-                (None, Ok(result)) => failed(tx, result, returned),
-                (None, Err(panic)) => resume_unwind(panic),
-            }
-        });
+    let strategy = labelled::<P, F>(Strategy { is_driven: true, ..Strategy::default() });
+    let ended = database.run_keeping(INSIDE, options, strategy, |tx, _, returned| {
+        let driver = Stepwise::new(tx);
+        let executed = || procedure.execute(&driver).map(F::into_owned);
+        let executed = catch_unwind(AssertUnwindSafe(executed));
+        match (driver.ended(), executed) {
+            (Some(Ok(token)), executed) => committed(token, executed, returned),
+            (Some(Err(abort)), _) => BodyOutcome::Conflict(Box::new(abort)),
+            // An error of its own: it does not follow from a conflict, or there would be another pass.
+            (None, Ok(result)) => failed(tx, result, returned),
+            (None, Err(panic)) => resume_unwind(panic),
+        }
+    });
     ended.result()
 }
 
