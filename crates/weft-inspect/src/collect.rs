@@ -119,6 +119,7 @@ fn labels(hub: &Hub) -> (Vec<LabelReport>, Sampling) {
     for (number, Sums { mut report, aborts, failures, times }) in sums.into_iter().enumerate() {
         sampling.transactions += report.committed;
         sampling.timed += times.timed;
+        sampling.represented += times.latency.len();
         // A transaction that was refused has either begun no attempt, or its attempts were aborted.
         let [error, panic, dropped, ..] = failures;
         report.attempts = report.committed + aborts.iter().sum::<u64>() + error + panic + dropped;

@@ -501,14 +501,11 @@ impl WorkerObserver for Watch {
         }
         if observed.is_timed.get() {
             self.add_timed(label);
+            return self.skipped.get() == 0;
         }
-        match self.skipped.get() {
-            0 => true,
-            left => {
-                self.skipped.set(left - 1);
-                left == 1
-            }
-        }
+        let left = self.skipped.get().saturating_sub(1);
+        self.skipped.set(left);
+        left == 0
     }
 
     fn conflicted(&self, observed: &Observed, conflict: ObservedConflict, memory: &WorkerMemory) {

@@ -41,6 +41,8 @@ pub struct Sampling {
     pub transactions: u64,
     /// How many of these were timed.
     pub timed: u64,
+    /// For how many transactions these stand.
+    pub represented: u64,
     /// The relative standard error of a mean over all timed transactions whose times vary as much as they are long: one
     /// over the root of their number.
     pub relative_error: f64,

@@ -212,3 +212,50 @@ impl Sketch {
         if self.points.len() < POINTS_MAX { 0 } else { least() }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use weft::{Database, Record};
+
+    use super::*;
+    use crate::INSIDE;
+
+    #[derive(Clone, Record)]
+    struct Page {
+        #[record(key)]
+        id: u64,
+        views: u64,
+    }
+
+    /// The bounds of the paper: a point's weight is at least what it has lost and at most that and the error, and a point
+    /// that is missing has lost no more than the least weight.
+    #[test]
+    fn sketch_keeps_the_bounds_of_space_saving() {
+        let database = Database::builder().table::<Page>().open().unwrap();
+        let table = *database.open_engine(INSIDE).shared.first_table.get().unwrap();
+        let seed = fastrand::u64(..);
+        println!("seed {seed}");
+        let mut random = fastrand::Rng::with_seed(seed);
+        let (mut sketch, mut exact) = (Sketch::default(), HashMap::<u64, u64>::new());
+        for _ in 0..20_000 {
+            // Few numbers are drawn often, and many seldom.
+            let number = random.u64(1..=1 + random.u64(0..2_000));
+            let lost = random.u64(1..100);
+            let place = (1, number as usize);
+            if sketch.get(place).is_none() {
+                sketch.insert(place, Point::new(table, Some(EncodedKey::Words1(number))));
+            }
+            sketch.get(place).unwrap().lose(0, lost);
+            *exact.entry(number).or_default() += lost;
+        }
+        assert_eq!(sketch.points().len(), POINTS_MAX);
+        for (number, lost) in exact {
+            match sketch.get((1, number as usize)) {
+                Some(point) => {
+                    assert!(point.weight >= lost && lost >= point.weight - point.error);
+                }
+                None => assert!(lost <= sketch.error()),
+            }
+        }
+    }
+}

@@ -64,6 +64,23 @@ fn commits_failures_and_rows_are_counted_by_label() {
     assert!(report.points.is_empty(), "{report}");
 }
 
+/// Each timed transaction stands for those since the one before it, so they never stand for more than there were.
+#[test]
+fn timed_transactions_stand_for_all_others() {
+    let database = open::<Dbx>();
+    let pages = database.table::<Page>().unwrap();
+    for round in 0..2_000u32 {
+        let update = |tx: &Transaction<'_>| -> Result<(), Error> {
+            tx.update(&pages, &(round % 100), |page| page.views += 1).map(drop)
+        };
+        database.transact(update).unwrap();
+        let sampling = database.contention().unwrap().sampling;
+        assert_eq!(sampling.transactions, u64::from(round) + 2);
+        assert!(sampling.timed <= sampling.represented, "{sampling:?}");
+        assert!(sampling.represented <= sampling.transactions, "{sampling:?}");
+    }
+}
+
 #[test]
 fn transaction_without_a_label_has_its_place_in_the_source() {
     let database = open::<Dbx>();

@@ -26,7 +26,7 @@ use crate::error::{ConflictReason, Error, Failure};
 use crate::plan::Pieces;
 use crate::row::column::UsedColumns;
 use crate::store::deadline::Deadline;
-use crate::store::observer::{Ending, Label};
+use crate::store::observer::{Ending, Label, Observed};
 use crate::store::worker::{ClaimGuard, LastWorker};
 use crate::sync::turnstile::Patience;
 use crate::transaction::Transaction;
@@ -237,7 +237,9 @@ impl<P: Protocol> Database<P> {
                 // Another thread uses the worker, or this one does in another claim.
                 Ok(None) => {}
                 Err(failure) => {
-                    observe_refusal(worker, options, body, &failure);
+                    observe(worker, options, body, |observed, label| {
+                        observed.observer.failed(label, Ending::Refused(&failure));
+                    });
                     return RunEnd::Refused(failure);
                 }
             }
@@ -326,7 +328,7 @@ impl<P: Protocol> Database<P> {
             worker.set_label(label);
         }
         if worker.memory.observed().is_some() {
-            observe_beginning(worker, options, body, attempt);
+            observe(worker, options, body, |observed, label| observed.begin(label, attempt));
         }
         let transaction = Transaction::started(self.engine(), worker, attempt, deadline);
         if P::CHOPS && strategy.pieces.is_some_and(Pieces::are_one_by_one) {
@@ -410,32 +412,17 @@ impl<P: Protocol> Database<P> {
     }
 }
 
-/// Tells the observer that an attempt begins.
+/// Tells the database's observer, if it has one, something of a transaction with its label.
 #[cold]
 #[inline(never)]
-fn observe_beginning<P: Protocol>(
+fn observe<P: Protocol>(
     worker: &Worker<P>,
     options: &TransactionOptions,
     body: &dyn Body<P>,
-    attempt: u32,
+    tell: impl FnOnce(&Observed, Label),
 ) {
     if let Some(observed) = worker.memory.observed() {
-        observed.begin(options.label.map_or_else(|| body.label(), Label::Given), attempt);
-    }
-}
-
-/// Tells the observer that a transaction was refused.
-#[cold]
-#[inline(never)]
-fn observe_refusal<P: Protocol>(
-    worker: &Worker<P>,
-    options: &TransactionOptions,
-    body: &dyn Body<P>,
-    failure: &Failure,
-) {
-    if let Some(observed) = worker.memory.observed() {
-        let label = options.label.map_or_else(|| body.label(), Label::Given);
-        observed.observer.failed(label, Ending::Refused(failure));
+        tell(observed, options.label.map_or_else(|| body.label(), Label::Given));
     }
 }
 
