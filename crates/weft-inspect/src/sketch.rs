@@ -239,7 +239,8 @@ mod tests {
         let (mut sketch, mut exact) = (Sketch::default(), HashMap::<u64, u64>::new());
         for _ in 0..20_000 {
             // Few numbers are drawn often, and many seldom.
-            let number = random.u64(1..=1 + random.u64(0..2_000));
+            let most = 1 + random.u64(0..2_000);
+            let number = random.u64(1..=most);
             let lost = random.u64(1..100);
             let place = (1, number as usize);
             if sketch.get(place).is_none() {

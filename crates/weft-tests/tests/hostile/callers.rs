@@ -46,6 +46,7 @@ const CALLS: &[&str] = &[
     "wanted(row)",
     "check(&row",
     "format_key)",
+    "description)(",
     "encode_prefix(",
     "from_lookup(",
     "encode_lookup(",
