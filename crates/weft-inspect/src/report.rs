@@ -199,7 +199,7 @@ pub struct PointLabel {
     pub aborts: u64,
     /// Time that they have lost.
     pub lost_ns: u64,
-    /// Commits that wrote the record, estimated from the timed transactions.
+    /// Commits with a write of the record that were tried, estimated from the timed transactions.
     pub writes: u64,
 }
 

@@ -41,5 +41,6 @@ fn report_names_the_item_whose_price_is_changed() {
     let headline = report.headline();
     assert!(headline.starts_with("items 3: ") && headline.contains("by `reprice`"), "{report}");
     assert_eq!(report.points[0].aborts_total(), 20, "{report}");
-    assert!(headline.contains("writers of `left`"), "{report}");
+    let columns = &report.points[0].columns;
+    assert_eq!(columns, &["price_cents", "left"], "{report}");
 }
