@@ -42,6 +42,10 @@ mod changes {}
 mod hot_rows {}
 
 #[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/src/inside.md")]
+mod inside {}
+
+#[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide/src/expiry.md")]
 mod expiry {}
 

@@ -6,6 +6,7 @@ use std::thread;
 use weft::commit::{ChopsProcedures, Executor, Protocol, Worker};
 use weft::plan::Pieces;
 use weft::run::{BodyOutcome, Strategy};
+use weft::store::observer::Label;
 use weft::{
     ColumnValue, CommitToken, Database, Error, Failure, Once, Transaction, TransactionOptions,
 };
@@ -152,8 +153,13 @@ impl<P: Protocol, F: OwnedOutput<P>> ExecuteWith<P, F> for TransactionOptions {
             return execute_stepwise(database, self, procedure);
         }
         let mut body = |tx: &Transaction<'_, P>| procedure.run(tx).map(F::into_owned);
-        database.run_closure(self, false, &mut body).result()
+        database.run_closure(self, labelled::<P, F>(Strategy::default()), &mut body).result()
     }
+}
+
+/// Returns a strategy, with the label of a procedure whose options have none.
+fn labelled<P: Protocol, F: OwnedOutput<P>>(strategy: Strategy<'_>) -> (Strategy<'_>, Label) {
+    (strategy, Label::Procedure(F::shape().name))
 }
 
 /// Executes a procedure piece by piece, or as one piece if it has only one.
@@ -166,6 +172,7 @@ fn execute_in_pieces<P: Protocol, F: OwnedOutput<P>>(
 ) -> Result<(F::Owned, CommitToken), F::Error> {
     if !pieces.are_one_by_one() {
         let strategy = Strategy { pieces: Some(pieces), ..Strategy::default() };
+        let strategy = labelled::<P, F>(strategy);
         let ended = database.run_keeping(INSIDE, options, strategy, |tx, columns, returned| {
             let driver = OnePiece::new(tx, tx.columns(columns));
             let result = match columns {
@@ -177,6 +184,7 @@ fn execute_in_pieces<P: Protocol, F: OwnedOutput<P>>(
         return ended.result();
     }
     let strategy = Strategy { pieces: Some(pieces), is_driven: true, sets_aside: false };
+    let strategy = labelled::<P, F>(strategy);
     let ended = database.run_keeping(INSIDE, options, strategy, |tx, _, returned| {
         let driver = Piecewise::new(tx, pieces);
         if F::shape().uses_time
@@ -213,7 +221,7 @@ fn execute_stepwise<P: Protocol, F: OwnedOutput<P>>(
     options: &TransactionOptions,
     procedure: &mut F,
 ) -> Result<(F::Owned, CommitToken), F::Error> {
-    let strategy = Strategy { is_driven: true, ..Strategy::default() };
+    let strategy = labelled::<P, F>(Strategy { is_driven: true, ..Strategy::default() });
     let ended = database.run_keeping(INSIDE, options, strategy, |tx, _, returned| {
         let driver = Stepwise::new(tx);
         let executed = || procedure.execute(&driver).map(F::into_owned);

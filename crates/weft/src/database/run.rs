@@ -26,6 +26,7 @@ use crate::error::{ConflictReason, Error, Failure};
 use crate::plan::Pieces;
 use crate::row::column::UsedColumns;
 use crate::store::deadline::Deadline;
+use crate::store::observer::{Ending, Label, Observed};
 use crate::store::worker::{ClaimGuard, LastWorker};
 use crate::sync::turnstile::Patience;
 use crate::transaction::Transaction;
@@ -69,7 +70,27 @@ impl BodyOutcome {
 
 /// The body of a transaction. If the transaction is committed by columns, the second argument has the columns of
 /// its steps.
-pub type Body<'b, P> = dyn FnMut(&Transaction<'_, P>, Option<&[UsedColumns]>) -> BodyOutcome + 'b;
+trait Body<P: Protocol> {
+    fn run(&mut self, tx: &Transaction<'_, P>, columns: Option<&[UsedColumns]>) -> BodyOutcome;
+
+    /// Returns what the transaction is called if its options have no label.
+    fn label(&self) -> Label;
+}
+
+impl<P, F> Body<P> for (Label, F)
+where
+    P: Protocol,
+    F: FnMut(&Transaction<'_, P>, Option<&[UsedColumns]>) -> BodyOutcome,
+{
+    #[inline(always)]
+    fn run(&mut self, tx: &Transaction<'_, P>, columns: Option<&[UsedColumns]>) -> BodyOutcome {
+        (self.1)(tx, columns)
+    }
+
+    fn label(&self) -> Label {
+        self.0
+    }
+}
 
 /// How a transaction is run.
 #[derive(Clone, Copy, Default)]
@@ -144,18 +165,16 @@ impl<R, E: From<Error>> RunResult<R, E> {
 }
 
 impl<P: Protocol> Database<P> {
-    /// Runs a closure as a transaction until it has ended. If it `sets_aside`, also ends when the transaction is
-    /// refused a split record.
+    /// Runs a closure as a transaction until it has ended.
     #[doc(hidden)]
     #[inline(always)]
     pub fn run_closure<R, E: From<Error>>(
         &self,
         options: &TransactionOptions,
-        sets_aside: bool,
+        (strategy, label): (Strategy<'_>, Label),
         body: &mut impl FnMut(&Transaction<'_, P>) -> Result<R, E>,
     ) -> RunResult<R, E> {
-        let strategy = Strategy { sets_aside, ..Strategy::default() };
-        self.run_keeping(Unstable::ENGINE, options, strategy, |tx, _, returned| {
+        self.run_keeping(Unstable::ENGINE, options, (strategy, label), |tx, _, returned| {
             BodyOutcome::of(returned.insert(body(tx)))
         })
     }
@@ -167,7 +186,7 @@ impl<P: Protocol> Database<P> {
         &self,
         _: Unstable,
         options: &TransactionOptions,
-        strategy: Strategy<'_>,
+        (strategy, label): (Strategy<'_>, Label),
         mut body: impl FnMut(
             &Transaction<'_, P>,
             Option<&[UsedColumns]>,
@@ -175,10 +194,11 @@ impl<P: Protocol> Database<P> {
         ) -> BodyOutcome,
     ) -> RunResult<R, E> {
         let mut returned = None;
-        let end = self.run(options, strategy, &mut |tx, columns| {
+        let body = |tx: &Transaction<'_, P>, columns: Option<&[UsedColumns]>| {
             returned = None;
             body(tx, columns, &mut returned)
-        });
+        };
+        let end = self.run(options, strategy, &mut (label, body));
         RunResult::of(end, returned)
     }
 
@@ -188,7 +208,7 @@ impl<P: Protocol> Database<P> {
         &self,
         options: &TransactionOptions,
         strategy: Strategy<'_>,
-        body: &mut Body<'_, P>,
+        body: &mut dyn Body<P>,
     ) -> RunEnd {
         let deadline = options.deadline.and_then(Deadline::after);
         // Passed on by reference: a copy would be read by loads that are wider than the store that has just written it,
@@ -216,7 +236,12 @@ impl<P: Protocol> Database<P> {
                 Ok(Some(end)) => return end,
                 // Another thread uses the worker, or this one does in another claim.
                 Ok(None) => {}
-                Err(failure) => return RunEnd::Refused(failure),
+                Err(failure) => {
+                    observe(worker, options, body, |observed, label| {
+                        observed.observer.failed(label, Ending::Refused(&failure));
+                    });
+                    return RunEnd::Refused(failure);
+                }
             }
         }
     }
@@ -244,7 +269,7 @@ impl<P: Protocol> Database<P> {
         options: &TransactionOptions,
         strategy: Strategy<'_>,
         deadline: Option<&Deadline>,
-        body: &mut Body<'_, P>,
+        body: &mut dyn Body<P>,
     ) -> Result<Option<RunEnd>, Box<Failure>> {
         let mut attempt = 0;
         // A starving transaction keeps the turnstile closed until it has ended.
@@ -292,7 +317,7 @@ impl<P: Protocol> Database<P> {
         strategy: Strategy<'_>,
         attempt: u32,
         deadline: Option<&Deadline>,
-        body: &mut Body<'_, P>,
+        body: &mut dyn Body<P>,
     ) -> Result<AttemptEnd, Box<Failure>> {
         let columns = match strategy.pieces {
             Some(pieces) if P::CHOPS => self.expect_procedure(worker, pieces, attempt)?,
@@ -302,6 +327,9 @@ impl<P: Protocol> Database<P> {
         if let Some(label) = options.label {
             worker.set_label(label);
         }
+        if worker.memory.observed().is_some() {
+            observe(worker, options, body, |observed, label| observed.begin(label, attempt));
+        }
         let transaction = Transaction::started(self.engine(), worker, attempt, deadline);
         if P::CHOPS && strategy.pieces.is_some_and(Pieces::are_one_by_one) {
             transaction.set_admitted();
@@ -309,7 +337,7 @@ impl<P: Protocol> Database<P> {
         // Each pass runs the body once. After a conflict the transaction is repaired and makes another pass, or
         // leaves the loop.
         let abort = loop {
-            let outcome = catch_unwind(AssertUnwindSafe(|| body(&transaction, columns)));
+            let outcome = catch_unwind(AssertUnwindSafe(|| body.run(&transaction, columns)));
             let abort = match outcome {
                 Ok(BodyOutcome::Returned) => match transaction.refusal() {
                     None => match transaction.finish(Unstable::ENGINE) {
@@ -326,11 +354,9 @@ impl<P: Protocol> Database<P> {
                 },
                 Ok(BodyOutcome::Failed) => match transaction.conflict() {
                     Some(abort) => abort,
-                    None => return Ok(AttemptEnd::Ended(RunEnd::Failed)),
+                    None => return Ok(failed(&transaction)),
                 },
-                Ok(BodyOutcome::FailedWithoutConflict) => {
-                    return Ok(AttemptEnd::Ended(RunEnd::Failed));
-                }
+                Ok(BodyOutcome::FailedWithoutConflict) => return Ok(failed(&transaction)),
                 Err(panic) => match transaction.conflict() {
                     Some(abort) => abort,
                     None => return unwind(transaction, panic),
@@ -347,7 +373,7 @@ impl<P: Protocol> Database<P> {
                 Ok(BodyOutcome::Conflict(abort)) => *abort,
                 Ok(BodyOutcome::Refused(failure)) => return Err(failure),
             };
-            if !P::REPAIRS || strategy.is_driven || !transaction.repair() {
+            if !P::REPAIRS || strategy.is_driven || !transaction.repair(abort) {
                 break abort;
             }
         };
@@ -386,12 +412,34 @@ impl<P: Protocol> Database<P> {
     }
 }
 
+/// Tells the database's observer, if it has one, something of a transaction with its label.
+#[cold]
+#[inline(never)]
+fn observe<P: Protocol>(
+    worker: &Worker<P>,
+    options: &TransactionOptions,
+    body: &dyn Body<P>,
+    tell: impl FnOnce(&Observed, Label),
+) {
+    if let Some(observed) = worker.memory.observed() {
+        tell(observed, options.label.map_or_else(|| body.label(), Label::Given));
+    }
+}
+
+/// Returns the end of an attempt whose body has returned an error.
+#[cold]
+fn failed<P: Protocol>(transaction: &Transaction<'_, P>) -> AttemptEnd {
+    transaction.observe_failure(Ending::Error);
+    AttemptEnd::Ended(RunEnd::Failed)
+}
+
 /// Rolls back, and resumes the panic.
 #[cold]
 fn unwind<P: Protocol>(
     transaction: Transaction<'_, P>,
     panic: Box<dyn Any + Send>,
 ) -> Result<AttemptEnd, Box<Failure>> {
+    transaction.observe_failure(Ending::Panic);
     drop(transaction);
     resume_unwind(panic)
 }
