@@ -13,12 +13,40 @@
 //! # Ok::<(), weft::Failure>(())
 //! ```
 
+#[cfg(feature = "tracing")]
+mod events;
+#[cfg(feature = "metrics")]
+mod facade;
+#[cfg(any(feature = "serve", feature = "metrics"))]
+mod families;
+#[cfg(feature = "flight")]
+mod flight;
+#[cfg(any(feature = "flight", feature = "metrics", feature = "tracing"))]
+mod outlet;
+#[cfg(any(feature = "serve", feature = "flight"))]
+pub mod page;
 pub mod report;
+#[cfg(feature = "serve")]
+mod serve;
+#[cfg(any(feature = "serve", feature = "flight", feature = "metrics", feature = "tracing"))]
+mod source;
 mod totals;
 
 use std::time::SystemTime;
 
+#[cfg(feature = "tracing")]
+pub use events::trace_events;
+#[cfg(feature = "metrics")]
+pub use facade::{publish, publish_metrics};
+#[cfg(any(feature = "serve", feature = "metrics"))]
+pub use families::metric_names;
+#[cfg(feature = "flight")]
+pub use flight::{Entry, FLIGHT_FILE, Flight, FlightOptions, FlightRecorder, PREVIOUS_FLIGHT_FILE};
+#[cfg(any(feature = "flight", feature = "metrics", feature = "tracing"))]
+pub use outlet::Outlet;
 pub use report::Report;
+#[cfg(feature = "serve")]
+pub use serve::{ServeOptions, Server, serve};
 use weft::protocol::Protocol;
 use weft::{Database, Failure};
 
