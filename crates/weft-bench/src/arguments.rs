@@ -99,6 +99,14 @@ pub struct BenchArguments {
     #[arg(long)]
     pub verify: bool,
 
+    /// Observe the databases, and print at the end where transactions conflicted, and what to change
+    ///
+    /// The report also has counts and latencies by transaction. With `--contention=off,on` an observed database takes
+    /// turns with one that is not, which shows what observing costs.
+    #[arg(long, value_name = "off|on,…", value_delimiter = ',', num_args = 0..=1, require_equals = true,
+          default_value = "off", default_missing_value = "on")]
+    pub contention: Vec<Observation>,
+
     /// Keep the databases in DIR, with a log, instead of only in memory
     ///
     /// Each database has a subdirectory of its own, which is removed at the end. The load ends with a checkpoint.
@@ -163,6 +171,15 @@ impl BenchArguments {
             .checkpoint_log_bytes(None)
             .threads(self.threads)
     }
+}
+
+/// Whether a database is observed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Observation {
+    /// It is not
+    Off,
+    /// It is, and the report has a part on contention
+    On,
 }
 
 /// When a commit returns.

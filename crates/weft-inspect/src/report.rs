@@ -46,7 +46,7 @@ pub struct Sampling {
     pub relative_error: f64,
     /// How many points a worker remembers. A point that is missing has lost at most [`Sampling::lost_ns_error`].
     pub points_max: u64,
-    /// By how much the time lost at a point may be overestimated, because it took the place of another point.
+    /// The most time that a point can have lost that is missing.
     pub lost_ns_error: u64,
 }
 
@@ -101,7 +101,7 @@ pub struct LabelReport {
 }
 
 /// Where a label comes from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum LabelOrigin {
@@ -114,7 +114,7 @@ pub enum LabelOrigin {
     Source,
 }
 
-/// Quantiles of a time, each exact to within 4 % of the timed transactions'.
+/// Quantiles of a time. They are those of the timed transactions, to within 6 %.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -144,16 +144,16 @@ pub struct PointReport {
     pub index: Option<String>,
     /// The key of the record, or of a row close to the range. `None` if it is unknown.
     pub key: Option<String>,
-    /// Whether the conflicts were about keys in a range, and not about one record.
+    /// Whether the conflicts were not about one record: see [`PointReport::extent`].
     pub is_range: bool,
+    /// How much of the table the point is.
+    pub extent: Extent,
     /// The columns that the sampled writers have changed. Empty if none was sampled.
     pub columns: Vec<String>,
     /// Time that transactions have lost here: in attempts that were aborted, and in waits after them.
     pub lost_ns: u64,
-    /// Attempts that were aborted here, by cause. May be too many by [`PointReport::aborts_error`].
+    /// Attempts that were aborted here, by cause, since the point has been among those that are remembered.
     pub aborts: Vec<Count>,
-    /// By how much the aborts may be too many, because this point took the place of another.
-    pub aborts_error: u64,
     /// Waits between attempts that followed.
     pub waits: u64,
     /// Time in these waits. It is part of the time lost.
@@ -168,6 +168,22 @@ pub struct PointReport {
     pub labels: Vec<PointLabel>,
     /// What to change in the program, in one sentence.
     pub advice: Option<String>,
+}
+
+/// How much of a table or an index a point is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Extent {
+    /// One record.
+    #[default]
+    Record,
+    /// A range of keys, in which others were inserted or deleted.
+    Range,
+    /// Records that are gone, as at the head of a queue.
+    GoneRecords,
+    /// Many records, with a few conflicts on each.
+    ManyRecords,
 }
 
 /// Transactions with one label, at one point.

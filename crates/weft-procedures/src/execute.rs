@@ -6,6 +6,7 @@ use std::thread;
 use weft::commit::{ChopsProcedures, Executor, Protocol, Worker};
 use weft::plan::Pieces;
 use weft::run::{BodyOutcome, Strategy};
+use weft::store::observer::Label;
 use weft::{
     ColumnValue, CommitToken, Database, Error, Failure, Once, Transaction, TransactionOptions,
 };
@@ -152,8 +153,13 @@ impl<P: Protocol, F: OwnedOutput<P>> ExecuteWith<P, F> for TransactionOptions {
             return execute_stepwise(database, self, procedure);
         }
         let mut body = |tx: &Transaction<'_, P>| procedure.run(tx).map(F::into_owned);
-        database.run_closure(self, false, &mut body).result()
+        database.run_closure(self, Strategy::new(label::<P, F>()), &mut body).result()
     }
+}
+
+/// Returns the label of a procedure whose options have none.
+fn label<P: Protocol, F: OwnedOutput<P>>() -> Label {
+    Label::Procedure(F::shape().name)
 }
 
 /// Executes a procedure piece by piece, or as one piece if it has only one.
@@ -165,7 +171,7 @@ fn execute_in_pieces<P: Protocol, F: OwnedOutput<P>>(
     procedure: &mut F,
 ) -> Result<(F::Owned, CommitToken), F::Error> {
     if !pieces.are_one_by_one() {
-        let strategy = Strategy { pieces: Some(pieces), ..Strategy::default() };
+        let strategy = Strategy { pieces: Some(pieces), ..Strategy::new(label::<P, F>()) };
         let ended = database.run_keeping(INSIDE, options, strategy, |tx, columns, returned| {
             let driver = OnePiece::new(tx, tx.columns(columns));
             let result = match columns {
@@ -176,7 +182,8 @@ fn execute_in_pieces<P: Protocol, F: OwnedOutput<P>>(
         });
         return ended.result();
     }
-    let strategy = Strategy { pieces: Some(pieces), is_driven: true, sets_aside: false };
+    let strategy =
+        Strategy { pieces: Some(pieces), is_driven: true, ..Strategy::new(label::<P, F>()) };
     let ended = database.run_keeping(INSIDE, options, strategy, |tx, _, returned| {
         let driver = Piecewise::new(tx, pieces);
         if F::shape().uses_time
@@ -213,7 +220,7 @@ fn execute_stepwise<P: Protocol, F: OwnedOutput<P>>(
     options: &TransactionOptions,
     procedure: &mut F,
 ) -> Result<(F::Owned, CommitToken), F::Error> {
-    let strategy = Strategy { is_driven: true, ..Strategy::default() };
+    let strategy = Strategy { is_driven: true, ..Strategy::new(label::<P, F>()) };
     let ended = database.run_keeping(INSIDE, options, strategy, |tx, _, returned| {
         let driver = Stepwise::new(tx);
         let executed = || procedure.execute(&driver).map(F::into_owned);

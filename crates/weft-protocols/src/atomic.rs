@@ -309,6 +309,10 @@ impl Executor for AtomicExecutor {
         Ok(())
     }
 
+    fn accessed(&self) -> (usize, usize) {
+        (usize::from(self.write.is_none()), usize::from(self.write.is_some()))
+    }
+
     fn validate(&mut self) -> Result<(), Abort> {
         // What the one operation saw was true at the moment at which it looked.
         Ok(())

@@ -473,6 +473,10 @@ impl Executor for CanaryExecutor {
         Some(if is_forgotten { 0 } else { self.set.rows_added(table) })
     }
 
+    fn accessed(&self) -> (usize, usize) {
+        self.set.accessed()
+    }
+
     fn validate(&mut self) -> Result<(), Abort> {
         if self.breaks(ConclusionsNotValidated) {
             // ConclusionsNotValidated: the caller's error is returned unchecked.

@@ -301,6 +301,10 @@ impl<E: Exclusion> Executor for ExclusiveExecutor<E> {
         Ok(())
     }
 
+    fn accessed(&self) -> (usize, usize) {
+        (0, self.log.len())
+    }
+
     fn validate(&mut self) -> Result<(), Abort> {
         Ok(())
     }

@@ -38,9 +38,7 @@ pub mod timestamp_ordering;
 #[cfg(feature = "canary")]
 #[doc(hidden)]
 pub use adaptive::AdaptiveFlaw;
-pub use adaptive::{
-    Adaptive, AdaptiveDatabase, AdaptiveOptions, ContentionAction, ContentionPoint,
-};
+pub use adaptive::{Adaptive, AdaptiveOptions};
 pub use atomic::Atomic;
 pub use dbx_spin::DbxSpin;
 #[cfg(feature = "canary")]

@@ -669,6 +669,10 @@ impl Executor for TimestampOrderingExecutor {
 
     /// What was read cannot have become wrong. But reservations are about to be given up, and placeholders with
     /// them. So what was read through these is marked as read first.
+    fn accessed(&self) -> (usize, usize) {
+        (self.reservations.len(), self.set.accessed().1)
+    }
+
     fn validate(&mut self) -> Result<(), Abort> {
         for &Reservation { record, table } in &self.reservations {
             let record = stored(record);

@@ -10,10 +10,12 @@
 
 use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use weft::htm::RetryPolicy;
 use weft::protocol::Protocol;
+use weft::store::observer::Observer;
 use weft::{Builder, Database, DurabilityOptions, Error, Failure};
 use weft_procedures::Shape;
 use weft_procedures::chopping::Token;
@@ -139,6 +141,8 @@ pub struct LoadOptions<'a> {
     pub dbx_tc: Option<&'a DbxTcOptions>,
     /// The options of `adaptive`, under that protocol; `None` for the engine's default.
     pub adaptive: Option<&'a AdaptiveOptions>,
+    /// The observer of the database, if it has one.
+    pub observer: Option<&'a Arc<dyn Observer>>,
     /// Where the database keeps its data; `None` for in memory only.
     pub storage: Option<StorageOptions<'a>>,
     /// Called with the number of rows loaded so far.
@@ -183,6 +187,10 @@ impl LoadOptions<'_> {
             Some(options) => builder.adaptive(options.clone()),
             None => builder,
         };
+        let builder = match self.observer {
+            Some(observer) => builder.protocol_options(Arc::clone(observer)),
+            None => builder,
+        };
         match self.storage {
             Some(StorageOptions { directory, durability }) => {
                 // Workers write a checkpoint, so a protocol's limit on workers applies to the threads that write
@@ -209,6 +217,7 @@ impl Default for LoadOptions<'_> {
             htcc: None,
             dbx_tc: None,
             adaptive: None,
+            observer: None,
             storage: None,
             progress: &|_, _| {},
         }

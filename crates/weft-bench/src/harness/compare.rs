@@ -75,7 +75,7 @@ const IDENTITY: [&str; 11] = [
 ];
 
 /// The keys that hold results, or describe the machine, and so are not settings.
-const RESULTS: [&str; 30] = [
+const RESULTS: [&str; 31] = [
     "accesses",
     "accesses_per_host_second",
     "aborts",
@@ -85,6 +85,7 @@ const RESULTS: [&str; 30] = [
     "command_line",
     "committed",
     "conditions",
+    "contention",
     "fallbacks_per_transaction",
     "host_seconds",
     "latency_us",

@@ -5,12 +5,13 @@
 //! are compiled separately for each protocol and workload.
 
 use weft::protocol::Protocol;
+use weft_inspect::InspectDatabase;
 use weft_workloads::incr::Change;
 use weft_workloads::snapshots::Snapshots;
 use weft_workloads::variants::protocol_of;
 use weft_workloads::workload::{Condition, LoadOptions, Outcome, Workload};
 
-use crate::arguments::AcknowledgeName;
+use crate::arguments::{AcknowledgeName, Observation};
 use crate::progress::Progress;
 use crate::stop::Stop;
 
@@ -26,6 +27,8 @@ pub struct Variant {
     pub snapshots: Snapshots,
     /// When commits return.
     pub acknowledge: AcknowledgeName,
+    /// Whether the database is observed.
+    pub observation: Observation,
 }
 
 impl Variant {
@@ -46,7 +49,11 @@ impl Variant {
             Snapshots::On => "+snapshots",
             Snapshots::Recent => "+recent",
         };
-        format!("{}{log}{snapshots}", self.protocol)
+        let observed = match self.observation {
+            Observation::Off => "",
+            Observation::On => "+contention",
+        };
+        format!("{}{log}{snapshots}{observed}", self.protocol)
     }
 }
 
@@ -94,6 +101,9 @@ pub trait Contender {
     /// Returns the engine's metrics.
     fn metrics(&self) -> weft::Metrics;
 
+    /// Returns the report of where transactions conflict, if the database is observed.
+    fn contention(&self) -> Option<weft_inspect::Report>;
+
     /// Checks the workload's invariants.
     fn verify(&self, progress: &Progress) -> Result<Vec<Condition>, Stop>;
 }
@@ -133,6 +143,11 @@ pub trait System: Sync {
 
     /// Returns the engine's metrics.
     fn metrics(&self) -> weft::Metrics;
+
+    /// See [`Contender::contention`].
+    fn contention(&self) -> Option<weft_inspect::Report> {
+        None
+    }
 
     /// Waits until the log, if there is one, is written. Otherwise the writing would disturb the next round, which
     /// is another contender's.
@@ -182,6 +197,11 @@ impl<P: Protocol, W: Workload<P>, const SAMPLE: u64> System for UnderProtocol<P,
 
     fn metrics(&self) -> weft::Metrics {
         self.workload.database().metrics()
+    }
+
+    fn contention(&self) -> Option<weft_inspect::Report> {
+        let report = self.workload.database().contention().ok();
+        report.filter(|report| report.is_observed)
     }
 
     fn flush(&self) -> Result<(), weft::Failure> {
@@ -272,6 +292,10 @@ impl<D: System> Contender for LoadedContender<D> {
 
     fn metrics(&self) -> weft::Metrics {
         self.system.metrics()
+    }
+
+    fn contention(&self) -> Option<weft_inspect::Report> {
+        self.system.contention()
     }
 
     fn verify(&self, progress: &Progress) -> Result<Vec<Condition>, Stop> {

@@ -50,7 +50,7 @@ use weft_workloads::variants::protocol_of;
 use weft_workloads::workload::{Condition, LoadOptions, StorageOptions};
 use weft_workloads::{adaptive, dbx_tc};
 
-use crate::arguments::BenchArguments;
+use crate::arguments::{BenchArguments, Observation};
 use crate::progress::Progress;
 use crate::stop::Stop;
 use crate::{memory, numbers};
@@ -263,7 +263,10 @@ fn variants(arguments: &BenchArguments, subject: &Subject) -> Vec<Variant> {
     for protocol in &arguments.protocol {
         for &acknowledge in arguments.acknowledges() {
             for &snapshots in &subject.snapshots {
-                variants.push(Variant { protocol: protocol.clone(), snapshots, acknowledge });
+                for &observation in &arguments.contention {
+                    let protocol = protocol.clone();
+                    variants.push(Variant { protocol, snapshots, acknowledge, observation });
+                }
             }
         }
     }
@@ -292,6 +295,8 @@ fn load(
         let htcc = options_of(&variant.protocol, &arguments.hot_tables);
         let dbx_tc = dbx_tc::options_of(&variant.protocol);
         let adaptive = adaptive::options_of(&variant.protocol);
+        let is_observed = variant.observation == Observation::On;
+        let observer = is_observed.then(|| weft_inspect::observer(None));
         let options = LoadOptions {
             seed: arguments.seed,
             threads: arguments.threads,
@@ -302,6 +307,7 @@ fn load(
             htcc: htcc.as_ref(),
             dbx_tc: dbx_tc.as_ref(),
             adaptive: adaptive.as_ref(),
+            observer: observer.as_ref(),
             storage: directory.as_ref().zip(durability.as_ref()).map(|(directory, durability)| {
                 StorageOptions { directory: directory.path(), durability }
             }),

@@ -12,7 +12,7 @@ use weft_workloads::workload::{Condition, LoadOptions, Outcome, Progress, Worklo
 
 use super::contender::{Benchmark, Contender, Variant, load_under};
 use super::{Subject, run};
-use crate::arguments::{AcknowledgeName, BenchArguments};
+use crate::arguments::{AcknowledgeName, BenchArguments, Observation};
 use crate::stop::Stop;
 
 /// The table's row; there is only one, with key 0.
@@ -180,6 +180,7 @@ fn arguments(protocols: &[&str], threads: usize, seconds: f64, json: bool) -> Be
         conflict_retries: None,
         verify: true,
         directory: None,
+        contention: vec![Observation::Off],
         acknowledge: vec![AcknowledgeName::Durable],
         loggers: 1,
         epoch_interval_ms: 10,

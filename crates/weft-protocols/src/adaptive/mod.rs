@@ -24,8 +24,8 @@
 //! few conflicts within 20 ms, and end when nothing is done. Until then a transaction reads two words more than under
 //! DBX, which are hardly ever written.
 //!
-//! The files: `queue` has the queue; `points` the table of points, and trials of order; `report` what
-//! [`AdaptiveDatabase::contention`] returns; this file what a worker does. Splitting is in [`doppel`](crate::doppel).
+//! The files: `queue` has the queue; `points` the table of points, and trials of order; this file what a worker does.
+//! Splitting is in [`doppel`](crate::doppel). The crate `weft-inspect` reports at which points what is done.
 //!
 //! **The serialization point** is that of DBX, and for operations on split records that of Doppel. It does not depend on
 //! queues.
@@ -33,10 +33,10 @@
 mod options;
 mod points;
 mod queue;
-mod report;
 
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::time::Duration;
 
 use smallvec::SmallVec;
 use weft::column::{ColumnSet, UsedColumns};
@@ -46,8 +46,8 @@ use weft::commit::optimistic::{
     CommitContext, CommitPhases, OptimisticExecutor, hold_row, settle_deleted,
 };
 use weft::commit::{
-    Abort, DeletedOutcome, Executor, HoldFunction, Never, Observation, Protocol, ProtocolOptions,
-    ProtocolShared, Refusal, Visible, WriteMark,
+    Abort, ContentionAction, ContentionPoint, DeletedOutcome, Executor, HoldFunction, Never,
+    Observation, Protocol, ProtocolOptions, ProtocolShared, Refusal, Visible, WriteMark,
 };
 use weft::encoding::EncodedKey;
 use weft::index::bplus_tree::ScannedRange;
@@ -64,7 +64,6 @@ pub use self::options::AdaptiveFlaw;
 pub use self::options::AdaptiveOptions;
 use self::points::{Entry, OPERATIONS, Place, Points, READS, WRITES};
 use self::queue::Ticket;
-pub use self::report::{AdaptiveDatabase, ContentionAction, ContentionPoint};
 use crate::doppel::{JoinedProtocol, PhaseReconciliation};
 
 /// Decides for each contention point what to do about it. See the [module](self).
@@ -121,6 +120,15 @@ impl JoinedProtocol for Ordered {
 
     fn review(shared: &OrderedShared, committed: u64, now: u64) -> bool {
         shared.options.orders && shared.points.review(committed, now)
+    }
+
+    fn ordered_points(shared: &OrderedShared, now: u64) -> Vec<ContentionPoint> {
+        let points = shared.points.report().into_iter().map(|(place, is_ordered, since)| {
+            let action = if is_ordered { ContentionAction::Order } else { ContentionAction::Trial };
+            let lasted = Duration::from_nanos(now.saturating_sub(since));
+            ContentionPoint { table: place.table, key: place.key, action, lasted }
+        });
+        points.collect()
     }
 
     fn may_split(shared: &OrderedShared) -> bool {
@@ -446,6 +454,10 @@ impl Executor for OrderingExecutor {
 
     fn rows_added(&self, table: TableRef) -> Option<i64> {
         self.base.rows_added(table)
+    }
+
+    fn accessed(&self) -> (usize, usize) {
+        self.base.accessed()
     }
 
     fn validate(&mut self) -> Result<(), Abort> {

@@ -513,6 +513,10 @@ impl Executor for PieceExecutor {
         self.optimistic.note_own_insertion(table, change, sibling)
     }
 
+    fn accessed(&self) -> (usize, usize) {
+        self.optimistic.accessed()
+    }
+
     fn validate(&mut self) -> Result<(), Abort> {
         if self.is_in_region {
             return Ok(()); // True if the region commits. If it does not, nothing of this happened.

@@ -89,9 +89,9 @@ use weft::column::{ColumnSet, UsedColumns};
 use weft::commit::access_set::TidHeader;
 use weft::commit::optimistic::abort_at;
 use weft::commit::{
-    Abort, DeletedOutcome, Engine, Executor, HoldFunction, Never, Observation, PhaseMetrics,
-    Protocol, ProtocolOptions, ProtocolShared, Refusal, Silo, SplitsRecords, Target,
-    TwoPhaseLocking, Visible, Worker, WriteMark,
+    Abort, ContentionAction, ContentionPoint, DeletedOutcome, Engine, Executor, HoldFunction,
+    Never, Observation, PhaseMetrics, Protocol, ProtocolOptions, ProtocolShared, Refusal, Silo,
+    SplitsRecords, Target, TwoPhaseLocking, Visible, Worker, WriteMark,
 };
 use weft::encoding::EncodedKey;
 use weft::index::bplus_tree::ScannedRange;
@@ -154,6 +154,13 @@ pub trait JoinedProtocol: Protocol<Header: TidHeader> {
     fn review(shared: &Self::Shared, committed: u64, now: u64) -> bool {
         let _ = (shared, committed, now);
         false
+    }
+
+    /// Returns the points at which transactions queue, or queue for a trial.
+    #[doc(hidden)]
+    fn ordered_points(shared: &Self::Shared, now: u64) -> Vec<ContentionPoint> {
+        let _ = (shared, now);
+        Vec::new()
     }
 
     /// Returns whether the phase changes beside transactions that were not announced: a flaw, for tests.
@@ -236,6 +243,16 @@ unsafe impl<J: JoinedProtocol> Protocol for PhaseReconciliation<J> {
         body: impl FnOnce() -> R,
     ) -> Result<R, Failure> {
         transition::with_whole_rows(database, worker, body)
+    }
+
+    fn contention_points(shared: &Reconciliation<J>) -> Vec<ContentionPoint> {
+        let now = shared.now();
+        let mut points = J::ordered_points(&shared.joined, now);
+        points.extend(shared.split_records().into_iter().map(|(table, key, since)| {
+            let lasted = Duration::from_nanos(now.saturating_sub(since));
+            ContentionPoint { table, key: Some(key), action: ContentionAction::Split, lasted }
+        }));
+        points
     }
 
     fn phase_metrics(shared: &Reconciliation<J>) -> Option<PhaseMetrics> {
@@ -349,11 +366,6 @@ impl<J: JoinedProtocol> Reconciliation<J> {
     unsafe fn splits(&self) -> &Splits {
         // SAFETY: by the contract, no worker writes it while the reference lives.
         unsafe { &*self.splits.get() }
-    }
-
-    /// Returns what the workers share under the joined protocol.
-    pub(crate) fn joined(&self) -> &J::Shared {
-        &self.joined
     }
 
     /// Returns the time, in nanoseconds of the clock of phases.
@@ -794,6 +806,10 @@ impl<J: JoinedProtocol> Executor for ReconcilingExecutor<J> {
         sibling: Option<NodeVersion>,
     ) -> Result<(), Abort> {
         self.joined.note_own_insertion(table, change, sibling)
+    }
+
+    fn accessed(&self) -> (usize, usize) {
+        self.joined.accessed()
     }
 
     fn validate(&mut self) -> Result<(), Abort> {

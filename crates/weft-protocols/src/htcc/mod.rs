@@ -620,6 +620,10 @@ impl Executor for HybridExecutor {
         self.cold.note_own_insertion(table, change, sibling)
     }
 
+    fn accessed(&self) -> (usize, usize) {
+        self.cold.accessed()
+    }
+
     fn validate(&mut self) -> Result<(), Abort> {
         self.cold.validate()
     }

@@ -523,6 +523,11 @@ impl<H: TidHeader> AccessSet<H> {
         }
     }
 
+    /// See [`super::Executor::accessed`].
+    pub fn accessed(&self) -> (usize, usize) {
+        (self.reads.len(), self.writes.len())
+    }
+
     // ---- the end -----------------------------------------------------------------------------
 
     /// Prepares the versions to be installed: see [`WorkerMemory::prepare`].

@@ -14,6 +14,7 @@ use super::applied::{StaleWrite, StaleWrites};
 use super::{Abort, DeferredChange, Target};
 use crate::plan::{Pieces, Shape};
 use crate::row::column::UsedColumns;
+use crate::row::encoding::EncodedKey;
 use crate::row::operation::{ColumnOperation, RepeatableOperation, Reserve, UndoLog};
 use crate::step::Instance;
 use crate::store::record::RecordPointer;
@@ -88,6 +89,31 @@ pub struct PhaseMetrics {
     pub split_time: Duration,
     /// Time in which no transaction ran, because the phase changed.
     pub changing_time: Duration,
+}
+
+/// The action that a protocol takes at a contention point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ContentionAction {
+    /// Transactions queue for it.
+    Order,
+    /// Operations on it go to slices of the workers.
+    Split,
+    /// Order is being tried.
+    Trial,
+}
+
+/// A point at which a protocol does something about contention.
+#[derive(Clone, Debug)]
+pub struct ContentionPoint {
+    /// The table or the index.
+    pub table: TableRef,
+    /// The key of a record, or `None` for a range.
+    pub key: Option<EncodedKey>,
+    /// What the protocol does there.
+    pub action: ContentionAction,
+    /// For how long it has done this.
+    pub lasted: Duration,
 }
 
 /// Repairs transactions: runs a transaction that cannot commit again as the same transaction, with what it knows of

@@ -1,6 +1,7 @@
 //! The part of a database that its transactions work on, and waiting until a transaction is durable.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::{Protocol, Worker};
 use crate::durability::Log;
@@ -102,7 +103,12 @@ impl<P: Protocol> Engine<P> {
         if !self.acknowledges_durable() {
             return Ok(());
         }
-        self.wait_durable(worker(), commit)
+        let since = self.shared.observer.as_ref().map(|observer| (observer, Instant::now()));
+        let waited = self.wait_durable(worker(), commit);
+        if let Some((observer, since)) = since {
+            observer.waited_for_log(since.elapsed());
+        }
+        waited
     }
 
     /// Waits until a commit, and what it has read, is durable. `worker` is the calling thread's.

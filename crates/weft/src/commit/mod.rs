@@ -32,7 +32,8 @@ mod worker;
 use std::ptr::NonNull;
 
 pub use capabilities::{
-    ChopsProcedures, Never, PhaseMetrics, ReappliesOperations, RepairsTransactions, SplitsRecords,
+    ChopsProcedures, ContentionAction, ContentionPoint, Never, PhaseMetrics, ReappliesOperations,
+    RepairsTransactions, SplitsRecords,
 };
 pub use dbx::Dbx;
 pub use deferred_change::{DeferredChange, RowDelta};
@@ -186,6 +187,13 @@ pub unsafe trait Protocol: Sized + Send + Sync + 'static {
         None
     }
 
+    /// Returns the points at which the protocol does something about contention.
+    #[doc(hidden)]
+    fn contention_points(shared: &Self::Shared) -> Vec<ContentionPoint> {
+        let _ = shared;
+        Vec::new()
+    }
+
     /// Returns whether procedures are executed step by step, under a protocol that repairs.
     #[doc(hidden)]
     fn executes_steps(shared: &Self::Shared) -> bool {
@@ -303,6 +311,11 @@ impl Abort {
     /// Returns an abort that is not because of one record.
     pub fn of_table(reason: ConflictReason, table: TableRef) -> Abort {
         Abort { reason, table, record: None }
+    }
+
+    /// Returns the reason, the table and the record.
+    pub fn place(&self) -> (ConflictReason, TableRef, Option<NonNull<u8>>) {
+        (self.reason, self.table, self.record)
     }
 
     /// Returns a row of the record, which shows the record's key.
@@ -538,6 +551,12 @@ pub trait Executor {
     fn rows_added(&self, table: TableRef) -> Option<i64> {
         let _ = table;
         None
+    }
+
+    /// Returns how many rows and index entries the transaction has read so far, and how many it is to write. One that is
+    /// read twice may count twice. One that is read in order to be written counts as written.
+    fn accessed(&self) -> (usize, usize) {
+        (0, 0)
     }
 
     /// Checks that everything that was read so far could still be committed. If so, what the transaction concludes

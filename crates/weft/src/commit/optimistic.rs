@@ -251,6 +251,10 @@ impl<P: CommitPhases> Executor for OptimisticExecutor<P> {
         Some(self.set.rows_added(table))
     }
 
+    fn accessed(&self) -> (usize, usize) {
+        self.set.accessed()
+    }
+
     fn validate(&mut self) -> Result<(), Abort> {
         // The rows from which the transaction has drawn its conclusion were loaded before this fence.
         fence_before_validation();

@@ -514,10 +514,10 @@ impl<const WAITS: bool> Executor for LockingExecutor<WAITS> {
         &mut self,
         table: TableRef,
         record: RecordPointer<LockHeader>,
-        _memory: &WorkerMemory,
+        memory: &WorkerMemory,
     ) -> Result<Visible, Abort> {
         if !stored(record).header.lock.try_lock_shared(self.timestamp)
-            && let Some(visible) = self.read_contended(table, record)?
+            && let Some(visible) = self.read_contended(table, record, memory)?
         {
             return Ok(visible);
         }
@@ -535,10 +535,10 @@ impl<const WAITS: bool> Executor for LockingExecutor<WAITS> {
         &mut self,
         table: TableRef,
         record: RecordPointer<LockHeader>,
-        _memory: &WorkerMemory,
+        memory: &WorkerMemory,
     ) -> Result<Observation<ReplacedVersion>, Abort> {
         if !stored(record).header.lock.try_lock_exclusive(self.timestamp)
-            && let Some(observation) = self.seize_contended(table, record)?
+            && let Some(observation) = self.seize_contended(table, record, memory)?
         {
             return Ok(observation);
         }
@@ -633,6 +633,11 @@ impl<const WAITS: bool> Executor for LockingExecutor<WAITS> {
     }
 
     /// Rows are locked. Only index nodes can have changed: keys may have been inserted into a range that was read.
+    fn accessed(&self) -> (usize, usize) {
+        let shared = self.held.locks.iter().filter(|held| !held.is_exclusive);
+        (shared.count(), self.set.accessed().1)
+    }
+
     fn validate(&mut self) -> Result<(), Abort> {
         fence_before_validation();
         validate_nodes(&self.set)
@@ -717,6 +722,7 @@ impl<const WAITS: bool> LockingExecutor<WAITS> {
         &mut self,
         table: TableRef,
         record: RecordPointer<LockHeader>,
+        memory: &WorkerMemory,
     ) -> Result<Option<Visible>, Abort> {
         let lock = &stored(record).header.lock;
         let see = || {
@@ -729,7 +735,10 @@ impl<const WAITS: bool> LockingExecutor<WAITS> {
         if self.held.find(record).is_some() {
             return Ok(Some(see()));
         }
-        lock.lock_shared::<WAITS>(self.timestamp).map_err(|LockDenied| denied(table, record))?;
+        let wait = || lock.lock_shared::<WAITS>(self.timestamp);
+        memory
+            .observe_wait(table, record.block(), wait)
+            .map_err(|LockDenied| denied(table, record))?;
         Ok(None)
     }
 
@@ -740,6 +749,7 @@ impl<const WAITS: bool> LockingExecutor<WAITS> {
         &mut self,
         table: TableRef,
         record: RecordPointer<LockHeader>,
+        memory: &WorkerMemory,
     ) -> Result<Option<Observation<ReplacedVersion>>, Abort> {
         let lock = &stored(record).header.lock;
         let see = |set: &AccessSet<LockHeader>| {
@@ -751,7 +761,10 @@ impl<const WAITS: bool> LockingExecutor<WAITS> {
             return Ok(Some(own.unwrap_or_else(|| see(&self.set))));
         }
         let held = self.held.find(record);
-        lock.lock_exclusive::<WAITS>(self.timestamp, held.map_or(0, |_| SHARED_ONE))
+        let shares = held.map_or(0, |_| SHARED_ONE);
+        let wait = || lock.lock_exclusive::<WAITS>(self.timestamp, shares);
+        memory
+            .observe_wait(table, record.block(), wait)
             .map_err(|LockDenied| denied(table, record))?;
         Ok(held.map(|position| {
             self.held.locks[position].is_exclusive = true;

@@ -24,7 +24,8 @@ impl<P: Protocol> Worker<P> {
         slot: usize,
         indexes: usize,
     ) -> Self {
-        let memory = WorkerMemory::new(Arc::clone(shared), slot);
+        let mut memory = WorkerMemory::new(Arc::clone(shared), slot);
+        memory.observe();
         shared.set_reader(slot, memory.regions().reader());
         Worker {
             executor: UnsafeCell::new(P::Executor::new(protocol, slot)),

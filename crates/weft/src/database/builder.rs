@@ -26,6 +26,7 @@ use crate::error::Failure;
 #[cfg(feature = "history")]
 use crate::history::Recording;
 use crate::row::schema::{self, Record};
+use crate::store::observer::Observer;
 use crate::store::record::RecordKind;
 use crate::store::table::{Identity, TableInner};
 #[cfg(feature = "canary")]
@@ -599,6 +600,7 @@ impl<P: Protocol> Builder<P> {
         let mut shared = SharedState::new(htm, workers_max);
         shared.by_index = CountsByIndex::new(workers_max, tables_of_indexes);
         shared.gate = protocol.gate();
+        shared.observer = options.given.get::<Arc<dyn Observer>>().cloned();
         if let Some(bytes) = self.limits.memory_bytes {
             shared.memory.set_limit(bytes);
         }

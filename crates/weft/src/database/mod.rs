@@ -35,6 +35,7 @@ use crate::row::schema::Record;
 use crate::snapshot::{SnapshotHome, SnapshotSource};
 use crate::store::deadline::Deadline;
 use crate::store::garbage::RetiredItem;
+use crate::store::observer::Label;
 use crate::store::retention::{RetainedEntry, RetainedItem};
 use crate::store::table::{Table, TableInner};
 use crate::store::worker::{CLOSED, WorkerMemory};
@@ -47,7 +48,6 @@ pub use clock::ManualClock;
 use expiry::Expiry;
 use metrics::{IndexMemoryMetrics, Metrics};
 use once::{Results, TransactWith};
-use run::RunResult;
 use storage::Storage;
 use stored::AnyTable;
 pub use versions::Migration;
@@ -341,6 +341,7 @@ impl<P: Protocol> Database<P> {
     /// - [`Failure::NestedTransaction`] inside another transaction of this thread.
     /// - [`Failure::SingleThreaded`], [`Failure::Loading`], [`Failure::Closed`].
     /// - [`Failure::Storage`] if the transaction cannot be made durable.
+    #[track_caller]
     pub fn transact<R, E: From<Error>>(
         &self,
         body: impl FnMut(&Transaction<'_, P>) -> Result<R, E>,
@@ -353,6 +354,7 @@ impl<P: Protocol> Database<P> {
     /// # Errors
     /// Those of [`Database::transact`]; also [`Failure::RetriesExhausted`], [`Failure::DeadlineExceeded`],
     /// [`Failure::WorkersBusy`]; and those of [`TransactionOptions::once`].
+    #[track_caller]
     pub fn transact_with<R, E: From<Error>>(
         &self,
         options: &impl TransactWith<P, R>,
@@ -377,6 +379,7 @@ impl<P: Protocol> Database<P> {
     /// # Errors
     /// As [`Database::transact_with`].
     #[inline(always)]
+    #[track_caller]
     pub fn transact_with_token<R, E: From<Error>>(
         &self,
         options: &impl TransactWith<P, R>,
@@ -390,6 +393,7 @@ impl<P: Protocol> Database<P> {
     ///
     /// # Errors
     /// [`Failure::NestedTransaction`], [`Failure::SingleThreaded`], [`Failure::Loading`], [`Failure::Closed`].
+    #[track_caller]
     pub fn begin(&self) -> Result<Transaction<'_, P>, Failure> {
         let claim = self.claim(None)?;
         let worker = claim.worker();
@@ -398,6 +402,9 @@ impl<P: Protocol> Database<P> {
             P::between_transactions(&self.inner.engine, worker, || self.check_wait(None, 0))?;
         }
         let transaction = Transaction::begin(self.engine(), worker, 0, None, Unstable::ENGINE)?;
+        if let Some(observed) = worker.memory.observed() {
+            observed.begin(Label::here(), 0);
+        }
         Ok(transaction.with_claim(claim))
     }
 

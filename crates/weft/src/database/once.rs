@@ -20,11 +20,13 @@ use weft_macros::Record;
 
 use super::{Builder, Database, TransactionOptions};
 use crate::commit::{CommitToken, Protocol};
+use crate::database::run::Strategy;
 use crate::error::{Error, Failure};
 use crate::row::column::ColumnValue;
 use crate::row::description::{TypeDescription, read_as};
 use crate::row::schema::Record;
 use crate::store::deadline::Deadline;
+use crate::store::observer::Label;
 use crate::store::table::Table;
 use crate::transaction::Transaction;
 
@@ -190,6 +192,7 @@ impl<P: Protocol> Builder<P> {
 pub trait TransactWith<P: Protocol, R> {
     /// Runs a transaction with these options until it has ended.
     #[doc(hidden)]
+    #[track_caller]
     fn run<E: From<Error>>(
         &self,
         database: &Database<P>,
@@ -199,24 +202,26 @@ pub trait TransactWith<P: Protocol, R> {
 
 impl<P: Protocol, R> TransactWith<P, R> for TransactionOptions {
     #[inline(always)]
+    #[track_caller]
     fn run<E: From<Error>>(
         &self,
         database: &Database<P>,
         mut body: impl FnMut(&Transaction<'_, P>) -> Result<R, E>,
     ) -> Result<(R, CommitToken), E> {
-        database.run_closure(self, false, &mut body).result()
+        database.run_closure(self, Strategy::new(Label::here()), &mut body).result()
     }
 }
 
 impl<P: Protocol, R: ColumnValue> TransactWith<P, R> for Once<'_, TransactionOptions> {
+    #[track_caller]
     fn run<E: From<Error>>(
         &self,
         database: &Database<P>,
         mut body: impl FnMut(&Transaction<'_, P>) -> Result<R, E>,
     ) -> Result<(R, CommitToken), E> {
-        let mut options = self.options.clone();
+        let (mut options, strategy) = (self.options.clone(), Strategy::new(Label::here()));
         let run = OnceRun::wait(database, self.key, &mut options).map_err(Error::from)?;
-        let ended = database.run_closure(&options, false, &mut |tx| run.transact(tx, &mut body));
+        let ended = database.run_closure(&options, strategy, &mut |tx| run.transact(tx, &mut body));
         let ended = ended.result()?;
         run.commit(database);
         Ok(ended)

@@ -279,12 +279,12 @@ impl<P: Protocol> Pool<P> {
             procedure: Box::new(SubmittedProcedure { procedure, result: None, sender }),
             deadline,
             retries_max: options.retries_max,
-            label: options.label,
+            label: options.label.unwrap_or(name),
             once: once.clone(),
         };
-        let label = options.label.unwrap_or(name);
         let ends_at = deadline.map(|deadline| deadline.at);
         let waits = once.as_ref().is_some_and(|once| !once.may_run());
+        let label = job.label;
         let place = match self.queue.push(turn, label, ends_at, waits, job) {
             Ok(()) => Some(QueuePlace { queue: Arc::clone(&self.queue) as _, turn }),
             Err(job) => {
@@ -544,7 +544,7 @@ struct Job<P: Protocol> {
     procedure: Box<dyn Procedure<P>>,
     deadline: Option<Deadline>,
     retries_max: Option<u32>,
-    label: Option<&'static str>,
+    label: &'static str,
     /// The run of its key, if the procedure runs once. Other procedures with the key wait until it is dropped.
     once: Option<Arc<OnceRun>>,
 }
@@ -654,7 +654,7 @@ impl<P: Protocol> PoolThread<P> {
         self.stash.options = TransactionOptions {
             retries_max: job.retries_max,
             deadline: deadline.map(|deadline| deadline.remaining()),
-            label: job.label,
+            label: Some(job.label),
             ..TransactionOptions::default()
         };
         let ended =

@@ -26,6 +26,7 @@ use crate::error::{ConflictReason, Error, Failure};
 use crate::plan::Pieces;
 use crate::row::column::UsedColumns;
 use crate::store::deadline::Deadline;
+use crate::store::observer::{Ending, Label};
 use crate::store::worker::{ClaimGuard, LastWorker};
 use crate::sync::turnstile::Patience;
 use crate::transaction::Transaction;
@@ -72,7 +73,7 @@ impl BodyOutcome {
 pub type Body<'b, P> = dyn FnMut(&Transaction<'_, P>, Option<&[UsedColumns]>) -> BodyOutcome + 'b;
 
 /// How a transaction is run.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub struct Strategy<'s> {
     /// The pieces of the procedure, if the transaction is one and the protocol [chops](Protocol::CHOPS).
     pub pieces: Option<&'s Pieces>,
@@ -81,6 +82,16 @@ pub struct Strategy<'s> {
     /// Whether the loop ends when the transaction is refused a split record. The caller then runs the transaction
     /// again in a joined phase.
     pub sets_aside: bool,
+    /// What the transaction is called if its options have no label.
+    pub label: Label,
+}
+
+impl Strategy<'_> {
+    /// Returns the strategy of a closure.
+    #[inline(always)]
+    pub fn new(label: Label) -> Self {
+        Strategy { pieces: None, is_driven: false, sets_aside: false, label }
+    }
 }
 
 /// How a transaction has ended, without the result of its body. Returned in two registers, as [`BodyOutcome`] is.
@@ -144,17 +155,15 @@ impl<R, E: From<Error>> RunResult<R, E> {
 }
 
 impl<P: Protocol> Database<P> {
-    /// Runs a closure as a transaction until it has ended. If it `sets_aside`, also ends when the transaction is
-    /// refused a split record.
+    /// Runs a closure as a transaction until it has ended.
     #[doc(hidden)]
     #[inline(always)]
     pub fn run_closure<R, E: From<Error>>(
         &self,
         options: &TransactionOptions,
-        sets_aside: bool,
+        strategy: Strategy<'_>,
         body: &mut impl FnMut(&Transaction<'_, P>) -> Result<R, E>,
     ) -> RunResult<R, E> {
-        let strategy = Strategy { sets_aside, ..Strategy::default() };
         self.run_keeping(Unstable::ENGINE, options, strategy, |tx, _, returned| {
             BodyOutcome::of(returned.insert(body(tx)))
         })
@@ -216,7 +225,13 @@ impl<P: Protocol> Database<P> {
                 Ok(Some(end)) => return end,
                 // Another thread uses the worker, or this one does in another claim.
                 Ok(None) => {}
-                Err(failure) => return RunEnd::Refused(failure),
+                Err(failure) => {
+                    if let Some(observed) = worker.memory.observed() {
+                        let label = strategy.label.unless(options.label);
+                        observed.observer.failed(label, Ending::Refused(&failure));
+                    }
+                    return RunEnd::Refused(failure);
+                }
             }
         }
     }
@@ -302,6 +317,9 @@ impl<P: Protocol> Database<P> {
         if let Some(label) = options.label {
             worker.set_label(label);
         }
+        if let Some(observed) = worker.memory.observed() {
+            observed.begin(strategy.label.unless(options.label), attempt);
+        }
         let transaction = Transaction::started(self.engine(), worker, attempt, deadline);
         if P::CHOPS && strategy.pieces.is_some_and(Pieces::are_one_by_one) {
             transaction.set_admitted();
@@ -326,11 +344,9 @@ impl<P: Protocol> Database<P> {
                 },
                 Ok(BodyOutcome::Failed) => match transaction.conflict() {
                     Some(abort) => abort,
-                    None => return Ok(AttemptEnd::Ended(RunEnd::Failed)),
+                    None => return Ok(failed(transaction)),
                 },
-                Ok(BodyOutcome::FailedWithoutConflict) => {
-                    return Ok(AttemptEnd::Ended(RunEnd::Failed));
-                }
+                Ok(BodyOutcome::FailedWithoutConflict) => return Ok(failed(transaction)),
                 Err(panic) => match transaction.conflict() {
                     Some(abort) => abort,
                     None => return unwind(transaction, panic),
@@ -347,7 +363,7 @@ impl<P: Protocol> Database<P> {
                 Ok(BodyOutcome::Conflict(abort)) => *abort,
                 Ok(BodyOutcome::Refused(failure)) => return Err(failure),
             };
-            if !P::REPAIRS || strategy.is_driven || !transaction.repair() {
+            if !P::REPAIRS || strategy.is_driven || !transaction.repair(abort) {
                 break abort;
             }
         };
@@ -386,12 +402,20 @@ impl<P: Protocol> Database<P> {
     }
 }
 
+/// Rolls back, because the body has returned an error.
+#[cold]
+fn failed<P: Protocol>(transaction: Transaction<'_, P>) -> AttemptEnd {
+    transaction.observe_failure(Ending::Error);
+    AttemptEnd::Ended(RunEnd::Failed)
+}
+
 /// Rolls back, and resumes the panic.
 #[cold]
 fn unwind<P: Protocol>(
     transaction: Transaction<'_, P>,
     panic: Box<dyn Any + Send>,
 ) -> Result<AttemptEnd, Box<Failure>> {
+    transaction.observe_failure(Ending::Panic);
     drop(transaction);
     resume_unwind(panic)
 }

@@ -20,8 +20,10 @@ use std::collections::VecDeque;
 use crate::commit::CommitToken;
 use crate::commit::Worker;
 use crate::commit::{Dbx, Executor, Protocol, SplitsRecords, Unstable};
-use crate::database::{Database, RunResult, TransactionOptions};
+use crate::database::run::{RunResult, Strategy};
+use crate::database::{Database, TransactionOptions};
 use crate::error::{Error, Failure};
+use crate::store::observer::Label;
 use crate::transaction::Transaction;
 
 /// Requests that a thread has set aside until the next joined phase, because their transactions met a split record
@@ -130,6 +132,7 @@ impl<T, P: Protocol> Stash<T, P> {
     /// stash is full, it waits instead.
     ///
     /// The errors are those of [`Database::transact`].
+    #[track_caller]
     pub fn transact<R, E: From<Error>>(
         &mut self,
         request: T,
@@ -146,6 +149,7 @@ impl<T, P: Protocol> Stash<T, P> {
     /// As [`Stash::transact`], but returns when the transaction has committed in memory, as
     /// [`Database::transact_with_token`].
     #[inline(always)]
+    #[track_caller]
     #[allow(clippy::type_complexity, reason = "the request, and what transactions return")]
     pub fn transact_with_token<R, E: From<Error>>(
         &mut self,
@@ -166,6 +170,7 @@ impl<T, P: Protocol> Stash<T, P> {
     /// Runs a transaction until it has ended. If it is refused a split record, returns `Err` with the number of the
     /// phase in which that happened, unless it `waits`: then it waits until it can run.
     #[inline(always)]
+    #[track_caller]
     fn run<R, E: From<Error>>(
         &self,
         waits: bool,
@@ -184,7 +189,8 @@ impl<T, P: Protocol> Stash<T, P> {
             return Ok(self.database.transact_with_token(&self.options, body));
         }
         let _setting_aside = SetAsideGuard::begin(worker);
-        match self.database.run_closure(&self.options, true, &mut body) {
+        let strategy = Strategy { sets_aside: true, ..Strategy::new(Label::here()) };
+        match self.database.run_closure(&self.options, strategy, &mut body) {
             RunResult::Ended(result) => Ok(result),
             RunResult::SetAside => {
                 let splitting = worker.executor().splitting();

@@ -6,6 +6,7 @@
 pub mod ages;
 pub mod deadline;
 pub mod garbage;
+pub mod observer;
 pub mod ranges;
 pub mod recent;
 pub mod record;

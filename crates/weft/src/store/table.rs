@@ -22,6 +22,7 @@ use crate::error::Failure;
 use crate::index::bplus_tree::{Direction, LeafHint, Page};
 use crate::index::{LongKey, NodeVersion};
 use crate::row::column::{ColumnSet, allocation_bytes};
+use crate::row::description::TableDescription;
 use crate::row::encoding::{EncodedKey, Key, KeyForm};
 use crate::row::generated::{FIRST_NUMBER, KeyNumbers};
 use crate::row::schema::{Record, Storage};
@@ -247,6 +248,10 @@ impl<T: Record> RowsOf for TableInner<T> {
             K::pick(&self.primary).get(&K::restore(key), &mut LeafHint::new())
         });
         found.address()
+    }
+
+    fn description(name: &str) -> Option<TableDescription> {
+        TableDescription::named::<T>(name)
     }
 
     fn same_columns(row: &T, other: &T, columns: ColumnSet) -> bool {

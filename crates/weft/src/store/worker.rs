@@ -53,6 +53,7 @@ use crate::row::encoding::EncodedKey;
 use crate::store::ages::{Ages, TransactionAge};
 use crate::store::deadline::Deadline;
 use crate::store::garbage::{Batch, DeletedRecord, Garbage, RetiredItem};
+use crate::store::observer::{Observed, Observer};
 use crate::store::recent::RecentSnapshot;
 use crate::store::record::DeletedOutcome;
 use crate::store::record::arena::{Arena, Memory, SizeClass, allocate_huge, free_huge};
@@ -103,6 +104,8 @@ pub struct SharedState {
     pub log: OnceLock<EngineLog>,
     /// The ages of transactions, and the limits on them.
     pub ages: Ages,
+    /// The database's observer, if it has one.
+    pub observer: Option<Arc<dyn Observer>>,
     /// Lets starving transactions through.
     pub turnstile: Turnstile,
     /// Garbage of workers that have left, and the number of batches in it.
@@ -227,6 +230,7 @@ impl SharedState {
             recording: None,
             log: OnceLock::new(),
             ages: Ages::default(),
+            observer: None,
             turnstile: Turnstile::default(),
             orphans: Mutex::new(VecDeque::new()),
             orphan_batches: Word::new(0),
@@ -328,6 +332,8 @@ pub struct WorkerMemory {
     writes: Cell<(u64, u64)>,
     /// The most writes that a transaction of the worker has made.
     writes_max: Cell<u64>,
+    /// The transaction under way, as the database's observer sees it.
+    pub observed: Option<Box<Observed>>,
     /// The deadline of the transaction that begins, and the number of its attempts.
     deadline: Cell<Option<(Deadline, u32)>>,
     /// The blocks that the transaction under way has allocated and freed.
@@ -361,6 +367,7 @@ impl WorkerMemory {
             unreported: Cell::new(0),
             writes: Cell::new((0, 0)),
             writes_max: Cell::new(0),
+            observed: None,
             deadline: Cell::new(None),
             #[cfg(weft_sim)]
             undoable: RefCell::default(),

@@ -149,6 +149,7 @@ impl<P: Protocol> Transaction<'_, P> {
         let memory = &self.worker.memory;
         memory.in_user_code(|| self.worker.executor().carry_over(abort, memory))?;
         *carried_over += 1;
+        memory.observe_conflict(abort.place(), true);
         Counters::count(&memory.counters().carried_over);
         Ok(())
     }

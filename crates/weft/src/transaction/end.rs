@@ -8,6 +8,7 @@ use crate::commit::{
     Abort, ChopsProcedures, CommitToken, Executor, Protocol, RepairsTransactions, Unstable,
 };
 use crate::error::{Conflict, Error, Failure};
+use crate::store::observer::{Ending, Observed};
 use crate::store::worker::{CommitGuard, Counters};
 use weft_htm::word::yield_now;
 
@@ -106,6 +107,9 @@ impl<'db, P: Protocol> Transaction<'db, P> {
             return Err(abort);
         }
         let memory = &self.worker.memory;
+        if let Some(observed) = memory.observed() {
+            self.observe_commit(observed);
+        }
         self.stage_writes(Unstable::ENGINE);
         let _committing = CommitGuard(memory);
         self.agree_on_time(Unstable::ENGINE)?;
@@ -119,6 +123,41 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         }
         self.record_commit();
         Ok(CommitToken::of(memory.last_epoch_relied_on()))
+    }
+
+    /// Tells the observer that the commit begins. This runs the user's code.
+    #[cold]
+    #[inline(never)]
+    fn observe_commit(&self, observed: &Observed) {
+        let memory = &self.worker.memory;
+        if memory.is_reconciling() {
+            return;
+        }
+        observed.accessed.set(self.worker.executor().accessed());
+        if observed.is_timed.get() {
+            let list_writes = &mut |list: &mut Vec<_>| self.worker.executor().list_writes(list);
+            observed.observer.committing(observed, list_writes, memory);
+        }
+    }
+
+    /// Tells the observer that the transaction has committed.
+    #[cold]
+    #[inline(never)]
+    fn observe_committed(&self, observed: &Observed) {
+        let memory = &self.worker.memory;
+        if !memory.is_reconciling() {
+            let bytes = memory.staged_bytes();
+            let is_timed = observed.observer.committed(observed, bytes, memory);
+            observed.is_timed.set(is_timed);
+        }
+    }
+
+    /// Tells the observer that the transaction fails without a conflict.
+    #[cold]
+    pub(crate) fn observe_failure(&self, ending: Ending<'_>) {
+        if let Some(observed) = self.worker.memory.observed() {
+            observed.observer.failed(observed.label.get(), ending);
+        }
     }
 
     /// Encodes what is to be logged, before anything is locked or installed. If code of the user's types panics in
@@ -151,6 +190,9 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     pub fn end_committed(self, _: Unstable) {
         // The transaction ends here, so `drop` must not roll it back.
         let mut this = ManuallyDrop::new(self);
+        if let Some(observed) = this.worker.memory.observed() {
+            this.observe_committed(observed);
+        }
         this.end();
         drop(this.claim.take());
     }
@@ -182,6 +224,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
             this.worker.memory.count_abort(abort.reason, abort.table);
             this.worker.executor().abort(&this.worker.memory);
             this.record_abort();
+            this.worker.memory.observe_conflict(abort.place(), false);
             this.end();
         }
         this.forget_failed_scan();
@@ -192,7 +235,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// (HTCC §4). The worker stays pinned, and what the operations have found is kept in the workset cache. Returns
     /// whether the transaction can be repaired.
     #[cold]
-    pub(crate) fn repair(&self) -> bool {
+    pub(crate) fn repair(&self, abort: Abort) -> bool {
         let (worker, memory) = (self.worker, &self.worker.memory);
         let is_on = |repairing: &mut <P::Executor as Executor>::Repairing| repairing.is_on();
         if !worker.executor().repairing().is_some_and(is_on) || !self.may_have_another_round() {
@@ -209,6 +252,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         }
         Counters::count(&memory.counters().repairs);
         self.record_abort();
+        memory.observe_conflict(abort.place(), true);
         record_invocation(worker);
         self.doomed.set(None);
         self.forget_failed_scan();
@@ -230,10 +274,16 @@ impl<'db, P: Protocol> Transaction<'db, P> {
 
     fn roll_back(&self) {
         let _rolling_back = RollbackGuard(self);
+        if let Some(observed) = self.worker.memory.observed() {
+            observed.observer.rolled_back();
+        }
         if self.worker.memory.regions().is_undone() {
             return;
         }
         Counters::count(&self.worker.memory.counters().rolled_back);
+        if self.claim.is_some() {
+            self.observe_failure(Ending::Dropped);
+        }
         // A panic just before the commit of a piece may have left a region open.
         if let Some(chopping) = self.worker.executor().chopping() {
             chopping.close_region(&self.worker.memory);

@@ -49,6 +49,7 @@ impl<P: Protocol> Transaction<'_, P> {
                 backoff(self.worker, tries, abort.reason);
             }
             self.apply_again(&abort)?;
+            self.worker.memory.observe_conflict(abort.place(), true);
             match self.try_commit() {
                 Ok(committed) => {
                     Counters::count(&self.worker.memory.counters().reapplied);

@@ -41,6 +41,7 @@
 //! | `versions_held` | old versions kept for snapshots at the end of a round, the maximum over the rounds |
 //! | `verified` | `true`, `false`, or `null` without `--verify` |
 //! | `conditions` | array of objects: `name`, `holds`, `checked`, `detail`; `null` without `--verify` |
+//! | `contention` | the report of `weft-inspect`: where transactions conflicted, and what they did by label, since the database was opened; `null` without `--contention` |
 //! | `pinned` | whether each thread had a core of its own |
 //! | `logical_cores` | the number of cores that the process may use |
 //! | `version`, `command_line` | of this program |
@@ -276,6 +277,7 @@ pub struct Report<'a> {
     pub versions_held: u64,
     pub verified: Option<bool>,
     pub conditions: Option<Vec<ConditionReport<'a>>>,
+    pub contention: Option<weft_inspect::Report>,
     pub pinned: bool,
     pub logical_cores: Option<usize>,
     pub version: &'static str,
@@ -426,6 +428,7 @@ impl<'a> Report<'a> {
             versions_held: counters.versions_held,
             verified: conditions.map(|all| all.iter().all(|condition| condition.holds)),
             conditions: conditions.map(|all| all.iter().map(ConditionReport::new).collect()),
+            contention: contender.contention(),
             pinned: description.pinned,
             logical_cores: description.logical_cores,
             version: env!("CARGO_PKG_VERSION"),

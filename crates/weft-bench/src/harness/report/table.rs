@@ -63,6 +63,11 @@ impl fmt::Display for Tables<'_> {
                 writeln!(formatter, "{}: {verdict}", report.label)?;
             }
         }
+        for report in reports {
+            if let Some(contention) = &report.contention {
+                writeln!(formatter, "{}: contention\n{contention}", report.label)?;
+            }
+        }
         Ok(())
     }
 }

@@ -8,6 +8,7 @@ use weft_htm::word::{Ordering, Word};
 
 use crate::error::Failure;
 use crate::row::column::ColumnSet;
+use crate::row::description::TableDescription;
 use crate::row::encoding::EncodedKey;
 use crate::store::record::arena::{BLOCK_BYTES_MAX, SizeClass};
 use crate::store::record::version::VersionHeader;
@@ -69,6 +70,8 @@ pub struct TableCore {
     /// Returns the key of a row, for histories.
     #[cfg(feature = "history")]
     history_key: unsafe fn(NonNull<u8>) -> crate::history::HistoryKey,
+    /// Returns the table's description under a name, if the rows are those of a table that is not volatile.
+    pub description: fn(&str) -> Option<TableDescription>,
     /// Formats the key of a row, for messages.
     pub format_key: unsafe fn(NonNull<u8>) -> String,
     /// Removes a record from under a key of the index. Returns false if it was not there.
@@ -104,7 +107,8 @@ impl TableCore {
     /// Appends a row to `output` in its stored form.
     ///
     /// # Safety
-    /// `row` is a row of this table, and is not dropped during the call. The table is logged.
+    /// `row` is a row of this table, and is not dropped during the call. The table has a
+    /// [description](TableCore::description).
     #[inline(always)]
     pub unsafe fn encode_row(&self, row: NonNull<u8>, output: &mut Vec<u8>) {
         // SAFETY: passed on to the caller.
@@ -442,6 +446,10 @@ pub(super) trait RowsOf: Sized {
     #[cfg(feature = "history")]
     fn history_key(row: &Self::Row) -> crate::history::HistoryKey;
 
+    fn description(_name: &str) -> Option<TableDescription> {
+        None
+    }
+
     fn same_columns(_row: &Self::Row, _other: &Self::Row, _columns: ColumnSet) -> bool {
         false
     }
@@ -543,6 +551,7 @@ pub(super) trait RowsOf: Sized {
             #[cfg(feature = "history")]
             history_key: history_key::<Self>,
             drop_row: std::mem::needs_drop::<Self::Row>().then_some(drop_row::<Self::Row>),
+            description: Self::description,
             format_key: format_key::<Self>,
             unlink: unlink::<Self>,
         })

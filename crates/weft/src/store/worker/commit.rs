@@ -315,6 +315,11 @@ impl WorkerMemory {
         self.is_logging() && !self.is_reconciling()
     }
 
+    /// Returns how many bytes were staged for the last commit, if there is a log.
+    pub fn staged_bytes(&self) -> Option<u64> {
+        self.is_staging().then(|| self.staged.borrow().bytes.len() as u64)
+    }
+
     /// Encodes writes for the log. `list_writes` lists them. [`WorkerMemory::log`] refers to a write by its
     /// position in the list.
     ///
