@@ -1,17 +1,18 @@
-//! What happens in a database, as events of `tracing`.
+//! What happens in a database, as events and spans of `tracing`.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
-use tracing::{error, info, warn};
+use tracing::{error, info, info_span, warn};
 use weft::Database;
 use weft::durability::RecoveryReport;
 use weft::protocol::Protocol;
 
-use crate::Report;
 use crate::outlet::Outlet;
 use crate::report::{Action, PointReport};
+use crate::slow::{SlowHub, Waiting};
 use crate::source::Source;
+use crate::{INSIDE, Report};
 
 /// Emits events about a database, until the returned value is dropped. The target of all of them is `weft`.
 ///
@@ -23,6 +24,11 @@ use crate::source::Source;
 /// | `phase` | info | split phases have begun, or the present phase is another one |
 /// | `decision` | info | the protocol does something else at a point where transactions conflict |
 /// | `starvation` | warn | a starving transaction has held back all others |
+/// | `slow transaction` | warn | a transaction took longer than [`inspect_slow`](crate::InspectBuilder::inspect_slow) says |
+///
+/// A slow transaction is a span, `transaction`, with its label, time, and how often it was aborted. In the span there is an
+/// event for each attempt that was aborted, with its reason, table and time. The span is made when the transaction has
+/// ended, so its field `seconds` has the time, and not the span's own duration.
 ///
 /// After each interval it looks at what has changed since the interval before. So an event comes at most this much later,
 /// and what happened several times within an interval is one event that says how often.
@@ -38,10 +44,32 @@ pub fn trace_events<P: Protocol>(
     }
     let source = Source::of(database);
     let mut before = source.report().unwrap_or_default();
+    let observer = database.open_engine(INSIDE).shared.observer.clone();
     Outlet::start("weft-events", interval, source, move |report| {
+        if let Some(slow) = observer.as_ref().and_then(SlowHub::of) {
+            tell_slow(slow.take());
+        }
         tell_changes(&before, &report);
         before = report;
     })
+}
+
+fn tell_slow(waiting: Waiting) {
+    for slow in waiting.transactions {
+        let seconds = slow.time.as_secs_f64();
+        let (label, aborted) = (slow.label, slow.aborted);
+        let span = info_span!(target: "weft", "transaction", label, seconds, aborted);
+        let _entered = span.enter();
+        for attempt in slow.attempts {
+            let (reason, after) = (attempt.reason.name(), attempt.after.as_secs_f64());
+            let (table, is_repaired) = (attempt.table, attempt.is_repaired);
+            info!(target: "weft", reason, table, after, is_repaired, "attempt aborted");
+        }
+        warn!(target: "weft", has_committed = slow.has_committed, "slow transaction");
+    }
+    if waiting.left_out > 0 {
+        warn!(target: "weft", left_out = waiting.left_out, "too many slow transactions");
+    }
 }
 
 fn tell_recovery(recovered: &RecoveryReport) {
@@ -64,7 +92,7 @@ fn tell_recovery(recovered: &RecoveryReport) {
 /// Emits an event for each change between two reports.
 fn tell_changes(before: &Report, report: &Report) {
     let (old, new) = (&before.totals, &report.totals);
-    let checkpoints = new.checkpoints.unwrap_or(0) - old.checkpoints.unwrap_or(0);
+    let checkpoints = new.checkpoints.unwrap_or(0).saturating_sub(old.checkpoints.unwrap_or(0));
     if checkpoints > 0 {
         info!(target: "weft", written = checkpoints, in_all = new.checkpoints, "checkpoint");
     }

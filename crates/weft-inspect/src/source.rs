@@ -20,9 +20,3 @@ impl Source {
         (self.0)()
     }
 }
-
-/// Returns a report as JSON.
-#[cfg(feature = "serve")]
-pub fn json(report: &Report) -> String {
-    serde_json::to_string(report).expect("a report is plain data")
-}

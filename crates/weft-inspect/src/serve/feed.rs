@@ -89,7 +89,7 @@ impl State {
             return Ok(newest.clone());
         }
         let report = self.source.report()?;
-        let json = Bytes::from(crate::source::json(&report));
+        let json = Bytes::from(report.to_json());
         let made = Made { report: Arc::new(report), json, at: Instant::now() };
         self.newest = Some(made.clone());
         Ok(made)

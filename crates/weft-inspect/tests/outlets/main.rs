@@ -1,6 +1,7 @@
-//! The outlets: the server, the facade `metrics`, the dashboard and the flight recorder.
+//! The outlets: the server, `tracing`, the facade `metrics`, the dashboard and the flight recorder.
 
 mod dashboard;
+mod events;
 mod facade;
 mod flight;
 mod hostile;
