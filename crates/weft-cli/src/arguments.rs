@@ -13,6 +13,8 @@ use crate::durable::import::ImportArguments;
 use crate::durable::log::LogCommand;
 use crate::durable::recover::RecoverArguments;
 use crate::durable::schema::SchemaCommand;
+use crate::report::ReportArguments;
+use crate::top::TopArguments;
 
 /// Weft: an in-memory, multicore, strictly serializable transactional database.
 #[derive(Debug, Parser)]
@@ -34,6 +36,10 @@ pub enum Command {
     },
     /// Check a recorded history of transactions for serializability, and explain what is wrong
     Check(CheckArguments),
+    /// Show live in the terminal what a database does, and where its transactions conflict
+    Top(TopArguments),
+    /// Show what a flight recorder has recorded before a crash: as text, as JSON, or as a page for a browser
+    Report(ReportArguments),
     /// Inspect a durable database's directory, or verify that it is intact; changes nothing
     Log {
         /// The command to run.

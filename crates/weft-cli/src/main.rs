@@ -5,7 +5,8 @@
 //! 1. `arguments` defines the commands, their options, and the values that each option accepts.
 //! 2. `bench` and `check` implement the commands of these names. `durable` implements the commands for databases in
 //!    a directory: `log`, `recover`, `export`, `import`, `dump`, `restore` and `schema`. The harness of `bench` is
-//!    [`weft_bench`], which `weft-lab` shares.
+//!    [`weft_bench`], which `weft-lab` shares. `top` starts another program, and `report` reads what a flight recorder
+//!    has recorded.
 //! 3. [`weft_bench::stop`] turns the reason that ended a command early into a message and an exit code.
 //!
 //! Results go to standard output. Progress and messages go to standard error; progress is shown only if standard
@@ -21,6 +22,8 @@ mod arguments;
 mod bench;
 mod check;
 mod durable;
+mod report;
+mod top;
 
 use std::process::ExitCode;
 
@@ -42,6 +45,8 @@ fn main() -> ExitCode {
         Command::Import(arguments) => durable::import::run(&arguments),
         Command::Dump(arguments) => durable::dump::run(&arguments),
         Command::Restore(arguments) => durable::dump::run_restore(&arguments),
+        Command::Top(arguments) => top::run(&arguments),
+        Command::Report(arguments) => report::run(&arguments),
         Command::Schema { command } => durable::schema::run(&command),
     };
     match outcome {
