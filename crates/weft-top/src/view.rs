@@ -152,15 +152,14 @@ impl View {
             bytes(totals.used_bytes as f64)
         );
         if let Some(log) = &totals.log {
-            second +=
-                &format!(
-                    " · log {}, {} behind, {}/s",
-                    log.state,
-                    count(log.lag_epochs as f64),
-                    bytes(self.rate(|report| {
-                        report.totals.log.as_ref().map_or(0, |log| log.written_bytes)
-                    }))
-                );
+            second += &format!(
+                " · log {}, {} behind, {}/s",
+                log.state,
+                count(log.lag_epochs as f64),
+                bytes(self.rate(|report| {
+                    report.totals.log.as_ref().map_or(0, |log| log.written_bytes)
+                }))
+            );
         }
         if let Some(phases) = &totals.phases {
             let phase = if phases.is_split { "split" } else { "joined" };

@@ -3,5 +3,6 @@
 mod durable;
 mod exchange;
 mod product;
+mod report;
 mod schema;
 mod support;
