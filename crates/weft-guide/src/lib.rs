@@ -42,6 +42,10 @@ mod changes {}
 mod hot_rows {}
 
 #[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/src/inside.md")]
+mod inside {}
+
+#[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide/src/expiry.md")]
 mod expiry {}
 
@@ -68,6 +72,10 @@ mod moving_data {}
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide/src/operating.md")]
 mod operating {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/src/watching.md")]
+mod watching {}
 
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide/src/testing.md")]

@@ -106,6 +106,7 @@ fn labels(hub: &Hub) -> (Vec<LabelReport>, Sampling) {
             report.logged_bytes += load(&counts.logged_bytes);
             report.repairs += load(&counts.repairs);
             report.lost_ns += load(&counts.lost_ns);
+            report.waiting_ns += load(&counts.waiting_ns);
             aborts.iter_mut().zip(&counts.aborts).for_each(|(sum, word)| *sum += load(word));
             failures.iter_mut().zip(&counts.failures).for_each(|(sum, word)| *sum += load(word));
             sum.merge(&hold(times));
@@ -126,7 +127,6 @@ fn labels(hub: &Hub) -> (Vec<LabelReport>, Sampling) {
         report.failures =
             failures.map(|(name, count)| Count { name: (*name).to_owned(), count }).collect();
         report.closure_ns = times.closure_ns;
-        report.waiting_ns = times.waiting_ns;
         report.commit_ns = times.commit_ns;
         report.log_ns = log_ns.get(number).copied().unwrap_or(0);
         report.latency = quantiles(&times.latency, times.timed, times.latency_ns);

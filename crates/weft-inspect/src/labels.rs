@@ -94,6 +94,7 @@ pub(crate) struct Counts {
     pub rows_written: Word,
     pub logged_bytes: Word,
     pub repairs: Word,
+    pub waiting_ns: Word,
     pub lost_ns: Word,
     pub aborts: [Word; ConflictReason::ALL.len()],
     pub failures: [Word; FAILURES.len()],
@@ -115,7 +116,6 @@ pub(crate) struct Times {
     pub latency: Histogram<u64>,
     pub latency_ns: u64,
     pub closure_ns: u64,
-    pub waiting_ns: u64,
     pub commit_ns: u64,
 }
 
@@ -130,19 +130,17 @@ impl Times {
             latency: latency.expect("the bounds are valid"),
             latency_ns: 0,
             closure_ns: 0,
-            waiting_ns: 0,
             commit_ns: 0,
         }
     }
 
     /// Adds a transaction that stands for `weight` transactions.
-    pub fn add(&mut self, [closure, waiting, commit, latency]: [u64; 4], weight: u64) {
+    pub fn add(&mut self, [closure, commit, latency]: [u64; 3], weight: u64) {
         self.timed += 1;
         // A latency beyond the bounds counts as the greatest.
         self.latency.saturating_record_n(latency, weight);
         self.latency_ns += latency * weight;
         self.closure_ns += closure * weight;
-        self.waiting_ns += waiting * weight;
         self.commit_ns += commit * weight;
     }
 
@@ -152,7 +150,6 @@ impl Times {
         self.latency.add(&other.latency).expect("all histograms have the same bounds");
         self.latency_ns += other.latency_ns;
         self.closure_ns += other.closure_ns;
-        self.waiting_ns += other.waiting_ns;
         self.commit_ns += other.commit_ns;
     }
 }

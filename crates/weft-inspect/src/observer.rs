@@ -165,9 +165,8 @@ struct AttemptTimes {
     began: u64,
     attempt_began: u64,
     commit_began: u64,
-    /// What the attempts so far took, and the waits between them.
+    /// What the attempts so far took.
     closure: u64,
-    waiting: u64,
     commit: u64,
 }
 
@@ -289,8 +288,7 @@ impl Watch {
         let weight = self.weight.get();
         let latency = now.saturating_sub(times.began);
         self.with_label(label, |known| {
-            let all = [times.closure, times.waiting, times.commit, latency];
-            hold(&known.times).add(all, weight);
+            hold(&known.times).add([times.closure, times.commit, latency], weight);
             let attempt = times.closure + times.commit;
             let before = known.attempt_ns.load(Ordering::Relaxed);
             let mean = if before == 0 { attempt } else { (before * 7 + attempt) / 8 };
@@ -355,6 +353,7 @@ impl Watch {
         for (table, record, time) in self.waits.take() {
             let number = self.with_label(label, |known| {
                 Counts::add(&known.counts.lost_ns, time);
+                Counts::add(&known.counts.waiting_ns, time);
                 known.number
             });
             // SAFETY: the transaction has not ended, so the worker is pinned, and has found the record.
@@ -446,9 +445,9 @@ impl WorkerObserver for Watch {
             times = AttemptTimes { began: now, ..AttemptTimes::default() };
         } else if let Some(lost) = self.lost_at.take() {
             let wait = now.saturating_sub(lost.at);
-            times.waiting += wait;
             let number = self.with_label(observed.label.get(), |known| {
                 Counts::add(&known.counts.lost_ns, wait);
+                Counts::add(&known.counts.waiting_ns, wait);
                 known.number
             });
             if let Some(point) = hold(&self.state.sketch).get(lost.place) {

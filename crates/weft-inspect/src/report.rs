@@ -90,7 +90,7 @@ pub struct LabelReport {
     pub latency: Quantiles,
     /// Time in closures, of all attempts. Estimated from the timed transactions.
     pub closure_ns: u64,
-    /// Time between attempts. Estimated from the timed transactions.
+    /// Time between attempts, and in waits for locks. Each wait is timed.
     pub waiting_ns: u64,
     /// Time in commits, whether they succeeded or not. Estimated from the timed transactions.
     pub commit_ns: u64,

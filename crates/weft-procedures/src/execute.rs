@@ -153,13 +153,13 @@ impl<P: Protocol, F: OwnedOutput<P>> ExecuteWith<P, F> for TransactionOptions {
             return execute_stepwise(database, self, procedure);
         }
         let mut body = |tx: &Transaction<'_, P>| procedure.run(tx).map(F::into_owned);
-        database.run_closure(self, Strategy::new(label::<P, F>()), &mut body).result()
+        database.run_closure(self, labelled::<P, F>(Strategy::default()), &mut body).result()
     }
 }
 
-/// Returns the label of a procedure whose options have none.
-fn label<P: Protocol, F: OwnedOutput<P>>() -> Label {
-    Label::Procedure(F::shape().name)
+/// Returns a strategy, with the label of a procedure whose options have none.
+fn labelled<P: Protocol, F: OwnedOutput<P>>(strategy: Strategy<'_>) -> (Strategy<'_>, Label) {
+    (strategy, Label::Procedure(F::shape().name))
 }
 
 /// Executes a procedure piece by piece, or as one piece if it has only one.
@@ -171,7 +171,8 @@ fn execute_in_pieces<P: Protocol, F: OwnedOutput<P>>(
     procedure: &mut F,
 ) -> Result<(F::Owned, CommitToken), F::Error> {
     if !pieces.are_one_by_one() {
-        let strategy = Strategy { pieces: Some(pieces), ..Strategy::new(label::<P, F>()) };
+        let strategy = Strategy { pieces: Some(pieces), ..Strategy::default() };
+        let strategy = labelled::<P, F>(strategy);
         let ended = database.run_keeping(INSIDE, options, strategy, |tx, columns, returned| {
             let driver = OnePiece::new(tx, tx.columns(columns));
             let result = match columns {
@@ -182,8 +183,8 @@ fn execute_in_pieces<P: Protocol, F: OwnedOutput<P>>(
         });
         return ended.result();
     }
-    let strategy =
-        Strategy { pieces: Some(pieces), is_driven: true, ..Strategy::new(label::<P, F>()) };
+    let strategy = Strategy { pieces: Some(pieces), is_driven: true, sets_aside: false };
+    let strategy = labelled::<P, F>(strategy);
     let ended = database.run_keeping(INSIDE, options, strategy, |tx, _, returned| {
         let driver = Piecewise::new(tx, pieces);
         if F::shape().uses_time
@@ -220,7 +221,7 @@ fn execute_stepwise<P: Protocol, F: OwnedOutput<P>>(
     options: &TransactionOptions,
     procedure: &mut F,
 ) -> Result<(F::Owned, CommitToken), F::Error> {
-    let strategy = Strategy { is_driven: true, ..Strategy::new(label::<P, F>()) };
+    let strategy = labelled::<P, F>(Strategy { is_driven: true, ..Strategy::default() });
     let ended = database.run_keeping(INSIDE, options, strategy, |tx, _, returned| {
         let driver = Stepwise::new(tx);
         let executed = || procedure.execute(&driver).map(F::into_owned);

@@ -104,6 +104,9 @@ impl<P: Protocol> Driver<P> for Stepwise<'_, '_, P> {
         // Repair (Figure 9): the next pass runs the stale instances, and those that depend on them.
         self.next_round();
         Counters::count(&worker.memory.counters().repairs);
+        if let Err(abort) = committed {
+            worker.memory.observe_conflict(abort.place(), true);
+        }
         let stale = worker.executor().repairing().map(|repairing| repairing.stale_steps());
         Next::Pass(Selection::Stale(stale.unwrap_or_default()))
     }

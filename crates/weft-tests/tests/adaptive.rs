@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use weft::operation::Add;
 use weft::{Database, Error, Record, Table, column_of};
-use weft_protocols::{
-    Adaptive, AdaptiveDatabase, AdaptiveOptions, BuilderExt, ContentionAction, LabelledDatabase,
-    PhaseOptions,
-};
+use weft_inspect::InspectDatabase;
+use weft_inspect::report::Action;
+use weft_protocols::{Adaptive, AdaptiveOptions, BuilderExt, LabelledDatabase, PhaseOptions};
 
 const COUNTERS: u32 = 4;
 const THREADS: u64 = 3;
@@ -151,12 +150,12 @@ fn leaked_transaction_stops_no_others() {
 fn report_names_what_is_done() {
     let phases = PhaseOptions::new().length(Duration::from_secs(3600));
     let (database, counters, _) = open(AdaptiveOptions::new().is_forced(false), phases);
-    assert_eq!(database.contention().unwrap(), []);
+    assert_eq!(database.contention().unwrap().points, []);
     database.label_split::<_, _, Add<_>>(&counters, &2, column_of!(Counter.count)).unwrap();
-    let points = database.contention().unwrap();
+    let points = database.contention().unwrap().points;
     assert_eq!(points.len(), 1);
-    assert_eq!((points[0].table, points[0].key.as_deref()), ("counter", Some("2")));
-    assert_eq!((points[0].index, points[0].action), (None, ContentionAction::Split));
+    assert_eq!((points[0].table.as_str(), points[0].key.as_deref()), ("counter", Some("2")));
+    assert_eq!((&points[0].index, points[0].action), (&None, Action::Split));
     let nested = database.transact(|_| {
         Ok::<_, Error>(matches!(database.contention(), Err(weft::Failure::NestedTransaction)))
     });

@@ -284,6 +284,7 @@ fn json_keys_have_one_order() {
         "versions_held",
         "verified",
         "conditions",
+        "contention",
         "pinned",
         "logical_cores",
         "version",
@@ -293,6 +294,19 @@ fn json_keys_have_one_order() {
     let report: Value = serde_json::from_str(json).expect("nothing but JSON");
     assert!(report[0]["verified"].is_null(), "--verify was not given");
     assert!(report[0]["success_rates"].is_null(), "TPC-C specifies none");
+}
+
+/// An observed database takes turns with one that is not, and only it has a report of contention.
+#[test]
+fn contention_is_reported_where_it_is_observed() {
+    let output = run(&[&SHORT[..], &["--contention=off,on", "--json", "-"]].concat());
+    let report: Value = serde_json::from_str(text(&output.stdout)).expect("nothing but JSON");
+    assert!(report[0]["contention"].is_null());
+    let contention = &report[1]["contention"];
+    assert_eq!(contention["is_observed"], true);
+    let labels = contention["labels"].as_array().expect("an array");
+    assert!(labels.iter().any(|label| label["label"] == "new_order"), "{contention}");
+    assert!(contention["totals"]["committed"].as_u64() >= report[1]["committed"].as_u64());
 }
 
 /// Each contender logs into a directory of its own, and nothing is left of it.

@@ -91,7 +91,7 @@ fn visit(directory: &Path, found: &mut BTreeMap<String, usize>, root: &Path) {
 fn calls_of_user_code_are_known() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a crate lies among others");
     let mut found = BTreeMap::new();
-    for name in ["weft", "weft-procedures", "weft-protocols"] {
+    for name in ["weft", "weft-inspect", "weft-procedures", "weft-protocols"] {
         visit(&crates.join(name).join("src"), &mut found, crates);
     }
     let found: BTreeSet<String> =

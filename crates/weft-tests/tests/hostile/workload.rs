@@ -19,11 +19,12 @@ use weft::{
     Timestamp, Transaction, TransactionOptions, column_of,
 };
 use weft_htm::blocking::Mutex;
+use weft_inspect::{InspectBuilder, InspectDatabase};
 use weft_procedures::procedure;
 use weft_procedures::{Execute, Procedure};
 use weft_protocols::{
-    Adaptive, AdaptiveDatabase, AdaptiveOptions, BuilderExt, DbxTcOptions, Doppel, DoppelLocking,
-    HtccOptions, HtmNaive, LabelledDatabase, PhaseOptions,
+    Adaptive, AdaptiveOptions, BuilderExt, DbxTcOptions, Doppel, DoppelLocking, HtccOptions,
+    HtmNaive, LabelledDatabase, PhaseOptions,
 };
 
 use crate::hook::{Answer, Misbehaved, Misbehaviour, Operation, called, quietly, with_transaction};
@@ -164,6 +165,7 @@ pub fn open<P: Protocol>(disk: Option<Arc<SimulatedDisk>>) -> Result<Database<P>
         .table::<Other>()
         .table::<Pair>()
         .workers_max(8)
+        .inspect()
         .clock(&ManualClock::new(NOW))
         .phases(PhaseOptions::new().length(Duration::from_millis(2)))
         .htcc(HtccOptions::new().dependencies(true))
@@ -1096,6 +1098,7 @@ impl<P: Protocol> World<P> {
         }
         self.run_many();
         self.label();
+        self.report();
         let add = |tx: &Transaction<'_, P>, model: &mut Model| -> Result<(), Refusal> {
             if let Some(count) = model.bare.get_mut(&1) {
                 self.add(tx, 1)?;
@@ -1162,7 +1165,6 @@ impl<P: Protocol> World<P> {
             if let (Some(database), Some(bare)) = (database.downcast_ref(), bare.downcast_ref()) {
                 let _ =
                     Database::<Adaptive>::label_split::<_, _, Add<_>>(database, bare, &key, count);
-                let _ = Database::<Adaptive>::contention(database);
             }
             if let (Some(database), Some(bare)) = (database.downcast_ref(), bare.downcast_ref()) {
                 let _ = Database::<DoppelLocking>::label_split::<_, _, Add<_>>(
@@ -1171,6 +1173,14 @@ impl<P: Protocol> World<P> {
             }
         }));
         let _ = labelled.map_err(|panic| judge(&*panic, self.is_truthful, "label"));
+    }
+
+    /// Reports where the transactions before have met conflicts, which formats keys.
+    fn report(&self) {
+        let reported = catch_unwind(AssertUnwindSafe(|| {
+            let _ = self.database.contention().map(|report| report.to_string());
+        }));
+        let _ = reported.map_err(|panic| judge(&*panic, self.is_truthful, "report"));
     }
 
     /// Runs procedures. Some protocols repair them or run them in pieces.

@@ -736,9 +736,8 @@ impl<const WAITS: bool> LockingExecutor<WAITS> {
             return Ok(Some(see()));
         }
         let wait = || lock.lock_shared::<WAITS>(self.timestamp);
-        memory
-            .observe_wait(table, record.block(), wait)
-            .map_err(|LockDenied| denied(table, record))?;
+        let locked = if WAITS { memory.observe_wait(table, record.block(), wait) } else { wait() };
+        locked.map_err(|LockDenied| denied(table, record))?;
         Ok(None)
     }
 
@@ -763,9 +762,8 @@ impl<const WAITS: bool> LockingExecutor<WAITS> {
         let held = self.held.find(record);
         let shares = held.map_or(0, |_| SHARED_ONE);
         let wait = || lock.lock_exclusive::<WAITS>(self.timestamp, shares);
-        memory
-            .observe_wait(table, record.block(), wait)
-            .map_err(|LockDenied| denied(table, record))?;
+        let locked = if WAITS { memory.observe_wait(table, record.block(), wait) } else { wait() };
+        locked.map_err(|LockDenied| denied(table, record))?;
         Ok(held.map(|position| {
             self.held.locks[position].is_exclusive = true;
             see(&self.set)

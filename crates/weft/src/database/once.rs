@@ -208,7 +208,7 @@ impl<P: Protocol, R> TransactWith<P, R> for TransactionOptions {
         database: &Database<P>,
         mut body: impl FnMut(&Transaction<'_, P>) -> Result<R, E>,
     ) -> Result<(R, CommitToken), E> {
-        database.run_closure(self, Strategy::new(Label::here()), &mut body).result()
+        database.run_closure(self, (Strategy::default(), Label::here()), &mut body).result()
     }
 }
 
@@ -219,9 +219,11 @@ impl<P: Protocol, R: ColumnValue> TransactWith<P, R> for Once<'_, TransactionOpt
         database: &Database<P>,
         mut body: impl FnMut(&Transaction<'_, P>) -> Result<R, E>,
     ) -> Result<(R, CommitToken), E> {
-        let (mut options, strategy) = (self.options.clone(), Strategy::new(Label::here()));
+        let (mut options, label) = (self.options.clone(), Label::here());
         let run = OnceRun::wait(database, self.key, &mut options).map_err(Error::from)?;
-        let ended = database.run_closure(&options, strategy, &mut |tx| run.transact(tx, &mut body));
+        let strategy = (Strategy::default(), label);
+        let mut body = |tx: &Transaction<'_, P>| run.transact(tx, &mut body);
+        let ended = database.run_closure(&options, strategy, &mut body);
         let ended = ended.result()?;
         run.commit(database);
         Ok(ended)

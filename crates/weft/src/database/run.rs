@@ -70,10 +70,30 @@ impl BodyOutcome {
 
 /// The body of a transaction. If the transaction is committed by columns, the second argument has the columns of
 /// its steps.
-pub type Body<'b, P> = dyn FnMut(&Transaction<'_, P>, Option<&[UsedColumns]>) -> BodyOutcome + 'b;
+trait Body<P: Protocol> {
+    fn run(&mut self, tx: &Transaction<'_, P>, columns: Option<&[UsedColumns]>) -> BodyOutcome;
+
+    /// Returns what the transaction is called if its options have no label.
+    fn label(&self) -> Label;
+}
+
+impl<P, F> Body<P> for (Label, F)
+where
+    P: Protocol,
+    F: FnMut(&Transaction<'_, P>, Option<&[UsedColumns]>) -> BodyOutcome,
+{
+    #[inline(always)]
+    fn run(&mut self, tx: &Transaction<'_, P>, columns: Option<&[UsedColumns]>) -> BodyOutcome {
+        (self.1)(tx, columns)
+    }
+
+    fn label(&self) -> Label {
+        self.0
+    }
+}
 
 /// How a transaction is run.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub struct Strategy<'s> {
     /// The pieces of the procedure, if the transaction is one and the protocol [chops](Protocol::CHOPS).
     pub pieces: Option<&'s Pieces>,
@@ -82,16 +102,6 @@ pub struct Strategy<'s> {
     /// Whether the loop ends when the transaction is refused a split record. The caller then runs the transaction
     /// again in a joined phase.
     pub sets_aside: bool,
-    /// What the transaction is called if its options have no label.
-    pub label: Label,
-}
-
-impl Strategy<'_> {
-    /// Returns the strategy of a closure.
-    #[inline(always)]
-    pub fn new(label: Label) -> Self {
-        Strategy { pieces: None, is_driven: false, sets_aside: false, label }
-    }
 }
 
 /// How a transaction has ended, without the result of its body. Returned in two registers, as [`BodyOutcome`] is.
@@ -161,10 +171,10 @@ impl<P: Protocol> Database<P> {
     pub fn run_closure<R, E: From<Error>>(
         &self,
         options: &TransactionOptions,
-        strategy: Strategy<'_>,
+        (strategy, label): (Strategy<'_>, Label),
         body: &mut impl FnMut(&Transaction<'_, P>) -> Result<R, E>,
     ) -> RunResult<R, E> {
-        self.run_keeping(Unstable::ENGINE, options, strategy, |tx, _, returned| {
+        self.run_keeping(Unstable::ENGINE, options, (strategy, label), |tx, _, returned| {
             BodyOutcome::of(returned.insert(body(tx)))
         })
     }
@@ -176,7 +186,7 @@ impl<P: Protocol> Database<P> {
         &self,
         _: Unstable,
         options: &TransactionOptions,
-        strategy: Strategy<'_>,
+        (strategy, label): (Strategy<'_>, Label),
         mut body: impl FnMut(
             &Transaction<'_, P>,
             Option<&[UsedColumns]>,
@@ -184,10 +194,11 @@ impl<P: Protocol> Database<P> {
         ) -> BodyOutcome,
     ) -> RunResult<R, E> {
         let mut returned = None;
-        let end = self.run(options, strategy, &mut |tx, columns| {
+        let body = |tx: &Transaction<'_, P>, columns: Option<&[UsedColumns]>| {
             returned = None;
             body(tx, columns, &mut returned)
-        });
+        };
+        let end = self.run(options, strategy, &mut (label, body));
         RunResult::of(end, returned)
     }
 
@@ -197,7 +208,7 @@ impl<P: Protocol> Database<P> {
         &self,
         options: &TransactionOptions,
         strategy: Strategy<'_>,
-        body: &mut Body<'_, P>,
+        body: &mut dyn Body<P>,
     ) -> RunEnd {
         let deadline = options.deadline.and_then(Deadline::after);
         // Passed on by reference: a copy would be read by loads that are wider than the store that has just written it,
@@ -226,10 +237,7 @@ impl<P: Protocol> Database<P> {
                 // Another thread uses the worker, or this one does in another claim.
                 Ok(None) => {}
                 Err(failure) => {
-                    if let Some(observed) = worker.memory.observed() {
-                        let label = strategy.label.unless(options.label);
-                        observed.observer.failed(label, Ending::Refused(&failure));
-                    }
+                    observe_refusal(worker, options, body, &failure);
                     return RunEnd::Refused(failure);
                 }
             }
@@ -259,7 +267,7 @@ impl<P: Protocol> Database<P> {
         options: &TransactionOptions,
         strategy: Strategy<'_>,
         deadline: Option<&Deadline>,
-        body: &mut Body<'_, P>,
+        body: &mut dyn Body<P>,
     ) -> Result<Option<RunEnd>, Box<Failure>> {
         let mut attempt = 0;
         // A starving transaction keeps the turnstile closed until it has ended.
@@ -307,7 +315,7 @@ impl<P: Protocol> Database<P> {
         strategy: Strategy<'_>,
         attempt: u32,
         deadline: Option<&Deadline>,
-        body: &mut Body<'_, P>,
+        body: &mut dyn Body<P>,
     ) -> Result<AttemptEnd, Box<Failure>> {
         let columns = match strategy.pieces {
             Some(pieces) if P::CHOPS => self.expect_procedure(worker, pieces, attempt)?,
@@ -317,8 +325,8 @@ impl<P: Protocol> Database<P> {
         if let Some(label) = options.label {
             worker.set_label(label);
         }
-        if let Some(observed) = worker.memory.observed() {
-            observed.begin(strategy.label.unless(options.label), attempt);
+        if worker.memory.observed().is_some() {
+            observe_beginning(worker, options, body, attempt);
         }
         let transaction = Transaction::started(self.engine(), worker, attempt, deadline);
         if P::CHOPS && strategy.pieces.is_some_and(Pieces::are_one_by_one) {
@@ -327,7 +335,7 @@ impl<P: Protocol> Database<P> {
         // Each pass runs the body once. After a conflict the transaction is repaired and makes another pass, or
         // leaves the loop.
         let abort = loop {
-            let outcome = catch_unwind(AssertUnwindSafe(|| body(&transaction, columns)));
+            let outcome = catch_unwind(AssertUnwindSafe(|| body.run(&transaction, columns)));
             let abort = match outcome {
                 Ok(BodyOutcome::Returned) => match transaction.refusal() {
                     None => match transaction.finish(Unstable::ENGINE) {
@@ -344,9 +352,9 @@ impl<P: Protocol> Database<P> {
                 },
                 Ok(BodyOutcome::Failed) => match transaction.conflict() {
                     Some(abort) => abort,
-                    None => return Ok(failed(transaction)),
+                    None => return Ok(failed(&transaction)),
                 },
-                Ok(BodyOutcome::FailedWithoutConflict) => return Ok(failed(transaction)),
+                Ok(BodyOutcome::FailedWithoutConflict) => return Ok(failed(&transaction)),
                 Err(panic) => match transaction.conflict() {
                     Some(abort) => abort,
                     None => return unwind(transaction, panic),
@@ -402,9 +410,38 @@ impl<P: Protocol> Database<P> {
     }
 }
 
-/// Rolls back, because the body has returned an error.
+/// Tells the observer that an attempt begins.
 #[cold]
-fn failed<P: Protocol>(transaction: Transaction<'_, P>) -> AttemptEnd {
+#[inline(never)]
+fn observe_beginning<P: Protocol>(
+    worker: &Worker<P>,
+    options: &TransactionOptions,
+    body: &dyn Body<P>,
+    attempt: u32,
+) {
+    if let Some(observed) = worker.memory.observed() {
+        observed.begin(options.label.map_or_else(|| body.label(), Label::Given), attempt);
+    }
+}
+
+/// Tells the observer that a transaction was refused.
+#[cold]
+#[inline(never)]
+fn observe_refusal<P: Protocol>(
+    worker: &Worker<P>,
+    options: &TransactionOptions,
+    body: &dyn Body<P>,
+    failure: &Failure,
+) {
+    if let Some(observed) = worker.memory.observed() {
+        let label = options.label.map_or_else(|| body.label(), Label::Given);
+        observed.observer.failed(label, Ending::Refused(failure));
+    }
+}
+
+/// Returns the end of an attempt whose body has returned an error.
+#[cold]
+fn failed<P: Protocol>(transaction: &Transaction<'_, P>) -> AttemptEnd {
     transaction.observe_failure(Ending::Error);
     AttemptEnd::Ended(RunEnd::Failed)
 }

@@ -189,7 +189,8 @@ impl<T, P: Protocol> Stash<T, P> {
             return Ok(self.database.transact_with_token(&self.options, body));
         }
         let _setting_aside = SetAsideGuard::begin(worker);
-        let strategy = Strategy { sets_aside: true, ..Strategy::new(Label::here()) };
+        let strategy = Strategy { sets_aside: true, ..Strategy::default() };
+        let strategy = (strategy, Label::here());
         match self.database.run_closure(&self.options, strategy, &mut body) {
             RunResult::Ended(result) => Ok(result),
             RunResult::SetAside => {

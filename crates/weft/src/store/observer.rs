@@ -27,12 +27,6 @@ pub enum Label {
 }
 
 impl Label {
-    /// Returns the label that the options give, or else this one.
-    #[inline(always)]
-    pub fn unless(self, given: Option<&'static str>) -> Label {
-        given.map_or(self, Label::Given)
-    }
-
     /// Returns the caller's place in the source.
     #[inline(always)]
     #[track_caller]
@@ -155,6 +149,16 @@ impl WorkerMemory {
     #[inline(always)]
     pub fn observed(&self) -> Option<&Observed> {
         self.observed.as_deref()
+    }
+
+    /// Tells the observer that the transaction under way has committed.
+    #[cold]
+    #[inline(never)]
+    pub fn observe_committed(&self, observed: &Observed) {
+        if !self.is_reconciling() {
+            let is_timed = observed.observer.committed(observed, self.staged_bytes(), self);
+            observed.is_timed.set(is_timed);
+        }
     }
 
     /// Waits for other transactions at a record, and tells the observer, if the database has one.

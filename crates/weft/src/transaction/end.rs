@@ -140,18 +140,6 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         }
     }
 
-    /// Tells the observer that the transaction has committed.
-    #[cold]
-    #[inline(never)]
-    fn observe_committed(&self, observed: &Observed) {
-        let memory = &self.worker.memory;
-        if !memory.is_reconciling() {
-            let bytes = memory.staged_bytes();
-            let is_timed = observed.observer.committed(observed, bytes, memory);
-            observed.is_timed.set(is_timed);
-        }
-    }
-
     /// Tells the observer that the transaction fails without a conflict.
     #[cold]
     pub(crate) fn observe_failure(&self, ending: Ending<'_>) {
@@ -190,8 +178,9 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     pub fn end_committed(self, _: Unstable) {
         // The transaction ends here, so `drop` must not roll it back.
         let mut this = ManuallyDrop::new(self);
-        if let Some(observed) = this.worker.memory.observed() {
-            this.observe_committed(observed);
+        let memory = &this.worker.memory;
+        if let Some(observed) = memory.observed() {
+            memory.observe_committed(observed);
         }
         this.end();
         drop(this.claim.take());
