@@ -39,9 +39,10 @@ impl Client {
             request = request.header("Authorization", format!("Bearer {token}"));
         }
         let mut response = request.call().map_err(|error| {
+            let url = &self.url;
             format!(
-                "{}: {error}. Is the program running, and does it call weft_inspect::serve?",
-                self.url
+                "no answer from {url}: is the program running, and does it call \
+                 weft_inspect::serve? ({error})"
             )
         })?;
         let body = response.body_mut().with_config().limit(REPORT_BYTES_MAX).read_to_string();

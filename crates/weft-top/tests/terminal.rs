@@ -161,7 +161,7 @@ fn it_shows_the_database_follows_the_size_and_quits() {
     screen.press("p");
     screen.until("paused");
     drop((server, database));
-    screen.until("Is the program running");
+    screen.until("no answer from");
     screen.press("q");
     assert_eq!(screen.end(), (true, true));
 }

@@ -4,9 +4,10 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use weft_inspect::{Report, ServeOptions, Server, serve};
+use weft::{Database, TransactionOptions};
+use weft_inspect::{InspectBuilder, Report, ServeOptions, Server, serve};
 
-use crate::{open, view};
+use crate::{Page, open, view};
 
 /// Sends bytes, and returns all that comes back until the server closes the connection.
 pub fn exchange(address: SocketAddr, request: &str) -> String {
@@ -87,8 +88,11 @@ fn the_page_loads_nothing_from_elsewhere() {
 
 #[test]
 fn metrics_are_in_the_format_of_open_metrics() {
-    let (database, pages) = open();
-    view(&database, &pages, 1);
+    let database = Database::builder().table::<Page>().inspect().open().unwrap();
+    let pages = database.table::<Page>().unwrap();
+    let options = TransactionOptions::new().label("a \"new\"\n\\ page");
+    let page = Page { id: 1, views: 0 };
+    database.transact_with(&options, |tx| tx.insert(&pages, page.clone())).unwrap();
     let server = serve(&database, "127.0.0.1:0").unwrap();
     let (head, body) = get(server.address(), "/metrics", "");
     assert!(head.contains("content-type: application/openmetrics-text; version=1.0.0"), "{head}");
@@ -98,6 +102,7 @@ fn metrics_are_in_the_format_of_open_metrics() {
         "# UNIT weft_memory_used_bytes bytes",
         "weft_table_records{table=\"pages\",index=\"\"} 1.0",
         "weft_oldest_transaction_seconds 0.0",
+        r#"weft_label_transactions_committed_total{label="a \"new\"\n\\ page"} 1.0"#,
         "# EOF",
     ] {
         assert!(body.lines().any(|other| other == line), "{line} is missing in\n{body}");
