@@ -186,11 +186,12 @@ mod tests {
     }
 
     fn at(key: &str, action: Action) -> PointReport {
-        let mut point = PointReport::default();
-        point.table = "accounts".to_owned();
-        point.key = Some(key.to_owned());
-        point.action = action;
-        point
+        PointReport {
+            table: "accounts".to_owned(),
+            key: Some(key.to_owned()),
+            action,
+            ..PointReport::default()
+        }
     }
 
     #[test]

@@ -37,8 +37,7 @@ mod tests {
 
     #[test]
     fn recorded_text_cannot_end_its_element() {
-        let mut report = Report::default();
-        report.protocol = "</script><b>".to_owned();
+        let report = Report { protocol: "</script><b>".to_owned(), ..Report::default() };
         let page = of_recorded([&report].into_iter(), &["<i>".to_owned()]);
         assert!(page.contains(r#""protocol":"\u003c/script>\u003cb>""#));
         assert!(!page.contains("<i>") && !page.contains(RECORDED));

@@ -92,8 +92,10 @@ impl Drop for Directory {
 
 /// Waits until the page shows a hot point and all charts.
 async fn until_drawn(page: &Page) {
-    page.until("document.querySelector('#points h3')?.textContent.includes('accounts \"a customer')")
-        .await;
+    page.until(
+        "document.querySelector('#points h3')?.textContent.includes('accounts \"a customer')",
+    )
+    .await;
     for chart in ["throughput", "latency", "aborts", "oldest", "log"] {
         page.until(&format!(
             "document.querySelector('#{chart} svg path')?.getAttribute('d').includes('L') === true"
