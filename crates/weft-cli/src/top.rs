@@ -1,5 +1,5 @@
-//! `weft top`: starts `weft-top`, which is a program of its own, because its libraries would double the time that the first
-//! build of `weft` takes for those who never look.
+//! `weft top`: starts `weft-top`, which is a program of its own, because its libraries would lengthen the first build of
+//! `weft`.
 
 use std::ffi::OsString;
 use std::io;
