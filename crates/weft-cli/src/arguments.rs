@@ -13,7 +13,8 @@ use crate::durable::import::ImportArguments;
 use crate::durable::log::LogCommand;
 use crate::durable::recover::RecoverArguments;
 use crate::durable::schema::SchemaCommand;
-use crate::serve::ServeArguments;
+use crate::program::ProgramArguments;
+use crate::report::ReportArguments;
 
 /// Weft: an in-memory, multicore, strictly serializable transactional database.
 #[derive(Debug, Parser)]
@@ -35,6 +36,10 @@ pub enum Command {
     },
     /// Check a recorded history of transactions for serializability, and explain what is wrong
     Check(CheckArguments),
+    /// Show live in the terminal what a database does, and where its transactions conflict: starts the program `weft-top`
+    Top(ProgramArguments),
+    /// Show what a flight recorder has recorded before a crash: as text, as JSON, or as a page for a browser
+    Report(ReportArguments),
     /// Inspect a durable database's directory, or verify that it is intact; changes nothing
     Log {
         /// The command to run.
@@ -52,7 +57,7 @@ pub enum Command {
     /// Make a database of a file that `weft dump` has written
     Restore(RestoreArguments),
     /// Serve a database to clients of Redis: starts the program `weft-server` with these arguments
-    Serve(ServeArguments),
+    Serve(ProgramArguments),
     /// Show the tables of a database, and how another version of the program would change them; changes nothing
     Schema {
         /// The command to run.

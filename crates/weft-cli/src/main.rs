@@ -4,8 +4,9 @@
 //!
 //! 1. `arguments` defines the commands, their options, and the values that each option accepts.
 //! 2. `bench` and `check` implement the commands of these names. `durable` implements the commands for databases in
-//!    a directory: `log`, `recover`, `export`, `import`, `dump`, `restore` and `schema`. `serve` starts the server, which
-//!    is a program of its own. The harness of `bench` is [`weft_bench`], which `weft-lab` shares.
+//!    a directory: `log`, `recover`, `export`, `import`, `dump`, `restore` and `schema`. `serve` and `top` start programs of
+//!    their own, and `report` reads what a flight recorder has recorded. The harness of `bench` is [`weft_bench`], which
+//!    `weft-lab` shares.
 //! 3. [`weft_bench::stop`] turns the reason that ended a command early into a message and an exit code.
 //!
 //! Results go to standard output. Progress and messages go to standard error; progress is shown only if standard
@@ -21,7 +22,8 @@ mod arguments;
 mod bench;
 mod check;
 mod durable;
-mod serve;
+mod program;
+mod report;
 
 use std::process::ExitCode;
 
@@ -43,8 +45,10 @@ fn main() -> ExitCode {
         Command::Import(arguments) => durable::import::run(&arguments),
         Command::Dump(arguments) => durable::dump::run(&arguments),
         Command::Restore(arguments) => durable::dump::run_restore(&arguments),
+        Command::Top(arguments) => program::run("weft-top", &arguments),
+        Command::Report(arguments) => report::run(&arguments),
         Command::Schema { command } => durable::schema::run(&command),
-        Command::Serve(arguments) => serve::run(&arguments),
+        Command::Serve(arguments) => program::run("weft-server", &arguments),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -29,17 +29,47 @@
 
 mod advice;
 mod collect;
+#[cfg(feature = "tracing")]
+mod events;
+#[cfg(feature = "metrics")]
+mod facade;
+#[cfg(any(feature = "serve", feature = "metrics"))]
+mod families;
+#[cfg(feature = "flight")]
+mod flight;
 mod labels;
 mod observer;
+#[cfg(any(feature = "flight", feature = "metrics", feature = "tracing"))]
+mod outlet;
+#[cfg(any(feature = "serve", feature = "flight"))]
+pub mod page;
 mod render;
 pub mod report;
+#[cfg(feature = "serve")]
+mod serve;
 mod sketch;
+#[cfg(feature = "tracing")]
+mod slow;
+#[cfg(any(feature = "serve", feature = "flight", feature = "metrics", feature = "tracing"))]
+mod source;
 mod totals;
 
 use std::sync::Arc;
 
+#[cfg(feature = "tracing")]
+pub use events::trace_events;
+#[cfg(feature = "metrics")]
+pub use facade::{publish, publish_metrics};
+#[cfg(any(feature = "serve", feature = "metrics"))]
+pub use families::metric_names;
+#[cfg(feature = "flight")]
+pub use flight::{Entry, FLIGHT_FILE, Flight, FlightOptions, FlightRecorder, PREVIOUS_FLIGHT_FILE};
 use observer::Hub;
+#[cfg(any(feature = "flight", feature = "metrics", feature = "tracing"))]
+pub use outlet::Outlet;
 pub use report::Report;
+#[cfg(feature = "serve")]
+pub use serve::{ServeOptions, Server, serve};
 use weft::protocol::Protocol;
 use weft::store::observer::Observer;
 use weft::{Builder, Database, Failure};
@@ -53,11 +83,22 @@ const INSIDE: weft::commit::Unstable = unsafe { weft::commit::Unstable::new() };
 pub trait InspectBuilder {
     /// Observes the database from its opening on.
     fn inspect(self) -> Self;
+
+    /// As [`inspect`](InspectBuilder::inspect), and keeps the transactions that take at least so long for
+    /// [`trace_events`]. To find them, every transaction is timed, not only samples: that is two looks at the clock.
+    #[cfg(feature = "tracing")]
+    fn inspect_slow(self, after: std::time::Duration) -> Self;
 }
 
 impl<P: Protocol> InspectBuilder for Builder<P> {
     fn inspect(self) -> Self {
         self.protocol_options(observer(None))
+    }
+
+    #[cfg(feature = "tracing")]
+    fn inspect_slow(self, after: std::time::Duration) -> Self {
+        let slow: Arc<dyn Observer> = Arc::new(slow::SlowHub::new(observer(None), after));
+        self.protocol_options(slow)
     }
 }
 

@@ -151,6 +151,8 @@ impl Observer for Hub {
 impl Hub {
     /// Returns the hub of a database that has one.
     pub fn of(observer: &Arc<dyn Observer>) -> Option<&Hub> {
+        #[cfg(feature = "tracing")]
+        let observer = crate::slow::SlowHub::of(observer).map_or(observer, |slow| &slow.inner);
         let observer: &dyn Any = &**observer;
         observer.downcast_ref()
     }

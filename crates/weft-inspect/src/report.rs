@@ -219,6 +219,18 @@ pub enum Action {
     Split,
 }
 
+impl Action {
+    /// Returns the name, as it is in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Action::Nothing => "nothing",
+            Action::Trial => "trial",
+            Action::Queued => "queued",
+            Action::Split => "split",
+        }
+    }
+}
+
 /// Sums over a whole database, as `weft::Metrics` has them since the database was opened.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]

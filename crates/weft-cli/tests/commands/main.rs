@@ -3,6 +3,7 @@
 mod durable;
 mod exchange;
 mod product;
+mod report;
 mod schema;
 mod serve;
 mod support;

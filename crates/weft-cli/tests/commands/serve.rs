@@ -42,5 +42,5 @@ fn a_server_that_is_not_there_is_explained() {
     let output = command.arg("serve").env("PATH", "/nonexistent").output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let message = text(&output.stderr);
-    assert!(message.contains("cargo build --release -p weft-server"), "{message}");
+    assert!(message.contains("cargo build --release --package weft-server"), "{message}");
 }

@@ -611,6 +611,11 @@ impl<P: Protocol> Database<P> {
         self.inner().storage.get().ok_or(Failure::InMemory)
     }
 
+    /// Returns the database's directory, if it has one.
+    pub fn directory(&self) -> Option<&Path> {
+        self.inner().storage.get().map(|storage| &*storage.plan.directory)
+    }
+
     /// Returns what was found in the directory when the database was opened, or `None` if the database has no
     /// directory.
     pub fn recovered(&self) -> Option<&RecoveryReport> {

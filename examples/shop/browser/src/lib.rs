@@ -1,10 +1,11 @@
-//! Chromium without a window, for tests of the shop's page. It needs `chromedriver`, which starts Chromium.
+//! Chromium without a window, for tests of pages. It needs `chromedriver`, which starts Chromium.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use fantoccini::wd::WebDriverCompatibleCommand;
 use fantoccini::{Client, ClientBuilder, Locator};
 use hyper_util::client::legacy::connect::HttpConnector;
 use serde_json::{Value, json};
@@ -55,7 +56,9 @@ impl Driver {
         let metrics =
             json!({"width": width, "height": 844, "pixelRatio": 1, "mobile": width < 600});
         let options = json!({"args": arguments, "mobileEmulation": {"deviceMetrics": metrics}});
-        let Value::Object(capabilities) = json!({"goog:chromeOptions": options}) else {
+        let capabilities =
+            json!({"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}});
+        let Value::Object(capabilities) = capabilities else {
             unreachable!("it is an object");
         };
         let client = ClientBuilder::new(HttpConnector::new())
@@ -73,6 +76,27 @@ impl Drop for Driver {
         // It ends the browsers that were not closed.
         let _ = self.process.kill();
         let _ = self.process.wait();
+    }
+}
+
+/// A command that only ChromeDriver has.
+#[derive(Debug)]
+struct Extension {
+    path: &'static str,
+    body: Value,
+}
+
+impl WebDriverCompatibleCommand for Extension {
+    fn endpoint(
+        &self,
+        base: &url::Url,
+        session: Option<&str>,
+    ) -> Result<url::Url, url::ParseError> {
+        base.join(&format!("session/{}/{}", session.unwrap_or_default(), self.path))
+    }
+
+    fn method_and_body(&self, _: &url::Url) -> (http::Method, Option<String>) {
+        (http::Method::POST, Some(self.body.to_string()))
     }
 }
 
@@ -152,6 +176,36 @@ impl Page {
             let file = Path::new(&directory).join(format!("{name}-{}.png", self.width));
             std::fs::write(file, picture).expect("it can be written");
         }
+    }
+
+    /// Types keys while the element that a CSS selector selects has the focus.
+    ///
+    /// # Panics
+    /// If there isn't one.
+    pub async fn press(&self, selector: &str, keys: &str) {
+        let element = self.client.find(Locator::Css(selector)).await.expect(selector);
+        element.send_keys(keys).await.expect(selector);
+    }
+
+    /// Lets the user prefer dark colours, or light ones.
+    ///
+    /// # Panics
+    /// If the browser does not know that.
+    pub async fn prefer(&self, scheme: &str) {
+        let features = json!([{"name": "prefers-color-scheme", "value": scheme}]);
+        let body = json!({"cmd": "Emulation.setEmulatedMedia", "params": {"features": features}});
+        let done = self.client.issue_cmd(Extension { path: "goog/cdp/execute", body }).await;
+        done.expect("the browser knows colour schemes");
+    }
+
+    /// Checks that the browser has nothing on its console.
+    ///
+    /// # Panics
+    /// If it has a message there.
+    pub async fn check_console(&self) {
+        let body = json!({"type": "browser"});
+        let messages = self.client.issue_cmd(Extension { path: "se/log", body }).await;
+        assert_eq!(messages.expect("there is a console"), json!([]));
     }
 
     /// Closes the browser.
