@@ -633,12 +633,12 @@ impl<const WAITS: bool> Executor for LockingExecutor<WAITS> {
         Some(self.set.rows_added(table))
     }
 
-    /// Rows are locked. Only index nodes can have changed: keys may have been inserted into a range that was read.
     fn accessed(&self) -> (usize, usize) {
         let shared = self.held.locks.iter().filter(|held| !held.is_exclusive);
         (shared.count(), self.set.accessed().1)
     }
 
+    /// Rows are locked. Only index nodes can have changed: keys may have been inserted into a range that was read.
     fn validate(&mut self) -> Result<(), Abort> {
         fence_before_validation();
         validate_nodes(&self.set)
