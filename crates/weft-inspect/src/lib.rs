@@ -33,12 +33,14 @@ mod collect;
 mod events;
 #[cfg(feature = "metrics")]
 mod facade;
-#[cfg(any(feature = "serve", feature = "metrics"))]
+#[cfg(any(feature = "openmetrics", feature = "metrics"))]
 mod families;
 #[cfg(feature = "flight")]
 mod flight;
 mod labels;
 mod observer;
+#[cfg(feature = "openmetrics")]
+pub mod openmetrics;
 #[cfg(any(feature = "flight", feature = "metrics", feature = "tracing"))]
 mod outlet;
 #[cfg(any(feature = "serve", feature = "flight"))]
@@ -60,7 +62,7 @@ use std::sync::Arc;
 pub use events::trace_events;
 #[cfg(feature = "metrics")]
 pub use facade::{publish, publish_metrics};
-#[cfg(any(feature = "serve", feature = "metrics"))]
+#[cfg(any(feature = "openmetrics", feature = "metrics"))]
 pub use families::metric_names;
 #[cfg(feature = "flight")]
 pub use flight::{Entry, FLIGHT_FILE, Flight, FlightOptions, FlightRecorder, PREVIOUS_FLIGHT_FILE};

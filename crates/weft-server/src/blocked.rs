@@ -94,7 +94,8 @@ impl Session {
         let arguments: Vec<&[u8]> = blocked.arguments.iter().map(|argument| &**argument).collect();
         let effects = Effects::of_waiter(&blocked.waiter);
         effects.begin(blocked.command);
-        let ((), token) = server.transact(&effects, &TransactionOptions::new(), |keys| {
+        let options = TransactionOptions::new().label(blocked.command.name);
+        let ((), token) = server.transact(&effects, &options, |keys| {
             reply.truncate(before);
             for (key, _) in places {
                 watch::observe(keys, *space, key)?;

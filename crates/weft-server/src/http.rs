@@ -7,6 +7,7 @@ use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
 use tokio::net::TcpListener;
+use weft_inspect::openmetrics::CONTENT_TYPE;
 
 use crate::metrics;
 use crate::server::Server;
@@ -23,9 +24,12 @@ pub async fn serve(server: Arc<Server>, listener: TcpListener) {
 
 async fn show_metrics(server: Arc<Server>) -> impl IntoResponse {
     // Counting the memory takes a while if there are many tables.
-    let text = tokio::task::spawn_blocking(move || metrics::render(&server)).await;
-    let status = if text.is_ok() { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR };
-    (status, [(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text.unwrap_or_default())
+    let (status, text) = match tokio::task::spawn_blocking(move || metrics::render(&server)).await {
+        Ok(Ok(text)) => (StatusCode::OK, text),
+        Ok(Err(error)) => (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
+    };
+    (status, [(header::CONTENT_TYPE, CONTENT_TYPE)], text)
 }
 
 async fn show_health(server: Arc<Server>) -> impl IntoResponse {

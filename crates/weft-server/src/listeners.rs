@@ -22,6 +22,9 @@ pub struct ListenOptions {
     pub socket: Option<PathBuf>,
     /// The port for HTTP; 0 for none.
     pub http_port: u16,
+    /// The port of the page that looks inside the database; 0 for none. A database that is given to the server must be opened
+    /// with [`weft_inspect::InspectBuilder::inspect`] for the page to show more than totals.
+    pub inspect_port: u16,
     /// The addresses for HTTP.
     pub http_bind: Vec<IpAddr>,
     /// The certificates.
@@ -37,6 +40,7 @@ impl Default for ListenOptions {
             bind: local.clone(),
             socket: None,
             http_port: 0,
+            inspect_port: 0,
             http_bind: local,
             tls: TlsFiles::default(),
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -279,7 +279,11 @@ impl Builder {
     pub fn open(self) -> io::Result<Arc<Server>> {
         let database = match self.database {
             Some(database) => database,
-            None => crate::tables::open(&self.options.store).map_err(io::Error::other)?,
+            None => {
+                let is_inspected = self.options.listen.inspect_port != 0;
+                let opened = crate::tables::open(&self.options.store, is_inspected);
+                opened.map_err(io::Error::other)?
+            }
         };
         let mut procedures = Procedures::default();
         for (name, new) in self.procedures {
@@ -387,6 +391,14 @@ impl Server {
             log(Level::Info, "listening", json!({ "address": address, "http": true }));
             accepting.spawn(http::serve(Arc::clone(&self), listener));
         }
+        let inspect_port = self.options.listen.inspect_port;
+        let inspected = (inspect_port != 0)
+            .then(|| weft_inspect::serve(&self.database, (Ipv4Addr::LOCALHOST, inspect_port)))
+            .transpose()?;
+        if let Some(inspected) = &inspected {
+            let address = inspected.address().to_string();
+            log(Level::Info, "listening", json!({ "address": address, "inspects": true }));
+        }
         if self.options.notifies_systemd {
             systemd::notify("READY=1");
             accepting.spawn(Arc::clone(&self).watch_over());
@@ -408,6 +420,7 @@ impl Server {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         collector.stop();
+        drop(inspected);
         if let Some(path) = path {
             // A socket that is gone already needs no removal.
             let _ = std::fs::remove_file(path);

@@ -301,7 +301,8 @@ impl Session {
         let (wants_reply, rolls_back) = (self.replies == Replies::On, self.rolls_back);
         let (client, user, fixed) = (&*self.client, &*self.user, &OnceCell::new());
         let effects = Effects::of(command);
-        let ((), token) = server.transact(&effects, &TransactionOptions::new(), |keys| {
+        let options = TransactionOptions::new().label(command.name);
+        let ((), token) = server.transact(&effects, &options, |keys| {
             reply.truncate(before);
             let keys = *keys;
             let call = Call {
@@ -360,7 +361,8 @@ impl Session {
         let (wants_reply, rolls_back) = (self.replies == Replies::On, self.rolls_back);
         let (client, user) = (Arc::clone(&self.client), Arc::clone(&self.user));
         let effects = Effects::default();
-        let executed = server.transact(&effects, &TransactionOptions::new(), |keys| {
+        let options = TransactionOptions::new().label("exec");
+        let executed = server.transact(&effects, &options, |keys| {
             // What an attempt before this one has left.
             reply.truncate(before);
             reply.set_version(version);

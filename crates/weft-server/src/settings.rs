@@ -140,6 +140,12 @@ pub static SETTINGS: &[Setting] = &[
         |options, text| put(&mut options.listen.http_port, number(text, 0..=u16::MAX)),
     ),
     setting(
+        "inspect-port", "", "N",
+        "Port of a page, on this machine alone, that shows which keys and commands conflict (also for weft top); 0 for none",
+        |options| options.listen.inspect_port.to_string(),
+        |options, text| put(&mut options.listen.inspect_port, number(text, 0..=u16::MAX)),
+    ),
+    setting(
         "http-bind", "", "ADDRESS",
         "Addresses for HTTP, with commas between them. What it shows has no password",
         |options| joined(&options.listen.http_bind),

@@ -27,6 +27,7 @@ use std::sync::Arc;
 
 use twox_hash::XxHash3_64;
 use weft::{Acknowledge, ColumnValue, Database, DurabilityOptions, Error, Failure, Record, Table};
+use weft_inspect::InspectBuilder;
 
 use crate::stream_tables::{Consumer, Deletion, Entry, Group, Pending, Stream, StreamTables};
 
@@ -349,12 +350,15 @@ pub fn with_tables(builder: weft::Builder) -> weft::Builder {
         .table::<Start>()
 }
 
-/// Opens a database with these tables alone.
+/// Opens a database with these tables alone, which is observed if it is to be inspected.
 ///
 /// # Errors
 /// [`Failure`], if the directory cannot be used.
-pub fn open(options: &StoreOptions) -> Result<Database, Failure> {
+pub fn open(options: &StoreOptions, is_inspected: bool) -> Result<Database, Failure> {
     let mut builder = with_tables(Database::builder());
+    if is_inspected {
+        builder = builder.inspect();
+    }
     if let Some((directory, durability)) = &options.directory {
         // Connections wait for the disk themselves, so that no thread does.
         let durability = durability.clone().acknowledge(Acknowledge::Committed);

@@ -15,7 +15,6 @@
 //! - Requests cannot change anything.
 
 mod feed;
-mod openmetrics;
 
 use std::convert::Infallible;
 use std::io;
@@ -40,6 +39,7 @@ use tokio_io_timeout::TimeoutStream;
 use weft::Database;
 use weft::protocol::Protocol;
 
+use crate::openmetrics;
 use crate::source::Source;
 use feed::Feed;
 

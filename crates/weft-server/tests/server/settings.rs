@@ -111,8 +111,9 @@ fn operators_see_metrics_and_health() {
     assert!(fetch(port, "/health").contains("200 OK"));
     let metrics = fetch(port, "/metrics");
     for part in [
-        "text/plain; version=0.0.4",
-        "# TYPE weft_server_commands_total counter",
+        "application/openmetrics-text; version=1.0.0",
+        "# TYPE weft_server_commands counter",
+        "\nweft_server_commands_total ",
         "\nweft_server_clients ",
         "weft_table_records{table=\"keys\"} 1",
         "weft_log_syncs_total ",
@@ -124,6 +125,22 @@ fn operators_see_metrics_and_health() {
     let unique: std::collections::HashSet<_> = lines.iter().collect();
     assert_eq!(lines.len(), unique.len(), "{metrics}");
     assert!(fetch(port, "/nosuch").contains("404"));
+}
+
+#[test]
+fn operators_see_which_commands_conflict() {
+    let directory = Directory::new("inspect");
+    let port = free_port();
+    let port_text = port.to_string();
+    let arguments = ["--inspect-port", &*port_text];
+    let program = Program::start_with(&mut program(), &directory.0, &arguments);
+    let mut client = program.client();
+    for _ in 0..3 {
+        client.say("INCR hits");
+    }
+    assert!(fetch(port, "/").contains("<!doctype html>"));
+    let report = fetch(port, "/report");
+    assert!(report.contains(r#""label":"incr""#), "{report}");
 }
 
 #[test]

@@ -11,9 +11,10 @@ use prometheus_client::registry::{Registry, Unit};
 use crate::Report;
 use crate::families::{self, Family, Kind};
 
+/// The type of the text, for HTTP.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Returns the report as text.
+/// Returns the report as text, which ends with the line `# EOF`.
 pub fn text(report: &Report) -> String {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Scrape(families::of(report))));
