@@ -114,7 +114,7 @@ fn top_says_how_its_program_is_built() {
     assert_eq!(output.status.code(), Some(1));
     let message = text(&output.stderr);
     assert!(message.contains("cargo build --release --package weft-top"), "{message}");
-    assert!(message.contains("cargo top ADDRESS"), "{message}");
+    assert!(message.contains("cargo install --path crates/weft-top"), "{message}");
 }
 
 /// A stand-in for the program prints what it is given.
