@@ -54,6 +54,10 @@ pub fn text_of(failure: &Failure) -> String {
     let code = match failure {
         Failure::MemoryFull { .. } => "OOM command not allowed when used memory > 'maxmemory'.",
         Failure::Storage(_) => "MISCONF the server cannot make changes durable.",
+        Failure::InMemory => {
+            return "ERR there is nothing to save, since the data is in memory: start the server with --directory"
+                .to_owned();
+        }
         _ => "ERR",
     };
     format!("{code} {failure}")

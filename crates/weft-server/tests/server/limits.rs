@@ -214,7 +214,7 @@ fn clients_see_and_end_each_other() {
     assert!(memory.starts_with(':') && memory.len() > 2, "{memory}");
     assert_eq!(
         one.say("SAVE"),
-        "-ERR SAVE is not supported: a server with a directory always saves"
+        "-ERR there is nothing to save, since the data is in memory: start the server with --directory"
     );
     let count = one.say("COMMAND COUNT");
     let docs = one.line("COMMAND DOCS");

@@ -282,7 +282,7 @@ fn the_commands_show_the_shapes_of_procedures() {
     );
     let info = client.say("COMMAND INFO take count_orders");
     assert!(
-        info.starts_with("*[*[\"take\", :-2, *[+write, +denyoom], :0, :0, :0, *[+@procedures]"),
+        info.starts_with("*[*[\"take\", :-2, *[+write, +denyoom], :0, :0, :0, *[+@write, +@slow]"),
         "{info}"
     );
     assert!(info.contains("*[\"count_orders\", :1, *[+readonly], "), "{info}");
