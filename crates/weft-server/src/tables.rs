@@ -387,7 +387,7 @@ pub fn attach(database: &Database) -> Result<(Tables, u64), Failure> {
         garbage: database.table()?,
         watched: database.table()?,
         orders: database.table()?,
-        of_streams: StreamTables::of(&database)?,
+        of_streams: StreamTables::of(database)?,
         libraries: database.table()?,
         functions: database.table()?,
     };
