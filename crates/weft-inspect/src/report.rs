@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What is known of a database at one moment. Counts and times are sums since observation began, so the difference of two
+/// The state of a database at one moment. Counts and times are sums since observation began, so the difference of two
 /// reports is what happened between them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]

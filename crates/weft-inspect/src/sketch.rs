@@ -31,7 +31,7 @@ pub(crate) fn address_of(table: TableRef) -> usize {
     std::ptr::from_ref(table.core()).addr()
 }
 
-/// What is known of a point.
+/// The counts and times of a point.
 #[derive(Clone, Debug)]
 pub(crate) struct Point {
     pub table: TableRef,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use weft::TransactionOptions;
 
-use crate::call::{Call, DataCommand};
+use crate::call::{Call, Caller, DataCommand};
 use crate::clients::Client;
 use crate::commands::Command;
 use crate::effects::Effects;
@@ -95,23 +95,16 @@ impl Session {
         let effects = Effects::of_waiter(&blocked.waiter);
         effects.begin(blocked.command);
         let options = TransactionOptions::new().label(blocked.command.name);
+        let (client, user, wants_reply) = (&*blocked.client, &*blocked.user, blocked.wants_reply);
+        let caller = Caller { server, client, user, wants_reply, rolls_back: false };
         let ((), token) = server.transact(&effects, &options, |keys| {
             reply.truncate(before);
             for (key, _) in places {
                 watch::observe(keys, *space, key)?;
             }
-            let call = Call {
-                server,
-                client: &blocked.client,
-                user: &blocked.user,
-                keys: *keys,
-                space: *space,
-                arguments: &arguments[..],
-                wants_reply: blocked.wants_reply,
-                rolls_back: false,
-                fixed: &OnceCell::new(),
-            };
-            (blocked.run)(&call, reply)
+            let (keys, space, arguments) = (*keys, *space, &arguments[..]);
+            let fixed = &OnceCell::new();
+            (blocked.run)(&Call { caller, keys, space, arguments, fixed }, reply)
         })?;
         self.note(token);
         let found = effects.take_wait().is_none();

@@ -15,25 +15,32 @@ use crate::tables::Kind;
 use crate::users::User;
 use crate::waiting::Line;
 
-/// A call of a command on data.
+/// The client that calls a command, and what holds for all commands that it calls.
 #[derive(Clone, Copy, Debug)]
-pub struct Call<'c> {
+pub struct Caller<'c> {
     /// The server.
     pub server: &'c Server,
-    /// The client that calls.
+    /// The client.
     pub client: &'c Client,
     /// The user that the client is.
     pub user: &'c User,
+    /// Whether the client will see the reply.
+    pub wants_reply: bool,
+    /// Whether the client has asked that an error undoes what came before it.
+    pub rolls_back: bool,
+}
+
+/// A call of a command on data.
+#[derive(Clone, Copy, Debug)]
+pub struct Call<'c> {
+    /// The client that calls.
+    pub caller: Caller<'c>,
     /// The transaction.
     pub keys: Keys<'c>,
     /// The numbered database that the client has selected.
     pub space: u8,
     /// The arguments, with the name of the command in front.
     pub arguments: &'c [&'c [u8]],
-    /// Whether the client will see the reply.
-    pub wants_reply: bool,
-    /// Whether the client has asked that an error undoes what came before it.
-    pub rolls_back: bool,
     /// What a script finds unchanged if its transaction is run again.
     pub fixed: &'c OnceCell<Fixed>,
 }
@@ -127,7 +134,7 @@ impl<'c> Call<'c> {
     /// Returns whether the client may take elements of a key. Clients that wait in a line are served first, in their order;
     /// a transaction of several commands, and commands that do not wait, pass them by.
     pub fn has_turn(&self, key: &[u8], line: &Line) -> bool {
-        let waiters = &self.server.waiters;
+        let waiters = &self.caller.server.waiters;
         match &self.effects.role {
             Role::Several => true,
             Role::Alone => !waiters.is_taken(self.space, key, line),

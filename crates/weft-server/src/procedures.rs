@@ -371,7 +371,7 @@ impl Procedure {
 
 /// Runs the procedure that has the name of the command.
 fn run(call: &Call<'_>, reply: &mut Reply) -> Done {
-    let procedure = call.server.procedures.get(call.argument(0));
+    let procedure = call.caller.server.procedures.get(call.argument(0));
     let procedure = procedure.ok_or("ERR there is no such procedure")?;
     procedure.run(call, call.rest(1), reply)
 }

@@ -8,7 +8,7 @@ use weft::htm::word::Ordering;
 use weft::{CommitToken, Error, TransactionOptions};
 
 use crate::blocked::Blocked;
-use crate::call::{Call, DataCommand, is};
+use crate::call::{Call, Caller, DataCommand, is};
 use crate::clients::Client;
 use crate::commands::{self, Command, Permit, Run, flags};
 use crate::effects::Effects;
@@ -288,6 +288,13 @@ impl Session {
         text.into()
     }
 
+    /// Returns the client as the caller of commands. (The references may be to copies of the session's own, so that a
+    /// command can change the session.)
+    fn caller<'c>(&self, server: &'c Server, client: &'c Client, user: &'c User) -> Caller<'c> {
+        let (wants_reply, rolls_back) = (self.replies == Replies::On, self.rolls_back);
+        Caller { server, client, user, wants_reply, rolls_back }
+    }
+
     /// Runs one command as a transaction.
     fn transact(
         &mut self,
@@ -297,26 +304,13 @@ impl Session {
         reply: &mut Reply,
     ) -> Done {
         let before = reply.len();
-        let (server, space) = (&*self.server, self.space);
-        let (wants_reply, rolls_back) = (self.replies == Replies::On, self.rolls_back);
-        let (client, user, fixed) = (&*self.client, &*self.user, &OnceCell::new());
+        let (server, space, fixed) = (&*self.server, self.space, &OnceCell::new());
+        let caller = self.caller(server, &self.client, &self.user);
         let effects = Effects::of(command);
         let options = TransactionOptions::new().label(command.name);
         let ((), token) = server.transact(&effects, &options, |keys| {
             reply.truncate(before);
-            let keys = *keys;
-            let call = Call {
-                server,
-                client,
-                user,
-                keys,
-                space,
-                arguments,
-                wants_reply,
-                rolls_back,
-                fixed,
-            };
-            run(&call, reply)
+            run(&Call { caller, keys: *keys, space, arguments, fixed }, reply)
         })?;
         self.note(token);
         match effects.take_wait() {
@@ -349,17 +343,22 @@ impl Session {
         outcome
     }
 
-    fn execute_all(&mut self, queue: &Queue, watched: &[WatchedKey], reply: &mut Reply) -> Done {
+    fn execute_all<'q>(
+        &mut self,
+        queue: &'q Queue,
+        watched: &[WatchedKey],
+        reply: &mut Reply,
+    ) -> Done {
         let before = reply.len();
         let (space, version, server) = (self.space, reply.version(), Arc::clone(&self.server));
         // What the user may do may have changed since the commands were queued.
-        let permit = |(command, arguments, _): &Queued| {
+        let permitted = |(command, arguments, fixed): &'q Queued| {
             let arguments: Vec<&[u8]> = arguments.iter().map(|argument| &**argument).collect();
-            self.permit(command, &arguments, "multi")
+            (*command, self.permit(command, &arguments, "multi"), arguments, fixed)
         };
-        let permits: Vec<_> = queue.commands.iter().map(permit).collect();
-        let (wants_reply, rolls_back) = (self.replies == Replies::On, self.rolls_back);
+        let commands: Vec<_> = queue.commands.iter().map(permitted).collect();
         let (client, user) = (Arc::clone(&self.client), Arc::clone(&self.user));
+        let caller = self.caller(&server, &client, &user);
         let effects = Effects::default();
         let options = TransactionOptions::new().label("exec");
         let executed = server.transact(&effects, &options, |keys| {
@@ -373,30 +372,16 @@ impl Session {
                     return Ok(());
                 }
             }
-            reply.array(queue.commands.len());
-            let commands = queue.commands.iter().zip(&permits);
-            for (number, ((command, arguments, fixed), permit)) in commands.enumerate() {
-                let arguments: Vec<&[u8]> = arguments.iter().map(|argument| &**argument).collect();
+            reply.array(commands.len());
+            for (number, (command, permit, arguments, fixed)) in commands.iter().enumerate() {
                 let before = reply.len();
                 let done = match permit.as_ref().map(|permit| permit.run()) {
                     Err(text) => Err(text.clone().into()),
-                    Ok(Run::Session(run)) => run(self, &arguments, reply),
+                    Ok(Run::Session(run)) => run(self, arguments, reply),
                     Ok(Run::Data(run)) => keys.savepoint(|keys| {
                         effects.begin(command);
-                        let (server, client, user) = (&*server, &*client, &*user);
-                        let (keys, space, arguments) = (*keys, self.space, &arguments[..]);
-                        let call = Call {
-                            server,
-                            client,
-                            user,
-                            keys,
-                            space,
-                            arguments,
-                            wants_reply,
-                            rolls_back,
-                            fixed,
-                        };
-                        run(&call, reply)
+                        let (keys, space) = (*keys, self.space);
+                        run(&Call { caller, keys, space, arguments, fixed }, reply)
                     }),
                 };
                 match done {

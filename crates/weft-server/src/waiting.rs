@@ -26,7 +26,7 @@ use weft::htm::word::{Ordering, Word};
 
 use crate::tables::Text;
 
-/// What is waited for at a key.
+/// The elements that a client waits for at a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Line {
     /// An element of a list.

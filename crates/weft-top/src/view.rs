@@ -26,7 +26,7 @@ pub enum Input {
     Pause,
 }
 
-/// What is shown.
+/// The screen.
 #[derive(Debug, Default)]
 pub struct View {
     /// The newest reports.

@@ -11,7 +11,7 @@ use crate::stop::{Done, texts};
 fn call_function(call: &Call<'_>, is_read_only: bool, reply: &mut Reply) -> Done {
     let (keys, arguments) = keys_and_arguments(call, Some("ERR Bad number of keys provided"))?;
     let name = call.argument(1);
-    match call.server.procedures.get(name) {
+    match call.caller.server.procedures.get(name) {
         Some(procedure) if is_read_only && !procedure.is_read_only => {
             Err("ERR Can not execute a script with write flag using *_ro command.".into())
         }
@@ -57,7 +57,7 @@ pub fn function(call: &Call<'_>, reply: &mut Reply) -> Done {
         (b"list", _) => list(call, reply)?,
         (b"stats", []) => stats(call, reply)?,
         (b"kill", []) => {
-            call.server.scripts.kill()?;
+            call.caller.server.scripts.kill()?;
             reply.ok();
         }
         (b"dump" | b"restore", _) => {

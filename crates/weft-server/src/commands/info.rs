@@ -39,7 +39,7 @@ pub fn info(call: &Call<'_>, reply: &mut Reply) -> Done {
 
 /// Returns the rows of a section.
 fn rows(call: &Call<'_>, section: &str) -> Done<Vec<(String, String)>> {
-    let server = call.server;
+    let server = call.caller.server;
     let mut rows: Vec<(String, String)> = Vec::new();
     let mut row =
         |name: &str, value: &dyn ToString| rows.push((name.to_owned(), value.to_string()));

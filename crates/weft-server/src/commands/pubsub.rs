@@ -22,7 +22,7 @@ pub fn spublish(call: &Call<'_>, reply: &mut Reply) -> Done {
 /// Notes a message, if any client would get it.
 fn publish_to(call: &Call<'_>, reply: &mut Reply, topic: Topic) -> Done {
     let (channel, payload) = (call.argument(1), call.argument(2));
-    let receivers = call.server.publish.receivers(topic, channel);
+    let receivers = call.caller.server.publish.receivers(topic, channel);
     if receivers > 0 {
         call.effects.publish(topic, channel, payload);
     }

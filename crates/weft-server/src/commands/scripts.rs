@@ -32,7 +32,7 @@ fn run(call: &Call<'_>, script: &Script, is_read_only: bool, reply: &mut Reply) 
 
 fn evaluate(call: &Call<'_>, is_read_only: bool, reply: &mut Reply) -> Done {
     let code = call.argument(1);
-    let sources = &call.server.scripts.sources;
+    let sources = &call.caller.server.scripts.sources;
     let digest = digest(code);
     let script = match sources.get(&digest) {
         Some(script) => script,
@@ -55,7 +55,7 @@ fn digest_of(argument: &[u8]) -> Option<Digest> {
 
 fn evaluate_known(call: &Call<'_>, is_read_only: bool, reply: &mut Reply) -> Done {
     let script = digest_of(call.argument(1));
-    let script = script.and_then(|digest| call.server.scripts.sources.get(&digest));
+    let script = script.and_then(|digest| call.caller.server.scripts.sources.get(&digest));
     let script = script.ok_or("NOSCRIPT No matching script. Please use EVAL.")?;
     run(call, &script, is_read_only, reply)
 }

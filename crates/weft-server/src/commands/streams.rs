@@ -138,7 +138,7 @@ enum Trim {
     Least(Id),
 }
 
-/// What is removed when a stream is trimmed.
+/// The entries that trimming removes from a stream.
 struct Trimming {
     trim: Trim,
     is_exact: bool,

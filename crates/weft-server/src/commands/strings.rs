@@ -210,7 +210,7 @@ pub fn msetnx(call: &Call<'_>, reply: &mut Reply) -> Done {
 /// Adds to a number. If the client does not see the reply, the addition commutes with others.
 fn add(call: &Call<'_>, reply: &mut Reply, by: i64) -> Done {
     let key = call.key(1);
-    if !call.wants_reply {
+    if !call.caller.wants_reply {
         if call.add_unseen(&key, by)? {
             return Ok(());
         }

@@ -133,7 +133,7 @@ impl Engine {
         running: &Running<'_>,
         function: impl mlua::IntoLuaMulti,
     ) -> mlua::Result<(bool, Value)> {
-        let bytes = running.call.server.options.script_bytes;
+        let bytes = running.call.caller.server.options.script_bytes;
         running.memory_limit.set(self.lua.used_memory().saturating_add(bytes));
         self.lua.set_memory_limit(running.memory_limit.get())?;
         let outcome = self.run.call(function);

@@ -9,7 +9,7 @@ use super::sources::{FLAGS, digest};
 use super::{
     Program, bits, engine, json, message_pack, number, packing, place, raise, text_of, values,
 };
-use crate::call::{Call, is};
+use crate::call::{Call, Caller, is};
 use crate::commands::connection::REDIS_VERSION;
 use crate::commands::{self, Command, Permit, Run, flags, keys::space_of};
 use crate::log::{Level, log};
@@ -151,7 +151,7 @@ fn call_command(
     let arguments: SmallVec<[&[u8]; 8]> = owned.iter().map(Argument::bytes).collect();
     let name = arguments[0];
     let outer = &running.call;
-    let command = commands::find(name).or_else(|| outer.server.procedures.command(name));
+    let command = commands::find(name).or_else(|| outer.caller.server.procedures.command(name));
     let command = command.ok_or("ERR Unknown Redis command called from script")?;
     if !command.takes(arguments.len()) {
         return Err("ERR Wrong number of args calling Redis command from script".into());
@@ -159,8 +159,13 @@ fn call_command(
     if running.is_read_only.get() && command.has(flags::WRITE) {
         return Err("ERR Write commands are not allowed from read-only scripts.".into());
     }
-    let permit = Permit::new(outer.user, command, &arguments).map_err(|denial| {
-        outer.server.users.note(&denial, "lua", &outer.user.name, outer.client.line());
+    let permit = Permit::new(outer.caller.user, command, &arguments).map_err(|denial| {
+        outer.caller.server.users.note(
+            &denial,
+            "lua",
+            &outer.caller.user.name,
+            outer.caller.client.line(),
+        );
         denial.text()
     })?;
     let mut reply = running.buffer.borrow_mut();
@@ -168,9 +173,10 @@ fn call_command(
     reply.set_version(running.version.get());
     match permit.run() {
         Run::Data(run) if !command.has(flags::NO_SCRIPT) => {
+            let caller = Caller { wants_reply: true, ..outer.caller };
             let run = |keys: Keys<'_>, reply: &mut crate::reply::Reply| {
                 let (space, arguments) = (running.space.get(), &arguments[..]);
-                run(&Call { keys, space, arguments, wants_reply: true, ..*outer }, reply)
+                run(&Call { caller, keys, space, arguments, ..*outer }, reply)
             };
             let keys = outer.keys;
             keys.effects.begin(command);
@@ -369,9 +375,8 @@ fn acl_check_cmd(_: &Lua, arguments: MultiValue) -> mlua::Result<bool> {
     let owned = owned.unwrap_or_default();
     let arguments: Vec<&[u8]> = owned.iter().map(Argument::bytes).collect();
     match arguments.first().and_then(|name| commands::find(name)) {
-        Some(command) => {
-            RUNNING.with(|running| Ok(Permit::new(running.call.user, command, &arguments).is_ok()))
-        }
+        Some(command) => RUNNING
+            .with(|running| Ok(Permit::new(running.call.caller.user, command, &arguments).is_ok())),
         None => fail("ERR Invalid command passed to redis.acl_check_cmd()"),
     }
 }

@@ -65,7 +65,7 @@ pub fn load(call: &Call<'_>, code: &[u8], replaces: bool) -> Done<String> {
     for function in functions {
         let shown = String::from_utf8_lossy(&function.name).into_owned();
         let exists = call.tx.get(&tables.functions, &function.name[..])?.is_some();
-        if exists || call.server.procedures.command(&function.name).is_some() {
+        if exists || call.caller.server.procedures.command(&function.name).is_some() {
             return Err(format!("ERR Function {shown} already exists").into());
         }
         let row = FunctionRow {

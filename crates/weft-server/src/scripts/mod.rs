@@ -103,12 +103,12 @@ pub fn run(
     })?;
     let Some(text) = outcome else { return Ok(()) };
     reply.truncate(before);
-    if call.rolls_back {
+    if call.caller.rolls_back {
         return Err(text.into());
     }
     // As in Redis, what the script wrote before the error stays.
     reply.error(&text);
-    call.server.counters.errors.fetch_add(1, Ordering::Relaxed);
+    call.caller.server.counters.errors.fetch_add(1, Ordering::Relaxed);
     Ok(())
 }
 

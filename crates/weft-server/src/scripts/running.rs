@@ -21,7 +21,7 @@ scoped_thread_local!(
 /// After so long a call hands the other connections of its thread over, and can be killed. Then again after twice the time.
 const HANDOVER: Duration = Duration::from_millis(5);
 
-/// What is the same in all attempts of a call.
+/// The part of a call that is the same in all its attempts.
 #[derive(Debug)]
 pub struct Fixed {
     begun: Instant,
@@ -90,7 +90,7 @@ pub struct Running<'c> {
 /// # Errors
 /// It is longer than the memory of a call, which is stopped.
 pub fn check_length(bytes: usize) -> mlua::Result<()> {
-    RUNNING.with(|running| match bytes > running.call.server.options.script_bytes {
+    RUNNING.with(|running| match bytes > running.call.caller.server.options.script_bytes {
         true => Err(running.stop_for_memory()),
         false => Ok(()),
     })
@@ -118,7 +118,7 @@ impl<'c> Running<'c> {
             is_read_only: Cell::new(is_read_only),
             space: Cell::new(call.space),
             version: Cell::new(Version::Two),
-            buffer: RefCell::new(Reply::new(call.server.options.script_bytes)),
+            buffer: RefCell::new(Reply::new(call.caller.server.options.script_bytes)),
             random: RefCell::new(fastrand::Rng::with_seed(fixed.seed)),
             registered: RefCell::new(Vec::new()),
             memory_limit: Cell::new(0),
@@ -150,7 +150,7 @@ impl<'c> Running<'c> {
     pub fn check(&self) -> mlua::Result<()> {
         self.check_stop()?;
         let elapsed = self.fixed.begun.elapsed();
-        let limit = self.call.server.options.script_time;
+        let limit = self.call.caller.server.options.script_time;
         if elapsed >= limit {
             let text = format!(
                 "ERR the script was stopped, and rolled back, because it has run for {} ms; make it shorter, or start \
@@ -159,7 +159,7 @@ impl<'c> Running<'c> {
             );
             return Err(self.stop(text.into()));
         }
-        let scripts = &self.call.server.scripts;
+        let scripts = &self.call.caller.server.scripts;
         let kills = scripts.kills.load(Ordering::SeqCst);
         if self.kills.get().is_some_and(|before| before != kills) {
             return Err(
@@ -196,7 +196,7 @@ impl<'c> Running<'c> {
     pub fn stop_for_memory(&self) -> mlua::Error {
         let text = format!(
             "ERR the script was stopped, and rolled back, because it needs more than {} bytes of memory",
-            self.call.server.options.script_bytes
+            self.call.caller.server.options.script_bytes
         );
         self.stop(text.into())
     }
@@ -214,7 +214,7 @@ impl Drop for Running<'_> {
     fn drop(&mut self) {
         if self.kills.get().is_some() {
             // One less.
-            self.call.server.scripts.busy.fetch_add(u64::MAX, Ordering::SeqCst);
+            self.call.caller.server.scripts.busy.fetch_add(u64::MAX, Ordering::SeqCst);
         }
     }
 }
