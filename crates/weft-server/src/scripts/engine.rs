@@ -30,6 +30,10 @@ struct Engine {
     /// Runs a function, and catches its error.
     run: Function,
     compiled: FxHashMap<Digest, Function>,
+    /// The memory that the state needed before it ran anything.
+    empty_bytes: usize,
+    /// The most memory that its last call might need, in bytes.
+    call_bytes: usize,
 }
 
 thread_local! {
@@ -52,7 +56,9 @@ impl Engine {
             Ok(VmState::Continue)
         })?;
         let (keys, arguments) = (lua.create_string("KEYS")?, lua.create_string("ARGV")?);
-        Ok(Engine { lua, visible, keys, arguments, run, compiled: FxHashMap::default() })
+        let (compiled, empty_bytes) = (FxHashMap::default(), lua.used_memory());
+        let call_bytes = IDLE_BYTES_MAX;
+        Ok(Engine { lua, visible, keys, arguments, run, compiled, empty_bytes, call_bytes })
     }
 
     /// Returns the function of a script.
@@ -129,21 +135,24 @@ impl Engine {
     /// Runs a function with the limit of memory. Without it the host's own conversions take a third of the time, because
     /// `mlua` need not protect each of them. What they need is bounded by the length of a reply.
     fn limited(
-        &self,
+        &mut self,
         running: &Running<'_>,
         function: impl mlua::IntoLuaMulti,
     ) -> mlua::Result<(bool, Value)> {
         let bytes = running.call.caller.server.options.script_bytes;
         running.memory_limit.set(self.lua.used_memory().saturating_add(bytes));
         self.lua.set_memory_limit(running.memory_limit.get())?;
+        self.call_bytes = bytes;
         let outcome = self.run.call(function);
         self.lua.set_memory_limit(0)?;
         outcome
     }
 
-    /// Returns whether the state may be used again.
+    /// Returns whether the state may be used again. A call may need so many bytes more than it finds in use. What it finds
+    /// includes what earlier calls have left, so that has to be little beside what a call may need.
     fn is_reusable(&self) -> bool {
-        let is_small = || self.lua.used_memory() <= IDLE_BYTES_MAX;
+        let idle_bytes_max = IDLE_BYTES_MAX.min(self.empty_bytes + self.call_bytes / 8);
+        let is_small = || self.lua.used_memory() <= idle_bytes_max;
         self.compiled.len() <= COMPILED_MAX
             && (is_small() || (self.lua.gc_collect().is_ok() && is_small()))
     }

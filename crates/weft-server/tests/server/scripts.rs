@@ -222,7 +222,9 @@ fn scripts_that_allocate_are_stopped() {
         "return redis.call('MGET', 'long', 'long', 'long')",
         "local t = {} for i = 1, 1e7 do t[i] = cjson.decode('[[[[1]]]]') end",
         "return cjson.decode('[' .. string.rep('1,', 1e6) .. '1]')",
-        "return cjson.decode('{\\\"' .. string.rep('x', 2e6) .. '\\\":1}')",
+        // All three strings are in use at once, and none equals another. So Lua has to keep each of them, and they need
+        // more than the limit and what an earlier call may have left.
+        "local x = string.rep('x', 19e5) local s = '{\\\"' .. x .. 'y\\\":1}' return {cjson.decode(s), x}",
         "local t = {} for i = 1, 60 do t = {t, t} end return cjson.encode(t)",
         "local s = string.rep('x', 1e6) return cjson.encode({s, s, s, s, s, s})",
         "local s, t = string.rep('x', 1e6), {} for i = 1, 100 do t[i] = s end return cmsgpack.pack(t)",
