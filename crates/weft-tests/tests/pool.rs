@@ -18,7 +18,7 @@ use weft_protocols::PhaseOptions;
 use weft_protocols::doppel::{JoinedProtocol, PhaseReconciliation};
 use weft_protocols::{BuilderExt, LabelledDatabase};
 
-use weft_tests::{TestBarrier, over_joined_protocols};
+use weft_tests::{TemporaryDirectory, TestBarrier, over_joined_protocols};
 
 type Reconciled<J> = PhaseReconciliation<J>;
 
@@ -397,7 +397,7 @@ mod cases {
     }
 
     pub fn pool_acknowledges_durable_commits<J: JoinedProtocol>() {
-        let directory = tempfile();
+        let directory = TemporaryDirectory::new("pool");
         let open = || {
             let phases = PhaseOptions::new().length(Duration::from_millis(2));
             Database::builder()
@@ -436,20 +436,6 @@ mod cases {
         let found: Result<u64, Error> = database.transact(|tx| likes_of(tx, &pages, POPULAR));
         assert_eq!(found.unwrap(), 300);
     }
-}
-
-/// A directory for one test, deleted when this value is dropped.
-struct Directory(std::path::PathBuf);
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-fn tempfile() -> Directory {
-    let name = format!("weft-pool-{}-{:x}", std::process::id(), fastrand::u64(..));
-    Directory(std::env::temp_dir().join(name))
 }
 
 fn open_silo() -> (Database<Silo>, Table<Page>) {

@@ -6,6 +6,7 @@
 //! with its next transaction, unless another thread has needed it since.
 //!
 //! - [`claim`]: how a thread gets a worker, and which one.
+//! - `collect`: what a worker retires, and how it frees that after a grace period.
 //! - [`commit`]: the steps of a commit that are the same for all protocols.
 //! - [`thread`](mod@thread): the worker as its thread uses it.
 //! - [`idle`]: how other workers take over what an idle one holds.
@@ -14,6 +15,7 @@
 
 mod by_index;
 mod claim;
+mod collect;
 mod commit;
 mod discarded;
 mod idle;
@@ -32,7 +34,7 @@ use std::sync::{Arc, OnceLock, PoisonError};
 
 #[cfg(weft_sim)]
 use weft_htm::planted::Bug;
-use weft_htm::word::{Mutex, Ordering, Word, yield_now};
+use weft_htm::word::{Mutex, Ordering, Word};
 use weft_htm::{Htm, Regions, Statistics, StatisticsReader};
 
 pub use by_index::{CountsByIndex, IndexMemory, IndexUse};
@@ -49,20 +51,17 @@ pub use thread::{ExpectedRecord, IndexBuffer, LeafHints, PinnedWorker, StoredFor
 
 use crate::error::{ConflictReason, Failure};
 use crate::index::IndexWorker;
-use crate::row::encoding::EncodedKey;
 use crate::store::ages::{Ages, TransactionAge};
 use crate::store::deadline::Deadline;
-use crate::store::garbage::{Batch, DeletedRecord, Garbage, PASSED_OVER_BYTES, RetiredItem};
+use crate::store::garbage::{Batch, Garbage, RetiredItem};
 use crate::store::observer::{Observed, Observer};
 use crate::store::recent::RecentSnapshot;
-use crate::store::record::DeletedOutcome;
 use crate::store::record::arena::{Arena, Memory, SizeClass, allocate_huge, free_huge};
-use crate::store::record::newest;
-use crate::store::record::tid::Tid;
+use crate::store::record::tid::{Tid, TidWord};
 use crate::store::record::version::{Deletion, VersionHeader};
-use crate::store::retention::{NONE_OPEN, OpenSnapshots, RetainedEntry, Retention};
+use crate::store::retention::{OpenSnapshots, RetainedEntry, Retention};
 use crate::store::table::TableRef;
-use crate::sync::clock::{ActivityWords, Clock, epoch_of};
+use crate::sync::clock::{ActivityWords, Clock};
 use crate::sync::gate::Gate;
 use crate::sync::reclaim::GracePeriods;
 use crate::sync::time::Time;
@@ -104,7 +103,7 @@ pub struct SharedState {
     /// The log, if there is one.
     pub log: OnceLock<EngineLog>,
     /// The version after which new records begin: see [`WorkerMemory::begin_versions`].
-    versions_begin: Word,
+    versions_begin: TidWord,
     /// The ages of transactions, and the limits on them.
     pub ages: Ages,
     /// The database's observer, if it has one.
@@ -232,7 +231,7 @@ impl SharedState {
             #[cfg(feature = "history")]
             recording: None,
             log: OnceLock::new(),
-            versions_begin: Word::new(0),
+            versions_begin: TidWord::new(Tid::at(0)),
             ages: Ages::default(),
             observer: None,
             turnstile: Turnstile::default(),
@@ -319,7 +318,7 @@ pub struct WorkerMemory {
     /// The version after which new records began when the batch was sealed that is being freed.
     batch_begins: Cell<u64>,
     /// The version after which new records have to begin so that all deleted records may leave their indexes.
-    begin_wanted: Cell<u64>,
+    begin_wanted: Cell<Tid>,
     /// The writes of the commit under way, encoded for the log.
     staged: RefCell<commit::StagedWrites>,
     /// What the next entries in the log belong to.
@@ -365,7 +364,7 @@ impl WorkerMemory {
             open_snapshots: RefCell::default(),
             versions_begin: Cell::new(0),
             batch_begins: Cell::new(0),
-            begin_wanted: Cell::new(0),
+            begin_wanted: Cell::new(Tid::at(0)),
             staged: RefCell::default(),
             logged_as: Cell::new(LoggedAs::Transaction),
             scratch: RefCell::default(),
@@ -676,253 +675,6 @@ impl WorkerMemory {
             // Unwinding out of the region has dropped everything else.
             unsafe { self.arena().free(block, class, &self.shared.memory) };
         }
-    }
-
-    /// Retires a row that another version has replaced, in the record in block `record`, of `table`.
-    ///
-    /// # Safety
-    /// The worker is pinned. The caller owns the version, and nothing leads to it any more.
-    #[inline(always)]
-    pub unsafe fn retire_row(
-        &self,
-        table: TableRef,
-        record: NonNull<u8>,
-        row: NonNull<u8>,
-        inline: bool,
-    ) {
-        let core = table.core();
-        if !inline {
-            self.garbage().push_row(row, table, core.row_class.bytes());
-        } else if core.moves_rows() {
-            // SAFETY: by the contract.
-            unsafe { VersionHeader::of(row) }.await_slot();
-            self.push_slot(table, record);
-        }
-    }
-
-    fn push_slot(&self, table: TableRef, record: NonNull<u8>) {
-        self.garbage().push(RetiredItem::InlineSlot(record, table), table.core().row_class.bytes());
-    }
-
-    /// Queues a deleted record, to be unlinked after a grace period. Not inlined, so that commits that delete nothing
-    /// do not pay for it.
-    #[inline(never)]
-    pub fn retire_deleted(&self, record: NonNull<u8>, table: TableRef, key: EncodedKey) {
-        self.push_deleted(Box::new(DeletedRecord { record, table, key }));
-    }
-
-    fn push_deleted(&self, deleted: Box<DeletedRecord>) {
-        let core = deleted.table.core();
-        let bytes = match core.is_passed_over(self.shared.clock.epoch()) {
-            true => PASSED_OVER_BYTES,
-            false => core.record_class.bytes(),
-        };
-        self.garbage().push(RetiredItem::Deleted(deleted), bytes);
-    }
-
-    // ---- versions of new records --------------------------------------------------------------
-
-    /// Fixes the version after which the versions of this transaction's placeholders begin. Called when the worker has
-    /// been pinned.
-    ///
-    /// If commits are logged, the versions of a key have to grow within an epoch, also when its record leaves the index
-    /// and another one comes. So a record that was deleted in this epoch may leave only if new records begin with a
-    /// greater version. A worker that wants to unlink such a record raises [`SharedState::versions_begin`] before it
-    /// seals the batch in which the record waits. After the batch's grace period all transactions have been pinned after
-    /// that, and their placeholders begin after the version of the deleted record.
-    #[inline(always)]
-    pub fn begin_versions(&self) {
-        // Relaxed: the pin orders it. (The word is raised before the release with which the batch is sealed.)
-        self.versions_begin.set(self.shared.versions_begin.load(Ordering::Relaxed));
-    }
-
-    /// Returns the version after which the versions of this transaction's placeholders begin.
-    #[inline(always)]
-    pub fn versions_begin(&self) -> u64 {
-        self.versions_begin.get()
-    }
-
-    /// Returns whether a record with this version may leave its index now, because a record that takes its place has a
-    /// greater one. If not, a later batch can take it.
-    pub fn may_begin_again(&self, version: u64) -> bool {
-        /// So many writes of deleted records later the word is raised again.
-        const WRITES_AHEAD: u64 = 64;
-        if epoch_of(version) < self.shared.clock.epoch() || version <= self.batch_begins.get() {
-            return true;
-        }
-        let wanted = Tid::after_writes(version, WRITES_AHEAD);
-        self.begin_wanted.set(self.begin_wanted.get().max(wanted));
-        false
-    }
-
-    /// Seals the open batch of garbage, if it holds anything.
-    fn seal_garbage(&self) {
-        let (shared, wanted) = (&self.shared, self.begin_wanted.take());
-        self.garbage().seal(|| {
-            // Relaxed: the seal is a release, and workers that are pinned later acquire it.
-            let mut begin = shared.versions_begin.load(Ordering::Relaxed);
-            while begin < wanted {
-                let raised = shared.versions_begin.compare_exchange(
-                    begin,
-                    wanted,
-                    Ordering::Relaxed,
-                    Ordering::Relaxed,
-                );
-                begin = raised.map_or_else(|current| current, |_| wanted);
-            }
-            (shared.grace.seal(), begin)
-        });
-    }
-
-    /// Retires an unlinked record, together with the row that it may still hold.
-    pub fn retire_record(&self, record: NonNull<u8>, table: TableRef) {
-        self.garbage().push(RetiredItem::Record(record, table), table.core().record_class.bytes());
-    }
-
-    /// Seals the open batch of garbage, and frees the batches whose grace period has passed. Called only
-    /// between transactions.
-    #[cold]
-    #[inline(never)]
-    pub fn collect(&self) {
-        let grace = &self.shared.grace;
-        self.adopt_orphans();
-        grace.pin(self.slot);
-        self.shared.recent.close_if_old(self.shared.clock.epoch(), &self.shared.retention);
-        self.take_over_idle();
-        self.hand_over_retained();
-        self.release_retained();
-        grace.unpin(self.slot);
-        self.seal_garbage();
-        let horizon = grace.horizon();
-        if self.shared.retention.oldest() != NONE_OPEN {
-            // For the deleted records of all batches. Their deletions have committed already, so one list
-            // suffices.
-            self.list_open_snapshots();
-        }
-        while let Some(batch) = self.garbage().take_ripe(horizon) {
-            // Unlinking reads index nodes, so the worker must be pinned.
-            grace.pin(self.slot);
-            self.batch_begins.set(batch.versions_begin);
-            let mut retired = batch.retired;
-            for entry in retired.drain(..) {
-                // SAFETY: the batch's grace period has passed.
-                unsafe { self.release(entry) };
-            }
-            grace.unpin(self.slot);
-            self.garbage().recycle(retired);
-        }
-        let pending = self.garbage().pending() as u64;
-        self.counters().retired_pending.store(pending, Ordering::Relaxed);
-    }
-
-    /// # Safety
-    /// A grace period has passed since `entry` was retired.
-    unsafe fn release(&self, entry: RetiredItem) {
-        // SAFETY: by the contract no thread can reach what was unlinked. A deleted record that has yet to be
-        // unlinked is on this list only.
-        unsafe {
-            match entry {
-                RetiredItem::Block(block, class) => self.free_block(block, class),
-                RetiredItem::Large(block, layout) => {
-                    self.shared.memory.report_mapped(-(layout.size() as i64));
-                    free_huge(block, *layout);
-                }
-                RetiredItem::Row(row, table) => self.drop_row(row, table, false),
-                RetiredItem::InlineSlot(record, table) => self.move_inline(table, record),
-                RetiredItem::Deleted(deleted) => self.settle_deleted(deleted),
-                RetiredItem::Record(record, table) => {
-                    table.drop_newest(record, self);
-                    self.free_record(record, table);
-                }
-            }
-        }
-    }
-
-    /// Unlinks a deleted record, unless it has a row again or must stay in its index for longer.
-    ///
-    /// # Safety
-    /// A grace period has passed since the record was retired as deleted, and the worker is pinned.
-    unsafe fn settle_deleted(&self, deleted: Box<DeletedRecord>) {
-        let DeletedRecord { record, table, .. } = *deleted;
-        // SAFETY: the record is on no other list, so no other worker frees it. Rows that are reached from it
-        // are not freed while this worker is pinned.
-        unsafe {
-            if let Some(row) = newest(record)
-                && let Some(deletion) = VersionHeader::of(row).deletion()
-            {
-                let end = deletion.as_ref().number;
-                // If a snapshot may still read the deleted row, or an older one, keep the record for it.
-                if self.shared.retention.oldest() < end {
-                    let key = deleted.key.clone();
-                    let entry = RetainedEntry::deleted_record(key, record, table, end);
-                    let retention = &self.shared.retention;
-                    let may_rest = !retention.has_released();
-                    let needed_by = entry.needed_by(
-                        self.open_snapshots.borrow().numbers(),
-                        may_rest,
-                        &retention.chains,
-                    );
-                    if needed_by.is_some() {
-                        self.retain(entry);
-                        return;
-                    }
-                }
-            }
-            match table.settle_deleted(record, &deleted.key, self) {
-                DeletedOutcome::Unlinked => self.retire_record(record, table),
-                DeletedOutcome::Kept => {}
-                DeletedOutcome::Busy => self.push_deleted(deleted),
-            }
-        }
-    }
-
-    /// Takes over some of the batches that were left as orphans, by workers that have left or from idle ones.
-    fn adopt_orphans(&self) {
-        /// The most batches to take over at a time.
-        const ADOPTED: usize = 4;
-        // Relaxed: it makes no difference whether they are adopted now or later.
-        if self.shared.orphan_batches.load(Ordering::Relaxed) == 0 {
-            return;
-        }
-        let mut orphans = self.shared.orphans.lock().unwrap_or_else(PoisonError::into_inner);
-        let adopted = orphans.len().min(ADOPTED);
-        // Stored under the lock; otherwise batches that are being left at this moment would not be counted.
-        let left = (orphans.len() - adopted) as u64;
-        self.shared.orphan_batches.store(left, Ordering::Relaxed);
-        self.garbage().adopt(orphans.drain(..adopted));
-    }
-
-    /// Frees what can be freed, and leaves the rest to the other workers. For a worker that is not needed for now.
-    pub fn leave(&self) {
-        self.collect();
-        // Also hand over what is kept for snapshots; `collect` may have added deleted records to it.
-        self.shared.grace.pin(self.slot);
-        loop {
-            self.hand_over_retained();
-            if self.retained.borrow().is_empty() {
-                break;
-            }
-            // Some version has no number yet: another worker is about to set it.
-            yield_now();
-        }
-        self.shared.grace.unpin(self.slot);
-        self.seal_garbage();
-        self.shared.leave_orphans(self.garbage().take_sealed());
-        self.counters().retired_pending.store(0, Ordering::Relaxed);
-        // This runs the user's code. The worker is claimed, and runs no transaction.
-        self.run_discarded();
-        self.arena().give_up(&self.shared.memory);
-    }
-
-    /// Takes what is kept for snapshots. Called when the database is dropped.
-    pub fn take_retained(&self) -> Vec<RetainedEntry> {
-        self.retained.take()
-    }
-
-    /// Takes all garbage. Called when the database is dropped.
-    pub fn take_garbage(&self) -> Vec<Batch> {
-        self.garbage().seal(|| (0, 0));
-        self.garbage().take_sealed()
     }
 }
 

@@ -54,9 +54,9 @@ impl Tid {
         Tid(version | ABSENT)
     }
 
-    /// Returns a version, as a number, after so many more writes in its epoch.
-    pub const fn after_writes(version: u64, writes: u64) -> u64 {
-        version + writes * SEQUENCE_ONE
+    /// Returns the version that so many more writes in its epoch make of one that is given as a number.
+    pub const fn after_writes(version: u64, writes: u64) -> Tid {
+        Tid(version + writes * SEQUENCE_ONE)
     }
 
     /// Returns the version alone, as a number.
@@ -265,7 +265,7 @@ impl TidWord {
     }
 
     /// Raises the word to `version`, unless it is already at a later one. The word holds a version without
-    /// flags. Relaxed: a lock orders its readers and writers.
+    /// flags. Relaxed: a lock, or a grace period, orders its readers and writers.
     #[inline(always)]
     pub fn raise(&self, version: Tid) {
         let mut current = self.load_relaxed();
