@@ -3,7 +3,7 @@
 mod durable;
 mod exchange;
 mod product;
+mod programs;
 mod report;
 mod schema;
-mod serve;
 mod support;

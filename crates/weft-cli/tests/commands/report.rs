@@ -1,4 +1,4 @@
-//! `weft report` and `weft top`.
+//! `weft report`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -99,40 +99,5 @@ fn other_files_are_refused() {
         let output = run(&["report", file]);
         assert_eq!(output.status.code(), Some(2), "{output:?}");
         assert!(text(&output.stderr).contains(expected), "{output:?}");
-    }
-}
-
-#[test]
-fn top_says_how_its_program_is_built() {
-    let weft = std::path::Path::new(env!("CARGO_BIN_EXE_weft"));
-    let recorded = Recorded::new("top");
-    // Beside the copy there is no other program, and PATH is empty.
-    let copy = recorded.0.join("weft");
-    std::fs::copy(weft, &copy).unwrap();
-    let mut command = std::process::Command::new(&copy);
-    let output = command.args(["top", "127.0.0.1:1"]).env("PATH", "").output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    let message = text(&output.stderr);
-    assert!(message.contains("cargo build --release --package weft-top"), "{message}");
-    assert!(message.contains("cargo install --path crates/weft-top"), "{message}");
-}
-
-/// A stand-in for the program prints what it is given.
-#[cfg(unix)]
-#[test]
-fn top_passes_its_arguments_and_exit_code_on() {
-    use std::os::unix::fs::PermissionsExt;
-
-    let recorded = Recorded::new("pass");
-    let copy = recorded.0.join("weft");
-    std::fs::copy(env!("CARGO_BIN_EXE_weft"), &copy).unwrap();
-    let stand_in = recorded.0.join("weft-top");
-    std::fs::write(&stand_in, "#!/bin/sh\necho \"$@\"\nexit 7\n").unwrap();
-    std::fs::set_permissions(&stand_in, PermissionsExt::from_mode(0o755)).unwrap();
-    for arguments in [&["127.0.0.1:1", "--token", "secret"][..], &["--help"]] {
-        let mut command = std::process::Command::new(&copy);
-        let output = command.arg("top").args(arguments).output().unwrap();
-        assert_eq!(output.status.code(), Some(7), "{output:?}");
-        assert_eq!(text(&output.stdout), arguments.join(" ") + "\n");
     }
 }
