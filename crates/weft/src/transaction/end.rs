@@ -190,6 +190,10 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// read is still current, so that the error or panic is its own.
     #[doc(hidden)]
     pub fn conflict(&self) -> Option<Abort> {
+        // The panic takes the thread back to where its region began, and must get there.
+        if self.worker.memory.regions().is_undone() {
+            return None;
+        }
         let has_looked = self.doomed.get().is_none() && self.valid_until.get() != 0;
         let is_settled = !has_looked || self.worker.memory.settle_time();
         let doomed = self.doomed.get().or_else(|| self.worker.executor().validate().err());

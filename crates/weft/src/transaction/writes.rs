@@ -58,7 +58,7 @@ impl<P: Protocol> Transaction<'_, P> {
         };
         self.record(reference, &key, Event::Read(None));
         self.record(reference, &key, Event::Write);
-        if !table.secondary.is_empty() {
+        if const { !T::INDEXES.is_empty() } {
             self.insert_entries(table, record)?;
         }
         Ok(None)
@@ -271,42 +271,39 @@ impl<P: Protocol> Transaction<'_, P> {
         record: RecordOf<P>,
     ) -> Result<(), Error> {
         with_secondary!(&table.secondary[position], |index| {
-            self.place_entry(table, index, position, row, record)
-        })
-    }
-
-    fn place_entry<K: StoredForm, T: Record>(
-        &self,
-        table: &TableInner<T>,
-        index: &Secondary<K>,
-        position: usize,
-        row: &T,
-        record: RecordOf<P>,
-    ) -> Result<(), Error> {
-        let key: K = index_key(row, position);
-        loop {
-            let entry = IndexEntry { record: record.address(), key: key.clone() };
-            match self.place(&index.index, index.reference(), index.number(), &key, entry)? {
-                PlaceOutcome::At(_) => {
-                    self.record_entry(index.reference(), &key, Event::Read(None));
-                    self.record_entry(index.reference(), &key, Event::Write);
-                    return Ok(());
-                }
-                PlaceOutcome::Duplicate(_, existing) => {
-                    self.record_entry(index.reference(), &key, Event::Read(Some(existing)));
-                    // SAFETY: a visible row of the index; see `row`.
-                    let leads_to = unsafe { self.row::<IndexEntry<K>>(existing) }.record;
-                    // SAFETY: an entry leads to a record of the table.
-                    let other = unsafe { RecordPointer::from_address(leads_to) };
-                    // If the other row has expired, this one takes its place.
-                    if const { disappears::<T>() }
-                        && self.delete_record(table, other)? == Some(true)
-                    {
-                        continue;
-                    }
+            let key = index_key(row, position);
+            loop {
+                let Some(other) = self.place_entry(index, &key, record)? else { return Ok(()) };
+                // If the other row has expired, this one takes its place.
+                if !const { disappears::<T>() } || self.delete_record(table, other)? != Some(true) {
                     let (index, key) = (index.name(), row.index_key_text(position));
                     return Err(Failure::DuplicateKey { table: table.name(), index, key }.into());
                 }
+            }
+        })
+    }
+
+    /// Inserts an entry that leads to a record into an index. If there is such an entry, returns the record to which it
+    /// leads. (This and [`Transaction::remove_entry`] are compiled for each form of keys, and not for each type of rows.)
+    fn place_entry<K: StoredForm>(
+        &self,
+        index: &Secondary<K>,
+        key: &K,
+        record: RecordOf<P>,
+    ) -> Result<Option<RecordOf<P>>, Error> {
+        let entry = IndexEntry { record: record.address(), key: key.clone() };
+        match self.place(&index.index, index.reference(), index.number(), key, entry)? {
+            PlaceOutcome::At(_) => {
+                self.record_entry(index.reference(), key, Event::Read(None));
+                self.record_entry(index.reference(), key, Event::Write);
+                Ok(None)
+            }
+            PlaceOutcome::Duplicate(_, existing) => {
+                self.record_entry(index.reference(), key, Event::Read(Some(existing)));
+                // SAFETY: a visible row of the index; see `row`.
+                let leads_to = unsafe { self.row::<IndexEntry<K>>(existing) }.record;
+                // SAFETY: an entry leads to a record of the table.
+                Ok(Some(unsafe { RecordPointer::from_address(leads_to) }))
             }
         }
     }
@@ -321,7 +318,7 @@ impl<P: Protocol> Transaction<'_, P> {
         version: <P::Executor as Executor>::Version,
     ) -> Result<(), Error> {
         with_secondary!(&table.secondary[position], |index| {
-            if !self.remove_entry(index, row, position, record)? {
+            if !self.remove_entry(index, &index_key(row, position), record)? {
                 // A visible row has its entry. So either the row is no longer current, or its type returns another
                 // key than before.
                 self.worker.executor().note_read(table.reference(), record, version);
@@ -334,16 +331,14 @@ impl<P: Protocol> Transaction<'_, P> {
     /// Removes the index entry of a visible row of a record. Returns false if there is no such entry. The entry
     /// must lead to this record. Each record that has a row has one entry in each index, whatever keys the user's
     /// types return. So when a record is freed, no entry leads to it.
-    fn remove_entry<K: StoredForm, T: Record>(
+    fn remove_entry<K: StoredForm>(
         &self,
         index: &Secondary<K>,
-        row: &T,
-        position: usize,
+        key: &K,
         record: RecordOf<P>,
     ) -> Result<bool, Error> {
-        let key: K = index_key(row, position);
         let hint = self.worker.buffer(index.number()).hint::<K>();
-        let Lookup::Found(address) = index.index.get(&key, hint) else { return Ok(false) };
+        let Lookup::Found(address) = index.index.get(key, hint) else { return Ok(false) };
         // SAFETY: the index's own address.
         let entry = unsafe { RecordPointer::from_address(address) };
         let observed = self.read_for_write(index.reference(), entry)?;
@@ -354,8 +349,8 @@ impl<P: Protocol> Transaction<'_, P> {
         }
         let (reference, erased) = (index.reference(), key.erase());
         self.worker.executor().remove(reference, entry, observed.version, erased);
-        self.record_entry(index.reference(), &key, Event::Read(Some(present)));
-        self.record_entry(index.reference(), &key, Event::Delete);
+        self.record_entry(index.reference(), key, Event::Read(Some(present)));
+        self.record_entry(index.reference(), key, Event::Delete);
         Ok(true)
     }
 
@@ -386,7 +381,7 @@ impl<P: Protocol> Transaction<'_, P> {
         if !self.worker.executor().is_current(record, version) {
             return Err(Failure::NestedWrite { table: table.name(), key: key() }.into());
         }
-        if !table.secondary.is_empty() {
+        if const { !T::INDEXES.is_empty() } {
             self.move_entries(table, record, version, old, new.get())?;
         }
         let row = new.stamped();

@@ -235,25 +235,25 @@ impl AnyIndex {
 }
 
 /// Evaluates an expression with the form of keys of a given constant width as a type parameter.
+///
+/// The conditions are constants of their own, and not a `match`, because the compiler then leaves the other two
+/// expressions out before it compiles them.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! with_form {
-    ($width:expr, |$form:ident| $body:expr) => {
-        match const { $crate::store::table::form_of($width) } {
-            $crate::store::table::Form::Words1 => {
-                type $form = u64;
-                $body
-            }
-            $crate::store::table::Form::Words2 => {
-                type $form = u128;
-                $body
-            }
-            $crate::store::table::Form::Long => {
-                type $form = $crate::index::LongKey;
-                $body
-            }
+    ($width:expr, |$form:ident| $body:expr) => {{
+        use $crate::store::table::{Form, form_of};
+        if const { matches!(form_of($width), Form::Words1) } {
+            type $form = u64;
+            $body
+        } else if const { matches!(form_of($width), Form::Words2) } {
+            type $form = u128;
+            $body
+        } else {
+            type $form = $crate::index::LongKey;
+            $body
         }
-    };
+    }};
 }
 pub use with_form;
 
