@@ -32,7 +32,7 @@ pub struct At<'w, 'tx, P: Protocol, D: Driver<P>> {
 impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
     /// Runs an operation that is complete when it returns, or returns its kept result. If `is_same` says that
     /// it returns the same as before, what depends on it does not run again.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn operate<T: Record, R: Clone>(
         self,
         slot: &ResultSlot<R>,

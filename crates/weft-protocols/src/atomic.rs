@@ -126,7 +126,7 @@ const LOAD: Ordering = Ordering::Acquire;
 const STORE: Ordering = Ordering::Release;
 
 /// Returns a record's word, once the transaction that wrote it has drawn its number.
-#[inline(always)]
+#[cfg_attr(not(debug_assertions), inline(always))]
 fn settled(record: &StoredRecord<()>) -> Newest {
     loop {
         let newest = record.newest.load(LOAD);
@@ -145,7 +145,7 @@ fn settled(record: &StoredRecord<()>) -> Newest {
 }
 
 /// Returns what a record with this word holds.
-#[inline(always)]
+#[cfg_attr(not(debug_assertions), inline(always))]
 fn visible(newest: Newest) -> Visible {
     if !newest.has(ABSENT | REMOVED) {
         return newest.row().map_or(Visible::Absent, Visible::Row);
@@ -395,7 +395,7 @@ impl Executor for AtomicExecutor {
 }
 
 /// Makes a write visible, if the record is still as the write has seen it. Returns the word that it replaced.
-#[inline(always)]
+#[cfg_attr(not(debug_assertions), inline(always))]
 fn install(write: &Write) -> Result<Newest, Abort> {
     let mut current = write.expected;
     loop {

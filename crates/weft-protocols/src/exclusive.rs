@@ -475,7 +475,7 @@ impl<E: Exclusion> ExclusiveExecutor<E> {
     }
 
     /// Decides what the commit has to do about one step: which row or record the step has replaced or deleted.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn settle(&mut self, position: usize, is_alone: bool, memory: &WorkerMemory) {
         let step = &self.log[position];
         let (record, table) = (step.record, step.table);
@@ -523,7 +523,7 @@ impl<E: Exclusion> ExclusiveExecutor<E> {
 
     /// Returns the committed row that a step has replaced, if it has replaced one. Only the first step on a
     /// record has.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn replaced_by(&self, position: usize) -> Option<NonNull<u8>> {
         let step = &self.log[position];
         let before = step.before.row()?;
@@ -539,7 +539,7 @@ impl<E: Exclusion> ExclusiveExecutor<E> {
     }
 
     /// Puts off the unlinking of the records that this transaction has deleted.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn defer(&mut self) {
         if !self.deferring.is_empty() {
             // SAFETY: called between `enter` and `leave`, or in a section that nothing interrupts.
@@ -566,7 +566,7 @@ impl<E: Exclusion> ExclusiveExecutor<E> {
     }
 
     /// Unlinks deleted records that no snapshot needs any more, some at each commit.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn unlink_deferred(&mut self, memory: &WorkerMemory) {
         // SAFETY: between `enter` and `leave`.
         let deferred = unsafe { &mut *self.exclusion.deferred().0.get() };
@@ -583,7 +583,7 @@ impl<E: Exclusion> ExclusiveExecutor<E> {
     }
 
     /// Frees or retires the rows and records that are not used any more.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn free_unused(&mut self, is_alone: bool, memory: &WorkerMemory) {
         for unused in self.unused.drain(..) {
             if is_alone && !unused.is_passed {

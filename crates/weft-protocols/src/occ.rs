@@ -153,7 +153,7 @@ enum Mode {
 impl CommitPhases for Occ {
     type Memory = OccMemory;
 
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn commit(
         set: &mut AccessSet<OccHeader>,
         context: CommitContext<'_, Self>,
@@ -175,7 +175,7 @@ impl CommitPhases for Occ {
 
 /// Lists every record accessed, once, in the order of addresses. All commits lock in this order, so they cannot
 /// deadlock.
-#[inline(always)]
+#[cfg_attr(not(debug_assertions), inline(always))]
 fn list_accesses(set: &AccessSet<OccHeader>, locks: &mut Vec<RecordLock>) {
     debug_assert!(locks.is_empty());
     let reads = set.reads.iter().map(|read| RecordLock { record: read.record, mode: Mode::Read });
@@ -188,7 +188,7 @@ fn list_accesses(set: &AccessSet<OccHeader>, locks: &mut Vec<RecordLock>) {
 }
 
 /// The validation and write phases, with all locks held.
-#[inline(always)]
+#[cfg_attr(not(debug_assertions), inline(always))]
 fn validate_and_write(
     set: &mut AccessSet<OccHeader>,
     locks: &[RecordLock],
@@ -233,7 +233,7 @@ const WRITER: u64 = 1 << 63;
 
 impl SharedLock {
     /// Waits for the lock. Acquire: pairs with the releases in `unlock`.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn lock(&self, mode: Mode) {
         let mut spins = 0u32;
         loop {

@@ -258,7 +258,7 @@ enum AccessResult {
 
 /// Runs `step` while no other thread accesses the record: in a hardware region or, in the twin, under the
 /// latch. `step` is given the version word. It returns the new word, and a result.
-#[inline(always)]
+#[cfg_attr(not(debug_assertions), inline(always))]
 fn exclusively<R>(record: &TimedRecord, regions: &Regions, step: impl Fn(Tid) -> (Tid, R)) -> R {
     let word = &record.header.tid;
     let in_region = regions.run(
@@ -284,7 +284,7 @@ fn exclusively<R>(record: &TimedRecord, regions: &Regions, step: impl Fn(Tid) ->
 }
 
 /// Reads the record at timestamp `time`: the *read* of the module's description.
-#[inline(always)]
+#[cfg_attr(not(debug_assertions), inline(always))]
 fn read_at(
     record: &TimedRecord,
     time: u64,
@@ -323,7 +323,7 @@ fn mark_read(record: &TimedRecord, tid: Tid, time: u64, index: &IndexTimestamps)
 }
 
 /// Makes `time` pending, unless it is already: the *reserve* of the module's description.
-#[inline(always)]
+#[cfg_attr(not(debug_assertions), inline(always))]
 fn reserve(record: &TimedRecord, time: u64, regions: &Regions) -> AccessResult {
     exclusively(record, regions, |tid| {
         let header = &record.header;
@@ -345,7 +345,7 @@ fn reserve(record: &TimedRecord, time: u64, regions: &Regions) -> AccessResult {
 
 /// Installs a version and ends the reservation: the *install* of the module's description. The pending
 /// transaction is committing.
-#[inline(always)]
+#[cfg_attr(not(debug_assertions), inline(always))]
 fn install(record: &TimedRecord, after: Tid, row: Option<NonNull<u8>>, regions: &Regions) {
     exclusively(record, regions, |_| {
         if let Some(row) = row {
@@ -425,7 +425,7 @@ impl IndexTimestamps {
 
     /// Protects what a reader has seen in a node at some version: from here on older transactions can insert
     /// nothing there. Fails if the node has changed since.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn protect(
         &self,
         time: u64,
@@ -465,7 +465,7 @@ impl IndexTimestamps {
 /// raises the timestamp has the record to itself, or installs the record's version afterwards. The thread that
 /// looks at the timestamp has missed the record in the index, or has put another one there after this one was
 /// unlinked under the latch.
-#[inline(always)]
+#[cfg_attr(not(debug_assertions), inline(always))]
 fn raise(timestamp: &Word, time: u64) {
     let mut current = timestamp.load(Ordering::Relaxed);
     while current < time {
@@ -519,7 +519,7 @@ impl Executor for TimestampOrderingExecutor {
         }
     }
 
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn begin(&mut self, _attempt: u32, memory: &WorkerMemory) -> Result<(), Refusal> {
         debug_assert!(self.set.writes.is_empty() && self.reservations.is_empty());
         self.snapshots_opened = memory.shared().retention.openings();
@@ -536,7 +536,7 @@ impl Executor for TimestampOrderingExecutor {
         }
     }
 
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn read(
         &mut self,
         table: TableRef,
@@ -557,7 +557,7 @@ impl Executor for TimestampOrderingExecutor {
         }
     }
 
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn read_for_write(
         &mut self,
         table: TableRef,

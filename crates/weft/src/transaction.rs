@@ -146,7 +146,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
 
     /// Does what must come before a transaction exists. If this succeeds, the caller must make the transaction
     /// next, by [`Transaction::started`]. `is_pinned` says whether the worker is pinned already.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn start(
         database: &Engine<P>,
         worker: &Worker<P>,
@@ -197,7 +197,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     }
 
     /// Returns the transaction that was started on this worker.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn started(
         database: &'db Engine<P>,
         worker: &'db Worker<P>,
@@ -394,7 +394,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
 
     /// As [`Transaction::update`], for a key that was located before. `columns` are those that `change` uses, if it
     /// does not use the whole row.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn update_located<T: Record, R>(
         &self,
         table: &TableInner<T>,
@@ -481,7 +481,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     // ---- steps of the operations ------------------------------------------------------------
 
     /// The beginning of every operation.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn enter<'t, T: Record>(&self, table: &'t Table<T>) -> Result<&'t TableInner<T>, Error> {
         #[cfg(weft_sim)]
         weft_htm::simulation::sync::operate();
@@ -532,7 +532,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     }
 
     /// The beginning of every operation on a single row.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn enter_operation<'t, T: Record>(
         &self,
         table: &'t Table<T>,
@@ -676,7 +676,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
 
     /// Returns the visible row under a key that was located before. If there is no row, notes its absence. `read`
     /// reads a record.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn get_located<T: Record>(
         &self,
         table: &TableInner<T>,
@@ -720,7 +720,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     }
 
     /// As [`Transaction::observe`], for a key that was located before.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     #[allow(clippy::type_complexity, reason = "record, row and version belong together")]
     fn observe_located<T: Record>(
         &self,

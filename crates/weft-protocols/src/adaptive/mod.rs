@@ -411,7 +411,7 @@ impl Executor for OrderingExecutor {
         self.base.insert(table, record, row, key);
     }
 
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn approach_range(&mut self, table: TableRef, start: impl FnOnce() -> u64) {
         if !self.shared.options.orders_ranges
             || self.scans.len() == SCANS_MAX
@@ -468,7 +468,7 @@ impl Executor for OrderingExecutor {
         self.base.list_writes(list);
     }
 
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn commit(&mut self, memory: &WorkerMemory, epoch: impl Fn() -> u64) -> Result<(), Abort> {
         #[cfg(feature = "canary")]
         if self.shared.options.flaw == Some(AdaptiveFlaw::TurnsTrusted) && !self.turns.is_empty() {

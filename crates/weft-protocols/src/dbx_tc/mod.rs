@@ -285,7 +285,7 @@ impl PieceExecutor {
     }
 
     /// Ends the transaction, the last piece included.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn end(&mut self, memory: &WorkerMemory) {
         for SupersededRow { record, row, table } in self.garbage.drain(..) {
             // SAFETY: the row was superseded in the access set, which has given it up, and it is on this list
@@ -343,7 +343,7 @@ impl Executor for PieceExecutor {
         self.expected = None;
     }
 
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn begin(&mut self, attempt: u32, memory: &WorkerMemory) -> Result<(), Refusal> {
         // Deferred execution (§3.2): publish what an earlier epoch has left, before the procedure begins.
         let expected = self.expected.take();
@@ -369,7 +369,7 @@ impl Executor for PieceExecutor {
         self.optimistic.begin(attempt, memory)
     }
 
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn read(
         &mut self,
         table: TableRef,

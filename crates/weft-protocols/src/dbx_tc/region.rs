@@ -44,7 +44,7 @@ use super::{PieceExecutor, TransactionKind};
 const CAPACITY_ABORTS_MAX: u32 = 2;
 
 /// Returns the version of a record, and its newest row. Rolls the region back if a twin has locked the record.
-#[inline(always)]
+#[cfg_attr(not(debug_assertions), inline(always))]
 fn newest_in_region(record: RecordPointer<TidOnly>, memory: &WorkerMemory) -> (Tid, *mut u8) {
     let record = stored(record);
     let tid = record.header.tid().load_relaxed();

@@ -653,7 +653,7 @@ impl<J: JoinedProtocol> Executor for ReconcilingExecutor<J> {
         self.leave();
     }
 
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn begin(&mut self, attempt: u32, memory: &WorkerMemory) -> Result<(), Refusal> {
         if J::ADAPTS && !self.is_reconciling && self.shared.has_phases() {
             self.is_announced = true;
@@ -824,7 +824,7 @@ impl<J: JoinedProtocol> Executor for ReconcilingExecutor<J> {
     }
 
     /// The commit protocol, in a split phase that of Figure 3 (§5.2). The changes of slices become final.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn commit(&mut self, memory: &WorkerMemory, epoch: impl Fn() -> u64) -> Result<(), Abort> {
         if let Some(abort) = self.doomed {
             return Err(abort);
@@ -893,7 +893,7 @@ impl<J: JoinedProtocol> SplitsRecords<J::Header> for ReconcilingExecutor<J> {
 
     /// Split phase execution (§5.2): an operation on a split record goes to this worker's slice, if it is the
     /// selected operation.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn target(
         &mut self,
         table: TableRef,
@@ -966,7 +966,7 @@ impl<J: JoinedProtocol> SplitsRecords<J::Header> for ReconcilingExecutor<J> {
 
 impl<J: JoinedProtocol> ReconcilingExecutor<J> {
     /// Commits a transaction that has applied operations to slices.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn commit_split(
         &mut self,
         memory: &WorkerMemory,

@@ -153,7 +153,7 @@ impl SplitRecord {
     ///
     /// # Safety
     /// As for [`SplitRecord::header`]; `row` returns the record's row, which does not change in this phase.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub unsafe fn slice(
         &self,
         operation: &ColumnOperation,
@@ -390,7 +390,7 @@ impl Splits {
     }
 
     /// Returns the split record in a block, if the record is split.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn find(&self, record: NonNull<u8>) -> Option<&SplitRecord> {
         if self.positions.is_empty() {
             return None;

@@ -192,7 +192,7 @@ type Database<J> = Engine<PhaseReconciliation<J>>;
 type WorkerOf<J> = Worker<PhaseReconciliation<J>>;
 
 /// Does what is due between two transactions of a worker: a look at the clock, and the wait after a refusal.
-#[inline(always)]
+#[cfg_attr(not(debug_assertions), inline(always))]
 pub fn between_transactions<J: JoinedProtocol>(
     database: &Database<J>,
     worker: &WorkerOf<J>,

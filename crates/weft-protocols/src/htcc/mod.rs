@@ -341,7 +341,7 @@ pub struct HybridExecutor {
 impl HybridExecutor {
     /// Takes the lock of a record, if the record is hot: the first step of the paper's `AccessRecord` (Figure
     /// 4).
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn enter(
         &mut self,
         table: TableRef,

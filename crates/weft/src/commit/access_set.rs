@@ -155,7 +155,7 @@ impl<H> WriteEntry<H> {
     ///
     /// # Safety
     /// The commit has drawn its number, and has locked the record.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     unsafe fn prepare(&mut self, memory: &WorkerMemory) {
         self.find_replaced();
         let Some(row) = self.row else { return };
@@ -167,7 +167,7 @@ impl<H> WriteEntry<H> {
         };
     }
 
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn prepared(&self) -> Prepared {
         if self.replaced.has(DETACHED) {
             Prepared::Detached
@@ -319,7 +319,7 @@ impl<H: TidHeader> AccessSet<H> {
     }
 
     /// As [`AccessSet::own_write`], for a record that the transaction is about to write again.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn observe_own(&self, record: RecordPointer<H>) -> Option<Observation<ReplacedVersion>> {
         let position = self.find_write(record)?;
         let entry = &self.writes[position];
@@ -367,7 +367,7 @@ impl<H: TidHeader> AccessSet<H> {
 
     /// Adds a write to the write set, or replaces this transaction's earlier write. If `row` is `None`, the write
     /// deletes the record from under `key`.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn put(
         &mut self,
         table: TableRef,
@@ -427,7 +427,7 @@ impl<H: TidHeader> AccessSet<H> {
     }
 
     /// Adds the write of a placeholder that this transaction has put into an index, under `key`.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn insert(
         &mut self,
         table: TableRef,
@@ -584,7 +584,7 @@ impl<H: TidHeader> AccessSet<H> {
     }
 
     /// As [`AccessSet::retire`]. `order` gives the order of a record's writes in the log, within an epoch.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn retire_in_order(
         &mut self,
         memory: &WorkerMemory,

@@ -66,7 +66,7 @@ impl<H> Default for AppliedOperations<H> {
 
 impl<H> AppliedOperations<H> {
     /// Notes an operation with its own value. If the value owns memory, or if there are too many notes, does nothing.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn push<O>(
         &mut self,
         record: RecordPointer<H>,

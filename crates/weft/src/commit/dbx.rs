@@ -106,7 +106,7 @@ impl CommitPhases for Dbx {
 }
 
 /// Commits, in a hardware region if there is one, and otherwise with locks.
-#[inline(always)]
+#[cfg_attr(not(debug_assertions), inline(always))]
 pub fn commit_in_region_or_with_locks<H: TidHeader>(
     set: &mut AccessSet<H>,
     attempt: u32,
@@ -129,7 +129,7 @@ pub fn commit_in_region_or_with_locks<H: TidHeader>(
 /// As [`Dbx`] commits, except for hot records, those for which `is_hot` holds. Hot records to be written are locked
 /// before the region, and written after it. So other transactions that read them in the meantime do not abort the
 /// region.
-#[inline(always)]
+#[cfg_attr(not(debug_assertions), inline(always))]
 pub fn commit_hot_and_cold<H: TidHeader>(
     set: &mut AccessSet<H>,
     attempt: u32,
@@ -161,7 +161,7 @@ pub fn commit_hot_and_cold<H: TidHeader>(
 
 /// Runs Algorithm 1 in one hardware region, for all but the first `locked` writes, whose records this transaction
 /// has locked. Returns the epoch. Returns `None` if there is no hardware, or if the region gave up.
-#[inline(always)]
+#[cfg_attr(not(debug_assertions), inline(always))]
 fn commit_in_region<H: TidHeader>(
     set: &AccessSet<H>,
     locked: usize,
@@ -220,7 +220,7 @@ fn commit_in_region<H: TidHeader>(
 }
 
 /// Installs writes, inside a region.
-#[inline(always)]
+#[cfg_attr(not(debug_assertions), inline(always))]
 pub fn install_in_region<H: TidHeader>(writes: &[WriteEntry<H>], epoch: u64) {
     for write in writes {
         let record = stored(write.record);

@@ -94,7 +94,7 @@ impl<P: Protocol> Engine<P> {
     ///
     /// # Errors
     /// As [`Engine::wait_durable`].
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn acknowledge<'w>(
         &self,
         worker: impl FnOnce() -> Option<&'w Worker<P>>,

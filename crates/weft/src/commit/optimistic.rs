@@ -339,7 +339,7 @@ impl<P: CommitPhases> ReappliesOperations<P::Header, ReplacedVersion> for Optimi
 
 impl<P: CommitPhases> OptimisticExecutor<P> {
     /// Reads a record, of which the transaction uses these columns, or the row as a whole.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn read_using(
         &mut self,
         table: TableRef,
@@ -384,7 +384,7 @@ pub fn read_newest<H: TidHeader>(record: RecordPointer<H>) -> (Tid, *mut u8) {
 
 /// Locks the records of the write set, each at the version that its write expects. This locks and validates in one
 /// step. It never waits, so it cannot deadlock in any order.
-#[inline(always)]
+#[cfg_attr(not(debug_assertions), inline(always))]
 pub fn lock_expected<H: TidHeader>(writes: &[WriteEntry<H>]) -> Result<(), Abort> {
     for (position, write) in writes.iter().enumerate() {
         if let Err(tid) = stored(write.record).header.tid().lock_at(write.expected) {
@@ -404,7 +404,7 @@ pub fn unlock<H: TidHeader>(writes: &[WriteEntry<H>]) {
 
 /// Checks that everything that was read is still current. `is_own_lock` says whether this transaction itself has
 /// locked a record.
-#[inline(always)]
+#[cfg_attr(not(debug_assertions), inline(always))]
 pub fn validate_reads<H: TidHeader>(
     set: &AccessSet<H>,
     is_own_lock: impl Fn(RecordPointer<H>) -> bool,
@@ -437,7 +437,7 @@ pub fn node_version(node: NodeVersion) -> u64 {
 }
 
 /// Installs the write set, whose records are locked. Releases the locks with the versions that `version` returns.
-#[inline(always)]
+#[cfg_attr(not(debug_assertions), inline(always))]
 pub fn install<H: TidHeader>(writes: &[WriteEntry<H>], version: impl Fn(&WriteEntry<H>) -> Tid) {
     for write in writes {
         let record = stored(write.record);
@@ -459,7 +459,7 @@ pub fn install<H: TidHeader>(writes: &[WriteEntry<H>], version: impl Fn(&WriteEn
 }
 
 /// Validation and write phase, with one lock bit per written record.
-#[inline(always)]
+#[cfg_attr(not(debug_assertions), inline(always))]
 pub fn commit_with_locks<H: TidHeader>(
     set: &mut AccessSet<H>,
     memory: &WorkerMemory,

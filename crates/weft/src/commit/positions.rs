@@ -45,7 +45,7 @@ impl Positions {
         (position < GENERATION_ONE).then_some(position as usize)
     }
 
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn find(&self, block: NonNull<u8>, is_it: impl Fn(usize) -> bool) -> Option<usize> {
         let mut slot = self.start(block);
         loop {

@@ -87,7 +87,7 @@ impl Default for LastCommit {
 impl CommitPhases for Silo {
     type Memory = LastCommit;
 
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn commit(
         set: &mut AccessSet<TidOnly>,
         context: CommitContext<'_, Self>,
@@ -124,7 +124,7 @@ impl CommitPhases for Silo {
 
 /// Locks the sorted write set. Waits for other holders. This cannot deadlock: no transaction waits for a lock that
 /// comes earlier in the order than one that it holds.
-#[inline(always)]
+#[cfg_attr(not(debug_assertions), inline(always))]
 fn lock_in_order(set: &AccessSet<TidOnly>) -> Result<(), Abort> {
     for (position, write) in set.writes.iter().enumerate() {
         let word = stored(write.record).header.tid();

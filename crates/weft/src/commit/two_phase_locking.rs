@@ -267,7 +267,7 @@ impl LockWord {
         self.lock(|word| seize::<WAITS>(word, timestamp, own))
     }
 
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn lock(&self, rule: impl Fn(u64) -> LockStep) -> Result<(), LockDenied> {
         let mut waits = 0u32;
         loop {
@@ -453,7 +453,7 @@ impl HeldLocks {
     }
 
     /// Releases all locks.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn release(&mut self) {
         for held in &self.locks {
             let lock = &stored(held.record).header.lock;
@@ -510,7 +510,7 @@ impl<const WAITS: bool> Executor for LockingExecutor<WAITS> {
         Ok(())
     }
 
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn read(
         &mut self,
         table: TableRef,
@@ -531,7 +531,7 @@ impl<const WAITS: bool> Executor for LockingExecutor<WAITS> {
         Ok(visible(tid, newest))
     }
 
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn read_for_write(
         &mut self,
         table: TableRef,
@@ -706,7 +706,7 @@ impl<const WAITS: bool> Executor for LockingExecutor<WAITS> {
 
 impl<const WAITS: bool> LockingExecutor<WAITS> {
     /// Takes a new timestamp for the first attempt. A retry keeps the timestamp, and so its age.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn grow_older(&mut self, attempt: u32) {
         if WAITS && attempt == 0 {
             if self.timestamps.is_empty() {
@@ -772,7 +772,7 @@ impl<const WAITS: bool> LockingExecutor<WAITS> {
     }
 
     /// Makes a write visible to the next holder of the lock.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn install(&self, write: &WriteEntry<LockHeader>, epoch: u64, memory: &WorkerMemory) {
         let record = stored(write.record);
         debug_assert!(record.header.lock.is_exclusive_of(self.timestamp));

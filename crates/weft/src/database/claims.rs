@@ -40,7 +40,7 @@ impl<P: Protocol> Inner<P> {
     }
 
     /// Claims a worker for this thread. Waits while all of them are busy.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(super) fn claim(&self, deadline: Option<&Deadline>) -> Result<Claim<'_, P>, Failure> {
         if let Some(last) = LastWorker::find(self.address()) {
             // SAFETY: `find` has just returned the entry.

@@ -135,7 +135,7 @@ pub enum RunResult<R, E> {
 }
 
 impl<R, E: From<Error>> RunResult<R, E> {
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn of(end: RunEnd, returned: Option<Result<R, E>>) -> Self {
         // One match inside another, since a match on a pair copies the result to build the pair.
         match end {
@@ -181,7 +181,7 @@ impl<P: Protocol> Database<P> {
 
     /// Runs a body that stores its result in its last argument, which is `None` at the beginning of each attempt.
     #[doc(hidden)]
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn run_keeping<R, E: From<Error>>(
         &self,
         _: Unstable,
@@ -261,7 +261,7 @@ impl<P: Protocol> Database<P> {
 
     /// Attempts a transaction until it has ended. If `last` is given, the first attempt claims and pins the worker.
     /// Returns `None` if the worker is not free.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn run_attempts(
         &self,
         (worker, mut last): (&Worker<P>, Option<NonNull<LastWorker>>),
@@ -309,7 +309,7 @@ impl<P: Protocol> Database<P> {
     /// Makes one attempt: runs the body and commits. Under a protocol that repairs transactions, this may run the
     /// body several times. `attempt` is the number of conflicts so far, and `is_pinned` says whether the worker's claim
     /// has pinned it.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn attempt(
         &self,
         (worker, is_pinned): (&Worker<P>, bool),

@@ -148,7 +148,7 @@ impl<T, P: Protocol> Stash<T, P> {
 
     /// As [`Stash::transact`], but returns when the transaction has committed in memory, as
     /// [`Database::transact_with_token`].
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     #[track_caller]
     #[allow(clippy::type_complexity, reason = "the request, and what transactions return")]
     pub fn transact_with_token<R, E: From<Error>>(
@@ -169,7 +169,7 @@ impl<T, P: Protocol> Stash<T, P> {
 
     /// Runs a transaction until it has ended. If it is refused a split record, returns `Err` with the number of the
     /// phase in which that happened, unless it `waits`: then it waits until it can run.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     #[track_caller]
     fn run<R, E: From<Error>>(
         &self,

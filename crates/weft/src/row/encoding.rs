@@ -681,7 +681,7 @@ impl KeyEncoder for WordEncoder<u128> {
 }
 
 /// Pushes `bytes` eight at a time.
-#[inline(always)]
+#[cfg_attr(not(debug_assertions), inline(always))]
 fn push_slice_as_words(encoder: &mut impl KeyEncoder, bytes: &[u8]) {
     let (words, rest) = bytes.as_chunks::<8>();
     for word in words {

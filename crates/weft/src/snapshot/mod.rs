@@ -407,7 +407,7 @@ impl Snapshot {
     ///
     /// # Safety
     /// The worker is pinned, and has been since it got the address from an index of the database.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     unsafe fn see(&self, address: u64) -> Option<NonNull<u8>> {
         loop {
             // SAFETY: by this function's contract.

@@ -332,7 +332,7 @@ impl<K: StoredForm> Leaves<K> {
 const RECORDS_AHEAD: usize = 6;
 
 /// Visits addresses, and prefetches the records behind them some steps ahead.
-#[inline(always)]
+#[cfg_attr(not(debug_assertions), inline(always))]
 fn for_each_prefetched(addresses: &[u64], mut visit: impl FnMut(u64)) {
     let prefetch = |address: u64| {
         prefetch_lines(std::ptr::without_provenance(address as usize), 2 * LINE_BYTES);
@@ -520,7 +520,7 @@ impl<T: Record> SnapshotScan<'_, T> {
         }
     }
 
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn record_row(&mut self, row: NonNull<T>) {
         #[cfg(feature = "history")]
         if let Some(mut recorder) = self.snapshot.recorder() {

@@ -424,7 +424,7 @@ impl AnySecondary {
 }
 
 /// Checks that a row may be written to a table.
-#[inline(always)]
+#[cfg_attr(not(debug_assertions), inline(always))]
 fn check<T: Record>(table: &'static str, row: &T) -> Result<(), Failure> {
     // A row that owns no memory is far shorter than that.
     if const { std::mem::needs_drop::<T>() } && row.stored_bytes() > STORED_BYTES_MAX {

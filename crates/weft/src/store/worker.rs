@@ -534,7 +534,7 @@ impl WorkerMemory {
 
     /// Allocates a block for a row of `table`, with the header of a version that has no predecessor, and
     /// returns the address for the row.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn allocate_row(&self, table: TableRef) -> NonNull<u8> {
         let block = self.allocate_block(table.core().row_class);
         #[cfg(weft_sim)]
@@ -569,7 +569,7 @@ impl WorkerMemory {
 
     /// # Safety
     /// As for [`Arena::free`].
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub unsafe fn free_block(&self, block: NonNull<u8>, class: SizeClass) {
         #[cfg(weft_sim)]
         if Bug::is_any_planted()
@@ -586,7 +586,7 @@ impl WorkerMemory {
     ///
     /// # Safety
     /// `row` is a complete row of `table`. It is not used again, nor is its block unless the row is `inline`.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub unsafe fn drop_row(&self, row: NonNull<u8>, table: TableRef, inline: bool) {
         #[cfg(weft_sim)]
         if Bug::is_any_planted() {
@@ -604,7 +604,7 @@ impl WorkerMemory {
     ///
     /// # Safety
     /// As for [`WorkerMemory::drop_row`].
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     unsafe fn free_row(&self, row: NonNull<u8>, table: TableRef, inline: bool) {
         // SAFETY: by the contract; rows that are not inline have blocks of the table's row class.
         unsafe {
@@ -684,7 +684,7 @@ impl IndexWorker for WorkerMemory {
         &self.regions
     }
 
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn allocate(&self, layout: Layout) -> NonNull<u8> {
         match SizeClass::of(layout) {
             Some(class) => self.allocate_block(class),

@@ -40,7 +40,7 @@ impl Patience {
 
     /// Returns whether a transaction starves that was aborted `attempts` times. One abort is not yet starvation,
     /// however long the attempt has taken. The simulated machine has a time of its own, in which only attempts count.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn is_over(&mut self, attempts: u32) -> bool {
         match attempts {
             0 => false,

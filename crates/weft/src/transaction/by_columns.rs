@@ -124,7 +124,7 @@ impl<P: Protocol> Transaction<'_, P> {
     /// Commits by `commit`. If that fails, but nothing that matters has changed, tries again with the present
     /// versions.
     #[doc(hidden)]
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn commit_by_columns<R>(
         &self,
         _: Unstable,

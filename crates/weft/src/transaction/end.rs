@@ -101,7 +101,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     }
 
     /// Tries to commit once.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(super) fn try_commit(&self) -> Result<CommitToken, Abort> {
         if let Some(abort) = self.doomed.get() {
             return Err(abort);
@@ -151,7 +151,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// Encodes what is to be logged, before anything is locked or installed. If code of the user's types panics in
     /// this, the panic is passed on, and the transaction rolls back.
     #[doc(hidden)]
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn stage_writes(&self, _: Unstable) {
         assert!(
             !self.is_torn.get(),
@@ -174,7 +174,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
 
     /// Ends the transaction, which has committed.
     #[doc(hidden)]
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn end_committed(self, _: Unstable) {
         // The transaction ends here, so `drop` must not roll it back.
         let mut this = ManuallyDrop::new(self);

@@ -58,7 +58,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     }
 
     /// Returns whether a row that was read has disappeared by now.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(super) fn has_disappeared<T: Record>(&self, row: &T) -> bool {
         if const { !disappears::<T>() } {
             return false;
@@ -145,7 +145,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
 
     /// If the row with the same primary key as `row` has expired, deletes it and inserts `row`. Otherwise gives `row`
     /// back.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(super) fn take_place<T: Record>(
         &self,
         table: &TableInner<T>,

@@ -33,7 +33,7 @@ impl<P: Protocol> Transaction<'_, P> {
     }
 
     /// Finds the record under a key.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(super) fn locate<T: Record>(
         &self,
         table: &TableInner<T>,
@@ -118,7 +118,7 @@ impl<P: Protocol> Transaction<'_, P> {
         unsafe { self.row::<T>(row) }.key_equals(key).then_some(row)
     }
 
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn look_up<T: Record>(
         &self,
         table: &TableInner<T>,

@@ -285,7 +285,7 @@ impl<'r, 'db, P: Protocol, K: StoredForm, T: Record> StagedRun<'r, 'db, P, K, T>
 
     /// Takes rows until the run is full. Returns false if there are no more. If a row is refused, the rows before it
     /// are in the run.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn take_rows(&mut self, rows: &mut impl Iterator<Item = T>) -> Result<bool, Error> {
         while !self.rows.is_full() {
             let Some(row) = rows.next() else { return Ok(false) };
@@ -305,7 +305,7 @@ impl<'r, 'db, P: Protocol, K: StoredForm, T: Record> StagedRun<'r, 'db, P, K, T>
     }
 
     /// Inserts the rows.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn insert(&mut self, index: &FormIndex<K>) -> Result<(), Error> {
         let (transaction, table) = (self.transaction, self.table.reference());
         let worker = transaction.worker;

@@ -91,7 +91,7 @@ impl<P: Protocol> Transaction<'_, P> {
 
     /// If the row is split, applies an operation to this worker's slice of it, and returns true. If the row is not
     /// split, returns false, and the caller applies the operation to the row itself.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn apply_to_slice<T: Record, V: 'static, O: Operation<V>>(
         &self,
         table: &TableInner<T>,

@@ -23,7 +23,7 @@ pub(super) const PREFETCH_READ_BYTES: usize = 128;
 pub(super) const PREFETCH_UPDATE_BYTES: usize = 512;
 
 impl<P: Protocol> Transaction<'_, P> {
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(super) fn prefetch_rows<T: Record>(
         &self,
         table: &Table<T>,
@@ -70,7 +70,7 @@ impl<P: Protocol> Transaction<'_, P> {
         })
     }
 
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn fetch_encoded<K: StoredForm>(
         &self,
         index: &FormIndex<K>,

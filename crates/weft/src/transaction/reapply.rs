@@ -19,7 +19,7 @@ type Reapplying<P> = <<P as Protocol>::Executor as Executor>::Reapplying;
 
 impl<P: Protocol> Transaction<'_, P> {
     /// Notes that an operation has made a row, which was just written, out of the observed version.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(super) fn note_applied<T: Record, V: 'static, O: Operation<V>>(
         &self,
         (record, version, row): (RecordOf<P>, <P::Executor as Executor>::Version, NonNull<u8>),

@@ -373,7 +373,7 @@ const NO_ADDRESSES: NonNull<[u64]> = NonNull::slice_from_raw_parts(NonNull::<u64
 
 impl<'tx, T: Record, P: Protocol> Scan<'tx, '_, T, P> {
     /// Goes to the next row. The transaction uses these columns of it, or the whole row.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn advance(&mut self, columns: Option<ColumnSet>) -> Option<Result<&'tx T, Error>> {
         loop {
             // SAFETY: see `addresses`.
@@ -424,7 +424,7 @@ impl<'tx, T: Record, P: Protocol> Scan<'tx, '_, T, P> {
     }
 
     /// Reads the row behind an address of the page. Returns `None` if no row is visible.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn read_row(
         &mut self,
         address: u64,

@@ -32,7 +32,7 @@ pub(super) enum PlaceOutcome<P: Protocol, R> {
 
 impl<P: Protocol> Transaction<'_, P> {
     /// Inserts a row and its index entries. Gives the row back if there is one with the same primary key.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(super) fn insert_row<T: Record>(
         &self,
         table: &TableInner<T>,
@@ -65,7 +65,7 @@ impl<P: Protocol> Transaction<'_, P> {
     }
 
     /// Puts a row under a key of an index: into a new record, or into an existing record without a visible row.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn place<K: StoredForm, R>(
         &self,
         index: &FormIndex<K>,
@@ -111,7 +111,7 @@ impl<P: Protocol> Transaction<'_, P> {
     ///
     /// # Errors
     /// [`Failure::MemoryFull`].
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(super) fn stage_row<R>(
         &self,
         table: TableRef,
@@ -360,7 +360,7 @@ impl<P: Protocol> Transaction<'_, P> {
     ///
     /// # Safety
     /// If this succeeds, the new row belongs to the executor, and the caller [forgets](std::mem::forget) it.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(super) unsafe fn replace<T: Record>(
         &self,
         table: &TableInner<T>,
@@ -398,7 +398,7 @@ impl<P: Protocol> Transaction<'_, P> {
     ///
     /// # Errors
     /// [`Failure::MemoryFull`] if that is more than the row owned before, and there is no room.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn count_changed<T: Record>(
         &self,
         table: TableRef,

@@ -259,7 +259,7 @@ impl<K: IndexKey> BPlusTree<K> {
 
 impl<K: IndexKey> LeafPlace<'_, K> {
     /// Inserts into this leaf alone, or finds the key in it. `None`: start again.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn insert(
         &self,
         access: &impl Access,
@@ -294,7 +294,7 @@ impl<K: IndexKey> LeafPlace<'_, K> {
     }
 
     /// Inserts the first keys of a run into this leaf alone, or finds the first key in it. `None`: start again.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn insert_run(
         &self,
         access: &impl Access,
@@ -331,7 +331,7 @@ impl<K: IndexKey> LeafPlace<'_, K> {
 
     /// Returns how many keys of a run, of which the first belongs at `position`, can be inserted there together.
     /// `None`: the leaf has changed.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn fitting(
         &self,
         run: &[(K, u64)],

@@ -222,7 +222,7 @@ impl<K: IndexKey> Leaf<K> {
     }
 
     /// Inserts the key in `slot` at `position`, where it belongs. The leaf is locked and not full.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(super) fn insert_at(&self, position: usize, slot: &K::KeySlot, address: u64) {
         let occupancy = self.node.occupancy.load(Ordering::Relaxed);
         let count = (occupancy & FIELD_MASK) as usize;
@@ -239,7 +239,7 @@ impl<K: IndexKey> Leaf<K> {
 
     /// Inserts the keys of a run one after the other from `position` on, where they belong. The leaf is locked,
     /// has room for all of them, and is left as if each had been inserted by [`Leaf::insert_at`].
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(super) fn insert_run_at(
         &self,
         position: usize,
@@ -267,7 +267,7 @@ impl<K: IndexKey> Leaf<K> {
     }
 
     /// Removes the key at `position` and moves the content of its slot to `removed`. The leaf is locked.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(super) fn remove_at(&self, position: usize, removed: &K::KeySlot) {
         let count = self.count();
         debug_assert!(position < count);

@@ -66,7 +66,7 @@ impl<K: IndexKey> BPlusTree<K> {
         }
     }
 
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(super) fn try_remove(
         &self,
         access: &impl Access,

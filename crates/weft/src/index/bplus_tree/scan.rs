@@ -109,7 +109,7 @@ impl<K: IndexKey> BPlusTree<K> {
         }
     }
 
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(super) fn try_page(
         &self,
         access: &impl Access,
@@ -177,7 +177,7 @@ pub(super) struct Share<'t, K: IndexKey> {
 impl<K: IndexKey> Share<'_, K> {
     /// Returns where the range continues after this share. (Called outside the region, because copying a long
     /// key may allocate.) The outer `None`: the leaf has changed.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(super) fn next(&self, direction: Direction) -> Option<Option<Bound<K>>> {
         if !self.goes_on {
             return Some(None);

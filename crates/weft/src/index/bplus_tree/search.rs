@@ -50,7 +50,7 @@ pub(super) trait Access {
 pub(super) struct OptimisticAccess;
 
 impl Access for OptimisticAccess {
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn version(&self, word: &Word) -> Option<u64> {
         /// A lock is held for some tens of stores, so it pays to wait a moment for it.
         const PATIENCE: usize = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
@@ -236,7 +236,7 @@ pub(super) struct Parent<'t, K: IndexKey> {
 
 /// Returns how many of the sorted `slots` are less than `key`, or, with `or_equal`, not greater. `None`: the
 /// node has changed.
-#[inline(always)]
+#[cfg_attr(not(debug_assertions), inline(always))]
 pub(super) fn rank<K: IndexKey>(
     slots: &[K::KeySlot],
     key: &K,
@@ -264,7 +264,7 @@ pub(super) fn rank<K: IndexKey>(
 
 impl<K: IndexKey> Leaf<K> {
     /// Returns whether `target` is in the range of this leaf. `None`: the leaf has changed.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn covers(&self, target: DescentTarget<'_, K>, is_current: impl Fn() -> bool) -> Option<bool> {
         let is_last = || self.next.load(Ordering::Relaxed).is_null();
         Some(match target {
@@ -298,7 +298,7 @@ impl<K: IndexKey> Leaf<K> {
 
 impl<K: IndexKey> Inner<K> {
     /// Returns which child to take on the way to `target`. `None`: the node has changed.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(super) fn route(
         &self,
         target: DescentTarget<'_, K>,
@@ -428,7 +428,7 @@ impl<K: IndexKey> BPlusTree<K> {
     /// Goes from the root to the leaf for `target`, and returns the leaf with its parent. Calls `visit` with
     /// every inner node on the way, and with the node through which it came there. If `visit` returns false
     /// (it has changed something, or failed to), the descent ends there.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(super) fn descend<'t>(
         &'t self,
         access: &impl Access,
@@ -495,7 +495,7 @@ impl<K: IndexKey> BPlusTree<K> {
 
 impl<K: IndexKey> LeafPlace<'_, K> {
     /// Looks up a key that this leaf covers. `None`: the leaf has changed.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn look_up(&self, access: &impl Access, key: &K) -> Option<Lookup> {
         let leaf = self.leaf;
         let is_current = || access.is_current(&leaf.node.version, self.version);

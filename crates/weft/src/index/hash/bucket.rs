@@ -216,7 +216,7 @@ impl<K: IndexKey> Bucket<K> {
 
     /// Looks for `key` in the chain of this home bucket. Returns `None` if `is_current` says that the chain
     /// has changed. Any other result is valid only if the version is still the same.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(super) fn search(
         &self,
         key: &K,
@@ -255,7 +255,7 @@ impl<K: IndexKey> Bucket<K> {
     }
 
     /// Locks the chain if its version is still `version`, which must be neither locked nor migrated.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(super) fn try_lock(&self, version: u64) -> bool {
         debug_assert_eq!(version & (LOCKED | MIGRATED), 0);
         // Acquire pairs with the release store of the previous holder, in `set_version`. The exchange fails
@@ -291,7 +291,7 @@ impl<K: IndexKey> Bucket<K> {
 
     /// Takes the entry at `place` out of the chain of this home bucket. The caller holds the lock, or runs in
     /// a region.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(super) fn remove(&self, place: ChainPosition<'_, K>) -> Removal<K> {
         // Find the last entry of the chain. It fills the hole, so that the chain stays dense.
         let (mut tail, mut before_tail) = (self, None);
@@ -360,7 +360,7 @@ impl<'a, K: IndexKey> ChainPosition<'a, K> {
 
     /// Writes the empty entry here. If the bucket is full, adds an overflow bucket with the entry, and returns
     /// true. The caller holds the lock.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(super) fn insert(&self, key: &K::KeySlot, address: u64, worker: &impl IndexWorker) -> bool {
         if self.is_entry() {
             self.fill(key, address);

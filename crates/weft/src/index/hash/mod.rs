@@ -181,7 +181,7 @@ impl<K: IndexKey> HashTable<K> {
 
     /// Inserts into an empty entry. Returns `None` if the chain has none, or if there are no hardware
     /// regions.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn insert_in_region(
         &self,
         key: &K,
@@ -216,7 +216,7 @@ impl<K: IndexKey> HashTable<K> {
         in_region.flatten()
     }
 
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn insert_in_software(
         &self,
         key: &K,
@@ -277,7 +277,7 @@ impl<K: IndexKey> HashTable<K> {
         }
     }
 
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn remove_in_software(&self, key: &K, hash: u64, address: u64) -> RemovalResult<'_, K> {
         let mut backoff = Backoff::default();
         loop {
@@ -350,7 +350,7 @@ impl<K: IndexKey> HashTable<K> {
     }
 
     /// Finds the home bucket, in whatever array it is now. It may be locked.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn find(&self, hash: u64) -> Home<'_, K> {
         let mut array = self.array();
         loop {
@@ -368,7 +368,7 @@ impl<K: IndexKey> HashTable<K> {
     }
 
     /// Finds the home bucket unlocked. Calls `meet_locked` each time that it is locked.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn enter(&self, hash: u64, mut meet_locked: impl FnMut()) -> Home<'_, K> {
         loop {
             let home = self.find(hash);
@@ -403,7 +403,7 @@ fn copy_chain<K: IndexKey>(
 }
 
 /// Retires what a removal took out. Called when the lock has been released.
-#[inline(always)]
+#[cfg_attr(not(debug_assertions), inline(always))]
 fn retire_removal<K: IndexKey>(removal: Removal<K>, array: &Array<K>, worker: &impl IndexWorker) {
     K::retire(&removal.key, worker);
     if let Some(emptied) = removal.emptied {

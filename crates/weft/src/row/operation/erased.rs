@@ -47,7 +47,7 @@ struct Functions {
 impl ColumnOperation {
     /// Returns the operation `O` on a column, or the one whose slices it uses; `None` if the column
     /// or the operation's slices own memory.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn new<R: Record, V: 'static, O: Operation<V>>(column: ColumnOf<R, V>) -> Option<Self> {
         if const { std::mem::needs_drop::<V>() || std::mem::needs_drop::<O::Slice>() } {
             return None;
@@ -276,7 +276,7 @@ impl UndoLog {
     /// # Safety
     /// `slice` is a slice of `O`, and `undo` belongs to the last change of it. The slice stays at
     /// this address until the log [is undone](UndoLog::undo) or [committed](UndoLog::commit).
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub unsafe fn push<V, O: Operation<V>>(&mut self, slice: NonNull<u8>, undo: O::Undo) {
         let mut place = InlineUndo::uninit();
         let end = if const {
@@ -336,7 +336,7 @@ impl UndoLog {
         self.is_stamped = false;
     }
 
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn end(&mut self, end: StepEnd) {
         let steps = self.steps.len();
         let first = self.steps.as_mut_ptr();

@@ -274,7 +274,7 @@ macro_rules! sums {
                 Ok(())
             }
 
-            #[inline(always)]
+            #[cfg_attr(not(debug_assertions), inline(always))]
             fn shortage(&self, value: &V, bounds: Option<&Bounds>) -> Option<String> {
                 if !$is_bounded && bounds.is_none() || !$is_signed && self.0 < V::ZERO {
                     return None;

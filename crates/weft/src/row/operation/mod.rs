@@ -378,7 +378,7 @@ impl<R: Record, V> ColumnOf<R, V> {
 
     /// Returns why the column cannot be split for the operation `O`, if the reason is in the row type.
     #[doc(hidden)]
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub const fn unsplittable<O: Operation<V>>(self) -> Option<&'static str> {
         if R::EXPIRY.is_some() {
             Some("the rows of its table expire")

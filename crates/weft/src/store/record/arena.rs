@@ -608,7 +608,7 @@ impl Default for Arena {
 
 impl Arena {
     /// Returns an uninitialised block of `class`.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn allocate(&mut self, class: SizeClass, memory: &Memory) -> NonNull<u8> {
         #[cfg(weft_sanitize)]
         if !self.is_pooled {
@@ -710,7 +710,7 @@ impl Arena {
     ///
     /// # Safety
     /// The block came from an [`Arena`] of the same [`Memory`] with the same class, and is not used any more.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub unsafe fn free(&mut self, block: NonNull<u8>, class: SizeClass, memory: &Memory) {
         #[cfg(weft_sanitize)]
         if !self.is_pooled {

@@ -266,7 +266,7 @@ impl TidWord {
 
     /// Raises the word to `version`, unless it is already at a later one. The word holds a version without
     /// flags. Relaxed: a lock, or a grace period, orders its readers and writers.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn raise(&self, version: Tid) {
         let mut current = self.load_relaxed();
         while current.0 < version.0 {
@@ -292,7 +292,7 @@ impl TidWord {
     /// `read` must use acquire loads, and their partners must be release stores made under the lock. Then, if
     /// `read` sees anything of a newer version, the second load of the word sees at least that version's
     /// lock, and differs from the first.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn read_with<R: Copy>(&self, read: impl Fn() -> R) -> (Tid, R) {
         loop {
             let before = self.load_unlocked();

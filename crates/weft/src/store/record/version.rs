@@ -155,7 +155,7 @@ impl VersionHeader {
     ///
     /// # Safety
     /// Only the caller can reach the block, and it holds at least a header.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub unsafe fn initialise(block: NonNull<u8>) -> NonNull<u8> {
         let header = VersionHeader {
             number: Word::new(UNNUMBERED),
@@ -225,7 +225,7 @@ impl VersionHeader {
 
     /// Unlinks the predecessor, `row`, below which nothing hangs. Returns false if this version was unlinked
     /// in the meantime, so that another version leads to `row`.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn cut(&self, row: NonNull<u8>) -> bool {
         // Release: pairs with `is_last`.
         let cut = self.previous.compare_exchange(
@@ -268,7 +268,7 @@ impl VersionHeader {
         self.previous.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn previous(&self) -> Previous {
         // Acquire: pairs with the publication of the predecessor, and of the deletion.
         let word = self.previous.load(Ordering::Acquire);
@@ -375,7 +375,7 @@ impl VersionHeader {
 ///
 /// # Safety
 /// The worker has been pinned since before it loaded `newest`.
-#[inline(always)]
+#[cfg_attr(not(debug_assertions), inline(always))]
 pub unsafe fn seen_at(newest: Option<NonNull<u8>>, snapshot: u64) -> SnapshotView {
     let mut row = newest;
     while let Some(current) = row {

@@ -56,7 +56,7 @@ impl<K: KeyForm> FormIndex<K> {
 
     /// Looks up a few keys at the same time, so that their waits for memory overlap. Passes the results to `found`
     /// in the order of the keys.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn get_batch(&self, keys: &[K], hint: &mut LeafHint<K>, mut found: impl FnMut(Lookup)) {
         match self {
             FormIndex::Ordered(tree) => tree.get_batch(keys, hint, found),

@@ -83,7 +83,7 @@ pub fn remembers_workers() -> bool {
 impl LastWorker {
     /// Returns the worker of a database that the calling thread had last, if it had one. The result is valid until
     /// the thread remembers a worker of another database, unless the worker is claimed.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn find(database: *const ()) -> Option<NonNull<LastWorker>> {
         #[cfg(not(weft_sim))]
         // (`Cell::get` of a `LocalKey` is not inlined.)
@@ -206,7 +206,7 @@ impl<'s> ClaimGuard<'s> {
 
     /// Claims the worker in the calling thread's entry for this database, and pins it. Returns false if the worker is
     /// not free: another thread uses it, or this one does in another claim. The guard must be [`ClaimGuard::none`].
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn claim_pinned(&mut self, last: NonNull<LastWorker>) -> bool {
         debug_assert!(self.last.is_none());
         // SAFETY: the caller has just found the entry, and the thread's other claims keep it.

@@ -25,7 +25,7 @@ impl WorkerMemory {
     ///
     /// # Safety
     /// The worker is pinned. The caller owns the version, and nothing leads to it any more.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub unsafe fn retire_row(
         &self,
         table: TableRef,

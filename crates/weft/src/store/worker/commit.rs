@@ -197,7 +197,7 @@ const RETAINED_AT_ONCE: usize = if crate::store::RECLAIMS_EARLY { 1 } else { 64 
 impl WorkerMemory {
     /// Draws the snapshot number of the transaction that is being committed, and returns its epoch. From here
     /// until [`WorkerMemory::end_commit`] new snapshots wait for this commit.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn draw(&self) -> u64 {
         // Relaxed, as are all accesses to these two words: only this worker uses them.
         if self.is_committing.load(Ordering::Relaxed) == 0 {
@@ -453,7 +453,7 @@ impl WorkerMemory {
     /// # Safety
     /// The commit has drawn its number. It has locked the record, and no other thread can reach the version
     /// `row`.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub unsafe fn prepare(&self, row: NonNull<u8>, replaced: Option<NonNull<u8>>) -> Prepared {
         self.number(row);
         let Some(replaced) = replaced else { return Prepared::Numbered };
@@ -474,7 +474,7 @@ impl WorkerMemory {
     /// # Safety
     /// `outcome` is what the commit has done to the record in block `record`, of `table`. This is called once
     /// for each record. The worker has been pinned since before the commit.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub unsafe fn conclude(
         &self,
         table: TableRef,
