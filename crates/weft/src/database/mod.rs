@@ -20,7 +20,6 @@ mod versions;
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::ops::Deref;
-use std::ptr::NonNull;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -36,7 +35,7 @@ use crate::snapshot::{SnapshotHome, SnapshotSource};
 use crate::store::deadline::Deadline;
 use crate::store::garbage::RetiredItem;
 use crate::store::observer::Label;
-use crate::store::retention::{RetainedEntry, RetainedItem};
+use crate::store::retention::RetainedItem;
 use crate::store::table::{Table, TableInner};
 use crate::store::worker::{CLOSED, WorkerMemory};
 use crate::sync::clock::Ticker;
@@ -181,10 +180,17 @@ impl<P: Protocol> Drop for Inner<P> {
         }
         for entry in kept {
             // Deleted records are still in their indexes, so `tear_down` drops their rows.
-            if let RetainedItem::Version(row) = entry.item {
-                // SAFETY: no transaction and no snapshot is left that could reach the version, and the owner of an
-                // entry owns its version.
-                unsafe { drop_kept(row, &entry, &memory) };
+            // SAFETY: no transaction and no snapshot is left that could reach the row, and the owner of an entry owns
+            // its row. Records are freed after this.
+            unsafe {
+                match entry.item {
+                    RetainedItem::Version(row) => {
+                        let inline = entry.table.is_inline(entry.record, row);
+                        memory.drop_row(row, entry.table, inline);
+                    }
+                    RetainedItem::Place(row) => memory.drop_row(row, entry.table, false),
+                    RetainedItem::DeletedRecord(_) => {}
+                }
             }
         }
         for table in self.tables.values() {
@@ -212,15 +218,6 @@ unsafe fn drop_retired(entry: RetiredItem, memory: &WorkerMemory) {
             RetiredItem::Block(..) | RetiredItem::Deleted(_) => {}
         }
     }
-}
-
-/// Drops what a version owns that was kept for snapshots, when the database is being dropped.
-///
-/// # Safety
-/// No thread can reach the version any more.
-unsafe fn drop_kept(row: NonNull<u8>, entry: &RetainedEntry, memory: &WorkerMemory) {
-    // SAFETY: by this function's contract. Records are freed after this.
-    unsafe { memory.drop_row(row, entry.table, entry.table.is_inline(entry.record, row)) };
 }
 
 /// Limits on how often, and for how long, a transaction is retried.

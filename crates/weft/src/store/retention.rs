@@ -205,6 +205,9 @@ pub enum RetainedItem {
     Version(NonNull<u8>),
     /// A deleted record, in its index under this key.
     DeletedRecord(EncodedKey),
+    /// The place, in no chain, from which a row was moved back into its record. Snapshots may have returned the row
+    /// there.
+    Place(NonNull<u8>),
 }
 
 // SAFETY: the holder of the entry owns the memory at these addresses, on any thread.
@@ -259,6 +262,18 @@ impl RetainedEntry {
         }
     }
 
+    /// Creates the entry of a place from which a row was moved. `end` is greater than the number of every snapshot that
+    /// may have found the row there.
+    pub fn place(
+        row: NonNull<u8>,
+        record: NonNull<u8>,
+        table: TableRef,
+        end: u64,
+    ) -> RetainedEntry {
+        let bytes = size_of::<RetainedEntry>() + table.core().row_class.bytes();
+        RetainedEntry { item: RetainedItem::Place(row), record, table, end, bytes: bytes as u64 }
+    }
+
     /// Returns whether the entry is a version whose transaction has committed, but has not numbered it yet.
     ///
     /// # Safety
@@ -267,7 +282,7 @@ impl RetainedEntry {
         match self.item {
             // SAFETY: by the contract.
             RetainedItem::Version(row) => unsafe { VersionHeader::of(row).number() == UNNUMBERED },
-            RetainedItem::DeletedRecord(_) => false,
+            RetainedItem::DeletedRecord(_) | RetainedItem::Place(_) => false,
         }
     }
 
@@ -290,7 +305,7 @@ impl RetainedEntry {
         // SAFETY: passed on to the caller.
         unsafe {
             match self.item {
-                RetainedItem::Version(row) => {
+                RetainedItem::Version(row) | RetainedItem::Place(row) => {
                     let (begin, end) = version_interval(row, self.end);
                     greatest_in(open, begin, end)
                 }

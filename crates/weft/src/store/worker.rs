@@ -311,6 +311,8 @@ pub struct WorkerMemory {
     is_reconciling: Cell<bool>,
     /// Entries to keep for snapshots, until there are enough of them for the common lists.
     retained: RefCell<Vec<RetainedEntry>>,
+    /// The places from which rows were moved into their records, until the end of the batch of garbage.
+    left_places: RefCell<Vec<RetainedEntry>>,
     /// The open snapshots, as the worker last listed them.
     open_snapshots: RefCell<OpenSnapshots>,
     /// The version after which the placeholders of the transaction under way begin.
@@ -361,6 +363,7 @@ impl WorkerMemory {
             is_committing: Word::new(0),
             is_reconciling: Cell::new(false),
             retained: RefCell::default(),
+            left_places: RefCell::default(),
             open_snapshots: RefCell::default(),
             versions_begin: Cell::new(0),
             batch_begins: Cell::new(0),

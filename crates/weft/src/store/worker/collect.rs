@@ -142,6 +142,8 @@ impl WorkerMemory {
                 // SAFETY: the batch's grace period has passed.
                 unsafe { self.release(entry) };
             }
+            // SAFETY: the worker has been pinned since before the batch was released.
+            unsafe { self.leave_places() };
             grace.unpin(self.slot);
             self.garbage().recycle(retired);
         }

@@ -589,7 +589,7 @@ impl WorkerMemory {
             self.retain(entry);
         } else {
             // SAFETY: as above.
-            unsafe { self.unlink_version(&entry) };
+            unsafe { self.unlink_version(&entry, replaced) };
         }
     }
 
@@ -630,14 +630,11 @@ impl WorkerMemory {
         }
     }
 
-    /// Unlinks a version from its record, and retires it.
+    /// Unlinks the version of an entry from its record, and retires it.
     ///
     /// # Safety
     /// The caller owns the version, and has been pinned since before it came to own it.
-    unsafe fn unlink_version(&self, entry: &RetainedEntry) {
-        let RetainedItem::Version(row) = entry.item else {
-            unreachable!("only versions are unlinked")
-        };
+    unsafe fn unlink_version(&self, entry: &RetainedEntry, row: NonNull<u8>) {
         // SAFETY: a record is not freed as long as a version hangs below its newest one.
         let (deletion, inline) = unsafe {
             let deletion = VersionHeader::of(row).deletion();
@@ -719,7 +716,7 @@ impl WorkerMemory {
     ///
     /// # Safety
     /// The entries own what they stand for, and the worker has been pinned since before they came here.
-    unsafe fn decide(&self, entries: &mut Vec<RetainedEntry>, is_new: bool) {
+    pub(super) unsafe fn decide(&self, entries: &mut Vec<RetainedEntry>, is_new: bool) {
         if entries.is_empty() {
             return;
         }
@@ -745,7 +742,8 @@ impl WorkerMemory {
         unsafe { self.retire_unneeded(unneeded) };
     }
 
-    /// Retires what no snapshot needs: unlinks versions, and queues deleted records to be unlinked.
+    /// Retires what no snapshot needs: unlinks versions, and queues deleted records to be unlinked. (What a place is left
+    /// from lies in the record now.)
     ///
     /// # Safety
     /// The entries own what they stand for, and the worker has been pinned since before they came here.
@@ -753,7 +751,11 @@ impl WorkerMemory {
         for entry in entries {
             match entry.item {
                 // SAFETY: by the contract.
-                RetainedItem::Version(_) => unsafe { self.unlink_version(&entry) },
+                RetainedItem::Version(row) => unsafe { self.unlink_version(&entry, row) },
+                // SAFETY: by the contract.
+                RetainedItem::Place(row) => unsafe {
+                    self.retire_row(entry.table, entry.record, row, false);
+                },
                 RetainedItem::DeletedRecord(key) => {
                     self.retire_deleted(entry.record, entry.table, key)
                 }

@@ -15,7 +15,10 @@
 //!
 //! The copy is the same version: its number and the record's version word stay as they are, so the move does
 //! not invalidate what other transactions have read. Readers that have found the old place keep reading
-//! there: its block is freed after a grace period of its own.
+//! there: its block is freed after a grace period of its own. That period is over when the transactions of
+//! today have ended. A snapshot, which is pinned only while it looks a row up, may have returned the row at
+//! its old place and be open for much longer. So the block is kept, like a version that was replaced, until
+//! all snapshots have been closed that were open at the move ([`WorkerMemory::leave_places`]).
 //!
 //! Only rows that are [plain](crate::schema::PlainRow) move: two of them may lie in memory at the same time, and
 //! copying one runs no code of the user's. And only under protocols that can [hold] a row, so that no
@@ -32,7 +35,7 @@ use weft_htm::word::Ordering;
 use super::WorkerMemory;
 use crate::store::record::version::{NEVER, UNNUMBERED, VersionHeader};
 use crate::store::record::{HoldOutcome, Newest, newest_word};
-use crate::store::retention::NONE_OPEN;
+use crate::store::retention::{NONE_OPEN, RetainedEntry};
 use crate::store::table::TableRef;
 
 /// The result of an attempt to move a row.
@@ -60,8 +63,9 @@ impl WorkerMemory {
         }
         // SAFETY: passed on to the caller.
         match unsafe { self.try_move_inline(table, record) } {
-            // SAFETY: nothing leads to the block any more.
-            MoveOutcome::Moved(row) => unsafe { self.retire_row(table, record, row, false) },
+            MoveOutcome::Moved(row) => {
+                self.left_places.borrow_mut().push(RetainedEntry::place(row, record, table, 0));
+            }
             MoveOutcome::Busy => self.push_slot(table, record),
             // SAFETY: the slot is awaited, by this call.
             MoveOutcome::Unmovable => unsafe { self.give_up_slot(table, record) },
@@ -115,6 +119,26 @@ impl WorkerMemory {
             HoldOutcome::Busy => MoveOutcome::Busy,
             HoldOutcome::Absent => MoveOutcome::Unmovable,
         }
+    }
+
+    /// Retires the places from which rows were moved, or keeps them for the snapshots that may have returned the rows
+    /// there.
+    ///
+    /// # Safety
+    /// The worker has been pinned since before the moves.
+    pub(super) unsafe fn leave_places(&self) {
+        let mut left = self.left_places.take();
+        if left.is_empty() {
+            return;
+        }
+        // A snapshot that has found a row at its old place was opened before that. So it is on this list, unless it is
+        // closed by now: if it were opened after the list is made, it would see the move.
+        self.list_open_snapshots();
+        let end = self.open_snapshots.borrow().numbers().last().map_or(0, |greatest| greatest + 1);
+        left.iter_mut().for_each(|entry| entry.end = end);
+        // SAFETY: nothing leads to the places any more.
+        unsafe { self.decide(&mut left, true) };
+        self.left_places.replace(left);
     }
 
     /// Makes the awaited slot of a record vacant. If it was abandoned, frees the record.
