@@ -14,9 +14,29 @@ use crate::reply::Reply;
 use crate::server::Server;
 use crate::session::{Replies, Session};
 use crate::stop::Done;
-use crate::users::User;
+use crate::turns::Turn;
 use crate::waiting::{Unblocked, Wait, Waiter};
 use crate::watch;
+
+/// What a client waits for before its next command.
+#[derive(Debug)]
+pub enum Pause {
+    /// An element.
+    Element(Box<Blocked>),
+    /// Its turn at a hot key.
+    Turn(AwaitedTurn),
+}
+
+/// A `WATCH` that waits for the client's turn.
+#[derive(Debug)]
+pub struct AwaitedTurn {
+    /// The client's place in the line.
+    pub turn: Turn,
+    /// The keys to watch.
+    pub names: Vec<Box<[u8]>>,
+    /// Whether the client will see the reply.
+    pub wants_reply: bool,
+}
 
 /// A command that waits. Dropping it ends the waiting.
 #[derive(Debug)]
@@ -25,7 +45,6 @@ pub struct Blocked {
     client: Arc<Client>,
     command: &'static Command,
     run: DataCommand,
-    user: Arc<User>,
     arguments: Vec<Box<[u8]>>,
     wants_reply: bool,
     /// Where it waits.
@@ -73,7 +92,6 @@ impl Session {
             client: Arc::clone(&self.client),
             command,
             run,
-            user: Arc::clone(&self.user),
             arguments,
             wants_reply: self.replies == Replies::On,
             waiter,
@@ -81,7 +99,7 @@ impl Session {
         };
         self.client.wait(Some(&blocked.waiter));
         if !self.look(&blocked, reply)? {
-            self.blocked = Some(Box::new(blocked));
+            self.pause = Some(Pause::Element(Box::new(blocked)));
         }
         Ok(())
     }
@@ -92,10 +110,12 @@ impl Session {
         let server = &*blocked.server;
         let Waiter { space, places, .. } = &*blocked.waiter;
         let arguments: Vec<&[u8]> = blocked.arguments.iter().map(|argument| &**argument).collect();
+        self.permit_again(blocked.command, &arguments)?;
         let effects = Effects::of_waiter(&blocked.waiter);
         effects.begin(blocked.command);
         let options = TransactionOptions::new().label(blocked.command.name);
-        let (client, user, wants_reply) = (&*blocked.client, &*blocked.user, blocked.wants_reply);
+        let (client, user) = (&*blocked.client, &*Arc::clone(&self.user));
+        let wants_reply = blocked.wants_reply;
         let caller = Caller { server, client, user, wants_reply, rolls_back: false };
         let ((), token) = server.transact(&effects, &options, |keys| {
             reply.truncate(before);

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use weft::htm::word::Ordering;
 
-use crate::blocked::Blocked;
+use crate::blocked::{AwaitedTurn, Blocked, Pause};
 use crate::clients::Client;
 use crate::log::{Level, log};
 use crate::publish::Mailbox;
@@ -208,8 +208,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                         self.session.run(&arguments, &mut self.reply);
                     }
                     self.parsed += length;
-                    if let Some(blocked) = self.session.blocked.take() {
-                        self.wait(&blocked).await?;
+                    match self.session.pause.take() {
+                        None => {}
+                        Some(Pause::Element(blocked)) => self.wait(&blocked).await?,
+                        Some(Pause::Turn(awaited)) => self.wait_for_turn(awaited).await?,
                     }
                 }
                 Err(text) => {
@@ -264,6 +266,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 return Ok(());
             }
         }
+    }
+
+    /// Goes on with a `WATCH` when it is the client's turn. That takes less time than it would be worth to read meanwhile.
+    async fn wait_for_turn(&mut self, awaited: AwaitedTurn) -> io::Result<()> {
+        let AwaitedTurn { turn, names, wants_reply } = awaited;
+        self.flush().await?;
+        let turn = tokio::select! {
+            biased;
+            () = self.session.client.stop.notified() => {
+                return Err(io::ErrorKind::ConnectionAborted.into());
+            }
+            turn = turn.wait() => turn,
+        };
+        self.session.watch_in_turn(turn, &names, wants_reply, &mut self.reply);
+        // The time that was spent waiting is no work.
+        self.session.wake();
+        Ok(())
     }
 
     /// Sends the replies, and the messages of subscriptions, when their commits are durable.
