@@ -14,6 +14,7 @@ use crate::reply::Reply;
 use crate::server::Server;
 use crate::session::{Replies, Session};
 use crate::stop::Done;
+use crate::tables::Text;
 use crate::turns::Turn;
 use crate::waiting::{Unblocked, Wait, Waiter};
 use crate::watch;
@@ -24,18 +25,40 @@ pub enum Pause {
     /// An element.
     Element(Box<Blocked>),
     /// Its turn at a hot key.
-    Turn(AwaitedTurn),
+    Turn(Box<AwaitedTurn>),
 }
 
-/// A `WATCH` that waits for the client's turn.
+/// A `WATCH` that waits for the client's turn. Its keys count as watched already, so that their rows stay when the client
+/// before this one forgets them.
 #[derive(Debug)]
 pub struct AwaitedTurn {
+    server: Arc<Server>,
+    space: u8,
     /// The client's place in the line.
-    pub turn: Turn,
+    pub turn: Option<Turn>,
     /// The keys to watch.
-    pub names: Vec<Box<[u8]>>,
+    pub names: Vec<Text>,
     /// Whether the client will see the reply.
     pub wants_reply: bool,
+}
+
+impl AwaitedTurn {
+    /// Begins to wait for a turn at keys of the session's numbered database.
+    pub fn new(session: &Session, turn: Turn, names: &[&[u8]]) -> Self {
+        let (server, space) = (Arc::clone(&session.server), session.space);
+        let names: Vec<Text> = names.iter().map(|name| (*name).into()).collect();
+        names.iter().for_each(|name| server.watches.add((space, Arc::clone(name))));
+        let wants_reply = session.replies == Replies::On;
+        AwaitedTurn { server, space, turn: Some(turn), names, wants_reply }
+    }
+}
+
+impl Drop for AwaitedTurn {
+    fn drop(&mut self) {
+        for name in &self.names {
+            self.server.watches.remove(&self.server, &(self.space, Arc::clone(name)));
+        }
+    }
 }
 
 /// A command that waits. Dropping it ends the waiting.

@@ -211,7 +211,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     match self.session.pause.take() {
                         None => {}
                         Some(Pause::Element(blocked)) => self.wait(&blocked).await?,
-                        Some(Pause::Turn(awaited)) => self.wait_for_turn(awaited).await?,
+                        Some(Pause::Turn(awaited)) => self.wait_for_turn(*awaited).await?,
                     }
                 }
                 Err(text) => {
@@ -269,17 +269,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Goes on with a `WATCH` when it is the client's turn. That takes less time than it would be worth to read meanwhile.
-    async fn wait_for_turn(&mut self, awaited: AwaitedTurn) -> io::Result<()> {
-        let AwaitedTurn { turn, names, wants_reply } = awaited;
+    async fn wait_for_turn(&mut self, mut awaited: AwaitedTurn) -> io::Result<()> {
         self.flush().await?;
-        let turn = tokio::select! {
+        awaited.turn = tokio::select! {
             biased;
             () = self.session.client.stop.notified() => {
                 return Err(io::ErrorKind::ConnectionAborted.into());
             }
-            turn = turn.wait() => turn,
+            turn = async { awaited.turn.take()?.wait().await } => turn,
         };
-        self.session.watch_in_turn(turn, &names, wants_reply, &mut self.reply);
+        self.session.watch_in_turn(awaited, &mut self.reply);
         // The time that was spent waiting is no work.
         self.session.wake();
         Ok(())

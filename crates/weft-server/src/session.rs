@@ -467,9 +467,7 @@ impl Session {
             let keys = names.iter().map(|name| Key::new(self.space, name));
             self.turn = self.server.turns.join(keys);
             if let Some(turn) = self.turn.take_if(|turn| turn.has_to_wait()) {
-                let names = names.iter().map(|name| Box::from(*name)).collect();
-                let wants_reply = self.replies == Replies::On;
-                self.pause = Some(Pause::Turn(AwaitedTurn { turn, names, wants_reply }));
+                self.pause = Some(Pause::Turn(Box::new(AwaitedTurn::new(self, turn, names))));
                 return Ok(());
             }
         }
@@ -477,21 +475,15 @@ impl Session {
     }
 
     /// Watches keys after the client has waited for its turn. It has none if it has waited too long.
-    pub fn watch_in_turn(
-        &mut self,
-        turn: Option<Turn>,
-        names: &[Box<[u8]>],
-        wants_reply: bool,
-        reply: &mut Reply,
-    ) {
-        self.turn = turn;
+    pub fn watch_in_turn(&mut self, mut awaited: AwaitedTurn, reply: &mut Reply) {
+        self.turn = awaited.turn.take();
         let before = reply.len();
-        let names: Vec<&[u8]> = names.iter().map(|name| &**name).collect();
+        let names: Vec<&[u8]> = awaited.names.iter().map(|name| &**name).collect();
         if let Err(stop) = self.watch_now(&names, reply) {
             self.errors += 1;
             reply.error(&stop.text());
         }
-        if !wants_reply {
+        if !awaited.wants_reply {
             reply.truncate(before);
         }
     }

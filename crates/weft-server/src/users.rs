@@ -390,6 +390,11 @@ impl User {
         }
     }
 
+    /// Returns whether the user may read all keys.
+    pub fn may_read_all_keys(&self) -> bool {
+        self.keys.iter().any(|key| key.pattern == b"*" && key.access.reads)
+    }
+
     /// Returns whether the user may use a channel, or a pattern of channels.
     pub fn may_use_channel(&self, name: &[u8], is_pattern: bool) -> bool {
         self.channels.iter().any(|permitted| match is_pattern {

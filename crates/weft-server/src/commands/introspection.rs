@@ -35,7 +35,7 @@ fn write_command(reply: &mut Reply, command: &Command) {
             flags.push("movablekeys");
             (0, 0, 0)
         }
-        KeyPlaces::FirstAndNumbered => {
+        KeyPlaces::FirstAndNumbered | KeyPlaces::FirstAndAfter(_) => {
             flags.push("movablekeys");
             (1, 1, 1)
         }
