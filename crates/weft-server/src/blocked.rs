@@ -24,6 +24,8 @@ use crate::watch;
 pub enum Pause {
     /// An element.
     Element(Box<Blocked>),
+    /// A time: `DEBUG SLEEP`.
+    Sleep(Duration),
     /// Its turn at a hot key.
     Turn(Box<AwaitedTurn>),
 }

@@ -211,6 +211,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     match self.session.pause.take() {
                         None => {}
                         Some(Pause::Element(blocked)) => self.wait(&blocked).await?,
+                        Some(Pause::Sleep(time)) => self.sleep(time).await?,
                         Some(Pause::Turn(awaited)) => self.wait_for_turn(*awaited).await?,
                     }
                 }
@@ -265,6 +266,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 self.session.wake();
                 return Ok(());
             }
+        }
+    }
+
+    /// Waits for a time, if the client stays that long.
+    async fn sleep(&mut self, time: Duration) -> io::Result<()> {
+        tokio::select! {
+            () = self.session.client.stop.notified() => {
+                Err(io::ErrorKind::ConnectionAborted.into())
+            }
+            () = tokio::time::sleep(time) => Ok(()),
         }
     }
 

@@ -43,6 +43,7 @@ mod effects;
 mod glob;
 mod http;
 mod import;
+mod import_streams;
 mod listeners;
 mod log;
 mod metrics;

@@ -3,7 +3,7 @@
 /// Names of commands, in small letters, and why they are not there, or what to do instead.
 pub static ABSENT: &[(&str, &str)] = &[
     (
-        "asking cluster failover migrate psync readonly readwrite replconf replicaof restore-asking role slaveof sync",
+        "asking cluster failover migrate psync readonly readwrite replconf replicaof restore-asking slaveof sync",
         "one process has the data, without a cluster or replicas",
     ),
     ("pfdebug pfselftest", "they are for Redis's own tests"),
@@ -12,9 +12,8 @@ pub static ABSENT: &[(&str, &str)] = &[
         "values are not exchanged in Redis's own format; use COPY, or read and write them",
     ),
     ("swapdb", "rename the keys, or select the other database"),
-    ("latency monitor", "use SLOWLOG and INFO"),
+    ("monitor", "use SLOWLOG and INFO"),
     ("module", "there are no modules"),
-    ("debug", "it is for Redis's own tests"),
     ("lolwut", "it only shows the version, which INFO has"),
 ];
 

@@ -7,6 +7,7 @@ mod bits;
 mod blocking;
 pub mod connection;
 mod expiry;
+mod function_dump;
 mod functions;
 mod geo;
 mod geohash;
