@@ -9,7 +9,7 @@
 //! without a turn. A client has one turn at most and does not wait while it has one, so no two wait for each other.
 //!
 //! A key is *hot* for a second after an `EXEC` that did nothing, or after a client has waited. There is a fixed number of lines,
-//! each with one hot key. For any other key `WATCH` costs a look at one word. If a turn takes too long, the clients are too
+//! each with one hot key. While no key is hot, `WATCH` looks at one word for that. If a turn takes too long, the clients are too
 //! slow for an order, and the key is no longer hot. While a client waits it holds no thread: its connection's task awaits a
 //! [`Notify`].
 
@@ -84,6 +84,8 @@ impl Line {
 pub struct Turns {
     opened: Instant,
     turn_max: Duration,
+    /// Until when any key is hot; 0 if none is. As in [`Line::hot_until`].
+    hot_until: Word,
     lines: Box<[Line]>,
 }
 
@@ -91,7 +93,12 @@ impl Turns {
     /// Creates the lines, in which a client may keep its turn for so long: [`TURN_MAX`].
     pub fn new(turn_max: Duration) -> Self {
         let line = |_| Line { hot: Word::new(0), hot_until: Word::new(0), queue: Mutex::default() };
-        Turns { opened: Instant::now(), turn_max, lines: (0..LINES).map(line).collect() }
+        Turns {
+            opened: Instant::now(),
+            turn_max,
+            hot_until: Word::new(0),
+            lines: (0..LINES).map(line).collect(),
+        }
     }
 
     fn millis(&self) -> u64 {
@@ -115,6 +122,18 @@ impl Turns {
             line.hot.store(hash, Ordering::Relaxed);
         }
         line.hot_until.store(now + HOT_MILLIS, Ordering::Relaxed);
+        self.hot_until.store(now + HOT_MILLIS, Ordering::Relaxed);
+    }
+
+    /// Returns whether any key is hot.
+    fn has_hot_keys(&self) -> bool {
+        let until = self.hot_until.load(Ordering::Relaxed);
+        if until != 0 && until <= self.millis() {
+            // If another key has become hot, the word has changed.
+            let _ = self.hot_until.compare_exchange(until, 0, Ordering::Relaxed, Ordering::Relaxed);
+            return false;
+        }
+        until != 0
     }
 
     /// Notes that an `EXEC` did nothing, since this key has changed.
@@ -124,6 +143,9 @@ impl Turns {
 
     /// Joins the line of a hot key, if one of these is hot. Clients that name the same keys together join the same line.
     pub fn join<'k>(self: &Arc<Self>, keys: impl Iterator<Item = Key<'k>>) -> Option<Turn> {
+        if !self.has_hot_keys() {
+            return None;
+        }
         let hash = keys.map(|key| hash_of(&key)).filter(|hash| self.is_hot(*hash)).min()?;
         let line = &self.lines[place_of(hash)];
         let mut queue = line.lock();
