@@ -279,7 +279,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Goes on with a `WATCH` when it is the client's turn. That takes less time than it would be worth to read meanwhile.
+    /// Goes on with a `WATCH` when it is the client's turn. Nothing is read until then, since that does not take long.
     async fn wait_for_turn(&mut self, mut awaited: AwaitedTurn) -> io::Result<()> {
         self.flush().await?;
         awaited.turn = tokio::select! {

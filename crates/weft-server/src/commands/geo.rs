@@ -296,7 +296,7 @@ impl<'c> Search<'c> {
                 }
             }
         }
-        // Who asks for some gets the nearest.
+        // A client that asks for some gets the nearest.
         let ascends = self.ascends.or((self.count.is_some() && !self.takes_any).then_some(true));
         if let Some(ascends) = ascends {
             found.sort_by(|one, other| {

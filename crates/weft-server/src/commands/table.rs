@@ -294,7 +294,7 @@ pub static COMMANDS: &[Command] = &[
     data("server", "flushdb", -1, WRITE | SLOW, NONE, "Deletes all keys of the selected database.", keys::flushdb),
     data("server", "info", -1, 0, NONE, "Shows numbers about the server.", info::info),
     session("server", "lastsave", 1, ADMIN | FAST, NONE, "Returns when the last checkpoint was written, as a Unix time.", saving::lastsave),
-    session("server", "latency", -2, ADMIN, NONE, "Shows events that took long: there are none, since none are measured.", introspection::latency),
+    session("server", "latency", -2, ADMIN, NONE, "Shows events that took long. The server measures none.", introspection::latency),
     data("server", "memory", -2, READ, SECOND, "Estimates the memory that a key needs.", keys::memory),
     session("server", "role", 1, ADMIN | FAST, NONE, "Returns that the server is a master without replicas.", introspection::role),
     session("server", "save", 1, ADMIN | NOT_QUEUED, NONE, "Writes a checkpoint.", saving::save),
