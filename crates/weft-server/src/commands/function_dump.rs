@@ -28,7 +28,7 @@ const WRONG_DATA: &str = "ERR failed loading functions: Failed loading library d
 fn checksum(bytes: &[u8]) -> u64 {
     const POLYNOMIAL: u64 = 0x95ac_9329_ac4b_c9b5;
     bytes.iter().fold(0, |sum, byte| {
-        (0..8).fold(sum ^ u64::from(*byte), |sum, _| sum >> 1 ^ POLYNOMIAL * (sum & 1))
+        (0..8).fold(sum ^ u64::from(*byte), |sum, _| (sum >> 1) ^ (POLYNOMIAL * (sum & 1)))
     })
 }
 

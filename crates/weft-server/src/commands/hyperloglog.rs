@@ -59,8 +59,7 @@ impl Sketch {
                 && (header[4] == 1 || bytes.len() == DENSE_BYTES)
         });
         let header = header.ok_or(NOT_ONE)?;
-        let mut sketch = Self::default();
-        sketch.is_dense = header[4] == 0;
+        let mut sketch = Sketch { is_dense: header[4] == 0, ..Self::default() };
         sketch.remembered.copy_from_slice(&header[8..]);
         let body = &bytes[HEADER_BYTES..];
         if sketch.is_dense {

@@ -5,8 +5,8 @@ use crate::reply::Reply;
 use crate::stop::{Done, texts};
 use crate::tables::{Head, Kind};
 
-/// The largest table of lengths, in entries.
-const TABLE_LENGTH_MAX: usize = 1 << 26;
+/// The largest table of lengths, in entries of 4 bytes.
+const TABLE_LENGTH_MAX: usize = 1 << 24;
 
 /// A part that both strings have, at these positions.
 struct Match {

@@ -43,15 +43,15 @@ impl<'c> Sorting<'c> {
                 let pattern = options.next()?;
                 if has_star(pattern) && !user.may_read_all_keys() {
                     return Err(
-                        "ERR BY option of SORT denied due to insufficient ACL permissions".into()
+                        "ERR BY option of SORT denied due to insufficient ACL permissions.".into(),
                     );
                 }
                 sorting.by = Some(pattern);
             } else if options.take("get") {
                 let pattern = options.next()?;
-                if pattern != b"#" && !user.may_read_all_keys() {
+                if !user.may_read_all_keys() {
                     return Err(
-                        "ERR GET option of SORT denied due to insufficient ACL permissions".into(),
+                        "ERR GET option of SORT denied due to insufficient ACL permissions.".into(),
                     );
                 }
                 sorting.gets.push(pattern);
@@ -90,7 +90,6 @@ impl<'c> Sorting<'c> {
             Some(pattern) => look_up(call, pattern, element),
             None => Ok(Some(element.to_vec())),
         };
-        let compare: fn(&Weighted, &Weighted) -> Ordering;
         let mut weighted = Vec::with_capacity(elements.len());
         for element in elements {
             let text = weight(&element)?;
@@ -101,7 +100,7 @@ impl<'c> Sorting<'c> {
             }
             weighted.push(Weighted { element, number, text });
         }
-        compare = match by_text {
+        let compare: fn(&Weighted, &Weighted) -> Ordering = match by_text {
             true => |one, other| one.text.cmp(&other.text),
             false => |one, other| {
                 let order = one.number.total_cmp(&other.number);

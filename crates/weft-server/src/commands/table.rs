@@ -77,7 +77,7 @@ pub static COMMANDS: &[Command] = &[
     data("string", "incr", 2, PUT, ONE, "Adds one to an integer.", strings::incr),
     data("string", "incrby", 3, PUT, ONE, "Adds a number to an integer.", strings::incrby),
     data("string", "incrbyfloat", 3, PUT, ONE, "Adds a number with a fraction.", strings::incrbyfloat),
-    data("string", "lcs", -3, READ, TWO, "Returns the longest common subsequence of two strings.", lcs::lcs),
+    data("string", "lcs", -3, READ | SLOW, TWO, "Returns the longest common subsequence of two strings.", lcs::lcs),
     data("string", "mget", -2, LOOK, ALL, "Returns several strings.", strings::mget),
     data("string", "mset", -3, STORE, PAIRS, "Sets several strings.", strings::mset),
     data("string", "msetnx", -3, STORE, PAIRS, "Sets several strings if none of the keys exists.", strings::msetnx),

@@ -250,6 +250,39 @@ fn subscribers_are_disconnected_when_their_user_loses_the_channel() {
 }
 
 #[test]
+fn sort_reads_other_keys_only_for_users_that_may_read_all() {
+    let server = TestServer::new();
+    let (mut admin, mut client) = (server.client(), server.client());
+    admin.line("ACL SETUSER a on nopass +@all ~l* %R~read");
+    admin.line("RPUSH read 2 1");
+    client.line("AUTH a x");
+    client.line("RPUSH l 2 1");
+    let denied = |option| {
+        format!("-ERR {option} option of SORT denied due to insufficient ACL permissions.")
+    };
+    let refused =
+        "-NOPERM this user has no permissions to access one of the keys used as arguments";
+    for (line, reply) in [
+        ("SORT l BY w*", &*denied("BY")),
+        ("SORT l GET w*", &denied("GET")),
+        ("SORT l GET #", &denied("GET")),
+        ("SORT_RO l BY w*", &denied("BY")),
+        ("SORT l BY nosort", "*[\"2\", \"1\"]"),
+        ("SORT l STORE x", refused),
+        ("SORT l STORE l2", ":2"),
+        ("SORT read STORE l2", ":2"),
+        ("SORT l STORE read", refused),
+        ("GEORADIUS l3 1 1 1 m STOREDIST x", refused),
+        ("GEORADIUS l3 1 1 1 m STORE l4 STOREDIST x", refused),
+        ("GEOSEARCHSTORE read l3 FROMLONLAT 1 1 BYRADIUS 1 m", refused),
+    ] {
+        assert_eq!(client.say(line), reply, "{line}");
+    }
+    admin.line("ACL SETUSER a %R~*");
+    assert_eq!(client.say("SORT l BY w* GET #"), "*[\"1\", \"2\"]");
+}
+
+#[test]
 fn clients_that_wait_lose_their_rights_at_once() {
     let server = TestServer::new();
     let (mut admin, mut one, mut two) = (server.client(), server.client(), server.client());
