@@ -229,9 +229,14 @@ mod tests {
     /// A time that no test takes.
     const LONG: Duration = Duration::from_secs(100_000);
 
-    fn new(turn_max: Duration) -> Arc<Turns> {
-        let turns = Arc::new(Turns::new(turn_max));
-        turns.note_lost(&Key::new(0, b"a"));
+    /// Creates lines in which the key `a` is hot for as long as the test runs.
+    fn new() -> Arc<Turns> {
+        let turns = Arc::new(Turns::new(LONG));
+        let key = Key::new(0, b"a");
+        turns.note_lost(&key);
+        for word in [&turns.hot_until, &turns.lines[place_of(hash_of(&key))].hot_until] {
+            word.store(u64::MAX, Ordering::Relaxed);
+        }
         turns
     }
 
@@ -241,7 +246,7 @@ mod tests {
 
     #[test]
     fn only_keys_whose_execs_were_lost_have_a_line() {
-        let turns = new(LONG);
+        let turns = new();
         assert!(join(&turns, &["a"]).is_some() && join(&turns, &["b", "a"]).is_some());
         assert!(join(&turns, &["b"]).is_none());
         assert!(turns.join([Key::new(1, b"a")].into_iter()).is_none());
@@ -249,7 +254,7 @@ mod tests {
 
     #[test]
     fn turns_come_in_the_order_in_which_clients_joined() {
-        let turns = new(LONG);
+        let turns = new();
         let mut line: Vec<_> = (0..4).map(|_| join(&turns, &["a"])).collect();
         assert!(!line[0].as_ref().unwrap().has_to_wait());
         // The second leaves while it waits.
@@ -265,13 +270,18 @@ mod tests {
 
     #[test]
     fn a_turn_that_takes_too_long_ends_and_cools_the_key() {
-        let turns = new(Duration::from_millis(1));
+        let turns = new();
         let [silent, next, last] = [(); 3].map(|()| join(&turns, &["a"]).unwrap());
-        while next.has_to_wait() {}
+        assert!(next.has_to_wait());
+        silent.line().lock().holder = Some((silent.number, Instant::now()));
+        assert!(!next.has_to_wait() && last.has_to_wait());
         assert!(join(&turns, &["a"]).is_none());
         // The turn that is over takes nothing from the one that follows.
         drop(silent);
-        drop(last);
-        assert!(!next.has_to_wait());
+        assert!(last.has_to_wait());
+        drop(next);
+        assert!(!last.has_to_wait());
+        turns.note_lost(&Key::new(0, b"a"));
+        assert!(turns.is_hot(last.hash));
     }
 }
