@@ -14,9 +14,54 @@ use crate::reply::Reply;
 use crate::server::Server;
 use crate::session::{Replies, Session};
 use crate::stop::Done;
-use crate::users::User;
+use crate::tables::Text;
+use crate::turns::Turn;
 use crate::waiting::{Unblocked, Wait, Waiter};
 use crate::watch;
+
+/// What a client waits for before its next command.
+#[derive(Debug)]
+pub enum Pause {
+    /// An element.
+    Element(Box<Blocked>),
+    /// A time: `DEBUG SLEEP`.
+    Sleep(Duration),
+    /// Its turn at a hot key.
+    Turn(Box<AwaitedTurn>),
+}
+
+/// A `WATCH` that waits for the client's turn. Its keys count as watched already, so that their rows stay when the client
+/// before this one forgets them.
+#[derive(Debug)]
+pub struct AwaitedTurn {
+    server: Arc<Server>,
+    space: u8,
+    /// The client's place in the line.
+    pub turn: Option<Turn>,
+    /// The keys to watch.
+    pub names: Vec<Text>,
+    /// Whether the client will see the reply.
+    pub wants_reply: bool,
+}
+
+impl AwaitedTurn {
+    /// Begins to wait for a turn at keys of the session's numbered database.
+    pub fn new(session: &Session, turn: Turn, names: &[&[u8]]) -> Self {
+        let (server, space) = (Arc::clone(&session.server), session.space);
+        let names: Vec<Text> = names.iter().map(|name| (*name).into()).collect();
+        names.iter().for_each(|name| server.watches.add((space, Arc::clone(name))));
+        let wants_reply = session.replies == Replies::On;
+        AwaitedTurn { server, space, turn: Some(turn), names, wants_reply }
+    }
+}
+
+impl Drop for AwaitedTurn {
+    fn drop(&mut self) {
+        for name in &self.names {
+            self.server.watches.remove(&self.server, &(self.space, Arc::clone(name)));
+        }
+    }
+}
 
 /// A command that waits. Dropping it ends the waiting.
 #[derive(Debug)]
@@ -25,7 +70,6 @@ pub struct Blocked {
     client: Arc<Client>,
     command: &'static Command,
     run: DataCommand,
-    user: Arc<User>,
     arguments: Vec<Box<[u8]>>,
     wants_reply: bool,
     /// Where it waits.
@@ -73,7 +117,6 @@ impl Session {
             client: Arc::clone(&self.client),
             command,
             run,
-            user: Arc::clone(&self.user),
             arguments,
             wants_reply: self.replies == Replies::On,
             waiter,
@@ -81,7 +124,7 @@ impl Session {
         };
         self.client.wait(Some(&blocked.waiter));
         if !self.look(&blocked, reply)? {
-            self.blocked = Some(Box::new(blocked));
+            self.pause = Some(Pause::Element(Box::new(blocked)));
         }
         Ok(())
     }
@@ -92,10 +135,12 @@ impl Session {
         let server = &*blocked.server;
         let Waiter { space, places, .. } = &*blocked.waiter;
         let arguments: Vec<&[u8]> = blocked.arguments.iter().map(|argument| &**argument).collect();
+        self.permit_again(blocked.command, &arguments)?;
         let effects = Effects::of_waiter(&blocked.waiter);
         effects.begin(blocked.command);
         let options = TransactionOptions::new().label(blocked.command.name);
-        let (client, user, wants_reply) = (&*blocked.client, &*blocked.user, blocked.wants_reply);
+        let (client, user) = (&*blocked.client, &*Arc::clone(&self.user));
+        let wants_reply = blocked.wants_reply;
         let caller = Caller { server, client, user, wants_reply, rolls_back: false };
         let ((), token) = server.transact(&effects, &options, |keys| {
             reply.truncate(before);

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use weft::htm::word::Ordering;
 
-use crate::blocked::Blocked;
+use crate::blocked::{AwaitedTurn, Blocked, Pause};
 use crate::clients::Client;
 use crate::log::{Level, log};
 use crate::publish::Mailbox;
@@ -208,8 +208,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                         self.session.run(&arguments, &mut self.reply);
                     }
                     self.parsed += length;
-                    if let Some(blocked) = self.session.blocked.take() {
-                        self.wait(&blocked).await?;
+                    match self.session.pause.take() {
+                        None => {}
+                        Some(Pause::Element(blocked)) => self.wait(&blocked).await?,
+                        Some(Pause::Sleep(time)) => self.sleep(time).await?,
+                        Some(Pause::Turn(awaited)) => self.wait_for_turn(*awaited).await?,
                     }
                 }
                 Err(text) => {
@@ -264,6 +267,32 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 return Ok(());
             }
         }
+    }
+
+    /// Waits for a time, if the client stays that long.
+    async fn sleep(&mut self, time: Duration) -> io::Result<()> {
+        tokio::select! {
+            () = self.session.client.stop.notified() => {
+                Err(io::ErrorKind::ConnectionAborted.into())
+            }
+            () = tokio::time::sleep(time) => Ok(()),
+        }
+    }
+
+    /// Goes on with a `WATCH` when it is the client's turn. Nothing is read until then, since that does not take long.
+    async fn wait_for_turn(&mut self, mut awaited: AwaitedTurn) -> io::Result<()> {
+        self.flush().await?;
+        awaited.turn = tokio::select! {
+            biased;
+            () = self.session.client.stop.notified() => {
+                return Err(io::ErrorKind::ConnectionAborted.into());
+            }
+            turn = async { awaited.turn.take()?.wait().await } => turn,
+        };
+        self.session.watch_in_turn(awaited, &mut self.reply);
+        // The time that was spent waiting is no work.
+        self.session.wake();
+        Ok(())
     }
 
     /// Sends the replies, and the messages of subscriptions, when their commits are durable.

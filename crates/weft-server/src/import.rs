@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rdb::{Filter, RdbDecoder, RdbValue, Type};
 use redis::{Cmd, Connection, Value};
 
+use crate::import_streams;
 use crate::reply::Reply;
 use crate::server::Server;
 use crate::session::Session;
@@ -30,16 +31,22 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Imported {
     /// Keys that are there now.
     pub keys: u64,
-    /// Keys that were left out, because their types are not copied: streams, and types of modules.
+    /// Keys that were left out, because their types are not copied: types of modules, and streams in a file.
     pub skipped: u64,
 }
 
-/// A key with its value, as commands of Redis make it.
+/// How commands of Redis make a value.
+enum Content {
+    /// A command that adds elements.
+    Elements(&'static str, Vec<Vec<u8>>),
+    /// Several commands, with all their arguments.
+    Commands(Vec<Vec<Vec<u8>>>),
+}
+
+/// A key with its value.
 struct Entry {
     key: Vec<u8>,
-    /// The command that adds elements.
-    command: &'static str,
-    elements: Vec<Vec<u8>>,
+    content: Content,
     /// When the key expires, in milliseconds since 1970.
     expires_at: Option<u64>,
 }
@@ -104,15 +111,25 @@ impl Target {
     }
 
     fn write(&mut self, entry: &Entry) -> Result<(), String> {
-        if entry.elements.is_empty() {
-            return Ok(());
-        }
         let told = |error: String| format!("the key '{}': {error}", entry.key.escape_ascii());
-        self.run(&[b"DEL", &entry.key]).map_err(told)?;
-        for elements in entry.elements.chunks(ELEMENTS_PER_WRITE) {
-            let mut arguments = vec![entry.command.as_bytes(), &entry.key];
-            arguments.extend(elements.iter().map(Vec::as_slice));
-            self.run(&arguments).map_err(told)?;
+        match &entry.content {
+            // The key is gone.
+            Content::Elements(_, elements) if elements.is_empty() => return Ok(()),
+            Content::Elements(command, elements) => {
+                self.run(&[b"DEL", &entry.key]).map_err(told)?;
+                for elements in elements.chunks(ELEMENTS_PER_WRITE) {
+                    let mut arguments = vec![command.as_bytes(), &entry.key];
+                    arguments.extend(elements.iter().map(Vec::as_slice));
+                    self.run(&arguments).map_err(told)?;
+                }
+            }
+            Content::Commands(commands) => {
+                self.run(&[b"DEL", &entry.key]).map_err(told)?;
+                for command in commands {
+                    let arguments: Vec<&[u8]> = command.iter().map(Vec::as_slice).collect();
+                    self.run(&arguments).map_err(told)?;
+                }
+            }
         }
         if let Some(expires_at) = entry.expires_at {
             self.run(&[b"PEXPIREAT", &entry.key, expires_at.to_string().as_bytes()])
@@ -142,7 +159,7 @@ fn copy_file(path: &Path, target: &mut Target) -> Result<(), String> {
     let skipped = Rc::new(Cell::new(0));
     let decoder = RdbDecoder::new(BufReader::new(file), Copied(Rc::clone(&skipped)));
     for value in decoder.map_err(|error| told(&error))? {
-        let entry = match value.map_err(|error| told(&error))? {
+        let (key, command, elements, expires_at) = match value.map_err(|error| told(&error))? {
             RdbValue::SelectDb(space) => {
                 target.select(u64::from(space))?;
                 continue;
@@ -150,27 +167,21 @@ fn copy_file(path: &Path, target: &mut Target) -> Result<(), String> {
             RdbValue::ResizeDb { .. } | RdbValue::AuxField { .. } | RdbValue::Checksum(_) => {
                 continue;
             }
-            RdbValue::String { key, value, expiry } => {
-                Entry { key, command: "SET", elements: vec![value], expires_at: expiry }
-            }
+            RdbValue::String { key, value, expiry } => (key, "SET", vec![value], expiry),
             RdbValue::Hash { key, values, expiry } => {
                 let elements = values.into_iter().flat_map(|(name, value)| [name, value]).collect();
-                Entry { key, command: "HSET", elements, expires_at: expiry }
+                (key, "HSET", elements, expiry)
             }
-            RdbValue::Set { key, members, expiry } => {
-                Entry { key, command: "SADD", elements: members, expires_at: expiry }
-            }
-            RdbValue::List { key, values, expiry } => {
-                Entry { key, command: "RPUSH", elements: values, expires_at: expiry }
-            }
+            RdbValue::Set { key, members, expiry } => (key, "SADD", members, expiry),
+            RdbValue::List { key, values, expiry } => (key, "RPUSH", values, expiry),
             RdbValue::SortedSet { key, values, expiry } => {
                 let score = |score| crate::reply::double_text(score).into_bytes();
                 let pairs = values.into_iter();
                 let elements = pairs.flat_map(|(number, member)| [score(number), member]).collect();
-                Entry { key, command: "ZADD", elements, expires_at: expiry }
+                (key, "ZADD", elements, expiry)
             }
         };
-        target.write(&entry)?;
+        target.write(&Entry { key, content: Content::Elements(command, elements), expires_at })?;
     }
     target.imported.skipped = skipped.get();
     Ok(())
@@ -253,8 +264,7 @@ fn read(source: &mut Connection, keys: &[Vec<u8>]) -> redis::RedisResult<(Vec<En
                     };
                     Some(Entry {
                         key: key.clone(),
-                        command,
-                        elements: elements_of(value, command),
+                        content: content_of(key, value, command),
                         expires_at: left.map(|left| now() + left),
                     })
                 });
@@ -276,6 +286,9 @@ fn now() -> u64 {
 
 /// Returns the command that reads a value of this type, and the one that writes it.
 fn command_of(kind: &str, key: &[u8]) -> Option<(Cmd, &'static str)> {
+    if kind == "stream" {
+        return Some((import_streams::read(key), "XADD"));
+    }
     let (name, rest, command): (_, &[&str], _) = match kind {
         "string" => ("GET", &[], "SET"),
         "list" => ("LRANGE", &["0", "-1"], "RPUSH"),
@@ -290,6 +303,14 @@ fn command_of(kind: &str, key: &[u8]) -> Option<(Cmd, &'static str)> {
         read.arg(argument);
     });
     Some((read, command))
+}
+
+/// Returns how a value is made by commands, of which this is the one that adds elements.
+fn content_of(key: &[u8], value: Value, command: &'static str) -> Content {
+    match import_streams::commands_of(key, &value).filter(|_| command == "XADD") {
+        Some(commands) => Content::Commands(commands),
+        None => Content::Elements(command, elements_of(value, command)),
+    }
 }
 
 /// Returns the arguments for the command that writes the value.

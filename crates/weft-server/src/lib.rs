@@ -12,8 +12,8 @@
 //! 4. `commands`: the table of commands, and one function for each, with its arguments in a `call`. `scripts` has Lua, whose
 //!    scripts and functions call commands, and `procedures` what programs put on the wire by [`Builder::procedure`].
 //! 5. `users`: the rights to run commands.
-//! 6. `store`: keys and their values over the `tables` and the `stream_tables`. `watch` has the keys under `WATCH`, and
-//!    `collector` removes in the background what has expired.
+//! 6. `store`: keys and their values over the `tables` and the `stream_tables`. `watch` has the keys under `WATCH`, `turns`
+//!    the order of clients at those that are hot, and `collector` removes in the background what has expired.
 //! 7. `effects`: what a transaction does after its commit. It wakes clients that are `waiting` with a `blocked` command, and
 //!    it sends messages (`publish`), among them the `notifications` of changed keys.
 //!
@@ -43,6 +43,7 @@ mod effects;
 mod glob;
 mod http;
 mod import;
+mod import_streams;
 mod listeners;
 mod log;
 mod metrics;
@@ -62,6 +63,7 @@ mod stream_tables;
 mod systemd;
 mod tables;
 mod tls;
+mod turns;
 mod users;
 mod waiting;
 mod watch;

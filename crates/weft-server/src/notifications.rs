@@ -83,11 +83,11 @@ pub fn show(classes: u64) -> String {
 /// Returns the class and the name of the event that a command causes at a key which it changes.
 pub fn event_of(command: &Command) -> Option<(u64, &'static str)> {
     let class = match command.group {
-        "string" | "bitmap" => STRING,
+        "string" | "bitmap" | "hyperloglog" => STRING,
         "list" => LIST,
         "set" => SET,
         "hash" => HASH,
-        "sorted-set" => SORTED_SET,
+        "sorted-set" | "geo" => SORTED_SET,
         "stream" => STREAM,
         "generic" => GENERIC,
         _ => return None,
@@ -98,6 +98,7 @@ pub fn event_of(command: &Command) -> Option<(u64, &'static str)> {
         "bitfield" => "setbit",
         "hmset" | "hsetnx" => "hset",
         "zincrby" => "zincr",
+        "geoadd" => "zadd",
         "copy" => "copy_to",
         name => name,
     };

@@ -19,6 +19,7 @@ use crate::effects::{Effects, Message, STRIPES, Topic};
 use crate::glob;
 use crate::reply::{Reply, Version};
 use crate::tables::Text;
+use crate::users::User;
 
 /// How many transactions of a stripe may wait for one before them.
 const HELD_MAX: usize = 1 << 14;
@@ -113,6 +114,14 @@ impl Subscriptions {
         }
     }
 
+    /// Returns whether a user may be subscribed to all of this.
+    pub fn are_permitted(&self, user: &User) -> bool {
+        [Topic::Channel, Topic::Pattern, Topic::Shard].into_iter().all(|topic| {
+            let mut names = self.names(topic).iter();
+            names.all(|name| user.may_use_channel(name, topic == Topic::Pattern))
+        })
+    }
+
     /// Returns whether there are no subscriptions.
     pub fn is_empty(&self) -> bool {
         self.names.iter().all(BTreeSet::is_empty)
@@ -202,6 +211,20 @@ impl PubSub {
     /// Returns how many subscribers a name has.
     pub fn count(&self, topic: Topic, name: &[u8]) -> usize {
         self.read()[topic as usize].get(name).map_or(0, BTreeMap::len)
+    }
+
+    /// Returns the clients that are subscribed to names which a user may not use.
+    pub fn clients_beyond(&self, user: &User) -> BTreeSet<u64> {
+        let subscribers = self.read();
+        let mut clients = BTreeSet::new();
+        for topic in [Topic::Channel, Topic::Pattern, Topic::Shard] {
+            for (name, subscribed) in &subscribers[topic as usize] {
+                if !user.may_use_channel(name, topic == Topic::Pattern) {
+                    clients.extend(subscribed.keys());
+                }
+            }
+        }
+        clients
     }
 
     /// Returns how many clients would get a message, counting a client once for each pattern.

@@ -16,7 +16,7 @@ use weft::durability::LogState;
 use weft::htm::word::{Ordering, Word};
 use weft::{CommitToken, Database, Failure, TransactionOptions};
 
-use crate::clients::Clients;
+use crate::clients::{Client, Clients};
 use crate::collector::Collector;
 use crate::connection;
 use crate::effects::Effects;
@@ -32,6 +32,7 @@ use crate::store::{Key, Keys, Store};
 use crate::systemd;
 use crate::tables::StoreOptions;
 use crate::tls::Tls;
+use crate::turns::{TURN_MAX, Turns};
 use crate::users::Users;
 use crate::waiting::Waiters;
 use crate::watch::{WatchedKey, Watches};
@@ -171,6 +172,8 @@ pub struct Server {
     pub clients: Clients,
     /// The keys under `WATCH`.
     pub watches: Watches,
+    /// The order of clients at hot keys.
+    pub turns: Arc<Turns>,
     /// The clients that wait for elements.
     pub waiters: Waiters,
     /// Publish/subscribe.
@@ -333,6 +336,7 @@ impl Server {
             users,
             clients: Clients::default(),
             watches: Watches::default(),
+            turns: Arc::new(Turns::new(TURN_MAX)),
             waiters: Waiters::default(),
             publish: PubSub::default(),
             slow_log: SlowLog::default(),
@@ -446,6 +450,25 @@ impl Server {
                 }
             }
         }
+        self.end_lost_connections();
+    }
+
+    /// Ends the connections whose user was removed, and those of subscribers whose user may not use the channel any more.
+    /// Called after each change of users.
+    pub fn end_lost_connections(&self) {
+        let clients = self.clients.all();
+        let mut names: Vec<_> = clients.iter().map(|client| client.texts().user.clone()).collect();
+        names.sort_unstable();
+        names.dedup();
+        for name in names {
+            let user = self.users.find(&name);
+            let beyond = user.as_ref().map(|user| self.publish.clients_beyond(user));
+            let is_lost = |client: &&Arc<Client>| {
+                beyond.as_ref().is_none_or(|beyond| beyond.contains(&client.id))
+                    && client.texts().user == name
+            };
+            clients.iter().filter(is_lost).for_each(|client| client.stop.notify_one());
+        }
     }
 
     /// Checks that the server can answer clients, by a transaction of its own.
@@ -456,7 +479,7 @@ impl Server {
         if *self.stopping.borrow() {
             return Err("the server stops".to_owned());
         }
-        if let Some(log) = self.database.metrics().log
+        if let Some(log) = self.database.log_metrics()
             && log.state != LogState::Running
         {
             return Err(format!("the log is not running: {:?}", log.state));

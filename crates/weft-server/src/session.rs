@@ -7,7 +7,7 @@ use std::time::Instant;
 use weft::htm::word::Ordering;
 use weft::{CommitToken, Error, TransactionOptions};
 
-use crate::blocked::Blocked;
+use crate::blocked::{AwaitedTurn, Pause};
 use crate::call::{Call, Caller, DataCommand, is};
 use crate::clients::Client;
 use crate::commands::{self, Command, Permit, Run, flags};
@@ -17,6 +17,8 @@ use crate::reply::{Reply, Version};
 use crate::scripts::Fixed;
 use crate::server::Server;
 use crate::stop::{Done, Stop};
+use crate::store::Key;
+use crate::turns::Turn;
 use crate::users::{Denial, User};
 use crate::watch::WatchedKey;
 
@@ -64,10 +66,12 @@ pub struct Session {
     pub queue: Option<Queue>,
     /// The keys under `WATCH`.
     pub watched: Vec<WatchedKey>,
+    /// The client's turn at one of them.
+    turn: Option<Turn>,
     /// What the client is subscribed to, if it is subscribed to anything.
     pub subscriptions: Option<Box<Subscriptions>>,
-    /// The command that waits. The connection goes on with it.
-    pub blocked: Option<Box<Blocked>>,
+    /// What the client waits for. The connection goes on with it.
+    pub pause: Option<Pause>,
     /// Whether an error between `MULTI` and `EXEC`, or of a script, undoes the other commands.
     pub rolls_back: bool,
     /// Which replies the client gets.
@@ -104,8 +108,9 @@ impl Session {
             is_known,
             queue: None,
             watched: Vec::new(),
+            turn: None,
             subscriptions: None,
-            blocked: None,
+            pause: None,
             rolls_back: false,
             replies: Replies::On,
             closes: false,
@@ -238,17 +243,43 @@ impl Session {
         arguments: &[&[u8]],
         context: &'static str,
     ) -> Result<Permit, String> {
-        let generation = self.server.users.generation();
-        if generation != self.users_generation {
-            self.users_generation = generation;
-            let name = &self.user.name;
-            self.user = self.server.users.find(name).unwrap_or_else(|| {
-                // The user was removed.
-                self.closes = true;
-                Arc::new(User::new(name))
-            });
-        }
+        self.find_user();
         Permit::new(&self.user, command, arguments).map_err(|denial| self.deny(&denial, context))
+    }
+
+    /// Looks the user up again if users have changed. Returns whether they have.
+    fn find_user(&mut self) -> bool {
+        let generation = self.server.users.generation();
+        if generation == self.users_generation {
+            return false;
+        }
+        self.users_generation = generation;
+        let name = &self.user.name;
+        self.user = self.server.users.find(name).unwrap_or_else(|| {
+            // The user was removed.
+            self.closes = true;
+            Arc::new(User::new(name))
+        });
+        true
+    }
+
+    /// Ends the connection if the user has lost the right to a channel while the client subscribed to it. A change of users
+    /// looks for subscribers after it is made, so either it finds this client, or this client finds the change.
+    pub fn check_subscriptions(&mut self) {
+        if self.find_user()
+            && let Some(subscriptions) = &self.subscriptions
+            && !subscriptions.are_permitted(&self.user)
+        {
+            self.closes = true;
+        }
+    }
+
+    /// Checks again that the user may run a command that waits, since rights may have changed while it waited.
+    ///
+    /// # Errors
+    /// The error reply.
+    pub fn permit_again(&mut self, command: &'static Command, arguments: &[&[u8]]) -> Done {
+        self.permit(command, arguments, "toplevel").map(drop).map_err(Stop::from)
     }
 
     /// Notes a refusal in the log, and returns the text of the error reply.
@@ -339,6 +370,7 @@ impl Session {
             true => Err("EXECABORT Transaction discarded because of previous errors.".into()),
             false => in_place(|| self.execute_all(&queue, &watched, reply)),
         };
+        self.turn = None;
         self.server.unwatch(watched);
         outcome
     }
@@ -368,6 +400,7 @@ impl Session {
             self.space = space;
             for key in watched {
                 if key.has_changed(keys)? {
+                    server.turns.note_lost(&key.key());
                     reply.null_array();
                     return Ok(());
                 }
@@ -425,8 +458,48 @@ impl Session {
         Ok(())
     }
 
+    /// `WATCH`: begins to watch keys. At a hot key the client waits for its turn first.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub fn watch(&mut self, names: &[&[u8]], reply: &mut Reply) -> Done {
+        if self.turn.is_none() {
+            let keys = names.iter().map(|name| Key::new(self.space, name));
+            self.turn = self.server.turns.join(keys);
+            if let Some(turn) = self.turn.take_if(|turn| turn.has_to_wait()) {
+                self.pause = Some(Pause::Turn(Box::new(AwaitedTurn::new(self, turn, names))));
+                return Ok(());
+            }
+        }
+        self.watch_now(names, reply)
+    }
+
+    /// Watches keys after the client has waited for its turn. It has none if it has waited too long.
+    pub fn watch_in_turn(&mut self, mut awaited: AwaitedTurn, reply: &mut Reply) {
+        self.turn = awaited.turn.take();
+        let before = reply.len();
+        let names: Vec<&[u8]> = awaited.names.iter().map(|name| &**name).collect();
+        if let Err(stop) = self.watch_now(&names, reply) {
+            self.errors += 1;
+            reply.error(&stop.text());
+        }
+        if !awaited.wants_reply {
+            reply.truncate(before);
+        }
+    }
+
+    fn watch_now(&mut self, names: &[&[u8]], reply: &mut Reply) -> Done {
+        for name in names {
+            let watched = self.server.watches.watch(&self.server, self.space, name)?;
+            self.watched.push(watched);
+        }
+        reply.ok();
+        Ok(())
+    }
+
     /// `UNWATCH`: forgets the watched keys.
     pub fn unwatch(&mut self) {
+        self.turn = None;
         let watched = std::mem::take(&mut self.watched);
         self.server.unwatch(watched);
     }

@@ -384,16 +384,23 @@ impl User {
             return Err(Denial::Key(key.to_vec()));
         }
         let Channels { names, are_patterns } = command.channels(arguments);
-        let may_hear = |name: &[u8]| {
-            self.channels.iter().any(|permitted| match are_patterns {
-                true => permitted == b"*" || permitted == name,
-                false => glob::matches(permitted, name),
-            })
-        };
-        match names.iter().find(|name| !may_hear(name)) {
+        match names.iter().find(|name| !self.may_use_channel(name, are_patterns)) {
             Some(name) => Err(Denial::Channel(name.to_vec())),
             None => Ok(()),
         }
+    }
+
+    /// Returns whether the user may read all keys.
+    pub fn may_read_all_keys(&self) -> bool {
+        self.keys.iter().any(|key| key.pattern == b"*" && key.access.reads)
+    }
+
+    /// Returns whether the user may use a channel, or a pattern of channels.
+    pub fn may_use_channel(&self, name: &[u8], is_pattern: bool) -> bool {
+        self.channels.iter().any(|permitted| match is_pattern {
+            true => permitted == b"*" || permitted == name,
+            false => glob::matches(permitted, name),
+        })
     }
 
     /// Returns whether the password is right, in a time that does not depend on how much of it is.

@@ -38,13 +38,18 @@ pub struct Watches {
 }
 
 impl WatchedKey {
+    /// Returns the key.
+    pub fn key(&self) -> Key<'_> {
+        Key::new(self.space, &self.key)
+    }
+
     /// Returns whether the key has changed since it was watched, or has expired.
     pub fn has_changed(&self, keys: &Keys<'_>) -> Done<bool> {
         let row = keys.tx.get(&keys.store.tables.watched, (self.space, &self.key[..]))?;
         if row.is_none_or(|row| row.version != self.version) {
             return Ok(true);
         }
-        Ok(self.existed && keys.head(&Key::new(self.space, &self.key))?.is_none())
+        Ok(self.existed && keys.head(&self.key())?.is_none())
     }
 }
 

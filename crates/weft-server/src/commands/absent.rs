@@ -3,25 +3,17 @@
 /// Names of commands, in small letters, and why they are not there, or what to do instead.
 pub static ABSENT: &[(&str, &str)] = &[
     (
-        "asking cluster failover migrate psync readonly readwrite replconf replicaof restore-asking role slaveof sync",
+        "asking cluster failover migrate psync readonly readwrite replconf replicaof restore-asking slaveof sync",
         "one process has the data, without a cluster or replicas",
     ),
-    ("pfadd pfcount pfdebug pfmerge pfselftest", "HyperLogLogs are not there yet; use sets"),
-    (
-        "geoadd geodist geohash geopos georadius georadius_ro georadiusbymember georadiusbymember_ro geosearch \
-         geosearchstore",
-        "places are not there yet",
-    ),
+    ("pfdebug pfselftest", "they are for Redis's own tests"),
     (
         "dump restore",
         "values are not exchanged in Redis's own format; use COPY, or read and write them",
     ),
-    ("sort sort_ro", "sort in the client, or keep a sorted set"),
-    ("lcs", "compare the strings in the client"),
     ("swapdb", "rename the keys, or select the other database"),
-    ("latency monitor", "use SLOWLOG and INFO"),
+    ("monitor", "use SLOWLOG and INFO"),
     ("module", "there are no modules"),
-    ("debug", "it is for Redis's own tests"),
     ("lolwut", "it only shows the version, which INFO has"),
 ];
 

@@ -140,8 +140,9 @@ impl Command {
             self.name == "set" && arguments.iter().skip(3).any(|option| is(option, "get"));
         let (first, rest) = match self.name {
             name if lists(STORE, name) => (Access::WRITE, Access::READ),
+            "pfmerge" => (Access::BOTH, Access::READ),
             name if lists(MOVE, name) => (Access::BOTH, Access::WRITE),
-            "copy" => (Access::READ, Access::WRITE),
+            "copy" | "georadius" | "georadiusbymember" | "sort" => (Access::READ, Access::WRITE),
             name if lists(ONLY_WRITE, name) && !returns_old => (Access::WRITE, Access::WRITE),
             _ if self.has(WRITE) => (Access::BOTH, Access::BOTH),
             _ => (Access::READ, Access::READ),
@@ -190,6 +191,9 @@ mod tests {
             ("bitop and a b c", "a:w b:r c:r"),
             ("lmove a b left right", "a:rw b:w"),
             ("watch a b", "a:r b:r"),
+            ("sort a store b", "a:r b:w"),
+            ("pfmerge a b", "a:rw b:r"),
+            ("geosearchstore a b", "a:w b:r"),
             ("ping", ""),
         ] {
             let arguments: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();

@@ -194,13 +194,7 @@ pub fn discard(session: &mut Session, _: &[&[u8]], reply: &mut Reply) -> Done {
 
 /// `WATCH`
 pub fn watch(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> Done {
-    let server = &session.server;
-    for key in &arguments[1..] {
-        let watched = server.watches.watch(server, session.space, key)?;
-        session.watched.push(watched);
-    }
-    reply.ok();
-    Ok(())
+    session.watch(&arguments[1..], reply)
 }
 
 /// `UNWATCH`

@@ -1,5 +1,6 @@
 //! Commands on functions, and calls of procedures.
 
+use super::function_dump;
 use super::scripts::{check_flush, keys_and_arguments};
 use super::unknown_subcommand;
 use crate::call::{Call, is};
@@ -60,15 +61,16 @@ pub fn function(call: &Call<'_>, reply: &mut Reply) -> Done {
             call.caller.server.scripts.kill()?;
             reply.ok();
         }
-        (b"dump" | b"restore", _) => {
-            return Err("ERR functions are not exchanged in Redis's own format; use FUNCTION LIST WITHCODE, and FUNCTION \
-                        LOAD"
-                .into());
+        (b"dump", []) => function_dump::dump(call, reply)?,
+        (b"restore", [payload, policy @ ..]) if policy.len() < 2 => {
+            function_dump::restore(call, payload, policy.first().copied())?;
+            reply.ok();
         }
         (b"help", []) => super::introspection::help(
             reply,
             &[
                 "FUNCTION LOAD [REPLACE] <code> | DELETE <library> | FLUSH [ASYNC|SYNC]",
+                "FUNCTION DUMP | RESTORE <dump> [FLUSH|APPEND|REPLACE]",
                 "FUNCTION LIST [LIBRARYNAME <pattern>] [WITHCODE] | STATS | KILL",
             ],
         ),

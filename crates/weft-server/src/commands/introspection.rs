@@ -6,6 +6,7 @@ use super::access::CATEGORIES;
 use super::connection::client_name;
 use super::flags::{ADMIN, BLOCKS, FAST, GROWS, NO_AUTH, NO_SCRIPT, NOT_QUEUED, READ, WRITE};
 use super::{COMMANDS, Command, KeyPlaces, either, find, unknown_subcommand};
+use crate::blocked::Pause;
 use crate::call::{integer, is};
 use crate::procedures::Parameter;
 use crate::reply::Reply;
@@ -35,7 +36,7 @@ fn write_command(reply: &mut Reply, command: &Command) {
             flags.push("movablekeys");
             (0, 0, 0)
         }
-        KeyPlaces::FirstAndNumbered => {
+        KeyPlaces::FirstAndNumbered | KeyPlaces::FirstAndAfter(_) => {
             flags.push("movablekeys");
             (1, 1, 1)
         }
@@ -232,6 +233,43 @@ pub fn write_time(time: Duration, reply: &mut Reply) {
     reply.text(time.as_secs().to_string());
     reply.text(time.subsec_micros().to_string());
 }
+
+/// `ROLE`
+pub fn role(_: &mut Session, _: &[&[u8]], reply: &mut Reply) -> Done {
+    reply.array(3);
+    reply.text("master");
+    reply.integer(0);
+    reply.array(0);
+    Ok(())
+}
+
+/// `LATENCY`
+pub fn latency(_: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> Done {
+    match (arguments[1].to_ascii_lowercase().as_slice(), &arguments[2..]) {
+        (b"latest", []) | (b"history", [_]) => reply.array(0),
+        (b"reset", _) => reply.integer(0),
+        (b"help", []) => help(reply, &["LATENCY LATEST | HISTORY <event> | RESET [<event> ...]"]),
+        _ => return Err(unknown_subcommand(arguments, "LATENCY").into()),
+    }
+    Ok(())
+}
+
+/// `DEBUG`: only this client waits.
+pub fn debug(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> Done {
+    match arguments {
+        [_, word, seconds] if is(word, "sleep") => {
+            let seconds = crate::call::float(seconds)?;
+            let time = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+            session.pause = Some(Pause::Sleep(time.min(SLEEP_MAX)));
+            reply.ok();
+            Ok(())
+        }
+        _ => Err(unknown_subcommand(arguments, "DEBUG").into()),
+    }
+}
+
+/// The longest time of `DEBUG SLEEP`.
+const SLEEP_MAX: Duration = Duration::from_secs(60 * 60);
 
 /// `CLIENT`
 pub fn client(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> Done {

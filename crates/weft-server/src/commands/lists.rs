@@ -191,6 +191,33 @@ impl List {
     }
 }
 
+/// Returns all elements of a list.
+pub fn all(call: &Call<'_>, key: &Key<'_>) -> Done<Vec<Text>> {
+    let Some(list) = List::find(call, key)? else { return Ok(Vec::new()) };
+    Ok(list.texts(call, list.positions.clone())?.iter().map(|item| item.text.clone()).collect())
+}
+
+/// Replaces whatever a key has by a list of these elements. Without elements the key is removed.
+pub fn replace(call: &Call<'_>, key: &Key<'_>, texts: Vec<Text>) -> Done {
+    let old = call.head(key)?;
+    if texts.is_empty() {
+        return old.map_or(Ok(()), |old| call.remove(key, old));
+    }
+    if let Some(old) = old {
+        call.displace(key, old)?;
+    }
+    let event = call.effects.event_name();
+    let mut list = List::create(call, key)?;
+    for text in texts {
+        check_length(text.len())?;
+        list.push(call, End::Right, text)?;
+    }
+    if let Some(event) = event {
+        call.effects.name_event(event);
+    }
+    list.end(call, key)
+}
+
 fn push(call: &Call<'_>, reply: &mut Reply, end: End, creates: bool) -> Done {
     let key = call.key(1);
     let mut list = match List::find(call, &key)? {

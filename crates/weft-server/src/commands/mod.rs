@@ -7,11 +7,16 @@ mod bits;
 mod blocking;
 pub mod connection;
 mod expiry;
+mod function_dump;
 mod functions;
+mod geo;
+mod geohash;
 mod hashes;
+mod hyperloglog;
 mod info;
 pub mod introspection;
 pub mod keys;
+mod lcs;
 mod lists;
 mod permit;
 mod pubsub;
@@ -19,6 +24,7 @@ mod saving;
 mod scan;
 mod scripts;
 mod sets;
+mod sort;
 mod sorted_combinations;
 mod sorted_ranges;
 mod sorted_sets;
@@ -67,6 +73,8 @@ pub enum KeyPlaces {
     FirstAndNumbered,
     /// The first half of the arguments after the word `STREAMS`.
     Streams,
+    /// The first argument, and those after any of these words.
+    FirstAndAfter(&'static [&'static str]),
 }
 
 /// What `COMMAND` says about commands, and what else the server has to know.
@@ -175,6 +183,14 @@ impl Command {
                 let rest = &arguments[word.ok_or(INVALID_KEYS)? + 1..];
                 Ok(rest[..rest.len() / 2].to_vec())
             }
+            KeyPlaces::FirstAndAfter(words) => {
+                let mut keys = vec![*arguments.get(1).ok_or(INVALID_KEYS)?];
+                let after = arguments[2..]
+                    .windows(2)
+                    .filter(|pair| words.iter().any(|word| crate::call::is(pair[0], word)));
+                keys.extend(after.map(|pair| pair[1]));
+                Ok(keys)
+            }
             KeyPlaces::FirstAndNumbered => {
                 let mut keys = vec![*arguments.get(1).ok_or(INVALID_KEYS)?];
                 keys.extend(numbered(2)?);
@@ -268,6 +284,8 @@ mod tests {
             ("bitop and a b c", Some("a b c")),
             ("zunionstore a 2 b c weights 1 2", Some("a b c")),
             ("zunion 2 b c", Some("b c")),
+            ("sort a by x store b get c", Some("a b")),
+            ("georadius a 1 2 3 m STOREDIST b store c", Some("a b c")),
             ("zunion 3 b c", None),
             ("zunion x", None),
             ("ping", None),

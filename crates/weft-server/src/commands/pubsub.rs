@@ -61,6 +61,7 @@ fn begin(
         server.publish.subscribe(subscriptions, topic, name);
         confirm(reply, word, Some(name), subscriptions.count(topic));
     }
+    session.check_subscriptions();
     Ok(())
 }
 

@@ -246,6 +246,16 @@ pub fn store(call: &Call<'_>, reply: &mut Reply, members: &[(&Text, f64)]) -> Do
     call.touch(&key)
 }
 
+/// Returns the members whose scores lie between two numbers: from the first up to, and without, the last.
+pub fn with_scores<'c>(
+    call: &Call<'c>,
+    collection: u64,
+    scores: std::ops::Range<f64>,
+) -> Done<Vec<&'c Scored>> {
+    let range = Range::Scores(Bound::Included(scores.start), Bound::Excluded(scores.end));
+    range.gather(call, collection, false, (0, usize::MAX))
+}
+
 fn count(call: &Call<'_>, reply: &mut Reply, by: By) -> Done {
     let range = Range::parse(by, call.argument(2), call.argument(3))?;
     let found = match call.find(&call.key(1), Kind::SortedSet)? {

@@ -5,9 +5,10 @@ use super::flags::{
     WHILE_SUBSCRIBED, WRITE,
 };
 use super::{
-    Command, KeyPlaces, Run, SessionCommand, bits, blocking, connection, expiry, functions, hashes,
-    info, introspection, keys, lists, pubsub, saving, scan, scripts, sets, sorted_combinations,
-    sorted_ranges, sorted_sets, stream_groups, stream_info, streams, strings, users,
+    Command, KeyPlaces, Run, SessionCommand, bits, blocking, connection, expiry, functions, geo,
+    hashes, hyperloglog, info, introspection, keys, lcs, lists, pubsub, saving, scan, scripts,
+    sets, sort, sorted_combinations, sorted_ranges, sorted_sets, stream_groups, stream_info,
+    streams, strings, users,
 };
 use crate::call::DataCommand;
 
@@ -45,6 +46,8 @@ const NUMBERED: KeyPlaces = KeyPlaces::Numbered(1);
 const BEFORE_TIME: KeyPlaces = KeyPlaces::Range(1, -2, 1);
 const TIMED: KeyPlaces = KeyPlaces::Numbered(2);
 const STREAMS: KeyPlaces = KeyPlaces::Streams;
+const SORTED: KeyPlaces = KeyPlaces::FirstAndAfter(&["store"]);
+const PLACED: KeyPlaces = KeyPlaces::FirstAndAfter(&["store", "storedist"]);
 const STORED: KeyPlaces = KeyPlaces::FirstAndNumbered;
 /// Adds or changes an element.
 const PUT: u16 = WRITE | GROWS | FAST;
@@ -74,6 +77,7 @@ pub static COMMANDS: &[Command] = &[
     data("string", "incr", 2, PUT, ONE, "Adds one to an integer.", strings::incr),
     data("string", "incrby", 3, PUT, ONE, "Adds a number to an integer.", strings::incrby),
     data("string", "incrbyfloat", 3, PUT, ONE, "Adds a number with a fraction.", strings::incrbyfloat),
+    data("string", "lcs", -3, READ | SLOW, TWO, "Returns the longest common subsequence of two strings.", lcs::lcs),
     data("string", "mget", -2, LOOK, ALL, "Returns several strings.", strings::mget),
     data("string", "mset", -3, STORE, PAIRS, "Sets several strings.", strings::mset),
     data("string", "msetnx", -3, STORE, PAIRS, "Sets several strings if none of the keys exists.", strings::msetnx),
@@ -84,6 +88,21 @@ pub static COMMANDS: &[Command] = &[
     data("string", "setrange", 4, STORE, ONE, "Overwrites a part of a string.", strings::setrange),
     data("string", "strlen", 2, LOOK, ONE, "Returns the length of a string.", strings::strlen),
     data("string", "substr", 4, READ, ONE, "Returns a part of a string.", strings::getrange),
+
+    data("hyperloglog", "pfadd", -2, PUT, ONE, "Adds elements to an estimate of how many different ones there are.", hyperloglog::pfadd),
+    data("hyperloglog", "pfcount", -2, READ, ALL, "Estimates how many different elements there are.", hyperloglog::pfcount),
+    data("hyperloglog", "pfmerge", -2, STORE, ALL, "Merges estimates.", hyperloglog::pfmerge),
+
+    data("geo", "geoadd", -5, STORE, ONE, "Adds places.", geo::geoadd),
+    data("geo", "geodist", -4, READ, ONE, "Returns how far one place is from another.", geo::geodist),
+    data("geo", "geohash", -2, READ, ONE, "Returns places as geohashes.", geo::geohash),
+    data("geo", "geopos", -2, READ, ONE, "Returns the longitudes and latitudes of places.", geo::geopos),
+    data("geo", "georadius", -6, STORE, PLACED, "Returns or stores the places around a point.", geo::georadius),
+    data("geo", "georadius_ro", -6, READ, ONE, "Returns the places around a point.", geo::georadius_ro),
+    data("geo", "georadiusbymember", -5, STORE, PLACED, "Returns or stores the places around another.", geo::georadiusbymember),
+    data("geo", "georadiusbymember_ro", -5, READ, ONE, "Returns the places around another.", geo::georadiusbymember_ro),
+    data("geo", "geosearch", -7, READ, ONE, "Returns the places within a circle or a box.", geo::geosearch),
+    data("geo", "geosearchstore", -8, STORE, TWO, "Stores the places within a circle or a box.", geo::geosearchstore),
 
     data("bitmap", "bitcount", -2, READ, ONE, "Counts the bits that are set.", bits::bitcount),
     data("bitmap", "bitfield", -2, STORE, ONE, "Reads and changes integers of any width in a string.", bits::bitfield),
@@ -111,6 +130,8 @@ pub static COMMANDS: &[Command] = &[
     data("generic", "rename", 3, WRITE, TWO, "Renames a key.", keys::rename),
     data("generic", "renamenx", 3, CHANGE, TWO, "Renames a key if the new name is free.", keys::renamenx),
     data("generic", "scan", -2, READ, NONE, "Walks over the keys.", scan::scan),
+    data("generic", "sort", -2, STORE, SORTED, "Returns or stores the sorted elements of a list, a set or a sorted set.", sort::sort),
+    data("generic", "sort_ro", -2, READ, ONE, "Returns the sorted elements of a list, a set or a sorted set.", sort::sort_ro),
     data("generic", "touch", -2, LOOK, ALL, "Counts the keys that exist.", keys::exists),
     data("generic", "ttl", 2, LOOK, ONE, "Returns the time until a key expires, in seconds.", expiry::ttl),
     data("generic", "type", 2, LOOK, ONE, "Returns the type of a value.", keys::type_of),
@@ -267,12 +288,15 @@ pub static COMMANDS: &[Command] = &[
     session("server", "bgsave", -1, ADMIN, NONE, "Writes a checkpoint in the background.", saving::bgsave),
     session("server", "command", -1, 0, NONE, "Describes the commands.", introspection::command),
     session("server", "config", -2, ADMIN, NONE, "Shows and changes settings.", introspection::config),
+    session("server", "debug", -2, ADMIN | NOT_QUEUED, NONE, "Waits: DEBUG SLEEP.", introspection::debug),
     data("server", "dbsize", 1, LOOK, NONE, "Counts the keys.", keys::dbsize),
     data("server", "flushall", -1, WRITE | SLOW, NONE, "Deletes all keys of all databases.", keys::flushall),
     data("server", "flushdb", -1, WRITE | SLOW, NONE, "Deletes all keys of the selected database.", keys::flushdb),
     data("server", "info", -1, 0, NONE, "Shows numbers about the server.", info::info),
     session("server", "lastsave", 1, ADMIN | FAST, NONE, "Returns when the last checkpoint was written, as a Unix time.", saving::lastsave),
+    session("server", "latency", -2, ADMIN, NONE, "Shows events that took long. The server measures none.", introspection::latency),
     data("server", "memory", -2, READ, SECOND, "Estimates the memory that a key needs.", keys::memory),
+    session("server", "role", 1, ADMIN | FAST, NONE, "Returns that the server is a master without replicas.", introspection::role),
     session("server", "save", 1, ADMIN | NOT_QUEUED, NONE, "Writes a checkpoint.", saving::save),
     session("server", "shutdown", -1, ADMIN | NOT_QUEUED, NONE, "Stops the server.", saving::shutdown),
     session("server", "slowlog", -2, ADMIN, NONE, "Shows the commands that took long.", introspection::slowlog),

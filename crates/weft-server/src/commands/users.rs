@@ -24,6 +24,7 @@ pub fn acl(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> Don
                 let rule = String::from_utf8_lossy(rule);
                 format!("ERR Error in ACL SETUSER modifier '{rule}': {error}")
             })?;
+            server.end_lost_connections();
             reply.ok();
         }
         (b"getuser", [name]) => {
@@ -39,10 +40,8 @@ pub fn acl(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> Don
             let mut removed = 0;
             for name in names.iter().filter_map(|name| std::str::from_utf8(name).ok()) {
                 removed += usize::from(users.remove(name));
-                let all = server.clients.all();
-                let of_user = all.iter().filter(|client| client.texts().user == name);
-                of_user.for_each(|client| client.stop.notify_one());
             }
+            server.end_lost_connections();
             reply.count(removed);
         }
         (b"cat", []) => reply.texts(CATEGORIES.iter()),
@@ -89,6 +88,7 @@ pub fn acl(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> Don
         }
         (b"load", []) => {
             users.load().map_err(|error| format!("ERR {error}"))?;
+            server.end_lost_connections();
             reply.ok();
         }
         (b"save", []) => {

@@ -327,3 +327,15 @@ fn clients_that_are_gone_without_a_word_are_asked() {
     assert!(timer.starts_with("02:"), "{timer}");
     drop(stream);
 }
+
+#[test]
+fn a_client_that_sleeps_delays_no_other() {
+    let server = TestServer::new();
+    let (mut sleeper, mut other) = (server.client(), server.client());
+    sleeper.send(b"DEBUG SLEEP 3600\r\nSET k v\r\n");
+    assert_eq!(other.say("GET k"), "null");
+    let mut short = server.client();
+    assert_eq!(short.say("DEBUG SLEEP 0.001"), "+OK");
+    assert!(short.say("DEBUG SLEEP x").starts_with("-ERR"));
+    assert!(short.say("DEBUG JMAP").starts_with("-ERR unknown subcommand"));
+}

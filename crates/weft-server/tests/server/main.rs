@@ -1,11 +1,12 @@
-//! The server over real sockets: its replies and events beside Redis's, transactions of several clients, clients that wait,
-//! messages, streams, limits, hostile bytes, and what survives a kill.
+//! The server over real sockets: its replies and events beside Redis's, transactions of several clients, clients that wait
+//! for elements or for their turn, messages, streams, limits, hostile bytes, and what survives a kill.
 
 mod blocking;
 mod client;
 mod documents;
 mod durable;
 mod histories;
+mod hot_keys;
 mod import;
 mod limits;
 mod notifications;

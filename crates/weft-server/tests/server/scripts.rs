@@ -6,6 +6,7 @@ use weft::DurabilityOptions;
 use weft_server::{Options, StoreOptions};
 
 use crate::client::{Client, TestServer, Value};
+use crate::replies::Redis;
 
 fn eval(client: &mut Client, script: &str, keys: &[&str], arguments: &[&str]) -> String {
     let count = keys.len().to_string();
@@ -332,4 +333,30 @@ fn scripts_are_known_by_their_digest_until_they_are_flushed() {
         two.say(&format!("EVALSHA {digest} 0")),
         "-NOSCRIPT No matching script. Please use EVAL."
     );
+}
+
+#[test]
+fn functions_that_were_dumped_are_restored() {
+    let server = TestServer::new();
+    let mut client = server.client();
+    for (library, function) in [("one", "f"), ("two", "g")] {
+        let code = format!(
+            "#!lua name={library}\nredis.register_function('{function}', function() return '{library}' end)"
+        );
+        client.call(&[b"FUNCTION", b"LOAD", code.as_bytes()]);
+    }
+    let Value::Text(dump) = client.line("FUNCTION DUMP") else { panic!("a string") };
+    assert_eq!(client.say("FUNCTION FLUSH"), "+OK");
+    assert_eq!(client.call(&[b"FUNCTION", b"RESTORE", &dump]).shown(), "+OK");
+    assert_eq!(
+        (client.say("FCALL f 0"), client.say("FCALL g 0")),
+        ("\"one\"".into(), "\"two\"".into())
+    );
+    let Some(redis) = Redis::start_in(&std::env::temp_dir()) else {
+        eprintln!("skipped: redis-server is not installed");
+        return;
+    };
+    let mut redis = Client::new(redis.1);
+    assert_eq!(redis.call(&[b"FUNCTION", b"RESTORE", &dump]).shown(), "+OK");
+    assert_eq!(redis.say("FCALL g 0"), "\"two\"");
 }

@@ -211,3 +211,112 @@ fn users_are_kept_in_a_file() {
     assert!(wrong.contains("users:1: '+nosuch': Unknown command"), "{wrong}");
     assert_eq!(client.say("AUTH a secret"), "+OK");
 }
+
+#[test]
+fn subscribers_are_disconnected_when_their_user_loses_the_channel() {
+    let server = TestServer::new();
+    let mut admin = server.client();
+    admin.line("ACL SETUSER a on nopass +@all ~* &news &lo* &shard");
+    let subscribed = ["SUBSCRIBE news", "PSUBSCRIBE lo*", "SSUBSCRIBE shard", "SUBSCRIBE log"];
+    let mut clients: Vec<_> = subscribed
+        .iter()
+        .map(|line| {
+            let mut client = server.client();
+            assert_eq!(client.say("AUTH a x"), "+OK");
+            assert!(client.say(line).contains(":1"));
+            client
+        })
+        .collect();
+    // Another user's subscriber, and rights that are only given another form.
+    let mut other = server.client();
+    other.line("SUBSCRIBE news");
+    assert_eq!(admin.say("ACL SETUSER a -get resetchannels &lo* &news &shard &more"), "+OK");
+    for (channel, receiver) in [("news", 0), ("log", 3)] {
+        admin.line(&format!("PUBLISH {channel} x"));
+        assert!(crate::blocking::next(&mut clients[receiver]).contains("message"));
+    }
+    assert!(crate::blocking::next(&mut other).contains("message"));
+    assert!(crate::blocking::next(&mut clients[1]).contains("pmessage"));
+    // Patterns are compared as they are written, as Redis does.
+    assert_eq!(admin.say("ACL SETUSER a resetchannels &l* &n*"), "+OK");
+    assert!(clients[1].read().is_none() && clients[2].read().is_none());
+    assert_eq!(admin.say("PUBLISH news y"), ":2");
+    assert_eq!(admin.say("ACL SETUSER a resetchannels"), "+OK");
+    for number in [0, 3] {
+        while clients[number].read().is_some() {}
+    }
+    assert!(crate::blocking::next(&mut other).contains("\"y\""));
+    while admin.say("PUBLISH news z") != ":1" {}
+}
+
+#[test]
+fn sort_reads_other_keys_only_for_users_that_may_read_all() {
+    let server = TestServer::new();
+    let (mut admin, mut client) = (server.client(), server.client());
+    admin.line("ACL SETUSER a on nopass +@all ~l* %R~read");
+    admin.line("RPUSH read 2 1");
+    client.line("AUTH a x");
+    client.line("RPUSH l 2 1");
+    let denied = |option| {
+        format!("-ERR {option} option of SORT denied due to insufficient ACL permissions.")
+    };
+    let refused =
+        "-NOPERM this user has no permissions to access one of the keys used as arguments";
+    for (line, reply) in [
+        ("SORT l BY w*", &*denied("BY")),
+        ("SORT l GET w*", &denied("GET")),
+        ("SORT l GET #", &denied("GET")),
+        ("SORT_RO l BY w*", &denied("BY")),
+        ("SORT l BY nosort", "*[\"2\", \"1\"]"),
+        ("SORT l STORE x", refused),
+        ("SORT l STORE l2", ":2"),
+        ("SORT read STORE l2", ":2"),
+        ("SORT l STORE read", refused),
+        ("GEORADIUS l3 1 1 1 m STOREDIST x", refused),
+        ("GEORADIUS l3 1 1 1 m STORE l4 STOREDIST x", refused),
+        ("GEOSEARCHSTORE read l3 FROMLONLAT 1 1 BYRADIUS 1 m", refused),
+    ] {
+        assert_eq!(client.say(line), reply, "{line}");
+    }
+    admin.line("ACL SETUSER a %R~*");
+    assert_eq!(client.say("SORT l BY w* GET #"), "*[\"1\", \"2\"]");
+}
+
+#[test]
+fn clients_that_wait_lose_their_rights_at_once() {
+    let server = TestServer::new();
+    let (mut admin, mut one, mut two) = (server.client(), server.client(), server.client());
+    admin.line("ACL SETUSER a on nopass +@all ~k");
+    admin.line("ACL SETUSER b on nopass +@all ~k");
+    for (client, user) in [(&mut one, "a"), (&mut two, "b")] {
+        assert_eq!(client.say(&format!("AUTH {user} x")), "+OK");
+        client.send(b"BLPOP k 0\r\n");
+    }
+    crate::blocking::until_blocked(&mut admin, 2);
+    admin.line("ACL SETUSER a resetkeys");
+    admin.line("ACL DELUSER b");
+    assert!(two.read().is_none());
+    assert_eq!(admin.say("RPUSH k v"), ":1");
+    assert!(crate::blocking::next(&mut one).starts_with("-NOPERM"));
+    assert_eq!(admin.say("LRANGE k 0 -1"), "*[\"v\"]");
+    assert!(one.say("GET k").starts_with("-NOPERM"));
+}
+
+#[test]
+fn a_file_of_users_that_is_read_again_ends_the_connections_of_those_it_lacks() {
+    let directory = Directory::new("users-again");
+    let file = directory.0.join("users");
+    std::fs::write(&file, "user a on nopass +@all ~* &*\nuser b on nopass +@all ~* &b\n").unwrap();
+    let server = TestServer::with(Options { users_file: Some(file.clone()), ..Options::default() });
+    let (mut admin, mut one, mut two) = (server.client(), server.client(), server.client());
+    one.line("AUTH a x");
+    two.line("AUTH b x");
+    two.line("SUBSCRIBE b");
+    std::fs::write(&file, "user b on nopass +@all ~* &b &c\n").unwrap();
+    assert_eq!(admin.say("ACL LOAD"), "+OK");
+    assert!(one.read().is_none());
+    assert_eq!(admin.say("PUBLISH b x"), ":1");
+    std::fs::write(&file, "user b on nopass +@all ~* &c\n").unwrap();
+    assert_eq!(admin.say("ACL LOAD"), "+OK");
+    assert!(two.read().is_some() && two.read().is_none());
+}

@@ -488,7 +488,7 @@ impl<P: Protocol> Database<P> {
     pub fn metrics(&self) -> Metrics {
         let mut metrics = Metrics::gather(&self.inner.shared);
         let storage = self.inner.storage.get();
-        metrics.log = storage.and_then(Storage::log_metrics);
+        metrics.log = self.log_metrics();
         metrics.checkpoints = storage.map(Storage::checkpoint_metrics);
         let mut tables: Vec<_> = self.inner.tables.values().collect();
         tables.sort_unstable_by_key(|table| table.number());
@@ -499,6 +499,12 @@ impl<P: Protocol> Database<P> {
         metrics.expiry = self.inner.expiry.metrics(&self.inner.shared);
         metrics.phases = P::phase_metrics(&self.inner.protocol);
         metrics
+    }
+
+    /// Returns the part of the [metrics](Database::metrics) that is about the log, which costs little. `None` if there is no
+    /// log.
+    pub fn log_metrics(&self) -> Option<crate::durability::LogMetrics> {
+        self.inner.storage.get().and_then(Storage::log_metrics)
     }
 
     /// Returns the protocol's name.
