@@ -403,7 +403,7 @@ impl<P: Protocol> Database<P> {
         }
         let transaction = Transaction::begin(self.engine(), worker, 0, None, Unstable::ENGINE)?;
         if let Some(observed) = worker.memory.observed() {
-            observed.begin(Label::here(), 0);
+            observed.begin(&Label::here(), 0);
         }
         Ok(transaction.with_claim(claim))
     }
