@@ -329,7 +329,8 @@ impl<P: Protocol> Database<P> {
             worker.set_label(label);
         }
         if let Some(observed) = worker.memory.observed() {
-            begin_observed(observed, attempt, options, body);
+            observed.attempt.set(attempt);
+            begin_observed(observed, options, body);
         }
         let transaction = Transaction::started(self.engine(), worker, attempt, deadline);
         if P::CHOPS && strategy.pieces.is_some_and(Pieces::are_one_by_one) {
@@ -418,13 +419,12 @@ impl<P: Protocol> Database<P> {
 #[inline(never)]
 fn begin_observed<P: Protocol>(
     observed: &Observed,
-    attempt: u32,
     options: &TransactionOptions,
     body: &dyn Body<P>,
 ) {
     match options.label {
-        Some(label) => observed.begin(&Label::Given(label), attempt),
-        None => observed.begin(body.label(), attempt),
+        Some(label) => observed.begin(&Label::Given(label)),
+        None => observed.begin(body.label()),
     }
 }
 

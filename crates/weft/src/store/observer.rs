@@ -138,26 +138,29 @@ struct UsedLabel {
     counts: Arc<LabelCounts>,
 }
 
-/// The transaction under way on a worker, as an observer sees it.
+/// The transaction under way on a worker, as an observer sees it. What each transaction needs is in one cache line.
+#[repr(C, align(64))]
 pub struct Observed {
-    pub observer: Box<dyn WorkerObserver>,
-    label: Cell<Label>,
-    /// The label's address, and its counts, which `labels` or `unlisted` keeps.
-    address: Cell<(usize, usize)>,
+    /// The counts of the label, which `labels` or `unlisted` keeps, and the label's address.
     counts: Cell<NonNull<LabelCounts>>,
-    /// How often the transaction was aborted.
-    pub attempt: Cell<u32>,
+    address: Cell<(usize, usize)>,
     /// How many transactions commit before the next one that is timed. The transaction under way is timed if it is 0.
     pub untimed: Cell<u64>,
-    /// Whether the transaction has waited for others.
-    has_waited: Cell<bool>,
     /// How many rows and index entries the transaction has read, and how many it writes.
     accessed: Cell<(usize, usize)>,
-    /// Labels, each at a position that follows from its address. None is ever removed.
-    labels: [OnceCell<UsedLabel>; LABELS_FOUND],
+    /// How often the transaction was aborted.
+    pub attempt: Cell<u32>,
+    /// Whether the transaction has waited for others.
+    has_waited: Cell<bool>,
+    pub observer: Box<dyn WorkerObserver>,
+    label: Cell<Label>,
     /// The counts of the last label for which there was no room.
     unlisted: Cell<Arc<LabelCounts>>,
+    /// Labels, each at a position that follows from its address. None is ever removed.
+    labels: [OnceCell<UsedLabel>; LABELS_FOUND],
 }
+
+const _: () = assert!(std::mem::offset_of!(Observed, observer) <= 64);
 
 // SAFETY: the counts may be used on any thread, and `Observed` keeps them. All other fields are `Send`.
 unsafe impl Send for Observed {}
@@ -166,16 +169,16 @@ impl Observed {
     pub fn new(observer: Box<dyn WorkerObserver>) -> Observed {
         let unlisted = Arc::<LabelCounts>::default();
         Observed {
+            counts: Cell::new(NonNull::from(&*unlisted)),
+            address: Cell::new((0, 0)),
+            untimed: Cell::new(0),
+            accessed: Cell::new((0, 0)),
+            attempt: Cell::new(0),
+            has_waited: Cell::new(false),
             observer,
             label: Cell::new(Label::Given("")),
-            address: Cell::new((0, 0)),
-            counts: Cell::new(NonNull::from(&*unlisted)),
-            attempt: Cell::new(0),
-            untimed: Cell::new(0),
-            has_waited: Cell::new(false),
-            accessed: Cell::new((0, 0)),
-            labels: [const { OnceCell::new() }; LABELS_FOUND],
             unlisted: Cell::new(unlisted),
+            labels: [const { OnceCell::new() }; LABELS_FOUND],
         }
     }
 
@@ -190,14 +193,13 @@ impl Observed {
         self.untimed.get() == 0
     }
 
-    /// Notes that an attempt begins.
+    /// Notes that an attempt begins, whose number is set.
     #[inline(always)]
-    pub fn begin(&self, label: &Label, attempt: u32) {
-        self.attempt.set(attempt);
+    pub fn begin(&self, label: &Label) {
         if self.address.get() != label.address() {
             self.find_label(label);
         }
-        if attempt > 0 || self.is_timed() {
+        if self.attempt.get() > 0 || self.is_timed() {
             self.observer.begun(self);
         }
     }
