@@ -93,17 +93,17 @@ fn labels(hub: &Hub) -> (Vec<LabelReport>, Sampling) {
         .collect();
     for worker in hold(&hub.workers).iter() {
         for state in hold(&worker.labels).iter() {
-            let LabelState { number, counts, times, .. } = &**state;
+            let LabelState { number, committed, counts, times, .. } = &**state;
             // A label that is newer than the list of labels is in the next report.
             let Some(Sums { report, aborts, failures, times: sum }) = sums.get_mut(*number) else {
                 continue;
             };
             // Relaxed: counters that need not be consistent with each other.
             let load = |word: &weft::htm::word::Word| word.load(Ordering::Relaxed);
-            report.committed += load(&counts.committed);
-            report.rows_read += load(&counts.rows_read);
-            report.rows_written += load(&counts.rows_written);
-            report.logged_bytes += load(&counts.logged_bytes);
+            report.committed += load(&committed.committed);
+            report.rows_read += load(&committed.rows_read);
+            report.rows_written += load(&committed.rows_written);
+            report.logged_bytes += load(&committed.logged_bytes);
             report.repairs += load(&counts.repairs);
             report.lost_ns += load(&counts.lost_ns);
             report.waiting_ns += load(&counts.waiting_ns);

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use hdrhistogram::Histogram;
 use weft::ConflictReason;
 use weft::Failure;
-use weft::htm::word::{Ordering, Word};
+use weft::htm::word::Word;
 use weft::store::observer::{Ending, Label};
 
 use crate::report::LabelOrigin;
@@ -36,17 +36,6 @@ pub(crate) fn kind_of(ending: Ending<'_>) -> usize {
         Ending::Refused(Failure::TransactionTooOld { .. }) => 5,
         Ending::Refused(Failure::Storage(_)) => 6,
         Ending::Refused(_) => 7,
-    }
-}
-
-/// The address of a label, by which a worker finds it again.
-pub(crate) type LabelAddress = (usize, usize);
-
-/// Returns the address of a label, and its length, which is 0 for a place in the source.
-pub(crate) fn address_of(label: Label) -> LabelAddress {
-    match label {
-        Label::Given(text) | Label::Procedure(text) => (text.as_ptr().addr(), text.len() + 1),
-        Label::Source(place) => (std::ptr::from_ref(place).addr(), 0),
     }
 }
 
@@ -85,27 +74,15 @@ impl Labels {
     }
 }
 
-/// What a worker counts of a label. The worker alone writes it.
+/// What a worker counts of a label, besides what has committed. The worker alone writes it.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Counts {
-    pub committed: Word,
-    pub rows_read: Word,
-    pub rows_written: Word,
-    pub logged_bytes: Word,
     pub repairs: Word,
     pub waiting_ns: Word,
     pub lost_ns: Word,
     pub aborts: [Word; ConflictReason::ALL.len()],
     pub failures: [Word; FAILURES.len()],
-}
-
-impl Counts {
-    /// Adds to a counter of the calling worker. Relaxed: a statistic with one writer.
-    #[inline(always)]
-    pub fn add(counter: &Word, count: u64) {
-        counter.store(counter.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
-    }
 }
 
 /// The times of a label's transactions that a worker has timed. Sums are multiplied by how many transactions each of them

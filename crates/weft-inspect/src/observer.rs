@@ -13,16 +13,18 @@ use std::time::{Duration, Instant};
 use rustc_hash::FxHashMap;
 use weft::encoding::EncodedKey;
 use weft::htm::word::{Ordering, Word};
-use weft::store::observer::{Ending, Label, Observed, ObservedConflict, Observer, WorkerObserver};
+use weft::store::observer::{
+    Ending, Label, LabelCounts, Observed, ObservedConflict, Observer, WorkerObserver,
+};
 use weft::store::record::newest;
 use weft::store::table::TableRef;
-use weft::store::worker::{LoggedWrite, WorkerMemory, WriteOutcome, contain};
+use weft::store::worker::{Counters, LoggedWrite, WorkerMemory, WriteOutcome, contain};
 
-use crate::labels::{self, Counts, LabelAddress, Labels, Times, kind_of};
+use crate::labels::{Counts, Labels, Times, kind_of};
 use crate::sketch::{self, Place, Point, Sketch};
 
 /// About how much time passes between two transactions of a worker that are timed.
-pub(crate) const PERIOD_NS: u64 = 50_000;
+pub(crate) const PERIOD_NS: u64 = 200_000;
 
 /// The most transactions for which a timed one stands.
 const WEIGHT_MAX: u64 = 1 << 16;
@@ -32,6 +34,12 @@ const ATTEMPT_NS_DEFAULT: u64 = 1_000;
 
 /// Of how many writes of a timed transaction it is looked up whether they are at a known point.
 const WRITES_LOOKED_UP: usize = 8;
+
+/// How many times longer the time between two such searches is than a search, on average.
+const SEARCH_SPACING: u64 = 200;
+
+/// How far searches may run ahead of this average.
+const SEARCH_AHEAD_NS: u64 = 10_000_000;
 
 /// For how many points the workers look for writers.
 const HOT_MAX: usize = 64;
@@ -79,6 +87,7 @@ pub(crate) struct WorkerState {
 #[derive(Debug)]
 pub(crate) struct LabelState {
     pub number: usize,
+    pub committed: Arc<LabelCounts>,
     pub counts: Counts,
     pub times: Mutex<Times>,
     /// How long attempts have lasted lately.
@@ -195,12 +204,9 @@ struct Watch {
     hub: Arc<Hub>,
     state: Arc<WorkerState>,
     labels: RefCell<Vec<Arc<LabelState>>>,
-    /// The positions in `labels`, and the last one.
-    positions: RefCell<FxHashMap<LabelAddress, usize>>,
-    last: Cell<(LabelAddress, usize)>,
+    /// The positions in `labels`, by the labels' addresses.
+    positions: RefCell<FxHashMap<(usize, usize), usize>>,
     random: Cell<u64>,
-    /// How many transactions are not timed before the next one that is.
-    skipped: Cell<u64>,
     /// For how many transactions the next timed one stands.
     weight: Cell<u64>,
     timed_at: Cell<u64>,
@@ -210,6 +216,8 @@ struct Watch {
     waits: RefCell<Vec<(TableRef, NonNull<u8>, u64)>>,
     /// The hub's list of hot points, and how often it had changed.
     hot: RefCell<(u64, Arc<Vec<HotPoint>>)>,
+    /// When the searches so far would be over if they kept to the average.
+    searched_until: Cell<u64>,
 }
 
 // SAFETY: the addresses of tables and records belong to the database, and not to a thread.
@@ -224,16 +232,15 @@ impl Watch {
             state,
             labels: RefCell::default(),
             positions: RefCell::default(),
-            last: Cell::new(((0, 0), 0)),
             // Any odd number does.
             random: Cell::new((slot as u64) << 1 | 1),
-            skipped: Cell::new(0),
             weight: Cell::new(1),
             timed_at: Cell::new(0),
             times: Cell::default(),
             lost_at: Cell::new(None),
             waits: RefCell::default(),
             hot: RefCell::default(),
+            searched_until: Cell::new(0),
         }
     }
 
@@ -248,17 +255,8 @@ impl Watch {
     }
 
     /// Calls `act` with what is known of a label. `act` runs no code of the user's.
-    #[inline(always)]
     fn with_label<R>(&self, label: Label, act: impl FnOnce(&LabelState) -> R) -> R {
-        let address = labels::address_of(label);
-        let (last, position) = self.last.get();
-        let position = if last == address { position } else { self.look_up(label, address) };
-        act(&self.labels.borrow()[position])
-    }
-
-    #[inline(never)]
-    fn look_up(&self, label: Label, address: LabelAddress) -> usize {
-        let known = self.positions.borrow().get(&address).copied();
+        let known = self.positions.borrow().get(&label.address()).copied();
         let position = known.unwrap_or_else(|| {
             let number = hold(&self.hub.labels).number_of(label);
             let mut labels = self.labels.borrow_mut();
@@ -269,16 +267,14 @@ impl Watch {
                 labels.push(state);
                 labels.len() - 1
             });
-            self.positions.borrow_mut().insert(address, position);
+            self.positions.borrow_mut().insert(label.address(), position);
             position
         });
-        self.last.set((address, position));
-        position
+        act(&self.labels.borrow()[position])
     }
 
     /// Adds a transaction that was timed, and decides when the next one is.
-    #[inline(never)]
-    fn add_timed(&self, label: Label) {
+    fn add_timed(&self, observed: &Observed) {
         let now = self.hub.now();
         let mut times = self.times.take();
         if times.began == 0 {
@@ -287,7 +283,7 @@ impl Watch {
         times.end_attempt(now);
         let weight = self.weight.get();
         let latency = now.saturating_sub(times.began);
-        self.with_label(label, |known| {
+        self.with_label(observed.label(), |known| {
             hold(&known.times).add([times.closure, times.commit, latency], weight);
             let attempt = times.closure + times.commit;
             let before = known.attempt_ns.load(Ordering::Relaxed);
@@ -305,7 +301,7 @@ impl Watch {
         self.random.set(random);
         let weight = 1 + random % (2 * mean - 1);
         self.weight.set(weight);
-        self.skipped.set(weight - 1);
+        observed.untimed.set(weight - 1);
         self.timed_at.set(now);
     }
 
@@ -352,8 +348,8 @@ impl Watch {
     fn add_waits(&self, label: Label, memory: &WorkerMemory) {
         for (table, record, time) in self.waits.take() {
             let number = self.with_label(label, |known| {
-                Counts::add(&known.counts.lost_ns, time);
-                Counts::add(&known.counts.waiting_ns, time);
+                Counters::add(&known.counts.lost_ns, time);
+                Counters::add(&known.counts.waiting_ns, time);
                 known.number
             });
             // SAFETY: the transaction has not ended, so the worker is pinned, and has found the record.
@@ -430,6 +426,7 @@ impl LabelState {
     fn new(number: usize) -> LabelState {
         LabelState {
             number,
+            committed: Arc::default(),
             counts: Counts::default(),
             times: Mutex::new(Times::new()),
             attempt_ns: Word::new(0),
@@ -438,6 +435,10 @@ impl LabelState {
 }
 
 impl WorkerObserver for Watch {
+    fn counts(&self, label: Label) -> Arc<LabelCounts> {
+        self.with_label(label, |known| Arc::clone(&known.committed))
+    }
+
     fn begun(&self, observed: &Observed) {
         let now = self.hub.now();
         let mut times = self.times.get();
@@ -445,9 +446,9 @@ impl WorkerObserver for Watch {
             times = AttemptTimes { began: now, ..AttemptTimes::default() };
         } else if let Some(lost) = self.lost_at.take() {
             let wait = now.saturating_sub(lost.at);
-            let number = self.with_label(observed.label.get(), |known| {
-                Counts::add(&known.counts.lost_ns, wait);
-                Counts::add(&known.counts.waiting_ns, wait);
+            let number = self.with_label(observed.label(), |known| {
+                Counters::add(&known.counts.lost_ns, wait);
+                Counters::add(&known.counts.waiting_ns, wait);
                 known.number
             });
             if let Some(point) = hold(&self.state.sketch).get(lost.place) {
@@ -467,56 +468,44 @@ impl WorkerObserver for Watch {
         let mut times = self.times.get();
         times.commit_began = self.hub.now();
         self.times.set(times);
+        if times.commit_began + SEARCH_AHEAD_NS < self.searched_until.get() {
+            return;
+        }
         let hot = self.hot();
         if hot.is_empty() {
             return;
         }
-        let number = self.with_label(observed.label.get(), |known| known.number);
+        let number = self.with_label(observed.label(), |known| known.number);
         let mut writes = Vec::new();
         list_writes(&mut writes);
         writes.retain(|write| hot.iter().any(|point| point.table == write.table));
         for write in writes.iter().take(WRITES_LOOKED_UP) {
             self.note_write(write, number, &hot, memory);
         }
+        let took = self.hub.now().saturating_sub(times.commit_began);
+        let until = self.searched_until.get().max(times.commit_began);
+        self.searched_until.set(until + SEARCH_SPACING * took);
     }
 
-    fn committed(
-        &self,
-        observed: &Observed,
-        logged_bytes: Option<u64>,
-        memory: &WorkerMemory,
-    ) -> bool {
-        let label = observed.label.get();
-        let (reads, writes) = observed.accessed.get();
-        self.with_label(label, |known| {
-            let counts = &known.counts;
-            Counts::add(&counts.committed, 1);
-            Counts::add(&counts.rows_read, reads as u64);
-            Counts::add(&counts.rows_written, writes as u64);
-            if let Some(bytes) = logged_bytes {
-                Counts::add(&counts.logged_bytes, bytes);
-                LAST_COMMIT.set((Arc::as_ptr(&self.hub).addr(), known.number));
-            }
-        });
-        if !self.waits.borrow().is_empty() {
-            self.add_waits(label, memory);
+    fn committed(&self, observed: &Observed, memory: &WorkerMemory) {
+        let label = observed.label();
+        if memory.is_staging() {
+            let number = self.with_label(label, |known| known.number);
+            LAST_COMMIT.set((Arc::as_ptr(&self.hub).addr(), number));
         }
-        if observed.is_timed.get() {
-            self.add_timed(label);
-            return self.skipped.get() == 0;
+        self.add_waits(label, memory);
+        if observed.is_timed() {
+            self.add_timed(observed);
         }
-        let left = self.skipped.get().saturating_sub(1);
-        self.skipped.set(left);
-        left == 0
     }
 
     fn conflicted(&self, observed: &Observed, conflict: ObservedConflict, memory: &WorkerMemory) {
         let now = self.hub.now();
-        let label = observed.label.get();
+        let label = observed.label();
         self.add_waits(label, memory);
         let mut times = self.times.get();
         let is_known =
-            times.attempt_began != 0 && (observed.is_timed.get() || observed.attempt.get() > 0);
+            times.attempt_began != 0 && (observed.is_timed() || observed.attempt.get() > 0);
         let began = times.attempt_began;
         if !conflict.is_repaired {
             times.end_attempt(now);
@@ -533,10 +522,10 @@ impl WorkerObserver for Watch {
                 },
             };
             match conflict.is_repaired {
-                true => Counts::add(&counts.repairs, 1),
-                false => Counts::add(&counts.aborts[conflict.reason as usize], 1),
+                true => Counters::add(&counts.repairs, 1),
+                false => Counters::add(&counts.aborts[conflict.reason as usize], 1),
             }
-            Counts::add(&counts.lost_ns, lost);
+            Counters::add(&counts.lost_ns, lost);
             (known.number, lost)
         });
         // SAFETY: the transaction has not ended, so the worker is pinned, and has found the record.
@@ -559,7 +548,7 @@ impl WorkerObserver for Watch {
     }
 
     fn failed(&self, label: Label, ending: Ending<'_>) {
-        self.with_label(label, |known| Counts::add(&known.counts.failures[kind_of(ending)], 1));
+        self.with_label(label, |known| Counters::add(&known.counts.failures[kind_of(ending)], 1));
     }
 
     fn waited(&self, table: TableRef, record: NonNull<u8>, time: Duration) {

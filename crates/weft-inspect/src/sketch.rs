@@ -5,8 +5,7 @@
 //! that is not among them takes the place of the one with the least weight, and inherits its weight as a possible error.
 //! So a point is missing only if it has lost no more than the least weight.
 
-use std::collections::HashMap;
-
+use rustc_hash::FxHashMap;
 use weft::ConflictReason;
 use weft::encoding::EncodedKey;
 use weft::store::table::TableRef;
@@ -158,7 +157,7 @@ impl Point {
 pub(crate) struct Sketch {
     points: Vec<Point>,
     places: Vec<Place>,
-    positions: HashMap<Place, usize>,
+    positions: FxHashMap<Place, usize>,
 }
 
 impl Sketch {
@@ -215,6 +214,8 @@ impl Sketch {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
     use weft::{Database, Record};
 
     use super::*;

@@ -11,7 +11,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use weft::ConflictReason;
-use weft::store::observer::{Ending, Label, Observed, ObservedConflict, Observer, WorkerObserver};
+use weft::store::observer::{
+    Ending, Label, LabelCounts, Observed, ObservedConflict, Observer, WorkerObserver,
+};
 use weft::store::table::TableRef;
 use weft::store::worker::{LoggedWrite, WorkerMemory};
 
@@ -83,7 +85,7 @@ impl Observer for SlowHub {
         Box::new(SlowWatch {
             hub: self,
             inner,
-            is_wanted: Cell::new(true),
+            untimed: Cell::new(0),
             began: Cell::new(None),
             aborted: Cell::new(0),
             attempts: RefCell::default(),
@@ -99,8 +101,8 @@ impl Observer for SlowHub {
 struct SlowWatch {
     hub: Arc<SlowHub>,
     inner: Box<dyn WorkerObserver>,
-    /// Whether the inner observer wants to time the transaction under way.
-    is_wanted: Cell<bool>,
+    /// How many transactions commit before the next one that the inner observer wants to time.
+    untimed: Cell<u64>,
     began: Cell<Option<Instant>>,
     aborted: Cell<u64>,
     attempts: RefCell<Vec<AbortedAttempt>>,
@@ -108,11 +110,10 @@ struct SlowWatch {
 
 impl SlowWatch {
     /// Calls the inner observer, for which only the transactions that it wants are timed.
-    fn pass_on<R>(&self, observed: &Observed, call: impl FnOnce(&dyn WorkerObserver) -> R) -> R {
-        observed.is_timed.set(self.is_wanted.get());
-        let result = call(&*self.inner);
-        observed.is_timed.set(true);
-        result
+    fn pass_on(&self, observed: &Observed, call: impl FnOnce(&dyn WorkerObserver)) {
+        observed.untimed.set(self.untimed.get());
+        call(&*self.inner);
+        self.untimed.set(observed.untimed.take());
     }
 
     fn end(&self, label: Label, has_committed: bool) {
@@ -136,13 +137,17 @@ impl SlowWatch {
 }
 
 impl WorkerObserver for SlowWatch {
+    fn counts(&self, label: Label) -> Arc<LabelCounts> {
+        self.inner.counts(label)
+    }
+
     fn begun(&self, observed: &Observed) {
         if observed.attempt.get() == 0 {
             self.began.set(Some(Instant::now()));
             self.aborted.set(0);
             self.attempts.borrow_mut().clear();
         }
-        if observed.attempt.get() > 0 || self.is_wanted.get() {
+        if observed.attempt.get() > 0 || self.untimed.get() == 0 {
             self.pass_on(observed, |inner| inner.begun(observed));
         }
     }
@@ -153,21 +158,18 @@ impl WorkerObserver for SlowWatch {
         list_writes: &mut dyn FnMut(&mut Vec<LoggedWrite>),
         memory: &WorkerMemory,
     ) {
-        if self.is_wanted.get() {
+        if self.untimed.get() == 0 {
             self.pass_on(observed, |inner| inner.committing(observed, list_writes, memory));
         }
     }
 
-    fn committed(
-        &self,
-        observed: &Observed,
-        logged_bytes: Option<u64>,
-        memory: &WorkerMemory,
-    ) -> bool {
-        let next = self.pass_on(observed, |inner| inner.committed(observed, logged_bytes, memory));
-        self.is_wanted.set(next);
-        self.end(observed.label.get(), true);
-        true
+    fn committed(&self, observed: &Observed, memory: &WorkerMemory) {
+        let untimed = self.untimed.get();
+        self.pass_on(observed, |inner| inner.committed(observed, memory));
+        if untimed > 0 {
+            self.untimed.set(untimed - 1);
+        }
+        self.end(observed.label(), true);
     }
 
     fn conflicted(&self, observed: &Observed, conflict: ObservedConflict, memory: &WorkerMemory) {

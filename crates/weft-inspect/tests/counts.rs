@@ -81,6 +81,32 @@ fn timed_transactions_stand_for_all_others() {
     }
 }
 
+/// More labels than a worker finds without its observer, in turns. Some of them share a part of their text.
+#[test]
+fn many_labels_are_counted_exactly() {
+    let database = open::<Dbx>();
+    let pages = database.table::<Page>().unwrap();
+    let texts: Vec<&'static str> =
+        (0..200).map(|number| &*format!("label {number:03} and more").leak()).collect();
+    let labels: Vec<_> = texts.iter().flat_map(|text| [*text, &text[..9]]).collect();
+    for round in 0..3 {
+        for (number, label) in labels.iter().enumerate() {
+            let options = TransactionOptions::new().label(label);
+            let body = |tx: &Transaction<'_>| -> Result<(), Error> {
+                (0..number as u32 % 4).try_for_each(|id| tx.get(&pages, &id).map(drop))?;
+                tx.update(&pages, &round, |page| page.views += 1).map(drop)
+            };
+            database.transact_with(&options, body).unwrap();
+        }
+    }
+    let report = database.contention().unwrap();
+    for (number, name) in labels.iter().enumerate() {
+        let label = label(&report, name);
+        let expected = (3, number as u64 % 4 * 3, 3);
+        assert_eq!((label.committed, label.rows_read, label.rows_written), expected, "{name}");
+    }
+}
+
 #[test]
 fn transaction_without_a_label_has_its_place_in_the_source() {
     let database = open::<Dbx>();

@@ -400,7 +400,8 @@ impl<P: Protocol> Database<P> {
         }
         let transaction = Transaction::begin(self.engine(), worker, 0, None, Unstable::ENGINE)?;
         if let Some(observed) = worker.memory.observed() {
-            observed.begin(Label::here(), 0);
+            observed.attempt.set(0);
+            observed.begin(&Label::here());
         }
         Ok(transaction.with_claim(claim))
     }

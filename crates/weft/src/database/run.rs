@@ -74,7 +74,7 @@ trait Body<P: Protocol> {
     fn run(&mut self, tx: &Transaction<'_, P>, columns: Option<&[UsedColumns]>) -> BodyOutcome;
 
     /// Returns what the transaction is called if its options have no label.
-    fn label(&self) -> Label;
+    fn label(&self) -> &Label;
 }
 
 impl<P, F> Body<P> for (Label, F)
@@ -87,8 +87,8 @@ where
         (self.1)(tx, columns)
     }
 
-    fn label(&self) -> Label {
-        self.0
+    fn label(&self) -> &Label {
+        &self.0
     }
 }
 
@@ -237,9 +237,10 @@ impl<P: Protocol> Database<P> {
                 // Another thread uses the worker, or this one does in another claim.
                 Ok(None) => {}
                 Err(failure) => {
-                    observe(worker, options, body, |observed, label| {
+                    if let Some(observed) = worker.memory.observed() {
+                        let label = options.label.map_or_else(|| *body.label(), Label::Given);
                         observed.observer.failed(label, Ending::Refused(&failure));
-                    });
+                    }
                     return RunEnd::Refused(failure);
                 }
             }
@@ -327,8 +328,9 @@ impl<P: Protocol> Database<P> {
         if let Some(label) = options.label {
             worker.set_label(label);
         }
-        if worker.memory.observed().is_some() {
-            observe(worker, options, body, |observed, label| observed.begin(label, attempt));
+        if let Some(observed) = worker.memory.observed() {
+            observed.attempt.set(attempt);
+            begin_observed(observed, options, body);
         }
         let transaction = Transaction::started(self.engine(), worker, attempt, deadline);
         if P::CHOPS && strategy.pieces.is_some_and(Pieces::are_one_by_one) {
@@ -412,17 +414,17 @@ impl<P: Protocol> Database<P> {
     }
 }
 
-/// Tells the database's observer, if it has one, something of a transaction with its label.
+/// Tells the database's observer that an attempt begins.
 #[cold]
 #[inline(never)]
-fn observe<P: Protocol>(
-    worker: &Worker<P>,
+fn begin_observed<P: Protocol>(
+    observed: &Observed,
     options: &TransactionOptions,
     body: &dyn Body<P>,
-    tell: impl FnOnce(&Observed, Label),
 ) {
-    if let Some(observed) = worker.memory.observed() {
-        tell(observed, options.label.map_or_else(|| body.label(), Label::Given));
+    match options.label {
+        Some(label) => observed.begin(&Label::Given(label)),
+        None => observed.begin(body.label()),
     }
 }
 

@@ -108,7 +108,10 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         }
         let memory = &self.worker.memory;
         if let Some(observed) = memory.observed() {
-            self.observe_commit(observed);
+            observed.set_accessed(self.worker.executor().accessed());
+            if observed.is_timed() {
+                self.observe_commit(observed);
+            }
         }
         self.stage_writes(Unstable::ENGINE);
         let _committing = CommitGuard(memory);
@@ -130,11 +133,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     #[inline(never)]
     fn observe_commit(&self, observed: &Observed) {
         let memory = &self.worker.memory;
-        if memory.is_reconciling() {
-            return;
-        }
-        observed.accessed.set(self.worker.executor().accessed());
-        if observed.is_timed.get() {
+        if !memory.is_reconciling() {
             let list_writes = &mut |list: &mut Vec<_>| self.worker.executor().list_writes(list);
             observed.observer.committing(observed, list_writes, memory);
         }
@@ -144,7 +143,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     #[cold]
     pub(crate) fn observe_failure(&self, ending: Ending<'_>) {
         if let Some(observed) = self.worker.memory.observed() {
-            observed.observer.failed(observed.label.get(), ending);
+            observed.observer.failed(observed.label(), ending);
         }
     }
 
