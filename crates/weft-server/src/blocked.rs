@@ -40,7 +40,7 @@ impl Drop for Blocked {
         self.server.waiters.leave(&self.waiter);
         let space = self.waiter.space;
         for (key, _) in &self.waiter.places {
-            self.server.watches.remove(&self.server, &(space, Arc::clone(key)));
+            self.server.watches.remove(&self.server, &(space, key.clone()));
         }
     }
 }
@@ -66,7 +66,7 @@ impl Session {
             .unwrap_or_else(|| arguments.iter().map(|argument| Box::from(*argument)).collect());
         let waiter = self.server.waiters.join(self.space, wait.places);
         for (key, _) in &waiter.places {
-            self.server.watches.add((self.space, Arc::clone(key)));
+            self.server.watches.add((self.space, key.clone()));
         }
         let blocked = Blocked {
             server: Arc::clone(&self.server),

@@ -5,6 +5,7 @@
 //! disk once, and no thread waits: while one connection awaits the disk, others run.
 
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,7 @@ use weft::htm::word::Ordering;
 
 use crate::blocked::Blocked;
 use crate::clients::Client;
+use crate::commands::{self, Command};
 use crate::log::{Level, log};
 use crate::publish::Mailbox;
 use crate::reply::Reply;
@@ -23,6 +25,10 @@ use crate::server::Server;
 use crate::session::Session;
 use crate::stop::text_of;
 
+/// The most requests of a batch.
+const BATCH_REQUESTS: usize = 16;
+/// Batches of fewer requests have nothing fetched for them.
+const FETCHED_REQUESTS_MIN: usize = 3;
 /// How much is read at once.
 const READ_BYTES: usize = 16 << 10;
 /// When so many bytes wait, they are sent before the next command is run.
@@ -117,7 +123,8 @@ struct Connection<S> {
     /// What has arrived.
     input: Vec<u8>,
     /// How much of it belongs to commands that were run.
-    parsed: usize,
+    run: usize,
+    batch: Batch,
     /// How much memory the connection has counted for itself among that of all clients.
     counted: usize,
 }
@@ -139,7 +146,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             parser: Parser::new(server.options.request_bytes),
             reply: Reply::new(server.options.output_bytes),
             input: Vec::new(),
-            parsed: 0,
+            run: 0,
+            batch: Batch::default(),
             counted: 0,
         }
     }
@@ -198,24 +206,28 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.session.wake();
         let mut commands = 0;
         while !self.session.closes {
-            let input = &self.input[self.parsed..];
-            match self.parser.parse(input, self.session.is_known) {
-                Ok(Parsed::Incomplete) => break,
-                Ok(Parsed::Complete(length)) => {
+            if self.batch.is_empty() {
+                self.batch.fill(&mut self.parser, &self.input, self.run, &self.session);
+            }
+            match self.batch.next() {
+                Some(Ok(request)) => {
                     {
-                        let arguments = self.parser.arguments(input);
+                        let bytes = if request.is_line { self.parser.words() } else { &self.input };
+                        let arguments = self.batch.ranges[request.arguments].iter();
+                        let arguments = arguments.map(|range| &bytes[range.clone()]);
                         let arguments: SmallVec<[&[u8]; 8]> = arguments.collect();
-                        self.session.run(&arguments, &mut self.reply);
+                        self.session.run_found(request.command, &arguments, &mut self.reply);
                     }
-                    self.parsed += length;
+                    self.run = request.end;
                     if let Some(blocked) = self.session.blocked.take() {
                         self.wait(&blocked).await?;
                     }
                 }
-                Err(text) => {
+                Some(Err(text)) => {
                     self.reply.error(&format!("ERR {text}"));
                     self.session.closes = true;
                 }
+                None => break,
             }
             if self.reply.is_too_long() {
                 // Part of the reply is missing, so nothing that follows would be understood.
@@ -231,8 +243,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 self.session.wake();
             }
         }
-        self.input.drain(..self.parsed);
-        self.parsed = 0;
+        self.input.drain(..self.run);
+        self.run = 0;
         if self.input.is_empty() {
             self.input.shrink_to(FLUSH_BYTES);
         }
@@ -246,7 +258,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.flush().await?;
             let mailbox = self.session.mailbox();
             // Input of a client that waits is kept up to a limit. The end of the connection ends the waiting.
-            let reads = self.input.len() - self.parsed < READ_BYTES;
+            let reads = self.input.len() - self.run < READ_BYTES;
             let is_over = tokio::select! {
                 biased;
                 () = client.stop.notified() => return Err(io::ErrorKind::ConnectionAborted.into()),
@@ -345,6 +357,85 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let counters = &self.session.server.counters;
         counters.input_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         Ok(bytes)
+    }
+}
+
+/// Requests that are complete and were not run yet. The rows that they need are fetched together, so that the thread waits
+/// for memory once and not for each of them.
+#[derive(Default)]
+struct Batch {
+    /// The next one is the last.
+    requests: SmallVec<[Request; BATCH_REQUESTS]>,
+    ranges: Vec<Range<usize>>,
+    /// Why what follows cannot be read.
+    failure: Option<String>,
+}
+
+/// A request of a batch.
+struct Request {
+    /// The command, unless the server does not have it or it is a procedure.
+    command: Option<&'static Command>,
+    /// Where the batch says where the arguments are.
+    arguments: Range<usize>,
+    /// Whether it is a line of words, which the parser has.
+    is_line: bool,
+    /// Where it ends in the input.
+    end: usize,
+}
+
+impl Batch {
+    fn is_empty(&self) -> bool {
+        self.requests.is_empty()
+    }
+
+    /// Takes the next request, or the reason why it cannot be read.
+    fn next(&mut self) -> Option<Result<Request, String>> {
+        self.requests.pop().map(Ok).or_else(|| self.failure.take().map(Err))
+    }
+
+    /// Reads requests from a place in the input on.
+    fn fill(&mut self, parser: &mut Parser, input: &[u8], start: usize, session: &Session) {
+        if self.failure.is_some() {
+            return;
+        }
+        // What strangers may send depends on the commands that come before.
+        let requests_max = if session.is_known { BATCH_REQUESTS } else { 1 };
+        let mut start = start;
+        self.ranges.clear();
+        let mut keys: SmallVec<[&[u8]; 2 * BATCH_REQUESTS]> = SmallVec::new();
+        while self.requests.len() < requests_max {
+            match parser.parse(&input[start..], session.is_known) {
+                Ok(Parsed::Incomplete) => break,
+                Ok(Parsed::Complete(length)) => {
+                    let (first, is_line) = (self.ranges.len(), parser.is_line());
+                    let offset = if is_line { 0 } else { start };
+                    let ranges = parser.ranges().iter();
+                    self.ranges.extend(ranges.map(|range| offset + range.start..offset + range.end));
+                    start += length;
+                    let mut command = None;
+                    if !is_line && let Some(name) = self.ranges.get(first) {
+                        command = commands::find(&input[name.clone()]);
+                        let keys_at = command.map_or(0..0, Command::first_keys);
+                        let found = self.ranges[first..].iter().take(keys_at.end).skip(keys_at.start);
+                        keys.extend(found.map(|range| &input[range.clone()]));
+                    }
+                    let arguments = first..self.ranges.len();
+                    self.requests.push(Request { command, arguments, is_line, end: start });
+                    if is_line {
+                        // The parser has the words until it reads on.
+                        break;
+                    }
+                }
+                Err(text) => {
+                    self.failure = Some(text);
+                    break;
+                }
+            }
+        }
+        if self.requests.len() >= FETCHED_REQUESTS_MIN {
+            session.fetch(&keys);
+        }
+        self.requests.reverse();
     }
 }
 

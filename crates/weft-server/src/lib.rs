@@ -61,6 +61,7 @@ mod store;
 mod stream_tables;
 mod systemd;
 mod tables;
+mod text;
 mod tls;
 mod users;
 mod waiting;

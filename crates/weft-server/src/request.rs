@@ -87,6 +87,21 @@ impl Parser {
         Ok(Parsed::Complete(self.position))
     }
 
+    /// Returns whether the request that is complete is a line of words.
+    pub fn is_line(&self) -> bool {
+        self.is_line
+    }
+
+    /// Returns where the arguments of the request that is complete are: in the input, or in the words of its line.
+    pub fn ranges(&self) -> &[Range<usize>] {
+        &self.arguments
+    }
+
+    /// Returns the words of the line that is complete.
+    pub fn words(&self) -> &[u8] {
+        &self.words
+    }
+
     /// Returns the arguments of the request that is complete. `input` is what [`Parser::parse`] got.
     pub fn arguments<'a>(&'a self, input: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
         let bytes = if self.is_line { &self.words[..] } else { input };

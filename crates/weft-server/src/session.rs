@@ -17,6 +17,7 @@ use crate::reply::{Reply, Version};
 use crate::scripts::Fixed;
 use crate::server::Server;
 use crate::stop::{Done, Stop};
+use crate::store::Key;
 use crate::users::{Denial, User};
 use crate::watch::WatchedKey;
 
@@ -123,13 +124,35 @@ impl Session {
         self.last = Instant::now();
     }
 
+    /// Fetches the rows of keys into the processor's cache, all at the same time.
+    pub fn fetch(&self, keys: &[&[u8]]) {
+        let store = &self.server.store;
+        let places = keys.iter().map(|key| store.place_of(&Key::new(self.space, key)));
+        let fetched = self.server.database.transact(|tx| {
+            // Without this the commands wait for memory, and find out themselves what is wrong.
+            tx.prefetch_for_update(&store.tables.heads, places.clone())
+        });
+        drop(fetched);
+    }
+
     /// Runs a command, and writes its reply.
     pub fn run(&mut self, arguments: &[&[u8]], reply: &mut Reply) {
+        let found = arguments.first().and_then(|name| commands::find(name));
+        self.run_found(found, arguments, reply);
+    }
+
+    /// As [`Session::run`], for a command that was looked up already.
+    pub fn run_found(
+        &mut self,
+        found: Option<&'static Command>,
+        arguments: &[&[u8]],
+        reply: &mut Reply,
+    ) {
         if arguments.is_empty() {
             return;
         }
         let before = reply.len();
-        let outcome = self.dispatch(arguments, reply);
+        let outcome = self.dispatch(found, arguments, reply);
         if let Err(stop) = outcome {
             reply.truncate(before);
             reply.error(&stop.text());
@@ -161,10 +184,14 @@ impl Session {
         }
     }
 
-    /// Looks a command up, and runs or queues it.
-    fn dispatch(&mut self, arguments: &[&[u8]], reply: &mut Reply) -> Done {
-        let found =
-            commands::find(arguments[0]).or_else(|| self.server.procedures.command(arguments[0]));
+    /// Runs or queues a command.
+    fn dispatch(
+        &mut self,
+        found: Option<&'static Command>,
+        arguments: &[&[u8]],
+        reply: &mut Reply,
+    ) -> Done {
+        let found = found.or_else(|| self.server.procedures.command(arguments[0]));
         if !self.is_known && !found.is_some_and(|command| command.has(flags::NO_AUTH)) {
             return Err("NOAUTH Authentication required.".into());
         }

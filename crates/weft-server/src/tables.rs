@@ -1,20 +1,20 @@
 //! The tables in which the data of Redis's types lies: decision 59 in `docs/decisions` has the reasons.
 //!
 //! ```text
-//!   keys       space, hash, key -> kind, collection, expires at, number or text      one row for each key
+//!   keys       space, hash, place -> key, kind, collection, expires at, number or text  one row for each key
 //!   fields     collection, hash, field -> number or text                             hashes
 //!   members    collection, hash, member                                              sets
 //!   scores     collection, hash, member -> score; index by collection, score, member sorted sets
 //!   items      collection, position -> text                                          lists
 //!   ends       collection -> first, last                                             where lists begin and end
 //!   sizes      collection or space, stripe -> elements                               counts, one row for each thread
-//!   deadlines  time, space, hash, key                                                keys that expire, by their time
+//!   deadlines  time, space, key                                                      keys that expire, by their time
 //!   garbage    collection -> kind                                                    what a removed key has left
 //!   watched    space, key -> version                                                 keys under WATCH (volatile)
 //!   orders     stripe -> number                                                      messages published (volatile)
 //!   libraries  name -> code                                                          functions: their code
 //!   functions  name -> library                                                       functions: which library has them
-//!   starts     0 -> number                                                           how often the server was started
+//!   starts     0 -> number, seed                                                     how often the server was started
 //! ```
 //!
 //! [`stream_tables`](crate::stream_tables) has the tables of streams.
@@ -23,16 +23,14 @@
 //! It is never given twice, so removing or renaming a key touches its row in `keys` and none of its elements. Elements are
 //! ordered by a hash of their name: the hash is the cursor of the `SCAN` commands.
 
-use std::sync::Arc;
-
 use twox_hash::XxHash3_64;
 use weft::{Acknowledge, ColumnValue, Database, DurabilityOptions, Error, Failure, Record, Table};
 use weft_inspect::InspectBuilder;
 
+use crate::store::Store;
 use crate::stream_tables::{Consumer, Deletion, Entry, Group, Pending, Stream, StreamTables};
 
-/// Bytes that are shared by the versions of a row.
-pub type Text = Arc<[u8]>;
+pub use crate::text::Text;
 
 /// How many numbered databases there are.
 pub const SPACES: u8 = 16;
@@ -75,11 +73,13 @@ pub struct Head {
     /// The numbered database.
     #[record(key)]
     pub space: u8,
-    /// The hash of the key.
+    /// The hash of the key: see [`Store::hash_of_key`](crate::store::Store::hash_of_key).
     #[record(key)]
     pub hash: u64,
-    /// The key.
+    /// The place among the keys with this hash, which have the places from 0 on without gaps.
     #[record(key)]
+    pub place: u16,
+    /// The key.
     pub key: Text,
     /// The type of the value.
     pub kind: Kind,
@@ -197,9 +197,6 @@ pub struct Deadline {
     /// The numbered database.
     #[record(key)]
     pub space: u8,
-    /// The hash of the key.
-    #[record(key)]
-    pub hash: u64,
     /// The key.
     #[record(key)]
     pub key: Text,
@@ -280,6 +277,8 @@ pub struct Start {
     pub id: u8,
     /// The number of starts.
     pub number: u64,
+    /// A secret number, with which keys are hashed.
+    pub seed: u64,
 }
 
 /// Handles of all tables.
@@ -370,11 +369,11 @@ pub fn open(options: &StoreOptions, is_inspected: bool) -> Result<Database, Fail
     builder.open()
 }
 
-/// Returns the tables of a database, and the first number that [`Store`](crate::store::Store) gives to a collection.
+/// Returns the tables of a database.
 ///
 /// # Errors
 /// [`Failure`], if the database does not have them.
-pub fn attach(database: &Database) -> Result<(Tables, u64), Failure> {
+pub fn attach(database: &Database) -> Result<Store, Failure> {
     let tables = Tables {
         heads: database.table()?,
         fields: database.table()?,
@@ -395,14 +394,17 @@ pub fn attach(database: &Database) -> Result<(Tables, u64), Failure> {
     let started = database.transact(|tx| {
         let next = tx.update(&starts, &0, |start| {
             start.number += 1;
-            start.number
+            (start.number, start.seed)
         })?;
         match next {
-            Some(number) => Ok(number),
-            None => tx.insert(&starts, Start { id: 0, number: 1 }).map(|()| 1),
+            Some(start) => Ok(start),
+            None => {
+                let seed = fastrand::u64(..);
+                tx.insert(&starts, Start { id: 0, number: 1, seed }).map(|()| (1, seed))
+            }
         }
     });
-    let started = started.map_err(|error| match error {
+    let (started, seed) = started.map_err(|error| match error {
         Error::Failure(failure) => failure,
         Error::Conflict(conflict) => unreachable!("`transact` retries: {conflict}"),
     })?;
@@ -410,13 +412,13 @@ pub fn attach(database: &Database) -> Result<(Tables, u64), Failure> {
         // No collection may have a number of this start before the start is durable.
         database.flush()?;
     }
-    Ok((tables, started << NUMBERS_PER_START_BITS))
+    Ok(Store::new(tables, started << NUMBERS_PER_START_BITS, seed))
 }
 
 /// Each start of the server has this many bits of numbers of its own.
 const NUMBERS_PER_START_BITS: u32 = 40;
 
-/// Returns the hash by which keys and elements are ordered. It is part of what is stored, so it must never change.
+/// Returns the hash by which elements are ordered. It is part of what is stored, so it must never change.
 pub fn hash_of(bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot(bytes)
 }

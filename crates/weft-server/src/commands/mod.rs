@@ -29,6 +29,7 @@ mod strings;
 mod table;
 mod users;
 
+use std::ops::Range;
 use std::sync::LazyLock;
 
 use rustc_hash::FxHashMap;
@@ -138,6 +139,16 @@ impl Command {
     /// Returns whether the command has this flag.
     pub fn has(&self, flag: u16) -> bool {
         self.flags & flag != 0
+    }
+
+    /// Returns where the first keys among the arguments are, as far as the table says: the first, or two of a script.
+    pub fn first_keys(&self) -> Range<usize> {
+        match self.keys {
+            KeyPlaces::None | KeyPlaces::Streams => 0..0,
+            KeyPlaces::Range(first, ..) => first..first + 1,
+            KeyPlaces::Numbered(position) => position + 1..position + 3,
+            KeyPlaces::FirstAndNumbered => 1..2,
+        }
     }
 
     /// Returns the place of the command in the table. Procedures are not in it.

@@ -87,11 +87,8 @@ pub fn scan(call: &Call<'_>, reply: &mut Reply) -> Done {
 }
 
 /// Returns the keys of a numbered database from a hash on, as a range of the table.
-fn range_of_keys(
-    space: u8,
-    from: u64,
-) -> impl std::ops::RangeBounds<(u8, u64, crate::tables::Text)> {
-    (space, from, [].into())..(space + 1, 0, [].into())
+fn range_of_keys(space: u8, from: u64) -> impl std::ops::RangeBounds<(u8, u64, u16)> {
+    (space, from, 0)..(space + 1, 0, 0)
 }
 
 /// `KEYS`
