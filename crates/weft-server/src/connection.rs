@@ -408,16 +408,17 @@ impl Batch {
                 Ok(Parsed::Incomplete) => break,
                 Ok(Parsed::Complete(length)) => {
                     let (first, is_line) = (self.ranges.len(), parser.is_line());
-                    let offset = if is_line { 0 } else { start };
+                    let (bytes, offset) = if is_line { (parser.words(), 0) } else { (input, start) };
                     let ranges = parser.ranges().iter();
                     self.ranges.extend(ranges.map(|range| offset + range.start..offset + range.end));
                     start += length;
-                    let mut command = None;
-                    if !is_line && let Some(name) = self.ranges.get(first) {
-                        command = commands::find(&input[name.clone()]);
-                        let keys_at = command.map_or(0..0, Command::first_keys);
-                        let found = self.ranges[first..].iter().take(keys_at.end).skip(keys_at.start);
-                        keys.extend(found.map(|range| &input[range.clone()]));
+                    let arguments = &self.ranges[first..];
+                    let command =
+                        arguments.first().and_then(|name| commands::find(&bytes[name.clone()]));
+                    if !is_line && let Some(command) = command {
+                        let at = command.first_keys();
+                        let ranges = arguments.iter().take(at.end).skip(at.start);
+                        keys.extend(ranges.map(|range| &input[range.clone()]));
                     }
                     let arguments = first..self.ranges.len();
                     self.requests.push(Request { command, arguments, is_line, end: start });
