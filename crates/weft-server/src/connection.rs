@@ -22,7 +22,7 @@ use crate::publish::Mailbox;
 use crate::reply::Reply;
 use crate::request::{Parsed, Parser};
 use crate::server::Server;
-use crate::session::Session;
+use crate::session::{Elements, Session};
 use crate::stop::text_of;
 
 /// The most requests of a batch.
@@ -402,7 +402,7 @@ impl Batch {
         let requests_max = if session.is_known { BATCH_REQUESTS } else { 1 };
         let mut start = start;
         self.ranges.clear();
-        let mut keys: SmallVec<[&[u8]; 2 * BATCH_REQUESTS]> = SmallVec::new();
+        let (mut keys, mut elements) = (SmallVec::<[&[u8]; 2 * BATCH_REQUESTS]>::new(), Elements::new());
         while self.requests.len() < requests_max {
             match parser.parse(&input[start..], session.is_known) {
                 Ok(Parsed::Incomplete) => break,
@@ -419,6 +419,11 @@ impl Batch {
                         let at = command.first_keys();
                         let ranges = arguments.iter().take(at.end).skip(at.start);
                         keys.extend(ranges.map(|range| &input[range.clone()]));
+                        if let Some((kind, position)) = command.first_element()
+                            && let (Some(key), Some(element)) = (arguments.get(1), arguments.get(position))
+                        {
+                            elements.push((kind, &input[key.clone()], &input[element.clone()]));
+                        }
                     }
                     let arguments = first..self.ranges.len();
                     self.requests.push(Request { command, arguments, is_line, end: start });
@@ -434,7 +439,7 @@ impl Batch {
             }
         }
         if self.requests.len() >= FETCHED_REQUESTS_MIN {
-            session.fetch(&keys);
+            session.fetch(&keys, &elements);
         }
         self.requests.reverse();
     }

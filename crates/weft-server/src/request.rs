@@ -111,6 +111,17 @@ impl Parser {
     /// Reads a line that ends with CR LF and begins at the position, and advances behind it.
     fn header<'a>(&mut self, input: &'a [u8], what: &str) -> Result<Option<&'a [u8]>, String> {
         let rest = &input[self.position..];
+        // Nearly all of these lines are as short as this.
+        if let [_, digit, b'\r', b'\n', ..] = rest {
+            self.position += 4;
+            return Ok(Some(std::slice::from_ref(digit)));
+        }
+        if let [_, _, _, b'\r', b'\n', ..] = rest
+            && !rest[1..3].contains(&b'\n')
+        {
+            self.position += 5;
+            return Ok(Some(&rest[1..3]));
+        }
         let Some(end) = memchr(b'\n', &rest[..rest.len().min(LINE_BYTES_MAX)]) else {
             if rest.len() >= LINE_BYTES_MAX {
                 return Err(format!("Protocol error: too big {what} string"));

@@ -4,6 +4,7 @@ use std::cell::OnceCell;
 use std::sync::Arc;
 use std::time::Instant;
 
+use smallvec::SmallVec;
 use weft::htm::word::Ordering;
 use weft::{CommitToken, Error, TransactionOptions};
 
@@ -17,12 +18,16 @@ use crate::reply::{Reply, Version};
 use crate::scripts::Fixed;
 use crate::server::Server;
 use crate::stop::{Done, Stop};
-use crate::store::Key;
+use crate::store::{Key, Place};
+use crate::tables::{Kind, hash_of};
 use crate::users::{Denial, User};
 use crate::watch::WatchedKey;
 
 /// A command that waits for `EXEC`, its arguments, and what a script finds unchanged in each attempt.
 type Queued = (&'static Command, Vec<Box<[u8]>>, OnceCell<Fixed>);
+
+/// Elements that commands name: the type of the key, the key, and the name of the element.
+pub type Elements<'a> = SmallVec<[(Kind, &'a [u8], &'a [u8]); 16]>;
 
 /// Commands that wait for `EXEC`.
 #[derive(Debug, Default)]
@@ -124,13 +129,31 @@ impl Session {
         self.last = Instant::now();
     }
 
-    /// Fetches the rows of keys into the processor's cache, all at the same time.
-    pub fn fetch(&self, keys: &[&[u8]]) {
-        let store = &self.server.store;
-        let places = keys.iter().map(|key| store.place_of(&Key::new(self.space, key)));
+    /// Fetches the rows of keys and elements into the processor's cache, all at the same time. Without this the commands wait
+    /// for memory, and find out themselves what is wrong.
+    pub fn fetch(&self, keys: &[&[u8]], elements: &Elements<'_>) {
+        let (store, space) = (&self.server.store, self.space);
+        let place_of = |key: &[u8]| store.place_of(&Key::new(space, key));
+        let places: SmallVec<[Place; 16]> = keys.iter().map(|key| place_of(key)).collect();
         let fetched = self.server.database.transact(|tx| {
-            // Without this the commands wait for memory, and find out themselves what is wrong.
-            tx.prefetch_for_update(&store.tables.heads, places.clone())
+            let tables = &store.tables;
+            tx.prefetch_for_update(&tables.heads, places.iter().copied())?;
+            // The collection of the key before is often that of the next.
+            let (mut last, mut rows) = (None, [(); 3].map(|()| SmallVec::<[_; 16]>::new()));
+            for &(kind, key, name) in elements {
+                let found = match last {
+                    Some((last, found)) if last == key => found,
+                    _ => tx.get(&tables.heads, &place_of(key))?,
+                };
+                last = Some((key, found));
+                if let Some(head) = found.filter(|head| head.kind == kind) {
+                    let table = [Kind::Hash, Kind::Set, Kind::SortedSet].iter().position(|of| *of == kind);
+                    rows[table.unwrap_or(0)].push((head.collection, hash_of(name), name));
+                }
+            }
+            tx.prefetch_for_update(&tables.fields, &rows[0])?;
+            tx.prefetch_for_update(&tables.members, &rows[1])?;
+            tx.prefetch_for_update(&tables.scores, &rows[2])
         });
         drop(fetched);
     }

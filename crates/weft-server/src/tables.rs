@@ -10,7 +10,7 @@
 //!   sizes      collection or space, stripe -> elements                               counts, one row for each thread
 //!   deadlines  time, space, key                                                      keys that expire, by their time
 //!   garbage    collection -> kind                                                    what a removed key has left
-//!   watched    space, key -> version                                                 keys under WATCH (volatile)
+//!   watched    space, hash -> version                                                keys under WATCH (volatile)
 //!   orders     stripe -> number                                                      messages published (volatile)
 //!   libraries  name -> code                                                          functions: their code
 //!   functions  name -> library                                                       functions: which library has them
@@ -23,9 +23,9 @@
 //! It is never given twice, so removing or renaming a key touches its row in `keys` and none of its elements. Elements are
 //! ordered by a hash of their name: the hash is the cursor of the `SCAN` commands.
 
-use twox_hash::XxHash3_64;
 use weft::{Acknowledge, ColumnValue, Database, DurabilityOptions, Error, Failure, Record, Table};
 use weft_inspect::InspectBuilder;
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::store::Store;
 use crate::stream_tables::{Consumer, Deletion, Entry, Group, Pending, Stream, StreamTables};
@@ -220,9 +220,9 @@ pub struct Watched {
     /// The numbered database.
     #[record(key)]
     pub space: u8,
-    /// The key.
+    /// The hash of the key. Keys with equal hashes change together.
     #[record(key)]
-    pub key: Text,
+    pub hash: u64,
     /// Begins with a number that is never given twice, and grows with each change of the key.
     pub version: u64,
 }
@@ -420,7 +420,7 @@ const NUMBERS_PER_START_BITS: u32 = 40;
 
 /// Returns the hash by which elements are ordered. It is part of what is stored, so it must never change.
 pub fn hash_of(bytes: &[u8]) -> u64 {
-    XxHash3_64::oneshot(bytes)
+    xxh3_64(bytes)
 }
 
 /// Returns a number that is ordered as the score is.

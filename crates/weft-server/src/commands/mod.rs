@@ -38,6 +38,7 @@ use crate::call::DataCommand;
 use crate::reply::Reply;
 use crate::session::Session;
 use crate::stop::{Done, texts};
+use crate::tables::Kind;
 
 pub use permit::Permit;
 pub use table::COMMANDS;
@@ -148,6 +149,16 @@ impl Command {
             KeyPlaces::Range(first, ..) => first..first + 1,
             KeyPlaces::Numbered(position) => position + 1..position + 3,
             KeyPlaces::FirstAndNumbered => 1..2,
+        }
+    }
+
+    /// Returns which elements the command names, and the position of the first. It is a guess: options may come before.
+    pub fn first_element(&self) -> Option<(Kind, usize)> {
+        match self.group {
+            "hash" => Some((Kind::Hash, 2)),
+            "set" => Some((Kind::Set, 2)),
+            "sorted-set" => Some((Kind::SortedSet, if self.flags & flags::GROWS == 0 { 2 } else { 3 })),
+            _ => None,
         }
     }
 
