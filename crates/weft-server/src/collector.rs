@@ -124,13 +124,13 @@ fn remove_garbage(keys: &Keys<'_>) -> Done<usize> {
     let removed = match garbage.kind {
         Kind::Text => 0,
         Kind::Hash => {
-            remove!(tables.fields, |row: &Field| (collection, row.hash, row.name.clone()))
+            remove!(tables.fields, |row: &Field| (collection, row.slot))
         }
         Kind::Set => {
-            remove!(tables.members, |row: &Member| (collection, row.hash, row.name.clone()))
+            remove!(tables.members, |row: &Member| (collection, row.slot))
         }
         Kind::SortedSet => {
-            remove!(tables.scores, |row: &Scored| (collection, row.hash, row.name.clone()))
+            remove!(tables.scores, |row: &Scored| (collection, row.slot))
         }
         Kind::List => remove!(tables.items, |row: &Item| (collection, row.position)),
         Kind::Stream => {

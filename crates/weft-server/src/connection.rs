@@ -402,15 +402,18 @@ impl Batch {
         let requests_max = if session.is_known { BATCH_REQUESTS } else { 1 };
         let mut start = start;
         self.ranges.clear();
-        let (mut keys, mut elements) = (SmallVec::<[&[u8]; 2 * BATCH_REQUESTS]>::new(), Elements::new());
+        let (mut keys, mut elements) =
+            (SmallVec::<[&[u8]; 2 * BATCH_REQUESTS]>::new(), Elements::new());
         while self.requests.len() < requests_max {
             match parser.parse(&input[start..], session.is_known) {
                 Ok(Parsed::Incomplete) => break,
                 Ok(Parsed::Complete(length)) => {
                     let (first, is_line) = (self.ranges.len(), parser.is_line());
-                    let (bytes, offset) = if is_line { (parser.words(), 0) } else { (input, start) };
+                    let (bytes, offset) =
+                        if is_line { (parser.words(), 0) } else { (input, start) };
                     let ranges = parser.ranges().iter();
-                    self.ranges.extend(ranges.map(|range| offset + range.start..offset + range.end));
+                    self.ranges
+                        .extend(ranges.map(|range| offset + range.start..offset + range.end));
                     start += length;
                     let arguments = &self.ranges[first..];
                     let command =
@@ -420,7 +423,8 @@ impl Batch {
                         let ranges = arguments.iter().take(at.end).skip(at.start);
                         keys.extend(ranges.map(|range| &input[range.clone()]));
                         if let Some((kind, position)) = command.first_element()
-                            && let (Some(key), Some(element)) = (arguments.get(1), arguments.get(position))
+                            && let (Some(key), Some(element)) =
+                                (arguments.get(1), arguments.get(position))
                         {
                             elements.push((kind, &input[key.clone()], &input[element.clone()]));
                         }

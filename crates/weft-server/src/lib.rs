@@ -46,6 +46,7 @@ mod import;
 mod listeners;
 mod log;
 mod metrics;
+mod named;
 mod notifications;
 mod procedures;
 mod publish;

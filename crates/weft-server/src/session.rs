@@ -18,8 +18,7 @@ use crate::reply::{Reply, Version};
 use crate::scripts::Fixed;
 use crate::server::Server;
 use crate::stop::{Done, Stop};
-use crate::store::{Key, Place};
-use crate::tables::{Kind, hash_of};
+use crate::tables::Kind;
 use crate::users::{Denial, User};
 use crate::watch::WatchedKey;
 
@@ -133,27 +132,28 @@ impl Session {
     /// for memory, and find out themselves what is wrong.
     pub fn fetch(&self, keys: &[&[u8]], elements: &Elements<'_>) {
         let (store, space) = (&self.server.store, self.space);
-        let place_of = |key: &[u8]| store.place_of(&Key::new(space, key));
-        let places: SmallVec<[Place; 16]> = keys.iter().map(|key| place_of(key)).collect();
+        let slots: SmallVec<[(u8, u64); 16]> =
+            keys.iter().map(|key| (space, store.slot_of(key))).collect();
         let fetched = self.server.database.transact(|tx| {
             let tables = &store.tables;
-            tx.prefetch_for_update(&tables.heads, places.iter().copied())?;
+            tx.prefetch_for_update(&tables.heads, slots.iter().copied())?;
             // The collection of the key before is often that of the next.
             let (mut last, mut rows) = (None, [(); 3].map(|()| SmallVec::<[_; 16]>::new()));
             for &(kind, key, name) in elements {
                 let found = match last {
                     Some((last, found)) if last == key => found,
-                    _ => tx.get(&tables.heads, &place_of(key))?,
+                    _ => tx.get(&tables.heads, &(space, store.slot_of(key)))?,
                 };
                 last = Some((key, found));
                 if let Some(head) = found.filter(|head| head.kind == kind) {
-                    let table = [Kind::Hash, Kind::Set, Kind::SortedSet].iter().position(|of| *of == kind);
-                    rows[table.unwrap_or(0)].push((head.collection, hash_of(name), name));
+                    let table =
+                        [Kind::Hash, Kind::Set, Kind::SortedSet].iter().position(|of| *of == kind);
+                    rows[table.unwrap_or(0)].push((head.collection, store.slot_of(name)));
                 }
             }
-            tx.prefetch_for_update(&tables.fields, &rows[0])?;
-            tx.prefetch_for_update(&tables.members, &rows[1])?;
-            tx.prefetch_for_update(&tables.scores, &rows[2])
+            tx.prefetch_for_update(&tables.fields, rows[0].iter().copied())?;
+            tx.prefetch_for_update(&tables.members, rows[1].iter().copied())?;
+            tx.prefetch_for_update(&tables.scores, rows[2].iter().copied())
         });
         drop(fetched);
     }

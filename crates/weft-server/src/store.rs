@@ -8,6 +8,7 @@ use weft::{Error, Failure, Transaction, column_of};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::effects::{Effects, Message, Topic, stripe_of};
+use crate::named::slot_of_hash;
 use crate::notifications;
 use crate::request::parse_integer;
 use crate::stop::{Done, Stop, texts};
@@ -33,23 +34,19 @@ impl Store {
         Store { tables, notifications: Word::new(0), next: Word::new(next), seed }
     }
 
-    /// Returns the hash by which keys are found and ordered. It depends on a secret of the database: otherwise clients could
-    /// choose keys with equal hashes, which are looked at one after the other. It is part of what is stored, so it must
-    /// never change.
-    pub fn hash_of_key(&self, key: &[u8]) -> u64 {
-        let hash = xxh3_64_with_seed(key, self.seed);
-        // Unit tests have keys with equal hashes.
-        if cfg!(test) { hash % 8 } else { hash }
+    /// Returns the first [slot](crate::named) of a name. It depends on a secret of the database: otherwise clients could choose
+    /// names with equal hashes, which are looked at one after the other. It is part of what is stored, so the hash must never
+    /// change.
+    #[inline]
+    pub fn slot_of(&self, name: &[u8]) -> u64 {
+        let hash = xxh3_64_with_seed(name, self.seed);
+        // Unit tests have names with equal hashes.
+        slot_of_hash(if cfg!(test) { hash << 61 } else { hash })
     }
 
     /// Returns the key of the row of a key that is watched.
     pub fn watched_row(&self, space: u8, key: &[u8]) -> (u8, u64) {
-        (space, self.hash_of_key(key))
-    }
-
-    /// Returns the place of the first key with the same hash as this one.
-    pub fn place_of(&self, key: &Key<'_>) -> Place {
-        (key.space, self.hash_of_key(key.bytes), 0)
+        (space, self.slot_of(key))
     }
 
     /// Returns a number that was never returned before.
@@ -180,53 +177,21 @@ impl<'c> Keys<'c> {
 
     /// Returns a key's row, or `None` if it has none.
     pub fn head_or_expired(&self, key: &Key<'_>) -> Done<Option<&'c Head>> {
-        let mut at = self.store.place_of(key);
-        loop {
-            match self.tx.get(&self.store.tables.heads, &at)? {
-                Some(head) if *head.key != *key.bytes => at = next_place(at)?,
-                head => return Ok(head),
-            }
-        }
+        self.named(&self.store.tables.heads, key.space, key.bytes)
     }
 
-    /// Changes the row of a key, if it has one, and returns what `change` returns. If it has none, returns where it would
-    /// be.
+    /// Changes the row of a key: see [`Keys::change_named`].
     fn change_head<R>(
         &self,
         key: &Key<'_>,
-        mut change: impl FnMut(&mut Head) -> R,
-    ) -> Done<Result<R, Place>> {
-        let mut at = self.store.place_of(key);
-        loop {
-            let changed = self.tx.update(&self.store.tables.heads, &at, |head| {
-                (*head.key == *key.bytes).then(|| change(head))
-            })?;
-            match changed {
-                Some(Some(result)) => return Ok(Ok(result)),
-                Some(None) => at = next_place(at)?,
-                None => return Ok(Err(at)),
-            }
-        }
+        change: impl FnMut(&mut Head) -> R,
+    ) -> Done<Result<R, u64>> {
+        self.change_named(&self.store.tables.heads, key.space, key.bytes, change)
     }
 
-    /// Deletes the row of a key. The last one with the same hash takes its place, so that there are no gaps.
-    fn delete_head(&self, head: &Head) -> Done {
-        let heads = &self.store.tables.heads;
-        self.tx.delete(heads, &(head.space, head.hash, head.place))?;
-        let (mut at, mut last) = ((head.space, head.hash, head.place), None);
-        while at.2 < u16::MAX {
-            at.2 += 1;
-            match self.tx.get(heads, &at)? {
-                Some(head) => last = Some(head),
-                None => break,
-            }
-        }
-        if let Some(last) = last {
-            let moved = Head { place: head.place, ..last.clone() };
-            self.tx.delete(heads, &(last.space, last.hash, last.place))?;
-            self.tx.insert(heads, moved)?;
-        }
-        Ok(())
+    /// Deletes the row of a key.
+    fn delete_head(&self, key: &Key<'_>) -> Done {
+        self.delete_named(&self.store.tables.heads, key.space, key.bytes).map(|_| ())
     }
 
     /// Returns whether a row that a scan has found is of a key that exists.
@@ -267,8 +232,7 @@ impl<'c> Keys<'c> {
         Head {
             space: key.space,
             // Filled in when the row is inserted.
-            hash: 0,
-            place: 0,
+            slot: 0,
             key: key.bytes.into(),
             kind,
             collection,
@@ -282,24 +246,25 @@ impl<'c> Keys<'c> {
     fn put(&self, key: &Key<'_>, row: Head) -> Done {
         self.effects.note_arrival();
         let old = self.change_head(key, |head| {
-            let (hash, place) = (head.hash, head.place);
-            std::mem::replace(head, Head { hash, place, ..row.clone() })
+            let slot = head.slot;
+            std::mem::replace(head, Head { slot, ..row.clone() })
         })?;
         match old {
             Ok(old) => {
                 self.event(notifications::EXPIRED, "expired", key);
                 self.clean_up(key, &old, row.expires_at)?;
             }
-            Err(at) => self.insert_head(row, at)?,
+            Err(slot) => self.insert_head(row, slot)?,
         }
         self.event(notifications::NEW, "new", key);
         Ok(())
     }
 
     /// Inserts the row of a new key.
-    fn insert_head(&self, row: Head, (space, hash, place): Place) -> Done {
-        self.tx.insert(&self.store.tables.heads, Head { hash, place, ..row })?;
-        self.grow(u64::from(space), 1)
+    fn insert_head(&self, row: Head, slot: u64) -> Done {
+        let space = u64::from(row.space);
+        self.tx.insert(&self.store.tables.heads, Head { slot, ..row })?;
+        self.grow(space, 1)
     }
 
     /// Removes what a row that was replaced or deleted has left in other tables: its elements, and its deadline if the
@@ -351,12 +316,12 @@ impl<'c> Keys<'c> {
                 old.expires_at = old_expires_at;
                 self.clean_up(key, &old, expires_at)?;
             }
-            (Err(at), value) => {
+            (Err(slot), value) => {
                 let mut head = self.new_head(key, Kind::Text, 0);
                 let value = value.expect("there was no row to put it in");
                 head.expires_at = expires_at;
                 (head.number, head.text) = (value.number, value.text);
-                self.insert_head(head, at)?;
+                self.insert_head(head, slot)?;
                 self.move_deadline(key, 0, expires_at)?;
             }
         }
@@ -385,7 +350,7 @@ impl<'c> Keys<'c> {
     pub fn add_unseen(&self, key: &Key<'_>, by: i64) -> Done<bool> {
         let heads = &self.store.tables.heads;
         let columns = weft::columns_of!(Head.{key, kind, expires_at, text});
-        let at = self.store.place_of(key);
+        let at = (key.space, self.store.slot_of(key.bytes));
         let found = self.tx.get_columns(heads, &at, columns)?;
         // Keys that are not the first ones with their hash are so rare that they need no way of their own.
         let is_number = found.is_some_and(|(found, kind, expires_at, text)| {
@@ -420,7 +385,7 @@ impl<'c> Keys<'c> {
             // Those who wait for a group of consumers are told that it is gone.
             self.effects.note_arrival();
         }
-        self.delete_head(head)?;
+        self.delete_head(key)?;
         self.clean_up(key, head, 0)?;
         self.grow(u64::from(key.space), -1)?;
         self.bump(key)
@@ -456,7 +421,7 @@ impl<'c> Keys<'c> {
         to: &Key<'_>,
         names: (&'static str, &'static str),
     ) -> Done {
-        self.delete_head(head)?;
+        self.delete_head(from)?;
         self.move_deadline(from, head.expires_at, 0)?;
         self.grow(u64::from(from.space), -1)?;
         // Those who wait for a group of consumers are told that it is gone.
@@ -667,14 +632,6 @@ impl<'c> Keys<'c> {
         let scored = self.tx.prefix_by(scores, Scored::BY_SCORE, &collection);
         Ok(scored.collect::<Result<_, Error>>()?)
     }
-}
-
-/// The key of the row of a key: the numbered database, the hash, and the place among the keys with this hash.
-pub type Place = (u8, u64, u16);
-
-fn next_place((space, hash, place): Place) -> Done<Place> {
-    let place = place.checked_add(1).ok_or("ERR there are too many keys with the same hash")?;
-    Ok((space, hash, place))
 }
 
 /// Returns an error if a string of this length is too long to be stored.

@@ -1,10 +1,10 @@
 //! The tables in which the data of Redis's types lies: decision 59 in `docs/decisions` has the reasons.
 //!
 //! ```text
-//!   keys       space, hash, place -> key, kind, collection, expires at, number or text  one row for each key
-//!   fields     collection, hash, field -> number or text                             hashes
-//!   members    collection, hash, member                                              sets
-//!   scores     collection, hash, member -> score; index by collection, score, member sorted sets
+//!   keys       space, slot -> key, kind, collection, expires at, number or text      one row for each key
+//!   fields     collection, slot -> field, number or text                             hashes
+//!   members    collection, slot -> member                                            sets
+//!   scores     collection, slot -> member, score; index by collection, score, member sorted sets
 //!   items      collection, position -> text                                          lists
 //!   ends       collection -> first, last                                             where lists begin and end
 //!   sizes      collection or space, stripe -> elements                               counts, one row for each thread
@@ -20,8 +20,8 @@
 //! [`stream_tables`](crate::stream_tables) has the tables of streams.
 //!
 //! A *space* is one of the numbered databases of `SELECT`. A *collection* is the number that a key's elements lie under.
-//! It is never given twice, so removing or renaming a key touches its row in `keys` and none of its elements. Elements are
-//! ordered by a hash of their name: the hash is the cursor of the `SCAN` commands.
+//! It is never given twice, so removing or renaming a key touches its row in `keys` and none of its elements. Keys and
+//! elements are ordered by a hash of their name: the hash is the cursor of the `SCAN` commands.
 
 use weft::{Acknowledge, ColumnValue, Database, DurabilityOptions, Error, Failure, Record, Table};
 use weft_inspect::InspectBuilder;
@@ -73,12 +73,9 @@ pub struct Head {
     /// The numbered database.
     #[record(key)]
     pub space: u8,
-    /// The hash of the key: see [`Store::hash_of_key`](crate::store::Store::hash_of_key).
+    /// Where the key is found: see [`named`](crate::named).
     #[record(key)]
-    pub hash: u64,
-    /// The place among the keys with this hash, which have the places from 0 on without gaps.
-    #[record(key)]
-    pub place: u16,
+    pub slot: u64,
     /// The key.
     pub key: Text,
     /// The type of the value.
@@ -100,11 +97,10 @@ pub struct Field {
     /// The collection.
     #[record(key)]
     pub collection: u64,
-    /// The hash of the field's name.
+    /// Where the field is found: see [`named`](crate::named).
     #[record(key)]
-    pub hash: u64,
+    pub slot: u64,
     /// The field's name.
-    #[record(key)]
     pub name: Text,
     /// The value, if it is a number.
     pub number: i64,
@@ -119,11 +115,10 @@ pub struct Member {
     /// The collection.
     #[record(key)]
     pub collection: u64,
-    /// The hash of the member.
+    /// Where the member is found: see [`named`](crate::named).
     #[record(key)]
-    pub hash: u64,
+    pub slot: u64,
     /// The member.
-    #[record(key)]
     pub name: Text,
 }
 
@@ -134,11 +129,10 @@ pub struct Scored {
     /// The collection.
     #[record(key)]
     pub collection: u64,
-    /// The hash of the member.
+    /// Where the member is found: see [`named`](crate::named).
     #[record(key)]
-    pub hash: u64,
+    pub slot: u64,
     /// The member.
-    #[record(key)]
     pub name: Text,
     /// The score, as [`ordered_score`] makes it.
     pub score: u64,
@@ -418,7 +412,7 @@ pub fn attach(database: &Database) -> Result<Store, Failure> {
 /// Each start of the server has this many bits of numbers of its own.
 const NUMBERS_PER_START_BITS: u32 = 40;
 
-/// Returns the hash by which elements are ordered. It is part of what is stored, so it must never change.
+/// Returns a hash.
 pub fn hash_of(bytes: &[u8]) -> u64 {
     xxh3_64(bytes)
 }
@@ -452,6 +446,7 @@ mod tests {
 
     #[test]
     fn the_hash_is_part_of_the_stored_format() {
-        assert_eq!(hash_of(b""), 0x2d06_8005_38d3_94c2);
+        assert_eq!(xxhash_rust::xxh3::xxh3_64_with_seed(b"", 0), 0x2d06_8005_38d3_94c2);
+        assert_eq!(xxhash_rust::xxh3::xxh3_64_with_seed(b"weft", 7), 3_062_000_601_151_763_394);
     }
 }

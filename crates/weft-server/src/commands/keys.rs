@@ -129,7 +129,7 @@ pub fn dbsize(call: &Call<'_>, reply: &mut Reply) -> Done {
 
 fn flush(call: &Call<'_>, spaces: std::ops::Range<u8>) -> Done {
     let tables = &call.store.tables;
-    let range = (spaces.start, 0, 0)..(spaces.end, 0, 0);
+    let range = (spaces.start, 0)..(spaces.end, 0);
     let heads: Vec<&Head> =
         call.tx.range(&tables.heads, range.clone()).collect::<Result<_, Error>>()?;
     for head in heads {

@@ -157,7 +157,9 @@ impl Command {
         match self.group {
             "hash" => Some((Kind::Hash, 2)),
             "set" => Some((Kind::Set, 2)),
-            "sorted-set" => Some((Kind::SortedSet, if self.flags & flags::GROWS == 0 { 2 } else { 3 })),
+            "sorted-set" => {
+                Some((Kind::SortedSet, if self.flags & flags::GROWS == 0 { 2 } else { 3 }))
+            }
             _ => None,
         }
     }
