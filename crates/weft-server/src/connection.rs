@@ -1,6 +1,7 @@
 //! A connection: reads requests, runs them, and sends the replies.
 //!
-//! The commands that have arrived together are run one after the other, on the thread that the connection's task runs on.
+//! The commands that have arrived together are run one after the other, on the thread that the connection's task runs on. The
+//! rows that they need are fetched before, all at the same time.
 //! Their replies are sent together, when the newest of their commits is durable. So a pipeline of commands waits for the
 //! disk once, and no thread waits: while one connection awaits the disk, others run.
 
@@ -29,6 +30,8 @@ use crate::stop::text_of;
 const BATCH_REQUESTS: usize = 16;
 /// Batches of fewer requests have nothing fetched for them.
 const FETCHED_REQUESTS_MIN: usize = 3;
+/// How many arguments the memory of a batch is kept for.
+const RANGES_KEPT: usize = 1024;
 /// How much is read at once.
 const READ_BYTES: usize = 16 << 10;
 /// When so many bytes wait, they are sent before the next command is run.
@@ -124,6 +127,7 @@ struct Connection<S> {
     input: Vec<u8>,
     /// How much of it belongs to commands that were run.
     run: usize,
+    /// Commands that were read and not run yet.
     batch: Batch,
     /// How much memory the connection has counted for itself among that of all clients.
     counted: usize,
@@ -402,6 +406,8 @@ impl Batch {
         let requests_max = if session.is_known { BATCH_REQUESTS } else { 1 };
         let mut start = start;
         self.ranges.clear();
+        // Requests of so many arguments are rare.
+        self.ranges.shrink_to(RANGES_KEPT);
         let (mut keys, mut elements) =
             (SmallVec::<[&[u8]; 2 * BATCH_REQUESTS]>::new(), Elements::new());
         while self.requests.len() < requests_max {

@@ -412,7 +412,7 @@ pub fn attach(database: &Database) -> Result<Store, Failure> {
 /// Each start of the server has this many bits of numbers of its own.
 const NUMBERS_PER_START_BITS: u32 = 40;
 
-/// Returns a hash.
+/// Returns the hash by which messages are spread over stripes.
 pub fn hash_of(bytes: &[u8]) -> u64 {
     xxh3_64(bytes)
 }
