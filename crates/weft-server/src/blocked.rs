@@ -49,7 +49,7 @@ impl AwaitedTurn {
     pub fn new(session: &Session, turn: Turn, names: &[&[u8]]) -> Self {
         let (server, space) = (Arc::clone(&session.server), session.space);
         let names: Vec<Text> = names.iter().map(|name| (*name).into()).collect();
-        names.iter().for_each(|name| server.watches.add((space, Arc::clone(name))));
+        names.iter().for_each(|name| server.watches.add((space, name.clone())));
         let wants_reply = session.replies == Replies::On;
         AwaitedTurn { server, space, turn: Some(turn), names, wants_reply }
     }
@@ -58,7 +58,7 @@ impl AwaitedTurn {
 impl Drop for AwaitedTurn {
     fn drop(&mut self) {
         for name in &self.names {
-            self.server.watches.remove(&self.server, &(self.space, Arc::clone(name)));
+            self.server.watches.remove(&self.server, &(self.space, name.clone()));
         }
     }
 }
@@ -84,7 +84,7 @@ impl Drop for Blocked {
         self.server.waiters.leave(&self.waiter);
         let space = self.waiter.space;
         for (key, _) in &self.waiter.places {
-            self.server.watches.remove(&self.server, &(space, Arc::clone(key)));
+            self.server.watches.remove(&self.server, &(space, key.clone()));
         }
     }
 }
@@ -110,7 +110,7 @@ impl Session {
             .unwrap_or_else(|| arguments.iter().map(|argument| Box::from(*argument)).collect());
         let waiter = self.server.waiters.join(self.space, wait.places);
         for (key, _) in &waiter.places {
-            self.server.watches.add((self.space, Arc::clone(key)));
+            self.server.watches.add((self.space, key.clone()));
         }
         let blocked = Blocked {
             server: Arc::clone(&self.server),

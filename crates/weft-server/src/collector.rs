@@ -88,14 +88,14 @@ fn remove_expired(keys: &Keys<'_>) -> Done<usize> {
     if first.at > now {
         return Ok(0);
     }
-    let due = keys.tx.range(deadlines, ..(now + 1, 0, 0, [].into()));
+    let due = keys.tx.range(deadlines, ..(now + 1, 0, [].into()));
     let due = due.take(ROWS_PER_TRANSACTION).collect::<Result<Vec<_>, Error>>()?;
     for deadline in &due {
         let key = Key::new(deadline.space, &deadline.key);
-        match keys.tx.get(&keys.store.tables.heads, key.row())? {
+        match keys.head_or_expired(&key)? {
             Some(head) if head.expires_at == deadline.at => keys.remove(&key, head)?,
             _ => {
-                let row = (deadline.at, deadline.space, deadline.hash, &deadline.key[..]);
+                let row = (deadline.at, deadline.space, &deadline.key[..]);
                 keys.tx.delete(deadlines, row)?;
             }
         }
@@ -124,13 +124,13 @@ fn remove_garbage(keys: &Keys<'_>) -> Done<usize> {
     let removed = match garbage.kind {
         Kind::Text => 0,
         Kind::Hash => {
-            remove!(tables.fields, |row: &Field| (collection, row.hash, row.name.clone()))
+            remove!(tables.fields, |row: &Field| (collection, row.slot))
         }
         Kind::Set => {
-            remove!(tables.members, |row: &Member| (collection, row.hash, row.name.clone()))
+            remove!(tables.members, |row: &Member| (collection, row.slot))
         }
         Kind::SortedSet => {
-            remove!(tables.scores, |row: &Scored| (collection, row.hash, row.name.clone()))
+            remove!(tables.scores, |row: &Scored| (collection, row.slot))
         }
         Kind::List => remove!(tables.items, |row: &Item| (collection, row.position)),
         Kind::Stream => {

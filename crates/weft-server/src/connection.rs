@@ -1,10 +1,12 @@
 //! A connection: reads requests, runs them, and sends the replies.
 //!
-//! The commands that have arrived together are run one after the other, on the thread that the connection's task runs on.
+//! The commands that have arrived together are run one after the other, on the thread that the connection's task runs on. The
+//! rows that they need are fetched before, all at the same time.
 //! Their replies are sent together, when the newest of their commits is durable. So a pipeline of commands waits for the
 //! disk once, and no thread waits: while one connection awaits the disk, others run.
 
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,14 +17,21 @@ use weft::htm::word::Ordering;
 
 use crate::blocked::{AwaitedTurn, Blocked, Pause};
 use crate::clients::Client;
+use crate::commands::{self, Command};
 use crate::log::{Level, log};
 use crate::publish::Mailbox;
 use crate::reply::Reply;
 use crate::request::{Parsed, Parser};
 use crate::server::Server;
-use crate::session::Session;
+use crate::session::{Elements, Session};
 use crate::stop::text_of;
 
+/// The most requests of a batch.
+const BATCH_REQUESTS: usize = 16;
+/// Batches of fewer requests have nothing fetched for them.
+const FETCHED_REQUESTS_MIN: usize = 3;
+/// How many arguments the memory of a batch is kept for.
+const RANGES_KEPT: usize = 1024;
 /// How much is read at once.
 const READ_BYTES: usize = 16 << 10;
 /// When so many bytes wait, they are sent before the next command is run.
@@ -117,7 +126,9 @@ struct Connection<S> {
     /// What has arrived.
     input: Vec<u8>,
     /// How much of it belongs to commands that were run.
-    parsed: usize,
+    run: usize,
+    /// Commands that were read and not run yet.
+    batch: Batch,
     /// How much memory the connection has counted for itself among that of all clients.
     counted: usize,
 }
@@ -139,7 +150,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             parser: Parser::new(server.options.request_bytes),
             reply: Reply::new(server.options.output_bytes),
             input: Vec::new(),
-            parsed: 0,
+            run: 0,
+            batch: Batch::default(),
             counted: 0,
         }
     }
@@ -198,16 +210,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.session.wake();
         let mut commands = 0;
         while !self.session.closes {
-            let input = &self.input[self.parsed..];
-            match self.parser.parse(input, self.session.is_known) {
-                Ok(Parsed::Incomplete) => break,
-                Ok(Parsed::Complete(length)) => {
+            if self.batch.is_empty() {
+                self.batch.fill(&mut self.parser, &self.input, self.run, &self.session);
+            }
+            match self.batch.next() {
+                Some(Ok(request)) => {
                     {
-                        let arguments = self.parser.arguments(input);
+                        let bytes = if request.is_line { self.parser.words() } else { &self.input };
+                        let arguments = self.batch.ranges[request.arguments].iter();
+                        let arguments = arguments.map(|range| &bytes[range.clone()]);
                         let arguments: SmallVec<[&[u8]; 8]> = arguments.collect();
-                        self.session.run(&arguments, &mut self.reply);
+                        self.session.run_found(request.command, &arguments, &mut self.reply);
                     }
-                    self.parsed += length;
+                    self.run = request.end;
                     match self.session.pause.take() {
                         None => {}
                         Some(Pause::Element(blocked)) => self.wait(&blocked).await?,
@@ -215,10 +230,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                         Some(Pause::Turn(awaited)) => self.wait_for_turn(*awaited).await?,
                     }
                 }
-                Err(text) => {
+                Some(Err(text)) => {
                     self.reply.error(&format!("ERR {text}"));
                     self.session.closes = true;
                 }
+                None => break,
             }
             if self.reply.is_too_long() {
                 // Part of the reply is missing, so nothing that follows would be understood.
@@ -234,8 +250,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 self.session.wake();
             }
         }
-        self.input.drain(..self.parsed);
-        self.parsed = 0;
+        self.input.drain(..self.run);
+        self.run = 0;
         if self.input.is_empty() {
             self.input.shrink_to(FLUSH_BYTES);
         }
@@ -249,7 +265,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.flush().await?;
             let mailbox = self.session.mailbox();
             // Input of a client that waits is kept up to a limit. The end of the connection ends the waiting.
-            let reads = self.input.len() - self.parsed < READ_BYTES;
+            let reads = self.input.len() - self.run < READ_BYTES;
             let is_over = tokio::select! {
                 biased;
                 () = client.stop.notified() => return Err(io::ErrorKind::ConnectionAborted.into()),
@@ -374,6 +390,97 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let counters = &self.session.server.counters;
         counters.input_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         Ok(bytes)
+    }
+}
+
+/// Requests that are complete and were not run yet. The rows that they need are fetched together, so that the thread waits
+/// for memory once and not for each of them.
+#[derive(Default)]
+struct Batch {
+    /// The next one is the last.
+    requests: SmallVec<[Request; BATCH_REQUESTS]>,
+    ranges: Vec<Range<usize>>,
+    /// Why what follows cannot be read.
+    failure: Option<String>,
+}
+
+/// A request of a batch.
+struct Request {
+    /// The command, unless the server does not have it or it is a procedure.
+    command: Option<&'static Command>,
+    /// Where the batch says where the arguments are.
+    arguments: Range<usize>,
+    /// Whether it is a line of words, which the parser has.
+    is_line: bool,
+    /// Where it ends in the input.
+    end: usize,
+}
+
+impl Batch {
+    fn is_empty(&self) -> bool {
+        self.requests.is_empty()
+    }
+
+    /// Takes the next request, or the reason why it cannot be read.
+    fn next(&mut self) -> Option<Result<Request, String>> {
+        self.requests.pop().map(Ok).or_else(|| self.failure.take().map(Err))
+    }
+
+    /// Reads requests from a place in the input on.
+    fn fill(&mut self, parser: &mut Parser, input: &[u8], start: usize, session: &Session) {
+        if self.failure.is_some() {
+            return;
+        }
+        // What strangers may send depends on the commands that come before.
+        let requests_max = if session.is_known { BATCH_REQUESTS } else { 1 };
+        let mut start = start;
+        self.ranges.clear();
+        // Requests of so many arguments are rare.
+        self.ranges.shrink_to(RANGES_KEPT);
+        let (mut keys, mut elements) =
+            (SmallVec::<[&[u8]; 2 * BATCH_REQUESTS]>::new(), Elements::new());
+        while self.requests.len() < requests_max {
+            match parser.parse(&input[start..], session.is_known) {
+                Ok(Parsed::Incomplete) => break,
+                Ok(Parsed::Complete(length)) => {
+                    let (first, is_line) = (self.ranges.len(), parser.is_line());
+                    let (bytes, offset) =
+                        if is_line { (parser.words(), 0) } else { (input, start) };
+                    let ranges = parser.ranges().iter();
+                    self.ranges
+                        .extend(ranges.map(|range| offset + range.start..offset + range.end));
+                    start += length;
+                    let arguments = &self.ranges[first..];
+                    let command =
+                        arguments.first().and_then(|name| commands::find(&bytes[name.clone()]));
+                    if !is_line && let Some(command) = command {
+                        let at = command.first_keys();
+                        let ranges = arguments.iter().take(at.end).skip(at.start);
+                        keys.extend(ranges.map(|range| &input[range.clone()]));
+                        if let Some((kind, position)) = command.first_element()
+                            && let (Some(key), Some(element)) =
+                                (arguments.get(1), arguments.get(position))
+                        {
+                            elements.push((kind, &input[key.clone()], &input[element.clone()]));
+                        }
+                    }
+                    let arguments = first..self.ranges.len();
+                    self.requests.push(Request { command, arguments, is_line, end: start });
+                    if is_line {
+                        // The parser has the words until it reads on.
+                        break;
+                    }
+                }
+                Err(text) => {
+                    self.failure = Some(text);
+                    break;
+                }
+            }
+        }
+        if self.requests.len() >= FETCHED_REQUESTS_MIN {
+            session.fetch(&keys, &elements);
+        }
+        self.requests.reverse();
     }
 }
 

@@ -314,7 +314,7 @@ impl Server {
         let users = Users::open(options.users_file.clone(), options.password.as_deref());
         let users = users.map_err(io::Error::other)?;
         let tls = Tls::open(&options.listen.tls).map_err(io::Error::other)?;
-        let (tables, next) = crate::tables::attach(&database).map_err(io::Error::other)?;
+        let store = crate::tables::attach(&database).map_err(io::Error::other)?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let server = Server {
             waits: options.waits && database.durable_epoch().is_some(),
@@ -332,7 +332,7 @@ impl Server {
             procedures,
             options,
             database,
-            store: Store::new(tables, next),
+            store,
             users,
             clients: Clients::default(),
             watches: Watches::default(),

@@ -4,6 +4,7 @@ use std::cell::OnceCell;
 use std::sync::Arc;
 use std::time::Instant;
 
+use smallvec::SmallVec;
 use weft::htm::word::Ordering;
 use weft::{CommitToken, Error, TransactionOptions};
 
@@ -18,12 +19,16 @@ use crate::scripts::Fixed;
 use crate::server::Server;
 use crate::stop::{Done, Stop};
 use crate::store::Key;
+use crate::tables::Kind;
 use crate::turns::Turn;
 use crate::users::{Denial, User};
 use crate::watch::WatchedKey;
 
 /// A command that waits for `EXEC`, its arguments, and what a script finds unchanged in each attempt.
 type Queued = (&'static Command, Vec<Box<[u8]>>, OnceCell<Fixed>);
+
+/// Elements that commands name: the type of the key, the key, and the name of the element.
+pub type Elements<'a> = SmallVec<[(Kind, &'a [u8], &'a [u8]); 16]>;
 
 /// Commands that wait for `EXEC`.
 #[derive(Debug, Default)]
@@ -128,13 +133,54 @@ impl Session {
         self.last = Instant::now();
     }
 
+    /// Fetches the rows of keys and elements into the processor's cache, all at the same time. Without this the commands wait
+    /// for memory, and find out themselves what is wrong.
+    pub fn fetch(&self, keys: &[&[u8]], elements: &Elements<'_>) {
+        let (store, space) = (&self.server.store, self.space);
+        let slots: SmallVec<[(u8, u64); 16]> =
+            keys.iter().map(|key| (space, store.slot_of(key))).collect();
+        let fetched = self.server.database.transact(|tx| {
+            let tables = &store.tables;
+            tx.prefetch_for_update(&tables.heads, slots.iter().copied())?;
+            // The collection of the key before is often that of the next.
+            let (mut last, mut rows) = (None, [(); 3].map(|()| SmallVec::<[_; 16]>::new()));
+            for &(kind, key, name) in elements {
+                let found = match last {
+                    Some((last, found)) if last == key => found,
+                    _ => tx.get(&tables.heads, &(space, store.slot_of(key)))?,
+                };
+                last = Some((key, found));
+                if let Some(head) = found.filter(|head| head.kind == kind) {
+                    let table =
+                        [Kind::Hash, Kind::Set, Kind::SortedSet].iter().position(|of| *of == kind);
+                    rows[table.unwrap_or(0)].push((head.collection, store.slot_of(name)));
+                }
+            }
+            tx.prefetch_for_update(&tables.fields, rows[0].iter().copied())?;
+            tx.prefetch_for_update(&tables.members, rows[1].iter().copied())?;
+            tx.prefetch_for_update(&tables.scores, rows[2].iter().copied())
+        });
+        drop(fetched);
+    }
+
     /// Runs a command, and writes its reply.
     pub fn run(&mut self, arguments: &[&[u8]], reply: &mut Reply) {
+        let found = arguments.first().and_then(|name| commands::find(name));
+        self.run_found(found, arguments, reply);
+    }
+
+    /// As [`Session::run`], for a command that was looked up already.
+    pub fn run_found(
+        &mut self,
+        found: Option<&'static Command>,
+        arguments: &[&[u8]],
+        reply: &mut Reply,
+    ) {
         if arguments.is_empty() {
             return;
         }
         let before = reply.len();
-        let outcome = self.dispatch(arguments, reply);
+        let outcome = self.dispatch(found, arguments, reply);
         if let Err(stop) = outcome {
             reply.truncate(before);
             reply.error(&stop.text());
@@ -166,10 +212,14 @@ impl Session {
         }
     }
 
-    /// Looks a command up, and runs or queues it.
-    fn dispatch(&mut self, arguments: &[&[u8]], reply: &mut Reply) -> Done {
-        let found =
-            commands::find(arguments[0]).or_else(|| self.server.procedures.command(arguments[0]));
+    /// Runs or queues a command.
+    fn dispatch(
+        &mut self,
+        found: Option<&'static Command>,
+        arguments: &[&[u8]],
+        reply: &mut Reply,
+    ) -> Done {
+        let found = found.or_else(|| self.server.procedures.command(arguments[0]));
         if !self.is_known && !found.is_some_and(|command| command.has(flags::NO_AUTH)) {
             return Err("NOAUTH Authentication required.".into());
         }

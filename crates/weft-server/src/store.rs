@@ -2,12 +2,13 @@
 
 use std::borrow::Cow;
 use std::cell::Cell;
-use std::sync::Arc;
 
 use weft::htm::word::{Ordering, Word};
 use weft::{Error, Failure, Transaction, column_of};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::effects::{Effects, Message, Topic, stripe_of};
+use crate::named::slot_of_hash;
 use crate::notifications;
 use crate::request::parse_integer;
 use crate::stop::{Done, Stop, texts};
@@ -24,12 +25,28 @@ pub struct Store {
     /// Which events are published: see [`notifications`].
     pub notifications: Word,
     next: Word,
+    seed: u64,
 }
 
 impl Store {
-    /// Creates a store that gives numbers from `next` on.
-    pub fn new(tables: Tables, next: u64) -> Self {
-        Store { tables, notifications: Word::new(0), next: Word::new(next) }
+    /// Creates a store that gives numbers from `next` on, and hashes keys with the number `seed`.
+    pub fn new(tables: Tables, next: u64, seed: u64) -> Self {
+        Store { tables, notifications: Word::new(0), next: Word::new(next), seed }
+    }
+
+    /// Returns the first [slot](crate::named) of a name. It depends on a secret of the database: otherwise clients could choose
+    /// names with equal hashes, which are looked at one after the other. It is part of what is stored, so the hash must never
+    /// change.
+    #[inline]
+    pub fn slot_of(&self, name: &[u8]) -> u64 {
+        let hash = xxh3_64_with_seed(name, self.seed);
+        // Unit tests have names with equal hashes.
+        slot_of_hash(if cfg!(test) { hash << 61 } else { hash })
+    }
+
+    /// Returns the key of the row of a key that is watched.
+    pub fn watched_row(&self, space: u8, key: &[u8]) -> (u8, u64) {
+        (space, self.slot_of(key))
     }
 
     /// Returns a number that was never returned before.
@@ -42,8 +59,8 @@ impl Store {
 /// A key that a command names.
 #[derive(Clone, Copy, Debug)]
 pub struct Key<'a> {
-    space: u8,
-    hash: u64,
+    /// The numbered database.
+    pub space: u8,
     /// Its bytes.
     pub bytes: &'a [u8],
 }
@@ -51,12 +68,7 @@ pub struct Key<'a> {
 impl<'a> Key<'a> {
     /// Creates the key of a numbered database.
     pub fn new(space: u8, bytes: &'a [u8]) -> Self {
-        Key { space, hash: hash_of(bytes), bytes }
-    }
-
-    /// Returns the key of its row.
-    pub fn row(&self) -> (u8, u64, &'a [u8]) {
-        (self.space, self.hash, self.bytes)
+        Key { space, bytes }
     }
 }
 
@@ -160,8 +172,26 @@ impl<'c> Keys<'c> {
 
     /// Returns a key's row, or `None` if the key does not exist or has expired.
     pub fn head(&self, key: &Key<'_>) -> Done<Option<&'c Head>> {
-        let head = self.tx.get(&self.store.tables.heads, key.row())?;
-        Ok(head.filter(|head| !self.has_expired(head.expires_at)))
+        Ok(self.head_or_expired(key)?.filter(|head| !self.has_expired(head.expires_at)))
+    }
+
+    /// Returns a key's row, or `None` if it has none.
+    pub fn head_or_expired(&self, key: &Key<'_>) -> Done<Option<&'c Head>> {
+        self.named(&self.store.tables.heads, key.space, key.bytes)
+    }
+
+    /// Changes the row of a key: see [`Keys::change_named`].
+    fn change_head<R>(
+        &self,
+        key: &Key<'_>,
+        change: impl FnMut(&mut Head) -> R,
+    ) -> Done<Result<R, u64>> {
+        self.change_named(&self.store.tables.heads, key.space, key.bytes, change)
+    }
+
+    /// Deletes the row of a key.
+    fn delete_head(&self, key: &Key<'_>) -> Done {
+        self.delete_named(&self.store.tables.heads, key.space, key.bytes).map(|_| ())
     }
 
     /// Returns whether a row that a scan has found is of a key that exists.
@@ -194,14 +224,15 @@ impl<'c> Keys<'c> {
     pub fn create(&self, key: &Key<'_>, kind: Kind) -> Done<u64> {
         let collection = self.store.number();
         let row = self.new_head(key, kind, collection);
-        self.place(key, row)?;
+        self.put(key, row)?;
         Ok(collection)
     }
 
     fn new_head(&self, key: &Key<'_>, kind: Kind, collection: u64) -> Head {
         Head {
             space: key.space,
-            hash: key.hash,
+            // Filled in when the row is inserted.
+            slot: 0,
             key: key.bytes.into(),
             kind,
             collection,
@@ -212,23 +243,28 @@ impl<'c> Keys<'c> {
     }
 
     /// Inserts the row of a key. If the key is there, and has expired, the row takes its place.
-    fn place(&self, key: &Key<'_>, row: Head) -> Done {
+    fn put(&self, key: &Key<'_>, row: Head) -> Done {
         self.effects.note_arrival();
-        let old = self.tx.update(&self.store.tables.heads, key.row(), |head| {
-            std::mem::replace(head, row.clone())
+        let old = self.change_head(key, |head| {
+            let slot = head.slot;
+            std::mem::replace(head, Head { slot, ..row.clone() })
         })?;
         match old {
-            Some(old) => {
+            Ok(old) => {
                 self.event(notifications::EXPIRED, "expired", key);
                 self.clean_up(key, &old, row.expires_at)?;
             }
-            None => {
-                self.tx.insert(&self.store.tables.heads, row)?;
-                self.grow(u64::from(key.space), 1)?;
-            }
+            Err(slot) => self.insert_head(row, slot)?,
         }
         self.event(notifications::NEW, "new", key);
         Ok(())
+    }
+
+    /// Inserts the row of a new key.
+    fn insert_head(&self, row: Head, slot: u64) -> Done {
+        let space = u64::from(row.space);
+        self.tx.insert(&self.store.tables.heads, Head { slot, ..row })?;
+        self.grow(space, 1)
     }
 
     /// Removes what a row that was replaced or deleted has left in other tables: its elements, and its deadline if the
@@ -247,10 +283,10 @@ impl<'c> Keys<'c> {
             return Ok(());
         }
         if old != 0 {
-            self.tx.delete(deadlines, (old, key.space, key.hash, key.bytes))?;
+            self.tx.delete(deadlines, (old, key.space, key.bytes))?;
         }
         if new != 0 {
-            let key = Deadline { at: new, space: key.space, hash: key.hash, key: key.bytes.into() };
+            let key = Deadline { at: new, space: key.space, key: key.bytes.into() };
             self.tx.insert(deadlines, key)?;
         }
         Ok(())
@@ -259,7 +295,7 @@ impl<'c> Keys<'c> {
     /// Writes a string, whatever the key was before. `expires_at` is 0 if it does not expire.
     pub fn write_text(&self, key: &Key<'_>, value: Value, expires_at: u64) -> Done {
         let mut value = Some(value);
-        let old = self.tx.update(&self.store.tables.heads, key.row(), |head| {
+        let old = self.change_head(key, |head| {
             let value = value.take().expect("an update calls its closure once");
             let old = (head.kind, head.collection, head.expires_at);
             (head.kind, head.collection, head.expires_at) = (Kind::Text, 0, expires_at);
@@ -270,23 +306,22 @@ impl<'c> Keys<'c> {
         if self.has_expired(old_expires_at) {
             self.event(notifications::EXPIRED, "expired", key);
         }
-        if old.is_none() || self.has_expired(old_expires_at) {
+        if old.is_err() || self.has_expired(old_expires_at) {
             self.event(notifications::NEW, "new", key);
         }
         match (old, value) {
-            (Some((Kind::Text, _, 0)), _) if expires_at == 0 => {}
-            (Some((kind, collection, old_expires_at)), _) => {
+            (Ok((Kind::Text, _, 0)), _) if expires_at == 0 => {}
+            (Ok((kind, collection, old_expires_at)), _) => {
                 let mut old = self.new_head(key, kind, collection);
                 old.expires_at = old_expires_at;
                 self.clean_up(key, &old, expires_at)?;
             }
-            (None, value) => {
+            (Err(slot), value) => {
                 let mut head = self.new_head(key, Kind::Text, 0);
                 let value = value.expect("there was no row to put it in");
                 head.expires_at = expires_at;
                 (head.number, head.text) = (value.number, value.text);
-                self.tx.insert(&self.store.tables.heads, head)?;
-                self.grow(u64::from(key.space), 1)?;
+                self.insert_head(head, slot)?;
                 self.move_deadline(key, 0, expires_at)?;
             }
         }
@@ -299,13 +334,13 @@ impl<'c> Keys<'c> {
 
     /// Adds to a string that is a number and does not expire, in one step. Returns `None` if it is anything else.
     pub fn add_in_place(&self, key: &Key<'_>, by: i64) -> Done<Option<i64>> {
-        let sum = self.tx.update(&self.store.tables.heads, key.row(), |head| {
+        let sum = self.change_head(key, |head| {
             let is_number = head.kind == Kind::Text && head.text.is_none() && head.expires_at == 0;
             let sum = head.number.checked_add(by).filter(|_| is_number)?;
             head.number = sum;
             Some(sum)
         })?;
-        let Some(Some(sum)) = sum else { return Ok(None) };
+        let Ok(Some(sum)) = sum else { return Ok(None) };
         self.touch(key)?;
         Ok(Some(sum))
     }
@@ -314,16 +349,17 @@ impl<'c> Keys<'c> {
     /// want to know the sum. Returns false if it is anything else.
     pub fn add_unseen(&self, key: &Key<'_>, by: i64) -> Done<bool> {
         let heads = &self.store.tables.heads;
-        let columns = weft::columns_of!(Head.{kind, expires_at, text});
-        let found = self.tx.get_columns(heads, key.row(), columns)?;
-        let is_number = found.is_some_and(|(kind, expires_at, text)| {
-            *kind == Kind::Text && *expires_at == 0 && text.is_none()
+        let columns = weft::columns_of!(Head.{key, kind, expires_at, text});
+        let at = (key.space, self.store.slot_of(key.bytes));
+        let found = self.tx.get_columns(heads, &at, columns)?;
+        // Keys that are not the first ones with their hash are so rare that they need no way of their own.
+        let is_number = found.is_some_and(|(found, kind, expires_at, text)| {
+            **found == *key.bytes && *kind == Kind::Text && *expires_at == 0 && text.is_none()
         });
         if !is_number {
             return Ok(false);
         }
-        let row = (key.space, key.hash, Arc::from(key.bytes));
-        match self.tx.add(heads, &row, column_of!(Head.number), by) {
+        match self.tx.add(heads, &at, column_of!(Head.number), by) {
             Ok(()) => {}
             Err(Error::Failure(Failure::OutOfRange { .. })) => return Err(texts::OVERFLOW.into()),
             Err(error) => return Err(error.into()),
@@ -349,7 +385,7 @@ impl<'c> Keys<'c> {
             // Those who wait for a group of consumers are told that it is gone.
             self.effects.note_arrival();
         }
-        self.tx.delete(&self.store.tables.heads, key.row())?;
+        self.delete_head(key)?;
         self.clean_up(key, head, 0)?;
         self.grow(u64::from(key.space), -1)?;
         self.bump(key)
@@ -373,7 +409,7 @@ impl<'c> Keys<'c> {
 
     fn write_expiry(&self, key: &Key<'_>, head: &Head, expires_at: u64) -> Done {
         let old = head.expires_at;
-        self.tx.update(&self.store.tables.heads, key.row(), |head| head.expires_at = expires_at)?;
+        self.change_head(key, |head| head.expires_at = expires_at)?.ok();
         self.move_deadline(key, old, expires_at)
     }
 
@@ -385,7 +421,7 @@ impl<'c> Keys<'c> {
         to: &Key<'_>,
         names: (&'static str, &'static str),
     ) -> Done {
-        self.tx.delete(&self.store.tables.heads, from.row())?;
+        self.delete_head(from)?;
         self.move_deadline(from, head.expires_at, 0)?;
         self.grow(u64::from(from.space), -1)?;
         // Those who wait for a group of consumers are told that it is gone.
@@ -393,9 +429,9 @@ impl<'c> Keys<'c> {
         self.event(notifications::GENERIC, names.0, from);
         self.bump(from)?;
         let mut row = head.clone();
-        (row.space, row.hash, row.key) = (to.space, to.hash, to.bytes.into());
+        (row.space, row.key) = (to.space, to.bytes.into());
         let expires_at = row.expires_at;
-        self.place(to, row)?;
+        self.put(to, row)?;
         self.move_deadline(to, 0, expires_at)?;
         self.event(notifications::GENERIC, names.1, to);
         self.bump(to)
@@ -481,8 +517,8 @@ impl<'c> Keys<'c> {
 
     /// Notes that a key has changed, for clients that watch it or wait for it.
     pub fn bump(&self, key: &Key<'_>) -> Done {
-        let watched = (key.space, key.bytes);
-        let is_watched = self.tx.update(&self.store.tables.watched, watched, |watched| {
+        let watched = self.store.watched_row(key.space, key.bytes);
+        let is_watched = self.tx.update(&self.store.tables.watched, &watched, |watched| {
             watched.version += 1;
         })?;
         if is_watched.is_some() {
@@ -507,7 +543,7 @@ impl<'c> Keys<'c> {
             return;
         }
         let space = key.space;
-        let stripe = stripe_of(key.hash.wrapping_add(space.into()));
+        let stripe = stripe_of(hash_of(key.bytes).wrapping_add(space.into()));
         let publish = |kind: &str, about: &[u8], payload: &[u8]| {
             let mut channel = format!("__{kind}@{space}__:").into_bytes();
             channel.extend_from_slice(about);

@@ -1,38 +1,36 @@
 //! The tables in which the data of Redis's types lies: decision 59 in `docs/decisions` has the reasons.
 //!
 //! ```text
-//!   keys       space, hash, key -> kind, collection, expires at, number or text      one row for each key
-//!   fields     collection, hash, field -> number or text                             hashes
-//!   members    collection, hash, member                                              sets
-//!   scores     collection, hash, member -> score; index by collection, score, member sorted sets
+//!   keys       space, slot -> key, kind, collection, expires at, number or text      one row for each key
+//!   fields     collection, slot -> field, number or text                             hashes
+//!   members    collection, slot -> member                                            sets
+//!   scores     collection, slot -> member, score; index by collection, score, member sorted sets
 //!   items      collection, position -> text                                          lists
 //!   ends       collection -> first, last                                             where lists begin and end
 //!   sizes      collection or space, stripe -> elements                               counts, one row for each thread
-//!   deadlines  time, space, hash, key                                                keys that expire, by their time
+//!   deadlines  time, space, key                                                      keys that expire, by their time
 //!   garbage    collection -> kind                                                    what a removed key has left
-//!   watched    space, key -> version                                                 keys under WATCH (volatile)
+//!   watched    space, hash -> version                                                keys under WATCH (volatile)
 //!   orders     stripe -> number                                                      messages published (volatile)
 //!   libraries  name -> code                                                          functions: their code
 //!   functions  name -> library                                                       functions: which library has them
-//!   starts     0 -> number                                                           how often the server was started
+//!   starts     0 -> number, seed                                                     how often the server was started
 //! ```
 //!
 //! [`stream_tables`](crate::stream_tables) has the tables of streams.
 //!
 //! A *space* is one of the numbered databases of `SELECT`. A *collection* is the number that a key's elements lie under.
-//! It is never given twice, so removing or renaming a key touches its row in `keys` and none of its elements. Elements are
-//! ordered by a hash of their name: the hash is the cursor of the `SCAN` commands.
+//! It is never given twice, so removing or renaming a key touches its row in `keys` and none of its elements. Keys and
+//! elements are ordered by a hash of their name: the hash is the cursor of the `SCAN` commands.
 
-use std::sync::Arc;
-
-use twox_hash::XxHash3_64;
 use weft::{Acknowledge, ColumnValue, Database, DurabilityOptions, Error, Failure, Record, Table};
 use weft_inspect::InspectBuilder;
+use xxhash_rust::xxh3::xxh3_64;
 
+use crate::store::Store;
 use crate::stream_tables::{Consumer, Deletion, Entry, Group, Pending, Stream, StreamTables};
 
-/// Bytes that are shared by the versions of a row.
-pub type Text = Arc<[u8]>;
+pub use crate::text::Text;
 
 /// How many numbered databases there are.
 pub const SPACES: u8 = 16;
@@ -75,11 +73,10 @@ pub struct Head {
     /// The numbered database.
     #[record(key)]
     pub space: u8,
-    /// The hash of the key.
+    /// Where the key is found: see [`named`](crate::named).
     #[record(key)]
-    pub hash: u64,
+    pub slot: u64,
     /// The key.
-    #[record(key)]
     pub key: Text,
     /// The type of the value.
     pub kind: Kind,
@@ -100,11 +97,10 @@ pub struct Field {
     /// The collection.
     #[record(key)]
     pub collection: u64,
-    /// The hash of the field's name.
+    /// Where the field is found: see [`named`](crate::named).
     #[record(key)]
-    pub hash: u64,
+    pub slot: u64,
     /// The field's name.
-    #[record(key)]
     pub name: Text,
     /// The value, if it is a number.
     pub number: i64,
@@ -119,11 +115,10 @@ pub struct Member {
     /// The collection.
     #[record(key)]
     pub collection: u64,
-    /// The hash of the member.
+    /// Where the member is found: see [`named`](crate::named).
     #[record(key)]
-    pub hash: u64,
+    pub slot: u64,
     /// The member.
-    #[record(key)]
     pub name: Text,
 }
 
@@ -134,11 +129,10 @@ pub struct Scored {
     /// The collection.
     #[record(key)]
     pub collection: u64,
-    /// The hash of the member.
+    /// Where the member is found: see [`named`](crate::named).
     #[record(key)]
-    pub hash: u64,
+    pub slot: u64,
     /// The member.
-    #[record(key)]
     pub name: Text,
     /// The score, as [`ordered_score`] makes it.
     pub score: u64,
@@ -197,9 +191,6 @@ pub struct Deadline {
     /// The numbered database.
     #[record(key)]
     pub space: u8,
-    /// The hash of the key.
-    #[record(key)]
-    pub hash: u64,
     /// The key.
     #[record(key)]
     pub key: Text,
@@ -223,9 +214,9 @@ pub struct Watched {
     /// The numbered database.
     #[record(key)]
     pub space: u8,
-    /// The key.
+    /// The hash of the key. Keys with equal hashes change together.
     #[record(key)]
-    pub key: Text,
+    pub hash: u64,
     /// Begins with a number that is never given twice, and grows with each change of the key.
     pub version: u64,
 }
@@ -280,6 +271,8 @@ pub struct Start {
     pub id: u8,
     /// The number of starts.
     pub number: u64,
+    /// A secret number, with which keys are hashed.
+    pub seed: u64,
 }
 
 /// Handles of all tables.
@@ -370,11 +363,11 @@ pub fn open(options: &StoreOptions, is_inspected: bool) -> Result<Database, Fail
     builder.open()
 }
 
-/// Returns the tables of a database, and the first number that [`Store`](crate::store::Store) gives to a collection.
+/// Returns the tables of a database.
 ///
 /// # Errors
 /// [`Failure`], if the database does not have them.
-pub fn attach(database: &Database) -> Result<(Tables, u64), Failure> {
+pub fn attach(database: &Database) -> Result<Store, Failure> {
     let tables = Tables {
         heads: database.table()?,
         fields: database.table()?,
@@ -395,14 +388,17 @@ pub fn attach(database: &Database) -> Result<(Tables, u64), Failure> {
     let started = database.transact(|tx| {
         let next = tx.update(&starts, &0, |start| {
             start.number += 1;
-            start.number
+            (start.number, start.seed)
         })?;
         match next {
-            Some(number) => Ok(number),
-            None => tx.insert(&starts, Start { id: 0, number: 1 }).map(|()| 1),
+            Some(start) => Ok(start),
+            None => {
+                let seed = fastrand::u64(..);
+                tx.insert(&starts, Start { id: 0, number: 1, seed }).map(|()| (1, seed))
+            }
         }
     });
-    let started = started.map_err(|error| match error {
+    let (started, seed) = started.map_err(|error| match error {
         Error::Failure(failure) => failure,
         Error::Conflict(conflict) => unreachable!("`transact` retries: {conflict}"),
     })?;
@@ -410,15 +406,15 @@ pub fn attach(database: &Database) -> Result<(Tables, u64), Failure> {
         // No collection may have a number of this start before the start is durable.
         database.flush()?;
     }
-    Ok((tables, started << NUMBERS_PER_START_BITS))
+    Ok(Store::new(tables, started << NUMBERS_PER_START_BITS, seed))
 }
 
 /// Each start of the server has this many bits of numbers of its own.
 const NUMBERS_PER_START_BITS: u32 = 40;
 
-/// Returns the hash by which keys and elements are ordered. It is part of what is stored, so it must never change.
+/// Returns the hash by which messages are spread over stripes.
 pub fn hash_of(bytes: &[u8]) -> u64 {
-    XxHash3_64::oneshot(bytes)
+    xxh3_64(bytes)
 }
 
 /// Returns a number that is ordered as the score is.
@@ -450,6 +446,7 @@ mod tests {
 
     #[test]
     fn the_hash_is_part_of_the_stored_format() {
-        assert_eq!(hash_of(b""), 0x2d06_8005_38d3_94c2);
+        assert_eq!(xxhash_rust::xxh3::xxh3_64_with_seed(b"", 0), 0x2d06_8005_38d3_94c2);
+        assert_eq!(xxhash_rust::xxh3::xxh3_64_with_seed(b"weft", 7), 3_062_000_601_151_763_394);
     }
 }

@@ -21,6 +21,7 @@ use tokio::sync::Notify;
 use weft::htm::word::{Ordering, Word};
 
 use crate::store::Key;
+use crate::tables;
 
 /// How many lines there are.
 const LINES: usize = 256;
@@ -159,8 +160,7 @@ impl Turns {
 }
 
 fn hash_of(key: &Key<'_>) -> u64 {
-    let (space, hash, _) = key.row();
-    hash.wrapping_add(u64::from(space))
+    tables::hash_of(key.bytes).wrapping_add(u64::from(key.space))
 }
 
 fn place_of(hash: u64) -> usize {

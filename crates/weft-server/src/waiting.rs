@@ -110,7 +110,7 @@ struct Inner {
 
 impl Inner {
     fn queue(&self, space: u8, key: &Text, line: &Line) -> Option<&Queue> {
-        let lines = self.keys.get(&(space, Arc::clone(key)))?;
+        let lines = self.keys.get(&(space, key.clone()))?;
         lines.iter().find(|(other, _)| other == line).map(|(_, queue)| queue)
     }
 }
@@ -139,7 +139,7 @@ impl Waiters {
         let (woken, unblocked) = (Notify::new(), Word::new(0));
         let waiter = Arc::new(Waiter { number, space, places, woken, unblocked });
         for (key, line) in &waiter.places {
-            let lines = inner.keys.entry((space, Arc::clone(key))).or_default();
+            let lines = inner.keys.entry((space, key.clone())).or_default();
             let at = lines.iter().position(|(other, _)| other == line).unwrap_or_else(|| {
                 lines.push((line.clone(), Queue::new()));
                 lines.len() - 1
@@ -154,7 +154,7 @@ impl Waiters {
     pub fn leave(&self, waiter: &Waiter) {
         let mut inner = self.lock();
         for (key, line) in &waiter.places {
-            let key = (waiter.space, Arc::clone(key));
+            let key = (waiter.space, key.clone());
             let Some(lines) = inner.keys.get_mut(&key) else { continue };
             let Some(at) = lines.iter().position(|(other, _)| other == line) else { continue };
             let queue = &mut lines[at].1;
@@ -177,7 +177,7 @@ impl Waiters {
     /// Wakes those who are served next at a key.
     pub fn wake(&self, space: u8, key: &Text) {
         let inner = self.lock();
-        for (line, queue) in inner.keys.get(&(space, Arc::clone(key))).into_iter().flatten() {
+        for (line, queue) in inner.keys.get(&(space, key.clone())).into_iter().flatten() {
             let served = if *line == Line::Stream { usize::MAX } else { 1 };
             queue.values().take(served).for_each(|waiter| waiter.woken.notify_one());
         }

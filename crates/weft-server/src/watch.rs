@@ -45,7 +45,8 @@ impl WatchedKey {
 
     /// Returns whether the key has changed since it was watched, or has expired.
     pub fn has_changed(&self, keys: &Keys<'_>) -> Done<bool> {
-        let row = keys.tx.get(&keys.store.tables.watched, (self.space, &self.key[..]))?;
+        let at = keys.store.watched_row(self.space, &self.key);
+        let row = keys.tx.get(&keys.store.tables.watched, &at)?;
         if row.is_none_or(|row| row.version != self.version) {
             return Ok(true);
         }
@@ -98,9 +99,9 @@ impl Watches {
             }
             entry.remove();
         }
-        let row = (key.0, &key.1[..]);
+        let row = server.store.watched_row(key.0, &key.1);
         let watched = &server.store.tables.watched;
-        let deleted = server.database.transact(|tx| tx.delete(watched, row));
+        let deleted = server.database.transact(|tx| tx.delete(watched, &row));
         // A row that stays only makes its writers count changes.
         drop(deleted);
         // Clients that have begun to wait need a row again.
@@ -111,12 +112,13 @@ impl Watches {
 /// Returns the version of a key. From here on, transactions that change the key change the version.
 pub fn observe(keys: &Keys<'_>, space: u8, key: &Text) -> Done<u64> {
     let watched = &keys.store.tables.watched;
-    match keys.tx.get(watched, (space, &key[..]))? {
+    let (space, hash) = keys.store.watched_row(space, key);
+    match keys.tx.get(watched, &(space, hash))? {
         Some(row) => Ok(row.version),
         None => {
             // A number that no row has had since the start of the server, with room for changes.
             let version = keys.store.number() << 24;
-            keys.tx.insert(watched, Watched { space, key: key.clone(), version })?;
+            keys.tx.insert(watched, Watched { space, hash, version })?;
             Ok(version)
         }
     }

@@ -7,12 +7,12 @@ use crate::reply::Reply;
 use crate::request::parse_integer;
 use crate::stop::{Done, texts};
 use crate::store::Value;
-use crate::tables::{Field, Kind, hash_of};
+use crate::tables::{Field, Kind};
 
 /// Returns a field of the hash that the first argument names.
 fn field<'c>(call: &Call<'c>, name: &[u8]) -> Done<Option<&'c Field>> {
     let Some(collection) = call.find(&call.key(1), Kind::Hash)? else { return Ok(None) };
-    Ok(call.tx.get(&call.store.tables.fields, (collection, hash_of(name), name))?)
+    call.named(&call.store.tables.fields, collection, name)
 }
 
 fn write_value(reply: &mut Reply, field: &Field) {
@@ -32,14 +32,13 @@ fn write_optional(reply: &mut Reply, field: Option<&Field>) {
 /// Sets a field. Returns whether it is new.
 fn put(call: &Call<'_>, collection: u64, name: &[u8], value: Value) -> Done<bool> {
     let fields = &call.store.tables.fields;
-    let hash = hash_of(name);
     let mut value = Some(value);
-    let old = call.tx.update(fields, (collection, hash, name), |field| {
+    let old = call.change_named(fields, collection, name, |field| {
         let value = value.take().expect("an update calls its closure once");
         (field.number, field.text) = (value.number, value.text);
     })?;
-    if let (None, Some(Value { number, text })) = (old, value) {
-        let field = Field { collection, hash, name: name.into(), number, text };
+    if let (Err(slot), Some(Value { number, text })) = (old, value) {
+        let field = Field { collection, slot, name: name.into(), number, text };
         call.tx.insert(fields, field)?;
         return Ok(true);
     }
@@ -60,9 +59,7 @@ pub fn hmget(call: &Call<'_>, reply: &mut Reply) -> Done {
     for name in names {
         let found = match collection {
             None => None,
-            Some(collection) => {
-                call.tx.get(&call.store.tables.fields, (collection, hash_of(name), *name))?
-            }
+            Some(collection) => call.named(&call.store.tables.fields, collection, name)?,
         };
         write_optional(reply, found);
     }
@@ -133,8 +130,8 @@ pub fn hdel(call: &Call<'_>, reply: &mut Reply) -> Done {
     };
     let mut removed = 0;
     for name in call.rest(2) {
-        let field = (collection, hash_of(name), *name);
-        removed += i64::from(call.tx.delete(&call.store.tables.fields, field)?);
+        let fields = &call.store.tables.fields;
+        removed += i64::from(call.delete_named(fields, collection, name)?);
     }
     reply.integer(removed);
     if removed == 0 {

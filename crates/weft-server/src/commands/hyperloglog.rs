@@ -275,8 +275,8 @@ mod tests {
 
     fn head(bytes: &[u8]) -> Head {
         let text = Some(bytes.into());
-        let (space, hash, collection, expires_at, number) = (0, 0, 0, 0, 0);
-        Head { space, hash, key: [].into(), kind: Kind::Text, collection, expires_at, number, text }
+        let (space, slot, collection, expires_at, number) = (0, 0, 0, 0, 0);
+        Head { space, slot, key: [].into(), kind: Kind::Text, collection, expires_at, number, text }
     }
 
     #[test]

@@ -129,7 +129,7 @@ pub fn dbsize(call: &Call<'_>, reply: &mut Reply) -> Done {
 
 fn flush(call: &Call<'_>, spaces: std::ops::Range<u8>) -> Done {
     let tables = &call.store.tables;
-    let range = (spaces.start, 0, [].into())..(spaces.end, 0, [].into());
+    let range = (spaces.start, 0)..(spaces.end, 0);
     let heads: Vec<&Head> =
         call.tx.range(&tables.heads, range.clone()).collect::<Result<_, Error>>()?;
     for head in heads {
@@ -138,7 +138,7 @@ fn flush(call: &Call<'_>, spaces: std::ops::Range<u8>) -> Done {
             call.tx.insert(&tables.garbage, garbage)?;
         }
         if head.expires_at != 0 {
-            let deadline = (head.expires_at, head.space, head.hash, &head.key[..]);
+            let deadline = (head.expires_at, head.space, &head.key[..]);
             call.tx.delete(&tables.deadlines, deadline)?;
         }
         call.touch(&Key::new(head.space, &head.key))?;
@@ -235,7 +235,7 @@ pub fn memory(call: &Call<'_>, reply: &mut Reply) -> Done {
         return Ok(());
     };
     let of_text =
-        |text: &Option<crate::tables::Text>| text.as_ref().map_or(0, |text| text.len() + 16);
+        |text: &Option<crate::tables::Text>| text.as_ref().map_or(0, |text| text.heap_bytes());
     let collection = head.collection;
     let elements: usize = match head.kind {
         Kind::Text => of_text(&head.text),

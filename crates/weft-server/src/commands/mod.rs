@@ -35,6 +35,7 @@ mod strings;
 mod table;
 mod users;
 
+use std::ops::Range;
 use std::sync::LazyLock;
 
 use rustc_hash::FxHashMap;
@@ -43,6 +44,7 @@ use crate::call::DataCommand;
 use crate::reply::Reply;
 use crate::session::Session;
 use crate::stop::{Done, texts};
+use crate::tables::Kind;
 
 pub use permit::Permit;
 pub use table::COMMANDS;
@@ -146,6 +148,28 @@ impl Command {
     /// Returns whether the command has this flag.
     pub fn has(&self, flag: u16) -> bool {
         self.flags & flag != 0
+    }
+
+    /// Returns where the first keys among the arguments are, as far as the table says: the first, or two of a script.
+    pub fn first_keys(&self) -> Range<usize> {
+        match self.keys {
+            KeyPlaces::None | KeyPlaces::Streams => 0..0,
+            KeyPlaces::Range(first, ..) => first..first + 1,
+            KeyPlaces::Numbered(position) => position + 1..position + 3,
+            KeyPlaces::FirstAndNumbered | KeyPlaces::FirstAndAfter(_) => 1..2,
+        }
+    }
+
+    /// Returns which elements the command names, and the position of the first. It is a guess: options may come before.
+    pub fn first_element(&self) -> Option<(Kind, usize)> {
+        match self.group {
+            "hash" => Some((Kind::Hash, 2)),
+            "set" => Some((Kind::Set, 2)),
+            "sorted-set" => {
+                Some((Kind::SortedSet, if self.flags & flags::GROWS == 0 { 2 } else { 3 }))
+            }
+            _ => None,
+        }
     }
 
     /// Returns the place of the command in the table. Procedures are not in it.

@@ -4,13 +4,14 @@
 //! that is there from the first page to the last is returned, whatever happens to others in the meantime. Elements with
 //! equal hashes are on one page.
 
-use weft::{Error, OrderedRecord, Table};
+use weft::{Error, Table};
 
 use crate::call::Call;
 use crate::glob;
+use crate::named::{Named, slot_of_hash};
 use crate::reply::Reply;
 use crate::stop::{Done, texts};
-use crate::tables::{Kind, Text, score_of};
+use crate::tables::{Kind, score_of};
 
 /// The options of the commands.
 struct Page<'c> {
@@ -46,17 +47,17 @@ impl<'c> Page<'c> {
     }
 
     /// Gathers the rows of a page. Also returns the cursor of the next one.
-    fn gather<'r, T>(
+    fn gather<'r, T: Named>(
         &self,
         rows: impl Iterator<Item = Result<&'r T, Error>>,
-        hash_of: impl Fn(&T) -> u64,
     ) -> Done<(Vec<&'r T>, u64)> {
         let mut found: Vec<&T> = Vec::new();
         for row in rows {
             let row = row?;
             let is_full = found.len() >= self.count;
-            if is_full && found.last().is_none_or(|last| hash_of(last) != hash_of(row)) {
-                return Ok((found, hash_of(row)));
+            let hash = slot_of_hash(row.slot());
+            if is_full && found.last().is_none_or(|last| slot_of_hash(last.slot()) != hash) {
+                return Ok((found, hash));
             }
             found.push(row);
         }
@@ -75,7 +76,7 @@ pub fn scan(call: &Call<'_>, reply: &mut Reply) -> Done {
     let page = Page::parse(call, 1, true)?;
     let heads = &call.store.tables.heads;
     let rows = call.tx.range(heads, range_of_keys(call.space, page.from));
-    let (mut found, next) = page.gather(rows, |head| head.hash)?;
+    let (mut found, next) = page.gather(rows)?;
     found.retain(|head| {
         page.wants(&head.key)
             && page.kind.is_none_or(|kind| kind.eq_ignore_ascii_case(head.kind.name().as_bytes()))
@@ -87,11 +88,8 @@ pub fn scan(call: &Call<'_>, reply: &mut Reply) -> Done {
 }
 
 /// Returns the keys of a numbered database from a hash on, as a range of the table.
-fn range_of_keys(
-    space: u8,
-    from: u64,
-) -> impl std::ops::RangeBounds<(u8, u64, crate::tables::Text)> {
-    (space, from, [].into())..(space + 1, 0, [].into())
+fn range_of_keys(space: u8, from: u64) -> impl std::ops::RangeBounds<(u8, u64)> {
+    (space, from)..(space + 1, 0)
 }
 
 /// `KEYS`
@@ -130,7 +128,7 @@ pub fn random_element<'c, T>(
     collection: u64,
 ) -> Done<Option<&'c T>>
 where
-    T: OrderedRecord<Key = (u64, u64, Text)>,
+    T: Named<Group = u64>,
 {
     let from = call.tx.range(table, range_of_elements(collection, fastrand::u64(..)));
     match from.first_row()? {
@@ -140,8 +138,8 @@ where
 }
 
 /// Returns the elements of a collection from a hash on, as a range of a table.
-fn range_of_elements(collection: u64, from: u64) -> impl std::ops::RangeBounds<(u64, u64, Text)> {
-    (collection, from, [].into())..(collection + 1, 0, [].into())
+fn range_of_elements(collection: u64, from: u64) -> impl std::ops::RangeBounds<(u64, u64)> {
+    (collection, from)..(collection + 1, 0)
 }
 
 /// `HSCAN`
@@ -153,7 +151,7 @@ pub fn hscan(call: &Call<'_>, reply: &mut Reply) -> Done {
     };
     let fields = &call.store.tables.fields;
     let rows = call.tx.range(fields, range_of_elements(collection, page.from));
-    let (mut found, next) = page.gather(rows, |field| field.hash)?;
+    let (mut found, next) = page.gather(rows)?;
     found.retain(|field| page.wants(&field.name));
     begin(reply, next, 2 * found.len());
     for field in found {
@@ -172,7 +170,7 @@ pub fn sscan(call: &Call<'_>, reply: &mut Reply) -> Done {
     };
     let members = &call.store.tables.members;
     let rows = call.tx.range(members, range_of_elements(collection, page.from));
-    let (mut found, next) = page.gather(rows, |member| member.hash)?;
+    let (mut found, next) = page.gather(rows)?;
     found.retain(|member| page.wants(&member.name));
     begin(reply, next, found.len());
     found.iter().for_each(|member| reply.text(&member.name));
@@ -188,7 +186,7 @@ pub fn zscan(call: &Call<'_>, reply: &mut Reply) -> Done {
     };
     let scores = &call.store.tables.scores;
     let rows = call.tx.range(scores, range_of_elements(collection, page.from));
-    let (mut found, next) = page.gather(rows, |scored| scored.hash)?;
+    let (mut found, next) = page.gather(rows)?;
     found.retain(|scored| page.wants(&scored.name));
     begin(reply, next, 2 * found.len());
     for scored in found {

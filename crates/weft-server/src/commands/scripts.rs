@@ -47,8 +47,14 @@ fn digest_of(argument: &[u8]) -> Option<Digest> {
     if argument.len() != 2 * digest.len() {
         return None;
     }
+    let digit = |digit: u8| match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        b'A'..=b'F' => Some(digit - b'A' + 10),
+        _ => None,
+    };
     for (byte, digits) in digest.iter_mut().zip(argument.chunks_exact(2)) {
-        *byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
+        *byte = digit(digits[0])? << 4 | digit(digits[1])?;
     }
     Some(digest)
 }

@@ -7,7 +7,7 @@ use crate::call::Call;
 use crate::reply::Reply;
 use crate::stop::{Done, texts};
 use crate::store::Key;
-use crate::tables::{Kind, Member, Text, hash_of};
+use crate::tables::{Kind, Member, Text};
 
 /// The most elements that one call chooses at random with repetitions.
 const CHOSEN_MAX: i64 = 1 << 24;
@@ -30,19 +30,13 @@ pub fn choose<'r, T>(elements: &[&'r T], count: i64) -> Done<Vec<&'r T>> {
 }
 
 fn add(call: &Call<'_>, collection: u64, name: &[u8]) -> Done<bool> {
-    let (members, hash) = (&call.store.tables.members, hash_of(name));
-    if call.tx.contains(members, (collection, hash, name))? {
-        return Ok(false);
-    }
-    call.tx.insert(members, Member { collection, hash, name: name.into() })?;
-    Ok(true)
+    let member = Member { collection, slot: 0, name: name.into() };
+    call.insert_named(&call.store.tables.members, collection, member)
 }
 
 fn has(call: &Call<'_>, collection: Option<u64>, name: &[u8]) -> Done<bool> {
     match collection {
-        Some(collection) => {
-            Ok(call.tx.contains(&call.store.tables.members, (collection, hash_of(name), name))?)
-        }
+        Some(collection) => Ok(call.named(&call.store.tables.members, collection, name)?.is_some()),
         None => Ok(false),
     }
 }
@@ -66,8 +60,8 @@ pub fn sadd(call: &Call<'_>, reply: &mut Reply) -> Done {
 fn remove(call: &Call<'_>, key: &Key<'_>, collection: u64, names: &[&[u8]]) -> Done<i64> {
     let mut removed = 0;
     for name in names {
-        let member = (collection, hash_of(name), *name);
-        removed += i64::from(call.tx.delete(&call.store.tables.members, member)?);
+        let members = &call.store.tables.members;
+        removed += i64::from(call.delete_named(members, collection, name)?);
     }
     if removed > 0 {
         call.grow(collection, -removed)?;
@@ -269,8 +263,7 @@ fn store(call: &Call<'_>, reply: &mut Reply, combination: Combination) -> Done {
     }
     let collection = call.create(&key, Kind::Set)?;
     for name in &found {
-        let member = Member { collection, hash: hash_of(name), name: name.clone() };
-        call.tx.insert(&call.store.tables.members, member)?;
+        add(call, collection, name)?;
     }
     call.grow(collection, i64::try_from(found.len()).unwrap_or(i64::MAX))?;
     call.touch(&key)

@@ -7,7 +7,7 @@ use crate::call::{Call, parse_float};
 use crate::reply::Reply;
 use crate::stop::{Done, texts};
 use crate::store::{Key, bytes_of};
-use crate::tables::{Head, Kind, Text, hash_of};
+use crate::tables::{Head, Kind, Text};
 
 /// The options of `SORT`.
 #[derive(Default)]
@@ -148,8 +148,7 @@ fn look_up(call: &Call<'_>, pattern: &[u8], element: &[u8]) -> Done<Option<Vec<u
     match (head, field) {
         (Some(head), None) if head.kind == Kind::Text => Ok(Some(head.bytes().into_owned())),
         (Some(head), Some(field)) if head.kind == Kind::Hash => {
-            let row = (head.collection, hash_of(field), field);
-            let found = call.tx.get(&call.store.tables.fields, row)?;
+            let found = call.named(&call.store.tables.fields, head.collection, field)?;
             Ok(found.map(|field| bytes_of(field.number, &field.text).into_owned()))
         }
         _ => Ok(None),

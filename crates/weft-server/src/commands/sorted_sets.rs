@@ -6,7 +6,7 @@ use crate::call::Call;
 use crate::reply::{Reply, Version};
 use crate::stop::{Done, texts};
 use crate::store::Key;
-use crate::tables::{Kind, Scored, Text, hash_of, ordered_score, score_of};
+use crate::tables::{Kind, Scored, Text, ordered_score, score_of};
 
 /// Returns a member of a sorted set.
 pub fn member<'c>(
@@ -15,21 +15,19 @@ pub fn member<'c>(
     name: &[u8],
 ) -> Done<Option<&'c Scored>> {
     let Some(collection) = collection else { return Ok(None) };
-    Ok(call.tx.get(&call.store.tables.scores, (collection, hash_of(name), name))?)
+    call.named(&call.store.tables.scores, collection, name)
 }
 
 /// Inserts a member that is not there yet.
 pub fn insert(call: &Call<'_>, collection: u64, name: Text, score: f64) -> Done {
-    let hash = hash_of(&name);
-    let scored = Scored { collection, hash, name, score: ordered_score(score) };
-    Ok(call.tx.insert(&call.store.tables.scores, scored)?)
+    let scored = Scored { collection, slot: 0, name, score: ordered_score(score) };
+    call.insert_named(&call.store.tables.scores, collection, scored).map(|_| ())
 }
 
 /// Removes members that are there, and the key if none is left.
 pub fn remove(call: &Call<'_>, key: &Key<'_>, collection: u64, found: &[&Scored]) -> Done {
     for scored in found {
-        let member = (collection, scored.hash, &scored.name[..]);
-        call.tx.delete(&call.store.tables.scores, member)?;
+        call.delete_named(&call.store.tables.scores, collection, &scored.name)?;
     }
     if found.is_empty() {
         return Ok(());
@@ -79,9 +77,9 @@ impl Adding {
         if score == old {
             return Ok(Outcome::Same(score));
         }
-        let key = (collection, hash_of(name), name);
         let ordered = ordered_score(score);
-        call.tx.update(&call.store.tables.scores, key, |scored| scored.score = ordered)?;
+        let scores = &call.store.tables.scores;
+        call.change_named(scores, collection, name, |scored| scored.score = ordered)?.ok();
         Ok(Outcome::Changed(score))
     }
 }

@@ -50,6 +50,38 @@ fn bytes_that_are_no_request_end_the_connection() {
 }
 
 #[test]
+fn commands_that_arrive_together_keep_their_order() {
+    let server =
+        TestServer::with(Options { password: Some("secret".into()), ..Options::default() });
+    let request = |words: &str| {
+        let words: Vec<&str> = words.split(' ').collect();
+        let arguments: String =
+            words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len())).collect();
+        format!("*{}\r\n{arguments}", words.len())
+    };
+    // Strangers may not send so many arguments. The password comes just before.
+    let many = format!("DEL{}", " k".repeat(20));
+    let mut bytes = request("AUTH secret") + &request(&many);
+    let mut expected = "+OK\r\n:0\r\n".to_owned();
+    for number in 0..40 {
+        bytes += &request(&format!("HSET h f{} {number}", number % 3));
+        bytes += &request("GET none");
+        bytes += "PING\r\n";
+        bytes += &request("NO SUCH");
+        expected += if number < 3 { ":1\r\n" } else { ":0\r\n" };
+        expected += "$-1\r\n+PONG\r\n";
+        expected += "-ERR unknown command 'NO', with args beginning with: 'SUCH' \r\n";
+    }
+    bytes += &request("HGET h f0");
+    expected += "$2\r\n39\r\n";
+    // What comes before a mistake is answered.
+    bytes += "*1\r\n$x\r\n";
+    expected += "-ERR Protocol error: invalid bulk length\r\n";
+    bytes += &request("SET late 1");
+    assert_eq!(exchange(&server, bytes.as_bytes()), expected);
+}
+
+#[test]
 fn any_arguments_of_commands_that_wait_get_a_reply() {
     const NAMES: &str = "BLPOP BRPOP BLMOVE BRPOPLPUSH BLMPOP BZPOPMIN BZPOPMAX BZMPOP PUBLISH SPUBLISH PUBSUB XADD XLEN \
                          XRANGE XREVRANGE XREAD XREADGROUP XDEL XTRIM XGROUP XACK XPENDING XCLAIM XAUTOCLAIM XINFO XSETID \
