@@ -671,6 +671,38 @@ impl Drop for Question {
     }
 }
 
+/// Writes a checkpoint when its thread ends.
+struct AtEnd(Database<NoControl>);
+
+impl Drop for AtEnd {
+    fn drop(&mut self) {
+        self.0.checkpoint().unwrap();
+    }
+}
+
+thread_local! {
+    static AT_END: std::cell::RefCell<Option<AtEnd>> = const { std::cell::RefCell::new(None) };
+}
+
+/// What a thread-local value asks for when it is dropped works, and the database can be closed after it, although the
+/// engine's own thread-local values are gone by then.
+#[test]
+fn a_thread_that_ends_can_write_a_checkpoint() {
+    let directory = TemporaryDirectory::new("thread-end");
+    let builder = Database::builder().protocol::<NoControl>().table::<Asking>();
+    let database = builder.directory(&directory.0).open().unwrap();
+    let handle = database.clone();
+    std::thread::spawn(move || {
+        // What is used first is dropped last.
+        AT_END.set(Some(AtEnd(handle.clone())));
+        handle.checkpoint().unwrap();
+    })
+    .join()
+    .unwrap();
+    assert_eq!(database.metrics().checkpoints.map(|metrics| metrics.written), Some(2));
+    database.close().unwrap();
+}
+
 /// A checkpoint, a backup and a snapshot wait for the commits in progress. A row that a commit replaces is dropped
 /// after that commit has ended, so its `Drop` may request all three.
 #[test]

@@ -425,10 +425,11 @@ impl Storage {
     }
 
     /// Notes that this thread runs user code for a checkpoint, a backup or a load. That code must not ask for
-    /// another one, nor close the database: the thread would wait for itself.
+    /// another one, nor close the database: the thread would wait for itself. (A thread that drops its thread-local
+    /// values can no longer note it.)
     pub fn in_user_code(&self) -> UserCodeGuard {
         let storage: *const Storage = self;
-        USER_CODE_OF.with(|storages| storages.borrow_mut().push(storage.cast()));
+        let _ = USER_CODE_OF.try_with(|storages| storages.borrow_mut().push(storage.cast()));
         UserCodeGuard(PhantomData)
     }
 
