@@ -131,8 +131,8 @@ impl WorkerMemory {
         if left.is_empty() {
             return;
         }
-        // A snapshot that has found a row at its old place was opened before that. So it is on this list, unless it is
-        // closed by now: if it were opened after the list is made, it would see the move.
+        // A snapshot that has found a row at its old place is on this list, unless it is closed by now. If it were opened
+        // after the list is made, it would have found the row at its new place.
         self.list_open_snapshots();
         let end = self.open_snapshots.borrow().numbers().last().map_or(0, |greatest| greatest + 1);
         left.iter_mut().for_each(|entry| entry.end = end);
