@@ -70,6 +70,11 @@ impl<'a> Key<'a> {
     pub fn new(space: u8, bytes: &'a [u8]) -> Self {
         Key { space, bytes }
     }
+
+    /// Returns a hash of the key, for what is shared by keys with equal hashes.
+    pub fn hash(&self) -> u64 {
+        hash_of(self.bytes).wrapping_add(self.space.into())
+    }
 }
 
 /// The value of a string, or of a field of a hash.
@@ -543,7 +548,7 @@ impl<'c> Keys<'c> {
             return;
         }
         let space = key.space;
-        let stripe = stripe_of(hash_of(key.bytes).wrapping_add(space.into()));
+        let stripe = stripe_of(key.hash());
         let publish = |kind: &str, about: &[u8], payload: &[u8]| {
             let mut channel = format!("__{kind}@{space}__:").into_bytes();
             channel.extend_from_slice(about);

@@ -21,7 +21,6 @@ use tokio::sync::Notify;
 use weft::htm::word::{Ordering, Word};
 
 use crate::store::Key;
-use crate::tables;
 
 /// How many lines there are.
 const LINES: usize = 256;
@@ -139,7 +138,7 @@ impl Turns {
 
     /// Notes that an `EXEC` did nothing, since this key has changed.
     pub fn note_lost(&self, key: &Key<'_>) {
-        self.heat(hash_of(key));
+        self.heat(key.hash());
     }
 
     /// Joins the line of a hot key, if one of these is hot. Clients that name the same keys together join the same line.
@@ -147,7 +146,7 @@ impl Turns {
         if !self.has_hot_keys() {
             return None;
         }
-        let hash = keys.map(|key| hash_of(&key)).filter(|hash| self.is_hot(*hash)).min()?;
+        let hash = keys.map(|key| key.hash()).filter(|hash| self.is_hot(*hash)).min()?;
         let line = &self.lines[place_of(hash)];
         let mut queue = line.lock();
         queue.last += 1;
@@ -157,10 +156,6 @@ impl Turns {
         drop(queue);
         Some(Turn { turns: Arc::clone(self), hash, number, notify })
     }
-}
-
-fn hash_of(key: &Key<'_>) -> u64 {
-    tables::hash_of(key.bytes).wrapping_add(u64::from(key.space))
 }
 
 fn place_of(hash: u64) -> usize {
@@ -234,7 +229,7 @@ mod tests {
         let turns = Arc::new(Turns::new(LONG));
         let key = Key::new(0, b"a");
         turns.note_lost(&key);
-        for word in [&turns.hot_until, &turns.lines[place_of(hash_of(&key))].hot_until] {
+        for word in [&turns.hot_until, &turns.lines[place_of(key.hash())].hot_until] {
             word.store(u64::MAX, Ordering::Relaxed);
         }
         turns

@@ -693,7 +693,7 @@ fn a_thread_that_ends_leaves_no_checkpoint_held() {
     let database = builder.directory(&directory.0).open().unwrap();
     let handle = database.clone();
     std::thread::spawn(move || {
-        // What is used first is dropped last.
+        // The thread-local value that is used first is dropped last.
         AT_END.set(Some(AtEnd(handle.clone())));
         handle.checkpoint().unwrap();
     })

@@ -31,7 +31,7 @@ const VALUES: &[&str] = &[
     "XDEL emptied 3-3",
 ];
 
-/// What is asked about streams, which only a server that runs gives away.
+/// Questions about streams. Only streams of a running server are copied, not those of a file.
 const QUESTIONS_OF_STREAMS: &[&str] = &[
     "XRANGE stream - +",
     "XPENDING stream readers",
