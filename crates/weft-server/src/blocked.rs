@@ -135,28 +135,30 @@ impl Session {
         let server = &*blocked.server;
         let Waiter { space, places, .. } = &*blocked.waiter;
         let arguments: Vec<&[u8]> = blocked.arguments.iter().map(|argument| &**argument).collect();
-        self.permit_again(blocked.command, &arguments)?;
         let effects = Effects::of_waiter(&blocked.waiter);
         effects.begin(blocked.command);
         let options = TransactionOptions::new().label(blocked.command.name);
         let (client, user) = (&*blocked.client, &*Arc::clone(&self.user));
         let wants_reply = blocked.wants_reply;
         let caller = Caller { server, client, user, wants_reply, rolls_back: false };
-        let ((), token) = server.transact(&effects, &options, |keys| {
+        let looked = server.transact(&effects, &options, |keys| {
             reply.truncate(before);
             for (key, _) in places {
                 watch::observe(keys, *space, key)?;
             }
-            let (keys, space, arguments) = (*keys, *space, &arguments[..]);
-            let fixed = &OnceCell::new();
-            (blocked.run)(&Call { caller, keys, space, arguments, fixed }, reply)
-        })?;
-        self.note(token);
-        let found = effects.take_wait().is_none();
-        if !found {
+            let (keys, space, fixed) = (*keys, *space, &OnceCell::new());
+            (blocked.run)(&Call { caller, keys, space, arguments: &arguments, fixed }, reply)?;
+            // Whoever gave what was found may have taken the right to it away before.
+            self.permit_again(blocked.command, &arguments)
+        });
+        if let Ok(((), token)) = &looked {
+            self.note(*token);
+        }
+        let found = looked.map(|_| effects.take_wait().is_none());
+        if !matches!(found, Ok(true)) {
             reply.truncate(before);
         }
-        Ok(found)
+        found
     }
 
     /// Goes on with a command whose waiter was woken, or whose time is over. Returns whether it has ended.

@@ -303,6 +303,22 @@ fn clients_that_wait_lose_their_rights_at_once() {
 }
 
 #[test]
+fn what_comes_after_a_change_of_rights_is_not_given_to_a_client_that_begins_to_wait() {
+    let server = TestServer::new();
+    let (mut admin, mut client) = (server.client(), server.client());
+    for _ in 0..300 {
+        admin.line("ACL SETUSER a on nopass +@all ~k");
+        assert_eq!(client.say("AUTH a x"), "+OK");
+        client.send(b"BLPOP k 0\r\n");
+        crate::blocking::until_blocked(&mut admin, 1);
+        admin.line("ACL SETUSER a resetkeys");
+        assert_eq!(admin.say("RPUSH k v"), ":1");
+        assert!(crate::blocking::next(&mut client).starts_with("-NOPERM"));
+        admin.line("DEL k");
+    }
+}
+
+#[test]
 fn a_file_of_users_that_is_read_again_ends_the_connections_of_those_it_lacks() {
     let directory = Directory::new("users-again");
     let file = directory.0.join("users");
