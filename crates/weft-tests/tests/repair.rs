@@ -355,6 +355,74 @@ fn scans_are_repaired() {
     }
 }
 
+/// Counts the nodes from 100 on, and then puts node 100 there. Returns the count and whether node 100 was there.
+#[procedure(CountAndPut)]
+fn count_and_put<P: Protocol>(
+    nodes: &Nodes,
+    tx: &Transaction<'_, P>,
+    meanwhile: Meanwhile<'_>,
+) -> Result<(u32, bool), Error> {
+    let mut count = 0;
+    for row in tx.range(nodes, 100..) {
+        row?;
+        count += 1;
+    }
+    let was_there = tx.upsert(nodes, Node { id: 100, next: 0, value: 1, name: 1 })?;
+    meanwhile(1);
+    Ok((count, was_there))
+}
+
+#[test]
+fn scans_before_an_insertion_whose_place_another_has_taken_run_again() {
+    let (database, nodes) = open(by_steps());
+    let change = once(1, || {
+        let taken = Node { id: 100, next: 0, value: 2, name: 2 };
+        elsewhere(&database, |tx| tx.upsert(&nodes, taken).map(drop));
+    });
+    let before = database.metrics();
+    let ended = database.execute(&mut CountAndPut::new(&nodes, &change)).unwrap();
+    assert_eq!(ended, (1, true));
+    assert_eq!(since(&database, &before)[4], 0, "no aborts");
+}
+
+/// As [`count_and_put`], but panics if node 100 is there. Tells the callback the count.
+#[procedure(CountAndInsert)]
+fn count_and_insert<P: Protocol>(
+    nodes: &Nodes,
+    tx: &Transaction<'_, P>,
+    meanwhile: Meanwhile<'_>,
+) -> Result<(), Error> {
+    let mut count = 0;
+    for row in tx.range(nodes, 100..) {
+        row?;
+        count += 1;
+    }
+    meanwhile(100 + count);
+    let was_there = tx.upsert(nodes, Node { id: 100, next: 0, value: 1, name: 1 })?;
+    assert!(!was_there, "node 100 was there");
+    meanwhile(1);
+    Ok(())
+}
+
+#[test]
+fn panics_after_an_insertion_whose_place_another_has_taken_are_from_current_rows() {
+    let (database, nodes) = open(by_steps());
+    let counted = Cell::new(0);
+    let take = once(1, || {
+        let taken = Node { id: 100, next: 0, value: 2, name: 2 };
+        elsewhere(&database, |tx| tx.upsert(&nodes, taken).map(drop));
+    });
+    let meanwhile = |point| match point {
+        1 => take(1),
+        count => counted.set(count - 100),
+    };
+    let mut insert = CountAndInsert::new(&nodes, &meanwhile);
+    let panicked =
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| database.execute(&mut insert)));
+    assert!(panicked.is_err());
+    assert_eq!(counted.get(), 1);
+}
+
 #[test]
 fn many_threads_keep_the_invariants() {
     let seed = std::env::var("WEFT_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);

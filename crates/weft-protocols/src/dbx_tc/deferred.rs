@@ -25,9 +25,10 @@
 //! seen before that of an earlier publisher, which is still waiting. So publishers that cannot run in pieces
 //! are outsiders: they pass the gate, and while they run nothing is deferred.
 //!
-//! *Why one transaction for each publisher is enough.* All changes that a procedure has deferred are published
-//! at once, so no subscriber sees a part of them. The order among publishers does not matter, because sums
-//! commute.
+//! *Why all waiting changes are published in one transaction.* Procedures that run as one piece do not wait at
+//! the gate, and a subscriber may be among them. Publishers can be ordered by what else they do. So a subscriber
+//! that sees the change of a later one and misses that of an earlier one has no place among them. Sums commute,
+//! so the order in which the transaction makes them does not matter.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::PoisonError;
@@ -151,43 +152,42 @@ impl DeferredChanges {
         let _publishing = PublishLock::begin(&self.publishing, memory)?;
         self.since.store(0, Ordering::Relaxed);
         self.changes.store(0, Ordering::Relaxed);
-        let mut refused = None;
-        for waiting in &self.waiting {
-            let lock = || waiting.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut batches = std::mem::take(&mut *lock());
-            while let Some(batch) = batches.pop() {
-                let publish = || publish_batch(&batch, executor, memory);
-                match catch_unwind(AssertUnwindSafe(publish)) {
-                    Ok(Ok(())) => {
-                        // Release: pairs with the acquire in `publish`.
-                        self.batches.fetch_add(1_u64.wrapping_neg(), Ordering::Release);
-                        for DeferredChange { sums, .. } in batch {
-                            memory.discard(DiscardedValue::Value(sums));
-                        }
-                    }
-                    // Keep the batch, and go on: another batch may make room.
-                    Ok(Err(failure)) => {
-                        refused = Some(failure);
-                        lock().push(batch);
-                    }
-                    Err(panic) => {
-                        // Keep this batch and the remaining ones, so that no committed change is lost.
-                        executor.abort(memory);
-                        batches.push(batch);
-                        lock().append(&mut batches);
-                        self.since.store(memory.shared().clock.epoch(), Ordering::Relaxed);
-                        resume_unwind(panic);
-                    }
-                }
+        let lock =
+            |slot: usize| self.waiting[slot].0.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken: Vec<(usize, Batch)> = (0..self.waiting.len())
+            .flat_map(|slot| {
+                std::mem::take(&mut *lock(slot)).into_iter().map(move |batch| (slot, batch))
+            })
+            .collect();
+        let batches = taken.iter().map(|(_, batch)| batch);
+        let publish = AssertUnwindSafe(|| publish_batches(batches, executor, memory));
+        let published = catch_unwind(publish);
+        if let Ok(Ok(())) = published {
+            // Release: pairs with the acquire in `publish`.
+            self.batches.fetch_add((taken.len() as u64).wrapping_neg(), Ordering::Release);
+            for DeferredChange { sums, .. } in taken.into_iter().flat_map(|(_, batch)| batch) {
+                memory.discard(DiscardedValue::Value(sums));
             }
+            return Ok(());
         }
-        match refused {
-            None => Ok(()),
-            Some(failure) => {
-                self.since.store(memory.shared().clock.epoch(), Ordering::Relaxed);
-                Err(failure)
-            }
+        // Keep the changes, so that none of a committed procedure is lost.
+        executor.abort(memory);
+        taken.into_iter().for_each(|(slot, batch)| lock(slot).push(batch));
+        self.since.store(memory.shared().clock.epoch(), Ordering::Relaxed);
+        published.unwrap_or_else(|panic| resume_unwind(panic))
+    }
+
+    /// Waits while a worker publishes.
+    ///
+    /// # Errors
+    /// Those of [`WorkerMemory::keep_waiting`].
+    pub fn await_publication(&self, memory: &WorkerMemory) -> Result<(), Failure> {
+        // Relaxed: only for the publisher's sake, which would have to begin again because of the waiting worker's writes.
+        while self.publishing.load(Ordering::Relaxed) != 0 {
+            memory.keep_waiting()?;
+            yield_now();
         }
+        Ok(())
     }
 }
 
@@ -214,9 +214,9 @@ impl Drop for PublishLock<'_> {
     }
 }
 
-/// Makes the changes of one procedure, in a transaction. A conflict is retried.
-fn publish_batch(
-    batch: &Batch,
+/// Makes all changes, in one transaction. A conflict is retried. A failed transaction is to be aborted.
+fn publish_batches<'b>(
+    batches: impl Iterator<Item = &'b Batch> + Clone,
     executor: &mut OptimisticExecutor<DbxTc>,
     memory: &WorkerMemory,
 ) -> Result<(), Failure> {
@@ -224,19 +224,17 @@ fn publish_batch(
     loop {
         let begun = executor.begin(attempt, memory);
         debug_assert!(begun.is_ok(), "an optimistic transaction can always begin");
-        let changed = batch.iter().try_for_each(|change| make(change, executor, memory));
+        let changed = make_all(batches.clone(), executor, memory);
         let committing = CommitGuard(memory);
         let committed = changed.and_then(|()| {
             executor.commit(memory, || memory.draw()).map_err(|_| PublishError::Conflict)
         });
         match committed {
             Ok(()) => return Ok(()),
-            Err(unpublished) => {
-                executor.abort(memory);
-                if let PublishError::OutOfRange(table) = unpublished {
-                    return Err(Failure::DeferredOutOfRange { table: table.core().name });
-                }
+            Err(PublishError::OutOfRange(table)) => {
+                return Err(Failure::DeferredOutOfRange { table: table.core().name });
             }
+            Err(PublishError::Conflict) => executor.abort(memory),
         }
         drop(committing);
         attempt += 1;
@@ -249,6 +247,39 @@ enum PublishError {
     Conflict,
     /// The sum is not a value of its column's type, in this table.
     OutOfRange(TableRef),
+}
+
+/// Makes all changes in the transaction that is open. Those of a procedure that have no room are made after the others,
+/// which may make room.
+fn make_all<'b>(
+    batches: impl Iterator<Item = &'b Batch>,
+    executor: &mut OptimisticExecutor<DbxTc>,
+    memory: &WorkerMemory,
+) -> Result<(), PublishError> {
+    let mut left: Vec<&Batch> = batches.collect();
+    loop {
+        let (before, mut refused) = (left.len(), None);
+        let mut without_room = Vec::new();
+        for batch in left {
+            let mark = executor.mark();
+            match batch.iter().try_for_each(|change| make(change, executor, memory)) {
+                Ok(()) => executor.keep(mark),
+                Err(PublishError::Conflict) => return Err(PublishError::Conflict),
+                Err(PublishError::OutOfRange(table)) => {
+                    executor.undo_to(mark, memory);
+                    without_room.push(batch);
+                    refused = Some(table);
+                }
+            }
+        }
+        match refused {
+            None => return Ok(()),
+            Some(table) if without_room.len() == before => {
+                return Err(PublishError::OutOfRange(table));
+            }
+            Some(_) => left = without_room,
+        }
+    }
 }
 
 fn make(

@@ -360,7 +360,10 @@ impl Executor for PieceExecutor {
                 memory.set_logged_as(LoggedAs::FirstPiece);
                 TransactionKind::InPieces
             }
-            Some(ExpectedProcedure { publishes: false, .. }) => TransactionKind::Whole,
+            Some(ExpectedProcedure { publishes: false, .. }) => {
+                self.shared.deferred.await_publication(memory)?;
+                TransactionKind::Whole
+            }
             Some(_) | None => {
                 self.come_through(memory)?;
                 TransactionKind::Outsider

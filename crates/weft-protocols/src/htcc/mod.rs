@@ -626,6 +626,9 @@ impl Executor for HybridExecutor {
     }
 
     fn validate(&mut self) -> Result<(), Abort> {
+        if self.round > 0 {
+            self.steps.distrust_taken(&mut self.cold.set);
+        }
         self.cold.validate()
     }
 

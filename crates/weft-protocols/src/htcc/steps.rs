@@ -17,6 +17,11 @@
 //! `del_set`). An insertion under the same key finds its placeholder again; the other placeholders are unlinked
 //! at the end of the round.
 //!
+//! An operation that is kept may have found the key of such an insertion absent, before it was inserted. What it relies on
+//! in the index was adjusted to the insertion, whose placeholder was validated with the writes. If the insertion is
+//! undone, either its placeholder is unlinked, and the index shows that; or another transaction has taken the
+//! placeholder, and then all operations that have found keys absent in the table are stale ([`distrust`]).
+//!
 //! Every private row belongs to one entry of the list of writes. The rows of entries that are not taken over
 //! are kept until the transaction ends, because results of operations may refer to them.
 
@@ -222,7 +227,9 @@ impl<H: TidHeader> Steps<H> {
     pub fn end_round(&mut self, set: &mut AccessSet<H>, memory: &WorkerMemory) {
         let mut writes = std::mem::take(&mut self.last.writes);
         for entry in writes.drain(..).filter(|entry| !entry.is_taken) {
-            self.undo(set, &entry, memory);
+            if self.undo(set, &entry, memory) == Undone::TakenByAnother {
+                distrust(&mut set.nodes, entry.table);
+            }
         }
         self.last.writes = writes;
         self.last.reads.clear();
@@ -230,25 +237,46 @@ impl<H: TidHeader> Steps<H> {
         self.last.parts.clear();
     }
 
+    /// Prepares for a validation before the round has ended: as [`Steps::end_round`] for insertions whose placeholders
+    /// another transaction has taken. Nothing is undone.
+    pub fn distrust_taken(&self, set: &mut AccessSet<H>) {
+        let over = self.last.writes.iter().filter(|entry| !entry.is_taken && entry.is_created);
+        for entry in over {
+            if !is_own_placeholder(set, entry) && !is_at(entry.record, entry.expected) {
+                distrust(&mut set.nodes, entry.table);
+            }
+        }
+    }
+
     /// Undoes a write of the last round: unlinks its placeholder, and keeps its row until the transaction ends.
-    fn undo(&mut self, set: &mut AccessSet<H>, entry: &StepWrite<H>, memory: &WorkerMemory) {
+    fn undo(
+        &mut self,
+        set: &mut AccessSet<H>,
+        entry: &StepWrite<H>,
+        memory: &WorkerMemory,
+    ) -> Undone {
         let &StepWrite { record, table, row, is_created, .. } = entry;
+        let mut undone = Undone::Whole;
         if let Some(key) = entry.key.as_ref().filter(|_| is_created) {
             match set.find_write(record) {
                 // An operation of this round has written to the placeholder: from now on the placeholder is its
                 // insertion.
-                Some(position) => {
+                Some(position) if is_own_placeholder(set, entry) => {
                     set.writes[position].key = set.hold_key(key.clone(), true);
                     let own = self.writes.iter_mut().find(|own| own.record == record);
                     let own = own.expect("it has written");
                     (own.is_created, own.key) = (true, Some(key.clone()));
                 }
-                None => discard_placeholder(record, table, key, memory),
+                // It has written to another transaction's row.
+                Some(_) => undone = Undone::TakenByAnother,
+                None if discard_placeholder(record, table, key, memory) => {}
+                None => undone = Undone::TakenByAnother,
             }
         }
         if let Some(row) = row {
             self.garbage.push(SupersededRow { record, row, table });
         }
+        undone
     }
 
     /// Begins the next round, after one that could not be committed, or has ended early.
@@ -258,9 +286,12 @@ impl<H: TidHeader> Steps<H> {
         // Operations that the round did not reach keep what they had in the round before.
         let (over, missed): (Vec<_>, Vec<_>) =
             last.parts.all(lengths).partition(|(instance, _)| self.parts.has(*instance));
+        let mut taken = Vec::new();
         for (_, [_, _, writes]) in over {
             for entry in last.writes[writes].iter().filter(|entry| !entry.is_taken) {
-                self.undo(set, entry, memory);
+                if self.undo(set, entry, memory) == Undone::TakenByAnother {
+                    taken.push(entry.table);
+                }
             }
         }
         // This round becomes the last one.
@@ -280,6 +311,7 @@ impl<H: TidHeader> Steps<H> {
                 missed.map(|entry| StepWrite { is_taken: entry.is_taken, ..entry.take_over() }),
             );
         }
+        taken.into_iter().for_each(|table| distrust(&mut now.nodes, table));
     }
 
     /// Returns the operations whose reads or writes in the last round are stale (§4.2, the invalid elements).
@@ -333,6 +365,29 @@ fn write_again<H: TidHeader>(set: &mut AccessSet<H>, entry: &StepWrite<H>) {
     }
     if let Some(row) = std::mem::replace(&mut own.row, row) {
         set.superseded.push(SupersededRow { record, row, table });
+    }
+}
+
+/// What became of an insertion that was undone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Undone {
+    /// Its placeholder is out of the index, or belongs to this round.
+    Whole,
+    /// Another transaction has put a row into the placeholder.
+    TakenByAnother,
+}
+
+/// Whether this round has written to the placeholder of an insertion of the last one, before any other transaction has.
+fn is_own_placeholder<H: TidHeader>(set: &AccessSet<H>, entry: &StepWrite<H>) -> bool {
+    set.find_write(entry.record)
+        .is_some_and(|position| set.writes[position].expected == entry.expected)
+}
+
+/// Makes all that was noted of a table's index nodes stale.
+fn distrust(nodes: &mut [NodeEntry], table: TableRef) {
+    for entry in nodes.iter_mut().filter(|entry| entry.table == table) {
+        // No node has this version, in which all flags are set.
+        (entry.node.version, entry.range) = (u64::MAX, None);
     }
 }
 

@@ -482,14 +482,14 @@ pub fn commit_with_locks<H: TidHeader>(
     Ok(())
 }
 
-/// Unlinks a placeholder that this transaction has put into the index under `key`. Leaves it there if another
-/// transaction has committed a row into it, or has it on its garbage list.
+/// Unlinks a placeholder that this transaction has put into the index under `key`. Leaves it there, and returns false,
+/// if another transaction has committed a row into it, or has it on its garbage list.
 pub fn discard_placeholder<H: TidHeader>(
     record: RecordPointer<H>,
     table: TableRef,
     key: &EncodedKey,
     memory: &WorkerMemory,
-) {
+) -> bool {
     let word = stored(record).header.tid();
     let tid = word.lock();
     // SAFETY: the record is of the table, and the worker is pinned.
@@ -499,6 +499,7 @@ pub fn discard_placeholder<H: TidHeader>(
     if unlinked {
         memory.retire_record(record.block(), table);
     }
+    unlinked
 }
 
 /// Implements [`Protocol::settle_deleted`] for every protocol whose writers hold the lock of the TID word during a
