@@ -77,6 +77,46 @@ impl GeneratedKey for uuid::Uuid {
     }
 }
 
+/// The numbers that a worker has taken and not used yet. Two words, so that they go back with a hardware region that is
+/// rolled back, on the simulated machine as well.
+#[derive(Debug)]
+pub struct TakenNumbers {
+    next: Word,
+    end: Word,
+}
+
+impl TakenNumbers {
+    /// There are none.
+    pub fn none() -> Self {
+        TakenNumbers { next: Word::new(0), end: Word::new(0) }
+    }
+
+    /// Returns the next number, or `None` if all are used.
+    #[inline]
+    pub fn draw(&self) -> Option<u64> {
+        let next = self.next.load(Ordering::Relaxed);
+        (next < self.end.load(Ordering::Relaxed)).then(|| {
+            self.next.store(next + 1, Ordering::Relaxed);
+            next
+        })
+    }
+
+    /// Takes other numbers.
+    pub fn take(&self, numbers: Range<u64>) {
+        self.next.store(numbers.start, Ordering::Relaxed);
+        self.end.store(numbers.end, Ordering::Relaxed);
+    }
+
+    /// Leaves a number out, and those before it.
+    #[inline]
+    pub fn pass(&self, number: u64) {
+        let taken = self.next.load(Ordering::Relaxed)..self.end.load(Ordering::Relaxed);
+        if taken.contains(&number) {
+            self.next.store(number + 1, Ordering::Relaxed);
+        }
+    }
+}
+
 /// The numbers of a table's keys: the first one that was neither handed out nor inserted.
 ///
 /// The accesses are relaxed. That no number is handed out twice rests on the exchange alone. A checkpoint reads the word

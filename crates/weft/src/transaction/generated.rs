@@ -73,25 +73,24 @@ impl<P: Protocol> Transaction<'_, P> {
     /// Returns the next number for a key, at most `last`: from the worker's block, or from a new one.
     #[inline]
     fn draw<T: GeneratedRecord>(&self, table: &TableInner<T>, last: u64) -> Option<u64> {
-        let block = &mut self.worker.buffer(table.number()).numbers;
+        let taken = &self.worker.buffer(table.number()).numbers;
+        if let Some(number) = taken.draw() {
+            return Some(number);
+        }
         #[cfg(feature = "canary")]
-        if block.is_empty() && self.has_flaw(OperationFlaw::NumbersNotTaken) {
+        if self.has_flaw(OperationFlaw::NumbersNotTaken) {
             let next = table.numbers.next();
-            *block = next..next + 2;
+            taken.take(next..next + 2);
+            return taken.draw();
         }
-        if block.is_empty() {
-            *block = table.numbers.take_block(last)?;
-        }
-        block.next()
+        taken.take(table.numbers.take_block(last)?);
+        taken.draw()
     }
 
     /// Keeps the number of a key that is inserted from being generated.
     #[inline]
     pub(super) fn pass_number(&self, numbers: &KeyNumbers, table: usize, number: u64) {
-        let block = &mut self.worker.buffer(table).numbers;
-        if block.contains(&number) {
-            block.start = number + 1;
-        }
+        self.worker.buffer(table).numbers.pass(number);
         numbers.pass(number);
     }
 }

@@ -1,7 +1,6 @@
 //! The worker as its thread uses it: its state under any protocol, with a buffer for each index.
 
 use std::cell::{Cell, RefCell, UnsafeCell};
-use std::ops::Range;
 use std::ptr::NonNull;
 
 use arrayvec::ArrayVec;
@@ -10,6 +9,7 @@ use super::WorkerMemory;
 use crate::index::LongKey;
 use crate::index::bplus_tree::{LeafHint, Page};
 use crate::row::encoding::KeyForm;
+use crate::row::generated::TakenNumbers;
 
 /// What a worker remembers of one index, most of it within one transaction.
 pub struct IndexBuffer {
@@ -28,7 +28,7 @@ pub struct IndexBuffer {
     pub expected: usize,
     hints: LeafHints,
     /// The numbers of generated keys that the worker has taken and not used yet. They outlive the transaction.
-    pub numbers: Range<u64>,
+    pub numbers: TakenNumbers,
 }
 
 /// The records that a transaction had found in a table before it was repaired.
@@ -152,7 +152,7 @@ impl IndexBuffer {
             announced: Vec::new(),
             expected: 0,
             hints: LeafHints::default(),
-            numbers: 0..0,
+            numbers: TakenNumbers::none(),
         }
     }
 
