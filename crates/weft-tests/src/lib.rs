@@ -40,6 +40,20 @@ macro_rules! for_each_protocol {
     };
 }
 
+/// Runs an expression with one protocol for each type of executor: all but `atomic`, and those that differ from one of
+/// these only in how they commit, wait, or exclude each other. (`stress.rs`, `snapshots.rs`, the hostile types and the
+/// conformance suite run with all of them.)
+#[macro_export]
+macro_rules! for_each_kind {
+    (|$parameter:ident| $body:expr) => {
+        $crate::for_each_executor!(
+            [NoControl, Dbx, TwoPhaseLocking, TimestampOrdering, Htcc, Doppel, DbxTc, Adaptive]
+                | $parameter
+                | $body
+        )
+    };
+}
+
 /// Runs an expression with one protocol for each kind of executor, for tests of the typed layer: this layer sees
 /// only executors, so it cannot tell protocols with the same executor apart. (The protocols' own behaviour is
 /// tested with all of them, by `stress.rs` here and by the conformance suite.)

@@ -10,7 +10,7 @@ use weft::{
     Database, Error, Failure, Record, Table, Transaction, Violation, column_of, columns_of,
 };
 use weft_protocols::{BuilderExt, HtccOptions};
-use weft_tests::{Seed, TemporaryDirectory, for_each_executor, for_each_protocol, stress};
+use weft_tests::{Seed, TemporaryDirectory, for_each_executor, for_each_kind, stress};
 
 /// A row with a column of each kind: plain numbers, a number that may be NaN, and text.
 #[derive(Clone, Debug, Record)]
@@ -127,7 +127,7 @@ macro_rules! for_each_optimistic {
 
 #[test]
 fn results_are_those_of_whole_rows_under_every_protocol() {
-    for_each_protocol!(|P| {
+    for_each_kind!(|P| {
         let shop = Shop::<P>::open();
         let left = shop.database.transact(|tx| {
             let missing = tx.get_columns(&shop.items, &9, column_of!(Item.left))?;

@@ -15,7 +15,7 @@ use weft::{
 use weft_protocols::{Atomic, NoControl};
 
 use weft_tests::TemporaryDirectory;
-use weft_tests::{Seed, for_each_executor, for_each_protocol, stress, threads};
+use weft_tests::{Seed, for_each_executor, for_each_kind, stress, threads};
 
 #[derive(Clone, Debug, PartialEq, Record)]
 struct Item {
@@ -158,7 +158,7 @@ fn committed_rows_survive_reopening() {
 #[test]
 fn concurrent_writers_recover_to_the_last_state() {
     let seed = Seed::draw();
-    for_each_protocol!(|P| {
+    for_each_kind!(|P| {
         let directory = TemporaryDirectory::new("writers");
         let options = DurabilityOptions::new()
             .acknowledge(Acknowledge::Committed)
@@ -196,7 +196,7 @@ fn concurrent_writers_recover_to_the_last_state() {
 #[test]
 fn keys_that_come_again_within_an_epoch_recover_to_the_last_state() {
     let seed = Seed::draw();
-    for_each_protocol!(|P| {
+    for_each_kind!(|P| {
         let directory = TemporaryDirectory::new("again_and_again");
         let open = || {
             let options = DurabilityOptions::new()

@@ -13,7 +13,7 @@ use weft::{
     Transaction, column_of,
 };
 use weft_protocols::Doppel;
-use weft_tests::{TemporaryDirectory, begin_waits, for_each_protocol, threads};
+use weft_tests::{TemporaryDirectory, begin_waits, for_each_kind, threads};
 
 #[derive(Clone, Debug, PartialEq, Record)]
 #[record(expires = until)]
@@ -121,7 +121,7 @@ impl<P: Protocol> Shop<P> {
 
 #[test]
 fn an_expired_row_is_not_there_for_any_operation() {
-    for_each_protocol!(|P| {
+    for_each_kind!(|P| {
         let shop = Shop::<P>::new();
         let (database, sessions) = (&shop.database, &shop.sessions);
         shop.run(|tx| {
@@ -163,7 +163,7 @@ fn an_expired_row_is_not_there_for_any_operation() {
 
 #[test]
 fn a_row_takes_the_place_of_an_expired_one() {
-    for_each_protocol!(|P| {
+    for_each_kind!(|P| {
         let shop = Shop::<P>::new();
         let sessions = &shop.sessions;
         let later = START + 60 * SECOND;
@@ -191,7 +191,7 @@ fn a_row_takes_the_place_of_an_expired_one() {
 
 #[test]
 fn the_time_at_which_a_row_expires_can_be_changed() {
-    for_each_protocol!(|P| {
+    for_each_kind!(|P| {
         let shop = Shop::<P>::new();
         let sessions = &shop.sessions;
         shop.run(|tx| (1..=3).try_for_each(|id| tx.insert(sessions, session(id, START + SECOND))));
@@ -211,7 +211,7 @@ fn the_time_at_which_a_row_expires_can_be_changed() {
 
 #[test]
 fn a_transaction_has_one_time_which_never_goes_back() {
-    for_each_protocol!(|P| {
+    for_each_kind!(|P| {
         let shop = Shop::<P>::new();
         shop.run(|tx| tx.insert(&shop.sessions, session(1, START + SECOND)));
         let tx = shop.database.begin().unwrap();
@@ -264,7 +264,7 @@ fn ask_time<P: Protocol>(tx: &Transaction<'_, P>) -> Result<(), Error> {
 
 #[test]
 fn the_times_of_transactions_agree_with_their_serial_order() {
-    for_each_protocol!(|P| {
+    for_each_kind!(|P| {
         // A protocol that runs one transaction at a time has nothing to decide here. Without control there is no order.
         if threads::<P>() < 2 || begin_waits::<P>() || P::NAME == "none" {
             continue;
@@ -313,7 +313,7 @@ fn the_times_of_transactions_agree_with_their_serial_order() {
 
 #[test]
 fn a_snapshot_has_a_time_of_its_own() {
-    for_each_protocol!(|P| {
+    for_each_kind!(|P| {
         let shop = Shop::<P>::new();
         let sessions = &shop.sessions;
         shop.run(|tx| {
@@ -346,7 +346,7 @@ fn a_snapshot_has_a_time_of_its_own() {
 
 #[test]
 fn a_hook_runs_in_the_transaction_that_removes_its_row() {
-    for_each_protocol!(|P| {
+    for_each_kind!(|P| {
         let shop = Shop::<P>::new();
         let reserve = |number, pieces| {
             shop.database.transact(|tx| {
@@ -454,7 +454,7 @@ fn eventually(what: &str, condition: impl Fn() -> bool) {
 
 #[test]
 fn rows_are_removed_and_hooks_run_in_the_background() {
-    for_each_protocol!(|P| {
+    for_each_kind!(|P| {
         let database = builder::<P>().open().unwrap();
         let shop = Shop::of(database, &ManualClock::new(START));
         shop.run(|tx| {
@@ -553,7 +553,7 @@ fn an_operation_is_not_applied_again_to_a_row_that_has_expired() {
 
 #[test]
 fn the_time_does_not_go_back_over_a_restart() {
-    for_each_protocol!(|P| {
+    for_each_kind!(|P| {
         let directory = TemporaryDirectory::new("expiry-time");
         let open = |clock: &ManualClock| Shop::<P>::open(builder().directory(&directory.0), clock);
         let clock = ManualClock::new(START + 5 * SECOND);

@@ -11,7 +11,7 @@ use weft::{
     Acknowledge, Builder, ColumnValue, Database, DurabilityOptions, Error, Failure, Key, Record,
     Table, Transaction,
 };
-use weft_tests::{Named, Seed, for_each_protocol, on_threads, stress, threads};
+use weft_tests::{Named, Seed, for_each_kind, on_threads, stress, threads};
 
 #[derive(Clone, Debug, PartialEq, Record)]
 #[record(table = "tickets")]
@@ -67,7 +67,7 @@ fn ids<P: Protocol>(database: &Database<P>, tickets: &Table<Ticket>) -> Vec<u64>
 
 #[test]
 fn keys_are_counted_and_returned() {
-    for_each_protocol!(|P| {
+    for_each_kind!(|P| {
         let (database, tickets) = open::<P>();
         assert_eq!((1..=3).map(|_| new_ticket(&database, &tickets)).collect::<Vec<_>>(), [1, 2, 3]);
         database.transact(|tx| tx.delete(&tickets, &3)).map_err(|error: Error| error).unwrap();
@@ -79,7 +79,7 @@ fn keys_are_counted_and_returned() {
 
 #[test]
 fn a_rollback_leaves_a_gap() {
-    for_each_protocol!(|P| {
+    for_each_kind!(|P| {
         let (database, tickets) = open::<P>();
         let mut seen = 0;
         let refused = database.transact(|tx| {
@@ -93,7 +93,7 @@ fn a_rollback_leaves_a_gap() {
 
 #[test]
 fn keys_go_on_behind_those_that_the_caller_chose() {
-    for_each_protocol!(|P| {
+    for_each_kind!(|P| {
         let (database, tickets) = open::<P>();
         let insert = |id| {
             let inserted = database.transact(|tx| tx.insert(&tickets, ticket(id)));
@@ -129,7 +129,7 @@ fn keys_go_on_behind_those_that_the_caller_chose() {
 
 #[test]
 fn threads_get_different_keys() {
-    for_each_protocol!(|P| {
+    for_each_kind!(|P| {
         let seed = Seed::draw();
         let (database, tickets) = open::<P>();
         let rows = 150 * stress();
@@ -170,7 +170,7 @@ fn threads_get_different_keys() {
 
 #[test]
 fn newtypes_are_generated_and_hash_tables_have_them() {
-    for_each_protocol!(|P| {
+    for_each_kind!(|P| {
         let database =
             Database::builder().protocol::<P>().table::<Order>().table::<Event>().open().unwrap();
         let (orders, events) =
@@ -259,7 +259,7 @@ fn fill<P: Protocol>(disk: &SimulatedDisk, has_checkpoint: bool) -> u64 {
 
 #[test]
 fn the_keys_of_deleted_rows_do_not_come_back() {
-    for_each_protocol!(|P| {
+    for_each_kind!(|P| {
         for has_checkpoint in [false, true] {
             let disk = SimulatedDisk::new(7);
             let filled = fill::<P>(&disk, has_checkpoint);

@@ -9,7 +9,7 @@ use weft::schema::Violation;
 use weft::{Database, Error, Failure, Record, Table, Transaction};
 use weft_protocols::Atomic;
 
-use weft_tests::{Seed, for_each_executor, for_each_protocol, on_a_thread, on_threads, threads};
+use weft_tests::{Seed, for_each_executor, for_each_kind, on_a_thread, on_threads, threads};
 
 /// A row of an order. Its keys lie in two words.
 #[derive(Clone, Debug, PartialEq, Record)]
@@ -159,7 +159,7 @@ fn compare_insertions<P: Protocol, T: Record + PartialEq + std::fmt::Debug>(
 #[test]
 fn insert_many_inserts_what_single_insertions_insert() {
     let seed = Seed::draw();
-    for_each_protocol!(|P| {
+    for_each_kind!(|P| {
         let (tables, random) = (Tables::<P>::new(), &mut seed.random(0));
         let database = &tables.database;
         let line = |number| Line::new(number / 10, (number % 10) as u8);
@@ -376,7 +376,7 @@ fn runs_and_scanned_ranges() {
 /// Each row is as the transaction has written it until the iterator comes to it.
 #[test]
 fn get_many_sees_what_was_written_meanwhile() {
-    for_each_protocol!(|P| {
+    for_each_kind!(|P| {
         let tables = Tables::<P>::new();
         let (database, table) = (&tables.database, &tables.unordered);
         let row = |id| Unordered { id, value: id };
@@ -431,7 +431,7 @@ fn get_many_notes_absent_keys() {
 
 #[test]
 fn update_many_updates_each_row_in_order() {
-    for_each_protocol!(|P| {
+    for_each_kind!(|P| {
         let tables = Tables::<P>::new();
         let (database, lines) = (&tables.database, &tables.lines);
         let inserted: Result<(), Error> = database
@@ -469,7 +469,7 @@ fn update_many_updates_each_row_in_order() {
 
 #[test]
 fn delete_range_deletes_the_range() {
-    for_each_protocol!(|P| {
+    for_each_kind!(|P| {
         let tables = Tables::<P>::new();
         let (database, lines) = (&tables.database, &tables.lines);
         let deleted = database.transact(|tx| {
@@ -498,7 +498,7 @@ fn delete_range_deletes_the_range() {
 #[test]
 fn orders_are_whole() {
     let seed = Seed::draw();
-    for_each_protocol!(|P| {
+    for_each_kind!(|P| {
         let tables = Tables::<P>::new();
         let (database, lines) = (&tables.database, &tables.lines);
         on_threads(threads::<P>(), |thread| {

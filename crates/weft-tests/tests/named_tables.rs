@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use weft::protocol::Protocol;
 use weft::{Database, Error, Failure, ManualClock, Record, Table, Timestamp};
-use weft_tests::{TemporaryDirectory, for_each_executor, for_each_protocol};
+use weft_tests::{TemporaryDirectory, for_each_executor, for_each_kind};
 
 #[derive(Clone, Debug, PartialEq, Record)]
 #[record(index(name = by_code, columns(code), unique))]
@@ -83,7 +83,7 @@ fn failures_name_the_table_and_not_its_type() {
             assert!(message.contains("items_north"), "{message}");
         }
     }
-    for_each_protocol!(|P| check::<P>());
+    for_each_kind!(|P| check::<P>());
 }
 
 #[test]

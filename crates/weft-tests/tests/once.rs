@@ -19,7 +19,7 @@ use weft::{
 
 use weft_procedures::{Execute, Procedure, procedure};
 use weft_protocols::{BuilderExt, ChoppedDatabase, DbxTc, DbxTcOptions};
-use weft_tests::{Seed, for_each_protocol, on_threads, panic_quietly, stress, threads};
+use weft_tests::{Seed, for_each_kind, on_threads, panic_quietly, stress, threads};
 
 /// A row that only one transaction can insert.
 #[derive(Clone, Debug, PartialEq, Record)]
@@ -103,7 +103,7 @@ fn failure<R: std::fmt::Debug>(result: Result<R, Error>) -> Failure {
 
 #[test]
 fn a_second_call_returns_the_first_result() {
-    for_each_protocol!(|P| {
+    for_each_kind!(|P| {
         let shop = Shop::<P>::open(OnceOptions::new());
         for (key, number) in [(7, 1), (8, 2), (7, 1), (9, 3), (8, 2)] {
             assert_eq!(shop.order(key).unwrap(), number);
@@ -116,7 +116,7 @@ fn a_second_call_returns_the_first_result() {
 /// Several threads call with the same keys, at random. Each key has one order, whose number all calls return.
 #[test]
 fn thousands_of_concurrent_duplicates_happen_once() {
-    for_each_protocol!(|P| {
+    for_each_kind!(|P| {
         let seed = Seed::draw();
         let (keys, calls) = (60, 300 * stress());
         let shop = Shop::<P>::open(OnceOptions::new());
@@ -145,7 +145,7 @@ fn thousands_of_concurrent_duplicates_happen_once() {
 
 #[test]
 fn thousands_of_submissions_happen_once() {
-    for_each_protocol!(|P| {
+    for_each_kind!(|P| {
         let seed = Seed::draw();
         let shop = Arc::new(Shop::<P>::open(OnceOptions::new()));
         let pool = shop.database.pool(&PoolOptions::new().threads(2)).unwrap();
@@ -197,7 +197,7 @@ fn keys_of_each_kind_are_keys_of_their_own() {
 
 #[test]
 fn errors_and_panics_are_not_stored() {
-    for_each_protocol!(|P| {
+    for_each_kind!(|P| {
         let shop = Shop::<P>::open(OnceOptions::new());
         let options = TransactionOptions::new().once("key");
         let failed = shop.database.transact_with(&options, |tx| {
@@ -555,7 +555,7 @@ fn hostile_results_spoil_nothing() {
 
 #[test]
 fn the_oldest_results_are_removed_beyond_the_maximum() {
-    for_each_protocol!(|P| {
+    for_each_kind!(|P| {
         let shop = Shop::<P>::open(OnceOptions::new().results_max(10));
         for key in 0..100 {
             shop.order(key).unwrap();
@@ -615,7 +615,7 @@ fn results_of_an_earlier_run_are_removed_in_order() {
 /// A result that was acknowledged as durable is found after a crash, also if the call that has stored it did not wait.
 #[test]
 fn a_result_is_returned_as_durable_only_when_it_is() {
-    for_each_protocol!(|P| {
+    for_each_kind!(|P| {
         let disk = SimulatedDisk::new(1);
         let shop = open_on::<P>(&disk, OnceOptions::new());
         let number = shop.order(7).unwrap();
@@ -669,7 +669,7 @@ impl<P: Protocol> Shop<P> {
 
 #[test]
 fn procedures_run_once() {
-    for_each_protocol!(|P| {
+    for_each_kind!(|P| {
         let shop = Shop::<P>::open(OnceOptions::new());
         for (key, number) in [(7, 1), (8, 2), (7, 1), (9, 3), (8, 2)] {
             assert_eq!(shop.execute(key, key).unwrap(), number);
@@ -715,7 +715,7 @@ fn procedures_in_pieces_run_once_as_a_whole() {
 
 #[test]
 fn results_of_procedures_survive_a_crash() {
-    for_each_protocol!(|P| {
+    for_each_kind!(|P| {
         let disk = SimulatedDisk::new(1);
         let shop = open_on::<P>(&disk, OnceOptions::new());
         let mut place = Place::new(&shop.counts, &shop.orders, 7);

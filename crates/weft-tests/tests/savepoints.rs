@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use weft::operation::Add;
 use weft::protocol::{Dbx, Protocol};
 use weft::{Database, Error, Failure, Record, Table, Transaction, TransactionOptions, column_of};
-use weft_tests::{for_each_protocol, panic_quietly};
+use weft_tests::{for_each_kind, panic_quietly};
 
 #[derive(Clone, Debug, PartialEq, Record)]
 #[record(index(name = by_group, columns(group)))]
@@ -116,7 +116,7 @@ fn a_savepoint_that_fails_leaves_everything_as_it_was() {
             assert_eq!(rows, left[0], "seed {seed}");
         }
     }
-    for_each_protocol!(|P| check::<P>());
+    for_each_kind!(|P| check::<P>());
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn a_transaction_that_rolls_back_undoes_its_savepoints_too() {
             assert_eq!(after, before, "seed {seed}");
         }
     }
-    for_each_protocol!(|P| check::<P>());
+    for_each_kind!(|P| check::<P>());
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn rows_that_were_handed_out_outlive_the_savepoint() {
         let of = |id: u32, count: i64| (format!("code {id}"), count);
         assert_eq!(seen.unwrap(), [of(1, 0), of(1, 5), of(2, 6), of(1, 7)]);
     }
-    for_each_protocol!(|P| check::<P>());
+    for_each_kind!(|P| check::<P>());
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn a_panic_in_a_savepoint_undoes_it() {
         });
         assert_eq!(found.unwrap(), (1, false));
     }
-    for_each_protocol!(|P| check::<P>());
+    for_each_kind!(|P| check::<P>());
 }
 
 /// What was read in a savepoint that was undone is validated: the error may follow from it.
@@ -286,7 +286,7 @@ fn many_threads_undo_and_keep_savepoints() {
         assert_eq!(rows[0].len(), 5);
         assert_eq!(rows[0].iter().map(|row| row.count).sum::<i64>(), kept);
     }
-    for_each_protocol!(|P| check::<P>());
+    for_each_kind!(|P| check::<P>());
 }
 
 #[test]

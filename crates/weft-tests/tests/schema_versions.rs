@@ -8,7 +8,7 @@ use std::sync::Arc;
 use weft::durability::{Manifest, SimulatedDisk, StorageError};
 use weft::protocol::Protocol;
 use weft::{Builder, Database, DurabilityOptions, Error, Failure, Migration, Record, Violation};
-use weft_tests::for_each_protocol;
+use weft_tests::for_each_kind;
 
 const DIRECTORY: &str = "/db";
 
@@ -164,7 +164,7 @@ fn refusal<P: Protocol>(builder: Builder<P>, disk: &SimulatedDisk) -> String {
 
 #[test]
 fn hooks_run_once_and_in_order_under_every_protocol() {
-    for_each_protocol!(|P| {
+    for_each_kind!(|P| {
         let (disk, before) = directory::<P>();
         let expected = after_hooks(&before);
         for round in 0..3 {

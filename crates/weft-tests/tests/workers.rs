@@ -10,7 +10,7 @@ use weft::protocol::Protocol;
 use weft::{Database, Error, Failure, Record, Table, TransactionOptions};
 
 use weft_tests::{
-    TestBarrier, begin_waits, for_each_executor, for_each_protocol, on_a_thread, on_threads,
+    TestBarrier, begin_waits, for_each_executor, for_each_kind, on_a_thread, on_threads,
 };
 
 #[derive(Clone, Debug, Record)]
@@ -53,7 +53,7 @@ fn count<P: Protocol>(database: &Database<P>, hits: &Table<Hit>) -> u64 {
 
 #[test]
 fn more_threads_than_workers_take_turns() {
-    for_each_protocol!(|P| {
+    for_each_kind!(|P| {
         if P::WORKERS_MAX == 1 {
             continue;
         }

@@ -9,7 +9,7 @@ use weft::protocol::{Dbx, Protocol};
 use weft::{Database, Error, Failure, Record, Table, Transaction, column_of};
 use weft_changes::{ChangeFeed, ChangeKind, Position};
 use weft_protocols::{BuilderExt, Doppel, LabelledDatabase, PhaseOptions};
-use weft_tests::for_each_protocol;
+use weft_tests::for_each_kind;
 
 /// The stock and the sales of an item.
 #[derive(Clone, Debug, PartialEq, Record)]
@@ -176,10 +176,10 @@ fn operations_applied_again_are_updates_of_their_transaction() {
     }
 }
 
-/// Takes and gives back, under every protocol.
+/// Takes and gives back, under every kind of protocol.
 #[test]
 fn bounded_operations_are_at_their_transactions() {
-    for_each_protocol!(|P| {
+    for_each_kind!(|P| {
         let shop = Shop::<P>::open(Database::builder().protocol::<P>());
         let mut changes = shop.database.changes(Position::START).unwrap();
         let mut random = fastrand::Rng::with_seed(1);

@@ -2,13 +2,13 @@
 
 use weft::{Database, Error};
 use weft_changes::{ChangeFeed, ChangeRing, ChangesError, Position};
-use weft_tests::for_each_protocol;
+use weft_tests::for_each_kind;
 
 use crate::bank::{Bank, Copied, Follower, Receipt};
 
 #[test]
 fn ring_shows_what_has_committed() {
-    for_each_protocol!(|P| {
+    for_each_kind!(|P| {
         let bank = Bank::open(Database::builder().protocol::<P>().change_ring(1 << 20)).unwrap();
         let mut changes = bank.database.changes(Position::START).unwrap();
         let mut random = fastrand::Rng::with_seed(1);

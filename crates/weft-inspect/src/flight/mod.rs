@@ -10,8 +10,8 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::panic::PanicHookInfo;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, SystemTime};
+use std::sync::{self, Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant, SystemTime};
 
 use memmap2::MmapMut;
 use serde::{Deserialize, Serialize};
@@ -163,13 +163,26 @@ impl FlightRecorder {
     }
 }
 
-/// Runs in the thread that panics, which may be one that holds the ring: then it records nothing.
+/// How long a thread that panics waits for the ring. Others hold it for the time of a record or of a file.
+const PANIC_WAITS: Duration = Duration::from_secs(1);
+
+/// Runs in the thread that panics. If this thread itself holds the ring, it records nothing.
 fn record_panic(shared: &Weak<Shared>, file: Option<&Path>, panic: &PanicHookInfo<'_>) {
     let Some(shared) = shared.upgrade() else { return };
     let thread = std::thread::current();
     let name = thread.name().unwrap_or("without a name").to_owned();
     let entry = Entry::Panic(format!("the thread {name} panicked: {panic}"));
-    let Ok(mut ring) = shared.0.try_lock() else { return };
+    let begin = Instant::now();
+    let mut ring = loop {
+        match shared.0.try_lock() {
+            Ok(ring) => break ring,
+            Err(sync::TryLockError::Poisoned(ring)) => break ring.into_inner(),
+            Err(sync::TryLockError::WouldBlock) if begin.elapsed() < PANIC_WAITS => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Err(sync::TryLockError::WouldBlock) => return,
+        }
+    };
     ring.append(now(), &to_json(&entry));
     if let Some(file) = file {
         // There is no caller to return an error to, and the panic itself is reported.

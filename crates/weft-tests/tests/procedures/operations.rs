@@ -9,7 +9,7 @@ use weft::{Database, Error, ManualClock, Record, Table, Timestamp, Transaction, 
 use weft_procedures::{
     Access, Direct, Driver, Execute, Instance, Next, Procedure, Selection, StepAccess, procedure,
 };
-use weft_tests::for_each_protocol;
+use weft_tests::for_each_kind;
 
 /// A word, with its length.
 #[derive(Clone, Debug, PartialEq, Record)]
@@ -154,7 +154,7 @@ fn by_function(uses: i64) -> (Vec<String>, String) {
 
 #[test]
 fn procedures_of_all_operations_do_what_their_functions_do() {
-    for_each_protocol!(|P| {
+    for_each_kind!(|P| {
         for uses in 1..6 {
             let clock = ManualClock::new(Timestamp::from_millis(5_000));
             let (database, tables) = open::<P>(&clock);
