@@ -33,6 +33,9 @@ pub mod htcc;
 pub mod htm_naive;
 pub mod none;
 pub mod occ;
+#[cfg(all(debug_assertions, not(any(test, loom, shuttle))))]
+#[doc(hidden)]
+pub mod shared;
 pub mod timestamp_ordering;
 
 #[cfg(feature = "canary")]

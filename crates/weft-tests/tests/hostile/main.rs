@@ -22,7 +22,7 @@
 //! of its own, and several run beside each other.
 //!
 //! By default each call site misbehaves in one call, in every combination under the protocols that applications use,
-//! and in a quarter of the combinations under each of the others. `WEFT_HOSTILE=each` runs every combination under
+//! and in a sixth of the combinations under each of the others. `WEFT_HOSTILE=each` runs every combination under
 //! every protocol. `WEFT_HOSTILE=all` runs up to 30 calls of each call site, in memory and with a directory.
 //! `WEFT_HOSTILE_TRACE=1` prints each combination before it runs, in case a run ends with a signal.
 //! `WEFT_HOSTILE_ONLY='Panic|Block RowDrop'` runs only combinations whose name contains each of these words, or

@@ -200,7 +200,7 @@ fn tell(line: &str) {
 const COMPLETE: [&str; 3] = ["dbx", "silo", "2pl"];
 
 /// One of this many combinations runs under each of the other protocols. `.ci/deep conformance` runs all of them.
-const SHARE: usize = 4;
+const SHARE: usize = 6;
 
 /// Set in processes that run one test.
 const IN_PROCESS: &str = "WEFT_HOSTILE_PROCESS";
