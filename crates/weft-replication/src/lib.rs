@@ -73,21 +73,72 @@
 //! primary: other records take the lost ones' places, exactly as many, before its next append. The standbys find the broken
 //! chain then.
 //!
+//! # Nodes
+//!
+//! A [`Node`] is the protocol with a database. [`NodeBuilder`] starts one:
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use weft::{Database, Record};
+//! use weft_replication::{NodeBuilder, ReplicationError, SimulatedLog};
+//!
+//! #[derive(Clone, Record)]
+//! struct Account {
+//!     #[record(key)]
+//!     id: u32,
+//!     cents: i64,
+//! }
+//!
+//! let log = SimulatedLog::new(1);
+//! let start = || NodeBuilder::new(|| Database::builder()).table::<Account>().start(log.connect());
+//! let (one, other) = (start()?, start()?);
+//! let limit = Duration::from_secs(30);
+//! let primary = one.promote(limit)?;
+//! let accounts = primary.database().table::<Account>()?;
+//! let (_, token) = primary.transact(|tx| {
+//!     Ok::<_, ReplicationError>(tx.insert(&accounts, Account { id: 1, cents: 100 })?)
+//! })?;
+//! other.wait_for(token, limit)?;
+//! let view = other.snapshot()?;
+//! assert!(view.snapshot().get(&view.table::<Account>()?, &1)?.is_some());
+//! # Ok::<(), ReplicationError>(())
+//! ```
+//!
+//! *The primary.* The engine's log is written to a file system in memory, on which the sync of a segment also appends the
+//! epoch to the replicated log (`src/disk.rs`). So the engine does all the rest: an epoch collects commits while the one
+//! before is appended, commits are acknowledged when the sync has returned, and writers wait when too much waits. The engine
+//! knows nothing of replication.
+//!
+//! *A standby* applies each epoch as one transaction (`src/tables.rs`), so snapshots show whole epochs. The body of a fence
+//! has the tables of its primary, so a standby with a later version of the program can read the rows.
+//!
+//! *A change of roles* from primary to standby begins with an empty database, since the old one may have commits that the log
+//! never accepted (`src/node.rs`).
+//!
 //! # How it is tested
 //!
 //! [`Member`] is the protocol as a state machine, without threads and clocks. A simulation lets members run in an order that
 //! a seed decides. Appends and reads fail, answers are lost, records come late and twice, members are paused and crash, and
-//! the log loses its end. Eleven planted bugs must be found (`src/flaw.rs`).
+//! the log loses its end. Eleven planted bugs must be found (`src/flaw.rs`). `tests/nodes.rs` has tests of nodes with
+//! databases, on a [`SimulatedLog`].
 
 #![warn(missing_docs)]
 
+mod disk;
 mod flaw;
+mod link;
 mod log;
 mod member;
+mod node;
 mod reader;
 mod record;
+mod simulated;
+mod tables;
 
 pub use log::{LogError, LogRecord, ReplicatedLog};
 pub use member::{Event, Member, Request, Role};
+pub use node::{Node, NodeBuilder, NodeRole, NodeSnapshot, Options, Primary, ReplicationError};
 pub use reader::{Fault, ReplicationToken};
 pub use record::RECORD_BYTES_MAX;
+pub use simulated::{Faults, SimulatedConnection, SimulatedLog};

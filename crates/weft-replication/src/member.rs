@@ -37,6 +37,8 @@ pub enum Request<'a> {
 pub enum Event {
     /// Another member is the primary from now on.
     Follows {
+        /// The generation of which it is the primary.
+        generation: u64,
         /// What its fence says of how to read its epochs.
         body: Vec<u8>,
     },
@@ -154,6 +156,11 @@ impl Member {
     pub fn was_only_primary(&self, read_ended: Duration, now: Duration) -> bool {
         let holds = |proved: Duration| read_ended <= proved || now < proved + self.lease;
         self.role == Role::Primary && self.proved.is_some_and(holds)
+    }
+
+    /// Returns until when this member is certain to be the only primary, as far as it knows now.
+    pub fn lease_until(&self) -> Option<Duration> {
+        self.proved.map(|proved| proved + self.lease)
     }
 
     /// Returns whether nothing waits to be appended or read.
@@ -298,12 +305,12 @@ impl Member {
                     if flawed!(self.flaw, LeaseNotAwaited) { now } else { heard + self.lease };
                 None
             }
-            Effect::Generation { body, .. } => {
+            Effect::Generation { generation, body, .. } => {
                 self.outgoing.clear();
                 self.placed = None;
                 match std::mem::replace(&mut self.role, Role::Standby) {
                     Role::Primary => Some(Event::SteppedDown),
-                    Role::Standby | Role::Candidate => Some(Event::Follows { body }),
+                    Role::Standby | Role::Candidate => Some(Event::Follows { generation, body }),
                 }
             }
         };

@@ -59,14 +59,10 @@ pub enum Fault {
         /// The record that is needed.
         next: u64,
     },
-    /// The changes in an epoch do not fit the database.
-    #[error("epoch {epoch} of generation {generation} cannot be applied: {message}")]
+    /// The database cannot take what the log says.
+    #[error("the database cannot follow the replicated log: {message}")]
     Unfit {
-        /// The epoch's generation.
-        generation: u64,
-        /// The epoch.
-        epoch: u64,
-        /// What does not fit.
+        /// What stands in the way.
         message: String,
     },
 }

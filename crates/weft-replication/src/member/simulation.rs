@@ -383,7 +383,7 @@ impl Run {
         };
         let node = &mut self.nodes[at];
         match event {
-            Event::Follows { body } if body == b"how to read" => {}
+            Event::Follows { body, .. } if body == b"how to read" => {}
             Event::Follows { .. } => return Err("the fence's body changed".to_owned()),
             Event::SteppedDown => {
                 self.saw("step down");
