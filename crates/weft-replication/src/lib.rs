@@ -68,7 +68,7 @@
 //!
 //! # What the log must do
 //!
-//! [`ReplicatedLog`] says it. If the log loses records at its end, though it had confirmed them, commits may be lost, too.
+//! [`ReplicatedLog`] says it. With the feature `kafka` the module `kafka` has a topic of Kafka as such a log. If the log loses records at its end, though it had confirmed them, commits may be lost, too.
 //! Nodes that had read them stop with a [`Fault`], and do not continue with another history. One case goes unnoticed by the
 //! primary: other records take the lost ones' places, exactly as many, before its next append. The standbys find the broken
 //! chain then.
@@ -127,6 +127,8 @@
 
 mod disk;
 mod flaw;
+#[cfg(feature = "kafka")]
+pub mod kafka;
 mod link;
 mod log;
 mod member;

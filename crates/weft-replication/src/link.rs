@@ -122,7 +122,9 @@ impl Link {
             Request::Read(from) => {
                 let records = match self.log.read(from, self.options.poll) {
                     Ok(records) => records,
-                    Err(LogError::Unavailable(_)) => return Ok(Step::Failed),
+                    Err(LogError::Unavailable(_) | LogError::Misconfigured(_)) => {
+                        return Ok(Step::Failed);
+                    }
                     Err(LogError::OutOfRange { first, end, .. }) => {
                         return Err(End::Fault(match from < first {
                             true => Fault::Gone { first, next: from },

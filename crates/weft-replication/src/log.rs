@@ -52,6 +52,9 @@ pub enum LogError {
     /// The log could not be reached, did not answer in time, or had another problem that may pass.
     #[error("the replicated log does not answer: {0}")]
     Unavailable(String),
+    /// The log cannot be used as it is set up.
+    #[error("{0}")]
+    Misconfigured(String),
     /// The log does not have the offset that was asked for.
     #[error(
         "the replicated log has no record {offset}: it holds the records from {first} to before {end}"
