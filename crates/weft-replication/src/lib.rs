@@ -64,7 +64,8 @@
 //!   node was also the only primary for the length of a lease after *t*.
 //! - or by an append that began after the read. The primary makes one if the lease has run out.
 //!
-//! The lease needs clocks that run equally fast on all nodes. They need not show the same time.
+//! The lease needs clocks that run equally fast on all nodes, and go on while a node is paused. They need not show the same
+//! time.
 //!
 //! # What the log must do
 //!

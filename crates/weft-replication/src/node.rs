@@ -36,7 +36,9 @@ const DIRECTORY: &str = "replicated";
 /// Options of a node. All nodes of a database have the same lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// For how long an append proves that its node is the primary. Default: 500 ms.
+    /// For how long an append proves that its node is the primary. With zero, every read of a primary is followed by an append
+    /// that proves it. Choose that if machines may be suspended: the clock of a process stands still in that time. Default:
+    /// 500 ms.
     pub lease: Duration,
     /// The time from one heartbeat of the primary to the next. Default: 100 ms.
     pub heartbeat: Duration,
@@ -152,7 +154,7 @@ impl<P: Protocol> NodeBuilder<P> {
     pub fn start(self, log: Arc<dyn ReplicatedLog>) -> Result<Node<P>, ReplicationError> {
         let refuse = |what: String| Err(ReplicationError::Unfit(what));
         let Options { lease, heartbeat, silence, .. } = self.options;
-        if heartbeat >= lease {
+        if heartbeat >= lease && !lease.is_zero() {
             return refuse("the heartbeat must be shorter than the lease".to_owned());
         }
         if silence.is_some_and(|silence| silence < 2 * lease) {
@@ -545,7 +547,8 @@ impl<P: Protocol> Node<P> {
     ///
     /// # Errors
     /// [`ReplicationError::TimedOut`] if the log does not answer, or other nodes were faster again and again;
-    /// [`ReplicationError::Stopped`], [`ReplicationError::ShutDown`].
+    /// [`ReplicationError::NotPrimary`] if another node has taken over already; [`ReplicationError::Stopped`],
+    /// [`ReplicationError::ShutDown`].
     pub fn promote(&self, limit: Duration) -> Result<Primary<P>, ReplicationError> {
         let core = &*self.core;
         core.change(|state| state.is_promoted = state.role == NodeRole::Standby);
@@ -656,7 +659,8 @@ impl<P: Protocol> Primary<P> {
     /// Returns the database.
     ///
     /// A commit in it is acknowledged when it is replicated. Anything that is read without [`Primary::transact`] needs
-    /// [`Primary::confirm`] afterwards, since this node may have been replaced without knowing it. Do not load in bulk.
+    /// [`Primary::confirm`] afterwards, since this node may have been replaced without knowing it. Bulk loads are refused. Do not
+    /// close the database: shut the node down.
     pub fn database(&self) -> &Database<P> {
         &self.life.database
     }

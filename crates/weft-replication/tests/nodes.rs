@@ -1,6 +1,6 @@
 //! Nodes of a replicated database, on a log in memory.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use weft::protocol::{Dbx, Protocol};
@@ -358,6 +358,111 @@ fn promotions_under_faults_lose_nothing_and_invent_nothing() {
             assert!(possible.contains(&balance), "seed {seed}: {balance} of {possible:?}");
             assert_eq!(node.fault(), None, "seed {seed}");
         }
+    }
+}
+
+#[test]
+fn replaced_primary_that_does_not_know_it_shows_nothing_old() {
+    let log = SimulatedLog::new(11);
+    let connection = log.connect();
+    let options = Options { lease: Duration::from_millis(300), ..by_call() };
+    let one = builder::<Dbx>().options(options.clone()).start(Arc::clone(&connection) as _);
+    let one = one.expect("the node starts");
+    let other = builder::<Dbx>().options(options).start(log.connect()).expect("the node starts");
+    let old = one.promote(LONG).expect("it becomes the primary");
+    add(&old, 1, 100).expect("it commits");
+    connection.cut_off(true);
+    let new = other.promote(LONG).expect("it becomes the primary");
+    add(&new, 1, 1).expect("it commits");
+    let accounts = old.database().table::<Account>().expect("the table is there");
+    let read = || {
+        old.transact(|tx| {
+            Ok::<_, ReplicationError>(tx.get(&accounts, &1)?.map(|account| account.cents))
+        })
+    };
+    std::thread::scope(|scope| {
+        let reading = scope.spawn(read);
+        connection.cut_off(false);
+        let read = reading.join().expect("no panic");
+        assert!(read.is_err(), "{read:?}");
+    });
+}
+
+/// Clients write and read at nodes that are promoted all the time, also at nodes that have been replaced and do not know it.
+/// A read must show everything that was acknowledged before it began.
+#[test]
+fn reads_across_promotions_are_strict() {
+    const CLIENTS: usize = 3;
+    for (seed, lease_ms) in [(1, 0), (2, 20), (3, 20)] {
+        let log = SimulatedLog::new(seed);
+        log.set_faults(Faults { lost: 3, unanswered: 3, late: 3, doubled: 3 });
+        let options = Options {
+            lease: Duration::from_millis(lease_ms),
+            heartbeat: Duration::from_millis(5),
+            ..by_call()
+        };
+        let connections = [log.connect(), log.connect()];
+        let nodes = [0, 1].map(|number: usize| {
+            let log = Arc::clone(&connections[number]);
+            builder::<Dbx>().options(options.clone()).start(log).expect("it starts")
+        });
+        // All primaries so far, how many additions were acknowledged, and how many were begun.
+        let primaries = Mutex::new(vec![Arc::new(nodes[0].promote(LONG).expect("it is promoted"))]);
+        let (acknowledged, begun) = (Mutex::new(0_i64), Mutex::new(0_i64));
+        let value = |mutex: &Mutex<i64>| *mutex.lock().expect("no panic");
+        let client = |number: usize| {
+            let mut reads = 0;
+            for turn in 0.. {
+                if reads == 200 {
+                    break;
+                }
+                let adds = (turn + number) % 3 == 0;
+                // The newest one. Half of the reads go to the one before. (An addition there would wait for the log, and all
+                // reads with it.)
+                let primary = {
+                    let primaries = primaries.lock().expect("no panic");
+                    let back = usize::from(!adds && turn % 2 == 0).min(primaries.len() - 1);
+                    Arc::clone(&primaries[primaries.len() - 1 - back])
+                };
+                if adds {
+                    *begun.lock().expect("no panic") += 1;
+                    if add(&primary, 1, 1).is_ok() {
+                        *acknowledged.lock().expect("no panic") += 1;
+                    }
+                    continue;
+                }
+                let accounts = primary.database().table::<Account>().expect("it is there");
+                let before = value(&acknowledged);
+                let read = primary.transact(|tx| {
+                    let row = tx.get(&accounts, &1)?;
+                    Ok::<_, ReplicationError>(row.map_or(0, |account| account.cents))
+                });
+                if let Ok((cents, _)) = read {
+                    reads += 1;
+                    let possible = before..=value(&begun);
+                    assert!(possible.contains(&cents), "seed {seed}: {cents} of {possible:?}");
+                }
+            }
+        };
+        let client = &client;
+        std::thread::scope(|scope| {
+            let clients: Vec<_> =
+                (0..CLIENTS).map(|number| scope.spawn(move || client(number))).collect();
+            for round in 1.. {
+                std::thread::sleep(Duration::from_millis(3));
+                if clients.iter().all(|client| client.is_finished()) {
+                    break;
+                }
+                // The primary before does not notice for a while.
+                let before = &connections[(round + 1) % 2];
+                before.cut_off(true);
+                let promoted = nodes[round % 2].promote(LONG).expect("it becomes the primary");
+                primaries.lock().expect("no panic").push(Arc::new(promoted));
+                std::thread::sleep(Duration::from_millis(3));
+                before.cut_off(false);
+            }
+        });
+        assert!(value(&acknowledged) > 0);
     }
 }
 
