@@ -29,16 +29,16 @@ fn time(calls: u32, mut call: impl FnMut(u32)) -> f64 {
 fn add(database: &Database, accounts: &Table<Account>, turn: u32) {
     let id = u64::from(turn % 1000);
     let options = TransactionOptions::new();
-    let committed = database
+    let committed: Result<_, weft::Error> = database
         .transact_with_token(&options, |tx| tx.update(accounts, &id, |account| account.cents += 1));
-    black_box(committed.map_err(|error: weft::Error| error)).expect("it commits");
+    black_box(committed).expect("it commits");
 }
 
 fn fill(database: &Database) -> Table<Account> {
     let accounts = database.table::<Account>().expect("it is there");
-    let filled = database
+    let filled: Result<_, weft::Error> = database
         .transact(|tx| (0..1000).try_for_each(|id| tx.insert(&accounts, Account { id, cents: 0 })));
-    filled.map_err(|error: weft::Error| error).expect("it commits");
+    filled.expect("it commits");
     accounts
 }
 
@@ -56,7 +56,7 @@ fn main() {
 
     let log = SimulatedLog::new(1);
     let start = || -> Node<_> {
-        let builder = NodeBuilder::new(|| Database::builder()).table::<Account>();
+        let builder = NodeBuilder::new(Database::builder).table::<Account>();
         builder.start(log.connect()).expect("it starts")
     };
     let (one, other) = (start(), start());

@@ -26,7 +26,7 @@
 //! }
 //!
 //! let log = KafkaLog::open(&KafkaOptions::new(&["one:9092", "two:9092", "three:9092"], "accounts"))?;
-//! let node = NodeBuilder::new(|| Database::builder()).table::<Account>().start(Arc::new(log))?;
+//! let node = NodeBuilder::new(Database::builder).table::<Account>().start(Arc::new(log))?;
 //! # Ok::<(), weft_replication::ReplicationError>(())
 //! ```
 //!

@@ -92,7 +92,7 @@
 //! }
 //!
 //! let log = SimulatedLog::new(1);
-//! let start = || NodeBuilder::new(|| Database::builder()).table::<Account>().start(log.connect());
+//! let start = || NodeBuilder::new(Database::builder).table::<Account>().start(log.connect());
 //! let (one, other) = (start()?, start()?);
 //! let limit = Duration::from_secs(30);
 //! let primary = one.promote(limit)?;

@@ -249,7 +249,8 @@ fn changes_of_unique_values_within_an_epoch_are_applied() {
     let fleeting = database.transact_with_token(&TransactionOptions::new(), |tx| {
         tx.insert_generated(&users, |id| User { id, mail: "eve".into() })
     });
-    let fleeting: u64 = fleeting.map_err(|error: Error| error).expect("it commits").0;
+    let fleeting: Result<(u64, _), Error> = fleeting;
+    let fleeting = fleeting.expect("it commits").0;
     let deleted = primary.transact(|tx| Ok::<_, ReplicationError>(tx.delete(&users, &fleeting)?));
     let (_, token) = deleted.expect("it commits");
     other.wait_for(token, LONG).expect("it follows");
@@ -416,7 +417,7 @@ fn reads_across_promotions_are_strict() {
                 if reads == 200 {
                     break;
                 }
-                let adds = (turn + number) % 3 == 0;
+                let adds = (turn + number).is_multiple_of(3);
                 // The newest one. Half of the reads go to the one before. (An addition there would wait for the log, and all
                 // reads with it.)
                 let primary = {
