@@ -1,6 +1,7 @@
 //! The connection of one open database with the log: a member, and what drives it.
 
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -66,8 +67,8 @@ pub struct Link {
 
 impl Link {
     pub fn new(log: Arc<dyn ReplicatedLog>, options: &Options) -> Link {
-        // A number that no member has had, on any node.
-        let node = fastrand::Rng::new().u64(..);
+        // A number that no member has had, on any node: the keys of the hash are the operating system's random numbers.
+        let node = RandomState::new().hash_one(0);
         let member = Member::new(node, options.lease, Duration::ZERO);
         Link {
             log,

@@ -384,7 +384,9 @@ impl<P: Protocol> Core<P> {
             silence.map(|silence| silence.mul_f64(1.0 + fastrand::Rng::new().f64() / 2.0));
         let link = &life.link;
         let mut tables = None;
-        let (mut has_read_all, mut stood) = (false, Duration::ZERO);
+        // Whether the last read has found the log's end, and whether any has.
+        let (mut is_at_end, mut has_read_all) = (false, false);
+        let mut stood = Duration::ZERO;
         loop {
             let (is_promoted, is_stopping) = {
                 let state = self.state();
@@ -396,8 +398,10 @@ impl<P: Protocol> Core<P> {
             let mut session = link.session();
             let member = &mut session.member;
             let now = link.now();
-            let is_silent = silence.is_some_and(|silence| now > member.heard() + silence);
-            if member.role() == Role::Standby && has_read_all && (is_promoted || is_silent) {
+            // A standby that is slow may not have read for a while what the primary has written.
+            let is_silent =
+                is_at_end && silence.is_some_and(|silence| now > member.heard() + silence);
+            if member.role() == Role::Standby && (is_promoted && has_read_all || is_silent) {
                 member.stand(&life.manifest);
                 stood = now;
             }
@@ -417,7 +421,8 @@ impl<P: Protocol> Core<P> {
             }
             let step = step?;
             self.state().next_offset = next_offset;
-            has_read_all = step == Step::Nothing || has_read_all && step == Step::Done;
+            is_at_end = step == Step::Nothing;
+            has_read_all |= is_at_end;
             match role {
                 Role::Primary => return Ok(()),
                 _ if step == Step::Failed => thread::sleep(poll),
