@@ -14,6 +14,7 @@ use crate::log::{LogError, ReplicatedLog};
 use crate::member::{Event, Member, Request, Role};
 use crate::node::Options;
 use crate::reader::Fault;
+use crate::record::EPOCH_BYTES_MAX;
 
 /// Why a database no longer follows the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -215,13 +216,19 @@ impl Sink for Link {
     }
 
     fn replicate(&self, epoch: u64, entries: &[u8]) -> io::Result<()> {
-        let mut session = self.session();
-        if session.end.is_none() && session.member.role() == Role::Primary {
-            session.member.write(epoch, entries);
-            self.drive(&mut session).map_err(|end| io::Error::other(format!("{end:?}")))
-        } else {
-            Err(io::Error::other("the node is no longer the primary"))
+        if entries.len() > EPOCH_BYTES_MAX {
+            let message = format!(
+                "an epoch has {} bytes, and can have {EPOCH_BYTES_MAX}: divide the transaction",
+                entries.len()
+            );
+            self.end(End::Fault(Fault::Unfit { message }));
         }
+        let mut session = self.session();
+        if session.end.is_some() || session.member.role() != Role::Primary {
+            return Err(io::Error::other("the node is no longer the primary"));
+        }
+        session.member.write(epoch, entries);
+        self.drive(&mut session).map_err(|end| io::Error::other(format!("{end:?}")))
     }
 }
 
