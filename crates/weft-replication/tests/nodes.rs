@@ -115,14 +115,11 @@ fn standby_shows_what_the_primary_has_committed() {
         let row = view.snapshot().get(&savings, &1).expect("it can be read");
         assert_eq!(row.map(|account| account.cents), Some(30));
     }
-    // The protocols of the engine, and those that log operations or pieces.
+    // One protocol of the engine, and those whose log has operations, pieces, and timestamps as versions.
     shows::<Dbx>();
-    shows::<weft::protocol::Silo>();
-    shows::<weft::protocol::TwoPhaseLocking>();
     shows::<weft_protocols::Doppel>();
     shows::<weft_protocols::DbxTc>();
     shows::<weft_protocols::TimestampOrdering>();
-    shows::<weft_protocols::Htcc>();
 }
 
 #[test]
