@@ -1,5 +1,6 @@
 //! Transactions of the feed, and the changes in them.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -172,10 +173,19 @@ impl<'a> Change<'a> {
     /// [`ChangesError::OtherTable`], [`ChangesError::Schema`], [`ChangesError::Decode`].
     pub fn key<T: Record>(&self) -> Result<T::Key, ChangesError> {
         let conversion = self.schema.conversion::<T>(self.write.table)?;
-        let key = self.schema.key_of(self.write.table, self.write.kind, self.bytes);
-        let key = key.map_err(|error| self.decode_error(error))?;
+        let key = self.stored_key()?;
         let key = conversion.adaptation.key(&key).map_err(|error| self.decode_error(error))?;
         decode(&key, self.table(), T::decode_key)
+    }
+
+    /// Returns the key of the row as it is stored. Changes of the same epoch and table are on the same row if it is equal.
+    ///
+    /// # Errors
+    /// [`ChangesError::Decode`].
+    #[doc(hidden)]
+    pub fn stored_key(&self) -> Result<Cow<'a, [u8]>, ChangesError> {
+        let key = self.schema.key_of(self.write.table, self.write.kind, self.bytes);
+        key.map_err(|error| self.decode_error(error))
     }
 
     /// Returns the row if it was inserted, and `None` after any other change: the log does not hold the columns that

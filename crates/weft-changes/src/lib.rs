@@ -68,6 +68,7 @@
 mod change;
 mod changes;
 mod error;
+mod logged;
 mod order;
 mod position;
 mod reader;
@@ -81,8 +82,12 @@ use weft::{Database, Record, Snapshot, Table};
 pub use change::{Change, ChangeKind, Operation, Transaction};
 pub use changes::Changes;
 pub use error::ChangesError;
+#[doc(hidden)]
+pub use logged::{LoggedEpoch, LoggedTables};
 pub use position::{ParsePositionError, Position};
 pub use ring::ChangeRing;
+#[doc(hidden)]
+pub use ring::ring_disk;
 pub use watch::{KeyRange, Watch, WatchedKeys};
 
 /// Adds the change feed to a [`Database`].

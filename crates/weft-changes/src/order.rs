@@ -15,14 +15,17 @@
 use std::borrow::Cow;
 use std::hash::BuildHasher;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use hashbrown::hash_table::Entry;
 use hashbrown::{HashMap, HashTable};
 use rustc_hash::FxBuildHasher;
 use weft::column::DecodeError;
+use weft::durability::StorageError;
 use weft::durability::format::{Entries, EntryError, LogEntry, LogWrite, WriteKind};
 
+use crate::error::ChangesError;
 use crate::schema::Schema;
 
 /// A write of a row.
@@ -64,6 +67,23 @@ pub enum EpochError {
     Entry(EntryError),
     UnknownTable(u32),
     Key(u32, DecodeError),
+}
+
+impl EpochError {
+    /// Returns the error for an epoch that cannot be read.
+    pub fn into_changes_error(self, epoch: u64, schema: &Schema, place: &Path) -> ChangesError {
+        let what = match self {
+            EpochError::Entry(error) => format!("an entry of epoch {epoch}: {error}"),
+            EpochError::UnknownTable(table) => {
+                format!("epoch {epoch} has a row of table {table}, which is unknown")
+            }
+            EpochError::Key(table, source) => {
+                let table = schema.tables[table as usize].name.clone();
+                return ChangesError::Decode { table, source };
+            }
+        };
+        StorageError::damaged(place, 0, what).into()
+    }
 }
 
 impl Transactions {

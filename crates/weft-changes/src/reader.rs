@@ -242,17 +242,7 @@ impl LogReader {
 
     /// Returns the error for an epoch that cannot be read.
     pub fn unreadable(&self, epoch: u64, error: EpochError) -> ChangesError {
-        let what = match error {
-            EpochError::Entry(error) => format!("an entry of epoch {epoch}: {error}"),
-            EpochError::UnknownTable(table) => {
-                format!("epoch {epoch} has a row of table {table}, which is unknown")
-            }
-            EpochError::Key(table, source) => {
-                let table = self.schema.tables[table as usize].name.clone();
-                return ChangesError::Decode { table, source };
-            }
-        };
-        StorageError::damaged(self.log.place().1, 0, what).into()
+        error.into_changes_error(epoch, &self.schema, self.log.place().1)
     }
 }
 

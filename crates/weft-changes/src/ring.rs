@@ -40,9 +40,14 @@ impl<P: Protocol> ChangeRing for Builder<P> {
             .checkpoint_log_bytes(None)
             .spare_bytes(0)
             .threads(1);
-        let disk = Arc::new(RingDisk { bytes, state: Mutex::default() });
-        self.directory("ring").durability(options).backend(disk, false)
+        self.directory("ring").durability(options).backend(ring_disk(bytes), false)
     }
+}
+
+/// Returns a file system in memory that keeps the newest segments of a log, about `bytes` bytes of them.
+#[doc(hidden)]
+pub fn ring_disk(bytes: u64) -> Arc<dyn Backend> {
+    Arc::new(RingDisk { bytes, state: Mutex::default() })
 }
 
 /// A file system in memory.

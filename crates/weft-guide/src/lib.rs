@@ -74,6 +74,10 @@ mod moving_data {}
 mod operating {}
 
 #[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/src/replication.md")]
+mod replication {}
+
+#[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide/src/watching.md")]
 mod watching {}
 

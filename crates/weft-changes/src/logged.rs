@@ -1,0 +1,51 @@
+//! The changes of an epoch whose entries come from elsewhere than the database's own log, for the crate that replicates
+//! them.
+
+use std::sync::Arc;
+
+use weft::durability::Manifest;
+
+use crate::change::Change;
+use crate::error::ChangesError;
+use crate::order::{Epoch, EpochError};
+use crate::schema::Schema;
+
+/// The tables that entries of a log name.
+#[derive(Clone, Debug)]
+pub struct LoggedTables(Arc<Schema>);
+
+/// The changes of an epoch.
+#[derive(Debug)]
+pub struct LoggedEpoch(Epoch);
+
+impl LoggedTables {
+    /// Returns the tables of the database with this manifest.
+    pub fn new(manifest: &Manifest) -> LoggedTables {
+        LoggedTables(Arc::new(Schema::new(manifest)))
+    }
+
+    /// Reads the entries of an epoch. `place` says where they come from, for errors.
+    ///
+    /// # Errors
+    /// If they are damaged, or name other tables.
+    pub fn read(
+        &self,
+        number: u64,
+        entries: Vec<u8>,
+        place: &str,
+    ) -> Result<LoggedEpoch, ChangesError> {
+        let unreadable =
+            |error: EpochError| error.into_changes_error(number, &self.0, place.as_ref());
+        let epoch = Epoch::read(number, entries, Arc::clone(&self.0)).map_err(unreadable)?;
+        epoch.transactions().map_err(unreadable)?;
+        Ok(LoggedEpoch(epoch))
+    }
+}
+
+impl LoggedEpoch {
+    /// Returns the changes. Those of each row are in order.
+    pub fn changes(&self) -> impl ExactSizeIterator<Item = Change<'_>> {
+        let transactions = self.0.ordered();
+        (0..transactions.writes.len()).map(|write| Change::new(&self.0, transactions, write))
+    }
+}

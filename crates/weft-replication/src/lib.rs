@@ -1,0 +1,147 @@
+//! Replication of a Weft database through a replicated log that somebody runs already, such as Kafka.
+//!
+//! Weft has no consensus of its own. It appends what commits to a log that is kept on several machines. A commit is
+//! acknowledged when the log has it. Other nodes read the log, and one of them takes over when the first one is gone. All
+//! the agreement that this needs is the order of the log's records.
+//!
+//! # The protocol
+//!
+//! Three kinds of records lie in the log:
+//!
+//! ```text
+//!   offset   0        1        2        3        4        5        6        7
+//!          fence    part     part     beat     part     fence    part     part
+//!   gener.   1        1        1        1        1        2        1        2
+//!   node     A        A        A        A        A        B        A        B
+//!                  epoch 7  epoch 9           epoch 9           epoch 9   epoch 3
+//!                           1st of 2          2nd of 2           late
+//! ```
+//!
+//! - A **fence** begins a *generation*: the time of one primary. It names the generation and the node.
+//! - A **part** carries an epoch of the primary, or a piece of it if the epoch is too long for a record. An epoch is what
+//!   the database's own log writes at once: whole transactions.
+//! - A **heartbeat** shows that the primary is there when it has nothing to write.
+//!
+//! **Which records count** is decided by each reader alone, in the order of the log, so all readers decide alike. This is
+//! the *replay rule*:
+//!
+//! | record | what it means |
+//! | --- | --- |
+//! | a fence of the next generation | It wins. The parts of an unfinished epoch are discarded. |
+//! | a fence of the same generation, or of an earlier one | It has lost the election, and has no effect. |
+//! | a part of the current generation that is the next one | It counts. With the last part, the epoch is applied. |
+//! | a part that was seen already, or of an earlier generation | It came twice, or too late, and has no effect. |
+//! | anything else | Records are missing, or something else writes to the log. The reader stops, and names the offset. |
+//!
+//! In the picture, the record at offset 6 came too late: node B had begun generation 2 before.
+//!
+//! A *chain of checksums* tells whether a part is the next one. Each part names the checksum of everything that counted
+//! before it, fences included. So a reader notices if the log has lost records that another reader has seen.
+//!
+//! **When an epoch is acknowledged.** The primary appends one record at a time. An append returns an offset.
+//!
+//! - If it is the offset after the last record that the primary knows, the record counts for every reader. When the last
+//!   part of an epoch is there, the epoch is acknowledged.
+//! - If it is greater, other records lie between. The primary reads them by the replay rule, like any reader. If one of them
+//!   is the fence of a later generation, the primary *steps down*: its record does not count. If they are its own records
+//!   that came twice, it goes on.
+//! - If it is less, the log has lost its end. The primary stops.
+//!
+//! So there are no two primaries that both acknowledge. If a fence lies before a primary's record, the primary finds it
+//! before it acknowledges. If the fence lies behind the record, the new primary has read the record before it began.
+//!
+//! An append that fails may be in the log all the same, or come later. The primary appends the same record again until it
+//! knows that it is there. Readers ignore the second copy.
+//!
+//! **Promotion.** A standby reads the log, appends a fence of the generation after the current one, and reads everything up
+//! to the place where the append has put it. If its fence is the first one of the generation, it is the primary.
+//!
+//! **Reads of a primary.** A primary that was paused does not know that another one has taken over. So a read is strict only
+//! if the primary proves afterwards that it was the only one:
+//!
+//! - by a *lease*. An append that began at a time *t*, and before which no fence was found, proves that the node was the
+//!   primary at *t*. A new primary does not serve before a lease has passed since it last heard of the one before. So the
+//!   node was also the only primary for the length of a lease after *t*.
+//! - or by an append that began after the read. The primary makes one if the lease has run out.
+//!
+//! The lease needs clocks that run equally fast on all nodes, and go on while a node is paused. They need not show the same
+//! time.
+//!
+//! # What the log must do
+//!
+//! [`ReplicatedLog`] says it. With the feature `kafka` the module `kafka` has a topic of Kafka as such a log. If the log loses records at its end, though it had confirmed them, commits may be lost, too.
+//! Nodes that had read them stop with a [`Fault`], and do not continue with another history. One case goes unnoticed by the
+//! primary: other records take the lost ones' places, exactly as many, before its next append. The standbys find the broken
+//! chain then.
+//!
+//! # Nodes
+//!
+//! A [`Node`] is the protocol with a database. [`NodeBuilder`] starts one:
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use weft::{Database, Record};
+//! use weft_replication::{NodeBuilder, ReplicationError, SimulatedLog};
+//!
+//! #[derive(Clone, Record)]
+//! struct Account {
+//!     #[record(key)]
+//!     id: u32,
+//!     cents: i64,
+//! }
+//!
+//! let log = SimulatedLog::new(1);
+//! let start = || NodeBuilder::new(Database::builder).table::<Account>().start(log.connect());
+//! let (one, other) = (start()?, start()?);
+//! let limit = Duration::from_secs(30);
+//! let primary = one.promote(limit)?;
+//! let accounts = primary.database().table::<Account>()?;
+//! let (_, token) = primary.transact(|tx| {
+//!     Ok::<_, ReplicationError>(tx.insert(&accounts, Account { id: 1, cents: 100 })?)
+//! })?;
+//! other.wait_for(token, limit)?;
+//! let view = other.snapshot()?;
+//! assert!(view.snapshot().get(&view.table::<Account>()?, &1)?.is_some());
+//! # Ok::<(), ReplicationError>(())
+//! ```
+//!
+//! *The primary.* The engine's log is written to a file system in memory, on which the sync of a segment also appends the
+//! epoch to the replicated log (`src/disk.rs`). So the engine does all the rest: an epoch collects commits while the one
+//! before is appended, commits are acknowledged when the sync has returned, and writers wait when too much waits. The engine
+//! knows nothing of replication.
+//!
+//! *A standby* applies each epoch as one transaction (`src/tables.rs`), so snapshots show whole epochs. The body of a fence
+//! has the tables of its primary, so a standby with a later version of the program can read the rows.
+//!
+//! *A change of roles* from primary to standby begins with an empty database, since the old one may have commits that the log
+//! never accepted (`src/node.rs`).
+//!
+//! # How it is tested
+//!
+//! [`Member`] is the protocol as a state machine, without threads and clocks. A simulation lets members run in an order that
+//! a seed decides. Appends and reads fail, answers are lost, records come late and twice, members are paused and crash, and
+//! the log loses its end. Eleven planted bugs must be found (`src/flaw.rs`). `tests/nodes.rs` has tests of nodes with
+//! databases, on a [`SimulatedLog`].
+
+#![warn(missing_docs)]
+
+mod disk;
+mod flaw;
+#[cfg(feature = "kafka")]
+pub mod kafka;
+mod link;
+mod log;
+mod member;
+mod node;
+mod reader;
+mod record;
+mod simulated;
+mod tables;
+
+pub use log::{LogError, LogRecord, ReplicatedLog};
+pub use member::{Event, Member, Request, Role};
+pub use node::{Node, NodeBuilder, NodeRole, NodeSnapshot, Options, Primary, ReplicationError};
+pub use reader::{Fault, ReplicationToken};
+pub use record::RECORD_BYTES_MAX;
+pub use simulated::{Faults, SimulatedConnection, SimulatedLog};

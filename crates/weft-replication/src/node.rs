@@ -1,0 +1,715 @@
+//! A node of a replicated database: the primary, or a standby.
+//!
+//! A node has a thread that follows the log. What a node keeps between two changes of its role is a *life*: an open
+//! database, and a member of the protocol. A primary that steps down may have committed in memory what the log never
+//! accepted. So it begins a new life, with an empty database, and follows the log from its beginning.
+
+use std::fmt::Display;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use weft::durability::{Backend, Manifest, StorageError};
+use weft::protocol::Protocol;
+use weft::{
+    Acknowledge, Builder, Database, DurabilityOptions, Failure, Record, Snapshot, Transaction,
+    TransactionOptions,
+};
+use weft_changes::{LoggedTables, ring_disk};
+
+use crate::disk::{Mode, ReplicatedDisk, Sink};
+use crate::link::{End, Link, Step};
+use crate::log::{LogError, ReplicatedLog};
+use crate::member::{Event, Role};
+use crate::reader::{Fault, ReplicationToken};
+use crate::record::BODY_BYTES_MAX;
+use crate::tables::{AppliedTable, Declared, DeclaredTable, apply};
+
+/// How many bytes of its changes a database keeps for readers of the change feed.
+const RING_BYTES: u64 = 8 << 20;
+
+/// The directory of a database, on the file system in memory.
+const DIRECTORY: &str = "replicated";
+
+/// Options of a node. All nodes of a database have the same lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// For how long an append proves that its node is the primary. With zero, every read of a primary is followed by an append
+    /// that proves it. Choose that if machines may be suspended: the clock of a process stands still in that time. Default:
+    /// 500 ms.
+    pub lease: Duration,
+    /// The time from one heartbeat of the primary to the next. Default: 100 ms.
+    pub heartbeat: Duration,
+    /// After how long without a record of the primary a standby takes over; `None` if it never does that automatically. It
+    /// must be at least twice the lease. Default: 3 s.
+    pub silence: Option<Duration>,
+    /// For how long the log may fail to answer before a primary gives up, and its commits that wait have an unknown outcome.
+    /// Default: 30 s.
+    pub deadline: Duration,
+    /// How long a read of the log waits for a record, and the time from a call that fails to the next one. Default: 20 ms.
+    pub poll: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            lease: Duration::from_millis(500),
+            heartbeat: Duration::from_millis(100),
+            silence: Some(Duration::from_secs(3)),
+            deadline: Duration::from_secs(30),
+            poll: Duration::from_millis(20),
+        }
+    }
+}
+
+/// Why a node cannot do what it was asked for.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReplicationError {
+    /// The node is not the primary, or no longer. The transaction has changed nothing.
+    #[error("the node is not the primary; ask another node")]
+    NotPrimary,
+    /// The node has ceased to be the primary while the commit waited for the log. The transaction may have committed. If it
+    /// has, the next primary has it.
+    #[error(
+        "the outcome is unknown: the transaction may have committed; look for what it has written at the next primary"
+    )]
+    OutcomeUnknown,
+    /// What was waited for has not happened in time.
+    #[error("the time is over; ask again, or ask another node")]
+    TimedOut,
+    /// The node has stopped.
+    #[error("the node has stopped: {0}")]
+    Stopped(#[from] Fault),
+    /// The node was shut down.
+    #[error("the node was shut down")]
+    ShutDown,
+    /// The log cannot be reached.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// The options or the tables do not fit.
+    #[error("{0}")]
+    Unfit(String),
+    /// The transaction or the database has failed.
+    #[error(transparent)]
+    Engine(#[from] weft::Error),
+}
+
+impl From<Failure> for ReplicationError {
+    fn from(failure: Failure) -> Self {
+        ReplicationError::Engine(failure.into())
+    }
+}
+
+/// What a node does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeRole {
+    /// It follows the primary.
+    Standby,
+    /// It is the primary.
+    Primary,
+    /// It has stopped, because of a [`Fault`], or because it was shut down.
+    Stopped,
+}
+
+/// Declares the tables of a replicated database. [`NodeBuilder::start`] starts a node.
+pub struct NodeBuilder<P: Protocol> {
+    open: Box<dyn Fn() -> Builder<P> + Send + Sync>,
+    tables: Vec<Box<dyn DeclaredTable<P>>>,
+    options: Options,
+}
+
+impl<P: Protocol> NodeBuilder<P> {
+    /// Begins with what `open` returns: a builder with options, but without tables and without a directory. It is called
+    /// again whenever the node begins again as a standby.
+    pub fn new(open: impl Fn() -> Builder<P> + Send + Sync + 'static) -> Self {
+        NodeBuilder { open: Box::new(open), tables: Vec::new(), options: Options::default() }
+    }
+
+    /// Adds a table, as [`Builder::table`] does. All nodes have the same tables.
+    pub fn table<T: Record>(self) -> Self {
+        self.table_named::<T>(T::TABLE)
+    }
+
+    /// Adds a table with this name, as [`Builder::table_named`] does.
+    pub fn table_named<T: Record>(mut self, name: &str) -> Self {
+        let declared = Declared::<T> { name: name.to_owned(), row_type: std::marker::PhantomData };
+        self.tables.push(Box::new(declared));
+        self
+    }
+
+    /// Sets the options.
+    pub fn options(mut self, options: Options) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Starts a node, as a standby.
+    ///
+    /// # Errors
+    /// - [`ReplicationError::Unfit`] if the options contradict each other, or a table cannot be replicated.
+    /// - [`ReplicationError::Engine`] if the database cannot be opened, or the system cannot start a thread.
+    pub fn start(self, log: Arc<dyn ReplicatedLog>) -> Result<Node<P>, ReplicationError> {
+        let refuse = |what: String| Err(ReplicationError::Unfit(what));
+        let Options { lease, heartbeat, silence, .. } = self.options;
+        if heartbeat >= lease && !lease.is_zero() {
+            return refuse("the heartbeat must be shorter than the lease".to_owned());
+        }
+        if silence.is_some_and(|silence| silence < 2 * lease) {
+            return refuse("the silence must be at least twice the lease".to_owned());
+        }
+        for table in &self.tables {
+            if let Some(what) = table.obstacle() {
+                let name = table.name();
+                return refuse(format!("table `{name}` cannot be replicated: {what}"));
+            }
+        }
+        let setup = Setup { log, builder: self };
+        let life = setup.begin()?;
+        let core = Arc::new(Core {
+            setup,
+            state: Mutex::new(State {
+                life,
+                role: NodeRole::Standby,
+                token: ReplicationToken::default(),
+                next_offset: 0,
+                fault: None,
+                is_promoted: false,
+                is_stopping: false,
+            }),
+            changed: Condvar::new(),
+        });
+        let of_thread = Arc::clone(&core);
+        let thread = thread::Builder::new().name("weft-replication".to_owned());
+        let run = move || {
+            if catch_unwind(AssertUnwindSafe(|| of_thread.run())).is_err() {
+                let fault = unfit(&"code of the program has panicked");
+                of_thread.change(|state| {
+                    (state.role, state.fault) = (NodeRole::Stopped, Some(fault));
+                });
+            }
+        };
+        let thread = thread.spawn(run).map_err(|error| {
+            ReplicationError::from(Failure::Thread { message: error.to_string() })
+        })?;
+        Ok(Node { core, thread: Some(thread) })
+    }
+}
+
+/// What all lives of a node have in common.
+struct Setup<P: Protocol> {
+    log: Arc<dyn ReplicatedLog>,
+    builder: NodeBuilder<P>,
+}
+
+/// An open database, and its connection with the log.
+struct Life<P: Protocol> {
+    database: Database<P>,
+    tables: Vec<Box<dyn AppliedTable<P>>>,
+    link: Arc<Link>,
+    /// What a fence of this node says: the database's manifest, which has its tables.
+    manifest: Vec<u8>,
+}
+
+impl<P: Protocol> Setup<P> {
+    /// Opens an empty database.
+    fn begin(&self) -> Result<Arc<Life<P>>, ReplicationError> {
+        let NodeBuilder { open, tables, options } = &self.builder;
+        let link = Arc::new(Link::new(Arc::clone(&self.log), options));
+        let memory = ring_disk(RING_BYTES);
+        let disk = ReplicatedDisk::new(Arc::clone(&memory), Arc::clone(&link) as _);
+        let durability = DurabilityOptions::new()
+            .acknowledge(Acknowledge::Durable)
+            .segment_bytes(RING_BYTES / 8)
+            .checkpoint_log_bytes(None)
+            .spare_bytes(0)
+            .loggers(1)
+            .threads(1);
+        let builder = tables.iter().fold(open(), |builder, table| table.declare(builder));
+        let builder = builder.directory(DIRECTORY).durability(durability);
+        let database = builder.backend(Arc::new(disk), false).open()?;
+        let (_, stored, _) = database.readable_log()?;
+        for number in stored.current_tables() {
+            let name = &stored.tables[number as usize].name;
+            if !tables.iter().any(|table| table.name() == name) {
+                let what = format!(
+                    "table `{name}` cannot be replicated: add it with NodeBuilder::table, not with the database's builder"
+                );
+                return Err(ReplicationError::Unfit(what));
+            }
+        }
+        let manifest = read_file(&*memory, &Path::new(DIRECTORY).join("MANIFEST"))?;
+        if manifest.len() > BODY_BYTES_MAX {
+            return Err(ReplicationError::Unfit("there are too many tables".to_owned()));
+        }
+        let tables = tables.iter().map(|table| table.find(&database)).collect::<Result<_, _>>()?;
+        Ok(Arc::new(Life { database, tables, link, manifest }))
+    }
+}
+
+fn unfit(error: &impl Display) -> Fault {
+    Fault::Unfit { message: error.to_string() }
+}
+
+fn read_file(backend: &dyn Backend, path: &Path) -> Result<Vec<u8>, Failure> {
+    let read = || {
+        let file = backend.open_read_only(path)?;
+        let mut bytes = vec![0; file.length()? as usize];
+        file.read_at(&mut bytes, 0)?;
+        Ok(bytes)
+    };
+    read().map_err(|error| StorageError::io("read", path, &error).into())
+}
+
+/// Reads the tables that a fence names.
+fn read_tables(manifest: &[u8]) -> Result<LoggedTables, String> {
+    let (disk, directory) = (ring_disk(RING_BYTES), Path::new(DIRECTORY));
+    let write = || {
+        disk.create_directory(directory)?;
+        disk.create_new(&directory.join("MANIFEST"))?.write_at(manifest, 0)
+    };
+    write().map_err(|error: std::io::Error| error.to_string())?;
+    match Manifest::read(&*disk, directory) {
+        Ok(Some(manifest)) => Ok(LoggedTables::new(&manifest)),
+        Ok(None) => Err("the fence has no manifest".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// What a node's thread and its handles share.
+struct Core<P: Protocol> {
+    setup: Setup<P>,
+    state: Mutex<State<P>>,
+    changed: Condvar,
+}
+
+struct State<P: Protocol> {
+    life: Arc<Life<P>>,
+    role: NodeRole,
+    /// The end of the last epoch that the database has.
+    token: ReplicationToken,
+    next_offset: u64,
+    /// Why the node has stopped.
+    fault: Option<Fault>,
+    /// Whether somebody wants the node to become the primary.
+    is_promoted: bool,
+    is_stopping: bool,
+}
+
+impl<P: Protocol> State<P> {
+    /// Returns whether the database has everything that was acknowledged with a token.
+    fn has(&self, token: ReplicationToken) -> bool {
+        // A primary has what it has acknowledged itself.
+        self.token >= token
+            || self.role == NodeRole::Primary && self.token.generation == token.generation
+    }
+
+    fn check(&self) -> Result<(), ReplicationError> {
+        match (&self.fault, self.role) {
+            (Some(fault), _) => Err(ReplicationError::Stopped(fault.clone())),
+            (None, NodeRole::Stopped) => Err(ReplicationError::ShutDown),
+            (None, _) => Ok(()),
+        }
+    }
+}
+
+impl<P: Protocol> Core<P> {
+    fn state(&self) -> MutexGuard<'_, State<P>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the state, and wakes all threads that wait for a change.
+    fn change(&self, change: impl FnOnce(&mut State<P>)) {
+        change(&mut self.state());
+        self.changed.notify_all();
+    }
+
+    /// Waits until `condition` holds, but for no longer than `limit`. Returns whether it holds.
+    fn wait(&self, limit: Duration, mut condition: impl FnMut(&mut State<P>) -> bool) -> bool {
+        let waited = self.changed.wait_timeout_while(self.state(), limit, |it| !condition(it));
+        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+    }
+
+    /// Lives one life after the other, until the node stops. This is what the node's thread does.
+    fn run(&self) {
+        loop {
+            let life = Arc::clone(&self.state().life);
+            let end = self.live(&life).err().unwrap_or(End::Stopped);
+            if end == End::Stopped {
+                // The commits so far are replicated, and no transaction begins any more.
+                let _ = life.database.close_within(self.setup.builder.options.deadline);
+            }
+            life.link.end(end.clone());
+            let next = match end {
+                End::SteppedDown | End::GaveUp => self.setup.begin().map_err(|error| unfit(&error)),
+                End::Fault(fault) => Err(fault),
+                End::Stopped => return self.change(|state| state.role = NodeRole::Stopped),
+            };
+            let is_over = next.is_err();
+            self.change(|state| {
+                state.is_promoted = false;
+                match next {
+                    Ok(life) => {
+                        state.life = life;
+                        state.role = NodeRole::Standby;
+                        (state.token, state.next_offset) = (ReplicationToken::default(), 0);
+                    }
+                    Err(fault) => {
+                        state.role = NodeRole::Stopped;
+                        state.fault = Some(fault);
+                    }
+                }
+            });
+            // No transaction begins any more in the database of the life that is over.
+            let _ = life.database.close_within(Duration::ZERO);
+            if is_over {
+                return;
+            }
+        }
+    }
+
+    /// Follows the log, and leads when it is time for that.
+    fn live(&self, life: &Life<P>) -> Result<(), End> {
+        self.follow(life)?;
+        self.lead(life)
+    }
+
+    /// Applies what the primary writes. Returns when this node is the primary.
+    fn follow(&self, life: &Life<P>) -> Result<(), End> {
+        let Options { silence, deadline, poll, .. } = self.setup.builder.options;
+        // Nodes that miss the same primary do not all stand at the same time.
+        let silence =
+            silence.map(|silence| silence.mul_f64(1.0 + fastrand::Rng::new().f64() / 2.0));
+        let link = &life.link;
+        let mut tables = None;
+        // Whether the last read has found the log's end, and whether any has.
+        let (mut is_at_end, mut has_read_all) = (false, false);
+        let mut stood = Duration::ZERO;
+        loop {
+            let (is_promoted, is_stopping) = {
+                let state = self.state();
+                (state.is_promoted, state.is_stopping)
+            };
+            if is_stopping {
+                return Err(End::Stopped);
+            }
+            let mut session = link.session();
+            let member = &mut session.member;
+            let now = link.now();
+            // A standby that is slow may not have read for a while what the primary has written.
+            let is_silent =
+                is_at_end && silence.is_some_and(|silence| now > member.heard() + silence);
+            if member.role() == Role::Standby && (is_promoted && has_read_all || is_silent) {
+                member.stand(&life.manifest);
+                stood = now;
+            }
+            if member.role() == Role::Candidate && now > stood + deadline {
+                return Err(End::GaveUp);
+            }
+            let mut events = Vec::new();
+            let step = link.step(member, |event| {
+                events.push(event);
+                Ok(())
+            });
+            let (role, next_offset) = (member.role(), member.next_offset());
+            drop(session);
+            for event in events {
+                let token = self.apply(life, &mut tables, event)?;
+                self.change(|state| state.token = token.unwrap_or(state.token));
+            }
+            let step = step?;
+            self.state().next_offset = next_offset;
+            is_at_end = step == Step::Nothing;
+            has_read_all |= is_at_end;
+            match role {
+                Role::Primary => return Ok(()),
+                _ if step == Step::Failed => thread::sleep(poll),
+                _ => {}
+            }
+        }
+    }
+
+    /// Does what follows from a record, and returns how far the database is then, if it has changed.
+    fn apply(
+        &self,
+        life: &Life<P>,
+        tables: &mut Option<LoggedTables>,
+        event: Event,
+    ) -> Result<Option<ReplicationToken>, Fault> {
+        match event {
+            Event::Follows { generation, body } => {
+                *tables = Some(read_tables(&body).map_err(|what| unfit(&what))?);
+                Ok(Some(ReplicationToken { generation, epoch: 0 }))
+            }
+            Event::Apply { token, content } => {
+                let ReplicationToken { generation, epoch: number } = token;
+                let place = format!("epoch {number} of generation {generation}");
+                let tables = tables.as_ref().expect("a fence comes before all epochs");
+                let apply = || {
+                    let epoch = tables.read(number, content, &place)?;
+                    apply(&life.database, &life.tables, &epoch)
+                };
+                // It runs code of the row types.
+                match catch_unwind(AssertUnwindSafe(apply)) {
+                    Ok(Ok(())) => Ok(Some(token)),
+                    Ok(Err(error)) => Err(unfit(&format_args!("{place}: {error}"))),
+                    Err(_) => Err(unfit(&format_args!("{place}: code of a row type has panicked"))),
+                }
+            }
+            Event::Won | Event::Acknowledged(_) | Event::SteppedDown => Ok(None),
+        }
+    }
+
+    /// Is the primary. Returns why it no longer is.
+    fn lead(&self, life: &Life<P>) -> Result<(), End> {
+        let (link, heartbeat) = (&life.link, self.setup.builder.options.heartbeat);
+        // The primary before may have a lease until then.
+        let serves_from = link.session().member.serves_from();
+        let left = serves_from.saturating_sub(link.now());
+        if self.wait(left, |state| state.is_stopping) {
+            return Err(End::Stopped);
+        }
+        // What was applied so far lies in the log already, and must not be appended as epochs of this node.
+        life.database.flush().map_err(|error| unfit(&error))?;
+        link.begin_writing();
+        link.beat()?;
+        let token = link.session().member.token();
+        self.change(|state| {
+            (state.role, state.token, state.is_promoted) = (NodeRole::Primary, token, false);
+        });
+        loop {
+            if self.wait(heartbeat, |state| state.is_stopping) {
+                return Err(End::Stopped);
+            }
+            link.beat()?;
+        }
+    }
+}
+
+/// A node of a replicated database. Dropping it shuts it down.
+pub struct Node<P: Protocol> {
+    core: Arc<Core<P>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl<P: Protocol> Node<P> {
+    /// Returns what the node does now.
+    pub fn role(&self) -> NodeRole {
+        self.core.state().role
+    }
+
+    /// Returns the end of the last epoch that the node has applied. (A primary returns the beginning of its generation. It
+    /// has more than that.)
+    pub fn token(&self) -> ReplicationToken {
+        self.core.state().token
+    }
+
+    /// Returns why the node has stopped, if it has met a fault.
+    pub fn fault(&self) -> Option<Fault> {
+        self.core.state().fault.clone()
+    }
+
+    /// Returns how many records of the log the node has not read yet.
+    ///
+    /// # Errors
+    /// [`ReplicationError::Log`], [`ReplicationError::Stopped`], [`ReplicationError::ShutDown`].
+    pub fn records_behind(&self) -> Result<u64, ReplicationError> {
+        let life = {
+            let state = self.core.state();
+            state.check()?;
+            match state.role {
+                NodeRole::Primary => Arc::clone(&state.life),
+                _ => {
+                    let next = state.next_offset;
+                    drop(state);
+                    return Ok(self.core.setup.log.range()?.1.saturating_sub(next));
+                }
+            }
+        };
+        let next = life.link.session().member.next_offset();
+        Ok(self.core.setup.log.range()?.1.saturating_sub(next))
+    }
+
+    /// Returns the primary, if this node is the primary.
+    ///
+    /// # Errors
+    /// [`ReplicationError::NotPrimary`], [`ReplicationError::Stopped`], [`ReplicationError::ShutDown`].
+    pub fn primary(&self) -> Result<Primary<P>, ReplicationError> {
+        let state = self.core.state();
+        state.check()?;
+        match state.role {
+            NodeRole::Primary => {
+                let (life, generation) = (Arc::clone(&state.life), state.token.generation);
+                Ok(Primary { life, generation })
+            }
+            _ => Err(ReplicationError::NotPrimary),
+        }
+    }
+
+    /// Makes this node the primary, and returns it. Waits for at most `limit`. If there is a primary, it steps down.
+    ///
+    /// # Errors
+    /// [`ReplicationError::TimedOut`] if the log does not answer, or other nodes were faster again and again;
+    /// [`ReplicationError::NotPrimary`] if another node has taken over already; [`ReplicationError::Stopped`],
+    /// [`ReplicationError::ShutDown`].
+    pub fn promote(&self, limit: Duration) -> Result<Primary<P>, ReplicationError> {
+        let core = &*self.core;
+        core.change(|state| state.is_promoted = state.role == NodeRole::Standby);
+        let has_ended = |state: &mut State<P>| state.role != NodeRole::Standby;
+        match core.wait(limit, has_ended) {
+            true => self.primary(),
+            false => {
+                core.change(|state| state.is_promoted = false);
+                Err(ReplicationError::TimedOut)
+            }
+        }
+    }
+
+    /// Waits until this node has everything that was acknowledged with `token`, but for no longer than `limit`.
+    ///
+    /// # Errors
+    /// [`ReplicationError::TimedOut`], [`ReplicationError::Stopped`], [`ReplicationError::ShutDown`].
+    pub fn wait_for(
+        &self,
+        token: ReplicationToken,
+        limit: Duration,
+    ) -> Result<(), ReplicationError> {
+        let core = &*self.core;
+        core.wait(limit, |state| state.has(token) || state.role == NodeRole::Stopped);
+        let state = core.state();
+        match state.has(token) {
+            true => Ok(()),
+            false => state.check().and(Err(ReplicationError::TimedOut)),
+        }
+    }
+
+    /// Returns the database as it is now at this node: a standby's, which may be behind the primary's, or the primary's.
+    ///
+    /// # Errors
+    /// [`ReplicationError::Stopped`], [`ReplicationError::ShutDown`], [`ReplicationError::Engine`].
+    pub fn snapshot(&self) -> Result<NodeSnapshot<P>, ReplicationError> {
+        let (life, token) = {
+            let state = self.core.state();
+            state.check()?;
+            (Arc::clone(&state.life), state.token)
+        };
+        let snapshot = life.database.open_snapshot()?;
+        Ok(NodeSnapshot { snapshot, token, life })
+    }
+
+    /// Shuts the node down. A primary first waits until its transactions have ended and its commits are replicated, but for no
+    /// longer than the [deadline](Options::deadline).
+    pub fn shut_down(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        self.core.change(|state| state.is_stopping = true);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl<P: Protocol> Drop for Node<P> {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// A snapshot of a node's database: whole epochs of the primary.
+pub struct NodeSnapshot<P: Protocol> {
+    snapshot: Snapshot,
+    token: ReplicationToken,
+    life: Arc<Life<P>>,
+}
+
+impl<P: Protocol> NodeSnapshot<P> {
+    /// Returns the snapshot.
+    pub fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
+    /// Returns a table to read in the snapshot.
+    ///
+    /// # Errors
+    /// [`Failure::UnknownTable`].
+    pub fn table<T: Record>(&self) -> Result<weft::Table<T>, Failure> {
+        self.life.database.table()
+    }
+
+    /// Returns the table with this name to read in the snapshot.
+    ///
+    /// # Errors
+    /// [`Failure::UnknownTable`].
+    pub fn table_named<T: Record>(&self, name: &str) -> Result<weft::Table<T>, Failure> {
+        self.life.database.table_named(name)
+    }
+
+    /// Returns a moment that the snapshot has reached. It may show the next epochs, too.
+    pub fn token(&self) -> ReplicationToken {
+        self.token
+    }
+}
+
+/// The primary, for as long as its node is the primary.
+pub struct Primary<P: Protocol> {
+    life: Arc<Life<P>>,
+    generation: u64,
+}
+
+impl<P: Protocol> Primary<P> {
+    /// Returns the database.
+    ///
+    /// A commit in it is acknowledged when it is replicated. Anything that is read without [`Primary::transact`] needs
+    /// [`Primary::confirm`] afterwards, since this node may have been replaced without knowing it. Bulk loads are refused. Do not
+    /// close the database: shut the node down.
+    pub fn database(&self) -> &Database<P> {
+        &self.life.database
+    }
+
+    /// Runs a transaction, as [`Database::transact`] does. When it returns, the transaction is replicated, and nothing that
+    /// it has read was out of date. Also returns a token, for which a standby can [wait](Node::wait_for).
+    ///
+    /// # Errors
+    /// Those of [`Database::transact`]; [`ReplicationError::NotPrimary`] and [`ReplicationError::OutcomeUnknown`].
+    #[track_caller]
+    pub fn transact<R, E: From<weft::Error> + From<ReplicationError>>(
+        &self,
+        body: impl FnMut(&Transaction<'_, P>) -> Result<R, E>,
+    ) -> Result<(R, ReplicationToken), E> {
+        self.check()?;
+        let options = TransactionOptions::new();
+        let (result, token) = match self.life.database.transact_with_token(&options, body) {
+            Ok(committed) => committed,
+            // The error follows from what was read.
+            Err(error) => {
+                self.confirm()?;
+                return Err(error);
+            }
+        };
+        let unknown = || ReplicationError::OutcomeUnknown;
+        self.life.database.wait_durable(token).map_err(|_| unknown())?;
+        self.confirm().map_err(|_| unknown())?;
+        Ok((result, ReplicationToken { generation: self.generation, epoch: token.epoch() }))
+    }
+
+    /// Proves that this node was the only primary until now. If it does, everything that was read before was up to date.
+    /// Within the lease of the last append this waits for nothing; otherwise it appends a heartbeat.
+    ///
+    /// # Errors
+    /// [`ReplicationError::NotPrimary`].
+    pub fn confirm(&self) -> Result<(), ReplicationError> {
+        let link = &self.life.link;
+        link.prove(link.now()).map_err(|_| ReplicationError::NotPrimary)
+    }
+
+    fn check(&self) -> Result<(), ReplicationError> {
+        match self.life.link.mode() {
+            Mode::Writing => Ok(()),
+            Mode::Following | Mode::Ended => Err(ReplicationError::NotPrimary),
+        }
+    }
+}
