@@ -86,7 +86,7 @@ pub struct TakenNumbers {
 }
 
 impl TakenNumbers {
-    /// There are none.
+    /// There aren't any.
     pub fn none() -> Self {
         TakenNumbers { next: Word::new(0), end: Word::new(0) }
     }
