@@ -7,12 +7,13 @@
 
 use std::io;
 use std::ops::Range;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 use smallvec::SmallVec;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use weft::htm::word::Ordering;
 
 use crate::blocked::{AwaitedTurn, Blocked, Pause};
@@ -24,7 +25,10 @@ use crate::reply::Reply;
 use crate::request::{Parsed, Parser};
 use crate::server::Server;
 use crate::session::{Elements, Session};
+use crate::socket::{Socket, Stream};
 use crate::stop::text_of;
+use crate::tls::Tls;
+use crate::workers::Seat;
 
 /// The most requests of a batch.
 const BATCH_REQUESTS: usize = 16;
@@ -41,44 +45,54 @@ const KEPT_BYTES: usize = 2 * FLUSH_BYTES + READ_BYTES;
 /// After so many commands of one client, others have their turn.
 const COMMANDS_PER_TURN: u32 = 1024;
 
-/// Serves a connection until it ends. If it is refused, `refused` says why.
-pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
-    server: Arc<Server>,
-    mut stream: S,
-    addresses: (String, String),
-    refused: Option<&'static str>,
-) {
-    match Listed::new(&server, addresses, refused) {
-        Ok(listed) => Connection::new(stream, &listed).serve().await,
-        // The client may be gone already.
-        Err(text) => drop(stream.write_all(text.as_bytes()).await),
-    }
+/// What a connection begins with.
+pub struct Opening {
+    /// The socket, which no runtime watches.
+    pub socket: Socket,
+    /// With what it agrees on keys, if it is encrypted.
+    pub tls: Option<Tls>,
+    /// Its address, and that of the server to which it has connected.
+    pub addresses: (String, String),
+    /// Why it is refused, if it is.
+    pub refused: Option<&'static str>,
 }
 
-/// As [`serve`], for a connection that begins with an agreement on keys, for which `open` waits. A client counts from the
-/// beginning. One that is refused gets no reply, since it could not read it yet.
-pub async fn serve_tls<S, F>(
-    server: Arc<Server>,
-    open: impl FnOnce() -> F,
-    addresses: (String, String),
-    refused: Option<&'static str>,
-) where
-    S: AsyncRead + AsyncWrite + Unpin,
-    F: Future<Output = io::Result<S>>,
-{
-    let Ok(listed) = Listed::new(&server, addresses, refused) else { return };
-    let stop = listed.1.stop.notified();
-    let opened = tokio::select! {
-        () = stop => return,
-        opened = open() => opened,
-    };
-    match opened {
-        Ok(stream) => Connection::new(stream, &listed).serve().await,
-        Err(error) => {
-            let (address, error) = (&listed.1.addresses.0, error.to_string());
-            log(Level::Debug, "no agreement on TLS", json!({ "address": address, "error": error }));
+/// Serves a connection until it ends, on the thread of its seat. A client counts from the beginning, also while it agrees on
+/// keys. One that is refused gets no reply if it is encrypted, since it could not read it yet.
+pub fn open(server: Arc<Server>, seat: Seat, opening: Opening) {
+    let runtime = seat.runtime().clone();
+    let Opening { mut socket, tls, addresses, refused } = opening;
+    runtime.spawn(async move {
+        let address = addresses.0.clone();
+        let opened = match (Listed::new(&server, addresses, refused), socket.attach(), tls) {
+            (_, Err(error), _) => Err(error),
+            (Ok(listed), Ok(()), None) => {
+                Connection::new(socket, listed, seat).serve().await;
+                return;
+            }
+            // The client may be gone already.
+            (Err(text), Ok(()), None) => return drop(socket.write_all(text.as_bytes()).await),
+            (Err(_), Ok(()), Some(_)) => return,
+            (Ok(listed), Ok(()), Some(tls)) => {
+                let opened = tokio::select! {
+                    () = listed.1.stop.notified() => return,
+                    opened = tls.accept(socket) => opened,
+                };
+                opened.map(|stream| (stream, listed, seat))
+            }
+        };
+        match opened {
+            Ok((stream, listed, seat)) => Connection::new(stream, listed, seat).serve().await,
+            Err(error) => {
+                let error = error.to_string();
+                log(
+                    Level::Debug,
+                    "a connection cannot begin",
+                    json!({ "address": address, "error": error }),
+                );
+            }
         }
-    }
+    });
 }
 
 /// A client in the list of clients, until its connection ends.
@@ -131,6 +145,9 @@ struct Connection<S> {
     batch: Batch,
     /// How much memory the connection has counted for itself among that of all clients.
     counted: usize,
+    seat: Seat,
+    /// The last field, since the client is there until its session has ended.
+    _listed: Listed,
 }
 
 impl<S> Drop for Connection<S> {
@@ -141,8 +158,8 @@ impl<S> Drop for Connection<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    fn new(stream: S, listed: &Listed) -> Self {
+impl<S: Stream> Connection<S> {
+    fn new(stream: S, listed: Listed, seat: Seat) -> Self {
         let server = &listed.0;
         Connection {
             stream,
@@ -153,15 +170,39 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             run: 0,
             batch: Batch::default(),
             counted: 0,
+            seat,
+            _listed: listed,
         }
     }
 
-    async fn serve(mut self) {
-        // A connection that breaks is no event for the server.
-        if let Err(error) = self.run().await {
-            let (id, error) = (self.session.client.id, error.to_string());
-            log(Level::Debug, "a connection breaks", json!({ "id": id, "error": error }));
-        }
+    /// Serves the connection until it ends, or moves to another thread, which then goes on. (A box, since the future of an
+    /// `async` function cannot have itself in it.)
+    fn serve(mut self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(async move {
+            let served = match self.run().await {
+                Ok(Served::Moves) => self.stream.socket().detach(),
+                Ok(Served::Ends) => return,
+                Err(error) => Err(error),
+            };
+            match served {
+                Ok(()) => {
+                    let runtime = self.seat.runtime().clone();
+                    runtime.spawn(async move {
+                        match self.stream.socket().attach() {
+                            Ok(()) => self.serve().await,
+                            Err(error) => self.break_off(&error),
+                        }
+                    });
+                }
+                Err(error) => self.break_off(&error),
+            }
+        })
+    }
+
+    /// Notes that the connection breaks, which is no event for the server.
+    fn break_off(&self, error: &io::Error) {
+        let (id, error) = (self.session.client.id, error.to_string());
+        log(Level::Debug, "a connection breaks", json!({ "id": id, "error": error }));
     }
 
     /// Counts the memory that the connection holds.
@@ -190,17 +231,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
-    async fn run(&mut self) -> io::Result<()> {
+    async fn run(&mut self) -> io::Result<Served> {
         loop {
             self.run_commands().await?;
             self.count_memory()?;
             self.flush().await?;
-            if self.session.closes {
-                return self.stream.shutdown().await;
+            if !self.session.closes && self.seat.has_moved() {
+                return Ok(Served::Moves);
             }
-            match self.read().await? {
-                Next::Input | Next::Messages => {}
-                Next::End => return self.stream.shutdown().await,
+            if self.session.closes || self.read().await? == Next::End {
+                return self.stream.shutdown().await.map(|()| Served::Ends);
             }
         }
     }
@@ -484,7 +524,16 @@ impl Batch {
     }
 }
 
+/// Why a thread serves a connection no more.
+enum Served {
+    /// Another thread serves it.
+    Moves,
+    /// It has ended.
+    Ends,
+}
+
 /// What comes next on a connection.
+#[derive(PartialEq)]
 enum Next {
     /// Input has arrived.
     Input,
@@ -533,4 +582,74 @@ async fn write_all(
     }
     // A stream that encrypts may still hold what did not fit the socket.
     tokio::time::timeout(limit, stream.flush()).await?
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+    use crate::server::Options;
+    use crate::workers::Workers;
+
+    /// A connection moves with its session, with half a request, and with its subscriptions.
+    #[test]
+    fn connections_move_between_threads_with_all_they_have() {
+        let server = Server::open(Options::default()).unwrap();
+        let workers = Workers::start(3).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let connect = || {
+            let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (socket, _) = listener.accept().unwrap();
+            socket.set_nonblocking(true).unwrap();
+            let socket = Socket::DetachedTcp(socket);
+            let addresses = (String::new(), String::new());
+            let opening = Opening { socket, tls: None, addresses, refused: None };
+            open(Arc::clone(&server), workers.seat(), opening);
+            client
+        };
+        let send = |mut client: &TcpStream, request: &str| client.write_all(request.as_bytes());
+        let expect = |mut client: &TcpStream, reply: &str| {
+            let mut bytes = vec![0; reply.len()];
+            client.read_exact(&mut bytes).unwrap();
+            assert_eq!(String::from_utf8(bytes).unwrap(), reply);
+        };
+        let say = |client: &TcpStream, request: &str, reply: &str| {
+            send(client, request).unwrap();
+            expect(client, reply);
+        };
+        let clients: Vec<TcpStream> = (0..6).map(|_| connect()).collect();
+        for client in &clients {
+            say(client, "MULTI\r\nSET key value\r\n", "+OK\r\n+QUEUED\r\n");
+        }
+        assert_eq!(workers.spread(), [6, 0, 0]);
+        for (round, threads) in [3, 2, 3, 1, 2].into_iter().enumerate() {
+            workers.serve_by(threads);
+            for (number, client) in clients.iter().enumerate() {
+                say(client, "GET key\r\nGE", "+QUEUED\r\n");
+                say(client, "T key\r\n", "+QUEUED\r\n");
+                if round == 4 {
+                    let value = "$5\r\nvalue\r\n";
+                    let replies = format!("*11\r\n+OK\r\n{}", value.repeat(10));
+                    say(client, "EXEC\r\n", &replies);
+                    let channel = format!("SUBSCRIBE channel{number}\r\n");
+                    let reply = format!("*3\r\n$9\r\nsubscribe\r\n$8\r\nchannel{number}\r\n:1\r\n");
+                    say(client, &channel, &reply);
+                }
+            }
+            let each = (0..3).map(|thread| if thread < threads { 6 / threads } else { 0 });
+            assert_eq!(workers.spread(), each.collect::<Vec<_>>());
+        }
+        workers.serve_by(3);
+        for (number, client) in clients.iter().enumerate() {
+            say(client, "PING\r\n", "*2\r\n$4\r\npong\r\n$0\r\n\r\n");
+            let sender = connect();
+            say(&sender, &format!("PUBLISH channel{number} text\r\n"), ":1\r\n");
+            expect(
+                client,
+                &format!("*3\r\n$7\r\nmessage\r\n$8\r\nchannel{number}\r\n$4\r\ntext\r\n"),
+            );
+        }
+    }
 }

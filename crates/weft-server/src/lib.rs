@@ -58,6 +58,7 @@ mod server;
 mod session;
 mod settings;
 mod slow_log;
+mod socket;
 mod stop;
 mod store;
 mod stream_tables;
@@ -69,6 +70,7 @@ mod turns;
 mod users;
 mod waiting;
 mod watch;
+mod workers;
 
 pub use import::{Imported, import};
 pub use listeners::{ListenOptions, Listeners};
