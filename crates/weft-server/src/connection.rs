@@ -24,7 +24,7 @@ use crate::publish::Mailbox;
 use crate::reply::Reply;
 use crate::request::{Parsed, Parser};
 use crate::server::Server;
-use crate::session::{Elements, Session};
+use crate::session::{Elements, FLUSH_BYTES, Session};
 use crate::socket::{Socket, Stream};
 use crate::stop::text_of;
 use crate::tls::Tls;
@@ -32,18 +32,16 @@ use crate::workers::Seat;
 
 /// The most requests of a batch.
 const BATCH_REQUESTS: usize = 16;
-/// Batches of fewer requests have nothing fetched for them.
-const FETCHED_REQUESTS_MIN: usize = 3;
+/// Batches that need fewer rows have nothing fetched for them.
+const FETCHED_ROWS_MIN: usize = 3;
 /// How many arguments the memory of a batch is kept for.
 const RANGES_KEPT: usize = 1024;
 /// How much is read at once.
 const READ_BYTES: usize = 16 << 10;
-/// When so many bytes wait, they are sent before the next command is run.
-const FLUSH_BYTES: usize = 64 << 10;
 /// What a connection may keep between commands, which the memory of all clients does not limit.
 const KEPT_BYTES: usize = 2 * FLUSH_BYTES + READ_BYTES;
 /// After so many commands of one client, others have their turn.
-const COMMANDS_PER_TURN: u32 = 1024;
+const COMMANDS_PER_TURN: usize = 1024;
 
 /// What a connection begins with.
 pub struct Opening {
@@ -250,31 +248,21 @@ impl<S: Stream> Connection<S> {
         self.session.wake();
         let mut commands = 0;
         while !self.session.closes {
+            let mut ran = 0;
             if self.batch.is_empty() {
                 self.batch.fill(&mut self.parser, &self.input, self.run, &self.session);
+                ran = self.run_together();
             }
-            match self.batch.next() {
-                Some(Ok(request)) => {
-                    {
-                        let bytes = if request.is_line { self.parser.words() } else { &self.input };
-                        let arguments = self.batch.ranges[request.arguments].iter();
-                        let arguments = arguments.map(|range| &bytes[range.clone()]);
-                        let arguments: SmallVec<[&[u8]; 8]> = arguments.collect();
-                        self.session.run_found(request.command, &arguments, &mut self.reply);
+            if ran == 0 {
+                match self.batch.next() {
+                    Some(Ok(request)) => self.run_request(request).await?,
+                    Some(Err(text)) => {
+                        self.reply.error(&format!("ERR {text}"));
+                        self.session.closes = true;
                     }
-                    self.run = request.end;
-                    match self.session.pause.take() {
-                        None => {}
-                        Some(Pause::Element(blocked)) => self.wait(&blocked).await?,
-                        Some(Pause::Sleep(time)) => self.sleep(time).await?,
-                        Some(Pause::Turn(awaited)) => self.wait_for_turn(*awaited).await?,
-                    }
+                    None => break,
                 }
-                Some(Err(text)) => {
-                    self.reply.error(&format!("ERR {text}"));
-                    self.session.closes = true;
-                }
-                None => break,
+                ran = 1;
             }
             if self.reply.is_too_long() {
                 // Part of the reply is missing, so nothing that follows would be understood.
@@ -284,8 +272,9 @@ impl<S: Stream> Connection<S> {
                 self.count_memory()?;
                 self.flush().await?;
             }
-            commands += 1;
-            if commands % COMMANDS_PER_TURN == 0 {
+            commands += ran;
+            if commands >= COMMANDS_PER_TURN {
+                commands = 0;
                 tokio::task::yield_now().await;
                 self.session.wake();
             }
@@ -296,6 +285,44 @@ impl<S: Stream> Connection<S> {
             self.input.shrink_to(FLUSH_BYTES);
         }
         Ok(())
+    }
+
+    /// Runs one command. If it waits, goes on with it when what it waits for has come.
+    async fn run_request(&mut self, request: Request) -> io::Result<()> {
+        {
+            let bytes = if request.is_line { self.parser.words() } else { &self.input };
+            let arguments = self.batch.ranges[request.arguments].iter();
+            let arguments = arguments.map(|range| &bytes[range.clone()]);
+            let arguments: SmallVec<[&[u8]; 8]> = arguments.collect();
+            self.session.run_found(request.command, &arguments, &mut self.reply);
+        }
+        self.run = request.end;
+        match self.session.pause.take() {
+            None => Ok(()),
+            Some(Pause::Element(blocked)) => self.wait(&blocked).await,
+            Some(Pause::Sleep(time)) => self.sleep(time).await,
+            Some(Pause::Turn(awaited)) => self.wait_for_turn(*awaited).await,
+        }
+    }
+
+    /// Runs the first commands of a new batch together, if that is possible. Returns how many.
+    fn run_together(&mut self) -> usize {
+        let Connection { batch, input, session, reply, .. } = self;
+        if batch.requests.len() < 2 {
+            return 0;
+        }
+        let arguments = batch.ranges.iter().map(|range| input.get(range.clone()).unwrap_or(&[]));
+        let arguments: SmallVec<[&[u8]; 4 * BATCH_REQUESTS]> = arguments.collect();
+        let requests = batch.requests.iter().rev().take_while(|request| !request.is_line);
+        let requests =
+            requests.map(|request| (request.command, &arguments[request.arguments.clone()]));
+        let requests: SmallVec<[_; BATCH_REQUESTS]> = requests.collect();
+        let ran = session.run_together(&requests, reply);
+        for _ in 0..ran {
+            let request = batch.requests.pop().expect("it was run");
+            self.run = request.end;
+        }
+        ran
     }
 
     /// Goes on with a command that waits until it has found something, or its time is over.
@@ -495,8 +522,13 @@ impl Batch {
                         arguments.first().and_then(|name| commands::find(&bytes[name.clone()]));
                     if !is_line && let Some(command) = command {
                         let at = command.first_keys();
-                        let ranges = arguments.iter().take(at.end).skip(at.start);
-                        keys.extend(ranges.map(|range| &input[range.clone()]));
+                        for range in arguments.iter().take(at.end).skip(at.start) {
+                            let key = &input[range.clone()];
+                            // The row of the key before is often that of the next.
+                            if keys.last() != Some(&key) {
+                                keys.push(key);
+                            }
+                        }
                         if let Some((kind, position)) = command.first_element()
                             && let (Some(key), Some(element)) =
                                 (arguments.get(1), arguments.get(position))
@@ -517,7 +549,7 @@ impl Batch {
                 }
             }
         }
-        if self.requests.len() >= FETCHED_REQUESTS_MIN {
+        if keys.len() + elements.len() >= FETCHED_ROWS_MIN {
             session.fetch(&keys, &elements);
         }
         self.requests.reverse();
