@@ -506,6 +506,7 @@ impl Batch {
         self.ranges.shrink_to(RANGES_KEPT);
         let (mut keys, mut elements) =
             (SmallVec::<[&[u8]; 2 * BATCH_REQUESTS]>::new(), Elements::new());
+        let mut last = None;
         while self.requests.len() < requests_max {
             match parser.parse(&input[start..], session.is_known) {
                 Ok(Parsed::Incomplete) => break,
@@ -518,8 +519,17 @@ impl Batch {
                         .extend(ranges.map(|range| offset + range.start..offset + range.end));
                     start += length;
                     let arguments = &self.ranges[first..];
-                    let command =
-                        arguments.first().and_then(|name| commands::find(&bytes[name.clone()]));
+                    let name = arguments.first().cloned();
+                    // The command before is often the next one, too.
+                    let command = match (&last, name.clone()) {
+                        (Some((last, command)), Some(name))
+                            if !is_line && input[name.clone()] == input[Range::clone(last)] =>
+                        {
+                            *command
+                        }
+                        (_, name) => name.and_then(|name| commands::find(&bytes[name])),
+                    };
+                    last = name.map(|name| (name, command));
                     if !is_line && let Some(command) = command {
                         let at = command.first_keys();
                         for range in arguments.iter().take(at.end).skip(at.start) {
