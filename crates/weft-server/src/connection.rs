@@ -5,10 +5,12 @@
 //! Their replies are sent together, when the newest of their commits is durable. So a pipeline of commands waits for the
 //! disk once, and no thread waits: while one connection awaits the disk, others run.
 
+use std::future::poll_fn;
 use std::io;
 use std::ops::Range;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -245,7 +247,6 @@ impl<S: Stream> Connection<S> {
 
     /// Runs the commands that have arrived.
     async fn run_commands(&mut self) -> io::Result<()> {
-        self.session.wake();
         let mut commands = 0;
         while !self.session.closes {
             let mut ran = 0;
@@ -380,44 +381,45 @@ impl<S: Stream> Connection<S> {
 
     /// Sends the replies, and the messages of subscriptions, when their commits are durable.
     async fn flush(&mut self) -> io::Result<()> {
-        let server = Arc::clone(&self.session.server);
-        let mailbox = self.session.mailbox();
+        let Connection { stream, session, reply, .. } = self;
+        let mailbox = session.mailbox();
+        let server = &*session.server;
         if let Some(mailbox) = &mailbox {
-            self.session.token = self.session.token.max(mailbox.take(&mut self.reply));
-            if self.reply.is_too_long() {
+            session.token = session.token.max(mailbox.take(reply));
+            if reply.is_too_long() {
                 return Err(io::ErrorKind::OutOfMemory.into());
             }
         }
         let counters = &server.counters;
-        let commands = std::mem::take(&mut self.session.commands);
+        let commands = std::mem::take(&mut session.commands);
         counters.commands.fetch_add(commands, Ordering::Relaxed);
-        match std::mem::take(&mut self.session.errors) {
+        match std::mem::take(&mut session.errors) {
             0 => {}
             errors => drop(counters.errors.fetch_add(errors, Ordering::Relaxed)),
         }
-        let waits = std::mem::take(&mut self.session.waits) || server.waits;
-        if let Some(token) = self.session.token.take()
+        let waits = std::mem::take(&mut session.waits) || server.waits;
+        if let Some(token) = session.token.take()
             && waits
             && server.database.durable_epoch() < Some(token.epoch())
             && let Err(failure) = server.database.when_durable(token).await
         {
             // The replies would say that something has happened which a crash may undo.
-            self.reply.truncate(0);
-            self.reply.error(&text_of(&failure));
-            self.session.closes = true;
+            reply.truncate(0);
+            reply.error(&text_of(&failure));
+            session.closes = true;
         }
-        if self.reply.is_empty() {
+        if reply.is_empty() {
             return Ok(());
         }
-        let bytes = self.reply.len() as u64;
+        let bytes = reply.len() as u64;
         let limit = server.options.output_timeout;
         tokio::select! {
             biased;
-            sent = write_all(&mut self.stream, self.reply.bytes(), limit) => sent?,
+            sent = write_all(stream, reply.bytes(), limit) => sent?,
             () = is_full(mailbox.as_deref()) => return Err(io::ErrorKind::OutOfMemory.into()),
         }
         counters.output_bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.reply.clear();
+        reply.clear();
         Ok(())
     }
 
@@ -453,7 +455,9 @@ impl<S: Stream> Connection<S> {
         // The memory for input at most doubles with the bytes that have arrived.
         self.input.reserve(READ_BYTES.min(self.session.server.options.request_bytes));
         let bytes = self.stream.read_buf(&mut self.input).await?;
-        self.session.client.note_activity();
+        // The client was silent until now.
+        let now = self.session.wake();
+        self.session.client.note_activity(now);
         let counters = &self.session.server.counters;
         counters.input_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         Ok(bytes)
@@ -616,14 +620,23 @@ async fn write_all(
     limit: Duration,
 ) -> io::Result<()> {
     while !bytes.is_empty() {
-        let written = tokio::time::timeout(limit, stream.write(bytes)).await??;
+        let written = within(limit, stream.write(bytes)).await?;
         if written == 0 {
             return Err(io::ErrorKind::WriteZero.into());
         }
         bytes = &bytes[written..];
     }
     // A stream that encrypts may still hold what did not fit the socket.
-    tokio::time::timeout(limit, stream.flush()).await?
+    within(limit, stream.flush()).await
+}
+
+/// Waits for so long. Most of the time there is nothing to wait for, and then the clock is not read.
+async fn within<T>(limit: Duration, work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    let mut work = pin!(work);
+    match poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await {
+        Poll::Ready(done) => done,
+        Poll::Pending => tokio::time::timeout(limit, work).await?,
+    }
 }
 
 #[cfg(test)]

@@ -142,9 +142,10 @@ impl Session {
         }
     }
 
-    /// Notes that the client was silent until now.
-    pub fn wake(&mut self) {
+    /// Notes that the client was silent until now, and returns the time.
+    pub fn wake(&mut self) -> Instant {
         self.last = Instant::now();
+        self.last
     }
 
     /// Fetches the rows of keys and elements into the processor's cache, all at the same time. Without this the commands wait
