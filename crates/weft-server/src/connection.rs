@@ -1,7 +1,7 @@
 //! A connection: reads requests, runs them, and sends the replies.
 //!
-//! The commands that have arrived together are run one after the other, on the thread that the connection's task runs on. The
-//! rows that they need are fetched before, all at the same time.
+//! The commands that have arrived together are run one after the other, on the thread that serves the connection, and in one
+//! transaction if they are short. The rows that they need are fetched before, all at the same time.
 //! Their replies are sent together, when the newest of their commits is durable. So a pipeline of commands waits for the
 //! disk once, and no thread waits: while one connection awaits the disk, others run.
 

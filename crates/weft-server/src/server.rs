@@ -82,7 +82,7 @@ pub struct Options {
     pub notifications: u64,
     /// Where the program listens: see [`Listeners::bind`].
     pub listen: ListenOptions,
-    /// Threads that serve connections; 0 for one for each core.
+    /// The most threads that serve connections; 0 for one for each core.
     pub threads: usize,
     /// What the log has.
     pub log_level: Level,
