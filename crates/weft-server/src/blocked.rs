@@ -148,7 +148,7 @@ impl Session {
             }
             let (keys, space, fixed) = (*keys, *space, &OnceCell::new());
             (blocked.run)(&Call { caller, keys, space, arguments: &arguments, fixed }, reply)?;
-            // Whoever gave what was found may have taken the right to it away before.
+            // The client that gave what was found may have taken the right to it away before.
             self.permit_again(blocked.command, &arguments)
         });
         if let Ok(((), token)) = &looked {

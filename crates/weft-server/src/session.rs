@@ -235,7 +235,7 @@ impl Session {
 
     /// Runs the first of these commands, which have arrived together, as one transaction, as long as they are
     /// [short](Command::is_short). This is faster than a transaction for each, and no other client sees a difference.
-    /// Returns how many were run. If it is none, they have to be run one by one: one of them fails, or another client has
+    /// Returns how many were run. If that is 0, they have to be run one by one: one of them fails, or another client has
     /// changed what they look at.
     pub fn run_together(
         &mut self,
