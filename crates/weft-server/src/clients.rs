@@ -67,8 +67,9 @@ impl Client {
     }
 
     /// Notes that the client has sent something.
-    pub fn note_activity(&self) {
-        let millis = u64::try_from(self.connected.elapsed().as_millis()).unwrap_or(u64::MAX);
+    pub fn note_activity(&self, now: Instant) {
+        let millis = now.saturating_duration_since(self.connected).as_millis();
+        let millis = u64::try_from(millis).unwrap_or(u64::MAX);
         self.last_active.store(millis, Ordering::Relaxed);
     }
 

@@ -120,7 +120,7 @@ fn remove_garbage(keys: &Keys<'_>) -> Done<usize> {
         }};
     }
     use crate::stream_tables::{Consumer, Entry, Group, Pending};
-    use crate::tables::{Field, Item, Member, Scored};
+    use crate::tables::{Field, Member, Scored, Section};
     let removed = match garbage.kind {
         Kind::Text => 0,
         Kind::Hash => {
@@ -132,7 +132,7 @@ fn remove_garbage(keys: &Keys<'_>) -> Done<usize> {
         Kind::SortedSet => {
             remove!(tables.scores, |row: &Scored| (collection, row.slot))
         }
-        Kind::List => remove!(tables.items, |row: &Item| (collection, row.position)),
+        Kind::List => remove!(tables.items, |row: &Section| (collection, row.number)),
         Kind::Stream => {
             let of = &tables.of_streams;
             let mut removed =

@@ -1,18 +1,21 @@
 //! A connection: reads requests, runs them, and sends the replies.
 //!
-//! The commands that have arrived together are run one after the other, on the thread that the connection's task runs on. The
-//! rows that they need are fetched before, all at the same time.
+//! The commands that have arrived together are run one after the other, on the thread that serves the connection, and in one
+//! transaction if they are short. The rows that they need are fetched before, all at the same time.
 //! Their replies are sent together, when the newest of their commits is durable. So a pipeline of commands waits for the
 //! disk once, and no thread waits: while one connection awaits the disk, others run.
 
+use std::future::poll_fn;
 use std::io;
 use std::ops::Range;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 use smallvec::SmallVec;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use weft::htm::word::Ordering;
 
 use crate::blocked::{AwaitedTurn, Blocked, Pause};
@@ -23,62 +26,73 @@ use crate::publish::Mailbox;
 use crate::reply::Reply;
 use crate::request::{Parsed, Parser};
 use crate::server::Server;
-use crate::session::{Elements, Session};
+use crate::session::{Elements, FLUSH_BYTES, Session};
+use crate::socket::{Socket, Stream};
 use crate::stop::text_of;
+use crate::tls::Tls;
+use crate::workers::Seat;
 
 /// The most requests of a batch.
 const BATCH_REQUESTS: usize = 16;
-/// Batches of fewer requests have nothing fetched for them.
-const FETCHED_REQUESTS_MIN: usize = 3;
+/// Batches that need fewer rows have nothing fetched for them.
+const FETCHED_ROWS_MIN: usize = 3;
 /// How many arguments the memory of a batch is kept for.
 const RANGES_KEPT: usize = 1024;
 /// How much is read at once.
 const READ_BYTES: usize = 16 << 10;
-/// When so many bytes wait, they are sent before the next command is run.
-const FLUSH_BYTES: usize = 64 << 10;
 /// What a connection may keep between commands, which the memory of all clients does not limit.
 const KEPT_BYTES: usize = 2 * FLUSH_BYTES + READ_BYTES;
 /// After so many commands of one client, others have their turn.
-const COMMANDS_PER_TURN: u32 = 1024;
+const COMMANDS_PER_TURN: usize = 1024;
 
-/// Serves a connection until it ends. If it is refused, `refused` says why.
-pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
-    server: Arc<Server>,
-    mut stream: S,
-    addresses: (String, String),
-    refused: Option<&'static str>,
-) {
-    match Listed::new(&server, addresses, refused) {
-        Ok(listed) => Connection::new(stream, &listed).serve().await,
-        // The client may be gone already.
-        Err(text) => drop(stream.write_all(text.as_bytes()).await),
-    }
+/// What a connection begins with.
+pub struct Opening {
+    /// The socket, which no runtime watches.
+    pub socket: Socket,
+    /// With what it agrees on keys, if it is encrypted.
+    pub tls: Option<Tls>,
+    /// Its address, and that of the server to which it has connected.
+    pub addresses: (String, String),
+    /// Why it is refused, if it is.
+    pub refused: Option<&'static str>,
 }
 
-/// As [`serve`], for a connection that begins with an agreement on keys, for which `open` waits. A client counts from the
-/// beginning. One that is refused gets no reply, since it could not read it yet.
-pub async fn serve_tls<S, F>(
-    server: Arc<Server>,
-    open: impl FnOnce() -> F,
-    addresses: (String, String),
-    refused: Option<&'static str>,
-) where
-    S: AsyncRead + AsyncWrite + Unpin,
-    F: Future<Output = io::Result<S>>,
-{
-    let Ok(listed) = Listed::new(&server, addresses, refused) else { return };
-    let stop = listed.1.stop.notified();
-    let opened = tokio::select! {
-        () = stop => return,
-        opened = open() => opened,
-    };
-    match opened {
-        Ok(stream) => Connection::new(stream, &listed).serve().await,
-        Err(error) => {
-            let (address, error) = (&listed.1.addresses.0, error.to_string());
-            log(Level::Debug, "no agreement on TLS", json!({ "address": address, "error": error }));
+/// Serves a connection until it ends, on the thread of its seat. A client counts from the beginning, also while it agrees on
+/// keys. One that is refused gets no reply if it is encrypted, since it could not read it yet.
+pub fn open(server: Arc<Server>, seat: Seat, opening: Opening) {
+    let runtime = seat.runtime().clone();
+    let Opening { mut socket, tls, addresses, refused } = opening;
+    runtime.spawn(async move {
+        let address = addresses.0.clone();
+        let opened = match (Listed::new(&server, addresses, refused), socket.attach(), tls) {
+            (_, Err(error), _) => Err(error),
+            (Ok(listed), Ok(()), None) => {
+                Connection::new(socket, listed, seat).serve().await;
+                return;
+            }
+            // The client may be gone already.
+            (Err(text), Ok(()), None) => return drop(socket.write_all(text.as_bytes()).await),
+            (Err(_), Ok(()), Some(_)) => return,
+            (Ok(listed), Ok(()), Some(tls)) => {
+                let opened = tokio::select! {
+                    () = listed.1.stop.notified() => return,
+                    opened = tls.accept(socket) => opened,
+                };
+                opened.map(|stream| (stream, listed, seat))
+            }
+        };
+        match opened {
+            Ok((stream, listed, seat)) => Connection::new(stream, listed, seat).serve().await,
+            Err(error) => {
+                let error = error.to_string();
+                log(
+                    Level::Debug,
+                    "a connection cannot begin",
+                    json!({ "address": address, "error": error }),
+                );
+            }
         }
-    }
+    });
 }
 
 /// A client in the list of clients, until its connection ends.
@@ -131,6 +145,9 @@ struct Connection<S> {
     batch: Batch,
     /// How much memory the connection has counted for itself among that of all clients.
     counted: usize,
+    seat: Seat,
+    /// The last field, since the client is there until its session has ended.
+    _listed: Listed,
 }
 
 impl<S> Drop for Connection<S> {
@@ -141,8 +158,8 @@ impl<S> Drop for Connection<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    fn new(stream: S, listed: &Listed) -> Self {
+impl<S: Stream> Connection<S> {
+    fn new(stream: S, listed: Listed, seat: Seat) -> Self {
         let server = &listed.0;
         Connection {
             stream,
@@ -153,15 +170,39 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             run: 0,
             batch: Batch::default(),
             counted: 0,
+            seat,
+            _listed: listed,
         }
     }
 
-    async fn serve(mut self) {
-        // A connection that breaks is no event for the server.
-        if let Err(error) = self.run().await {
-            let (id, error) = (self.session.client.id, error.to_string());
-            log(Level::Debug, "a connection breaks", json!({ "id": id, "error": error }));
-        }
+    /// Serves the connection until it ends, or moves to another thread, which then goes on. (A box, since the future of an
+    /// `async` function cannot have itself in it.)
+    fn serve(mut self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(async move {
+            let served = match self.run().await {
+                Ok(Served::Moves) => self.stream.socket().detach(),
+                Ok(Served::Ends) => return,
+                Err(error) => Err(error),
+            };
+            match served {
+                Ok(()) => {
+                    let runtime = self.seat.runtime().clone();
+                    runtime.spawn(async move {
+                        match self.stream.socket().attach() {
+                            Ok(()) => self.serve().await,
+                            Err(error) => self.break_off(&error),
+                        }
+                    });
+                }
+                Err(error) => self.break_off(&error),
+            }
+        })
+    }
+
+    /// Notes that the connection breaks, which is no event for the server.
+    fn break_off(&self, error: &io::Error) {
+        let (id, error) = (self.session.client.id, error.to_string());
+        log(Level::Debug, "a connection breaks", json!({ "id": id, "error": error }));
     }
 
     /// Counts the memory that the connection holds.
@@ -190,51 +231,39 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
-    async fn run(&mut self) -> io::Result<()> {
+    async fn run(&mut self) -> io::Result<Served> {
         loop {
             self.run_commands().await?;
             self.count_memory()?;
             self.flush().await?;
-            if self.session.closes {
-                return self.stream.shutdown().await;
+            if !self.session.closes && self.seat.has_moved() {
+                return Ok(Served::Moves);
             }
-            match self.read().await? {
-                Next::Input | Next::Messages => {}
-                Next::End => return self.stream.shutdown().await,
+            if self.session.closes || self.read().await? == Next::End {
+                return self.stream.shutdown().await.map(|()| Served::Ends);
             }
         }
     }
 
     /// Runs the commands that have arrived.
     async fn run_commands(&mut self) -> io::Result<()> {
-        self.session.wake();
         let mut commands = 0;
         while !self.session.closes {
+            let mut ran = 0;
             if self.batch.is_empty() {
                 self.batch.fill(&mut self.parser, &self.input, self.run, &self.session);
+                ran = self.run_together();
             }
-            match self.batch.next() {
-                Some(Ok(request)) => {
-                    {
-                        let bytes = if request.is_line { self.parser.words() } else { &self.input };
-                        let arguments = self.batch.ranges[request.arguments].iter();
-                        let arguments = arguments.map(|range| &bytes[range.clone()]);
-                        let arguments: SmallVec<[&[u8]; 8]> = arguments.collect();
-                        self.session.run_found(request.command, &arguments, &mut self.reply);
+            if ran == 0 {
+                match self.batch.next() {
+                    Some(Ok(request)) => self.run_request(request).await?,
+                    Some(Err(text)) => {
+                        self.reply.error(&format!("ERR {text}"));
+                        self.session.closes = true;
                     }
-                    self.run = request.end;
-                    match self.session.pause.take() {
-                        None => {}
-                        Some(Pause::Element(blocked)) => self.wait(&blocked).await?,
-                        Some(Pause::Sleep(time)) => self.sleep(time).await?,
-                        Some(Pause::Turn(awaited)) => self.wait_for_turn(*awaited).await?,
-                    }
+                    None => break,
                 }
-                Some(Err(text)) => {
-                    self.reply.error(&format!("ERR {text}"));
-                    self.session.closes = true;
-                }
-                None => break,
+                ran = 1;
             }
             if self.reply.is_too_long() {
                 // Part of the reply is missing, so nothing that follows would be understood.
@@ -244,8 +273,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 self.count_memory()?;
                 self.flush().await?;
             }
-            commands += 1;
-            if commands % COMMANDS_PER_TURN == 0 {
+            commands += ran;
+            if commands >= COMMANDS_PER_TURN {
+                commands = 0;
                 tokio::task::yield_now().await;
                 self.session.wake();
             }
@@ -256,6 +286,44 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.input.shrink_to(FLUSH_BYTES);
         }
         Ok(())
+    }
+
+    /// Runs one command. If it waits, goes on with it when what it waits for has come.
+    async fn run_request(&mut self, request: Request) -> io::Result<()> {
+        {
+            let bytes = if request.is_line { self.parser.words() } else { &self.input };
+            let arguments = self.batch.ranges[request.arguments].iter();
+            let arguments = arguments.map(|range| &bytes[range.clone()]);
+            let arguments: SmallVec<[&[u8]; 8]> = arguments.collect();
+            self.session.run_found(request.command, &arguments, &mut self.reply);
+        }
+        self.run = request.end;
+        match self.session.pause.take() {
+            None => Ok(()),
+            Some(Pause::Element(blocked)) => self.wait(&blocked).await,
+            Some(Pause::Sleep(time)) => self.sleep(time).await,
+            Some(Pause::Turn(awaited)) => self.wait_for_turn(*awaited).await,
+        }
+    }
+
+    /// Runs the first commands of a new batch together, if that is possible. Returns how many.
+    fn run_together(&mut self) -> usize {
+        let Connection { batch, input, session, reply, .. } = self;
+        if batch.requests.len() < 2 {
+            return 0;
+        }
+        let arguments = batch.ranges.iter().map(|range| input.get(range.clone()).unwrap_or(&[]));
+        let arguments: SmallVec<[&[u8]; 4 * BATCH_REQUESTS]> = arguments.collect();
+        let requests = batch.requests.iter().rev().take_while(|request| !request.is_line);
+        let requests =
+            requests.map(|request| (request.command, &arguments[request.arguments.clone()]));
+        let requests: SmallVec<[_; BATCH_REQUESTS]> = requests.collect();
+        let ran = session.run_together(&requests, reply);
+        for _ in 0..ran {
+            let request = batch.requests.pop().expect("it was run");
+            self.run = request.end;
+        }
+        ran
     }
 
     /// Goes on with a command that waits until it has found something, or its time is over.
@@ -313,44 +381,45 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Sends the replies, and the messages of subscriptions, when their commits are durable.
     async fn flush(&mut self) -> io::Result<()> {
-        let server = Arc::clone(&self.session.server);
-        let mailbox = self.session.mailbox();
+        let Connection { stream, session, reply, .. } = self;
+        let mailbox = session.mailbox();
+        let server = &*session.server;
         if let Some(mailbox) = &mailbox {
-            self.session.token = self.session.token.max(mailbox.take(&mut self.reply));
-            if self.reply.is_too_long() {
+            session.token = session.token.max(mailbox.take(reply));
+            if reply.is_too_long() {
                 return Err(io::ErrorKind::OutOfMemory.into());
             }
         }
         let counters = &server.counters;
-        let commands = std::mem::take(&mut self.session.commands);
+        let commands = std::mem::take(&mut session.commands);
         counters.commands.fetch_add(commands, Ordering::Relaxed);
-        match std::mem::take(&mut self.session.errors) {
+        match std::mem::take(&mut session.errors) {
             0 => {}
             errors => drop(counters.errors.fetch_add(errors, Ordering::Relaxed)),
         }
-        let waits = std::mem::take(&mut self.session.waits) || server.waits;
-        if let Some(token) = self.session.token.take()
+        let waits = std::mem::take(&mut session.waits) || server.waits;
+        if let Some(token) = session.token.take()
             && waits
             && server.database.durable_epoch() < Some(token.epoch())
             && let Err(failure) = server.database.when_durable(token).await
         {
             // The replies would say that something has happened which a crash may undo.
-            self.reply.truncate(0);
-            self.reply.error(&text_of(&failure));
-            self.session.closes = true;
+            reply.truncate(0);
+            reply.error(&text_of(&failure));
+            session.closes = true;
         }
-        if self.reply.is_empty() {
+        if reply.is_empty() {
             return Ok(());
         }
-        let bytes = self.reply.len() as u64;
+        let bytes = reply.len() as u64;
         let limit = server.options.output_timeout;
         tokio::select! {
             biased;
-            sent = write_all(&mut self.stream, self.reply.bytes(), limit) => sent?,
+            sent = write_all(stream, reply.bytes(), limit) => sent?,
             () = is_full(mailbox.as_deref()) => return Err(io::ErrorKind::OutOfMemory.into()),
         }
         counters.output_bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.reply.clear();
+        reply.clear();
         Ok(())
     }
 
@@ -386,7 +455,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         // The memory for input at most doubles with the bytes that have arrived.
         self.input.reserve(READ_BYTES.min(self.session.server.options.request_bytes));
         let bytes = self.stream.read_buf(&mut self.input).await?;
-        self.session.client.note_activity();
+        // The client was silent until now.
+        let now = self.session.wake();
+        self.session.client.note_activity(now);
         let counters = &self.session.server.counters;
         counters.input_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         Ok(bytes)
@@ -439,6 +510,7 @@ impl Batch {
         self.ranges.shrink_to(RANGES_KEPT);
         let (mut keys, mut elements) =
             (SmallVec::<[&[u8]; 2 * BATCH_REQUESTS]>::new(), Elements::new());
+        let mut last = None;
         while self.requests.len() < requests_max {
             match parser.parse(&input[start..], session.is_known) {
                 Ok(Parsed::Incomplete) => break,
@@ -451,12 +523,26 @@ impl Batch {
                         .extend(ranges.map(|range| offset + range.start..offset + range.end));
                     start += length;
                     let arguments = &self.ranges[first..];
-                    let command =
-                        arguments.first().and_then(|name| commands::find(&bytes[name.clone()]));
+                    let name = arguments.first().cloned();
+                    // The command before is often the next one, too.
+                    let command = match (&last, name.clone()) {
+                        (Some((last, command)), Some(name))
+                            if !is_line && input[name.clone()] == input[Range::clone(last)] =>
+                        {
+                            *command
+                        }
+                        (_, name) => name.and_then(|name| commands::find(&bytes[name])),
+                    };
+                    last = name.map(|name| (name, command));
                     if !is_line && let Some(command) = command {
                         let at = command.first_keys();
-                        let ranges = arguments.iter().take(at.end).skip(at.start);
-                        keys.extend(ranges.map(|range| &input[range.clone()]));
+                        for range in arguments.iter().take(at.end).skip(at.start) {
+                            let key = &input[range.clone()];
+                            // The row of the key before is often that of the next.
+                            if keys.last() != Some(&key) {
+                                keys.push(key);
+                            }
+                        }
                         if let Some((kind, position)) = command.first_element()
                             && let (Some(key), Some(element)) =
                                 (arguments.get(1), arguments.get(position))
@@ -477,14 +563,23 @@ impl Batch {
                 }
             }
         }
-        if self.requests.len() >= FETCHED_REQUESTS_MIN {
+        if keys.len() + elements.len() >= FETCHED_ROWS_MIN {
             session.fetch(&keys, &elements);
         }
         self.requests.reverse();
     }
 }
 
+/// Why a thread serves a connection no more.
+enum Served {
+    /// Another thread serves it.
+    Moves,
+    /// It has ended.
+    Ends,
+}
+
 /// What comes next on a connection.
+#[derive(PartialEq)]
 enum Next {
     /// Input has arrived.
     Input,
@@ -525,12 +620,95 @@ async fn write_all(
     limit: Duration,
 ) -> io::Result<()> {
     while !bytes.is_empty() {
-        let written = tokio::time::timeout(limit, stream.write(bytes)).await??;
+        let written = within(limit, stream.write(bytes)).await?;
         if written == 0 {
             return Err(io::ErrorKind::WriteZero.into());
         }
         bytes = &bytes[written..];
     }
     // A stream that encrypts may still hold what did not fit the socket.
-    tokio::time::timeout(limit, stream.flush()).await?
+    within(limit, stream.flush()).await
+}
+
+/// Waits for so long. Most of the time there is nothing to wait for, and then the clock is not read.
+async fn within<T>(limit: Duration, work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    let mut work = pin!(work);
+    match poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await {
+        Poll::Ready(done) => done,
+        Poll::Pending => tokio::time::timeout(limit, work).await?,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+    use crate::server::Options;
+    use crate::workers::Workers;
+
+    /// A connection moves with its session, with half a request, and with its subscriptions.
+    #[test]
+    fn connections_move_between_threads_with_all_they_have() {
+        let server = Server::open(Options::default()).unwrap();
+        let workers = Workers::start(3).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let connect = || {
+            let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (socket, _) = listener.accept().unwrap();
+            socket.set_nonblocking(true).unwrap();
+            let socket = Socket::DetachedTcp(socket);
+            let addresses = (String::new(), String::new());
+            let opening = Opening { socket, tls: None, addresses, refused: None };
+            open(Arc::clone(&server), workers.seat(), opening);
+            client
+        };
+        let send = |mut client: &TcpStream, request: &str| client.write_all(request.as_bytes());
+        let expect = |mut client: &TcpStream, reply: &str| {
+            let mut bytes = vec![0; reply.len()];
+            client.read_exact(&mut bytes).unwrap();
+            assert_eq!(String::from_utf8(bytes).unwrap(), reply);
+        };
+        let say = |client: &TcpStream, request: &str, reply: &str| {
+            send(client, request).unwrap();
+            expect(client, reply);
+        };
+        let clients: Vec<TcpStream> = (0..6).map(|_| connect()).collect();
+        for client in &clients {
+            say(client, "MULTI\r\nSET key value\r\n", "+OK\r\n+QUEUED\r\n");
+        }
+        assert_eq!(workers.spread(), [6, 0, 0]);
+        for (round, threads) in [3, 2, 3, 1, 2].into_iter().enumerate() {
+            workers.serve_by(threads);
+            for (number, client) in clients.iter().enumerate() {
+                say(client, "GET key\r\nGE", "+QUEUED\r\n");
+                say(client, "T key\r\n", "+QUEUED\r\n");
+                if round == 4 {
+                    let value = "$5\r\nvalue\r\n";
+                    let replies = format!("*11\r\n+OK\r\n{}", value.repeat(10));
+                    say(client, "EXEC\r\n", &replies);
+                    let channel = format!("SUBSCRIBE channel{number}\r\n");
+                    let reply = format!("*3\r\n$9\r\nsubscribe\r\n$8\r\nchannel{number}\r\n:1\r\n");
+                    say(client, &channel, &reply);
+                }
+            }
+            let each = (0..3).map(|thread| if thread < threads { 6 / threads } else { 0 });
+            let each: Vec<usize> = each.collect();
+            // A thread that has given a connection away may not have ended its task yet.
+            while workers.spread() != each {
+                std::thread::yield_now();
+            }
+        }
+        workers.serve_by(3);
+        for (number, client) in clients.iter().enumerate() {
+            say(client, "PING\r\n", "*2\r\n$4\r\npong\r\n$0\r\n\r\n");
+            let sender = connect();
+            say(&sender, &format!("PUBLISH channel{number} text\r\n"), ":1\r\n");
+            expect(
+                client,
+                &format!("*3\r\n$7\r\nmessage\r\n$8\r\nchannel{number}\r\n$4\r\ntext\r\n"),
+            );
+        }
+    }
 }

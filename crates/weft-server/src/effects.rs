@@ -89,9 +89,13 @@ pub struct Mark(usize);
 impl Effects {
     /// Creates the effects of a transaction that a command begins which is not in `MULTI`. The command may be a script.
     pub fn of(command: &'static Command) -> Self {
-        let is_alone = command.has(flags::BLOCKS) || command.group == PUBLISHES;
-        let role = if is_alone { Role::Alone } else { Role::Several };
+        let role = if Self::is_alone(command) { Role::Alone } else { Role::Several };
         Effects { role, command: Cell::new(Some(command)), ..Effects::default() }
+    }
+
+    /// Returns whether it matters that a command is the only one of its transaction.
+    pub fn is_alone(command: &Command) -> bool {
+        command.has(flags::BLOCKS) || command.group == PUBLISHES
     }
 
     /// Creates the effects of a transaction that is a command that waits.

@@ -6,7 +6,7 @@
 //!
 //! From the socket to the tables:
 //!
-//! 1. `server`: what all connections share. It accepts connections, and ends them.
+//! 1. `server`: what all connections share. It accepts connections, and ends them. The threads of `workers` serve them.
 //! 2. `connection`: reads requests (`request`), and sends replies (`reply`) when their commits are durable.
 //! 3. `session`: one client's state. It looks commands up, queues them after `MULTI`, and runs transactions.
 //! 4. `commands`: the table of commands, and one function for each, with its arguments in a `call`. `scripts` has Lua, whose
@@ -58,6 +58,7 @@ mod server;
 mod session;
 mod settings;
 mod slow_log;
+mod socket;
 mod stop;
 mod store;
 mod stream_tables;
@@ -69,6 +70,7 @@ mod turns;
 mod users;
 mod waiting;
 mod watch;
+mod workers;
 
 pub use import::{Imported, import};
 pub use listeners::{ListenOptions, Listeners};

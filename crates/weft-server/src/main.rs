@@ -164,11 +164,8 @@ fn run_import(matches: &ArgMatches, options: Options) -> io::Result<()> {
 }
 
 fn run(options: Options) -> io::Result<()> {
-    let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    if options.threads != 0 {
-        runtime.worker_threads(options.threads);
-    }
-    let runtime = runtime.enable_all().build()?;
+    // The server has threads of its own for connections.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         // Before clients can connect, so that no signal ends the process out of order.
         let (mut interrupted, mut terminated) =

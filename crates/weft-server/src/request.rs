@@ -275,6 +275,10 @@ fn hex_digit(digit: u8) -> u8 {
 /// Returns the number that these bytes are, if they are exactly how a number is written: no spaces, no `+`, no zeros
 /// at the front.
 pub fn parse_integer(bytes: &[u8]) -> Option<i64> {
+    // The length of nearly every argument is one digit.
+    if let [digit @ b'0'..=b'9'] = bytes {
+        return Some(i64::from(digit - b'0'));
+    }
     let (is_negative, digits) = match bytes {
         [b'-', digits @ ..] => (true, digits),
         digits => (false, digits),

@@ -18,7 +18,7 @@ use weft::{CommitToken, Database, Failure, TransactionOptions};
 
 use crate::clients::{Client, Clients};
 use crate::collector::Collector;
-use crate::connection;
+use crate::connection::{self, Opening};
 use crate::effects::Effects;
 use crate::http;
 use crate::listeners::{ListenOptions, Listeners};
@@ -27,6 +27,7 @@ use crate::procedures::{Procedure, Procedures, Served};
 use crate::publish::PubSub;
 use crate::scripts::Scripts;
 use crate::slow_log::SlowLog;
+use crate::socket::Socket;
 use crate::stop::{Done, Stop};
 use crate::store::{Key, Keys, Store};
 use crate::systemd;
@@ -36,6 +37,7 @@ use crate::turns::{TURN_MAX, Turns};
 use crate::users::Users;
 use crate::waiting::Waiters;
 use crate::watch::{WatchedKey, Watches};
+use crate::workers::Workers;
 
 /// The options of a server: what the settings mean.
 #[derive(Clone, Debug)]
@@ -80,7 +82,7 @@ pub struct Options {
     pub notifications: u64,
     /// Where the program listens: see [`Listeners::bind`].
     pub listen: ListenOptions,
-    /// Threads that run commands in the program; 0 for one for each core.
+    /// The most threads that serve connections; 0 for one for each core.
     pub threads: usize,
     /// What the log has.
     pub log_level: Level,
@@ -363,32 +365,39 @@ impl Server {
     }
 
     /// Accepts connections until `stop` is ready or a client asks for it. Then ends all connections, each after the
-    /// commands that have arrived, and closes the database.
+    /// commands that have arrived, and closes the database. The runtime that runs this accepts the connections, and
+    /// [threads](Options::threads) of the server's own serve them.
     ///
     /// # Errors
-    /// The thread of the background cannot be started, or the last commits cannot be made durable.
+    /// A thread cannot be started, or the last commits cannot be made durable.
     pub async fn serve(
         self: Arc<Self>,
         listeners: Listeners,
         stop: impl Future<Output = ()>,
     ) -> io::Result<()> {
         let collector = Collector::start(Arc::clone(&self))?;
+        let workers = Arc::new(Workers::start(self.options.threads)?);
         let mut accepting = JoinSet::new();
+        accepting.spawn(workers.adapt());
         for listener in listeners.tcp {
             let address = listener.local_addr()?.to_string();
             log(Level::Info, "listening", json!({ "address": address }));
-            accepting.spawn(Arc::clone(&self).accept_tcp(listener, None));
+            accepting.spawn(Arc::clone(&self).accept_tcp(Arc::clone(&workers), listener, None));
         }
         for listener in listeners.tls {
             let address = listener.local_addr()?.to_string();
             let tls = self.tls.clone().ok_or_else(|| io::Error::other(NO_CERTIFICATE))?;
             log(Level::Info, "listening", json!({ "address": address, "tls": true }));
-            accepting.spawn(Arc::clone(&self).accept_tcp(listener, Some(tls)));
+            accepting.spawn(Arc::clone(&self).accept_tcp(
+                Arc::clone(&workers),
+                listener,
+                Some(tls),
+            ));
         }
         let path = listeners.unix.as_ref().map(|(_, path)| path.clone());
         if let Some((listener, path)) = listeners.unix {
             log(Level::Info, "listening", json!({ "socket": path.display().to_string() }));
-            accepting.spawn(Arc::clone(&self).accept_unix(listener));
+            accepting.spawn(Arc::clone(&self).accept_unix(Arc::clone(&workers), listener));
         }
         for listener in listeners.http {
             let address = listener.local_addr()?.to_string();
@@ -423,6 +432,7 @@ impl Server {
         while !self.clients.is_empty() && Instant::now() < limit {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
+        drop(workers);
         collector.stop();
         drop(inspected);
         if let Some(path) = path {
@@ -504,25 +514,25 @@ impl Server {
         }
     }
 
-    async fn accept_tcp(self: Arc<Self>, listener: TcpListener, tls: Option<Tls>) {
+    async fn accept_tcp(
+        self: Arc<Self>,
+        workers: Arc<Workers>,
+        listener: TcpListener,
+        tls: Option<Tls>,
+    ) {
         loop {
-            match listener.accept().await {
-                Ok((stream, peer)) => {
-                    // Replies are sent as a whole, so there is nothing to wait for.
-                    let _ = stream.set_nodelay(true);
-                    self.keep_alive(&stream);
-                    let local =
-                        stream.local_addr().map_or(String::new(), |local| local.to_string());
-                    let addresses = (peer.to_string(), local);
-                    let refused = self.refuses(peer);
-                    let server = Arc::clone(&self);
-                    match tls.clone() {
-                        None => tokio::spawn(connection::serve(server, stream, addresses, refused)),
-                        Some(tls) => {
-                            let stream = move || tls.accept(stream);
-                            tokio::spawn(connection::serve_tls(server, stream, addresses, refused))
-                        }
-                    };
+            let accepted = listener.accept().await.and_then(|(stream, peer)| {
+                // Replies are sent as a whole, so there is nothing to wait for.
+                let _ = stream.set_nodelay(true);
+                self.keep_alive(&stream);
+                let local = stream.local_addr().map_or(String::new(), |local| local.to_string());
+                let socket = Socket::DetachedTcp(stream.into_std()?);
+                Ok((socket, (peer.to_string(), local), self.refuses(peer)))
+            });
+            match accepted {
+                Ok((socket, addresses, refused)) => {
+                    let opening = Opening { socket, tls: tls.clone(), addresses, refused };
+                    connection::open(Arc::clone(&self), workers.seat(), opening);
                 }
                 Err(error) => self.note_failed_accept(&error).await,
             }
@@ -540,15 +550,17 @@ impl Server {
         let _ = SockRef::from(stream).set_tcp_keepalive(&options.with_retries(3));
     }
 
-    async fn accept_unix(self: Arc<Self>, listener: UnixListener) {
+    async fn accept_unix(self: Arc<Self>, workers: Arc<Workers>, listener: UnixListener) {
         let path = listener.local_addr().ok();
         let path = path.and_then(|local| Some(local.as_pathname()?.display().to_string()));
         let path = path.unwrap_or_default();
         loop {
-            match listener.accept().await {
-                Ok((stream, _)) => {
+            match listener.accept().await.and_then(|(stream, _)| stream.into_std()) {
+                Ok(stream) => {
+                    let socket = Socket::DetachedUnix(stream);
                     let addresses = (format!("{path}:0"), path.clone());
-                    tokio::spawn(connection::serve(Arc::clone(&self), stream, addresses, None));
+                    let opening = Opening { socket, tls: None, addresses, refused: None };
+                    connection::open(Arc::clone(&self), workers.seat(), opening);
                 }
                 Err(error) => self.note_failed_accept(&error).await,
             }

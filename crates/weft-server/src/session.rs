@@ -2,7 +2,7 @@
 
 use std::cell::OnceCell;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 use weft::htm::word::Ordering;
@@ -29,6 +29,14 @@ type Queued = (&'static Command, Vec<Box<[u8]>>, OnceCell<Fixed>);
 
 /// Elements that commands name: the type of the key, the key, and the name of the element.
 pub type Elements<'a> = SmallVec<[(Kind, &'a [u8], &'a [u8]); 16]>;
+
+/// When so many bytes wait, they are sent before the next command is run.
+pub const FLUSH_BYTES: usize = 64 << 10;
+/// A command that takes so long hands the other connections of its thread over. The client's next command is expected to be
+/// as slow, and does it before.
+pub const SLOW: Duration = Duration::from_millis(1);
+/// After commands could not be run together, so many batches of the connection are run one command at a time.
+const BATCHES_ALONE: u32 = 16;
 
 /// Commands that wait for `EXEC`.
 #[derive(Debug, Default)]
@@ -93,6 +101,10 @@ pub struct Session {
     pub commands: u64,
     /// How many of the replies were errors.
     pub errors: u64,
+    /// How many of the next batches are run one command at a time.
+    alone: u32,
+    /// Whether the last command was slow.
+    is_slow: bool,
     /// When the last command ended.
     last: Instant,
 }
@@ -124,13 +136,16 @@ impl Session {
             waits: false,
             commands: 0,
             errors: 0,
+            alone: 0,
+            is_slow: false,
             last: Instant::now(),
         }
     }
 
-    /// Notes that the client was silent until now.
-    pub fn wake(&mut self) {
+    /// Notes that the client was silent until now, and returns the time.
+    pub fn wake(&mut self) -> Instant {
         self.last = Instant::now();
+        self.last
     }
 
     /// Fetches the rows of keys and elements into the processor's cache, all at the same time. Without this the commands wait
@@ -202,14 +217,87 @@ impl Session {
                 Replies::On
             }
         };
+        self.note_time(arguments);
+    }
+
+    /// Notes that a command has ended.
+    fn note_time(&mut self, arguments: &[&[u8]]) {
         let now = Instant::now();
         let took = now - self.last;
         self.last = now;
+        self.is_slow = took >= SLOW;
         // The log must not show a password.
         let secret = ["acl", "auth", "config", "hello"];
         if self.server.slow_log.wants(took) && !secret.iter().any(|name| is(arguments[0], name)) {
             self.server.slow_log.add(arguments, took, &self.client);
         }
+    }
+
+    /// Runs the first of these commands, which have arrived together, as one transaction, as long as they are
+    /// [short](Command::is_short). This is faster than a transaction for each, and no other client sees a difference.
+    /// Returns how many were run. If that is 0, they have to be run one by one: one of them fails, or another client has
+    /// changed what they look at.
+    pub fn run_together(
+        &mut self,
+        requests: &[(Option<&'static Command>, &[&[u8]])],
+        reply: &mut Reply,
+    ) -> usize {
+        if self.alone > 0 {
+            self.alone -= 1;
+            return 0;
+        }
+        let is_plain = self.is_known
+            && self.queue.is_none()
+            && self.subscriptions.is_none()
+            && self.replies == Replies::On
+            // The slow log has the time of each command, unless it is too short for it in any case.
+            && !self.server.slow_log.wants(SLOW);
+        if !is_plain {
+            return 0;
+        }
+        self.find_user();
+        let user = &*Arc::clone(&self.user);
+        let permitted = requests.iter().map_while(|&(command, arguments)| {
+            let command = command.filter(|command| command.is_short(arguments.len()))?;
+            let permit = Permit::new(user, command, arguments).ok()?;
+            let Run::Data(run) = permit.run() else { return None };
+            Some((command, run, arguments))
+        });
+        let commands: SmallVec<[_; 16]> = permitted.collect();
+        if commands.len() < 2 {
+            return 0;
+        }
+        let before = reply.len();
+        let (server, space, fixed) = (&*self.server, self.space, &OnceCell::new());
+        let caller = self.caller(server, &self.client, user);
+        let effects = Effects::default();
+        let options = TransactionOptions::new().label("pipeline");
+        let mut is_first = true;
+        let ran = server.transact(&effects, &options, |keys| {
+            reply.truncate(before);
+            if !std::mem::take(&mut is_first) {
+                return Err("ERR another client has changed what the commands look at".into());
+            }
+            for (number, &(command, run, arguments)) in commands.iter().enumerate() {
+                // Replies that are this long are sent before more commands are run.
+                if number > 0 && reply.len() >= FLUSH_BYTES {
+                    return Ok(number);
+                }
+                effects.begin(command);
+                run(&Call { caller, keys: *keys, space, arguments, fixed }, reply)?;
+            }
+            Ok(commands.len())
+        });
+        let Ok((ran, token)) = ran else {
+            reply.truncate(before);
+            self.alone = BATCHES_ALONE;
+            return 0;
+        };
+        self.note(token);
+        self.commands += ran as u64;
+        self.client.last_command.store(commands[ran - 1].0.number(), Ordering::Relaxed);
+        self.note_time(commands[0].2);
+        ran
     }
 
     /// Runs or queues a command.
@@ -259,7 +347,7 @@ impl Session {
         }
         match permit.run() {
             Run::Session(run) => run(self, arguments, reply),
-            Run::Data(run) if command.has(flags::SLOW) => {
+            Run::Data(run) if command.has(flags::SLOW) || self.is_slow => {
                 in_place(|| self.transact(command, run, arguments, reply))
             }
             Run::Data(run) => self.transact(command, run, arguments, reply),

@@ -316,7 +316,7 @@ pub static SETTINGS: &[Setting] = &[
     }),
     setting(
         "threads", "", "N",
-        "Threads that run commands; 0 for one for each core",
+        "The most threads that serve connections, of which as many do as the load needs; 0 for one for each core",
         |options| options.threads.to_string(),
         |options, text| put(&mut options.threads, number(text, 0..=1024)),
     ),

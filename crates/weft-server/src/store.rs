@@ -14,7 +14,8 @@ use crate::request::parse_integer;
 use crate::stop::{Done, Stop, texts};
 use crate::stream_tables::{Consumer, Deletion, Entry, Group, Pending, Stream};
 use crate::tables::{
-    Deadline, Ends, Field, Garbage, Head, Item, Kind, Member, Scored, Size, Tables, Text, hash_of,
+    Deadline, Ends, Field, Garbage, Head, Kind, Member, Scored, Section, Size, Tables, Text,
+    hash_of,
 };
 
 /// The tables, and the numbers for new collections.
@@ -337,7 +338,8 @@ impl<'c> Keys<'c> {
         Ok(())
     }
 
-    /// Adds to a string that is a number and does not expire, in one step. Returns `None` if it is anything else.
+    /// Adds to a string that is a number and does not expire, or to 0 if the key has no row, in one step. Returns `None` if
+    /// it is anything else.
     pub fn add_in_place(&self, key: &Key<'_>, by: i64) -> Done<Option<i64>> {
         let sum = self.change_head(key, |head| {
             let is_number = head.kind == Kind::Text && head.text.is_none() && head.expires_at == 0;
@@ -345,7 +347,16 @@ impl<'c> Keys<'c> {
             head.number = sum;
             Some(sum)
         })?;
-        let Ok(Some(sum)) = sum else { return Ok(None) };
+        let sum = match sum {
+            Ok(Some(sum)) => sum,
+            Ok(None) => return Ok(None),
+            Err(slot) => {
+                self.event(notifications::NEW, "new", key);
+                let head = Head { number: by, ..self.new_head(key, Kind::Text, 0) };
+                self.insert_head(head, slot)?;
+                by
+            }
+        };
         self.touch(key)?;
         Ok(Some(sum))
     }
@@ -473,10 +484,10 @@ impl<'c> Keys<'c> {
                 }
             }
             Kind::List => {
-                let items: Vec<_> =
+                let sections: Vec<_> =
                     self.tx.prefix(&tables.items, &from).collect::<Result<_, Error>>()?;
-                for item in items {
-                    self.tx.insert(&tables.items, Item { collection, ..item.clone() })?;
+                for section in sections {
+                    self.tx.insert(&tables.items, Section { collection, ..section.clone() })?;
                 }
                 if let Some(ends) = self.tx.get(&tables.ends, &from)? {
                     self.tx.insert(&tables.ends, Ends { collection, ..ends.clone() })?;

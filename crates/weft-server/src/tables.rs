@@ -5,7 +5,7 @@
 //!   fields     collection, slot -> field, number or text                             hashes
 //!   members    collection, slot -> member                                            sets
 //!   scores     collection, slot -> member, score; index by collection, score, member sorted sets
-//!   items      collection, position -> text                                          lists
+//!   items      collection, section -> eight texts                                    lists
 //!   ends       collection -> first, last                                             where lists begin and end
 //!   sizes      collection or space, stripe -> elements                               counts, one row for each thread
 //!   deadlines  time, space, key                                                      keys that expire, by their time
@@ -138,18 +138,52 @@ pub struct Scored {
     pub score: u64,
 }
 
-/// An element of a list.
-#[derive(Clone, Debug, Record)]
+/// How many elements of a list one row has.
+pub const SECTION: i64 = 8;
+
+/// Elements of a list at eight positions. They are columns of their own, since the log has only the columns that a commit has
+/// changed.
+#[derive(Clone, Debug, Default, Record)]
 #[record(table = "items")]
-pub struct Item {
+pub struct Section {
     /// The collection.
     #[record(key)]
     pub collection: u64,
-    /// The positions of a list's elements follow each other without gaps. The first one may be any number.
+    /// The first position, divided by [`SECTION`]. The positions of a list's elements follow each other without gaps. The first
+    /// one may be any number.
     #[record(key)]
-    pub position: i64,
-    /// The element.
-    pub text: Text,
+    pub number: i64,
+    /// The element at the first position.
+    pub text0: Option<Text>,
+    /// And so on.
+    pub text1: Option<Text>,
+    /// And so on.
+    pub text2: Option<Text>,
+    /// And so on.
+    pub text3: Option<Text>,
+    /// And so on.
+    pub text4: Option<Text>,
+    /// And so on.
+    pub text5: Option<Text>,
+    /// And so on.
+    pub text6: Option<Text>,
+    /// The element at the last position.
+    pub text7: Option<Text>,
+}
+
+impl Section {
+    /// Returns the elements. Those at the ends of a list may be missing.
+    pub fn texts(&self) -> [&Option<Text>; SECTION as usize] {
+        let Section { text0, text1, text2, text3, text4, text5, text6, text7, .. } = self;
+        [text0, text1, text2, text3, text4, text5, text6, text7]
+    }
+
+    /// Returns the element at a position, to be changed.
+    pub fn text_mut(&mut self, position: i64) -> &mut Option<Text> {
+        let Section { text0, text1, text2, text3, text4, text5, text6, text7, .. } = self;
+        let texts = [text0, text1, text2, text3, text4, text5, text6, text7];
+        texts.into_iter().nth(position.rem_euclid(SECTION) as usize).expect("there are eight")
+    }
 }
 
 /// Where a list begins and ends. Every command that pushes replies with the length, so it reads this anyway; and a scan for
@@ -287,7 +321,7 @@ pub struct Tables {
     /// See [`Scored`].
     pub scores: Table<Scored>,
     /// See [`Item`].
-    pub items: Table<Item>,
+    pub items: Table<Section>,
     /// See [`Ends`].
     pub ends: Table<Ends>,
     /// See [`Size`].
@@ -325,7 +359,7 @@ pub fn with_tables(builder: weft::Builder) -> weft::Builder {
         .table::<Field>()
         .table::<Member>()
         .table::<Scored>()
-        .table::<Item>()
+        .table::<Section>()
         .table::<Ends>()
         .table::<Size>()
         .table::<Deadline>()

@@ -5,11 +5,11 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use std::{fmt, io};
 
+use crate::socket::Socket;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
-use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
@@ -70,9 +70,9 @@ impl Tls {
     ///
     /// # Errors
     /// The client does not speak TLS, or has no certificate that is needed, or takes too long.
-    pub async fn accept(self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+    pub async fn accept(self, socket: Socket) -> io::Result<TlsStream<Socket>> {
         let config = Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner));
-        tokio::time::timeout(HANDSHAKE_TIMEOUT, TlsAcceptor::from(config).accept(stream)).await?
+        tokio::time::timeout(HANDSHAKE_TIMEOUT, TlsAcceptor::from(config).accept(socket)).await?
     }
 }
 

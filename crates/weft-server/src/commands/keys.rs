@@ -252,8 +252,12 @@ pub fn memory(call: &Call<'_>, reply: &mut Reply) -> Done {
             members.iter().map(|scored| ROW_BYTES + 48 + 3 * scored.name.len()).sum()
         }
         Kind::List => {
-            let items = call.tx.prefix(&call.store.tables.items, &collection);
-            items.map(|item| Ok(ROW_BYTES + item?.text.len())).sum::<Result<usize, Error>>()?
+            let sections = call.tx.prefix(&call.store.tables.items, &collection);
+            let bytes = sections.map(|section| {
+                let texts = section?.texts().into_iter().map(of_text).sum::<usize>();
+                Ok(ROW_BYTES + size_of::<crate::tables::Section>() + texts)
+            });
+            bytes.sum::<Result<usize, Error>>()?
         }
         Kind::Stream => {
             let entries = call.tx.prefix(&call.store.tables.of_streams.entries, &collection);

@@ -1,18 +1,16 @@
 //! Commands on lists.
 //!
 //! The positions of a list's elements follow each other without gaps, so an index leads to its element at once. What is
-//! removed or inserted in the middle moves the elements on the shorter side.
+//! removed or inserted in the middle moves the elements on the shorter side. Eight neighbours share a row.
 
 use std::ops::RangeInclusive;
-
-use weft::Error;
 
 use super::strings::part;
 use crate::call::{Call, is};
 use crate::reply::Reply;
 use crate::stop::{Done, texts};
 use crate::store::{Key, check_length};
-use crate::tables::{Ends, Item, Kind, Text};
+use crate::tables::{Ends, Kind, SECTION, Section, Text};
 
 /// The ends of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +41,8 @@ impl End {
         if self == End::Left { "lpop" } else { "rpop" }
     }
 }
+
+const LOST: &str = "ERR a list has lost an element";
 
 /// A list, and the positions of its elements.
 #[derive(Clone, Debug)]
@@ -82,14 +82,75 @@ impl List {
     }
 
     fn text<'c>(&self, call: &Call<'c>, position: i64) -> Done<&'c Text> {
-        let item = call.tx.get(&call.store.tables.items, &(self.collection, position))?;
-        Ok(item.map(|item| &item.text).ok_or("ERR a list has lost an element")?)
+        let key = (self.collection, position.div_euclid(SECTION));
+        let section = call.tx.get(&call.store.tables.items, &key)?;
+        let text = section
+            .and_then(|section| section.texts()[position.rem_euclid(SECTION) as usize].as_ref());
+        Ok(text.ok_or(LOST)?)
     }
 
-    fn texts<'c>(&self, call: &Call<'c>, part: RangeInclusive<i64>) -> Done<Vec<&'c Item>> {
-        let range = (self.collection, *part.start())..=(self.collection, *part.end());
-        let items = call.tx.range(&call.store.tables.items, range);
-        Ok(items.collect::<Result<_, Error>>()?)
+    fn texts<'c>(&self, call: &Call<'c>, part: RangeInclusive<i64>) -> Done<Vec<&'c Text>> {
+        let key = |position: i64| (self.collection, position.div_euclid(SECTION));
+        let range = key(*part.start())..=key(*part.end());
+        let mut texts = Vec::new();
+        for section in call.tx.range(&call.store.tables.items, range) {
+            let section: &'c Section = section?;
+            let positions = section.number * SECTION..;
+            let found = positions.zip(section.texts());
+            texts.extend(
+                found.filter(|(at, _)| part.contains(at)).filter_map(|(_, text)| text.as_ref()),
+            );
+        }
+        Ok(texts)
+    }
+
+    /// Changes the element at a position of a section that is there. Removes the section if no element is left.
+    fn change<R>(
+        &self,
+        call: &Call<'_>,
+        position: i64,
+        change: impl FnOnce(&mut Option<Text>) -> R,
+    ) -> Done<Option<R>> {
+        let items = &call.store.tables.items;
+        let key = (self.collection, position.div_euclid(SECTION));
+        let changed = call.tx.update(items, &key, |section| {
+            let result = change(section.text_mut(position));
+            (result, section.texts().iter().all(|text| text.is_none()))
+        })?;
+        let Some((result, is_empty)) = changed else { return Ok(None) };
+        if is_empty {
+            call.tx.delete(items, &key)?;
+        }
+        Ok(Some(result))
+    }
+
+    /// Sets the element at a position.
+    fn put(&self, call: &Call<'_>, position: i64, text: Text) -> Done {
+        let mut text = Some(text);
+        if self.change(call, position, |place| *place = text.take())?.is_none() {
+            let (collection, number) = (self.collection, position.div_euclid(SECTION));
+            let mut section = Section { collection, number, ..Section::default() };
+            *section.text_mut(position) = text;
+            call.tx.insert(&call.store.tables.items, section)?;
+        }
+        Ok(())
+    }
+
+    /// Removes the elements at these positions.
+    fn clear(&self, call: &Call<'_>, part: RangeInclusive<i64>) -> Done {
+        let (start, end) = (*part.start(), *part.end());
+        // The sections that lie within the part as a whole.
+        let (first, last) =
+            ((start + SECTION - 1).div_euclid(SECTION), (end + 1).div_euclid(SECTION) - 1);
+        if first <= last {
+            let whole = (self.collection, first)..=(self.collection, last);
+            call.tx.delete_range(&call.store.tables.items, whole)?;
+        }
+        let is_whole = |position: &i64| (first..=last).contains(&position.div_euclid(SECTION));
+        let before = start..=end.min(start + SECTION);
+        let after = (end - SECTION).max(start + SECTION + 1)..=end;
+        let mut rest = before.chain(after).filter(|position| !is_whole(position));
+        rest.try_for_each(|position| self.change(call, position, Option::take).map(drop))
     }
 
     fn push(&mut self, call: &Call<'_>, end: End, text: Text) -> Done {
@@ -106,8 +167,7 @@ impl List {
                 last + 1
             }
         };
-        let item = Item { collection: self.collection, position, text };
-        Ok(call.tx.insert(&call.store.tables.items, item)?)
+        self.put(call, position, text)
     }
 
     /// Removes and returns the element at an end.
@@ -121,22 +181,14 @@ impl List {
             End::Right => (last, start..=last - 1),
         };
         call.effects.name_event(end.event_of_pop());
-        let text = self.text(call, position)?.clone();
-        call.tx.delete(&call.store.tables.items, &(self.collection, position))?;
+        let text = self.change(call, position, Option::take)?.flatten();
         self.positions = rest;
-        Ok(Some(text))
-    }
-
-    fn put(&self, call: &Call<'_>, position: i64, text: Text) -> Done {
-        let key = (self.collection, position);
-        call.tx.update(&call.store.tables.items, &key, |item| item.text = text)?;
-        Ok(())
+        Ok(Some(text.ok_or(LOST)?))
     }
 
     /// Keeps these elements, which are in order, of those at the positions of `part`. Moves elements so that there is no
     /// gap.
     fn keep(&mut self, call: &Call<'_>, part: RangeInclusive<i64>, kept: &[Text]) -> Done {
-        let collection = self.collection;
         let (start, last) = (*part.start(), *part.end());
         let removed = last - start + 1 - i64::try_from(kept.len()).unwrap_or(0);
         if removed == 0 {
@@ -149,27 +201,24 @@ impl List {
         if before < after {
             let mut texts: Vec<Text> = Vec::new();
             if before > 0 {
-                texts =
-                    self.texts(call, from..=start - 1)?.iter().map(|i| i.text.clone()).collect();
+                texts = self.texts(call, from..=start - 1)?.into_iter().cloned().collect();
             }
             texts.extend_from_slice(kept);
             self.positions = from + removed..=to;
             for (position, text) in (from + removed..).zip(texts) {
                 self.put(call, position, text)?;
             }
-            let gone = (collection, from)..(collection, from + removed);
-            call.tx.delete_range(&call.store.tables.items, gone)?;
+            self.clear(call, from..=from + removed - 1)?;
         } else {
             let mut texts = kept.to_vec();
             if after > 0 {
-                texts.extend(self.texts(call, last + 1..=to)?.iter().map(|i| i.text.clone()));
+                texts.extend(self.texts(call, last + 1..=to)?.into_iter().cloned());
             }
             self.positions = from..=to - removed;
             for (position, text) in (start..).zip(texts) {
                 self.put(call, position, text)?;
             }
-            let gone = (collection, to - removed + 1)..=(collection, to);
-            call.tx.delete_range(&call.store.tables.items, gone)?;
+            self.clear(call, to - removed + 1..=to)?;
         }
         Ok(())
     }
@@ -194,7 +243,7 @@ impl List {
 /// Returns all elements of a list.
 pub fn all(call: &Call<'_>, key: &Key<'_>) -> Done<Vec<Text>> {
     let Some(list) = List::find(call, key)? else { return Ok(Vec::new()) };
-    Ok(list.texts(call, list.positions.clone())?.iter().map(|item| item.text.clone()).collect())
+    Ok(list.texts(call, list.positions.clone())?.into_iter().cloned().collect())
 }
 
 /// Replaces whatever a key has by a list of these elements. Without elements the key is removed.
@@ -356,7 +405,7 @@ pub fn lrange(call: &Call<'_>, reply: &mut Reply) -> Done {
         },
         None => Vec::new(),
     };
-    reply.texts(found.iter().map(|item| &item.text));
+    reply.texts(found.iter());
     Ok(())
 }
 
@@ -377,18 +426,18 @@ pub fn ltrim(call: &Call<'_>, reply: &mut Reply) -> Done {
     let (start, end) = (call.integer(2)?, call.integer(3)?);
     reply.ok();
     let Some(mut list) = List::find(call, &key)? else { return Ok(()) };
-    let (collection, items) = (list.collection, &call.store.tables.items);
+    let (first, last) = (*list.positions.start(), *list.positions.end());
     match part(start, end, list.len()) {
         None => {
-            call.tx.delete_range(items, (collection, i64::MIN)..=(collection, i64::MAX))?;
+            list.clear(call, first..=last)?;
             #[allow(clippy::reversed_empty_ranges)]
             let none = 0..=-1;
             list.positions = none;
         }
         Some((start, end)) => {
             let (start, end) = (list.position(start), list.position(end));
-            call.tx.delete_range(items, (collection, i64::MIN)..(collection, start))?;
-            call.tx.delete_range(items, (collection, end + 1)..=(collection, i64::MAX))?;
+            list.clear(call, first..=start - 1)?;
+            list.clear(call, end + 1..=last)?;
             list.positions = start..=end;
         }
     }
@@ -407,7 +456,7 @@ pub fn lrem(call: &Call<'_>, reply: &mut Reply) -> Done {
     let items = list.texts(call, list.positions.clone())?;
     let mut unwanted_at: Vec<usize> = Vec::new();
     let mut note = |at: usize| {
-        if (unwanted_at.len() as u64) < limit && *items[at].text == *unwanted {
+        if (unwanted_at.len() as u64) < limit && **items[at] == *unwanted {
             unwanted_at.push(at);
         }
     };
@@ -422,7 +471,7 @@ pub fn lrem(call: &Call<'_>, reply: &mut Reply) -> Done {
     };
     let kept: Vec<Text> = (*first..=*last)
         .filter(|at| unwanted_at.binary_search(at).is_err())
-        .map(|at| items[at].text.clone())
+        .map(|at| items[at].clone())
         .collect();
     let part = list.position(*first)..=list.position(*last);
     list.keep(call, part, &kept)?;
@@ -442,7 +491,7 @@ pub fn linsert(call: &Call<'_>, reply: &mut Reply) -> Done {
         return Ok(());
     };
     let items = list.texts(call, list.positions.clone())?;
-    let Some(found) = items.iter().position(|item| *item.text == *pivot) else {
+    let Some(found) = items.iter().position(|text| ***text == *pivot) else {
         reply.integer(-1);
         return Ok(());
     };
@@ -450,14 +499,14 @@ pub fn linsert(call: &Call<'_>, reply: &mut Reply) -> Done {
     // The elements of the shorter side move by one.
     let text: Text = call.argument(4).into();
     if at < items.len() - at {
-        let first = items[0].text.clone();
+        let first = items[0].clone();
         let mut position = *list.positions.start();
         if at == 0 {
             list.push(call, End::Left, text)?;
         } else {
             list.push(call, End::Left, first)?;
             for item in &items[1..at] {
-                list.put(call, position, item.text.clone())?;
+                list.put(call, position, (*item).clone())?;
                 position += 1;
             }
             list.put(call, position, text)?;
@@ -465,13 +514,13 @@ pub fn linsert(call: &Call<'_>, reply: &mut Reply) -> Done {
     } else if at == items.len() {
         list.push(call, End::Right, text)?;
     } else {
-        let last = items[items.len() - 1].text.clone();
+        let last = items[items.len() - 1].clone();
         let mut position = list.position(at);
         list.push(call, End::Right, last)?;
         list.put(call, position, text)?;
         for item in &items[at..items.len() - 1] {
             position += 1;
-            list.put(call, position, item.text.clone())?;
+            list.put(call, position, (*item).clone())?;
         }
     }
     call.effects.name_event("linsert");
@@ -513,7 +562,7 @@ pub fn lpos(call: &Call<'_>, reply: &mut Reply) -> Done {
     };
     let length_max = if length_max == 0 { usize::MAX } else { length_max };
     let skipped = usize::try_from(rank.unsigned_abs() - 1).unwrap_or(usize::MAX);
-    let is_wanted = |at: &usize| *items[*at].text == *wanted;
+    let is_wanted = |at: &usize| **items[*at] == *wanted;
     let found: Vec<usize> = match rank < 0 {
         true => {
             let places = (0..items.len()).rev().take(length_max);
@@ -574,4 +623,85 @@ pub fn lmove(call: &Call<'_>, reply: &mut Reply) -> Done {
 /// `RPOPLPUSH`
 pub fn rpoplpush(call: &Call<'_>, reply: &mut Reply) -> Done {
     move_element(call, reply, End::Right, End::Left)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::SECTION;
+    use crate::reply::Reply;
+    use crate::server::{Options, Server};
+    use crate::session::Session;
+
+    /// Lists of some sections are changed at random, beside a vector.
+    #[test]
+    fn lists_have_the_elements_of_a_vector() {
+        let seed = fastrand::u64(..);
+        eprintln!("seed {seed}");
+        let mut random = fastrand::Rng::with_seed(seed);
+        let server = Server::open(Options::default()).unwrap();
+        let client = server.clients.add((String::new(), String::new()), 1).unwrap();
+        let mut session = Session::new(Arc::clone(&server), client);
+        let mut say = |command: &str| {
+            let arguments: Vec<&[u8]> = command.split(' ').map(str::as_bytes).collect();
+            let mut reply = Reply::new(1 << 20);
+            session.run(&arguments, &mut reply);
+            String::from_utf8(reply.bytes().to_vec()).unwrap()
+        };
+        let (sections, mut model) = (&server.store.tables.items, Vec::<u8>::new());
+        for _ in 0..3000 {
+            let (value, length) = (random.u8(..20), model.len());
+            let at = random.usize(..length.max(1));
+            match random.u8(..12) {
+                0..3 => {
+                    say(&format!("LPUSH list {value}"));
+                    model.insert(0, value);
+                }
+                3..6 => {
+                    say(&format!("RPUSH list {value}"));
+                    model.push(value);
+                }
+                6 if length > 0 => {
+                    let count = random.usize(1..6).min(length);
+                    say(&format!("LPOP list {count}"));
+                    model.drain(..count);
+                }
+                7 if length > 0 => {
+                    let count = random.usize(1..6).min(length);
+                    say(&format!("RPOP list {count}"));
+                    model.truncate(length - count);
+                }
+                8 if length > 0 => {
+                    let pivot = model[at];
+                    say(&format!("LINSERT list BEFORE {pivot} {value}"));
+                    let at = model.iter().position(|value| *value == pivot).unwrap();
+                    model.insert(at, value);
+                }
+                9 if length > 0 => {
+                    say(&format!("LSET list {at} {value}"));
+                    model[at] = value;
+                }
+                10 => {
+                    say(&format!("LREM list 0 {value}"));
+                    model.retain(|other| *other != value);
+                }
+                11 if length > 60 => {
+                    let end = random.usize(at..length);
+                    say(&format!("LTRIM list {at} {end}"));
+                    model = model[at..=end].to_vec();
+                }
+                _ => continue,
+            }
+            let texts = model.iter().map(|value| {
+                let value = value.to_string();
+                format!("${}\r\n{value}\r\n", value.len())
+            });
+            let expected = format!("*{}\r\n{}", model.len(), texts.collect::<String>());
+            assert_eq!(say("LRANGE list 0 -1"), expected);
+            assert_eq!(say("LLEN list"), format!(":{}\r\n", model.len()));
+            let rows = server.database.transact(|tx| tx.range(sections, ..).count_rows()).unwrap();
+            assert!(rows <= model.len() / SECTION as usize + 2 && (rows == 0) == model.is_empty());
+        }
+    }
 }

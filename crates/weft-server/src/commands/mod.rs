@@ -41,6 +41,7 @@ use std::sync::LazyLock;
 use rustc_hash::FxHashMap;
 
 use crate::call::DataCommand;
+use crate::effects::Effects;
 use crate::reply::Reply;
 use crate::session::Session;
 use crate::stop::{Done, texts};
@@ -105,6 +106,8 @@ pub mod flags {
     pub const WHILE_SUBSCRIBED: u16 = 1 << 9;
     /// Cannot be called by a script.
     pub const NO_SCRIPT: u16 = 1 << 11;
+    /// With no more arguments than it needs, is as short as those that are `FAST`, although Redis does not call it so.
+    pub const SHORT: u16 = 1 << 12;
 }
 
 /// A command.
@@ -148,6 +151,14 @@ impl Command {
     /// Returns whether the command has this flag.
     pub fn has(&self, flag: u16) -> bool {
         self.flags & flag != 0
+    }
+
+    /// Returns whether the command looks at few elements with so many arguments, and never waits. Such commands of a pipeline
+    /// can share a transaction.
+    pub fn is_short(&self, arguments: usize) -> bool {
+        let is_data = matches!(self.run, Run::Data(_)) && !Effects::is_alone(self);
+        let is_fast = self.flags & (flags::FAST | flags::SHORT) != 0;
+        is_data && is_fast && self.arity.unsigned_abs() == arguments as u64
     }
 
     /// Returns where the first keys among the arguments are, as far as the table says: the first, or two of a script.

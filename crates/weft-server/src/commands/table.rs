@@ -1,7 +1,7 @@
 //! The table of commands.
 
 use super::flags::{
-    ADMIN, BLOCKS, ENDS_QUEUE, FAST, GROWS, NO_AUTH, NO_SCRIPT, NOT_QUEUED, READ, SLOW,
+    ADMIN, BLOCKS, ENDS_QUEUE, FAST, GROWS, NO_AUTH, NO_SCRIPT, NOT_QUEUED, READ, SHORT, SLOW,
     WHILE_SUBSCRIBED, WRITE,
 };
 use super::{
@@ -82,7 +82,7 @@ pub static COMMANDS: &[Command] = &[
     data("string", "mset", -3, STORE, PAIRS, "Sets several strings.", strings::mset),
     data("string", "msetnx", -3, STORE, PAIRS, "Sets several strings if none of the keys exists.", strings::msetnx),
     data("string", "psetex", 4, STORE, ONE, "Sets a string that expires, in milliseconds.", strings::psetex),
-    data("string", "set", -3, STORE, ONE, "Sets a string, whatever the key was before.", strings::set),
+    data("string", "set", -3, STORE | SHORT, ONE, "Sets a string, whatever the key was before.", strings::set),
     data("string", "setex", 4, STORE, ONE, "Sets a string that expires, in seconds.", strings::setex),
     data("string", "setnx", 3, PUT, ONE, "Sets a string if the key does not exist.", strings::setnx),
     data("string", "setrange", 4, STORE, ONE, "Overwrites a part of a string.", strings::setrange),

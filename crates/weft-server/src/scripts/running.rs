@@ -10,16 +10,13 @@ use weft::htm::word::Ordering;
 use super::Program;
 use crate::call::Call;
 use crate::reply::{Reply, Version};
-use crate::session::in_place;
+use crate::session::{SLOW, in_place};
 use crate::stop::{Done, Stop};
 
 scoped_thread_local!(
     /// The call that runs on this thread.
     pub static RUNNING: for<'c> &'c Running<'c>
 );
-
-/// After so long a call hands the other connections of its thread over, and can be killed. Then again after twice the time.
-const HANDOVER: Duration = Duration::from_millis(5);
 
 /// The part of a call that is the same in all its attempts.
 #[derive(Debug)]
@@ -28,6 +25,8 @@ pub struct Fixed {
     /// The time since 1970 that the script sees.
     pub time: Duration,
     seed: u64,
+    /// After so long the call hands the other connections of its thread over, and can be killed. Then again after twice the
+    /// time.
     handover: Cell<Duration>,
 }
 
@@ -106,7 +105,7 @@ impl<'c> Running<'c> {
             begun: Instant::now(),
             time: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
             seed: fastrand::u64(..),
-            handover: Cell::new(HANDOVER),
+            handover: Cell::new(SLOW),
         });
         // Commands that choose at random do so in the same way in each attempt.
         fastrand::seed(fixed.seed);
@@ -173,7 +172,7 @@ impl<'c> Running<'c> {
                 scripts.busy.fetch_add(1, Ordering::SeqCst);
             }
             // Another thread takes the connections over as soon as it wakes up.
-            in_place(|| std::thread::sleep(Duration::from_millis(1)));
+            in_place(|| std::thread::sleep(SLOW / 5));
         }
         Ok(())
     }

@@ -1,5 +1,5 @@
 //! The server over real sockets: its replies and events beside Redis's, transactions of several clients, clients that wait
-//! for elements or for their turn, messages, streams, limits, hostile bytes, and what survives a kill.
+//! for elements or for their turn, pipelines, messages, streams, limits, hostile bytes, and what survives a kill.
 
 mod blocking;
 mod client;
@@ -10,6 +10,7 @@ mod hot_keys;
 mod import;
 mod limits;
 mod notifications;
+mod pipelines;
 mod procedures;
 mod publish;
 mod replies;

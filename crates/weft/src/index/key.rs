@@ -200,24 +200,32 @@ fn load_wide(slot: &[Word; 2]) -> u128 {
 const INLINE_BYTES: usize = 48;
 
 /// How many bytes of a long key are stored in its node.
-const PREFIX_BYTES: usize = size_of::<u64>();
+const PREFIX_BYTES: usize = size_of::<u128>();
 
 /// A key of any length.
 ///
-/// A node holds the first eight bytes of it, which decide most comparisons. If there are more bytes, the node
-/// also holds the address of a *tail*, which has the rest and never changes:
+/// A node holds the first sixteen bytes of it, which decide most comparisons, also of keys whose first column is
+/// often the same. If there are more bytes, the node also holds the address of a *tail*, which has the rest and
+/// never changes:
 ///
 /// ```text
 ///  slot    prefix, padded with zeros | extent            tail    length in bytes | bytes ...
 ///                                        |
-///                                        +- 0..=8: the key's length; it has no tail
-///                                        +- else:  the address of the tail
+///                                        +- 0..=16: the key's length; it has no tail
+///                                        +- else:   the address of the tail
 /// ```
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct LongKey {
     // Compared first, by the order of the fields.
-    prefix: u64,
+    prefix: u128,
     bytes: SmallVec<[u8; INLINE_BYTES]>,
+}
+
+/// Copies the bytes as a whole, where the derived implementation would copy one after the other.
+impl Clone for LongKey {
+    fn clone(&self) -> Self {
+        LongKey { prefix: self.prefix, bytes: SmallVec::from_slice(&self.bytes) }
+    }
 }
 
 impl LongKey {
@@ -248,18 +256,18 @@ impl From<&[u8]> for LongKey {
 /// The words of a node that hold one [`LongKey`].
 #[derive(Debug, Default)]
 pub struct LongSlot {
-    prefix: Word,
+    prefix: [Word; 2],
     extent: Word,
 }
 
-/// The meaning of a slot's second word.
+/// The meaning of a slot's last word.
 enum Extent {
     Length(usize),
     Tail(NonNull<u8>),
 }
 
 impl LongSlot {
-    /// Loads the second word. `None`: the node has changed, so the tail may have been freed.
+    /// Loads the last word. `None`: the node has changed, so the tail may have been freed.
     #[inline]
     fn extent(&self, is_current: impl Fn() -> bool) -> Option<Extent> {
         let extent = self.extent.load(Order::Relaxed);
@@ -289,7 +297,7 @@ impl IndexKey for LongKey {
 
     #[inline]
     fn compare(&self, slot: &LongSlot, is_current: impl Fn() -> bool) -> Option<Ordering> {
-        let order = self.prefix.cmp(&slot.prefix.load(Order::Relaxed));
+        let order = self.prefix.cmp(&load_wide(&slot.prefix));
         if order.is_ne() {
             return Some(order);
         }
@@ -303,7 +311,7 @@ impl IndexKey for LongKey {
     }
 
     fn load(slot: &LongSlot, is_current: impl Fn() -> bool) -> Option<LongKey> {
-        let prefix = slot.prefix.load(Order::Relaxed);
+        let prefix = load_wide(&slot.prefix);
         let mut bytes = SmallVec::from_slice(&prefix.to_be_bytes());
         match slot.extent(is_current)? {
             Extent::Length(length) => bytes.truncate(length),
@@ -319,12 +327,12 @@ impl IndexKey for LongKey {
         } else {
             new_tail(self.tail(), worker).as_ptr().expose_provenance() as u64
         };
-        slot.prefix.store(self.prefix, Order::Relaxed);
+        self.prefix.store(&slot.prefix, worker);
         slot.extent.store(extent, Order::Relaxed);
     }
 
     fn move_slot(from: &LongSlot, to: &LongSlot) {
-        to.prefix.store(from.prefix.load(Order::Relaxed), Order::Relaxed);
+        u128::move_slot(&from.prefix, &to.prefix);
         to.extent.store(from.extent.load(Order::Relaxed), Order::Relaxed);
     }
 
@@ -340,21 +348,22 @@ impl IndexKey for LongKey {
 
     fn hash(&self) -> u64 {
         // Including the length, since keys may differ only in zeros at their end.
-        self.bytes
-            .chunks(PREFIX_BYTES)
-            .fold(self.bytes.len() as u64, |hash, chunk| mix(mix(hash) ^ prefix(chunk)))
+        self.bytes.chunks(PREFIX_BYTES).fold(self.bytes.len() as u64, |hash, chunk| {
+            let chunk = prefix(chunk);
+            mix(mix(mix(hash) ^ (chunk >> 64) as u64) ^ chunk as u64)
+        })
     }
 }
 
-/// Returns the first eight bytes, padded with zeros, as a word with the same order.
+/// Returns the first sixteen bytes, padded with zeros, as a number with the same order.
 #[inline]
-fn prefix(bytes: &[u8]) -> u64 {
+fn prefix(bytes: &[u8]) -> u128 {
     if let Some(first) = bytes.first_chunk() {
-        return u64::from_be_bytes(*first);
+        return u128::from_be_bytes(*first);
     }
     let mut padded = [0; PREFIX_BYTES];
     padded[..bytes.len()].copy_from_slice(bytes);
-    u64::from_be_bytes(padded)
+    u128::from_be_bytes(padded)
 }
 
 /// Returns the layout of a tail of `length` bytes.

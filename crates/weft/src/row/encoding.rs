@@ -566,6 +566,11 @@ pub trait KeyForm: IndexKey {
     /// Returns the key as a value that can hold any form.
     fn erase(&self) -> EncodedKey;
 
+    /// Returns how much memory this value holds besides its own size, in bytes.
+    fn erased_heap_bytes(&self) -> usize {
+        0
+    }
+
     /// Returns the key that [`KeyForm::erase`] was called on, in this form.
     fn restore(key: &EncodedKey) -> Self;
 
@@ -619,8 +624,7 @@ impl EncodedKey {
     pub(crate) fn heap_bytes(&self) -> usize {
         match self {
             EncodedKey::Words1(_) | EncodedKey::Words2(_) => 0,
-            // The two counters of the `Arc` come first.
-            EncodedKey::Long(key) => 2 * size_of::<usize>() + key.total_bytes(),
+            EncodedKey::Long(key) => key.erased_heap_bytes(),
         }
     }
 }
@@ -789,6 +793,11 @@ impl KeyForm for LongKey {
     #[inline]
     fn erase(&self) -> EncodedKey {
         EncodedKey::Long(Arc::new(self.clone()))
+    }
+
+    fn erased_heap_bytes(&self) -> usize {
+        // The two counters of the `Arc` come first.
+        2 * size_of::<usize>() + self.total_bytes()
     }
 
     fn restore(key: &EncodedKey) -> LongKey {

@@ -361,7 +361,7 @@ impl<K: KeyForm> RowsOf for Secondary<K> {
     }
 
     fn heap_bytes(row: &IndexEntry<K>) -> usize {
-        allocation_bytes(row.key.erase().heap_bytes())
+        allocation_bytes(row.key.erased_heap_bytes())
     }
 
     fn encode_row(_row: &IndexEntry<K>, _output: &mut Vec<u8>) {

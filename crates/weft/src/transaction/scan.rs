@@ -89,6 +89,7 @@ fn prefetch_record<R, P: Protocol>(address: u64) {
 }
 
 /// The position of a scan, for any form of keys.
+#[allow(clippy::large_enum_variant, reason = "it lies on the stack, and is seldom moved")]
 enum Cursor<'tx> {
     Words1(FormCursor<'tx, u64>),
     Words2(FormCursor<'tx, u128>),

@@ -150,10 +150,10 @@ impl TestKey for u128 {
 }
 
 impl TestKey for LongKey {
-    /// Lengths from 0 to 80 bytes; runs of keys that agree in the first eight bytes, keys that
-    /// are the beginning of others, and keys that differ only in zeros at the end.
+    /// Lengths from 0 to 80 bytes; runs of keys that agree in the first sixteen bytes, keys
+    /// that are the beginning of others, and keys that differ only in zeros at the end.
     fn from_number(number: u64) -> LongKey {
-        let length = (number % 5 * 4) as usize + if number.is_multiple_of(97) { 60 } else { 0 };
+        let length = (number % 5 * 6) as usize + if number.is_multiple_of(97) { 60 } else { 0 };
         let mut bytes = (number / 40).to_be_bytes()[4..].to_vec();
         bytes.resize(length.max(4), 0);
         bytes.extend_from_slice(&[0, 1, 2][..(number % 3) as usize]);

@@ -1,0 +1,110 @@
+//! A client's socket, which can move from the runtime of one thread to that of another.
+
+use std::io::{self, ErrorKind};
+use std::os::unix::net::UnixStream as DetachedUnixStream;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::server::TlsStream;
+
+/// A client's socket.
+#[derive(Debug)]
+pub enum Socket {
+    /// TCP, watched by a runtime.
+    Tcp(TcpStream),
+    /// A Unix socket, watched by a runtime.
+    Unix(UnixStream),
+    /// TCP, watched by no runtime.
+    DetachedTcp(std::net::TcpStream),
+    /// A Unix socket, watched by no runtime.
+    DetachedUnix(DetachedUnixStream),
+    /// A socket that was lost by a failed change.
+    Lost,
+}
+
+impl Socket {
+    /// Has the current runtime watch the socket no more.
+    ///
+    /// # Errors
+    /// The system refuses it.
+    pub fn detach(&mut self) -> io::Result<()> {
+        *self = match std::mem::replace(self, Socket::Lost) {
+            Socket::Tcp(stream) => Socket::DetachedTcp(stream.into_std()?),
+            Socket::Unix(stream) => Socket::DetachedUnix(stream.into_std()?),
+            detached => detached,
+        };
+        Ok(())
+    }
+
+    /// Has the current runtime watch a detached socket.
+    ///
+    /// # Errors
+    /// The system refuses it.
+    pub fn attach(&mut self) -> io::Result<()> {
+        *self = match std::mem::replace(self, Socket::Lost) {
+            Socket::DetachedTcp(stream) => Socket::Tcp(TcpStream::from_std(stream)?),
+            Socket::DetachedUnix(stream) => Socket::Unix(UnixStream::from_std(stream)?),
+            attached => attached,
+        };
+        Ok(())
+    }
+}
+
+/// Calls a method of the stream that a runtime watches.
+macro_rules! poll {
+    ($socket:ident.$method:ident($($argument:expr),*)) => {
+        match $socket.get_mut() {
+            Socket::Tcp(stream) => Pin::new(stream).$method($($argument),*),
+            Socket::Unix(stream) => Pin::new(stream).$method($($argument),*),
+            _ => Poll::Ready(Err(ErrorKind::NotConnected.into())),
+        }
+    };
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        poll!(self.poll_read(context, buffer))
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        poll!(self.poll_write(context, bytes))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        poll!(self.poll_flush(context))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        poll!(self.poll_shutdown(context))
+    }
+}
+
+/// The stream of a connection: a socket, or TLS over one.
+pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static {
+    /// Returns the socket.
+    fn socket(&mut self) -> &mut Socket;
+}
+
+impl Stream for Socket {
+    fn socket(&mut self) -> &mut Socket {
+        self
+    }
+}
+
+impl Stream for TlsStream<Socket> {
+    fn socket(&mut self) -> &mut Socket {
+        self.get_mut().0
+    }
+}

@@ -1,0 +1,106 @@
+//! Commands that arrive together and share a transaction: replies, errors, hot keys, and long replies.
+
+use weft_server::Options;
+
+use crate::client::{Client, TestServer};
+
+/// Sends lines together, and returns their replies.
+fn say_together(client: &mut Client, lines: &[String]) -> Vec<String> {
+    client.send(
+        lines.iter().map(|line| format!("{}\r\n", array(line))).collect::<String>().as_bytes(),
+    );
+    lines.iter().map(|_| client.read().unwrap().shown()).collect()
+}
+
+/// Returns words as an array, without the last line end.
+fn array(line: &str) -> String {
+    let words: Vec<&str> = line.split(' ').collect();
+    let texts = words.iter().map(|word| format!("\r\n${}\r\n{word}", word.len()));
+    format!("*{}{}", words.len(), texts.collect::<String>())
+}
+
+#[test]
+fn commands_reply_together_as_one_by_one() {
+    let seed = fastrand::u64(..);
+    eprintln!("seed {seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let servers = [TestServer::new(), TestServer::new()];
+    let [mut together, mut alone] = servers.each_ref().map(TestServer::client);
+    for _ in 0..300 {
+        let lines: Vec<String> = (0..random.usize(1..40))
+            .map(|_| {
+                let (key, value) = (random.u8(..6), random.i32(-3..50));
+                match random.u8(..24) {
+                    0 => format!("SET k{key} {value}"),
+                    1 => format!("SET k{key} text{value}"),
+                    2 => format!("GET k{key}"),
+                    3 => format!("INCR k{key}"),
+                    4 => format!("INCRBY k{key} 9223372036854775807"),
+                    5 => format!("DEL k{key}"),
+                    6 => format!("LPUSH k{key} {value}"),
+                    7 => format!("RPUSH k{key} {value} {value}"),
+                    8 => format!("RPOP k{key}"),
+                    9 => format!("LPOP k{key}"),
+                    10 => format!("LRANGE k{key} 0 -1"),
+                    11 => format!("HSET k{key} f{value} {value}"),
+                    12 => format!("HGET k{key} f{value}"),
+                    13 => format!("ZADD k{key} {value} m{}", value % 5),
+                    14 => format!("ZRANGE k{key} 0 -1 WITHSCORES"),
+                    15 => format!("SADD k{key} {value}"),
+                    16 => format!("SCARD k{key}"),
+                    17 => "MULTI".to_owned(),
+                    18 => "EXEC".to_owned(),
+                    19 => "DISCARD".to_owned(),
+                    20 => format!("SELECT {}", key % 2),
+                    21 => format!("EXISTS k{key}"),
+                    22 => "NOSUCHCOMMAND".to_owned(),
+                    _ => format!("GETSET k{key} {value}"),
+                }
+            })
+            .collect();
+        let replies = say_together(&mut together, &lines);
+        let expected: Vec<String> = lines
+            .iter()
+            .map(|line| say_together(&mut alone, std::slice::from_ref(line)).remove(0))
+            .collect();
+        assert_eq!(replies, expected, "{lines:?}");
+    }
+}
+
+#[test]
+fn clients_that_add_together_to_one_key_lose_nothing() {
+    let server = TestServer::new();
+    server.with_clients(4, |_, mut client| {
+        let (lines, mut last) = (vec!["INCR hot".to_owned(); 16], 0);
+        for _ in 0..100 {
+            for reply in say_together(&mut client, &lines) {
+                let sum: u64 = reply.strip_prefix(':').unwrap().parse().unwrap();
+                assert!(sum > last);
+                last = sum;
+            }
+        }
+    });
+    assert_eq!(server.client().say("GET hot"), "\"6400\"");
+}
+
+#[test]
+fn long_replies_are_sent_before_more_commands_run() {
+    let options = Options { output_bytes: 1 << 20, ..Options::default() };
+    let server = TestServer::with(options);
+    let mut client = server.client();
+    // Each reply fits the limit, and all of them together do not.
+    client.call(&[b"SET", b"long", &vec![b'x'; 200_000]]);
+    let replies = say_together(&mut client, &vec!["GET long".to_owned(); 16]);
+    assert!(replies.iter().all(|reply| reply.len() == 200_002));
+}
+
+#[test]
+fn the_slow_log_has_each_command_if_it_is_for_short_times() {
+    let server = TestServer::new();
+    let mut client = server.client();
+    client.say("CONFIG SET slow-log-micros 0");
+    say_together(&mut client, &(0..8).map(|key| format!("INCR k{key}")).collect::<Vec<_>>());
+    client.say("CONFIG SET slow-log-micros -1");
+    let log = client.say("SLOWLOG GET 100");
+    assert!((0..8).all(|key| log.contains(&format!("\"k{key}\""))), "{log}");
+}
