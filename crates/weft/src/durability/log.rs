@@ -335,7 +335,8 @@ impl Log {
     }
 
     /// Appends a transaction's entries to the buffer of the worker with this slot. `write` appends
-    /// them with the functions of [`format`](super::format).
+    /// them with the functions of [`format`](super::format). Returns by how many bytes the buffer has grown since that was
+    /// last returned, or 0 while these are few.
     ///
     /// Call this after the transaction's serialization point, at which it drew `epoch`, and before
     /// [`Epochs::close_epoch`] stops waiting for the transaction. It never waits for the disk.
@@ -344,15 +345,18 @@ impl Log {
     /// If the epoch is already closed, or comes before the slot's last one, or if `write` panics.
     /// The transaction is then not in the log, and the log has failed.
     #[inline]
-    pub fn append(&self, slot: usize, epoch: u64, write: impl FnOnce(&mut Vec<u8>)) {
+    pub fn append(&self, slot: usize, epoch: u64, write: impl FnOnce(&mut Vec<u8>)) -> u64 {
         let shared = &*self.shared;
         // Relaxed: only a worker of this slot makes the change that matters here.
         if slot as u64 >= shared.slots_used.load(Ordering::Relaxed) {
             shared.enlist(slot);
         }
+        let mut more = 0;
         let append = || {
-            shared.slots[slot]
-                .append(epoch, shared.report_bytes, write, |bytes| shared.report(bytes));
+            shared.slots[slot].append(epoch, shared.report_bytes, write, |bytes| {
+                more = bytes as u64;
+                shared.report(bytes);
+            });
         };
         if let Err(panicked) = panic::catch_unwind(AssertUnwindSafe(append)) {
             // Fail before the epoch can be closed, which waits for this transaction.
@@ -363,6 +367,7 @@ impl Log {
             });
             panic::resume_unwind(panicked);
         }
+        more
     }
 
     /// Lets a writing transaction begin. Waits while the buffers are too full.

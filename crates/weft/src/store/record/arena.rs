@@ -363,6 +363,14 @@ impl Memory {
         self.note_use();
     }
 
+    /// Adds what the log has taken since it was measured. When the disk is slow, it takes much between two measurements.
+    pub fn add_logged(&self, bytes: u64) {
+        if bytes > 0 {
+            self.measured.fetch_add(bytes, Ordering::Relaxed);
+            self.note_use();
+        }
+    }
+
     /// Decides whether memory is scarce.
     fn note_use(&self) {
         if let Some(limit) = self.limit {

@@ -399,7 +399,7 @@ impl WorkerMemory {
         let Some(first) = writes.next() else { return };
         let epoch = self.drawn_epoch();
         let logged_as = self.logged_as.get();
-        engine.log.append(self.slot, epoch, |buffer| {
+        let more = engine.log.append(self.slot, epoch, |buffer| {
             if logged_as != LoggedAs::LaterPiece {
                 format::push_transaction(buffer);
             }
@@ -409,6 +409,7 @@ impl WorkerMemory {
                 });
             }
         });
+        self.shared.memory.add_logged(more);
         staged.writes.clear();
         if logged_as == LoggedAs::FirstPiece {
             self.logged_as.set(LoggedAs::LaterPiece);
@@ -430,7 +431,7 @@ impl WorkerMemory {
     ) {
         let Some(engine) = self.shared.log.get() else { return };
         let epoch = self.drawn_epoch();
-        engine.log.append(self.slot, epoch, |buffer| {
+        let more = engine.log.append(self.slot, epoch, |buffer| {
             if !is_more {
                 format::push_transaction(buffer);
             }
@@ -441,6 +442,7 @@ impl WorkerMemory {
                 });
             }
         });
+        self.shared.memory.add_logged(more);
     }
 
     /// Gives a version its number before it is installed, and detaches it from the version that it will replace
