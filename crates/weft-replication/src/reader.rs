@@ -22,7 +22,7 @@ pub enum Fault {
     Foreign {
         /// The record's offset.
         offset: u64,
-        /// What is wrong with it.
+        /// The error in it.
         what: &'static str,
     },
     /// Records before this one are missing.

@@ -89,7 +89,7 @@ impl<'a> Record<'a> {
     /// Reads a record.
     ///
     /// # Errors
-    /// What is wrong with it, to follow "record 5 ".
+    /// The error in it, to follow "record 5 ".
     pub fn decode(bytes: &'a [u8]) -> Result<Record<'a>, &'static str> {
         let (header, body) =
             bytes.split_at_checked(HEADER_BYTES).ok_or("is too short to be one of Weft's")?;

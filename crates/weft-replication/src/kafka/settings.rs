@@ -62,7 +62,7 @@ fn put_string(output: &mut Vec<u8>, string: &str) {
     output.extend_from_slice(string.as_bytes());
 }
 
-/// What is left of an answer.
+/// The rest of an answer.
 struct Answer<'a>(&'a [u8]);
 
 impl Answer<'_> {

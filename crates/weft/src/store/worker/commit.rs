@@ -234,7 +234,7 @@ impl WorkerMemory {
         if let Some(engine) = shared.log.get() {
             shared.time.log(now, || {
                 let epoch = self.draw();
-                engine.log.append(self.slot, epoch, |buffer| format::push_time(buffer, now));
+                self.append_to_log(engine, epoch, |buffer| format::push_time(buffer, now));
                 self.end_commit();
             });
         }
@@ -383,6 +383,13 @@ impl WorkerMemory {
         self.scratch.replace(scratch);
     }
 
+    /// Appends to the log, and counts the memory that its buffers take.
+    #[inline]
+    fn append_to_log(&self, engine: &EngineLog, epoch: u64, write: impl FnOnce(&mut Vec<u8>)) {
+        let more = engine.log.append(self.slot, epoch, write);
+        self.shared.memory.add_logged(more);
+    }
+
     /// Appends staged writes of the commit under way to the log. Each is given by its position among the
     /// staged writes, and a number that orders the writes of a key within an epoch.
     #[inline(never)]
@@ -399,7 +406,7 @@ impl WorkerMemory {
         let Some(first) = writes.next() else { return };
         let epoch = self.drawn_epoch();
         let logged_as = self.logged_as.get();
-        let more = engine.log.append(self.slot, epoch, |buffer| {
+        self.append_to_log(engine, epoch, |buffer| {
             if logged_as != LoggedAs::LaterPiece {
                 format::push_transaction(buffer);
             }
@@ -409,7 +416,6 @@ impl WorkerMemory {
                 });
             }
         });
-        self.shared.memory.add_logged(more);
         staged.writes.clear();
         if logged_as == LoggedAs::FirstPiece {
             self.logged_as.set(LoggedAs::LaterPiece);
@@ -431,7 +437,7 @@ impl WorkerMemory {
     ) {
         let Some(engine) = self.shared.log.get() else { return };
         let epoch = self.drawn_epoch();
-        let more = engine.log.append(self.slot, epoch, |buffer| {
+        self.append_to_log(engine, epoch, |buffer| {
             if !is_more {
                 format::push_transaction(buffer);
             }
@@ -442,7 +448,6 @@ impl WorkerMemory {
                 });
             }
         });
-        self.shared.memory.add_logged(more);
     }
 
     /// Gives a version its number before it is installed, and detaches it from the version that it will replace
