@@ -162,9 +162,7 @@ fn next(slot: u64) -> Done<u64> {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
-    use std::sync::Arc;
 
-    use crate::reply::Reply;
     use crate::server::{Options, Server};
     use crate::session::Session;
 
@@ -175,14 +173,8 @@ mod tests {
         eprintln!("seed {seed}");
         let mut random = fastrand::Rng::with_seed(seed);
         let server = Server::open(Options::default()).unwrap();
-        let client = server.clients.add((String::new(), String::new()), 1).unwrap();
-        let mut session = Session::new(Arc::clone(&server), client);
-        let mut say = |command: &str| {
-            let arguments: Vec<&[u8]> = command.split(' ').map(str::as_bytes).collect();
-            let mut reply = Reply::new(1 << 20);
-            session.run(&arguments, &mut reply);
-            String::from_utf8(reply.bytes().to_vec()).unwrap()
-        };
+        let mut session = Session::of_a_test(&server);
+        let mut say = |command: &str| session.say(command);
         let shown = |value: Option<&u32>| match value {
             Some(value) => format!("${}\r\n{value}\r\n", value.to_string().len()),
             None => "$-1\r\n".to_owned(),

@@ -677,3 +677,24 @@ pub fn in_place<R>(run: impl FnOnce() -> R) -> R {
         _ => run(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl Session {
+        /// Returns the session of a new client without a connection.
+        pub fn of_a_test(server: &Arc<Server>) -> Self {
+            let client = server.clients.add((String::new(), String::new()), 100).unwrap();
+            Session::new(Arc::clone(server), client)
+        }
+
+        /// Runs a command, whose words are separated by spaces, and returns its reply.
+        pub fn say(&mut self, command: &str) -> String {
+            let arguments: Vec<&[u8]> = command.split(' ').map(str::as_bytes).collect();
+            let mut reply = Reply::new(1 << 20);
+            self.run(&arguments, &mut reply);
+            String::from_utf8(reply.bytes().to_vec()).unwrap()
+        }
+    }
+}

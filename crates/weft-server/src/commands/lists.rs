@@ -627,10 +627,7 @@ pub fn rpoplpush(call: &Call<'_>, reply: &mut Reply) -> Done {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::SECTION;
-    use crate::reply::Reply;
     use crate::server::{Options, Server};
     use crate::session::Session;
 
@@ -641,14 +638,8 @@ mod tests {
         eprintln!("seed {seed}");
         let mut random = fastrand::Rng::with_seed(seed);
         let server = Server::open(Options::default()).unwrap();
-        let client = server.clients.add((String::new(), String::new()), 1).unwrap();
-        let mut session = Session::new(Arc::clone(&server), client);
-        let mut say = |command: &str| {
-            let arguments: Vec<&[u8]> = command.split(' ').map(str::as_bytes).collect();
-            let mut reply = Reply::new(1 << 20);
-            session.run(&arguments, &mut reply);
-            String::from_utf8(reply.bytes().to_vec()).unwrap()
-        };
+        let mut session = Session::of_a_test(&server);
+        let mut say = |command: &str| session.say(command);
         let (sections, mut model) = (&server.store.tables.items, Vec::<u8>::new());
         for _ in 0..3000 {
             let (value, length) = (random.u8(..20), model.len());

@@ -1,6 +1,5 @@
 //! How scripts scale, without sockets: `cargo test --release -p weft-server --lib measurement -- --ignored --nocapture`
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::reply::Reply;
@@ -25,8 +24,7 @@ fn run(session: &mut Session, command: &[&str], reply: &mut Reply) {
 fn rate(threads: usize, is_shared: bool) -> f64 {
     let server = Server::open(Options::default()).unwrap();
     let work = |thread: usize| {
-        let client = server.clients.add((String::new(), String::new()), 100).unwrap();
-        let mut session = Session::new(Arc::clone(&server), client);
+        let mut session = Session::of_a_test(&server);
         let mut reply = Reply::new(1 << 20);
         let names: Vec<String> = (0..10_000)
             .map(|account| format!("account:{}:{account}", if is_shared { 0 } else { thread }))
