@@ -271,7 +271,9 @@ impl OrderingExecutor {
         if !self.turns.is_empty() {
             self.end_turns();
         }
-        self.scans.clear();
+        if !self.scans.is_empty() {
+            self.scans.clear();
+        }
         self.expects_operation = false;
         self.failed = None;
     }
@@ -474,16 +476,12 @@ impl Executor for OrderingExecutor {
         if self.shared.options.flaw == Some(AdaptiveFlaw::TurnsTrusted) && !self.turns.is_empty() {
             self.base.set.reads.clear();
         }
-        match self.base.commit(memory, epoch) {
-            Ok(()) => {
-                self.end();
-                Ok(())
-            }
-            Err(abort) => {
-                self.failed = Some(abort);
-                Err(abort)
-            }
+        let committed = self.base.commit(memory, epoch);
+        match &committed {
+            Ok(()) => self.end(),
+            Err(abort) => self.failed = Some(*abort),
         }
+        committed
     }
 
     fn carry_over(&mut self, abort: Abort, memory: &WorkerMemory) -> Result<(), Abort> {

@@ -448,7 +448,7 @@ pub struct ReconcilingExecutor<J: JoinedProtocol> {
     /// Conflicts since `counted_since`, in nanoseconds. If they are frequent, phases begin.
     conflicts: u32,
     counted_since: u64,
-    /// Whether the transaction has accessed anything that is not split.
+    /// Whether the transaction has accessed anything that is not split. Only noted in a split phase.
     is_joined_used: bool,
     /// Whether the transaction has written anything that is not split.
     is_joined_written: bool,
@@ -503,10 +503,12 @@ impl<J: JoinedProtocol> ReconcilingExecutor<J> {
     /// Refuses an access to a record if the record is split.
     #[inline(always)]
     fn check_whole(&mut self, table: TableRef, record: NonNull<u8>) -> Result<(), Abort> {
-        if self.is_split && self.split(record).is_some() {
-            return Err(self.refuse(table, record, None));
+        if self.is_split {
+            if self.split(record).is_some() {
+                return Err(self.refuse(table, record, None));
+            }
+            self.is_joined_used = true;
         }
-        self.is_joined_used = true;
         Ok(())
     }
 
@@ -563,6 +565,25 @@ impl<J: JoinedProtocol> ReconcilingExecutor<J> {
     /// Whether the transaction runs in a split phase.
     pub(super) fn is_split(&self) -> bool {
         self.is_split
+    }
+
+    /// Announces the transaction, under a protocol that adapts.
+    #[cold]
+    fn announce_late(&mut self) {
+        if !self.is_reconciling {
+            self.is_announced = true;
+            self.shared.phases.announce(self.slot);
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    /// Enters the present phase.
+    #[inline(always)]
+    fn enter(&mut self) {
+        self.present = self.shared.phases.enter(self.slot);
+        self.is_split = self.present.phase() == Some(Phase::Split);
+        self.is_joined_used = false;
+        self.is_joined_written = false;
     }
 
     /// Ends the transaction.
@@ -655,19 +676,13 @@ impl<J: JoinedProtocol> Executor for ReconcilingExecutor<J> {
 
     #[cfg_attr(not(debug_assertions), inline(always))]
     fn begin(&mut self, attempt: u32, memory: &WorkerMemory) -> Result<(), Refusal> {
-        if J::ADAPTS && !self.is_reconciling && self.shared.has_phases() {
-            self.is_announced = true;
-            self.shared.phases.announce(self.slot);
-            fence(Ordering::SeqCst);
+        self.is_split = false;
+        if J::ADAPTS && self.shared.has_phases() {
+            self.announce_late();
         }
-        if !self.is_announced {
-            self.is_split = false;
-        } else {
-            self.present = self.shared.phases.enter(self.slot);
-            self.is_split = self.present.phase() == Some(Phase::Split);
+        if self.is_announced {
+            self.enter();
         }
-        self.is_joined_used = false;
-        self.is_joined_written = false;
         self.joined.begin(attempt, memory)
     }
 
@@ -826,20 +841,20 @@ impl<J: JoinedProtocol> Executor for ReconcilingExecutor<J> {
     /// The commit protocol, in a split phase that of Figure 3 (§5.2). The changes of slices become final.
     #[cfg_attr(not(debug_assertions), inline(always))]
     fn commit(&mut self, memory: &WorkerMemory, epoch: impl Fn() -> u64) -> Result<(), Abort> {
-        if let Some(abort) = self.doomed {
-            return Err(abort);
+        if self.is_split {
+            return self.commit_in_split_phase(memory, epoch);
         }
-        if self.undo.is_empty() {
-            let committed = self.joined.commit(memory, epoch);
-            committed.inspect_err(|abort| self.note_conflict(abort, memory))?;
-        } else {
-            self.commit_split(memory, epoch)?;
+        let committed = self.joined.commit(memory, epoch);
+        match &committed {
+            Ok(()) => {
+                if self.is_waiting {
+                    self.end_waiting();
+                }
+                self.leave();
+            }
+            Err(abort) => self.note_conflict(abort, memory),
         }
-        if self.is_waiting && !self.is_split && !self.is_reconciling {
-            self.end_waiting();
-        }
-        self.leave();
-        Ok(())
+        committed
     }
 
     fn carry_over(&mut self, abort: Abort, memory: &WorkerMemory) -> Result<(), Abort> {
@@ -965,6 +980,26 @@ impl<J: JoinedProtocol> SplitsRecords<J::Header> for ReconcilingExecutor<J> {
 }
 
 impl<J: JoinedProtocol> ReconcilingExecutor<J> {
+    /// Commits a transaction of a split phase.
+    #[inline(never)]
+    fn commit_in_split_phase(
+        &mut self,
+        memory: &WorkerMemory,
+        epoch: impl Fn() -> u64,
+    ) -> Result<(), Abort> {
+        if let Some(abort) = self.doomed {
+            return Err(abort);
+        }
+        if self.undo.is_empty() {
+            let committed = self.joined.commit(memory, epoch);
+            committed.inspect_err(|abort| self.note_conflict(abort, memory))?;
+        } else {
+            self.commit_split(memory, epoch)?;
+        }
+        self.leave();
+        Ok(())
+    }
+
     /// Commits a transaction that has applied operations to slices.
     #[cfg_attr(not(debug_assertions), inline(always))]
     fn commit_split(
@@ -1032,11 +1067,13 @@ impl<J: JoinedProtocol> ReconcilingExecutor<J> {
         bytes.clear();
     }
 
-    /// Ends the wait, after the transaction has got what it waited for.
+    /// Ends the wait, after the transaction has got what it waited for. (A reconciliation is not that transaction.)
     #[cold]
     fn end_waiting(&mut self) {
-        self.is_waiting = false;
-        self.shared.waiting.fetch_add(u64::MAX, Ordering::Relaxed);
+        if !self.is_reconciling {
+            self.is_waiting = false;
+            self.shared.waiting.fetch_add(u64::MAX, Ordering::Relaxed);
+        }
     }
 }
 
