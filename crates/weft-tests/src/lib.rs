@@ -25,7 +25,7 @@ pub use directory::TemporaryDirectory;
 
 /// Runs an expression once for every protocol, with the protocol as a type parameter. Leaves out the protocols
 /// that accept only one operation on one row per transaction: these have no multi-step transactions to test, and
-/// are tested in `tests/atomic.rs`.
+/// are tested in `tests/engine/atomic.rs`.
 #[macro_export]
 macro_rules! for_each_protocol {
     (|$parameter:ident| $body:expr) => {

@@ -438,6 +438,7 @@ fn check_packages(arguments: &[&str]) -> Result<(), String> {
         let (folder, name) = match pair[0] {
             "--example" => ("examples", pair[1]),
             "--test" => ("tests", pair[1]),
+            "--bench" => ("benches", pair[1]),
             "--features" if !manifest.contains(&format!("\n{} = [", pair[1])) => {
                 return Err(format!("no feature `{}`", pair[1]));
             }

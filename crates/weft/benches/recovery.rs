@@ -102,7 +102,7 @@ fn recover(directory: &str, threads: usize) -> Result<(), Error> {
 }
 
 fn main() -> Result<(), Error> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|it| it != "--bench").collect();
     let number = |position: usize, default: u64| {
         arguments.get(position).map_or(Some(default), |text| text.parse().ok())
     };

@@ -1,7 +1,7 @@
 //! A flash sale: many buyers, one item, and a stock that must not become negative. Measures what one and several
 //! threads sell per second by `take`, and by `update` with the same bound, under several protocols.
 //!
-//! `cargo run --release -p weft-protocols --example flash_sale -- [THREADS] [SECONDS]`
+//! `cargo bench -p weft-protocols --bench flash_sale -- [THREADS] [SECONDS]`
 
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ const STOCK: i64 = 10_000_000_000;
 type Buy<P> = fn(&weft::Transaction<'_, P>, &weft::Table<Item>) -> Result<(), Error>;
 
 fn main() {
-    let mut arguments = std::env::args().skip(1).map(|it| it.parse::<u64>().expect("a number"));
+    let mut arguments = std::env::args().skip(1).filter(|it| it != "--bench").map(|it| it.parse::<u64>().expect("a number"));
     let (threads, seconds) = (arguments.next().unwrap_or(2), arguments.next().unwrap_or(2));
     for threads in [1, threads] {
         run::<Dbx>(threads, seconds);

@@ -3,7 +3,7 @@
 use weft::operation::OperationKind;
 use weft_procedures::chopping::{Columns, Options, OutlineAccess, OutlineStep, Token};
 
-use crate::program::{COLUMNS, KeyOf, Program, Set};
+use super::program::{COLUMNS, KeyOf, Program, Set};
 
 pub struct Generator {
     pub random: fastrand::Rng,

@@ -1,5 +1,4 @@
 //! Tests of the history recorder. It must record exactly what happened, or a checker's verdict means nothing.
-#![cfg(not(any(loom, shuttle)))]
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{self, Excluded, Included, Unbounded};

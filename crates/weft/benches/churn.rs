@@ -5,7 +5,7 @@
 //! the time on. During this time the memory grows by one version of each row, and no more. When the
 //! snapshot is dropped, the memory that was kept for it is reused.
 //!
-//! `cargo run --release --example churn -- [SECONDS] [ROWS] [THREADS] [--hold-snapshot SECONDS]`
+//! `cargo bench -p weft --bench churn -- [SECONDS] [ROWS] [THREADS] [--hold-snapshot SECONDS]`
 //! (by default 10, 1000000 and 2)
 
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ fn usage() -> ! {
 
 fn main() -> Result<(), Error> {
     let (mut numbers, mut held) = (Vec::new(), None);
-    let mut arguments = std::env::args().skip(1);
+    let mut arguments = std::env::args().skip(1).filter(|it| it != "--bench");
     let number = |argument: Option<String>| match argument.map(|argument| argument.parse::<u64>()) {
         Some(Ok(number)) if number > 0 => number,
         _ => usage(),

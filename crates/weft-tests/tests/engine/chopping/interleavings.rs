@@ -7,7 +7,7 @@ use weft_procedures::chopping::{
     Chopping, ConflictTreatment, OutlineAccess, PieceKind, StepNumber,
 };
 
-use crate::program::{COLUMNS, ITERATIONS, KeyOf, Program, Set, applied, has};
+use super::program::{COLUMNS, ITERATIONS, KeyOf, Program, Set, applied, has};
 
 /// One instance of a procedure.
 #[derive(Clone, Debug)]

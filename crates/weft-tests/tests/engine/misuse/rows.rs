@@ -230,7 +230,7 @@ fn rows_beyond_the_size_limit_are_refused() {
         let sum = database.transact(|tx| -> Result<u64, Error> {
             tx.range(&table, ..).try_fold(0, |sum, row| Ok(sum + u64::from(row?.content[7])))
         });
-        assert_eq!(sum.unwrap(), (1..=40).sum());
+        assert_eq!(sum.unwrap(), (1..=40_u64).sum::<u64>());
     });
 }
 

@@ -6,7 +6,7 @@
 //! - Writes in a savepoint, beside the same writes without one.
 //! - Updates of a column that is a map, beside an array of the same numbers.
 //!
-//! `cargo run --release -p weft --example operations -- [ROWS] [ROUNDS]`
+//! `cargo bench -p weft --bench operations -- [ROWS] [ROUNDS]`
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -233,7 +233,7 @@ fn compare_all(count: u64, rounds: u64) -> Result<(), Error> {
 }
 
 fn main() -> Result<(), Error> {
-    let mut arguments = std::env::args().skip(1).map(|it| it.parse().expect("a number"));
+    let mut arguments = std::env::args().skip(1).filter(|it| it != "--bench").map(|it| it.parse().expect("a number"));
     let rows = arguments.next().unwrap_or(500_000);
     let rounds = arguments.next().unwrap_or(7);
     compare_all(rows, rounds)?;

@@ -6,7 +6,7 @@ use weft_procedures::chopping::{
     Chopping, ConflictTreatment, NotAdmitted, Options, Outlines, PieceKind, StepNumber, admit, chop,
 };
 
-use crate::generate::{Generator, options};
+use super::generate::{Generator, options};
 
 /// A step of one of the two instances of each procedure.
 type Vertex = (u8, StepNumber);

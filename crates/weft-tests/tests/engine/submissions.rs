@@ -468,7 +468,7 @@ fn a_submission_is_labelled_by_its_closure() {
     let pool = database.pool(&one_thread()).unwrap();
     let blocker = Blocker::begin_with(&pool, &SubmitOptions::new());
     assert!(
-        pool.running()[0].starts_with("submissions::Blocker::begin_with"),
+        pool.running()[0].ends_with("submissions::Blocker::begin_with"),
         "{:?}",
         pool.running()
     );

@@ -1,7 +1,7 @@
 //! What it costs to run a transaction once for a key:
 //!
 //! ```console
-//! $ cargo run --release -p weft --example once [-- TRANSACTIONS [ROUNDS]]
+//! $ cargo bench -p weft --bench once -- [TRANSACTIONS [ROUNDS]]
 //! ```
 //!
 //! Each round has a new database in memory, and runs the same update of one row without a key, with a new key each time,
@@ -31,7 +31,7 @@ struct Answer {
 const ACCOUNTS: u64 = 1024;
 
 fn main() -> Result<(), Error> {
-    let mut arguments = std::env::args().skip(1).map(|argument| argument.parse());
+    let mut arguments = std::env::args().skip(1).filter(|it| it != "--bench").map(|argument| argument.parse());
     let mut number = |default| arguments.next().map_or(default, |it| it.expect("a number"));
     let (transactions, rounds) = (number(200_000), number(7));
     let mut rows: [(&str, Vec<f64>); 4] =

@@ -1,7 +1,7 @@
 //! The cost of an open snapshot: memory, and the longest stall of another thread.
 //!
 //! ```text
-//! cargo run --release -p weft --example held_snapshot -- [queue | indexed | large] [seconds] [snapshots]
+//! cargo bench -p weft --bench held_snapshot -- [queue | indexed | large] [seconds] [snapshots]
 //! ```
 //!
 //! One thread changes the database while snapshots are open:
@@ -44,7 +44,7 @@ fn rows(load: &str) -> u64 {
 }
 
 fn main() -> Result<(), Error> {
-    let mut arguments = std::env::args().skip(1);
+    let mut arguments = std::env::args().skip(1).filter(|it| it != "--bench");
     let load = arguments.next().unwrap_or_else(|| "queue".to_owned());
     let seconds =
         arguments.next().map_or(60, |seconds| seconds.parse().expect("a number of seconds"));

@@ -2,7 +2,7 @@
 //! moment, while threads run transactions on accounts and sessions.
 //!
 //! ```text
-//! cargo run --release -p weft --example expiry [THREADS] [SESSIONS] [hook]
+//! cargo bench -p weft --bench expiry -- [THREADS] [SESSIONS] [hook]
 //! ```
 //!
 //! Prints the latencies before the sessions expire, and from that moment until all of them are removed, and the ratio of
@@ -48,7 +48,7 @@ const LASTING: u64 = 100_000;
 const ROUND: Duration = Duration::from_secs(1);
 
 fn main() -> Result<(), Error> {
-    let mut arguments = std::env::args().skip(1);
+    let mut arguments = std::env::args().skip(1).filter(|it| it != "--bench");
     let threads = arguments.next().map_or(2, |text| text.parse().expect("a number of threads"));
     let rows = arguments.next().map_or(1_000_000, |text| text.parse().expect("a number of rows"));
     let has_hook = arguments.next().is_some();

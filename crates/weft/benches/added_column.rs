@@ -2,7 +2,7 @@
 //! column:
 //!
 //! ```console
-//! $ cargo run --release -p weft --example added_column -- DIR [ROWS [ROUNDS]]
+//! $ cargo bench -p weft --bench added_column -- DIR [ROWS [ROUNDS]]
 //! ```
 //!
 //! It makes two databases in DIR, which must not exist: one whose rows are in a checkpoint, and one whose rows are in
@@ -41,7 +41,7 @@ mod next {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mut arguments = std::env::args().skip(1);
+    let mut arguments = std::env::args().skip(1).filter(|it| it != "--bench");
     let parent = PathBuf::from(arguments.next().ok_or("name a directory that does not exist")?);
     let rows = arguments.next().map_or(Ok(1_000_000), |rows| rows.parse())?;
     let rounds = arguments.next().map_or(Ok(7), |rounds| rounds.parse())?;

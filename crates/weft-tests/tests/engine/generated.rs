@@ -202,7 +202,7 @@ fn the_row_has_the_generated_key() {
         "table tickets: a row was made with the primary key 2, and the generated key is 1; use the \
          generated key, or insert the row by `insert`"
     );
-    assert_eq!(ids(&database, &tickets), []);
+    assert!(ids(&database, &tickets).is_empty());
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Measures what it costs insertions that the number of rows is kept: alone, and beside a thread that asks for the
 //! number every 100 ms. The two take turns. Says also how long the question takes.
 //!
-//! `cargo run --release -p weft --example row_count -- [ROWS] [ROUNDS]`
+//! `cargo bench -p weft --bench row_count -- [ROWS] [ROUNDS]`
 
 use std::time::{Duration, Instant};
 
@@ -70,7 +70,7 @@ fn median(numbers: &mut [f64]) -> f64 {
 }
 
 fn main() -> Result<(), Error> {
-    let mut arguments = std::env::args().skip(1).map(|it| it.parse().expect("a number"));
+    let mut arguments = std::env::args().skip(1).filter(|it| it != "--bench").map(|it| it.parse().expect("a number"));
     let rows = arguments.next().unwrap_or(1_000_000);
     let rounds = arguments.next().unwrap_or(7);
     for threads in [1, 2] {
