@@ -26,7 +26,10 @@ const STOCK: i64 = 10_000_000_000;
 type Buy<P> = fn(&weft::Transaction<'_, P>, &weft::Table<Item>) -> Result<(), Error>;
 
 fn main() {
-    let mut arguments = std::env::args().skip(1).filter(|it| it != "--bench").map(|it| it.parse::<u64>().expect("a number"));
+    let mut arguments = std::env::args()
+        .skip(1)
+        .filter(|it| it != "--bench")
+        .map(|it| it.parse::<u64>().expect("a number"));
     let (threads, seconds) = (arguments.next().unwrap_or(2), arguments.next().unwrap_or(2));
     for threads in [1, threads] {
         run::<Dbx>(threads, seconds);

@@ -31,7 +31,8 @@ struct Answer {
 const ACCOUNTS: u64 = 1024;
 
 fn main() -> Result<(), Error> {
-    let mut arguments = std::env::args().skip(1).filter(|it| it != "--bench").map(|argument| argument.parse());
+    let mut arguments =
+        std::env::args().skip(1).filter(|it| it != "--bench").map(|argument| argument.parse());
     let mut number = |default| arguments.next().map_or(default, |it| it.expect("a number"));
     let (transactions, rounds) = (number(200_000), number(7));
     let mut rows: [(&str, Vec<f64>); 4] =

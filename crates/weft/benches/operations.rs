@@ -233,7 +233,10 @@ fn compare_all(count: u64, rounds: u64) -> Result<(), Error> {
 }
 
 fn main() -> Result<(), Error> {
-    let mut arguments = std::env::args().skip(1).filter(|it| it != "--bench").map(|it| it.parse().expect("a number"));
+    let mut arguments = std::env::args()
+        .skip(1)
+        .filter(|it| it != "--bench")
+        .map(|it| it.parse().expect("a number"));
     let rows = arguments.next().unwrap_or(500_000);
     let rounds = arguments.next().unwrap_or(7);
     compare_all(rows, rounds)?;

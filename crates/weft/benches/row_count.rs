@@ -70,7 +70,10 @@ fn median(numbers: &mut [f64]) -> f64 {
 }
 
 fn main() -> Result<(), Error> {
-    let mut arguments = std::env::args().skip(1).filter(|it| it != "--bench").map(|it| it.parse().expect("a number"));
+    let mut arguments = std::env::args()
+        .skip(1)
+        .filter(|it| it != "--bench")
+        .map(|it| it.parse().expect("a number"));
     let rows = arguments.next().unwrap_or(1_000_000);
     let rounds = arguments.next().unwrap_or(7);
     for threads in [1, 2] {

@@ -1,7 +1,6 @@
 //! Tests that a FIFO, a directory or a socket in place of a database's file is refused, with its path in the
 //! message. A FIFO must not block the thread that opens the database.
 
-
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
