@@ -12,7 +12,7 @@ fn run(invariant: &dyn Invariant) {
     every_protocol(seeds(80), |subject, seed| {
         invariants::check(invariant, subject, Mode::Interleaved(seed), 3, 8, 0)
     });
-    every_protocol(seeds(2), |subject, seed| {
+    every_protocol(seeds(1), |subject, seed| {
         invariants::check(invariant, subject, Mode::Free(seed), 5, free_transactions(1000), 0)
     });
     with_snapshots(seeds(80), |subject, seed| {
@@ -58,7 +58,7 @@ fn snapshots_follow_the_order_of_commits() {
     with_snapshots(seeds(400), |subject, seed| {
         copies::check(subject, Mode::Interleaved(seed), 2, 1, 3)
     });
-    with_snapshots(seeds(2), |subject, seed| copies::check(subject, Mode::Free(seed), 3, 2, 2000));
+    with_snapshots(seeds(1), |subject, seed| copies::check(subject, Mode::Free(seed), 3, 2, 2000));
 }
 
 #[test]

@@ -2,6 +2,8 @@
 //! what is checked, what judges, and how to repeat a failure.
 #![cfg(not(any(loom, shuttle)))]
 
+#[cfg(not(weft_sim))]
+mod acknowledged_reads;
 mod adaptive;
 mod canary;
 mod expiry;

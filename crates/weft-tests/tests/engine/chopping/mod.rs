@@ -82,7 +82,7 @@ fn every_interleaving_of_the_pieces_is_serializable() {
     println!("seed {SEED}");
     let mut generator = Generator::new(SEED);
     let mut tally = Tally::default();
-    for number in 0..800 {
+    for number in 0..300 * weft_tests::stress() {
         let set = generator.set();
         let options = options(&mut generator.random);
         let known = set.outlines();
@@ -98,7 +98,7 @@ fn every_interleaving_of_the_pieces_is_serializable() {
         tally.deferred,
         tally.rolled_back,
     ] {
-        assert!(met > 50, "{tally:?}");
+        assert!(met > 20, "{tally:?}");
     }
 }
 
@@ -126,6 +126,9 @@ fn facts_hidden_from_the_analysis_are_detected() {
         let mut tally = Tally::default();
         let mut found = 0;
         for _ in 0..1_000 {
+            if found > 5 {
+                break;
+            }
             let mut set = generator.set();
             let mut known = set.outlines();
             let random = &mut generator.random;
@@ -139,7 +142,7 @@ fn facts_hidden_from_the_analysis_are_detected() {
                 Concealed::Token if set.tokens.is_empty() => Vec::new(),
                 Concealed::Token => steps.collect(),
             };
-            if in_question.is_empty() || found > 5 {
+            if in_question.is_empty() {
                 continue;
             }
             let position = random.usize(..in_question.len());

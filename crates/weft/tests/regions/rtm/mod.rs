@@ -2,7 +2,6 @@
 //! or, where it has none, as real RTM machine code under the emulator of `weft-rtm-emulator`. The emulator injects
 //! conflicts, so that some commits and index operations fall back to their software twins, beside others in
 //! regions.
-#![cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 
 mod valgrind;
 

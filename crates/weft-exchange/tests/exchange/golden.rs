@@ -121,7 +121,7 @@ fn csv_matches_its_golden_file() {
     let file = exporter.finish().expect("memory cannot fail");
     assert_eq!(
         String::from_utf8(file).expect("CSV is UTF-8"),
-        include_str!("golden/everything.csv"),
+        include_str!("../golden/everything.csv"),
         "the forms of values have changed: files written before can no longer be read"
     );
 }

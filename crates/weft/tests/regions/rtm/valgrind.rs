@@ -36,7 +36,11 @@ fn regions_that_always_abort_end_in_their_twins() {
     let output = Command::new("valgrind")
         .args(["--error-exitcode=99", "--undef-value-errors=no"])
         .arg(std::env::current_exe().unwrap())
-        .args(["valgrind::regions_that_always_abort_end_in_their_twins", "--exact", "--nocapture"])
+        .args([
+            "rtm::valgrind::regions_that_always_abort_end_in_their_twins",
+            "--exact",
+            "--nocapture",
+        ])
         .env(CHILD, "1")
         .output()
         .unwrap();

@@ -6,8 +6,6 @@
 //! readers read what it writes, inserts or deletes, and commit. If one of them is acknowledged as durable, the
 //! power fails. What it has read must exist when the database is opened again.
 
-#![cfg(not(weft_sim))]
-
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};

@@ -1,7 +1,6 @@
 //! Tests of `htm-naive` with regions in hardware, or under the emulator where the machine has no RTM. Whole
 //! transactions run between XBEGIN and XEND as real machine code, with their index operations, allocations, and
 //! the closures' own code. Transactions that cannot commit as a region run under the lock.
-#![cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,0 +1,6 @@
+//! Tests of the checker: against brute force, on stored and planted histories, and the formats that it reads.
+
+mod brute_force;
+mod formats;
+mod golden;
+mod planted;
