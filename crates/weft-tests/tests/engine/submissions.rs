@@ -467,11 +467,7 @@ fn a_submission_is_labelled_by_its_closure() {
     let (database, _) = open();
     let pool = database.pool(&one_thread()).unwrap();
     let blocker = Blocker::begin_with(&pool, &SubmitOptions::new());
-    assert!(
-        pool.running()[0].ends_with("submissions::Blocker::begin_with"),
-        "{:?}",
-        pool.running()
-    );
+    assert!(pool.running()[0].contains("submissions::Blocker::begin_with"), "{:?}", pool.running());
     blocker.end();
 }
 
