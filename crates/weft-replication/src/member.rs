@@ -118,12 +118,18 @@ impl Member {
         }
     }
 
+    /// Plants a bug.
+    #[cfg(any(test, feature = "planted-bugs"))]
+    pub(crate) fn plant(&mut self, flaw: Flaw) {
+        self.flaw = flaw;
+        self.reader.flaw = flaw;
+    }
+
     /// Makes records short, and plants a bug.
     #[cfg(test)]
     fn prepare(&mut self, flaw: Flaw) {
         self.body_bytes = 24;
-        self.flaw = flaw;
-        self.reader.flaw = flaw;
+        self.plant(flaw);
     }
 
     /// Returns the role.

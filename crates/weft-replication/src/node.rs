@@ -511,6 +511,12 @@ impl<P: Protocol> Node<P> {
         self.core.state().fault.clone()
     }
 
+    /// Returns why the last call of the replicated log has failed, if it has. The node tries again.
+    pub fn trouble(&self) -> Option<LogError> {
+        let life = Arc::clone(&self.core.state().life);
+        life.link.trouble()
+    }
+
     /// Returns how many records of the log the node has not read yet.
     ///
     /// # Errors
@@ -585,9 +591,11 @@ impl<P: Protocol> Node<P> {
         }
     }
 
-    /// Returns the database as it is now at this node: a standby's, which may be behind the primary's, or the primary's.
+    /// Returns the database as it is now at this node: a standby's, which may be behind the primary's, or the primary's. It shows
+    /// nothing that is not replicated: at a primary, this waits for the log as a commit does.
     ///
     /// # Errors
+    /// [`ReplicationError::NotPrimary`] if the node has just ceased to be the primary: ask again.
     /// [`ReplicationError::Stopped`], [`ReplicationError::ShutDown`], [`ReplicationError::Engine`].
     pub fn snapshot(&self) -> Result<NodeSnapshot<P>, ReplicationError> {
         let (life, token) = {
@@ -596,6 +604,11 @@ impl<P: Protocol> Node<P> {
             (Arc::clone(&state.life), state.token)
         };
         let snapshot = life.database.open_snapshot()?;
+        // Everything that a standby has lies in the log. A primary has commits that wait for it.
+        if life.link.mode() != Mode::Following {
+            let replicated = life.database.wait_durable(snapshot.token());
+            replicated.map_err(|_| ReplicationError::NotPrimary)?;
+        }
         Ok(NodeSnapshot { snapshot, token, life })
     }
 

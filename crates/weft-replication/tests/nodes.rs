@@ -191,6 +191,29 @@ fn reads_of_a_primary_that_is_cut_off_are_refused() {
 }
 
 #[test]
+fn snapshots_of_a_primary_show_only_what_is_replicated() {
+    let log = SimulatedLog::new(12);
+    let connection = log.connect();
+    let options = Options { deadline: Duration::from_millis(200), ..by_call() };
+    let builder = builder::<Dbx>().options(options);
+    let one = builder.start(Arc::clone(&connection) as _).expect("the node starts");
+    let primary = one.promote(LONG).expect("it becomes the primary");
+    add(&primary, 1, 100).expect("it commits");
+    assert_eq!(balance(&one, 1), Some(100));
+    connection.cut_off(true);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| add(&primary, 1, 1000));
+        while !waiting.is_finished() {
+            let Ok(view) = one.snapshot() else { continue };
+            let accounts = view.table::<Account>().expect("the table is there");
+            let row = view.snapshot().get(&accounts, &1).expect("it can be read");
+            assert!(row.is_none_or(|account| account.cents == 100), "{row:?}");
+        }
+        waiting.join().expect("no panic").expect_err("the log has not accepted it");
+    });
+}
+
+#[test]
 fn standby_takes_over_when_the_primary_is_silent() {
     let log = SimulatedLog::new(5);
     let options = Options { silence: Some(Duration::from_millis(200)), ..by_call() };

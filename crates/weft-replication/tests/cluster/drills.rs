@@ -1,0 +1,1 @@
+//! Drills: what is lost, and what an operator sees.
