@@ -35,7 +35,7 @@ pub enum Flaw {
     #[cfg(any(test, feature = "planted-bugs"))]
     LeaseFromAnswer,
     /// A primary checks the lease before it takes a request to read, and not after the read.
-    #[cfg(any(test, feature = "planted-bugs"))]
+    #[cfg(test)]
     LeaseBeforeRead,
     /// A new primary serves although the lease of the one before may still hold.
     #[cfg(any(test, feature = "planted-bugs"))]

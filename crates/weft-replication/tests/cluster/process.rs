@@ -97,7 +97,7 @@ pub struct Connection {
 }
 
 /// How long a client waits for an answer. A node that is stopped answers when it goes on.
-const PATIENCE: Duration = Duration::from_secs(90);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Connection {
     pub fn open(port: u16) -> io::Result<Connection> {
@@ -121,6 +121,13 @@ impl Connection {
 /// Asks a node once.
 pub fn ask(port: u16, request: &str) -> io::Result<String> {
     Connection::open(port)?.ask(request)
+}
+
+/// Asks a node once, and waits for some seconds at most. It may be stopped.
+pub fn ask_within(port: u16, request: &str, seconds: u64) -> io::Result<String> {
+    let mut connection = Connection::open(port)?;
+    connection.stream.get_ref().set_read_timeout(Some(Duration::from_secs(seconds)))?;
+    connection.ask(request)
 }
 
 /// This is the node, if the environment says so.
