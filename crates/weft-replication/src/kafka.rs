@@ -47,7 +47,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use chrono::Utc;
+use chrono::{DateTime, Utc};
 use rskafka::BackoffConfig;
 use rskafka::client::error::{Error, ProtocolError};
 use rskafka::client::partition::{Compression, OffsetAt, PartitionClient, UnknownTopicHandling};
@@ -70,6 +70,10 @@ const BATCH_BYTES: u64 = 10_000;
 
 /// How many bytes a read asks for at most, if the first record is not longer.
 const READ_BYTES: i32 = 4 << 20;
+
+/// The time of every record: Kafka's value for none. Brokers refuse records whose time is an hour ahead of theirs, so a node with
+/// a wrong clock could not write.
+const NO_TIME: DateTime<Utc> = DateTime::from_timestamp_millis(-1).expect("it is a time");
 
 /// The time from one question whether the topic is still the same to the next one.
 const WATCH: Duration = Duration::from_secs(1);
@@ -543,7 +547,7 @@ impl ReplicatedLog for KafkaLog {
             key: None,
             value: Some(record.to_vec()),
             headers: Default::default(),
-            timestamp: Utc::now(),
+            timestamp: NO_TIME,
         };
         let offsets = self.with(self.shared.options.timeout, |partition| async move {
             partition.produce(vec![record], Compression::NoCompression).await

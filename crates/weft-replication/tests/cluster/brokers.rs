@@ -129,7 +129,14 @@ impl Cluster {
                 protocols.join(","),
                 self.directory.join(format!("data-{broker}")).display(),
             );
-            fs::write(self.properties(broker), properties).expect("it is written");
+            fs::write(self.properties(broker), &properties).expect("it is written");
+            // The same without the broker.
+            let alone = properties
+                .replace("process.roles=broker,controller", "process.roles=controller")
+                .replace(&listeners.join(","), &format!("CONTROLLER://127.0.0.1:{controller}"))
+                .replace(&advertised.join(","), &format!("CONTROLLER://127.0.0.1:{proxy}"))
+                .replace("inter.broker.listener.name=BROKERS\n", "");
+            fs::write(self.controller_properties(broker), alone).expect("it is written");
         }
         let cluster = "d2VmdC1jbHVzdGVyLXRlcw";
         for broker in 1..=BROKERS {
@@ -143,11 +150,24 @@ impl Cluster {
         self.directory.join(format!("broker-{broker}.properties"))
     }
 
+    fn controller_properties(&self, broker: usize) -> PathBuf {
+        self.directory.join(format!("controller-{broker}.properties"))
+    }
+
     pub fn start_broker(&mut self, broker: usize) {
+        self.start_server(broker, &self.properties(broker));
+    }
+
+    /// Starts a broker's controller alone.
+    pub fn start_controller(&mut self, broker: usize) {
+        self.start_server(broker, &self.controller_properties(broker));
+    }
+
+    fn start_server(&mut self, broker: usize, properties: &Path) {
         let log = self.directory.join(format!("broker-{broker}.log"));
         let log = File::options().create(true).append(true).open(log).expect("it is opened");
         let mut java = self.java();
-        java.arg("kafka.Kafka").arg(self.properties(broker));
+        java.arg("kafka.Kafka").arg(properties);
         java.stdout(log.try_clone().expect("it is open")).stderr(log);
         let child = java.spawn().expect("java is there");
         self.brokers.insert(broker, child);

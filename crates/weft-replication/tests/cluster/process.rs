@@ -8,7 +8,7 @@
 //! | `show KEY …` | `ok GENERATION EPOCH KEY=…` of a snapshot at this node |
 //! | `promote` | `ok`, or an error |
 //! | `status` | `ok ROLE GENERATION`, and why it has stopped |
-//! | `where` | `ok RECORDS`: how many records of the log it has not read |
+//! | `trouble` | `ok`, and why the last call of the log has failed |
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
@@ -190,7 +190,7 @@ fn answer(node: &Node<Dbx>, line: &str) -> Result<String, ReplicationError> {
             let why = node.fault().map_or_else(String::new, |fault| fault.to_string());
             Ok(format!("{:?} {} {why}", node.role(), node.token().generation))
         }
-        "where" => Ok(node.records_behind()?.to_string()),
+        "trouble" => Ok(node.trouble().map_or_else(String::new, |trouble| trouble.to_string())),
         _ => panic!("unknown request {line}"),
     }
 }
