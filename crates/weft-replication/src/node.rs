@@ -342,8 +342,14 @@ impl<P: Protocol> Core<P> {
                 let _ = life.database.close_within(self.setup.builder.options.deadline);
             }
             life.link.end(end.clone());
+            let memory = life.link.session().member.memory();
+            let begin = || -> Result<_, ReplicationError> {
+                let next = self.setup.begin()?;
+                next.link.session().member.remember(memory);
+                Ok(next)
+            };
             let next = match end {
-                End::SteppedDown | End::GaveUp => self.setup.begin().map_err(|error| unfit(&error)),
+                End::SteppedDown | End::GaveUp => begin().map_err(|error| unfit(&error)),
                 End::Fault(fault) => Err(fault),
                 End::Stopped => return self.change(|state| state.role = NodeRole::Stopped),
             };

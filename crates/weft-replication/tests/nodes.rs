@@ -6,7 +6,7 @@ use std::time::Duration;
 use weft::protocol::{Dbx, Protocol};
 use weft::{Database, Error, Failure, Record, TransactionOptions};
 use weft_replication::{
-    Fault, Faults, Node, NodeBuilder, NodeRole, Options, Primary, ReplicationError,
+    Fault, Faults, Node, NodeBuilder, NodeRole, Options, Primary, ReplicatedLog, ReplicationError,
     ReplicationToken, SimulatedConnection, SimulatedLog,
 };
 
@@ -211,6 +211,42 @@ fn snapshots_of_a_primary_show_only_what_is_replicated() {
         }
         waiting.join().expect("no panic").expect_err("the log has not accepted it");
     });
+}
+
+/// A primary that gives up begins again with an empty database. It still knows what it has acknowledged.
+#[test]
+fn log_that_has_lost_what_a_node_had_acknowledged_is_not_followed() {
+    // The log is shorter than before, and longer.
+    for more in [0, 20] {
+        let log = SimulatedLog::new(13);
+        let connection = log.connect();
+        let options = Options { deadline: Duration::from_millis(100), ..by_call() };
+        let builder = builder::<Dbx>().options(options);
+        let one = builder.start(Arc::clone(&connection) as _).expect("the node starts");
+        let primary = one.promote(LONG).expect("it becomes the primary");
+        add(&primary, 1, 1).expect("it commits");
+        add(&primary, 1, 10).expect("it commits");
+        connection.cut_off(true);
+        wait_until("giving up", || one.role() == NodeRole::Standby);
+        // The second commit goes, and heartbeats.
+        while log.connect().read(4, Duration::ZERO).is_ok_and(|records| !records.is_empty()) {
+            log.lose_tail(1);
+        }
+        log.lose_tail(1);
+        let other = node::<Dbx>(&log);
+        let new = other.promote(LONG).expect("it knows nothing of the lost commit");
+        for _ in 0..more {
+            add(&new, 2, 1).expect("it commits");
+        }
+        connection.cut_off(false);
+        if more == 0 {
+            other.shut_down();
+            let refused = one.promote(LONG).map(|_| ()).expect_err("it stops");
+            assert!(matches!(refused, ReplicationError::Stopped(_)), "{refused:?}");
+        }
+        wait_until("stopping", || one.role() == NodeRole::Stopped);
+        assert!(matches!(one.fault(), Some(Fault::LostTail { .. } | Fault::Hole { .. })));
+    }
 }
 
 #[test]

@@ -324,6 +324,9 @@ fn unclean_election(cluster: &mut Cluster) {
         assert!(begin.elapsed() < LIMIT, "broker {behind} does not lead");
         thread::sleep(Duration::from_millis(100));
     }
+    // With one replica, nothing can be read. The second one follows the first.
+    cluster.kill_broker(third);
+    cluster.start_broker(third);
     let nodes = Nodes { cluster, topic, nodes: processes };
     let begin = Instant::now();
     let mut statuses = Vec::new();

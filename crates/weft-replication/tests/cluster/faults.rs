@@ -354,7 +354,15 @@ impl Run<'_> {
 
     /// Runs one round, and returns how long it took until a client had a commit of a new primary.
     fn round(&mut self, fault: Fault) -> Result<Duration, String> {
-        let primary = self.nodes.primary().ok_or("there is no primary")?;
+        let begin = Instant::now();
+        // The round before may have left an election.
+        let primary = loop {
+            match self.nodes.primary() {
+                Some(primary) => break primary,
+                None if begin.elapsed() > LIMIT => return Err("there is no primary".to_owned()),
+                None => thread::sleep(Duration::from_millis(20)),
+            }
+        };
         let leader = self.leader();
         let (before, _) = self.load.recorder.generation(Instant::now());
         if matches!(fault, CutOff | CutFromLeader) && self.rng.bool() {
