@@ -390,8 +390,10 @@ impl<P: Protocol> Core<P> {
             silence.map(|silence| silence.mul_f64(1.0 + fastrand::Rng::new().f64() / 2.0));
         let link = &life.link;
         let mut tables = None;
-        // Whether the last read has found the log's end, and whether any has.
+        // Whether the last read has found the log's end, and whether this node has ever read all that there was. While a
+        // primary is busy, no read finds the end. So a node that is to be promoted asks where the end is, and reads up to there.
         let (mut is_at_end, mut has_read_all) = (false, false);
+        let mut end = None;
         let mut stood = Duration::ZERO;
         loop {
             let (is_promoted, is_stopping) = {
@@ -401,8 +403,12 @@ impl<P: Protocol> Core<P> {
             if is_stopping {
                 return Err(End::Stopped);
             }
+            if is_promoted && !has_read_all && end.is_none() {
+                end = self.setup.log.range().ok().map(|(_, end)| end);
+            }
             let mut session = link.session();
             let member = &mut session.member;
+            has_read_all |= end.is_some_and(|end| member.next_offset() >= end);
             let now = link.now();
             // A standby that is slow may not have read for a while what the primary has written.
             let is_silent =

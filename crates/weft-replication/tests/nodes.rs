@@ -249,6 +249,23 @@ fn log_that_has_lost_what_a_node_had_acknowledged_is_not_followed() {
     }
 }
 
+/// A standby of a busy primary never reads the log and finds nothing new.
+#[test]
+fn node_that_starts_beside_a_busy_primary_can_be_promoted() {
+    let log = SimulatedLog::new(14);
+    // There are ten heartbeats in the time that a read waits for a record.
+    let options = Options { poll: Duration::from_millis(100), ..by_call() };
+    let start = || builder::<Dbx>().options(options.clone()).start(log.connect());
+    let one = start().expect("the node starts");
+    let primary = one.promote(LONG).expect("it becomes the primary");
+    let token = add(&primary, 1, 1).expect("it commits");
+    let other = start().expect("the node starts");
+    other.wait_for(token, LONG).expect("it follows");
+    let new = other.promote(Duration::from_secs(5)).expect("it becomes the primary");
+    add(&new, 1, 1).expect("it commits");
+    assert_eq!(balance(&other, 1), Some(2));
+}
+
 #[test]
 fn standby_takes_over_when_the_primary_is_silent() {
     let log = SimulatedLog::new(5);

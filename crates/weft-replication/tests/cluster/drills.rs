@@ -372,13 +372,13 @@ fn drills_lose_nothing_silently() {
 
 /// A broker that accepts connections, and never answers.
 #[test]
-fn silent_brokers_do_not_hold_anybody_for_ever() {
+fn silent_brokers_do_not_hold_the_caller_for_ever() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = silent.local_addr().expect("it is bound").to_string();
     let timeout = Duration::from_millis(300);
     let options = KafkaOptions { timeout, ..KafkaOptions::new(&[&address, &address], "topic") };
     let begin = Instant::now();
-    let refused = KafkaLog::open(&options).expect_err("nobody answers");
+    let refused = KafkaLog::open(&options).expect_err("no broker answers");
     assert!(refused.to_string().contains("does not answer in time"), "{refused}");
     assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
 }

@@ -224,7 +224,7 @@ fn client(load: &Load, nodes: &Nodes, node: usize, number: u32, seed: u64) {
         let only_reads = is_reader || load.quiet[node].load(Ordering::Relaxed);
         let steps = load.steps(&mut rng, only_reads);
         load.recorder.begins(process, &steps);
-        // A name from before the connection may be that of the process before. So it is taken again behind it.
+        // The node may be started again between the two. Then the name could be that of the process before.
         if connection.is_none() {
             let name = nodes.name(node);
             let opened = Connection::open(nodes.settings[node].port).ok();

@@ -10,5 +10,6 @@ mod brokers;
 mod drills;
 mod faults;
 mod history;
+mod measure;
 mod process;
 mod proxy;
