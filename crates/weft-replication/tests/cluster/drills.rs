@@ -352,7 +352,8 @@ fn drills_lose_nothing_silently() {
     let Some(mut cluster) = Cluster::start("drills") else { return };
     let only = std::env::var("WEFT_KAFKA_DRILL").ok();
     let runs = |name: &str| only.as_ref().is_none_or(|only| only == name);
-    let drills: [(&str, fn(&mut Cluster)); 6] = [
+    type Drill = (&'static str, fn(&mut Cluster));
+    let drills: [Drill; 6] = [
         ("topic", topic_made_again),
         ("retention", retention_by_mistake),
         ("poison", poison_records),
