@@ -78,6 +78,10 @@ mod operating {}
 mod replication {}
 
 #[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/src/replication-runbook.md")]
+mod replication_runbook {}
+
+#[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide/src/watching.md")]
 mod watching {}
 

@@ -1,52 +1,67 @@
 //! Planted bugs, each of which the tests must find.
 
-/// A bug of the protocol. Outside of this crate's tests there is only [`Flaw::None`], and the checks of it vanish.
+/// A bug of the protocol. Outside of this crate's tests there is only [`Flaw::None`], and the checks of it vanish. The feature
+/// `planted-bugs` is for a test that runs nodes in processes of their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Flaw {
     /// The protocol as it should be.
     #[default]
     None,
     /// An epoch is acknowledged as soon as the log has it, wherever.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "planted-bugs"))]
     PositionUnchecked,
     /// A candidate serves as soon as the log has its fence, without reading it back.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "planted-bugs"))]
     FenceNotReadBack,
     /// The last fence of a generation wins, and not the first.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "planted-bugs"))]
     LastFenceWins,
     /// Late records of an earlier generation count.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "planted-bugs"))]
     OldGenerationCounts,
     /// A fence does not discard the parts of an epoch that is not complete.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "planted-bugs"))]
     FenceKeepsUnfinished,
     /// Readers do not check the chain of checksums.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "planted-bugs"))]
     ChainUnchecked,
     /// A primary goes on when the log has lost its end.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "planted-bugs"))]
     LostTailIgnored,
     /// An epoch is acknowledged with its first part.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "planted-bugs"))]
     FirstPartAcknowledges,
     /// The lease counts from the answer to an append, and not from its beginning.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "planted-bugs"))]
     LeaseFromAnswer,
     /// A primary checks the lease before it takes a request to read, and not after the read.
     #[cfg(test)]
     LeaseBeforeRead,
     /// A new primary serves although the lease of the one before may still hold.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "planted-bugs"))]
     LeaseNotAwaited,
+}
+
+#[cfg(feature = "planted-bugs")]
+impl Flaw {
+    /// Returns the flaw that the environment names in `WEFT_FLAW`. The tests of whole nodes use it.
+    pub fn of_environment() -> Flaw {
+        match std::env::var("WEFT_FLAW").as_deref() {
+            Ok("PositionUnchecked") => Flaw::PositionUnchecked,
+            Ok("LeaseNotAwaited") => Flaw::LeaseNotAwaited,
+            Ok("FenceNotReadBack") => Flaw::FenceNotReadBack,
+            Ok(other) => panic!("no such flaw: {other}"),
+            Err(_) => Flaw::None,
+        }
+    }
 }
 
 /// Returns whether a flaw was planted.
 macro_rules! flawed {
     ($flaw:expr, $name:ident) => {{
-        #[cfg(test)]
+        #[cfg(any(test, feature = "planted-bugs"))]
         let is_planted = $flaw == $crate::flaw::Flaw::$name;
-        #[cfg(not(test))]
+        #[cfg(not(any(test, feature = "planted-bugs")))]
         let is_planted = {
             let _ = &$flaw;
             false

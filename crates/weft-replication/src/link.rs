@@ -29,6 +29,10 @@ pub enum End {
     Fault(Fault),
 }
 
+fn unfit(message: String) -> End {
+    End::Fault(Fault::Unfit { message })
+}
+
 impl From<Fault> for End {
     fn from(fault: Fault) -> End {
         End::Fault(fault)
@@ -64,13 +68,18 @@ pub struct Link {
     /// Until when this node is certain to be the only primary, in microseconds. So a read within the lease need not wait
     /// for an append.
     certain_until_us: Word,
+    /// Why the last call of the log has failed, if it has.
+    trouble: Mutex<Option<LogError>>,
 }
 
 impl Link {
     pub fn new(log: Arc<dyn ReplicatedLog>, options: &Options) -> Link {
         // A number that no member has had, on any node: the keys of the hash are the operating system's random numbers.
         let node = RandomState::new().hash_one(0);
-        let member = Member::new(node, options.lease, Duration::ZERO);
+        #[allow(unused_mut, reason = "it is changed with a feature")]
+        let mut member = Member::new(node, options.lease, Duration::ZERO);
+        #[cfg(feature = "planted-bugs")]
+        member.plant(crate::flaw::Flaw::of_environment());
         Link {
             log,
             options: options.clone(),
@@ -78,6 +87,7 @@ impl Link {
             session: Mutex::new(Session { member, end: None }),
             mode: Word::new(Mode::Following as u64),
             certain_until_us: Word::new(0),
+            trouble: Mutex::new(None),
         }
     }
 
@@ -106,6 +116,18 @@ impl Link {
         self.mode.store(mode as u64, Ordering::SeqCst);
     }
 
+    /// Returns why the last call of the log has failed, if it has.
+    pub fn trouble(&self) -> Option<LogError> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_trouble(&self, trouble: Option<&LogError>) {
+        let mut last = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.is_some() || trouble.is_some() {
+            *last = trouble.cloned();
+        }
+    }
+
     /// Does what the member wants, once. `handle` gets what follows from that.
     pub fn step(
         &self,
@@ -116,22 +138,33 @@ impl Link {
             Request::Nothing => Ok(Step::Nothing),
             Request::Append(bytes) => {
                 let began = self.now();
-                let Ok(offset) = self.log.append(bytes) else { return Ok(Step::Failed) };
+                let appended = self.log.append(bytes);
+                self.set_trouble(appended.as_ref().err());
+                let offset = match appended {
+                    Ok(offset) => offset,
+                    Err(LogError::Misconfigured(message)) => return Err(unfit(message)),
+                    Err(_) => return Ok(Step::Failed),
+                };
                 let event = member.appended(offset, began, self.now())?;
                 event.map_or(Ok(()), &mut handle)?;
                 Ok(Step::Done)
             }
             Request::Read(from) => {
-                let records = match self.log.read(from, self.options.poll) {
+                let read = self.log.read(from, self.options.poll);
+                self.set_trouble(read.as_ref().err());
+                let records = match read {
                     Ok(records) => records,
-                    Err(LogError::Unavailable(_) | LogError::Misconfigured(_)) => {
-                        return Ok(Step::Failed);
-                    }
+                    Err(LogError::Unavailable(_)) => return Ok(Step::Failed),
+                    Err(LogError::Misconfigured(message)) => return Err(unfit(message)),
                     Err(LogError::OutOfRange { first, end, .. }) => {
-                        return Err(End::Fault(match from < first {
-                            true => Fault::Gone { first, next: from },
-                            false => Fault::LostTail { offset: end, next: from },
-                        }));
+                        if from < first {
+                            return Err(Fault::Gone { first, next: from }.into());
+                        }
+                        if from > end {
+                            return Err(Fault::LostTail { offset: end, next: from }.into());
+                        }
+                        // The log has grown since the read.
+                        return Ok(Step::Failed);
                     }
                 };
                 for record in &records {

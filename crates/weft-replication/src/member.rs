@@ -75,6 +75,15 @@ struct Placed {
     is_pending: bool,
 }
 
+/// How far a member has read, for the next one that begins again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Remembered {
+    /// The offset of the next record to read.
+    next: u64,
+    /// The chain of checksums before it.
+    chain: u32,
+}
+
 /// A member.
 #[derive(Debug)]
 pub struct Member {
@@ -85,6 +94,8 @@ pub struct Member {
     /// The longest body of a record.
     body_bytes: usize,
     reader: Reader,
+    /// What an earlier member of this process had read: the log must have it still.
+    remembered: Option<Remembered>,
     role: Role,
     outgoing: VecDeque<Outgoing>,
     /// The chain of checksums behind all of `outgoing`.
@@ -107,6 +118,7 @@ impl Member {
             lease,
             body_bytes: BODY_BYTES_MAX,
             reader: Reader::default(),
+            remembered: None,
             role: Role::Standby,
             outgoing: VecDeque::new(),
             chain: 0,
@@ -118,12 +130,44 @@ impl Member {
         }
     }
 
+    /// Returns what the next member of this process has to [find again](Member::remember).
+    pub fn memory(&self) -> Option<Remembered> {
+        let Reader { next, chain, .. } = self.reader;
+        match self.remembered {
+            Some(remembered) if remembered.next > next => Some(remembered),
+            _ => (next > 0).then_some(Remembered { next, chain }),
+        }
+    }
+
+    /// Begins with the log as an earlier member of this process has read it. If the log has lost some of that, this member
+    /// stops when it comes to that place, or wants to write before it.
+    pub fn remember(&mut self, memory: Option<Remembered>) {
+        self.remembered = memory.filter(|memory| memory.next >= self.reader.next);
+    }
+
+    /// Compares what was read before `offset` with what an earlier member has read.
+    fn recall(&mut self, offset: u64) -> Result<(), Fault> {
+        match self.remembered.take_if(|remembered| remembered.next <= offset) {
+            Some(remembered) if remembered.chain != self.reader.chain => Err(Fault::Hole {
+                offset,
+                what: "this node has read other records there before, which the log has lost",
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Plants a bug.
+    #[cfg(any(test, feature = "planted-bugs"))]
+    pub(crate) fn plant(&mut self, flaw: Flaw) {
+        self.flaw = flaw;
+        self.reader.flaw = flaw;
+    }
+
     /// Makes records short, and plants a bug.
     #[cfg(test)]
     fn prepare(&mut self, flaw: Flaw) {
         self.body_bytes = 24;
-        self.flaw = flaw;
-        self.reader.flaw = flaw;
+        self.plant(flaw);
     }
 
     /// Returns the role.
@@ -249,6 +293,11 @@ impl Member {
             }
             self.reader.next = offset;
         }
+        if let Some(remembered) = self.remembered
+            && offset < remembered.next
+        {
+            return Err(Fault::LostTail { offset, next: remembered.next });
+        }
         let began = if flawed!(self.flaw, LeaseFromAnswer) { now } else { began };
         self.placed = Some(Placed { offset, began, is_pending: true });
         // If nothing lies between, the primary knows what it would read. A candidate reads its fence back: the log is
@@ -277,6 +326,7 @@ impl Member {
         if offset < self.reader.next {
             return Ok(None);
         }
+        self.recall(offset)?;
         let effect = self.reader.take(offset, bytes)?;
         let heard = self.heard;
         if effect != Effect::Nothing {

@@ -342,8 +342,14 @@ impl<P: Protocol> Core<P> {
                 let _ = life.database.close_within(self.setup.builder.options.deadline);
             }
             life.link.end(end.clone());
+            let memory = life.link.session().member.memory();
+            let begin = || -> Result<_, ReplicationError> {
+                let next = self.setup.begin()?;
+                next.link.session().member.remember(memory);
+                Ok(next)
+            };
             let next = match end {
-                End::SteppedDown | End::GaveUp => self.setup.begin().map_err(|error| unfit(&error)),
+                End::SteppedDown | End::GaveUp => begin().map_err(|error| unfit(&error)),
                 End::Fault(fault) => Err(fault),
                 End::Stopped => return self.change(|state| state.role = NodeRole::Stopped),
             };
@@ -384,8 +390,10 @@ impl<P: Protocol> Core<P> {
             silence.map(|silence| silence.mul_f64(1.0 + fastrand::Rng::new().f64() / 2.0));
         let link = &life.link;
         let mut tables = None;
-        // Whether the last read has found the log's end, and whether any has.
+        // Whether the last read has found the log's end, and whether this node has ever read all that there was. While a
+        // primary is busy, no read finds the end. So a node that is to be promoted asks where the end is, and reads up to there.
         let (mut is_at_end, mut has_read_all) = (false, false);
+        let mut end = None;
         let mut stood = Duration::ZERO;
         loop {
             let (is_promoted, is_stopping) = {
@@ -395,8 +403,12 @@ impl<P: Protocol> Core<P> {
             if is_stopping {
                 return Err(End::Stopped);
             }
+            if is_promoted && !has_read_all && end.is_none() {
+                end = self.setup.log.range().ok().map(|(_, end)| end);
+            }
             let mut session = link.session();
             let member = &mut session.member;
+            has_read_all |= end.is_some_and(|end| member.next_offset() >= end);
             let now = link.now();
             // A standby that is slow may not have read for a while what the primary has written.
             let is_silent =
@@ -511,6 +523,12 @@ impl<P: Protocol> Node<P> {
         self.core.state().fault.clone()
     }
 
+    /// Returns why the last call of the replicated log has failed, if it has. The node tries again.
+    pub fn trouble(&self) -> Option<LogError> {
+        let life = Arc::clone(&self.core.state().life);
+        life.link.trouble()
+    }
+
     /// Returns how many records of the log the node has not read yet.
     ///
     /// # Errors
@@ -585,9 +603,11 @@ impl<P: Protocol> Node<P> {
         }
     }
 
-    /// Returns the database as it is now at this node: a standby's, which may be behind the primary's, or the primary's.
+    /// Returns the database as it is now at this node: a standby's, which may be behind the primary's, or the primary's. It shows
+    /// nothing that is not replicated: at a primary, this waits for the log as a commit does.
     ///
     /// # Errors
+    /// [`ReplicationError::NotPrimary`] if the node has just ceased to be the primary: ask again.
     /// [`ReplicationError::Stopped`], [`ReplicationError::ShutDown`], [`ReplicationError::Engine`].
     pub fn snapshot(&self) -> Result<NodeSnapshot<P>, ReplicationError> {
         let (life, token) = {
@@ -596,6 +616,11 @@ impl<P: Protocol> Node<P> {
             (Arc::clone(&state.life), state.token)
         };
         let snapshot = life.database.open_snapshot()?;
+        // Everything that a standby has lies in the log. A primary has commits that wait for it.
+        if life.link.mode() != Mode::Following {
+            let replicated = life.database.wait_durable(snapshot.token());
+            replicated.map_err(|_| ReplicationError::NotPrimary)?;
+        }
         Ok(NodeSnapshot { snapshot, token, life })
     }
 

@@ -1,12 +1,13 @@
 //! Nodes on a real topic. `.ci/kafka` starts a broker and runs these tests. Without `WEFT_KAFKA`, the address of a broker,
 //! they do nothing.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rskafka::client::ClientBuilder;
 use weft::{Database, Record};
-use weft_replication::kafka::{KafkaLog, KafkaOptions};
+use weft_replication::kafka::{KafkaLog, KafkaLogin, KafkaMechanism, KafkaOptions, KafkaTls};
 use weft_replication::{LogError, Node, NodeBuilder, Options, ReplicatedLog, ReplicationError};
 
 const LONG: Duration = Duration::from_secs(60);
@@ -77,6 +78,84 @@ fn topics_with_unsafe_settings_are_refused() {
     // `.ci/kafka` makes this topic.
     let refused = connect(&broker, "weft-short").expect_err("its records disappear");
     assert!(refused.to_string().contains("`retention.ms=1000`"), "{refused}");
+}
+
+#[test]
+fn records_before_an_offset_are_removed() {
+    let Some((broker, topic)) = topic(1) else { return };
+    let log = connect(&broker, &topic).expect("the topic is there");
+    for record in 0..5_u8 {
+        log.append(&[record]).expect("it is appended");
+    }
+    log.truncate_before(3).expect("they are removed");
+    assert_eq!(log.range(), Ok((3, 5)));
+    let gone = log.read(2, Duration::from_millis(10));
+    assert_eq!(gone, Err(LogError::OutOfRange { offset: 2, first: 3, end: 5 }));
+    assert_eq!(log.append(&[5]), Ok(5));
+}
+
+#[test]
+fn topics_have_identities() {
+    let (Some((broker, one)), Some((_, other))) = (topic(1), topic(1)) else { return };
+    let identity = |topic: &str| connect(&broker, topic).and_then(|log| log.identity());
+    let expected = identity(&one).expect("the topic is there");
+    assert_eq!(identity(&one).as_ref(), Ok(&expected));
+    let options = KafkaOptions {
+        insync_replicas_min: 1,
+        identity: Some(expected.clone()),
+        ..KafkaOptions::new(&[&broker], &other)
+    };
+    let refused = KafkaLog::open(&options).expect_err("it is another topic").to_string();
+    assert!(refused.contains(&expected) && refused.contains("another cluster"), "{refused}");
+}
+
+#[test]
+fn connections_are_encrypted_and_log_in() {
+    let Some((_, topic)) = topic(1) else { return };
+    let variable = |name: &str| std::env::var(name).expect("`.ci/kafka` sets it");
+    let (broker, files) = (variable("WEFT_KAFKA_SECURE"), variable("WEFT_KAFKA_CERTIFICATES"));
+    let tls = |authority: &str| {
+        let authorities = PathBuf::from(&files).join(authority);
+        Some(KafkaTls { authorities, client: None })
+    };
+    let login = |mechanism, password: &str| {
+        let (user, password) = ("weft".to_owned(), password.to_owned());
+        Some(KafkaLogin { mechanism, user, password })
+    };
+    let open = |tls, login| {
+        let options = KafkaOptions {
+            insync_replicas_min: 1,
+            timeout: Duration::from_secs(5),
+            tls,
+            login,
+            ..KafkaOptions::new(&[&broker], &topic)
+        };
+        assert!(!format!("{options:?}").contains("secret"));
+        KafkaLog::open(&options)
+    };
+    use KafkaMechanism::{Plain, ScramSha256, ScramSha512};
+    for (offset, mechanism) in (0..).zip([Plain, ScramSha256, ScramSha512]) {
+        let log = open(tls("authority.pem"), login(mechanism, "secret")).expect("it opens");
+        assert_eq!(log.append(b"record"), Ok(offset), "{mechanism:?}");
+        let refused = open(tls("authority.pem"), login(mechanism, "wrong")).expect_err("no");
+        let (user, name) = ("does not let user `weft` in", mechanism.name());
+        assert!(matches!(refused, LogError::Misconfigured(_)), "{refused:?}");
+        let refused = refused.to_string();
+        assert!(refused.contains(user) && refused.contains(name), "{refused}");
+        println!("{refused}");
+    }
+    let right = || login(ScramSha512, "secret");
+    for (tls, login, expected) in [
+        (tls("other.pem"), right(), "no encrypted connection"),
+        (tls("missing.pem"), right(), "cannot read a certificate or key from"),
+        (tls("broker.key"), right(), "cannot read a certificate or key from"),
+        (tls("authority.pem"), None, "it may want TLS or a password"),
+        (None, right(), "it may want TLS or a password"),
+    ] {
+        let refused = open(tls, login).expect_err("it is refused").to_string();
+        println!("{refused}");
+        assert!(refused.contains(expected), "{refused}");
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use weft::protocol::{Dbx, Protocol};
 use weft::{Database, Error, Failure, Record, TransactionOptions};
 use weft_replication::{
-    Fault, Faults, Node, NodeBuilder, NodeRole, Options, Primary, ReplicationError,
+    Fault, Faults, Node, NodeBuilder, NodeRole, Options, Primary, ReplicatedLog, ReplicationError,
     ReplicationToken, SimulatedConnection, SimulatedLog,
 };
 
@@ -188,6 +188,82 @@ fn reads_of_a_primary_that_is_cut_off_are_refused() {
     // The node has begun again, and follows when it is connected.
     connection.cut_off(false);
     wait_until("following", || one.role() == NodeRole::Standby && balance(&one, 1) == Some(100));
+}
+
+#[test]
+fn snapshots_of_a_primary_show_only_what_is_replicated() {
+    let log = SimulatedLog::new(12);
+    let connection = log.connect();
+    let options = Options { deadline: Duration::from_millis(200), ..by_call() };
+    let builder = builder::<Dbx>().options(options);
+    let one = builder.start(Arc::clone(&connection) as _).expect("the node starts");
+    let primary = one.promote(LONG).expect("it becomes the primary");
+    add(&primary, 1, 100).expect("it commits");
+    assert_eq!(balance(&one, 1), Some(100));
+    connection.cut_off(true);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| add(&primary, 1, 1000));
+        while !waiting.is_finished() {
+            let Ok(view) = one.snapshot() else { continue };
+            let accounts = view.table::<Account>().expect("the table is there");
+            let row = view.snapshot().get(&accounts, &1).expect("it can be read");
+            assert!(row.is_none_or(|account| account.cents == 100), "{row:?}");
+        }
+        waiting.join().expect("no panic").expect_err("the log has not accepted it");
+    });
+}
+
+/// A primary that gives up begins again with an empty database. It still knows what it has acknowledged.
+#[test]
+fn log_that_has_lost_what_a_node_had_acknowledged_is_not_followed() {
+    // The log is shorter than before, and longer.
+    for more in [0, 20] {
+        let log = SimulatedLog::new(13);
+        let connection = log.connect();
+        let options = Options { deadline: Duration::from_millis(100), ..by_call() };
+        let builder = builder::<Dbx>().options(options);
+        let one = builder.start(Arc::clone(&connection) as _).expect("the node starts");
+        let primary = one.promote(LONG).expect("it becomes the primary");
+        add(&primary, 1, 1).expect("it commits");
+        add(&primary, 1, 10).expect("it commits");
+        connection.cut_off(true);
+        wait_until("giving up", || one.role() == NodeRole::Standby);
+        // The second commit goes, and heartbeats.
+        while log.connect().read(4, Duration::ZERO).is_ok_and(|records| !records.is_empty()) {
+            log.lose_tail(1);
+        }
+        log.lose_tail(1);
+        let other = node::<Dbx>(&log);
+        let new = other.promote(LONG).expect("it knows nothing of the lost commit");
+        for _ in 0..more {
+            add(&new, 2, 1).expect("it commits");
+        }
+        connection.cut_off(false);
+        if more == 0 {
+            other.shut_down();
+            let refused = one.promote(LONG).map(|_| ()).expect_err("it stops");
+            assert!(matches!(refused, ReplicationError::Stopped(_)), "{refused:?}");
+        }
+        wait_until("stopping", || one.role() == NodeRole::Stopped);
+        assert!(matches!(one.fault(), Some(Fault::LostTail { .. } | Fault::Hole { .. })));
+    }
+}
+
+/// A standby of a busy primary never reads the log and finds nothing new.
+#[test]
+fn node_that_starts_beside_a_busy_primary_can_be_promoted() {
+    let log = SimulatedLog::new(14);
+    // There are ten heartbeats in the time that a read waits for a record.
+    let options = Options { poll: Duration::from_millis(100), ..by_call() };
+    let start = || builder::<Dbx>().options(options.clone()).start(log.connect());
+    let one = start().expect("the node starts");
+    let primary = one.promote(LONG).expect("it becomes the primary");
+    let token = add(&primary, 1, 1).expect("it commits");
+    let other = start().expect("the node starts");
+    other.wait_for(token, LONG).expect("it follows");
+    let new = other.promote(Duration::from_secs(5)).expect("it becomes the primary");
+    add(&new, 1, 1).expect("it commits");
+    assert_eq!(balance(&other, 1), Some(2));
 }
 
 #[test]
