@@ -4,7 +4,7 @@
 //! database, and a member of the protocol. A primary that steps down may have committed in memory what the log never
 //! accepted. So it begins a new life, with an empty database, and follows the log from its beginning.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -694,6 +694,21 @@ impl<P: Protocol> Node<P> {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
+    }
+}
+
+impl<P: Protocol> fmt::Debug for Node<P> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Node").field("role", &self.role()).finish_non_exhaustive()
+    }
+}
+
+impl<P: Protocol> fmt::Debug for NodeBuilder<P> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("NodeBuilder")
+            .field("address", &self.address)
+            .finish_non_exhaustive()
     }
 }
 

@@ -89,6 +89,12 @@ impl<P: Protocol> Node<P> {
         (Replica { life: Arc::clone(&state.life) }, status)
     }
 
+    /// Shuts the node down, and waits for that, but for no longer than `limit`: see [`Node::shut_down`].
+    pub fn stop(&self, limit: Duration) {
+        self.core.change(|state| state.is_stopping = true);
+        let _ = self.core.wait(limit, |state| state.role == NodeRole::Stopped);
+    }
+
     /// Returns what the node does.
     pub fn status(&self) -> NodeStatus {
         self.current().1
