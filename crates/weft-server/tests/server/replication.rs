@@ -390,6 +390,33 @@ fn histories_over_promotions_are_strictly_serializable() {
     assert!(report.is_ok(), "{report}");
 }
 
+/// What load balancers and dashboards see.
+#[test]
+fn health_and_metrics_tell_what_a_server_is() {
+    let cluster = Cluster::new(2);
+    drop(cluster.reader(1));
+    let status = |server: usize, path: &str| cluster.servers[server].page(path).0;
+    wait_until("health", || status(1, "/health/standby") == 200);
+    assert_eq!(cluster.servers[0].page("/health"), (200, "primary\n".to_owned()));
+    assert_eq!(cluster.servers[1].page("/health"), (200, "standby\n".to_owned()));
+    assert_eq!([status(0, "/health/primary"), status(1, "/health/primary")], [200, 503]);
+    assert_eq!([status(0, "/health/standby"), status(1, "/health/standby")], [503, 200]);
+    let metric = |server: usize, name: &str| {
+        let (_, text) = cluster.servers[server].page("/metrics");
+        let value =
+            text.lines().find_map(|line| line.strip_prefix(&format!("weft_server_{name} ")));
+        value.unwrap_or_else(|| panic!("{name} is not in {text}")).to_owned()
+    };
+    assert_eq!([metric(0, "replication_primary"), metric(1, "replication_primary")], ["1", "0"]);
+    assert_eq!(metric(1, "replication_generation"), "1");
+    wait_until("being there", || metric(1, "replication_lag_records") == "0");
+    cluster.promote(1);
+    wait_until("stepping down", || status(0, "/health/standby") == 200);
+    assert_eq!(cluster.servers[1].page("/health/primary").0, 200);
+    assert_eq!(metric(0, "replication_steps_down_total"), "1");
+    assert_eq!(metric(0, "replication_generation"), "2");
+}
+
 #[test]
 fn settings_of_replication_are_understood() {
     let mut options = Options::default();
