@@ -119,6 +119,9 @@ pub enum NodeRole {
     Stopped,
 }
 
+/// Prepares a database that was just opened.
+type Prepare<P> = dyn Fn(&Database<P>) -> Result<(), Failure> + Send + Sync;
+
 /// Declares the tables of a replicated database. [`NodeBuilder::start`] starts a node.
 pub struct NodeBuilder<P: Protocol> {
     open: Box<dyn Fn() -> Builder<P> + Send + Sync>,
@@ -126,7 +129,7 @@ pub struct NodeBuilder<P: Protocol> {
     options: Options,
     address: String,
     clock: Option<ManualClock>,
-    prepare: Box<dyn Fn(&Database<P>) -> Result<(), Failure> + Send + Sync>,
+    prepare: Box<Prepare<P>>,
 }
 
 impl<P: Protocol> NodeBuilder<P> {

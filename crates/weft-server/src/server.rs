@@ -582,7 +582,10 @@ impl Server {
         let closed = tokio::task::spawn_blocking(move || {
             let limit = self.options.stop_timeout;
             match watching {
-                Some(watching) => Ok(watching.stop(limit)),
+                Some(watching) => {
+                    watching.stop(limit);
+                    Ok(())
+                }
                 None => self.database.close_within(limit),
             }
         });

@@ -354,8 +354,10 @@ impl Session {
             Ok(permit) => permit,
             Err(text) => return Err(self.fail_queue(text)),
         };
-        if !self.leads_or_is_alone() {
-            self.check_standing(command, &permit)?;
+        match self.server.standing() {
+            None => {}
+            Some(Standing::Primary) => self.leads |= shows_data(command, &permit),
+            Some(_) => self.check_standing(command, &permit)?,
         }
         if let Some(queue) = &mut self.queue
             && !command.has(flags::ENDS_QUEUE)
@@ -384,7 +386,7 @@ impl Session {
 
     /// Returns whether the server is the primary, or not replicated. Notes that what follows is said as the primary.
     #[inline]
-    fn leads_or_is_alone(&mut self) -> bool {
+    pub fn leads_or_is_alone(&mut self) -> bool {
         match self.server.standing() {
             None => true,
             Some(Standing::Primary) => {
@@ -689,6 +691,7 @@ impl Session {
     }
 
     fn watch_now(&mut self, names: &[&[u8]], reply: &mut Reply) -> Done {
+        self.leads_or_is_alone();
         for name in names {
             let watched = self.server.watches.watch(&self.server, self.space, name)?;
             self.watched.push(watched);
@@ -726,6 +729,11 @@ impl Drop for Session {
         self.unwatch();
         self.unsubscribe();
     }
+}
+
+/// Returns whether the reply to a command depends on the data.
+fn shows_data(command: &Command, permit: &Permit) -> bool {
+    matches!(permit.run(), Run::Data(_)) || command.has(flags::ENDS_QUEUE)
 }
 
 fn wrong_arity(name: &str) -> String {

@@ -1,6 +1,6 @@
 //! Commands about replication: what the server is, promotion, and where the primary is, also for clients that ask a sentinel.
 //!
-//! Each server of a replicated database answers as Redis's Sentinel does, for any name of a database: it knows the primary from
+//! Each server of a replicated database answers as Redis's Sentinel does, since each knows the primary from
 //! the log. So a client that supports Sentinel finds the primary if it is given the servers as its sentinels.
 
 use std::time::Duration;
