@@ -43,6 +43,12 @@ impl LoggedTables {
 }
 
 impl LoggedEpoch {
+    /// Returns the latest time that the epoch sets, in milliseconds since 1970, if it sets one. It is not before that of any
+    /// transaction of the epoch which has looked at the time, unless an earlier epoch has set a later one.
+    pub fn time(&self) -> Option<u64> {
+        self.0.time
+    }
+
     /// Returns the changes. Those of each row are in order.
     pub fn changes(&self) -> impl ExactSizeIterator<Item = Change<'_>> {
         let transactions = self.0.ordered();

@@ -52,6 +52,8 @@ pub struct Transactions {
 pub struct Epoch {
     pub number: u64,
     pub schema: Arc<Schema>,
+    /// The latest time that it sets, in milliseconds since 1970.
+    pub time: Option<u64>,
     bytes: Vec<u8>,
     /// The transactions, as the log has them.
     logged: Transactions,
@@ -103,7 +105,7 @@ impl Epoch {
     pub fn read(number: u64, bytes: Vec<u8>, schema: Arc<Schema>) -> Result<Epoch, EpochError> {
         let mut logged = Transactions::default();
         let mut is_written = vec![false; schema.tables.len()].into_boxed_slice();
-        let mut begun = 0;
+        let (mut begun, mut time) = (0, None);
         for entry in Entries::new(&bytes) {
             match entry.map_err(EpochError::Entry)? {
                 LogEntry::Transaction => {
@@ -112,7 +114,7 @@ impl Epoch {
                         logged.ends.push(begun);
                     }
                 }
-                LogEntry::Time(_) => {}
+                LogEntry::Time(logged) => time = time.max(Some(logged)),
                 LogEntry::Write(LogWrite { kind, table, version, bytes: write }) => {
                     let known = is_written.get_mut(table as usize);
                     *known.ok_or(EpochError::UnknownTable(table))? = true;
@@ -127,7 +129,7 @@ impl Epoch {
             logged.ends.push(logged.writes.len());
         }
         let ordered = OnceLock::new();
-        Ok(Epoch { number, schema, bytes, logged, ordered, is_written })
+        Ok(Epoch { number, schema, time, bytes, logged, ordered, is_written })
     }
 
     /// Returns whether one of these tables, by their numbers, has a write.

@@ -141,7 +141,10 @@ mod tables;
 
 pub use log::{LogError, LogRecord, ReplicatedLog};
 pub use member::{Event, Member, Request, Role};
-pub use node::{Node, NodeBuilder, NodeRole, NodeSnapshot, Options, Primary, ReplicationError};
+pub use node::{
+    Node, NodeBuilder, NodeRole, NodeSnapshot, NodeStatus, Options, Primary, Replica,
+    ReplicationError,
+};
 pub use reader::{Fault, ReplicationToken};
 pub use record::RECORD_BYTES_MAX;
 pub use simulated::{Faults, SimulatedConnection, SimulatedLog};

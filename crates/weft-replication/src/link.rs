@@ -213,9 +213,14 @@ impl Link {
         Ok(())
     }
 
+    /// Returns whether the lease proves that the node was the only primary when a read ended at `ended`.
+    pub fn is_certain(&self, ended: Duration) -> bool {
+        (ended.as_micros() as u64) < self.certain_until_us.load(Ordering::Relaxed)
+    }
+
     /// Proves that the node was the only primary when a read ended at `ended`.
     pub fn prove(&self, ended: Duration) -> Result<(), End> {
-        if (ended.as_micros() as u64) < self.certain_until_us.load(Ordering::Relaxed) {
+        if self.is_certain(ended) {
             return Ok(());
         }
         let mut session = self.session();

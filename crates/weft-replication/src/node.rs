@@ -4,7 +4,7 @@
 //! database, and a member of the protocol. A primary that steps down may have committed in memory what the log never
 //! accepted. So it begins a new life, with an empty database, and follows the log from its beginning.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -14,8 +14,8 @@ use std::time::Duration;
 use weft::durability::{Backend, Manifest, StorageError};
 use weft::protocol::Protocol;
 use weft::{
-    Acknowledge, Builder, Database, DurabilityOptions, Failure, Record, Snapshot, Transaction,
-    TransactionOptions,
+    Acknowledge, Builder, Database, DurabilityOptions, Failure, ManualClock, OnceOptions, Record,
+    Snapshot, Timestamp, TransactWith, Transaction, TransactionOptions,
 };
 use weft_changes::{LoggedTables, ring_disk};
 
@@ -25,7 +25,12 @@ use crate::log::{LogError, ReplicatedLog};
 use crate::member::{Event, Role};
 use crate::reader::{Fault, ReplicationToken};
 use crate::record::BODY_BYTES_MAX;
-use crate::tables::{AppliedTable, Declared, DeclaredTable, apply};
+use crate::tables::{AppliedTable, ApplyError, Declared, DeclaredResults, DeclaredTable, apply};
+
+mod fence;
+mod view;
+
+pub use view::{NodeStatus, Replica};
 
 /// How many bytes of its changes a database keeps for readers of the change feed.
 const RING_BYTES: u64 = 8 << 20;
@@ -114,18 +119,31 @@ pub enum NodeRole {
     Stopped,
 }
 
+/// Prepares a database that was just opened.
+type Prepare<P> = dyn Fn(&Database<P>) -> Result<(), Failure> + Send + Sync;
+
 /// Declares the tables of a replicated database. [`NodeBuilder::start`] starts a node.
 pub struct NodeBuilder<P: Protocol> {
     open: Box<dyn Fn() -> Builder<P> + Send + Sync>,
     tables: Vec<Box<dyn DeclaredTable<P>>>,
     options: Options,
+    address: String,
+    clock: Option<ManualClock>,
+    prepare: Box<Prepare<P>>,
 }
 
 impl<P: Protocol> NodeBuilder<P> {
     /// Begins with what `open` returns: a builder with options, but without tables and without a directory. It is called
     /// again whenever the node begins again as a standby.
     pub fn new(open: impl Fn() -> Builder<P> + Send + Sync + 'static) -> Self {
-        NodeBuilder { open: Box::new(open), tables: Vec::new(), options: Options::default() }
+        NodeBuilder {
+            open: Box::new(open),
+            tables: Vec::new(),
+            options: Options::default(),
+            address: String::new(),
+            clock: None,
+            prepare: Box::new(|_| Ok(())),
+        }
     }
 
     /// Adds a table, as [`Builder::table`] does. All nodes have the same tables.
@@ -137,6 +155,39 @@ impl<P: Protocol> NodeBuilder<P> {
     pub fn table_named<T: Record>(mut self, name: &str) -> Self {
         let declared = Declared::<T> { name: name.to_owned(), row_type: std::marker::PhantomData };
         self.tables.push(Box::new(declared));
+        self
+    }
+
+    /// Keeps the results of transactions that run once for a key, as [`Builder::once`] does. They are replicated, so a
+    /// transaction whose outcome is unknown can be asked for again at the next primary, and happens once:
+    /// [`Primary::transact_with`].
+    pub fn once(mut self, options: OnceOptions) -> Self {
+        self.tables.push(Box::new(DeclaredResults(options)));
+        self
+    }
+
+    /// Sets the address at which clients find this node, such as `one.example:6379`. When the node becomes the primary, the
+    /// other nodes learn it from the log: [`Node::status`].
+    pub fn address(mut self, address: &str) -> Self {
+        self.address = address.to_owned();
+        self
+    }
+
+    /// Makes the time of this node go by a clock that the program sets, while the node is the primary: see
+    /// [`Builder::clock`]. (A clock that is given to the database's builder has no effect.)
+    pub fn clock(mut self, clock: &ManualClock) -> Self {
+        self.clock = Some(clock.clone());
+        self
+    }
+
+    /// Sets what is called with each database that the node opens, before it is used. Hooks of rows that expire are set here:
+    /// [`Database::on_expiry`]. They run at the primary alone, and what they have done is replicated. The call must not begin
+    /// a transaction.
+    pub fn prepare(
+        mut self,
+        prepare: impl Fn(&Database<P>) -> Result<(), Failure> + Send + Sync + 'static,
+    ) -> Self {
+        self.prepare = Box::new(prepare);
         self
     }
 
@@ -160,12 +211,6 @@ impl<P: Protocol> NodeBuilder<P> {
         if silence.is_some_and(|silence| silence < 2 * lease) {
             return refuse("the silence must be at least twice the lease".to_owned());
         }
-        for table in &self.tables {
-            if let Some(what) = table.obstacle() {
-                let name = table.name();
-                return refuse(format!("table `{name}` cannot be replicated: {what}"));
-            }
-        }
         let setup = Setup { log, builder: self };
         let life = setup.begin()?;
         let core = Arc::new(Core {
@@ -178,6 +223,8 @@ impl<P: Protocol> NodeBuilder<P> {
                 fault: None,
                 is_promoted: false,
                 is_stopping: false,
+                is_current: false,
+                primary: None,
             }),
             changed: Condvar::new(),
         });
@@ -209,14 +256,16 @@ struct Life<P: Protocol> {
     database: Database<P>,
     tables: Vec<Box<dyn AppliedTable<P>>>,
     link: Arc<Link>,
-    /// What a fence of this node says: the database's manifest, which has its tables.
-    manifest: Vec<u8>,
+    /// The clock of the database while the node is a standby. It shows the primary's time, as far as it was applied.
+    clock: ManualClock,
+    /// What a fence of this node says: its address, and the database's manifest, which has its tables.
+    fence: Vec<u8>,
 }
 
 impl<P: Protocol> Setup<P> {
     /// Opens an empty database.
     fn begin(&self) -> Result<Arc<Life<P>>, ReplicationError> {
-        let NodeBuilder { open, tables, options } = &self.builder;
+        let NodeBuilder { open, tables, options, address, prepare, .. } = &self.builder;
         let link = Arc::new(Link::new(Arc::clone(&self.log), options));
         let memory = ring_disk(RING_BYTES);
         let disk = ReplicatedDisk::new(Arc::clone(&memory), Arc::clone(&link) as _);
@@ -228,24 +277,28 @@ impl<P: Protocol> Setup<P> {
             .loggers(1)
             .threads(1);
         let builder = tables.iter().fold(open(), |builder, table| table.declare(builder));
-        let builder = builder.directory(DIRECTORY).durability(durability);
+        let clock = ManualClock::new(Timestamp::from_millis(0));
+        let builder = builder.directory(DIRECTORY).durability(durability).clock(&clock);
         let database = builder.backend(Arc::new(disk), false).open()?;
         let (_, stored, _) = database.readable_log()?;
         for number in stored.current_tables() {
             let name = &stored.tables[number as usize].name;
             if !tables.iter().any(|table| table.name() == name) {
                 let what = format!(
-                    "table `{name}` cannot be replicated: add it with NodeBuilder::table, not with the database's builder"
+                    "table `{name}` cannot be replicated: add it with NodeBuilder::table, or the results of transactions with \
+                     NodeBuilder::once, not with the database's builder"
                 );
                 return Err(ReplicationError::Unfit(what));
             }
         }
         let manifest = read_file(&*memory, &Path::new(DIRECTORY).join("MANIFEST"))?;
-        if manifest.len() > BODY_BYTES_MAX {
+        let fence = fence::encode(address, &manifest);
+        if fence.len() > BODY_BYTES_MAX {
             return Err(ReplicationError::Unfit("there are too many tables".to_owned()));
         }
         let tables = tables.iter().map(|table| table.find(&database)).collect::<Result<_, _>>()?;
-        Ok(Arc::new(Life { database, tables, link, manifest }))
+        prepare(&database)?;
+        Ok(Arc::new(Life { database, tables, link, clock, fence }))
     }
 }
 
@@ -296,6 +349,10 @@ struct State<P: Protocol> {
     /// Whether somebody wants the node to become the primary.
     is_promoted: bool,
     is_stopping: bool,
+    /// Whether the database has everything that the log had when the node began to read it.
+    is_current: bool,
+    /// The address of the primary, if it has published one.
+    primary: Option<Arc<str>>,
 }
 
 impl<P: Protocol> State<P> {
@@ -326,6 +383,13 @@ impl<P: Protocol> Core<P> {
         self.changed.notify_all();
     }
 
+    /// Changes the state, and wakes all threads that wait for a change, if `change` returns true.
+    fn change_quietly(&self, change: impl FnOnce(&mut State<P>) -> bool) {
+        if change(&mut self.state()) {
+            self.changed.notify_all();
+        }
+    }
+
     /// Waits until `condition` holds, but for no longer than `limit`. Returns whether it holds.
     fn wait(&self, limit: Duration, mut condition: impl FnMut(&mut State<P>) -> bool) -> bool {
         let waited = self.changed.wait_timeout_while(self.state(), limit, |it| !condition(it));
@@ -354,18 +418,16 @@ impl<P: Protocol> Core<P> {
                 End::Stopped => return self.change(|state| state.role = NodeRole::Stopped),
             };
             let is_over = next.is_err();
-            self.change(|state| {
-                state.is_promoted = false;
-                match next {
-                    Ok(life) => {
-                        state.life = life;
-                        state.role = NodeRole::Standby;
-                        (state.token, state.next_offset) = (ReplicationToken::default(), 0);
-                    }
-                    Err(fault) => {
-                        state.role = NodeRole::Stopped;
-                        state.fault = Some(fault);
-                    }
+            self.change(|state| match next {
+                Ok(life) => {
+                    state.life = life;
+                    state.role = NodeRole::Standby;
+                    (state.token, state.next_offset) = (ReplicationToken::default(), 0);
+                    state.is_current = false;
+                }
+                Err(fault) => {
+                    state.role = NodeRole::Stopped;
+                    state.fault = Some(fault);
                 }
             });
             // No transaction begins any more in the database of the life that is over.
@@ -395,6 +457,8 @@ impl<P: Protocol> Core<P> {
         let (mut is_at_end, mut has_read_all) = (false, false);
         let mut end = None;
         let mut stood = Duration::ZERO;
+        // The log's end when the node began to read it.
+        let mut goal = None;
         loop {
             let (is_promoted, is_stopping) = {
                 let state = self.state();
@@ -414,7 +478,7 @@ impl<P: Protocol> Core<P> {
             let is_silent =
                 is_at_end && silence.is_some_and(|silence| now > member.heard() + silence);
             if member.role() == Role::Standby && (is_promoted && has_read_all || is_silent) {
-                member.stand(&life.manifest);
+                member.stand(&life.fence);
                 stood = now;
             }
             if member.role() == Role::Candidate && now > stood + deadline {
@@ -432,9 +496,17 @@ impl<P: Protocol> Core<P> {
                 self.change(|state| state.token = token.unwrap_or(state.token));
             }
             let step = step?;
-            self.state().next_offset = next_offset;
             is_at_end = step == Step::Nothing;
-            has_read_all |= is_at_end;
+            if !has_read_all {
+                // Under load, a read always finds something.
+                goal = goal.or_else(|| self.setup.log.range().ok().map(|(_, end)| end));
+                has_read_all = is_at_end || goal.is_some_and(|goal| next_offset >= goal);
+            }
+            self.change_quietly(|state| {
+                let was_current = std::mem::replace(&mut state.is_current, has_read_all);
+                state.next_offset = next_offset;
+                was_current != has_read_all
+            });
             match role {
                 Role::Primary => return Ok(()),
                 _ if step == Step::Failed => thread::sleep(poll),
@@ -452,7 +524,9 @@ impl<P: Protocol> Core<P> {
     ) -> Result<Option<ReplicationToken>, Fault> {
         match event {
             Event::Follows { generation, body } => {
-                *tables = Some(read_tables(&body).map_err(|what| unfit(&what))?);
+                let (address, manifest) = fence::decode(&body).map_err(|what| unfit(&what))?;
+                *tables = Some(read_tables(manifest).map_err(|what| unfit(&what))?);
+                self.change(|state| state.primary = address.map(Arc::from));
                 Ok(Some(ReplicationToken { generation, epoch: 0 }))
             }
             Event::Apply { token, content } => {
@@ -461,7 +535,13 @@ impl<P: Protocol> Core<P> {
                 let tables = tables.as_ref().expect("a fence comes before all epochs");
                 let apply = || {
                     let epoch = tables.read(number, content, &place)?;
-                    apply(&life.database, &life.tables, &epoch)
+                    // A reader of this node's time never is ahead of the rows, nor behind: the transaction commits with the
+                    // time.
+                    let before = life.clock.time();
+                    let time = epoch.time().map_or(before, Timestamp::from_millis).max(before);
+                    apply(&life.database, &life.tables, &epoch, time)?;
+                    life.clock.set(time);
+                    Ok::<_, ApplyError>(())
                 };
                 // It runs code of the row types.
                 match catch_unwind(AssertUnwindSafe(apply)) {
@@ -487,9 +567,16 @@ impl<P: Protocol> Core<P> {
         life.database.flush().map_err(|error| unfit(&error))?;
         link.begin_writing();
         link.beat()?;
+        // From here on what the background commits is replicated, too.
+        life.database.recall_results().map_err(|error| unfit(&error))?;
+        let clock = self.setup.builder.clock.as_ref();
+        life.database.follow_clock(clock).map_err(|error| unfit(&error))?;
         let token = link.session().member.token();
+        let address = &*self.setup.builder.address;
+        let own_address = (!address.is_empty()).then(|| Arc::from(address));
         self.change(|state| {
             (state.role, state.token, state.is_promoted) = (NodeRole::Primary, token, false);
+            state.primary = own_address.clone();
         });
         loop {
             if self.wait(heartbeat, |state| state.is_stopping) {
@@ -638,6 +725,21 @@ impl<P: Protocol> Node<P> {
     }
 }
 
+impl<P: Protocol> fmt::Debug for Node<P> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Node").field("role", &self.role()).finish_non_exhaustive()
+    }
+}
+
+impl<P: Protocol> fmt::Debug for NodeBuilder<P> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("NodeBuilder")
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}
+
 impl<P: Protocol> Drop for Node<P> {
     fn drop(&mut self) {
         self.end();
@@ -705,9 +807,25 @@ impl<P: Protocol> Primary<P> {
         &self,
         body: impl FnMut(&Transaction<'_, P>) -> Result<R, E>,
     ) -> Result<(R, ReplicationToken), E> {
+        self.transact_with(&TransactionOptions::new(), body)
+    }
+
+    /// Runs a transaction with options, as [`Primary::transact`] does.
+    ///
+    /// With a [key](TransactionOptions::once) the transaction happens once, also if its outcome is unknown: ask again with
+    /// the key, at the next primary. If the transaction has committed, this returns its result, and otherwise runs it. The
+    /// nodes need [`NodeBuilder::once`].
+    ///
+    /// # Errors
+    /// As [`Primary::transact`].
+    #[track_caller]
+    pub fn transact_with<R, E: From<weft::Error> + From<ReplicationError>>(
+        &self,
+        options: &impl TransactWith<P, R>,
+        body: impl FnMut(&Transaction<'_, P>) -> Result<R, E>,
+    ) -> Result<(R, ReplicationToken), E> {
         self.check()?;
-        let options = TransactionOptions::new();
-        let (result, token) = match self.life.database.transact_with_token(&options, body) {
+        let (result, token) = match self.life.database.transact_with_token(options, body) {
             Ok(committed) => committed,
             // The error follows from what was read.
             Err(error) => {

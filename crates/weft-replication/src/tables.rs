@@ -5,7 +5,10 @@ use std::collections::hash_map::Entry;
 use std::marker::PhantomData;
 
 use weft::protocol::Protocol;
-use weft::{Builder, Database, Error, Failure, Record, Table, Transaction};
+use weft::{
+    Builder, Database, Error, Failure, OnceOptions, Record, ReplicatedResult, Table, Timestamp,
+    Transaction,
+};
 use weft_changes::{Change, ChangesError, LoggedEpoch};
 
 /// A table that was declared, and is opened with each database of a node.
@@ -15,9 +18,6 @@ pub trait DeclaredTable<P: Protocol>: Send + Sync {
 
     /// Returns the table of an open database, as epochs are applied to it.
     fn find(&self, database: &Database<P>) -> Result<Box<dyn AppliedTable<P>>, Failure>;
-
-    /// Returns why the table cannot be replicated, if it cannot.
-    fn obstacle(&self) -> Option<&'static str>;
 
     /// Returns the table's name.
     fn name(&self) -> &str;
@@ -58,12 +58,25 @@ impl<P: Protocol, T: Record> DeclaredTable<P> for Declared<T> {
         Ok(Box::new(database.table_named::<T>(&self.name)?))
     }
 
-    fn obstacle(&self) -> Option<&'static str> {
-        T::EXPIRY.map(|_| "its rows expire, and each node would decide by its own clock when")
+    fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+/// The table of the results of transactions that run once for a key.
+pub struct DeclaredResults(pub OnceOptions);
+
+impl<P: Protocol> DeclaredTable<P> for DeclaredResults {
+    fn declare(&self, builder: Builder<P>) -> Builder<P> {
+        builder.once(self.0.clone())
+    }
+
+    fn find(&self, database: &Database<P>) -> Result<Box<dyn AppliedTable<P>>, Failure> {
+        Ok(Box::new(database.table::<ReplicatedResult>()?))
     }
 
     fn name(&self) -> &str {
-        &self.name
+        ReplicatedResult::TABLE
     }
 }
 
@@ -128,11 +141,15 @@ impl<P: Protocol, T: Record> AppliedTable<P> for Table<T> {
     }
 }
 
-/// Applies an epoch to a database, as one transaction.
+/// Applies an epoch to a database, as one transaction with this time.
+///
+/// The transaction also sees rows that have expired. At the primary they may have expired for one transaction of the epoch,
+/// and not for an earlier one. Rows disappear by the deletions that the primary has committed.
 pub fn apply<P: Protocol>(
     database: &Database<P>,
     tables: &[Box<dyn AppliedTable<P>>],
     epoch: &LoggedEpoch,
+    time: Timestamp,
 ) -> Result<(), ApplyError> {
     let mut by_table: Vec<Vec<Change<'_>>> = tables.iter().map(|_| Vec::new()).collect();
     for change in epoch.changes() {
@@ -142,6 +159,7 @@ pub fn apply<P: Protocol>(
     }
     // There is no need to wait until the transaction is durable: it is in the replicated log.
     database.transact_with_token(&weft::TransactionOptions::new(), |tx| {
+        tx.commit_at(time);
         tables.iter().zip(&by_table).try_for_each(|(table, changes)| match changes.is_empty() {
             true => Ok(()),
             false => table.apply(tx, changes),

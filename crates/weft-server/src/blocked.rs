@@ -132,6 +132,7 @@ impl Session {
     /// Runs the command again. Returns whether it has found something.
     fn look(&mut self, blocked: &Blocked, reply: &mut Reply) -> Done<bool> {
         let before = reply.len();
+        self.leads_or_is_alone();
         let server = &*blocked.server;
         let Waiter { space, places, .. } = &*blocked.waiter;
         let arguments: Vec<&[u8]> = blocked.arguments.iter().map(|argument| &**argument).collect();

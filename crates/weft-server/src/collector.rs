@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use weft::htm::word::Ordering;
-use weft::{Error, TransactionOptions};
+use weft::{Error, Failure, TransactionOptions};
 
 use crate::effects::Effects;
 use crate::log::{Level, log};
@@ -48,6 +48,9 @@ impl Collector {
                     pause = match collect(&server) {
                         Ok(0) => PAUSE,
                         Ok(_) => begun.elapsed(),
+                        // The server is no longer the primary.
+                        Err(Stop::Database(Error::Failure(Failure::Closed))) => return,
+                        Err(_) if !server.writes() => return,
                         Err(stop) => {
                             log(
                                 Level::Error,

@@ -23,6 +23,7 @@ use crate::clients::Client;
 use crate::commands::{self, Command};
 use crate::log::{Level, log};
 use crate::publish::Mailbox;
+use crate::replication::{ABORTED, UNBLOCKED, UNKNOWN};
 use crate::reply::Reply;
 use crate::request::{Parsed, Parser};
 use crate::server::Server;
@@ -240,6 +241,9 @@ impl<S: Stream> Connection<S> {
                 return Ok(Served::Moves);
             }
             if self.session.closes || self.read().await? == Next::End {
+                if self.session.has_begun() {
+                    self.say_if_over(ABORTED).await?;
+                }
                 return self.stream.shutdown().await.map(|()| Served::Ends);
             }
         }
@@ -336,7 +340,10 @@ impl<S: Stream> Connection<S> {
             let reads = self.input.len() - self.run < READ_BYTES;
             let is_over = tokio::select! {
                 biased;
-                () = client.stop.notified() => return Err(io::ErrorKind::ConnectionAborted.into()),
+                () = client.stop.notified() => {
+                    self.say_if_over(UNBLOCKED).await?;
+                    return Err(io::ErrorKind::ConnectionAborted.into());
+                }
                 () = blocked.waiter.woken.notified() => false,
                 () = until(blocked.deadline) => true,
                 () = has_messages(mailbox.as_deref()) => continue,
@@ -353,10 +360,22 @@ impl<S: Stream> Connection<S> {
         }
     }
 
+    /// Tells the client why its connection ends, if that is because the server is no longer the primary.
+    async fn say_if_over(&mut self, text: &str) -> io::Result<()> {
+        if !self.session.server.is_over() {
+            return Ok(());
+        }
+        self.reply.truncate(0);
+        self.reply.error(text);
+        let limit = self.session.server.options.output_timeout;
+        write_all(&mut self.stream, self.reply.bytes(), limit).await
+    }
+
     /// Waits for a time, if the client stays that long.
     async fn sleep(&mut self, time: Duration) -> io::Result<()> {
         tokio::select! {
             () = self.session.client.stop.notified() => {
+                self.say_if_over(UNBLOCKED).await?;
                 Err(io::ErrorKind::ConnectionAborted.into())
             }
             () = tokio::time::sleep(time) => Ok(()),
@@ -369,6 +388,7 @@ impl<S: Stream> Connection<S> {
         awaited.turn = tokio::select! {
             biased;
             () = self.session.client.stop.notified() => {
+                self.say_if_over(UNBLOCKED).await?;
                 return Err(io::ErrorKind::ConnectionAborted.into());
             }
             turn = async { awaited.turn.take()?.wait().await } => turn,
@@ -398,15 +418,28 @@ impl<S: Stream> Connection<S> {
             errors => drop(counters.errors.fetch_add(errors, Ordering::Relaxed)),
         }
         let waits = std::mem::take(&mut session.waits) || server.waits;
-        if let Some(token) = session.token.take()
-            && waits
-            && server.database.durable_epoch() < Some(token.epoch())
-            && let Err(failure) = server.database.when_durable(token).await
-        {
-            // The replies would say that something has happened which a crash may undo.
+        let leads = std::mem::take(&mut session.leads);
+        let failed = match session.token.take() {
+            Some(token) if waits && server.database.durable_epoch() < Some(token.epoch()) => {
+                server.database.when_durable(token).await.err()
+            }
+            _ => None,
+        };
+        let is_proved = match &server.replication {
+            Some(replication) if leads && !reply.is_empty() && failed.is_none() => {
+                replication.is_proved().await
+            }
+            _ => true,
+        };
+        if failed.is_some() || !is_proved {
+            // The replies would say that something has happened which a crash may undo, or that another primary has changed.
             reply.truncate(0);
-            reply.error(&text_of(&failure));
             session.closes = true;
+            match failed {
+                Some(failure) if server.replication.is_none() => reply.error(&text_of(&failure)),
+                // One for each command, so that the client knows to which one it belongs.
+                _ => (0..commands.max(1)).for_each(|_| reply.error(UNKNOWN)),
+            }
         }
         if reply.is_empty() {
             return Ok(());

@@ -1,4 +1,5 @@
-//! HTTP, for those who look after the server: `/metrics` and `/health`.
+//! HTTP, for those who look after the server: `/metrics` and `/health`. Load balancers that look for the primary, or for
+//! standbys, ask `/health/primary` and `/health/standby`.
 
 use std::sync::Arc;
 
@@ -10,14 +11,17 @@ use tokio::net::TcpListener;
 use weft_inspect::openmetrics::CONTENT_TYPE;
 
 use crate::metrics;
+use crate::replication::{Current, Standing};
 use crate::server::Server;
 
 /// Serves until the task is aborted.
-pub async fn serve(server: Arc<Server>, listener: TcpListener) {
-    let for_health = Arc::clone(&server);
+pub async fn serve(current: Current, listener: TcpListener) {
+    let [metrics, health, primary, standby] = std::array::from_fn(|_| current.clone());
     let pages = Router::new()
-        .route("/metrics", get(move || show_metrics(Arc::clone(&server))))
-        .route("/health", get(move || show_health(Arc::clone(&for_health))));
+        .route("/metrics", get(move || show_metrics(metrics.get())))
+        .route("/health", get(move || show_health(health.get(), None)))
+        .route("/health/primary", get(move || show_health(primary.get(), Some(true))))
+        .route("/health/standby", get(move || show_health(standby.get(), Some(false))));
     // It ends with the task.
     let _ = axum::serve(listener, pages).await;
 }
@@ -32,9 +36,18 @@ async fn show_metrics(server: Arc<Server>) -> impl IntoResponse {
     (status, [(header::CONTENT_TYPE, CONTENT_TYPE)], text)
 }
 
-async fn show_health(server: Arc<Server>) -> impl IntoResponse {
+/// Shows whether the server works and, if it is replicated, what it is. `is_primary` is what a load balancer wants it to be.
+async fn show_health(server: Arc<Server>, is_primary: Option<bool>) -> impl IntoResponse {
+    let standing = server.standing();
+    let name = standing.map_or("ok", Standing::name);
+    let is_wanted = match is_primary {
+        None => true,
+        Some(true) => matches!(standing, None | Some(Standing::Primary)),
+        Some(false) => standing == Some(Standing::Standby),
+    };
     match tokio::task::spawn_blocking(move || server.check_health()).await {
-        Ok(Ok(())) => (StatusCode::OK, "ok\n".to_owned()),
+        Ok(Ok(())) if is_wanted => (StatusCode::OK, format!("{name}\n")),
+        Ok(Ok(())) => (StatusCode::SERVICE_UNAVAILABLE, format!("{name}\n")),
         Ok(Err(error)) => (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
     }

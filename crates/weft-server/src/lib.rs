@@ -14,7 +14,8 @@
 //! 5. `users`: the rights to run commands.
 //! 6. `store`: keys and their values over the `tables` and the `stream_tables`. `watch` has the keys under `WATCH`, `turns`
 //!    the order of clients at those that are hot, and `collector` removes in the background what has expired.
-//! 7. `effects`: what a transaction does after its commit. It wakes clients that are `waiting` with a `blocked` command, and
+//! 7. `replication`: what a replicated server does as the primary, as a standby, and when it changes.
+//! 8. `effects`: what a transaction does after its commit. It wakes clients that are `waiting` with a `blocked` command, and
 //!    it sends messages (`publish`), among them the `notifications` of changed keys.
 //!
 //! ```
@@ -51,6 +52,7 @@ mod named;
 mod notifications;
 mod procedures;
 mod publish;
+mod replication;
 mod reply;
 mod request;
 mod scripts;
@@ -78,10 +80,11 @@ pub use log::{Level, log};
 pub use procedures::{
     Arguments, FromArgument, FromDatabase, IntoReply, Parameter, Refused, Served,
 };
+pub use replication::ReplicationOptions;
 pub use reply::Reply;
 pub use server::{Builder, Options, Server};
 pub use settings::{SETTINGS, Setting, find as find_setting, read_file as read_settings};
-pub use tables::{StoreOptions, with_tables};
+pub use tables::{StoreOptions, with_replicated_tables, with_tables};
 pub use tls::TlsFiles;
 
 /// A name, and what is said about it.

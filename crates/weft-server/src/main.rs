@@ -43,14 +43,24 @@ SOURCE is the path of an RDB file, or the address of a server that runs: redis:/
 An RDB file has all keys as they were at one moment. From a server that runs, each key is copied as it is at one moment, so
 stop its writers first if keys belong together.";
 
+const ABOUT_PROMOTE: &str = "\
+Makes a standby of a replicated database the primary. If there is a primary, it steps down.
+
+Waits until the standby serves, and for 30 seconds at most. It is what the command WEFT.PROMOTE does.";
+
 /// Returns the definition of the command line.
 fn command() -> Command {
     let source =
         Arg::new("source").value_name("SOURCE").required(true).help("RDB file, or address");
     let import = Command::new("import").about(ABOUT_IMPORT).max_term_width(100).arg(source);
+    let address = Arg::new("address")
+        .value_name("ADDRESS")
+        .required(true)
+        .help("Address of the standby: redis://[USER:PASSWORD@]HOST:PORT");
+    let promote = Command::new("promote").about(ABOUT_PROMOTE).max_term_width(100).arg(address);
     let serve = Command::new("weft-server").about(ABOUT).after_help(EXAMPLES);
     let serve = serve.version(env!("CARGO_PKG_VERSION")).args_conflicts_with_subcommands(true);
-    with_settings(serve).subcommand(with_settings(import))
+    with_settings(serve).subcommand(with_settings(import)).subcommand(promote)
 }
 
 /// Adds the options that set the settings.
@@ -132,6 +142,7 @@ fn check_listeners(options: Options) -> Result<Options, String> {
 fn main() -> ExitCode {
     let matches = command().get_matches();
     let outcome = match matches.subcommand() {
+        Some(("promote", matches)) => Ok(promote(matches)),
         Some((_, matches)) => options(matches).map(|options| run_import(matches, options)),
         None => options(&matches).and_then(check_listeners).map(run),
     };
@@ -146,6 +157,15 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+fn promote(matches: &ArgMatches) -> io::Result<()> {
+    let address = matches.get_one::<String>("address").expect("it is required");
+    let client = redis::Client::open(address.as_str()).map_err(io::Error::other)?;
+    let mut connection = client.get_connection().map_err(io::Error::other)?;
+    redis::cmd("WEFT.PROMOTE").query::<()>(&mut connection).map_err(io::Error::other)?;
+    log(Level::Info, "promoted", json!({ "address": address.rsplit('@').next() }));
+    Ok(())
 }
 
 fn run_import(matches: &ArgMatches, options: Options) -> io::Result<()> {

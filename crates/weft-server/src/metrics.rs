@@ -7,6 +7,7 @@ use weft::htm::word::Ordering;
 use weft_inspect::InspectDatabase;
 use weft_inspect::openmetrics;
 
+use crate::replication::{Replication, Standing};
 use crate::server::Server;
 
 /// Returns the numbers. Those of the engine are what [`weft_inspect`] reports.
@@ -35,8 +36,34 @@ pub fn render(server: &Server) -> Result<String, Failure> {
     let bytes = server.clients_bytes.load(Ordering::Relaxed);
     let help = "Memory for the requests and replies of clients";
     add(&mut text, "clients_bytes", "gauge", help, "", bytes);
+    if let Some(replication) = &server.replication {
+        add_replication(&mut text, replication);
+    }
     text += &openmetrics::text(&server.database.contention()?);
     Ok(text)
+}
+
+/// Adds the numbers of replication.
+fn add_replication(text: &mut String, replication: &Replication) {
+    let (standing, status) = (replication.standing(), replication.status());
+    let (records, time) = replication.lag();
+    let is_primary = u8::from(standing == Standing::Primary);
+    let help = "Whether the server is the primary";
+    add(text, "replication_primary", "gauge", help, "", is_primary);
+    let is_serving = u8::from(matches!(standing, Standing::Primary | Standing::Standby));
+    let help = "Whether the server is the primary, or a standby that has read the log";
+    add(text, "replication_serving", "gauge", help, "", is_serving);
+    let help = "How many primaries there have been";
+    add(text, "replication_generation", "gauge", help, "", status.token.generation);
+    let help = "The last epoch of the generation that a standby has applied";
+    add(text, "replication_applied_epoch", "gauge", help, "", status.token.epoch);
+    let help = "Records of the log that a standby has not read";
+    add(text, "replication_lag_records", "gauge", help, "", records);
+    let help = "For how long a standby has not had everything";
+    add(text, "replication_lag_seconds", "gauge", help, "", time.as_secs_f64());
+    let help = "How often the server has ceased to be the primary";
+    let steps_down = replication.steps_down.load(Ordering::Relaxed);
+    add(text, "replication_steps_down", "counter", help, "_total", steps_down);
 }
 
 /// Adds a number of the server.

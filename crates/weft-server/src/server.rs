@@ -14,7 +14,9 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use weft::durability::LogState;
 use weft::htm::word::{Ordering, Word};
+use weft::protocol::Dbx;
 use weft::{CommitToken, Database, Failure, TransactionOptions};
+use weft_replication::{NodeBuilder, ReplicatedLog};
 
 use crate::clients::{Client, Clients};
 use crate::collector::Collector;
@@ -25,13 +27,14 @@ use crate::listeners::{ListenOptions, Listeners};
 use crate::log::{Level, log};
 use crate::procedures::{Procedure, Procedures, Served};
 use crate::publish::PubSub;
+use crate::replication::{self, Current, Replication, ReplicationOptions, Watching};
 use crate::scripts::Scripts;
 use crate::slow_log::SlowLog;
 use crate::socket::Socket;
 use crate::stop::{Done, Stop};
 use crate::store::{Key, Keys, Store};
 use crate::systemd;
-use crate::tables::StoreOptions;
+use crate::tables::{self, StoreOptions};
 use crate::tls::Tls;
 use crate::turns::{TURN_MAX, Turns};
 use crate::users::Users;
@@ -52,6 +55,8 @@ pub struct Options {
     pub users_file: Option<PathBuf>,
     /// Whether clients from other machines are refused as long as there is no password.
     pub is_protected: bool,
+    /// How it is replicated.
+    pub replication: ReplicationOptions,
     /// The most connections at the same time.
     pub clients_max: u64,
     /// The most memory for the requests and replies of all clients, in bytes; 0 for no limit.
@@ -100,6 +105,7 @@ impl Default for Options {
             password: None,
             users_file: None,
             is_protected: true,
+            replication: ReplicationOptions::default(),
             clients_max: 10_000,
             clients_bytes: 1 << 30,
             request_bytes: 64 << 20,
@@ -168,10 +174,12 @@ pub struct Server {
     pub database: Database,
     /// The tables.
     pub store: Store,
+    /// Its part in replication, if it is replicated.
+    pub replication: Option<Replication>,
     /// The users.
-    pub users: Users,
+    pub users: Arc<Users>,
     /// The clients.
-    pub clients: Clients,
+    pub clients: Arc<Clients>,
     /// The keys under `WATCH`.
     pub watches: Watches,
     /// The order of clients at hot keys.
@@ -181,13 +189,15 @@ pub struct Server {
     /// Publish/subscribe.
     pub publish: PubSub,
     /// The scripts.
-    pub scripts: Scripts,
+    pub scripts: Arc<Scripts>,
     /// The procedures that are called by their names.
     pub procedures: Procedures,
+    /// How they are prepared for a database.
+    new_procedures: Arc<[(String, NewProcedure)]>,
     /// The slow log.
-    pub slow_log: SlowLog,
+    pub slow_log: Arc<SlowLog>,
     /// What was counted.
-    pub counters: Counters,
+    pub counters: Arc<Counters>,
     /// When the server was opened.
     pub started: Instant,
     /// Whether replies wait until their commits are durable.
@@ -202,15 +212,17 @@ pub struct Server {
     pub idle_seconds: Word,
     /// The setting `protected-mode`.
     pub is_protected: Word,
+    /// The setting `replica-serve-reads`.
+    pub serves_reads: Word,
     /// When the last checkpoint was written, in seconds since 1970; at the beginning, when the server was opened.
     pub last_save: Word,
     /// The options, with what `CONFIG SET` has changed.
-    live: Mutex<Options>,
+    live: Arc<Mutex<Options>>,
     /// The names of the settings that it has changed.
-    changed: Mutex<BTreeSet<&'static str>>,
+    changed: Arc<Mutex<BTreeSet<&'static str>>>,
     tls: Option<Tls>,
     /// Whether the server was asked to stop.
-    stopping: watch::Sender<bool>,
+    stopping: Arc<watch::Sender<bool>>,
 }
 
 /// Prepares a server that has tables and procedures of the program, next to Redis's types.
@@ -245,6 +257,7 @@ pub struct Server {
 pub struct Builder {
     options: Options,
     database: Option<Database>,
+    node: Option<(NodeBuilder<Dbx>, Arc<dyn ReplicatedLog>)>,
     procedures: Vec<(String, NewProcedure)>,
 }
 
@@ -266,6 +279,26 @@ impl Builder {
         self
     }
 
+    /// Replicates the server through a log. The node has the tables of the program; those of Redis's types are added. The
+    /// server ends the node when it stops. (The options of [`Options::replication`] that are for the node have no effect.)
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use weft::Database;
+    /// use weft_replication::{NodeBuilder, SimulatedLog};
+    /// use weft_server::Server;
+    ///
+    /// let log = SimulatedLog::new(1);
+    /// let node = NodeBuilder::new(Database::builder).address("one.example:6379");
+    /// let server = Server::builder().replicated(node, log.connect()).open()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[must_use]
+    pub fn replicated(mut self, node: NodeBuilder<Dbx>, log: Arc<dyn ReplicatedLog>) -> Self {
+        self.node = Some((node, log));
+        self
+    }
+
     /// Lets clients call a procedure: `NAME ARGUMENT …` or `FCALL NAME 0 ARGUMENT …`. Each call is a transaction, which is
     /// rolled back if the procedure returns an error.
     #[must_use]
@@ -282,20 +315,46 @@ impl Builder {
     /// # Panics
     /// If a procedure has the name of a command, or of another procedure.
     pub fn open(self) -> io::Result<Arc<Server>> {
-        let database = match self.database {
-            Some(database) => database,
-            None => {
-                let is_inspected = self.options.listen.inspect_port != 0;
-                let opened = crate::tables::open(&self.options.store, is_inspected);
+        let options = self.options;
+        let node = match self.node {
+            None if !options.replication.log.is_empty() => Some(replicated_by_options(&options)?),
+            node => node,
+        };
+        if node.is_some() && options.store.directory.is_some() {
+            return Err(io::Error::other(
+                "a replicated server keeps its data in memory and in the log: leave --directory out",
+            ));
+        }
+        let replication = node.map(|(node, log)| replication::start(node, log)).transpose();
+        let replication = replication.map_err(io::Error::other)?;
+        let database = match (&replication, self.database) {
+            (Some(_), Some(_)) => {
+                return Err(io::Error::other(
+                    "a replicated server has the database of its node: give the tables to Builder::replicated",
+                ));
+            }
+            (Some(replication), None) => replication.replica().database().clone(),
+            (None, Some(database)) => database,
+            (None, None) => {
+                let is_inspected = options.listen.inspect_port != 0;
+                let opened = tables::open(&options.store, is_inspected);
                 opened.map_err(io::Error::other)?
             }
         };
-        let mut procedures = Procedures::default();
-        for (name, new) in self.procedures {
-            procedures.add(new(&name, &database).map_err(io::Error::other)?);
-        }
-        Server::new(self.options, database, procedures)
+        Server::new(options, (database, replication), self.procedures.into())
     }
+}
+
+/// Returns the node and the log of a server that the settings make replicated.
+fn replicated_by_options(
+    options: &Options,
+) -> io::Result<(NodeBuilder<Dbx>, Arc<dyn ReplicatedLog>)> {
+    let log = replication::open_log(&options.replication).map_err(io::Error::other)?;
+    let (store, is_inspected) = (options.store.clone(), options.listen.inspect_port != 0);
+    let node = NodeBuilder::new(move || tables::builder(&store, is_inspected))
+        .address(&options.replication.address)
+        .options(options.replication.node.clone());
+    Ok((node, log))
 }
 
 impl Server {
@@ -309,14 +368,20 @@ impl Server {
 
     /// Prepares a server with tables and procedures of the program.
     pub fn builder() -> Builder {
-        Builder { options: Options::default(), database: None, procedures: Vec::new() }
+        let options = Options::default();
+        Builder { options, database: None, node: None, procedures: Vec::new() }
     }
 
-    fn new(options: Options, database: Database, procedures: Procedures) -> io::Result<Arc<Self>> {
+    fn new(
+        options: Options,
+        (database, replication): (Database, Option<Replication>),
+        new_procedures: Arc<[(String, NewProcedure)]>,
+    ) -> io::Result<Arc<Self>> {
         let users = Users::open(options.users_file.clone(), options.password.as_deref());
         let users = users.map_err(io::Error::other)?;
         let tls = Tls::open(&options.listen.tls).map_err(io::Error::other)?;
-        let store = crate::tables::attach(&database).map_err(io::Error::other)?;
+        let procedures = prepare(&new_procedures, &database)?;
+        let store = Store::new(tables::attach(&database).map_err(io::Error::other)?);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let server = Server {
             waits: options.waits && database.durable_epoch().is_some(),
@@ -325,28 +390,99 @@ impl Server {
             clients_bytes: Word::new(0),
             idle_seconds: Word::new(0),
             is_protected: Word::new(0),
+            serves_reads: Word::new(0),
             last_save: Word::new(now.as_secs()),
-            live: Mutex::new(Options { password: None, ..options.clone() }),
-            changed: Mutex::default(),
+            live: Arc::new(Mutex::new(Options { password: None, ..options.clone() })),
+            changed: Arc::default(),
             tls,
-            stopping: watch::Sender::new(false),
-            scripts: Scripts::new(options.request_bytes),
+            stopping: Arc::new(watch::Sender::new(false)),
+            scripts: Arc::new(Scripts::new(options.request_bytes)),
             procedures,
+            new_procedures,
             options,
             database,
             store,
-            users,
-            clients: Clients::default(),
+            replication,
+            users: Arc::new(users),
+            clients: Arc::default(),
             watches: Watches::default(),
             turns: Arc::new(Turns::new(TURN_MAX)),
             waiters: Waiters::default(),
             publish: PubSub::default(),
-            slow_log: SlowLog::default(),
-            counters: Counters::new(),
+            slow_log: Arc::default(),
+            counters: Arc::new(Counters::new()),
             started: Instant::now(),
         };
         server.apply_settings();
+        if server.replication.is_none() {
+            server.count_start().map_err(io::Error::other)?;
+        }
         Ok(Arc::new(server))
+    }
+
+    /// Returns the server that follows this one, with the next database of the node. They share what belongs to the process.
+    ///
+    /// # Errors
+    /// The database does not have the tables.
+    pub fn next(&self, replication: Replication) -> io::Result<Self> {
+        let database = replication.replica().database().clone();
+        let store = Store::new(tables::attach(&database).map_err(io::Error::other)?);
+        let [clients_max, clients_bytes_max, clients_bytes, idle_seconds] =
+            std::array::from_fn(|_| Word::new(0));
+        let [is_protected, serves_reads, last_save] = std::array::from_fn(|_| Word::new(0));
+        last_save.store(self.last_save.load(Ordering::Relaxed), Ordering::Relaxed);
+        let server = Server {
+            options: self.options.clone(),
+            procedures: prepare(&self.new_procedures, &database)?,
+            new_procedures: Arc::clone(&self.new_procedures),
+            database,
+            store,
+            replication: Some(replication),
+            users: Arc::clone(&self.users),
+            clients: Arc::clone(&self.clients),
+            watches: Watches::default(),
+            turns: Arc::new(Turns::new(TURN_MAX)),
+            waiters: Waiters::default(),
+            publish: PubSub::default(),
+            scripts: Arc::clone(&self.scripts),
+            slow_log: Arc::clone(&self.slow_log),
+            counters: Arc::clone(&self.counters),
+            started: self.started,
+            waits: self.waits,
+            clients_max,
+            clients_bytes_max,
+            clients_bytes,
+            idle_seconds,
+            is_protected,
+            serves_reads,
+            last_save,
+            live: Arc::clone(&self.live),
+            changed: Arc::clone(&self.changed),
+            tls: self.tls.clone(),
+            stopping: Arc::clone(&self.stopping),
+        };
+        server.apply_settings();
+        Ok(server)
+    }
+
+    /// Counts this start of the server in the database, so that no number of a collection is given twice.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub fn count_start(&self) -> Result<(), Failure> {
+        let (number, seed) = tables::count_start(&self.database)?;
+        self.store.begin(number, seed);
+        Ok(())
+    }
+
+    /// Returns whether the server knows how keys are hashed in the database, which the first primary has decided.
+    pub fn knows_keys(&self) -> bool {
+        if self.store.seed() == 0
+            && let Ok(Some(seed)) = tables::find_seed(&self.database)
+        {
+            self.store.set_seed(seed);
+        }
+        self.store.seed() != 0
     }
 
     /// Returns the options, with what `CONFIG SET` has changed.
@@ -375,34 +511,36 @@ impl Server {
         listeners: Listeners,
         stop: impl Future<Output = ()>,
     ) -> io::Result<()> {
-        let collector = Collector::start(Arc::clone(&self))?;
+        let current = Current::new(Arc::clone(&self));
+        let watching = Watching::start(&current)?;
+        let collector = match watching {
+            // The primary has one.
+            Some(_) => None,
+            None => Some(Collector::start(Arc::clone(&self))?),
+        };
         let workers = Arc::new(Workers::start(self.options.threads)?);
         let mut accepting = JoinSet::new();
         accepting.spawn(workers.adapt());
         for listener in listeners.tcp {
             let address = listener.local_addr()?.to_string();
             log(Level::Info, "listening", json!({ "address": address }));
-            accepting.spawn(Arc::clone(&self).accept_tcp(Arc::clone(&workers), listener, None));
+            accepting.spawn(accept_tcp(current.clone(), Arc::clone(&workers), listener, None));
         }
         for listener in listeners.tls {
             let address = listener.local_addr()?.to_string();
             let tls = self.tls.clone().ok_or_else(|| io::Error::other(NO_CERTIFICATE))?;
             log(Level::Info, "listening", json!({ "address": address, "tls": true }));
-            accepting.spawn(Arc::clone(&self).accept_tcp(
-                Arc::clone(&workers),
-                listener,
-                Some(tls),
-            ));
+            accepting.spawn(accept_tcp(current.clone(), Arc::clone(&workers), listener, Some(tls)));
         }
         let path = listeners.unix.as_ref().map(|(_, path)| path.clone());
         if let Some((listener, path)) = listeners.unix {
             log(Level::Info, "listening", json!({ "socket": path.display().to_string() }));
-            accepting.spawn(Arc::clone(&self).accept_unix(Arc::clone(&workers), listener));
+            accepting.spawn(accept_unix(current.clone(), Arc::clone(&workers), listener));
         }
         for listener in listeners.http {
             let address = listener.local_addr()?.to_string();
             log(Level::Info, "listening", json!({ "address": address, "http": true }));
-            accepting.spawn(http::serve(Arc::clone(&self), listener));
+            accepting.spawn(http::serve(current.clone(), listener));
         }
         let inspect_port = self.options.listen.inspect_port;
         let inspected = (inspect_port != 0)
@@ -414,7 +552,7 @@ impl Server {
         }
         if self.options.notifies_systemd {
             systemd::notify("READY=1");
-            accepting.spawn(Arc::clone(&self).watch_over());
+            accepting.spawn(watch_over(current.clone()));
         }
         let mut stopping = self.stopping.subscribe();
         tokio::select! {
@@ -433,7 +571,9 @@ impl Server {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         drop(workers);
-        collector.stop();
+        if let Some(collector) = collector {
+            collector.stop();
+        }
         drop(inspected);
         if let Some(path) = path {
             // A socket that is gone already needs no removal.
@@ -441,7 +581,13 @@ impl Server {
         }
         let closed = tokio::task::spawn_blocking(move || {
             let limit = self.options.stop_timeout;
-            self.database.close_within(limit)
+            match watching {
+                Some(watching) => {
+                    watching.stop(limit);
+                    Ok(())
+                }
+                None => self.database.close_within(limit),
+            }
         });
         closed.await.map_err(io::Error::other)?.map_err(io::Error::other)?;
         log(Level::Info, "stopped", json!({}));
@@ -489,6 +635,10 @@ impl Server {
         if *self.stopping.borrow() {
             return Err("the server stops".to_owned());
         }
+        if self.is_over() {
+            let fault = self.replication.as_ref().and_then(Replication::fault);
+            return Err(fault.unwrap_or_else(|| "the server begins again as a standby".to_owned()));
+        }
         if let Some(log) = self.database.log_metrics()
             && log.state != LogState::Running
         {
@@ -500,45 +650,6 @@ impl Server {
         read.map(|_| ()).map_err(|stop| stop.text().into_owned())
     }
 
-    /// Tells systemd that the server works, as long as it does.
-    async fn watch_over(self: Arc<Self>) {
-        let Some(interval) = systemd::watchdog_interval() else { return };
-        loop {
-            tokio::time::sleep(interval / 2).await;
-            let server = Arc::clone(&self);
-            match tokio::task::spawn_blocking(move || server.check_health()).await {
-                Ok(Ok(())) => systemd::notify("WATCHDOG=1"),
-                Ok(Err(error)) => log(Level::Error, "not healthy", json!({ "error": error })),
-                Err(_) => {}
-            }
-        }
-    }
-
-    async fn accept_tcp(
-        self: Arc<Self>,
-        workers: Arc<Workers>,
-        listener: TcpListener,
-        tls: Option<Tls>,
-    ) {
-        loop {
-            let accepted = listener.accept().await.and_then(|(stream, peer)| {
-                // Replies are sent as a whole, so there is nothing to wait for.
-                let _ = stream.set_nodelay(true);
-                self.keep_alive(&stream);
-                let local = stream.local_addr().map_or(String::new(), |local| local.to_string());
-                let socket = Socket::DetachedTcp(stream.into_std()?);
-                Ok((socket, (peer.to_string(), local), self.refuses(peer)))
-            });
-            match accepted {
-                Ok((socket, addresses, refused)) => {
-                    let opening = Opening { socket, tls: tls.clone(), addresses, refused };
-                    connection::open(Arc::clone(&self), workers.seat(), opening);
-                }
-                Err(error) => self.note_failed_accept(&error).await,
-            }
-        }
-    }
-
     /// Has the system ask silent clients whether they are still there.
     fn keep_alive(&self, stream: &TcpStream) {
         let interval = self.options.keep_alive;
@@ -548,29 +659,6 @@ impl Server {
         let options = TcpKeepalive::new().with_time(interval).with_interval(interval / 3);
         // A connection without it is only closed later.
         let _ = SockRef::from(stream).set_tcp_keepalive(&options.with_retries(3));
-    }
-
-    async fn accept_unix(self: Arc<Self>, workers: Arc<Workers>, listener: UnixListener) {
-        let path = listener.local_addr().ok();
-        let path = path.and_then(|local| Some(local.as_pathname()?.display().to_string()));
-        let path = path.unwrap_or_default();
-        loop {
-            match listener.accept().await.and_then(|(stream, _)| stream.into_std()) {
-                Ok(stream) => {
-                    let socket = Socket::DetachedUnix(stream);
-                    let addresses = (format!("{path}:0"), path.clone());
-                    let opening = Opening { socket, tls: None, addresses, refused: None };
-                    connection::open(Arc::clone(&self), workers.seat(), opening);
-                }
-                Err(error) => self.note_failed_accept(&error).await,
-            }
-        }
-    }
-
-    async fn note_failed_accept(&self, error: &io::Error) {
-        log(Level::Error, "a connection cannot be accepted", json!({ "error": error.to_string() }));
-        // The system may have no descriptors left, until connections end.
-        tokio::time::sleep(Duration::from_millis(100)).await;
     }
 
     /// Returns why a client with this address is refused.
@@ -613,6 +701,79 @@ impl Server {
         self.publish.publish(effects, token);
         Ok((result, token))
     }
+}
+
+/// Tells systemd that the server works, as long as it does.
+async fn watch_over(current: Current) {
+    let Some(interval) = systemd::watchdog_interval() else { return };
+    loop {
+        tokio::time::sleep(interval / 2).await;
+        let server = current.get();
+        match tokio::task::spawn_blocking(move || server.check_health()).await {
+            Ok(Ok(())) => systemd::notify("WATCHDOG=1"),
+            Ok(Err(error)) => log(Level::Error, "not healthy", json!({ "error": error })),
+            Err(_) => {}
+        }
+    }
+}
+
+/// Accepts connections by TCP, and by TLS if there is a certificate.
+async fn accept_tcp(
+    current: Current,
+    workers: Arc<Workers>,
+    listener: TcpListener,
+    tls: Option<Tls>,
+) {
+    loop {
+        let accepted = listener.accept().await.and_then(|(stream, peer)| {
+            // Replies are sent as a whole, so there is nothing to wait for.
+            let _ = stream.set_nodelay(true);
+            current.get().keep_alive(&stream);
+            let local = stream.local_addr().map_or(String::new(), |local| local.to_string());
+            let socket = Socket::DetachedTcp(stream.into_std()?);
+            Ok((socket, (peer.to_string(), local), current.get().refuses(peer)))
+        });
+        match accepted {
+            Ok((socket, addresses, refused)) => {
+                let opening = Opening { socket, tls: tls.clone(), addresses, refused };
+                connection::open(current.get(), workers.seat(), opening);
+            }
+            Err(error) => note_failed_accept(&error).await,
+        }
+    }
+}
+
+/// Accepts connections on a Unix socket.
+async fn accept_unix(current: Current, workers: Arc<Workers>, listener: UnixListener) {
+    let path = listener.local_addr().ok();
+    let path = path.and_then(|local| Some(local.as_pathname()?.display().to_string()));
+    let path = path.unwrap_or_default();
+    loop {
+        match listener.accept().await.and_then(|(stream, _)| stream.into_std()) {
+            Ok(stream) => {
+                let socket = Socket::DetachedUnix(stream);
+                let addresses = (format!("{path}:0"), path.clone());
+                let opening = Opening { socket, tls: None, addresses, refused: None };
+                connection::open(current.get(), workers.seat(), opening);
+            }
+            Err(error) => note_failed_accept(&error).await,
+        }
+    }
+}
+
+async fn note_failed_accept(error: &io::Error) {
+    log(Level::Error, "a connection cannot be accepted", json!({ "error": error.to_string() }));
+    // The system may have no descriptors left, until connections end.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+}
+
+/// Prepares procedures for a database.
+fn prepare(new: &[(String, NewProcedure)], database: &Database) -> io::Result<Procedures> {
+    let mut procedures = Procedures::default();
+    for (name, new) in new {
+        procedures.add(new(name, database).map_err(io::Error::other)?);
+    }
+    Ok(procedures)
 }
 
 const NO_CERTIFICATE: &str =

@@ -1,12 +1,13 @@
 //! A client's session: runs its commands, one transaction for each, or one for all between `MULTI` and `EXEC`.
 
+use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 use weft::htm::word::Ordering;
-use weft::{CommitToken, Error, TransactionOptions};
+use weft::{CommitToken, Error, Failure, TransactionOptions};
 
 use crate::blocked::{AwaitedTurn, Pause};
 use crate::call::{Call, Caller, DataCommand, is};
@@ -14,6 +15,7 @@ use crate::clients::Client;
 use crate::commands::{self, Command, Permit, Run, flags};
 use crate::effects::Effects;
 use crate::publish::{Mailbox, Subscriptions};
+use crate::replication::{AtStandby, Standing};
 use crate::reply::{Reply, Version};
 use crate::scripts::Fixed;
 use crate::server::Server;
@@ -95,6 +97,10 @@ pub struct Session {
     pub token: Option<CommitToken>,
     /// Stands for the newest commit that any reply has shown.
     pub newest: Option<CommitToken>,
+    /// What the client may do if the server is a standby.
+    pub at_standby: AtStandby,
+    /// Whether commands were run as those of the primary. Then the replies are sent only if it was the only one.
+    pub leads: bool,
     /// Whether the reply waits until its commit is durable although the server's replies do not: `WAITAOF`.
     pub waits: bool,
     /// How many commands were run since they were counted last.
@@ -133,6 +139,8 @@ impl Session {
             closes: false,
             token: None,
             newest: None,
+            at_standby: AtStandby::default(),
+            leads: false,
             waits: false,
             commands: 0,
             errors: 0,
@@ -154,7 +162,9 @@ impl Session {
         let (store, space) = (&self.server.store, self.space);
         let slots: SmallVec<[(u8, u64); 16]> =
             keys.iter().map(|key| (space, store.slot_of(key))).collect();
-        let fetched = self.server.database.transact(|tx| {
+        let options = TransactionOptions::new();
+        // Nothing that it has seen is shown, so it does not wait until that is durable.
+        let fetched: Result<_, Error> = self.server.database.transact_with_token(&options, |tx| {
             let tables = &store.tables;
             tx.prefetch_for_update(&tables.heads, slots.iter().copied())?;
             // The collection of the key before is often that of the next.
@@ -198,7 +208,7 @@ impl Session {
         let outcome = self.dispatch(found, arguments, reply);
         if let Err(stop) = outcome {
             reply.truncate(before);
-            reply.error(&stop.text());
+            reply.error(&self.text_of(&stop));
             self.errors += 1;
         }
         self.commands += 1;
@@ -218,6 +228,20 @@ impl Session {
             }
         };
         self.note_time(arguments);
+    }
+
+    /// Returns the text of the error reply. If the database is closed because the server is no longer the primary, the command
+    /// has changed nothing.
+    fn text_of(&mut self, stop: &Stop) -> Cow<'static, str> {
+        match stop {
+            Stop::Database(Error::Failure(Failure::Closed | Failure::Storage(_)))
+                if self.server.replication.is_some() =>
+            {
+                self.closes = true;
+                self.server.read_only().text()
+            }
+            stop => stop.text(),
+        }
     }
 
     /// Notes that a command has ended.
@@ -250,6 +274,7 @@ impl Session {
             && self.queue.is_none()
             && self.subscriptions.is_none()
             && self.replies == Replies::On
+            && self.leads_or_is_alone()
             // The slow log has the time of each command, unless it is too short for it in any case.
             && !self.server.slow_log.wants(SLOW);
         if !is_plain {
@@ -329,6 +354,11 @@ impl Session {
             Ok(permit) => permit,
             Err(text) => return Err(self.fail_queue(text)),
         };
+        match self.server.standing() {
+            None => {}
+            Some(Standing::Primary) => self.leads |= shows_data(command, &permit),
+            Some(_) => self.check_standing(command, &permit)?,
+        }
         if let Some(queue) = &mut self.queue
             && !command.has(flags::ENDS_QUEUE)
         {
@@ -352,6 +382,38 @@ impl Session {
             }
             Run::Data(run) => self.transact(command, run, arguments, reply),
         }
+    }
+
+    /// Returns whether the server is the primary, or not replicated. Notes that what follows is said as the primary.
+    #[inline]
+    pub fn leads_or_is_alone(&mut self) -> bool {
+        match self.server.standing() {
+            None => true,
+            Some(Standing::Primary) => {
+                self.leads = true;
+                true
+            }
+            Some(_) => false,
+        }
+    }
+
+    /// Checks that a server that is not the primary may run a command.
+    #[cold]
+    fn check_standing(&mut self, command: &Command, permit: &Permit) -> Done {
+        let is_data = matches!(permit.run(), Run::Data(_));
+        let admitted = self.server.admit(command, is_data, self.at_standby);
+        if self.server.is_over() {
+            self.closes = true;
+        }
+        match admitted {
+            Err(stop) => Err(self.fail_queue(stop.text().into_owned())),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// Returns whether the client has begun something that needs the same server: a transaction, or keys that it watches.
+    pub fn has_begun(&self) -> bool {
+        self.queue.is_some() || !self.watched.is_empty()
     }
 
     /// Returns whether the client cannot tell replies from messages, since it is subscribed and speaks RESP2.
@@ -483,6 +545,8 @@ impl Session {
         })?;
         self.note(token);
         match effects.take_wait() {
+            // What a standby applies wakes no client.
+            Some(_) if !self.server.writes() => Err(self.server.read_only()),
             Some(wait) => {
                 reply.truncate(before);
                 self.block((command, run), arguments, wait, reply)
@@ -627,6 +691,7 @@ impl Session {
     }
 
     fn watch_now(&mut self, names: &[&[u8]], reply: &mut Reply) -> Done {
+        self.leads_or_is_alone();
         for name in names {
             let watched = self.server.watches.watch(&self.server, self.space, name)?;
             self.watched.push(watched);
@@ -651,6 +716,7 @@ impl Session {
         let users = Arc::clone(&self.server);
         self.become_user(users.users.default_user(), users.users.admits_strangers());
         self.rolls_back = false;
+        self.at_standby = AtStandby::default();
         self.replies = Replies::On;
         self.client.set_name(String::new());
         self.client.space.store(0, Ordering::Relaxed);
@@ -663,6 +729,11 @@ impl Drop for Session {
         self.unwatch();
         self.unsubscribe();
     }
+}
+
+/// Returns whether the reply to a command depends on the data.
+fn shows_data(command: &Command, permit: &Permit) -> bool {
+    matches!(permit.run(), Run::Data(_)) || command.has(flags::ENDS_QUEUE)
 }
 
 fn wrong_arity(name: &str) -> String {

@@ -216,6 +216,61 @@ pub static SETTINGS: &[Setting] = &[
         },
     ),
     setting(
+        "replicate", "", "LOG",
+        "Replicated log, such as kafka://one:9092,two:9092/topic. The server is a standby until it is promoted",
+        |options| options.replication.log.clone(),
+        |options, text| put(&mut options.replication.log, Ok(text.to_owned())),
+    ),
+    setting(
+        "replicate-address", "replica-announce-ip", "HOST:PORT",
+        "Where clients and the other servers find this one when it is the primary",
+        |options| options.replication.address.clone(),
+        |options, text| put(&mut options.replication.address, Ok(text.to_owned())),
+    ),
+    setting(
+        "replicate-silence", "", "MILLISECONDS",
+        "After how long without a sign of the primary a standby takes over; 0 to promote by hand. At least twice the lease",
+        |options| options.replication.node.silence.map_or(0, |silence| silence.as_millis()).to_string(),
+        |options, text| {
+            let silence = number(text, 0..=u64::MAX).map(Duration::from_millis)?;
+            options.replication.node.silence = Some(silence).filter(|silence| !silence.is_zero());
+            Ok(())
+        },
+    ),
+    setting(
+        "replicate-lease", "", "MILLISECONDS",
+        "For how long an append proves that the primary is the only one, the same for all servers; 0 to prove every reply",
+        |options| options.replication.node.lease.as_millis().to_string(),
+        |options, text| put(&mut options.replication.node.lease, number(text, 0..=u64::MAX).map(Duration::from_millis)),
+    ),
+    setting(
+        "replicate-heartbeat", "", "MILLISECONDS",
+        "How often the primary shows that it is there; less than the lease",
+        |options| options.replication.node.heartbeat.as_millis().to_string(),
+        |options, text| put(&mut options.replication.node.heartbeat, number(text, 1..=u64::MAX).map(Duration::from_millis)),
+    ),
+    setting(
+        "replicate-deadline", "", "MILLISECONDS",
+        "For how long the log may fail to answer before the primary gives up, and the outcome of commands that wait is unknown",
+        |options| options.replication.node.deadline.as_millis().to_string(),
+        |options, text| put(&mut options.replication.node.deadline, number(text, 1..=u64::MAX).map(Duration::from_millis)),
+    ),
+    setting(
+        "replicate-copies", "", "N",
+        "On how many machines the log has what it has acknowledged, at least (min.insync.replicas): what WAIT returns",
+        |options| options.replication.copies.to_string(),
+        |options, text| put(&mut options.replication.copies, number(text, 1..=u32::MAX)),
+    ),
+    setting(
+        "replica-serve-reads", "", "yes|no",
+        "Whether a standby answers reads of clients that have not said READONLY",
+        |options| yes_or_no(options.replication.serves_reads),
+        |options, text| put(&mut options.replication.serves_reads, flag(text)),
+    )
+    .live(|server, options| {
+        server.serves_reads.store(u64::from(options.replication.serves_reads), Ordering::Relaxed);
+    }),
+    setting(
         "clients", "maxclients", "N",
         "The most connections at the same time",
         |options| options.clients_max.to_string(),

@@ -26,13 +26,31 @@ pub struct Store {
     /// Which events are published: see [`notifications`].
     pub notifications: Word,
     next: Word,
-    seed: u64,
+    seed: Word,
 }
 
 impl Store {
-    /// Creates a store that gives numbers from `next` on, and hashes keys with the number `seed`.
-    pub fn new(tables: Tables, next: u64, seed: u64) -> Self {
-        Store { tables, notifications: Word::new(0), next: Word::new(next), seed }
+    /// Creates a store. It [begins](Store::begin) before anything is written, and knows the [seed](Store::seed) before
+    /// anything is read.
+    pub fn new(tables: Tables) -> Self {
+        Store { tables, notifications: Word::new(0), next: Word::new(0), seed: Word::new(0) }
+    }
+
+    /// Gives numbers from `next` on, and hashes keys with the number `seed`.
+    pub fn begin(&self, next: u64, seed: u64) {
+        self.next.store(next, Ordering::Relaxed);
+        self.set_seed(seed);
+    }
+
+    /// Returns the number with which keys are hashed, or 0 if it is not known yet.
+    pub fn seed(&self) -> u64 {
+        // Relaxed: it is set once, before commands are run.
+        self.seed.load(Ordering::Relaxed)
+    }
+
+    /// Sets the number with which keys are hashed.
+    pub fn set_seed(&self, seed: u64) {
+        self.seed.store(seed, Ordering::Relaxed);
     }
 
     /// Returns the first [slot](crate::named) of a name. It depends on a secret of the database: otherwise clients could choose
@@ -40,7 +58,7 @@ impl Store {
     /// change.
     #[inline]
     pub fn slot_of(&self, name: &[u8]) -> u64 {
-        let hash = xxh3_64_with_seed(name, self.seed);
+        let hash = xxh3_64_with_seed(name, self.seed());
         // Unit tests have names with equal hashes.
         slot_of_hash(if cfg!(test) { hash << 61 } else { hash })
     }

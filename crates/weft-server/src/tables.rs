@@ -23,11 +23,12 @@
 //! It is never given twice, so removing or renaming a key touches its row in `keys` and none of its elements. Keys and
 //! elements are ordered by a hash of their name: the hash is the cursor of the `SCAN` commands.
 
+use weft::protocol::Dbx;
 use weft::{Acknowledge, ColumnValue, Database, DurabilityOptions, Error, Failure, Record, Table};
 use weft_inspect::InspectBuilder;
+use weft_replication::NodeBuilder;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::store::Store;
 use crate::stream_tables::{Consumer, Deletion, Entry, Group, Pending, Stream, StreamTables};
 
 pub use crate::text::Text;
@@ -352,29 +353,41 @@ pub struct StoreOptions {
     pub memory_limit: Option<u64>,
 }
 
+/// Adds all tables to a builder.
+macro_rules! add_tables {
+    ($builder:expr) => {
+        $builder
+            .table::<Head>()
+            .table::<Field>()
+            .table::<Member>()
+            .table::<Scored>()
+            .table::<Section>()
+            .table::<Ends>()
+            .table::<Size>()
+            .table::<Deadline>()
+            .table::<Garbage>()
+            .table::<Watched>()
+            .table::<Order>()
+            .table::<Stream>()
+            .table::<Deletion>()
+            .table::<Entry>()
+            .table::<Group>()
+            .table::<Consumer>()
+            .table::<Pending>()
+            .table::<Library>()
+            .table::<FunctionRow>()
+            .table::<Start>()
+    };
+}
+
 /// Adds the tables of Redis's types to those of a program: see [`Builder`](crate::Builder).
 pub fn with_tables(builder: weft::Builder) -> weft::Builder {
-    builder
-        .table::<Head>()
-        .table::<Field>()
-        .table::<Member>()
-        .table::<Scored>()
-        .table::<Section>()
-        .table::<Ends>()
-        .table::<Size>()
-        .table::<Deadline>()
-        .table::<Garbage>()
-        .table::<Watched>()
-        .table::<Order>()
-        .table::<Stream>()
-        .table::<Deletion>()
-        .table::<Entry>()
-        .table::<Group>()
-        .table::<Consumer>()
-        .table::<Pending>()
-        .table::<Library>()
-        .table::<FunctionRow>()
-        .table::<Start>()
+    add_tables!(builder)
+}
+
+/// Adds the tables of Redis's types to those of a program that is replicated.
+pub fn with_replicated_tables(node: NodeBuilder<Dbx>) -> NodeBuilder<Dbx> {
+    add_tables!(node)
 }
 
 /// Opens a database with these tables alone, which is observed if it is to be inspected.
@@ -382,27 +395,33 @@ pub fn with_tables(builder: weft::Builder) -> weft::Builder {
 /// # Errors
 /// [`Failure`], if the directory cannot be used.
 pub fn open(options: &StoreOptions, is_inspected: bool) -> Result<Database, Failure> {
-    let mut builder = with_tables(Database::builder());
-    if is_inspected {
-        builder = builder.inspect();
-    }
+    let mut builder = with_tables(builder(options, is_inspected));
     if let Some((directory, durability)) = &options.directory {
         // Connections wait for the disk themselves, so that no thread does.
         let durability = durability.clone().acknowledge(Acknowledge::Committed);
         builder = builder.directory(directory).durability(durability);
     }
+    builder.open()
+}
+
+/// Returns the builder of a database without tables and without a directory.
+pub fn builder(options: &StoreOptions, is_inspected: bool) -> weft::Builder {
+    let mut builder = Database::builder();
+    if is_inspected {
+        builder = builder.inspect();
+    }
     if let Some(bytes) = options.memory_limit {
         builder = builder.memory_limit(bytes);
     }
-    builder.open()
+    builder
 }
 
 /// Returns the tables of a database.
 ///
 /// # Errors
 /// [`Failure`], if the database does not have them.
-pub fn attach(database: &Database) -> Result<Store, Failure> {
-    let tables = Tables {
+pub fn attach(database: &Database) -> Result<Tables, Failure> {
+    Ok(Tables {
         heads: database.table()?,
         fields: database.table()?,
         members: database.table()?,
@@ -417,7 +436,24 @@ pub fn attach(database: &Database) -> Result<Store, Failure> {
         of_streams: StreamTables::of(database)?,
         libraries: database.table()?,
         functions: database.table()?,
-    };
+    })
+}
+
+/// Returns the number with which keys are hashed, if a server was started with the database before.
+///
+/// # Errors
+/// [`Failure`], if the database is closed.
+pub fn find_seed(database: &Database) -> Result<Option<u64>, Failure> {
+    let starts = database.table::<Start>()?;
+    Ok(database.open_snapshot()?.get(&starts, &0)?.map(|start| start.seed))
+}
+
+/// Counts a start of the server. Returns the first number that collections of this start may have, and the number with which
+/// keys are hashed.
+///
+/// # Errors
+/// [`Failure`], if the database is closed, or the start cannot be made durable.
+pub fn count_start(database: &Database) -> Result<(u64, u64), Failure> {
     let starts = database.table::<Start>()?;
     let started = database.transact(|tx| {
         let next = tx.update(&starts, &0, |start| {
@@ -427,7 +463,7 @@ pub fn attach(database: &Database) -> Result<Store, Failure> {
         match next {
             Some(start) => Ok(start),
             None => {
-                let seed = fastrand::u64(..);
+                let seed = fastrand::u64(1..);
                 tx.insert(&starts, Start { id: 0, number: 1, seed }).map(|()| (1, seed))
             }
         }
@@ -440,7 +476,7 @@ pub fn attach(database: &Database) -> Result<Store, Failure> {
         // No collection may have a number of this start before the start is durable.
         database.flush()?;
     }
-    Ok(Store::new(tables, started << NUMBERS_PER_START_BITS, seed))
+    Ok((started << NUMBERS_PER_START_BITS, seed))
 }
 
 /// Each start of the server has this many bits of numbers of its own.

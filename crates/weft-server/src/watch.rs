@@ -101,7 +101,10 @@ impl Watches {
         }
         let row = server.store.watched_row(key.0, &key.1);
         let watched = &server.store.tables.watched;
-        let deleted = server.database.transact(|tx| tx.delete(watched, &row));
+        let options = TransactionOptions::new();
+        // The table is volatile, so there is nothing to wait for.
+        let deleted: Result<_, weft::Error> =
+            server.database.transact_with_token(&options, |tx| tx.delete(watched, &row));
         // A row that stays only makes its writers count changes.
         drop(deleted);
         // Clients that have begun to wait need a row again.

@@ -161,6 +161,9 @@ pub use weft_macros::{ColumnValue, Key, Record};
 pub use commit::CommitToken;
 pub use database::expiry::ExpiryMetrics;
 pub use database::metrics::{IndexMemoryMetrics, MemoryMetrics, Metrics, RepairMetrics};
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub use database::once::ReplicatedResult;
 pub use database::once::{Once, OnceKey, OnceOptions, TransactWith};
 pub use database::pool::{
     Pool, PoolOptions, Priority, Shutdown, Submission, SubmitOptions, SubmitWith,

@@ -3,8 +3,8 @@
 /// Names of commands, in small letters, and why they are not there, or what to do instead.
 pub static ABSENT: &[(&str, &str)] = &[
     (
-        "asking cluster failover migrate psync readonly readwrite replconf replicaof restore-asking slaveof sync",
-        "one process has the data, without a cluster or replicas",
+        "asking cluster migrate psync replconf restore-asking sync",
+        "one process has all data, without a cluster; replicas follow the replicated log",
     ),
     ("pfdebug pfselftest", "they are for Redis's own tests"),
     (

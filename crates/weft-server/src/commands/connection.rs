@@ -3,7 +3,7 @@
 use weft::htm::word::Ordering;
 
 use super::keys::space_of;
-use crate::call::{integer, is};
+use crate::call::is;
 use crate::reply::{Reply, Version};
 use crate::session::{Queue, Session};
 use crate::stop::{Done, texts};
@@ -120,7 +120,7 @@ pub fn hello(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> D
         ("server", "redis"),
         ("version", REDIS_VERSION),
         ("mode", "standalone"),
-        ("role", "master"),
+        ("role", if session.server.writes() { "master" } else { "replica" }),
     ] {
         reply.text(name);
         reply.text(value);
@@ -136,39 +136,6 @@ pub fn hello(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> D
 
 /// The version of Redis whose commands the server has. Clients look at it.
 pub const REDIS_VERSION: &str = "7.0.0";
-
-/// `WAIT`: there are no replicas to wait for.
-pub fn wait(_: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> Done {
-    integer(arguments[1])?;
-    if integer(arguments[2])? < 0 {
-        return Err("ERR timeout is negative".into());
-    }
-    reply.integer(0);
-    Ok(())
-}
-
-/// `WAITAOF`: the reply waits until the client's commits are durable.
-pub fn waitaof(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> Done {
-    let is_local = match integer(arguments[1])? {
-        0 => false,
-        1 => true,
-        _ => return Err("ERR value is out of range, must be between 0 and 1".into()),
-    };
-    integer(arguments[2])?;
-    if integer(arguments[3])? < 0 {
-        return Err("ERR timeout is negative".into());
-    }
-    if is_local && session.server.options.store.directory.is_none() {
-        return Err("ERR WAITAOF cannot be used when numlocal is set but the data is in memory: start the server \
-                    with --directory"
-            .into());
-    }
-    (session.token, session.waits) = (session.newest, is_local);
-    reply.array(2);
-    reply.flag(is_local);
-    reply.integer(0);
-    Ok(())
-}
 
 /// `MULTI`
 pub fn multi(session: &mut Session, _: &[&[u8]], reply: &mut Reply) -> Done {

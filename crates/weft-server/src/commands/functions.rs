@@ -16,6 +16,9 @@ fn call_function(call: &Call<'_>, is_read_only: bool, reply: &mut Reply) -> Done
         Some(procedure) if is_read_only && !procedure.is_read_only => {
             Err("ERR Can not execute a script with write flag using *_ro command.".into())
         }
+        Some(procedure) if !procedure.is_read_only && !call.caller.server.writes() => {
+            Err(call.caller.server.read_only())
+        }
         // A procedure has no keys. What a client gives as such comes first.
         Some(procedure) => procedure.run(call, &[keys, arguments].concat(), reply),
         None => libraries::call(call, name, keys, arguments, is_read_only, reply),

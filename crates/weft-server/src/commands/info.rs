@@ -5,6 +5,7 @@ use std::fmt::Write;
 use weft::htm::word::Ordering;
 
 use super::connection::REDIS_VERSION;
+use super::replication;
 use crate::call::{Call, is};
 use crate::effects::Topic;
 use crate::reply::Reply;
@@ -12,7 +13,8 @@ use crate::server::Server;
 use crate::stop::Done;
 use crate::tables::SPACES;
 
-const SECTIONS: [&str; 6] = ["server", "clients", "memory", "persistence", "stats", "keyspace"];
+const SECTIONS: [&str; 7] =
+    ["server", "clients", "memory", "persistence", "stats", "replication", "keyspace"];
 
 /// `INFO`
 pub fn info(call: &Call<'_>, reply: &mut Reply) -> Done {
@@ -65,6 +67,7 @@ fn rows(call: &Call<'_>, section: &str) -> Done<Vec<(String, String)>> {
             row("maxmemory_policy", &"noeviction");
         }
         "persistence" => persistence(server, &mut row),
+        "replication" => replication::info(server, &mut row),
         "stats" => {
             let counters = &server.counters;
             let metrics = server.database.metrics();

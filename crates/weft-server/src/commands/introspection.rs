@@ -234,15 +234,6 @@ pub fn write_time(time: Duration, reply: &mut Reply) {
     reply.text(time.subsec_micros().to_string());
 }
 
-/// `ROLE`
-pub fn role(_: &mut Session, _: &[&[u8]], reply: &mut Reply) -> Done {
-    reply.array(3);
-    reply.text("master");
-    reply.integer(0);
-    reply.array(0);
-    Ok(())
-}
-
 /// `LATENCY`
 pub fn latency(_: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> Done {
     match (arguments[1].to_ascii_lowercase().as_slice(), &arguments[2..]) {
@@ -297,6 +288,11 @@ pub fn client(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> 
                 let what = String::from_utf8_lossy(what);
                 return Err(format!("ERR Unrecognized option '{what}'").into());
             }
+            reply.ok();
+        }
+        (b"capa", names) if !names.is_empty() => {
+            // Capabilities that the server does not know are of no use to it.
+            session.at_standby.is_redirected |= names.iter().any(|name| is(name, "redirect"));
             reply.ok();
         }
         (b"no-evict" | b"no-touch", [_]) => {

@@ -20,6 +20,7 @@ mod lcs;
 mod lists;
 mod permit;
 mod pubsub;
+mod replication;
 mod saving;
 mod scan;
 mod scripts;

@@ -6,9 +6,9 @@ use super::flags::{
 };
 use super::{
     Command, KeyPlaces, Run, SessionCommand, bits, blocking, connection, expiry, functions, geo,
-    hashes, hyperloglog, info, introspection, keys, lcs, lists, pubsub, saving, scan, scripts,
-    sets, sort, sorted_combinations, sorted_ranges, sorted_sets, stream_groups, stream_info,
-    streams, strings, users,
+    hashes, hyperloglog, info, introspection, keys, lcs, lists, pubsub, replication, saving, scan,
+    scripts, sets, sort, sorted_combinations, sorted_ranges, sorted_sets, stream_groups,
+    stream_info, streams, strings, users,
 };
 use crate::call::DataCommand;
 
@@ -136,8 +136,8 @@ pub static COMMANDS: &[Command] = &[
     data("generic", "ttl", 2, LOOK, ONE, "Returns the time until a key expires, in seconds.", expiry::ttl),
     data("generic", "type", 2, LOOK, ONE, "Returns the type of a value.", keys::type_of),
     data("generic", "unlink", -2, CHANGE, ALL, "Deletes keys.", keys::del),
-    session("generic", "wait", 3, NOT_QUEUED, NONE, "Returns 0: there are no replicas to wait for.", connection::wait),
-    session("generic", "waitaof", 4, NOT_QUEUED, NONE, "Waits until the client's commits are on the disk.", connection::waitaof),
+    session("generic", "wait", 3, NOT_QUEUED, NONE, "Waits until the client's commits are in the replicated log, and returns on how many machines.", replication::wait),
+    session("generic", "waitaof", 4, NOT_QUEUED, NONE, "Waits until the client's commits are on the disk.", replication::waitaof),
 
     data("hash", "hdel", -3, CHANGE, ONE, "Deletes fields.", hashes::hdel),
     data("hash", "hexists", 3, LOOK, ONE, "Returns whether a field exists.", hashes::hexists),
@@ -270,6 +270,8 @@ pub static COMMANDS: &[Command] = &[
     session("connection", "echo", 2, FAST, NONE, "Returns its argument.", connection::echo),
     session("connection", "hello", -1, FAST | NO_AUTH, NONE, "Chooses the version of the protocol.", connection::hello),
     session("connection", "ping", -1, FAST | WHILE_SUBSCRIBED, NONE, "Returns PONG, or its argument.", connection::ping),
+    session("connection", "readonly", 1, FAST, NONE, "Lets the client read what a standby has.", replication::readonly),
+    session("connection", "readwrite", 1, FAST, NONE, "Ends what READONLY has begun.", replication::readwrite),
     session("connection", "quit", -1, FAST | WHILE_SUBSCRIBED | NO_AUTH | ENDS_QUEUE, NONE, "Closes the connection.", connection::quit),
     session("connection", "reset", 1, FAST | WHILE_SUBSCRIBED | NO_AUTH | ENDS_QUEUE, NONE, "Goes back to how the connection began.", connection::reset),
     session("connection", "select", 2, FAST, NONE, "Selects a numbered database.", connection::select),
@@ -290,15 +292,20 @@ pub static COMMANDS: &[Command] = &[
     session("server", "config", -2, ADMIN, NONE, "Shows and changes settings.", introspection::config),
     session("server", "debug", -2, ADMIN | NOT_QUEUED, NONE, "Waits: DEBUG SLEEP.", introspection::debug),
     data("server", "dbsize", 1, LOOK, NONE, "Counts the keys.", keys::dbsize),
+    session("server", "failover", -1, ADMIN | NOT_QUEUED, NONE, "Makes a standby the primary.", replication::failover),
     data("server", "flushall", -1, WRITE | SLOW, NONE, "Deletes all keys of all databases.", keys::flushall),
     data("server", "flushdb", -1, WRITE | SLOW, NONE, "Deletes all keys of the selected database.", keys::flushdb),
     data("server", "info", -1, 0, NONE, "Shows numbers about the server.", info::info),
     session("server", "lastsave", 1, ADMIN | FAST, NONE, "Returns when the last checkpoint was written, as a Unix time.", saving::lastsave),
     session("server", "latency", -2, ADMIN, NONE, "Shows events that took long. The server measures none.", introspection::latency),
     data("server", "memory", -2, READ, SECOND, "Estimates the memory that a key needs.", keys::memory),
-    session("server", "role", 1, ADMIN | FAST, NONE, "Returns that the server is a master without replicas.", introspection::role),
+    session("server", "replicaof", 3, ADMIN | NOT_QUEUED, NONE, "With NO ONE, makes a standby the primary.", replication::replicaof),
+    session("server", "role", 1, ADMIN | FAST, NONE, "Returns whether the server is the primary or a standby.", replication::role),
     session("server", "save", 1, ADMIN | NOT_QUEUED, NONE, "Writes a checkpoint.", saving::save),
     session("server", "shutdown", -1, ADMIN | NOT_QUEUED, NONE, "Stops the server.", saving::shutdown),
+    session("server", "sentinel", -2, FAST, NONE, "Says where the primary is, as Redis's Sentinel does.", replication::sentinel),
+    session("server", "slaveof", 3, ADMIN | NOT_QUEUED, NONE, "With NO ONE, makes a standby the primary.", replication::replicaof),
     session("server", "slowlog", -2, ADMIN, NONE, "Shows the commands that took long.", introspection::slowlog),
     session("server", "time", 1, FAST, NONE, "Returns the server's time.", introspection::time),
+    session("server", "weft.promote", -1, ADMIN | NOT_QUEUED, NONE, "Makes a standby the primary.", replication::promote),
 ];

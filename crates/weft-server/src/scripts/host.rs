@@ -13,6 +13,7 @@ use crate::call::{Call, Caller, is};
 use crate::commands::connection::REDIS_VERSION;
 use crate::commands::{self, Command, Permit, Run, flags, keys::space_of};
 use crate::log::{Level, log};
+use crate::replication::AtStandby;
 use crate::reply::Version;
 use crate::session::in_place;
 use crate::stop::{Done, Stop};
@@ -158,6 +159,10 @@ fn call_command(
     }
     if running.is_read_only.get() && command.has(flags::WRITE) {
         return Err("ERR Write commands are not allowed from read-only scripts.".into());
+    }
+    let server = outer.caller.server;
+    if !server.writes() {
+        server.admit(command, true, AtStandby { reads: true, ..AtStandby::default() })?;
     }
     let permit = Permit::new(outer.caller.user, command, &arguments).map_err(|denial| {
         outer.caller.server.users.note(

@@ -15,6 +15,7 @@ pub struct TestServer {
     pub address: SocketAddr,
     /// Where it listens if it has a certificate.
     pub tls_address: SocketAddr,
+    http_address: SocketAddr,
     stop: Option<tokio::sync::oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -34,13 +35,14 @@ impl TestServer {
     }
 
     fn of_with_tls(server: Arc<Server>, has_certificate: bool) -> Self {
-        let [listener, tls] = std::array::from_fn(|_| {
+        let [listener, tls, http] = std::array::from_fn(|_| {
             let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
             listener.set_nonblocking(true).unwrap();
             listener
         });
         let address = listener.local_addr().unwrap();
         let tls_address = tls.local_addr().unwrap();
+        let http_address = http.local_addr().unwrap();
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let thread = std::thread::spawn(move || {
             let mut runtime = tokio::runtime::Builder::new_multi_thread();
@@ -50,11 +52,25 @@ impl TestServer {
                 let tls = has_certificate.then_some(tls).into_iter();
                 let tls = tls.map(|tls| tokio::net::TcpListener::from_std(tls).unwrap()).collect();
                 let stop = async { drop(stopped.await) };
-                let listeners = Listeners { tcp: vec![listener], tls, ..Listeners::default() };
+                let http = vec![tokio::net::TcpListener::from_std(http).unwrap()];
+                let tcp = vec![listener];
+                let listeners = Listeners { tcp, tls, http, ..Listeners::default() };
                 server.serve(listeners, stop).await.unwrap();
             });
         });
-        TestServer { address, tls_address, stop: Some(stop), thread: Some(thread) }
+        TestServer { address, tls_address, http_address, stop: Some(stop), thread: Some(thread) }
+    }
+
+    /// Asks for a page. Returns the status and the text.
+    pub fn page(&self, path: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(self.http_address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
     }
 
     /// Runs `work` with so many clients at the same time, each on a thread of its own, and with the number of each.

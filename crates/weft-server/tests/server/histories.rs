@@ -16,7 +16,7 @@ use crate::durable::{Directory, Program, connect, integers};
 
 /// How a client runs a transaction.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Way {
+pub enum Way {
     Multi,
     Script,
     /// A mistake: one command after the other.
@@ -81,13 +81,23 @@ fn run(client: &mut Client, way: Way, steps: &[Step]) -> Option<Vec<Value>> {
     }
 }
 
+/// Returns the replies to the commands. `None` if the server is not the primary, or no longer.
 fn elements(reply: Value) -> Option<Vec<Value>> {
-    let Value::List(_, values) = reply else { panic!("{}", reply.shown()) };
-    Some(values)
+    match reply {
+        Value::List(_, values) => Some(values),
+        Value::Line(line)
+            if ["-READONLY", "-EXECABORT", "-LOADING", "-ERR the outcome is unknown"]
+                .iter()
+                .any(|text| line.starts_with(text)) =>
+        {
+            None
+        }
+        reply => panic!("{}", reply.shown()),
+    }
 }
 
 /// The events of all clients.
-struct Recorder {
+pub struct Recorder {
     begun: Instant,
     events: Mutex<String>,
     processes: Word,
@@ -95,7 +105,7 @@ struct Recorder {
 }
 
 impl Recorder {
-    fn new() -> Self {
+    pub fn new() -> Self {
         Recorder {
             begun: Instant::now(),
             events: Mutex::default(),
@@ -125,7 +135,7 @@ impl Recorder {
     }
 
     /// Runs transactions until there were so many, or the connection is gone.
-    fn record(&self, mut client: Client, ways: &[Way], count: u64) {
+    pub fn record(&self, mut client: Client, ways: &[Way], count: u64) {
         let process = self.processes.fetch_add(1, Ordering::Relaxed);
         let mut random = fastrand::Rng::new();
         for _ in 0..count {
@@ -146,14 +156,14 @@ impl Recorder {
         }
     }
 
-    fn check(self) -> Report {
+    pub fn check(self) -> Report {
         let events = self.events.into_inner().unwrap();
         let read = format::read(events.as_bytes(), None, &mut |_| ()).unwrap();
         check(&read.history, &Options::default())
     }
 }
 
-fn stress() -> u64 {
+pub fn stress() -> u64 {
     std::env::var("WEFT_STRESS").ok().and_then(|times| times.parse().ok()).unwrap_or(1)
 }
 

@@ -13,6 +13,7 @@ mod notifications;
 mod pipelines;
 mod procedures;
 mod publish;
+mod replication;
 mod replies;
 mod scripts;
 mod settings;

@@ -612,7 +612,7 @@ impl<P: Protocol> Builder<P> {
         }
         // A database that is opened at an epoch has the time of that epoch.
         let is_past = self.storage.as_ref().is_some_and(|plan| plan.at_epoch.is_some());
-        shared.time.is_manual = self.clock.is_some() || is_past;
+        shared.time.set_manual(self.clock.is_some() || is_past);
         #[cfg(feature = "canary")]
         {
             shared.time.flaw = self.time_flaw;

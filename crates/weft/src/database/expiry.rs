@@ -318,6 +318,25 @@ impl<P: Protocol> Database<P> {
         self.remove_due(&removers, |_| true)
     }
 
+    /// Makes time go by another clock from now on, or by that of the system, and removes rows that have expired. For a
+    /// database that has gone by a clock of its own, because it followed another database.
+    ///
+    /// # Errors
+    /// [`Failure::Thread`].
+    #[cfg(feature = "internals")]
+    #[doc(hidden)]
+    pub fn follow_clock(&self, clock: Option<&super::ManualClock>) -> Result<(), Failure> {
+        let shared = &self.inner.shared;
+        let Some(clock) = clock else {
+            shared.time.set_manual(false);
+            shared.time.follow_system();
+            let has_removers = !hold(&self.inner.expiry.removers).is_empty();
+            return if has_removers { self.start_removing() } else { Ok(()) };
+        };
+        clock.attach(shared);
+        Ok(())
+    }
+
     /// Removes rows until none is left that has expired, or `pause` returns false. It gets the time that the last
     /// transaction took, and is called after each.
     fn remove_due(
@@ -357,9 +376,15 @@ impl<P: Protocol> Database<P> {
         let oldest = Word::new(u64::MAX);
         removers.push(Arc::new(Remover { table: table.clone(), failed: Mutex::default(), oldest }));
         drop(removers);
+        self.start_removing()
+    }
+
+    /// Starts the thread that removes rows, unless it runs, or the time is set by hand.
+    fn start_removing(&self) -> Result<(), Failure> {
+        let expiry = &self.inner.expiry;
         let mut thread = hold(&expiry.thread);
         // The simulated machine has no threads of the host.
-        if thread.is_none() && !self.inner.shared.time.is_manual && !cfg!(weft_sim) {
+        if thread.is_none() && !self.inner.shared.time.is_manual() && !cfg!(weft_sim) {
             let (inner, stop) = (self.inner.this.clone(), expiry.stop.clone());
             let work = move || {
                 while stop.pause(LOOK_INTERVAL)

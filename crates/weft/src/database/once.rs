@@ -175,6 +175,18 @@ impl TransactionOptions {
     }
 }
 
+#[cfg(feature = "internals")]
+impl<P: Protocol> Database<P> {
+    /// Finds the stored results again, because the table was filled with the changes of another database.
+    ///
+    /// # Errors
+    /// [`Failure::Closed`].
+    #[doc(hidden)]
+    pub fn recall_results(&self) -> Result<(), Failure> {
+        self.results().map_or(Ok(()), |results| results.recall(self))
+    }
+}
+
 impl<P: Protocol> Builder<P> {
     /// Keeps the results of transactions that run [once](TransactionOptions::once) for a key, in a table of the
     /// engine's own, `weft_once`. It is stored as the other tables are. A program that opens the directory without this
@@ -230,10 +242,15 @@ impl<P: Protocol, R: ColumnValue> TransactWith<P, R> for Once<'_, TransactionOpt
     }
 }
 
+/// A result, for the crate that replicates the table.
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub type ReplicatedResult = StoredResult;
+
 /// The result of a transaction. The primary key is that of the transaction, as [`StoredKey`] says.
 #[derive(Clone, Record)]
 #[record(table = "weft_once", storage = "hash", key(kind, key))]
-struct StoredResult {
+pub struct StoredResult {
     kind: u8,
     key: String,
     label: Option<String>,
@@ -272,7 +289,7 @@ pub(super) struct Results {
     stored: Mutex<VecDeque<(u64, StoredKey)>>,
     /// When the database was opened, and the time of then in milliseconds since the year 1970. It is not before any
     /// stored result, so the time of the results never goes back.
-    opened: (Instant, u64),
+    opened: (Instant, Word),
 }
 
 impl std::fmt::Debug for Results {
@@ -291,23 +308,33 @@ impl Results {
         options: OnceOptions,
     ) -> Result<Arc<Results>, Failure> {
         let table = database.table::<StoredResult>()?;
-        let mut stored = Vec::new();
-        if database.inner().storage.get().is_some() {
-            for row in database.open_snapshot()?.rows(&table) {
-                let row = row?;
-                stored.push((row.stored_ms, row.key()));
-            }
-        }
-        stored.sort_unstable();
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let last_ms = stored.last().map_or(0, |&(stored_ms, _)| stored_ms);
-        let opened = (Instant::now(), last_ms.max(since_1970.as_millis() as u64));
-        let stored = Mutex::new(stored.into());
-        Ok(Arc::new(Results { table, options, lines: Arc::default(), stored, opened }))
+        let opened = (Instant::now(), Word::new(since_1970.as_millis() as u64));
+        let stored = Mutex::default();
+        let results = Results { table, options, lines: Arc::default(), stored, opened };
+        if database.inner().storage.get().is_some() {
+            results.recall(database)?;
+        }
+        Ok(Arc::new(results))
+    }
+
+    /// Finds the results that the table has.
+    fn recall<P: Protocol>(&self, database: &Database<P>) -> Result<(), Failure> {
+        let mut found = Vec::new();
+        for row in database.open_snapshot()?.rows(&self.table) {
+            let row = row?;
+            found.push((row.stored_ms, row.key()));
+        }
+        found.sort_unstable();
+        let last_ms = found.last().map_or(0, |&(stored_ms, _)| stored_ms);
+        *self.stored.lock().unwrap_or_else(PoisonError::into_inner) = found.into();
+        // Relaxed: no other thread stores results yet.
+        self.opened.1.fetch_add(last_ms.saturating_sub(self.now_ms()), Ordering::Relaxed);
+        Ok(())
     }
 
     fn now_ms(&self) -> u64 {
-        self.opened.1 + self.opened.0.elapsed().as_millis() as u64
+        self.opened.1.load(Ordering::Relaxed) + self.opened.0.elapsed().as_millis() as u64
     }
 
     /// Notes that a result was stored. Returns the oldest results if they are to be removed.

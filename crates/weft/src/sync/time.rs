@@ -38,8 +38,8 @@ pub struct Time {
     settled: Word,
     /// The greatest *now* that the log has.
     logged: Word,
-    /// Whether the time does not follow the system's clock.
-    pub is_manual: bool,
+    /// Whether the time does not follow the system's clock: 1 or 0.
+    is_manual: Word,
     /// A mistake that is made on purpose.
     #[cfg(feature = "canary")]
     pub flaw: Option<TimeFlaw>,
@@ -86,9 +86,20 @@ impl Time {
         raise(&self.present, time);
     }
 
+    /// Returns whether the time does not follow the system's clock.
+    pub fn is_manual(&self) -> bool {
+        // SeqCst: rare.
+        self.is_manual.load(Ordering::SeqCst) != 0
+    }
+
+    /// Says whether the time does not follow the system's clock.
+    pub fn set_manual(&self, is_manual: bool) {
+        self.is_manual.store(is_manual.into(), Ordering::SeqCst);
+    }
+
     /// Advances the time to that of the system's clock, unless the time is set by hand.
     pub fn follow_system(&self) {
-        if !self.is_manual {
+        if !self.is_manual() {
             let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             self.advance_to(u64::try_from(since.as_millis()).unwrap_or(u64::MAX));
         }
@@ -149,7 +160,8 @@ mod tests {
 
     #[test]
     fn the_time_never_goes_back() {
-        let time = Time { is_manual: true, ..Time::default() };
+        let time = Time::default();
+        time.set_manual(true);
         time.advance_to(100);
         time.advance_to(90);
         time.follow_system();

@@ -26,6 +26,9 @@ use crate::store::worker::{CommitGuard, Growth};
 pub(crate) type TableHook<P, T> =
     dyn Fn(&Transaction<'_, P>, &T) -> Result<(), Error> + Send + Sync;
 
+/// The end of the period in which a transaction would have seen the same, if it sees all rows: no time is later.
+const ALWAYS: u64 = u64::MAX - 1;
+
 /// Returns whether rows of type `T` disappear when they have expired.
 pub(super) const fn disappears<T: Record>() -> bool {
     matches!(T::EXPIRY, Some(expiry) if !expiry.has_hook)
@@ -50,6 +53,15 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         Timestamp::from_millis(now)
     }
 
+    /// Gives the transaction a time, and makes it see rows that have expired. It conflicts with no time of others, but others
+    /// with its time. For changes that another database has committed at this time.
+    #[cfg(feature = "internals")]
+    #[doc(hidden)]
+    pub fn commit_at(&self, time: Timestamp) {
+        self.worker.memory.set_now(time.as_millis());
+        self.valid_until.set(ALWAYS);
+    }
+
     /// Notes that what the transaction has seen is right before `until` only.
     #[inline]
     fn rely_until(&self, until: u64) {
@@ -64,7 +76,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
             return false;
         }
         let at = row.expires_at();
-        if at == Timestamp::MAX {
+        if at == Timestamp::MAX || self.valid_until.get() == ALWAYS {
             return false;
         }
         let has_expired = at.as_millis() <= self.worker.memory.now();
@@ -83,6 +95,9 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     ) -> bool {
         // SAFETY: by the contract.
         let Some(at) = (unsafe { core.disappears_at(row) }) else { return false };
+        if self.valid_until.get() == ALWAYS {
+            return false;
+        }
         let has_expired = at <= self.worker.memory.now();
         self.rely_until(if has_expired { u64::MAX } else { at });
         has_expired

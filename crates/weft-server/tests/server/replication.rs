@@ -1,0 +1,438 @@
+//! Several servers of one replicated database, on a log in memory.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use weft::Database;
+use weft::htm::word::{Ordering, Word};
+use weft_replication::{NodeBuilder, Options as NodeOptions, SimulatedConnection, SimulatedLog};
+use weft_server::{Options, ReplicationOptions, Server};
+
+use crate::client::{Client, TestServer, Value};
+use crate::histories::{Recorder, Way, stress};
+
+/// Longer than anything takes. No test waits for this long unless it fails.
+const LONG: Duration = Duration::from_secs(60);
+
+/// The servers, each with its connection to the log.
+struct Cluster {
+    connections: Vec<Arc<SimulatedConnection>>,
+    servers: Vec<TestServer>,
+}
+
+/// Options for servers that become the primary only when they are told.
+fn by_call() -> NodeOptions {
+    NodeOptions {
+        lease: Duration::from_millis(60),
+        heartbeat: Duration::from_millis(10),
+        silence: None,
+        deadline: LONG,
+        poll: Duration::from_millis(1),
+    }
+}
+
+impl Cluster {
+    /// Starts so many servers. The first one is the primary.
+    fn new(servers: usize) -> Self {
+        Self::with(servers, &by_call())
+    }
+
+    fn with(servers: usize, options: &NodeOptions) -> Self {
+        let log = SimulatedLog::new(1);
+        let connections: Vec<_> = (0..servers).map(|_| log.connect()).collect();
+        let started = connections.iter().enumerate().map(|(number, connection)| {
+            let node = NodeBuilder::new(Database::builder)
+                .address(&format!("server{number}.example:{number}"))
+                .options(options.clone());
+            let server = Server::builder().replicated(node, Arc::clone(connection) as _);
+            TestServer::of(server.open().unwrap())
+        });
+        let servers = started.collect();
+        let cluster = Cluster { connections, servers };
+        cluster.promote(0);
+        cluster
+    }
+
+    fn client(&self, server: usize) -> Client {
+        self.servers[server].client()
+    }
+
+    fn promote(&self, server: usize) {
+        // The connection of a server that begins again as a standby ends.
+        wait_until("a promotion", || {
+            self.try_say(server, "WEFT.PROMOTE").is_some_and(|reply| reply == "+OK")
+        });
+    }
+
+    /// Says a line on a new connection. `None` if it ends.
+    fn try_say(&self, server: usize, line: &str) -> Option<String> {
+        let mut client = self.client(server);
+        client.send(format!("{line}\r\n").as_bytes());
+        client.read().map(|reply| reply.shown())
+    }
+
+    /// Waits until a server replies so.
+    fn wait_for(&self, server: usize, line: &str, reply: &str) {
+        wait_until(&format!("{line}: {reply}"), || {
+            self.try_say(server, line).is_some_and(|said| said == reply)
+        });
+    }
+
+    /// Returns a client that reads what a standby has, when the standby serves.
+    fn reader(&self, server: usize) -> Client {
+        self.wait_for(server, "ECHO there", "\"there\"");
+        let mut client = self.client(server);
+        assert_eq!(client.say("READONLY"), "+OK");
+        wait_until("the standby", || !client.say("EXISTS key").starts_with("-LOADING"));
+        client
+    }
+}
+
+fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    for _ in 0..30_000 {
+        if condition() {
+            return;
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+    panic!("{what} does not happen");
+}
+
+/// Waits until a client gets a reply.
+fn wait_to_hear(client: &mut Client, line: &str, reply: &str) {
+    let mut said = String::new();
+    let mut is_there = || {
+        said = client.say(line);
+        said == reply
+    };
+    wait_until(&format!("{line}: {reply}"), &mut is_there);
+}
+
+/// Returns a number of `INFO replication`.
+fn info(client: &mut Client, name: &str) -> String {
+    let Value::Text(text) = client.line("INFO replication") else { panic!("it is a text") };
+    let text = String::from_utf8(text).unwrap();
+    let row = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    row.unwrap_or_else(|| panic!("{name} is not in {text}")).to_owned()
+}
+
+#[test]
+fn standby_serves_reads_and_refuses_writes() {
+    let cluster = Cluster::new(2);
+    let mut primary = cluster.client(0);
+    for (line, reply) in [
+        ("SET key value", "+OK"),
+        ("RPUSH list one two", ":2"),
+        ("HSET hash field 7", ":1"),
+        ("ZADD scores 3 member", ":1"),
+        ("XADD stream 1-1 field value", "\"1-1\""),
+        ("WAIT 1 0", ":2"),
+        ("ROLE", "*[\"master\", :1, *[]]"),
+    ] {
+        let said = primary.say(line);
+        assert!(
+            said == reply || line == "ROLE" && said.starts_with("*[\"master\""),
+            "{line}: {said}"
+        );
+    }
+    let mut reader = cluster.reader(1);
+    wait_to_hear(&mut reader, "XLEN stream", ":1");
+    for (line, reply) in [
+        ("GET key", "\"value\""),
+        ("LRANGE list 0 -1", "*[\"one\", \"two\"]"),
+        ("HGETALL hash", "*[\"field\", \"7\"]"),
+        ("ZRANGE scores 0 -1", "*[\"member\"]"),
+        ("DBSIZE", ":5"),
+        ("XRANGE stream - +", "*[*[\"1-1\", *[\"field\", \"value\"]]]"),
+        ("EVAL \"return redis.call('GET', KEYS[1])\" 1 key", "\"value\""),
+    ] {
+        assert_eq!(reader.say(line), reply, "{line}");
+    }
+    let refused = "-READONLY You can't write against a read only replica. The primary is at server0.example:0";
+    for line in [
+        "SET key other",
+        "DEL key",
+        "EXPIRE key 10",
+        "FLUSHALL",
+        "PUBLISH channel text",
+        "SUBSCRIBE channel",
+        "WATCH key",
+        "BLPOP nothing 0",
+        "XREAD BLOCK 0 STREAMS stream 1-1",
+        "FUNCTION FLUSH",
+    ] {
+        assert_eq!(reader.say(line), refused, "{line}");
+    }
+    let said = reader.say("EVAL \"return redis.call('SET', KEYS[1], 1)\" 1 key");
+    assert!(said.starts_with("-READONLY "), "{said}");
+    assert!(reader.say("WAIT 1 0").starts_with("-ERR WAIT cannot be used with replica"));
+    assert_eq!(reader.say("MULTI"), "+OK");
+    assert_eq!(reader.say("GET key"), "+QUEUED");
+    assert_eq!(reader.say("EXEC"), "*[\"value\"]");
+    assert_eq!(reader.say("MULTI"), "+OK");
+    assert_eq!(reader.say("INCR n"), refused);
+    assert!(reader.say("EXEC").starts_with("-EXECABORT"));
+    assert_eq!(reader.say("ROLE").split(", ").nth(1), Some("\"server0.example\""));
+    assert_eq!(primary.say("GET key"), "\"value\"");
+}
+
+#[test]
+fn clients_of_a_standby_learn_where_the_primary_is() {
+    let cluster = Cluster::new(2);
+    assert_eq!(cluster.client(0).say("SET key value"), "+OK");
+    drop(cluster.reader(1));
+    let mut client = cluster.client(1);
+    let refused = client.say("GET key");
+    assert!(
+        refused.starts_with("-READONLY This server is a standby of the primary at server0"),
+        "{refused}"
+    );
+    assert_eq!(client.say("CLIENT CAPA redirect"), "+OK");
+    assert_eq!(client.say("GET key"), "-REDIRECT server0.example:0");
+    assert_eq!(client.say("READONLY"), "+OK");
+    assert_eq!(client.say("SET key other"), "-REDIRECT server0.example:0");
+    wait_to_hear(&mut client, "GET key", "\"value\"");
+    assert_eq!(client.say("READWRITE"), "+OK");
+    assert_eq!(client.say("GET key"), "-REDIRECT server0.example:0");
+    // The setting is for all clients.
+    let mut other = cluster.client(1);
+    assert_eq!(other.say("CONFIG SET replica-serve-reads yes"), "+OK");
+    assert_eq!(other.say("GET key"), "\"value\"");
+    for server in [0, 1] {
+        let mut client = cluster.client(server);
+        let found = client.say("SENTINEL GET-MASTER-ADDR-BY-NAME anything");
+        assert_eq!(found, "*[\"server0.example\", \"0\"]");
+        assert!(client.say("SENTINEL MASTERS").contains("\"flags\", \"master\""));
+    }
+    assert_eq!(info(&mut cluster.client(0), "role"), "master");
+    let mut standby = cluster.client(1);
+    assert_eq!(info(&mut standby, "role"), "slave");
+    assert_eq!(info(&mut standby, "master_host"), "server0.example");
+    assert_eq!(info(&mut standby, "weft_generation"), "1");
+    assert!(standby.say("HELLO 2").contains("\"role\", \"replica\""));
+    cluster.promote(1);
+    wait_until("the news", || {
+        let found = cluster.try_say(0, "SENTINEL GET-MASTER-ADDR-BY-NAME anything");
+        found.is_some_and(|found| found == "*[\"server1.example\", \"1\"]")
+    });
+}
+
+#[test]
+fn old_primary_follows_the_new_one() {
+    let cluster = Cluster::new(3);
+    let mut primary = cluster.client(0);
+    assert_eq!(primary.say("SADD set a b c"), ":3");
+    assert_eq!(primary.say("SET n 1"), "+OK");
+    for (round, server) in [1, 2, 0, 1].into_iter().enumerate() {
+        cluster.promote(server);
+        let mut primary = cluster.client(server);
+        // Collections that different primaries have made have different elements.
+        assert_eq!(primary.say(&format!("SADD set:{round} a")), ":1");
+        assert_eq!(primary.say("INCR n"), format!(":{}", round + 2));
+        assert_eq!(primary.say("SCARD set"), ":3");
+        for other in (0..3).filter(|other| *other != server) {
+            wait_until("following", || {
+                let mut client = cluster.client(other);
+                client.send(b"READONLY\r\nGET n\r\n");
+                let said = [client.read(), client.read()];
+                said[1].as_ref().is_some_and(|said| said.shown() == format!("\"{}\"", round + 2))
+            });
+        }
+    }
+    let mut primary = cluster.client(1);
+    assert_eq!(primary.say("SUNION set:0 set:1 set:2 set:3"), "*[\"a\"]");
+    assert_eq!(primary.say("DBSIZE"), ":6");
+}
+
+/// Every kind of client that waits for something at the primary.
+#[test]
+fn clients_that_wait_are_told_when_the_primary_steps_down() {
+    let cluster = Cluster::new(2);
+    let mut blocked = cluster.client(0);
+    blocked.send(b"BLPOP nothing 0\r\n");
+    let mut reading = cluster.client(0);
+    reading.send(b"XREAD BLOCK 0 STREAMS stream $\r\n");
+    let mut in_transaction = cluster.client(0);
+    assert_eq!(in_transaction.say("MULTI"), "+OK");
+    assert_eq!(in_transaction.say("SET key value"), "+QUEUED");
+    let mut watching = cluster.client(0);
+    assert_eq!(watching.say("WATCH key"), "+OK");
+    let mut subscribed = cluster.client(0);
+    assert!(subscribed.say("SUBSCRIBE channel").contains("subscribe"));
+    let mut sleeping = cluster.client(0);
+    sleeping.send(b"DEBUG SLEEP 1000\r\n");
+    let mut idle = cluster.client(0);
+    assert_eq!(idle.say("PING"), "+PONG");
+    let mut observer = cluster.client(0);
+    wait_until("blocking", || {
+        let Value::Text(text) = observer.line("INFO clients") else { panic!("it is a text") };
+        String::from_utf8(text).unwrap().contains("blocked_clients:2")
+    });
+    cluster.promote(1);
+    // The old primary notices it by its next heartbeat.
+    let unblocked = "-UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)";
+    for client in [&mut blocked, &mut reading, &mut sleeping] {
+        assert_eq!(client.read().map(|reply| reply.shown()).as_deref(), Some(unblocked));
+        assert_eq!(client.read(), None);
+    }
+    for client in [&mut in_transaction, &mut watching] {
+        let told = client.read().expect("it is told").shown();
+        assert!(told.starts_with("-EXECABORT "), "{told}");
+        assert_eq!(client.read(), None);
+    }
+    for client in [&mut subscribed, &mut idle, &mut observer] {
+        assert_eq!(client.read(), None);
+    }
+    // They find the new primary, and a standby where the old one was.
+    assert_eq!(cluster.client(1).say("SET key value"), "+OK");
+    let mut reader = cluster.reader(0);
+    wait_to_hear(&mut reader, "GET key", "\"value\"");
+}
+
+/// A primary that was replaced and does not know it says nothing that may be wrong.
+#[test]
+fn replies_of_a_replaced_primary_are_not_sent() {
+    let cluster = Cluster::new(2);
+    let mut old = cluster.client(0);
+    assert_eq!(old.say("SET key old"), "+OK");
+    cluster.connections[0].cut_off(true);
+    cluster.promote(1);
+    assert_eq!(cluster.client(1).say("SET key new"), "+OK");
+    assert_eq!(cluster.client(1).say("RPUSH list element"), ":1");
+    let mut clients: Vec<Client> = (0..5).map(|_| cluster.client(0)).collect();
+    // A read, an error that follows from what was read, and a write; one of them in a transaction, one in a pipeline.
+    clients[0].send(b"GET key\r\n");
+    clients[1].send(b"RENAME list other\r\n");
+    clients[2].send(b"SET key older\r\n");
+    clients[3].send(b"MULTI\r\nGET key\r\nEXEC\r\n");
+    clients[4].send(b"INCR n\r\nGET key\r\n");
+    thread::sleep(Duration::from_millis(20));
+    cluster.connections[0].cut_off(false);
+    for (number, client) in clients.iter_mut().enumerate() {
+        let told: Vec<String> =
+            std::iter::from_fn(|| client.read().map(|reply| reply.shown())).collect();
+        let is_told = |told: &String| {
+            told.starts_with("-ERR the outcome is unknown") || told.starts_with("-READONLY")
+        };
+        assert!(!told.is_empty() && told.iter().all(is_told), "{number}: {told:?}");
+    }
+    let mut primary = cluster.client(1);
+    assert_eq!(primary.say("GET key"), "\"new\"");
+    assert_eq!(primary.say("EXISTS n other"), ":0");
+    wait_to_hear(&mut cluster.reader(0), "GET key", "\"new\"");
+}
+
+#[test]
+fn keys_expire_across_promotions() {
+    let cluster = Cluster::new(2);
+    let mut primary = cluster.client(0);
+    assert_eq!(primary.say("SET soon value PX 400"), "+OK");
+    assert_eq!(primary.say("SET late value EX 1000"), "+OK");
+    assert_eq!(primary.say("HSET collection field value"), ":1");
+    assert_eq!(primary.say("PEXPIRE collection 400"), ":1");
+    let mut reader = cluster.reader(1);
+    wait_to_hear(&mut reader, "EXISTS late collection", ":2");
+    cluster.promote(1);
+    let mut primary = cluster.client(1);
+    // The background of the new primary removes them.
+    wait_to_hear(&mut primary, "DBSIZE", ":1");
+    assert_eq!(primary.say("EXISTS soon collection"), ":0");
+    let left: i64 = primary.say("TTL late")[1..].parse().unwrap();
+    assert!((900..=1000).contains(&left), "{left}");
+    // And so the old primary has it, without a background of its own.
+    let mut reader = cluster.reader(0);
+    wait_to_hear(&mut reader, "DBSIZE", ":1");
+    wait_to_hear(&mut reader, "EXISTS soon collection", ":0");
+}
+
+#[test]
+fn standby_takes_over_when_the_primary_is_gone() {
+    let options = NodeOptions { silence: Some(Duration::from_millis(300)), ..by_call() };
+    let mut cluster = Cluster::with(2, &options);
+    // If another one was faster, that is the primary.
+    let primary = usize::from(cluster.try_say(0, "SET key value").as_deref() != Some("+OK"));
+    cluster.wait_for(primary, "SET key value", "+OK");
+    drop(cluster.servers.remove(primary));
+    cluster.wait_for(0, "INCR n", ":1");
+    assert_eq!(cluster.client(0).say("GET key"), "\"value\"");
+}
+
+/// Clients append to lists and read them at any server, while the primary changes all the time, and is cut off before.
+#[test]
+fn histories_over_promotions_are_strictly_serializable() {
+    const SERVERS: usize = 3;
+    let cluster = Cluster::new(SERVERS);
+    let recorder = Recorder::new();
+    let is_over = Word::new(0);
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while is_over.load(Ordering::SeqCst) == 0 {
+                    let client = cluster.client(fastrand::usize(..SERVERS));
+                    recorder.record(client, &[Way::Multi, Way::Script], 20);
+                    thread::sleep(Duration::from_millis(1));
+                }
+            });
+        }
+        for round in 0..8 * stress() as usize {
+            thread::sleep(Duration::from_millis(fastrand::u64(20..100)));
+            let before = round % SERVERS;
+            // Half of the primaries do not notice for a while that they were replaced.
+            cluster.connections[before].cut_off(round % 2 == 0);
+            cluster.promote((round + 1) % SERVERS);
+            thread::sleep(Duration::from_millis(fastrand::u64(..30)));
+            cluster.connections[before].cut_off(false);
+        }
+        is_over.store(1, Ordering::SeqCst);
+    });
+    let report = recorder.check();
+    assert!(report.is_ok(), "{report}");
+}
+
+/// What load balancers and dashboards see.
+#[test]
+fn health_and_metrics_tell_what_a_server_is() {
+    let cluster = Cluster::new(2);
+    drop(cluster.reader(1));
+    let status = |server: usize, path: &str| cluster.servers[server].page(path).0;
+    wait_until("health", || status(1, "/health/standby") == 200);
+    assert_eq!(cluster.servers[0].page("/health"), (200, "primary\n".to_owned()));
+    assert_eq!(cluster.servers[1].page("/health"), (200, "standby\n".to_owned()));
+    assert_eq!([status(0, "/health/primary"), status(1, "/health/primary")], [200, 503]);
+    assert_eq!([status(0, "/health/standby"), status(1, "/health/standby")], [503, 200]);
+    let metric = |server: usize, name: &str| {
+        let (_, text) = cluster.servers[server].page("/metrics");
+        let value =
+            text.lines().find_map(|line| line.strip_prefix(&format!("weft_server_{name} ")));
+        value.unwrap_or_else(|| panic!("{name} is not in {text}")).to_owned()
+    };
+    assert_eq!([metric(0, "replication_primary"), metric(1, "replication_primary")], ["1", "0"]);
+    assert_eq!(metric(1, "replication_generation"), "1");
+    wait_until("being there", || metric(1, "replication_lag_records") == "0");
+    cluster.promote(1);
+    wait_until("stepping down", || status(0, "/health/standby") == 200);
+    assert_eq!(cluster.servers[1].page("/health/primary").0, 200);
+    assert_eq!(metric(0, "replication_steps_down_total"), "1");
+    assert_eq!(metric(0, "replication_generation"), "2");
+}
+
+#[test]
+fn settings_of_replication_are_understood() {
+    let mut options = Options::default();
+    for (name, value) in [
+        ("replicate", "kafka://one:9092,two:9092/topic"),
+        ("replicate-address", "one.example:6379"),
+        ("replicate-silence", "0"),
+        ("replicate-lease", "200"),
+        ("replica-serve-reads", "yes"),
+    ] {
+        weft_server::find_setting(name).unwrap().set(&mut options, value).unwrap();
+    }
+    let ReplicationOptions { address, serves_reads, node, .. } = options.replication.clone();
+    assert_eq!((&*address, serves_reads, node.silence), ("one.example:6379", true, None));
+    assert_eq!(node.lease, Duration::from_millis(200));
+    let refused = |options: Options| Server::open(options).unwrap_err().to_string();
+    options.replication.log = "elsewhere".to_owned();
+    assert!(refused(options).contains("write kafka://BROKER:PORT"));
+}
