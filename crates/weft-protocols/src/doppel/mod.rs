@@ -19,6 +19,7 @@
 //! - `splits`: split records and their slices (§5.2);
 //! - `contention`: which records conflicts are about (§5.5);
 //! - `turn`: the lock of the worker that changes the phase;
+//! - `merging`: how workers divide the split records among each other, to merge their slices;
 //! - `transition`: when a phase ends, what is split next, and reconciliation (§5.3 to §5.5);
 //! - `labels`: rows that the application wants split (§5.5); `options` and `metrics`;
 //! - this file: what a worker does in each phase.
@@ -57,9 +58,9 @@
 //! - There is no coordinator thread. A worker that finds, between two transactions, that the phase has lasted
 //!   long enough changes it. So an idle database does nothing at all, and no thread has to be woken up. A
 //!   thread that waits for the next phase does the work itself instead of waiting for another thread to do it.
-//! - The worker that changes the phase merges the slices of all workers, one record after the other. In the
-//!   paper each worker merges its own slices, while others still run transactions; but then a worker that
-//!   sleeps would delay the phase. For each record the row is replaced once.
+//! - A worker merges the slices of all workers into a record, and replaces its row once. The worker that changes the
+//!   phase and all that wait for the next one divide the records among each other. In the paper each worker merges
+//!   its own slices, while others still run transactions; but then a worker that sleeps would delay the phase.
 //! - Slices are changed when an operation is applied, and changed back if the transaction does not commit,
 //!   instead of at the commit (Figure 3). So an operation that does not fit is found where it is applied.
 //! - In the paper all transactions that access a split record in another way are stashed. Here a thread that
@@ -71,6 +72,7 @@
 
 mod contention;
 mod labels;
+mod merging;
 mod metrics;
 mod options;
 mod phases;
@@ -105,6 +107,7 @@ use weft_htm::word::{Ordering, Word, fence};
 
 use self::contention::Sketch;
 pub use self::labels::LabelledDatabase;
+use self::merging::MergeWork;
 use self::metrics::{Count, MetricWords};
 pub use self::options::PhaseOptions;
 use self::phases::{NumberedPhase, Phase, Phases};
@@ -280,6 +283,8 @@ pub struct Reconciliation<J: JoinedProtocol> {
     /// The records that are split. Written only by the worker that changes the phase, while no worker is in a
     /// transaction.
     splits: UnsafeCell<Splits>,
+    /// The split records whose slices are being merged.
+    merging: MergeWork,
     slots: Box<[WorkerSlot]>,
     options: PhaseOptions,
     clock: PhaseClock,
@@ -351,6 +356,7 @@ impl<J: JoinedProtocol> ProtocolShared for Reconciliation<J> {
             refused_before: Word::new(0),
             waiting: Word::new(0),
             stashes: Word::new(0),
+            merging: MergeWork::default(),
             plans: TurnLock::default(),
             metrics: MetricWords::default(),
         })

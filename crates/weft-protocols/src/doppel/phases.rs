@@ -85,6 +85,12 @@ impl Phases {
         NumberedPhase { word: self.word.0.load(Ordering::Acquire) }
     }
 
+    /// Returns whether the phase is changing.
+    #[inline(always)]
+    pub fn is_changing(&self) -> bool {
+        self.present().phase().is_none()
+    }
+
     /// Says that a worker is about to begin a transaction. A sequentially consistent fence must come between
     /// this and [`Phases::enter`].
     #[inline(always)]

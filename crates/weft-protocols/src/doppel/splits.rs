@@ -204,7 +204,7 @@ impl SplitRecord {
     /// it. The copies of the other workers are dropped.
     ///
     /// # Safety
-    /// The caller changes the phase.
+    /// The caller changes the phase, or has taken the record to merge it.
     pub unsafe fn take_copy(&self, memory: &WorkerMemory) -> Option<NonNull<u8>> {
         let mut taken = None;
         for slot in 0..self.slices.cores {
@@ -222,7 +222,7 @@ impl SplitRecord {
     /// Whether any worker has gathered anything in the phase of this number.
     ///
     /// # Safety
-    /// The caller changes the phase.
+    /// The caller changes the phase, or has taken the record to merge it.
     pub unsafe fn is_touched(&self, phase: u64) -> bool {
         // SAFETY: passed on to the caller.
         (0..self.slices.cores).any(|slot| unsafe { self.header(slot).phase == phase })
@@ -232,7 +232,8 @@ impl SplitRecord {
     /// (Figure 4).
     ///
     /// # Safety
-    /// The caller changes the phase, and it alone has `row`, which is a copy of the record's row.
+    /// The caller changes the phase, or has taken the record to merge it. It alone has `row`, which is a copy of the
+    /// record's row.
     pub unsafe fn merge(&self, phase: u64, row: NonNull<u8>) {
         for slot in 0..self.slices.cores {
             // SAFETY: passed on to the caller.
@@ -255,7 +256,7 @@ impl SplitRecord {
     /// Figure 4.
     ///
     /// # Safety
-    /// The caller changes the phase.
+    /// The caller changes the phase, or has taken the record to merge it.
     pub unsafe fn forget(&self, phase: u64) {
         for slot in 0..self.slices.cores {
             // SAFETY: passed on to the caller.

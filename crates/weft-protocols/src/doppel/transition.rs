@@ -200,6 +200,9 @@ pub fn between_transactions<J: JoinedProtocol>(
 ) -> Result<(), Failure> {
     let executor = worker.executor();
     if database.protocol.has_phases() {
+        if database.protocol.phases.is_changing() {
+            take_part(database, worker);
+        }
         executor.until_look -= 1;
         if executor.until_look == 0 {
             look(database, worker);
@@ -319,6 +322,9 @@ pub fn wait_for_next_phase<J: JoinedProtocol, E>(
         || shared.phases.present().number() == refused_in
     {
         keep_waiting()?;
+        if shared.phases.is_changing() {
+            take_part(database, worker);
+        }
         let now = shared.clock.now();
         resting_since = match shared.phases.is_anyone_running(database.shared.grace.slots_used()) {
             true => None,
@@ -537,9 +543,10 @@ fn change_phase<J: JoinedProtocol>(
     let yields_max = if shared.options.is_hasty { YIELDS_MAX / 64 } else { YIELDS_MAX };
     let Some(change) = shared.phases.begin_change(slots, yields_max) else { return };
     let next = match phase {
-        Phase::Joined => split(database, worker, plans),
+        Phase::Joined => Some(split(database, worker, plans)),
         Phase::Split => reconcile(database, worker, plans),
     };
+    let Some(next) = next else { return };
     let now = shared.clock.now();
     let metrics = &shared.metrics;
     let add_to =
@@ -698,25 +705,21 @@ fn pays(gathered: u64, refused: u64, conflicts: u64, waited: u64) -> bool {
 
 // ---- from split to joined ---------------------------------------------------------------------
 
-/// Reconciliation (§5.3): merges all slices into the rows. No worker is in a transaction.
+/// Reconciliation (§5.3): merges all slices into the rows. No worker is in a transaction. Returns `None` if another
+/// worker has failed to merge a record; the split phase goes on then.
 fn reconcile<J: JoinedProtocol>(
     database: &Database<J>,
     worker: &WorkerOf<J>,
     plans: &mut Plans,
-) -> Phase {
+) -> Option<Phase> {
     let shared = &*database.protocol;
-    let phase = shared.phases.present().number();
     // SAFETY: no worker is in a transaction, and this worker changes the phase.
-    let splits = unsafe { shared.splits() };
-    let reconciling = ReconcilingGuard::begin(worker);
-    for split in splits.records() {
-        // SAFETY: as above.
-        if unsafe { split.is_touched(phase) } {
-            merge(database, worker, split, phase);
-        }
+    let offer = shared.merging.offer(unsafe { shared.splits() }.records().len());
+    while merge_one(database, worker) {}
+    if !offer.close() {
+        return None;
     }
-    drop(reconciling);
-    // SAFETY: as above.
+    // SAFETY: as above, and no worker merges a record any more.
     let splits = mem::take(unsafe { &mut *shared.splits.get() });
     let committed = commits(database).saturating_sub(plans.commits_before);
     let _pinned = PinnedWorker::new(worker);
@@ -736,7 +739,35 @@ fn reconcile<J: JoinedProtocol>(
     if let Some(is_worth_it) = measured {
         plan_next_joined_phase(shared, plans, is_worth_it, now);
     }
-    Phase::Joined
+    Some(Phase::Joined)
+}
+
+/// Waits while the phase changes, and takes part in the reconciliation. The worker is in no transaction.
+#[cold]
+fn take_part<J: JoinedProtocol>(database: &Database<J>, worker: &WorkerOf<J>) {
+    // Rows are dropped after the phase has changed, when no other worker has to wait for that.
+    let _held = worker.memory.hold_discarded();
+    while database.protocol.phases.is_changing() {
+        if !merge_one(database, worker) {
+            yield_now();
+        }
+    }
+}
+
+/// Takes one of the records whose slices are being merged, and merges them. Returns `false` if none is left.
+fn merge_one<J: JoinedProtocol>(database: &Database<J>, worker: &WorkerOf<J>) -> bool {
+    let shared = &*database.protocol;
+    let Some(taken) = shared.merging.take() else { return false };
+    let phase = shared.phases.present().number();
+    // SAFETY: no worker is in a transaction until the record that was taken is done.
+    let split = &unsafe { shared.splits() }.records()[taken.position];
+    // SAFETY: the record was taken by this worker.
+    if unsafe { split.is_touched(phase) } {
+        let _reconciling = ReconcilingGuard::begin(worker);
+        merge(database, worker, split, phase);
+    }
+    taken.merged();
+    true
 }
 
 /// Plans how long the joined phase lasts at least that begins `now`, and when further records are chosen, under a protocol
@@ -771,7 +802,7 @@ fn is_faster((split, split_time): (u64, u64), (joined, joined_time): (u64, u64))
     per_time(split, joined_time) * 100 >= needed
 }
 
-/// Merges the slices of a record into its row, in a transaction.
+/// Merges the slices of a record into its row, in a transaction. The worker has taken the record.
 fn merge<J: JoinedProtocol>(
     database: &Database<J>,
     worker: &WorkerOf<J>,
@@ -781,7 +812,7 @@ fn merge<J: JoinedProtocol>(
     // SAFETY: a record stays in its index as long as it is split.
     let record: RecordPointer<J::Header> =
         unsafe { RecordPointer::from_address(split.record.as_ptr().expose_provenance() as u64) };
-    // SAFETY: this worker changes the phase.
+    // SAFETY: this worker has taken the record.
     let mut copy = unsafe { split.take_copy(&worker.memory) };
     let mut attempt = 0;
     loop {
@@ -796,7 +827,7 @@ fn merge<J: JoinedProtocol>(
             // SAFETY: this is a row of the record.
             unsafe { copy_row(split.table, newest, &worker.memory) }
         });
-        // SAFETY: this worker changes the phase, and the copy is private.
+        // SAFETY: this worker has taken the record, and the copy is private.
         unsafe { split.merge(phase, copy) };
         // SAFETY: as above.
         let replaced = unsafe { transaction.replace_untyped(split.table, record, copy) };
@@ -814,7 +845,7 @@ fn merge<J: JoinedProtocol>(
         attempt += 1;
         yield_now();
     }
-    // SAFETY: this worker changes the phase.
+    // SAFETY: this worker has taken the record.
     unsafe { split.forget(phase) };
     database.protocol.metrics.reconciled_rows.fetch_add(1, Ordering::Relaxed);
 }
