@@ -112,7 +112,13 @@
 //! knows nothing of replication.
 //!
 //! *A standby* applies each epoch as one transaction (`src/tables.rs`), so snapshots show whole epochs. The body of a fence
-//! has the tables of its primary, so a standby with a later version of the program can read the rows.
+//! has the tables of its primary, so a standby with a later version of the program can read the rows, and the address of the
+//! primary, if it has published one (`src/node/fence.rs`).
+//!
+//! *Time.* The log has the times at which transactions have looked at the clock, so a standby's time is the latest one that it has
+//! applied. The transaction that applies an epoch commits with this time, and also changes rows that have expired. Rows
+//! disappear by the primary's deletions. When a standby becomes the primary, its time goes on by the clock of its machine, and
+//! only then its background removes rows.
 //!
 //! *A change of roles* from primary to standby begins with an empty database, since the old one may have commits that the log
 //! never accepted (`src/node.rs`).
@@ -122,7 +128,8 @@
 //! [`Member`] is the protocol as a state machine, without threads and clocks. A simulation lets members run in an order that
 //! a seed decides. Appends and reads fail, answers are lost, records come late and twice, members are paused and crash, and
 //! the log loses its end. Eleven planted bugs must be found (`src/flaw.rs`). `tests/nodes.rs` has tests of nodes with
-//! databases, on a [`SimulatedLog`].
+//! databases, on a [`SimulatedLog`]; `tests/time.rs` has rows that expire and transactions that run once, and `tests/upgrade.rs` two
+//! versions of a program.
 
 #![warn(missing_docs)]
 
