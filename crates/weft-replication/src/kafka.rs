@@ -62,6 +62,8 @@ pub struct KafkaLog {
     runtime: Option<Runtime>,
     partition: Arc<PartitionClient>,
     timeout: Duration,
+    /// The topic's name.
+    identity: String,
 }
 
 /// How a topic of Kafka is used.
@@ -127,7 +129,8 @@ impl KafkaLog {
         };
         let partition = Arc::new(call(&runtime, timeout, connect)??);
         check(options)?;
-        Ok(KafkaLog { runtime: Some(runtime), partition, timeout })
+        let identity = format!("kafka {}", options.topic);
+        Ok(KafkaLog { runtime: Some(runtime), partition, timeout, identity })
     }
 
     /// Does something with the partition, on the client's thread. So it can be called from any thread, also from one of an
@@ -248,6 +251,18 @@ impl ReplicatedLog for KafkaLog {
             }
             Err(error) => Err(unavailable(error)),
         }
+    }
+
+    fn identity(&self) -> Result<String, LogError> {
+        Ok(self.identity.clone())
+    }
+
+    fn truncate_before(&self, offset: u64) -> Result<(), LogError> {
+        let (offset, timeout_ms) = (offset as i64, self.timeout.as_millis() as i32);
+        self.with(self.timeout, move |partition| async move {
+            partition.delete_records(offset, timeout_ms).await
+        })??;
+        Ok(())
     }
 
     fn range(&self) -> Result<(u64, u64), LogError> {
