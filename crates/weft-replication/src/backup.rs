@@ -58,7 +58,7 @@ use weft::protocol::Protocol;
 use crate::base::{BackupSource, FoundBackup, capture, copy_files};
 use crate::node::{Node, NodeBuilder, ReplicationError, unwritable};
 use crate::position::StoredPosition;
-use crate::reader::Position;
+use crate::reader::{Position, ReplicationToken};
 
 /// How many bytes a part has at most.
 const PART_BYTES: usize = 8 << 20;
@@ -383,13 +383,22 @@ impl fmt::Debug for Backups {
 }
 
 impl BackupSource for Backups {
-    fn newest(&self, log: &str, first: u64) -> Result<(Option<FoundBackup>, Vec<String>), String> {
+    fn newest(
+        &self,
+        log: &str,
+        first: u64,
+        until: Option<ReplicationToken>,
+    ) -> Result<(Option<FoundBackup>, Vec<String>), String> {
         let listing = self.list().map_err(|error| error.to_string())?;
         let mut skipped = Vec::new();
         for (name, why) in listing.unusable {
             skipped.push(format!("{name}: {why}"));
         }
-        for backup in listing.backups.iter().filter(|backup| backup.log() == log) {
+        let fits = |backup: &&Backup| {
+            let is_too_late = until.is_some_and(|until| backup.position().token() > until);
+            backup.log() == log && !is_too_late
+        };
+        for backup in listing.backups.iter().filter(fits) {
             if backup.position().next < first {
                 skipped.push(format!("{}: the log does not reach back to it", backup.name));
                 continue;

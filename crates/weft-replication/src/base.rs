@@ -13,7 +13,7 @@ use crate::flaw::flawed;
 use crate::link::Link;
 use crate::node::{Applied, Life};
 use crate::position::StoredPosition;
-use crate::reader::Position;
+use crate::reader::{Position, ReplicationToken};
 
 /// Passes all rows of a node's database to `write`, as they are at a position of the log. Also passes that position, and the
 /// body of the fence before it. Transactions and the replay go on at the same time.
@@ -54,12 +54,17 @@ pub struct FoundBackup {
 
 /// Where backups are found.
 pub trait BackupSource: Send + Sync {
-    /// Returns the newest backup of the log `log` that is as it was written, and that the log's records from `first` on
-    /// continue. Also returns what was passed over, and why.
+    /// Returns the newest backup of the log `log` that is as it was written, that the log's records from `first` on
+    /// continue, and that has nothing later than `until`. Also returns what was passed over, and why.
     ///
     /// # Errors
     /// Why the backups cannot be read.
-    fn newest(&self, log: &str, first: u64) -> Result<(Option<FoundBackup>, Vec<String>), String>;
+    fn newest(
+        &self,
+        log: &str,
+        first: u64,
+        until: Option<ReplicationToken>,
+    ) -> Result<(Option<FoundBackup>, Vec<String>), String>;
 }
 
 /// Copies a directory, the manifest last.

@@ -11,7 +11,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use weft::durability::{Backend, CheckpointOptions, Manifest, StorageError, write_backup};
+use weft::durability::{
+    Backend, CheckpointOptions, FileSystem, Manifest, StorageError, write_backup,
+};
 use weft::protocol::Protocol;
 use weft::{
     Acknowledge, Builder, Database, DurabilityOptions, Failure, Record, Snapshot, Transaction,
@@ -194,6 +196,8 @@ pub struct NodeBuilder<P: Protocol> {
     options: Options,
     place: Option<Place>,
     backups: Option<Arc<dyn BackupSource>>,
+    /// The last moment of which the node applies anything, if it is to stay there.
+    until: Option<ReplicationToken>,
 }
 
 impl<P: Protocol> NodeBuilder<P> {
@@ -207,6 +211,7 @@ impl<P: Protocol> NodeBuilder<P> {
             options,
             place: None,
             backups: None,
+            until: None,
         }
     }
 
@@ -254,6 +259,48 @@ impl<P: Protocol> NodeBuilder<P> {
         self
     }
 
+    /// Writes the state at an earlier moment into a directory, which must be empty or not exist: everything up to the end of the
+    /// epoch `at`, or of the last one before it. An ordinary [`Database`] opens it. Begins with a backup, if there is one that is
+    /// old enough, and reads the log from there. Returns the moment.
+    ///
+    /// # Errors
+    /// [`ReplicationError::Unfit`] if the log ends before that moment; [`ReplicationError::TimedOut`]; those of
+    /// [`NodeBuilder::start`].
+    pub fn restore_at(
+        mut self,
+        log: Arc<dyn ReplicatedLog>,
+        at: ReplicationToken,
+        directory: impl AsRef<Path>,
+        limit: Duration,
+    ) -> Result<ReplicationToken, ReplicationError> {
+        (self.place, self.until, self.options.silence) = (None, Some(at), None);
+        let node = self.start(log)?;
+        let core = &*node.core;
+        core.wait(limit, |state| state.is_there || state.role == NodeRole::Stopped);
+        let (life, token) = {
+            let state = core.state();
+            state.check()?;
+            match state.is_there {
+                true => (Arc::clone(&state.life), state.token),
+                false => return Err(ReplicationError::TimedOut),
+            }
+        };
+        if token < at && core.setup.log.range()?.1 == core.state().next_offset {
+            let what = format!("the replicated log ends with {token:?}, which is before {at:?}");
+            return Err(ReplicationError::Unfit(what));
+        }
+        capture(&life, |manifest, source, _| {
+            write_backup(
+                &FileSystem,
+                directory.as_ref(),
+                manifest,
+                source,
+                &CheckpointOptions::default(),
+            )
+        })?;
+        Ok(token)
+    }
+
     /// Starts a node, as a standby. With a [directory](NodeBuilder::directory), the log must be reachable: it decides which
     /// of the directory's records count.
     ///
@@ -294,6 +341,7 @@ impl<P: Protocol> NodeBuilder<P> {
                 fault: None,
                 is_promoted: false,
                 gives_up_missing: false,
+                is_there: false,
                 is_stopping: false,
             }),
             changed: Condvar::new(),
@@ -379,8 +427,9 @@ impl<P: Protocol> Setup<P> {
             return Ok((origin, reports));
         };
         let (identity, (first, _)) = (self.log.identity()?, self.log.range()?);
-        let (found, skipped) =
-            backups.newest(&identity, first).map_err(ReplicationError::Backup)?;
+        let (found, skipped) = backups
+            .newest(&identity, first, self.builder.until)
+            .map_err(ReplicationError::Backup)?;
         reports.extend(skipped.into_iter().map(Report::BackupSkipped));
         match found {
             Some(found) => {
@@ -510,6 +559,8 @@ struct State<P: Protocol> {
     is_promoted: bool,
     /// Whether the node may become the primary although records are missing.
     gives_up_missing: bool,
+    /// Whether the node has applied everything up to the moment where it stays.
+    is_there: bool,
     is_stopping: bool,
 }
 
@@ -722,18 +773,43 @@ impl<P: Protocol> Core<P> {
             let role = self.look_at(&mut session);
             drop(session);
             for event in events {
+                if self.stays_before(&event) {
+                    return self.stay();
+                }
                 let token = self.apply(life, &mut tables, event)?;
                 self.change(|state| state.token = token.unwrap_or(state.token));
             }
             let step = step?;
             is_at_end = step == Step::Nothing;
             has_read_all |= is_at_end;
+            if is_at_end && self.setup.builder.until.is_some() {
+                return self.stay();
+            }
             match role {
                 Role::Primary => return Ok(()),
                 _ if step == Step::Failed => thread::sleep(poll),
                 _ => {}
             }
         }
+    }
+
+    /// Returns whether an event is behind the moment where the node stays.
+    fn stays_before(&self, event: &Event) -> bool {
+        let token = match event {
+            Event::Apply { token, .. } => *token,
+            Event::Follows { generation, .. } => {
+                ReplicationToken { generation: *generation, epoch: 0 }
+            }
+            _ => return false,
+        };
+        self.setup.builder.until.is_some_and(|until| token > until)
+    }
+
+    /// Does nothing more until the node is stopped.
+    fn stay(&self) -> Result<(), End> {
+        self.change(|state| state.is_there = true);
+        while !self.wait(Duration::from_secs(1), |state| state.is_stopping) {}
+        Err(End::Stopped)
     }
 
     /// Notes what others may ask for, and returns the member's role.

@@ -227,6 +227,45 @@ fn backup_is_restored_into_a_directory() {
     assert_eq!(backups.list().expect("it is there").backups, []);
 }
 
+/// Each moment is restored from the last backup before it and the log, or from the log alone.
+#[test]
+fn any_moment_is_restored() {
+    let directory = Directory::new("backup-moments");
+    let backups = directory.backups();
+    let log = SimulatedLog::new(6);
+    let nodes = [(); 2].map(|()| builder().start(log.connect()).expect("it starts"));
+    let mut moments = Vec::new();
+    for round in 0..4 {
+        let node = &nodes[round % 2];
+        let primary = node.promote(LONG).expect("it becomes the primary");
+        for id in 0..3 {
+            moments.push((add(&primary, id, round as i64 + 1), rows(node)));
+        }
+        if round == 1 {
+            node.back_up(&backups).expect("it is written");
+        }
+    }
+    let restore = |number: usize, has_backups: bool, at| {
+        let target = directory.0.join(format!("moment-{number}-{has_backups}"));
+        let mut builder = builder();
+        if has_backups {
+            builder = builder.backups(Arc::clone(&backups));
+        }
+        builder.restore_at(log.connect(), at, &target, LONG).map(|token| (token, target))
+    };
+    for (number, (at, expected)) in moments.iter().enumerate() {
+        for has_backups in [false, true] {
+            let (token, target) = restore(number, has_backups, *at).expect("it is restored");
+            assert_eq!((token, &restored_rows(&target)), (*at, expected), "moment {number}");
+        }
+    }
+    let last = moments.last().expect("there are some").0;
+    let later = ReplicationToken { epoch: last.epoch + 1000, ..last };
+    let refused = restore(100, true, later);
+    let Err(ReplicationError::Unfit(what)) = refused else { panic!("{refused:?}") };
+    assert!(what.contains("ends with"), "{what}");
+}
+
 /// The program does the same for a shell.
 #[test]
 fn program_lists_verifies_and_restores() {
