@@ -37,6 +37,10 @@ pub trait Sink: Debug + Send + Sync {
 pub struct ReplicatedDisk {
     inner: Arc<dyn Backend>,
     sink: Arc<dyn Sink>,
+    /// The directory of the database.
+    directory: PathBuf,
+    /// The directory from which the checkpoint is read, if there is one.
+    base: Option<(Arc<dyn Backend>, PathBuf)>,
 }
 
 /// A segment of the log that is being written.
@@ -57,8 +61,22 @@ struct Unsynced {
 }
 
 impl ReplicatedDisk {
-    pub fn new(inner: Arc<dyn Backend>, sink: Arc<dyn Sink>) -> ReplicatedDisk {
-        ReplicatedDisk { inner, sink }
+    pub fn new(
+        inner: Arc<dyn Backend>,
+        sink: Arc<dyn Sink>,
+        directory: &Path,
+        base: Option<(Arc<dyn Backend>, PathBuf)>,
+    ) -> ReplicatedDisk {
+        ReplicatedDisk { inner, sink, directory: directory.to_owned(), base }
+    }
+
+    /// Returns where the base has a file or a directory of its checkpoint.
+    fn in_base(&self, path: &Path) -> Option<(&dyn Backend, PathBuf)> {
+        let (backend, base) = self.base.as_ref()?;
+        let inside = path.strip_prefix(&self.directory).ok()?;
+        let first = inside.components().next()?.as_os_str().to_str()?;
+        let path = first.starts_with("checkpoint-").then(|| base.join(inside))?;
+        backend.exists(&path).is_ok_and(|exists| exists).then_some((&**backend, path))
     }
 }
 
@@ -163,7 +181,11 @@ impl Backend for ReplicatedDisk {
     }
 
     fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
-        self.inner.list(directory)
+        let mut names = self.inner.list(directory)?;
+        if let Some((backend, path)) = self.in_base(directory) {
+            names.extend(backend.list(&path)?);
+        }
+        Ok(names)
     }
 
     fn create_new(&self, path: &Path) -> io::Result<Box<dyn File>> {
@@ -185,11 +207,14 @@ impl Backend for ReplicatedDisk {
     }
 
     fn open_read_only(&self, path: &Path) -> io::Result<Box<dyn File>> {
-        self.inner.open_read_only(path)
+        match self.in_base(path) {
+            Some((backend, path)) => backend.open_read_only(&path),
+            None => self.inner.open_read_only(path),
+        }
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
-        self.inner.exists(path)
+        Ok(self.in_base(path).is_some() || self.inner.exists(path)?)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -197,7 +222,8 @@ impl Backend for ReplicatedDisk {
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        self.inner.remove(path)
+        // The base stays as it is.
+        if self.in_base(path).is_some() { Ok(()) } else { self.inner.remove(path) }
     }
 
     fn drops_segments(&self) -> bool {

@@ -40,6 +40,24 @@ pub enum Flaw {
     /// A new primary serves although the lease of the one before may still hold.
     #[cfg(any(test, feature = "planted-bugs"))]
     LeaseNotAwaited,
+    /// A node appends what the log has lost without looking what is in its place, and goes on.
+    #[cfg(test)]
+    RepairUnchecked,
+    /// A candidate serves without comparing its state with the log.
+    #[cfg(test)]
+    PromotionUncompared,
+    /// An epoch is acknowledged before the node's directory has it.
+    #[cfg(test)]
+    JournalNotAwaited,
+    /// The position of a checkpoint is the one at its end, and not the one of its rows.
+    #[cfg(any(test, feature = "planted-bugs"))]
+    PositionTooLate,
+    /// A node that begins again keeps records that the log never accepted.
+    #[cfg(any(test, feature = "planted-bugs"))]
+    UnacceptedKept,
+    /// The log is truncated below the newest backup, which may be damaged, and not below the one before it.
+    #[cfg(test)]
+    TruncatedBelowNewest,
 }
 
 #[cfg(feature = "planted-bugs")]

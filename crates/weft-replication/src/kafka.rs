@@ -583,6 +583,14 @@ impl ReplicatedLog for KafkaLog {
         }
     }
 
+    fn identity(&self) -> Result<String, LogError> {
+        KafkaLog::identity(self)
+    }
+
+    fn truncate_before(&self, offset: u64) -> Result<(), LogError> {
+        KafkaLog::truncate_before(self, offset)
+    }
+
     fn range(&self) -> Result<(u64, u64), LogError> {
         let range = self.with(self.shared.options.timeout, |partition| async move {
             let first = partition.get_offset(OffsetAt::Earliest).await?;

@@ -6,7 +6,7 @@
 //!
 //! # The protocol
 //!
-//! Three kinds of records lie in the log:
+//! Three kinds of records lie in the log (and a fourth one, if it has lost some):
 //!
 //! ```text
 //!   offset   0        1        2        3        4        5        6        7
@@ -31,7 +31,8 @@
 //! | a fence of the same generation, or of an earlier one | It has lost the election, and has no effect. |
 //! | a part of the current generation that is the next one | It counts. With the last part, the epoch is applied. |
 //! | a part that was seen already, or of an earlier generation | It came twice, or too late, and has no effect. |
-//! | anything else | Records are missing, or something else writes to the log. The reader stops, and names the offset. |
+//! | a part of the current generation that is not the next one, or a record of a later generation | Records are missing. It has no effect, unless they come and it comes again. |
+//! | anything else | Something else writes to the log. The reader stops, and names the offset. |
 //!
 //! In the picture, the record at offset 6 came too late: node B had begun generation 2 before.
 //!
@@ -45,7 +46,7 @@
 //! - If it is greater, other records lie between. The primary reads them by the replay rule, like any reader. If one of them
 //!   is the fence of a later generation, the primary *steps down*: its record does not count. If they are its own records
 //!   that came twice, it goes on.
-//! - If it is less, the log has lost its end. The primary stops.
+//! - If it is less, the log has lost its end. The primary appends again what is missing, and then the record.
 //!
 //! So there are no two primaries that both acknowledge. If a fence lies before a primary's record, the primary finds it
 //! before it acknowledges. If the fence lies behind the record, the new primary has read the record before it began.
@@ -69,10 +70,33 @@
 //!
 //! # What the log must do
 //!
-//! [`ReplicatedLog`] says it. With the feature `kafka` the module `kafka` has a topic of Kafka as such a log. If the log loses records at its end, though it had confirmed them, commits may be lost, too.
-//! Nodes that had read them stop with a [`Fault`], and do not continue with another history. One case goes unnoticed by the
-//! primary: other records take the lost ones' places, exactly as many, before its next append. The standbys find the broken
-//! chain then.
+//! [`ReplicatedLog`] says it. With the feature `kafka` the module `kafka` has a topic of Kafka as such a log.
+//!
+//! # A log that loses its end
+//!
+//! A log may lose records at its end, though it had confirmed them: if all of its machines lose power. A node that has read
+//! them finds that out, and *compares* its newest records with the log (`src/tail.rs`):
+//!
+//! | the log | what the node does |
+//! | --- | --- |
+//! | ends before them | It appends them again, byte by byte. So nothing is lost. Readers ignore what they know already. |
+//! | has a fence of a new primary in their place | They are lost. The node reports them, keeps them in a file if it has a directory, and begins again without them. |
+//!
+//! A part that is not the next one in the chain has no effect: the parts before it may be appended again, and then it is, too.
+//! Until then the reader *misses* records. It does not become the primary, and asks the other nodes for them with a record of
+//! a kind of its own, a **question**. Every node that reads a question compares. So a primary repairs the log although it has not
+//! noticed the loss itself, since other records had taken the places before its next append.
+//!
+//! A new primary compares before it serves, so its history is the log's.
+//!
+//! # Directories and backups
+//!
+//! A node's [directory](NodeBuilder::directory) has a copy of the records, and now and then all rows with their position in
+//! the log, a *base* (`src/directory.rs`, `src/journal.rs`). The primary writes an epoch there while it appends it to the log, and
+//! acknowledges it when both have it. The state of a node follows from the records. So a node that starts loads the newest base,
+//! replays the records behind it, and reads on in the log. Before that, it compares: the log decides which records count.
+//!
+//! A backup is a base in an object store (feature `object-store`, module `backup`). A node that has nothing begins with one.
 //!
 //! # Nodes
 //!
@@ -120,38 +144,48 @@
 //! disappear by the primary's deletions. When a standby becomes the primary, its time goes on by the clock of its machine, and
 //! only then its background removes rows.
 //!
-//! *A change of roles* from primary to standby begins with an empty database, since the old one may have commits that the log
-//! never accepted (`src/node.rs`).
+//! *A change of roles* from primary to standby begins with an empty database, or with the directory or a backup, since the old
+//! database may have commits that the log never accepted (`src/node.rs`).
 //!
 //! # How it is tested
 //!
 //! [`Member`] is the protocol as a state machine, without threads and clocks. A simulation lets members run in an order that
 //! a seed decides. Appends and reads fail, answers are lost, records come late and twice, members are paused and crash, and
-//! the log loses its end. Eleven planted bugs must be found (`src/flaw.rs`). `tests/nodes.rs` has tests of nodes with
-//! databases, on a [`SimulatedLog`]; `tests/time.rs` has rows that expire and transactions that run once, and `tests/upgrade.rs` two
-//! versions of a program.
+//! the log loses its end. Half of the members have directories, on a simulated disk that loses what was not synced. Seventeen
+//! planted bugs must be found (`src/flaw.rs`). `tests/nodes.rs` has tests of nodes with databases, on a [`SimulatedLog`],
+//! `tests/directories.rs` of nodes with directories, and `tests/backups.rs` of backups; `tests/time.rs` has rows that expire and
+//! transactions that run once, and `tests/upgrade.rs` two versions of a program.
 
 #![warn(missing_docs)]
 
+#[cfg(feature = "object-store")]
+pub mod backup;
+mod base;
+mod directory;
 mod disk;
 mod flaw;
+mod journal;
 #[cfg(feature = "kafka")]
 pub mod kafka;
 mod link;
 mod log;
 mod member;
 mod node;
+mod position;
 mod reader;
 mod record;
 mod simulated;
 mod tables;
+mod tail;
 
+pub use directory::Loss;
 pub use log::{LogError, LogRecord, ReplicatedLog};
 pub use member::{Event, Member, Request, Role};
 pub use node::{
     Node, NodeBuilder, NodeRole, NodeSnapshot, NodeStatus, Options, Primary, Replica,
-    ReplicationError,
+    ReplicationError, Report,
 };
-pub use reader::{Fault, ReplicationToken};
+pub use reader::{Fault, Position, ReplicationToken};
 pub use record::RECORD_BYTES_MAX;
 pub use simulated::{Faults, SimulatedConnection, SimulatedLog};
+pub use tail::Tail;

@@ -39,6 +39,19 @@ pub trait ReplicatedLog: Debug + Send + Sync {
     /// [`LogError::OutOfRange`] if `from` is after the log's end or before its beginning.
     fn read(&self, from: u64, wait: Duration) -> Result<Vec<LogRecord>, LogError>;
 
+    /// Returns what distinguishes this log from all others, also from one that was made later under the same name. A node's
+    /// directory and the backups remember it.
+    ///
+    /// # Errors
+    /// If the log cannot be reached.
+    fn identity(&self) -> Result<String, LogError>;
+
+    /// Removes records before `offset`, or some of them, or none.
+    ///
+    /// # Errors
+    /// If the log cannot be reached, or cannot remove records.
+    fn truncate_before(&self, offset: u64) -> Result<(), LogError>;
+
     /// Returns the offset of the first record that can still be read, and the offset of the next record to be appended.
     ///
     /// # Errors

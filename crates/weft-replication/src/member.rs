@@ -7,8 +7,9 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::flaw::{Flaw, flawed};
-use crate::reader::{Effect, Fault, Reader, ReplicationToken, compress};
+use crate::reader::{Effect, Fault, Position, Reader, ReplicationToken, compress};
 use crate::record::{BODY_BYTES_MAX, EPOCH_BYTES_MAX, Record, RecordKind};
+use crate::tail::Tail;
 
 /// What a member does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +42,8 @@ pub enum Event {
         generation: u64,
         /// What its fence says of how to read its epochs.
         body: Vec<u8>,
+        /// The place behind the fence.
+        position: Position,
     },
     /// This member is the primary from now on, and may serve from [`Member::serves_from`] on.
     Won,
@@ -52,9 +55,20 @@ pub enum Event {
         token: ReplicationToken,
         /// What the primary has written.
         content: Vec<u8>,
+        /// The place behind the epoch.
+        position: Position,
     },
     /// The epoch that this member has written is replicated.
-    Acknowledged(ReplicationToken),
+    Acknowledged {
+        /// The end of the epoch.
+        token: ReplicationToken,
+        /// The place behind the epoch.
+        position: Position,
+    },
+    /// The log may lack records that this member has read. Compare the two.
+    Missing(Fault),
+    /// Another member lacks records. Compare the log with everything that this member knows of it.
+    Asked(Fault),
 }
 
 /// A record to be appended.
@@ -96,6 +110,8 @@ pub struct Member {
     reader: Reader,
     /// What an earlier member of this process had read: the log must have it still.
     remembered: Option<Remembered>,
+    /// The newest records that have counted.
+    tail: Tail,
     role: Role,
     outgoing: VecDeque<Outgoing>,
     /// The chain of checksums behind all of `outgoing`.
@@ -113,11 +129,17 @@ impl Member {
     /// Returns a standby that has read nothing yet. `node` is a number that no other member has or had. An append proves
     /// for the time `lease` that a member is the primary. All members have the same lease.
     pub fn new(node: u64, lease: Duration, now: Duration) -> Member {
+        Member::at(Position::default(), node, lease, now)
+    }
+
+    /// Returns a standby that has read everything before a position, as [`Member::new`] does.
+    pub fn at(position: Position, node: u64, lease: Duration, now: Duration) -> Member {
         Member {
             node,
             lease,
             body_bytes: BODY_BYTES_MAX,
-            reader: Reader::default(),
+            reader: Reader::at(position),
+            tail: Tail::at(position),
             remembered: None,
             role: Role::Standby,
             outgoing: VecDeque::new(),
@@ -183,6 +205,55 @@ impl Member {
     /// Returns the offset of the next record to read.
     pub fn next_offset(&self) -> u64 {
         self.reader.next
+    }
+
+    /// Returns the place behind the last whole epoch or fence that counted.
+    pub fn position(&self) -> Position {
+        self.reader.boundary
+    }
+
+    /// Returns the newest records that have counted.
+    pub(crate) fn tail(&self) -> &Tail {
+        &self.tail
+    }
+
+    /// Forgets old records of the tail.
+    pub(crate) fn trim_tail(&mut self) {
+        self.tail.trim();
+    }
+
+    /// Returns the parts that wait to be appended, and do not count yet.
+    pub(crate) fn outgoing(&self) -> impl Iterator<Item = &[u8]> {
+        self.outgoing.iter().filter(|it| it.part_of.is_some()).map(|it| &*it.bytes)
+    }
+
+    /// Returns which records are missing, if some are. A standby should not become the primary then, since another node may
+    /// append them again.
+    pub fn missing(&self) -> Option<&Fault> {
+        self.reader.gap.as_ref().map(|gap| &gap.fault)
+    }
+
+    /// Returns a record that asks other members for what is missing. They append it again, if they have it.
+    pub fn question(&self) -> Vec<u8> {
+        let (generation, kind) = (self.reader.generation, RecordKind::Question);
+        Record { generation, node: self.node, kind, body: &[] }.encode()
+    }
+
+    /// Returns the bug that was planted.
+    pub(crate) fn flaw(&self) -> Flaw {
+        self.flaw
+    }
+
+    /// Returns which records were missing when another member became the primary, if any were, and forgets that.
+    pub fn take_lost(&mut self) -> Option<Fault> {
+        self.reader.lost.take()
+    }
+
+    /// Reads on from this offset, at which the log has all records of the [tail](Member::tail) again. What waits is appended
+    /// again.
+    pub fn resume(&mut self, next: u64) {
+        self.reader.next = next;
+        self.placed = None;
     }
 
     /// Returns when the last record of a primary was read.
@@ -296,7 +367,10 @@ impl Member {
         if let Some(remembered) = self.remembered
             && offset < remembered.next
         {
-            return Err(Fault::LostTail { offset, next: remembered.next });
+            return Err(Fault::Hole {
+                offset,
+                what: "this node has read records behind it before, which the log has lost",
+            });
         }
         let began = if flawed!(self.flaw, LeaseFromAnswer) { now } else { began };
         self.placed = Some(Placed { offset, began, is_pending: true });
@@ -327,26 +401,35 @@ impl Member {
             return Ok(None);
         }
         self.recall(offset)?;
+        let (before, had_gap) = (self.reader.position(), self.reader.gap.is_some());
         let effect = self.reader.take(offset, bytes)?;
-        let heard = self.heard;
-        if effect != Effect::Nothing {
+        if effect.counts() {
+            self.tail.push(offset, bytes, before);
+        }
+        let (heard, position) = (self.heard, self.reader.boundary);
+        if !matches!(effect, Effect::Nothing | Effect::Question(_)) {
             self.heard = now;
         }
         let event = match effect {
             Effect::Nothing | Effect::Alive => None,
+            Effect::Question(fault) => Some(Event::Asked(fault)),
+            Effect::Gap(fault) => {
+                let is_new = !had_gap || self.reader.gap.is_none();
+                is_new.then_some(Event::Missing(fault))
+            }
             Effect::Part if self.role == Role::Primary => {
                 let token = self.pop();
                 let is_first =
                     self.outgoing.front().is_some_and(|next| next.part_of == Some(token));
                 (flawed!(self.flaw, FirstPartAcknowledges) && is_first)
-                    .then_some(Event::Acknowledged(token))
+                    .then_some(Event::Acknowledged { token, position })
             }
             Effect::Part => None,
             Effect::Epoch { token, .. } if self.role == Role::Primary => {
                 assert_eq!(self.pop(), token, "a primary reads its own epochs");
-                Some(Event::Acknowledged(token))
+                Some(Event::Acknowledged { token, position })
             }
-            Effect::Epoch { token, content } => Some(Event::Apply { token, content }),
+            Effect::Epoch { token, content } => Some(Event::Apply { token, content, position }),
             Effect::Generation { node, .. }
                 if node == self.node && self.role == Role::Candidate =>
             {
@@ -360,12 +443,18 @@ impl Member {
                 self.placed = None;
                 match std::mem::replace(&mut self.role, Role::Standby) {
                     Role::Primary => Some(Event::SteppedDown),
-                    Role::Standby | Role::Candidate => Some(Event::Follows { generation, body }),
+                    Role::Standby | Role::Candidate => {
+                        Some(Event::Follows { generation, body, position })
+                    }
                 }
             }
         };
-        let won = self.settle()?;
-        Ok(event.or(won))
+        match self.settle() {
+            Ok(won) => Ok(event.or(won)),
+            // What the record has done must not be forgotten. The one that is not there is appended again.
+            Err(Fault::NotThere { .. }) if event.is_some() => Ok(event),
+            Err(fault) => Err(fault),
+        }
     }
 
     /// Removes the first record to be appended, a part of an epoch, because it counts.
@@ -387,10 +476,12 @@ impl Member {
         };
         if placed.is_pending {
             // A heartbeat has done its work when it is in the log. Everything else has to count.
-            match self.outgoing.pop_front() {
-                Some(Outgoing { part_of: None, .. }) if self.role == Role::Primary => {}
-                _ => return Err(Fault::NotThere { offset: placed.offset }),
+            let is_heartbeat = self.role == Role::Primary
+                && self.outgoing.front().is_some_and(|first| first.part_of.is_none());
+            if !is_heartbeat {
+                return Err(Fault::NotThere { offset: placed.offset });
             }
+            self.outgoing.pop_front();
         }
         // No fence of another member lies before the record, so none was in the log when the append began.
         self.proved = Some(placed.began);

@@ -3,6 +3,9 @@
 use crate::flaw::{Flaw, flawed};
 use crate::record::{EPOCH_BYTES_MAX, Record, RecordKind};
 
+/// Why records may be missing that this node does not miss.
+pub const ASKED: &str = "another node has asked for them";
+
 /// A moment in the history of a replicated database: the end of an epoch.
 ///
 /// A later token is greater. A state at a token has everything that was acknowledged with this token, or a lesser one.
@@ -67,11 +70,48 @@ pub enum Fault {
     },
 }
 
+/// A place in the log behind a whole epoch or a fence, and what a reader knows there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Position {
+    /// The offset of the next record.
+    pub next: u64,
+    /// How many records have counted.
+    pub counted: u64,
+    /// The current generation, or 0 if none has begun.
+    pub generation: u64,
+    /// The current primary.
+    pub primary: u64,
+    /// The last complete epoch of the generation, or 0.
+    pub epoch: u64,
+    /// The checksum of everything that counted so far: each record's bytes continue it.
+    pub chain: u32,
+}
+
+impl Position {
+    /// Returns the end of the last epoch before the position.
+    pub fn token(&self) -> ReplicationToken {
+        ReplicationToken { generation: self.generation, epoch: self.epoch }
+    }
+}
+
+/// Records that came although others before them have not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// The last one that came: its generation, its epoch and the number of the part.
+    until: (u64, u64, u32),
+    /// What is missing, and where.
+    pub fault: Fault,
+}
+
 /// The effect of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// It has none: it came too late.
     Nothing,
+    /// It has none: the history that it belongs to is not the one that was read.
+    Gap(Fault),
+    /// It has none: another node lacks records.
+    Question(Fault),
     /// It only shows that the primary is there.
     Alive,
     /// It begins a generation.
@@ -87,6 +127,13 @@ pub enum Effect {
     Epoch { token: ReplicationToken, content: Vec<u8> },
 }
 
+impl Effect {
+    /// Returns whether the record belongs to the history of the database.
+    pub fn counts(&self) -> bool {
+        matches!(self, Effect::Generation { .. } | Effect::Part | Effect::Epoch { .. })
+    }
+}
+
 /// The parts of an epoch so far.
 #[derive(Debug)]
 struct Unfinished {
@@ -100,6 +147,8 @@ struct Unfinished {
 pub struct Reader {
     /// The offset of the next record.
     pub next: u64,
+    /// How many records have counted.
+    pub counted: u64,
     /// The current generation, or 0 if none has begun.
     pub generation: u64,
     /// The current primary.
@@ -108,11 +157,31 @@ pub struct Reader {
     pub epoch: u64,
     /// The checksum of everything that counted so far: each record's bytes continue it.
     pub chain: u32,
+    /// Behind the last whole epoch or fence.
+    pub boundary: Position,
+    /// What is missing before records that were read.
+    pub gap: Option<Gap>,
+    /// What was missing when a fence ended the wait for it.
+    pub lost: Option<Fault>,
     unfinished: Option<Unfinished>,
     pub flaw: Flaw,
 }
 
 impl Reader {
+    /// Returns a reader that goes on from a position.
+    pub fn at(position: Position) -> Reader {
+        let Position { next, counted, generation, primary, epoch, chain } = position;
+        let boundary = position;
+        Reader { next, counted, generation, primary, epoch, chain, boundary, ..Reader::default() }
+    }
+
+    /// Returns the position before the next record, if no epoch has begun.
+    pub fn position(&self) -> Option<Position> {
+        let Reader { next, counted, generation, primary, epoch, chain, .. } = *self;
+        let position = Position { next, counted, generation, primary, epoch, chain };
+        self.unfinished.is_none().then_some(position)
+    }
+
     /// Takes the record at `offset`, which must not be before [`Reader::next`].
     ///
     /// # Errors
@@ -122,18 +191,28 @@ impl Reader {
         let record = Record::decode(bytes).map_err(|what| Fault::Foreign { offset, what })?;
         let effect = match record.kind {
             RecordKind::Fence => self.take_fence(offset, &record, bytes),
+            RecordKind::Question => Ok(Effect::Question(Fault::Hole { offset, what: ASKED })),
             // A late record of an earlier primary.
             _ if record.generation < self.generation
                 && !flawed!(self.flaw, OldGenerationCounts) =>
             {
                 Ok(Effect::Nothing)
             }
-            _ if record.generation > self.generation => {
-                Err(Fault::Hole { offset, what: "the fence of its generation was not there" })
+            kind if record.generation > self.generation => {
+                let what = "the fence of its generation was not there";
+                Ok(match kind {
+                    RecordKind::Part { epoch, part, .. } => {
+                        self.miss((record.generation, epoch, part), offset, what)
+                    }
+                    // Without an epoch, there is nothing to wait for.
+                    _ => Effect::Gap(Fault::Hole { offset, what }),
+                })
             }
-            // The other candidates of an election append no other records.
+            // The other candidates of an election append no other records, unless the log has lost a fence. There is
+            // nothing to wait for.
             _ if record.node != self.primary && !flawed!(self.flaw, OldGenerationCounts) => {
-                Err(Fault::Hole { offset, what: "another node had won its generation" })
+                let what = "another node had won its generation";
+                Ok(Effect::Gap(Fault::Hole { offset, what }))
             }
             RecordKind::Heartbeat => Ok(Effect::Alive),
             RecordKind::Part { epoch, part, is_last, chain } => {
@@ -141,7 +220,19 @@ impl Reader {
             }
         }?;
         self.next = offset + 1;
+        self.counted += u64::from(effect.counts());
+        if matches!(effect, Effect::Generation { .. } | Effect::Epoch { .. }) {
+            self.boundary = self.position().expect("an epoch or a fence is complete");
+        }
         Ok(effect)
+    }
+
+    /// Notes that a part came although records before it have not. They may be appended again.
+    fn miss(&mut self, until: (u64, u64, u32), offset: u64, what: &'static str) -> Effect {
+        let fault = Fault::Hole { offset, what };
+        let gap = self.gap.get_or_insert_with(|| Gap { until, fault: fault.clone() });
+        gap.until = gap.until.max(until);
+        Effect::Gap(fault)
     }
 
     /// Begins a generation, unless another fence has begun it.
@@ -158,12 +249,16 @@ impl Reader {
         }
         // A candidate has read the log to its end, so it asks for the generation after the current one.
         if generation > self.generation + 1 {
-            return Err(Fault::Hole { offset, what: "the fence of a generation was not there" });
+            let what = "the fence of a generation was not there";
+            return Ok(self.miss((generation, 0, 0), offset, what));
         }
         (self.generation, self.primary, self.epoch) = (generation, node, 0);
         if !flawed!(self.flaw, FenceKeepsUnfinished) {
             self.unfinished = None;
         }
+        // What the generation before lacks is lost now.
+        let ended = self.gap.take_if(|gap| gap.until <= (generation, 0, 0));
+        self.lost = ended.filter(|gap| gap.until.0 < generation).map(|gap| gap.fault);
         self.chain = crc32c::crc32c_append(self.chain, bytes);
         Ok(Effect::Generation { generation, node, body: body.to_vec() })
     }
@@ -181,10 +276,8 @@ impl Reader {
             Some(unfinished) if unfinished.epoch == epoch => unfinished.parts,
             Some(unfinished) if unfinished.epoch > epoch => return Ok(Effect::Alive),
             Some(_) if !flawed!(self.flaw, FenceKeepsUnfinished) => {
-                return Err(Fault::Hole {
-                    offset,
-                    what: "the epoch before its own is not complete",
-                });
+                let what = "the epoch before its own is not complete";
+                return Ok(self.miss((record.generation, epoch, part), offset, what));
             }
             Some(_) => 0,
             None if epoch <= self.epoch => return Ok(Effect::Alive),
@@ -195,14 +288,14 @@ impl Reader {
         }
         // The next one?
         if part > next_part {
-            return Err(Fault::Hole { offset, what: "an earlier part of its epoch is not there" });
+            let what = "an earlier part of its epoch is not there";
+            return Ok(self.miss((record.generation, epoch, part), offset, what));
         }
         if chain != self.chain && !flawed!(self.flaw, ChainUnchecked) {
-            return Err(Fault::Hole {
-                offset,
-                what: "it does not continue the chain of checksums",
-            });
+            let what = "it does not continue the chain of checksums";
+            return Ok(self.miss((record.generation, epoch, part), offset, what));
         }
+        self.gap.take_if(|gap| (record.generation, epoch, part) >= gap.until);
         self.chain = crc32c::crc32c_append(self.chain, bytes);
         let mut unfinished = self.unfinished.take().unwrap_or_else(|| Unfinished {
             epoch,

@@ -5,7 +5,7 @@
 //! ```text
 //!   offset  bytes
 //!      0      4    magic and version   "WRL", 1
-//!      4      1    kind                1 part of an epoch, 2 fence, 3 heartbeat
+//!      4      1    kind                1 part of an epoch, 2 fence, 3 heartbeat, 4 question
 //!      5      1    flags               bit 0: the epoch's last part; the others are zero
 //!      6      2    zero
 //!      8      8    generation
@@ -18,7 +18,8 @@
 //! ```
 //!
 //! The bodies of an epoch's parts, one after the other, are the epoch's content, compressed with LZ4 behind its length in
-//! bytes (four bytes). The body of a fence says how to read the contents of its generation. A heartbeat has none.
+//! bytes (four bytes). The body of a fence says how to read the contents of its generation. A heartbeat and
+//! a question have none.
 
 /// The first bytes of every record. The last one is the version of the format.
 const MAGIC: [u8; 4] = *b"WRL\x01";
@@ -51,6 +52,8 @@ pub enum RecordKind {
     Fence,
     /// Shows that the primary is there.
     Heartbeat,
+    /// Asks the other nodes for records that the log does not have.
+    Question,
 }
 
 /// A record.
@@ -71,6 +74,7 @@ impl<'a> Record<'a> {
             }
             RecordKind::Fence => (2, 0, 0, 0, 0),
             RecordKind::Heartbeat => (3, 0, 0, 0, 0),
+            RecordKind::Question => (4, 0, 0, 0, 0),
         };
         let mut bytes = Vec::with_capacity(HEADER_BYTES + self.body.len());
         bytes.extend_from_slice(&MAGIC);
@@ -115,6 +119,7 @@ impl<'a> Record<'a> {
             },
             (2, 0) => RecordKind::Fence,
             (3, 0) => RecordKind::Heartbeat,
+            (4, 0) => RecordKind::Question,
             _ => return Err("is of an unknown kind"),
         };
         Ok(Record { generation: u64_at(8), node: u64_at(16), kind, body })
@@ -127,7 +132,7 @@ mod tests {
 
     fn samples() -> Vec<Record<'static>> {
         let part = RecordKind::Part { epoch: 7, part: 2, is_last: true, chain: 0xdead_beef };
-        [part, RecordKind::Fence, RecordKind::Heartbeat]
+        [part, RecordKind::Fence, RecordKind::Heartbeat, RecordKind::Question]
             .map(|kind| Record { generation: 3, node: u64::MAX, kind, body: b"content" })
             .to_vec()
     }

@@ -36,6 +36,9 @@ struct Shared {
 struct State {
     rng: Rng,
     faults: Faults,
+    identity: String,
+    /// The offset of the first record.
+    first: u64,
     records: Vec<Arc<[u8]>>,
     /// Records that may be appended later.
     limbo: Vec<Arc<[u8]>>,
@@ -56,6 +59,8 @@ impl SimulatedLog {
         let state = State {
             rng: Rng::with_seed(seed),
             faults: Faults::default(),
+            identity: format!("simulated {:032x}", fastrand::u128(..)),
+            first: 0,
             records: Vec::new(),
             limbo: Vec::new(),
             cut: Vec::new(),
@@ -114,7 +119,11 @@ impl State {
 
     fn push(&mut self, record: Arc<[u8]>) -> u64 {
         self.records.push(record);
-        self.records.len() as u64 - 1
+        self.end() - 1
+    }
+
+    fn end(&self) -> u64 {
+        self.first + self.records.len() as u64
     }
 }
 
@@ -147,16 +156,15 @@ impl ReplicatedLog for SimulatedConnection {
 
     fn read(&self, from: u64, wait: Duration) -> Result<Vec<LogRecord>, LogError> {
         let state = self.reach()?;
-        let has_nothing =
-            |state: &mut State| state.records.len() as u64 == from && !state.cut[self.number];
+        let has_nothing = |state: &mut State| state.end() == from && !state.cut[self.number];
         let waited = self.shared.grew.wait_timeout_while(state, wait, has_nothing);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
         let state = self.reach()?;
-        let end = state.records.len() as u64;
-        if from > end {
-            return Err(LogError::OutOfRange { offset: from, first: 0, end });
+        let (first, end) = (state.first, state.end());
+        if !(first..=end).contains(&from) {
+            return Err(LogError::OutOfRange { offset: from, first, end });
         }
-        let records = (from..end).zip(&state.records[from as usize..]);
+        let records = (from..end).zip(&state.records[(from - first) as usize..]);
         Ok(records
             .take(100)
             .map(|(offset, bytes)| LogRecord { offset, bytes: Arc::clone(bytes) })
@@ -164,6 +172,19 @@ impl ReplicatedLog for SimulatedConnection {
     }
 
     fn range(&self) -> Result<(u64, u64), LogError> {
-        Ok((0, self.reach()?.records.len() as u64))
+        let state = self.reach()?;
+        Ok((state.first, state.end()))
+    }
+
+    fn identity(&self) -> Result<String, LogError> {
+        Ok(self.reach()?.identity.clone())
+    }
+
+    fn truncate_before(&self, offset: u64) -> Result<(), LogError> {
+        let mut state = self.reach()?;
+        let count = offset.min(state.end()).saturating_sub(state.first);
+        state.records.drain(..count as usize);
+        state.first += count;
+        Ok(())
     }
 }

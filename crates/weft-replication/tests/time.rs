@@ -54,6 +54,7 @@ fn options() -> Options {
         silence: None,
         deadline: LONG,
         poll: Duration::from_millis(1),
+        ..Options::default()
     }
 }
 

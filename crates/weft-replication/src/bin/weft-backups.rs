@@ -1,0 +1,97 @@
+//! Lists, verifies and restores the backups of a replicated database.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use object_store::ObjectStore;
+use object_store::local::LocalFileSystem;
+use url::Url;
+use weft_replication::backup::{Backup, Backups};
+
+const USAGE: &str = "\
+usage: weft-backups list STORE
+       weft-backups verify STORE [NAME]
+       weft-backups restore STORE DIRECTORY [NAME]
+
+STORE is a directory, or the address of an object store, such as s3://bucket/accounts, with its options in the
+environment (AWS_ACCESS_KEY_ID and so on). Without NAME, verify reads all backups, and restore takes the newest one.";
+
+type Outcome<R> = Result<R, Box<dyn std::error::Error>>;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let outcome = match &arguments[..] {
+        ["list", store] => list(store),
+        ["verify", store] => verify(store, None),
+        ["verify", store, name] => verify(store, Some(name)),
+        ["restore", store, directory] => restore(store, directory, None),
+        ["restore", store, directory, name] => restore(store, directory, Some(name)),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn open(store: &str) -> Outcome<Backups> {
+    if !store.contains("://") {
+        let store = LocalFileSystem::new_with_prefix(store)?;
+        return Ok(Backups::open(Arc::new(store), "")?);
+    }
+    let url = Url::parse(store)?;
+    let (store, prefix) = object_store::parse_url_opts(&url, std::env::vars())?;
+    let store: Arc<dyn ObjectStore> = store.into();
+    Ok(Backups::open(store, prefix.as_ref())?)
+}
+
+/// Prints what there is. Returns whether all of it can be used.
+fn list(store: &str) -> Outcome<bool> {
+    let listing = open(store)?.list()?;
+    listing.backups.iter().for_each(|backup| println!("{backup}"));
+    listing.unusable.iter().for_each(|(name, why)| println!("{name}  cannot be used: {why}"));
+    Ok(listing.unusable.is_empty())
+}
+
+/// Returns the backup with a name, or the newest one.
+fn find<'b>(backups: &'b [Backup], name: Option<&str>) -> Outcome<&'b Backup> {
+    let mut all = backups.iter();
+    let found = all.find(|backup| name.is_none_or(|name| backup.name() == name));
+    found.ok_or_else(|| "there is no such backup; `weft-backups list` shows what there is".into())
+}
+
+/// Reads backups. Returns whether all of them are as they were written.
+fn verify(store: &str, name: Option<&str>) -> Outcome<bool> {
+    let backups = open(store)?;
+    let listed = backups.list()?.backups;
+    find(&listed, name)?;
+    let mut are_whole = true;
+    for backup in listed.iter().filter(|backup| name.is_none_or(|name| backup.name() == name)) {
+        match backups.verify(backup) {
+            Ok(()) => println!("{}  is as it was written", backup.name()),
+            Err(error) => {
+                are_whole = false;
+                println!("{error}");
+            }
+        }
+    }
+    Ok(are_whole)
+}
+
+fn restore(store: &str, directory: &str, name: Option<&str>) -> Outcome<bool> {
+    let backups = open(store)?;
+    let listed = backups.list()?.backups;
+    let backup = find(&listed, name)?;
+    backups.restore(backup, Path::new(directory))?;
+    println!("{backup}\nis restored in {directory}");
+    Ok(true)
+}

@@ -1,0 +1,280 @@
+//! Nodes with directories: what is there after a start, a crash, and a log that has lost its end.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use weft::durability::{Backend, SimulatedDisk};
+use weft::protocol::Dbx;
+use weft::{Database, Record};
+use weft_replication::{
+    Faults, Node, NodeBuilder, NodeRole, Options, Primary, ReplicatedLog, ReplicationError,
+    ReplicationToken, Report, SimulatedLog,
+};
+
+/// Longer than anything takes. No test waits for this long unless it fails.
+const LONG: Duration = Duration::from_secs(60);
+
+#[derive(Clone, Debug, PartialEq, Record)]
+struct Account {
+    #[record(key)]
+    id: u32,
+    cents: i64,
+}
+
+fn options() -> Options {
+    Options {
+        lease: Duration::from_millis(60),
+        heartbeat: Duration::from_millis(10),
+        silence: None,
+        deadline: LONG,
+        poll: Duration::from_millis(1),
+        ..Options::default()
+    }
+}
+
+fn builder() -> NodeBuilder<Dbx> {
+    NodeBuilder::new(Database::builder).table::<Account>().options(options())
+}
+
+fn start_on(disk: &SimulatedDisk, log: &SimulatedLog) -> Node<Dbx> {
+    let disk: Arc<dyn Backend> = Arc::new(disk.clone());
+    builder().directory_on(disk, "/node").start(log.connect()).expect("the node starts")
+}
+
+fn add(primary: &Primary<Dbx>, id: u32, cents: i64) -> Result<ReplicationToken, ReplicationError> {
+    let accounts = primary.database().table::<Account>()?;
+    let added = primary.transact(|tx| {
+        let before = tx.get(&accounts, &id)?.map_or(0, |account| account.cents);
+        tx.upsert(&accounts, Account { id, cents: before + cents })?;
+        Ok::<_, ReplicationError>(())
+    });
+    Ok(added?.1)
+}
+
+fn balance(node: &Node<Dbx>, id: u32) -> Option<i64> {
+    let view = node.snapshot().expect("the node is there");
+    let accounts = view.table::<Account>().expect("the table is there");
+    let row = view.snapshot().get(&accounts, &id).expect("it can be read");
+    row.map(|account| account.cents)
+}
+
+fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    for _ in 0..60_000 {
+        if condition() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    panic!("{what} does not happen");
+}
+
+#[test]
+fn node_goes_on_from_its_directory() {
+    let log = SimulatedLog::new(1);
+    let disk = SimulatedDisk::new(1);
+    let one = start_on(&disk, &log);
+    let primary = one.promote(LONG).expect("it becomes the primary");
+    for _ in 0..10 {
+        add(&primary, 1, 1).expect("it commits");
+    }
+    // The rows, and the records behind them.
+    one.checkpoint().expect("it is written");
+    for _ in 0..10 {
+        add(&primary, 1, 1).expect("it commits");
+    }
+    one.checkpoint().expect("it is written");
+    let token = add(&primary, 1, 1).expect("it commits");
+    let behind = log.connect().range().expect("it is there").1;
+    drop(primary);
+    one.shut_down();
+    // The log no longer has the first records.
+    log.connect().truncate_before(behind - 1).expect("it is there");
+    let again = start_on(&disk, &log);
+    again.wait_for(token, LONG).expect("it is there");
+    assert_eq!(balance(&again, 1), Some(21));
+    let primary = again.promote(LONG).expect("it becomes the primary");
+    add(&primary, 1, 1).expect("it commits");
+    assert_eq!((balance(&again, 1), again.reports()), (Some(22), Vec::new()));
+}
+
+#[test]
+fn standby_goes_on_from_its_directory_while_the_primary_commits() {
+    let log = SimulatedLog::new(2);
+    let disk = SimulatedDisk::new(2);
+    let one = builder().start(log.connect()).expect("it starts");
+    let primary = one.promote(LONG).expect("it becomes the primary");
+    let mut total = 0;
+    for round in 0..5 {
+        // Nothing is lost that the disk does not have: the log has it.
+        let standby = start_on(&disk.crash(round), &log);
+        std::thread::scope(|scope| {
+            let writing = scope.spawn(|| {
+                let tokens = (0..50).map(|_| add(&primary, 1, 1).expect("it commits"));
+                tokens.fold(ReplicationToken::default(), ReplicationToken::max)
+            });
+            for _ in 0..3 {
+                standby.checkpoint().expect("it is written");
+            }
+            standby.wait_for(writing.join().expect("no panic"), LONG).expect("it follows");
+        });
+        total += 50;
+        assert_eq!(balance(&standby, 1), Some(total), "round {round}");
+    }
+}
+
+/// All machines of the log and the only node lose power. The log's tail is gone, and comes from the node's directory.
+#[test]
+fn commits_that_the_log_has_lost_come_from_the_directory() {
+    for seed in 0..10 {
+        let log = SimulatedLog::new(seed);
+        let disk = SimulatedDisk::new(seed);
+        let one = start_on(&disk, &log);
+        let primary = one.promote(LONG).expect("it becomes the primary");
+        for _ in 0..10 {
+            add(&primary, 1, 1).expect("it commits");
+        }
+        if seed % 2 == 1 {
+            one.checkpoint().expect("it is written");
+        }
+        let token = add(&primary, 1, 1).expect("it commits");
+        let crashed = disk.crash(seed);
+        drop(primary);
+        one.shut_down();
+        log.lose_tail(1 + seed as usize);
+        let again = start_on(&crashed, &log);
+        // Another one finds it in the log again.
+        let other = builder().start(log.connect()).expect("it starts");
+        again.wait_for(token, LONG).expect("it is there");
+        other.wait_for(token, LONG).expect("it is there");
+        assert_eq!((balance(&again, 1), balance(&other, 1)), (Some(11), Some(11)), "seed {seed}");
+    }
+}
+
+#[test]
+fn commits_in_whose_place_others_are_are_reported() {
+    let log = SimulatedLog::new(3);
+    let disk = SimulatedDisk::new(3);
+    let one = start_on(&disk, &log);
+    let primary = one.promote(LONG).expect("it becomes the primary");
+    for _ in 0..5 {
+        add(&primary, 1, 1).expect("it commits");
+    }
+    drop(primary);
+    one.shut_down();
+    // It ends in the middle of what was confirmed, and a node that did not know that takes over.
+    let end = log.connect().range().expect("it is there").1;
+    log.lose_tail(end as usize - 3);
+    let other = builder().start(log.connect()).expect("it starts");
+    let new = other.promote(LONG).expect("it becomes the primary");
+    let left = balance(&other, 1).unwrap_or(0);
+    assert!(left < 5, "{left}");
+    let token = add(&new, 2, 1).expect("it commits");
+    let again = start_on(&disk, &log);
+    again.wait_for(token, LONG).expect("it follows");
+    assert_eq!((balance(&again, 1).unwrap_or(0), balance(&again, 2)), (left, Some(1)));
+    let reports = again.reports();
+    let [Report::Lost(loss)] = &reports[..] else { panic!("{reports:?}") };
+    assert!(loss.was_confirmed && loss.generation == 1, "{loss}");
+    let file = loss.file.as_ref().expect("the directory keeps it");
+    assert!(disk.exists(file).expect("it can be read"), "{loss}");
+    // What was reported once is not reported again.
+    again.shut_down();
+    assert_eq!(start_on(&disk, &log).reports(), []);
+}
+
+/// A commit that waits has reached the directory, but never the log.
+#[test]
+fn commit_that_the_log_never_accepted_is_cut() {
+    let log = SimulatedLog::new(4);
+    let disk = SimulatedDisk::new(4);
+    let connection = log.connect();
+    let backend: Arc<dyn Backend> = Arc::new(disk.clone());
+    let one = builder().directory_on(backend, "/node").start(Arc::clone(&connection) as _);
+    let one = one.expect("it starts");
+    let primary = one.promote(LONG).expect("it becomes the primary");
+    add(&primary, 1, 100).expect("it commits");
+    let other = builder().start(log.connect()).expect("it starts");
+    connection.cut_off(true);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| add(&primary, 1, 1000));
+        let new = other.promote(LONG).expect("it becomes the primary");
+        let token = add(&new, 1, 1).expect("it commits");
+        connection.cut_off(false);
+        assert!(waiting.join().expect("no panic").is_err());
+        one.wait_for(token, LONG).expect("it follows");
+    });
+    assert_eq!((balance(&one, 1), balance(&other, 1)), (Some(101), Some(101)));
+}
+
+/// The node's disk fails. Nothing is acknowledged that it does not have.
+#[test]
+fn nothing_is_acknowledged_that_the_directory_does_not_have() {
+    let log = SimulatedLog::new(5);
+    let disk = SimulatedDisk::new(5);
+    let one = start_on(&disk, &log);
+    let primary = one.promote(LONG).expect("it becomes the primary");
+    add(&primary, 1, 100).expect("it commits");
+    disk.fail_sync(disk.syncs() + 1);
+    let failed = add(&primary, 1, 1).expect_err("the disk has failed");
+    assert!(matches!(failed, ReplicationError::OutcomeUnknown), "{failed:?}");
+    wait_until("the end of the node", || one.role() == NodeRole::Stopped);
+    let fault = one.fault().expect("it has met one").to_string();
+    assert!(fault.contains("the node's directory"), "{fault}");
+}
+
+#[test]
+fn directory_belongs_to_one_log_and_one_node() {
+    let (log, other_log) = (SimulatedLog::new(6), SimulatedLog::new(6));
+    let disk = SimulatedDisk::new(6);
+    let backend: Arc<dyn Backend> = Arc::new(disk.clone());
+    let refused = |path: &str, log: &SimulatedLog| {
+        let builder = builder().directory_on(Arc::clone(&backend), path);
+        match builder.start(log.connect()) {
+            Err(ReplicationError::Unfit(what)) => what,
+            started => panic!("{:?}", started.map(|node| node.role())),
+        }
+    };
+    let one = start_on(&disk, &log);
+    let what = refused("/node", &log);
+    assert!(what.contains("is open in another node"), "{what}");
+    one.shut_down();
+    let what = refused("/node", &other_log);
+    assert!(what.contains("name an empty directory"), "{what}");
+    backend.create_directory(Path::new("/full")).expect("it is created");
+    backend.create_new(Path::new("/full/photo")).expect("it is created");
+    let what = refused("/full", &log);
+    assert!(what.contains("`photo`"), "{what}");
+}
+
+/// The primary is killed again and again, with its disk, while appends fail and the log loses its end.
+#[test]
+fn nothing_acknowledged_is_lost_in_crashes() {
+    for seed in 0..4 {
+        let log = SimulatedLog::new(seed);
+        let mut disk = SimulatedDisk::new(seed);
+        let mut acknowledged = 0;
+        let mut possible = 0;
+        for round in 0..6 {
+            log.set_faults(Faults::default());
+            let node = start_on(&disk, &log);
+            let primary = node.promote(LONG).expect("it becomes the primary");
+            log.set_faults(Faults { lost: 5, unanswered: 5, late: 5, doubled: 5 });
+            let balance = balance(&node, 1).unwrap_or(0);
+            let place = format!("seed {seed}, round {round}");
+            assert!((acknowledged..=possible).contains(&balance), "{place}: {balance}");
+            (acknowledged, possible) = (balance, balance);
+            for turn in 0..10 {
+                possible += 1;
+                acknowledged += i64::from(add(&primary, 1, 1).is_ok());
+                if turn == 5 && round % 2 == 0 {
+                    node.checkpoint().expect("it is written");
+                }
+            }
+            disk = disk.crash(seed * 100 + round);
+            drop(primary);
+            node.shut_down();
+            log.lose_tail(round as usize);
+        }
+    }
+}
