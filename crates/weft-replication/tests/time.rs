@@ -178,6 +178,9 @@ fn changes_of_rows_that_have_expired_in_the_same_epoch_are_applied() {
             database.transact_with_token(&options, |tx| Ok(tx.get(&sessions, &1)?.is_some()));
         let (is_there, token) = looked.expect("it commits");
         assert!(!is_there);
+        if round % 2 == 0 {
+            database.flush().expect("it is replicated");
+        }
         last = Some(token);
     }
     database.wait_durable(last.expect("there were rounds")).expect("it is replicated");
@@ -331,11 +334,11 @@ fn new_primary_removes_old_results_of_the_one_before() {
     let clock = ManualClock::new(at(100));
     let (one, other) = (node::<Dbx>(&log, &clock), node::<Dbx>(&log, &clock));
     let primary = one.promote(LONG).expect("it becomes the primary");
-    for request in 0..40 {
+    for request in 0..32 {
         ask(&primary, request).expect("it commits");
     }
     let primary = other.promote(LONG).expect("it becomes the primary");
-    for request in 40..80 {
+    for request in 32..64 {
         ask(&primary, request).expect("it commits");
     }
     let results = stored::<ReplicatedResult, _>(&other);
