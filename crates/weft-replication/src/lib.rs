@@ -122,7 +122,8 @@
 //! [`Member`] is the protocol as a state machine, without threads and clocks. A simulation lets members run in an order that
 //! a seed decides. Appends and reads fail, answers are lost, records come late and twice, members are paused and crash, and
 //! the log loses its end. Eleven planted bugs must be found (`src/flaw.rs`). `tests/nodes.rs` has tests of nodes with
-//! databases, on a [`SimulatedLog`].
+//! databases, on a [`SimulatedLog`]. `tests/cluster` has nodes as processes of their own on three brokers of Kafka. Nodes and brokers
+//! are killed and stopped, and links are cut. The history of all clients must be strictly serializable.
 
 #![warn(missing_docs)]
 
