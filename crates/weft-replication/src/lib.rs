@@ -141,7 +141,7 @@ mod simulated;
 mod tables;
 
 pub use log::{LogError, LogRecord, ReplicatedLog};
-pub use member::{Event, Member, Request, Role};
+pub use member::{Event, Member, Remembered, Request, Role};
 pub use node::{Node, NodeBuilder, NodeRole, NodeSnapshot, Options, Primary, ReplicationError};
 pub use reader::{Fault, ReplicationToken};
 pub use record::RECORD_BYTES_MAX;
