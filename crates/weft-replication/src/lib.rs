@@ -151,10 +151,12 @@
 //!
 //! [`Member`] is the protocol as a state machine, without threads and clocks. A simulation lets members run in an order that
 //! a seed decides. Appends and reads fail, answers are lost, records come late and twice, members are paused and crash, and
-//! the log loses its end. Half of the members have directories, on a simulated disk that loses what was not synced. Seventeen
+//! the log loses its end. Half of the members have directories, on a simulated disk that loses what was not synced. Sixteen
 //! planted bugs must be found (`src/flaw.rs`). `tests/nodes.rs` has tests of nodes with databases, on a [`SimulatedLog`],
 //! `tests/directories.rs` of nodes with directories, and `tests/backups.rs` of backups; `tests/time.rs` has rows that expire and
-//! transactions that run once, and `tests/upgrade.rs` two versions of a program.
+//! transactions that run once, and `tests/upgrade.rs` two versions of a program. `tests/cluster` has
+//! nodes as processes of their own on three brokers of Kafka. Nodes and brokers are killed and stopped, and links are cut. The
+//! history of all clients must be strictly serializable.
 
 #![warn(missing_docs)]
 
@@ -180,7 +182,7 @@ mod tail;
 
 pub use directory::Loss;
 pub use log::{LogError, LogRecord, ReplicatedLog};
-pub use member::{Event, Member, Request, Role};
+pub use member::{Event, Member, Remembered, Request, Role};
 pub use node::{
     Node, NodeBuilder, NodeRole, NodeSnapshot, NodeStatus, Options, Primary, Replica,
     ReplicationError, Report,

@@ -223,9 +223,9 @@ impl Cluster {
         }
     }
 
-    /// Returns the addresses without proxies.
+    /// Returns the addresses of the running brokers, without proxies.
     pub fn admin_addresses(&self) -> Vec<String> {
-        self.admin.values().map(|port| format!("127.0.0.1:{port}")).collect()
+        self.brokers.keys().map(|broker| format!("127.0.0.1:{}", self.admin[broker])).collect()
     }
 
     pub fn create_topic(&self, topic: &str) {

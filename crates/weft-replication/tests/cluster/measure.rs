@@ -147,11 +147,18 @@ fn measure_lag(primary: &Primary<Dbx>, standby: &Node<Dbx>, is_over: &AtomicBool
 /// Prints how fast the log of a database is compressed.
 fn measure_compression(directory: &std::path::Path) {
     let mut bytes = Vec::new();
-    for entry in fs::read_dir(directory).expect("it is there").flatten() {
-        if entry.path().extension().is_some_and(|it| it == "log") {
-            bytes.extend(fs::read(entry.path()).expect("it is read"));
+    let mut directories = vec![directory.to_owned()];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).expect("it is there").flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                directories.push(path);
+            } else if path.extension().is_some_and(|it| it == "log") {
+                bytes.extend(fs::read(path).expect("it is read"));
+            }
         }
     }
+    assert!(!bytes.is_empty(), "there is no log in {}", directory.display());
     // The space that was allocated in advance would compress too well.
     while bytes.last() == Some(&0) {
         bytes.pop();
