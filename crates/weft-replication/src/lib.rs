@@ -145,7 +145,7 @@
 //!
 //! [`Member`] is the protocol as a state machine, without threads and clocks. A simulation lets members run in an order that
 //! a seed decides. Appends and reads fail, answers are lost, records come late and twice, members are paused and crash, and
-//! the log loses its end. Half of the members have directories, on a simulated disk that loses what was not synced. Seventeen
+//! the log loses its end. Half of the members have directories, on a simulated disk that loses what was not synced. Sixteen
 //! planted bugs must be found (`src/flaw.rs`). `tests/nodes.rs` has tests of nodes with databases, on a [`SimulatedLog`],
 //! `tests/directories.rs` of nodes with directories, and `tests/backups.rs` of backups.
 
