@@ -43,9 +43,6 @@ pub enum Flaw {
     /// A node appends what the log has lost without looking what is in its place, and goes on.
     #[cfg(test)]
     RepairUnchecked,
-    /// A candidate serves without comparing its state with the log.
-    #[cfg(test)]
-    PromotionUncompared,
     /// An epoch is acknowledged before the node's directory has it.
     #[cfg(test)]
     JournalNotAwaited,

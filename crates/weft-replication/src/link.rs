@@ -62,8 +62,6 @@ pub struct Session {
     pub end: Option<End>,
     /// Why the log may not have everything that the member has read.
     pub doubt: Option<Fault>,
-    /// Whether another node lacks records.
-    pub is_asked: bool,
     /// Behind the last record that has given rise to a doubt.
     doubted_before: u64,
     /// The node's own copy of the log, if it has a directory.
@@ -82,7 +80,6 @@ impl Session {
             member,
             end: None,
             doubt: None,
-            is_asked: false,
             doubted_before: 0,
             journal,
             ahead: 0,
@@ -98,14 +95,13 @@ impl Session {
     pub fn compare(&mut self, log: &dyn ReplicatedLog) -> Result<Step, End> {
         let fault = self.doubt.take();
         let tail = self.member.tail();
-        match repair(tail, log, self.is_asked) {
+        match repair(tail, log, true) {
             Err(_) => {
                 self.doubt = fault;
                 Ok(Step::Failed)
             }
             Ok((Agreement::Whole { next }, appended)) => {
                 self.repaired += appended;
-                self.is_asked = false;
                 // A record that gives rise to a doubt twice has no effect.
                 match fault {
                     Some(Fault::Hole { what: ASKED, .. }) => {}
@@ -256,11 +252,7 @@ impl Link {
         let (mut doubt, doubted_before) = (None, session.doubted_before);
         let step = self.ask(&mut session.member, &mut |event| {
             let fault = match &event {
-                Event::Missing(fault) => Some(fault),
-                Event::Asked(fault) => {
-                    session.is_asked = true;
-                    Some(fault)
-                }
+                Event::Missing(fault) | Event::Asked(fault) => Some(fault),
                 _ => None,
             };
             if let Some(fault) = fault {
@@ -423,7 +415,6 @@ impl Link {
     pub fn prove_history(&self) -> Result<(), End> {
         let begin = self.now();
         let mut session = self.session();
-        session.is_asked = true;
         while session.compare(&*self.log)? == Step::Failed {
             if self.now() > begin + self.options.deadline {
                 return Err(End::GaveUp);

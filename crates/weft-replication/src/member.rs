@@ -254,6 +254,9 @@ impl Member {
     pub fn resume(&mut self, next: u64) {
         self.reader.next = next;
         self.placed = None;
+        if self.reader.boundary.counted == self.reader.counted {
+            self.reader.boundary.next = next;
+        }
     }
 
     /// Returns when the last record of a primary was read.

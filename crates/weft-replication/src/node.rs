@@ -935,7 +935,13 @@ impl<P: Protocol> Core<P> {
                 return Err(End::Stopped);
             }
         }
-        life.link.session().member.resume(next);
+        let position = {
+            let mut session = life.link.session();
+            session.member.resume(next);
+            session.member.position()
+        };
+        // The records of the directory have offsets that may be earlier than theirs.
+        life.applied().position = position;
         Ok(tables)
     }
 

@@ -131,11 +131,10 @@ impl Tail {
             };
             back = 2 * (self.length() - index);
             let scan = self.scan(log, index, position)?;
-            if scan.has_proof {
-                return Ok(scan.agreement(self.length()));
+            if scan.has_proof && scan.found == self.length() {
+                return Ok(Agreement::Whole { next: scan.next });
             }
         }
-        // Offsets are later than before if the log has lost its end and got it back.
         let (first, end) = log.range()?;
         if self.start.next < first {
             // What followed the start is gone.
@@ -145,7 +144,12 @@ impl Tail {
             // If the log has lost its end and got it back, the start may lie before.
             return Ok(Agreement::Whole { next: first });
         }
-        let scan = self.scan(log, 0, Position { next: first, ..self.start })?;
+        let mut scan = self.scan(log, 0, self.start)?;
+        if scan.found < self.length() {
+            // If the log has lost its end and got it back, the records may lie before where they were. Looking there is
+            // slow, and rarely needed.
+            scan = self.scan(log, 0, Position { next: first, ..self.start })?;
+        }
         let is_known = scan.has_proof || self.start.generation == 0 || scan.found == self.length();
         Ok(match (is_known, scan.agreement(self.length())) {
             (false, Agreement::Other { .. }) => Agreement::Unknown,
