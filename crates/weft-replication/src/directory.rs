@@ -249,12 +249,12 @@ impl Directory {
             )));
         }
         let mut tail = tail_of(&stored, &start);
-        let (mut agreement, repaired) = repair(&tail, log, all)?;
+        let (mut agreement, repaired) = repair(&tail, log, all, None)?;
         if let Agreement::Other { from } = agreement {
             if !flawed!(self.flaw, UnacceptedKept) {
                 tail.cut(from);
             }
-            agreement = tail.compare(log, all)?;
+            agreement = tail.compare(log, all, None)?;
         }
         let kept = tail.length();
         let next = match agreement {

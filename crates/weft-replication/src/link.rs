@@ -95,7 +95,7 @@ impl Session {
     pub fn compare(&mut self, log: &dyn ReplicatedLog) -> Result<Step, End> {
         let fault = self.doubt.take();
         let tail = self.member.tail();
-        match repair(tail, log, true) {
+        match repair(tail, log, true, Some(self.member.next_offset())) {
             Err(_) => {
                 self.doubt = fault;
                 Ok(Step::Failed)

@@ -120,9 +120,17 @@ impl Tail {
     /// part that the log has, too. A primary appends such parts also if the log has lost others before, and it has not
     /// noticed.
     ///
+    /// `reached` is given by a node that has read the log up to there without a break. Then what was truncated since is not
+    /// compared.
+    ///
     /// # Errors
     /// If the log cannot be read.
-    pub fn compare(&self, log: &dyn ReplicatedLog, all: bool) -> Result<Agreement, LogError> {
+    pub fn compare(
+        &self,
+        log: &dyn ReplicatedLog,
+        all: bool,
+        reached: Option<u64>,
+    ) -> Result<Agreement, LogError> {
         // Each start lies twice as far back as the one before.
         let mut back = if all { self.length() } else { 0 };
         for (index, record) in self.records.iter().enumerate().rev() {
@@ -137,8 +145,11 @@ impl Tail {
         }
         let (first, end) = log.range()?;
         if self.start.next < first {
-            // What followed the start is gone.
-            return Ok(Agreement::Unknown);
+            return match reached {
+                Some(reached) => self.compare_rest(log, (first, end), reached),
+                // What followed the start is gone.
+                None => Ok(Agreement::Unknown),
+            };
         }
         if self.records.is_empty() && end >= self.start.next {
             // If the log has lost its end and got it back, the start may lie before.
@@ -155,6 +166,29 @@ impl Tail {
             (false, Agreement::Other { .. }) => Agreement::Unknown,
             _ if self.records.is_empty() => Agreement::Unknown,
             (_, agreement) => agreement,
+        })
+    }
+
+    /// Compares those of the records that were not truncated. The log has the records from `first` to before `end`.
+    fn compare_rest(
+        &self,
+        log: &dyn ReplicatedLog,
+        (first, end): (u64, u64),
+        reached: u64,
+    ) -> Result<Agreement, LogError> {
+        let positions = self.records.iter().enumerate();
+        let mut left = positions.filter_map(|(index, record)| Some((index, record.before?)));
+        if let Some((index, position)) = left.find(|(_, position)| position.next >= first) {
+            let scan = self.scan(log, index, position)?;
+            return Ok(match scan.agreement(self.length()) {
+                Agreement::Other { .. } if !scan.has_proof => Agreement::Unknown,
+                agreement => agreement,
+            });
+        }
+        // There is nothing to compare, but nothing is missing either.
+        Ok(match !self.records.is_empty() && first <= reached && reached <= end {
+            true => Agreement::Whole { next: reached },
+            false => Agreement::Unknown,
         })
     }
 
@@ -231,11 +265,12 @@ pub fn repair(
     tail: &Tail,
     log: &dyn ReplicatedLog,
     all: bool,
+    reached: Option<u64>,
 ) -> Result<(Agreement, usize), LogError> {
     let mut appended = 0;
     // The log may lose its end again while this goes on. But what does not count when it is there never will.
     for _ in 0..REPAIRS {
-        let agreement = tail.compare(log, all)?;
+        let agreement = tail.compare(log, all, reached)?;
         let Agreement::Missing { from } = agreement else { return Ok((agreement, appended)) };
         for record in tail.records.range(from..) {
             log.append(&record.bytes)?;

@@ -145,6 +145,28 @@ fn old_primary_steps_down_and_follows() {
 }
 
 #[test]
+fn nodes_that_run_take_over_after_the_log_was_truncated() {
+    // Everything is removed, with the heartbeats behind the last commit, or all but the newest record.
+    for kept in [0, 1] {
+        let log = SimulatedLog::new(6);
+        let (one, other) = (node::<Dbx>(&log), node::<Dbx>(&log));
+        let primary = one.promote(LONG).unwrap();
+        let tokens = (0..5).map(|_| add(&primary, 1, 1).unwrap());
+        other.wait_for(tokens.last().unwrap(), LONG).unwrap();
+        wait_until("the standby has read everything", || other.records_behind().unwrap() == 0);
+        let connection = log.connect();
+        let (_, end) = connection.range().unwrap();
+        connection.truncate_before(end - kept).unwrap();
+        let primary = other.promote(LONG).unwrap();
+        add(&primary, 1, 1).unwrap();
+        assert_eq!(balance(&other, 1), Some(6));
+        // The old primary would have to read everything again.
+        wait_until("the old primary has stopped", || one.role() == NodeRole::Stopped);
+        assert!(matches!(one.fault(), Some(Fault::Gone { .. })), "{:?}", one.fault());
+    }
+}
+
+#[test]
 fn commits_that_the_log_never_accepted_are_gone() {
     let log = SimulatedLog::new(3);
     let connection = log.connect();
