@@ -5,6 +5,7 @@
 //! | request | answer |
 //! | --- | --- |
 //! | `run r:KEY a:KEY:VALUE …` | `ok GENERATION EPOCH KEY=VALUE,VALUE …` with what each `r` has read; `not-primary`, `unknown` |
+//! | `reports` | `ok` and what the node reports |
 //! | `show KEY …` | `ok GENERATION EPOCH KEY=…` of a snapshot at this node |
 //! | `promote` | `ok`, or an error |
 //! | `status` | `ok ROLE GENERATION`, and why it has stopped |
@@ -190,6 +191,7 @@ fn answer(node: &Node<Dbx>, line: &str) -> Result<String, ReplicationError> {
             let why = node.fault().map_or_else(String::new, |fault| fault.to_string());
             Ok(format!("{:?} {} {why}", node.role(), node.token().generation))
         }
+        "reports" => Ok(format!("{:?}", node.reports())),
         "trouble" => Ok(node.trouble().map_or_else(String::new, |trouble| trouble.to_string())),
         _ => panic!("unknown request {line}"),
     }
