@@ -96,6 +96,7 @@ impl Session {
         let fault = self.doubt.take();
         let tail = self.member.tail();
         match repair(tail, log, true, Some(self.member.next_offset())) {
+            Err(LogError::Misconfigured(message)) => Err(unfit(message)),
             Err(_) => {
                 self.doubt = fault;
                 Ok(Step::Failed)
