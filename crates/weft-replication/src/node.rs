@@ -1164,6 +1164,11 @@ impl<P: Protocol> Node<P> {
         self.core.state().missing.clone()
     }
 
+    /// Returns the path of the node's directory, if it has one.
+    pub fn directory(&self) -> Option<&Path> {
+        self.core.setup.directory.as_ref().map(Directory::path)
+    }
+
     /// Writes all rows to the node's directory, so that it need not replay records from before this when it starts. A node
     /// does so automatically from time to time.
     ///

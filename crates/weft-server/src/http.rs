@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 use weft_inspect::openmetrics::CONTENT_TYPE;
 
 use crate::metrics;
-use crate::replication::{Current, Standing};
+use crate::replication::{Current, Replication, Standing};
 use crate::server::Server;
 
 /// Serves until the task is aborted.
@@ -40,11 +40,18 @@ async fn show_metrics(server: Arc<Server>) -> impl IntoResponse {
 async fn show_health(server: Arc<Server>, is_primary: Option<bool>) -> impl IntoResponse {
     let standing = server.standing();
     let name = standing.map_or("ok", Standing::name);
-    let is_wanted = match is_primary {
-        None => true,
-        Some(true) => matches!(standing, None | Some(Standing::Primary)),
-        Some(false) => standing == Some(Standing::Standby),
+    // `check_health` does not look at that: a new start would change nothing.
+    let missing = server.replication.as_ref().and_then(Replication::missing);
+    let (name, is_complete) = match missing {
+        Some(missing) => (format!("{name}: {missing}"), false),
+        None => (name.to_owned(), true),
     };
+    let is_wanted = is_complete
+        && match is_primary {
+            None => true,
+            Some(true) => matches!(standing, None | Some(Standing::Primary)),
+            Some(false) => standing == Some(Standing::Standby),
+        };
     match tokio::task::spawn_blocking(move || server.check_health()).await {
         Ok(Ok(())) if is_wanted => (StatusCode::OK, format!("{name}\n")),
         Ok(Ok(())) => (StatusCode::SERVICE_UNAVAILABLE, format!("{name}\n")),

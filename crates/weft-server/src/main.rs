@@ -172,6 +172,11 @@ fn run_import(matches: &ArgMatches, options: Options) -> io::Result<()> {
     if options.store.directory.is_none() {
         return Err(io::Error::other("name the --directory in which the data is to be kept"));
     }
+    if !options.replication.log.is_empty() {
+        return Err(io::Error::other(
+            "a directory of a replicated server is a copy of the log, and nothing can be imported there: leave --replicate out",
+        ));
+    }
     // The import is not a client, so the rules of users are not for it.
     let options = Options { users_file: None, password: None, ..options };
     let server = Server::open(options)?;

@@ -61,6 +61,13 @@ fn add_replication(text: &mut String, replication: &Replication) {
     add(text, "replication_lag_records", "gauge", help, "", records);
     let help = "For how long a standby has not had everything";
     add(text, "replication_lag_seconds", "gauge", help, "", time.as_secs_f64());
+    let help = "Whether records of the log are missing, which another server may have";
+    let is_missing = u8::from(replication.missing().is_some());
+    add(text, "replication_records_missing", "gauge", help, "", is_missing);
+    let help =
+        "What has happened to the node that an operator should know of: see INFO replication";
+    let reports = replication.reports().len();
+    add(text, "replication_reports", "counter", help, "_total", reports);
     let help = "How often the server has ceased to be the primary";
     let steps_down = replication.steps_down.load(Ordering::Relaxed);
     add(text, "replication_steps_down", "counter", help, "_total", steps_down);

@@ -16,6 +16,7 @@
 //! primary when it was computed: see `flush` in `connection.rs`.
 
 use std::io;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -24,7 +25,7 @@ use serde_json::json;
 use weft::htm::word::{Ordering, Word};
 use weft::protocol::Dbx;
 use weft_replication::{
-    Node, NodeBuilder, NodeRole, NodeStatus, Replica, ReplicatedLog, ReplicationError,
+    Node, NodeBuilder, NodeRole, NodeStatus, Replica, ReplicatedLog, ReplicationError, Report,
 };
 
 use crate::clients::Client;
@@ -177,6 +178,30 @@ impl Replication {
         self.node.fault().map(|fault| fault.to_string())
     }
 
+    /// Returns which records of the log are missing, if this server waits for another one that may have them.
+    pub fn missing(&self) -> Option<String> {
+        let missing = self.node.missing().filter(|_| self.standing() != Standing::Primary)?;
+        Some(format!("{missing}; start the server that was the primary, which may have them"))
+    }
+
+    /// Returns what has happened to the node that an operator should know of.
+    pub fn reports(&self) -> Vec<Report> {
+        self.node.reports()
+    }
+
+    /// Returns the node's directory, if it has one.
+    pub fn directory(&self) -> Option<&Path> {
+        self.node.directory()
+    }
+
+    /// Writes all rows to the node's directory.
+    ///
+    /// # Errors
+    /// Those of [`Node::checkpoint`].
+    pub fn checkpoint(&self) -> Result<(), ReplicationError> {
+        self.node.checkpoint()
+    }
+
     /// Returns how many records of the log the server has not read, and for how long it has not had everything.
     pub fn lag(&self) -> (u64, Duration) {
         match self.standing() {
@@ -262,6 +287,14 @@ impl Server {
         !matches!(self.standing(), Some(Standing::Loading | Standing::Standby | Standing::Over))
     }
 
+    /// Returns whether the data is kept in a directory.
+    pub fn has_directory(&self) -> bool {
+        match &self.replication {
+            Some(replication) => replication.directory().is_some(),
+            None => self.options.store.directory.is_some(),
+        }
+    }
+
     /// Returns whether the server's connections end because its node follows the log with another database, or has stopped.
     pub fn is_over(&self) -> bool {
         self.standing() == Some(Standing::Over)
@@ -296,7 +329,10 @@ impl Server {
             return Err(self.read_only());
         }
         if standing == Standing::Loading {
-            return Err(LOADING.into());
+            return Err(match replication.missing() {
+                Some(missing) => format!("LOADING {missing}").into(),
+                None => LOADING.into(),
+            });
         }
         if client.reads || self.serves_reads.load(Ordering::Relaxed) != 0 {
             return Ok(());
@@ -412,6 +448,8 @@ impl Watching {
             stops: Arc::clone(&stops),
             collector: None,
             measured: Instant::now(),
+            reported: 0,
+            missing: None,
         };
         let thread = std::thread::Builder::new().name("weft-roles".to_owned());
         let thread = thread.spawn(move || watcher.run())?;
@@ -432,6 +470,10 @@ struct Watcher {
     stops: Arc<Word>,
     collector: Option<Collector>,
     measured: Instant,
+    /// How many of the node's reports are in the log.
+    reported: usize,
+    /// What the log has said of missing records last.
+    missing: Option<String>,
 }
 
 impl Watcher {
@@ -439,6 +481,7 @@ impl Watcher {
         while self.stops.load(Ordering::SeqCst) == 0 {
             let server = self.current.get();
             let replication = server.replication.as_ref().expect("all are replicated");
+            self.tell(replication);
             let (replica, status) = self.node.current();
             if replica != replication.replica || status.role == NodeRole::Stopped {
                 self.end(&server, replication);
@@ -465,6 +508,29 @@ impl Watcher {
         }
         if let Some(collector) = self.collector.take() {
             collector.stop();
+        }
+    }
+
+    /// Writes to the log what an operator should know of the node.
+    fn tell(&mut self, replication: &Replication) {
+        let reports = replication.reports();
+        for report in &reports[self.reported..] {
+            let level = match report {
+                Report::Repaired { .. } | Report::BackupSkipped(_) => Level::Warn,
+                _ => Level::Error,
+            };
+            log(level, "a report of the node", json!({ "report": report.to_string() }));
+        }
+        self.reported = reports.len();
+        let missing = replication.missing();
+        if missing != self.missing {
+            match &missing {
+                Some(missing) => {
+                    log(Level::Error, "records are missing", json!({ "missing": missing }));
+                }
+                None => log(Level::Info, "no records are missing any more", json!({})),
+            }
+            self.missing = missing;
         }
     }
 

@@ -280,7 +280,8 @@ impl Builder {
     }
 
     /// Replicates the server through a log. The node has the tables of the program; those of Redis's types are added. The
-    /// server ends the node when it stops. (The options of [`Options::replication`] that are for the node have no effect.)
+    /// server ends the node when it stops. (The options of [`Options::replication`] that are for the node have no effect. Its
+    /// directory is [`NodeBuilder::directory`].)
     ///
     /// ```
     /// use std::time::Duration;
@@ -317,12 +318,17 @@ impl Builder {
     pub fn open(self) -> io::Result<Arc<Server>> {
         let options = self.options;
         let node = match self.node {
+            Some(_) if options.store.directory.is_some() => {
+                return Err(io::Error::other(
+                    "the directory of a replicated server is its node's: set it by NodeBuilder::directory",
+                ));
+            }
             None if !options.replication.log.is_empty() => Some(replicated_by_options(&options)?),
             node => node,
         };
-        if node.is_some() && options.store.directory.is_some() {
+        if node.is_some() && !options.waits {
             return Err(io::Error::other(
-                "a replicated server keeps its data in memory and in the log: leave --directory out",
+                "a replicated server replies when its commits are replicated: leave --acknowledge at-once out",
             ));
         }
         let replication = node.map(|(node, log)| replication::start(node, log)).transpose();
@@ -354,7 +360,10 @@ fn replicated_by_options(
     let node = NodeBuilder::new(move || tables::builder(&store, is_inspected))
         .address(&options.replication.address)
         .options(options.replication.node.clone());
-    Ok((node, log))
+    Ok(match &options.store.directory {
+        Some((path, _)) => (node.directory(path), log),
+        None => (node, log),
+    })
 }
 
 impl Server {

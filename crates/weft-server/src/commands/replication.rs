@@ -101,7 +101,7 @@ pub fn waitaof(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) ->
     if integer(arguments[3])? < 0 {
         return Err("ERR timeout is negative".into());
     }
-    if is_local && session.server.options.store.directory.is_none() {
+    if is_local && !session.server.has_directory() {
         return Err("ERR WAITAOF cannot be used when numlocal is set but the data is in memory: start the server \
                     with --directory"
             .into());
@@ -265,5 +265,11 @@ pub fn info(server: &Server, row: &mut dyn FnMut(&str, &dyn ToString)) {
     row("weft_lag_seconds", &time.as_secs_f64());
     row("weft_primary", &primary_of(server).unwrap_or_default());
     row("weft_copies", &server.options.replication.copies);
+    let directory = replication.directory().map(|path| path.display().to_string());
+    row("weft_directory", &directory.unwrap_or_default());
+    row("weft_missing", &replication.missing().unwrap_or_default());
+    let reports = replication.reports();
+    row("weft_reports", &reports.len());
+    row("weft_last_report", &reports.last().map_or(String::new(), ToString::to_string));
     row("weft_fault", &Replication::fault(replication).unwrap_or_default());
 }

@@ -1,7 +1,8 @@
 //! Commands about what is on the disk, and the end of the server.
 //!
 //! A server with a directory has a log, so nothing needs to be saved by a command. `SAVE` and `BGSAVE` write a checkpoint,
-//! which makes the next start faster; the server writes one automatically when the log has grown.
+//! which makes the next start faster; the server writes one automatically when the log has grown. The checkpoint of a
+//! replicated server is a base of its node.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -18,8 +19,17 @@ use crate::session::{Session, in_place};
 use crate::stop::{Done, text_of, texts};
 
 /// Writes a checkpoint, and notes when.
-fn checkpoint(server: &Server) -> Result<(), Failure> {
-    server.database.checkpoint()?;
+///
+/// # Errors
+/// The error reply.
+fn checkpoint(server: &Server) -> Result<(), String> {
+    match &server.replication {
+        Some(_) if !server.has_directory() => return Err(text_of(&Failure::InMemory)),
+        Some(replication) => replication.checkpoint().map_err(|error| format!("ERR {error}"))?,
+        None => {
+            server.database.checkpoint().map_err(|failure| text_of(&failure))?;
+        }
+    }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     server.last_save.store(now.as_secs(), Ordering::Relaxed);
     Ok(())
@@ -27,7 +37,7 @@ fn checkpoint(server: &Server) -> Result<(), Failure> {
 
 /// `SAVE`
 pub fn save(session: &mut Session, _: &[&[u8]], reply: &mut Reply) -> Done {
-    in_place(|| checkpoint(&session.server)).map_err(|failure| text_of(&failure))?;
+    in_place(|| checkpoint(&session.server))?;
     reply.ok();
     Ok(())
 }
@@ -50,7 +60,7 @@ pub fn bgrewriteaof(session: &mut Session, _: &[&[u8]], reply: &mut Reply) -> Do
 }
 
 fn begin_checkpoint(session: &Session) -> Done {
-    if session.server.options.store.directory.is_none() {
+    if !session.server.has_directory() {
         return Err(text_of(&Failure::InMemory).into());
     }
     let server = Arc::clone(&session.server);
@@ -58,8 +68,7 @@ fn begin_checkpoint(session: &Session) -> Done {
     std::thread::Builder::new()
         .name("weft-checkpoint".to_owned())
         .spawn(move || {
-            if let Err(failure) = checkpoint(&server) {
-                let error = failure.to_string();
+            if let Err(error) = checkpoint(&server) {
                 log(Level::Error, "cannot write a checkpoint", json!({ "error": error }));
             }
         })
@@ -87,7 +96,7 @@ pub fn shutdown(session: &mut Session, arguments: &[&[u8]], _: &mut Reply) -> Do
         }
     }
     if saves {
-        in_place(|| checkpoint(&session.server)).map_err(|failure| text_of(&failure))?;
+        in_place(|| checkpoint(&session.server))?;
     }
     log(Level::Info, "a client stops the server", json!({ "id": session.client.id }));
     session.server.stop();

@@ -5,11 +5,15 @@ use std::thread;
 use std::time::Duration;
 
 use weft::Database;
+use weft::durability::{Backend, SimulatedDisk};
 use weft::htm::word::{Ordering, Word};
-use weft_replication::{NodeBuilder, Options as NodeOptions, SimulatedConnection, SimulatedLog};
+use weft_replication::{
+    NodeBuilder, Options as NodeOptions, ReplicatedLog, SimulatedConnection, SimulatedLog,
+};
 use weft_server::{Options, ReplicationOptions, Server};
 
 use crate::client::{Client, TestServer, Value};
+use crate::durable::Directory;
 use crate::histories::{Recorder, Way, stress};
 
 /// Longer than anything takes. No test waits for this long unless it fails.
@@ -29,6 +33,7 @@ fn by_call() -> NodeOptions {
         silence: None,
         deadline: LONG,
         poll: Duration::from_millis(1),
+        ..NodeOptions::default()
     }
 }
 
@@ -60,9 +65,7 @@ impl Cluster {
 
     fn promote(&self, server: usize) {
         // The connection of a server that begins again as a standby ends.
-        wait_until("a promotion", || {
-            self.try_say(server, "WEFT.PROMOTE").is_some_and(|reply| reply == "+OK")
-        });
+        self.wait_for(server, "WEFT.PROMOTE", "+OK");
     }
 
     /// Says a line on a new connection. `None` if it ends.
@@ -74,9 +77,15 @@ impl Cluster {
 
     /// Waits until a server replies so.
     fn wait_for(&self, server: usize, line: &str, reply: &str) {
-        wait_until(&format!("{line}: {reply}"), || {
-            self.try_say(server, line).is_some_and(|said| said == reply)
-        });
+        let mut said = None;
+        for _ in 0..30_000 {
+            said = self.try_say(server, line);
+            if said.as_deref() == Some(reply) {
+                return;
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+        panic!("{line}: {said:?} instead of {reply}");
     }
 
     /// Waits until a client of a standby, which may just have begun again, reads this.
@@ -441,4 +450,130 @@ fn settings_of_replication_are_understood() {
     let refused = |options: Options| Server::open(options).unwrap_err().to_string();
     options.replication.log = "elsewhere".to_owned();
     assert!(refused(options).contains("write kafka://BROKER:PORT"));
+}
+
+/// Starts a server whose node has a directory on this disk.
+fn start_on(disk: &SimulatedDisk, connection: &Arc<SimulatedConnection>) -> TestServer {
+    let disk: Arc<dyn Backend> = Arc::new(disk.clone());
+    let node = NodeBuilder::new(Database::builder).options(by_call()).directory_on(disk, "/node");
+    TestServer::of(Server::builder().replicated(node, Arc::clone(connection) as _).open().unwrap())
+}
+
+/// A cluster of servers that were started already. The first one becomes the primary.
+fn cluster_of(servers: Vec<TestServer>) -> Cluster {
+    let cluster = Cluster { connections: Vec::new(), servers };
+    cluster.promote(0);
+    cluster
+}
+
+#[test]
+fn killed_server_goes_on_from_its_directory() {
+    let log = SimulatedLog::new(1);
+    let disk = SimulatedDisk::new(1);
+    let connection = log.connect();
+    let cluster = cluster_of(vec![start_on(&disk, &connection)]);
+    let mut primary = cluster.client(0);
+    assert_eq!(info(&mut primary, "weft_directory"), "/node");
+    let begun = log.connect().range().unwrap().1;
+    for (line, reply) in [
+        ("SET n 1", "+OK"),
+        ("SAVE", "+OK"),
+        ("INCR n", ":2"),
+        ("SAVE", "+OK"),
+        ("RPUSH list one two", ":2"),
+        ("WAITAOF 1 0 0", "*[:1, :2]"),
+        ("INCR n", ":3"),
+    ] {
+        assert_eq!(primary.say(line), reply, "{line}");
+    }
+    // It dies: what its disk has at this moment is what it has. The log no longer has the first records.
+    connection.cut_off(true);
+    let crashed = disk.crash(fastrand::u64(..));
+    log.connect().truncate_before(begun).unwrap();
+    let again = cluster_of(vec![start_on(&crashed, &log.connect())]);
+    let mut client = again.client(0);
+    for (line, reply) in [
+        ("GET n", "\"3\""),
+        ("LRANGE list 0 -1", "*[\"one\", \"two\"]"),
+        ("INCR n", ":4"),
+        ("BGSAVE", "+Background saving started"),
+    ] {
+        assert_eq!(client.say(line), reply, "{line}");
+    }
+    connection.cut_off(false);
+}
+
+/// The log loses records. A server without a directory says that they are missing, until the one that has them starts.
+#[test]
+fn missing_records_and_their_repair_are_shown() {
+    let log = SimulatedLog::new(2);
+    let disk = SimulatedDisk::new(2);
+    let connection = log.connect();
+    let cluster = cluster_of(vec![start_on(&disk, &connection)]);
+    let begun = log.connect().range().unwrap().1;
+    let mut primary = cluster.client(0);
+    for n in 1..=5 {
+        assert_eq!(primary.say("INCR n"), format!(":{n}"));
+    }
+    connection.cut_off(true);
+    let crashed = disk.crash(fastrand::u64(..));
+    // The newest commit is in the log again, and those before it are not. The shortest records are heartbeats.
+    let log_end = log.connect();
+    let records = log_end.read(0, Duration::ZERO).unwrap();
+    let of_heartbeat = records.iter().map(|record| record.bytes.len()).min().unwrap();
+    let newest = records.iter().rfind(|record| record.bytes.len() > of_heartbeat).unwrap();
+    assert!(newest.offset > begun);
+    log.lose_tail((log_end.range().unwrap().1 - begun) as usize);
+    log_end.append(&newest.bytes).unwrap();
+    let without = TestServer::of(
+        Server::builder()
+            .replicated(NodeBuilder::new(Database::builder).options(by_call()), log.connect())
+            .open()
+            .unwrap(),
+    );
+    let mut client = without.client();
+    wait_until("missing", || !info(&mut client, "weft_missing").is_empty());
+    let (status, page) = without.page("/health");
+    assert!(status == 503 && page.contains("records are missing"), "{status}: {page}");
+    assert!(without.page("/metrics").1.contains("replication_records_missing 1"));
+    let refused = client.say("WEFT.PROMOTE 100");
+    assert!(refused.contains("start the node that was the primary"), "{refused}");
+    let with = start_on(&crashed, &log.connect());
+    wait_until("the repair", || without.page("/health") == (200, "standby\n".to_owned()));
+    let mut repairer = with.client();
+    assert!(info(&mut repairer, "weft_last_report").contains("were appended again"));
+    assert!(with.page("/metrics").1.contains("replication_reports_total 1"));
+    assert_eq!(info(&mut client, "weft_missing"), "");
+    assert_eq!(client.say("READONLY"), "+OK");
+    assert_eq!(client.say("GET n"), "\"5\"");
+    connection.cut_off(false);
+}
+
+#[test]
+fn directory_of_a_replicated_server_is_its_nodes() {
+    let node = || NodeBuilder::new(Database::builder).options(by_call());
+    let refused = |options: Options| {
+        let log = SimulatedLog::new(3);
+        let server = Server::builder().options(options).replicated(node(), log.connect());
+        server.open().unwrap_err().to_string()
+    };
+    let mut options = Options::default();
+    weft_server::find_setting("directory").unwrap().set(&mut options, "data").unwrap();
+    assert!(refused(options).contains("NodeBuilder::directory"));
+    assert!(refused(Options { waits: false, ..Options::default() }).contains("at-once"));
+    let cluster = Cluster::new(1);
+    let mut primary = cluster.client(0);
+    for line in ["SAVE", "BGSAVE", "WAITAOF 1 0 0"] {
+        let said = primary.say(line);
+        assert!(said.starts_with("-ERR") && said.contains("in memory"), "{line}: {said}");
+    }
+    // A server without replication does not take a copy of a log for its data.
+    let directory = Directory::new("of-a-node");
+    let log = SimulatedLog::new(4);
+    let started = node().directory(&directory.0).start(log.connect()).unwrap();
+    started.shut_down();
+    let mut options = Options::default();
+    let path = directory.0.to_str().unwrap();
+    weft_server::find_setting("directory").unwrap().set(&mut options, path).unwrap();
+    Server::open(options).unwrap_err();
 }
