@@ -122,6 +122,14 @@ impl Session {
                 let lost = tail.since(tail.counted() - (tail.length() - from) as u64);
                 Err(End::Forked(loss(lost.map(|kept| (&*kept.bytes, true)), None)))
             }
+            // What the log has lost below its first record, it has lost on purpose.
+            Ok((Agreement::Unknown, _))
+                if matches!(fault, None | Some(Fault::Hole { what: ASKED, .. }))
+                    && tail.is_truncated(log).unwrap_or(false) =>
+            {
+                self.is_asked = false;
+                Ok(Step::Done)
+            }
             Ok((Agreement::Missing { .. } | Agreement::Unknown, _)) => {
                 let next = self.member.next_offset();
                 Err(End::Fault(fault.unwrap_or(Fault::LostTail { offset: next, next })))

@@ -138,8 +138,7 @@ impl Tail {
         // Offsets are later than before if the log has lost its end and got it back.
         let (first, end) = log.range()?;
         if self.start.next < first {
-            // What followed the start is gone.
-            return Ok(Agreement::Unknown);
+            return self.compare_rest(log, first);
         }
         if self.records.is_empty() && end >= self.start.next {
             // If the log has lost its end and got it back, the start may lie before.
@@ -152,6 +151,29 @@ impl Tail {
             _ if self.records.is_empty() => Agreement::Unknown,
             (_, agreement) => agreement,
         })
+    }
+
+    /// As [`Tail::compare`], if the log was truncated behind the start: compares what is behind the log's first record.
+    fn compare_rest(&self, log: &dyn ReplicatedLog, first: u64) -> Result<Agreement, LogError> {
+        let rest = self.records.iter().enumerate().find_map(|(index, record)| {
+            Some((index, record.before.filter(|before| before.next >= first)?))
+        });
+        let Some((index, position)) = rest else { return Ok(Agreement::Unknown) };
+        let scan = self.scan(log, index, position)?;
+        // As above: without a record that names the chain, nothing shows that another one follows what was truncated.
+        Ok(match scan.has_proof || scan.found == self.length() {
+            true => scan.agreement(self.length()),
+            false => Agreement::Unknown,
+        })
+    }
+
+    /// Returns whether all records lie before the log's first one.
+    ///
+    /// # Errors
+    /// If the log cannot be reached.
+    pub fn is_truncated(&self, log: &dyn ReplicatedLog) -> Result<bool, LogError> {
+        let first = log.range()?.0;
+        Ok(self.start.next < first && self.records.iter().all(|record| record.offset < first))
     }
 
     /// Reads the log from a position, before which this many of the records lie.
