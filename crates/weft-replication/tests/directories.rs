@@ -98,6 +98,31 @@ fn node_goes_on_from_its_directory() {
     assert_eq!((balance(&again, 1), again.reports()), (Some(22), Vec::new()));
 }
 
+/// The log is truncated behind the records with which a node compares it: in the middle of them, or behind them all.
+#[test]
+fn nodes_become_the_primary_after_the_log_was_truncated() {
+    for after in [0, 3] {
+        let log = SimulatedLog::new(1);
+        let disk = SimulatedDisk::new(1);
+        let (one, other) =
+            (start_on(&disk, &log), builder().start(log.connect()).expect("it starts"));
+        let primary = one.promote(LONG).expect("it becomes the primary");
+        let add_some = |count: u32| {
+            (0..count).fold(None, |_, _| Some(add(&primary, 1, 1).expect("it commits")))
+        };
+        let token = add_some(5).expect("it has a token");
+        other.wait_for(token, LONG).expect("it is there");
+        let end = log.connect().range().expect("it is there").1;
+        if let Some(token) = add_some(after) {
+            other.wait_for(token, LONG).expect("it is there");
+        }
+        log.connect().truncate_before(end).expect("it is there");
+        let new = other.promote(LONG).expect("it becomes the primary");
+        add(&new, 1, 1).expect("it commits");
+        assert_eq!(balance(&other, 1), Some(i64::from(6 + after)), "{after} commits behind it");
+    }
+}
+
 #[test]
 fn standby_goes_on_from_its_directory_while_the_primary_commits() {
     let log = SimulatedLog::new(2);
