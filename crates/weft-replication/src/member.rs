@@ -249,8 +249,7 @@ impl Member {
         self.reader.lost.take()
     }
 
-    /// Reads on from this offset, at which the log has all records of the [tail](Member::tail) again. What waits is appended
-    /// again.
+    /// Reads on from this offset, before which the log has all records again that have counted. What waits is appended again.
     pub fn resume(&mut self, next: u64) {
         self.reader.next = next;
         self.placed = None;
