@@ -2,7 +2,7 @@
 //!
 //! A node has a thread that follows the log. What a node keeps between two changes of its role is a *life*: an open
 //! database, and a member of the protocol. A primary that steps down may have committed in memory what the log never
-//! accepted. So it begins a new life, with an empty database, and follows the log from its beginning.
+//! accepted. So it begins a new life, with an empty database, its directory or a backup, and follows the log from there.
 
 use std::fmt::{self, Display};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -604,7 +604,7 @@ struct State<P: Protocol> {
     /// The end of the last epoch that the database has.
     token: ReplicationToken,
     next_offset: u64,
-    /// What is missing before records that were read.
+    /// Which records the node lacks before those that it has read.
     missing: Option<Fault>,
     reports: Vec<Report>,
     /// Why the node has stopped.

@@ -161,11 +161,11 @@ impl Tail {
             // slow, and rarely needed.
             scan = self.scan(log, 0, Position { next: first, ..self.start })?;
         }
-        let is_known = scan.has_proof || self.start.generation == 0 || scan.found == self.length();
-        Ok(match (is_known, scan.agreement(self.length())) {
-            (false, Agreement::Other { .. }) => Agreement::Unknown,
-            _ if self.records.is_empty() => Agreement::Unknown,
-            (_, agreement) => agreement,
+        // From the first record of all on, nothing before needs a proof.
+        scan.has_proof |= self.start.generation == 0;
+        Ok(match self.records.is_empty() {
+            true => Agreement::Unknown,
+            false => scan.agreement(self.length()),
         })
     }
 
@@ -180,10 +180,7 @@ impl Tail {
         let mut left = positions.filter_map(|(index, record)| Some((index, record.before?)));
         if let Some((index, position)) = left.find(|(_, position)| position.next >= first) {
             let scan = self.scan(log, index, position)?;
-            return Ok(match scan.agreement(self.length()) {
-                Agreement::Other { .. } if !scan.has_proof => Agreement::Unknown,
-                agreement => agreement,
-            });
+            return Ok(scan.agreement(self.length()));
         }
         // There is nothing to compare, but nothing is missing either.
         Ok(match !self.records.is_empty() && first <= reached && reached <= end {
@@ -250,14 +247,15 @@ impl Scan {
     fn agreement(&self, length: usize) -> Agreement {
         match (self.found, self.is_other) {
             (found, _) if found == length => Agreement::Whole { next: self.next },
-            (from, true) => Agreement::Other { from },
+            (from, true) if self.has_proof => Agreement::Other { from },
+            (_, true) => Agreement::Unknown,
             (from, false) => Agreement::Missing { from },
         }
     }
 }
 
-/// Has the log have all records of a tail: appends those that it has lost. `all` is that of [`Tail::compare`]. Returns what has come of that, which
-/// is not [`Agreement::Missing`], and how many records were appended.
+/// Appends the records of a tail that the log has lost. `all` and `reached` are those of [`Tail::compare`]. Returns what the log
+/// has in the end, which is not [`Agreement::Missing`], and how many records were appended.
 ///
 /// # Errors
 /// If the log cannot be reached. Then it may have some of them.
