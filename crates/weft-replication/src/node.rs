@@ -379,7 +379,8 @@ impl<P: Protocol> NodeBuilder<P> {
                 missing: None,
                 reports,
                 fault: None,
-                is_promoted: false,
+                promotions: 0,
+                times_primary: 0,
                 gives_up_missing: false,
                 is_there: false,
                 is_stopping: false,
@@ -609,8 +610,10 @@ struct State<P: Protocol> {
     reports: Vec<Report>,
     /// Why the node has stopped.
     fault: Option<Fault>,
-    /// Whether somebody wants the node to become the primary.
-    is_promoted: bool,
+    /// How many threads wait in [`Node::promote`] until the node becomes the primary.
+    promotions: usize,
+    /// How often the node has become the primary.
+    times_primary: u64,
     /// Whether the node may become the primary although records are missing.
     gives_up_missing: bool,
     /// Whether the node has applied everything up to the moment where it stays.
@@ -697,7 +700,6 @@ impl<P: Protocol> Core<P> {
             };
             let is_over = next.is_err();
             self.change(|state| {
-                state.is_promoted = false;
                 state.missing = None;
                 match next {
                     Ok((life, reports)) => {
@@ -815,7 +817,7 @@ impl<P: Protocol> Core<P> {
         loop {
             let (is_promoted, gives_up_missing, is_stopping) = {
                 let state = self.state();
-                (state.is_promoted, state.gives_up_missing, state.is_stopping)
+                (state.promotions > 0, state.gives_up_missing, state.is_stopping)
             };
             if is_stopping {
                 return Err(End::Stopped);
@@ -1017,7 +1019,8 @@ impl<P: Protocol> Core<P> {
         let address = &*self.setup.builder.address;
         let own_address = (!address.is_empty()).then(|| Arc::from(address));
         self.change(|state| {
-            (state.role, state.token, state.is_promoted) = (NodeRole::Primary, token, false);
+            (state.role, state.token) = (NodeRole::Primary, token);
+            (state.promotions, state.times_primary) = (0, state.times_primary + 1);
             state.primary = own_address.clone();
         });
         loop {
@@ -1127,18 +1130,34 @@ impl<P: Protocol> Node<P> {
     /// log has lost records that another node may have; [`ReplicationError::Stopped`], [`ReplicationError::ShutDown`].
     pub fn promote(&self, limit: Duration) -> Result<Primary<P>, ReplicationError> {
         let core = &*self.core;
-        core.change(|state| state.is_promoted = state.role == NodeRole::Standby);
-        let has_ended = |state: &mut State<P>| state.role != NodeRole::Standby;
-        match core.wait(limit, has_ended) {
-            true => self.primary(),
-            false => {
-                core.change(|state| state.is_promoted = false);
-                Err(match &core.state().missing {
-                    Some(fault) => ReplicationError::RecordsMissing(fault.clone()),
-                    None => ReplicationError::TimedOut,
-                })
+        let before = {
+            let mut state = core.state();
+            // The role of a primary that has been replaced is Primary until its life has ended.
+            let waits = match state.role {
+                NodeRole::Standby => true,
+                NodeRole::Primary => state.life.link.mode() == Mode::Ended,
+                NodeRole::Stopped => false,
+            };
+            if !waits {
+                drop(state);
+                return self.primary();
             }
+            state.promotions += 1;
+            state.times_primary
+        };
+        let has_ended =
+            |state: &mut State<P>| state.role == NodeRole::Stopped || state.times_primary != before;
+        core.wait(limit, has_ended);
+        let mut state = core.state();
+        if has_ended(&mut state) {
+            drop(state);
+            return self.primary();
         }
+        state.promotions -= 1;
+        Err(match &state.missing {
+            Some(fault) => ReplicationError::RecordsMissing(fault.clone()),
+            None => ReplicationError::TimedOut,
+        })
     }
 
     /// As [`Node::promote`], also if records of the log are [missing](Node::missing). They are lost then. Do that only if no

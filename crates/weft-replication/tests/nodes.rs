@@ -292,6 +292,24 @@ fn node_that_starts_beside_a_busy_primary_can_be_promoted() {
 }
 
 #[test]
+fn promotion_goes_on_after_the_node_has_given_up_waiting_for_the_log() {
+    let log = SimulatedLog::new(17);
+    let options = Options { deadline: Duration::from_millis(20), ..by_call() };
+    let connection = log.connect();
+    let start = builder::<Dbx>().options(options).start(Arc::clone(&connection) as _);
+    let node = start.expect("the node starts");
+    wait_until("reading the log", || node.status().is_current);
+    connection.cut_off(true);
+    let promoted = std::thread::scope(|scope| {
+        let promoted = scope.spawn(|| node.promote(LONG));
+        std::thread::sleep(Duration::from_millis(200));
+        connection.cut_off(false);
+        promoted.join().expect("no panic")
+    });
+    add(&promoted.expect("it becomes the primary"), 1, 1).expect("it commits");
+}
+
+#[test]
 fn standby_takes_over_when_the_primary_is_silent() {
     let log = SimulatedLog::new(5);
     let options = Options { silence: Some(Duration::from_millis(200)), ..by_call() };

@@ -316,14 +316,23 @@ fn unknown_outcomes_are_resolved_by_keys() {
         }
         log.set_faults(Faults::default());
         // Each request has added one, and the same answer comes again, from the other node.
-        let primary = nodes[(round + 1) % 2].promote(LONG).expect("it becomes the primary");
         let expected: Vec<_> = (0..REQUESTS).map(|request| (request, request as i64 + 1)).collect();
         assert_eq!(answers, expected, "seed {seed}");
+        answers.push((REQUESTS, REQUESTS as i64 + 1));
+        let other = &nodes[(round + 1) % 2];
+        let mut primary = other.promote(LONG).expect("it becomes the primary");
         for (request, stock) in answers {
-            assert_eq!(ask(&primary, request).expect("it is kept"), stock, "seed {seed}");
+            let answer = loop {
+                match ask(&primary, request) {
+                    // A promotion from before, whose record has come late, ends this one.
+                    Err(ReplicationError::NotPrimary | ReplicationError::OutcomeUnknown) => {
+                        primary = other.promote(LONG).expect("it becomes the primary again");
+                    }
+                    answer => break answer.expect("it is answered"),
+                }
+            };
+            assert_eq!(answer, stock, "seed {seed}");
         }
-        let next = ask(&primary, REQUESTS).expect("it commits");
-        assert_eq!(next, REQUESTS as i64 + 1, "seed {seed}");
     }
     assert!(unknown > 0, "no outcome was unknown, so the test has shown nothing");
 }
