@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use weft::Database;
 use weft::protocol::Protocol;
+use weft::{Database, Failure, Record, Snapshot};
 
 use super::{Life, Node, NodeRole, ReplicationError};
 use crate::reader::ReplicationToken;
@@ -110,5 +110,40 @@ impl<P: Protocol> Node<P> {
                 || state.primary != status.primary
                 || !Arc::ptr_eq(&state.life, &replica.life)
         });
+    }
+}
+
+/// A snapshot of a node's database: whole epochs of the primary.
+pub struct NodeSnapshot<P: Protocol> {
+    pub(super) snapshot: Snapshot,
+    pub(super) token: ReplicationToken,
+    pub(super) life: Arc<Life<P>>,
+}
+
+impl<P: Protocol> NodeSnapshot<P> {
+    /// Returns the snapshot.
+    pub fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
+    /// Returns a table to read in the snapshot.
+    ///
+    /// # Errors
+    /// [`Failure::UnknownTable`].
+    pub fn table<T: Record>(&self) -> Result<weft::Table<T>, Failure> {
+        self.life.database.table()
+    }
+
+    /// Returns the table with this name to read in the snapshot.
+    ///
+    /// # Errors
+    /// [`Failure::UnknownTable`].
+    pub fn table_named<T: Record>(&self, name: &str) -> Result<weft::Table<T>, Failure> {
+        self.life.database.table_named(name)
+    }
+
+    /// Returns a moment that the snapshot has reached. It may show the next epochs, too.
+    pub fn token(&self) -> ReplicationToken {
+        self.token
     }
 }

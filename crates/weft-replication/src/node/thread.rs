@@ -1,0 +1,101 @@
+//! The thread of a node: one life after the other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use weft::protocol::Protocol;
+
+use super::NodeRole;
+use super::error::ReplicationError;
+use super::life::{Begun, Life, unfit};
+use super::report::Report;
+use super::state::Core;
+use crate::link::End;
+use crate::log::LogError;
+use crate::reader::Fault;
+
+impl<P: Protocol> Core<P> {
+    /// Lives one life after the other, until the node stops. This is what the node's thread does.
+    pub(super) fn run(&self) {
+        loop {
+            let life = Arc::clone(&self.state().life);
+            let end = self.live(&life).err().unwrap_or(End::Stopped);
+            if end == End::Stopped {
+                // The commits so far are replicated, and no transaction begins any more.
+                let _ = life.database.close_within(self.setup.builder.options.deadline);
+            }
+            self.sync_journal(&life);
+            life.link.end(end.clone());
+            let memory = life.link.session().member.memory();
+            let next = match end {
+                // The directory finds the same records and reports them, with the file in which it keeps them.
+                End::Forked(Some(loss)) if self.setup.directory.is_none() => {
+                    self.report(Report::Lost(loss));
+                    self.begin_again(false)
+                }
+                // Without a directory, this process alone remembers what the log had.
+                End::SteppedDown | End::GaveUp if self.setup.directory.is_none() => {
+                    let next = self.begin_again(false);
+                    next.inspect(|(life, _)| life.link.session().member.remember(memory))
+                }
+                End::SteppedDown | End::GaveUp => self.begin_again(false),
+                End::Forked(_) => self.begin_again(true),
+                // The node was too slow for the log.
+                End::Fault(Fault::Gone { .. }) if self.setup.builder.backups.is_some() => {
+                    self.begin_again(false)
+                }
+                End::Fault(fault) => Err(Some(fault)),
+                End::Stopped => Err(None),
+            };
+            let is_over = next.is_err();
+            self.change(|state| {
+                state.missing = None;
+                match next {
+                    Ok((life, reports)) => {
+                        let position = life.applied().position;
+                        state.life = life;
+                        state.role = NodeRole::Standby;
+                        state.is_current = false;
+                        state.reports.extend(reports);
+                        (state.token, state.next_offset) = (position.token(), position.next);
+                    }
+                    Err(fault) => {
+                        state.role = NodeRole::Stopped;
+                        state.fault = fault;
+                    }
+                }
+            });
+            // No transaction begins any more in the database of the life that is over.
+            let _ = life.database.close_within(Duration::ZERO);
+            if is_over {
+                return;
+            }
+        }
+    }
+
+    /// Opens the database again. If the log cannot be reached, tries until it can. Returns a fault, or `None` if the node is to
+    /// stop.
+    pub(super) fn begin_again(&self, all: bool) -> Result<Begun<P>, Option<Fault>> {
+        loop {
+            match self.setup.begin(all) {
+                Err(ReplicationError::Log(LogError::Unavailable(_))) => {
+                    if self.wait(self.setup.builder.options.poll, |state| state.is_stopping) {
+                        return Err(None);
+                    }
+                }
+                begun => return begun.map_err(|error| Some(unfit(&error))),
+            }
+        }
+    }
+
+    pub(super) fn report(&self, report: Report) {
+        self.change(|state| state.reports.push(report));
+    }
+
+    /// Has the directory keep what it was given.
+    pub(super) fn sync_journal(&self, life: &Life<P>) {
+        let pending = life.link.session().journal.as_ref().map(crate::journal::Journal::begin_sync);
+        // What is not on the disk then is read from the log again.
+        let _ = pending.map(crate::journal::PendingSync::wait);
+    }
+}
