@@ -47,9 +47,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 
+use object_store::local::LocalFileSystem;
 use object_store::path::Path as ObjectPath;
 use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
 use tokio::runtime::{Builder, Runtime};
+use url::Url;
 use weft::durability::{
     Backend, CheckpointOptions, File, FileSystem, LockError, LockGuard, write_backup,
 };
@@ -97,6 +99,14 @@ pub enum BackupError {
     /// The system cannot start a thread.
     #[error("the thread of the object store's client: {0}")]
     Thread(String),
+    /// An address names no object store that this program has a client for.
+    #[error("`{address}` cannot be used: {message}")]
+    Address {
+        /// The address.
+        address: String,
+        /// The error.
+        message: String,
+    },
 }
 
 /// A part of a file.
@@ -303,6 +313,31 @@ impl Backups {
         let runtime = runtime.map_err(|error| BackupError::Thread(error.to_string()))?;
         let client = Client { store, prefix: ObjectPath::from(prefix), runtime: Some(runtime) };
         Ok(Backups { client: Arc::new(client) })
+    }
+
+    /// Returns the backups in a directory, which must exist, or at the address of an object store, such as `s3://bucket/accounts`.
+    /// The store's options are in the environment (`AWS_ACCESS_KEY_ID` and so on). Which stores there are depends on the
+    /// features `s3`, `gcs` and `azure`.
+    ///
+    /// # Errors
+    /// [`BackupError::Address`], [`BackupError::Thread`].
+    pub fn at(address: &str) -> Result<Backups, BackupError> {
+        let wrong = |message: String| BackupError::Address { address: address.to_owned(), message };
+        let (store, prefix) = match Url::parse(address) {
+            Err(_) => {
+                let store = LocalFileSystem::new_with_prefix(address);
+                let store = store.map_err(|error| wrong(error.to_string()))?;
+                (Arc::new(store) as Arc<dyn ObjectStore>, String::new())
+            }
+            Ok(url) => {
+                let found = object_store::parse_url_opts(&url, std::env::vars());
+                let (store, prefix) = found.map_err(|error| {
+                    wrong(format!("{error}; is the program built with the feature for this store?"))
+                })?;
+                (store.into(), prefix.to_string())
+            }
+        };
+        Backups::open(store, &prefix)
     }
 
     /// Lists the backups.

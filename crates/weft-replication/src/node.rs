@@ -68,10 +68,6 @@ impl<P: Protocol> Node<P> {
         Ok(Arc::clone(&state.life))
     }
 
-    pub(crate) fn log_identity(&self) -> Result<String, ReplicationError> {
-        Ok(self.core.setup.log.identity()?)
-    }
-
     pub(crate) fn truncate_before(&self, offset: u64) -> Result<(), ReplicationError> {
         Ok(self.core.setup.log.truncate_before(offset)?)
     }
@@ -196,6 +192,14 @@ impl<P: Protocol> Node<P> {
     /// Returns which records of the log are missing, if some are that another node may append again.
     pub fn missing(&self) -> Option<Fault> {
         self.core.state().missing.clone()
+    }
+
+    /// Returns the [identity](crate::ReplicatedLog::identity) of the log.
+    ///
+    /// # Errors
+    /// [`ReplicationError::Log`].
+    pub fn log_identity(&self) -> Result<String, ReplicationError> {
+        Ok(self.core.setup.log.identity()?)
     }
 
     /// Returns the path of the node's directory, if it has one.

@@ -34,6 +34,7 @@
 //! # }
 //! ```
 
+mod backups;
 mod blocked;
 mod call;
 mod clients;

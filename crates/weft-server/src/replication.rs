@@ -15,8 +15,9 @@
 //! Everything that a primary says is sent only when its commits are replicated, and then only if the node was the only
 //! primary when it was computed: see `flush` in `connection.rs`.
 
+use std::fmt;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -28,6 +29,7 @@ use weft_replication::{
     Node, NodeBuilder, NodeRole, NodeStatus, Replica, ReplicatedLog, ReplicationError, Report,
 };
 
+use crate::backups::ServerBackups;
 use crate::clients::Client;
 use crate::collector::Collector;
 use crate::commands::{Command, flags};
@@ -66,6 +68,10 @@ pub struct ReplicationOptions {
     pub serves_reads: bool,
     /// On how many machines the log keeps what it has acknowledged, at least: what `WAIT` returns.
     pub copies: u32,
+    /// How the brokers of Kafka know the server, and it them.
+    pub kafka: BrokerOptions,
+    /// A directory or the address of an object store, for backups; empty if there are none. It needs the feature `backups`.
+    pub backups: String,
     /// The options of the node.
     pub node: weft_replication::Options,
 }
@@ -77,8 +83,54 @@ impl Default for ReplicationOptions {
             address: String::new(),
             serves_reads: false,
             copies: 2,
+            kafka: BrokerOptions::default(),
+            backups: String::new(),
             node: weft_replication::Options::default(),
         }
+    }
+}
+
+/// How a password is proved to brokers, as the settings name it.
+pub const MECHANISMS: [&str; 3] = ["scram-sha-512", "scram-sha-256", "plain"];
+
+/// How a server connects with the brokers of Kafka.
+#[derive(Clone)]
+pub struct BrokerOptions {
+    /// A PEM file with the authorities of the brokers' certificates, which encrypts the connections. Default: `None`.
+    pub authorities: Option<PathBuf>,
+    /// A PEM file with the server's certificate, if the brokers want one. Default: `None`.
+    pub certificate: Option<PathBuf>,
+    /// A PEM file with the certificate's key. Default: `None`.
+    pub key: Option<PathBuf>,
+    /// The user; empty if the server does not log in.
+    pub user: String,
+    /// The user's password. It does not appear in debug output.
+    pub password: String,
+    /// How the password is proved: `scram-sha-512` by default, `scram-sha-256`, or `plain`.
+    pub mechanism: &'static str,
+    /// The identity of the topic that is accepted; empty to accept any.
+    pub identity: String,
+}
+
+impl Default for BrokerOptions {
+    fn default() -> Self {
+        BrokerOptions {
+            authorities: None,
+            certificate: None,
+            key: None,
+            user: String::new(),
+            password: String::new(),
+            mechanism: MECHANISMS[0],
+            identity: String::new(),
+        }
+    }
+}
+
+impl fmt::Debug for BrokerOptions {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut output = formatter.debug_struct("BrokerOptions");
+        output.field("authorities", &self.authorities).field("certificate", &self.certificate);
+        output.field("user", &self.user).field("identity", &self.identity).finish_non_exhaustive()
     }
 }
 
@@ -114,6 +166,7 @@ pub struct Replication {
     replica: Replica<Dbx>,
     /// The [`Standing`], as a number.
     standing: Word,
+    backups: ServerBackups,
     /// How many times this process was no longer the primary.
     pub steps_down: Arc<Word>,
     lag: Mutex<Lag>,
@@ -132,12 +185,12 @@ struct Lag {
 
 impl Replication {
     /// Begins with the database that a node has now.
-    fn new(node: Arc<Node<Dbx>>, steps_down: Arc<Word>) -> Self {
+    fn new(node: Arc<Node<Dbx>>, backups: ServerBackups, steps_down: Arc<Word>) -> Self {
         let (replica, _) = node.current();
         let now = Instant::now();
         let lag = Mutex::new(Lag { records: 0, goal: (now, u64::MAX), current_at: now });
         let standing = Word::new(Standing::Loading as u64);
-        Replication { node, replica, standing, steps_down, lag }
+        Replication { node, replica, standing, backups, steps_down, lag }
     }
 
     /// Returns the database.
@@ -202,6 +255,27 @@ impl Replication {
         self.node.checkpoint()
     }
 
+    /// Returns the identity of the replicated log, if the log can still be used.
+    pub fn log_identity(&self) -> Option<String> {
+        self.node.log_identity().ok()
+    }
+
+    /// Writes a backup, and describes it.
+    ///
+    /// # Errors
+    /// Those of [`ServerBackups::back_up`].
+    pub fn back_up(&self) -> Result<String, ReplicationError> {
+        self.backups.back_up(&self.node)
+    }
+
+    /// Removes records of the log that backups make superfluous. Returns the first offset that stays, if records may be removed.
+    ///
+    /// # Errors
+    /// Those of [`ServerBackups::truncate_log`].
+    pub fn truncate_log(&self) -> Result<Option<u64>, ReplicationError> {
+        self.backups.truncate_log(&self.node)
+    }
+
     /// Returns how many records of the log the server has not read, and for how long it has not had everything.
     pub fn lag(&self) -> (u64, Duration) {
         match self.standing() {
@@ -235,13 +309,17 @@ impl Replication {
         }
     }
 
-    /// Makes the node the primary, and waits until the server serves.
+    /// Makes the node the primary, and waits until the server serves. With `gives_up_missing` also if records of the log are
+    /// missing; they are lost then.
     ///
     /// # Errors
     /// Why it is not.
-    pub fn promote(&self, limit: Duration) -> Result<(), ReplicationError> {
+    pub fn promote(&self, limit: Duration, gives_up_missing: bool) -> Result<(), ReplicationError> {
         let begin = Instant::now();
-        self.node.promote(limit)?;
+        match gives_up_missing {
+            true => self.node.promote_without_missing(limit)?,
+            false => self.node.promote(limit)?,
+        };
         while self.standing() != Standing::Primary {
             if self.standing() == Standing::Over {
                 return Err(ReplicationError::NotPrimary);
@@ -383,9 +461,10 @@ impl Current {
 pub fn start(
     node: NodeBuilder<Dbx>,
     log: Arc<dyn ReplicatedLog>,
+    backups: ServerBackups,
 ) -> Result<Replication, ReplicationError> {
-    let node = tables::with_replicated_tables(node).start(log)?;
-    Ok(Replication::new(Arc::new(node), Arc::new(Word::new(0))))
+    let node = backups.attach(tables::with_replicated_tables(node)).start(log)?;
+    Ok(Replication::new(Arc::new(node), backups, Arc::new(Word::new(0))))
 }
 
 /// Opens the log that the settings name.
@@ -401,26 +480,55 @@ pub fn open_log(options: &ReplicationOptions) -> Result<Arc<dyn ReplicatedLog>, 
     if brokers.is_empty() || topic.is_empty() {
         return Err(wrong());
     }
-    open_topic(&brokers, topic, options.copies)
+    open_topic(&brokers, topic, options)
 }
 
 #[cfg(feature = "kafka")]
 fn open_topic(
     brokers: &[&str],
     topic: &str,
-    copies: u32,
+    options: &ReplicationOptions,
 ) -> Result<Arc<dyn ReplicatedLog>, String> {
-    use weft_replication::kafka::{KafkaLog, KafkaOptions};
+    use weft_replication::kafka::{KafkaLog, KafkaLogin, KafkaMechanism, KafkaOptions, KafkaTls};
 
-    let options = KafkaOptions { insync_replicas_min: copies, ..KafkaOptions::new(brokers, topic) };
-    match KafkaLog::open(&options) {
+    let kafka = &options.kafka;
+    let client = match (&kafka.certificate, &kafka.key) {
+        (Some(certificate), Some(key)) => Some((certificate.clone(), key.clone())),
+        (None, None) => None,
+        _ => return Err("--replicate-certificate and --replicate-key belong together".to_owned()),
+    };
+    if client.is_some() && kafka.authorities.is_none() {
+        return Err("--replicate-certificate needs --replicate-authorities".to_owned());
+    }
+    if kafka.user.is_empty() != kafka.password.is_empty() {
+        return Err("--replicate-user and --replicate-password-file belong together".to_owned());
+    }
+    let mechanism = match kafka.mechanism {
+        "plain" => KafkaMechanism::Plain,
+        "scram-sha-256" => KafkaMechanism::ScramSha256,
+        _ => KafkaMechanism::ScramSha512,
+    };
+    let login =
+        KafkaLogin { mechanism, user: kafka.user.clone(), password: kafka.password.clone() };
+    let topic = KafkaOptions {
+        insync_replicas_min: options.copies,
+        identity: Some(kafka.identity.clone()).filter(|identity| !identity.is_empty()),
+        tls: kafka.authorities.clone().map(|authorities| KafkaTls { authorities, client }),
+        login: Some(login).filter(|login| !login.user.is_empty()),
+        ..KafkaOptions::new(brokers, topic)
+    };
+    match KafkaLog::open(&topic) {
         Ok(log) => Ok(Arc::new(log)),
         Err(error) => Err(format!("the log cannot be used: {error}")),
     }
 }
 
 #[cfg(not(feature = "kafka"))]
-fn open_topic(_: &[&str], _: &str, _: u32) -> Result<Arc<dyn ReplicatedLog>, String> {
+fn open_topic(
+    _: &[&str],
+    _: &str,
+    _: &ReplicationOptions,
+) -> Result<Arc<dyn ReplicatedLog>, String> {
     Err("this program was built without Kafka: build it with --features kafka".to_owned())
 }
 
@@ -578,7 +686,8 @@ impl Watcher {
     /// Goes on with the node's next database.
     fn begin_again(&self, server: &Arc<Server>, replication: &Replication) {
         let steps_down = Arc::clone(&replication.steps_down);
-        let next = Replication::new(Arc::clone(&self.node), steps_down);
+        let backups = replication.backups.clone();
+        let next = Replication::new(Arc::clone(&self.node), backups, steps_down);
         match server.next(next) {
             Ok(next) => {
                 self.current.set(Arc::new(next));

@@ -18,6 +18,7 @@ use weft::protocol::Dbx;
 use weft::{CommitToken, Database, Failure, TransactionOptions};
 use weft_replication::{NodeBuilder, ReplicatedLog};
 
+use crate::backups::ServerBackups;
 use crate::clients::{Client, Clients};
 use crate::collector::Collector;
 use crate::connection::{self, Opening};
@@ -331,8 +332,9 @@ impl Builder {
                 "a replicated server replies when its commits are replicated: leave --acknowledge at-once out",
             ));
         }
-        let replication = node.map(|(node, log)| replication::start(node, log)).transpose();
-        let replication = replication.map_err(io::Error::other)?;
+        let backups = ServerBackups::at(&options.replication.backups).map_err(io::Error::other)?;
+        let start = |(node, log)| replication::start(node, log, backups);
+        let replication = node.map(start).transpose().map_err(io::Error::other)?;
         let database = match (&replication, self.database) {
             (Some(_), Some(_)) => {
                 return Err(io::Error::other(

@@ -17,6 +17,7 @@ use weft::htm::word::Ordering;
 use crate::glob;
 use crate::log::{Level, set_level};
 use crate::notifications;
+use crate::replication::MECHANISMS;
 use crate::request::split_words;
 use crate::server::{Options, Server};
 use crate::stop::Done;
@@ -260,6 +261,60 @@ pub static SETTINGS: &[Setting] = &[
         "On how many machines the log has what it has acknowledged, at least (min.insync.replicas): what WAIT returns",
         |options| options.replication.copies.to_string(),
         |options, text| put(&mut options.replication.copies, number(text, 1..=u32::MAX)),
+    ),
+    setting(
+        "replicate-authorities", "", "PATH",
+        "File with the certificates of the authorities of Kafka's brokers (PEM). Encrypts the connections with them",
+        |options| options.replication.kafka.authorities.as_deref().map_or(String::new(), shown),
+        |options, text| put(&mut options.replication.kafka.authorities, Ok(optional_path(text))),
+    ),
+    setting(
+        "replicate-certificate", "", "PATH",
+        "File with this server's certificate (PEM), if the brokers want one",
+        |options| options.replication.kafka.certificate.as_deref().map_or(String::new(), shown),
+        |options, text| put(&mut options.replication.kafka.certificate, Ok(optional_path(text))),
+    ),
+    setting(
+        "replicate-key", "", "PATH",
+        "File with the key of that certificate (PEM)",
+        |options| options.replication.kafka.key.as_deref().map_or(String::new(), shown),
+        |options, text| put(&mut options.replication.kafka.key, Ok(optional_path(text))),
+    ),
+    setting(
+        "replicate-user", "", "NAME",
+        "User that logs in at the brokers",
+        |options| options.replication.kafka.user.clone(),
+        |options, text| put(&mut options.replication.kafka.user, Ok(text.to_owned())),
+    ),
+    setting(
+        "replicate-password-file", "", "PATH",
+        "File whose first line is the password of that user",
+        |_| String::new(),
+        |options, text| put(&mut options.replication.kafka.password, first_line(text)),
+    ),
+    setting(
+        "replicate-mechanism", "", "plain|scram-sha-256|scram-sha-512",
+        "How the password is proved",
+        |options| options.replication.kafka.mechanism.to_owned(),
+        |options, text| {
+            let known = MECHANISMS.into_iter().find(|name| name.eq_ignore_ascii_case(text));
+            let known = known.ok_or_else(|| format!("argument must be one of: {}", MECHANISMS.join(", ")));
+            put(&mut options.replication.kafka.mechanism, known)
+        },
+    ),
+    setting(
+        "replicate-identity", "", "IDENTITY",
+        "Cluster and topic that the log must be (CLUSTER/TOPIC, as INFO replication shows it), so that one that was made again \
+         is refused",
+        |options| options.replication.kafka.identity.clone(),
+        |options, text| put(&mut options.replication.kafka.identity, Ok(text.to_owned())),
+    ),
+    setting(
+        "replicate-backups", "", "STORE",
+        "Directory or object store (such as s3://bucket/weft) for backups: WEFT.BACKUP writes one, and a new server begins with \
+         the newest",
+        |options| options.replication.backups.clone(),
+        |options, text| put(&mut options.replication.backups, Ok(text.to_owned())),
     ),
     setting(
         "replica-serve-reads", "", "yes|no",
@@ -620,7 +675,7 @@ mod tests {
         for setting in SETTINGS {
             let value = setting.get(&defaults);
             let mut options = Options::default();
-            if setting.name != "password-file" {
+            if !setting.name.ends_with("password-file") {
                 let set = setting.set(&mut options, &value);
                 assert_eq!(set, Ok(()), "{} {value}", setting.name);
             }

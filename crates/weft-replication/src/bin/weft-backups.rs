@@ -2,11 +2,7 @@
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
 
-use object_store::ObjectStore;
-use object_store::local::LocalFileSystem;
-use url::Url;
 use weft_replication::backup::{Backup, Backups};
 
 const USAGE: &str = "\
@@ -43,20 +39,9 @@ fn main() -> ExitCode {
     }
 }
 
-fn open(store: &str) -> Outcome<Backups> {
-    if !store.contains("://") {
-        let store = LocalFileSystem::new_with_prefix(store)?;
-        return Ok(Backups::open(Arc::new(store), "")?);
-    }
-    let url = Url::parse(store)?;
-    let (store, prefix) = object_store::parse_url_opts(&url, std::env::vars())?;
-    let store: Arc<dyn ObjectStore> = store.into();
-    Ok(Backups::open(store, prefix.as_ref())?)
-}
-
 /// Prints what there is. Returns whether all of it can be used.
 fn list(store: &str) -> Outcome<bool> {
-    let listing = open(store)?.list()?;
+    let listing = Backups::at(store)?.list()?;
     listing.backups.iter().for_each(|backup| println!("{backup}"));
     listing.unusable.iter().for_each(|(name, why)| println!("{name}  cannot be used: {why}"));
     Ok(listing.unusable.is_empty())
@@ -71,7 +56,7 @@ fn find<'b>(backups: &'b [Backup], name: Option<&str>) -> Outcome<&'b Backup> {
 
 /// Reads backups. Returns whether all of them are as they were written.
 fn verify(store: &str, name: Option<&str>) -> Outcome<bool> {
-    let backups = open(store)?;
+    let backups = Backups::at(store)?;
     let listed = backups.list()?.backups;
     find(&listed, name)?;
     let mut are_whole = true;
@@ -88,7 +73,7 @@ fn verify(store: &str, name: Option<&str>) -> Outcome<bool> {
 }
 
 fn restore(store: &str, directory: &str, name: Option<&str>) -> Outcome<bool> {
-    let backups = open(store)?;
+    let backups = Backups::at(store)?;
     let listed = backups.list()?.backups;
     let backup = find(&listed, name)?;
     backups.restore(backup, Path::new(directory))?;

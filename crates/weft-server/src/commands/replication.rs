@@ -132,29 +132,60 @@ pub fn readwrite(session: &mut Session, _: &[&[u8]], reply: &mut Reply) -> Done 
 
 /// `WEFT.PROMOTE`
 pub fn promote(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> Done {
-    let limit = match arguments {
-        [_] => PROMOTION_TIME,
-        [_, millis] => {
+    let (gives_up_missing, rest) = match arguments {
+        [_, rest @ .., last] if is(last, "without-missing") => (true, rest),
+        [_, rest @ ..] => (false, rest),
+        [] => return Err(texts::SYNTAX.into()),
+    };
+    let limit = match rest {
+        [] => PROMOTION_TIME,
+        [millis] => {
             let millis = u64::try_from(integer(millis)?).map_err(|_| texts::NEGATIVE)?;
             Duration::from_millis(millis)
         }
         _ => return Err(texts::SYNTAX.into()),
     };
-    promote_within(session, limit)?;
+    promote_within(session, limit, gives_up_missing)?;
     reply.ok();
     Ok(())
 }
 
-fn promote_within(session: &Session, limit: Duration) -> Done {
+/// `WEFT.BACKUP`
+pub fn back_up(session: &mut Session, _: &[&[u8]], reply: &mut Reply) -> Done {
+    let replication = replication_of(session)?;
+    let backup = in_place(|| replication.back_up()).map_err(|error| format!("ERR {error}"))?;
+    log(Level::Info, "a backup is complete", serde_json::json!({ "backup": backup }));
+    reply.text(backup);
+    Ok(())
+}
+
+/// `WEFT.TRUNCATE`
+pub fn truncate(session: &mut Session, _: &[&[u8]], reply: &mut Reply) -> Done {
+    let replication = replication_of(session)?;
+    let first = in_place(|| replication.truncate_log()).map_err(|error| format!("ERR {error}"))?;
+    match first {
+        Some(first) => {
+            log(Level::Info, "the log is shorter", serde_json::json!({ "first": first }));
+            reply.integer(i64::try_from(first).unwrap_or(i64::MAX));
+        }
+        None => reply.null(),
+    }
+    Ok(())
+}
+
+fn replication_of(session: &Session) -> Done<&Replication> {
     let replication = session.server.replication.as_ref();
-    let replication =
-        replication.ok_or("ERR this server is not replicated: start it with --replicate")?;
+    replication.ok_or_else(|| "ERR this server is not replicated: start it with --replicate".into())
+}
+
+fn promote_within(session: &Session, limit: Duration, gives_up_missing: bool) -> Done {
+    let replication = replication_of(session)?;
     log(
         Level::Info,
         "a client promotes the server",
         serde_json::json!({ "id": session.client.id }),
     );
-    let promoted = in_place(|| replication.promote(limit));
+    let promoted = in_place(|| replication.promote(limit, gives_up_missing));
     promoted.map_err(|error| format!("ERR the server is not the primary: {error}").into())
 }
 
@@ -166,7 +197,7 @@ pub fn replicaof(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) 
             .into());
     }
     if session.server.replication.is_some() {
-        promote_within(session, PROMOTION_TIME)?;
+        promote_within(session, PROMOTION_TIME, false)?;
     }
     reply.ok();
     Ok(())
@@ -177,7 +208,7 @@ pub fn failover(session: &mut Session, _: &[&[u8]], reply: &mut Reply) -> Done {
     if session.server.writes() {
         return Err("ERR this server is the primary: send FAILOVER or WEFT.PROMOTE to the standby that is to take over".into());
     }
-    promote_within(session, PROMOTION_TIME)?;
+    promote_within(session, PROMOTION_TIME, false)?;
     reply.ok();
     Ok(())
 }
@@ -267,6 +298,7 @@ pub fn info(server: &Server, row: &mut dyn FnMut(&str, &dyn ToString)) {
     row("weft_copies", &server.options.replication.copies);
     let directory = replication.directory().map(|path| path.display().to_string());
     row("weft_directory", &directory.unwrap_or_default());
+    row("weft_log", &replication.log_identity().unwrap_or_default());
     row("weft_missing", &replication.missing().unwrap_or_default());
     let reports = replication.reports();
     row("weft_reports", &reports.len());

@@ -307,5 +307,7 @@ pub static COMMANDS: &[Command] = &[
     session("server", "slaveof", 3, ADMIN | NOT_QUEUED, NONE, "With NO ONE, makes a standby the primary.", replication::replicaof),
     session("server", "slowlog", -2, ADMIN, NONE, "Shows the commands that took long.", introspection::slowlog),
     session("server", "time", 1, FAST, NONE, "Returns the server's time.", introspection::time),
+    session("server", "weft.backup", 1, ADMIN | NOT_QUEUED, NONE, "Writes a backup of a replicated server.", replication::back_up),
     session("server", "weft.promote", -1, ADMIN | NOT_QUEUED, NONE, "Makes a standby the primary.", replication::promote),
+    session("server", "weft.truncate", 1, ADMIN | NOT_QUEUED, NONE, "Removes records of the log that two backups have.", replication::truncate),
 ];

@@ -441,15 +441,33 @@ fn settings_of_replication_are_understood() {
         ("replicate-silence", "0"),
         ("replicate-lease", "200"),
         ("replica-serve-reads", "yes"),
+        ("replicate-authorities", "/etc/kafka/authorities.pem"),
+        ("replicate-user", "weft"),
+        ("replicate-mechanism", "SCRAM-SHA-256"),
+        ("replicate-identity", "cluster/topic"),
     ] {
         weft_server::find_setting(name).unwrap().set(&mut options, value).unwrap();
     }
-    let ReplicationOptions { address, serves_reads, node, .. } = options.replication.clone();
+    let ReplicationOptions { address, serves_reads, node, kafka, .. } = options.replication.clone();
+    assert_eq!(
+        (&*kafka.user, kafka.mechanism, &*kafka.identity),
+        ("weft", "scram-sha-256", "cluster/topic")
+    );
+    let mechanism = weft_server::find_setting("replicate-mechanism").unwrap();
+    assert!(mechanism.set(&mut options, "kerberos").unwrap_err().contains("scram-sha-512"));
+    options.replication.kafka.password = "secret".to_owned();
+    assert!(!format!("{options:?}").contains("secret"));
     assert_eq!((&*address, serves_reads, node.silence), ("one.example:6379", true, None));
     assert_eq!(node.lease, Duration::from_millis(200));
     let refused = |options: Options| Server::open(options).unwrap_err().to_string();
     options.replication.log = "elsewhere".to_owned();
-    assert!(refused(options).contains("write kafka://BROKER:PORT"));
+    assert!(refused(options.clone()).contains("write kafka://BROKER:PORT"));
+    options.replication.log = String::new();
+    options.replication.backups = "/nonexistent/backups".to_owned();
+    let expected =
+        if cfg!(feature = "backups") { "/nonexistent/backups" } else { "--features backups" };
+    let said = refused(options);
+    assert!(said.contains(expected), "{said}");
 }
 
 /// Starts a server whose node has a directory on this disk.
@@ -506,25 +524,7 @@ fn killed_server_goes_on_from_its_directory() {
 /// The log loses records. A server without a directory says that they are missing, until the one that has them starts.
 #[test]
 fn missing_records_and_their_repair_are_shown() {
-    let log = SimulatedLog::new(2);
-    let disk = SimulatedDisk::new(2);
-    let connection = log.connect();
-    let cluster = cluster_of(vec![start_on(&disk, &connection)]);
-    let begun = log.connect().range().unwrap().1;
-    let mut primary = cluster.client(0);
-    for n in 1..=5 {
-        assert_eq!(primary.say("INCR n"), format!(":{n}"));
-    }
-    connection.cut_off(true);
-    let crashed = disk.crash(fastrand::u64(..));
-    // The newest commit is in the log again, and those before it are not. The shortest records are heartbeats.
-    let log_end = log.connect();
-    let records = log_end.read(0, Duration::ZERO).unwrap();
-    let of_heartbeat = records.iter().map(|record| record.bytes.len()).min().unwrap();
-    let newest = records.iter().rfind(|record| record.bytes.len() > of_heartbeat).unwrap();
-    assert!(newest.offset > begun);
-    log.lose_tail((log_end.range().unwrap().1 - begun) as usize);
-    log_end.append(&newest.bytes).unwrap();
+    let LogWithGap { log, connection, crashed, cluster: _cluster } = log_with_a_gap();
     let without = TestServer::of(
         Server::builder()
             .replicated(NodeBuilder::new(Database::builder).options(by_call()), log.connect())
@@ -547,6 +547,56 @@ fn missing_records_and_their_repair_are_shown() {
     assert_eq!(client.say("READONLY"), "+OK");
     assert_eq!(client.say("GET n"), "\"5\"");
     connection.cut_off(false);
+}
+
+/// The server that has the missing records never comes back.
+#[test]
+fn missing_records_are_given_up_if_an_operator_says_so() {
+    let LogWithGap { log, connection, cluster: _cluster, .. } = log_with_a_gap();
+    let node = NodeBuilder::new(Database::builder).options(by_call());
+    let server = TestServer::of(Server::builder().replicated(node, log.connect()).open().unwrap());
+    let mut client = server.client();
+    wait_until("missing", || !info(&mut client, "weft_missing").is_empty());
+    assert!(client.say("WEFT.PROMOTE 100").starts_with("-ERR"));
+    assert_eq!(client.say("WEFT.PROMOTE 1 2"), "-ERR syntax error");
+    assert_eq!(client.say("WEFT.PROMOTE 60000 WITHOUT-MISSING"), "+OK");
+    // The newest increment was replicated without those before it, so it is gone, too.
+    assert_eq!(client.say("INCR n"), ":1");
+    connection.cut_off(false);
+}
+
+/// A log without the records of four increments, and with that of the fifth.
+struct LogWithGap {
+    log: SimulatedLog,
+    /// The connection that the primary had, which is cut off.
+    connection: Arc<SimulatedConnection>,
+    /// The disk of the primary.
+    crashed: SimulatedDisk,
+    /// The primary. It cannot end before it is connected again.
+    cluster: Cluster,
+}
+
+fn log_with_a_gap() -> LogWithGap {
+    let log = SimulatedLog::new(2);
+    let disk = SimulatedDisk::new(2);
+    let connection = log.connect();
+    let cluster = cluster_of(vec![start_on(&disk, &connection)]);
+    let begun = log.connect().range().unwrap().1;
+    let mut primary = cluster.client(0);
+    for n in 1..=5 {
+        assert_eq!(primary.say("INCR n"), format!(":{n}"));
+    }
+    connection.cut_off(true);
+    let crashed = disk.crash(fastrand::u64(..));
+    // The newest commit is in the log again, and those before it are not. The shortest records are heartbeats.
+    let log_end = log.connect();
+    let records = log_end.read(0, Duration::ZERO).unwrap();
+    let of_heartbeat = records.iter().map(|record| record.bytes.len()).min().unwrap();
+    let newest = records.iter().rfind(|record| record.bytes.len() > of_heartbeat).unwrap();
+    assert!(newest.offset > begun);
+    log.lose_tail((log_end.range().unwrap().1 - begun) as usize);
+    log_end.append(&newest.bytes).unwrap();
+    LogWithGap { log, connection, crashed, cluster }
 }
 
 #[test]
@@ -576,4 +626,46 @@ fn directory_of_a_replicated_server_is_its_nodes() {
     let path = directory.0.to_str().unwrap();
     weft_server::find_setting("directory").unwrap().set(&mut options, path).unwrap();
     Server::open(options).unwrap_err();
+}
+
+#[test]
+fn server_without_a_place_for_backups_says_so() {
+    let cluster = Cluster::new(1);
+    let mut primary = cluster.client(0);
+    for line in ["WEFT.BACKUP", "WEFT.TRUNCATE"] {
+        let said = primary.say(line);
+        assert!(said.contains("start it with --replicate-backups"), "{line}: {said}");
+    }
+    let alone = TestServer::new();
+    let said = alone.client().say("WEFT.BACKUP");
+    assert!(said.contains("start it with --replicate"), "{said}");
+}
+
+/// A server begins with the newest backup, since the log no longer has its first records.
+#[cfg(feature = "backups")]
+#[test]
+fn server_begins_with_a_backup() {
+    let place = Directory::new("backups");
+    std::fs::create_dir_all(&place.0).unwrap();
+    let log = SimulatedLog::new(5);
+    let start = || {
+        let node = NodeBuilder::new(Database::builder).options(by_call());
+        let mut options = Options::default();
+        options.replication.backups = place.0.to_str().unwrap().to_owned();
+        let server = Server::builder().options(options).replicated(node, log.connect());
+        TestServer::of(server.open().unwrap())
+    };
+    let first = cluster_of(vec![start()]);
+    let mut client = first.client(0);
+    assert_eq!(client.say("SET n 1"), "+OK");
+    assert!(client.say("WEFT.BACKUP").contains("generation 1"));
+    assert_eq!(client.say("WEFT.TRUNCATE"), "null");
+    assert_eq!(client.say("INCR n"), ":2");
+    assert!(client.say("WEFT.BACKUP").contains("generation 1"));
+    let offset = client.say("WEFT.TRUNCATE");
+    assert!(offset.starts_with(':') && offset != ":0", "{offset}");
+    assert_eq!(log.connect().range().unwrap().0, offset[1..].parse::<u64>().unwrap());
+    assert_eq!(client.say("INCR n"), ":3");
+    let second = cluster_of(vec![start()]);
+    assert_eq!(second.client(0).say("INCR n"), ":4");
 }
