@@ -70,7 +70,7 @@ pub struct ReplicationOptions {
     pub copies: u32,
     /// How the brokers of Kafka know the server, and it them.
     pub kafka: BrokerOptions,
-    /// A directory or the address of an object store, for backups; empty if there are none. It needs the feature `backups`.
+    /// A directory or the address of an object store, for backups; empty if it has no place for them. It needs the feature `backups`.
     pub backups: String,
     /// The options of the node.
     pub node: weft_replication::Options,

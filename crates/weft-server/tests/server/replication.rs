@@ -560,7 +560,7 @@ fn missing_records_are_given_up_if_an_operator_says_so() {
     assert!(client.say("WEFT.PROMOTE 100").starts_with("-ERR"));
     assert_eq!(client.say("WEFT.PROMOTE 1 2"), "-ERR syntax error");
     assert_eq!(client.say("WEFT.PROMOTE 60000 WITHOUT-MISSING"), "+OK");
-    // The newest increment was replicated without those before it, so it is gone, too.
+    // The newest increment was replicated without those before it, and is gone, too.
     assert_eq!(client.say("INCR n"), ":1");
     connection.cut_off(false);
 }
