@@ -52,6 +52,7 @@ mod named;
 mod notifications;
 mod procedures;
 mod publish;
+mod rdb;
 mod replication;
 mod reply;
 mod request;

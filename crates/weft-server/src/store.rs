@@ -435,14 +435,14 @@ impl<'c> Keys<'c> {
 
     /// Sets when a key expires; 0 if it does not.
     pub fn set_expiry(&self, key: &Key<'_>, head: &Head, expires_at: u64) -> Done {
-        self.write_expiry(key, head, expires_at)?;
+        self.write_expiry(key, head.expires_at, expires_at)?;
         let name = if expires_at == 0 { "persist" } else { "expire" };
         self.event(notifications::GENERIC, name, key);
         self.bump(key)
     }
 
-    fn write_expiry(&self, key: &Key<'_>, head: &Head, expires_at: u64) -> Done {
-        let old = head.expires_at;
+    /// Sets when a key expires that expired at `old`, without an event.
+    pub fn write_expiry(&self, key: &Key<'_>, old: u64, expires_at: u64) -> Done {
         self.change_head(key, |head| head.expires_at = expires_at)?.ok();
         self.move_deadline(key, old, expires_at)
     }
@@ -515,8 +515,7 @@ impl<'c> Keys<'c> {
         }
         self.grow(collection, elements)?;
         if head.expires_at != 0 {
-            let copied = self.head(to)?.expect("it was made above");
-            self.write_expiry(to, copied, head.expires_at)?;
+            self.write_expiry(to, 0, head.expires_at)?;
         }
         self.touch(to)
     }

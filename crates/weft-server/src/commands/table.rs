@@ -5,9 +5,9 @@ use super::flags::{
     WHILE_SUBSCRIBED, WRITE,
 };
 use super::{
-    Command, KeyPlaces, Run, SessionCommand, bits, blocking, connection, expiry, functions, geo,
-    hashes, hyperloglog, info, introspection, keys, lcs, lists, pubsub, replication, saving, scan,
-    scripts, sets, sort, sorted_combinations, sorted_ranges, sorted_sets, stream_groups,
+    Command, KeyPlaces, Run, SessionCommand, bits, blocking, connection, dump, expiry, functions,
+    geo, hashes, hyperloglog, info, introspection, keys, lcs, lists, pubsub, replication, saving,
+    scan, scripts, sets, sort, sorted_combinations, sorted_ranges, sorted_sets, stream_groups,
     stream_info, streams, strings, users,
 };
 use crate::call::DataCommand;
@@ -114,6 +114,7 @@ pub static COMMANDS: &[Command] = &[
 
     data("generic", "copy", -3, STORE, TWO, "Copies the value of a key to another.", keys::copy),
     data("generic", "del", -2, WRITE, ALL, "Deletes keys.", keys::del),
+    data("generic", "dump", 2, READ, ONE, "Returns a value in the format of Redis.", dump::dump),
     data("generic", "exists", -2, LOOK, ALL, "Counts the keys that exist.", keys::exists),
     data("generic", "expire", -3, CHANGE, ONE, "Sets when a key expires, in seconds.", expiry::expire),
     data("generic", "expireat", -3, CHANGE, ONE, "Sets when a key expires, as a Unix time.", expiry::expireat),
@@ -129,6 +130,7 @@ pub static COMMANDS: &[Command] = &[
     data("generic", "randomkey", 1, READ, NONE, "Returns some key.", scan::randomkey),
     data("generic", "rename", 3, WRITE, TWO, "Renames a key.", keys::rename),
     data("generic", "renamenx", 3, CHANGE, TWO, "Renames a key if the new name is free.", keys::renamenx),
+    data("generic", "restore", -4, STORE, ONE, "Makes a key of what DUMP has returned.", dump::restore),
     data("generic", "scan", -2, READ, NONE, "Walks over the keys.", scan::scan),
     data("generic", "sort", -2, STORE, SORTED, "Returns or stores the sorted elements of a list, a set or a sorted set.", sort::sort),
     data("generic", "sort_ro", -2, READ, ONE, "Returns the sorted elements of a list, a set or a sorted set.", sort::sort_ro),
