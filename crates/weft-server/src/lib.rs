@@ -48,6 +48,7 @@ mod import_streams;
 mod listeners;
 mod log;
 mod metrics;
+mod monitor;
 mod named;
 mod notifications;
 mod procedures;

@@ -8,7 +8,6 @@ pub static ABSENT: &[(&str, &str)] = &[
     ),
     ("pfdebug pfselftest", "they are for Redis's own tests"),
     ("swapdb", "rename the keys, or select the other database"),
-    ("monitor", "use SLOWLOG and INFO"),
     ("module", "there are no modules"),
     ("lolwut", "it only shows the version, which INFO has"),
 ];

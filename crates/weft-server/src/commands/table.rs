@@ -301,6 +301,7 @@ pub static COMMANDS: &[Command] = &[
     session("server", "lastsave", 1, ADMIN | FAST, NONE, "Returns when the last checkpoint was written, as a Unix time.", saving::lastsave),
     session("server", "latency", -2, ADMIN, NONE, "Shows events that took long. The server measures none.", introspection::latency),
     data("server", "memory", -2, READ, SECOND, "Estimates the memory that a key needs.", keys::memory),
+    session("server", "monitor", 1, ADMIN | NO_SCRIPT | NOT_QUEUED, NONE, "Shows all commands that the server runs.", introspection::monitor),
     session("server", "replicaof", 3, ADMIN | NOT_QUEUED, NONE, "With NO ONE, makes a standby the primary.", replication::replicaof),
     session("server", "role", 1, ADMIN | FAST, NONE, "Returns whether the server is the primary or a standby.", replication::role),
     session("server", "save", 1, ADMIN | NOT_QUEUED, NONE, "Writes a checkpoint.", saving::save),

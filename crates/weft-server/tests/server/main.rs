@@ -11,6 +11,7 @@ mod histories;
 mod hot_keys;
 mod import;
 mod limits;
+mod monitor;
 mod notifications;
 mod pipelines;
 mod procedures;
