@@ -302,3 +302,64 @@ fn write_group(call: &Call<'_>, collection: u64, value: GroupValue) -> Done {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::rdb::tests::hostile_payload;
+    use crate::reply::Reply;
+    use crate::server::{Options, Server};
+    use crate::session::Session;
+
+    fn call(session: &mut Session, arguments: &[&[u8]]) -> Vec<u8> {
+        let mut reply = Reply::new(16 << 20);
+        session.run(arguments, &mut reply);
+        reply.bytes().to_vec()
+    }
+
+    /// Whatever is restored can be read, changed, dumped, restored again and deleted.
+    #[test]
+    fn hostile_payloads_are_refused_or_become_whole_keys() {
+        let server = Server::open(Options::default()).unwrap();
+        let mut session = Session::of_a_test(&server);
+        let first = fastrand::u64(..);
+        eprintln!("seed {first}");
+        let mut restored = 0;
+        for number in 0..300 {
+            let seed = first.wrapping_add(number);
+            let payload = hostile_payload(&mut fastrand::Rng::with_seed(seed));
+            let reply = call(&mut session, &[b"RESTORE", b"k", b"0", &payload]);
+            if reply.starts_with(b"-") {
+                let is_known = [&b"-ERR Bad data format"[..], b"-ERR the value needs more memory"]
+                    .iter()
+                    .any(|error| reply.starts_with(error));
+                assert!(is_known, "seed {seed}: {}", reply.escape_ascii());
+                assert_eq!(session.say("EXISTS k"), ":0\r\n", "seed {seed}");
+                continue;
+            }
+            restored += 1;
+            let again = call(&mut session, &[b"DUMP", b"k"]);
+            let start = again.windows(2).position(|bytes| bytes == b"\r\n").unwrap() + 2;
+            let again = &again[start..again.len() - 2];
+            assert_eq!(
+                call(&mut session, &[b"RESTORE", b"l", b"0", again]),
+                b"+OK\r\n",
+                "seed {seed}"
+            );
+            let changes: &[&str] = match session.say("TYPE k").trim() {
+                "+string" => &["APPEND k x"],
+                "+hash" => &["HSET k x 1", "HGETALL k"],
+                "+set" => &["SADD k x", "SMEMBERS k"],
+                "+zset" => &["ZADD k 1 x", "ZRANGE k 0 -1"],
+                "+list" => &["LPUSH k x", "RPOP k", "LRANGE k 0 -1"],
+                _ => &["XINFO STREAM k FULL", "XTRIM k MAXLEN 0", "XRANGE k - +"],
+            };
+            for command in changes.iter().chain(&["MEMORY USAGE k", "DEL k l"]) {
+                let mut reply = Reply::new(16 << 20);
+                let arguments: Vec<&[u8]> = command.split(' ').map(str::as_bytes).collect();
+                session.run(&arguments, &mut reply);
+                assert!(!reply.bytes().starts_with(b"-"), "seed {seed}: {command}");
+            }
+        }
+        assert!(restored > 0, "nothing was restored");
+    }
+}

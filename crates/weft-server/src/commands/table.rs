@@ -88,6 +88,7 @@ pub static COMMANDS: &[Command] = &[
     data("string", "setrange", 4, STORE, ONE, "Overwrites a part of a string.", strings::setrange),
     data("string", "strlen", 2, LOOK, ONE, "Returns the length of a string.", strings::strlen),
     data("string", "substr", 4, READ, ONE, "Returns a part of a string.", strings::getrange),
+    data("string", "weft.incrby", 3, PUT, ONE, "Adds a number to an integer without returning the sum. So additions commute.", strings::weft_incrby),
 
     data("hyperloglog", "pfadd", -2, PUT, ONE, "Adds elements to an estimate of how many different ones there are.", hyperloglog::pfadd),
     data("hyperloglog", "pfcount", -2, READ, ALL, "Estimates how many different elements there are.", hyperloglog::pfcount),
@@ -157,6 +158,7 @@ pub static COMMANDS: &[Command] = &[
     data("hash", "hsetnx", 4, PUT, ONE, "Sets a field if it does not exist.", hashes::hsetnx),
     data("hash", "hstrlen", 3, LOOK, ONE, "Returns the length of a field's value.", hashes::hstrlen),
     data("hash", "hvals", 2, READ, ONE, "Returns the values of all fields.", hashes::hvals),
+    data("hash", "weft.hincrby", 4, PUT, ONE, "Adds a number to a field without returning the sum. So additions commute.", hashes::weft_hincrby),
 
     data("set", "sadd", -3, PUT, ONE, "Adds members.", sets::sadd),
     data("set", "scard", 2, LOOK, ONE, "Counts the members.", sets::scard),

@@ -163,4 +163,4 @@ pub fn unseal(payload: &[u8]) -> Option<&[u8]> {
 }
 
 #[cfg(test)]
-mod tests;
+pub mod tests;

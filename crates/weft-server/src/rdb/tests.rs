@@ -190,8 +190,32 @@ fn values_are_read_as_they_were_written() {
     }
 }
 
-/// Bytes with a right checksum that are nearly a value, or no value at all: they are refused, or they are a value which can be
-/// written, within the memory that it may need.
+/// Returns the bytes of a value with mistakes in them.
+fn hostile_bytes(random: &mut fastrand::Rng) -> Vec<u8> {
+    let payload = write::dump(&random_value(random));
+    let mut bytes = unseal(&payload).unwrap().to_vec();
+    for _ in 0..random.usize(..4) {
+        let position = random.usize(..bytes.len());
+        match random.u8(..4) {
+            0 => bytes[position] = random.u8(..),
+            // Another type.
+            1 => bytes[0] = random.u8(..27),
+            2 => bytes.truncate(position.max(1)),
+            _ => bytes.insert(position, random.choice([0, 0x81, 0xc3, 0xf0, 0xff]).unwrap()),
+        }
+    }
+    bytes
+}
+
+/// Returns a payload with mistakes in it, and with the right checksum.
+pub fn hostile_payload(random: &mut fastrand::Rng) -> Vec<u8> {
+    let mut payload = hostile_bytes(random);
+    seal(&mut payload);
+    payload
+}
+
+/// Bytes that are nearly a value, or no value at all: they are refused, or they are a value which can be written, within the
+/// memory that it may need.
 #[test]
 fn hostile_input_is_no_value_or_one_that_can_be_written() {
     const ROOM: usize = 1 << 16;
@@ -201,18 +225,7 @@ fn hostile_input_is_no_value_or_one_that_can_be_written() {
     for number in 0..inputs(3000) {
         let seed = first.wrapping_add(number);
         let random = &mut fastrand::Rng::with_seed(seed);
-        let payload = write::dump(&random_value(random));
-        let mut bytes = unseal(&payload).unwrap().to_vec();
-        for _ in 0..random.usize(..4) {
-            let position = random.usize(..bytes.len());
-            match random.u8(..4) {
-                0 => bytes[position] = random.u8(..),
-                // Another type.
-                1 => bytes[0] = random.u8(..27),
-                2 => bytes.truncate(position.max(1)),
-                _ => bytes.insert(position, random.choice([0, 0x81, 0xc3, 0xf0, 0xff]).unwrap()),
-            }
-        }
+        let bytes = hostile_bytes(random);
         let Ok(value) = read_all(&bytes, ROOM) else { continue };
         values += 1;
         let again = write::dump(&value);
