@@ -676,45 +676,92 @@ async fn within<T>(limit: Duration, work: impl Future<Output = io::Result<T>>) -
 mod tests {
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
+    use std::path::Path;
+
+    use rustls::pki_types::ServerName;
+    use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
     use super::*;
     use crate::server::Options;
+    use crate::tls::TlsFiles;
     use crate::workers::Workers;
 
+    /// A client's end of a connection.
+    trait End: Read + Write {}
+
+    impl<S: Read + Write> End for S {}
+
+    type Client = Box<dyn End>;
+
+    fn send(client: &mut Client, request: &str) {
+        client.write_all(request.as_bytes()).unwrap();
+        client.flush().unwrap();
+    }
+
+    fn expect(client: &mut Client, reply: &str) {
+        let mut bytes = vec![0; reply.len()];
+        client.read_exact(&mut bytes).unwrap();
+        assert_eq!(String::from_utf8(bytes).unwrap(), reply);
+    }
+
+    fn say(client: &mut Client, request: &str, reply: &str) {
+        send(client, request);
+        expect(client, reply);
+    }
+
+    /// Makes a certificate, and returns what a server and its clients need.
+    fn certificate(folder: &Path) -> (Tls, Arc<ClientConfig>) {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        let certificate = params.self_signed(&key).unwrap();
+        let (certificate_file, key_file) = (folder.join("server.pem"), folder.join("server.key"));
+        std::fs::create_dir_all(folder).unwrap();
+        std::fs::write(&certificate_file, certificate.pem()).unwrap();
+        std::fs::write(&key_file, key.serialize_pem()).unwrap();
+        let (certificate_file, key_file) = (Some(certificate_file), Some(key_file));
+        let files =
+            TlsFiles { certificate: certificate_file, key: key_file, client_authority: None };
+        let tls = Tls::open(&files).unwrap().unwrap();
+        std::fs::remove_dir_all(folder).unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(certificate.der().clone()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider);
+        let config = config.with_safe_default_protocol_versions().unwrap();
+        (tls, Arc::new(config.with_root_certificates(roots).with_no_client_auth()))
+    }
+
     /// A connection moves with its session, with half a request, and with its subscriptions.
-    #[test]
-    fn connections_move_between_threads_with_all_they_have() {
+    fn move_connections(tls: Option<(Tls, Arc<ClientConfig>)>) {
         let server = Server::open(Options::default()).unwrap();
         let workers = Workers::start(3).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let connect = || {
+        let connect = || -> Client {
             let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             let (socket, _) = listener.accept().unwrap();
             socket.set_nonblocking(true).unwrap();
             let socket = Socket::DetachedTcp(socket);
             let addresses = (String::new(), String::new());
-            let opening = Opening { socket, tls: None, addresses, refused: None };
+            let (tls, config) = tls.clone().unzip();
+            let opening = Opening { socket, tls, addresses, refused: None };
             open(Arc::clone(&server), workers.seat(), opening);
-            client
+            match config {
+                None => Box::new(client),
+                Some(config) => {
+                    let name = ServerName::try_from("localhost").unwrap();
+                    let connection = ClientConnection::new(config, name).unwrap();
+                    Box::new(StreamOwned::new(connection, client))
+                }
+            }
         };
-        let send = |mut client: &TcpStream, request: &str| client.write_all(request.as_bytes());
-        let expect = |mut client: &TcpStream, reply: &str| {
-            let mut bytes = vec![0; reply.len()];
-            client.read_exact(&mut bytes).unwrap();
-            assert_eq!(String::from_utf8(bytes).unwrap(), reply);
-        };
-        let say = |client: &TcpStream, request: &str, reply: &str| {
-            send(client, request).unwrap();
-            expect(client, reply);
-        };
-        let clients: Vec<TcpStream> = (0..6).map(|_| connect()).collect();
-        for client in &clients {
+        let mut clients: Vec<Client> = (0..6).map(|_| connect()).collect();
+        for client in &mut clients {
             say(client, "MULTI\r\nSET key value\r\n", "+OK\r\n+QUEUED\r\n");
         }
         assert_eq!(workers.spread(), [6, 0, 0]);
         for (round, threads) in [3, 2, 3, 1, 2].into_iter().enumerate() {
             workers.serve_by(threads);
-            for (number, client) in clients.iter().enumerate() {
+            for (number, client) in clients.iter_mut().enumerate() {
                 say(client, "GET key\r\nGE", "+QUEUED\r\n");
                 say(client, "T key\r\n", "+QUEUED\r\n");
                 if round == 4 {
@@ -734,14 +781,25 @@ mod tests {
             }
         }
         workers.serve_by(3);
-        for (number, client) in clients.iter().enumerate() {
+        for (number, client) in clients.iter_mut().enumerate() {
             say(client, "PING\r\n", "*2\r\n$4\r\npong\r\n$0\r\n\r\n");
-            let sender = connect();
-            say(&sender, &format!("PUBLISH channel{number} text\r\n"), ":1\r\n");
+            let mut sender = connect();
+            say(&mut sender, &format!("PUBLISH channel{number} text\r\n"), ":1\r\n");
             expect(
                 client,
                 &format!("*3\r\n$7\r\nmessage\r\n$8\r\nchannel{number}\r\n$4\r\ntext\r\n"),
             );
         }
+    }
+
+    #[test]
+    fn connections_move_between_threads_with_all_they_have() {
+        move_connections(None);
+    }
+
+    #[test]
+    fn encrypted_connections_move_between_threads_with_all_they_have() {
+        let folder = std::env::temp_dir().join(format!("weft-moves-{}", std::process::id()));
+        move_connections(Some(certificate(&folder)));
     }
 }

@@ -78,6 +78,8 @@ pub struct Effects {
     /// The name of the event that the command causes, if it is not the usual one.
     event_name: Cell<Option<&'static str>>,
     messages: RefCell<Vec<Message>>,
+    /// The lines for clients that monitor: the commands of a script or between `MULTI` and `EXEC`.
+    shown: RefCell<Vec<String>>,
     /// The stripes of the messages, with the transaction's number in each.
     numbers: RefCell<SmallVec<[(u8, u64); 2]>>,
 }
@@ -106,6 +108,7 @@ impl Effects {
     /// Forgets everything, since the body of the transaction begins again.
     pub fn clear(&self) {
         self.messages.borrow_mut().clear();
+        self.shown.borrow_mut().clear();
         self.numbers.borrow_mut().clear();
         self.wait.take();
         self.has_arrivals.set(false);
@@ -171,6 +174,16 @@ impl Effects {
     /// Notes a message.
     pub fn add(&self, message: Message) {
         self.messages.borrow_mut().push(message);
+    }
+
+    /// Notes a line for clients that monitor. It is shown although a later error undoes the command.
+    pub fn show(&self, line: Option<String>) {
+        self.shown.borrow_mut().extend(line);
+    }
+
+    /// Takes the lines for clients that monitor.
+    pub fn take_shown(&self) -> Vec<String> {
+        self.shown.take()
     }
 
     /// Returns how far effects have been noted.

@@ -1,18 +1,16 @@
 //! Copies the data of a Redis into a server: of one that runs, key by key, or of a file that it has saved.
 
-use std::cell::Cell;
 use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rdb::{Filter, RdbDecoder, RdbValue, Type};
 use redis::{Cmd, Connection, Value};
 
 use crate::import_streams;
-use crate::reply::Reply;
+use crate::rdb::{self, file::Part};
+use crate::reply::{Reply, double_text};
 use crate::server::Server;
 use crate::session::Session;
 use crate::tables::SPACES;
@@ -31,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Imported {
     /// Keys that are there now.
     pub keys: u64,
-    /// Keys that were left out, because their types are not copied: types of modules, and streams in a file.
+    /// Keys that were left out, because their types are not copied: those of modules.
     pub skipped: u64,
 }
 
@@ -142,49 +140,43 @@ impl Target {
 
 // ---- files ----------------------------------------------------------------------------------------
 
-/// Leaves out the types that are not copied, and counts their keys.
-struct Copied(Rc<Cell<u64>>);
-
-impl Filter for Copied {
-    fn matches_type(&self, encoding: u8) -> bool {
-        let is_skipped = matches!(Type::from_encoding(encoding), Ok(Type::Stream | Type::Module));
-        self.0.set(self.0.get() + u64::from(is_skipped));
-        !is_skipped
-    }
-}
-
 fn copy_file(path: &Path, target: &mut Target) -> Result<(), String> {
     let told = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     let file = File::open(path).map_err(|error| told(&error))?;
-    let skipped = Rc::new(Cell::new(0));
-    let decoder = RdbDecoder::new(BufReader::new(file), Copied(Rc::clone(&skipped)));
-    for value in decoder.map_err(|error| told(&error))? {
-        let (key, command, elements, expires_at) = match value.map_err(|error| told(&error))? {
-            RdbValue::SelectDb(space) => {
-                target.select(u64::from(space))?;
-                continue;
+    let mut file = rdb::file::File::open(BufReader::new(file)).map_err(|error| told(&error))?;
+    while let Some(part) = file.next().map_err(|error| told(&error))? {
+        match part {
+            Part::Space(space) => target.select(space)?,
+            Part::Library(code) => target
+                .run(&[b"FUNCTION", b"LOAD", b"REPLACE", &code])
+                .map_err(|error| format!("a library of functions: {error}"))?,
+            Part::Key(_, None, _) => target.imported.skipped += 1,
+            Part::Key(key, Some(value), expires_at) => {
+                let content = content_of_file(&key, value);
+                target.write(&Entry { key, content, expires_at })?;
             }
-            RdbValue::ResizeDb { .. } | RdbValue::AuxField { .. } | RdbValue::Checksum(_) => {
-                continue;
-            }
-            RdbValue::String { key, value, expiry } => (key, "SET", vec![value], expiry),
-            RdbValue::Hash { key, values, expiry } => {
-                let elements = values.into_iter().flat_map(|(name, value)| [name, value]).collect();
-                (key, "HSET", elements, expiry)
-            }
-            RdbValue::Set { key, members, expiry } => (key, "SADD", members, expiry),
-            RdbValue::List { key, values, expiry } => (key, "RPUSH", values, expiry),
-            RdbValue::SortedSet { key, values, expiry } => {
-                let score = |score| crate::reply::double_text(score).into_bytes();
-                let pairs = values.into_iter();
-                let elements = pairs.flat_map(|(number, member)| [score(number), member]).collect();
-                (key, "ZADD", elements, expiry)
-            }
-        };
-        target.write(&Entry { key, content: Content::Elements(command, elements), expires_at })?;
+        }
     }
-    target.imported.skipped = skipped.get();
     Ok(())
+}
+
+/// Returns how a value of a file is made by commands.
+fn content_of_file(key: &[u8], value: rdb::Value) -> Content {
+    let flat = |pairs: Vec<(Vec<u8>, Vec<u8>)>| {
+        pairs.into_iter().flat_map(|(first, second)| [first, second]).collect()
+    };
+    match value {
+        rdb::Value::Text(text) => Content::Elements("SET", vec![text]),
+        rdb::Value::List(texts) => Content::Elements("RPUSH", texts),
+        rdb::Value::Set(texts) => Content::Elements("SADD", texts),
+        rdb::Value::Hash(fields) => Content::Elements("HSET", flat(fields)),
+        rdb::Value::SortedSet(members) => {
+            let scored = members.into_iter();
+            let scored = scored.map(|(member, score)| (double_text(score).into_bytes(), member));
+            Content::Elements("ZADD", flat(scored.collect()))
+        }
+        rdb::Value::Stream(stream) => Content::Commands(import_streams::commands_of(key, &stream)),
+    }
 }
 
 // ---- servers --------------------------------------------------------------------------------------
@@ -199,6 +191,14 @@ fn copy_server(url: &str, target: &mut Target) -> Result<(), String> {
         Some(space) => vec![space],
         None => list_spaces(&mut source).map_err(told)?,
     };
+    // Servers before Redis 7 have none.
+    if only.is_none()
+        && let Ok(functions) = redis::cmd("FUNCTION").arg("DUMP").query::<Vec<u8>>(&mut source)
+    {
+        target
+            .run(&[b"FUNCTION", b"RESTORE", &functions, b"REPLACE"])
+            .map_err(|error| format!("the functions: {error}"))?;
+    }
     for space in spaces {
         target.select(space)?;
         redis::cmd("SELECT").arg(space).exec(&mut source).map_err(told)?;
@@ -307,8 +307,8 @@ fn command_of(kind: &str, key: &[u8]) -> Option<(Cmd, &'static str)> {
 
 /// Returns how a value is made by commands, of which this is the one that adds elements.
 fn content_of(key: &[u8], value: Value, command: &'static str) -> Content {
-    match import_streams::commands_of(key, &value).filter(|_| command == "XADD") {
-        Some(commands) => Content::Commands(commands),
+    match import_streams::stream_of(&value).filter(|_| command == "XADD") {
+        Some(stream) => Content::Commands(import_streams::commands_of(key, &stream)),
         None => Content::Elements(command, elements_of(value, command)),
     }
 }

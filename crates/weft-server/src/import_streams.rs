@@ -1,6 +1,11 @@
-//! Streams of a server that are copied: from what `XINFO STREAM` says to the commands that make the same stream.
+//! Streams that are copied: from what `XINFO STREAM` says of one to the commands that make the same stream.
 
 use redis::{Cmd, Value};
+
+use crate::commands::id_of;
+use crate::rdb::{GroupValue, PendingValue, StreamValue};
+use crate::stream_tables::{Id, decode, encode};
+use crate::tables::Text;
 
 /// The arguments of a command.
 type Arguments = Vec<Vec<u8>>;
@@ -41,52 +46,107 @@ fn field<'v>(values: &'v [Value], name: &str) -> Option<&'v Value> {
     named.next().map(|pair| &pair[1])
 }
 
-/// Returns the commands that make a stream. A pending entry that was deleted is left out. `None` if the reply is another.
-pub fn commands_of(key: &[u8], read: &Value) -> Option<Vec<Arguments>> {
-    let stream = list(read);
-    let last = argument(field(stream, "last-generated-id")?)?;
-    let groups = field(stream, "groups").map_or(&[][..], list);
-    let mut commands = Vec::new();
-    // This makes the stream even if it has no entries.
-    commands.push(texts([&b"XGROUP"[..], b"CREATE", key, b"weft", b"0", b"MKSTREAM"]));
-    commands.push(texts([&b"XGROUP"[..], b"DESTROY", key, b"weft"]));
-    for entry in list(field(stream, "entries")?) {
-        let [id, fields] = list(entry) else { return None };
-        let mut add = texts([&b"XADD"[..], key]);
-        add.push(argument(id)?);
-        add.extend(list(fields).iter().filter_map(argument));
-        commands.push(add);
+fn number<N: std::str::FromStr>(value: &Value) -> Option<N> {
+    std::str::from_utf8(&argument(value)?).ok()?.parse().ok()
+}
+
+fn id(value: &Value) -> Option<Id> {
+    id_of(&argument(value)?, 0).ok()
+}
+
+/// Returns the stream that the command has read. `None` if the reply is another.
+pub fn stream_of(read: &Value) -> Option<StreamValue> {
+    let read = list(read);
+    let mut entries = Vec::new();
+    for entry in list(field(read, "entries")?) {
+        let [at, fields] = list(entry) else { return None };
+        let fields: Vec<Vec<u8>> = list(fields).iter().filter_map(argument).collect();
+        let fields: Vec<&[u8]> = fields.iter().map(Vec::as_slice).collect();
+        entries.push((id(at)?, encode(&fields)));
     }
-    let mut set = texts([&b"XSETID"[..], key]);
-    set.push(last);
+    let last = id(field(read, "last-generated-id")?)?;
     // Servers before Redis 7 do not have these.
-    let added = field(stream, "entries-added").and_then(argument);
-    let deleted = field(stream, "max-deleted-entry-id").and_then(argument);
-    if let (Some(added), Some(deleted)) = (added, deleted) {
-        set.extend([b"ENTRIESADDED".to_vec(), added, b"MAXDELETEDID".to_vec(), deleted]);
+    let deleted = field(read, "max-deleted-entry-id").and_then(id).unwrap_or_default();
+    let added = field(read, "entries-added").and_then(number).unwrap_or(entries.len() as u64);
+    let groups = field(read, "groups").map_or(&[][..], list).iter();
+    let groups = groups.map(|group| group_of(list(group))).collect::<Option<_>>()?;
+    Some(StreamValue { entries, last, deleted, added, groups })
+}
+
+fn group_of(group: &[Value]) -> Option<GroupValue> {
+    let consumers = field(group, "consumers").map_or(&[][..], list).iter();
+    let consumers = consumers.map(|consumer| {
+        let consumer = list(consumer);
+        let seen_at = field(consumer, "seen-time").and_then(number).unwrap_or(0);
+        Some((argument(field(consumer, "name")?)?.into(), seen_at))
+    });
+    let consumers: Vec<(Text, u64)> = consumers.collect::<Option<_>>()?;
+    // The name that Redis's documentation has for it is the other.
+    let pending = field(group, "pending").or_else(|| field(group, "pel"));
+    let pending = pending.map_or(&[][..], list).iter().map(|pending| {
+        let [at, consumer, delivered_at, deliveries] = list(pending) else { return None };
+        let name = argument(consumer)?;
+        Some(PendingValue {
+            id: id(at)?,
+            consumer: consumers.iter().position(|(known, _)| known[..] == name[..])?,
+            delivered_at: number(delivered_at)?,
+            deliveries: number(deliveries)?,
+        })
+    });
+    let pending = pending.collect::<Option<_>>()?;
+    Some(GroupValue {
+        name: argument(field(group, "name")?)?.into(),
+        last: id(field(group, "last-delivered-id")?)?,
+        read: field(group, "entries-read").and_then(number).unwrap_or(-1),
+        consumers,
+        pending,
+    })
+}
+
+/// Returns the commands that make a stream. A pending entry that was deleted is left out.
+pub fn commands_of(key: &[u8], stream: &StreamValue) -> Vec<Arguments> {
+    let mut commands = Vec::new();
+    let mut add = |words: &[&[u8]]| commands.push(texts(words.iter().copied()));
+    let shown = |number: &dyn ToString| number.to_string().into_bytes();
+    // This makes the stream even if it has no entries.
+    add(&[b"XGROUP", b"CREATE", key, b"weft", b"0", b"MKSTREAM"]);
+    add(&[b"XGROUP", b"DESTROY", key, b"weft"]);
+    for (id, fields) in &stream.entries {
+        let id = shown(id);
+        add(&[&[&b"XADD"[..], key, &id], &decode(fields)[..]].concat());
     }
-    commands.push(set);
-    for group in groups.iter().map(list) {
-        let name = argument(field(group, "name")?)?;
-        let mut create = texts([&b"XGROUP"[..], b"CREATE", key, &name]);
-        create.push(argument(field(group, "last-delivered-id")?)?);
-        if let Some(read) = field(group, "entries-read").and_then(argument) {
-            create.extend([b"ENTRIESREAD".to_vec(), read]);
+    let (last, added, deleted) =
+        (shown(&stream.last), shown(&stream.added), shown(&stream.deleted));
+    add(&[b"XSETID", key, &last, b"ENTRIESADDED", &added, b"MAXDELETEDID", &deleted]);
+    for group in &stream.groups {
+        let (name, last, read) = (&group.name[..], shown(&group.last), shown(&group.read));
+        let create: [&[u8]; 5] = [b"XGROUP", b"CREATE", key, name, &last];
+        match group.read {
+            -1 => add(&create),
+            _ => add(&[&create[..], &[b"ENTRIESREAD", &read]].concat()),
         }
-        commands.push(create);
-        for consumer in field(group, "consumers").map_or(&[][..], list).iter().map(list) {
-            let consumer = argument(field(consumer, "name")?)?;
-            commands.push(texts([&b"XGROUP"[..], b"CREATECONSUMER", key, &name, &consumer]));
+        for (consumer, _) in &group.consumers {
+            add(&[b"XGROUP", b"CREATECONSUMER", key, name, consumer]);
         }
-        // The name that Redis's documentation has for it is the other.
-        let pending = field(group, "pending").or_else(|| field(group, "pel"));
-        for pending in pending.map_or(&[][..], list).iter().map(list) {
-            let [id, consumer, at, count] = pending else { return None };
-            let [id, consumer, at, count] = [id, consumer, at, count].map(argument);
-            let mut claim = texts([&b"XCLAIM"[..], key, &name, &consumer?, b"0", &id?]);
-            claim.extend(texts([&b"TIME"[..], &at?, b"RETRYCOUNT", &count?, b"FORCE", b"JUSTID"]));
-            commands.push(claim);
+        for pending in &group.pending {
+            let (id, at) = (shown(&pending.id), shown(&pending.delivered_at));
+            let (consumer, count) =
+                (&group.consumers[pending.consumer].0, shown(&pending.deliveries));
+            add(&[
+                b"XCLAIM",
+                key,
+                name,
+                consumer,
+                b"0",
+                &id,
+                b"TIME",
+                &at,
+                b"RETRYCOUNT",
+                &count,
+                b"FORCE",
+                b"JUSTID",
+            ]);
         }
     }
-    Some(commands)
+    commands
 }

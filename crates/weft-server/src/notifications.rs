@@ -94,7 +94,8 @@ pub fn event_of(command: &Command) -> Option<(u64, &'static str)> {
     };
     let name = match command.name {
         "setnx" | "setex" | "psetex" | "getset" | "mset" | "msetnx" | "bitop" => "set",
-        "incr" | "decr" | "decrby" => "incrby",
+        "incr" | "decr" | "decrby" | "weft.incrby" => "incrby",
+        "weft.hincrby" => "hincrby",
         "bitfield" => "setbit",
         "hmset" | "hsetnx" => "hset",
         "zincrby" => "zincr",

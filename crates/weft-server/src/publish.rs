@@ -42,7 +42,8 @@ struct Content {
 }
 
 impl Mailbox {
-    fn new(bytes_max: usize, version: Version) -> Self {
+    /// Creates a mailbox for messages of up to `bytes_max` bytes.
+    pub fn new(bytes_max: usize, version: Version) -> Self {
         let mut output = Reply::new(bytes_max);
         output.set_version(version);
         let content = Mutex::new(Content { output, token: None });
@@ -55,13 +56,24 @@ impl Mailbox {
 
     /// Writes a message. Returns whether it is the one for which there is no room.
     fn push(&self, token: CommitToken, parts: &[&[u8]]) -> bool {
+        self.write(Some(token), |output| {
+            output.push_header(parts.len());
+            parts.iter().for_each(|part| output.text(part));
+        })
+    }
+
+    /// Writes a line. Returns whether it is the one for which there is no room.
+    pub fn push_line(&self, line: &str) -> bool {
+        self.write(None, |output| output.simple(line))
+    }
+
+    fn write(&self, token: Option<CommitToken>, write: impl FnOnce(&mut Reply)) -> bool {
         let mut content = self.lock();
         if content.output.is_too_long() {
             return false;
         }
-        content.output.push_header(parts.len());
-        parts.iter().for_each(|part| content.output.text(part));
-        content.token = content.token.max(Some(token));
+        write(&mut content.output);
+        content.token = content.token.max(token);
         let is_full = content.output.is_too_long();
         drop(content);
         // The connection waits either for messages, or until all that it sends is taken.
@@ -96,8 +108,7 @@ pub struct Subscriptions {
 
 impl Subscriptions {
     /// Creates the subscriptions of a client, which has none yet.
-    pub fn new(client: u64, bytes_max: usize, version: Version) -> Self {
-        let mailbox = Arc::new(Mailbox::new(bytes_max, version));
+    pub fn new(client: u64, mailbox: Arc<Mailbox>) -> Self {
         Subscriptions { client, mailbox, names: Default::default() }
     }
 

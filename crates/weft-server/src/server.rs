@@ -26,6 +26,7 @@ use crate::effects::Effects;
 use crate::http;
 use crate::listeners::{ListenOptions, Listeners};
 use crate::log::{Level, log};
+use crate::monitor::{self, Monitors};
 use crate::procedures::{Procedure, Procedures, Served};
 use crate::publish::PubSub;
 use crate::replication::{self, Current, Replication, ReplicationOptions, Watching};
@@ -189,6 +190,8 @@ pub struct Server {
     pub waiters: Waiters,
     /// Publish/subscribe.
     pub publish: PubSub,
+    /// The clients that monitor.
+    pub monitors: Monitors,
     /// The scripts.
     pub scripts: Arc<Scripts>,
     /// The procedures that are called by their names.
@@ -420,6 +423,7 @@ impl Server {
             turns: Arc::new(Turns::new(TURN_MAX)),
             waiters: Waiters::default(),
             publish: PubSub::default(),
+            monitors: Monitors::default(),
             slow_log: Arc::default(),
             counters: Arc::new(Counters::new()),
             started: Instant::now(),
@@ -455,6 +459,7 @@ impl Server {
             turns: Arc::new(Turns::new(TURN_MAX)),
             waiters: Waiters::default(),
             publish: PubSub::default(),
+            monitors: Monitors::default(),
             scripts: Arc::clone(&self.scripts),
             slow_log: Arc::clone(&self.slow_log),
             counters: Arc::clone(&self.counters),
@@ -629,7 +634,13 @@ impl Server {
         names.dedup();
         for name in names {
             let user = self.users.find(&name);
-            let beyond = user.as_ref().map(|user| self.publish.clients_beyond(user));
+            let beyond = user.as_ref().map(|user| {
+                let mut beyond = self.publish.clients_beyond(user);
+                if !monitor::is_permitted(user) {
+                    beyond.extend(self.monitors.clients());
+                }
+                beyond
+            });
             let is_lost = |client: &&Arc<Client>| {
                 beyond.as_ref().is_none_or(|beyond| beyond.contains(&client.id))
                     && client.texts().user == name
@@ -710,6 +721,7 @@ impl Server {
             self.waiters.wake(space, &key);
         }
         self.publish.publish(effects, token);
+        effects.take_shown().iter().for_each(|line| self.monitors.show(line));
         Ok((result, token))
     }
 }

@@ -14,6 +14,7 @@ use crate::call::{Call, Caller, DataCommand, is};
 use crate::clients::Client;
 use crate::commands::{self, Command, Permit, Run, flags};
 use crate::effects::Effects;
+use crate::monitor;
 use crate::publish::{Mailbox, Subscriptions};
 use crate::replication::{AtStandby, Standing};
 use crate::reply::{Reply, Version};
@@ -39,6 +40,9 @@ pub const FLUSH_BYTES: usize = 64 << 10;
 pub const SLOW: Duration = Duration::from_millis(1);
 /// After commands could not be run together, so many batches of the connection are run one command at a time.
 const BATCHES_ALONE: u32 = 16;
+
+/// The command that runs the queued ones.
+const EXEC: &str = "exec";
 
 /// Commands that wait for `EXEC`.
 #[derive(Debug, Default)]
@@ -85,6 +89,8 @@ pub struct Session {
     turn: Option<Turn>,
     /// What the client is subscribed to, if it is subscribed to anything.
     pub subscriptions: Option<Box<Subscriptions>>,
+    /// Where the commands wait that the client sees, if it monitors.
+    monitoring: Option<Arc<Mailbox>>,
     /// What the client waits for. The connection goes on with it.
     pub pause: Option<Pause>,
     /// Whether an error between `MULTI` and `EXEC`, or of a script, undoes the other commands.
@@ -133,6 +139,7 @@ impl Session {
             watched: Vec::new(),
             turn: None,
             subscriptions: None,
+            monitoring: None,
             pause: None,
             rolls_back: false,
             replies: Replies::On,
@@ -318,6 +325,7 @@ impl Session {
             self.alone = BATCHES_ALONE;
             return 0;
         };
+        commands[..ran].iter().for_each(|(command, _, arguments)| self.show(command, arguments));
         self.note(token);
         self.commands += ran as u64;
         self.client.last_command.store(commands[ran - 1].0.number(), Ordering::Relaxed);
@@ -375,6 +383,10 @@ impl Session {
             reply.simple("QUEUED");
             return Ok(());
         }
+        // The commands before it are shown first.
+        if command.name != EXEC {
+            self.show(command, arguments);
+        }
         match permit.run() {
             Run::Session(run) => run(self, arguments, reply),
             Run::Data(run) if command.has(flags::SLOW) || self.is_slow => {
@@ -421,9 +433,47 @@ impl Session {
         self.subscriptions.is_some() && reply.version() == Version::Two
     }
 
-    /// Returns where messages for the client wait, if it is subscribed to anything.
+    /// Returns where messages for the client wait, if it is subscribed to anything or monitors.
     pub fn mailbox(&self) -> Option<Arc<Mailbox>> {
-        self.subscriptions.as_ref().map(|subscriptions| Arc::clone(&subscriptions.mailbox))
+        let subscribed = self.subscriptions.as_ref().map(|subscriptions| &subscriptions.mailbox);
+        subscribed.or(self.monitoring.as_ref()).map(Arc::clone)
+    }
+
+    /// Returns where messages for the client wait, from now on.
+    pub fn open_mailbox(&self, version: Version) -> Arc<Mailbox> {
+        let bytes_max = self.server.options.mailbox_bytes;
+        self.mailbox().unwrap_or_else(|| Arc::new(Mailbox::new(bytes_max, version)))
+    }
+
+    /// `MONITOR`: begins to show commands to the client.
+    pub fn monitor(&mut self, version: Version) {
+        if self.monitoring.is_none() {
+            let mailbox = self.open_mailbox(version);
+            self.server.monitors.add(self.client.id, &mailbox);
+            self.monitoring = Some(mailbox);
+            // As after a subscription.
+            if self.find_user() && !monitor::is_permitted(&self.user) {
+                self.closes = true;
+            }
+        }
+    }
+
+    /// Shows no more commands to the client.
+    fn end_monitoring(&mut self) {
+        if self.monitoring.take().is_some() {
+            self.server.monitors.remove(self.client.id);
+        }
+    }
+
+    /// Shows a command to the clients that monitor, if there are any.
+    #[inline]
+    fn show(&self, command: &Command, arguments: &[&[u8]]) {
+        if self.server.monitors.are_there()
+            && let Some(line) =
+                monitor::line_of(command, self.space, &self.client.addresses.0, arguments)
+        {
+            self.server.monitors.show(&line);
+        }
     }
 
     /// Ends all subscriptions.
@@ -565,13 +615,16 @@ impl Session {
     ///
     /// # Errors
     /// There is no queue, or a command could not be queued, or the client has asked for rollback and a command fails.
-    pub fn execute(&mut self, reply: &mut Reply) -> Done {
+    pub fn execute(&mut self, arguments: &[&[u8]], reply: &mut Reply) -> Done {
         let queue = self.queue.take().ok_or("ERR EXEC without MULTI")?;
         let watched = std::mem::take(&mut self.watched);
         let outcome = match queue.has_failed {
             true => Err("EXECABORT Transaction discarded because of previous errors.".into()),
             false => in_place(|| self.execute_all(&queue, &watched, reply)),
         };
+        if let Some(command) = commands::find(EXEC.as_bytes()) {
+            self.show(command, arguments);
+        }
         self.turn = None;
         self.server.unwatch(watched);
         outcome
@@ -610,6 +663,10 @@ impl Session {
             reply.array(commands.len());
             for (number, (command, permit, arguments, fixed)) in commands.iter().enumerate() {
                 let before = reply.len();
+                if server.monitors.are_there() && permit.is_ok() {
+                    let from = &self.client.addresses.0;
+                    effects.show(monitor::line_of(command, self.space, from, arguments));
+                }
                 let done = match permit.as_ref().map(|permit| permit.run()) {
                     Err(text) => Err(text.clone().into()),
                     Ok(Run::Session(run)) => run(self, arguments, reply),
@@ -711,6 +768,7 @@ impl Session {
     pub fn reset(&mut self, reply: &mut Reply) {
         self.unwatch();
         self.unsubscribe();
+        self.end_monitoring();
         self.queue = None;
         self.space = 0;
         let users = Arc::clone(&self.server);
@@ -728,6 +786,7 @@ impl Drop for Session {
     fn drop(&mut self) {
         self.unwatch();
         self.unsubscribe();
+        self.end_monitoring();
     }
 }
 

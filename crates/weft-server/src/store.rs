@@ -356,11 +356,12 @@ impl<'c> Keys<'c> {
         Ok(())
     }
 
-    /// Adds to a string that is a number and does not expire, or to 0 if the key has no row, in one step. Returns `None` if
+    /// Adds to a string that is a number and has not expired, or to 0 if the key has no row, in one step. Returns `None` if
     /// it is anything else.
     pub fn add_in_place(&self, key: &Key<'_>, by: i64) -> Done<Option<i64>> {
         let sum = self.change_head(key, |head| {
-            let is_number = head.kind == Kind::Text && head.text.is_none() && head.expires_at == 0;
+            let is_there = !self.has_expired(head.expires_at);
+            let is_number = head.kind == Kind::Text && head.text.is_none() && is_there;
             let sum = head.number.checked_add(by).filter(|_| is_number)?;
             head.number = sum;
             Some(sum)
@@ -379,7 +380,7 @@ impl<'c> Keys<'c> {
         Ok(Some(sum))
     }
 
-    /// Adds to a string that is a number and does not expire, by an operation that commutes, since the client does not
+    /// Adds to a string that is a number and has not expired, by an operation that commutes, since the client does not
     /// want to know the sum. Returns false if it is anything else.
     pub fn add_unseen(&self, key: &Key<'_>, by: i64) -> Done<bool> {
         let heads = &self.store.tables.heads;
@@ -388,18 +389,27 @@ impl<'c> Keys<'c> {
         let found = self.tx.get_columns(heads, &at, columns)?;
         // Keys that are not the first ones with their hash are so rare that they need no way of their own.
         let is_number = found.is_some_and(|(found, kind, expires_at, text)| {
-            **found == *key.bytes && *kind == Kind::Text && *expires_at == 0 && text.is_none()
+            let is_there = **found == *key.bytes && !self.has_expired(*expires_at);
+            is_there && *kind == Kind::Text && text.is_none()
         });
         if !is_number {
             return Ok(false);
         }
-        match self.tx.add(heads, &at, column_of!(Head.number), by) {
-            Ok(()) => {}
-            Err(Error::Failure(Failure::OutOfRange { .. })) => return Err(texts::OVERFLOW.into()),
-            Err(error) => return Err(error.into()),
-        }
+        checked(self.tx.add(heads, &at, column_of!(Head.number), by))?;
         self.touch(key)?;
         Ok(true)
+    }
+
+    /// As [`Keys::add_unseen`], for a field of a hash. The caller notes the change of the key.
+    pub fn add_to_field_unseen(&self, collection: u64, name: &[u8], by: i64) -> Done<bool> {
+        let fields = &self.store.tables.fields;
+        let at = (collection, self.store.slot_of(name));
+        let found = self.tx.get_columns(fields, &at, weft::columns_of!(Field.{name, text}))?;
+        let is_number = found.is_some_and(|(found, text)| **found == *name && text.is_none());
+        if is_number {
+            checked(self.tx.add(fields, &at, column_of!(Field.number), by))?;
+        }
+        Ok(is_number)
     }
 
     /// Removes a key, whose row was just read. Its elements are removed in the background.
@@ -435,14 +445,14 @@ impl<'c> Keys<'c> {
 
     /// Sets when a key expires; 0 if it does not.
     pub fn set_expiry(&self, key: &Key<'_>, head: &Head, expires_at: u64) -> Done {
-        self.write_expiry(key, head, expires_at)?;
+        self.write_expiry(key, head.expires_at, expires_at)?;
         let name = if expires_at == 0 { "persist" } else { "expire" };
         self.event(notifications::GENERIC, name, key);
         self.bump(key)
     }
 
-    fn write_expiry(&self, key: &Key<'_>, head: &Head, expires_at: u64) -> Done {
-        let old = head.expires_at;
+    /// Sets when a key expires that expired at `old`, without an event.
+    pub fn write_expiry(&self, key: &Key<'_>, old: u64, expires_at: u64) -> Done {
         self.change_head(key, |head| head.expires_at = expires_at)?.ok();
         self.move_deadline(key, old, expires_at)
     }
@@ -515,8 +525,7 @@ impl<'c> Keys<'c> {
         }
         self.grow(collection, elements)?;
         if head.expires_at != 0 {
-            let copied = self.head(to)?.expect("it was made above");
-            self.write_expiry(to, copied, head.expires_at)?;
+            self.write_expiry(to, 0, head.expires_at)?;
         }
         self.touch(to)
     }
@@ -665,6 +674,14 @@ impl<'c> Keys<'c> {
         let scores = &self.store.tables.scores;
         let scored = self.tx.prefix_by(scores, Scored::BY_SCORE, &collection);
         Ok(scored.collect::<Result<_, Error>>()?)
+    }
+}
+
+/// Returns the error of Redis if a sum is out of range.
+fn checked(added: Result<(), Error>) -> Done {
+    match added {
+        Err(Error::Failure(Failure::OutOfRange { .. })) => Err(texts::OVERFLOW.into()),
+        added => Ok(added?),
     }
 }
 

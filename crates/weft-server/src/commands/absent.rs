@@ -7,12 +7,7 @@ pub static ABSENT: &[(&str, &str)] = &[
         "one process has all data, without a cluster; replicas follow the replicated log",
     ),
     ("pfdebug pfselftest", "they are for Redis's own tests"),
-    (
-        "dump restore",
-        "values are not exchanged in Redis's own format; use COPY, or read and write them",
-    ),
     ("swapdb", "rename the keys, or select the other database"),
-    ("monitor", "use SLOWLOG and INFO"),
     ("module", "there are no modules"),
     ("lolwut", "it only shows the version, which INFO has"),
 ];

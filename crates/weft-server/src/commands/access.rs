@@ -35,7 +35,8 @@ pub const CATEGORIES: [&str; 21] = [
 
 /// Commands that return nothing of a key's value, although they change it.
 const ONLY_WRITE: &str = "append del expire expireat geoadd hdel hmset hset hsetnx linsert lpush lpushx lrem lset ltrim mset \
-     msetnx persist pexpire pexpireat pfadd psetex rpush rpushx sadd set setex setnx setrange srem unlink xack xadd xdel \
+     msetnx persist pexpire pexpireat pfadd psetex restore rpush rpushx sadd set setex setnx setrange srem unlink xack xadd xdel \
+     weft.hincrby weft.incrby \
      xgroup xsetid xtrim zadd zrem zremrangebylex zremrangebyrank zremrangebyscore";
 /// Commands that write their first key, and only read the others.
 const STORE: &str = "bitop geosearchstore sdiffstore sinterstore sunionstore zdiffstore zinterstore zrangestore zunionstore";

@@ -148,8 +148,8 @@ pub fn multi(session: &mut Session, _: &[&[u8]], reply: &mut Reply) -> Done {
 }
 
 /// `EXEC`
-pub fn exec(session: &mut Session, _: &[&[u8]], reply: &mut Reply) -> Done {
-    session.execute(reply)
+pub fn exec(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> Done {
+    session.execute(arguments, reply)
 }
 
 /// `DISCARD`

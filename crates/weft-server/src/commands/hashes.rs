@@ -180,6 +180,32 @@ pub fn hvals(call: &Call<'_>, reply: &mut Reply) -> Done {
 
 /// `HINCRBY`
 pub fn hincrby(call: &Call<'_>, reply: &mut Reply) -> Done {
+    if !call.caller.wants_reply {
+        return add_unseen(call);
+    }
+    let sum = add(call)?;
+    reply.integer(sum);
+    Ok(())
+}
+
+/// `WEFT.HINCRBY`: as `HINCRBY`, without the sum. So additions commute.
+pub fn weft_hincrby(call: &Call<'_>, reply: &mut Reply) -> Done {
+    add_unseen(call)?;
+    reply.ok();
+    Ok(())
+}
+
+/// Adds to a field that is a number without a look at the sum.
+fn add_unseen(call: &Call<'_>) -> Done {
+    let (key, name, by) = (call.key(1), call.argument(2), call.integer(3)?);
+    match call.find(&key, Kind::Hash)? {
+        Some(collection) if call.add_to_field_unseen(collection, name, by)? => call.touch(&key),
+        _ => add(call).map(drop),
+    }
+}
+
+/// Adds to a field. Returns the sum.
+fn add(call: &Call<'_>) -> Done<i64> {
     let (key, name, by) = (call.key(1), call.argument(2), call.integer(3)?);
     let number = match field(call, name)? {
         Some(field) => parse_integer(&field.bytes()).ok_or("ERR hash value is not an integer")?,
@@ -189,8 +215,8 @@ pub fn hincrby(call: &Call<'_>, reply: &mut Reply) -> Done {
     let collection = call.open(&key, Kind::Hash)?;
     let is_new = put(call, collection, name, Value::number(sum))?;
     call.grow(collection, i64::from(is_new))?;
-    reply.integer(sum);
-    call.touch(&key)
+    call.touch(&key)?;
+    Ok(sum)
 }
 
 /// `HINCRBYFLOAT`
@@ -241,4 +267,67 @@ pub fn hrandfield(call: &Call<'_>, reply: &mut Reply) -> Done {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::OnceCell;
+
+    use weft::TransactionOptions;
+
+    use crate::call::{Call, Caller};
+    use crate::commands::{Permit, Run, find};
+    use crate::effects::Effects;
+    use crate::reply::Reply;
+    use crate::server::{Options, Server};
+    use crate::session::Session;
+
+    /// Runs a command, and commits another client's one in the middle of its transaction. Returns how many attempts it needs.
+    fn attempts(command: &str, other: &str) -> u32 {
+        let server = Server::open(Options::default()).unwrap();
+        let (session, mut another) = (Session::of_a_test(&server), Session::of_a_test(&server));
+        another.say("SET n 5 PX 1000000");
+        another.say("HSET h f 5");
+        let arguments: Vec<&[u8]> = command.split(' ').map(str::as_bytes).collect();
+        let (command, fixed, space) = (find(arguments[0]).unwrap(), &OnceCell::new(), 0);
+        let Ok(Run::Data(run)) =
+            Permit::new(&session.user, command, &arguments).map(|permit| permit.run())
+        else {
+            panic!("a command on data")
+        };
+        let (client, user) = (&*session.client, &*session.user);
+        let caller = Caller { server: &server, client, user, wants_reply: true, rolls_back: false };
+        let (mut attempts, mut reply) = (0, Reply::new(1 << 20));
+        let options = TransactionOptions::new();
+        let effects = Effects::of(command);
+        let ran = server.transact(&effects, &options, |keys| {
+            attempts += 1;
+            let arguments = &arguments[..];
+            run(&Call { caller, keys: *keys, space, arguments, fixed }, &mut reply)?;
+            if attempts == 1 {
+                let said = std::thread::scope(|scope| scope.spawn(|| another.say(other)).join());
+                assert!(!said.unwrap().starts_with('-'), "{other}");
+            }
+            Ok(())
+        });
+        ran.unwrap();
+        attempts
+    }
+
+    #[test]
+    fn additions_without_their_sums_do_not_conflict() {
+        for (command, other, expected) in [
+            ("INCRBY n 1", "INCRBY n 1", 2),
+            ("HINCRBY h f 1", "HINCRBY h f 1", 2),
+            ("WEFT.INCRBY n 1", "WEFT.INCRBY n 1", 1),
+            ("WEFT.HINCRBY h f 1", "WEFT.HINCRBY h f 1", 1),
+            // Other fields of the hash.
+            ("WEFT.HINCRBY h f 1", "HSET h g 1 i 1", 1),
+            // What the addition has looked at has changed.
+            ("WEFT.INCRBY n 1", "PERSIST n", 2),
+            ("WEFT.HINCRBY h f 1", "HDEL h f", 2),
+        ] {
+            assert_eq!(attempts(command, other), expected, "{command} and {other}");
+        }
+    }
 }

@@ -80,7 +80,8 @@ fn rows(call: &Call<'_>, section: &str) -> Done<Vec<(String, String)>> {
             row("pubsub_channels", &server.publish.subscribed(Topic::Channel).len());
             row("pubsub_patterns", &server.publish.subscribed(Topic::Pattern).len());
             row("pubsubshard_channels", &server.publish.subscribed(Topic::Shard).len());
-            let dropped = server.publish.dropped.load(Ordering::Relaxed);
+            let dropped = server.publish.dropped.load(Ordering::Relaxed)
+                + server.monitors.dropped.load(Ordering::Relaxed);
             row("client_output_buffer_limit_disconnections", &dropped);
             row("expired_keys", &counters.expired.load(Ordering::Relaxed));
             row("evicted_keys", &0);

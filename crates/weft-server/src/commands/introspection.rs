@@ -121,6 +121,13 @@ pub fn command(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) ->
     Ok(())
 }
 
+/// `MONITOR`
+pub fn monitor(session: &mut Session, _: &[&[u8]], reply: &mut Reply) -> Done {
+    session.monitor(reply.version());
+    reply.ok();
+    Ok(())
+}
+
 /// Writes the parameters of a procedure as `COMMAND DOCS` shows them.
 fn write_parameters(reply: &mut Reply, parameters: &[Parameter]) {
     reply.text("arguments");

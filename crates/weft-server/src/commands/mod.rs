@@ -6,6 +6,7 @@ pub mod access;
 mod bits;
 mod blocking;
 pub mod connection;
+mod dump;
 mod expiry;
 mod function_dump;
 mod functions;
@@ -49,6 +50,7 @@ use crate::stop::{Done, texts};
 use crate::tables::Kind;
 
 pub use permit::Permit;
+pub use streams::id_of;
 pub use table::COMMANDS;
 
 /// A command on the session itself. It runs at once, outside of transactions.

@@ -52,11 +52,11 @@ fn begin(
     topic: Topic,
     word: &str,
 ) -> Done {
+    let mailbox = session.open_mailbox(reply.version());
     let server = &session.server;
-    let subscriptions = session.subscriptions.get_or_insert_with(|| {
-        let bytes_max = server.options.mailbox_bytes;
-        Box::new(Subscriptions::new(session.client.id, bytes_max, reply.version()))
-    });
+    let subscriptions = session
+        .subscriptions
+        .get_or_insert_with(|| Box::new(Subscriptions::new(session.client.id, mailbox)));
     for name in &arguments[1..] {
         server.publish.subscribe(subscriptions, topic, name);
         confirm(reply, word, Some(name), subscriptions.count(topic));

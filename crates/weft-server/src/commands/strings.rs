@@ -209,15 +209,28 @@ pub fn msetnx(call: &Call<'_>, reply: &mut Reply) -> Done {
 
 /// Adds to a number. If the client does not see the reply, the addition commutes with others.
 fn add(call: &Call<'_>, reply: &mut Reply, by: i64) -> Done {
-    let key = call.key(1);
     if !call.caller.wants_reply {
-        if call.add_unseen(&key, by)? {
-            return Ok(());
-        }
-    } else if let Some(sum) = call.add_in_place(&key, by)? {
-        reply.integer(sum);
-        return Ok(());
+        return add_unseen(call, by);
     }
+    let sum = match call.add_in_place(&call.key(1), by)? {
+        Some(sum) => sum,
+        None => add_by_writing(call, by)?,
+    };
+    reply.integer(sum);
+    Ok(())
+}
+
+/// Adds to a number without a look at the sum.
+fn add_unseen(call: &Call<'_>, by: i64) -> Done {
+    match call.add_unseen(&call.key(1), by)? {
+        true => Ok(()),
+        false => add_by_writing(call, by).map(drop),
+    }
+}
+
+/// Writes the sum to a key that does not exist, has expired, or is a number in another form. Returns it.
+fn add_by_writing(call: &Call<'_>, by: i64) -> Done<i64> {
+    let key = call.key(1);
     let head = call.expect(&key, Kind::Text)?;
     let number = match head {
         Some(head) => parse_integer(&head.bytes()).ok_or(texts::NOT_AN_INTEGER)?,
@@ -225,7 +238,13 @@ fn add(call: &Call<'_>, reply: &mut Reply, by: i64) -> Done {
     };
     let sum = number.checked_add(by).ok_or(texts::OVERFLOW)?;
     call.write_text(&key, Value::number(sum), head.map_or(0, |head| head.expires_at))?;
-    reply.integer(sum);
+    Ok(sum)
+}
+
+/// `WEFT.INCRBY`: as `INCRBY`, without the sum. So additions commute.
+pub fn weft_incrby(call: &Call<'_>, reply: &mut Reply) -> Done {
+    add_unseen(call, call.integer(2)?)?;
+    reply.ok();
     Ok(())
 }
 

@@ -5,9 +5,9 @@ use super::flags::{
     WHILE_SUBSCRIBED, WRITE,
 };
 use super::{
-    Command, KeyPlaces, Run, SessionCommand, bits, blocking, connection, expiry, functions, geo,
-    hashes, hyperloglog, info, introspection, keys, lcs, lists, pubsub, replication, saving, scan,
-    scripts, sets, sort, sorted_combinations, sorted_ranges, sorted_sets, stream_groups,
+    Command, KeyPlaces, Run, SessionCommand, bits, blocking, connection, dump, expiry, functions,
+    geo, hashes, hyperloglog, info, introspection, keys, lcs, lists, pubsub, replication, saving,
+    scan, scripts, sets, sort, sorted_combinations, sorted_ranges, sorted_sets, stream_groups,
     stream_info, streams, strings, users,
 };
 use crate::call::DataCommand;
@@ -88,6 +88,7 @@ pub static COMMANDS: &[Command] = &[
     data("string", "setrange", 4, STORE, ONE, "Overwrites a part of a string.", strings::setrange),
     data("string", "strlen", 2, LOOK, ONE, "Returns the length of a string.", strings::strlen),
     data("string", "substr", 4, READ, ONE, "Returns a part of a string.", strings::getrange),
+    data("string", "weft.incrby", 3, PUT, ONE, "Adds a number to an integer without returning the sum. So additions commute.", strings::weft_incrby),
 
     data("hyperloglog", "pfadd", -2, PUT, ONE, "Adds elements to an estimate of how many different ones there are.", hyperloglog::pfadd),
     data("hyperloglog", "pfcount", -2, READ, ALL, "Estimates how many different elements there are.", hyperloglog::pfcount),
@@ -114,6 +115,7 @@ pub static COMMANDS: &[Command] = &[
 
     data("generic", "copy", -3, STORE, TWO, "Copies the value of a key to another.", keys::copy),
     data("generic", "del", -2, WRITE, ALL, "Deletes keys.", keys::del),
+    data("generic", "dump", 2, READ, ONE, "Returns a value in the format of Redis.", dump::dump),
     data("generic", "exists", -2, LOOK, ALL, "Counts the keys that exist.", keys::exists),
     data("generic", "expire", -3, CHANGE, ONE, "Sets when a key expires, in seconds.", expiry::expire),
     data("generic", "expireat", -3, CHANGE, ONE, "Sets when a key expires, as a Unix time.", expiry::expireat),
@@ -129,6 +131,7 @@ pub static COMMANDS: &[Command] = &[
     data("generic", "randomkey", 1, READ, NONE, "Returns some key.", scan::randomkey),
     data("generic", "rename", 3, WRITE, TWO, "Renames a key.", keys::rename),
     data("generic", "renamenx", 3, CHANGE, TWO, "Renames a key if the new name is free.", keys::renamenx),
+    data("generic", "restore", -4, STORE, ONE, "Makes a key of what DUMP has returned.", dump::restore),
     data("generic", "scan", -2, READ, NONE, "Walks over the keys.", scan::scan),
     data("generic", "sort", -2, STORE, SORTED, "Returns or stores the sorted elements of a list, a set or a sorted set.", sort::sort),
     data("generic", "sort_ro", -2, READ, ONE, "Returns the sorted elements of a list, a set or a sorted set.", sort::sort_ro),
@@ -155,6 +158,7 @@ pub static COMMANDS: &[Command] = &[
     data("hash", "hsetnx", 4, PUT, ONE, "Sets a field if it does not exist.", hashes::hsetnx),
     data("hash", "hstrlen", 3, LOOK, ONE, "Returns the length of a field's value.", hashes::hstrlen),
     data("hash", "hvals", 2, READ, ONE, "Returns the values of all fields.", hashes::hvals),
+    data("hash", "weft.hincrby", 4, PUT, ONE, "Adds a number to a field without returning the sum. So additions commute.", hashes::weft_hincrby),
 
     data("set", "sadd", -3, PUT, ONE, "Adds members.", sets::sadd),
     data("set", "scard", 2, LOOK, ONE, "Counts the members.", sets::scard),
@@ -299,6 +303,7 @@ pub static COMMANDS: &[Command] = &[
     session("server", "lastsave", 1, ADMIN | FAST, NONE, "Returns when the last checkpoint was written, as a Unix time.", saving::lastsave),
     session("server", "latency", -2, ADMIN, NONE, "Shows events that took long. The server measures none.", introspection::latency),
     data("server", "memory", -2, READ, SECOND, "Estimates the memory that a key needs.", keys::memory),
+    session("server", "monitor", 1, ADMIN | NO_SCRIPT | NOT_QUEUED, NONE, "Shows all commands that the server runs.", introspection::monitor),
     session("server", "replicaof", 3, ADMIN | NOT_QUEUED, NONE, "With NO ONE, makes a standby the primary.", replication::replicaof),
     session("server", "role", 1, ADMIN | FAST, NONE, "Returns whether the server is the primary or a standby.", replication::role),
     session("server", "save", 1, ADMIN | NOT_QUEUED, NONE, "Writes a checkpoint.", saving::save),

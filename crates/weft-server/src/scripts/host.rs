@@ -13,6 +13,7 @@ use crate::call::{Call, Caller, is};
 use crate::commands::connection::REDIS_VERSION;
 use crate::commands::{self, Command, Permit, Run, flags, keys::space_of};
 use crate::log::{Level, log};
+use crate::monitor;
 use crate::replication::AtStandby;
 use crate::reply::Version;
 use crate::session::in_place;
@@ -173,6 +174,9 @@ fn call_command(
         );
         denial.text()
     })?;
+    if server.monitors.are_there() {
+        outer.effects.show(monitor::line_of(command, running.space.get(), "lua", &arguments));
+    }
     let mut reply = running.buffer.borrow_mut();
     reply.truncate(0);
     reply.set_version(running.version.get());

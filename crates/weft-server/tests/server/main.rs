@@ -1,14 +1,17 @@
 //! The server over real sockets: its replies and events beside Redis's, transactions of several clients, clients that wait
-//! for elements or for their turn, pipelines, messages, streams, limits, hostile bytes, and what survives a kill.
+//! for elements or for their turn, pipelines, messages, streams, values in Redis's format, clients that monitor, limits,
+//! hostile bytes, and what survives a kill.
 
 mod blocking;
 mod client;
 mod documents;
+mod dump;
 mod durable;
 mod histories;
 mod hot_keys;
 mod import;
 mod limits;
+mod monitor;
 mod notifications;
 mod pipelines;
 mod procedures;

@@ -140,6 +140,49 @@ fn additions_whose_replies_are_not_wanted_are_all_made() {
 }
 
 #[test]
+fn additions_without_their_sums_are_all_made() {
+    let server = TestServer::new();
+    let mut setup = server.client();
+    assert_eq!(setup.say("SET expiring 0 EX 1000"), "+OK");
+    server.with_clients(3, |_, mut client| {
+        for _ in 0..50 {
+            client.send(b"WEFT.INCRBY counter 2\r\nWEFT.HINCRBY hash field -1\r\n");
+            client.send(b"MULTI\r\nWEFT.INCRBY counter 1\r\nWEFT.INCRBY expiring 1\r\nEXEC\r\n");
+            client.send(b"EVAL \"return redis.call('weft.incrby', KEYS[1], 1)\" 1 counter\r\n");
+            let replies: Vec<_> = (0..7).map(|_| client.read().unwrap().shown()).collect();
+            let queued = "+QUEUED";
+            assert_eq!(replies, ["+OK", "+OK", "+OK", queued, queued, "*[+OK, +OK]", "+OK"]);
+        }
+    });
+    for (line, expected) in [
+        ("GET counter", "\"600\""),
+        ("HGET hash field", "\"-150\""),
+        ("GET expiring", "\"150\""),
+        ("TTL counter", ":-1"),
+        ("WEFT.INCRBY counter x", "-ERR value is not an integer or out of range"),
+        ("SET text abc", "+OK"),
+        ("WEFT.INCRBY text 1", "-ERR value is not an integer or out of range"),
+        (
+            "WEFT.INCRBY hash 1",
+            "-WRONGTYPE Operation against a key holding the wrong kind of value",
+        ),
+        (
+            "WEFT.HINCRBY text f 1",
+            "-WRONGTYPE Operation against a key holding the wrong kind of value",
+        ),
+        ("WEFT.INCRBY counter 9223372036854775807", "-ERR increment or decrement would overflow"),
+        (
+            "WEFT.HINCRBY hash field -9223372036854775807",
+            "-ERR increment or decrement would overflow",
+        ),
+        ("GET counter", "\"600\""),
+    ] {
+        assert_eq!(setup.say(line), expected, "{line}");
+    }
+    assert!(setup.say("TTL expiring").trim_start_matches(':').parse::<i64>().unwrap() > 900);
+}
+
+#[test]
 fn keys_expire_for_readers_and_are_removed() {
     let server = TestServer::new();
     let mut client = server.client();
