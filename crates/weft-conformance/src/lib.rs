@@ -59,8 +59,7 @@
 //!
 //! A failure prints `WEFT_SEED=…`. With that in the environment, the test runs the same again. The repetition
 //! is exact if the threads were interleaved by the seed; if they ran free, only the inputs are the same. (In
-//! both cases epochs tick by the clock, which seldom matters.) `WEFT_STRESS=n` runs n times as much: with 10, a
-//! million recorded transactions for each protocol. `WEFT_PROTOCOLS=name,name` tests only these protocols. On
+//! both cases epochs tick by the clock, which seldom matters.) `WEFT_STRESS=n` runs n times as much. `WEFT_PROTOCOLS=name,name` tests only these protocols. On
 //! the simulated machine every run is repeated exactly. A failure there also prints its schedule, which is the
 //! text of a file. `WEFT_SCHEDULE=path`, beside the seed, repeats it even after a change of the way in which
 //! schedules are drawn.

@@ -37,7 +37,7 @@ fn interleaved_histories_are_strictly_serializable() {
     });
 }
 
-/// In rounds of 10,000 transactions. `WEFT_STRESS=50` makes it a million for each protocol.
+/// In rounds of 10,000 transactions. `WEFT_STRESS=50` makes it 100,000 for each protocol, and `WEFT_STRESS=500` a million.
 #[test]
 fn free_histories_are_strictly_serializable() {
     every_protocol(seeds(2), |subject, seed| random::check(subject, Mode::Free(seed), FREE));

@@ -524,5 +524,5 @@ pub(crate) fn read_list_length(
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(any(loom, shuttle))))]
 pub(super) mod tests;

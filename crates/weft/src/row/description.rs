@@ -59,7 +59,7 @@ mod table;
 mod types;
 mod value;
 
-#[cfg(test)]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
 pub use adaptation::{

@@ -808,5 +808,5 @@ impl KeyForm for LongKey {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(any(loom, shuttle))))]
 pub(super) mod tests;
