@@ -222,7 +222,7 @@ fn hostile_input_is_no_value_or_one_that_can_be_written() {
     let first = fastrand::u64(..);
     eprintln!("seed {first}");
     let mut values = 0;
-    for number in 0..inputs(3000) {
+    for number in 0..inputs(3000).min(1_000_000) {
         let seed = first.wrapping_add(number);
         let random = &mut fastrand::Rng::with_seed(seed);
         let bytes = hostile_bytes(random);

@@ -72,6 +72,13 @@ impl Drop for Redis {
     }
 }
 
+/// Returns whether two replies to `TTL` differ only by the time that a busy machine has needed.
+fn is_later(command: &str, expected: &str, reply: &str) -> bool {
+    let seconds = |reply: &str| reply.strip_prefix(':')?.parse::<u64>().ok();
+    let (Some(expected), Some(reply)) = (seconds(expected), seconds(reply)) else { return false };
+    command.starts_with("TTL ") && (expected.saturating_sub(9)..=expected).contains(&reply)
+}
+
 #[test]
 fn replies_are_those_of_redis() {
     if std::env::var_os("WEFT_SERVER_RECORD").is_some() {
@@ -94,7 +101,7 @@ fn replies_are_those_of_redis() {
         for ((command, expected), (_, reply)) in pairs(&script).iter().zip(pairs(&replies)) {
             let known = DIFFERENCES.iter().find(|(known, _)| known == command);
             let expected = known.map_or(expected.trim(), |(_, reply)| reply);
-            if reply.trim() != expected {
+            if reply.trim() != expected && !is_later(command, expected, reply.trim()) {
                 let name = path.file_stem().unwrap().to_string_lossy();
                 writeln!(
                     differences,
