@@ -8,6 +8,9 @@ use std::fmt::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use weft_server::Options;
 
 use crate::client::{Client, TestServer};
 
@@ -89,7 +92,9 @@ fn replies_are_those_of_redis() {
             std::fs::write(&path, run(redis.1, &script)).unwrap();
         }
     }
-    let server = TestServer::new();
+    // A script with thousands of commands takes long on a busy machine.
+    let script_time = Duration::from_secs(50);
+    let server = TestServer::with(Options { script_time, ..Options::default() });
     let mut differences = String::new();
     for path in scripts() {
         let script = std::fs::read_to_string(&path).unwrap();
