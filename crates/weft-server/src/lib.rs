@@ -14,8 +14,9 @@
 //! 5. `users`: the rights to run commands.
 //! 6. `store`: keys and their values over the `tables` and the `stream_tables`. `watch` has the keys under `WATCH`, `turns`
 //!    the order of clients at those that are hot, and `collector` removes in the background what has expired.
-//! 7. `replication`: what a replicated server does as the primary, as a standby, and when it changes.
-//! 8. `effects`: what a transaction does after its commit. It wakes clients that are `waiting` with a `blocked` command, and
+//! 7. `rdb`: values in Redis's own format, for `DUMP`, `RESTORE` and imports. `monitor` has the clients that see every command.
+//! 8. `replication`: what a replicated server does as the primary, as a standby, and when it changes.
+//! 9. `effects`: what a transaction does after its commit. It wakes clients that are `waiting` with a `blocked` command, and
 //!    it sends messages (`publish`), among them the `notifications` of changed keys.
 //!
 //! ```

@@ -38,6 +38,8 @@ pub const FLUSH_BYTES: usize = 64 << 10;
 /// A command that takes so long hands the other connections of its thread over. The client's next command is expected to be
 /// as slow, and does it before.
 pub const SLOW: Duration = Duration::from_millis(1);
+/// More commands than these between `MULTI` and `EXEC` are expected to take long.
+const QUEUED_SHORT_MAX: usize = 64;
 /// After commands could not be run together, so many batches of the connection are run one command at a time.
 const BATCHES_ALONE: u32 = 16;
 
@@ -117,6 +119,8 @@ pub struct Session {
     alone: u32,
     /// Whether the last command was slow.
     is_slow: bool,
+    /// Whether the last `EXEC` was slow.
+    execs_slowly: bool,
     /// When the last command ended.
     last: Instant,
 }
@@ -153,6 +157,7 @@ impl Session {
             errors: 0,
             alone: 0,
             is_slow: false,
+            execs_slowly: false,
             last: Instant::now(),
         }
     }
@@ -620,14 +625,26 @@ impl Session {
         let watched = std::mem::take(&mut self.watched);
         let outcome = match queue.has_failed {
             true => Err("EXECABORT Transaction discarded because of previous errors.".into()),
-            false => in_place(|| self.execute_all(&queue, &watched, reply)),
+            false if self.may_be_slow(&queue) => {
+                in_place(|| self.execute_all(&queue, &watched, reply))
+            }
+            false => self.execute_all(&queue, &watched, reply),
         };
+        self.execs_slowly = self.last.elapsed() >= SLOW;
         if let Some(command) = commands::find(EXEC.as_bytes()) {
             self.show(command, arguments);
         }
         self.turn = None;
         self.server.unwatch(watched);
         outcome
+    }
+
+    /// Returns whether other connections of the thread should not wait behind these commands. Handing them over to another thread
+    /// costs more than a few short commands.
+    fn may_be_slow(&self, queue: &Queue) -> bool {
+        self.execs_slowly
+            || queue.commands.len() > QUEUED_SHORT_MAX
+            || queue.commands.iter().any(|(command, ..)| command.has(flags::SLOW))
     }
 
     fn execute_all<'q>(

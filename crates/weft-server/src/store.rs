@@ -621,10 +621,24 @@ impl<'c> Keys<'c> {
         match self.tx.add(sizes, &key, column_of!(Size.elements), by) {
             Ok(()) => Ok(()),
             Err(Error::Failure(Failure::NoSuchRow { .. })) => {
-                Ok(self.tx.insert(sizes, Size { of, stripe: key.1, elements: by })?)
+                match self.tx.insert(sizes, Size { of, stripe: key.1, elements: by }) {
+                    Err(full @ Error::Failure(Failure::MemoryFull { .. })) => {
+                        self.grow_elsewhere(of, by, full)
+                    }
+                    inserted => Ok(inserted?),
+                }
             }
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Adds to a count where another thread counts, since there is no room for a row of this thread. Otherwise a thread could
+    /// not delete what another one has filled the memory with.
+    #[cold]
+    fn grow_elsewhere(&self, of: u64, by: i64, full: Error) -> Done {
+        let sizes = &self.store.tables.sizes;
+        let other = self.tx.prefix(sizes, &of).first_row()?.ok_or(full)?;
+        Ok(self.tx.add(sizes, &(of, other.stripe), column_of!(Size.elements), by)?)
     }
 
     /// Removes a key whose collection has lost its last element. The caller has removed elements, and counted them.

@@ -60,7 +60,7 @@ fn value_of(call: &Call<'_>, head: &Head) -> Done<Value> {
 fn check_reply(call: &Call<'_>, lengths: impl Iterator<Item = usize>) -> Done {
     match lengths.sum::<usize>() > call.caller.server.options.output_bytes {
         true => Err(
-            "ERR the value is longer than a reply may be: copy it in parts, or raise output-bytes"
+            "ERR the value is longer than a reply may be: copy it in parts, or raise --output-bytes"
                 .into(),
         ),
         false => Ok(()),
@@ -184,7 +184,7 @@ fn parse(call: &Call<'_>, payload: &[u8]) -> Done<Value> {
     match value {
         Ok(value) if body.is_empty() => Ok(value),
         Err(Fault::TooLarge) => Err(
-            "ERR the value needs more memory than a request may: restore it in parts, or raise request-bytes".into(),
+            "ERR the value needs more memory than a request may: restore it in parts, or raise --request-bytes".into(),
         ),
         Ok(_) | Err(_) => Err(WRONG_DATA.into()),
     }

@@ -41,7 +41,7 @@ impl<R: io::Read> Input<R> {
         &mut self.source
     }
 
-    /// Takes memory of that which may be used.
+    /// Takes some of the memory that may be used.
     ///
     /// # Errors
     /// There is not so much left.
@@ -63,7 +63,7 @@ impl<R: io::Read> Input<R> {
     /// Reads a byte.
     ///
     /// # Errors
-    /// There is none.
+    /// The source has ended.
     pub fn byte(&mut self) -> Read<u8> {
         Ok(self.array::<1>()?[0])
     }
@@ -107,7 +107,7 @@ impl<R: io::Read> Input<R> {
     /// Reads a number of milliseconds.
     ///
     /// # Errors
-    /// There is none.
+    /// The source has ended.
     pub fn millis(&mut self) -> Read<u64> {
         Ok(u64::from_le_bytes(self.array()?))
     }

@@ -8,6 +8,9 @@ use std::fmt::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use weft_server::Options;
 
 use crate::client::{Client, TestServer};
 
@@ -72,6 +75,13 @@ impl Drop for Redis {
     }
 }
 
+/// Returns whether two replies to `TTL` differ only by the time that a busy machine has needed.
+fn is_later(command: &str, expected: &str, reply: &str) -> bool {
+    let seconds = |reply: &str| reply.strip_prefix(':')?.parse::<u64>().ok();
+    let (Some(expected), Some(reply)) = (seconds(expected), seconds(reply)) else { return false };
+    command.starts_with("TTL ") && (expected.saturating_sub(9)..=expected).contains(&reply)
+}
+
 #[test]
 fn replies_are_those_of_redis() {
     if std::env::var_os("WEFT_SERVER_RECORD").is_some() {
@@ -82,7 +92,9 @@ fn replies_are_those_of_redis() {
             std::fs::write(&path, run(redis.1, &script)).unwrap();
         }
     }
-    let server = TestServer::new();
+    // A script with thousands of commands takes long on a busy machine.
+    let script_time = Duration::from_secs(50);
+    let server = TestServer::with(Options { script_time, ..Options::default() });
     let mut differences = String::new();
     for path in scripts() {
         let script = std::fs::read_to_string(&path).unwrap();
@@ -94,7 +106,7 @@ fn replies_are_those_of_redis() {
         for ((command, expected), (_, reply)) in pairs(&script).iter().zip(pairs(&replies)) {
             let known = DIFFERENCES.iter().find(|(known, _)| known == command);
             let expected = known.map_or(expected.trim(), |(_, reply)| reply);
-            if reply.trim() != expected {
+            if reply.trim() != expected && !is_later(command, expected, reply.trim()) {
                 let name = path.file_stem().unwrap().to_string_lossy();
                 writeln!(
                     differences,
