@@ -40,6 +40,7 @@ pub mod aborts;
 pub mod adaptive;
 pub mod articles;
 pub mod bank;
+pub mod dbx;
 pub mod dbx_tc;
 mod finding;
 pub mod flash_sale;
