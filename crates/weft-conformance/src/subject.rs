@@ -19,7 +19,10 @@ use weft::{
     column_of,
 };
 use weft_protocols::canary::{Canary, Mutation};
-use weft_protocols::{Adaptive, AdaptiveFlaw, AdaptiveOptions, BuilderExt, DbxTc, Flaw, Htcc};
+use weft_protocols::{
+    Adaptive, AdaptiveFlaw, AdaptiveOptions, BuilderExt, DbxPaper, DbxPaperOptions, DbxTc, Flaw,
+    Htcc,
+};
 
 pub use calls::{Call, JOURNAL, ProcedureStore, StepLog};
 pub use expiring::{ExpiringSteps, ExpiringStore};
@@ -79,6 +82,8 @@ pub struct Subject {
     flaw: Option<Flaw>,
     /// The flaw of the protocol that adapts.
     adaptive_flaw: Option<AdaptiveFlaw>,
+    /// The mechanisms of the paper's DBX, with its flaw.
+    paper: Option<DbxPaperOptions>,
     /// Flaws of the engine.
     time_flaw: Option<TimeFlaw>,
     operation_flaw: Option<OperationFlaw>,
@@ -93,6 +98,7 @@ struct Opening {
     cut: Cut,
     flaw: Option<Flaw>,
     adaptive_flaw: Option<AdaptiveFlaw>,
+    paper: Option<DbxPaperOptions>,
     time_flaw: Option<TimeFlaw>,
     operation_flaw: Option<OperationFlaw>,
 }
@@ -132,6 +138,7 @@ impl Subject {
             open_procedures: calls::open::<P>,
             flaw: None,
             adaptive_flaw: None,
+            paper: None,
             time_flaw: None,
             operation_flaw: None,
         }
@@ -185,6 +192,11 @@ impl Subject {
     /// Returns the protocol that adapts, with this flaw.
     pub fn flawed_adaptive(flaw: AdaptiveFlaw) -> Self {
         Subject { adaptive_flaw: Some(flaw), ..Self::of::<Adaptive>() }
+    }
+
+    /// Returns the DBX of the paper with these mechanisms, and maybe a flaw.
+    pub fn paper(options: DbxPaperOptions) -> Self {
+        Subject { paper: Some(options), ..Self::of::<DbxPaper>() }
     }
 
     /// Returns a protocol on an engine with this flaw: the default one, or the one with pieces if the flaw is about them.
@@ -255,6 +267,7 @@ impl Subject {
             cut: Cut::Finest,
             flaw: self.flaw,
             adaptive_flaw: self.adaptive_flaw,
+            paper: self.paper,
             time_flaw: self.time_flaw,
             operation_flaw: self.operation_flaw,
         }
@@ -445,6 +458,7 @@ fn open<P: Protocol>(opening: Opening) -> Box<dyn Store> {
     adaptive.flaw = opening.adaptive_flaw;
     let builder = Tables::add_to(Database::builder().protocol::<P>())
         .adaptive(adaptive)
+        .dbx_paper(opening.paper.unwrap_or_default())
         .operation_flaw(opening.operation_flaw)
         .htm(opening.htm.0)
         .htm_retry_policy(opening.htm.1)
@@ -460,6 +474,7 @@ fn open_plain<P: Protocol>(opening: Opening) -> Box<dyn Store> {
         .protocol::<P>()
         .table::<Plain>()
         .table::<Hashed>()
+        .dbx_paper(opening.paper.unwrap_or_default())
         .htm(opening.htm.0)
         .htm_retry_policy(opening.htm.1)
         .record_history(opening.records);

@@ -146,6 +146,10 @@ mod protocols_tso {}
 mod protocols_dbx_spin {}
 
 #[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/src/protocols/dbx-paper.md")]
+mod protocols_dbx_paper {}
+
+#[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide/src/protocols/htm-naive.md")]
 mod protocols_htm_naive {}
 

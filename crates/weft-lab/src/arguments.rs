@@ -34,6 +34,7 @@ pub struct Arguments {
 
 /// The commands.
 #[derive(Debug, Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "there is one value, which is parsed once")]
 pub enum Command {
     /// Measure throughput and latency of one or more protocols under a workload
     Bench {

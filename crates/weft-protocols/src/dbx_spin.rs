@@ -20,7 +20,8 @@
 //! **Departures from the paper**
 //! - The paper also takes the lock to read a record, because there a read is a region of its own. Here `dbx`
 //!   reads records under a seqlock, without a region, so there is nothing to replace. The lock bit of the TID
-//!   word tells readers that a version is being installed.
+//!   word tells readers that a version is being installed. The variant `dbx-spin:paper` of
+//!   [`dbx:paper`](super::dbx_paper) takes the lock for reads, too.
 //! - A transaction that has written nothing takes the lock too, since in the paper its validation is a region
 //!   as well.
 
@@ -68,11 +69,18 @@ impl CommitLock {
     /// Takes the lock by test and test-and-set. After a while it yields, because the holder may have been
     /// preempted.
     #[inline(always)]
-    fn lock(&self) {
+    pub(crate) fn lock(&self) {
         // Acquire: pairs with the release in `unlock`.
         while self.held.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
             self.wait();
         }
+    }
+
+    /// Returns whether the lock is held. A region that has loaded this aborts when the lock is taken.
+    #[inline(always)]
+    pub(crate) fn is_held(&self) -> bool {
+        // Acquire: pairs with the release in `unlock`, so a region sees all that the last holder did.
+        self.held.load(Ordering::Acquire) != 0
     }
 
     #[cold]
@@ -86,7 +94,7 @@ impl CommitLock {
     }
 
     #[inline(always)]
-    fn unlock(&self) {
+    pub(crate) fn unlock(&self) {
         // Release: pairs with the acquire in `lock`.
         self.held.store(0, Ordering::Release);
     }

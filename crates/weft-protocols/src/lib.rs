@@ -25,6 +25,7 @@ pub mod adaptive;
 pub mod atomic;
 #[cfg(feature = "canary")]
 pub mod canary;
+pub mod dbx_paper;
 pub mod dbx_spin;
 pub mod dbx_tc;
 pub mod doppel;
@@ -43,6 +44,10 @@ pub mod timestamp_ordering;
 pub use adaptive::AdaptiveFlaw;
 pub use adaptive::{Adaptive, AdaptiveOptions};
 pub use atomic::Atomic;
+#[cfg(feature = "canary")]
+#[doc(hidden)]
+pub use dbx_paper::PaperFlaw;
+pub use dbx_paper::{DbxPaper, DbxPaperOptions};
 pub use dbx_spin::DbxSpin;
 #[cfg(feature = "canary")]
 #[doc(hidden)]
@@ -76,6 +81,10 @@ pub trait BuilderExt {
     /// Sets the options of the protocol `dbx-tc`: the procedures that it may run in pieces, and how.
     fn dbx_tc(self, dbx_tc: DbxTcOptions) -> Self;
 
+    /// Sets the options of the protocol `dbx:paper`: the mechanisms of the paper that it has. With them it sets the
+    /// retry policy of all hardware regions of the database.
+    fn dbx_paper(self, dbx_paper: DbxPaperOptions) -> Self;
+
     /// Sets how long phases last and when records are split, under a protocol that has phases (`doppel`).
     fn phases(self, phases: PhaseOptions) -> Self;
 }
@@ -93,6 +102,10 @@ impl<P: Protocol> BuilderExt for Builder<P> {
         self.protocol_options(dbx_tc)
     }
 
+    fn dbx_paper(self, dbx_paper: DbxPaperOptions) -> Self {
+        self.htm_retry_policy(dbx_paper.retry_policy()).protocol_options(dbx_paper)
+    }
+
     fn phases(self, phases: PhaseOptions) -> Self {
         self.protocol_options(phases)
     }
@@ -105,8 +118,8 @@ macro_rules! protocol_list {
     ($then:ident, $($arguments:tt)*) => {
         $crate::$then! {
             [
-                NoControl, Dbx, DbxSpin, Silo, Occ, TwoPhaseLocking, TwoPhaseLockingNoWait,
-                TimestampOrdering, HtmNaive, Htcc, Doppel, DoppelLocking, DbxTc, Adaptive, Atomic
+                NoControl, Dbx, DbxPaper, DbxSpin, Silo, Occ, TwoPhaseLocking,
+                TwoPhaseLockingNoWait, TimestampOrdering, HtmNaive, Htcc, Doppel, DoppelLocking, DbxTc, Adaptive, Atomic
             ]
             $($arguments)*
         }

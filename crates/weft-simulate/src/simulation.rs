@@ -16,12 +16,14 @@ use std::time::Instant;
 use weft::htm::Choice;
 use weft::protocol::Protocol;
 use weft::{Failure, Metrics};
-use weft_protocols::{AdaptiveOptions, DbxTcOptions, HtccOptions, PROTOCOLS};
+use weft_protocols::{AdaptiveOptions, DbxPaperOptions, DbxTcOptions, HtccOptions, PROTOCOLS};
 use weft_sim::{Counts, Options, PrivateMemory, Profile, Program};
 use weft_workloads::aborts::AbortsByTable;
 use weft_workloads::adaptive;
+use weft_workloads::dbx;
 use weft_workloads::dbx_tc::{self, Pieces};
 use weft_workloads::htcc::{NOT_SERIALIZABLE, Repairs, is_serializable, options_of};
+use weft_workloads::paper;
 use weft_workloads::phases::Phases;
 use weft_workloads::variants::protocol_of;
 use weft_workloads::workload::{Condition, LoadOptions, Outcome, Workload};
@@ -120,6 +122,8 @@ pub struct Setting<'a> {
     pub value: Option<f64>,
     /// The options that every workload has.
     pub common: &'a Common,
+    /// The options of `dbx:paper`, if the contender is that.
+    pub dbx_paper: Option<DbxPaperOptions>,
     /// The options of `htcc`, if the contender is a variant of it.
     pub htcc: Option<&'a HtccOptions>,
     /// The options of `dbx-tc`, if the contender is a variant of it.
@@ -141,6 +145,7 @@ impl Setting<'_> {
             htm,
             phase_length,
             conflict_retries: self.common.conflict_retries,
+            dbx_paper: self.dbx_paper,
             htcc: self.htcc,
             dbx_tc: self.dbx_tc,
             adaptive: self.adaptive,
@@ -320,6 +325,7 @@ pub fn run(benchmark: &dyn Benchmark) -> Result<(), String> {
         for contender in &contenders {
             for &cores in &common.cores {
                 progress.next(&format!("{contender} on {cores}{at}"));
+                let dbx_paper = dbx::options_of(contender, &common.paper);
                 let htcc = options_of(contender, &common.hot_tables);
                 let dbx_tc = dbx_tc::options_of(contender);
                 let adaptive = adaptive::options_of(contender);
@@ -329,6 +335,7 @@ pub fn run(benchmark: &dyn Benchmark) -> Result<(), String> {
                     cores,
                     value,
                     common,
+                    dbx_paper,
                     htcc: htcc.as_ref(),
                     dbx_tc: dbx_tc.as_ref(),
                     adaptive: adaptive.as_ref(),
@@ -345,6 +352,7 @@ pub fn run(benchmark: &dyn Benchmark) -> Result<(), String> {
 /// runs.
 fn check(profile: &Profile, benchmark: &dyn Benchmark) -> Result<(), String> {
     let contenders = benchmark.contenders();
+    paper::check(contenders.iter().map(String::as_str), &benchmark.common().paper)?;
     let unverifiable = contenders.iter().find(|contender| !is_serializable(contender));
     if let Some(contender) = unverifiable.filter(|_| benchmark.common().verify) {
         return Err(format!("{contender} {NOT_SERIALIZABLE}"));

@@ -1,6 +1,6 @@
-//! Variants of protocols for comparison in measurements: those of [`htcc`], [`dbx_tc`] and [`adaptive`].
+//! Variants of protocols for comparison in measurements: those of [`dbx`], [`htcc`], [`dbx_tc`] and [`adaptive`].
 
-use crate::{adaptive, dbx_tc, htcc};
+use crate::{adaptive, dbx, dbx_tc, htcc};
 
 /// A variant of a protocol.
 #[derive(Clone, Copy, Debug)]
@@ -13,10 +13,13 @@ pub struct Variant {
 
 /// The variants of all protocols.
 pub fn all() -> impl Iterator<Item = &'static Variant> {
-    htcc::VARIANTS.iter().chain(&dbx_tc::VARIANTS).chain(&adaptive::VARIANTS)
+    dbx::VARIANTS.iter().chain(&htcc::VARIANTS).chain(&dbx_tc::VARIANTS).chain(&adaptive::VARIANTS)
 }
 
-/// Returns the protocol of a contender: `htcc` for `htcc:restart`.
+/// Returns the protocol of a contender: `htcc` for `htcc:restart`. (`dbx:paper` is a protocol itself.)
 pub fn protocol_of(contender: &str) -> &str {
+    if let Some(protocol) = dbx::protocol_of(contender) {
+        return protocol;
+    }
     contender.split_once(':').map_or(contender, |(protocol, _variant)| protocol)
 }

@@ -19,7 +19,9 @@ use weft::store::observer::Observer;
 use weft::{Builder, Database, DurabilityOptions, Error, Failure};
 use weft_procedures::Shape;
 use weft_procedures::chopping::Token;
-use weft_protocols::{AdaptiveOptions, BuilderExt, DbxTcOptions, HtccOptions, PhaseOptions};
+use weft_protocols::{
+    AdaptiveOptions, BuilderExt, DbxPaperOptions, DbxTcOptions, HtccOptions, PhaseOptions,
+};
 
 /// A callback for the progress of a long task: `(done, total)`, in rows.
 ///
@@ -135,6 +137,8 @@ pub struct LoadOptions<'a> {
     pub reserve_bytes: usize,
     /// The length of phases, under a protocol that has them; `None` for the engine's default.
     pub phase_length: Option<Duration>,
+    /// The options of `dbx:paper`, under that protocol; `None` for its default.
+    pub dbx_paper: Option<DbxPaperOptions>,
     /// The options of `htcc`, under that protocol; `None` for the engine's default.
     pub htcc: Option<&'a HtccOptions>,
     /// The options of `dbx-tc`, except those that the workload sets; `None` for the engine's default.
@@ -169,10 +173,12 @@ impl LoadOptions<'_> {
             .htm(self.htm)
             .reserve_bytes(self.reserve_bytes)
             .dbx_tc(dbx_tc);
+        let (builder, policy) = match self.dbx_paper {
+            Some(options) => (builder.dbx_paper(options), options.retry_policy()),
+            None => (builder, RetryPolicy::default()),
+        };
         let builder = match self.conflict_retries {
-            Some(conflict) => {
-                builder.htm_retry_policy(RetryPolicy { conflict, ..RetryPolicy::default() })
-            }
+            Some(conflict) => builder.htm_retry_policy(RetryPolicy { conflict, ..policy }),
             None => builder,
         };
         let builder = match self.phase_length {
@@ -214,6 +220,7 @@ impl Default for LoadOptions<'_> {
             reserve_bytes: 0,
             conflict_retries: None,
             phase_length: None,
+            dbx_paper: None,
             htcc: None,
             dbx_tc: None,
             adaptive: None,

@@ -48,7 +48,7 @@ use weft_workloads::htcc::{NOT_SERIALIZABLE, is_serializable, options_of};
 use weft_workloads::snapshots::Snapshots;
 use weft_workloads::variants::protocol_of;
 use weft_workloads::workload::{Condition, LoadOptions, StorageOptions};
-use weft_workloads::{adaptive, dbx_tc};
+use weft_workloads::{adaptive, dbx, dbx_tc, paper};
 
 use crate::arguments::{BenchArguments, Observation};
 use crate::progress::Progress;
@@ -159,6 +159,8 @@ fn show(
 
 /// Checks what depends on several options or on the machine, and returns the choice of the HTM backend.
 fn check(arguments: &BenchArguments, subject: &Subject) -> Result<weft::htm::Choice, Stop> {
+    paper::check(arguments.protocol.iter().map(String::as_str), &arguments.paper)
+        .map_err(Stop::Usage)?;
     for name in &arguments.protocol {
         let protocol = protocols::describe(protocol_of(name));
         if protocol.single_key && !subject.is_single_key {
@@ -292,6 +294,7 @@ fn load(
         };
         let before_load_bytes = memory::resident_bytes();
         let progress = Progress::new(&format!("loading {label}"));
+        let dbx_paper = dbx::options_of(&variant.protocol, &arguments.paper);
         let htcc = options_of(&variant.protocol, &arguments.hot_tables);
         let dbx_tc = dbx_tc::options_of(&variant.protocol);
         let adaptive = adaptive::options_of(&variant.protocol);
@@ -304,6 +307,7 @@ fn load(
             reserve_bytes: arguments.reserve_mib << 20,
             phase_length: arguments.phase_length(),
             conflict_retries: arguments.conflict_retries,
+            dbx_paper,
             htcc: htcc.as_ref(),
             dbx_tc: dbx_tc.as_ref(),
             adaptive: adaptive.as_ref(),

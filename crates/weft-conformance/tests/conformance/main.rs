@@ -11,6 +11,8 @@ mod expiry;
 mod found;
 mod histories;
 mod invariants;
+#[cfg(not(weft_sim))]
+mod paper;
 #[cfg(weft_sim)]
 mod planted;
 mod procedures;

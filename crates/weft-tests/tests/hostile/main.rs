@@ -57,6 +57,7 @@ macro_rules! suites {
 suites! {
     under_none NoControl
     under_dbx Dbx
+    under_dbx_paper DbxPaper
     under_dbx_spin DbxSpin
     under_silo Silo
     under_occ Occ

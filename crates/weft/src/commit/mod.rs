@@ -46,7 +46,7 @@ pub use worker::{Claim, Worker, Workers, backoff};
 
 use crate::error::{Conflict, ConflictReason, Failure};
 use crate::index::bplus_tree::ScannedRange;
-use crate::index::{NodeChange, NodeVersion};
+use crate::index::{Insertion, NodeChange, NodeVersion};
 use crate::row::column::{ColumnSet, UsedColumns};
 use crate::row::encoding::EncodedKey;
 use crate::store::record::newest;
@@ -419,6 +419,28 @@ pub trait Executor {
     /// Takes [`Executor::announce`] back, if the transaction does not begin.
     #[inline(always)]
     fn retract(&mut self) {}
+
+    /// Runs a look-up in an index, which may run several times.
+    #[inline(always)]
+    fn look_up<R>(&mut self, memory: &WorkerMemory, search: impl Fn() -> R) -> R {
+        let _ = memory;
+        search()
+    }
+
+    /// Puts an empty record under a key that was not found, if the protocol records absent keys in this way. `link`
+    /// inserts the record at an address under the key. Returns the record under the key, or `None` to have the index
+    /// node [noted](Executor::note_node) instead.
+    #[inline(always)]
+    fn place_absent(
+        &mut self,
+        table: TableRef,
+        key: impl FnOnce() -> EncodedKey,
+        link: impl FnOnce(u64) -> Insertion,
+        memory: &WorkerMemory,
+    ) -> Result<Option<RecordPointer<Self::Header>>, Abort> {
+        let _ = (table, key, link, memory);
+        Ok(None)
+    }
 
     /// Begins a transaction. `attempt` is the number of attempts before this one. May run the user's code, to
     /// publish deferred changes.

@@ -39,7 +39,7 @@ use super::{
 };
 use crate::error::ConflictReason;
 use crate::index::bplus_tree::ScannedRange;
-use crate::index::{NodeChange, NodeVersion};
+use crate::index::{Insertion, NodeChange, NodeVersion};
 use crate::row::column::{ColumnSet, UsedColumns};
 use crate::row::encoding::EncodedKey;
 use crate::row::operation::RepeatableOperation;
@@ -53,6 +53,40 @@ use crate::store::worker::{LoggedWrite, WorkerMemory};
 pub trait CommitPhases: Protocol<Header: TidHeader> {
     /// What a worker remembers from one transaction to the next.
     type Memory: Default + Send;
+
+    /// Whether a commit that fails because of a stale version is tried again, if the transaction relies only on other
+    /// columns, or has written by operations alone.
+    const MAY_COMMIT_ONTO_PRESENT: bool = true;
+
+    /// Reads a record's newest row together with its version.
+    #[inline(always)]
+    fn read_newest(
+        shared: &Self::Shared,
+        record: RecordPointer<Self::Header>,
+        memory: &WorkerMemory,
+    ) -> (Tid, *mut u8) {
+        let _ = (shared, memory);
+        read_newest(record)
+    }
+
+    /// See [`Executor::look_up`].
+    #[inline(always)]
+    fn look_up<R>(shared: &Self::Shared, memory: &WorkerMemory, search: impl Fn() -> R) -> R {
+        let _ = (shared, memory);
+        search()
+    }
+
+    /// See [`Executor::place_absent`].
+    #[inline(always)]
+    fn place_absent(
+        set: &mut AccessSet<Self::Header>,
+        shared: &Self::Shared,
+        place: (TableRef, impl FnOnce() -> EncodedKey, impl FnOnce(u64) -> Insertion),
+        memory: &WorkerMemory,
+    ) -> Result<Option<RecordPointer<Self::Header>>, Abort> {
+        let _ = (set, shared, place, memory);
+        Ok(None)
+    }
 
     /// Validates what the transaction has read, and installs what it has written. On a conflict, leaves everything
     /// as it was.
@@ -104,7 +138,23 @@ impl<P: CommitPhases> Executor for OptimisticExecutor<P> {
 
     #[inline(always)]
     fn reapplying(&mut self) -> Option<&mut Self> {
-        Some(self)
+        P::MAY_COMMIT_ONTO_PRESENT.then_some(self)
+    }
+
+    #[inline(always)]
+    fn look_up<R>(&mut self, memory: &WorkerMemory, search: impl Fn() -> R) -> R {
+        P::look_up(&self.shared, memory, search)
+    }
+
+    #[inline(always)]
+    fn place_absent(
+        &mut self,
+        table: TableRef,
+        key: impl FnOnce() -> EncodedKey,
+        link: impl FnOnce(u64) -> Insertion,
+        memory: &WorkerMemory,
+    ) -> Result<Option<RecordPointer<P::Header>>, Abort> {
+        P::place_absent(&mut self.set, &self.shared, (table, key, link), memory)
     }
 
     fn new(shared: &Arc<P::Shared>, _slot: usize) -> Self {
@@ -128,9 +178,9 @@ impl<P: CommitPhases> Executor for OptimisticExecutor<P> {
         &mut self,
         table: TableRef,
         record: RecordPointer<P::Header>,
-        _memory: &WorkerMemory,
+        memory: &WorkerMemory,
     ) -> Result<Visible, Abort> {
-        Ok(self.read_using(table, record, None))
+        Ok(self.read_using(table, record, None, memory))
     }
 
     #[inline(always)]
@@ -139,9 +189,9 @@ impl<P: CommitPhases> Executor for OptimisticExecutor<P> {
         table: TableRef,
         record: RecordPointer<P::Header>,
         columns: ColumnSet,
-        _memory: &WorkerMemory,
+        memory: &WorkerMemory,
     ) -> Result<Visible, Abort> {
-        Ok(self.read_using(table, record, Some(columns)))
+        Ok(self.read_using(table, record, Some(columns), memory))
     }
 
     #[inline(always)]
@@ -149,13 +199,13 @@ impl<P: CommitPhases> Executor for OptimisticExecutor<P> {
         &mut self,
         _table: TableRef,
         record: RecordPointer<P::Header>,
-        _memory: &WorkerMemory,
+        memory: &WorkerMemory,
     ) -> Result<Observation<ReplacedVersion>, Abort> {
         if let Some(own) = self.set.observe_own(record) {
             self.set.notes.note_own_read(record, ColumnSet::ALL);
             return Ok(own);
         }
-        let (observed, newest) = read_newest(record);
+        let (observed, newest) = P::read_newest(&self.shared, record, memory);
         Ok(self.set.observe(observed, newest))
     }
 
@@ -289,7 +339,7 @@ impl<P: CommitPhases> Executor for OptimisticExecutor<P> {
     }
 
     fn carry_over(&mut self, abort: Abort, memory: &WorkerMemory) -> Result<(), Abort> {
-        self.set.carry_over(abort, memory)
+        if P::MAY_COMMIT_ONTO_PRESENT { self.set.carry_over(abort, memory) } else { Err(abort) }
     }
 
     fn mark(&mut self) -> WriteMark {
@@ -345,13 +395,14 @@ impl<P: CommitPhases> OptimisticExecutor<P> {
         table: TableRef,
         record: RecordPointer<P::Header>,
         columns: Option<ColumnSet>,
+        memory: &WorkerMemory,
     ) -> Visible {
         if let Some(own) = self.set.own_write(record) {
             self.set.note_own_read(record);
             self.set.notes.note_own_read(record, columns.unwrap_or(ColumnSet::ALL));
             return own;
         }
-        let (observed, newest) = read_newest(record);
+        let (observed, newest) = P::read_newest(&self.shared, record, memory);
         let visible = super::access_set::visible(observed, newest);
         if !matches!(visible, Visible::Removed) {
             if let (Some(columns), Visible::Row(row)) = (columns, visible) {

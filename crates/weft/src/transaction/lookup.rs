@@ -144,16 +144,30 @@ impl<P: Protocol> Transaction<'_, P> {
             }
         }
         // Last, the index.
-        let found = with_form!(T::Key::WIDTH_BYTES, |K| {
-            let key = K::from_lookup(key);
-            K::pick(&table.primary).get(&key, buffer().hint::<K>())
-        });
-        match found {
-            Lookup::Found(address) => {
-                // SAFETY: the table's own index holds addresses of its records.
-                LookupResult::Record(unsafe { RecordPointer::from_address(address) })
+        with_form!(T::Key::WIDTH_BYTES, |K| {
+            let (key, index) = (K::from_lookup(key), K::pick(&table.primary));
+            let (executor, memory) = (self.worker.executor(), &self.worker.memory);
+            match executor.look_up(memory, || index.get(&key, buffer().hint::<K>())) {
+                Lookup::Found(address) => {
+                    // SAFETY: the table's own index holds addresses of its records.
+                    LookupResult::Record(unsafe { RecordPointer::from_address(address) })
+                }
+                Lookup::Absent(node) => {
+                    let memory_of_index = memory.index(table.number());
+                    let link = |address| {
+                        let hint = buffer().hint::<K>();
+                        index.get_or_insert(&key, address, hint, &memory_of_index)
+                    };
+                    match executor.place_absent(table.reference(), || key.erase(), link, memory) {
+                        Ok(Some(record)) => LookupResult::Record(record),
+                        Ok(None) => LookupResult::Absent(node),
+                        Err(abort) => {
+                            drop(self.doom_by(abort));
+                            LookupResult::Absent(node)
+                        }
+                    }
+                }
             }
-            Lookup::Absent(node) => LookupResult::Absent(node),
-        }
+        })
     }
 }
