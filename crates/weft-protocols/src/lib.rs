@@ -48,7 +48,7 @@ pub use dbx_spin::DbxSpin;
 #[doc(hidden)]
 pub use dbx_tc::Flaw;
 pub use dbx_tc::{ChoppedDatabase, DbxTc, DbxTcOptions};
-pub use doppel::{Doppel, DoppelLocking, LabelledDatabase, PhaseOptions};
+pub use doppel::{Doppel, DoppelLocking, LabelledDatabase, Merging, PhaseOptions};
 pub use htcc::{HotRecords, Htcc, HtccOptions};
 pub use htm_naive::HtmNaive;
 pub use none::NoControl;

@@ -16,15 +16,15 @@ use std::time::Instant;
 use weft::htm::Choice;
 use weft::protocol::Protocol;
 use weft::{Failure, Metrics};
-use weft_protocols::{AdaptiveOptions, DbxTcOptions, HtccOptions, PROTOCOLS};
+use weft_protocols::{AdaptiveOptions, DbxTcOptions, HtccOptions, PROTOCOLS, PhaseOptions};
 use weft_sim::{Counts, Options, PrivateMemory, Profile, Program};
 use weft_workloads::aborts::AbortsByTable;
-use weft_workloads::adaptive;
 use weft_workloads::dbx_tc::{self, Pieces};
 use weft_workloads::htcc::{NOT_SERIALIZABLE, Repairs, is_serializable, options_of};
 use weft_workloads::phases::Phases;
 use weft_workloads::variants::protocol_of;
 use weft_workloads::workload::{Condition, LoadOptions, Outcome, Workload};
+use weft_workloads::{adaptive, doppel};
 
 use crate::arguments::{Common, Private, Regions};
 use crate::progress::Progress;
@@ -122,6 +122,8 @@ pub struct Setting<'a> {
     pub common: &'a Common,
     /// The options of `htcc`, if the contender is a variant of it.
     pub htcc: Option<&'a HtccOptions>,
+    /// The options of `doppel`, if the contender is a variant of it.
+    pub doppel: Option<&'a PhaseOptions>,
     /// The options of `dbx-tc`, if the contender is a variant of it.
     pub dbx_tc: Option<&'a DbxTcOptions>,
     /// The options of `adaptive`, if the contender is a variant of it.
@@ -141,6 +143,7 @@ impl Setting<'_> {
             htm,
             phase_length,
             conflict_retries: self.common.conflict_retries,
+            doppel: self.doppel,
             htcc: self.htcc,
             dbx_tc: self.dbx_tc,
             adaptive: self.adaptive,
@@ -321,6 +324,7 @@ pub fn run(benchmark: &dyn Benchmark) -> Result<(), String> {
             for &cores in &common.cores {
                 progress.next(&format!("{contender} on {cores}{at}"));
                 let htcc = options_of(contender, &common.hot_tables);
+                let doppel = doppel::options_of(contender);
                 let dbx_tc = dbx_tc::options_of(contender);
                 let adaptive = adaptive::options_of(contender);
                 let setting = Setting {
@@ -329,6 +333,7 @@ pub fn run(benchmark: &dyn Benchmark) -> Result<(), String> {
                     cores,
                     value,
                     common,
+                    doppel: doppel.as_ref(),
                     htcc: htcc.as_ref(),
                     dbx_tc: dbx_tc.as_ref(),
                     adaptive: adaptive.as_ref(),

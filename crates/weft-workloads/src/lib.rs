@@ -41,6 +41,7 @@ pub mod adaptive;
 pub mod articles;
 pub mod bank;
 pub mod dbx_tc;
+pub mod doppel;
 mod finding;
 pub mod flash_sale;
 pub mod htcc;

@@ -1,6 +1,7 @@
-//! Variants of protocols for comparison in measurements: those of [`htcc`], [`dbx_tc`] and [`adaptive`].
+//! Variants of protocols for comparison in measurements: those of [`htcc`], [`dbx_tc`], [`doppel`] and
+//! [`adaptive`].
 
-use crate::{adaptive, dbx_tc, htcc};
+use crate::{adaptive, dbx_tc, doppel, htcc};
 
 /// A variant of a protocol.
 #[derive(Clone, Copy, Debug)]
@@ -13,7 +14,11 @@ pub struct Variant {
 
 /// The variants of all protocols.
 pub fn all() -> impl Iterator<Item = &'static Variant> {
-    htcc::VARIANTS.iter().chain(&dbx_tc::VARIANTS).chain(&adaptive::VARIANTS)
+    htcc::VARIANTS
+        .iter()
+        .chain(&dbx_tc::VARIANTS)
+        .chain(&doppel::VARIANTS)
+        .chain(&adaptive::VARIANTS)
 }
 
 /// Returns the protocol of a contender: `htcc` for `htcc:restart`.

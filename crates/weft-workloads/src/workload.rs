@@ -135,6 +135,8 @@ pub struct LoadOptions<'a> {
     pub reserve_bytes: usize,
     /// The length of phases, under a protocol that has them; `None` for the engine's default.
     pub phase_length: Option<Duration>,
+    /// The options of `doppel`, except the length of phases; `None` for the engine's default.
+    pub doppel: Option<&'a PhaseOptions>,
     /// The options of `htcc`, under that protocol; `None` for the engine's default.
     pub htcc: Option<&'a HtccOptions>,
     /// The options of `dbx-tc`, except those that the workload sets; `None` for the engine's default.
@@ -175,9 +177,10 @@ impl LoadOptions<'_> {
             }
             None => builder,
         };
-        let builder = match self.phase_length {
-            Some(length) => builder.phases(PhaseOptions::new().length(length)),
-            None => builder,
+        let builder = match (self.doppel.cloned(), self.phase_length) {
+            (None, None) => builder,
+            (Some(options), None) => builder.phases(options),
+            (options, Some(length)) => builder.phases(options.unwrap_or_default().length(length)),
         };
         let builder = match self.htcc {
             Some(options) => builder.htcc(options.clone()),
@@ -214,6 +217,7 @@ impl Default for LoadOptions<'_> {
             reserve_bytes: 0,
             conflict_retries: None,
             phase_length: None,
+            doppel: None,
             htcc: None,
             dbx_tc: None,
             adaptive: None,

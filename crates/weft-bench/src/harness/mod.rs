@@ -48,7 +48,7 @@ use weft_workloads::htcc::{NOT_SERIALIZABLE, is_serializable, options_of};
 use weft_workloads::snapshots::Snapshots;
 use weft_workloads::variants::protocol_of;
 use weft_workloads::workload::{Condition, LoadOptions, StorageOptions};
-use weft_workloads::{adaptive, dbx_tc};
+use weft_workloads::{adaptive, dbx_tc, doppel};
 
 use crate::arguments::{BenchArguments, Observation};
 use crate::progress::Progress;
@@ -293,6 +293,7 @@ fn load(
         let before_load_bytes = memory::resident_bytes();
         let progress = Progress::new(&format!("loading {label}"));
         let htcc = options_of(&variant.protocol, &arguments.hot_tables);
+        let doppel = doppel::options_of(&variant.protocol);
         let dbx_tc = dbx_tc::options_of(&variant.protocol);
         let adaptive = adaptive::options_of(&variant.protocol);
         let is_observed = variant.observation == Observation::On;
@@ -304,6 +305,7 @@ fn load(
             reserve_bytes: arguments.reserve_mib << 20,
             phase_length: arguments.phase_length(),
             conflict_retries: arguments.conflict_retries,
+            doppel: doppel.as_ref(),
             htcc: htcc.as_ref(),
             dbx_tc: dbx_tc.as_ref(),
             adaptive: adaptive.as_ref(),

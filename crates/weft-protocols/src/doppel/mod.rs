@@ -109,7 +109,7 @@ use self::contention::Sketch;
 pub use self::labels::LabelledDatabase;
 use self::merging::MergeWork;
 use self::metrics::{Count, MetricWords};
-pub use self::options::PhaseOptions;
+pub use self::options::{Merging, PhaseOptions};
 use self::phases::{NumberedPhase, Phase, Phases};
 use self::splits::{SplitRecord, Splits};
 use self::transition::Plans;

@@ -20,7 +20,9 @@ use weft_htm::word::{Ordering, Word, spin_loop, yield_now};
 use super::contention::{ContendedRecord, add, gather, most_of_each_column};
 use super::phases::Phase;
 use super::splits::{SPLITS_MAX, SplitRecord, Splits, copy_row};
-use super::{Counted, JoinedProtocol, PhaseReconciliation, Reconciliation, ReconcilingExecutor};
+use super::{
+    Counted, JoinedProtocol, Merging, PhaseReconciliation, Reconciliation, ReconcilingExecutor,
+};
 use crate::INSIDE;
 
 /// A record is split if there was at least one conflict about it for this many transactions that committed,
@@ -747,8 +749,9 @@ fn reconcile<J: JoinedProtocol>(
 fn take_part<J: JoinedProtocol>(database: &Database<J>, worker: &WorkerOf<J>) {
     // Rows are dropped after the phase has changed, when no other worker has to wait for that.
     let _held = worker.memory.hold_discarded();
+    let helps = database.protocol.options.merging != Merging::OneWorker;
     while database.protocol.phases.is_changing() {
-        if !merge_one(database, worker) {
+        if !(helps && merge_one(database, worker)) {
             yield_now();
         }
     }
