@@ -8,8 +8,8 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use weft::{Acknowledge, DurabilityOptions};
 use weft_options::values::{
-    SEED_DEFAULT, milliseconds, protocol_names, seconds_or_zero, seconds_positive, seed,
-    whole_number,
+    SEED_DEFAULT, milliseconds, paper_mechanisms, protocol_names, seconds_or_zero,
+    seconds_positive, seed, whole_number,
 };
 
 use crate::harness::timeline;
@@ -35,6 +35,12 @@ pub struct BenchArguments {
     /// Tables whose records are hot under `htcc:tables-hot`, separated by commas
     #[arg(long, value_name = "TABLE,…", value_delimiter = ',')]
     pub hot_tables: Vec<String>,
+
+    /// Mechanisms that variants `NAME:paper` have, separated by commas [default: all of the paper's]
+    ///
+    /// With `no-` before each name: all mechanisms but these.
+    #[arg(long, value_name = "MECHANISM,…", value_delimiter = ',', value_parser = paper_mechanisms())]
+    pub paper: Vec<String>,
 
     /// Threads that run transactions, each pinned to a core if there are enough cores
     #[arg(long, short, value_name = "N", default_value_t = 1, value_parser = whole_number::<usize>(1..=THREADS_MAX))]

@@ -74,6 +74,7 @@ pub enum Workload {
     /// TPC-C: orders, payments and deliveries of a wholesaler with W warehouses
     #[command(mut_arg("protocol", |argument| argument.value_parser(names_of(PROTOCOLS))))]
     #[command(mut_arg("hot_tables", |argument| argument.hide(true)))]
+    #[command(mut_arg("paper", |argument| argument.hide(true)))]
     #[command(mut_arg("phase_length", |argument| argument.hide(true)))]
     Tpcc(Box<TpccArguments>),
 }

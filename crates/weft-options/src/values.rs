@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use weft::protocol::ProtocolDescription;
 use weft_protocols::PROTOCOLS;
-use weft_workloads::variants;
+use weft_workloads::{paper, variants};
 
 use crate::protocols::RAW;
 
@@ -38,6 +38,12 @@ fn contenders(
     let variants = variants::all();
     let variants = variants.map(|variant| PossibleValue::new(variant.name).help(variant.about));
     PossibleValuesParser::new(protocols.map(possible).chain(variants))
+}
+
+/// Accepts the mechanisms of the papers' variants.
+pub fn paper_mechanisms() -> impl TypedValueParser<Value = String> {
+    let value = |(name, about): (String, String)| PossibleValue::new(name).help(about);
+    PossibleValuesParser::new(paper::values().map(value))
 }
 
 /// Returns a protocol as a value of an option.

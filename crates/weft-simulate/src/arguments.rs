@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use weft_options::values::{milliseconds, milliseconds_or_zero, protocol_names};
+use weft_options::values::{milliseconds, milliseconds_or_zero, paper_mechanisms, protocol_names};
 use weft_sim::PROFILES;
 
 use crate::rtm::Rtm;
@@ -79,6 +79,11 @@ pub struct Common {
     /// Tables whose records are hot under `htcc:tables-hot`, separated by commas
     #[arg(long, value_name = "TABLE,…", value_delimiter = ',')]
     pub hot_tables: Vec<String>,
+    /// Mechanisms that variants `NAME:paper` have, separated by commas [default: all of the paper's]
+    ///
+    /// With `no-` before each name: all mechanisms but these.
+    #[arg(long, value_name = "MECHANISM,…", value_delimiter = ',', value_parser = paper_mechanisms())]
+    pub paper: Vec<String>,
     /// Numbers of virtual cores, separated by commas
     #[arg(long, short, value_name = "N,…", value_delimiter = ',', default_value = "1,2,4,8")]
     pub cores: Vec<usize>,

@@ -21,6 +21,7 @@ use weft_sim::{Counts, Options, PrivateMemory, Profile, Program};
 use weft_workloads::aborts::AbortsByTable;
 use weft_workloads::dbx_tc::{self, Pieces};
 use weft_workloads::htcc::{NOT_SERIALIZABLE, Repairs, is_serializable, options_of};
+use weft_workloads::paper;
 use weft_workloads::phases::Phases;
 use weft_workloads::variants::protocol_of;
 use weft_workloads::workload::{Condition, LoadOptions, Outcome, Workload};
@@ -350,6 +351,7 @@ pub fn run(benchmark: &dyn Benchmark) -> Result<(), String> {
 /// runs.
 fn check(profile: &Profile, benchmark: &dyn Benchmark) -> Result<(), String> {
     let contenders = benchmark.contenders();
+    paper::check(contenders.iter().map(String::as_str), &benchmark.common().paper)?;
     let unverifiable = contenders.iter().find(|contender| !is_serializable(contender));
     if let Some(contender) = unverifiable.filter(|_| benchmark.common().verify) {
         return Err(format!("{contender} {NOT_SERIALIZABLE}"));

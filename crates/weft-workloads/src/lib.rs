@@ -52,6 +52,7 @@ mod load;
 pub mod locks;
 pub mod mix;
 pub mod mixture;
+pub mod paper;
 pub mod phases;
 mod popularity;
 pub mod procedures;

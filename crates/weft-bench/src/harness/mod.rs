@@ -48,7 +48,7 @@ use weft_workloads::htcc::{NOT_SERIALIZABLE, is_serializable, options_of};
 use weft_workloads::snapshots::Snapshots;
 use weft_workloads::variants::protocol_of;
 use weft_workloads::workload::{Condition, LoadOptions, StorageOptions};
-use weft_workloads::{adaptive, dbx_tc, doppel};
+use weft_workloads::{adaptive, dbx_tc, doppel, paper};
 
 use crate::arguments::{BenchArguments, Observation};
 use crate::progress::Progress;
@@ -159,6 +159,8 @@ fn show(
 
 /// Checks what depends on several options or on the machine, and returns the choice of the HTM backend.
 fn check(arguments: &BenchArguments, subject: &Subject) -> Result<weft::htm::Choice, Stop> {
+    paper::check(arguments.protocol.iter().map(String::as_str), &arguments.paper)
+        .map_err(Stop::Usage)?;
     for name in &arguments.protocol {
         let protocol = protocols::describe(protocol_of(name));
         if protocol.single_key && !subject.is_single_key {

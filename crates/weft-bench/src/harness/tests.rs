@@ -168,6 +168,7 @@ impl Benchmark for CountingBenchmark {
 fn arguments(protocols: &[&str], threads: usize, seconds: f64, json: bool) -> BenchArguments {
     BenchArguments {
         hot_tables: Vec::new(),
+        paper: Vec::new(),
         protocol: protocols.iter().map(|&name| name.to_owned()).collect(),
         threads,
         seconds,
