@@ -15,11 +15,14 @@ use weft::htm::{Choice, RetryPolicy};
 use weft::protocol::{Dbx, Protocol};
 use weft::sync::time::TimeFlaw;
 use weft::{
-    Database, Error, Failure, Record, Snapshot, Stash, Table, Transaction, TransactionOptions,
-    column_of,
+    Builder, Database, Error, Failure, Record, Snapshot, Stash, Table, Transaction,
+    TransactionOptions, column_of,
 };
 use weft_protocols::canary::{Canary, Mutation};
-use weft_protocols::{Adaptive, AdaptiveFlaw, AdaptiveOptions, BuilderExt, DbxTc, Flaw, Htcc};
+use weft_protocols::{
+    Adaptive, AdaptiveFlaw, AdaptiveOptions, BuilderExt, DbxTc, Doppel, DoppelFlaw, Flaw, Htcc,
+    Merging, PhaseOptions, coordinator_of,
+};
 
 pub use calls::{Call, JOURNAL, ProcedureStore, StepLog};
 pub use expiring::{ExpiringSteps, ExpiringStore};
@@ -79,6 +82,8 @@ pub struct Subject {
     flaw: Option<Flaw>,
     /// The flaw of the protocol that adapts.
     adaptive_flaw: Option<AdaptiveFlaw>,
+    /// The options of a variant of a protocol with phases.
+    phases: Option<PhaseOptions>,
     /// Flaws of the engine.
     time_flaw: Option<TimeFlaw>,
     operation_flaw: Option<OperationFlaw>,
@@ -93,8 +98,19 @@ struct Opening {
     cut: Cut,
     flaw: Option<Flaw>,
     adaptive_flaw: Option<AdaptiveFlaw>,
+    phases: Option<PhaseOptions>,
     time_flaw: Option<TimeFlaw>,
     operation_flaw: Option<OperationFlaw>,
+}
+
+impl Opening {
+    /// Sets the options of a variant with phases.
+    fn add_phases<P: Protocol>(&self, builder: Builder<P>) -> Builder<P> {
+        match self.phases {
+            Some(phases) => builder.phases(phases),
+            None => builder,
+        }
+    }
 }
 
 /// How procedures are cut into pieces.
@@ -132,6 +148,7 @@ impl Subject {
             open_procedures: calls::open::<P>,
             flaw: None,
             adaptive_flaw: None,
+            phases: None,
             time_flaw: None,
             operation_flaw: None,
         }
@@ -148,7 +165,7 @@ impl Subject {
             weft_protocols::with_protocol!(name, |P| Subject::of::<P>()).expect("a listed name")
         };
         let subjects = chosen_names().map(listed).filter(|subject| !subject.single_key);
-        subjects.flat_map(Subject::with_all_regions).collect()
+        subjects.chain(Self::variants()).flat_map(Subject::with_all_regions).collect()
     }
 
     /// Returns every protocol of the list, for transactions of a single step on tables without secondary
@@ -199,6 +216,28 @@ impl Subject {
         let is_for_repairs = flaw == OperationFlaw::AbsentKeysSkipped;
         let of = if is_for_repairs { Self::of::<Htcc> } else { Self::of::<Dbx> };
         Subject { operation_flaw: Some(flaw), ..of() }
+    }
+
+    /// Returns the variants with the mechanisms of the papers.
+    fn variants() -> impl Iterator<Item = Self> {
+        [Self::doppel_paper(None)].into_iter().filter(|variant| is_chosen(variant.name))
+    }
+
+    /// Returns `doppel` with all mechanisms of its paper, and perhaps with a flaw in them.
+    pub fn doppel_paper(flaw: Option<DoppelFlaw>) -> Self {
+        let mut options = PhaseOptions::new()
+            .merging(Merging::OwnSlices)
+            .applies_at_commit(true)
+            .has_coordinator(true)
+            .has_whole_joined_phases(true)
+            .counts_same_time(true);
+        options.flaw = flaw;
+        Self::doppel_with(options)
+    }
+
+    /// Returns `doppel` with some mechanisms of its paper.
+    pub fn doppel_with(options: PhaseOptions) -> Self {
+        Subject { name: "doppel:paper", phases: Some(options), ..Self::of::<Doppel>() }
     }
 
     /// Returns the protocol of this name, with regions run in the way of this name.
@@ -255,6 +294,7 @@ impl Subject {
             cut: Cut::Finest,
             flaw: self.flaw,
             adaptive_flaw: self.adaptive_flaw,
+            phases: self.phases,
             time_flaw: self.time_flaw,
             operation_flaw: self.operation_flaw,
         }
@@ -271,11 +311,13 @@ impl fmt::Display for Subject {
 /// Returns the names of the engine's list, or those among them that the environment variable `WEFT_PROTOCOLS`
 /// chooses.
 fn chosen_names() -> impl Iterator<Item = &'static str> {
+    weft_protocols::NAMES.iter().copied().filter(|name| is_chosen(name))
+}
+
+/// Returns whether a protocol or a variant is to be tested.
+fn is_chosen(name: &str) -> bool {
     let chosen = std::env::var("WEFT_PROTOCOLS").ok();
-    let names = weft_protocols::NAMES.iter().copied();
-    names.filter(move |name| {
-        chosen.as_ref().is_none_or(|chosen| chosen.split(',').any(|one| one == *name))
-    })
+    chosen.is_none_or(|chosen| chosen.split(',').any(|one| one == name))
 }
 
 /// Prints the subject when a test fails.
@@ -361,6 +403,9 @@ pub trait Store: Send + Sync {
     /// Returns a stash for the numbers of at most `capacity` transactions. `None` if the protocol never sets
     /// transactions aside.
     fn stash(&self, capacity: usize) -> Option<Box<dyn TransactionStash + '_>>;
+
+    /// Changes the phases of a variant that has a coordinator, until `goes_on` returns `false`. Returns whether it has one.
+    fn coordinate(&self, goes_on: &dyn Fn() -> bool) -> bool;
 
     /// Returns the history so far. Nothing may be running.
     fn take_history(&self) -> History;
@@ -449,6 +494,7 @@ fn open<P: Protocol>(opening: Opening) -> Box<dyn Store> {
         .htm(opening.htm.0)
         .htm_retry_policy(opening.htm.1)
         .record_history(opening.records);
+    let builder = opening.add_phases(builder);
     let database = builder.open().expect("a database opens");
     let tables = Tables::of(&database);
     let options = TransactionOptions::new().retries_max(RETRIES_MAX);
@@ -518,6 +564,12 @@ impl<P: Protocol, T: StepTaker<P>> Store for OpenStore<P, T> {
         P::SPLITS.then(|| {
             Box::new(OpenStash { stash, tables: &self.tables }) as Box<dyn TransactionStash>
         })
+    }
+
+    fn coordinate(&self, goes_on: &dyn Fn() -> bool) -> bool {
+        let coordinated =
+            coordinator_of(&self.database).map(|database| database.coordinate(goes_on));
+        coordinated.map(|ended| ended.expect("the database is open")).is_some()
     }
 
     fn take_history(&self) -> History {

@@ -16,16 +16,18 @@ use std::time::Instant;
 use weft::htm::Choice;
 use weft::protocol::Protocol;
 use weft::{Failure, Metrics};
-use weft_protocols::{AdaptiveOptions, DbxTcOptions, HtccOptions, PROTOCOLS, PhaseOptions};
+use weft_protocols::{
+    AdaptiveOptions, CoordinatedDatabase, DbxTcOptions, HtccOptions, PROTOCOLS, PhaseOptions,
+    coordinator_of,
+};
 use weft_sim::{Counts, Options, PrivateMemory, Profile, Program};
 use weft_workloads::aborts::AbortsByTable;
 use weft_workloads::dbx_tc::{self, Pieces};
 use weft_workloads::htcc::{NOT_SERIALIZABLE, Repairs, is_serializable, options_of};
-use weft_workloads::paper;
 use weft_workloads::phases::Phases;
 use weft_workloads::variants::protocol_of;
 use weft_workloads::workload::{Condition, LoadOptions, Outcome, Workload};
-use weft_workloads::{adaptive, doppel};
+use weft_workloads::{adaptive, doppel, paper};
 
 use crate::arguments::{Common, Private, Regions};
 use crate::progress::Progress;
@@ -174,6 +176,11 @@ pub trait System {
     /// As for [`Workload::execute`].
     fn execute(&self, client: &mut Self::Client) -> Result<Outcome, Failure>;
 
+    /// Returns the database if a core of its own changes its phases.
+    fn coordinator(&self) -> Option<&dyn CoordinatedDatabase> {
+        None
+    }
+
     /// Returns the engine's metrics.
     fn metrics(&self) -> Metrics;
 
@@ -208,6 +215,10 @@ impl<P: Protocol, W: Workload<P>> System for UnderProtocol<P, W> {
 
     fn execute(&self, client: &mut W::Client) -> Result<Outcome, Failure> {
         self.workload.execute(client)
+    }
+
+    fn coordinator(&self) -> Option<&dyn CoordinatedDatabase> {
+        coordinator_of(self.workload.database()).map(|database| database as _)
     }
 
     fn metrics(&self) -> Metrics {
@@ -325,7 +336,7 @@ pub fn run(benchmark: &dyn Benchmark) -> Result<(), String> {
             for &cores in &common.cores {
                 progress.next(&format!("{contender} on {cores}{at}"));
                 let htcc = options_of(contender, &common.hot_tables);
-                let doppel = doppel::options_of(contender);
+                let doppel = doppel::options_of(contender, &common.paper);
                 let dbx_tc = dbx_tc::options_of(contender);
                 let adaptive = adaptive::options_of(contender);
                 let setting = Setting {
@@ -439,7 +450,18 @@ pub fn simulate<D: System>(system: &D, setting: &Setting<'_>) -> Result<Simulati
             measured.replace(mine);
         }
     };
-    let programs = (0..cores).map(|core| Box::new(client(core)) as Program<'_>).collect();
+    let clients = (0..cores).map(|core| Box::new(client(core)) as Program<'_>);
+    // The coordinator of phases has the core after the clients', if there is one. Otherwise the clients change the phases.
+    let coordinator = system.coordinator().filter(|_| cores < profile.threads());
+    let coordinator = coordinator.map(|database| {
+        Box::new(move || {
+            let goes_on = || weft_sim::cycles().is_some_and(|now| now < end);
+            if let Err(failure) = database.coordinate(&goes_on) {
+                panic!("{name}: {failure}");
+            }
+        }) as Program<'_>
+    });
+    let programs = clients.chain(coordinator).collect();
     let start = Instant::now();
     let private_memory = match common.private_memory {
         Private::On => PRIVATE_MEMORY,

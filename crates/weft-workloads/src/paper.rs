@@ -8,6 +8,8 @@
 //! To add a variant: define its list of [`Mechanism`]s beside its options, add the list to [`all`], and call
 //! [`options`].
 
+use crate::doppel;
+
 /// The word that leaves out all mechanisms.
 const NONE: &str = "none";
 
@@ -45,7 +47,7 @@ pub struct Described {
 
 /// Returns the mechanisms of all variants.
 pub fn all() -> impl Iterator<Item = Described> {
-    std::iter::empty()
+    doppel::MECHANISMS.iter().map(|mechanism| mechanism.described("doppel:paper"))
 }
 
 /// Returns the values of `--paper`, with their descriptions: each mechanism, the same with `no-` before it, and `none`.

@@ -295,7 +295,7 @@ fn load(
         let before_load_bytes = memory::resident_bytes();
         let progress = Progress::new(&format!("loading {label}"));
         let htcc = options_of(&variant.protocol, &arguments.hot_tables);
-        let doppel = doppel::options_of(&variant.protocol);
+        let doppel = doppel::options_of(&variant.protocol, &arguments.paper);
         let dbx_tc = dbx_tc::options_of(&variant.protocol);
         let adaptive = adaptive::options_of(&variant.protocol);
         let is_observed = variant.observation == Observation::On;

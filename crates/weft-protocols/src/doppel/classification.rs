@@ -290,6 +290,9 @@ fn choose<J: JoinedProtocol>(database: &Database<J>, plans: &mut Plans) {
             false if J::ADAPTS => {
                 conflicts >= CONFLICTS_TO_TRY && is_mostly_splittable(conflicts, splittable)
             }
+            false if shared.options.counts_same_time => {
+                is_worth_splitting(conflicts, splittable, committed_since_choice)
+            }
             false => is_worth_splitting(conflicts, splittable, committed),
         };
         let is_room = plans.candidates.len() < SPLITS_MAX;

@@ -39,6 +39,8 @@ impl<J: JoinedProtocol> ReconcilingExecutor<J> {
         } else {
             self.commit_split(memory, epoch)?;
         }
+        // The last loop of Figure 3, where operations are applied at the commit.
+        self.finish_drafts();
         self.leave();
         Ok(())
     }
@@ -81,8 +83,8 @@ impl<J: JoinedProtocol> ReconcilingExecutor<J> {
         if is_logged {
             self.log_operations(memory, stamp.get());
         }
-        // The slices were changed when the operations were applied, so it only remains to stamp that, and to forget
-        // how to undo it.
+        // The slices, or their drafts, were changed when the operations were applied, so it only remains to stamp that, and
+        // to forget how to undo it.
         self.undo.commit(stamp.get());
         Ok(())
     }

@@ -19,7 +19,10 @@ use weft::store::worker::{LoggedWrite, WorkerMemory};
 use weft_htm::word::{Ordering, fence};
 
 use super::commit::LoggedOperations;
+use super::drafts::Drafts;
 use super::joined::JoinedProtocol;
+#[cfg(feature = "canary")]
+use super::options::DoppelFlaw;
 use super::phases::{NumberedPhase, Phase};
 use super::shared::Reconciliation;
 use super::splits::SplitRecord;
@@ -45,6 +48,8 @@ pub struct ReconcilingExecutor<J: JoinedProtocol> {
     pub(super) is_joined_used: bool,
     /// Whether the transaction has written anything that is not split.
     pub(super) is_joined_written: bool,
+    /// The slices as they will be if the transaction commits, where operations are applied at the commit.
+    pub(super) drafts: Drafts,
     /// The undo log for slices.
     pub(super) undo: UndoLog,
     /// The operations that were applied to rows.
@@ -170,6 +175,13 @@ impl<J: JoinedProtocol> ReconcilingExecutor<J> {
         self.is_joined_written = false;
     }
 
+    /// Applies to the slices what is in the drafts.
+    #[inline(always)]
+    pub(super) fn finish_drafts(&mut self) {
+        // SAFETY: the worker is still in the transaction, so its slices are there.
+        unsafe { self.drafts.finish() };
+    }
+
     /// Ends the transaction.
     #[inline(always)]
     pub(super) fn leave(&mut self) {
@@ -230,6 +242,7 @@ impl<J: JoinedProtocol> Executor for ReconcilingExecutor<J> {
             counted_since: 0,
             is_joined_used: false,
             is_joined_written: false,
+            drafts: Drafts::default(),
             undo: UndoLog::default(),
             applied: Vec::new(),
             logged: LoggedOperations::default(),
@@ -471,7 +484,12 @@ impl<J: JoinedProtocol> Executor for ReconcilingExecutor<J> {
     }
 
     fn abort(&mut self, memory: &WorkerMemory) {
+        #[cfg(feature = "canary")]
+        if self.shared.options.has_flaw(DoppelFlaw::AbortedApplied) {
+            self.finish_drafts();
+        }
         self.undo.undo();
+        self.finish_drafts();
         self.logged.operations.clear();
         self.logged.bytes.clear();
         self.doomed = None;
@@ -515,9 +533,14 @@ impl<J: JoinedProtocol> SplitsRecords<J::Header> for ReconcilingExecutor<J> {
                     // SAFETY: the worker is in a transaction, in this phase.
                     unsafe { split.slice(operation, self.slot, phase, memory, row) }
                 });
-                return match slice {
-                    Some(slice) => Ok(Target::Slice(slice)),
-                    None => Err(self.refuse(table, block, operation)),
+                return match (slice, operation) {
+                    (Some(slice), Some(operation)) if self.shared.options.applies_at_commit => {
+                        // SAFETY: the slice stays where it is as long as the worker is in the transaction.
+                        let draft = unsafe { self.drafts.of(slice, operation.slice_layout()) };
+                        Ok(Target::Slice(draft))
+                    }
+                    (Some(slice), _) => Ok(Target::Slice(slice)),
+                    (None, _) => Err(self.refuse(table, block, operation)),
                 };
             }
         }

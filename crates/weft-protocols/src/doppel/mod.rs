@@ -17,10 +17,12 @@
 //!
 //! - §5.1: `joined` has the protocol of joined phases; `execution` has what a worker does in a joined phase and in a
 //!   split one;
-//! - §5.2: `splits` has split records and their slices; `commit` has the commit of a split phase;
+//! - §5.2: `splits` has split records and their slices; `commit` has the commit of a split phase, and `drafts` what is
+//!   applied at the commit;
 //! - §5.3: `reconciliation` merges slices into rows; `merging` divides that work among the workers;
 //! - §5.4: `phases` says which phase it is, and how one gives way to the next; `transition` says when a phase ends;
-//!   `clock` has its time, and `turn` the lock of the worker that changes the phase;
+//!   `clock` has its time, `turn` the lock of the worker that changes the phase, and `coordinator` the paper's thread that
+//!   changes it;
 //! - §5.5: `contention` has the records that conflicts are about, `classification` chooses what is split, and `labels`
 //!   has rows that the application wants split;
 //! - `shared` has what the workers share, besides `options` and `metrics`; this file has the protocol.
@@ -55,7 +57,8 @@
 //! [`adaptive`](crate::adaptive), phases begin only when conflicts are frequent, and a record stays split only if the
 //! split phase was measured to be faster than the joined one.
 //!
-//! **Departures from the paper**
+//! **Departures from the paper**. [`PhaseOptions`] has a switch for each mechanism of the paper that is replaced here, for
+//! comparison. (`doppel:paper` in measurements has all of them; decision 74 has what each costs or gains.)
 //! - There is no coordinator thread. A worker that finds, between two transactions, that the phase has lasted
 //!   long enough changes it. So an idle database does nothing at all, and no thread has to be woken up. A
 //!   thread that waits for the next phase does the work itself instead of waiting for another thread to do it.
@@ -75,6 +78,8 @@ mod classification;
 mod clock;
 mod commit;
 mod contention;
+mod coordinator;
+mod drafts;
 mod execution;
 mod joined;
 mod labels;
@@ -99,10 +104,13 @@ use weft::commit::{
 use weft::store::record::StoredRecord;
 use weft_htm::word::Ordering;
 
+pub use self::coordinator::{CoordinatedDatabase, coordinator_of, stash_capacity_of};
 #[doc(hidden)]
 pub use self::execution::ReconcilingExecutor;
 pub use self::joined::JoinedProtocol;
 pub use self::labels::LabelledDatabase;
+#[cfg(feature = "canary")]
+pub use self::options::DoppelFlaw;
 pub use self::options::{Merging, PhaseOptions};
 use self::phases::Phase;
 #[doc(hidden)]

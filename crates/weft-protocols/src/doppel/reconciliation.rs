@@ -11,8 +11,10 @@ use super::classification::{
     Plans, REFUSED_MAX_PERCENT, UNMEASURED_MIN, is_faster, plan_next_joined_phase, reconsider,
 };
 use super::joined::JoinedProtocol;
+#[cfg(feature = "canary")]
+use super::options::DoppelFlaw;
 use super::options::Merging;
-use super::phases::Phase;
+use super::phases::{Phase, PhaseChange, Phases};
 use super::splits::{SplitRecord, copy_row};
 use super::transition::{Database, WorkerOf, commits};
 use crate::INSIDE;
@@ -54,11 +56,53 @@ pub(super) fn reconcile<J: JoinedProtocol>(
     Some(Phase::Joined)
 }
 
+/// Merges the worker's own slices while the phase changes, if this is not too late (§5.3, Figure 4). The worker is in no
+/// transaction.
+fn merge_own<J: JoinedProtocol>(database: &Database<J>, worker: &WorkerOf<J>) {
+    /// Ends the announcement.
+    struct OwnMergeGuard<'a>(&'a Phases, usize);
+    impl Drop for OwnMergeGuard<'_> {
+        fn drop(&mut self) {
+            self.0.leave(self.1);
+        }
+    }
+    let shared = &*database.protocol;
+    let slot = worker.executor().slot;
+    if !shared.phases.begin_own_merge(slot) {
+        return;
+    }
+    let _announced = OwnMergeGuard(&shared.phases, slot);
+    let phase = shared.phases.present().number();
+    // SAFETY: the worker is announced.
+    let records = unsafe { shared.splits() }.records();
+    // Each worker begins with another record, so that they do not all wait for the same one.
+    let first = if records.is_empty() { 0 } else { slot % records.len() };
+    for split in records[first..].iter().chain(&records[..first]) {
+        // SAFETY: the worker is announced while the phase changes, and these slices are its own.
+        unsafe { split.merge_own(slot, phase, &worker.memory) };
+    }
+}
+
+/// Waits until no worker merges its own slices any more, and merges those of the worker that changes the phase.
+pub(super) fn settle_own_merges<J: JoinedProtocol>(
+    database: &Database<J>,
+    worker: &WorkerOf<J>,
+    change: &PhaseChange<'_>,
+) {
+    if database.protocol.options.merging == Merging::OwnSlices {
+        merge_own(database, worker);
+        change.settle(|| database.shared.grace.slots_used());
+    }
+}
+
 /// Waits while the phase changes, and takes part in the reconciliation. The worker is in no transaction.
 #[cold]
 pub(super) fn take_part<J: JoinedProtocol>(database: &Database<J>, worker: &WorkerOf<J>) {
     // Rows are dropped after the phase has changed, when no other worker has to wait for that.
     let _held = worker.memory.hold_discarded();
+    if database.protocol.options.merging == Merging::OwnSlices {
+        merge_own(database, worker);
+    }
     let helps = database.protocol.options.merging != Merging::OneWorker;
     while database.protocol.phases.is_changing() {
         if !(helps && merge_one(database, worker)) {
@@ -94,13 +138,21 @@ fn merge<J: JoinedProtocol>(
     let record: RecordPointer<J::Header> =
         unsafe { RecordPointer::from_address(split.record.as_ptr().expose_provenance() as u64) };
     // SAFETY: this worker has taken the record.
-    let mut copy = unsafe { split.take_copy(&worker.memory) };
+    let (mut copy, has_merged_slices) = unsafe { split.take_copy(&worker.memory) };
+    #[cfg(feature = "canary")]
+    if database.protocol.options.has_flaw(DoppelFlaw::OwnSlicesForgotten)
+        && has_merged_slices
+        && let Some(pending) = copy.take()
+    {
+        // SAFETY: the pending row is private.
+        unsafe { worker.memory.drop_row(pending, split.table, false) };
+    }
     let mut attempt = 0;
     loop {
         let transaction = Transaction::begin(database, worker, attempt, None, INSIDE)
             .expect("a reconciliation can always begin");
-        // The slices are added to a copy of the row. If the transaction has to be run again, they are added to
-        // another copy. Merging does not change the slices.
+        // The slices are added to a copy of the row, or to the row with what workers have merged themselves. If the
+        // transaction has to be run again, all of them are added to another copy. Merging does not change the slices.
         let copy = copy.take().unwrap_or_else(|| {
             // SAFETY: the worker has been pinned since before the record was found.
             let newest = unsafe { record.get() }.newest.load(Ordering::Acquire).row();
@@ -109,7 +161,7 @@ fn merge<J: JoinedProtocol>(
             unsafe { copy_row(split.table, newest, &worker.memory) }
         });
         // SAFETY: this worker has taken the record, and the copy is private.
-        unsafe { split.merge(phase, copy) };
+        unsafe { split.merge(phase, copy, attempt > 0 || !has_merged_slices) };
         // SAFETY: as above.
         let replaced = unsafe { transaction.replace_untyped(split.table, record, copy) };
         let ended = match replaced {

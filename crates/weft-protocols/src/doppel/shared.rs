@@ -52,6 +52,8 @@ pub struct Reconciliation<J: JoinedProtocol> {
     pub(super) waiting: Word,
     /// The number of stashes that hold transactions.
     pub(super) stashes: Word,
+    /// The number of threads that change the phases for all workers.
+    pub(super) coordinators: Word,
     /// Held by the worker that changes the phase, or that prevents a change.
     pub(super) plans: TurnLock<Plans>,
     pub(super) metrics: MetricWords,
@@ -102,6 +104,7 @@ impl<J: JoinedProtocol> ProtocolShared for Reconciliation<J> {
             refused_before: Word::new(0),
             waiting: Word::new(0),
             stashes: Word::new(0),
+            coordinators: Word::new(0),
             merging: MergeWork::default(),
             plans: TurnLock::default(),
             metrics: MetricWords::default(),

@@ -14,7 +14,7 @@ use super::contention::ContendedRecord;
 use super::execution::ReconcilingExecutor;
 use super::joined::JoinedProtocol;
 use super::phases::Phase;
-use super::reconciliation::{reconcile, take_part};
+use super::reconciliation::{reconcile, settle_own_merges, take_part};
 use super::shared::Reconciliation;
 
 /// A split phase in which this many transactions were refused, and too many for its commits, ends early.
@@ -89,7 +89,8 @@ fn look<J: JoinedProtocol>(database: &Database<J>, worker: &WorkerOf<J>) {
     {
         review(database, &mut plans, now, &mut executor.random);
     }
-    if shared.is_due(now)
+    if !shared.has_coordinator()
+        && shared.is_due(now)
         && let Some(mut plans) = shared.plans.try_take()
         && shared.is_due(now)
     {
@@ -186,7 +187,8 @@ pub fn wait_for_next_phase<J: JoinedProtocol, E>(
         let is_rest = resting_since.is_some_and(|since| {
             shared.options.is_hasty || now.saturating_sub(since) >= REST_NANOSECONDS
         });
-        if (is_rest || shared.is_due(now))
+        if !shared.has_coordinator()
+            && (is_rest || shared.is_due(now))
             && let Some(mut plans) = shared.plans.try_take()
             && shared.phases.present().number() == refused_in
         {
@@ -265,7 +267,7 @@ impl<J: JoinedProtocol> Reconciliation<J> {
     }
 
     /// Whether the present phase has lasted long enough (§5.4).
-    fn is_due(&self, now: u64) -> bool {
+    pub(super) fn is_due(&self, now: u64) -> bool {
         // Relaxed: a worker that acts on it looks again while it holds the lock.
         let load = |word: &Word| word.load(Ordering::Relaxed);
         let lasted = now.saturating_sub(load(&self.began));
@@ -285,7 +287,8 @@ impl<J: JoinedProtocol> Reconciliation<J> {
                 false
             }
             Some(Phase::Joined) if load(&self.chosen) > 0 => {
-                is_hasty || now >= load(&self.joined_until)
+                let is_long_enough = lasted >= length || !self.options.has_whole_joined_phases;
+                is_hasty || (is_long_enough && now >= load(&self.joined_until))
             }
             Some(Phase::Joined) => {
                 let conflicts = self.conflicts().saturating_sub(load(&self.conflicts_before));
@@ -296,6 +299,12 @@ impl<J: JoinedProtocol> Reconciliation<J> {
                 }
             }
         }
+    }
+
+    /// Whether a thread of its own changes the phases, so that workers don't.
+    fn has_coordinator(&self) -> bool {
+        // Relaxed: if a worker changes the phase all the same, it holds the lock for that.
+        self.options.has_coordinator && self.coordinators.load(Ordering::Relaxed) > 0
     }
 
     /// Returns the number of conflicts about records, of all workers.
@@ -327,7 +336,7 @@ impl<J: JoinedProtocol> Reconciliation<J> {
 }
 
 /// Changes the phase: from joined to split, or by reconciliation from split to joined (§5.4).
-fn change_phase<J: JoinedProtocol>(
+pub(super) fn change_phase<J: JoinedProtocol>(
     database: &Database<J>,
     worker: &WorkerOf<J>,
     plans: &mut Plans,
@@ -346,6 +355,7 @@ fn change_phase<J: JoinedProtocol>(
     let slots = || database.shared.grace.slots_used();
     let yields_max = if shared.options.is_hasty { YIELDS_MAX / 64 } else { YIELDS_MAX };
     let Some(change) = shared.phases.begin_change(slots, yields_max) else { return };
+    settle_own_merges(database, worker, &change);
     let next = match phase {
         Phase::Joined => Some(split(database, worker, plans)),
         Phase::Split => reconcile(database, worker, plans),
