@@ -341,6 +341,15 @@ pub fn check_columns(subject: &Subject, mode: Mode, size: Size) -> Result<(), Fi
     run(subject, mode, size, true)
 }
 
+/// Counts a thread when it ends.
+struct EndGuard<'a>(&'a Word);
+
+impl Drop for EndGuard<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 fn run(subject: &Subject, mode: Mode, size: Size, by_columns: bool) -> Result<(), Finding> {
     let store = if by_columns { subject.open() } else { subject.open_recorded() };
     fill_one_by_one(&*store);
@@ -352,7 +361,15 @@ fn run(subject: &Subject, mode: Mode, size: Size, by_columns: bool) -> Result<()
     let writers = subject.threads(size.threads);
     let readers = if subject.has_snapshots { size.readers } else { 0 };
     let threads = writers + readers;
-    let mut ran = mode.on_threads(CHECK, threads, size.transactions, |thread, random| {
+    let coordinators = usize::from(store.coordinate(&|| false));
+    let ended = Word::new(0);
+    let all = threads + coordinators;
+    let mut ran = mode.on_threads(CHECK, all, size.transactions, |thread, random| {
+        if thread >= threads {
+            store.coordinate(&|| ended.load(Ordering::Relaxed) < threads as u64);
+            return Ok(Vec::new());
+        }
+        let _ended = EndGuard(&ended);
         let mut snapshots = Snapshots {
             store: &*store,
             clock: &clock,

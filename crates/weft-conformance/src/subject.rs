@@ -15,13 +15,13 @@ use weft::htm::{Choice, RetryPolicy};
 use weft::protocol::{Dbx, Protocol};
 use weft::sync::time::TimeFlaw;
 use weft::{
-    Database, Error, Failure, Record, Snapshot, Stash, Table, Transaction, TransactionOptions,
-    column_of,
+    Builder, Database, Error, Failure, Record, Snapshot, Stash, Table, Transaction,
+    TransactionOptions, column_of,
 };
 use weft_protocols::canary::{Canary, Mutation};
 use weft_protocols::{
-    Adaptive, AdaptiveFlaw, AdaptiveOptions, BuilderExt, DbxPaper, DbxPaperOptions, DbxTc, Flaw,
-    Htcc,
+    Adaptive, AdaptiveFlaw, AdaptiveOptions, BuilderExt, DbxPaper, DbxPaperOptions, DbxTc, Doppel,
+    DoppelFlaw, Flaw, Htcc, Merging, PhaseOptions, coordinator_of,
 };
 
 pub use calls::{Call, JOURNAL, ProcedureStore, StepLog};
@@ -84,6 +84,8 @@ pub struct Subject {
     adaptive_flaw: Option<AdaptiveFlaw>,
     /// The mechanisms of the paper's DBX, with its flaw.
     paper: Option<DbxPaperOptions>,
+    /// The options of a variant of a protocol with phases.
+    phases: Option<PhaseOptions>,
     /// Flaws of the engine.
     time_flaw: Option<TimeFlaw>,
     operation_flaw: Option<OperationFlaw>,
@@ -99,8 +101,19 @@ struct Opening {
     flaw: Option<Flaw>,
     adaptive_flaw: Option<AdaptiveFlaw>,
     paper: Option<DbxPaperOptions>,
+    phases: Option<PhaseOptions>,
     time_flaw: Option<TimeFlaw>,
     operation_flaw: Option<OperationFlaw>,
+}
+
+impl Opening {
+    /// Sets the options of a variant with phases.
+    fn add_phases<P: Protocol>(&self, builder: Builder<P>) -> Builder<P> {
+        match self.phases {
+            Some(phases) => builder.phases(phases),
+            None => builder,
+        }
+    }
 }
 
 /// How procedures are cut into pieces.
@@ -139,6 +152,7 @@ impl Subject {
             flaw: None,
             adaptive_flaw: None,
             paper: None,
+            phases: None,
             time_flaw: None,
             operation_flaw: None,
         }
@@ -155,7 +169,7 @@ impl Subject {
             weft_protocols::with_protocol!(name, |P| Subject::of::<P>()).expect("a listed name")
         };
         let subjects = chosen_names().map(listed).filter(|subject| !subject.single_key);
-        subjects.flat_map(Subject::with_all_regions).collect()
+        subjects.chain(Self::variants()).flat_map(Subject::with_all_regions).collect()
     }
 
     /// Returns every protocol of the list, for transactions of a single step on tables without secondary
@@ -213,6 +227,28 @@ impl Subject {
         Subject { operation_flaw: Some(flaw), ..of() }
     }
 
+    /// Returns the variants with the mechanisms of the papers.
+    fn variants() -> impl Iterator<Item = Self> {
+        [Self::doppel_paper(None)].into_iter().filter(|variant| is_chosen(variant.name))
+    }
+
+    /// Returns `doppel` with all mechanisms of its paper, and perhaps with a flaw in them.
+    pub fn doppel_paper(flaw: Option<DoppelFlaw>) -> Self {
+        let mut options = PhaseOptions::new()
+            .merging(Merging::OwnSlices)
+            .applies_at_commit(true)
+            .has_coordinator(true)
+            .has_whole_joined_phases(true)
+            .counts_same_time(true);
+        options.flaw = flaw;
+        Self::doppel_with(options)
+    }
+
+    /// Returns `doppel` with some mechanisms of its paper.
+    pub fn doppel_with(options: PhaseOptions) -> Self {
+        Subject { name: "doppel:paper", phases: Some(options), ..Self::of::<Doppel>() }
+    }
+
     /// Returns the protocol of this name, with regions run in the way of this name.
     ///
     /// # Panics
@@ -268,6 +304,7 @@ impl Subject {
             flaw: self.flaw,
             adaptive_flaw: self.adaptive_flaw,
             paper: self.paper,
+            phases: self.phases,
             time_flaw: self.time_flaw,
             operation_flaw: self.operation_flaw,
         }
@@ -284,11 +321,13 @@ impl fmt::Display for Subject {
 /// Returns the names of the engine's list, or those among them that the environment variable `WEFT_PROTOCOLS`
 /// chooses.
 fn chosen_names() -> impl Iterator<Item = &'static str> {
+    weft_protocols::NAMES.iter().copied().filter(|name| is_chosen(name))
+}
+
+/// Returns whether a protocol or a variant is to be tested.
+fn is_chosen(name: &str) -> bool {
     let chosen = std::env::var("WEFT_PROTOCOLS").ok();
-    let names = weft_protocols::NAMES.iter().copied();
-    names.filter(move |name| {
-        chosen.as_ref().is_none_or(|chosen| chosen.split(',').any(|one| one == *name))
-    })
+    chosen.is_none_or(|chosen| chosen.split(',').any(|one| one == name))
 }
 
 /// Prints the subject when a test fails.
@@ -374,6 +413,9 @@ pub trait Store: Send + Sync {
     /// Returns a stash for the numbers of at most `capacity` transactions. `None` if the protocol never sets
     /// transactions aside.
     fn stash(&self, capacity: usize) -> Option<Box<dyn TransactionStash + '_>>;
+
+    /// Changes the phases of a variant that has a coordinator, until `goes_on` returns `false`. Returns whether it has one.
+    fn coordinate(&self, goes_on: &dyn Fn() -> bool) -> bool;
 
     /// Returns the history so far. Nothing may be running.
     fn take_history(&self) -> History;
@@ -463,6 +505,7 @@ fn open<P: Protocol>(opening: Opening) -> Box<dyn Store> {
         .htm(opening.htm.0)
         .htm_retry_policy(opening.htm.1)
         .record_history(opening.records);
+    let builder = opening.add_phases(builder);
     let database = builder.open().expect("a database opens");
     let tables = Tables::of(&database);
     let options = TransactionOptions::new().retries_max(RETRIES_MAX);
@@ -533,6 +576,12 @@ impl<P: Protocol, T: StepTaker<P>> Store for OpenStore<P, T> {
         P::SPLITS.then(|| {
             Box::new(OpenStash { stash, tables: &self.tables }) as Box<dyn TransactionStash>
         })
+    }
+
+    fn coordinate(&self, goes_on: &dyn Fn() -> bool) -> bool {
+        let coordinated =
+            coordinator_of(&self.database).map(|database| database.coordinate(goes_on));
+        coordinated.map(|ended| ended.expect("the database is open")).is_some()
     }
 
     fn take_history(&self) -> History {

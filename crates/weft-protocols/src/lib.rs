@@ -53,7 +53,13 @@ pub use dbx_spin::DbxSpin;
 #[doc(hidden)]
 pub use dbx_tc::Flaw;
 pub use dbx_tc::{ChoppedDatabase, DbxTc, DbxTcOptions};
-pub use doppel::{Doppel, DoppelLocking, LabelledDatabase, PhaseOptions};
+#[cfg(feature = "canary")]
+#[doc(hidden)]
+pub use doppel::DoppelFlaw;
+pub use doppel::{
+    CoordinatedDatabase, Doppel, DoppelLocking, LabelledDatabase, Merging, PhaseOptions,
+    coordinator_of, stash_capacity_of,
+};
 pub use htcc::{HotRecords, Htcc, HtccOptions};
 pub use htm_naive::HtmNaive;
 pub use none::NoControl;

@@ -16,7 +16,10 @@ use std::time::Instant;
 use weft::htm::Choice;
 use weft::protocol::Protocol;
 use weft::{Failure, Metrics};
-use weft_protocols::{AdaptiveOptions, DbxPaperOptions, DbxTcOptions, HtccOptions, PROTOCOLS};
+use weft_protocols::{
+    AdaptiveOptions, CoordinatedDatabase, DbxPaperOptions, DbxTcOptions, HtccOptions, PROTOCOLS,
+    PhaseOptions, coordinator_of,
+};
 use weft_sim::{Counts, Options, PrivateMemory, Profile, Program};
 use weft_workloads::aborts::AbortsByTable;
 use weft_workloads::adaptive;
@@ -27,6 +30,7 @@ use weft_workloads::paper;
 use weft_workloads::phases::Phases;
 use weft_workloads::variants::protocol_of;
 use weft_workloads::workload::{Condition, LoadOptions, Outcome, Workload};
+use weft_workloads::{adaptive, doppel, paper};
 
 use crate::arguments::{Common, Private, Regions};
 use crate::progress::Progress;
@@ -126,6 +130,8 @@ pub struct Setting<'a> {
     pub dbx_paper: Option<DbxPaperOptions>,
     /// The options of `htcc`, if the contender is a variant of it.
     pub htcc: Option<&'a HtccOptions>,
+    /// The options of `doppel`, if the contender is a variant of it.
+    pub doppel: Option<&'a PhaseOptions>,
     /// The options of `dbx-tc`, if the contender is a variant of it.
     pub dbx_tc: Option<&'a DbxTcOptions>,
     /// The options of `adaptive`, if the contender is a variant of it.
@@ -146,6 +152,7 @@ impl Setting<'_> {
             phase_length,
             conflict_retries: self.common.conflict_retries,
             dbx_paper: self.dbx_paper,
+            doppel: self.doppel,
             htcc: self.htcc,
             dbx_tc: self.dbx_tc,
             adaptive: self.adaptive,
@@ -174,6 +181,11 @@ pub trait System {
     /// # Errors
     /// As for [`Workload::execute`].
     fn execute(&self, client: &mut Self::Client) -> Result<Outcome, Failure>;
+
+    /// Returns the database if a core of its own changes its phases.
+    fn coordinator(&self) -> Option<&dyn CoordinatedDatabase> {
+        None
+    }
 
     /// Returns the engine's metrics.
     fn metrics(&self) -> Metrics;
@@ -209,6 +221,10 @@ impl<P: Protocol, W: Workload<P>> System for UnderProtocol<P, W> {
 
     fn execute(&self, client: &mut W::Client) -> Result<Outcome, Failure> {
         self.workload.execute(client)
+    }
+
+    fn coordinator(&self) -> Option<&dyn CoordinatedDatabase> {
+        coordinator_of(self.workload.database()).map(|database| database as _)
     }
 
     fn metrics(&self) -> Metrics {
@@ -327,6 +343,7 @@ pub fn run(benchmark: &dyn Benchmark) -> Result<(), String> {
                 progress.next(&format!("{contender} on {cores}{at}"));
                 let dbx_paper = dbx::options_of(contender, &common.paper);
                 let htcc = options_of(contender, &common.hot_tables);
+                let doppel = doppel::options_of(contender, &common.paper);
                 let dbx_tc = dbx_tc::options_of(contender);
                 let adaptive = adaptive::options_of(contender);
                 let setting = Setting {
@@ -336,6 +353,7 @@ pub fn run(benchmark: &dyn Benchmark) -> Result<(), String> {
                     value,
                     common,
                     dbx_paper,
+                    doppel: doppel.as_ref(),
                     htcc: htcc.as_ref(),
                     dbx_tc: dbx_tc.as_ref(),
                     adaptive: adaptive.as_ref(),
@@ -440,7 +458,18 @@ pub fn simulate<D: System>(system: &D, setting: &Setting<'_>) -> Result<Simulati
             measured.replace(mine);
         }
     };
-    let programs = (0..cores).map(|core| Box::new(client(core)) as Program<'_>).collect();
+    let clients = (0..cores).map(|core| Box::new(client(core)) as Program<'_>);
+    // The coordinator of phases has the core after the clients', if there is one. Otherwise the clients change the phases.
+    let coordinator = system.coordinator().filter(|_| cores < profile.threads());
+    let coordinator = coordinator.map(|database| {
+        Box::new(move || {
+            let goes_on = || weft_sim::cycles().is_some_and(|now| now < end);
+            if let Err(failure) = database.coordinate(&goes_on) {
+                panic!("{name}: {failure}");
+            }
+        }) as Program<'_>
+    });
+    let programs = clients.chain(coordinator).collect();
     let start = Instant::now();
     let private_memory = match common.private_memory {
         Private::On => PRIVATE_MEMORY,

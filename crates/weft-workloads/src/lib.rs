@@ -42,6 +42,7 @@ pub mod articles;
 pub mod bank;
 pub mod dbx;
 pub mod dbx_tc;
+pub mod doppel;
 mod finding;
 pub mod flash_sale;
 pub mod htcc;

@@ -8,7 +8,7 @@
 //! To add a variant: define its list of [`Mechanism`]s beside its options, add the list to [`all`], and call
 //! [`options`].
 
-use crate::dbx;
+use crate::{dbx, doppel};
 
 /// The word that leaves out all mechanisms.
 const NONE: &str = "none";
@@ -47,7 +47,8 @@ pub struct Described {
 
 /// Returns the mechanisms of all variants.
 pub fn all() -> impl Iterator<Item = Described> {
-    dbx::MECHANISMS.iter().map(|mechanism| mechanism.described(dbx::PAPER))
+    let of_dbx = dbx::MECHANISMS.iter().map(|mechanism| mechanism.described(dbx::PAPER));
+    of_dbx.chain(doppel::MECHANISMS.iter().map(|mechanism| mechanism.described("doppel:paper")))
 }
 
 /// Returns the values of `--paper`, with their descriptions: each mechanism, the same with `no-` before it, and `none`.

@@ -2,11 +2,9 @@
 
 use weft::protocol::Protocol;
 use weft::{Database, Error, Failure, Stash, Transaction};
+use weft_protocols::stash_capacity_of;
 
 use crate::workload::{Moment, Outcome, failure_of, now};
-
-/// The most requests that a client sets aside. The paper does not state how many Doppel's workers stash.
-const STASH_MAX: usize = 1024;
 
 /// A client that draws requests, and records their results.
 pub trait RequestClient {
@@ -58,7 +56,7 @@ impl<C: RequestClient, P: Protocol> RequestClient for StashingClient<C, P> {
 impl<C: RequestClient, P: Protocol> StashingClient<C, P> {
     /// Creates a client of a database.
     pub fn new(client: C, database: &Database<P>) -> Self {
-        StashingClient { client, stash: database.stash(STASH_MAX) }
+        StashingClient { client, stash: database.stash(stash_capacity_of(database)) }
     }
 
     /// Runs requests until one has ended: first requests that were set aside and can run now, then new ones.

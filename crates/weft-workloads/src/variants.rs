@@ -1,6 +1,7 @@
-//! Variants of protocols for comparison in measurements: those of [`dbx`], [`htcc`], [`dbx_tc`] and [`adaptive`].
+//! Variants of protocols for comparison in measurements: those of [`dbx`], [`htcc`], [`dbx_tc`], [`doppel`] and
+//! [`adaptive`].
 
-use crate::{adaptive, dbx, dbx_tc, htcc};
+use crate::{adaptive, dbx, dbx_tc, doppel, htcc};
 
 /// A variant of a protocol.
 #[derive(Clone, Copy, Debug)]
@@ -13,7 +14,8 @@ pub struct Variant {
 
 /// The variants of all protocols.
 pub fn all() -> impl Iterator<Item = &'static Variant> {
-    dbx::VARIANTS.iter().chain(&htcc::VARIANTS).chain(&dbx_tc::VARIANTS).chain(&adaptive::VARIANTS)
+    let of_papers = dbx::VARIANTS.iter().chain(&doppel::VARIANTS);
+    of_papers.chain(&htcc::VARIANTS).chain(&dbx_tc::VARIANTS).chain(&adaptive::VARIANTS)
 }
 
 /// Returns the protocol of a contender: `htcc` for `htcc:restart`. (`dbx:paper` is a protocol itself.)

@@ -139,6 +139,8 @@ pub struct LoadOptions<'a> {
     pub phase_length: Option<Duration>,
     /// The options of `dbx:paper`, under that protocol; `None` for its default.
     pub dbx_paper: Option<DbxPaperOptions>,
+    /// The options of `doppel`, except the length of phases; `None` for the engine's default.
+    pub doppel: Option<&'a PhaseOptions>,
     /// The options of `htcc`, under that protocol; `None` for the engine's default.
     pub htcc: Option<&'a HtccOptions>,
     /// The options of `dbx-tc`, except those that the workload sets; `None` for the engine's default.
@@ -181,9 +183,10 @@ impl LoadOptions<'_> {
             Some(conflict) => builder.htm_retry_policy(RetryPolicy { conflict, ..policy }),
             None => builder,
         };
-        let builder = match self.phase_length {
-            Some(length) => builder.phases(PhaseOptions::new().length(length)),
-            None => builder,
+        let builder = match (self.doppel.cloned(), self.phase_length) {
+            (None, None) => builder,
+            (Some(options), None) => builder.phases(options),
+            (options, Some(length)) => builder.phases(options.unwrap_or_default().length(length)),
         };
         let builder = match self.htcc {
             Some(options) => builder.htcc(options.clone()),
@@ -221,6 +224,7 @@ impl Default for LoadOptions<'_> {
             conflict_retries: None,
             phase_length: None,
             dbx_paper: None,
+            doppel: None,
             htcc: None,
             dbx_tc: None,
             adaptive: None,

@@ -6,6 +6,7 @@
 
 use weft::protocol::Protocol;
 use weft_inspect::InspectDatabase;
+use weft_protocols::{CoordinatedDatabase, coordinator_of};
 use weft_workloads::incr::Change;
 use weft_workloads::snapshots::Snapshots;
 use weft_workloads::variants::protocol_of;
@@ -141,6 +142,11 @@ pub trait System: Sync {
         Ok(())
     }
 
+    /// Returns the database if a thread of its own changes its phases.
+    fn coordinator(&self) -> Option<&(dyn CoordinatedDatabase + Sync)> {
+        None
+    }
+
     /// Returns the engine's metrics.
     fn metrics(&self) -> weft::Metrics;
 
@@ -193,6 +199,10 @@ impl<P: Protocol, W: Workload<P>, const SAMPLE: u64> System for UnderProtocol<P,
 
     fn finish(&self, client: &mut W::Client) -> Result<(), weft::Failure> {
         self.workload.finish(client)
+    }
+
+    fn coordinator(&self) -> Option<&(dyn CoordinatedDatabase + Sync)> {
+        coordinator_of(self.workload.database())
     }
 
     fn metrics(&self) -> weft::Metrics {

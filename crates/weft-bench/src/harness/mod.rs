@@ -48,7 +48,7 @@ use weft_workloads::htcc::{NOT_SERIALIZABLE, is_serializable, options_of};
 use weft_workloads::snapshots::Snapshots;
 use weft_workloads::variants::protocol_of;
 use weft_workloads::workload::{Condition, LoadOptions, StorageOptions};
-use weft_workloads::{adaptive, dbx, dbx_tc, paper};
+use weft_workloads::{adaptive, dbx, dbx_tc, doppel, paper};
 
 use crate::arguments::{BenchArguments, Observation};
 use crate::progress::Progress;
@@ -296,6 +296,7 @@ fn load(
         let progress = Progress::new(&format!("loading {label}"));
         let dbx_paper = dbx::options_of(&variant.protocol, &arguments.paper);
         let htcc = options_of(&variant.protocol, &arguments.hot_tables);
+        let doppel = doppel::options_of(&variant.protocol, &arguments.paper);
         let dbx_tc = dbx_tc::options_of(&variant.protocol);
         let adaptive = adaptive::options_of(&variant.protocol);
         let is_observed = variant.observation == Observation::On;
@@ -308,6 +309,7 @@ fn load(
             phase_length: arguments.phase_length(),
             conflict_retries: arguments.conflict_retries,
             dbx_paper,
+            doppel: doppel.as_ref(),
             htcc: htcc.as_ref(),
             dbx_tc: dbx_tc.as_ref(),
             adaptive: adaptive.as_ref(),

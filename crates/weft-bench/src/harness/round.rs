@@ -196,6 +196,15 @@ impl Drop for StopOnPanic<'_> {
     }
 }
 
+/// Ends the coordinator of the phases, also after a panic.
+struct PhasesGuard<'a>(&'a Word);
+
+impl Drop for PhasesGuard<'_> {
+    fn drop(&mut self) {
+        self.0.store(1, Ordering::Relaxed);
+    }
+}
+
 /// Runs one round. `clients` has one element per thread, which is `None` before the first round. `totals` has one
 /// tally per transaction type, to which the round's are added.
 ///
@@ -215,6 +224,8 @@ pub fn run<D: System>(
         stopped: Word::new(0),
         coordinator: thread::current(),
     };
+    let phases_ended = Word::new(0);
+    let phases_ended = &phases_ended;
     thread::scope(|scope| {
         // Nothing is ever sent. Each client drops its sender when it is ready, or when it panics.
         let (getting_ready, all_ready) = mpsc::channel::<Infallible>();
@@ -238,8 +249,18 @@ pub fn run<D: System>(
         if refused.is_some() {
             shared.stop();
         }
+        let phases = PhasesGuard(phases_ended);
+        let coordinator = system.coordinator().map(|database| {
+            // Relaxed: the thread is joined.
+            let goes_on = move || phases_ended.load(Ordering::Relaxed) == 0;
+            scope.spawn(move || database.coordinate(&goes_on))
+        });
         let mut round = coordinate(system, plan, &shared, progress);
         let tallies = join(threads, system.name())?;
+        drop(phases);
+        if let Some(Ok(Err(failure))) = coordinator.map(ScopedJoinHandle::join) {
+            return Err(Stop::Failed(format!("{}, phases: {failure}", system.name())));
+        }
         if let Some(error) = refused {
             return Err(Stop::Failed(format!("cannot start {} threads: {error}", plan.threads)));
         }

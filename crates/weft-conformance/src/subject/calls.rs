@@ -236,7 +236,7 @@ pub(super) fn open<P: Protocol>(opening: Opening, with: OperationSet) -> Box<dyn
     }
     let mut known = known.procedures(procedures);
     known.flaw = opening.flaw;
-    let database = Database::builder()
+    let builder = Database::builder()
         .protocol::<P>()
         .table::<Plain>()
         .table::<Hashed>()
@@ -244,10 +244,9 @@ pub(super) fn open<P: Protocol>(opening: Opening, with: OperationSet) -> Box<dyn
         .table::<Rate>()
         .htm(opening.htm.0)
         .htm_retry_policy(opening.htm.1)
-        .record_history(opening.records)
-        .dbx_tc(known)
-        .open()
-        .expect("a database opens");
+        .record_history(opening.records);
+    let builder = opening.add_phases(builder).dbx_tc(known);
+    let database = builder.open().expect("a database opens");
     let tables = Books {
         accounts: database.table().expect("it was added"),
         totals: database.table().expect("it was added"),

@@ -6,6 +6,7 @@
 mod acknowledged_reads;
 mod adaptive;
 mod canary;
+mod doppel;
 mod expiry;
 #[cfg(weft_sim)]
 mod found;

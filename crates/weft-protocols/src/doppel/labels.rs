@@ -15,7 +15,7 @@ use weft::store::worker::PinnedWorker;
 use weft::{Failure, TransactionOptions};
 
 use super::contention::ContendedRecord;
-use super::{JoinedProtocol, PhaseReconciliation, transition};
+use super::{JoinedProtocol, PhaseReconciliation, classification};
 use crate::INSIDE;
 
 /// Labels rows that are to be split, in a database under a protocol with phases.
@@ -86,7 +86,7 @@ impl<J: JoinedProtocol> LabelledDatabase for Database<PhaseReconciliation<J>> {
         };
         with_record(self, table, key, |record, key| {
             let contended = ContendedRecord::of(record, inner_of(table).reference(), key);
-            transition::label(self.open_engine(INSIDE), contended, operation);
+            classification::label(self.open_engine(INSIDE), contended, operation);
         })
     }
 
@@ -96,7 +96,7 @@ impl<J: JoinedProtocol> LabelledDatabase for Database<PhaseReconciliation<J>> {
         key: &T::Key,
     ) -> Result<(), Failure> {
         with_record(self, table, key, |record, _| {
-            transition::remove_labels(
+            classification::remove_labels(
                 self.open_engine(INSIDE),
                 inner_of(table).reference(),
                 record,

@@ -10,6 +10,10 @@
 //!     running := 0
 //! ```
 //!
+//! Where workers merge their own slices (§5.3), a worker that sees the change announces itself again, and does so while
+//! `word` is `changing`. After all transactions have ended, the worker that changes the phase sets `word := settled`, and
+//! waits until no such worker is announced. By the same fences, no worker begins to merge its own slices after that.
+//!
 //! One of the two fences comes first. If it is the worker's, the worker that changes the phase sees it running,
 //! and waits for the end of its transaction. If it is the other one, the worker sees the change, and steps
 //! back. So no transaction runs while the phase changes, and each transaction runs within one phase (Doppel,
@@ -35,6 +39,8 @@ pub struct NumberedPhase {
 const JOINED: u64 = 0;
 const SPLIT: u64 = 1;
 const CHANGING: u64 = 2;
+/// The phase changes, and workers do not begin to merge their own slices any more.
+const SETTLED: u64 = 3;
 const KIND: u64 = 3;
 const NUMBER_ONE: u64 = 4;
 
@@ -130,6 +136,18 @@ impl Phases {
         self.running[slot].0.store(0, Ordering::Release);
     }
 
+    /// Announces a worker that is about to merge its own slices, and is in no transaction. Returns whether it may: the
+    /// phase is changing, and the worker that changes it waits for this worker until it [leaves](Phases::leave).
+    pub fn begin_own_merge(&self, slot: usize) -> bool {
+        self.announce(slot);
+        fence(Ordering::SeqCst);
+        let may_merge = self.present().word & KIND == CHANGING;
+        if !may_merge {
+            self.leave(slot);
+        }
+        may_merge
+    }
+
     /// Whether any of the first `slots` workers is in a transaction.
     pub fn is_anyone_running(&self, slots: usize) -> bool {
         self.running[..slots].iter().any(|running| running.0.load(Ordering::Acquire) != 0)
@@ -169,6 +187,17 @@ pub struct PhaseChange<'a> {
 }
 
 impl PhaseChange<'_> {
+    /// Waits until no worker merges its own slices, and lets no worker begin with that any more.
+    pub fn settle(&self, slots: impl Fn() -> usize) {
+        // Relaxed: the fence makes it visible. It pairs with the worker's fence in `begin_own_merge`.
+        let settled = (self.before.number() * NUMBER_ONE) | SETTLED;
+        self.phases.word.0.store(settled, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        while self.phases.is_anyone_running(slots()) {
+            yield_now();
+        }
+    }
+
     /// Ends the change. The next phase is of this kind.
     pub fn end(self, next: Phase) {
         let kind = match next {
@@ -215,8 +244,14 @@ mod tests {
         phases.leave(1);
         let change = phases.begin_change(|| 2, 0).unwrap();
         assert_eq!(phases.present().phase(), None);
+        assert!(phases.begin_own_merge(1), "the phase changes");
+        phases.leave(1);
+        change.settle(|| 2);
+        assert!(!phases.begin_own_merge(1), "it is too late");
+        assert!(!phases.is_anyone_running(2));
         drop(change);
         assert_eq!(phases.present(), second, "given up");
+        assert!(!phases.begin_own_merge(1), "the phase does not change");
         phases.begin_change(|| 2, 0).unwrap().end(Phase::Joined);
         assert_eq!(phases.present().phase(), Some(Phase::Joined));
     }
@@ -261,6 +296,36 @@ mod loom_tests {
             let merged = slice.with_mut(|slice| unsafe { std::mem::take(&mut *slice) });
             change.end(Phase::Joined);
             assert_eq!(merged, worker.join().unwrap());
+        });
+    }
+
+    /// A worker merges its own slice, and the worker that changes the phase merges it otherwise. It is merged once, and
+    /// the two never meet.
+    #[test]
+    fn loom_phases_slice_is_merged_by_its_worker_or_at_the_end() {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = model.preemption_bound.or(Some(3));
+        model.check(|| {
+            let phases = Arc::new(Phases::new(1));
+            let slice = Arc::new(UnsafeCell::new(1_u32));
+            let owner = {
+                let (phases, slice) = (Arc::clone(&phases), Arc::clone(&slice));
+                thread::spawn(move || {
+                    if !phases.begin_own_merge(0) {
+                        return 0;
+                    }
+                    // SAFETY: the worker is announced; the test checks that this is enough.
+                    let own = slice.with_mut(|slice| unsafe { std::mem::take(&mut *slice) });
+                    phases.leave(0);
+                    own
+                })
+            };
+            let change = phases.begin_change(|| 1, u32::MAX).unwrap();
+            change.settle(|| 1);
+            // SAFETY: no worker merges its own slice any more; the test checks that this is enough.
+            let rest = slice.with_mut(|slice| unsafe { std::mem::take(&mut *slice) });
+            change.end(Phase::Joined);
+            assert_eq!(owner.join().unwrap() + rest, 1);
         });
     }
 }

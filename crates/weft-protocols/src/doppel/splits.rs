@@ -23,6 +23,8 @@ use weft::store::record::version::VersionHeader;
 use weft::store::table::TableRef;
 use weft::store::worker::{WorkerMemory, contain};
 
+use super::turn::TurnLock;
+
 /// The most records that can be split at a time.
 pub const SPLITS_MAX: usize = 64;
 
@@ -32,12 +34,20 @@ const LINES_BYTES: usize = 128;
 
 /// A split record.
 pub struct SplitRecord {
+    /// Where workers merge their own slices: a row with what they have merged so far.
+    pending: TurnLock<Option<PendingRow>>,
     /// The record's block.
     pub record: NonNull<u8>,
     pub table: TableRef,
     operations: SmallVec<[SplitOperation; 4]>,
     slices: Slices,
 }
+
+/// A row that is not installed yet.
+struct PendingRow(NonNull<u8>);
+
+// SAFETY: the row belongs to the value alone, and the engine's rows may move between threads.
+unsafe impl Send for PendingRow {}
 
 /// An operation that can be gathered.
 struct SplitOperation {
@@ -61,6 +71,9 @@ struct Slices {
 pub struct BlockHeader {
     /// The number of the phase in which the slices were made, or another number if there are no slices.
     phase: u64,
+    /// The number of the phase in which the worker has merged its own slices. It gets no others in this phase, because
+    /// each worker has its part of what is possible only once.
+    merged_in: u64,
     /// A copy of the row, if there are slices.
     copy: Option<NonNull<u8>>,
     /// Operations that were gathered.
@@ -101,8 +114,13 @@ impl SplitRecord {
             placed.push(SplitOperation { operation, offset, reserve });
         }
         let stride = layout.size().next_multiple_of(LINES_BYTES);
-        let split =
-            SplitRecord { record, table, operations: placed, slices: Slices::new(stride, cores) };
+        let split = SplitRecord {
+            pending: TurnLock::default(),
+            record,
+            table,
+            operations: placed,
+            slices: Slices::new(stride, cores),
+        };
         for slot in 0..cores {
             // SAFETY: the block is large enough, and no other thread has it yet.
             unsafe { split.block(slot).cast().write(BlockHeader::default()) };
@@ -148,7 +166,7 @@ impl SplitRecord {
     }
 
     /// Returns a worker's slice for an operation, in the phase of this number. Returns `None` if the record is
-    /// not split for the operation, or not for this worker, because it came later. `row` returns the record's
+    /// not split for the operation, or not for this worker, because it came later, or has merged its slices. `row` returns the record's
     /// row.
     ///
     /// # Safety
@@ -170,6 +188,9 @@ impl SplitRecord {
         let header = unsafe { self.header(slot) };
         // The first use in this phase.
         if header.phase != phase {
+            if header.merged_in == phase {
+                return None;
+            }
             // SAFETY: passed on to the caller.
             unsafe { self.make(slot, row(), memory) };
             header.phase = phase;
@@ -200,23 +221,63 @@ impl SplitRecord {
         });
     }
 
-    /// Takes the copy of the row from one of the workers that have made slices. All slices are then added to
-    /// it. The copies of the other workers are dropped.
+    /// Merges a worker's slices of the phase of this number into the pending row, and forgets them: the loop's body in
+    /// the paper's Figure 4.
+    ///
+    /// # Safety
+    /// The caller is the worker in the slot, and is announced while the phase changes, or changes it itself.
+    pub unsafe fn merge_own(&self, slot: usize, phase: u64, memory: &WorkerMemory) {
+        if slot >= self.slices.cores {
+            return;
+        }
+        // SAFETY: passed on to the caller.
+        let header = unsafe { self.header(slot) };
+        if header.phase != phase {
+            return;
+        }
+        // lock(record)
+        let mut pending = self.pending.take();
+        let own = header.copy.take();
+        let row = match (pending.as_ref().map(|PendingRow(row)| *row), own) {
+            (Some(row), Some(own)) => {
+                // SAFETY: `make` has made the copy, and it was taken from its block.
+                unsafe { memory.drop_row(own, self.table, false) };
+                row
+            }
+            (Some(row), None) => row,
+            (None, Some(own)) => pending.insert(PendingRow(own)).0,
+            // A transaction has taken the copy, and has failed to install it: the slices are merged at the end.
+            (None, None) => return,
+        };
+        // merge-apply(operation, slice, record)
+        for SplitOperation { operation, offset, .. } in &self.operations {
+            // SAFETY: the slice is the caller's, which holds the lock of the pending row.
+            unsafe { operation.merge(self.block(slot).add(*offset), row) };
+        }
+        header.phase = NO_PHASE;
+        header.merged_in = phase;
+    }
+
+    /// Takes the pending row, or else the copy of the row from one of the workers that have made slices. All slices are
+    /// then added to it. The copies of the other workers are dropped. Also returns whether it is the pending row, so
+    /// that what workers have merged themselves is in it.
     ///
     /// # Safety
     /// The caller changes the phase, or has taken the record to merge it.
-    pub unsafe fn take_copy(&self, memory: &WorkerMemory) -> Option<NonNull<u8>> {
-        let mut taken = None;
+    pub unsafe fn take_copy(&self, memory: &WorkerMemory) -> (Option<NonNull<u8>>, bool) {
+        let mut taken = self.pending.take().take().map(|PendingRow(row)| row);
+        let is_pending = taken.is_some();
         for slot in 0..self.slices.cores {
             // SAFETY: passed on to the caller.
-            if let Some(copy) = unsafe { self.header(slot) }.copy.take()
-                && let Some(other) = taken.replace(copy)
-            {
-                // SAFETY: `make` has made the copy, and it was taken from its block.
-                unsafe { memory.drop_row(other, self.table, false) };
+            if let Some(copy) = unsafe { self.header(slot) }.copy.take() {
+                match taken {
+                    None => taken = Some(copy),
+                    // SAFETY: `make` has made the copy, and it was taken from its block.
+                    Some(_) => unsafe { memory.drop_row(copy, self.table, false) },
+                }
             }
         }
-        taken
+        (taken, is_pending)
     }
 
     /// Whether any worker has gathered anything in the phase of this number.
@@ -224,21 +285,25 @@ impl SplitRecord {
     /// # Safety
     /// The caller changes the phase, or has taken the record to merge it.
     pub unsafe fn is_touched(&self, phase: u64) -> bool {
-        // SAFETY: passed on to the caller.
-        (0..self.slices.cores).any(|slot| unsafe { self.header(slot).phase == phase })
+        (0..self.slices.cores).any(|slot| {
+            // SAFETY: passed on to the caller.
+            let header = unsafe { self.header(slot) };
+            header.phase == phase || header.merged_in == phase
+        })
     }
 
     /// Adds what all workers have gathered in the phase of this number to `row`: the paper's `merge-apply`
-    /// (Figure 4).
+    /// (Figure 4). `again` says whether that includes what workers have merged into a pending row, which was lost.
     ///
     /// # Safety
     /// The caller changes the phase, or has taken the record to merge it. It alone has `row`, which is a copy of the
     /// record's row.
-    pub unsafe fn merge(&self, phase: u64, row: NonNull<u8>) {
+    pub unsafe fn merge(&self, phase: u64, row: NonNull<u8>, again: bool) {
         for slot in 0..self.slices.cores {
             // SAFETY: passed on to the caller.
             unsafe {
-                if self.header(slot).phase != phase {
+                let BlockHeader { phase: made_in, merged_in, .. } = *self.header(slot);
+                if made_in != phase && !(again && merged_in == phase) {
                     continue;
                 }
                 for SplitOperation { operation, offset, .. } in &self.operations {
@@ -263,6 +328,9 @@ impl SplitRecord {
             let header = unsafe { self.header(slot) };
             if header.phase == phase {
                 header.phase = NO_PHASE;
+            }
+            if header.merged_in == phase {
+                header.merged_in = NO_PHASE;
             }
         }
     }
@@ -330,6 +398,12 @@ pub unsafe fn copy_row(table: TableRef, row: NonNull<u8>, memory: &WorkerMemory)
 /// Drops the copies that are left when the database is dropped in a split phase.
 impl Drop for SplitRecord {
     fn drop(&mut self) {
+        if let (Some(PendingRow(row)), Some(drop_row)) =
+            (self.pending.take().take(), self.table.core().drop_row)
+        {
+            // SAFETY: the row is private. Its block is freed with the database's memory.
+            contain(|| unsafe { drop_row(row) });
+        }
         for slot in 0..self.slices.cores {
             // SAFETY: no other thread uses the record any more.
             let copy = unsafe { self.header(slot) }.copy.take();

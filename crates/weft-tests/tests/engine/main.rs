@@ -24,6 +24,7 @@ mod model;
 mod named_tables;
 mod once;
 mod operations;
+mod paper_phases;
 mod pool;
 mod procedures;
 mod reapply;

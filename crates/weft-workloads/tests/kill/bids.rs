@@ -13,9 +13,9 @@ use weft::{
     Acknowledge, Database, Error, Failure, PoolOptions, Record, Submission, Table, Transaction,
     column_of,
 };
-use weft_protocols::PhaseOptions;
 use weft_protocols::doppel::{JoinedProtocol, PhaseReconciliation};
 use weft_protocols::{BuilderExt, LabelledDatabase};
+use weft_protocols::{Merging, PhaseOptions};
 
 use crate::process::{self, KilledRun, say, say_open};
 
@@ -64,9 +64,14 @@ struct Auctions<J: JoinedProtocol> {
 }
 
 impl<J: JoinedProtocol> Auctions<J> {
-    fn open(directory: &Path, acknowledge: Acknowledge) -> Self {
+    /// Opens the database. With an odd seed, workers merge their own slices, and operations are applied at the commit.
+    fn open(directory: &Path, acknowledge: Acknowledge, seed: u64) -> Self {
         let builder = process::builder::<PhaseReconciliation<J>>(directory, acknowledge);
         let phases = PhaseOptions::new().length(Duration::from_millis(3));
+        let phases = match seed % 2 {
+            1 => phases.merging(Merging::OwnSlices).applies_at_commit(true),
+            _ => phases,
+        };
         let builder = builder.table::<Auction>().table::<Bid>().phases(phases);
         let database = builder.open().unwrap_or_else(|error| panic!("{error}"));
         let (auctions, bids) = (database.table().unwrap(), database.table().unwrap());
@@ -120,7 +125,7 @@ impl<J: JoinedProtocol> BidProtocol for PhaseReconciliation<J> {
 }
 
 fn bid_until_the_end<J: JoinedProtocol>(directory: &Path, seed: u64) {
-    let auctions = &Auctions::<J>::open(directory, Acknowledge::Durable);
+    let auctions = &Auctions::<J>::open(directory, Acknowledge::Durable, seed);
     let (of_bids, of_highest) = (column_of!(Auction.bids), column_of!(Auction.highest));
     let (database, table) = (&auctions.database, &auctions.auctions);
     database.label_split::<_, _, Add<_>>(table, &ITEM, of_bids).unwrap();
@@ -168,7 +173,7 @@ pub fn kill_again_and_again<P: Protocol + BidProtocol>(rounds: u32) {
 
 fn kill<J: JoinedProtocol>(rounds: u32) {
     let load = |directory: &Path| {
-        let auctions = Auctions::<J>::open(directory, Acknowledge::Durable);
+        let auctions = Auctions::<J>::open(directory, Acknowledge::Durable, 0);
         let auction = Auction { item: ITEM, bids: 0, highest: 0, tickets: TICKETS };
         let inserted: Result<(), Error> =
             auctions.database.transact(|tx| tx.insert(&auctions.auctions, auction));
@@ -178,7 +183,7 @@ fn kill<J: JoinedProtocol>(rounds: u32) {
     let check = |killed: KilledRun<'_>| {
         let said = killed.said.iter().filter_map(|line| line.strip_prefix("bid "));
         acknowledged.extend(said.map(|id| id.parse::<u64>().unwrap()));
-        let (auction, bids) = Auctions::<J>::open(killed.directory, Acknowledge::Durable).rows();
+        let (auction, bids) = Auctions::<J>::open(killed.directory, Acknowledge::Durable, 0).rows();
         let circumstances = killed.circumstances;
         let lost =
             acknowledged.iter().filter(|id| bids.binary_search_by_key(*id, |bid| bid.id).is_err());
