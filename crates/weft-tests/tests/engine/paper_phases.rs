@@ -1,9 +1,9 @@
 //! Tests of phase reconciliation with the mechanisms of its paper.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::scope;
 use std::time::{Duration, Instant};
 
+use weft::htm::word::{Ordering, Word};
 use weft::{Database, Error, Record, column_of};
 use weft_protocols::{
     BuilderExt, CoordinatedDatabase, Doppel, LabelledDatabase, Merging, PhaseOptions,
@@ -43,10 +43,11 @@ fn open(options: PhaseOptions) -> (Database<Doppel>, weft::Table<Item>) {
 /// Three threads sell all items, and read them now and then. One thread may change the phases.
 fn sell_all(options: PhaseOptions) {
     let (database, items) = open(options);
-    let has_ended = AtomicBool::new(false);
+    let has_ended = Word::new(0);
     scope(|scope| {
         if options.has_coordinator {
-            scope.spawn(|| database.coordinate(&|| !has_ended.load(Ordering::Relaxed)).unwrap());
+            scope
+                .spawn(|| database.coordinate(&|| has_ended.load(Ordering::Relaxed) == 0).unwrap());
         }
         let sellers: Vec<_> = (0..3)
             .map(|seller| {
@@ -77,7 +78,7 @@ fn sell_all(options: PhaseOptions) {
             })
             .collect();
         let sold: u64 = sellers.into_iter().map(|seller| seller.join().unwrap()).sum();
-        has_ended.store(true, Ordering::Relaxed);
+        has_ended.store(1, Ordering::Relaxed);
         let all = |tx: &weft::Transaction<'_, Doppel>| {
             (0..ITEMS)
                 .map(|id| Ok(tx.get(&items, &id)?.unwrap().clone()))
@@ -125,18 +126,18 @@ fn only_the_coordinator_changes_the_phase_while_there_is_one() {
     let split_phases = || database.metrics().phases.unwrap().split_phases;
     let add = || database.transact(|tx| tx.add(&items, &1, column_of!(Item.sold), 1)).unwrap();
     // A coordinator that is asked once whether it goes on, and does nothing more.
-    let has_asked = AtomicBool::new(false);
-    let may_end = AtomicBool::new(false);
+    let has_asked = Word::new(0);
+    let may_end = Word::new(0);
     let wait = || {
-        has_asked.store(true, Ordering::Release);
-        while !may_end.load(Ordering::Acquire) {
+        has_asked.store(1, Ordering::Release);
+        while may_end.load(Ordering::Acquire) == 0 {
             std::thread::yield_now();
         }
         false
     };
     scope(|scope| {
         let coordinator = scope.spawn(|| database.coordinate(&wait));
-        while !has_asked.load(Ordering::Acquire) {
+        while has_asked.load(Ordering::Acquire) == 0 {
             std::thread::yield_now();
         }
         let before = split_phases();
@@ -145,7 +146,7 @@ fn only_the_coordinator_changes_the_phase_while_there_is_one() {
             add();
         }
         let beside_a_coordinator = split_phases();
-        may_end.store(true, Ordering::Release);
+        may_end.store(1, Ordering::Release);
         coordinator.join().unwrap().unwrap();
         assert_eq!(beside_a_coordinator, before, "a worker has changed the phase");
         let begun = Instant::now();
