@@ -101,14 +101,23 @@ pub fn line_of(command: &Command, space: u8, from: &str, arguments: &[&[u8]]) ->
 }
 
 /// Returns the positions of names and passwords.
-fn secrets(command: &Command, arguments: &[&[u8]]) -> std::ops::Range<usize> {
+fn secrets(command: &Command, arguments: &[&[u8]]) -> Vec<usize> {
     match command.name {
-        "auth" => 1..arguments.len(),
-        "hello" => match arguments.iter().position(|argument| is(argument, "auth")) {
-            Some(auth) => auth + 1..auth + 3,
-            None => 0..0,
-        },
-        _ => 0..0,
+        "auth" => (1..arguments.len()).collect(),
+        "hello" => {
+            let (mut secrets, mut position) = (Vec::new(), 2);
+            while let Some(option) = arguments.get(position) {
+                // A name of a connection may be called like an option.
+                let is_auth = is(option, "auth");
+                let values = if is_auth { 2 } else { usize::from(is(option, "setname")) };
+                if is_auth {
+                    secrets.extend(position + 1..=position + values);
+                }
+                position += 1 + values;
+            }
+            secrets
+        }
+        _ => Vec::new(),
     }
 }
 
@@ -134,6 +143,13 @@ mod tests {
             (
                 "hello 3 AUTH me secret setname x",
                 Some("\"hello\" \"3\" \"AUTH\" \"(redacted)\" \"(redacted)\" \"setname\" \"x\""),
+            ),
+            (
+                "hello 3 setname auth AUTH me secret auth me secret",
+                Some(
+                    "\"hello\" \"3\" \"setname\" \"auth\" \"AUTH\" \"(redacted)\" \"(redacted)\" \"auth\" \
+                     \"(redacted)\" \"(redacted)\"",
+                ),
             ),
             ("acl setuser me >secret", None),
             ("config set requirepass secret", None),
