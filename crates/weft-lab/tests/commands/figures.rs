@@ -110,8 +110,8 @@ fn runs_that_fail_are_shown_and_fail_the_command() {
     let arguments = ["figures", "--paper", "dbx", "--figure", "5", "--simulated"];
     let output = run(&[&arguments[..], &["--simulator", impostor, "--out", directory]].concat());
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert!(text(&output.stderr).contains("6 runs failed"), "{output:?}");
-    assert!(text(&output.stdout).contains("0 of 6 points"), "{output:?}");
+    assert!(text(&output.stderr).contains("9 runs failed"), "{output:?}");
+    assert!(text(&output.stdout).contains("0 of 9 points"), "{output:?}");
     let page = fs::read_to_string(out.join("index.html")).expect("there is a page");
     assert!(page.contains("Points that are missing"), "{page}");
     assert!(page.contains("unrecognized subcommand"), "in the program's own words: {page}");
