@@ -398,9 +398,9 @@ pub unsafe fn copy_row(table: TableRef, row: NonNull<u8>, memory: &WorkerMemory)
 /// Drops the copies that are left when the database is dropped in a split phase.
 impl Drop for SplitRecord {
     fn drop(&mut self) {
-        if let (Some(PendingRow(row)), Some(drop_row)) =
-            (self.pending.take().take(), self.table.core().drop_row)
-        {
+        // No lock is held while the row's own code runs.
+        let pending = self.pending.take().take();
+        if let (Some(PendingRow(row)), Some(drop_row)) = (pending, self.table.core().drop_row) {
             // SAFETY: the row is private. Its block is freed with the database's memory.
             contain(|| unsafe { drop_row(row) });
         }
