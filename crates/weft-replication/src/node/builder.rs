@@ -129,7 +129,7 @@ impl<P: Protocol> NodeBuilder<P> {
 
     /// Keeps the results of transactions that run once for a key, as [`Builder::once`] does. They are replicated, so a
     /// transaction whose outcome is unknown can be asked for again at the next primary, and happens once:
-    /// [`Primary::transact_with`].
+    /// [`Primary::transact_with`](super::Primary::transact_with).
     pub fn once(mut self, options: OnceOptions) -> Self {
         self.tables.push(Box::new(DeclaredResults(options)));
         self

@@ -27,7 +27,7 @@ impl<P: Protocol> Primary<P> {
     }
 
     /// Runs a transaction, as [`Database::transact`] does. When it returns, the transaction is replicated, and nothing that
-    /// it has read was out of date. Also returns a token, for which a standby can [wait](Node::wait_for).
+    /// it has read was out of date. Also returns a token, for which a standby can [wait](super::Node::wait_for).
     ///
     /// # Errors
     /// Those of [`Database::transact`]; [`ReplicationError::NotPrimary`] and [`ReplicationError::OutcomeUnknown`].
@@ -43,7 +43,7 @@ impl<P: Protocol> Primary<P> {
     ///
     /// With a [key](TransactionOptions::once) the transaction happens once, also if its outcome is unknown: ask again with
     /// the key, at the next primary. If the transaction has committed, this returns its result, and otherwise runs it. The
-    /// nodes need [`NodeBuilder::once`].
+    /// nodes need [`NodeBuilder::once`](super::NodeBuilder::once).
     ///
     /// # Errors
     /// As [`Primary::transact`].
