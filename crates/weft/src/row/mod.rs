@@ -7,7 +7,5 @@ pub mod encoding;
 pub(crate) mod generated;
 pub mod operation;
 mod parts;
-#[cfg(all(test, not(any(loom, shuttle))))]
-mod properties;
 pub mod schema;
 pub mod timestamp;

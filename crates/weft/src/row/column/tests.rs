@@ -12,7 +12,6 @@ use proptest::prelude::*;
 use super::*;
 use crate::ColumnValue;
 use crate::row::description::TypeDescription;
-use crate::row::properties::check_property;
 
 #[derive(Clone, Copy, Debug, PartialEq, ColumnValue)]
 enum Suit {
@@ -86,16 +85,15 @@ pub(in crate::row) fn check<T: ColumnValue>(value: &T) -> Result<T, TestCaseErro
 /// same exactly if their bytes are.
 macro_rules! round_trips {
     ($($test:ident: $type_of:ty = $strategy:expr;)*) => {$(
-        #[test]
-        fn $test() {
-            check_property(file!(), ($strategy, $strategy), |pair| {
-                let (value, other): &($type_of, $type_of) = pair;
-                let read = check(value)?;
-                prop_assert!(read.is_same(value));
-                prop_assert_eq!(value.is_same(other), encoding(value) == encoding(other));
-                prop_assert_eq!(&read, value);
-                Ok(())
-            });
+        proptest! {
+            #[test]
+            fn $test((value, other) in ($strategy, $strategy)) {
+                let (value, other): ($type_of, $type_of) = (value, other);
+                let read = check(&value)?;
+                prop_assert!(read.is_same(&value));
+                prop_assert_eq!(value.is_same(&other), encoding(&value) == encoding(&other));
+                prop_assert_eq!(read, value);
+            }
         }
     )*};
 }

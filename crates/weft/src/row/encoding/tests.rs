@@ -10,7 +10,6 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::*;
-use crate::row::properties::check_property;
 
 fn bytes_of(key: &impl Key) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -100,18 +99,16 @@ macro_rules! near {
     };
 }
 
-/// Declares one test for each type: any two values of `$strategy` keep the promises.
 macro_rules! pairs_keep_the_promises {
-    ($($name:ident: $type:ty = $strategy:expr;)*) => {$(
-        #[test]
-        fn $name() {
-            check_property(file!(), ($strategy, $strategy), |(left, right)| {
-                check_pair::<$type>(left, right);
-                check_pair::<$type>(left, left);
-                Ok(())
-            });
-        }
-    )*};
+    ($($name:ident: $type:ty = $strategy:expr;)*) => {
+        proptest! {$(
+            #[test]
+            fn $name(left in $strategy, right in $strategy) {
+                check_pair::<$type>(&left, &right);
+                check_pair::<$type>(&left, &left);
+            }
+        )*}
+    };
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, crate::Key)]

@@ -9,7 +9,6 @@ use proptest::prelude::*;
 use super::*;
 use crate::row::column::ColumnType;
 use crate::row::description::{ColumnDescription, TableDescription};
-use crate::row::properties::check_property;
 use crate::row::schema::{Bounds, Storage};
 
 /// Operations of several cores, each with its number.
@@ -172,79 +171,76 @@ fn tuple() -> impl Strategy<Value = ((i32, u8), u16)> {
     ((0..6, 0..2_u8), any::<u16>())
 }
 
-/// A value, what the operations of a script have, an order, and which operations are undone.
-type Inputs<V, N> = (V, Script<N>, Vec<usize>, Vec<bool>);
-
-fn inputs<V: Debug, N: Debug>(
-    value: impl Strategy<Value = V>,
-    numbers: impl Strategy<Value = N>,
-) -> impl Strategy<Value = Inputs<V, N>> {
-    (value, script(numbers), order(), undone())
-}
-
-/// Checks all properties of operations that are made of a script's numbers.
-fn check_operations<V, N, O>((value, script, order, undone): &Inputs<V, N>, operation: fn(N) -> O)
-where
-    V: ColumnValue + Clone + PartialEq + Debug,
-    N: Clone,
-    O: Operation<V> + Clone,
-{
-    let operations = script.iter().map(|(core, number)| (*core, operation(number.clone())));
-    check(value, &operations.collect(), order, undone);
-}
-
-/// Declares one test for each operation on an integer column: it has all properties.
-macro_rules! integer_operations {
-    ($($test:ident: $operation:expr;)*) => {$(
-        #[test]
-        fn $test() {
-            check_property(file!(), numbers(), |inputs| {
-                check_operations(inputs, $operation);
-                Ok(())
-            });
-        }
-    )*};
-}
-
 macro_rules! integer_properties {
     ($($name:ident: $integer:ident)*) => {$(
         mod $name {
             use super::*;
 
-            fn small() -> BoxedStrategy<$integer> {
-                prop_oneof![any::<$integer>(), 0..10 as $integer, Just($integer::MIN)].boxed()
+            fn small() -> impl Strategy<Value = $integer> {
+                prop_oneof![any::<$integer>(), 0..10 as $integer, Just($integer::MIN)]
             }
 
-            fn numbers() -> BoxedStrategy<Inputs<$integer, $integer>> {
-                inputs(small(), small()).boxed()
-            }
+            proptest! {
+                #[test]
+                fn add(value in small(), script in script(small().prop_map(Add)), order in order(), undone in undone()) {
+                    check(&value, &script, &order, &undone);
+                }
 
-            integer_operations! {
-                add: Add; take: |it| Take(it.max(0)); give: |it| Give(it.max(0)); mul: Mul; max: Max; min: Min; or: Or; and: And;
-            }
+                #[test]
+                fn take(value in small(), script in script(small().prop_map(|it| Take(it.max(0)))), order in order(), undone in undone()) {
+                    check(&value, &script, &order, &undone);
+                }
 
-            /// However workers take from a bounded column and give back, and whatever of it they undo, what
-            /// they have gathered can be applied in any order that keeps the order of each worker, and the
-            /// column is never out of its bounds.
-            #[test]
-            fn shares_keep_a_column_within_its_bounds() {
-                let values = inputs(
-                    (small(), 0..20_i128, 0..20_i128),
-                    (any::<bool>(), 0..9 as $integer),
-                );
-                check_property(file!(), values, |((value, below, above), script, order, undone)| {
-                    let wide = i128::from(*value);
-                    let (min, max) = (wide.saturating_sub(*below), wide.saturating_add(*above));
-                    let bounds = Bounds { min: Some(min), max: Some(max) };
-                    check_shares(*value, &bounds, script, order, undone);
-                    Ok(())
-                });
-            }
+                #[test]
+                fn give(value in small(), script in script(small().prop_map(|it| Give(it.max(0)))), order in order(), undone in undone()) {
+                    check(&value, &script, &order, &undone);
+                }
 
-            /// For any number of workers, all of them at their bounds still fit in the type.
-            #[test]
-            fn factors_of_the_bound_fit_together() {
-                check_property(file!(), (small(), 1..200_u32), |&(value, cores)| {
+                /// However workers take from a bounded column and give back, and whatever of it they undo, what
+                /// they have gathered can be applied in any order that keeps the order of each worker, and the
+                /// column is never out of its bounds.
+                #[test]
+                fn shares_keep_a_column_within_its_bounds(
+                    value in small(),
+                    below in 0..20_i128,
+                    above in 0..20_i128,
+                    script in script((any::<bool>(), 0..9 as $integer)),
+                    order in order(),
+                    undone in undone(),
+                ) {
+                    let wide = i128::from(value);
+                    let bounds = Bounds { min: Some(wide.saturating_sub(below)), max: Some(wide.saturating_add(above)) };
+                    check_shares(value, &bounds, &script, &order, &undone);
+                }
+
+                #[test]
+                fn mul(value in small(), script in script(small().prop_map(Mul)), order in order(), undone in undone()) {
+                    check(&value, &script, &order, &undone);
+                }
+
+                #[test]
+                fn max(value in small(), script in script(small().prop_map(Max)), order in order(), undone in undone()) {
+                    check(&value, &script, &order, &undone);
+                }
+
+                #[test]
+                fn min(value in small(), script in script(small().prop_map(Min)), order in order(), undone in undone()) {
+                    check(&value, &script, &order, &undone);
+                }
+
+                #[test]
+                fn or(value in small(), script in script(small().prop_map(Or)), order in order(), undone in undone()) {
+                    check(&value, &script, &order, &undone);
+                }
+
+                #[test]
+                fn and(value in small(), script in script(small().prop_map(And)), order in order(), undone in undone()) {
+                    check(&value, &script, &order, &undone);
+                }
+
+                /// For any number of workers, all of them at their bounds still fit in the type.
+                #[test]
+                fn factors_of_the_bound_fit_together(value in small(), cores in 1..200_u32) {
                     let (low, high) = value.product_bounds(cores);
                     assert!(low <= 0 && high >= 1);
                     for bound in [low, high] {
@@ -254,8 +250,7 @@ macro_rules! integer_properties {
                             product = product.checked_mul(bound).expect("it fits");
                         });
                     }
-                    Ok(())
-                });
+                }
             }
         }
     )*};
