@@ -71,7 +71,7 @@ unsafe impl<J: JoinedProtocol> Send for Reconciliation<J> {}
 #[repr(align(128))]
 pub(super) struct SharedFlag(pub(super) Word);
 
-/// What is kept for each worker.
+/// The data of one worker.
 #[repr(align(128))]
 #[derive(Default)]
 pub(super) struct WorkerSlot {

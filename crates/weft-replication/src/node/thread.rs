@@ -95,7 +95,7 @@ impl<P: Protocol> Core<P> {
     /// Has the directory keep what it was given.
     pub(super) fn sync_journal(&self, life: &Life<P>) {
         let pending = life.link.session().journal.as_ref().map(crate::journal::Journal::begin_sync);
-        // What is not on the disk then is read from the log again.
+        // The log still has the records that are not on the disk then.
         let _ = pending.map(crate::journal::PendingSync::wait);
     }
 }

@@ -7,7 +7,7 @@ use super::{Fault, Read};
 /// What an element needs besides its bytes, as far as the limit goes.
 pub const ELEMENT_BYTES: usize = 32;
 
-/// What is read, with a limit for the memory that it may need.
+/// A source of values, with a limit for the memory that they may need.
 #[derive(Debug)]
 pub struct Input<R> {
     source: R,

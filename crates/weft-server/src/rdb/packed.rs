@@ -46,7 +46,7 @@ const WRONG_ZIPLIST: &str = "a ziplist is not one";
 const WRONG_INTSET: &str = "an intset is not one";
 const WRONG_ZIPMAP: &str = "a zipmap is not one";
 
-/// What is done with each element. It ends the reading if there are too many.
+/// The function that gets each element. It ends the reading if there are too many.
 pub type Each<'e, 'b> = &'e mut dyn FnMut(Element<'b>) -> Read<()>;
 
 /// Reads a packed collection.

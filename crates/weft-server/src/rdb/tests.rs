@@ -229,7 +229,7 @@ fn hostile_input_is_no_value_or_one_that_can_be_written() {
         let Ok(value) = read_all(&bytes, ROOM) else { continue };
         values += 1;
         let again = write::dump(&value);
-        // What is written again needs no more than its elements may.
+        // The value, written again, needs no more than its elements may.
         assert!(again.len() <= ROOM + bytes.len() + 64 * ELEMENT_BYTES, "seed {seed}");
         let again = read_all(unseal(&again).unwrap(), usize::MAX);
         assert_eq!(again.unwrap(), value, "seed {seed}: {}", bytes.escape_ascii());
