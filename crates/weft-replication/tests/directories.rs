@@ -2,18 +2,18 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use weft::durability::{Backend, SimulatedDisk};
 use weft::protocol::Dbx;
 use weft::{Database, Record};
 use weft_replication::{
-    Faults, Node, NodeBuilder, NodeRole, Options, Primary, ReplicatedLog, ReplicationError,
+    Faults, Node, NodeBuilder, NodeRole, Primary, ReplicatedLog, ReplicationError,
     ReplicationToken, Report, SimulatedLog,
 };
 
-/// Longer than anything takes. No test waits for this long unless it fails.
-const LONG: Duration = Duration::from_secs(60);
+use common::{LONG, by_call, wait_until};
+
+mod common;
 
 #[derive(Clone, Debug, PartialEq, Record)]
 struct Account {
@@ -22,19 +22,8 @@ struct Account {
     cents: i64,
 }
 
-fn options() -> Options {
-    Options {
-        lease: Duration::from_millis(60),
-        heartbeat: Duration::from_millis(10),
-        silence: None,
-        deadline: LONG,
-        poll: Duration::from_millis(1),
-        ..Options::default()
-    }
-}
-
 fn builder() -> NodeBuilder<Dbx> {
-    NodeBuilder::new(Database::builder).table::<Account>().options(options())
+    NodeBuilder::new(Database::builder).table::<Account>().options(by_call())
 }
 
 fn start_on(disk: &SimulatedDisk, log: &SimulatedLog) -> Node<Dbx> {
@@ -57,16 +46,6 @@ fn balance(node: &Node<Dbx>, id: u32) -> Option<i64> {
     let accounts = view.table::<Account>().expect("the table is there");
     let row = view.snapshot().get(&accounts, &id).expect("it can be read");
     row.map(|account| account.cents)
-}
-
-fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    for _ in 0..60_000 {
-        if condition() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    panic!("{what} does not happen");
 }
 
 #[test]

@@ -10,8 +10,9 @@ use weft_replication::{
     ReplicationToken, Report, SimulatedConnection, SimulatedLog,
 };
 
-/// Longer than anything takes. No test waits for this long unless it fails.
-const LONG: Duration = Duration::from_secs(60);
+use common::{LONG, by_call, wait_until};
+
+mod common;
 
 #[derive(Clone, Debug, PartialEq, Record)]
 struct Account {
@@ -26,18 +27,6 @@ struct User {
     #[record(key, generated)]
     id: u64,
     mail: String,
-}
-
-/// Options for nodes that become the primary only when they are told.
-fn by_call() -> Options {
-    Options {
-        lease: Duration::from_millis(60),
-        heartbeat: Duration::from_millis(10),
-        silence: None,
-        deadline: LONG,
-        poll: Duration::from_millis(1),
-        ..Options::default()
-    }
 }
 
 fn builder<P: Protocol>() -> NodeBuilder<P> {
@@ -73,16 +62,6 @@ fn balance<P: Protocol>(node: &Node<P>, id: u32) -> Option<i64> {
     let accounts = view.table::<Account>().expect("the table is there");
     let row = view.snapshot().get(&accounts, &id).expect("it can be read");
     row.map(|account| account.cents)
-}
-
-fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    for _ in 0..60_000 {
-        if condition() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    panic!("{what} does not happen");
 }
 
 #[test]

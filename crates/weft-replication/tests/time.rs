@@ -13,8 +13,9 @@ use weft_replication::{
     SimulatedLog,
 };
 
-/// Longer than anything takes. No test waits for this long unless it fails.
-const LONG: Duration = Duration::from_secs(60);
+use common::{LONG, by_call, wait_until};
+
+mod common;
 
 #[derive(Clone, Debug, PartialEq, Record)]
 #[record(expires = until)]
@@ -47,24 +48,13 @@ fn at(millis: u64) -> Timestamp {
     Timestamp::from_millis(millis)
 }
 
-fn options() -> Options {
-    Options {
-        lease: Duration::from_millis(60),
-        heartbeat: Duration::from_millis(10),
-        silence: None,
-        deadline: LONG,
-        poll: Duration::from_millis(1),
-        ..Options::default()
-    }
-}
-
 fn builder<P: Protocol>() -> NodeBuilder<P> {
     NodeBuilder::new(|| Database::builder().protocol::<P>().workers_max(4))
         .table::<Session>()
         .table::<Item>()
         .table::<Reservation>()
         .once(OnceOptions::new().results_max(1))
-        .options(options())
+        .options(by_call())
         .prepare(|database| {
             let items = database.table::<Item>()?;
             database.on_expiry(&database.table::<Reservation>()?, move |tx, reservation| {
@@ -248,16 +238,6 @@ fn background_of_the_new_primary_removes_rows_and_runs_hooks() {
     assert_eq!(row, Some(&Item { id: 7, stock: 5 }));
 }
 
-fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    for _ in 0..60_000 {
-        if condition() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    panic!("{what} does not happen");
-}
-
 /// Asks for one more piece, once for this request.
 fn ask(primary: &Primary<Dbx>, request: u64) -> Result<i64, ReplicationError> {
     let items = primary.database().table::<Item>()?;
@@ -278,7 +258,7 @@ fn unknown_outcomes_are_resolved_by_keys() {
         NodeBuilder::<Dbx>::new(|| Database::builder().workers_max(4))
             .table::<Item>()
             .once(OnceOptions::new())
-            .options(Options { deadline: Duration::from_millis(300), ..options() })
+            .options(Options { deadline: Duration::from_millis(300), ..by_call() })
     };
     let mut unknown = 0;
     for seed in 0..3 {

@@ -1,14 +1,11 @@
 //! A new version of the program, with another row type, replaces the old one on one node after the other.
 
-use std::time::Duration;
-
 use weft::{Database, Record, column_of};
-use weft_replication::{
-    Fault, Node, NodeBuilder, NodeRole, Options, ReplicationError, SimulatedLog,
-};
+use weft_replication::{Fault, Node, NodeBuilder, NodeRole, ReplicationError, SimulatedLog};
 
-/// Longer than anything takes. No test waits for this long unless it fails.
-const LONG: Duration = Duration::from_secs(60);
+use common::{LONG, by_call, wait_until};
+
+mod common;
 
 /// The old program.
 #[derive(Clone, Debug, PartialEq, Record)]
@@ -40,33 +37,12 @@ struct Limit {
     id: u32,
 }
 
-fn options() -> Options {
-    Options {
-        lease: Duration::from_millis(60),
-        heartbeat: Duration::from_millis(10),
-        silence: None,
-        deadline: LONG,
-        poll: Duration::from_millis(1),
-        ..Options::default()
-    }
-}
-
 fn start<T: Record>(
     log: &SimulatedLog,
     add: impl Fn(NodeBuilder<weft::protocol::Dbx>) -> NodeBuilder<weft::protocol::Dbx>,
 ) -> Node<weft::protocol::Dbx> {
-    let builder = NodeBuilder::new(Database::builder).table::<T>().options(options());
+    let builder = NodeBuilder::new(Database::builder).table::<T>().options(by_call());
     add(builder).start(log.connect()).expect("the node starts")
-}
-
-fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    for _ in 0..60_000 {
-        if condition() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    panic!("{what} does not happen");
 }
 
 fn rows(node: &Node<weft::protocol::Dbx>) -> Vec<NewAccount> {
