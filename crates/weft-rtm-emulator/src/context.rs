@@ -2,14 +2,18 @@
 //! changes there takes effect when it returns.
 use std::ptr::NonNull;
 
-use iced_x86::Register;
-use libc::{REG_EFL, REG_RAX, REG_RIP, c_int, greg_t, ucontext_t};
+use iced_x86::{ConditionCode, Register};
+use libc::{REG_EFL, REG_RAX, REG_RIP, REG_RSP, c_int, greg_t, ucontext_t};
 
-/// Flag bit: stop after each instruction.
+/// Flag bit: stop after the next instruction.
 const TRAP_FLAG: greg_t = 0x100;
 /// Flag bits that XTEST writes: carry, parity, adjust, zero, sign, overflow.
 const ARITHMETIC_FLAGS: greg_t = 0x8d5;
+const CARRY_FLAG: greg_t = 0x1;
+const PARITY_FLAG: greg_t = 0x4;
 const ZERO_FLAG: greg_t = 0x40;
+const SIGN_FLAG: greg_t = 0x80;
+const OVERFLOW_FLAG: greg_t = 0x800;
 
 /// The general registers, the instruction pointer and the flags come first in the kernel's array.
 const SAVED_REGISTERS: usize = REG_EFL as usize + 1;
@@ -65,12 +69,53 @@ impl Context {
         self.register(REG_RIP) as u64
     }
 
+    /// Makes the thread go on at this address.
+    pub(crate) fn jump(&mut self, address: u64) {
+        self.set_register(REG_RIP, address as greg_t);
+    }
+
+    /// Returns the address of the top of the stack.
+    pub(crate) fn stack_pointer(&self) -> u64 {
+        self.register(REG_RSP) as u64
+    }
+
+    /// Sets the address of the top of the stack.
+    pub(crate) fn set_stack_pointer(&mut self, address: u64) {
+        self.set_register(REG_RSP, address as greg_t);
+    }
+
+    /// Returns whether the flags meet the condition of a conditional jump. `None` if it depends on more than flags.
+    pub(crate) fn meets(&self, condition: ConditionCode) -> Option<bool> {
+        let flags = self.register(REG_EFL);
+        let is_set = |flag: greg_t| flags & flag != 0;
+        let is_less = is_set(SIGN_FLAG) != is_set(OVERFLOW_FLAG);
+        Some(match condition {
+            ConditionCode::o => is_set(OVERFLOW_FLAG),
+            ConditionCode::no => !is_set(OVERFLOW_FLAG),
+            ConditionCode::b => is_set(CARRY_FLAG),
+            ConditionCode::ae => !is_set(CARRY_FLAG),
+            ConditionCode::e => is_set(ZERO_FLAG),
+            ConditionCode::ne => !is_set(ZERO_FLAG),
+            ConditionCode::be => is_set(CARRY_FLAG) || is_set(ZERO_FLAG),
+            ConditionCode::a => !is_set(CARRY_FLAG) && !is_set(ZERO_FLAG),
+            ConditionCode::s => is_set(SIGN_FLAG),
+            ConditionCode::ns => !is_set(SIGN_FLAG),
+            ConditionCode::p => is_set(PARITY_FLAG),
+            ConditionCode::np => !is_set(PARITY_FLAG),
+            ConditionCode::l => is_less,
+            ConditionCode::ge => !is_less,
+            ConditionCode::le => is_set(ZERO_FLAG) || is_less,
+            ConditionCode::g => !is_set(ZERO_FLAG) && !is_less,
+            _ => return None,
+        })
+    }
+
     /// Makes the thread go on behind the next instruction, which is `length` bytes long.
     pub(crate) fn skip(&mut self, length: usize) {
         self.set_register(REG_RIP, self.register(REG_RIP) + length as greg_t);
     }
 
-    /// Sets whether the thread stops after each instruction.
+    /// Sets whether the thread stops after its next instruction.
     pub(crate) fn set_single_step(&mut self, on: bool) {
         let flags = self.register(REG_EFL);
         self.set_register(REG_EFL, if on { flags | TRAP_FLAG } else { flags & !TRAP_FLAG });
@@ -87,7 +132,7 @@ impl Context {
     pub(crate) fn address_part(&self, register: Register) -> Option<u64> {
         use libc::{
             REG_R8, REG_R9, REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15, REG_RBP, REG_RBX,
-            REG_RCX, REG_RDI, REG_RDX, REG_RSI, REG_RSP,
+            REG_RCX, REG_RDI, REG_RDX, REG_RSI,
         };
         let index = match register.full_register() {
             Register::FS => return Some(thread_pointer()),

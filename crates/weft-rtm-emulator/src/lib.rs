@@ -8,12 +8,13 @@
 //! # How
 //!
 //! On a processor without RTM, XBEGIN is an undefined instruction, and the kernel turns it into a SIGILL. The
-//! handler saves all registers and lets the thread go on with the trap flag set. The processor then stops with
-//! a SIGTRAP after each instruction. At each stop the emulator decodes the *next* instruction (`processor.rs`).
-//! It finds the memory that the instruction reads and writes, notes the cache lines, and saves the old contents
-//! of the written ones. At XEND it clears the trap flag, and the region has committed. At anything that would
-//! abort a region it restores memory and registers, and continues at the address that XBEGIN named, with the
-//! status in EAX.
+//! handler saves all registers and decodes the *next* instruction (`processor.rs`). It finds the memory that the
+//! instruction reads and writes, notes the cache lines, and saves the old contents of the written ones. Then the
+//! thread executes a copy of the instruction, and of those behind it that access no memory, in front of a breakpoint
+//! (`out_of_line.rs`). The breakpoint raises a SIGTRAP, and the next instruction follows. Jumps, calls and returns are
+//! carried out by the emulator. What it cannot copy is executed where it stands, with the trap flag set, which raises
+//! a SIGTRAP behind it. At XEND the region has committed. At anything that would abort a region the emulator restores
+//! memory and registers, and continues at the address that XBEGIN named, with the status in EAX.
 //!
 //! A region must look atomic to other threads. So each thread that takes part creates an [`Emulation`]. While
 //! one of them is in a region, all others are held in a signal handler (`world.rs`). Only one region runs at a
@@ -32,6 +33,7 @@
 mod context;
 mod lines;
 mod memory;
+mod out_of_line;
 mod processor;
 mod signals;
 pub mod status;

@@ -1,8 +1,8 @@
 //! The emulated processor of one thread: what happens to a region from XBEGIN to its end.
 //!
-//! The thread executes its own instructions, one at a time. Between two of them the emulator decodes the next
-//! one. If it is an instruction of RTM, the emulator carries it out. If it is a forbidden one, the region
-//! aborts. For any other one the emulator first notes the memory that it will access.
+//! The thread executes its own instructions. Between two of them the emulator decodes the next one. If it is an
+//! instruction of RTM or a branch, the emulator carries it out. If it is a forbidden one, the region aborts. For any
+//! other one the emulator first notes the memory that it will access.
 //!
 //! ```text
 //!               XBEGIN ─▶ depth 1 ──XBEGIN─▶ depth 2 ─ … 7
@@ -13,13 +13,14 @@
 //!      └── abort: memory and registers as at the outermost XBEGIN, status in EAX
 //! ```
 use iced_x86::{
-    Decoder, DecoderOptions, Instruction, InstructionInfoFactory, InstructionInfoOptions, Mnemonic,
-    OpAccess, UsedMemory,
+    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory,
+    InstructionInfoOptions, Mnemonic, OpAccess, OpKind, UsedMemory,
 };
 
 use crate::context::{Context, Registers};
 use crate::lines::{Lines, Overflow};
-use crate::{status, world};
+use crate::out_of_line::OutOfLine;
+use crate::{memory, status, world};
 
 const PAGE_BYTES: u64 = 4096;
 const INSTRUCTION_BYTES_MAX: u64 = 15;
@@ -84,11 +85,15 @@ pub(crate) struct State {
     depth: u32,
     /// The number of instructions of this region so far.
     age: u32,
+    /// Whether a conflict strikes at the next instruction that accesses no memory: it was drawn already.
+    is_struck: bool,
     /// The address at which the outermost XBEGIN goes on after an abort. The registers to restore follow.
     fallback: u64,
     registers: Registers,
     lines: Lines,
     info: InstructionInfoFactory,
+    /// Where instructions are executed, or `None` to execute them where they stand.
+    out_of_line: Option<OutOfLine>,
 }
 
 /// The aborts that are still to come.
@@ -108,10 +113,12 @@ impl State {
             random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
             depth: 0,
             age: 0,
+            is_struck: false,
             fallback: 0,
             registers: Registers::new(),
             lines: Lines::new(processor.ways, processor.read_lines),
             info: InstructionInfoFactory::new(),
+            out_of_line: OutOfLine::new(),
         };
         // ENTER with 31 levels accesses more memory than any other instruction. After this, neither the decoder
         // nor the instruction information allocates in a handler.
@@ -135,7 +142,7 @@ impl State {
 
     /// Carries out an instruction of RTM outside a region. Returns `false` if the next instruction is not one.
     pub(crate) fn undefined_instruction(&mut self, context: &mut Context) -> bool {
-        let instruction = next_instruction(context);
+        let instruction = instruction_at(context.instruction_pointer());
         match instruction.mnemonic() {
             Mnemonic::Xbegin => self.begin(context, &instruction),
             Mnemonic::Xtest => {
@@ -151,28 +158,27 @@ impl State {
     fn begin(&mut self, context: &mut Context, instruction: &Instruction) {
         world::stop();
         self.counts.begun += 1;
-        (self.depth, self.age) = (1, 0);
+        (self.depth, self.age, self.is_struck) = (1, 0, false);
         self.lines.clear();
         self.fallback = instruction.near_branch_target();
         context.save(&mut self.registers);
         context.skip(instruction.len());
-        context.set_single_step(true);
         self.step(context);
     }
 
-    /// Handles the next instruction inside a region. An instruction of RTM is carried out immediately, and then
-    /// the one behind it is handled.
+    /// Handles the next instruction inside a region. An instruction of RTM or a branch is carried out immediately, and
+    /// then the one behind it is handled.
     pub(crate) fn step(&mut self, context: &mut Context) {
+        context.set_single_step(false);
+        if let Some(next) = self.out_of_line.as_mut().and_then(OutOfLine::take_next) {
+            context.jump(next);
+        }
         loop {
-            if self.age == self.processor.instructions {
-                return self.abort(context, 0);
+            if let Some(status) = self.status_due() {
+                return self.abort(context, status);
             }
-            if self.plan.regions > 0 && self.plan.moment == Moment::Before(self.age) {
-                return self.abort(context, self.plan.status);
-            }
-            self.age += 1;
-            self.counts.instructions += 1;
-            let instruction = next_instruction(context);
+            self.count_instruction();
+            let instruction = instruction_at(context.instruction_pointer());
             match instruction.mnemonic() {
                 Mnemonic::Xbegin if self.depth == DEPTH_MAX => {
                     return self.abort(context, status::CAPACITY);
@@ -185,23 +191,86 @@ impl State {
                     return self.abort(context, status::explicit(instruction.immediate8()));
                 }
                 forbidden if is_forbidden(forbidden) => return self.abort(context, 0),
-                _ => return self.allow(context, &instruction),
+                _ => {
+                    if let Err(status) = self.allow(context, &instruction) {
+                        return self.abort(context, status);
+                    }
+                    let Some(next) = branch(context, &instruction) else {
+                        return self.execute(context, &instruction);
+                    };
+                    context.jump(next);
+                    continue;
+                }
             }
             context.skip(instruction.len());
         }
     }
 
-    /// Lets the thread execute an ordinary instruction, unless a conflict strikes or the memory that it
-    /// accesses does not fit.
-    fn allow(&mut self, context: &mut Context, instruction: &Instruction) {
-        if self.conflict_strikes() {
-            return self.abort(context, status::CONFLICT | status::RETRY);
+    /// Returns the status with which the region aborts before its next instruction, if it does.
+    fn status_due(&self) -> Option<u32> {
+        if self.age == self.processor.instructions {
+            return Some(0);
         }
-        match self.note_touches(context, instruction) {
-            Ok(()) => {}
-            Err(Refusal::Overflow) => self.abort(context, status::CAPACITY),
-            Err(Refusal::Untraceable) => self.abort(context, 0),
+        let is_planned = self.plan.regions > 0 && self.plan.moment == Moment::Before(self.age);
+        is_planned.then_some(self.plan.status)
+    }
+
+    fn count_instruction(&mut self) {
+        self.age += 1;
+        self.counts.instructions += 1;
+    }
+
+    /// Allows an ordinary instruction, unless a conflict strikes or the memory that it accesses does not fit. Then it
+    /// returns the status with which the region aborts.
+    fn allow(&mut self, context: &Context, instruction: &Instruction) -> Result<(), u32> {
+        if std::mem::take(&mut self.is_struck) || self.conflict_strikes() {
+            return Err(status::CONFLICT | status::RETRY);
         }
+        self.note_touches(context, instruction).map_err(|refusal| match refusal {
+            Refusal::Overflow => status::CAPACITY,
+            Refusal::Untraceable => 0,
+        })
+    }
+
+    /// Lets the thread execute an ordinary instruction, and those behind it that access no memory.
+    fn execute(&mut self, context: &mut Context, instruction: &Instruction) {
+        match self.copy(instruction) {
+            Some(copy) => context.jump(copy),
+            None => context.set_single_step(true),
+        }
+    }
+
+    /// Copies an instruction and those behind it that access no memory. Returns the address of the copy, or `None` if
+    /// the instruction must be executed where it stands.
+    fn copy(&mut self, first: &Instruction) -> Option<u64> {
+        let mut copy = self.out_of_line.take()?;
+        copy.begin();
+        // SAFETY: both this instruction and the ones behind it were decoded where they stand.
+        let is_copied = OutOfLine::is_movable(first) && unsafe { copy.add(first) };
+        let begin = is_copied.then(|| {
+            let mut next = first.next_ip();
+            while self.status_due().is_none() {
+                let instruction = instruction_at(next);
+                let needs_stop = !OutOfLine::is_movable(&instruction)
+                    || is_transactional(instruction.mnemonic())
+                    || is_forbidden(instruction.mnemonic())
+                    || accesses_memory(&mut self.info, &instruction);
+                // SAFETY: as above.
+                if needs_stop || !unsafe { copy.add(&instruction) } {
+                    break;
+                }
+                if self.conflict_strikes() {
+                    copy.take_back(&instruction);
+                    self.is_struck = true;
+                    break;
+                }
+                self.count_instruction();
+                next = instruction.next_ip();
+            }
+            copy.end(next)
+        });
+        self.out_of_line = Some(copy);
+        begin
     }
 
     fn conflict_strikes(&mut self) -> bool {
@@ -253,11 +322,11 @@ impl State {
         }
         self.counts.committed += 1;
         context.skip(instruction.len());
-        context.set_single_step(false);
         self.leave();
     }
 
     fn abort(&mut self, context: &mut Context, status: u32) {
+        self.out_of_line.as_mut().and_then(OutOfLine::take_next);
         let nested = if self.depth > 1 { status::NESTED } else { 0 };
         // SAFETY: the region ends here by a rollback, and every thread that takes part is held.
         unsafe { self.lines.undo() };
@@ -315,6 +384,45 @@ fn is_forbidden(mnemonic: Mnemonic) -> bool {
     )
 }
 
+/// Returns whether this is an instruction of RTM.
+fn is_transactional(mnemonic: Mnemonic) -> bool {
+    matches!(mnemonic, Mnemonic::Xbegin | Mnemonic::Xend | Mnemonic::Xtest | Mnemonic::Xabort)
+}
+
+fn accesses_memory(info: &mut InstructionInfoFactory, instruction: &Instruction) -> bool {
+    touches(info, instruction).iter().any(|memory| memory.access() != OpAccess::NoMemAccess)
+}
+
+/// Carries out a branch whose target the instruction or the stack names. Returns the target, or `None` if the
+/// instruction is not such a branch, or its memory cannot be accessed.
+fn branch(context: &mut Context, instruction: &Instruction) -> Option<u64> {
+    let word = size_of::<u64>() as u64;
+    match instruction.flow_control() {
+        FlowControl::UnconditionalBranch if instruction.op0_kind() == OpKind::NearBranch64 => {
+            Some(instruction.near_branch_target())
+        }
+        FlowControl::ConditionalBranch => {
+            let is_taken = context.meets(instruction.condition_code())?;
+            Some(if is_taken { instruction.near_branch_target() } else { instruction.next_ip() })
+        }
+        FlowControl::Call if instruction.op0_kind() == OpKind::NearBranch64 => {
+            let top = context.stack_pointer() - word;
+            // SAFETY: the instruction would write the same, and the line's old contents have been saved.
+            let is_written = unsafe { memory::write(top, &instruction.next_ip().to_le_bytes()) };
+            is_written.then(|| context.set_stack_pointer(top))?;
+            Some(instruction.near_branch_target())
+        }
+        FlowControl::Return
+            if instruction.mnemonic() == Mnemonic::Ret && instruction.op_count() == 0 =>
+        {
+            let (mut target, top) = ([0; size_of::<u64>()], context.stack_pointer());
+            memory::read(top, &mut target).then(|| context.set_stack_pointer(top + word))?;
+            Some(u64::from_le_bytes(target))
+        }
+        _ => None,
+    }
+}
+
 /// Returns the memory that an instruction accesses, explicitly or not.
 fn touches<'a>(
     info: &'a mut InstructionInfoFactory,
@@ -323,8 +431,8 @@ fn touches<'a>(
     info.info_options(instruction, InstructionInfoOptions::NO_REGISTER_USAGE).used_memory()
 }
 
-fn next_instruction(context: &Context) -> Instruction {
-    let address = context.instruction_pointer();
+/// Returns the instruction at an address that the thread is about to reach.
+fn instruction_at(address: u64) -> Instruction {
     let in_page = (PAGE_BYTES - address % PAGE_BYTES).min(INSTRUCTION_BYTES_MAX);
     // SAFETY: the thread is about to execute the instruction there, so its page is mapped.
     let bytes = unsafe { std::slice::from_raw_parts(address as *const u8, in_page as usize) };
