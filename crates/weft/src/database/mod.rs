@@ -364,7 +364,7 @@ impl<P: Protocol> Database<P> {
 
     /// Waits until the transaction may be acknowledged.
     #[doc(hidden)]
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn acknowledge(&self, token: CommitToken) -> Result<(), Failure> {
         self.inner.acknowledge(|| self.claimed_worker(), token)
     }

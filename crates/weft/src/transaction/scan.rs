@@ -27,7 +27,7 @@ use crate::row::schema::{Index, Record};
 use crate::store::ranges::{Bounds, entry_of, is_empty, leave_out};
 use crate::store::record::{RecordPointer, row_offset};
 use crate::store::table::{
-    FormIndex, IndexEntry, PickForm, Secondary, Table, TableInner, TableRef, with_form,
+    AnyIndex, FormIndex, IndexEntry, PickForm, Secondary, Table, TableRef, with_form,
     with_secondary,
 };
 #[cfg(feature = "canary")]
@@ -80,12 +80,33 @@ fn prefetch_behind_entry<K: StoredForm, P: Protocol>(
     }
 }
 
-/// Prefetches a record that the scan will reach: all of it if the row is small, or else its header.
+/// Prefetches a record that the scan will reach: all of it if its row of so many bytes is small, or else its header.
 #[inline(always)]
-fn prefetch_record<R, P: Protocol>(address: u64) {
-    let bytes = row_offset::<P::Header>() + size_of::<R>();
+fn prefetch_record<P: Protocol>(address: u64, row_bytes: usize) {
+    let bytes = row_offset::<P::Header>() + row_bytes;
     let bytes = if bytes <= 2 * LINE_BYTES { bytes } else { LINE_BYTES };
     prefetch_lines(std::ptr::without_provenance(address as usize), bytes);
+}
+
+/// What a cursor knows of the table that is scanned. It does not depend on the type of the rows, so the pages are read
+/// by code that is compiled once for each form of keys, and not for each type.
+#[derive(Clone, Copy)]
+struct ScannedTable<'a> {
+    reference: TableRef,
+    primary: &'a AnyIndex,
+    row_bytes: usize,
+}
+
+impl<'a> ScannedTable<'a> {
+    #[inline(always)]
+    fn of<T: Record>(table: &'a Table<T>) -> Self {
+        let inner = &*table.inner;
+        ScannedTable {
+            reference: inner.reference(),
+            primary: &inner.primary,
+            row_bytes: size_of::<T>(),
+        }
+    }
 }
 
 /// The position of a scan, for any form of keys.
@@ -405,7 +426,7 @@ impl<'tx, T: Record, P: Protocol> Scan<'tx, '_, T, P> {
     #[cold]
     #[inline(never)]
     fn note_passed_over(&self) {
-        let table = &self.table.inner;
+        let table = self.table.inner.reference();
         let index = with_cursor!(&self.cursor, |cursor| cursor.reference(table));
         index.core().note_passed_over(self.transaction.worker.memory.shared().clock.epoch());
     }
@@ -413,15 +434,14 @@ impl<'tx, T: Record, P: Protocol> Scan<'tx, '_, T, P> {
     /// Goes to the next page. Returns false if there is no further page.
     #[inline(never)]
     fn read_page(&mut self) -> Result<bool, Error> {
-        let (transaction, table) = (self.transaction, self.table);
-        let page = with_cursor!(&mut self.cursor, |cursor| cursor.read_page(transaction, table));
-        Ok(match page? {
-            Some(addresses) => {
-                self.addresses = addresses;
-                true
-            }
-            None => false,
-        })
+        let has_ended = with_cursor!(&self.cursor, |cursor| matches!(cursor.state, State::After));
+        if has_ended {
+            return Ok(false);
+        }
+        self.transaction.enter(self.table)?;
+        let page = self.cursor.read_page(self.transaction, ScannedTable::of(self.table))?;
+        self.addresses = page.unwrap_or(NO_ADDRESSES);
+        Ok(page.is_some())
     }
 
     /// Reads the row behind an address of the page. Returns `None` if no row is visible.
@@ -441,7 +461,7 @@ impl<'tx, T: Record, P: Protocol> Scan<'tx, '_, T, P> {
             }
         } else {
             if let Some(&ahead) = to_come.get(ROWS_AHEAD - 1) {
-                prefetch_record::<T, P>(ahead);
+                prefetch_record::<P>(ahead, size_of::<T>());
             }
             // SAFETY: an index of the transaction's database holds addresses of its records.
             unsafe { RecordPointer::<P::Header>::from_address(address) }
@@ -513,6 +533,18 @@ impl<T: Record, P: Protocol> std::fmt::Debug for Scan<'_, '_, T, P> {
     }
 }
 
+impl Cursor<'_> {
+    /// As [`FormCursor::read_page`].
+    #[inline(never)]
+    fn read_page<P: Protocol>(
+        &mut self,
+        transaction: &Transaction<'_, P>,
+        table: ScannedTable<'_>,
+    ) -> Result<Option<NonNull<[u64]>>, Error> {
+        with_cursor!(self, |cursor| cursor.read_page(transaction, table))
+    }
+}
+
 impl<K: StoredForm> FormCursor<'_, K> {
     /// Reverses the direction.
     fn turn(&mut self) {
@@ -534,19 +566,17 @@ impl<K: StoredForm> FormCursor<'_, K> {
 impl<'tx, K: CursorForm> FormCursor<'tx, K> {
     /// Reads the next leaf, and returns its addresses, or `None` after the last leaf. The addresses are valid until
     /// the next call.
-    fn read_page<T: Record, P: Protocol>(
+    fn read_page<P: Protocol>(
         &mut self,
         transaction: &Transaction<'_, P>,
-        table: &Table<T>,
+        table: ScannedTable<'_>,
     ) -> Result<Option<NonNull<[u64]>>, Error> {
-        if matches!(self.state, State::After) {
-            return Ok(None);
-        }
-        let inner = transaction.enter(table)?;
+        let scanned = self.reference(table.reference);
         let (mut page, from) = match std::mem::replace(&mut self.state, State::After) {
             State::Before => {
                 if P::SINGLE_KEY {
-                    let (protocol, table, attempted) = (P::NAME, inner.name(), "a scan");
+                    let (protocol, attempted) = (P::NAME, "a scan");
+                    let table = table.reference.core().name;
                     return Err(Failure::SingleKey { protocol, table, attempted }.into());
                 }
                 if is_empty(&self.bounds) {
@@ -557,13 +587,10 @@ impl<'tx, K: CursorForm> FormCursor<'tx, K> {
                     Direction::Reverse => self.bounds.1.clone(),
                 };
                 self.record_start(transaction);
-                transaction.worker.executor().approach_range(
-                    self.reference(inner),
-                    || match &from {
-                        Bound::Included(key) | Bound::Excluded(key) => key.hash(),
-                        Bound::Unbounded => 0,
-                    },
-                );
+                transaction.worker.executor().approach_range(scanned, || match &from {
+                    Bound::Included(key) | Bound::Excluded(key) => key.hash(),
+                    Bound::Unbounded => 0,
+                });
                 (transaction.worker.take_page::<K>(), from)
             }
             State::Within { page, more: Some(from), .. } => (page, from),
@@ -576,11 +603,11 @@ impl<'tx, K: CursorForm> FormCursor<'tx, K> {
         };
         // Read the leaf, and note its version and the part of the range that it covers.
         let mut range = ScannedRange::new(from.as_ref(), self.end(), self.direction);
-        let node = self.read_leaf(transaction, inner, from, &mut page);
+        let node = self.read_leaf(transaction, table, from, &mut page);
         if let Some(range) = &mut range {
             range.found(&page);
         }
-        let noted = match transaction.note_scanned(self.reference(inner), node, range) {
+        let noted = match transaction.note_scanned(scanned, node, range) {
             Ok(position) => NodeNote { node, position },
             Err(conflict) => {
                 transaction.worker.give_page(page);
@@ -589,22 +616,21 @@ impl<'tx, K: CursorForm> FormCursor<'tx, K> {
         };
         // Prefetch the first records of the page.
         let more = page.take_next();
-        let first = page.addresses().iter().take(ROWS_AHEAD);
-        match self.secondary {
-            Some(_) => first.for_each(|&address| prefetch_record::<IndexEntry<K>, P>(address)),
-            None => first.for_each(|&address| prefetch_record::<T, P>(address)),
+        let row_bytes = match self.secondary {
+            Some(_) => size_of::<IndexEntry<K>>(),
+            None => table.row_bytes,
+        };
+        for &address in page.addresses().iter().take(ROWS_AHEAD) {
+            prefetch_record::<P>(address, row_bytes);
         }
         let addresses = NonNull::from(page.addresses());
         self.state = State::Within { page, more, noted };
         Ok(Some(addresses))
     }
 
-    /// Returns the index that is scanned.
-    fn reference<T: Record>(&self, table: &TableInner<T>) -> TableRef {
-        match self.secondary {
-            Some(index) => index.reference(),
-            None => table.reference(),
-        }
+    /// Returns the index that is scanned. `table` is the table, and stands for its primary index.
+    fn reference(&self, table: TableRef) -> TableRef {
+        self.secondary.map_or(table, Secondary::reference)
     }
 
     /// Returns where the scan ends.
@@ -615,10 +641,10 @@ impl<'tx, K: CursorForm> FormCursor<'tx, K> {
         }
     }
 
-    fn read_leaf<T: Record, P: Protocol>(
+    fn read_leaf<P: Protocol>(
         &self,
         transaction: &Transaction<'_, P>,
-        table: &TableInner<T>,
+        table: ScannedTable<'_>,
         from: Bound<K>,
         page: &mut Page<K>,
     ) -> NodeVersion {
@@ -630,8 +656,9 @@ impl<'tx, K: CursorForm> FormCursor<'tx, K> {
                 index.read_page(from, to, self.direction, page, hint, memory)
             }
             None => {
-                let hint = transaction.worker.buffer(table.number()).hint::<K>();
-                match K::pick(&table.primary) {
+                let number = table.reference.core().number;
+                let hint = transaction.worker.buffer(number).hint::<K>();
+                match K::pick(table.primary) {
                     FormIndex::Ordered(tree) => {
                         tree.read_page(from, to, self.direction, page, hint, memory)
                     }
@@ -652,7 +679,7 @@ impl<'tx, K: CursorForm> FormCursor<'tx, K> {
     ) -> Result<Option<RecordPointer<P::Header>>, Error> {
         let index = self.secondary.expect("a cursor on a secondary index");
         if let Some(&ahead) = to_come.get(ROWS_AHEAD - 1) {
-            prefetch_record::<IndexEntry<K>, P>(ahead);
+            prefetch_record::<P>(ahead, size_of::<IndexEntry<K>>());
         }
         if let Some(&ahead) = to_come.get(ENTRIES_AHEAD - 1) {
             prefetch_behind_entry::<K, P>(transaction, ahead);
