@@ -3,8 +3,7 @@
 use std::thread;
 
 use weft::htm::Choice as Htm;
-use weft::protocol::Protocol;
-use weft_protocols::PROTOCOLS;
+use weft::protocol::{Protocol, ProtocolDescription};
 
 use crate::workload::{LoadOptions, Outcome, Workload};
 
@@ -21,10 +20,40 @@ pub(crate) fn load<P: Protocol, W: Workload<P>>(parameters: &W::Parameters, seed
     W::load(parameters, &options(seed)).expect("loads")
 }
 
+/// The protocols of the tests. By default these are the ones that a workload's own code can tell apart: it blocks, its
+/// procedures are repaired, its operations are split or its requests set aside, it runs in pieces, or only its single
+/// accesses are atomic. The feature `all-protocols` adds all others. (Each is compiled with every workload once more.
+/// The short benchmarks of `.ci/run` verify all workloads under all protocols.)
+#[cfg(not(feature = "all-protocols"))]
+macro_rules! tested_protocols {
+    ($then:ident, $($arguments:tt)*) => {
+        weft_protocols::$then! {
+            [Dbx, TwoPhaseLocking, Htcc, Doppel, DbxTc, Adaptive, Atomic] $($arguments)*
+        }
+    };
+}
+#[cfg(feature = "all-protocols")]
+macro_rules! tested_protocols {
+    ($then:ident, $($arguments:tt)*) => { weft_protocols::protocol_list!($then, $($arguments)*) };
+}
+
+/// The names and properties of [the protocols of the tests](tested_protocols).
+pub(crate) const PROTOCOLS: &[ProtocolDescription] = tested_protocols!(describe_protocols,);
+
+/// As [`weft_protocols::with_protocol`], for [the protocols of the tests](tested_protocols).
+macro_rules! with_protocol {
+    ($name:expr, |$parameter:ident| $body:expr) => {
+        $crate::trials::tested_protocols!(match_protocol, $name, $parameter, $body)
+    };
+}
+pub(crate) use {tested_protocols, with_protocol};
+
 /// Returns the names of the protocols under which transactions of several rows are atomic.
 pub(crate) fn runnable_protocols() -> Vec<&'static str> {
     let runnable = PROTOCOLS.iter().filter(|protocol| !protocol.single_key);
-    runnable.map(|protocol| protocol.name).collect()
+    let runnable: Vec<_> = runnable.map(|protocol| protocol.name).collect();
+    assert!(!runnable.is_empty());
+    runnable
 }
 
 /// Returns the conditions that do not hold, in words.

@@ -2,9 +2,9 @@
 
 use std::cell::RefCell;
 
+use crate::trials::with_protocol;
 use weft::Error;
 use weft::protocol::{Dbx, Protocol};
-use weft_protocols::with_protocol;
 
 use super::{Account, Audit, BALANCE_LOADED, Bank, HOT, Parameters, Request, Transfer};
 use crate::procedures::rehearsal::{AccessedRow, Change, Tally, subject};

@@ -2,9 +2,9 @@
 
 use std::cell::RefCell;
 
+use crate::trials::with_protocol;
 use weft::Error;
 use weft::protocol::{Dbx, Protocol};
-use weft_protocols::with_protocol;
 
 use super::{
     Buyer, FlashSale, Item, Order, Parameters, PlaceOrder, Request, Restock, UNITS_LOADED,

@@ -4,10 +4,10 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::trials::{PROTOCOLS, with_protocol};
 use weft::Error;
 use weft::htm::Choice as Htm;
 use weft::protocol::{Dbx, Protocol};
-use weft_protocols::{PROTOCOLS, with_protocol};
 
 use super::{
     Change, Counter, HOT_KEYS_MAX, Incr, Increment, Parameters, Popularity, key_of,

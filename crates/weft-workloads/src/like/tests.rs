@@ -3,11 +3,11 @@
 
 use std::thread;
 
+use crate::trials::{runnable_protocols, with_protocol};
 use weft::Error;
 use weft::htm::Choice as Htm;
 use weft::htm::word::{Ordering, Word};
 use weft::protocol::{Dbx, Protocol};
-use weft_protocols::{PROTOCOLS, with_protocol};
 
 use super::{Like, Page, Parameters, Request, User};
 use crate::stashing::{ClientRequest, RequestClient};
@@ -18,15 +18,6 @@ fn load<P: Protocol>(parameters: &Parameters, seed: u64, threads: usize) -> Like
     let htm = Htm::from_environment().expect("WEFT_HTM names a backend").unwrap_or(Htm::Auto);
     let options = LoadOptions { seed, threads, htm, ..LoadOptions::default() };
     Like::load(parameters, &options).expect("loads")
-}
-
-/// Returns the names of the protocols that can run the workload: all except those in which only single accesses are
-/// atomic.
-fn runnable_protocols() -> Vec<&'static str> {
-    let runnable = PROTOCOLS.iter().filter(|protocol| !protocol.single_key);
-    let runnable: Vec<_> = runnable.map(|protocol| protocol.name).collect();
-    assert!(!runnable.is_empty());
-    runnable
 }
 
 /// Returns the conditions that do not hold, in words.

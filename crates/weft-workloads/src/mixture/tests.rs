@@ -1,7 +1,7 @@
 //! Tests of the mixture: every protocol keeps the invariants of all its parts.
 
+use crate::trials::with_protocol;
 use weft::protocol::{Dbx, Protocol};
-use weft_protocols::with_protocol;
 
 use super::{Mixture, PARTS, Parameters, SHARES, Scale};
 use crate::trials::{broken, load, run, runnable_protocols};

@@ -3,9 +3,9 @@
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
+use crate::trials::with_protocol;
 use weft::Error;
 use weft::protocol::{Dbx, Protocol};
-use weft_protocols::with_protocol;
 
 use super::{Add, Change, HOT_ROWS, Modify, Parameters, Plain, Request, Shift, Spot, Take, Ticket};
 use crate::procedures::rehearsal::{AccessedRow, Change as RowChange, Tally, subject};

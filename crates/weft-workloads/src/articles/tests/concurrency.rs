@@ -2,10 +2,11 @@
 
 use std::thread;
 
+use crate::trials::with_protocol;
 use weft::column_of;
 use weft::operation::Add;
 use weft::protocol::Protocol;
-use weft_protocols::{Doppel, LabelledDatabase, with_protocol};
+use weft_protocols::{Doppel, LabelledDatabase};
 
 use super::{TINY, assert_consistent, load, runnable_protocols};
 use crate::articles::schema::Article;

@@ -9,9 +9,9 @@ mod procedures;
 
 use std::time::Duration;
 
+use crate::trials::runnable_protocols;
 use weft::htm::Choice;
 use weft::protocol::Protocol;
-use weft_protocols::PROTOCOLS;
 
 use super::conditions::Rule;
 use super::{Articles, Mix, Parameters};
@@ -35,15 +35,6 @@ fn load<P: Protocol>(parameters: &Parameters, seed: u64, threads: usize) -> Arti
     let phase_length = Some(Duration::from_millis(1));
     let options = LoadOptions { seed, threads, htm, phase_length, ..LoadOptions::default() };
     Articles::load(parameters, &options).expect("loads")
-}
-
-/// Returns the names of the protocols that can run the workload: all except those in which only single accesses are
-/// atomic.
-fn runnable_protocols() -> Vec<&'static str> {
-    let runnable = PROTOCOLS.iter().filter(|protocol| !protocol.single_key);
-    let runnable: Vec<_> = runnable.map(|protocol| protocol.name).collect();
-    assert!(!runnable.is_empty());
-    runnable
 }
 
 /// Returns the results of the invariants. Each must have been checked somewhere.

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use crate::trials::with_protocol;
 use weft::Error;
 use weft::protocol::Protocol;
-use weft_protocols::with_protocol;
 
 use super::{TINY, assert_consistent, load, runnable_protocols};
 use crate::articles::load::{Discussion, draw_user};

@@ -2,8 +2,8 @@
 
 use std::thread;
 
+use crate::trials::with_protocol;
 use weft::protocol::Protocol;
-use weft_protocols::with_protocol;
 
 use super::{TINY, assert_consistent, load, runnable_protocols};
 use crate::rubis::{Mix, Parameters, Rubis, TransactionType};

@@ -6,9 +6,9 @@ mod model;
 mod population;
 mod procedures;
 
+use crate::trials::runnable_protocols;
 use weft::htm::Choice;
 use weft::protocol::Protocol;
-use weft_protocols::PROTOCOLS;
 
 use super::{Parameters, Rubis};
 use crate::workload::{Condition, LoadOptions, Workload};
@@ -22,15 +22,6 @@ pub(super) fn load<P: Protocol>(parameters: &Parameters, seed: u64, threads: usi
     let htm = Choice::from_environment().expect("WEFT_HTM names a backend").unwrap_or(Choice::Auto);
     let options = LoadOptions { seed, threads, htm, ..LoadOptions::default() };
     Rubis::load(parameters, &options).expect("loads")
-}
-
-/// Returns the names of the protocols that can run RUBiS: all except those in which only single operations on
-/// single rows are atomic. These refuse its tables.
-fn runnable_protocols() -> Vec<&'static str> {
-    let runnable = PROTOCOLS.iter().filter(|protocol| !protocol.single_key);
-    let runnable: Vec<_> = runnable.map(|protocol| protocol.name).collect();
-    assert!(!runnable.is_empty());
-    runnable
 }
 
 /// Panics with every condition that does not hold, or that was not checked at all.

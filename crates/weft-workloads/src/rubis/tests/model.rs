@@ -4,10 +4,10 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use crate::trials::with_protocol;
 use arrayvec::ArrayVec;
 use weft::Error;
 use weft::protocol::{Dbx, Protocol};
-use weft_protocols::with_protocol;
 
 use super::{TINY, assert_consistent, load, runnable_protocols};
 use crate::rubis::load::{

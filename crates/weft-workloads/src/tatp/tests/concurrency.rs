@@ -2,8 +2,8 @@
 
 use std::thread;
 
+use crate::trials::with_protocol;
 use weft::protocol::Protocol;
-use weft_protocols::with_protocol;
 
 use super::{assert_consistent, load, runnable_protocols};
 use crate::snapshots::Snapshots;

@@ -6,9 +6,9 @@ mod model;
 mod population;
 mod procedures;
 
+use crate::trials::runnable_protocols;
 use weft::htm::Choice;
 use weft::protocol::Protocol;
-use weft_protocols::PROTOCOLS;
 
 use super::{Parameters, Tatp};
 use crate::workload::{Condition, LoadOptions, Workload};
@@ -18,15 +18,6 @@ fn load<P: Protocol>(parameters: &Parameters, seed: u64, threads: usize) -> Tatp
     let htm = Choice::from_environment().expect("WEFT_HTM names a backend").unwrap_or(Choice::Auto);
     let options = LoadOptions { seed, threads, htm, ..LoadOptions::default() };
     Tatp::load(parameters, &options).expect("loads")
-}
-
-/// Returns the names of the protocols that can run TATP: all except those in which only single operations on single
-/// rows are atomic. These refuse its tables.
-fn runnable_protocols() -> Vec<&'static str> {
-    let runnable = PROTOCOLS.iter().filter(|protocol| !protocol.single_key);
-    let runnable: Vec<_> = runnable.map(|protocol| protocol.name).collect();
-    assert!(!runnable.is_empty());
-    runnable
 }
 
 /// Returns the results of the invariants. Each must have been checked somewhere, except that of call forwardings,

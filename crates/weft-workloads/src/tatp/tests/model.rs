@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::trials::with_protocol;
 use weft::protocol::{Dbx, Protocol};
-use weft_protocols::with_protocol;
 
 use super::{assert_consistent, load, runnable_protocols};
 use crate::tatp::changes::{self, Change, ChangeError};

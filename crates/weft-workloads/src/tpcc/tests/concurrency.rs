@@ -11,6 +11,7 @@ use crate::snapshots::Snapshots;
 use crate::tpcc::mix::TransactionType;
 use crate::tpcc::schema::{DISTRICTS, Order, OrderLine};
 use crate::tpcc::{Mix, Parameters, Scale, Tpcc, order_status, stock_level};
+use crate::trials::with_protocol;
 use crate::workload::Workload;
 
 const THREADS: usize = 4;
@@ -66,7 +67,7 @@ fn the_standard_mix_keeps_every_condition() {
     for_each_protocol(|name| {
         for warehouses in [1, 3] {
             let (ended, rolled_back) =
-                weft_protocols::with_protocol!(name, |P| run::<P>(warehouses, Mix::STANDARD, 11))
+                with_protocol!(name, |P| run::<P>(warehouses, Mix::STANDARD, 11))
                     .expect("a name of the list");
             assert!(ended.iter().all(|&count| count > 20), "{name}: {ended:?}");
             let new_orders = ended[TransactionType::NewOrder as usize];
@@ -83,7 +84,7 @@ fn the_standard_mix_keeps_every_condition() {
 fn orders_against_deliveries_keep_every_condition() {
     for_each_protocol(|name| {
         let mix = Mix::weighted([60, 0, 10, 30, 0]).expect("a mix");
-        weft_protocols::with_protocol!(name, |P| run::<P>(1, mix, 12)).expect("a name of the list");
+        with_protocol!(name, |P| run::<P>(1, mix, 12)).expect("a name of the list");
     });
 }
 
@@ -95,9 +96,8 @@ fn snapshots_beside_orders_and_deliveries_keep_every_condition() {
             let mix = Mix::weighted([30, 0, 30, 10, 30]).expect("a mix");
             let parameters =
                 Parameters { mix, scale: Scale::TINY, snapshots, ..Parameters::default() };
-            let (ended, _) =
-                weft_protocols::with_protocol!(name, |P| run_with::<P>(parameters.clone(), 15))
-                    .expect("a name of the list");
+            let (ended, _) = with_protocol!(name, |P| run_with::<P>(parameters.clone(), 15))
+                .expect("a name of the list");
             assert!(ended[TransactionType::StockLevel as usize] > 0, "{name}");
             assert!(ended[TransactionType::OrderStatus as usize] > 0, "{name}");
         }
@@ -137,8 +137,8 @@ fn each_transaction_alone_keeps_every_condition() {
     for_each_protocol(|name| {
         for transaction in TransactionType::ALL {
             let mix = Mix::only(transaction);
-            let (ended, _) = weft_protocols::with_protocol!(name, |P| run::<P>(1, mix, 13))
-                .expect("a name of the list");
+            let (ended, _) =
+                with_protocol!(name, |P| run::<P>(1, mix, 13)).expect("a name of the list");
             assert!(ended[transaction as usize] > 0);
         }
     });
@@ -242,8 +242,7 @@ fn readers_see_one_state<P: Protocol>(mix: Mix) {
 fn readers_see_one_state_while_orders_are_entered() {
     for_each_protocol(|name| {
         let mix = Mix::only(TransactionType::NewOrder);
-        weft_protocols::with_protocol!(name, |P| readers_see_one_state::<P>(mix))
-            .expect("a name of the list");
+        with_protocol!(name, |P| readers_see_one_state::<P>(mix)).expect("a name of the list");
     });
 }
 
@@ -252,7 +251,6 @@ fn readers_see_one_state_while_orders_are_entered() {
 fn readers_see_one_state_while_orders_are_delivered() {
     for_each_protocol(|name| {
         let mix = Mix::weighted([80, 0, 0, 20, 0]).expect("a mix");
-        weft_protocols::with_protocol!(name, |P| readers_see_one_state::<P>(mix))
-            .expect("a name of the list");
+        with_protocol!(name, |P| readers_see_one_state::<P>(mix)).expect("a name of the list");
     });
 }

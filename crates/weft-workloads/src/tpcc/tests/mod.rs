@@ -7,9 +7,9 @@ mod model;
 mod population;
 mod procedures;
 
+use crate::trials::runnable_protocols;
 use weft::htm::Choice;
 use weft::protocol::Protocol;
-use weft_protocols::PROTOCOLS;
 
 use super::{Parameters, Tpcc};
 use crate::workload::{LoadOptions, Workload};
@@ -19,13 +19,6 @@ pub(super) fn load<P: Protocol>(parameters: Parameters, seed: u64, threads: usiz
     let htm = Choice::from_environment().expect("WEFT_HTM names a backend").unwrap_or(Choice::Auto);
     let options = LoadOptions { seed, threads, htm, ..LoadOptions::default() };
     Tpcc::load(&parameters, &options).expect("loads")
-}
-
-/// Returns the names of the protocols that can run TPC-C: all except those in which only single operations on
-/// single rows are atomic. These refuse its tables.
-fn runnable_protocols() -> Vec<&'static str> {
-    let runnable = PROTOCOLS.iter().filter(|protocol| !protocol.single_key);
-    runnable.map(|protocol| protocol.name).collect()
 }
 
 /// Panics with every condition that does not hold.

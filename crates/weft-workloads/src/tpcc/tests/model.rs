@@ -16,6 +16,7 @@ use crate::tpcc::schema::*;
 use crate::tpcc::{
     Client, Parameters, Scale, Tpcc, delivery, new_order, order_status, payment, stock_level,
 };
+use crate::trials::with_protocol;
 use crate::walk;
 use crate::workload::Workload;
 
@@ -347,7 +348,6 @@ fn agrees_with_the_model<P: Protocol>() {
 #[test]
 fn every_protocol_agrees_with_the_model() {
     for name in runnable_protocols() {
-        weft_protocols::with_protocol!(name, |P| agrees_with_the_model::<P>())
-            .expect("a name of the list");
+        with_protocol!(name, |P| agrees_with_the_model::<P>()).expect("a name of the list");
     }
 }

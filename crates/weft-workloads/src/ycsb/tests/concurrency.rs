@@ -2,9 +2,9 @@
 
 use std::thread;
 
+use crate::trials::with_protocol;
 use weft::Error;
 use weft::htm::word::{Ordering, Word};
-use weft_protocols::with_protocol;
 
 use super::{
     HashRow, Kind, Mix, Parameters, Protocol, RawYcsb, Row, TreeRow, Ycsb, assert_invariants,

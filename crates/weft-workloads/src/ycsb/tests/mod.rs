@@ -4,9 +4,9 @@
 mod concurrency;
 mod model;
 
+use crate::trials::PROTOCOLS;
 use weft::htm::Choice;
 use weft::protocol::{Protocol, ProtocolDescription};
-use weft_protocols::PROTOCOLS;
 
 use super::row::{FixedRow, HashIndex, TreeIndex};
 use super::{Distribution, Kind, Mix, Parameters, RawYcsb, Row, Ycsb};

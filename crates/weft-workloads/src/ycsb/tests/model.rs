@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use weft_protocols::with_protocol;
+use crate::trials::with_protocol;
 
 use super::{
     HashRow, Kind, Mix, Parameters, Protocol, RawYcsb, Row, TreeRow, Ycsb, assert_invariants,
