@@ -17,7 +17,11 @@ use crate::threads::Mode;
 pub(crate) const SEEDS_PER_RUN: u64 = 10;
 
 /// A free run has the number of transactions that a test asks for, divided by this.
-pub(crate) const FREE_RUN_DIVISOR: usize = 1;
+pub(crate) const FREE_RUN_DIVISOR: usize = 4;
+
+/// There are so many times as many free runs as other runs, where there is more than one: as many transactions as if each
+/// were not divided.
+pub(crate) const FREE_RUNS: u64 = FREE_RUN_DIVISOR as u64;
 
 /// The ways in which databases run their regions, with names. There are only software twins here: regions of a
 /// processor would abort at every switch to another thread.

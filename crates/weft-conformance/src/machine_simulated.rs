@@ -35,6 +35,9 @@ pub(crate) const SEEDS_PER_RUN: u64 = 8;
 /// between the others'.
 pub(crate) const FREE_RUN_DIVISOR: usize = 20;
 
+/// There are so many times as many free runs as other runs.
+pub(crate) const FREE_RUNS: u64 = 1;
+
 /// The ways in which databases run their regions, with names.
 pub(crate) const REGIONS: &[(&str, Choice, RetryPolicy)] = &[
     ("regions", Choice::Auto, RetryPolicy::DEFAULT),

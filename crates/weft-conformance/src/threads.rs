@@ -101,9 +101,24 @@ pub fn expect_end(check: &'static str, end: Result<(), Stop>) -> Result<(), Find
 /// # Panics
 /// If the variable is not a number.
 pub fn seeds(usual: u64) -> u64 {
+    (usual * stress()).div_ceil(machine::SEEDS_PER_RUN)
+}
+
+/// As [`seeds`], for free runs.
+///
+/// # Panics
+/// If the variable is not a number.
+pub fn free_seeds(usual: u64) -> u64 {
+    (usual * machine::FREE_RUNS * stress()).div_ceil(machine::SEEDS_PER_RUN)
+}
+
+/// Returns the variable `WEFT_STRESS`, or 1 if it is not set.
+///
+/// # Panics
+/// If it is not a number.
+pub fn stress() -> u64 {
     let given = std::env::var("WEFT_STRESS").ok();
-    let factor = given.map_or(1, |factor| factor.parse().expect("WEFT_STRESS is a number"));
-    (usual * factor).div_ceil(machine::SEEDS_PER_RUN)
+    given.map_or(1, |factor| factor.parse().expect("WEFT_STRESS is a number"))
 }
 
 /// Returns how many transactions each thread of a free run makes if `usual` are usual.

@@ -3,7 +3,7 @@
 use weft::OperationFlaw;
 use weft_conformance::random::{self, Size};
 use weft_conformance::subject::Subject;
-use weft_conformance::threads::{Mode, for_each_seed, free_transactions, seeds};
+use weft_conformance::threads::{Mode, for_each_seed, free_seeds, free_transactions, seeds};
 use weft_conformance::values;
 
 use crate::{every_protocol, expect_nothing, with_snapshots};
@@ -37,10 +37,10 @@ fn interleaved_histories_are_strictly_serializable() {
     });
 }
 
-/// In rounds of 10,000 transactions. `WEFT_STRESS=50` makes it 100,000 for each protocol, and `WEFT_STRESS=500` a million.
+/// In rounds of 2,500 transactions. `WEFT_STRESS=50` makes it 100,000 for each protocol, and `WEFT_STRESS=500` a million.
 #[test]
 fn free_histories_are_strictly_serializable() {
-    every_protocol(seeds(2), |subject, seed| random::check(subject, Mode::Free(seed), FREE));
+    every_protocol(free_seeds(2), |subject, seed| random::check(subject, Mode::Free(seed), FREE));
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn interleaved_histories_with_snapshots_are_strictly_serializable() {
 #[test]
 fn free_histories_with_snapshots_are_strictly_serializable() {
     let size = Size { threads: 3, readers: 2, ..FREE };
-    with_snapshots(seeds(1), |subject, seed| random::check(subject, Mode::Free(seed), size));
+    with_snapshots(free_seeds(1), |subject, seed| random::check(subject, Mode::Free(seed), size));
 }
 
 /// A protocol that supports only one thread has serial histories.
@@ -84,7 +84,7 @@ fn interleaved_values_are_strictly_serializable() {
 
 #[test]
 fn free_values_are_strictly_serializable() {
-    every_protocol(seeds(1), |subject, seed| {
+    every_protocol(free_seeds(1), |subject, seed| {
         values::check(subject, Mode::Free(seed), 5, free_transactions(2000))
     });
 }

@@ -3,7 +3,7 @@
 use weft_conformance::invariants::{
     self, Bank, IndexEntries, Invariant, OnCall, Ring, RowCount, RowRewrites,
 };
-use weft_conformance::threads::{Mode, free_transactions, seeds};
+use weft_conformance::threads::{Mode, free_seeds, free_transactions, seeds};
 use weft_conformance::{copies, starvation};
 
 use crate::{every_protocol, with_snapshots};
@@ -12,13 +12,13 @@ fn run(invariant: &dyn Invariant) {
     every_protocol(seeds(80), |subject, seed| {
         invariants::check(invariant, subject, Mode::Interleaved(seed), 3, 8, 0)
     });
-    every_protocol(seeds(1), |subject, seed| {
+    every_protocol(free_seeds(1), |subject, seed| {
         invariants::check(invariant, subject, Mode::Free(seed), 5, free_transactions(1000), 0)
     });
     with_snapshots(seeds(80), |subject, seed| {
         invariants::check(invariant, subject, Mode::Interleaved(seed), 2, 8, 1)
     });
-    with_snapshots(seeds(1), |subject, seed| {
+    with_snapshots(free_seeds(1), |subject, seed| {
         invariants::check(invariant, subject, Mode::Free(seed), 3, free_transactions(1000), 2)
     });
 }
@@ -58,7 +58,9 @@ fn snapshots_follow_the_order_of_commits() {
     with_snapshots(seeds(400), |subject, seed| {
         copies::check(subject, Mode::Interleaved(seed), 2, 1, 3)
     });
-    with_snapshots(seeds(1), |subject, seed| copies::check(subject, Mode::Free(seed), 3, 2, 2000));
+    with_snapshots(free_seeds(1), |subject, seed| {
+        copies::check(subject, Mode::Free(seed), 3, 2, 500)
+    });
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use weft_conformance::procedures::{self, OperationSet};
 use weft_conformance::subject::Subject;
-use weft_conformance::threads::{Mode, free_transactions, seeds};
+use weft_conformance::threads::{Mode, free_seeds, free_transactions, seeds};
 use weft_protocols::Flaw;
 
 use crate::every_protocol;
@@ -37,7 +37,7 @@ fn interleaved_procedures_are_strictly_serializable() {
 
 #[test]
 fn free_procedures_are_strictly_serializable() {
-    every_protocol(seeds(3), |subject, seed| {
+    every_protocol(free_seeds(3), |subject, seed| {
         procedures::check(subject, Mode::Free(seed), 5, free_transactions(2000), OperationSet::Rows)
     });
 }

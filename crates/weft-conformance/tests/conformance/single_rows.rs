@@ -3,7 +3,7 @@
 
 use weft_conformance::random::{self, Size};
 use weft_conformance::subject::{NameOnPanic, Subject};
-use weft_conformance::threads::{Mode, for_each_seed, free_transactions, seeds};
+use weft_conformance::threads::{Mode, for_each_seed, free_seeds, free_transactions, seeds};
 
 use crate::expect_nothing;
 
@@ -40,10 +40,10 @@ fn interleaved_histories_of_single_steps_with_snapshots_are_strictly_serializabl
 
 #[test]
 fn free_histories_of_single_steps_with_snapshots_are_strictly_serializable() {
-    run(Size { threads: 3, readers: 2, ..FREE }, seeds(2), Mode::Free);
+    run(Size { threads: 3, readers: 2, ..FREE }, free_seeds(2), Mode::Free);
 }
 
 #[test]
 fn free_histories_of_single_steps_are_linearizable() {
-    run(FREE, seeds(2), Mode::Free);
+    run(FREE, free_seeds(2), Mode::Free);
 }
