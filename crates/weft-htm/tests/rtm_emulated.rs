@@ -60,8 +60,18 @@ fn a_region_commits() {
 /// steps up to the last. Nothing of the region remains in shared words, on the stack or in registers.
 #[test]
 fn an_abort_at_any_instruction_leaves_nothing() {
+    abort_at_any_instruction(Processor::default());
+}
+
+/// The same on a system that gives the emulator no page for copies of instructions.
+#[test]
+fn an_abort_at_any_instruction_in_place_leaves_nothing() {
+    abort_at_any_instruction(Processor { out_of_line: false, ..Processor::default() });
+}
+
+fn abort_at_any_instruction(processor: Processor) {
     let once = RetryPolicy { conflict: 1, capacity: 1, system_event: 1 };
-    emulated(Processor::default(), once, |emulation, regions| {
+    emulated(processor, once, |emulation, regions| {
         let words: [Word; 24] = Default::default();
         let cell = Cell::new(5_u64);
         let mut rolled_back = 0;

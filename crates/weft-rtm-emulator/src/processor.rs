@@ -42,12 +42,21 @@ pub struct Processor {
     pub instructions: u32,
     /// How many conflicts strike per million instructions.
     pub conflicts_per_million: u32,
+    /// Whether instructions are executed out of line where they can be, which is several times as fast. If not, each is
+    /// executed where it stands.
+    pub out_of_line: bool,
 }
 
 impl Default for Processor {
     /// Much like the processors that had RTM: a first-level cache of 32 KiB with 8 ways.
     fn default() -> Self {
-        Processor { ways: 8, read_lines: 4096, instructions: 100_000, conflicts_per_million: 0 }
+        Processor {
+            ways: 8,
+            read_lines: 4096,
+            instructions: 100_000,
+            conflicts_per_million: 0,
+            out_of_line: true,
+        }
     }
 }
 
@@ -118,7 +127,7 @@ impl State {
             registers: Registers::new(),
             lines: Lines::new(processor.ways, processor.read_lines),
             info: InstructionInfoFactory::new(),
-            out_of_line: OutOfLine::new(),
+            out_of_line: processor.out_of_line.then(OutOfLine::new).flatten(),
         };
         // ENTER with 31 levels accesses more memory than any other instruction. After this, neither the decoder
         // nor the instruction information allocates in a handler.

@@ -196,12 +196,14 @@ fn tell(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// An optimistic protocol and one that locks. Every combination runs under them.
-const COMPLETE: [&str; 2] = ["dbx", "2pl"];
+/// An optimistic protocol. Every combination runs under it, and one of [`LOCKING_STEP`] under a protocol that locks.
+const COMPLETE: &str = "dbx";
+const LOCKING: &str = "2pl";
+const LOCKING_STEP: usize = 3;
 
 /// The other protocols. One of as many combinations as there are of them runs under each. `.ci/deep conformance` runs
 /// all combinations under all protocols.
-const OTHERS: usize = weft_protocols::NAMES.len() - COMPLETE.len();
+const OTHERS: usize = weft_protocols::NAMES.len() - 2;
 
 /// Set in processes that run one test.
 const IN_PROCESS: &str = "WEFT_HOSTILE_PROCESS";
@@ -217,9 +219,18 @@ pub fn in_process_of_its_own(test: &str, suite: fn()) {
     assert!(status.success(), "{test}: {status}");
 }
 
+/// Returns how many combinations come to one that runs under a protocol.
+fn step_of(name: &str) -> usize {
+    match name {
+        COMPLETE => 1,
+        LOCKING => LOCKING_STEP,
+        _ => OTHERS,
+    }
+}
+
 /// Returns the position of a protocol among the others, which is different for each of them.
 fn turn_of(name: &str) -> usize {
-    let mut others = weft_protocols::NAMES.iter().filter(|name| !COMPLETE.contains(name));
+    let mut others = weft_protocols::NAMES.iter().filter(|name| step_of(name) == OTHERS);
     others.position(|other| *other == name).unwrap_or(0)
 }
 
@@ -234,7 +245,7 @@ pub fn suite<P: Protocol>() {
     let amount = variable("WEFT_HOSTILE");
     let is_exhaustive = amount.as_deref() == Some("all");
     let only = variable("WEFT_HOSTILE_ONLY").unwrap_or_default();
-    let is_everything = amount.is_some() || !only.is_empty() || COMPLETE.contains(&P::NAME);
+    let step = if amount.is_some() || !only.is_empty() { 1 } else { step_of(P::NAME) };
     // Each protocol begins at another combination, so that together they run all of them.
     let mut turn = turn_of(P::NAME);
     let traces = variable("WEFT_HOSTILE_TRACE").is_some();
@@ -261,7 +272,7 @@ pub fn suite<P: Protocol>() {
                         P::NAME
                     );
                     turn += 1;
-                    if !is_everything && !turn.is_multiple_of(OTHERS) {
+                    if !turn.is_multiple_of(step) {
                         continue;
                     }
                     let is_chosen =
