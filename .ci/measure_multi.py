@@ -1,7 +1,9 @@
 """MULTI of four SET, which redis-benchmark cannot send: transactions for each second of the server's processor time, and by
-the clock, of Redis and the server in turns. `.ci/measure-server` calls it with the two servers, each as PORT:PROCESS.
+the clock, of Redis and the server in turns. `.ci/measure-server` calls it with the two servers, each as PORT:PROCESS, and
+`.ci/measure-server-instructions` with one of them, and with one run.
 """
 
+import argparse
 import os
 import random
 import socket
@@ -46,8 +48,12 @@ def measure(port, process, pipelined, transactions):
     return done / (used(process) - before), done / (time.time() - begun)
 
 
-servers = [tuple(map(int, server.split(":"))) for server in sys.argv[1:]]
-for pipelined, transactions in (1, 40_000), (16, 150_000):
-    for name, (port, process) in zip(("Redis", "Weft"), servers, strict=True):
+parser = argparse.ArgumentParser()
+parser.add_argument("--run", nargs=2, type=int, metavar=("PIPELINED", "TRANSACTIONS"), action="append")
+parser.add_argument("servers", nargs="+", metavar="PORT:PROCESS")
+arguments = parser.parse_args()
+servers = [tuple(map(int, server.split(":"))) for server in arguments.servers]
+for pipelined, transactions in arguments.run or [(1, 40_000), (16, 150_000)]:
+    for name, (port, process) in zip(("Redis", "Weft"), servers):
         by_cpu, by_clock = measure(port, process, pipelined, transactions)
         print(f"{name:6} {'multi':8} by {pipelined:2}: {by_clock:8.0f} a second, {by_cpu:8.0f} for each CPU-second")

@@ -49,9 +49,9 @@ impl Client {
     }
 
     /// Changes the key once, however many attempts that takes.
-    fn change(&mut self, by_script: bool) -> io::Result<()> {
-        if by_script {
-            self.send(&[&["EVAL", SCRIPT, "1", "hot"]])?;
+    fn change(&mut self, script: Option<&str>) -> io::Result<()> {
+        if let Some(script) = script {
+            self.send(&[&["EVALSHA", script, "1", "hot"]])?;
             return self.read().map(drop);
         }
         loop {
@@ -75,28 +75,29 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         return Err("usage: hot_key PORT CONNECTIONS script|watch".into());
     };
     let (port, connections) = (port.parse::<u16>()?, connections.parse::<usize>()?);
-    let by_script = way == "script";
     let mut client = Client::connect(port)?;
+    client.send(&[&["SCRIPT", "LOAD", SCRIPT]])?;
+    let digest = client.read()?;
+    let script = (way == "script").then_some(digest.as_str());
     client.send(&[&["SET", "hot", "0"]])?;
     client.read()?;
     let begun = Instant::now();
-    let threads: Vec<_> = (0..connections)
-        .map(|_| {
-            thread::spawn(move || -> io::Result<u64> {
-                let mut client = Client::connect(port)?;
-                let mut changes = 0;
-                while begun.elapsed() < Duration::from_secs_f64(SECONDS) {
-                    client.change(by_script)?;
-                    changes += 1;
-                }
-                Ok(changes)
-            })
-        })
-        .collect();
-    let mut changes = 0;
-    for thread in threads {
-        changes += thread.join().map_err(|_| "a client has failed")??;
-    }
+    let change = || -> io::Result<u64> {
+        let mut client = Client::connect(port)?;
+        let mut changes = 0;
+        while begun.elapsed() < Duration::from_secs_f64(SECONDS) {
+            client.change(script)?;
+            changes += 1;
+        }
+        Ok(changes)
+    };
+    let changes = thread::scope(|scope| {
+        let threads: Vec<_> = (0..connections).map(|_| scope.spawn(change)).collect();
+        let changes = threads
+            .into_iter()
+            .map(|thread| Ok(thread.join().map_err(|_| "a client has failed")??));
+        changes.sum::<Result<u64, Box<dyn std::error::Error>>>()
+    })?;
     let rate = changes as f64 / begun.elapsed().as_secs_f64();
     client.send(&[&["GET", "hot"]])?;
     assert_eq!(client.read()?, changes.to_string(), "a change was lost");

@@ -27,14 +27,16 @@ use crate::replication::{ABORTED, UNBLOCKED, UNKNOWN};
 use crate::reply::Reply;
 use crate::request::{Parsed, Parser};
 use crate::server::Server;
-use crate::session::{Elements, FLUSH_BYTES, Session};
+use crate::session::{EXEC, Elements, FLUSH_BYTES, MULTI, Session};
 use crate::socket::{Socket, Stream};
 use crate::stop::text_of;
 use crate::tls::Tls;
+use crate::together::Plan;
 use crate::workers::Seat;
 
-/// The most requests of a batch.
+/// The most requests of a batch. One that ends between `MULTI` and `EXEC` goes on up to `EXEC`, if that is not far.
 const BATCH_REQUESTS: usize = 16;
+const BATCH_REQUESTS_TO_EXEC: usize = 4 * BATCH_REQUESTS;
 /// Batches that need fewer rows have nothing fetched for them.
 const FETCHED_ROWS_MIN: usize = 3;
 /// How many arguments the memory of a batch is kept for.
@@ -313,7 +315,11 @@ impl<S: Stream> Connection<S> {
     /// Runs the first commands of a new batch together, if that is possible. Returns how many.
     fn run_together(&mut self) -> usize {
         let Connection { batch, input, session, reply, .. } = self;
-        if batch.requests.len() < 2 {
+        let begins = batch.requests.last().is_some_and(|first| {
+            let command = first.command.filter(|_| !first.is_line && batch.requests.len() > 1);
+            command.is_some_and(|command| Plan::begins_with(command, first.arguments.len()))
+        });
+        if !begins {
             return 0;
         }
         let arguments = batch.ranges.iter().map(|range| input.get(range.clone()).unwrap_or(&[]));
@@ -543,8 +549,10 @@ impl Batch {
         self.ranges.shrink_to(RANGES_KEPT);
         let (mut keys, mut elements) =
             (SmallVec::<[&[u8]; 2 * BATCH_REQUESTS]>::new(), Elements::new());
-        let mut last = None;
-        while self.requests.len() < requests_max {
+        let (mut last, mut is_in_queue) = (None, false);
+        while self.requests.len() < requests_max
+            || (is_in_queue && self.requests.len() < BATCH_REQUESTS_TO_EXEC)
+        {
             match parser.parse(&input[start..], session.is_known) {
                 Ok(Parsed::Incomplete) => break,
                 Ok(Parsed::Complete(length)) => {
@@ -583,6 +591,11 @@ impl Batch {
                             elements.push((kind, &input[key.clone()], &input[element.clone()]));
                         }
                     }
+                    is_in_queue = match command.map(|command| command.name) {
+                        Some(MULTI) => session.is_known,
+                        Some(EXEC) => false,
+                        _ => is_in_queue,
+                    };
                     let arguments = first..self.ranges.len();
                     self.requests.push(Request { command, arguments, is_line, end: start });
                     if is_line {

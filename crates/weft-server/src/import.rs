@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use redis::{Cmd, Connection, Value};
+use redis::{Client, ClientTlsConfig, Cmd, Connection, TlsCertificates, Value};
 
 use crate::import_streams;
 use crate::rdb::{self, file::Part};
@@ -31,6 +31,20 @@ pub struct Imported {
     pub keys: u64,
     /// Keys that were left out, because their types are not copied: those of modules.
     pub skipped: u64,
+    /// Fields of hashes that expire in the file, and do not any more.
+    pub lasting_fields: u64,
+}
+
+/// How an import reads its source.
+#[derive(Clone, Debug, Default)]
+pub struct ImportOptions {
+    /// Whether fields of hashes that expire in the source, as in Redis 7.4, become fields that do not. Otherwise the import ends
+    /// when it finds such a field.
+    pub keeps_fields: bool,
+    /// The certificates of the authorities that may have signed the one of the source (PEM), in place of those of the system.
+    pub authorities: Option<Vec<u8>>,
+    /// A certificate and its key (PEM), if the source asks clients for one.
+    pub certificate: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 /// How commands of Redis make a value.
@@ -49,7 +63,7 @@ struct Entry {
     expires_at: Option<u64>,
 }
 
-/// Copies all keys. `source` is an address such as `redis://HOST:PORT`, with a numbered database behind it if only that
+/// Copies all keys. `source` is an address such as `redis://HOST:PORT`, or `rediss://HOST:PORT` for TLS, with a numbered database behind it if only that
 /// one is copied, or the path of an RDB file. A key that the server has already is replaced.
 ///
 /// From a server that runs, each key is copied as it is at one moment, and different keys at different moments. An RDB
@@ -57,11 +71,15 @@ struct Entry {
 ///
 /// # Errors
 /// The source cannot be read, or the server cannot keep what it has.
-pub fn import(server: &Arc<Server>, source: &str) -> Result<Imported, String> {
+pub fn import(
+    server: &Arc<Server>,
+    source: &str,
+    options: &ImportOptions,
+) -> Result<Imported, String> {
     let mut target = Target::new(server)?;
     match source.contains("://") {
-        true => copy_server(source, &mut target)?,
-        false => copy_file(Path::new(source), &mut target)?,
+        true => copy_server(source, options, &mut target)?,
+        false => copy_file(Path::new(source), options, &mut target)?,
     }
     Ok(target.imported)
 }
@@ -138,9 +156,12 @@ impl Target {
     }
 }
 
+/// What to do if fields of hashes expire.
+const WITHOUT_TIMES: &str = "which fields do not in Weft: let the key expire in their place, or give --keep-fields to keep them for ever";
+
 // ---- files ----------------------------------------------------------------------------------------
 
-fn copy_file(path: &Path, target: &mut Target) -> Result<(), String> {
+fn copy_file(path: &Path, options: &ImportOptions, target: &mut Target) -> Result<(), String> {
     let told = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     let file = File::open(path).map_err(|error| told(&error))?;
     let mut file = rdb::file::File::open(BufReader::new(file)).map_err(|error| told(&error))?;
@@ -152,6 +173,14 @@ fn copy_file(path: &Path, target: &mut Target) -> Result<(), String> {
                 .map_err(|error| format!("a library of functions: {error}"))?,
             Part::Key(_, None, _) => target.imported.skipped += 1,
             Part::Key(key, Some(value), expires_at) => {
+                let (value, expiring) = value.at(now());
+                if expiring > 0 && !options.keeps_fields {
+                    let key = key.escape_ascii();
+                    return Err(format!(
+                        "{expiring} fields of the hash '{key}' expire, {WITHOUT_TIMES}"
+                    ));
+                }
+                target.imported.lasting_fields += expiring as u64;
                 let content = content_of_file(&key, value);
                 target.write(&Entry { key, content, expires_at })?;
             }
@@ -170,6 +199,10 @@ fn content_of_file(key: &[u8], value: rdb::Value) -> Content {
         rdb::Value::List(texts) => Content::Elements("RPUSH", texts),
         rdb::Value::Set(texts) => Content::Elements("SADD", texts),
         rdb::Value::Hash(fields) => Content::Elements("HSET", flat(fields)),
+        rdb::Value::TimedHash(fields) => {
+            let pairs = fields.into_iter().map(|field| (field.name, field.value));
+            Content::Elements("HSET", flat(pairs.collect()))
+        }
         rdb::Value::SortedSet(members) => {
             let scored = members.into_iter();
             let scored = scored.map(|(member, score)| (double_text(score).into_bytes(), member));
@@ -181,16 +214,23 @@ fn content_of_file(key: &[u8], value: rdb::Value) -> Content {
 
 // ---- servers --------------------------------------------------------------------------------------
 
-fn copy_server(url: &str, target: &mut Target) -> Result<(), String> {
+fn copy_server(url: &str, options: &ImportOptions, target: &mut Target) -> Result<(), String> {
     let told = |error: redis::RedisError| format!("the server to copy from: {error}");
-    let client = redis::Client::open(url).map_err(told)?;
+    let client = client_of(url, options).map_err(told)?;
     let mut source = client.get_connection_with_timeout(PATIENCE).map_err(told)?;
     source.set_read_timeout(Some(PATIENCE)).map_err(told)?;
-    let only = url.split('/').nth(3).and_then(|space| space.parse().ok());
-    let spaces = match only {
-        Some(space) => vec![space],
-        None => list_spaces(&mut source).map_err(told)?,
-    };
+    let only: Option<u64> = url.split('/').nth(3).and_then(|space| space.parse().ok());
+    let info: String = redis::cmd("INFO").arg("keyspace").query(&mut source).map_err(told)?;
+    let mut spaces = spaces_of(&info);
+    if let Some(only) = only {
+        spaces.retain(|space| space.number == only);
+    }
+    let timed: u64 = spaces.iter().map(|space| space.timed_hashes).sum();
+    if timed > 0 && !options.keeps_fields {
+        return Err(format!(
+            "{timed} hashes of the source have fields that expire, {WITHOUT_TIMES}"
+        ));
+    }
     // Servers before Redis 7 have none.
     if only.is_none()
         && let Ok(functions) = redis::cmd("FUNCTION").arg("DUMP").query::<Vec<u8>>(&mut source)
@@ -199,7 +239,7 @@ fn copy_server(url: &str, target: &mut Target) -> Result<(), String> {
             .run(&[b"FUNCTION", b"RESTORE", &functions, b"REPLACE"])
             .map_err(|error| format!("the functions: {error}"))?;
     }
-    for space in spaces {
+    for space in spaces.iter().map(|space| space.number) {
         target.select(space)?;
         redis::cmd("SELECT").arg(space).exec(&mut source).map_err(told)?;
         let mut cursor = 0_u64;
@@ -221,12 +261,37 @@ fn copy_server(url: &str, target: &mut Target) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the numbered databases that have keys.
-fn list_spaces(source: &mut Connection) -> redis::RedisResult<Vec<u64>> {
-    let info: String = redis::cmd("INFO").arg("keyspace").query(source)?;
-    let spaces =
-        info.lines().filter_map(|line| line.strip_prefix("db")?.split_once(':')?.0.parse().ok());
-    Ok(spaces.collect())
+/// Returns the client of a source. With `rediss://` the source has to show a certificate.
+fn client_of(url: &str, options: &ImportOptions) -> redis::RedisResult<Client> {
+    if !url.starts_with("rediss://") {
+        return Client::open(url);
+    }
+    // The other libraries of the server name theirs. The one of the process may have been set by the program.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let client_tls = options.certificate.clone();
+    let client_tls =
+        client_tls.map(|(client_cert, client_key)| ClientTlsConfig { client_cert, client_key });
+    let root_cert = options.authorities.clone();
+    Client::build_with_tls(url, TlsCertificates { client_tls, root_cert })
+}
+
+/// A numbered database of the source.
+#[derive(Debug, PartialEq, Eq)]
+struct Space {
+    number: u64,
+    /// How many hashes have fields that expire.
+    timed_hashes: u64,
+}
+
+/// Returns the numbered databases that have keys, of the reply to `INFO keyspace`.
+fn spaces_of(info: &str) -> Vec<Space> {
+    let space = |line: &str| {
+        let (number, counts) = line.strip_prefix("db")?.split_once(':')?;
+        let mut counts = counts.trim_end().split(',');
+        let timed = counts.find_map(|count| count.strip_prefix("subexpiry=")?.parse().ok());
+        Some(Space { number: number.parse().ok()?, timed_hashes: timed.unwrap_or(0) })
+    };
+    info.lines().filter_map(space).collect()
 }
 
 /// Reads keys in one transaction, after their types. If a type has changed in between, reads them again.
@@ -330,4 +395,17 @@ fn elements_of(value: Value, command: &str) -> Vec<Vec<u8>> {
         texts.chunks_exact_mut(2).for_each(|pair| pair.swap(0, 1));
     }
     texts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashes_with_fields_that_expire_are_counted() {
+        let info = "# Keyspace\r\ndb0:keys=3,expires=0,avg_ttl=0\r\ndb7:keys=2,expires=1,avg_ttl=5,subexpiry=2\r\n";
+        let expected =
+            [(0, 0), (7, 2)].map(|(number, timed_hashes)| Space { number, timed_hashes });
+        assert_eq!(spaces_of(info), expected);
+    }
 }

@@ -47,6 +47,7 @@ mod glob;
 mod http;
 mod import;
 mod import_streams;
+mod latency;
 mod listeners;
 mod log;
 mod metrics;
@@ -72,13 +73,14 @@ mod systemd;
 mod tables;
 mod text;
 mod tls;
+mod together;
 mod turns;
 mod users;
 mod waiting;
 mod watch;
 mod workers;
 
-pub use import::{Imported, import};
+pub use import::{ImportOptions, Imported, import};
 pub use listeners::{ListenOptions, Listeners};
 pub use log::{Level, log};
 pub use procedures::{

@@ -8,10 +8,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use clap::{Arg, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
-use weft_server::{Level, Listeners, Options, SETTINGS, Server, import, log, read_settings};
+use weft_server::{
+    ImportOptions, Level, Listeners, Options, SETTINGS, Server, import, log, read_settings,
+};
 
 const ABOUT: &str = "\
 Serves a Weft database to clients of Redis.
@@ -37,8 +39,8 @@ Where settings come from:
 const ABOUT_IMPORT: &str = "\
 Copies the data of a Redis into a directory, which the server then serves.
 
-SOURCE is the path of an RDB file, or the address of a server that runs: redis://[USER:PASSWORD@]HOST:PORT[/DATABASE]. Without
-/DATABASE all databases are copied. A key that is there already is replaced. Streams are left out.
+SOURCE is the path of an RDB file, or the address of a server that runs: redis://[USER:PASSWORD@]HOST:PORT[/DATABASE], or
+rediss:// for TLS. Without /DATABASE all databases are copied. A key that is there already is replaced.
 
 An RDB file has all keys as they were at one moment. From a server that runs, each key is copied as it is at one moment, so
 stop its writers first if keys belong together.";
@@ -52,7 +54,21 @@ Waits until the standby serves, and for 30 seconds at most. It is what the comma
 fn command() -> Command {
     let source =
         Arg::new("source").value_name("SOURCE").required(true).help("RDB file, or address");
-    let import = Command::new("import").about(ABOUT_IMPORT).max_term_width(100).arg(source);
+    let path = |name: &'static str, help: &'static str| {
+        Arg::new(name).long(name).value_name("PATH").value_parser(value_parser!(PathBuf)).help(help)
+    };
+    let keeps = Arg::new("keep-fields")
+        .long("keep-fields")
+        .action(ArgAction::SetTrue)
+        .help("Keep fields of hashes that expire in the source (Redis 7.4) as fields that do not");
+    let import = Command::new("import")
+        .about(ABOUT_IMPORT)
+        .max_term_width(100)
+        .arg(source)
+        .arg(keeps)
+        .arg(path("source-authority", "File with the certificates of authorities (PEM) for rediss://, in place of the system's"))
+        .arg(path("source-certificate", "File with a certificate (PEM) that the source asks for").requires("source-key"))
+        .arg(path("source-key", "File with its key (PEM)").requires("source-certificate"));
     let address = Arg::new("address")
         .value_name("ADDRESS")
         .required(true)
@@ -181,11 +197,33 @@ fn run_import(matches: &ArgMatches, options: Options) -> io::Result<()> {
     let options = Options { users_file: None, password: None, ..options };
     let server = Server::open(options)?;
     let source = matches.get_one::<String>("source").expect("it is required");
-    let imported = import(&server, source).map_err(io::Error::other)?;
+    let imported = import(&server, source, &import_options(matches)?).map_err(io::Error::other)?;
     server.database.close().map_err(io::Error::other)?;
     let (keys, skipped) = (imported.keys, imported.skipped);
     log(Level::Info, "imported", json!({ "keys": keys, "skipped": skipped }));
+    if imported.lasting_fields > 0 {
+        let fields = imported.lasting_fields;
+        log(
+            Level::Warn,
+            "fields that expired in the source are kept for ever",
+            json!({ "fields": fields }),
+        );
+    }
     Ok(())
+}
+
+/// Reads the files that the options name.
+fn import_options(matches: &ArgMatches) -> io::Result<ImportOptions> {
+    let read = |name: &str| {
+        let path = matches.get_one::<PathBuf>(name);
+        let told = |path: &PathBuf, error| io::Error::other(format!("{}: {error}", path.display()));
+        path.map(|path| std::fs::read(path).map_err(|error| told(path, error))).transpose()
+    };
+    Ok(ImportOptions {
+        keeps_fields: matches.get_flag("keep-fields"),
+        authorities: read("source-authority")?,
+        certificate: read("source-certificate")?.zip(read("source-key")?),
+    })
 }
 
 fn run(options: Options) -> io::Result<()> {

@@ -73,11 +73,22 @@ impl<'c> Keys<'c> {
         group: T::Group,
         name: &[u8],
     ) -> Done<Option<&'c T>> {
+        Ok(self.locate(table, group, name)?.ok())
+    }
+
+    /// Returns the row with a name. If there is no such row, returns the slot that it would have.
+    #[inline]
+    pub fn locate<T: Named>(
+        &self,
+        table: &'c Table<T>,
+        group: T::Group,
+        name: &[u8],
+    ) -> Done<Result<&'c T, u64>> {
         let mut slot = self.store.slot_of(name);
         loop {
             match self.tx.get(table, &(group, slot))? {
                 Some(row) if **row.name() != *name => slot = next(slot)?,
-                row => return Ok(row),
+                row => return Ok(row.ok_or(slot)),
             }
         }
     }

@@ -20,6 +20,9 @@ impl Version {
     }
 }
 
+/// Most replies are shorter.
+const SHORT_BYTES: usize = 128;
+
 /// Where commands write their replies: the output of a connection that was not sent yet.
 #[derive(Debug)]
 pub struct Reply {
@@ -34,6 +37,11 @@ impl Reply {
     /// Creates an empty output that holds up to `bytes_max` bytes.
     pub fn new(bytes_max: usize) -> Self {
         Reply { bytes: Vec::new(), version: Version::Two, bytes_max, is_too_long: false }
+    }
+
+    /// As [`Reply::new`], with room for a short reply.
+    pub fn with_room(bytes_max: usize) -> Self {
+        Reply { bytes: Vec::with_capacity(SHORT_BYTES), ..Reply::new(bytes_max) }
     }
 
     /// Returns the version of the protocol.

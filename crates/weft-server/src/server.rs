@@ -24,6 +24,7 @@ use crate::collector::Collector;
 use crate::connection::{self, Opening};
 use crate::effects::Effects;
 use crate::http;
+use crate::latency::Latency;
 use crate::listeners::{ListenOptions, Listeners};
 use crate::log::{Level, log};
 use crate::monitor::{self, Monitors};
@@ -85,6 +86,8 @@ pub struct Options {
     pub slow_log_micros: i64,
     /// How many commands the slow log has.
     pub slow_log_length: u64,
+    /// `LATENCY` has commands that take at least so many milliseconds; 0 for none.
+    pub latency_millis: u64,
     /// The classes of changes of keys that are published.
     pub notifications: u64,
     /// Where the program listens: see [`Listeners::bind`].
@@ -121,6 +124,7 @@ impl Default for Options {
             stop_timeout: Duration::from_secs(10),
             slow_log_micros: 10_000,
             slow_log_length: 128,
+            latency_millis: 0,
             notifications: 0,
             listen: ListenOptions::default(),
             threads: 0,
@@ -200,6 +204,8 @@ pub struct Server {
     new_procedures: Arc<[(String, NewProcedure)]>,
     /// The slow log.
     pub slow_log: Arc<SlowLog>,
+    /// The commands that took long, by the second.
+    pub latency: Arc<Latency>,
     /// What was counted.
     pub counters: Arc<Counters>,
     /// When the server was opened.
@@ -425,6 +431,7 @@ impl Server {
             publish: PubSub::default(),
             monitors: Monitors::default(),
             slow_log: Arc::default(),
+            latency: Arc::default(),
             counters: Arc::new(Counters::new()),
             started: Instant::now(),
         };
@@ -462,6 +469,7 @@ impl Server {
             monitors: Monitors::default(),
             scripts: Arc::clone(&self.scripts),
             slow_log: Arc::clone(&self.slow_log),
+            latency: Arc::clone(&self.latency),
             counters: Arc::clone(&self.counters),
             started: self.started,
             waits: self.waits,

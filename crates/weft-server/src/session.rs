@@ -23,6 +23,7 @@ use crate::server::Server;
 use crate::stop::{Done, Stop};
 use crate::store::Key;
 use crate::tables::Kind;
+use crate::together::{self, Action, Arrived, Plan, Terms};
 use crate::turns::Turn;
 use crate::users::{Denial, User};
 use crate::watch::WatchedKey;
@@ -43,8 +44,9 @@ const QUEUED_SHORT_MAX: usize = 64;
 /// After commands could not be run together, so many batches of the connection are run one command at a time.
 const BATCHES_ALONE: u32 = 16;
 
-/// The command that runs the queued ones.
-const EXEC: &str = "exec";
+/// The command after which commands are queued, and the one that runs them.
+pub const MULTI: &str = "multi";
+pub const EXEC: &str = "exec";
 
 /// Commands that wait for `EXEC`.
 #[derive(Debug, Default)]
@@ -262,6 +264,9 @@ impl Session {
         let took = now - self.last;
         self.last = now;
         self.is_slow = took >= SLOW;
+        if self.is_slow {
+            self.server.latency.note(took);
+        }
         // The log must not show a password.
         let secret = ["acl", "auth", "config", "hello"];
         if self.server.slow_log.wants(took) && !secret.iter().any(|name| is(arguments[0], name)) {
@@ -270,14 +275,10 @@ impl Session {
     }
 
     /// Runs the first of these commands, which have arrived together, as one transaction, as long as they are
-    /// [short](Command::is_short). This is faster than a transaction for each, and no other client sees a difference.
-    /// Returns how many were run. If that is 0, they have to be run one by one: one of them fails, or another client has
-    /// changed what they look at.
-    pub fn run_together(
-        &mut self,
-        requests: &[(Option<&'static Command>, &[&[u8]])],
-        reply: &mut Reply,
-    ) -> usize {
+    /// [short](Command::is_short), or a `MULTI` with all commands up to its `EXEC`. This is faster than a transaction for each,
+    /// and no other client sees a difference. Returns how many were run. If that is 0, they have to be run one by one: one of
+    /// them fails, or another client has changed what they look at.
+    pub fn run_together(&mut self, requests: &[Arrived<'_>], reply: &mut Reply) -> usize {
         if self.alone > 0 {
             self.alone -= 1;
             return 0;
@@ -294,47 +295,57 @@ impl Session {
         }
         self.find_user();
         let user = &*Arc::clone(&self.user);
-        let permitted = requests.iter().map_while(|&(command, arguments)| {
-            let command = command.filter(|command| command.is_short(arguments.len()))?;
-            let permit = Permit::new(user, command, arguments).ok()?;
-            let Run::Data(run) = permit.run() else { return None };
-            Some((command, run, arguments))
-        });
-        let commands: SmallVec<[_; 16]> = permitted.collect();
-        if commands.len() < 2 {
+        let takes_queues = self.watched.is_empty() && !self.execs_slowly;
+        let queue_bytes_max = self.server.options.request_bytes;
+        let plan = Plan::new(requests, &Terms { user, takes_queues, queue_bytes_max });
+        if plan.requests < 2 {
             return 0;
         }
         let before = reply.len();
         let (server, space, fixed) = (&*self.server, self.space, &OnceCell::new());
         let caller = self.caller(server, &self.client, user);
         let effects = Effects::default();
-        let options = TransactionOptions::new().label("pipeline");
+        let label = if plan.has_queue { EXEC } else { "pipeline" };
+        let options = TransactionOptions::new().label(label);
         let mut is_first = true;
         let ran = server.transact(&effects, &options, |keys| {
             reply.truncate(before);
             if !std::mem::take(&mut is_first) {
                 return Err("ERR another client has changed what the commands look at".into());
             }
-            for (number, &(command, run, arguments)) in commands.iter().enumerate() {
+            for step in &plan.steps {
                 // Replies that are this long are sent before more commands are run.
-                if number > 0 && reply.len() >= FLUSH_BYTES {
-                    return Ok(number);
+                if step.first > 0 && !step.is_queued && reply.len() >= FLUSH_BYTES {
+                    return Ok(step.first);
                 }
-                effects.begin(command);
-                run(&Call { caller, keys: *keys, space, arguments, fixed }, reply)?;
+                let arguments = requests[step.first].1;
+                let call = Call { caller, keys: *keys, space, arguments, fixed };
+                effects.begin(step.command);
+                match step.action {
+                    Action::Begin(commands) => together::write_queued(reply, commands),
+                    Action::End => {}
+                    Action::Run(run) => run(&call, reply)?,
+                    Action::Join(run) => {
+                        run(&call, &requests[step.first..][..step.requests], reply)?;
+                    }
+                }
             }
-            Ok(commands.len())
+            Ok(plan.requests)
         });
         let Ok((ran, token)) = ran else {
             reply.truncate(before);
             self.alone = BATCHES_ALONE;
             return 0;
         };
-        commands[..ran].iter().for_each(|(command, _, arguments)| self.show(command, arguments));
+        for (command, arguments) in &requests[..ran] {
+            command.iter().for_each(|command| self.show(command, arguments));
+        }
         self.note(token);
         self.commands += ran as u64;
-        self.client.last_command.store(commands[ran - 1].0.number(), Ordering::Relaxed);
-        self.note_time(commands[0].2);
+        let last = requests[ran - 1].0.map_or(0, Command::number);
+        self.client.last_command.store(last, Ordering::Relaxed);
+        self.note_time(requests[0].1);
+        self.execs_slowly = plan.has_queue && self.is_slow;
         ran
     }
 

@@ -416,6 +416,15 @@ pub static SETTINGS: &[Setting] = &[
         server.slow_log.length_max.store(options.slow_log_length, Ordering::Relaxed);
     }),
     setting(
+        "latency-millis", "latency-monitor-threshold", "MILLISECONDS",
+        "LATENCY shows commands that take at least so long; 0 for none",
+        |options| options.latency_millis.to_string(),
+        |options, text| put(&mut options.latency_millis, number(text, 0..=u64::MAX)),
+    )
+    .live(|server, options| {
+        server.latency.threshold_millis.store(options.latency_millis, Ordering::Relaxed);
+    }),
+    setting(
         "notifications", "notify-keyspace-events", "EVENTS",
         "Which changes of keys are published, in Redis's letters: KEA for all; nothing by default",
         |options| notifications::show(options.notifications),

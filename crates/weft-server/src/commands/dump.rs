@@ -182,7 +182,13 @@ fn parse(call: &Call<'_>, payload: &[u8]) -> Done<Value> {
     let room = call.caller.server.options.request_bytes.saturating_add(ELEMENT_BYTES);
     let value = read::value(&mut Input::new(&mut body, room), *kind);
     match value {
-        Ok(value) if body.is_empty() => Ok(value),
+        Ok(value) if body.is_empty() => match value.at(call.keys.now()) {
+            (value, 0) => Ok(value),
+            (_, expiring) => Err(format!(
+                "ERR {expiring} fields of the hash expire, which fields do not in Weft: use HPERSIST before DUMP, or let the key expire"
+            )
+            .into()),
+        },
         Err(Fault::TooLarge) => Err(
             "ERR the value needs more memory than a request may: restore it in parts, or raise --request-bytes".into(),
         ),
@@ -206,6 +212,8 @@ fn write_value(call: &Call<'_>, key: &Key<'_>, value: Value) -> Done {
             let row = Member { collection, slot: 0, name: name.into() };
             call.insert_named(&tables.members, collection, row)
         }),
+        // Its times have been looked at.
+        Value::TimedHash(_) => Err(WRONG_DATA.into()),
         Value::Hash(fields) => {
             write_all(call, key, Kind::Hash, fields, |collection, (name, value)| {
                 check_length(value.len())?;

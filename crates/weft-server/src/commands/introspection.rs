@@ -2,12 +2,16 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use weft::htm::word::Ordering;
+
 use super::access::CATEGORIES;
 use super::connection::client_name;
 use super::flags::{ADMIN, BLOCKS, FAST, GROWS, NO_AUTH, NO_SCRIPT, NOT_QUEUED, READ, WRITE};
+use super::syntax::{self, Argument};
 use super::{COMMANDS, Command, KeyPlaces, either, find, unknown_subcommand};
 use crate::blocked::Pause;
 use crate::call::{integer, is};
+use crate::latency::{COMMAND, Latency};
 use crate::procedures::Parameter;
 use crate::reply::Reply;
 use crate::session::{Replies, Session};
@@ -93,14 +97,18 @@ pub fn command(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) ->
             reply.map(found.len());
             for command in found {
                 reply.text(command.name);
-                let procedure = procedures.get(command.name.as_bytes());
-                reply.map(if procedure.is_some() { 3 } else { 2 });
+                let arguments = match procedures.get(command.name.as_bytes()) {
+                    Some(procedure) => parameters_of(&procedure.parameters),
+                    None => syntax::arguments_of(command.syntax),
+                };
+                reply.map(2 + usize::from(!arguments.is_empty()));
                 for (name, value) in [("summary", command.summary), ("group", command.group)] {
                     reply.text(name);
                     reply.text(value);
                 }
-                if let Some(procedure) = procedure {
-                    write_parameters(reply, &procedure.parameters);
+                if !arguments.is_empty() {
+                    reply.text("arguments");
+                    syntax::write(reply, &arguments);
                 }
             }
         }
@@ -128,20 +136,15 @@ pub fn monitor(session: &mut Session, _: &[&[u8]], reply: &mut Reply) -> Done {
     Ok(())
 }
 
-/// Writes the parameters of a procedure as `COMMAND DOCS` shows them.
-fn write_parameters(reply: &mut Reply, parameters: &[Parameter]) {
-    reply.text("arguments");
-    reply.array(parameters.len());
-    for parameter in parameters {
-        reply.map(3);
-        for text in ["name", parameter.name, "type", parameter.kind, "flags"] {
-            reply.text(text);
-        }
-        reply.set(usize::from(parameter.is_optional));
-        if parameter.is_optional {
-            reply.simple("optional");
-        }
-    }
+/// Returns the parameters of a procedure as arguments.
+fn parameters_of(parameters: &[Parameter]) -> Vec<Argument> {
+    let argument = |parameter: &Parameter| Argument {
+        name: parameter.name.to_owned(),
+        kind: parameter.kind,
+        is_optional: parameter.is_optional,
+        ..Argument::default()
+    };
+    parameters.iter().map(argument).collect()
 }
 
 /// Writes the lines of a command's help.
@@ -242,14 +245,62 @@ pub fn write_time(time: Duration, reply: &mut Reply) {
 }
 
 /// `LATENCY`
-pub fn latency(_: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> Done {
+pub fn latency(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> Done {
+    let latency = &session.server.latency;
+    let integer = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
     match (arguments[1].to_ascii_lowercase().as_slice(), &arguments[2..]) {
-        (b"latest", []) | (b"history", [_]) => reply.array(0),
-        (b"reset", _) => reply.integer(0),
-        (b"help", []) => help(reply, &["LATENCY LATEST | HISTORY <event> | RESET [<event> ...]"]),
+        (b"latest", []) => {
+            let latest = latency.latest();
+            reply.array(usize::from(latest.is_some()));
+            if let Some((last, millis_max)) = latest {
+                reply.array(4);
+                reply.text(COMMAND);
+                let numbers = [last.at, last.millis, millis_max];
+                numbers.iter().for_each(|number| reply.integer(integer(*number)));
+            }
+        }
+        (b"history", [event]) => {
+            let history = if is(event, COMMAND) { latency.history() } else { Vec::new() };
+            reply.array(history.len());
+            for second in history {
+                reply.array(2);
+                let numbers = [second.at, second.millis];
+                numbers.iter().for_each(|number| reply.integer(integer(*number)));
+            }
+        }
+        (b"reset", events) => {
+            let is_meant = events.is_empty() || events.iter().any(|event| is(event, COMMAND));
+            reply.flag(is_meant && latency.clear());
+        }
+        (b"doctor", []) => reply.verbatim(&advice(latency)),
+        (b"help", []) => {
+            help(reply, &["LATENCY LATEST | HISTORY command | RESET [command] | DOCTOR"])
+        }
+        (b"graph" | b"histogram", _) => {
+            return Err(
+                "ERR LATENCY GRAPH and HISTOGRAM are not supported: LATENCY HISTORY command has the times by the second, and SLOWLOG the commands"
+                    .into(),
+            );
+        }
         _ => return Err(unknown_subcommand(arguments, "LATENCY").into()),
     }
     Ok(())
+}
+
+/// Says what is known about commands that took long, and what to do next.
+fn advice(latency: &Latency) -> String {
+    let threshold = latency.threshold_millis.load(Ordering::Relaxed);
+    match latency.latest() {
+        _ if threshold == 0 => {
+            "No command is measured. CONFIG SET latency-monitor-threshold 100 notes those that take 100 milliseconds or more.\n".to_owned()
+        }
+        None => format!("No command has taken {threshold} milliseconds or more.\n"),
+        Some((last, millis_max)) => format!(
+            "Commands took up to {millis_max} milliseconds, the last one {} milliseconds. SLOWLOG GET shows which ones, and \
+             /metrics how long the log's syncs took.\n",
+            last.millis
+        ),
+    }
 }
 
 /// `DEBUG`: only this client waits.

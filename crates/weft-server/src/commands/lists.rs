@@ -5,12 +5,15 @@
 
 use std::ops::RangeInclusive;
 
+use smallvec::SmallVec;
+
 use super::strings::part;
 use crate::call::{Call, is};
 use crate::reply::Reply;
 use crate::stop::{Done, texts};
 use crate::store::{Key, check_length};
 use crate::tables::{Ends, Kind, SECTION, Section, Text};
+use crate::together::Arrived;
 
 /// The ends of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,21 +156,50 @@ impl List {
         rest.try_for_each(|position| self.change(call, position, Option::take).map(drop))
     }
 
-    fn push(&mut self, call: &Call<'_>, end: End, text: Text) -> Done {
-        let (start, last) = (*self.positions.start(), *self.positions.end());
-        let position = match end {
-            End::Left => {
-                call.effects.name_event("lpush");
-                self.positions = start - 1..=last;
-                start - 1
-            }
-            End::Right => {
-                call.effects.name_event("rpush");
-                self.positions = start..=last + 1;
-                last + 1
+    /// Adds elements at an end, one after the other. A row is written once for all that it gets.
+    fn push<T: Clone + Into<Text>>(&mut self, call: &Call<'_>, end: End, texts: &[T]) -> Done {
+        call.effects.name_event(if end == End::Left { "lpush" } else { "rpush" });
+        let mut rest = texts;
+        while !rest.is_empty() {
+            let (start, last) = (*self.positions.start(), *self.positions.end());
+            let (next, room) = match end {
+                End::Left => (start - 1, (start - 1).rem_euclid(SECTION) + 1),
+                End::Right => (last + 1, SECTION - (last + 1).rem_euclid(SECTION)),
+            };
+            let (now, later) = rest.split_at(rest.len().min(room.unsigned_abs() as usize));
+            self.put_in_section(call, end, next, now)?;
+            let added = i64::try_from(now.len()).unwrap_or(0);
+            self.positions = match end {
+                End::Left => start - added..=last,
+                End::Right => start..=last + added,
+            };
+            rest = later;
+        }
+        Ok(())
+    }
+
+    /// Sets the elements from a position on, to the left or to the right, which are all of one section.
+    fn put_in_section<T: Clone + Into<Text>>(
+        &self,
+        call: &Call<'_>,
+        end: End,
+        position: i64,
+        texts: &[T],
+    ) -> Done {
+        let fill = |section: &mut Section| {
+            for (text, distance) in texts.iter().zip(0..) {
+                let at = if end == End::Left { position - distance } else { position + distance };
+                *section.text_mut(at) = Some(text.clone().into());
             }
         };
-        self.put(call, position, text)
+        let items = &call.store.tables.items;
+        let (collection, number) = (self.collection, position.div_euclid(SECTION));
+        if call.tx.update(items, &(collection, number), fill)?.is_none() {
+            let mut section = Section { collection, number, ..Section::default() };
+            fill(&mut section);
+            call.tx.insert(items, section)?;
+        }
+        Ok(())
     }
 
     /// Removes and returns the element at an end.
@@ -257,10 +289,8 @@ pub fn replace(call: &Call<'_>, key: &Key<'_>, texts: Vec<Text>) -> Done {
     }
     let event = call.effects.event_name();
     let mut list = List::create(call, key)?;
-    for text in texts {
-        check_length(text.len())?;
-        list.push(call, End::Right, text)?;
-    }
+    texts.iter().try_for_each(|text| check_length(text.len()))?;
+    list.push(call, End::Right, &texts)?;
     if let Some(event) = event {
         call.effects.name_event(event);
     }
@@ -277,12 +307,38 @@ fn push(call: &Call<'_>, reply: &mut Reply, end: End, creates: bool) -> Done {
             return Ok(());
         }
     };
-    for text in call.rest(2) {
-        check_length(text.len())?;
-        list.push(call, end, (*text).into())?;
-    }
+    call.rest(2).iter().try_for_each(|text| check_length(text.len()))?;
+    list.push(call, end, call.rest(2))?;
     reply.count(list.len());
     list.end(call, &key)
+}
+
+/// Pushes the last argument of each request, as if they came one after the other.
+fn push_joined(call: &Call<'_>, requests: &[Arrived<'_>], reply: &mut Reply, end: End) -> Done {
+    let key = call.key(1);
+    let texts = requests.iter().filter_map(|(_, arguments)| arguments.last());
+    let texts: SmallVec<[&[u8]; 16]> = texts.copied().collect();
+    texts.iter().try_for_each(|text| check_length(text.len()))?;
+    let mut list = match List::find(call, &key)? {
+        Some(list) => list,
+        None => List::create(call, &key)?,
+    };
+    let before = list.len();
+    list.push(call, end, &texts)?;
+    (1..=texts.len()).for_each(|pushed| reply.count(before + pushed));
+    // Each of them is an event, and `end` notes one.
+    texts.iter().skip(1).for_each(|_| call.note_change(&key));
+    list.end(call, &key)
+}
+
+/// Several `LPUSH` of one element each
+pub fn lpush_joined(call: &Call<'_>, requests: &[Arrived<'_>], reply: &mut Reply) -> Done {
+    push_joined(call, requests, reply, End::Left)
+}
+
+/// Several `RPUSH` of one element each
+pub fn rpush_joined(call: &Call<'_>, requests: &[Arrived<'_>], reply: &mut Reply) -> Done {
+    push_joined(call, requests, reply, End::Right)
 }
 
 /// `LPUSH`
@@ -502,9 +558,9 @@ pub fn linsert(call: &Call<'_>, reply: &mut Reply) -> Done {
         let first = items[0].clone();
         let mut position = *list.positions.start();
         if at == 0 {
-            list.push(call, End::Left, text)?;
+            list.push(call, End::Left, &[text])?;
         } else {
-            list.push(call, End::Left, first)?;
+            list.push(call, End::Left, &[first])?;
             for item in &items[1..at] {
                 list.put(call, position, (*item).clone())?;
                 position += 1;
@@ -512,11 +568,11 @@ pub fn linsert(call: &Call<'_>, reply: &mut Reply) -> Done {
             list.put(call, position, text)?;
         }
     } else if at == items.len() {
-        list.push(call, End::Right, text)?;
+        list.push(call, End::Right, &[text])?;
     } else {
         let last = items[items.len() - 1].clone();
         let mut position = list.position(at);
-        list.push(call, End::Right, last)?;
+        list.push(call, End::Right, &[last])?;
         list.put(call, position, text)?;
         for item in &items[at..items.len() - 1] {
             position += 1;
@@ -592,7 +648,7 @@ pub fn move_between(call: &Call<'_>, reply: &mut Reply, from: End, to: End) -> D
     let Some(text) = list.pop(call, from)? else { return Ok(false) };
     reply.text(&text);
     if source.bytes == destination.bytes {
-        list.push(call, to, text)?;
+        list.push(call, to, &[text])?;
         list.end(call, &source)?;
         return Ok(true);
     }
@@ -600,7 +656,7 @@ pub fn move_between(call: &Call<'_>, reply: &mut Reply, from: End, to: End) -> D
         Some(target) => target,
         None => List::create(call, &destination)?,
     };
-    target.push(call, to, text)?;
+    target.push(call, to, &[text])?;
     target.end(call, &destination)?;
     call.effects.name_event(from.event_of_pop());
     list.end(call, &source)?;

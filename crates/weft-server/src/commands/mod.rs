@@ -34,6 +34,7 @@ mod stream_groups;
 mod stream_info;
 mod streams;
 mod strings;
+mod syntax;
 mod table;
 mod users;
 
@@ -42,12 +43,13 @@ use std::sync::LazyLock;
 
 use rustc_hash::FxHashMap;
 
-use crate::call::DataCommand;
+use crate::call::{Call, DataCommand};
 use crate::effects::Effects;
 use crate::reply::Reply;
 use crate::session::Session;
 use crate::stop::{Done, texts};
 use crate::tables::Kind;
+use crate::together::Arrived;
 
 pub use permit::Permit;
 pub use streams::id_of;
@@ -55,6 +57,10 @@ pub use table::COMMANDS;
 
 /// A command on the session itself. It runs at once, outside of transactions.
 pub type SessionCommand = fn(&mut Session, &[&[u8]], &mut Reply) -> Done;
+
+/// A command that has arrived several times in a row, with the same key: it gets all of these requests, and writes a reply for
+/// each. It runs in a transaction.
+pub type JoinedCommand = fn(&Call<'_>, &[Arrived<'_>], &mut Reply) -> Done;
 
 /// How a command is run.
 #[derive(Clone, Copy, Debug)]
@@ -118,6 +124,8 @@ pub mod flags {
 pub struct Command {
     /// Its name, in small letters.
     pub name: &'static str,
+    /// Its arguments: see [`syntax`].
+    pub syntax: &'static str,
     /// How many arguments it takes, with its name; if below zero, at least so many.
     pub arity: i64,
     /// See [`flags`].
@@ -130,6 +138,8 @@ pub struct Command {
     pub summary: &'static str,
     /// How it is run: see [`Permit`].
     run: Run,
+    /// How several of them are run as one.
+    joined: Option<JoinedCommand>,
 }
 
 impl Command {
@@ -142,7 +152,8 @@ impl Command {
         run: DataCommand,
     ) -> Self {
         let (keys, group) = (KeyPlaces::None, "procedures");
-        Command { name, arity, flags, keys, group, summary, run: Run::Data(run) }
+        let run = Run::Data(run);
+        Command { name, syntax: "", arity, flags, keys, group, summary, run, joined: None }
     }
 
     /// Returns whether the command takes so many arguments, with its name.
@@ -162,6 +173,11 @@ impl Command {
         let is_data = matches!(self.run, Run::Data(_)) && !Effects::is_alone(self);
         let is_fast = self.flags & (flags::FAST | flags::SHORT) != 0;
         is_data && is_fast && self.arity.unsigned_abs() == arguments as u64
+    }
+
+    /// Returns how the command is run if it has arrived several times in a row, with the same key.
+    pub fn joined(&self) -> Option<JoinedCommand> {
+        self.joined
     }
 
     /// Returns where the first keys among the arguments are, as far as the table says: the first, or two of a script.

@@ -57,14 +57,17 @@ enum Outcome {
 
 impl Adding {
     fn put(&self, call: &Call<'_>, collection: u64, name: &[u8], score: f64) -> Done<Outcome> {
-        let Some(old) = member(call, Some(collection), name)? else {
-            if self.if_there {
-                return Ok(Outcome::Refused);
+        let scores = &call.store.tables.scores;
+        let old = match call.locate(scores, collection, name)? {
+            Ok(member) => score_of(member.score),
+            Err(_) if self.if_there => return Ok(Outcome::Refused),
+            Err(slot) => {
+                let row =
+                    Scored { collection, slot, name: name.into(), score: ordered_score(score) };
+                call.tx.insert(scores, row)?;
+                return Ok(Outcome::Added(score));
             }
-            insert(call, collection, name.into(), score)?;
-            return Ok(Outcome::Added(score));
         };
-        let old = score_of(old.score);
         let score = if self.increments { old + score } else { score };
         if score.is_nan() {
             return Err("ERR resulting score is not a number (NaN)".into());
@@ -78,7 +81,6 @@ impl Adding {
             return Ok(Outcome::Same(score));
         }
         let ordered = ordered_score(score);
-        let scores = &call.store.tables.scores;
         call.change_named(scores, collection, name, |scored| scored.score = ordered)?.ok();
         Ok(Outcome::Changed(score))
     }

@@ -18,13 +18,38 @@ pub enum Value {
     Set(Vec<Vec<u8>>),
     /// The fields of a hash with their values.
     Hash(Vec<(Vec<u8>, Vec<u8>)>),
+    /// A hash of which fields expire, as Redis 7.4 has it. Weft does not.
+    TimedHash(Vec<TimedField>),
     /// The members of a sorted set with their scores.
     SortedSet(Vec<(Vec<u8>, f64)>),
     /// A stream.
     Stream(Box<StreamValue>),
 }
 
+/// A field of a hash that may expire.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TimedField {
+    /// The name.
+    pub name: Vec<u8>,
+    /// The value.
+    pub value: Vec<u8>,
+    /// When it expires, in milliseconds since 1970; 0 if it does not.
+    pub expires_at: u64,
+}
+
+impl Value {
+    /// Leaves out the fields of a hash that have expired at a time. Returns the value, and how many fields will expire.
+    pub fn at(self, now: u64) -> (Self, usize) {
+        let Value::TimedHash(mut fields) = self else { return (self, 0) };
+        fields.retain(|field| field.expires_at == 0 || field.expires_at > now);
+        let expiring = fields.iter().filter(|field| field.expires_at != 0).count();
+        let fields = fields.into_iter().map(|field| (field.name, field.value));
+        (Value::Hash(fields.collect()), expiring)
+    }
+}
+
 const NO_SCORE: Fault = Fault::Damaged("a score is not a number");
+const NO_TIME: Fault = Fault::Damaged("the time of a field is not a number");
 const NO_PAIR: Fault = Fault::Damaged("a name has no value");
 
 /// Reads a value of a type.
@@ -138,22 +163,29 @@ fn decimal<R: io::Read>(input: &mut Input<R>) -> Read<f64> {
     }
 }
 
-/// Reads a hash of Redis 7.4 whose fields may expire. They do not in Weft.
+/// Reads a hash whose fields may expire: each has its time after the first one's, plus one.
 fn hash_with_times<R: io::Read>(input: &mut Input<R>) -> Read<Value> {
-    input.millis()?;
+    let first = input.millis()?;
     let field = |input: &mut Input<R>| {
-        input.length()?;
-        Ok((input.string()?, input.string()?))
+        let after = input.length()?;
+        let (name, value) = (input.string()?, input.string()?);
+        let expires_at = after.checked_sub(1).map_or(0, |after| first.saturating_add(after));
+        Ok(TimedField { name, value, expires_at })
     };
-    Ok(Value::Hash(repeat(input, field)?))
+    Ok(Value::TimedHash(repeat(input, field)?))
 }
 
+/// Reads a packed hash whose fields may expire: names, values and times in turn.
 fn packed_hash_with_times<R: io::Read>(input: &mut Input<R>) -> Read<Value> {
     input.millis()?;
     let texts = texts(input, packed::listpack)?;
     if !texts.len().is_multiple_of(3) {
         return Err(NO_PAIR);
     }
-    let fields = texts.chunks_exact(3).map(|field| (field[0].clone(), field[1].clone()));
-    Ok(Value::Hash(fields.collect()))
+    let field = |field: &[Vec<u8>]| {
+        let time = crate::request::parse_integer(&field[2]).ok_or(NO_TIME)?;
+        let expires_at = u64::try_from(time).map_err(|_| NO_TIME)?;
+        Ok(TimedField { name: field[0].clone(), value: field[1].clone(), expires_at })
+    };
+    Ok(Value::TimedHash(texts.chunks_exact(3).map(field).collect::<Read<_>>()?))
 }

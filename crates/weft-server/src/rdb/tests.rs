@@ -1,4 +1,5 @@
 use super::input::ELEMENT_BYTES;
+use super::read::TimedField;
 use super::*;
 use crate::stream_tables::encode;
 
@@ -30,6 +31,21 @@ fn ziplist(entries: &[&[u8]]) -> Vec<u8> {
     let body: Vec<u8> = entries.iter().flat_map(|entry| [&[0], *entry].concat()).collect();
     let (length, count) = (u32::try_from(11 + body.len()).unwrap(), entries.len() as u8);
     [&length.to_le_bytes()[..], &[0, 0, 0, 0, count, 0], &body, &[0xff]].concat()
+}
+
+fn timed_field(name: &str, value: &str, expires_at: u64) -> TimedField {
+    TimedField { name: name.into(), value: value.into(), expires_at }
+}
+
+#[test]
+fn fields_that_have_expired_are_left_out() {
+    let fields = [timed_field("a", "1", 0), timed_field("b", "2", 10), timed_field("c", "3", 20)];
+    for (now, expected, expiring) in [(5, "abc", 2), (10, "ac", 1), (30, "a", 0)] {
+        let (value, found) = Value::TimedHash(fields.to_vec()).at(now);
+        let Value::Hash(left) = value else { panic!("{value:?}") };
+        let names: Vec<u8> = left.into_iter().flat_map(|(name, _)| name).collect();
+        assert_eq!((names.as_slice(), found), (expected.as_bytes(), expiring), "at {now}");
+    }
 }
 
 #[test]
@@ -72,13 +88,13 @@ fn forms_of_other_versions_are_read() {
         (types::SET_LISTPACK, string(&listpack), Value::Set(list(&["a", "7"]))),
         (
             types::HASH_METADATA,
-            b"\x01\0\0\0\0\0\0\0\x01\x05\x01a\x01b".to_vec(),
-            Value::Hash(pairs(&[("a", "b")])),
+            b"\x01\0\0\0\0\0\0\0\x02\x05\x01a\x01b\0\x01c\x01d".to_vec(),
+            Value::TimedHash(vec![timed_field("a", "b", 5), timed_field("c", "d", 0)]),
         ),
         (
             types::HASH_LISTPACK_EX,
             [&[1, 0, 0, 0, 0, 0, 0, 0][..], &string(&timed)].concat(),
-            Value::Hash(pairs(&[("a", "b")])),
+            Value::TimedHash(vec![timed_field("a", "b", 0)]),
         ),
     ] {
         let bytes = [&[kind][..], &bytes].concat();

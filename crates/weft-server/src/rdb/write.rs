@@ -69,7 +69,7 @@ pub fn dump(value: &Value) -> Vec<u8> {
         Value::Text(_) => types::STRING,
         Value::List(_) => types::LIST,
         Value::Set(_) => types::SET,
-        Value::Hash(_) => types::HASH,
+        Value::Hash(_) | Value::TimedHash(_) => types::HASH,
         Value::SortedSet(_) => types::ZSET_2,
         Value::Stream(_) => types::STREAM_LISTPACKS_2,
     };
@@ -82,6 +82,14 @@ pub fn dump(value: &Value) -> Vec<u8> {
             for (name, value) in fields {
                 writer.string(name);
                 writer.string(value);
+            }
+        }
+        // A value of Weft has no times.
+        Value::TimedHash(fields) => {
+            writer.length(fields.len() as u64);
+            for field in fields {
+                writer.string(&field.name);
+                writer.string(&field.value);
             }
         }
         Value::SortedSet(members) => {

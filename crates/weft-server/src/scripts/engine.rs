@@ -1,6 +1,6 @@
 //! The Lua states: each thread keeps one, with the scripts that it has compiled.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use mlua::chunk::ChunkMode;
 use mlua::{Function, HookTriggers, Lua, LuaOptions, LuaString, StdLib, Table, Value, VmState};
@@ -33,7 +33,7 @@ struct Engine {
     /// The memory that the state needed before it ran anything.
     empty_bytes: usize,
     /// The most memory that its last call might need, in bytes.
-    call_bytes: usize,
+    call_bytes: Cell<usize>,
 }
 
 thread_local! {
@@ -57,19 +57,17 @@ impl Engine {
         })?;
         let (keys, arguments) = (lua.create_string("KEYS")?, lua.create_string("ARGV")?);
         let (compiled, empty_bytes) = (FxHashMap::default(), lua.used_memory());
-        let call_bytes = IDLE_BYTES_MAX;
+        let call_bytes = Cell::new(IDLE_BYTES_MAX);
         Ok(Engine { lua, visible, keys, arguments, run, compiled, empty_bytes, call_bytes })
     }
 
     /// Returns the function of a script.
-    fn compile(&mut self, script: &Script, name: &str) -> mlua::Result<Function> {
-        if let Some(function) = self.compiled.get(&script.digest) {
-            return Ok(function.clone());
+    fn compile(&mut self, script: &Script, name: &str) -> mlua::Result<&Function> {
+        if !self.compiled.contains_key(&script.digest) {
+            let code = shebang(&script.code).map_or(&script.code[..], |(_, rest)| rest);
+            self.compiled.insert(script.digest, load(&self.lua, code, name)?);
         }
-        let code = shebang(&script.code).map_or(&script.code[..], |(_, rest)| rest);
-        let function = load(&self.lua, code, name)?;
-        self.compiled.insert(script.digest, function.clone());
-        Ok(function)
+        Ok(&self.compiled[&script.digest])
     }
 
     fn texts(&self, texts: &[&[u8]]) -> mlua::Result<Table> {
@@ -91,19 +89,16 @@ impl Engine {
         let (keys, arguments) = (self.texts(keys)?, self.texts(arguments)?);
         match program {
             Program::Script(script) => {
-                let function = match self.compile(script, SCRIPT_NAME) {
-                    Ok(function) => function,
-                    Err(mlua::Error::SyntaxError { message, .. }) => {
-                        return Ok((
-                            false,
-                            Value::String(self.lua.create_string(not_compiled(&message))?),
-                        ));
-                    }
-                    Err(error) => return Err(error),
-                };
                 self.visible.raw_set(&self.keys, keys)?;
                 self.visible.raw_set(&self.arguments, arguments)?;
-                self.limited(running, function)
+                match self.compile(script, SCRIPT_NAME) {
+                    Ok(_) => self.limited(running, &self.compiled[&script.digest]),
+                    Err(mlua::Error::SyntaxError { message, .. }) => {
+                        let text = self.lua.create_string(not_compiled(&message))?;
+                        Ok((false, Value::String(text)))
+                    }
+                    Err(error) => Err(error),
+                }
             }
             Program::Function { library, name } => {
                 let (is_ok, problem) = self.register(running, library)?;
@@ -123,11 +118,11 @@ impl Engine {
 
     /// Runs the code of a library, which registers its functions.
     fn register(&mut self, running: &Running<'_>, library: &Script) -> mlua::Result<(bool, Value)> {
-        let function = self.compile(library, LIBRARY_NAME)?;
+        self.compile(library, LIBRARY_NAME)?;
         self.visible.raw_set(&self.keys, Value::Nil)?;
         self.visible.raw_set(&self.arguments, Value::Nil)?;
         running.mode.set(Mode::Register);
-        let outcome = self.limited(running, function);
+        let outcome = self.limited(running, &self.compiled[&library.digest]);
         running.mode.set(Mode::Call);
         outcome
     }
@@ -135,14 +130,14 @@ impl Engine {
     /// Runs a function with the limit of memory. Without it the host's own conversions take a third of the time, because
     /// `mlua` need not protect each of them. What they need is bounded by the length of a reply.
     fn limited(
-        &mut self,
+        &self,
         running: &Running<'_>,
         function: impl mlua::IntoLuaMulti,
     ) -> mlua::Result<(bool, Value)> {
         let bytes = running.call.caller.server.options.script_bytes;
         running.memory_limit.set(self.lua.used_memory().saturating_add(bytes));
         self.lua.set_memory_limit(running.memory_limit.get())?;
-        self.call_bytes = bytes;
+        self.call_bytes.set(bytes);
         let outcome = self.run.call(function);
         self.lua.set_memory_limit(0)?;
         outcome
@@ -151,7 +146,7 @@ impl Engine {
     /// Returns whether the state may be used again. A call may need so many bytes more than it finds in use. What it finds
     /// includes what earlier calls have left, so that has to be little beside what a call may need.
     fn is_reusable(&self) -> bool {
-        let idle_bytes_max = IDLE_BYTES_MAX.min(self.empty_bytes + self.call_bytes / 8);
+        let idle_bytes_max = IDLE_BYTES_MAX.min(self.empty_bytes + self.call_bytes.get() / 8);
         let is_small = || self.lua.used_memory() <= idle_bytes_max;
         self.compiled.len() <= COMPILED_MAX
             && (is_small() || (self.lua.gc_collect().is_ok() && is_small()))

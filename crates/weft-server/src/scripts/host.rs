@@ -1,9 +1,12 @@
 //! The functions that scripts call: those of the table `redis`, and what the sandbox is made of.
 
+use std::panic::resume_unwind;
+
 use mlua::{BorrowedBytes, Lua, LuaString, MultiValue, Table, Value, Variadic};
 use serde_json::json;
 use smallvec::SmallVec;
 
+use super::direct::{self, Left};
 use super::running::{MEMORY, Mode, RUNNING, Registered, Running};
 use super::sources::{FLAGS, digest};
 use super::{
@@ -15,7 +18,7 @@ use crate::commands::{self, Command, Permit, Run, flags, keys::space_of};
 use crate::log::{Level, log};
 use crate::monitor;
 use crate::replication::AtStandby;
-use crate::reply::Version;
+use crate::reply::{Reply, Version};
 use crate::session::in_place;
 use crate::stop::{Done, Stop};
 use crate::store::Keys;
@@ -48,8 +51,10 @@ pub fn create(lua: &Lua) -> mlua::Result<Table> {
 
 fn redis(lua: &Lua) -> mlua::Result<Table> {
     let redis = lua.create_table()?;
-    redis.raw_set("call", lua.create_function(|lua, arguments| call(lua, arguments, true))?)?;
-    redis.raw_set("pcall", lua.create_function(|lua, arguments| call(lua, arguments, false))?)?;
+    for (name, raises) in [("call", true), ("pcall", false)] {
+        let other = lua.create_function(move |lua, arguments| call(lua, arguments, raises))?;
+        redis.raw_set(name, direct::create(lua, &other)?)?;
+    }
     redis.raw_set("error_reply", lua.create_function(error_reply)?)?;
     redis.raw_set("status_reply", lua.create_function(status_reply)?)?;
     redis.raw_set("sha1hex", lua.create_function(sha1hex)?)?;
@@ -105,12 +110,20 @@ impl Argument {
     }
 }
 
-/// `redis.call`, and, if it does not `raise` errors, `redis.pcall`
+/// `redis.call`, and, if it does not `raise` errors, `redis.pcall`, where [`direct`] hands them over
 fn call(lua: &Lua, arguments: MultiValue, raises: bool) -> mlua::Result<Value> {
     RUNNING.with(|running| {
-        running.count_command()?;
+        let left = running.left.take();
+        if left.is_none() {
+            running.count_command()?;
+        }
         lua.set_memory_limit(0)?;
-        let outcome = call_command(lua, running, &arguments);
+        let outcome = match left {
+            None => call_command(lua, running, &arguments),
+            Some(Left::Reply) => Ok(read_reply(lua, running)),
+            Some(Left::Stop(stop)) => Err(stop),
+            Some(Left::Panic(panic)) => resume_unwind(panic),
+        };
         lua.set_memory_limit(running.memory_limit.get())?;
         match outcome {
             Ok(value) => value,
@@ -139,6 +152,30 @@ fn call_command(
     running: &Running<'_>,
     arguments: &MultiValue,
 ) -> Done<mlua::Result<Value>> {
+    let owned: Option<SmallVec<[Argument; 8]>> = arguments.iter().map(Argument::new).collect();
+    let owned = owned.ok_or("ERR Lua redis lib command arguments must be strings or integers")?;
+    let arguments: SmallVec<[&[u8]; 8]> = owned.iter().map(Argument::bytes).collect();
+    run_command(running, &arguments, &mut running.buffer.borrow_mut())?;
+    Ok(read_reply(lua, running))
+}
+
+/// Returns the reply of the last command as a Lua value.
+fn read_reply(lua: &Lua, running: &Running<'_>) -> mlua::Result<Value> {
+    let reply = running.buffer.borrow();
+    if reply.is_too_long() {
+        return Err(running.stop_for_memory());
+    }
+    if reply.len() > UNLIMITED_BYTES_MAX {
+        lua.set_memory_limit(running.memory_limit.get())?;
+    }
+    values::read(lua, reply.bytes())
+}
+
+/// Runs a command that a script calls, and writes its reply in place of what is there.
+///
+/// # Errors
+/// The error reply.
+pub fn run_command(running: &Running<'_>, arguments: &[&[u8]], reply: &mut Reply) -> Done {
     if running.mode.get() == Mode::Register {
         return Err(
             "ERR redis.call can only be called by a function, not while its library is loaded"
@@ -148,9 +185,6 @@ fn call_command(
     if arguments.is_empty() {
         return Err("ERR Please specify at least one argument for this redis lib call".into());
     }
-    let owned: Option<SmallVec<[Argument; 8]>> = arguments.iter().map(Argument::new).collect();
-    let owned = owned.ok_or("ERR Lua redis lib command arguments must be strings or integers")?;
-    let arguments: SmallVec<[&[u8]; 8]> = owned.iter().map(Argument::bytes).collect();
     let name = arguments[0];
     let outer = &running.call;
     let command = commands::find(name).or_else(|| outer.caller.server.procedures.command(name));
@@ -165,7 +199,7 @@ fn call_command(
     if !server.writes() {
         server.admit(command, true, AtStandby { reads: true, ..AtStandby::default() })?;
     }
-    let permit = Permit::new(outer.caller.user, command, &arguments).map_err(|denial| {
+    let permit = Permit::new(outer.caller.user, command, arguments).map_err(|denial| {
         outer.caller.server.users.note(
             &denial,
             "lua",
@@ -175,40 +209,31 @@ fn call_command(
         denial.text()
     })?;
     if server.monitors.are_there() {
-        outer.effects.show(monitor::line_of(command, running.space.get(), "lua", &arguments));
+        outer.effects.show(monitor::line_of(command, running.space.get(), "lua", arguments));
     }
-    let mut reply = running.buffer.borrow_mut();
     reply.truncate(0);
     reply.set_version(running.version.get());
     match permit.run() {
         Run::Data(run) if !command.has(flags::NO_SCRIPT) => {
             let caller = Caller { wants_reply: true, ..outer.caller };
-            let run = |keys: Keys<'_>, reply: &mut crate::reply::Reply| {
-                let (space, arguments) = (running.space.get(), &arguments[..]);
+            let run = |keys: Keys<'_>, reply: &mut Reply| {
+                let space = running.space.get();
                 run(&Call { caller, keys, space, arguments, ..*outer }, reply)
             };
             let keys = outer.keys;
             keys.effects.begin(command);
             if command.has(flags::WRITE) {
                 // A command that fails leaves nothing.
-                keys.savepoint(|keys| run(*keys, &mut reply))?;
+                keys.savepoint(|keys| run(*keys, reply))?;
             } else if command.has(flags::SLOW) {
-                in_place(|| run(keys, &mut reply))?;
+                in_place(|| run(keys, reply))?;
             } else {
-                run(keys, &mut reply)?;
+                run(keys, reply)?;
             }
         }
-        _ => call_session(running, command, &arguments, &mut reply)?,
+        _ => call_session(running, command, arguments, reply)?,
     }
-    if reply.is_too_long() {
-        return Ok(Err(running.stop_for_memory()));
-    }
-    if reply.len() > UNLIMITED_BYTES_MAX
-        && let Err(error) = lua.set_memory_limit(running.memory_limit.get())
-    {
-        return Ok(Err(error));
-    }
-    Ok(values::read(lua, reply.bytes()))
+    Ok(())
 }
 
 /// Calls one of the commands on the session that scripts may use.
@@ -216,7 +241,7 @@ fn call_session(
     running: &Running<'_>,
     command: &Command,
     arguments: &[&[u8]],
-    reply: &mut crate::reply::Reply,
+    reply: &mut Reply,
 ) -> Done {
     match (command.name, arguments) {
         ("ping", [_]) => reply.simple("PONG"),

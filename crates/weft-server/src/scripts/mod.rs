@@ -7,13 +7,14 @@
 //! - `engine`: the Lua states with their compiled scripts, and what runs a call in one of them. `sandbox.lua` builds what
 //!   scripts see.
 //! - `running`: the call that runs: its transaction, its limits, and why it was stopped.
-//! - `host`: the functions of the table `redis`.
+//! - `host`: the functions of the table `redis`, and `direct`: the fast way of `redis.call`.
 //! - `values`: replies as Lua values, and Lua values as replies.
 //! - `sources`: the scripts that clients have sent, by their SHA-1.
 //! - `libraries`: functions, which lie in a table of the database.
 //! - `json`, `message_pack`, `packing` and `bits`: the libraries `cjson`, `cmsgpack`, `struct` and `bit`.
 
 mod bits;
+mod direct;
 mod engine;
 mod host;
 mod json;

@@ -8,6 +8,7 @@ use scoped_tls_hkt::scoped_thread_local;
 use weft::htm::word::Ordering;
 
 use super::Program;
+use super::direct::Left;
 use crate::call::Call;
 use crate::reply::{Reply, Version};
 use crate::session::{SLOW, in_place};
@@ -22,8 +23,8 @@ scoped_thread_local!(
 #[derive(Debug)]
 pub struct Fixed {
     begun: Instant,
-    /// The time since 1970 that the script sees.
-    pub time: Duration,
+    /// The time since 1970 that the script sees, once it has asked for it.
+    time: Cell<Option<Duration>>,
     seed: u64,
     /// After so long the call hands the other connections of its thread over, and can be killed. Then again after twice the
     /// time.
@@ -72,6 +73,8 @@ pub struct Running<'c> {
     pub version: Cell<Version>,
     /// Where commands write the replies that the script gets.
     pub buffer: RefCell<Reply>,
+    /// What [`direct`](super::direct) hands over.
+    pub left: RefCell<Option<Left>>,
     /// The numbers of `math.random`.
     pub random: RefCell<fastrand::Rng>,
     /// The functions that were registered.
@@ -103,7 +106,7 @@ impl<'c> Running<'c> {
     pub fn new(call: &Call<'c>, program: Option<Program<'c>>, is_read_only: bool) -> Self {
         let fixed = call.fixed.get_or_init(|| Fixed {
             begun: Instant::now(),
-            time: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
+            time: Cell::new(None),
             seed: fastrand::u64(..),
             handover: Cell::new(SLOW),
         });
@@ -117,7 +120,8 @@ impl<'c> Running<'c> {
             is_read_only: Cell::new(is_read_only),
             space: Cell::new(call.space),
             version: Cell::new(Version::Two),
-            buffer: RefCell::new(Reply::new(call.caller.server.options.script_bytes)),
+            buffer: RefCell::new(Reply::with_room(call.caller.server.options.script_bytes)),
+            left: RefCell::new(None),
             random: RefCell::new(fastrand::Rng::with_seed(fixed.seed)),
             registered: RefCell::new(Vec::new()),
             memory_limit: Cell::new(0),
@@ -129,7 +133,10 @@ impl<'c> Running<'c> {
 
     /// Returns the time that the script sees, since 1970.
     pub fn time(&self) -> Duration {
-        self.fixed.time
+        let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let time = self.fixed.time.get().unwrap_or_else(now);
+        self.fixed.time.set(Some(time));
+        time
     }
 
     /// Notes that the script calls a command. Checks the limits now and then: a few commands may take long.

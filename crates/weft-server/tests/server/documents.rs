@@ -1,9 +1,13 @@
 //! The pages of the guide list the commands that there are, those that there are not, and the settings.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use weft_server::{Options, SETTINGS, list_commands};
+
+use crate::client::{Client, TestServer, Value};
+use crate::durable::Directory;
+use crate::replies::Redis;
 
 /// Returns the two tables of the page.
 fn tables() -> String {
@@ -61,6 +65,68 @@ fn check(page: &str, mark: &str, expected: &str) {
     } else {
         assert_eq!(listed, expected, "run this test with WEFT_SERVER_RECORD=1 to write the table");
     }
+}
+
+/// Returns the tokens of a command's arguments, and the types of those without.
+fn words_of(value: &Value, words: &mut BTreeSet<String>) {
+    let Value::List(_, values) = value else { return };
+    for (at, value) in values.iter().enumerate() {
+        match value {
+            Value::Text(text) if *text == b"token" => {
+                if let Some(Value::Text(token)) = values.get(at + 1) {
+                    words.insert(String::from_utf8_lossy(token).to_uppercase());
+                }
+            }
+            value => words_of(value, words),
+        }
+    }
+}
+
+/// Words of arguments that only one of the two has: of the server, and of Redis.
+const OTHER_WORDS: &[(&str, &[&str], &[&str])] = &[
+    // Redis 7.0 calls it a string.
+    ("bitop", &["AND", "NOT", "OR", "XOR"], &[]),
+    // The filters of COMMAND LIST are not there.
+    (
+        "command",
+        &["COUNT", "DOCS", "GETKEYS", "HELP", "INFO", "LIST"],
+        &["ACLCAT", "FILTERBY", "MODULE", "PATTERN"],
+    ),
+];
+
+#[test]
+fn the_arguments_are_those_that_redis_documents() {
+    let folder = Directory::new("docs");
+    let Some(redis) = Redis::start_in(&folder.0) else {
+        eprintln!("skipped: redis-server is not installed");
+        return;
+    };
+    let server = TestServer::new();
+    let (mut ours, mut theirs) = (server.client(), Client::new(redis.1));
+    let mut different = Vec::new();
+    for (name, _) in list_commands().0 {
+        let [ours, theirs] = [&mut ours, &mut theirs].map(|client| {
+            let docs = client.line(&format!("COMMAND DOCS {name}"));
+            let mut words = BTreeSet::new();
+            words_of(&docs, &mut words);
+            let shown = docs.shown();
+            let [arguments, subcommand] = ["\"arguments\"", "\"subcommand\""];
+            (words, shown.contains(arguments), shown.contains(subcommand))
+        });
+        assert!(ours.1 || !theirs.1, "{name} has no arguments");
+        // Redis shows subcommands as commands of their own.
+        if theirs.1 && !ours.2 {
+            let less = |one: &BTreeSet<String>, other| one.difference(other).cloned().collect();
+            let (more, less): (Vec<_>, Vec<_>) =
+                (less(&ours.0, &theirs.0), less(&theirs.0, &ours.0));
+            let expected = OTHER_WORDS.iter().find(|(of, ..)| *of == name);
+            let expected = expected.map_or((&[][..], &[][..]), |(_, more, less)| (*more, *less));
+            if more != expected.0 || less != expected.1 {
+                different.push((name, more, less));
+            }
+        }
+    }
+    assert!(different.is_empty(), "{different:?}");
 }
 
 #[test]

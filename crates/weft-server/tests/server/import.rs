@@ -156,3 +156,44 @@ fn checkpoints_are_written_by_command() {
     assert!(client.say("SAVE").starts_with("-ERR"));
     assert!(client.say("BGSAVE").starts_with("-ERR"));
 }
+
+/// Returns an RDB file of Redis 7.4 with a hash. Its fields expire, the first one after the other, or not.
+fn file_with_fields(path: &Path, first: u64, fields: &[(&str, u8)]) {
+    let mut bytes = b"REDIS0012\xfe\0\x18\x01h".to_vec();
+    bytes.extend(first.to_le_bytes());
+    bytes.push(fields.len() as u8);
+    for (name, after) in fields {
+        bytes.extend([*after, name.len() as u8]);
+        bytes.extend(name.as_bytes());
+        bytes.extend(b"\x01v");
+    }
+    // The end, without a checksum.
+    bytes.extend([0xff, 0, 0, 0, 0, 0, 0, 0, 0]);
+    std::fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn fields_that_expire_are_not_kept_for_ever_unless_that_is_asked_for() {
+    let directory = Directory::new("import-fields");
+    let file = directory.0.join("dump.rdb");
+    let import = |option: Option<&str>| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weft-server"));
+        command.arg("import").arg(&file).arg("--directory").arg(directory.0.join("data"));
+        let output = command.args(option).output().unwrap();
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let future = 1 << 50;
+    file_with_fields(&file, future, &[("a", 1), ("b", 0), ("c", 7)]);
+    let (is_ok, said) = import(None);
+    let expected = "2 fields of the hash 'h' expire";
+    assert!(!is_ok && said.contains(expected) && said.contains("--keep-fields"), "{said}");
+    let (is_ok, said) = import(Some("--keep-fields"));
+    assert!(is_ok && said.contains("\"fields\":2"), "{said}");
+    let hash = || Program::start_in(&directory.0).client().line("HKEYS h").sorted().shown();
+    assert_eq!(hash(), "*[\"a\", \"b\", \"c\"]");
+    // Fields that have expired are gone, as in Redis.
+    file_with_fields(&file, 1000, &[("a", 1), ("b", 0)]);
+    let (is_ok, said) = import(None);
+    assert!(is_ok, "{said}");
+    assert_eq!(hash(), "*[\"b\"]");
+}

@@ -376,3 +376,26 @@ fn a_client_that_sleeps_delays_no_other() {
     assert!(short.say("DEBUG SLEEP x").starts_with("-ERR"));
     assert!(short.say("DEBUG JMAP").starts_with("-ERR unknown subcommand"));
 }
+
+#[test]
+fn latency_shows_the_seconds_with_commands_that_took_long() {
+    let server = TestServer::new();
+    let mut client = server.client();
+    let slow: &[&[u8]] =
+        &[b"EVAL", b"local n = 0 for i = 1, 5000000 do n = n + i end return n", b"0"];
+    let at = |reply: &str| reply.matches("command").count();
+    client.call(slow);
+    assert_eq!(client.say("LATENCY LATEST"), "*[]");
+    assert!(client.say("LATENCY DOCTOR").contains("latency-monitor-threshold"));
+    client.say("CONFIG SET latency-monitor-threshold 1");
+    client.call(slow);
+    let latest = client.say("LATENCY LATEST");
+    assert!(at(&latest) == 1 && latest.starts_with("*[*[\"command\", :"), "{latest}");
+    assert!(client.say("LATENCY HISTORY command").starts_with("*[*[:"));
+    assert_eq!(client.say("LATENCY HISTORY fork"), "*[]");
+    assert!(client.say("LATENCY DOCTOR").contains("SLOWLOG"));
+    assert_eq!(client.say("LATENCY RESET fork"), ":0");
+    assert_eq!(client.say("LATENCY RESET"), ":1");
+    assert_eq!(client.say("LATENCY HISTORY command"), "*[]");
+    assert!(client.say("LATENCY HISTOGRAM get").starts_with("-ERR LATENCY GRAPH and HISTOGRAM"));
+}

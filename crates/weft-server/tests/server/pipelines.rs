@@ -27,35 +27,48 @@ fn commands_reply_together_as_one_by_one() {
     let servers = [TestServer::new(), TestServer::new()];
     let [mut together, mut alone] = servers.each_ref().map(TestServer::client);
     for _ in 0..300 {
+        let line = |random: &mut fastrand::Rng| {
+            let (key, value) = (random.u8(..6), random.i32(-3..50));
+            match random.u8(..24) {
+                0 => format!("SET k{key} {value}"),
+                1 => format!("SET k{key} text{value}"),
+                2 => format!("GET k{key}"),
+                3 => format!("INCR k{key}"),
+                4 => format!("INCRBY k{key} 9223372036854775807"),
+                5 => format!("DEL k{key}"),
+                6 => format!("LPUSH k{key} {value}"),
+                7 => format!("RPUSH k{key} {value} {value}"),
+                8 => format!("RPOP k{key}"),
+                9 => format!("LPOP k{key}"),
+                10 => format!("LRANGE k{key} 0 -1"),
+                11 => format!("HSET k{key} f{value} {value}"),
+                12 => format!("HGET k{key} f{value}"),
+                13 => format!("ZADD k{key} {value} m{}", value % 5),
+                14 => format!("ZRANGE k{key} 0 -1 WITHSCORES"),
+                15 => format!("SADD k{key} {value}"),
+                16 => format!("SCARD k{key}"),
+                17 => "MULTI".to_owned(),
+                18 => "EXEC".to_owned(),
+                19 => "DISCARD".to_owned(),
+                20 => format!("SELECT {}", key % 2),
+                21 => format!("EXISTS k{key}"),
+                22 => "NOSUCHCOMMAND".to_owned(),
+                _ => format!("GETSET k{key} {value}"),
+            }
+        };
         let lines: Vec<String> = (0..random.usize(1..40))
-            .map(|_| {
-                let (key, value) = (random.u8(..6), random.i32(-3..50));
-                match random.u8(..24) {
-                    0 => format!("SET k{key} {value}"),
-                    1 => format!("SET k{key} text{value}"),
-                    2 => format!("GET k{key}"),
-                    3 => format!("INCR k{key}"),
-                    4 => format!("INCRBY k{key} 9223372036854775807"),
-                    5 => format!("DEL k{key}"),
-                    6 => format!("LPUSH k{key} {value}"),
-                    7 => format!("RPUSH k{key} {value} {value}"),
-                    8 => format!("RPOP k{key}"),
-                    9 => format!("LPOP k{key}"),
-                    10 => format!("LRANGE k{key} 0 -1"),
-                    11 => format!("HSET k{key} f{value} {value}"),
-                    12 => format!("HGET k{key} f{value}"),
-                    13 => format!("ZADD k{key} {value} m{}", value % 5),
-                    14 => format!("ZRANGE k{key} 0 -1 WITHSCORES"),
-                    15 => format!("SADD k{key} {value}"),
-                    16 => format!("SCARD k{key}"),
-                    17 => "MULTI".to_owned(),
-                    18 => "EXEC".to_owned(),
-                    19 => "DISCARD".to_owned(),
-                    20 => format!("SELECT {}", key % 2),
-                    21 => format!("EXISTS k{key}"),
-                    22 => "NOSUCHCOMMAND".to_owned(),
-                    _ => format!("GETSET k{key} {value}"),
+            .flat_map(|_| match random.u8(..12) {
+                // A whole transaction.
+                0 => {
+                    let inner: Vec<_> = (0..random.usize(..8)).map(|_| line(&mut random)).collect();
+                    [vec!["MULTI".to_owned()], inner, vec!["EXEC".to_owned()]].concat()
                 }
+                // Pushes in a row, which are run as one.
+                1 => {
+                    let (name, key) = (["LPUSH", "RPUSH"][random.usize(..2)], random.u8(..6));
+                    (0..random.i32(..20)).map(|value| format!("{name} k{key} {value}")).collect()
+                }
+                _ => vec![line(&mut random)],
             })
             .collect();
         let replies = say_together(&mut together, &lines);
@@ -103,4 +116,65 @@ fn the_slow_log_has_each_command_if_it_is_for_short_times() {
     client.say("CONFIG SET slow-log-micros -1");
     let log = client.say("SLOWLOG GET 100");
     assert!((0..8).all(|key| log.contains(&format!("\"k{key}\""))), "{log}");
+}
+
+#[test]
+fn pushes_that_are_run_as_one_are_an_event_each() {
+    let server = TestServer::new();
+    let (mut client, mut subscriber) = (server.client(), server.client());
+    client.say("CONFIG SET notify-keyspace-events Kl");
+    subscriber.say("SUBSCRIBE __keyspace@0__:list");
+    let lines: Vec<String> = (0..12).map(|value| format!("RPUSH list {value}")).collect();
+    let replies = say_together(&mut client, &lines);
+    assert_eq!(replies[11], ":12");
+    for _ in &lines {
+        assert!(subscriber.read().unwrap().shown().contains("rpush"));
+    }
+    say_together(&mut client, &["LPUSH list a".to_owned(), "GET other".to_owned()]);
+    assert!(subscriber.read().unwrap().shown().contains("lpush"));
+}
+
+#[test]
+fn a_transaction_that_arrives_at_once_has_no_more_rights() {
+    let server = TestServer::new();
+    let (mut operator, mut client) = (server.client(), server.client());
+    operator.say("ACL SETUSER shop on >secret ~mine:* +@all -incr -multi");
+    client.say("AUTH shop secret");
+    let transaction = |command: &str| ["MULTI", command, "EXEC"].map(str::to_owned);
+    let replies = say_together(&mut client, &transaction("SET mine:a 1"));
+    assert!(replies[0].starts_with("-NOPERM") && replies[2].starts_with("-ERR"), "{replies:?}");
+    operator.say("ACL SETUSER shop +multi");
+    let replies = say_together(&mut client, &transaction("SET mine:a 2"));
+    assert_eq!(replies, ["+OK", "+QUEUED", "*[+OK]"]);
+    for refused in ["SET other 1", "INCR mine:a"] {
+        let replies = say_together(&mut client, &transaction(refused));
+        assert!(replies[1].starts_with("-NOPERM"), "{replies:?}");
+        assert!(replies[2].starts_with("-EXECABORT"), "{replies:?}");
+    }
+    assert_eq!(operator.say("MGET mine:a other"), "*[\"2\", null]");
+}
+
+#[test]
+fn a_transaction_that_arrives_at_once_does_nothing_after_a_watched_key_has_changed() {
+    let server = TestServer::new();
+    let (mut client, mut other) = (server.client(), server.client());
+    let transaction = ["MULTI", "SET k mine", "EXEC"].map(str::to_owned);
+    client.say("WATCH k");
+    other.say("SET k theirs");
+    assert_eq!(say_together(&mut client, &transaction)[2], "null");
+    assert_eq!(client.say("GET k"), "\"theirs\"");
+    client.say("WATCH k");
+    assert_eq!(say_together(&mut client, &transaction)[2], "*[+OK]");
+}
+
+#[test]
+fn a_long_queue_that_arrives_at_once_is_refused() {
+    let options = Options { request_bytes: 1000, ..Options::default() };
+    let server = TestServer::with(options);
+    let mut client = server.client();
+    let set = format!("SET k {}", "x".repeat(400));
+    let lines = ["MULTI".to_owned(), set.clone(), set.clone(), set, "EXEC".to_owned()];
+    let replies = say_together(&mut client, &lines);
+    assert!(replies[3].contains("too long") && replies[4].starts_with("-EXECABORT"), "{replies:?}");
+    assert_eq!(client.say("EXISTS k"), ":0");
 }

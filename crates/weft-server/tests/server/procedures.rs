@@ -277,7 +277,7 @@ fn the_commands_show_the_shapes_of_procedures() {
     assert_eq!(
         client.say("COMMAND DOCS take"),
         "*[\"take\", *[\"summary\", \"Takes products from the stock. Returns how many are left.\", \"group\", \
-         \"procedures\", \"arguments\", *[*[\"name\", \"id\", \"type\", \"integer\", \"flags\", *[]], *[\"name\", \
+         \"procedures\", \"arguments\", *[*[\"name\", \"id\", \"type\", \"integer\"], *[\"name\", \
          \"count\", \"type\", \"integer\", \"flags\", *[+optional]]]]]"
     );
     let info = client.say("COMMAND INFO take count_orders");

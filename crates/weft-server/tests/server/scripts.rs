@@ -360,3 +360,48 @@ fn functions_that_were_dumped_are_restored() {
     assert_eq!(redis.call(&[b"FUNCTION", b"RESTORE", &dump]).shown(), "+OK");
     assert_eq!(redis.say("FCALL g 0"), "\"two\"");
 }
+
+#[test]
+fn arguments_and_replies_of_all_kinds_reach_commands_and_scripts() {
+    let server = TestServer::new();
+    let mut client = server.client();
+    for (script, expected) in [
+        // Numbers: integers as such, others with all their digits.
+        (
+            "redis.call('RPUSH', 'n', 7, -12) redis.call('RPUSH', 'n', 1.5) redis.call('RPUSH', 'n', 2^53, -2^53) return redis.call('LRANGE', 'n', 0, -1)",
+            "*[\"7\", \"-12\", \"1.5\", \"9007199254740992\", \"-9007199254740992\"]",
+        ),
+        // More arguments than a short call has.
+        (
+            "local t = {} for n = 1, 200 do t[n] = 'v' .. n end return redis.call('RPUSH', 'many', unpack(t))",
+            ":200",
+        ),
+        // Bytes.
+        (
+            "redis.call('SET', 'b', 'a\\0b\\255') return {redis.call('STRLEN', 'b'), redis.call('GET', 'b') == 'a\\0b\\255'}",
+            "*[:4, :1]",
+        ),
+        (
+            "redis.call('SET', 'long', string.rep('x', 100000)) return #redis.call('GET', 'long')",
+            ":100000",
+        ),
+        // Replies.
+        ("return redis.call('GET', 'absent') == false", ":1"),
+        ("return redis.call('SET', 'k', 1)['ok']", "\"OK\""),
+        ("return redis.call('INCRBY', 'k', 41) + 1", ":43"),
+        ("return #redis.call('KEYS', 'n')", ":1"),
+        (
+            "return redis.pcall('LPUSH', 'k', 1)['err']",
+            "\"WRONGTYPE Operation against a key holding the wrong kind of value\"",
+        ),
+        ("redis.pcall('LPUSH', 'k', 1) return redis.call('GET', 'k')", "\"42\""),
+        ("redis.setresp(3) return redis.call('GET', 'absent') == nil", ":1"),
+    ] {
+        let reply = client.call(&[b"EVAL", script.as_bytes(), b"0"]).shown();
+        assert_eq!(reply, expected, "{script}");
+    }
+    for script in ["redis.call('GET', {})", "redis.call('GET', nil)", "redis.call('GET', true)"] {
+        let reply = client.call(&[b"EVAL", script.as_bytes(), b"0"]).shown();
+        assert!(reply.contains("must be strings or integers"), "{script}: {reply}");
+    }
+}

@@ -192,3 +192,36 @@ fn clients_of_redis_connect_by_tls() {
         _ => eprintln!("skipped: redis-py is not installed; .ci/redis-clients installs it"),
     }
 }
+
+#[test]
+fn a_source_of_an_import_shows_its_certificate() {
+    let directory = Directory::new("tls-import");
+    let certificates = Certificates::new(&directory.0);
+    let server = start(&certificates, true);
+    let mut client = server.client();
+    for line in ["SET text value", "HSET hash a 1 b 2", "EXPIRE hash 1000"] {
+        client.say(line);
+    }
+    let source = format!("rediss://localhost:{}", server.tls_address.port());
+    let import = |options: &[(&str, &Path)]| {
+        let target = directory.0.join("data");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weft-server"));
+        command.args(["import", &source, "--directory"]).arg(target);
+        for (name, path) in options {
+            command.arg(name).arg(path);
+        }
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.success(), said)
+    };
+    let authority = ("--source-authority", &*certificates.authority);
+    let (certificate, key) = &certificates.client;
+    let certificate = [("--source-certificate", &**certificate), ("--source-key", &**key)];
+    let (is_ok, said) = import(&[authority, certificate[0], certificate[1]]);
+    assert!(is_ok && said.contains("\"keys\":2"), "{said}");
+    // The source asks for a certificate, and no authority of the system has signed its own.
+    for options in [&[authority][..], &certificate] {
+        let (is_ok, said) = import(options);
+        assert!(!is_ok && said.contains("the server to copy from"), "{said}");
+    }
+}

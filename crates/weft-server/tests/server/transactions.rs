@@ -196,7 +196,8 @@ fn keys_expire_for_readers_and_are_removed() {
     while client.say("DBSIZE") != ":2" {}
     assert_eq!(client.say("TYPE hash"), "+list");
     assert_eq!(client.say("TTL long"), ":1000");
-    while !client.say("INFO stats").contains("expired_keys:1") {}
+    // One, or both if they were removed before the list was made.
+    while client.say("INFO stats").contains("expired_keys:0") {}
 }
 
 #[test]
