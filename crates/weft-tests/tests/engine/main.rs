@@ -30,6 +30,7 @@ mod procedures;
 mod reapply;
 mod rebase;
 mod repair;
+mod row;
 mod savepoints;
 mod scans;
 mod schema_versions;

@@ -523,6 +523,3 @@ pub(crate) fn read_list_length(
         )),
     }
 }
-
-#[cfg(all(test, not(any(loom, shuttle))))]
-pub(super) mod tests;

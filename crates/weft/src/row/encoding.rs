@@ -807,6 +807,3 @@ impl KeyForm for LongKey {
         }
     }
 }
-
-#[cfg(all(test, not(any(loom, shuttle))))]
-pub(super) mod tests;

@@ -311,6 +311,3 @@ mod of_bytes {
         }
     }
 }
-
-#[cfg(all(test, not(any(loom, shuttle))))]
-mod tests;

@@ -295,8 +295,9 @@ impl Bounds {
     }
 
     /// Returns the least and the greatest value of type `V` within the bounds.
+    #[doc(hidden)]
     #[inline(always)]
-    pub(crate) fn range<V: Integer>(&self) -> (V, V) {
+    pub fn range<V: Integer>(&self) -> (V, V) {
         let of = |bound: Option<i128>, limit| bound.map_or(limit, V::nearest);
         (of(self.min, V::LEAST), of(self.max, V::GREATEST))
     }

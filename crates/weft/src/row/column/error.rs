@@ -40,8 +40,9 @@ impl DecodeError {
     }
 
     /// Returns the error for an input that goes on with `rest`, where `what` should have ended.
+    #[doc(hidden)]
     #[cold]
-    pub(crate) fn goes_on(rest: &[u8], what: &str) -> DecodeError {
+    pub fn goes_on(rest: &[u8], what: &str) -> DecodeError {
         DecodeError::new(rest, format!("{what} ends here, but {} bytes follow", rest.len()))
     }
 

@@ -114,7 +114,8 @@ impl TypeDescription {
     }
 
     /// Returns the least width of a value, in bytes.
-    pub(crate) fn width_min_bytes(&self) -> usize {
+    #[doc(hidden)]
+    pub fn width_min_bytes(&self) -> usize {
         let add = |sum: usize, type_of: &Type| sum.saturating_add(type_of.width_min_bytes());
         match self {
             Type::String | Type::List(_) | Type::Option(_) | Type::Enum { .. } => 1,

@@ -99,9 +99,6 @@ mod reserve;
 mod set;
 mod top_k;
 
-#[cfg(all(test, not(any(loom, shuttle))))]
-mod tests;
-
 use std::fmt;
 
 pub use bits::{And, Or};

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use arrayvec::{ArrayString, ArrayVec};
 use proptest::prelude::*;
 
-use super::*;
-use crate::ColumnValue;
-use crate::row::description::TypeDescription;
+use weft::ColumnValue;
+use weft::column::*;
+use weft::description::TypeDescription;
 
 #[derive(Clone, Copy, Debug, PartialEq, ColumnValue)]
 enum Suit {
@@ -34,14 +34,14 @@ where
 #[derive(Clone, Debug, PartialEq, ColumnValue)]
 struct Nothing;
 
-pub(in crate::row) fn encoding(value: &impl ColumnValue) -> Vec<u8> {
+pub(super) fn encoding(value: &impl ColumnValue) -> Vec<u8> {
     let mut bytes = Vec::new();
     value.write(&mut bytes);
     bytes
 }
 
 /// Reads `bytes` as one whole value.
-pub(in crate::row) fn decode<T: ColumnValue>(bytes: &[u8]) -> Result<T, DecodeError> {
+pub(super) fn decode<T: ColumnValue>(bytes: &[u8]) -> Result<T, DecodeError> {
     let mut rest = bytes;
     let value = T::read(&mut rest).map_err(|error| error.within(bytes.len()))?;
     if rest.is_empty() { Ok(value) } else { Err(DecodeError::goes_on(rest, "the value")) }
@@ -49,7 +49,7 @@ pub(in crate::row) fn decode<T: ColumnValue>(bytes: &[u8]) -> Result<T, DecodeEr
 
 /// Checks every promise about a value, and that its bytes are refused when they are cut short.
 /// Bytes after the value are left alone. Returns the value that was read.
-pub(in crate::row) fn check<T: ColumnValue>(value: &T) -> Result<T, TestCaseError> {
+pub(super) fn check<T: ColumnValue>(value: &T) -> Result<T, TestCaseError> {
     let bytes = encoding(value);
     let followed = [&bytes[..], b"more"].concat();
     let mut rest = &followed[..];

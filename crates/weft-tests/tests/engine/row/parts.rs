@@ -1,12 +1,17 @@
 //! Tests of the types of other libraries: their values come back from the stored form, damaged bytes are refused, and
 //! their keys keep the order.
 
+use std::time::{Duration, SystemTime};
+
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::*;
-use crate::row::column::tests::{check, decode, encoding};
-use crate::row::encoding::tests::check_pair;
+use super::column::{check, decode, encoding};
+use super::encoding::check_pair;
+use weft::column::*;
+use weft::encoding::*;
+
+const NANOSECONDS_PER_SECOND: u32 = 1_000_000_000;
 
 /// Checks two values as columns and as keys. Values near each other are equal in their first parts.
 fn check_both<T: ColumnValue + Key + Ord>(left: T, right: T) -> Result<(), TestCaseError> {
@@ -76,7 +81,6 @@ fn a_whole_second_in_nanoseconds_is_refused() {
     assert!(decode::<SystemTime>(&encoding(&(7_i64, NANOSECONDS_PER_SECOND))).is_err());
 }
 
-#[cfg(feature = "jiff")]
 mod of_jiff {
     use jiff::Timestamp;
     use jiff::civil::{Date, DateTime, Time};
@@ -134,7 +138,6 @@ mod of_jiff {
     }
 }
 
-#[cfg(feature = "uuid")]
 mod of_uuid {
     use uuid::Uuid;
 
@@ -148,7 +151,6 @@ mod of_uuid {
     }
 }
 
-#[cfg(feature = "rust_decimal")]
 mod of_rust_decimal {
     use rust_decimal::Decimal;
 
@@ -194,7 +196,6 @@ mod of_rust_decimal {
     }
 }
 
-#[cfg(feature = "bytes")]
 mod of_bytes {
     use bytes::Bytes;
 

@@ -5,11 +5,15 @@
 
 use std::ops::RangeBounds;
 
+use std::sync::Arc;
+
+use arrayvec::{ArrayString, ArrayVec};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::*;
+use weft::encoding::*;
+use weft::index::LongKey;
 
 fn bytes_of(key: &impl Key) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -18,7 +22,7 @@ fn bytes_of(key: &impl Key) -> Vec<u8> {
 }
 
 /// Checks the three promises for two values, in every form that fits their type.
-pub(in crate::row) fn check_pair<K: Key + Ord>(left: &K, right: &K) {
+pub(super) fn check_pair<K: Key + Ord>(left: &K, right: &K) {
     let (left_bytes, right_bytes) = (bytes_of(left), bytes_of(right));
     let context = format!("{left:?} as {left_bytes:x?}, {right:?} as {right_bytes:x?}");
     assert_eq!(left_bytes.cmp(&right_bytes), left.cmp(right), "{context}");
@@ -111,23 +115,23 @@ macro_rules! pairs_keep_the_promises {
     };
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, crate::Key)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, weft::Key)]
 struct Number(i16);
 
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, crate::Key)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, weft::Key)]
 struct Place {
     country: [u8; 2],
     town: String,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, crate::Key)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, weft::Key)]
 enum Rank {
     Low = -3,
     Middle,
     High = 100,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, crate::Key)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, weft::Key)]
 enum Due {
     Overdue,
     OnDay(i16),
@@ -135,7 +139,7 @@ enum Due {
     Never,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, crate::Key)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, weft::Key)]
 enum Contact<T> {
     Telephone(T),
     Letter(Place, bool),

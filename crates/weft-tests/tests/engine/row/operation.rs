@@ -6,10 +6,11 @@ use std::fmt::Debug;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::*;
-use crate::row::column::ColumnType;
-use crate::row::description::{ColumnDescription, TableDescription};
-use crate::row::schema::{Bounds, Storage};
+use weft::column::ColumnType;
+use weft::column::*;
+use weft::description::{ColumnDescription, TableDescription};
+use weft::operation::*;
+use weft::schema::{Bounds, Storage};
 
 /// Operations of several cores, each with its number.
 type Script<O> = Vec<(u32, O)>;
