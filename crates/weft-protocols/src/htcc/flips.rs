@@ -159,7 +159,7 @@ fn seal(options: &HtccOptions, grace: &GracePeriods) -> u64 {
 
 /// Returns the heat of a record on the list.
 fn heat_of(listed: &ListedRecord) -> &super::heat::HeatWord {
-    // SAFETY: the collector passes over a record that is on the list, so it is not freed.
+    // SAFETY: the collector passes over a record that is on the list, so nothing frees it.
     unsafe { &listed.record.get().header.heat }
 }
 
@@ -360,7 +360,7 @@ mod tests {
         look();
         assert_eq!(stages(), [Stage::Hot(0)]);
 
-        // The lock binds: who does not get it aborts.
+        // The lock binds: a transaction that does not get it aborts.
         let holder = database.begin().unwrap();
         holder.get(&accounts, &CONTENDED).unwrap();
         let denied = add(&database, &accounts).unwrap_err();

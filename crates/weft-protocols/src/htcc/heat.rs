@@ -13,7 +13,7 @@
 //! ```
 //!
 //! A transaction that has found the record cold validates it, but leaves no trace that others could see. So the record is
-//! *turning* until all transactions have ended that may have found it cold. Meanwhile those that find it turning do both. In
+//! *turning* until all transactions have ended that may have found it cold. Those that find it turning do both. In
 //! the other direction one step is enough: all that use a hot record hold its lock.
 
 use std::cell::Cell;
@@ -48,11 +48,11 @@ impl TidHeader for HeatHeader {
 /// A record's heat, in one word.
 ///
 /// ```text
-///   63         45 44         26 25          16 15       4    3          2       1        0
-///  +-------------+-------------+--------------+----------+-----------+-------+---------+-----+
-///  | hot since   | window      | excess of    | shared   | exclusive | on the| turning | hot |
-///  | this epoch  | (an epoch)  | repeated     | holders  | holder    | list  |         |     |
-///  +-------------+-------------+--------------+----------+-----------+-------+---------+-----+
+///   63         45 44         26 25          16   15      14       4    3          2       1        0
+///  +-------------+-------------+--------------+--------+----------+-----------+-------+---------+-----+
+///  | hot since   | window      | excess of    | writer | shared   | exclusive | on the| turning | hot |
+///  | this epoch  | (an epoch)  | repeated     | waits  | holders  | holder    | list  |         |     |
+///  +-------------+-------------+--------------+--------+----------+-----------+-------+---------+-----+
 /// ```
 ///
 /// If a thread of its own flips records, the field *excess* counts conflicts, or, of a hot record, accesses.
@@ -68,7 +68,8 @@ const TURNING: u64 = 1 << 1;
 const LISTED: u64 = 1 << 2;
 const EXCLUSIVE: u64 = 1 << 3;
 const SHARED_ONE: u64 = 1 << 4;
-const SHARED: u64 = ((1 << 12) - 1) << 4;
+const SHARED: u64 = ((1 << 11) - 1) << 4;
+const WRITER_WAITS: u64 = 1 << 15;
 const EXCESS_ONE: u64 = 1 << 16;
 const EXCESS: u64 = ((1 << 10) - 1) << 16;
 const WINDOW_SHIFT: u32 = 26;
@@ -187,12 +188,15 @@ impl Heat {
         }
         let is_free = match mode {
             EXCLUSIVE => self.0 & (EXCLUSIVE | SHARED) == own,
-            _ => self.0 & EXCLUSIVE == 0 && self.0 & SHARED != SHARED,
+            _ => self.0 & (EXCLUSIVE | WRITER_WAITS) == 0 && self.0 & SHARED != SHARED,
         };
         if !is_free {
             return Err(LockAttempt::Denied);
         }
-        let taken = Heat(self.0 - own + mode);
+        let mut taken = Heat(self.0 - own + mode);
+        if mode == EXCLUSIVE {
+            taken.0 &= !WRITER_WAITS;
+        }
         Ok(match wanted {
             Wanted::Hot | Wanted::Any => taken,
             Wanted::Counted => taken.counted(),
@@ -337,6 +341,17 @@ impl HeatWord {
         self.take(wanted, if is_upgrade { SHARED_ONE } else { 0 }, EXCLUSIVE)
     }
 
+    /// Says that a transaction waits for the lock exclusively: it is not shared any more until one has had it so. Without
+    /// that, transactions that share it one after the other would keep it for ever.
+    pub fn announce_writer(&self) {
+        self.change(|Heat(heat)| (heat & WRITER_WAITS == 0).then_some(Heat(heat | WRITER_WAITS)));
+    }
+
+    /// Says that the transaction does not wait any more. (Another one that does says so again.)
+    pub fn withdraw_writer(&self) {
+        self.change(|Heat(heat)| (heat & WRITER_WAITS != 0).then_some(Heat(heat & !WRITER_WAITS)));
+    }
+
     /// Gives back a share of the lock.
     pub fn unlock_shared(&self) {
         // Release: pairs with the acquire in `change`.
@@ -410,6 +425,22 @@ mod tests {
         assert!(heat.cool_if_free() && !heat.load().is_hot());
         heat.complete_turn(8);
         assert!(!heat.load().is_hot(), "only a record that is turning becomes hot");
+    }
+
+    #[test]
+    fn a_writer_that_waits_comes_before_new_readers() {
+        let heat = HeatWord::default();
+        assert!(heat.try_lock_shared(Wanted::Any).is_taken());
+        assert_eq!(heat.try_lock_exclusive(Wanted::Any, false), LockAttempt::Denied);
+        heat.announce_writer();
+        assert_eq!(heat.try_lock_shared(Wanted::Any), LockAttempt::Denied);
+        heat.withdraw_writer();
+        assert!(heat.try_lock_shared(Wanted::Any).is_taken());
+        heat.announce_writer();
+        (0..2).for_each(|_| heat.unlock_shared());
+        assert!(heat.try_lock_exclusive(Wanted::Any, false).is_taken());
+        heat.unlock_exclusive();
+        assert!(heat.try_lock_shared(Wanted::Any).is_taken(), "no other writer waits");
     }
 
     #[test]

@@ -259,7 +259,16 @@ impl HybridExecutor {
         };
         // No-wait: after a bounded number of tries give up.
         let tries = if self.waits { TRIES_MAX } else { 1 };
-        match take_soon(tries, take) {
+        let announces = is_exclusive && self.shared.options.binding_locks;
+        let attempt = take_soon(tries, take, || {
+            if announces {
+                heat.announce_writer();
+            }
+        });
+        if announces && attempt == LockAttempt::Denied {
+            heat.withdraw_writer();
+        }
+        match attempt {
             LockAttempt::Cold => {}
             LockAttempt::Denied if self.shared.options.binding_locks => {
                 self.is_denied = true;
@@ -391,13 +400,14 @@ impl HybridExecutor {
     }
 }
 
-/// Tries to take a lock, at most `tries` times. Between tries it pauses the processor, or yields.
-fn take_soon(tries: u32, take: impl Fn() -> LockAttempt) -> LockAttempt {
+/// Tries to take a lock, at most `tries` times. Between tries it calls `denied`, and pauses the processor, or yields.
+fn take_soon(tries: u32, take: impl Fn() -> LockAttempt, denied: impl Fn()) -> LockAttempt {
     let mut attempt = take();
     for number in 1..tries {
         if attempt != LockAttempt::Denied {
             break;
         }
+        denied();
         if number.is_multiple_of(TRIES_PER_YIELD) {
             yield_now();
         } else {
