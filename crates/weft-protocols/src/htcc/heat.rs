@@ -342,9 +342,10 @@ impl HeatWord {
     }
 
     /// Says that a transaction waits for the lock exclusively: it is not shared any more until one has had it so. Without
-    /// that, transactions that share it one after the other would keep it for ever.
-    pub fn announce_writer(&self) {
-        self.change(|Heat(heat)| (heat & WRITER_WAITS == 0).then_some(Heat(heat | WRITER_WAITS)));
+    /// that, transactions that share it one after the other would keep it for ever. Returns whether no other one had said
+    /// so.
+    pub fn announce_writer(&self) -> bool {
+        self.change(|Heat(heat)| (heat & WRITER_WAITS == 0).then_some(Heat(heat | WRITER_WAITS)))
     }
 
     /// Says that the transaction does not wait any more. (Another one that does says so again.)

@@ -260,13 +260,20 @@ impl HybridExecutor {
         // No-wait: after a bounded number of tries give up.
         let tries = if self.waits { TRIES_MAX } else { 1 };
         let announces = is_exclusive && self.shared.options.binding_locks;
-        let attempt = take_soon(tries, take, || {
-            if announces {
-                heat.announce_writer();
-            }
-        });
+        let mut attempt = take();
         if announces && attempt == LockAttempt::Denied {
-            heat.withdraw_writer();
+            // Two transactions that share the lock, and both want it exclusively, would wait for each other.
+            if heat.announce_writer() || held.is_none() {
+                attempt = take_soon(tries, || {
+                    heat.announce_writer();
+                    take()
+                });
+                if attempt == LockAttempt::Denied {
+                    heat.withdraw_writer();
+                }
+            }
+        } else if attempt == LockAttempt::Denied {
+            attempt = take_soon(tries, take);
         }
         match attempt {
             LockAttempt::Cold => {}
@@ -400,22 +407,21 @@ impl HybridExecutor {
     }
 }
 
-/// Tries to take a lock, at most `tries` times. Between tries it calls `denied`, and pauses the processor, or yields.
-fn take_soon(tries: u32, take: impl Fn() -> LockAttempt, denied: impl Fn()) -> LockAttempt {
-    let mut attempt = take();
+/// Tries to take a lock for the second time and later, at most `tries` times in all. Between tries it pauses the processor,
+/// or yields.
+fn take_soon(tries: u32, take: impl Fn() -> LockAttempt) -> LockAttempt {
     for number in 1..tries {
-        if attempt != LockAttempt::Denied {
-            break;
-        }
-        denied();
         if number.is_multiple_of(TRIES_PER_YIELD) {
             yield_now();
         } else {
             spin_loop();
         }
-        attempt = take();
+        let attempt = take();
+        if attempt != LockAttempt::Denied {
+            return attempt;
+        }
     }
-    attempt
+    LockAttempt::Denied
 }
 
 impl Executor for HybridExecutor {
