@@ -32,7 +32,7 @@ pub struct BenchArguments {
           value_parser = protocol_names())]
     pub protocol: Vec<String>,
 
-    /// Tables whose records are hot under `htcc:tables-hot`, separated by commas
+    /// Tables whose records are hot under `htcc:tables-hot` and `htcc:paper`, separated by commas
     #[arg(long, value_name = "TABLE,…", value_delimiter = ',')]
     pub hot_tables: Vec<String>,
 

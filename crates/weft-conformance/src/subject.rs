@@ -21,7 +21,8 @@ use weft::{
 use weft_protocols::canary::{Canary, Mutation};
 use weft_protocols::{
     Adaptive, AdaptiveFlaw, AdaptiveOptions, BuilderExt, DbxPaper, DbxPaperOptions, DbxTc, Doppel,
-    DoppelFlaw, Flaw, Htcc, Merging, PhaseOptions, coordinator_of,
+    DoppelFlaw, Flaw, HotRecords, Htcc, HtccFlaw, HtccOptions, Merging, PhaseOptions,
+    coordinator_of,
 };
 
 pub use calls::{Call, JOURNAL, ProcedureStore, StepLog};
@@ -86,6 +87,8 @@ pub struct Subject {
     paper: Option<DbxPaperOptions>,
     /// The options of a variant of a protocol with phases.
     phases: Option<PhaseOptions>,
+    /// The mechanisms of the paper's HTCC, with a flaw perhaps.
+    htcc: Option<HtccMechanisms>,
     /// Flaws of the engine.
     time_flaw: Option<TimeFlaw>,
     operation_flaw: Option<OperationFlaw>,
@@ -102,17 +105,81 @@ struct Opening {
     adaptive_flaw: Option<AdaptiveFlaw>,
     paper: Option<DbxPaperOptions>,
     phases: Option<PhaseOptions>,
+    htcc: Option<HtccMechanisms>,
     time_flaw: Option<TimeFlaw>,
     operation_flaw: Option<OperationFlaw>,
 }
 
 impl Opening {
-    /// Sets the options of a variant with phases.
-    fn add_phases<P: Protocol>(&self, builder: Builder<P>) -> Builder<P> {
-        match self.phases {
+    /// Sets the options of a variant of a paper.
+    fn add_variant<P: Protocol>(&self, builder: Builder<P>) -> Builder<P> {
+        let builder = match self.phases {
             Some(phases) => builder.phases(phases),
             None => builder,
+        };
+        match self.htcc {
+            Some(mechanisms) => builder.htcc(mechanisms.options()),
+            None => builder,
         }
+    }
+}
+
+/// Which records are hot under the paper's HTCC.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HotSet {
+    /// Those with conflicts.
+    #[default]
+    Contended,
+    /// All.
+    All,
+    /// Those of the hash table.
+    HashTable,
+}
+
+/// The mechanisms of the paper's HTCC.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HtccMechanisms {
+    /// [`HtccOptions::binding_locks`].
+    pub binding_locks: bool,
+    /// [`HtccOptions::two_phase_flip`].
+    pub two_phase_flip: bool,
+    /// [`HtccOptions::background`].
+    pub background: bool,
+    /// [`HtccOptions::dependencies`].
+    pub dependencies: bool,
+    /// Which records are hot.
+    pub hot: HotSet,
+    /// The flaw.
+    pub flaw: Option<HtccFlaw>,
+}
+
+impl HtccMechanisms {
+    /// All mechanisms of the paper.
+    pub const ALL: HtccMechanisms = HtccMechanisms {
+        binding_locks: true,
+        two_phase_flip: true,
+        background: true,
+        dependencies: true,
+        hot: HotSet::Contended,
+        flaw: None,
+    };
+
+    /// The same without a thread of its own, which few checks run. So records become hot in all of them.
+    pub const BY_WORKERS: HtccMechanisms = HtccMechanisms { background: false, ..Self::ALL };
+
+    fn options(self) -> HtccOptions {
+        let mut options = HtccOptions::new()
+            .binding_locks(self.binding_locks)
+            .two_phase_flip(self.two_phase_flip)
+            .background(self.background)
+            .dependencies(self.dependencies)
+            .hot(match self.hot {
+                HotSet::Contended => HotRecords::Automatic,
+                HotSet::All => HotRecords::All,
+                HotSet::HashTable => HotRecords::Tables(vec![Hashed::TABLE.to_owned()]),
+            });
+        options.flaw = self.flaw;
+        options
     }
 }
 
@@ -153,6 +220,7 @@ impl Subject {
             adaptive_flaw: None,
             paper: None,
             phases: None,
+            htcc: None,
             time_flaw: None,
             operation_flaw: None,
         }
@@ -229,7 +297,8 @@ impl Subject {
 
     /// Returns the variants with the mechanisms of the papers.
     fn variants() -> impl Iterator<Item = Self> {
-        [Self::doppel_paper(None)].into_iter().filter(|variant| is_chosen(variant.name))
+        let all = [Self::doppel_paper(None), Self::htcc_paper(HtccMechanisms::BY_WORKERS)];
+        all.into_iter().filter(|variant| is_chosen(variant.name))
     }
 
     /// Returns `doppel` with all mechanisms of its paper, and perhaps with a flaw in them.
@@ -247,6 +316,11 @@ impl Subject {
     /// Returns `doppel` with some mechanisms of its paper.
     pub fn doppel_with(options: PhaseOptions) -> Self {
         Subject { name: "doppel:paper", phases: Some(options), ..Self::of::<Doppel>() }
+    }
+
+    /// Returns `htcc` with some mechanisms of its paper.
+    pub fn htcc_paper(mechanisms: HtccMechanisms) -> Self {
+        Subject { name: "htcc:paper", htcc: Some(mechanisms), ..Self::of::<Htcc>() }
     }
 
     /// Returns the protocol of this name, with regions run in the way of this name.
@@ -305,6 +379,7 @@ impl Subject {
             adaptive_flaw: self.adaptive_flaw,
             paper: self.paper,
             phases: self.phases,
+            htcc: self.htcc,
             time_flaw: self.time_flaw,
             operation_flaw: self.operation_flaw,
         }
@@ -505,7 +580,7 @@ fn open<P: Protocol>(opening: Opening) -> Box<dyn Store> {
         .htm(opening.htm.0)
         .htm_retry_policy(opening.htm.1)
         .record_history(opening.records);
-    let builder = opening.add_phases(builder);
+    let builder = opening.add_variant(builder);
     let database = builder.open().expect("a database opens");
     let tables = Tables::of(&database);
     let options = TransactionOptions::new().retries_max(RETRIES_MAX);

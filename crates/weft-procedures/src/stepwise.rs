@@ -96,8 +96,10 @@ impl<P: Protocol> Driver<P> for Stepwise<'_, '_, P> {
             }
         };
         let worker = transaction.worker(INSIDE);
-        // Committed, or repaired too often.
-        if committed.is_ok() || !transaction.may_have_another_round() {
+        // Committed, or not to be repaired, or repaired too often.
+        let is_on = |repairing: &mut <P::Executor as Executor>::Repairing| repairing.is_on();
+        let is_repairable = worker.executor().repairing().is_some_and(is_on);
+        if committed.is_ok() || !is_repairable || !transaction.may_have_another_round() {
             self.ended.set(Some(committed));
             return Next::Return;
         }

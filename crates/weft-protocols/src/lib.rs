@@ -25,6 +25,7 @@ pub mod adaptive;
 pub mod atomic;
 #[cfg(feature = "canary")]
 pub mod canary;
+mod coordinated;
 pub mod dbx_paper;
 pub mod dbx_spin;
 pub mod dbx_tc;
@@ -44,6 +45,7 @@ pub mod timestamp_ordering;
 pub use adaptive::AdaptiveFlaw;
 pub use adaptive::{Adaptive, AdaptiveOptions};
 pub use atomic::Atomic;
+pub use coordinated::{CoordinatedDatabase, coordinator_of};
 #[cfg(feature = "canary")]
 #[doc(hidden)]
 pub use dbx_paper::PaperFlaw;
@@ -57,9 +59,11 @@ pub use dbx_tc::{ChoppedDatabase, DbxTc, DbxTcOptions};
 #[doc(hidden)]
 pub use doppel::DoppelFlaw;
 pub use doppel::{
-    CoordinatedDatabase, Doppel, DoppelLocking, LabelledDatabase, Merging, PhaseOptions,
-    coordinator_of, stash_capacity_of,
+    Doppel, DoppelLocking, LabelledDatabase, Merging, PhaseOptions, stash_capacity_of,
 };
+#[cfg(feature = "canary")]
+#[doc(hidden)]
+pub use htcc::HtccFlaw;
 pub use htcc::{HotRecords, Htcc, HtccOptions};
 pub use htm_naive::HtmNaive;
 pub use none::NoControl;

@@ -76,7 +76,7 @@ pub struct Common {
     #[arg(long, short, value_name = "NAME,…", value_delimiter = ',', default_value = "dbx",
           value_parser = protocol_names())]
     pub protocol: Vec<String>,
-    /// Tables whose records are hot under `htcc:tables-hot`, separated by commas
+    /// Tables whose records are hot under `htcc:tables-hot` and `htcc:paper`, separated by commas
     #[arg(long, value_name = "TABLE,…", value_delimiter = ',')]
     pub hot_tables: Vec<String>,
     /// Mechanisms that variants `NAME:paper` have, separated by commas [default: all of the paper's]

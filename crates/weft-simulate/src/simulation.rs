@@ -22,11 +22,9 @@ use weft_protocols::{
 };
 use weft_sim::{Counts, Options, PrivateMemory, Profile, Program};
 use weft_workloads::aborts::AbortsByTable;
-use weft_workloads::adaptive;
 use weft_workloads::dbx;
 use weft_workloads::dbx_tc::{self, Pieces};
 use weft_workloads::htcc::{NOT_SERIALIZABLE, Repairs, is_serializable, options_of};
-use weft_workloads::paper;
 use weft_workloads::phases::Phases;
 use weft_workloads::variants::protocol_of;
 use weft_workloads::workload::{Condition, LoadOptions, Outcome, Workload};
@@ -342,7 +340,7 @@ pub fn run(benchmark: &dyn Benchmark) -> Result<(), String> {
             for &cores in &common.cores {
                 progress.next(&format!("{contender} on {cores}{at}"));
                 let dbx_paper = dbx::options_of(contender, &common.paper);
-                let htcc = options_of(contender, &common.hot_tables);
+                let htcc = options_of(contender, &common.hot_tables, &common.paper);
                 let doppel = doppel::options_of(contender, &common.paper);
                 let dbx_tc = dbx_tc::options_of(contender);
                 let adaptive = adaptive::options_of(contender);

@@ -1,12 +1,15 @@
 //! Variants of `htcc` for comparison in measurements, and the counts of repairs for reports. For example,
-//! `htcc:restart` restarts transactions instead of repairing them.
+//! `htcc:restart` restarts transactions instead of repairing them. `htcc:paper` has the mechanisms of the paper.
 
 use serde::Serialize;
 use weft::Metrics;
 use weft_protocols::{HotRecords, HtccOptions};
 
+use crate::paper::{self, Mechanism};
 use crate::variants::Variant;
 
+/// The variant with the mechanisms of the paper.
+pub(crate) const PAPER: &str = "htcc:paper";
 const DEPENDENCIES: &str = "htcc:dependencies";
 const RESTART: &str = "htcc:restart";
 const ALL_HOT: &str = "htcc:all-hot";
@@ -15,7 +18,8 @@ const TABLES_HOT: &str = "htcc:tables-hot";
 const UNVALIDATED: &str = "htcc:unvalidated";
 
 /// The variants.
-pub static VARIANTS: [Variant; 6] = [
+pub static VARIANTS: [Variant; 7] = [
+    Variant { name: PAPER, about: "the mechanisms of the paper, or those of --paper" },
     Variant {
         name: DEPENDENCIES,
         about: "procedures are repaired by their dependencies (the paper's HTCC)",
@@ -30,6 +34,34 @@ pub static VARIANTS: [Variant; 6] = [
     },
 ];
 
+/// The mechanisms of the paper.
+pub static MECHANISMS: [Mechanism<HtccOptions>; 4] = [
+    Mechanism {
+        name: "binding-locks",
+        about: "a transaction that does not get the lock of a hot record in time aborts",
+        switch: HtccOptions::binding_locks,
+    },
+    Mechanism {
+        name: "two-phase-flip",
+        about: "a record becomes hot or cold while no transaction accesses it, so binding locks replace validation",
+        switch: HtccOptions::two_phase_flip,
+    },
+    Mechanism {
+        name: "background",
+        about: "a thread of its own makes records hot and cold, by all conflicts of a period",
+        switch: HtccOptions::background,
+    },
+    Mechanism {
+        name: "dependencies",
+        about: "procedures are repaired by their dependencies",
+        switch: HtccOptions::dependencies,
+    },
+];
+
+/// The values of `--hot-tables` for all tables, and for none, under `htcc:paper`.
+const ALL_TABLES: &str = "all";
+const NO_TABLES: &str = "none";
+
 /// Why the variant that is not serializable is not verified.
 pub const NOT_SERIALIZABLE: &str =
     "is deliberately not serializable: invariants may be violated, so --verify would prove nothing";
@@ -39,11 +71,22 @@ pub fn is_serializable(contender: &str) -> bool {
     contender != UNVALIDATED
 }
 
+/// Returns the hot records of `htcc:paper`: the set that is chosen by hand, if one is.
+fn hot_records(hot_tables: &[String]) -> HotRecords {
+    match hot_tables {
+        [] => HotRecords::Automatic,
+        [all] if all == ALL_TABLES => HotRecords::All,
+        [none] if none == NO_TABLES => HotRecords::None,
+        tables => HotRecords::Tables(tables.to_vec()),
+    }
+}
+
 /// Returns the options of a variant; `None` if `contender` is not a variant. `hot_tables` are the tables whose
-/// records are hot in the variant `htcc:tables-hot`.
-pub fn options_of(contender: &str, hot_tables: &[String]) -> Option<HtccOptions> {
+/// records are hot in the variants `htcc:tables-hot` and `htcc:paper`. `paper` selects among the mechanisms of the latter.
+pub fn options_of(contender: &str, hot_tables: &[String], paper: &[String]) -> Option<HtccOptions> {
     let options = HtccOptions::new();
     match contender {
+        PAPER => Some(paper::options(&MECHANISMS, options.hot(hot_records(hot_tables)), paper)),
         DEPENDENCIES => Some(options.dependencies(true)),
         RESTART => Some(options.repairs(false)),
         ALL_HOT => Some(options.hot(HotRecords::All)),
@@ -149,12 +192,40 @@ mod tests {
     fn every_variant_is_one_of_htcc_with_options_of_its_own() {
         for variant in &VARIANTS {
             assert_eq!(protocol_of(variant.name), "htcc");
-            assert!(options_of(variant.name, &[]).is_some(), "{}", variant.name);
+            assert!(options_of(variant.name, &[], &[]).is_some(), "{}", variant.name);
         }
         assert_eq!(protocol_of("dbx"), "dbx");
-        assert!(options_of("htcc", &[]).is_none() && options_of("htcc:nothing", &[]).is_none());
+        assert!(
+            options_of("htcc", &[], &[]).is_none()
+                && options_of("htcc:nothing", &[], &[]).is_none()
+        );
         let tables = ["warehouse".to_owned()];
-        let hot = options_of(TABLES_HOT, &tables).map(|options| options.hot);
+        let hot = options_of(TABLES_HOT, &tables, &[]).map(|options| options.hot);
         assert_eq!(hot, Some(HotRecords::Tables(tables.to_vec())));
+    }
+
+    #[test]
+    fn hot_tables_are_the_set_by_hand_under_the_papers_variant() {
+        let hot = |tables: &[&str]| {
+            let tables: Vec<String> = tables.iter().map(|&name| name.to_owned()).collect();
+            options_of(PAPER, &tables, &[]).expect("it is a variant").hot
+        };
+        assert_eq!(hot(&[]), HotRecords::Automatic);
+        assert_eq!((hot(&["all"]), hot(&["none"])), (HotRecords::All, HotRecords::None));
+        let tables = vec!["warehouse".to_owned(), "district".to_owned()];
+        assert_eq!(hot(&["warehouse", "district"]), HotRecords::Tables(tables));
+    }
+
+    #[test]
+    fn every_mechanism_changes_the_options() {
+        let of = |paper: &[&str]| {
+            let paper: Vec<String> = paper.iter().map(|&name| name.to_owned()).collect();
+            format!("{:?}", options_of(PAPER, &[], &paper).expect("it is a variant"))
+        };
+        let (all, none) = (of(&[]), of(&["none"]));
+        for mechanism in &MECHANISMS {
+            let one = of(&[mechanism.name]);
+            assert!(one != none && one != all, "{}", mechanism.name);
+        }
     }
 }

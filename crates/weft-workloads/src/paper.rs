@@ -8,7 +8,7 @@
 //! To add a variant: define its list of [`Mechanism`]s beside its options, add the list to [`all`], and call
 //! [`options`].
 
-use crate::{dbx, doppel};
+use crate::{dbx, doppel, htcc};
 
 /// The word that leaves out all mechanisms.
 const NONE: &str = "none";
@@ -48,7 +48,9 @@ pub struct Described {
 /// Returns the mechanisms of all variants.
 pub fn all() -> impl Iterator<Item = Described> {
     let of_dbx = dbx::MECHANISMS.iter().map(|mechanism| mechanism.described(dbx::PAPER));
-    of_dbx.chain(doppel::MECHANISMS.iter().map(|mechanism| mechanism.described("doppel:paper")))
+    let of_doppel = doppel::MECHANISMS.iter().map(|mechanism| mechanism.described("doppel:paper"));
+    let of_htcc = htcc::MECHANISMS.iter().map(|mechanism| mechanism.described(htcc::PAPER));
+    of_dbx.chain(of_doppel).chain(of_htcc)
 }
 
 /// Returns the values of `--paper`, with their descriptions: each mechanism, the same with `no-` before it, and `none`.

@@ -295,7 +295,7 @@ fn load(
         let before_load_bytes = memory::resident_bytes();
         let progress = Progress::new(&format!("loading {label}"));
         let dbx_paper = dbx::options_of(&variant.protocol, &arguments.paper);
-        let htcc = options_of(&variant.protocol, &arguments.hot_tables);
+        let htcc = options_of(&variant.protocol, &arguments.hot_tables, &arguments.paper);
         let doppel = doppel::options_of(&variant.protocol, &arguments.paper);
         let dbx_tc = dbx_tc::options_of(&variant.protocol);
         let adaptive = adaptive::options_of(&variant.protocol);

@@ -245,7 +245,7 @@ pub(super) fn open<P: Protocol>(opening: Opening, with: OperationSet) -> Box<dyn
         .htm(opening.htm.0)
         .htm_retry_policy(opening.htm.1)
         .record_history(opening.records);
-    let builder = opening.add_phases(builder).dbx_tc(known);
+    let builder = opening.add_variant(builder).dbx_tc(known);
     let database = builder.open().expect("a database opens");
     let tables = Books {
         accounts: database.table().expect("it was added"),

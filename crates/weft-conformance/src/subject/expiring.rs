@@ -212,7 +212,7 @@ pub(super) fn open<P: Protocol>(opening: Opening) -> Box<dyn ExpiringStore> {
         .htm_retry_policy(opening.htm.1)
         .time_flaw(opening.time_flaw)
         .record_history(opening.records);
-    let builder = opening.add_phases(builder);
+    let builder = opening.add_variant(builder);
     let database = builder.open().expect("a database opens");
     let tables = Tables {
         expiring: database.table().expect("it was added"),

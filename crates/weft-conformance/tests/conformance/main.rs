@@ -11,6 +11,8 @@ mod expiry;
 #[cfg(weft_sim)]
 mod found;
 mod histories;
+#[cfg(not(weft_sim))]
+mod htcc;
 mod invariants;
 #[cfg(not(weft_sim))]
 mod paper;

@@ -4,19 +4,20 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// The clock of phases, in nanoseconds. On the simulated machine it shows virtual time, at the 2.4 GHz of the
 /// paper's machine. For threads that are not among its cores it shows real time.
-pub(super) struct PhaseClock {
+#[derive(Debug)]
+pub(crate) struct PhaseClock {
     start: Instant,
     /// The nanoseconds from 1970 to the start, so that stamps do not begin again when a database is opened again.
     start_nanoseconds: u64,
 }
 
 impl PhaseClock {
-    pub(super) fn new() -> PhaseClock {
+    pub(crate) fn new() -> PhaseClock {
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         PhaseClock { start: Instant::now(), start_nanoseconds: since_1970.as_nanos() as u64 }
     }
 
-    pub(super) fn now(&self) -> u64 {
+    pub(crate) fn now(&self) -> u64 {
         #[cfg(weft_sim)]
         if let Some(cycles) = weft_htm::simulation::cycles() {
             return cycles * 10 / 24;

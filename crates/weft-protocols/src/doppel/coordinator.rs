@@ -4,30 +4,20 @@
 //! wait; a worker that is in no transaction has acknowledged it. Without a coordinator, workers change the phases.
 
 use std::any::Any;
-use std::time::Duration;
 
 use weft::protocol::Protocol;
 use weft::{Database, Failure, TransactionOptions};
-use weft_htm::word::{Ordering, Word, yield_now};
+use weft_htm::word::{Ordering, Word};
 
 use super::joined::JoinedProtocol;
 use super::options::PhaseOptions;
 use super::transition::change_phase;
 use super::{Doppel, DoppelLocking, PhaseReconciliation};
 use crate::INSIDE;
+use crate::coordinated::{CoordinatedDatabase, wait};
 
 /// How often the coordinator looks whether a phase is to end, as a part of the length of a phase.
 const LOOKS_PER_PHASE: u64 = 64;
-
-/// Runs the phases of a database in a thread of their own.
-pub trait CoordinatedDatabase {
-    /// Changes the phases until `goes_on` returns `false`. Workers change them again then. Under
-    /// [`PhaseOptions::has_coordinator`] only.
-    ///
-    /// # Errors
-    /// [`Failure::Closed`]; [`Failure::NestedTransaction`] inside a transaction.
-    fn coordinate(&self, goes_on: &dyn Fn() -> bool) -> Result<(), Failure>;
-}
 
 /// Counts the coordinator as long as it runs.
 struct Registration<'a>(&'a Word);
@@ -66,30 +56,14 @@ impl<J: JoinedProtocol> CoordinatedDatabase for Database<PhaseReconciliation<J>>
                 change_phase(engine, worker, &mut plans);
             }
             let next = shared.now() + pause;
-            if shared.options.is_hasty {
-                yield_now();
-            } else if is_virtual() {
-                while shared.now() < next {
-                    yield_now();
-                }
-            } else {
-                std::thread::sleep(Duration::from_nanos(pause));
-            }
+            wait(|| shared.now(), next, shared.options.is_hasty);
         }
         Ok(())
     }
 }
 
-/// Whether this thread is a core of the simulated machine, where time passes only while it runs.
-fn is_virtual() -> bool {
-    #[cfg(weft_sim)]
-    return weft_htm::simulation::cycles().is_some();
-    #[cfg(not(weft_sim))]
-    false
-}
-
 /// Returns the database if its phases have a coordinator by its options.
-pub fn coordinator_of<P: Protocol>(
+pub(crate) fn coordinator_of<P: Protocol>(
     database: &Database<P>,
 ) -> Option<&(dyn CoordinatedDatabase + Sync)> {
     let options = options_of(database)?;

@@ -75,7 +75,7 @@
 //!   phase to the next as long as it pays.
 
 mod classification;
-mod clock;
+pub(crate) mod clock;
 mod commit;
 mod contention;
 mod coordinator;
@@ -104,7 +104,8 @@ use weft::commit::{
 use weft::store::record::StoredRecord;
 use weft_htm::word::Ordering;
 
-pub use self::coordinator::{CoordinatedDatabase, coordinator_of, stash_capacity_of};
+pub(crate) use self::coordinator::coordinator_of;
+pub use self::coordinator::stash_capacity_of;
 #[doc(hidden)]
 pub use self::execution::ReconcilingExecutor;
 pub use self::joined::JoinedProtocol;

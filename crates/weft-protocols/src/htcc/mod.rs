@@ -20,13 +20,16 @@
 //!
 //! In a *procedure*, only those operations run again that a stale read reaches (§4.2, §4.3).
 //!
-//! The files: `heat` has what is kept with a record; this one has what a worker does; `steps` has the repair of
-//! procedures, for which [`procedure`](weft_procedures) decides which operations run. The workset cache lies
-//! where records are looked up, in [`Transaction`](weft::Transaction).
+//! The files: `heat` has what is kept with a record; `flips` has when a record becomes hot or cold if that takes two phases;
+//! `locks` has the locks of a transaction; this one has what a worker does; `steps` has the repair of procedures, for which
+//! [`procedure`](weft_procedures) decides which operations run. The workset cache lies where records are looked up, in
+//! [`Transaction`](weft::Transaction).
 //!
-//! **The serialization point** is that of DBX. It does not depend on the locks on hot records.
+//! **The serialization point** is that of DBX. By default it does not depend on the locks on hot records. If the locks replace
+//! validation, it is a moment at which the transaction holds all of them.
 //!
-//! **Departures from the paper**
+//! **Departures from the paper.** `htcc:paper` in measurements takes the first three back, and repairs procedures by
+//! their dependencies, each by an option ([`HtccOptions`]; decision 77).
 //! - Hot records are validated like cold ones; those that are written are locked for the commit, and validated
 //!   with that, just before the region. The locks under which hot records are accessed only keep away
 //!   transactions that would fail. So whether a record is hot is a guess, which may change at any time, even
@@ -46,21 +49,30 @@
 //!   Insertions are undone first and done again. (This is the paper's HTCC without static analysis,
 //!   `HTCC(-S)`.) Procedures, whose operations are known, are repaired as in the paper if
 //!   [`HtccOptions::dependencies`] is set. It is not set by default; its documentation says why.
+//! - Also with the paper's options: the writes of hot records are validated, since the engine may have moved a row. Reads of
+//!   hot records that have no row are validated, since inserting the row takes no lock.
 
+mod flips;
 mod heat;
+mod locks;
+mod options;
 mod steps;
+
+pub(crate) use self::flips::background_of;
+#[cfg(feature = "canary")]
+#[doc(hidden)]
+pub use self::options::HtccFlaw;
+pub use self::options::{HotRecords, HtccOptions};
 
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use weft::Failure;
 use weft::column::{ColumnSet, UsedColumns};
 use weft::commit::access_set::{AccessSet, ReplacedVersion, TidHeader, WriteEntry};
 use weft::commit::dbx::commit_hot_and_cold;
 use weft::commit::optimistic::{
-    CommitContext, CommitPhases, OptimisticExecutor, hold_row, settle_deleted, stored,
+    CommitContext, CommitPhases, OptimisticExecutor, abort_at, hold_row, settle_deleted, stored,
 };
-use weft::commit::positions::Positions;
 use weft::commit::{
     Abort, DeletedOutcome, Executor, HoldFunction, Never, Observation, Protocol, ProtocolOptions,
     ProtocolShared, Refusal, RepairsTransactions, Visible, WriteMark,
@@ -72,10 +84,14 @@ use weft::step::Instance;
 use weft::store::record::{RecordPointer, StoredRecord};
 use weft::store::table::TableRef;
 use weft::store::worker::{LoggedWrite, WorkerMemory};
+use weft::{ConflictReason, Failure};
 use weft_htm::word::{spin_loop, yield_now};
 
-use self::heat::{Conflict, HeatHeader};
+use self::flips::Flips;
+use self::heat::{Conflict, HeatHeader, LockAttempt, Wanted};
+use self::locks::{HeldLock, HeldLocks};
 use self::steps::Steps;
+use crate::doppel::clock::PhaseClock;
 
 /// HTCC: locks for hot records, HTM for cold ones, repair. See the [module](self) for the paper and the
 /// idea.
@@ -105,6 +121,8 @@ unsafe impl Protocol for Htcc {
         may_go: impl Fn(u64) -> bool,
         unlink: impl FnOnce() -> bool,
     ) -> DeletedOutcome {
+        // A record on the list of those that become hot or cold has to stay.
+        let may_go = |number| !record.header.heat.load().is_listed() && may_go(number);
         settle_deleted(record, may_go, unlink)
     }
 
@@ -128,110 +146,21 @@ impl CommitPhases for Htcc {
     }
 }
 
-/// Which records are hot.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum HotRecords {
-    /// Records with so many conflicts that second attempts mostly fail as well.
-    #[default]
-    Automatic,
-    /// All records: two-phase locking with validation.
-    All,
-    /// No record: the protocol is DBX with repair.
-    None,
-    /// All records of the tables with these names, and no others.
-    Tables(Vec<String>),
-}
-
-/// Options of HTCC.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct HtccOptions {
-    /// Which records are hot.
-    pub hot: HotRecords,
-    /// Whether transactions are repaired. If not, they are restarted, and nothing is cached: the paper's
-    /// `HTCC(-SC)`.
-    pub repairs: bool,
-    /// Whether [procedures](weft_procedures::Execute::execute) are repaired by their dependencies, as in the
-    /// paper's `HTCC`: only those operations run again that a stale read reaches. Otherwise all operations run
-    /// again on the workset cache, like those of closures: the paper's `HTCC(-S)`. On two cores the latter is
-    /// faster by far: running an operation on cached data costs less than tracking what it has done. With many
-    /// cores dependencies may be worth it (simulated, 40 cores and four warehouses of TPC-C: faster by a
-    /// sixth).
-    pub dependencies: bool,
-    /// Whether reads are validated, as they have to be. If not, transactions are **not serializable**: the
-    /// paper's `HTCC(NV)`, by which it measures the cost of validation and repair. (Writes are validated
-    /// nevertheless: the worker that reclaims the replaced version relies on that.) For measurements only.
-    pub validates: bool,
-    /// How many conflicts in an epoch of 40 ms make a record hot, beyond the usual number. The count is of
-    /// transactions whose second attempt meets a conflict again; usual is that four of five do. (Below that, a
-    /// repair is faster than waiting for locks.)
-    pub hot_at: u32,
-}
-
-impl Default for HtccOptions {
-    fn default() -> Self {
-        // In tests, rare events are to happen often.
-        let is_test = weft::store::RECLAIMS_EARLY;
-        let (hot_at, dependencies) = if is_test { (1, true) } else { (32, false) };
-        HtccOptions {
-            hot: HotRecords::Automatic,
-            repairs: true,
-            dependencies,
-            validates: true,
-            hot_at,
-        }
-    }
-}
-
-impl HtccOptions {
-    /// Returns the default options.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Sets [`HtccOptions::hot`].
-    pub fn hot(mut self, hot: HotRecords) -> Self {
-        self.hot = hot;
-        self
-    }
-
-    /// Sets [`HtccOptions::repairs`].
-    pub fn repairs(mut self, repairs: bool) -> Self {
-        self.repairs = repairs;
-        self
-    }
-
-    /// Sets [`HtccOptions::dependencies`].
-    pub fn dependencies(mut self, dependencies: bool) -> Self {
-        self.dependencies = dependencies;
-        self
-    }
-
-    /// Sets [`HtccOptions::validates`].
-    pub fn validates(mut self, validates: bool) -> Self {
-        self.validates = validates;
-        self
-    }
-
-    /// Sets [`HtccOptions::hot_at`].
-    pub fn hot_at(mut self, hot_at: u32) -> Self {
-        self.hot_at = hot_at;
-        self
-    }
-}
-
 /// What the workers of a database share.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct HtccShared {
     options: HtccOptions,
+    /// The records that are about to become hot or cold.
+    flips: Flips,
+    /// The clock of the thread that makes records hot and cold.
+    clock: PhaseClock,
 }
 
 impl ProtocolShared for HtccShared {
     fn new(options: &ProtocolOptions) -> Result<Self, Failure> {
         let options = options.given.get::<HtccOptions>().cloned().unwrap_or_default();
-        Ok(HtccShared { options })
+        Ok(HtccShared { options, flips: Flips::default(), clock: PhaseClock::new() })
     }
 }
 
@@ -239,66 +168,6 @@ impl ProtocolShared for HtccShared {
 /// processor, or yields after every [`TRIES_PER_YIELD`].
 const TRIES_MAX: u32 = 1024;
 const TRIES_PER_YIELD: u32 = 16;
-
-/// A lock on a hot record.
-struct HeldLock {
-    record: RecordPointer<HeatHeader>,
-    is_exclusive: bool,
-    /// The round in which the record was last accessed.
-    round: u32,
-}
-
-/// The locks that a transaction holds, each one once.
-#[derive(Default)]
-struct HeldLocks {
-    locks: Vec<HeldLock>,
-    positions: Positions,
-}
-
-// SAFETY: a worker's locks move between threads only with the worker, and it holds none between transactions.
-unsafe impl Send for HeldLocks {}
-
-impl HeldLocks {
-    fn find(&self, record: RecordPointer<HeatHeader>) -> Option<usize> {
-        if self.locks.is_empty() {
-            return None;
-        }
-        self.positions.find(record.block(), |position| self.locks[position].record == record)
-    }
-
-    fn push(&mut self, held: HeldLock) {
-        let HeldLocks { locks, positions } = self;
-        let block = |position: usize| locks[position].record.block();
-        positions.insert(held.record.block(), locks.len(), block);
-        locks.push(held);
-    }
-
-    /// Releases the locks of records that were not accessed in this round (§4.1, the delta-set `del_set`).
-    fn release_other_rounds(&mut self, round: u32) {
-        if self.locks.iter().all(|held| held.round == round) {
-            return;
-        }
-        let all = std::mem::take(&mut self.locks);
-        self.positions.clear();
-        for held in all {
-            if held.round == round { self.push(held) } else { release(&held) }
-        }
-    }
-
-    #[inline(always)]
-    fn release_all(&mut self) {
-        if self.locks.is_empty() {
-            return;
-        }
-        self.locks.drain(..).for_each(|held| release(&held));
-        self.positions.clear();
-    }
-}
-
-fn release(held: &HeldLock) {
-    let heat = &stored(held.record).header.heat;
-    if held.is_exclusive { heat.unlock_exclusive() } else { heat.unlock_shared() }
-}
 
 /// The tables that were accessed, and whether their records are hot.
 #[derive(Default)]
@@ -335,6 +204,8 @@ pub struct HybridExecutor {
     /// Whether it still waits for locks. It stops after the first lock that it did not get in time (§3.2,
     /// no-wait).
     waits: bool,
+    /// Whether it has to abort because it did not get a lock that binds.
+    is_denied: bool,
     shared: Arc<HtccShared>,
 }
 
@@ -348,25 +219,26 @@ impl HybridExecutor {
         record: RecordPointer<HeatHeader>,
         is_exclusive: bool,
         memory: &WorkerMemory,
-    ) {
+    ) -> Result<(), Abort> {
         let is_hot = match &self.shared.options.hot {
             HotRecords::Automatic | HotRecords::None => stored(record).header.heat.load().is_hot(),
             HotRecords::All => true,
             HotRecords::Tables(names) => self.hot_tables.has(table, names),
         };
-        if is_hot {
-            self.lock(record, is_exclusive, memory);
-        }
+        if is_hot { self.lock(table, record, is_exclusive, memory) } else { Ok(()) }
     }
 
     #[inline(never)]
     fn lock(
         &mut self,
+        table: TableRef,
         record: RecordPointer<HeatHeader>,
         is_exclusive: bool,
         memory: &WorkerMemory,
-    ) {
+    ) -> Result<(), Abort> {
         let heat = &stored(record).header.heat;
+        #[cfg(feature = "canary")]
+        let is_exclusive = is_exclusive && !self.has_flaw(HtccFlaw::WritersShare);
         // Already locked, perhaps in an earlier round: keep the lock, unless it must be upgraded.
         let held = self.held.find(record);
         if let Some(position) = held {
@@ -374,40 +246,107 @@ impl HybridExecutor {
             let held = &mut self.held.locks[position];
             held.round = round;
             if held.is_exclusive || !is_exclusive {
-                return;
+                return Ok(());
             }
         }
-        let epoch = memory.epoch();
-        // The record has been hot long enough: it becomes cold, and this access needs no lock.
-        let may_cool = self.shared.options.hot == HotRecords::Automatic;
-        if may_cool && held.is_none() && heat.load().has_cooled(epoch) {
-            heat.cool();
-            return;
+        if held.is_none() && self.has_cooled(record, memory) {
+            return Ok(());
         }
+        let wanted = self.wanted();
         let take = || match is_exclusive {
-            true => heat.try_lock_exclusive(held.is_some()),
-            false => heat.try_lock_shared(),
+            true => heat.try_lock_exclusive(wanted, held.is_some()),
+            false => heat.try_lock_shared(wanted),
         };
-        let take_soon = || {
-            (1..TRIES_MAX).any(|tries| {
-                if tries.is_multiple_of(TRIES_PER_YIELD) {
-                    yield_now()
-                } else {
-                    spin_loop()
+        // No-wait: after a bounded number of tries give up.
+        let tries = if self.waits { TRIES_MAX } else { 1 };
+        let announces = is_exclusive && self.shared.options.binding_locks;
+        let mut attempt = take();
+        if announces && attempt == LockAttempt::Denied {
+            // Two transactions that share the lock, and both want it exclusively, would wait for each other.
+            if heat.announce_writer() || held.is_none() {
+                attempt = take_soon(tries, || {
+                    heat.announce_writer();
+                    take()
+                });
+                if attempt == LockAttempt::Denied {
+                    heat.withdraw_writer();
                 }
-                take()
-            })
-        };
-        // No-wait: after a bounded number of tries go on without the lock. Validation decides.
-        let is_taken = take() || (self.waits && take_soon());
-        if !is_taken {
-            self.waits = false;
-            return;
+            }
+        } else if attempt == LockAttempt::Denied {
+            attempt = take_soon(tries, take);
         }
-        match held {
-            Some(position) => self.held.locks[position].is_exclusive = true,
-            None => self.held.push(HeldLock { record, is_exclusive, round: self.round }),
+        match attempt {
+            LockAttempt::Cold => {}
+            LockAttempt::Denied if self.shared.options.binding_locks => {
+                self.is_denied = true;
+                return Err(abort_at(ConflictReason::LockDenied, table, record));
+            }
+            // Go on without the lock. Validation decides.
+            LockAttempt::Denied => self.waits = false,
+            LockAttempt::Taken { is_hot } => match held {
+                Some(position) => self.held.locks[position].is_exclusive = true,
+                None => {
+                    let round = self.round;
+                    let binds = is_hot && self.shared.options.locks_replace_validation();
+                    self.held.push(HeldLock { record, is_exclusive, binds, round });
+                }
+            },
         }
+        Ok(())
+    }
+
+    /// Makes a record cold if it has been hot long enough, unless a thread of its own does that. Returns whether it is
+    /// cold.
+    fn has_cooled(&self, record: RecordPointer<HeatHeader>, memory: &WorkerMemory) -> bool {
+        let options = &self.shared.options;
+        let heat = &stored(record).header.heat;
+        let may_cool = options.hot == HotRecords::Automatic && !options.background;
+        if !may_cool || !heat.load().has_cooled(memory.epoch()) {
+            return false;
+        }
+        if options.two_phase_flip {
+            return heat.cool_if_free();
+        }
+        heat.cool();
+        true
+    }
+
+    /// Returns the records whose locks are wanted.
+    fn wanted(&self) -> Wanted {
+        let options = &self.shared.options;
+        match options.hot {
+            HotRecords::Automatic if options.background => Wanted::Counted,
+            HotRecords::Automatic | HotRecords::None => Wanted::Hot,
+            HotRecords::All | HotRecords::Tables(_) if options.binding_locks => Wanted::MadeHot,
+            HotRecords::All | HotRecords::Tables(_) => Wanted::Any,
+        }
+    }
+
+    /// Leaves out of the validation what was read under locks that take its place (§3.2: only cold records are
+    /// validated). Returns whether it has left something out.
+    fn leave_out_locked(&mut self) -> bool {
+        let set = &mut self.cold.set;
+        if !self.held.any_binds() || !self.held.leave_out_locked(&mut set.reads) {
+            return false;
+        }
+        // A transaction of one read is not validated. This is not one: what it has read under locks is of another moment.
+        if set.is_one_read() && !self.passes_lone_read() {
+            self.held.put_back(&mut self.cold.set.reads);
+            return false;
+        }
+        true
+    }
+
+    fn passes_lone_read(&self) -> bool {
+        #[cfg(feature = "canary")]
+        return self.has_flaw(HtccFlaw::LoneReadPassed);
+        #[cfg(not(feature = "canary"))]
+        false
+    }
+
+    #[cfg(feature = "canary")]
+    fn has_flaw(&self, flaw: HtccFlaw) -> bool {
+        self.shared.options.has_flaw(flaw)
     }
 
     /// Ends the transaction: releases its locks and what `steps` remembers.
@@ -419,34 +358,70 @@ impl HybridExecutor {
         }
     }
 
-    fn hot_at(&self) -> u64 {
-        u64::from(self.shared.options.hot_at)
-    }
-
     /// Counts a conflict about a record, by which the record may become hot.
     #[cold]
     fn note_conflict(&self, abort: &Abort, memory: &WorkerMemory) {
         if let Some(record) = abort.record
             && self.shared.options.hot == HotRecords::Automatic
         {
-            // SAFETY: the worker is in a transaction, so the record is not freed; it is of this database.
-            let record = unsafe { record.cast::<StoredRecord<HeatHeader>>().as_ref() };
-            if record.header.tid().load_relaxed().is_locked() {
+            // SAFETY: the record is of this database.
+            let record: RecordPointer<HeatHeader> =
+                unsafe { RecordPointer::from_address(record.as_ptr().expose_provenance() as u64) };
+            if stored(record).header.tid().load_relaxed().is_locked() {
                 // Another worker is committing, and may have been preempted. One such accident causes many
                 // conflicts.
                 return;
             }
-            let conflict = match self.round + self.attempt {
-                // In tests every record is to become hot soon.
-                _ if weft::store::RECLAIMS_EARLY => Conflict::Again,
-                0 => Conflict::First,
-                1 => Conflict::Again,
-                // Later attempts are not counted: one starving transaction says no more about the record.
-                _ => return,
-            };
-            record.header.heat.note_conflict(conflict, memory.epoch(), self.hot_at());
+            self.note_conflict_about(record, memory);
         }
     }
+
+    /// Counts a conflict about a record that no transaction is committing.
+    fn note_conflict_about(&self, record: RecordPointer<HeatHeader>, memory: &WorkerMemory) {
+        let HtccShared { options, flips, .. } = &*self.shared;
+        let heat = &stored(record).header.heat;
+        let grace = &memory.shared().grace;
+        if options.background {
+            if !heat.load().is_hot() {
+                heat.count();
+            }
+            if !heat.load().is_listed() {
+                flips.list(record, options, grace);
+            }
+            return;
+        }
+        let conflict = match self.round + self.attempt {
+            // In tests every record is to become hot soon.
+            _ if weft::store::RECLAIMS_EARLY => Conflict::Again,
+            0 => Conflict::First,
+            1 => Conflict::Again,
+            // Later attempts are not counted: one starving transaction says no more about the record.
+            _ => return,
+        };
+        let (epoch, hot_at) = (memory.epoch(), u64::from(options.hot_at));
+        if !options.two_phase_flip {
+            heat.note_conflict(conflict, epoch, hot_at);
+        } else if heat.count_conflict(conflict, epoch, hot_at) {
+            flips.list(record, options, grace);
+        }
+    }
+}
+
+/// Tries to take a lock for the second time and later, at most `tries` times in all. Between tries it pauses the processor,
+/// or yields.
+fn take_soon(tries: u32, take: impl Fn() -> LockAttempt) -> LockAttempt {
+    for number in 1..tries {
+        if number.is_multiple_of(TRIES_PER_YIELD) {
+            yield_now();
+        } else {
+            spin_loop();
+        }
+        let attempt = take();
+        if attempt != LockAttempt::Denied {
+            return attempt;
+        }
+    }
+    LockAttempt::Denied
 }
 
 impl Executor for HybridExecutor {
@@ -472,6 +447,7 @@ impl Executor for HybridExecutor {
             attempt: 0,
             round: 0,
             waits: true,
+            is_denied: false,
             shared: Arc::clone(shared),
         }
     }
@@ -480,6 +456,10 @@ impl Executor for HybridExecutor {
     fn begin(&mut self, attempt: u32, memory: &WorkerMemory) -> Result<(), Refusal> {
         debug_assert!(self.held.locks.is_empty());
         (self.attempt, self.round, self.waits) = (attempt, 0, true);
+        self.is_denied = false;
+        if self.shared.options.two_phase_flip {
+            self.shared.flips.complete_as_worker(&memory.shared().grace, || memory.epoch());
+        }
         self.cold.begin(attempt, memory)
     }
 
@@ -490,7 +470,7 @@ impl Executor for HybridExecutor {
         record: RecordPointer<HeatHeader>,
         memory: &WorkerMemory,
     ) -> Result<Visible, Abort> {
-        self.enter(table, record, false, memory);
+        self.enter(table, record, false, memory)?;
         self.cold.read(table, record, memory)
     }
 
@@ -506,7 +486,7 @@ impl Executor for HybridExecutor {
         if self.steps.is_on() {
             return self.read(table, record, memory);
         }
-        self.enter(table, record, false, memory);
+        self.enter(table, record, false, memory)?;
         self.cold.read_columns(table, record, columns, memory)
     }
 
@@ -517,7 +497,7 @@ impl Executor for HybridExecutor {
         record: RecordPointer<HeatHeader>,
         memory: &WorkerMemory,
     ) -> Result<Observation<ReplacedVersion>, Abort> {
-        self.enter(table, record, true, memory);
+        self.enter(table, record, true, memory)?;
         self.cold.read_for_write(table, record, memory)
     }
 
@@ -649,7 +629,11 @@ impl Executor for HybridExecutor {
             self.cold.set.nodes.clear();
         }
         // Validation and write phases.
+        let is_partial = self.leave_out_locked();
         let committed = self.cold.commit(memory, epoch);
+        if is_partial && committed.is_err() {
+            self.held.put_back(&mut self.cold.set.reads);
+        }
         committed.inspect_err(|abort| self.note_conflict(abort, memory))?;
         self.end(memory);
         Ok(())
@@ -681,7 +665,7 @@ impl Executor for HybridExecutor {
 impl RepairsTransactions<HeatHeader> for HybridExecutor {
     #[inline(always)]
     fn is_on(&self) -> bool {
-        self.shared.options.repairs
+        self.shared.options.repairs && !self.is_denied
     }
 
     fn repair(&mut self, memory: &WorkerMemory) {
@@ -711,8 +695,14 @@ impl RepairsTransactions<HeatHeader> for HybridExecutor {
     }
 
     fn keep_step(&mut self, instance: Instance) {
-        let HybridExecutor { held, round, .. } = self;
+        let HybridExecutor { held, round, shared, .. } = self;
+        #[cfg(not(feature = "canary"))]
+        let _ = shared;
         self.steps.keep(&mut self.cold.set, instance, |record| {
+            #[cfg(feature = "canary")]
+            if shared.options.has_flaw(HtccFlaw::KeptUnlocked) {
+                return;
+            }
             if let Some(position) = held.find(record) {
                 held.locks[position].round = *round;
             }
