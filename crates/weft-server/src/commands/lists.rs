@@ -130,13 +130,8 @@ impl List {
     /// Sets the element at a position.
     fn put(&self, call: &Call<'_>, position: i64, text: Text) -> Done {
         let mut text = Some(text);
-        if self.change(call, position, |place| *place = text.take())?.is_none() {
-            let (collection, number) = (self.collection, position.div_euclid(SECTION));
-            let mut section = Section { collection, number, ..Section::default() };
-            *section.text_mut(position) = text;
-            call.tx.insert(&call.store.tables.items, section)?;
-        }
-        Ok(())
+        let put = |section: &mut Section| *section.text_mut(position) = text.take();
+        self.fill_section(call, position.div_euclid(SECTION), put)
     }
 
     /// Removes the elements at these positions.
@@ -186,15 +181,23 @@ impl List {
         position: i64,
         texts: &[T],
     ) -> Done {
-        let fill = |section: &mut Section| {
+        self.fill_section(call, position.div_euclid(SECTION), |section| {
             for (text, distance) in texts.iter().zip(0..) {
                 let at = if end == End::Left { position - distance } else { position + distance };
                 *section.text_mut(at) = Some(text.clone().into());
             }
-        };
-        let items = &call.store.tables.items;
-        let (collection, number) = (self.collection, position.div_euclid(SECTION));
-        if call.tx.update(items, &(collection, number), fill)?.is_none() {
+        })
+    }
+
+    /// Sets elements of a section, which is inserted if it is not there.
+    fn fill_section(
+        &self,
+        call: &Call<'_>,
+        number: i64,
+        mut fill: impl FnMut(&mut Section),
+    ) -> Done {
+        let (items, collection) = (&call.store.tables.items, self.collection);
+        if call.tx.update(items, &(collection, number), &mut fill)?.is_none() {
             let mut section = Section { collection, number, ..Section::default() };
             fill(&mut section);
             call.tx.insert(items, section)?;
