@@ -15,6 +15,8 @@ use libc::{
     c_void, mmap, munmap,
 };
 
+use crate::processor::INSTRUCTION_BYTES_MAX;
+
 const PAGE_BYTES: usize = 4096;
 /// How many bytes of instructions run together at most, without the breakpoint.
 const COPIED_BYTES_MAX: usize = 128;
@@ -72,7 +74,7 @@ impl OutOfLine {
         if self.length + length > COPIED_BYTES_MAX {
             return false;
         }
-        let mut copy = [0; 15];
+        let mut copy = [0; INSTRUCTION_BYTES_MAX as usize];
         let bytes = &mut copy[..length];
         // SAFETY: by the contract there is an instruction of this length.
         bytes.copy_from_slice(unsafe {

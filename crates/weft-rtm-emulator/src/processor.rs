@@ -23,7 +23,7 @@ use crate::out_of_line::OutOfLine;
 use crate::{memory, status, world};
 
 const PAGE_BYTES: u64 = 4096;
-const INSTRUCTION_BYTES_MAX: u64 = 15;
+pub(crate) const INSTRUCTION_BYTES_MAX: u64 = 15;
 /// How deep regions may be nested. One more level aborts.
 const DEPTH_MAX: u32 = 7;
 /// How many memory operands one instruction may have here. PUSH of a memory word and the string instructions
@@ -322,6 +322,8 @@ impl State {
 
     /// Handles a fault inside the region: the region aborts, and the program never sees the fault.
     pub(crate) fn fault(&mut self, context: &mut Context) {
+        // A copy may have faulted, so its breakpoint is not reached.
+        self.out_of_line.as_mut().and_then(OutOfLine::take_next);
         self.abort(context, 0);
     }
 
@@ -335,7 +337,6 @@ impl State {
     }
 
     fn abort(&mut self, context: &mut Context, status: u32) {
-        self.out_of_line.as_mut().and_then(OutOfLine::take_next);
         let nested = if self.depth > 1 { status::NESTED } else { 0 };
         // SAFETY: the region ends here by a rollback, and every thread that takes part is held.
         unsafe { self.lines.undo() };
