@@ -25,6 +25,7 @@ pub mod adaptive;
 pub mod atomic;
 #[cfg(feature = "canary")]
 pub mod canary;
+mod clock;
 mod coordinated;
 pub mod dbx_paper;
 pub mod dbx_spin;
@@ -39,6 +40,7 @@ pub mod occ;
 #[doc(hidden)]
 pub mod shared;
 pub mod timestamp_ordering;
+mod turn;
 
 #[cfg(feature = "canary")]
 #[doc(hidden)]

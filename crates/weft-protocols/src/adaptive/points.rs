@@ -16,7 +16,7 @@ use weft::store::table::TableRef;
 use weft_htm::word::{Ordering, Word};
 
 use super::queue::Queue;
-use crate::doppel::turn::TurnLock;
+use crate::turn::TurnLock;
 
 /// The number of entries.
 const POINTS: usize = 64;

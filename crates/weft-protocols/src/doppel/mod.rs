@@ -21,8 +21,8 @@
 //!   applied at the commit;
 //! - §5.3: `reconciliation` merges slices into rows; `merging` divides that work among the workers;
 //! - §5.4: `phases` says which phase it is, and how one gives way to the next; `transition` says when a phase ends;
-//!   `clock` has its time, `turn` the lock of the worker that changes the phase, and `coordinator` the paper's thread that
-//!   changes it;
+//!   `coordinator` has the paper's thread that changes it. (The crate's `clock` has its time, and `turn` the lock of the worker
+//!   that changes the phase.)
 //! - §5.5: `contention` has the records that conflicts are about, `classification` chooses what is split, and `labels`
 //!   has rows that the application wants split;
 //! - `shared` has what the workers share, besides `options` and `metrics`; this file has the protocol.
@@ -75,7 +75,6 @@
 //!   phase to the next as long as it pays.
 
 mod classification;
-pub(crate) mod clock;
 mod commit;
 mod contention;
 mod coordinator;
@@ -91,7 +90,6 @@ mod reconciliation;
 mod shared;
 mod splits;
 mod transition;
-pub(crate) mod turn;
 
 use std::marker::PhantomData;
 use std::time::Duration;

@@ -9,7 +9,6 @@ use weft::commit::{PhaseMetrics, ProtocolOptions, ProtocolShared};
 use weft_htm::word::{Ordering, Word};
 
 use super::classification::Plans;
-use super::clock::PhaseClock;
 use super::contention::Sketch;
 use super::joined::JoinedProtocol;
 use super::merging::MergeWork;
@@ -17,7 +16,8 @@ use super::metrics::{Count, MetricWords};
 use super::options::PhaseOptions;
 use super::phases::{Phase, Phases};
 use super::splits::Splits;
-use super::turn::TurnLock;
+use crate::clock::Clock;
+use crate::turn::TurnLock;
 
 /// What the workers of a database share.
 #[doc(hidden)]
@@ -33,7 +33,7 @@ pub struct Reconciliation<J: JoinedProtocol> {
     pub(super) merging: MergeWork,
     pub(super) slots: Box<[WorkerSlot]>,
     pub(super) options: PhaseOptions,
-    pub(super) clock: PhaseClock,
+    pub(super) clock: Clock,
     /// When the present phase began, in nanoseconds of `clock`.
     pub(super) began: Word,
     /// The number of conflicts of all workers when the present phase began.
@@ -94,7 +94,7 @@ impl<J: JoinedProtocol> ProtocolShared for Reconciliation<J> {
             splits: UnsafeCell::default(),
             slots: (0..options.workers_max).map(|_| WorkerSlot::default()).collect(),
             options: phase_options,
-            clock: PhaseClock::new(),
+            clock: Clock::new(),
             began: Word::new(0),
             conflicts_before: Word::new(0),
             chosen: Word::new(0),

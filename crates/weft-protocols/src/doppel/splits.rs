@@ -23,7 +23,7 @@ use weft::store::record::version::VersionHeader;
 use weft::store::table::TableRef;
 use weft::store::worker::{WorkerMemory, contain};
 
-use super::turn::TurnLock;
+use crate::turn::TurnLock;
 
 /// The most records that can be split at a time.
 pub const SPLITS_MAX: usize = 64;

@@ -21,7 +21,7 @@ use super::options::HtccOptions;
 use super::{Htcc, HtccShared};
 use crate::INSIDE;
 use crate::coordinated::{CoordinatedDatabase, wait};
-use crate::doppel::turn::TurnLock;
+use crate::turn::TurnLock;
 
 /// How often the thread looks whether grace periods have passed, as a part of a period.
 const LOOKS_PER_PERIOD: u64 = 8;

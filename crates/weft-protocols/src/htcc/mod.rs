@@ -91,7 +91,7 @@ use self::flips::Flips;
 use self::heat::{Conflict, HeatHeader, LockAttempt, Wanted};
 use self::locks::{HeldLock, HeldLocks};
 use self::steps::Steps;
-use crate::doppel::clock::PhaseClock;
+use crate::clock::Clock;
 
 /// HTCC: locks for hot records, HTM for cold ones, repair. See the [module](self) for the paper and the
 /// idea.
@@ -154,13 +154,13 @@ pub struct HtccShared {
     /// The records that are about to become hot or cold.
     flips: Flips,
     /// The clock of the thread that makes records hot and cold.
-    clock: PhaseClock,
+    clock: Clock,
 }
 
 impl ProtocolShared for HtccShared {
     fn new(options: &ProtocolOptions) -> Result<Self, Failure> {
         let options = options.given.get::<HtccOptions>().cloned().unwrap_or_default();
-        Ok(HtccShared { options, flips: Flips::default(), clock: PhaseClock::new() })
+        Ok(HtccShared { options, flips: Flips::default(), clock: Clock::new() })
     }
 }
 
