@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
-use std::time::Duration;
 
 use object_store::local::LocalFileSystem;
 use weft::durability::SimulatedDisk;
@@ -11,12 +10,14 @@ use weft::protocol::Dbx;
 use weft::{Database, Error, Record};
 use weft_replication::backup::{BackupError, Backups};
 use weft_replication::{
-    Node, NodeBuilder, Options, Primary, ReplicatedLog, ReplicationError, ReplicationToken, Report,
+    Node, NodeBuilder, Primary, ReplicatedLog, ReplicationError, ReplicationToken, Report,
     SimulatedLog,
 };
 
-/// Longer than anything takes. No test waits for this long unless it fails.
-const LONG: Duration = Duration::from_secs(60);
+use common::{LONG, by_call};
+
+#[expect(dead_code, reason = "these tests wait for tokens, not for conditions")]
+mod common;
 
 #[derive(Clone, Debug, PartialEq, Record)]
 #[record(index(name = by_owner, columns(owner)))]
@@ -28,15 +29,7 @@ struct Account {
 }
 
 fn builder() -> NodeBuilder<Dbx> {
-    let options = Options {
-        lease: Duration::from_millis(60),
-        heartbeat: Duration::from_millis(10),
-        silence: None,
-        deadline: LONG,
-        poll: Duration::from_millis(1),
-        ..Options::default()
-    };
-    NodeBuilder::new(Database::builder).table::<Account>().options(options)
+    NodeBuilder::new(Database::builder).table::<Account>().options(by_call())
 }
 
 /// A directory for a test, which is removed afterwards.

@@ -35,6 +35,7 @@ const BEFORE: State = [Some(10), None, Some(30)];
 
 const IDS: [u32; 3] = [1, 2, 3];
 
+/// Under most protocols the writer is paused before one of so many accesses.
 const ACCESSES_PER_PAUSE: usize = 3;
 
 /// The writer's transaction.
@@ -185,7 +186,7 @@ fn check_survival<P: Protocol>(disk: &SimulatedDisk, how: Read, seen: &ReadValue
 
 /// Runs one round with a writer that is paused before this access. Returns `false` if the writer ended before
 /// it.
-fn pause_at<P: Protocol>(write: Write, access: usize, told_while_paused: &mut u64) -> bool {
+fn pause_at<P: Protocol>(write: Write, access: u64, told_while_paused: &mut u64) -> bool {
     let disk = SimulatedDisk::new(1);
     let database = open::<P>(&disk);
     let cells = database.table::<Cell>().expect("is there");
@@ -196,7 +197,7 @@ fn pause_at<P: Protocol>(write: Write, access: usize, told_while_paused: &mut u6
     }
     database.flush().expect("is durable");
     let place = format!("{write:?} paused before access {access}");
-    let pause = Pause::before(access as u64);
+    let pause = Pause::before(access);
     let is_paused = thread::scope(|scope| {
         scope.spawn(|| {
             // Make this thread a worker first, so that the pause falls into the transaction.
@@ -256,7 +257,7 @@ fn check<P: Protocol>(number: usize) {
     for write in [Write::Update, Write::Insert, Write::Delete] {
         let mut told = 0;
         let mut pauses = 0;
-        let mut places = (number..).step_by(step);
+        let mut places = (number as u64..).step_by(step);
         while pause_at::<P>(write, places.next().expect("no end"), &mut told) {
             pauses += 1;
         }
