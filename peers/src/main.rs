@@ -112,7 +112,12 @@ fn measure(options: &Options) -> Result<Report> {
     let progress = Progress::new();
     let mut cells = Vec::new();
     for &workload in options.workloads() {
-        for threads in options.threads(machine.processors) {
+        // One thread loads, whatever number the others have.
+        let threads = match workload {
+            WorkloadName::Load => vec![1],
+            _ => options.threads(machine.processors),
+        };
+        for threads in threads {
             cells.extend(measure_column(options, &plan, (workload, threads), &progress)?);
         }
     }

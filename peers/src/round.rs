@@ -100,6 +100,39 @@ impl<S: Store, W: Workload> Contender for StoreAndClients<S, W> {
     }
 }
 
+/// The contender that inserts all rows into a new store in each round, with one thread. Its rate is in rows.
+pub struct Loading<S> {
+    rows: u64,
+    /// The store of the last round.
+    loaded: Option<S>,
+}
+
+impl<S: Store> Loading<S> {
+    /// Creates the contender for stores with this number of rows.
+    pub fn new(rows: u64) -> Self {
+        Loading { rows, loaded: None }
+    }
+}
+
+impl<S: Store> Contender for Loading<S> {
+    fn round(&mut self, plan: &Plan) -> Result<Round> {
+        // What the last round has taken is given back before the clock runs.
+        self.loaded = None;
+        let begin = Moment::now(&[]);
+        self.loaded = Some(S::open(self.rows)?);
+        let round = begin.round_until(&Moment::now(&[]), plan);
+        Ok(Round { rate: self.rows as f64 / round.seconds, is_late: false, ..round })
+    }
+
+    fn verify(&self) -> Result<()> {
+        let Some(store) = &self.loaded else { return Ok(()) };
+        if store.numbers()?.len() as u64 == self.rows {
+            return Ok(());
+        }
+        Err("wrong result: the number of rows".into())
+    }
+}
+
 /// Runs a round, in which each client has a thread and does one piece of work after the other.
 ///
 /// # Errors

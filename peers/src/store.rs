@@ -41,6 +41,12 @@ pub trait Store: Sized + Sync {
     /// Performs operations in their order, and returns the sum of the checksums of the payloads that it has read.
     fn perform(&self, operations: &[Operation]) -> Result<u32>;
 
+    /// Does the same as [`perform`](Store::perform), in any order. A system that can fetch several rows at once does it
+    /// here.
+    fn perform_together(&self, operations: &[Operation]) -> Result<u32> {
+        self.perform(operations)
+    }
+
     /// Returns the numbers of all rows in the order of their keys.
     fn numbers(&self) -> Result<Vec<i64>>;
 }
@@ -52,6 +58,24 @@ pub enum Operation {
     Read(u32),
     /// Adds 1 to the number of the row with this key.
     Update(u32),
+}
+
+impl Operation {
+    /// Returns the key of the row that is read, if the operation is a read.
+    pub fn read_key(&self) -> Option<u64> {
+        match *self {
+            Operation::Read(key) => Some(key.into()),
+            Operation::Update(_) => None,
+        }
+    }
+
+    /// Returns the key of the row that is updated, if the operation is an update.
+    pub fn update_key(&self) -> Option<u64> {
+        match *self {
+            Operation::Read(_) => None,
+            Operation::Update(key) => Some(key.into()),
+        }
+    }
 }
 
 /// Returns whether none of the operations is an update. Some systems have cheaper transactions for this case.

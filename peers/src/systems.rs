@@ -1,17 +1,19 @@
 //! The list of the compared systems, by the names that options and tables give them.
 
+use std::marker::PhantomData;
+
 use clap::ValueEnum;
 use serde::Serialize;
 use weft::protocol::Dbx;
 use weft_protocols::Doppel;
 
 use crate::machine::package_version;
-use crate::round::{Contender, StoreAndClients};
+use crate::round::{Contender, Loading, StoreAndClients};
 use crate::store::{Result, Store};
 use crate::stores::weft::{HashedRow, Weft};
 use crate::stores::{lmdb, mutex, redb, sharded, sqlite, stm, surrealmx};
 use crate::workloads::{
-    Counter, Incr, Like, Points, Reads, Rmw, Transfers, Workload, YcsbA, YcsbB,
+    Counter, Incr, Like, Points, Reads, Rmw, Together, Transfers, Workload, YcsbA, YcsbB,
 };
 
 /// A compared system.
@@ -52,6 +54,8 @@ pub enum WorkloadName {
     Reads,
     /// One operation on a million rows, all equally popular; a fifth are updates
     Rmw,
+    /// Sixteen of these operations in one transaction, in any order
+    Together,
     /// A like of a page, which is one of a million by Zipf's law, and of a user; or a look at both
     Like,
     /// One operation on a million rows, by Zipf's law; half are updates
@@ -62,6 +66,8 @@ pub enum WorkloadName {
     Incr0,
     /// Adds 1 to the same row every second time, or else to one of a million
     Incr50,
+    /// The rows per second at which a million rows are inserted in the order of their keys, by one thread
+    Load,
 }
 
 impl WorkloadName {
@@ -80,11 +86,13 @@ impl WorkloadName {
             WorkloadName::Transfers => Transfers::NAME,
             WorkloadName::Reads => Reads::NAME,
             WorkloadName::Rmw => Points::<Rmw>::NAME,
+            WorkloadName::Together => Together::NAME,
             WorkloadName::Like => Like::NAME,
             WorkloadName::YcsbA => Points::<YcsbA>::NAME,
             WorkloadName::YcsbB => Points::<YcsbB>::NAME,
             WorkloadName::Incr0 => Incr::<0>::NAME,
             WorkloadName::Incr50 => Incr::<50>::NAME,
+            WorkloadName::Load => "load, rows",
         }
     }
 }
@@ -146,36 +154,64 @@ impl System {
     /// Those of the system.
     pub fn open(self, workload: WorkloadName, threads: usize) -> Result<Box<dyn Contender>> {
         match workload {
-            WorkloadName::Counter => self.open_for::<Counter>(threads),
-            WorkloadName::Transfers => self.open_for::<Transfers>(threads),
-            WorkloadName::Reads => self.open_for::<Reads>(threads),
-            WorkloadName::Rmw => self.open_for::<Points<Rmw>>(threads),
-            WorkloadName::Like => self.open_for::<Like>(threads),
-            WorkloadName::YcsbA => self.open_for::<Points<YcsbA>>(threads),
-            WorkloadName::YcsbB => self.open_for::<Points<YcsbB>>(threads),
-            WorkloadName::Incr0 => self.open_for::<Incr<0>>(threads),
-            WorkloadName::Incr50 => self.open_for::<Incr<50>>(threads),
+            WorkloadName::Counter => self.with_store(&ClientsOf::<Counter>::new(threads)),
+            WorkloadName::Transfers => self.with_store(&ClientsOf::<Transfers>::new(threads)),
+            WorkloadName::Reads => self.with_store(&ClientsOf::<Reads>::new(threads)),
+            WorkloadName::Rmw => self.with_store(&ClientsOf::<Points<Rmw>>::new(threads)),
+            WorkloadName::Together => self.with_store(&ClientsOf::<Together>::new(threads)),
+            WorkloadName::Like => self.with_store(&ClientsOf::<Like>::new(threads)),
+            WorkloadName::YcsbA => self.with_store(&ClientsOf::<Points<YcsbA>>::new(threads)),
+            WorkloadName::YcsbB => self.with_store(&ClientsOf::<Points<YcsbB>>::new(threads)),
+            WorkloadName::Incr0 => self.with_store(&ClientsOf::<Incr<0>>::new(threads)),
+            WorkloadName::Incr50 => self.with_store(&ClientsOf::<Incr<50>>::new(threads)),
+            WorkloadName::Load => self.with_store(&Load),
         }
     }
 
-    fn open_for<W: Workload + 'static>(self, threads: usize) -> Result<Box<dyn Contender>> {
+    fn with_store(self, opener: &impl Opener) -> Result<Box<dyn Contender>> {
         match self {
-            System::Weft => contender::<Weft<Dbx>, W>(threads),
-            System::Doppel => contender::<Weft<Doppel>, W>(threads),
-            System::WeftHash => contender::<Weft<Dbx, HashedRow>, W>(threads),
-            System::Mutex => contender::<mutex::MutexMap, W>(threads),
-            System::Sharded => contender::<sharded::ShardedMap, W>(threads),
-            System::Stm => contender::<stm::Stm, W>(threads),
-            System::Surrealmx => contender::<surrealmx::SurrealMx, W>(threads),
-            System::Lmdb => contender::<lmdb::Lmdb, W>(threads),
-            System::Sqlite => contender::<sqlite::Sqlite, W>(threads),
-            System::Redb => contender::<redb::Redb, W>(threads),
+            System::Weft => opener.open::<Weft<Dbx>>(),
+            System::Doppel => opener.open::<Weft<Doppel>>(),
+            System::WeftHash => opener.open::<Weft<Dbx, HashedRow>>(),
+            System::Mutex => opener.open::<mutex::MutexMap>(),
+            System::Sharded => opener.open::<sharded::ShardedMap>(),
+            System::Stm => opener.open::<stm::Stm>(),
+            System::Surrealmx => opener.open::<surrealmx::SurrealMx>(),
+            System::Lmdb => opener.open::<lmdb::Lmdb>(),
+            System::Sqlite => opener.open::<sqlite::Sqlite>(),
+            System::Redb => opener.open::<redb::Redb>(),
         }
     }
 }
 
-fn contender<S: Store + 'static, W: Workload + 'static>(
+/// What a workload does with a system of any type.
+trait Opener {
+    fn open<S: Store + 'static>(&self) -> Result<Box<dyn Contender>>;
+}
+
+/// Opens a store once, and runs a workload's clients on it.
+struct ClientsOf<W> {
     threads: usize,
-) -> Result<Box<dyn Contender>> {
-    Ok(Box::new(StoreAndClients::<S, W>::open(threads, W::ROWS)?))
+    workload: PhantomData<W>,
+}
+
+impl<W> ClientsOf<W> {
+    fn new(threads: usize) -> Self {
+        ClientsOf { threads, workload: PhantomData }
+    }
+}
+
+impl<W: Workload + 'static> Opener for ClientsOf<W> {
+    fn open<S: Store + 'static>(&self) -> Result<Box<dyn Contender>> {
+        Ok(Box::new(StoreAndClients::<S, W>::open(self.threads, W::ROWS)?))
+    }
+}
+
+/// Opens a store with a million rows in each round.
+struct Load;
+
+impl Opener for Load {
+    fn open<S: Store + 'static>(&self) -> Result<Box<dyn Contender>> {
+        Ok(Box::new(Loading::<S>::new(1_000_000)))
+    }
 }

@@ -103,6 +103,20 @@ impl<P: Protocol, R: Row> Store for Weft<P, R> {
         Ok(sum?)
     }
 
+    fn perform_together(&self, operations: &[Operation]) -> Result<u32> {
+        let reads = || operations.iter().filter_map(|operation| operation.read_key());
+        let updates = || operations.iter().filter_map(|operation| operation.update_key());
+        let sum = self.database.transact(|tx| {
+            let mut sum = 0_u32;
+            for row in tx.get_many(&self.rows, reads())? {
+                sum = sum.wrapping_add(row?.map_or(0, |row| checksum(row.payload())));
+            }
+            tx.update_many(&self.rows, updates(), |_, row| *row.number() += 1)?;
+            Ok::<_, Error>(sum)
+        });
+        Ok(sum?)
+    }
+
     fn numbers(&self) -> Result<Vec<i64>> {
         let snapshot = self.database.open_snapshot()?;
         let mut rows = Vec::new();

@@ -11,7 +11,7 @@ mod zipf;
 pub use counter::Counter;
 pub use incr::Incr;
 pub use like::Like;
-pub use points::{Points, Rmw, YcsbA, YcsbB};
+pub use points::{Points, Rmw, Together, YcsbA, YcsbB};
 pub use reads::Reads;
 pub use transfers::Transfers;
 

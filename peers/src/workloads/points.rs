@@ -87,3 +87,43 @@ impl<M: Mix> Workload for Points<M> {
         check_equal(format_args!("the sum of all numbers"), numbers.iter().sum(), updates)
     }
 }
+
+/// The number of operations of a transaction of [`Together`].
+const TOGETHER: usize = 16;
+
+/// Sixteen operations of [`Rmw`] in one transaction, whose order doesn't matter.
+pub struct Together {
+    random: fastrand::Rng,
+    rows: u64,
+    updates: i64,
+}
+
+impl Workload for Together {
+    const NAME: &'static str = "16 × RMW";
+    const ROWS: u64 = 1_000_000;
+
+    fn new(thread: usize, rows: u64) -> Self {
+        Together { random: random(thread), rows, updates: 0 }
+    }
+
+    #[inline]
+    fn run(&mut self, store: &impl Store) -> Result<()> {
+        let operations: [Operation; TOGETHER] = std::array::from_fn(|_| {
+            let key = self.random.u64(..self.rows) as u32;
+            let is_update = self.random.u8(..100) < Rmw::UPDATES_PERCENT;
+            if is_update { Operation::Update(key) } else { Operation::Read(key) }
+        });
+        let read = operations.iter().filter_map(Operation::read_key);
+        let expected = read.map(store::payload_checksum).fold(0, u32::wrapping_add);
+        if store.perform_together(&operations)? != expected {
+            return Err("wrong result: the checksum of the rows that were read".into());
+        }
+        self.updates += operations.iter().filter_map(Operation::update_key).count() as i64;
+        Ok(())
+    }
+
+    fn verify(clients: &[&Self], numbers: &[i64]) -> Result<()> {
+        let updates = clients.iter().map(|client| client.updates).sum();
+        check_equal(format_args!("the sum of all numbers"), numbers.iter().sum(), updates)
+    }
+}

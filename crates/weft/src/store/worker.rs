@@ -46,6 +46,7 @@ pub use commit::{
 use discarded::DiscardedList;
 pub use discarded::{DiscardedValue, contain};
 pub use idle::IdleWorkers;
+use inline::LeftPlace;
 pub use room::Growth;
 pub use thread::{ExpectedRecord, IndexBuffer, LeafHints, PinnedWorker, StoredForm, WorkerState};
 
@@ -312,7 +313,7 @@ pub struct WorkerMemory {
     /// Entries to keep for snapshots, until there are enough of them for the common lists.
     retained: RefCell<Vec<RetainedEntry>>,
     /// The places from which rows were moved into their records, until the end of the batch of garbage.
-    left_places: RefCell<Vec<RetainedEntry>>,
+    left_places: RefCell<Vec<LeftPlace>>,
     /// The open snapshots, as the worker last listed them.
     open_snapshots: RefCell<OpenSnapshots>,
     /// The version after which the placeholders of the transaction under way begin.

@@ -203,6 +203,7 @@ const REMAINDER_BYTES_MIN: usize = 4 << 10;
 impl FreshSpan {
     const NONE: FreshSpan = FreshSpan { start: ptr::null_mut(), end: ptr::null_mut() };
 
+    #[inline(always)]
     fn bytes(&self) -> usize {
         self.end as usize - self.start as usize
     }
@@ -210,6 +211,22 @@ impl FreshSpan {
     fn has_room(&self, class: SizeClass) -> bool {
         !self.start.is_null()
             && self.bytes() >= self.start.align_offset(class.align()) + class.bytes()
+    }
+
+    /// Cuts the next block off a span of blocks of one class, which lie side by side, so that each of them is aligned.
+    /// `None`: the span is used up.
+    #[inline(always)]
+    fn cut_next(&mut self, class: SizeClass) -> Option<NonNull<u8>> {
+        if self.bytes() < class.bytes() {
+            return None;
+        }
+        debug_assert_eq!(self.start.align_offset(class.align()), 0);
+        // SAFETY: the block lies within the span, which is not empty and therefore part of a chunk.
+        unsafe {
+            let block = self.start;
+            self.start = block.add(class.bytes());
+            Some(NonNull::new_unchecked(block))
+        }
     }
 
     /// Cuts off a block. The caller has checked that there is room.
@@ -628,12 +645,24 @@ impl Arena {
         }
     }
 
-    #[cold]
+    /// Returns a block of a class whose active magazine is empty. Tries the spare one, then blocks that are already cut,
+    /// then the depot, and last the chunk.
     #[inline(never)]
     fn refill(&mut self, class: SizeClass, memory: &Memory) -> NonNull<u8> {
         let index = class.index();
-        // The active magazine is empty. Try the spare one, then blocks that are already cut, then the depot,
-        // and last the chunk.
+        // A transaction that inserts rows comes here for each of them.
+        if self.spare[index].blocks == 0
+            && let Some(block) = self.spans[index].cut_next(class)
+        {
+            return block;
+        }
+        self.refill_from_elsewhere(class, memory)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn refill_from_elsewhere(&mut self, class: SizeClass, memory: &Memory) -> NonNull<u8> {
+        let index = class.index();
         std::mem::swap(&mut self.active[index], &mut self.spare[index]);
         if let Some(block) = self.active[index].pop() {
             return block;

@@ -49,6 +49,17 @@ enum MoveOutcome {
     Unmovable,
 }
 
+/// A place from which a row was moved into its record.
+#[derive(Debug)]
+pub(super) struct LeftPlace {
+    row: NonNull<u8>,
+    record: NonNull<u8>,
+    table: TableRef,
+}
+
+// SAFETY: the holder of the value owns the place, and uses the record as the thread does that works for the worker.
+unsafe impl Send for LeftPlace {}
+
 impl WorkerMemory {
     /// Moves the newest row of a record into the record's inline slot. If that is not possible now, but soon,
     /// leaves it to a later call. Otherwise gives the slot up.
@@ -64,7 +75,7 @@ impl WorkerMemory {
         // SAFETY: passed on to the caller.
         match unsafe { self.try_move_inline(table, record) } {
             MoveOutcome::Moved(row) => {
-                self.left_places.borrow_mut().push(RetainedEntry::place(row, record, table, 0));
+                self.left_places.borrow_mut().push(LeftPlace { row, record, table });
             }
             MoveOutcome::Busy => self.push_slot(table, record),
             // SAFETY: the slot is awaited, by this call.
@@ -134,10 +145,19 @@ impl WorkerMemory {
         // A snapshot that has found a row at its old place is on this list, unless it is closed by now. If it were opened
         // after the list is made, it would have found the row at its new place.
         self.list_open_snapshots();
-        let end = self.open_snapshots.borrow().numbers().last().map_or(0, |greatest| greatest + 1);
-        left.iter_mut().for_each(|entry| entry.end = end);
-        // SAFETY: nothing leads to the places any more.
-        unsafe { self.decide(&mut left, true) };
+        let greatest = self.open_snapshots.borrow().numbers().last().copied();
+        // SAFETY, here and below: nothing leads to the places any more.
+        match greatest {
+            None => left.drain(..).for_each(|LeftPlace { row, record, table }| unsafe {
+                self.retire_row(table, record, row, false);
+            }),
+            Some(greatest) => {
+                let entry = |LeftPlace { row, record, table }| {
+                    RetainedEntry::place(row, record, table, greatest + 1)
+                };
+                unsafe { self.decide(&mut left.drain(..).map(entry).collect(), true) };
+            }
+        }
         self.left_places.replace(left);
     }
 
