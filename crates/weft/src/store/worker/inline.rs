@@ -146,16 +146,20 @@ impl WorkerMemory {
         // after the list is made, it would have found the row at its new place.
         self.list_open_snapshots();
         let greatest = self.open_snapshots.borrow().numbers().last().copied();
-        // SAFETY, here and below: nothing leads to the places any more.
         match greatest {
-            None => left.drain(..).for_each(|LeftPlace { row, record, table }| unsafe {
-                self.retire_row(table, record, row, false);
-            }),
+            None => {
+                for LeftPlace { row, record, table } in left.drain(..) {
+                    // SAFETY: nothing leads to the place any more.
+                    unsafe { self.retire_row(table, record, row, false) };
+                }
+            }
             Some(greatest) => {
                 let entry = |LeftPlace { row, record, table }| {
                     RetainedEntry::place(row, record, table, greatest + 1)
                 };
-                unsafe { self.decide(&mut left.drain(..).map(entry).collect(), true) };
+                let mut entries = left.drain(..).map(entry).collect();
+                // SAFETY: as above.
+                unsafe { self.decide(&mut entries, true) };
             }
         }
         self.left_places.replace(left);
