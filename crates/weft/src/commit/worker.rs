@@ -9,7 +9,9 @@ use weft_htm::word::{spin_loop, yield_now};
 
 use super::{Executor, Protocol};
 use crate::error::ConflictReason;
-use crate::store::worker::{ClaimGuard, IndexBuffer, SharedState, WorkerMemory, WorkerState};
+use crate::store::worker::{
+    BufferPlace, ClaimGuard, IndexBuffer, SharedState, WorkerMemory, WorkerState,
+};
 
 /// A worker of a database. One thread at a time uses it: see [`Claim`].
 pub struct Worker<P: Protocol> {
@@ -47,11 +49,17 @@ impl<P: Protocol> Worker<P> {
     #[inline(always)]
     #[allow(clippy::mut_from_ref, reason = "the cell is the worker's own")]
     pub fn buffer(&self, index: usize) -> &mut IndexBuffer {
-        let buffer = self.state.buffer(index);
-        if P::REPAIRS && buffer.round != self.state.round() {
-            buffer.rewind(self.state.round());
+        self.buffer_place(index).get()
+    }
+
+    /// Returns where [`Worker::buffer`] finds what it returns, during one operation.
+    #[inline(always)]
+    pub fn buffer_place(&self, index: usize) -> BufferPlace<'_> {
+        let place = self.state.buffer_place(index);
+        if P::REPAIRS && place.get().round != self.state.round() {
+            place.get().rewind(self.state.round());
         }
-        buffer
+        place
     }
 }
 

@@ -48,7 +48,9 @@ pub use discarded::{DiscardedValue, contain};
 pub use idle::IdleWorkers;
 use inline::LeftPlace;
 pub use room::Growth;
-pub use thread::{ExpectedRecord, IndexBuffer, LeafHints, PinnedWorker, StoredForm, WorkerState};
+pub use thread::{
+    BufferPlace, ExpectedRecord, IndexBuffer, LeafHints, PinnedWorker, StoredForm, WorkerState,
+};
 
 use crate::error::{ConflictReason, Failure};
 use crate::index::IndexWorker;

@@ -125,10 +125,10 @@ impl<P: Protocol> Transaction<'_, P> {
         key: &impl KeyLookup<T::Key>,
     ) -> LookupResult<P> {
         // The buffer is not borrowed while keys are compared or encoded, since that runs the user's code.
-        let buffer = || self.worker.buffer(table.number());
+        let buffer = self.worker.buffer_place(table.number());
         if let Some(key) = key.as_key() {
             // First, the row that was read last in this table (DBX §6.2).
-            if let Some((address, row)) = buffer().last {
+            if let Some((address, row)) = buffer.get().last {
                 // SAFETY: remembered in this transaction.
                 if unsafe { self.row::<T>(row) }.key_equals(key) {
                     // SAFETY: the address was remembered together with the row, in this transaction.
@@ -136,10 +136,10 @@ impl<P: Protocol> Transaction<'_, P> {
                 }
             }
             // Second, the next record that was prefetched.
-            if let Some(address) = buffer().next_announced()
+            if let Some(address) = buffer.get().next_announced()
                 && let Some(record) = self.record_of(table, key, address)
             {
-                buffer().expected += 1;
+                buffer.get().expected += 1;
                 return LookupResult::Record(record);
             }
         }
@@ -147,7 +147,7 @@ impl<P: Protocol> Transaction<'_, P> {
         with_form!(T::Key::WIDTH_BYTES, |K| {
             let (key, index) = (K::from_lookup(key), K::pick(&table.primary));
             let (executor, memory) = (self.worker.executor(), &self.worker.memory);
-            match executor.look_up(memory, || index.get(&key, buffer().hint::<K>())) {
+            match executor.look_up(memory, || index.get(&key, buffer.get().hint::<K>())) {
                 Lookup::Found(address) => {
                     // SAFETY: the table's own index holds addresses of its records.
                     LookupResult::Record(unsafe { RecordPointer::from_address(address) })
@@ -155,7 +155,7 @@ impl<P: Protocol> Transaction<'_, P> {
                 Lookup::Absent(node) => {
                     let memory_of_index = memory.index(table.number());
                     let link = |address| {
-                        let hint = buffer().hint::<K>();
+                        let hint = buffer.get().hint::<K>();
                         index.get_or_insert(&key, address, hint, &memory_of_index)
                     };
                     match executor.place_absent(table.reference(), || key.erase(), link, memory) {

@@ -1,6 +1,7 @@
 //! The worker as its thread uses it: its state under any protocol, with a buffer for each index.
 
 use std::cell::{Cell, RefCell, UnsafeCell};
+use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 use arrayvec::ArrayVec;
@@ -188,6 +189,25 @@ impl IndexBuffer {
     }
 }
 
+/// The place of what a worker remembers of an index in the present transaction, for an operation that uses it several
+/// times: see [`Worker::buffer_place`].
+#[derive(Clone, Copy)]
+pub struct BufferPlace<'w> {
+    place: NonNull<IndexBuffer>,
+    worker: PhantomData<&'w WorkerState>,
+}
+
+impl<'w> BufferPlace<'w> {
+    /// Returns the buffer. Every use ends before code of the user's types runs, and before the next use.
+    #[inline(always)]
+    #[allow(clippy::mut_from_ref, reason = "the cell is the worker's own")]
+    pub fn get(&self) -> &'w mut IndexBuffer {
+        // SAFETY: the buffer lives as long as the worker. As in `Worker::executor`: index operations do not come back
+        // to the worker's buffers.
+        unsafe { &mut *self.place.as_ptr() }
+    }
+}
+
 /// A worker's state under any protocol.
 pub struct WorkerState {
     pub memory: WorkerMemory,
@@ -226,16 +246,22 @@ impl WorkerState {
         }
     }
 
-    /// See [`Worker::buffer`].
+    /// See [`Worker::buffer_place`].
     #[inline(always)]
-    #[allow(clippy::mut_from_ref, reason = "the cell is the worker's own")]
-    pub fn buffer(&self, index: usize) -> &mut IndexBuffer {
-        // SAFETY: as in `Worker::executor`: index operations do not come back to the worker's buffers.
-        let buffer = unsafe { &mut (&mut *self.buffers.get())[index] };
+    pub fn buffer_place(&self, index: usize) -> BufferPlace<'_> {
+        // SAFETY: as in `Worker::executor`; the list is never changed. The address comes from the list itself, so
+        // that no use of a buffer makes it invalid.
+        let place = unsafe {
+            let buffers = &mut *self.buffers.get();
+            assert!(index < buffers.len(), "an index of another database");
+            NonNull::new_unchecked(buffers.as_mut_ptr().add(index))
+        };
+        let place = BufferPlace { place, worker: PhantomData };
+        let buffer = place.get();
         if buffer.serial != self.serial.get() {
             buffer.start(self.serial.get());
         }
-        buffer
+        place
     }
 
     /// Begins the next transaction: counts it, and resets the round.
