@@ -212,6 +212,6 @@ struct Load;
 
 impl Opener for Load {
     fn open<S: Store + 'static>(&self) -> Result<Box<dyn Contender>> {
-        Ok(Box::new(Loading::<S>::new(1_000_000)))
+        Ok(Box::new(Loading::<S>::new(Points::<Rmw>::ROWS)))
     }
 }

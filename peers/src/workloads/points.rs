@@ -58,6 +58,23 @@ pub struct Points<M> {
     mix: PhantomData<M>,
 }
 
+impl<M: Mix> Points<M> {
+    /// Draws the next operation, and counts it if it is an update.
+    #[inline]
+    fn draw(&mut self) -> Operation {
+        let key = match &mut self.ranks {
+            None => self.random.u64(..self.rows) as u32,
+            Some(ranks) => ranks.draw(),
+        };
+        if self.random.u8(..100) < M::UPDATES_PERCENT {
+            self.updates += 1;
+            Operation::Update(key)
+        } else {
+            Operation::Read(key)
+        }
+    }
+}
+
 impl<M: Mix> Workload for Points<M> {
     const NAME: &'static str = M::NAME;
     const ROWS: u64 = 1_000_000;
@@ -69,17 +86,8 @@ impl<M: Mix> Workload for Points<M> {
 
     #[inline]
     fn run(&mut self, store: &impl Store) -> Result<()> {
-        let key = match &mut self.ranks {
-            None => self.random.u64(..self.rows) as u32,
-            Some(ranks) => ranks.draw(),
-        };
-        if self.random.u8(..100) < M::UPDATES_PERCENT {
-            store.perform(&[Operation::Update(key)])?;
-            self.updates += 1;
-        } else if store.perform(&[Operation::Read(key)])? != store::payload_checksum(key.into()) {
-            return Err("wrong result: the checksum of a row that was read".into());
-        }
-        Ok(())
+        let operation = self.draw();
+        run_all(&[operation], |operations| store.perform(operations))
     }
 
     fn verify(clients: &[&Self], numbers: &[i64]) -> Result<()> {
@@ -92,38 +100,38 @@ impl<M: Mix> Workload for Points<M> {
 const TOGETHER: usize = 16;
 
 /// Sixteen operations of [`Rmw`] in one transaction, whose order doesn't matter.
-pub struct Together {
-    random: fastrand::Rng,
-    rows: u64,
-    updates: i64,
-}
+pub struct Together(Points<Rmw>);
 
 impl Workload for Together {
     const NAME: &'static str = "16 × RMW";
-    const ROWS: u64 = 1_000_000;
+    const ROWS: u64 = Points::<Rmw>::ROWS;
 
     fn new(thread: usize, rows: u64) -> Self {
-        Together { random: random(thread), rows, updates: 0 }
+        Together(Points::new(thread, rows))
     }
 
     #[inline]
     fn run(&mut self, store: &impl Store) -> Result<()> {
-        let operations: [Operation; TOGETHER] = std::array::from_fn(|_| {
-            let key = self.random.u64(..self.rows) as u32;
-            let is_update = self.random.u8(..100) < Rmw::UPDATES_PERCENT;
-            if is_update { Operation::Update(key) } else { Operation::Read(key) }
-        });
-        let read = operations.iter().filter_map(Operation::read_key);
-        let expected = read.map(store::payload_checksum).fold(0, u32::wrapping_add);
-        if store.perform_together(&operations)? != expected {
-            return Err("wrong result: the checksum of the rows that were read".into());
-        }
-        self.updates += operations.iter().filter_map(Operation::update_key).count() as i64;
-        Ok(())
+        let operations: [_; TOGETHER] = std::array::from_fn(|_| self.0.draw());
+        run_all(&operations, |operations| store.perform_together(operations))
     }
 
     fn verify(clients: &[&Self], numbers: &[i64]) -> Result<()> {
-        let updates = clients.iter().map(|client| client.updates).sum();
-        check_equal(format_args!("the sum of all numbers"), numbers.iter().sum(), updates)
+        let clients: Vec<_> = clients.iter().map(|client| &client.0).collect();
+        Points::verify(&clients, numbers)
     }
+}
+
+/// Performs operations, and checks what they have read.
+#[inline]
+fn run_all(
+    operations: &[Operation],
+    perform: impl FnOnce(&[Operation]) -> Result<u32>,
+) -> Result<()> {
+    let read = operations.iter().filter_map(Operation::read_key);
+    let expected = read.map(store::payload_checksum).fold(0, u32::wrapping_add);
+    if perform(operations)? == expected {
+        return Ok(());
+    }
+    Err("wrong result: the checksum of the rows that were read".into())
 }

@@ -650,30 +650,26 @@ impl Arena {
     #[inline(never)]
     fn refill(&mut self, class: SizeClass, memory: &Memory) -> NonNull<u8> {
         let index = class.index();
-        // A transaction that inserts rows comes here for each of them.
-        if self.spare[index].blocks == 0
-            && let Some(block) = self.spans[index].cut_next(class)
-        {
-            return block;
+        if self.spare[index].blocks == 0 {
+            // A transaction that inserts rows comes here for each of them.
+            return match self.spans[index].cut_next(class) {
+                Some(block) => block,
+                None => self.refill_from_memory(class, memory),
+            };
         }
-        self.refill_from_elsewhere(class, memory)
+        std::mem::swap(&mut self.active[index], &mut self.spare[index]);
+        self.active[index].pop().expect("the spare magazine holds blocks")
     }
 
     #[cold]
     #[inline(never)]
-    fn refill_from_elsewhere(&mut self, class: SizeClass, memory: &Memory) -> NonNull<u8> {
+    fn refill_from_memory(&mut self, class: SizeClass, memory: &Memory) -> NonNull<u8> {
         let index = class.index();
-        std::mem::swap(&mut self.active[index], &mut self.spare[index]);
-        if let Some(block) = self.active[index].pop() {
-            return block;
+        if let Some(magazine) = memory.take_magazine(class) {
+            self.active[index] = magazine;
+            return self.active[index].pop().expect("depots hold no empty magazines");
         }
-        if !self.spans[index].has_room(class) {
-            if let Some(magazine) = memory.take_magazine(class) {
-                self.active[index] = magazine;
-                return self.active[index].pop().expect("depots hold no empty magazines");
-            }
-            self.spans[index] = self.cut_span(class, memory);
-        }
+        self.spans[index] = self.cut_span(class, memory);
         self.spans[index].cut(class)
     }
 

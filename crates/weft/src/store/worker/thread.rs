@@ -200,8 +200,7 @@ pub struct BufferPlace<'w> {
 impl<'w> BufferPlace<'w> {
     /// Returns the buffer. Every use ends before code of the user's types runs, and before the next use.
     #[inline(always)]
-    #[allow(clippy::mut_from_ref, reason = "the cell is the worker's own")]
-    pub fn get(&self) -> &'w mut IndexBuffer {
+    pub fn get(self) -> &'w mut IndexBuffer {
         // SAFETY: the buffer lives as long as the worker. As in `Worker::executor`: index operations do not come back
         // to the worker's buffers.
         unsafe { &mut *self.place.as_ptr() }
