@@ -190,7 +190,7 @@ impl IndexBuffer {
 }
 
 /// The place of what a worker remembers of an index in the present transaction, for an operation that uses it several
-/// times: see [`Worker::buffer_place`].
+/// times: see `Worker::buffer_place`.
 #[derive(Clone, Copy)]
 pub struct BufferPlace<'w> {
     place: NonNull<IndexBuffer>,
