@@ -1,8 +1,8 @@
 //! The options of the experiments with locks, elided or not, under TATP's transactions.
 
-use clap::builder::{PossibleValue, PossibleValuesParser};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Arg, Args, ValueEnum};
-use weft_workloads::locks::{LockComparison, Parameters, ProtectedStructure};
+use weft_workloads::locks::{LockComparison, Parameters, Part, ProtectedStructure};
 use weft_workloads::tatp::{Mix, SUBSCRIBERS_MAX};
 
 use crate::protocols::LOCKS;
@@ -24,10 +24,9 @@ pub struct LocksOptions {
     #[arg(long)]
     coarse: bool,
 
-    /// Steps of about one cycle that each section of a page computes, with --workload manager
-    #[arg(long, value_name = "STEPS", default_value_t = 0, value_parser = whole_number::<u64>(0..=1_000_000))]
-    #[arg(allow_negative_numbers = true)]
-    work: u64,
+    /// Parts of the storage manager to leave out, separated by commas, with --workload manager
+    #[arg(long, value_name = "PARTS", value_delimiter = ',', value_parser = part())]
+    without: Vec<Part>,
 
     /// Size of what the locks protect
     #[arg(long, value_name = "N", default_value_t = Parameters::default().subscribers,
@@ -49,6 +48,12 @@ pub struct LocksOptions {
     #[arg(long, value_name = "THETA", default_value_t = 0.0, value_parser = popularity())]
     #[arg(allow_negative_numbers = true)]
     theta: f64,
+}
+
+/// Returns the parser for a part of the storage manager.
+fn part() -> impl TypedValueParser<Value = Part> {
+    let names = PossibleValuesParser::new(Part::ALL.map(Part::name));
+    names.map(|name| Part::named(&name).expect("the parser accepts only names of parts"))
 }
 
 /// What the locks protect.
@@ -78,13 +83,13 @@ impl WorkloadName {
 impl LocksOptions {
     /// Returns the comparison in which these locks take part.
     pub fn comparison(&self, locks: &[String]) -> LockComparison {
-        let &LocksOptions { workload, coarse, work, subscribers, updates, mix, theta, .. } = self;
+        let &LocksOptions { workload, coarse, subscribers, updates, mix, theta, .. } = self;
         LockComparison {
             protected: workload.protected(),
             locks: locks.to_vec(),
             elisions: self.elide.iter().map(|switch| switch.is_on()).collect(),
             is_coarse: coarse,
-            work,
+            absent: self.without.clone(),
             parameters: Parameters { subscribers, updates, mix, theta },
         }
     }

@@ -120,7 +120,12 @@ pub struct Elidable<L> {
 impl<L: Lock> Elidable<L> {
     /// Makes a free lock, to be elided or not.
     pub fn new(is_elided: bool) -> Self {
-        Elidable { lock: L::default(), is_elided }
+        Elidable::around(L::default(), is_elided)
+    }
+
+    /// Makes `lock` elidable: it is free, and is to be elided or not.
+    pub fn around(lock: L, is_elided: bool) -> Self {
+        Elidable { lock, is_elided }
     }
 
     /// Returns the lock itself.

@@ -28,10 +28,10 @@ use weft_bench::harness::tally::SAMPLE_OF_SMALL;
 use weft_bench::harness::{self, Subject};
 
 /// Approximate bytes of one subscriber: a row, and its entry in a tree.
-const SUBSCRIBER_BYTES: u64 = 200;
+const SUBSCRIBER_BYTES: u64 = 400;
 
 /// Approximate bytes of one subscriber with rows in all of TATP's tables.
-const ROWS_BYTES: u64 = 2_000;
+const ROWS_BYTES: u64 = 4_000;
 
 const HELP: &str = "\
 What is measured: the locks of `No Free Lunch` (Cervini et al., DaMoN 2015), each taken and elided.
@@ -47,13 +47,13 @@ Workloads:
               with the retries of --conflict-retries. Not elided: one lock for each record, taken in
               their order (HTCC, §2.1). --subscribers is the number of records
   probe       a B+-tree; each look-up is a section of one coarse latch (§5 of the paper)
-  manager     the sections of this transaction in a storage manager like Shore-MT, each with its
-              usual lock: occ_rwlock for the histogram, tatas for frames and the list of
-              transactions, mcs for the lock table, srwlock for pages. --lock chooses the kinds that
-              are elided together if --elide is on. --coarse puts the tree under one mcs lock
-              instead of a latch for each page. --mix adds TATP's other transactions. --work adds
-              computation to each section of a page: the longer regions last after their first
-              store, the more often they conflict
+  manager     this transaction in a storage manager like Shore-MT: pages, buffer pool, lock table,
+              transactions and log, each with its usual lock: occ_rwlock for mounts and checkpoints,
+              tatas for the buffer pool's buckets, mcs for the lock table, for transactions and the
+              log, srwlock for pages. --lock chooses the kinds that are elided together if --elide
+              is on. --coarse puts the tree under one mcs lock instead of a latch for each page.
+              --mix adds TATP's other transactions. --without leaves parts out, to show what each
+              contributes
 
 If the processor has no RTM (`software`), elided locks are taken as well, so both results are the
 same.
@@ -185,6 +185,7 @@ pub fn run(arguments: &LocksArguments) -> Result<(), Stop> {
     let Parameters { subscribers, updates, mix, theta } = comparison.parameters;
     comparison.check().map_err(|message| Stop::Usage(message.to_owned()))?;
     let is_manager = comparison.protected == ProtectedStructure::Manager;
+    let absent: Vec<&str> = comparison.absent.iter().map(|part| part.name()).collect();
     let is_map = comparison.protected == ProtectedStructure::Map;
     let has_rows = is_manager && StorageManager::has_other_tables(mix);
     let subscriber_bytes = if has_rows { ROWS_BYTES } else { SUBSCRIBER_BYTES };
@@ -197,7 +198,7 @@ pub fn run(arguments: &LocksArguments) -> Result<(), Stop> {
         options: vec![
             ("structure", comparison.protected.name().into()),
             ("kinds_elided", is_manager.then(|| locks.join(",")).into()),
-            ("work", is_manager.then_some(comparison.work).into()),
+            ("without", is_manager.then(|| absent.join(",")).into()),
             ("subscribers", subscribers.into()),
             ("updates", updates.into()),
             ("mix", is_manager.then(|| mix.to_string()).into()),

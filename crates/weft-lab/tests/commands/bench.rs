@@ -640,7 +640,7 @@ fn locks_take_turns_with_elided_locks() {
         (&["--workload", "probe", "-l", "none,mcs"], &["none", "mcs", "mcs+elided"]),
         (&["--lock", "tatas", "--elide", "on"], &["tatas+elided"]),
         (
-            &["--workload", "manager", "-l", "tatas,mcs", "--work", "100"],
+            &["--workload", "manager", "-l", "tatas,mcs", "--without", "pins,stack"],
             &["manager", "manager+elided"],
         ),
         (&["--workload", "manager", "--coarse"], &["manager", "manager+coarse"]),

@@ -27,8 +27,8 @@ Examples:
       all of TATP's transactions (Figure 3)
   cargo simulate locks --workload map --subscribers 1000000 --machine xeon-e7-4x10 --cores 1,10,40
       ten updates in a region, or under ten locks (Figure 1 of HTCC)
-  cargo simulate locks --workload manager --work 500 --compute 20000
-      longer sections, in transactions that do a lot beside them, as Shore-MT's do";
+  cargo simulate locks --workload manager --without fences
+      the same without the fences of Shore-MT's locks";
 
 /// Locks.
 #[derive(Args, Debug)]
@@ -57,12 +57,11 @@ impl Benchmark for Locks {
     fn title(&self, _values: &[f64]) -> String {
         let comparison = self.comparison();
         format!(
-            "{}; {} {}s; {} cycles of computing for each transaction, {} in each page",
+            "{}; {} {}s; {} cycles of computing for each transaction",
             comparison.title(),
             comparison.parameters.subscribers,
             comparison.size_of(),
-            self.compute,
-            comparison.work
+            self.compute
         )
     }
 

@@ -5,7 +5,9 @@
 use weft::Failure;
 use weft::htm::lock::{Lock, Mcs, OccRwLock, SrwLock, Tatas};
 
-use super::{Kinds, Locks, Map, NoLock, Parameters, Probe, Register, StorageManager, Structure};
+use super::{
+    Kinds, Locks, Map, NoLock, Parameters, Part, Parts, Probe, Register, StorageManager, Structure,
+};
 use crate::workload::LoadOptions;
 
 /// The suffix of the name of an elided lock.
@@ -64,8 +66,8 @@ pub struct LockComparison {
     pub elisions: Vec<bool>,
     /// Whether one latch protects the tree of a storage manager.
     pub is_coarse: bool,
-    /// The length of the computation in each section of a storage manager's page: see [`StorageManager::working`].
-    pub work: u64,
+    /// The parts that a storage manager does not have.
+    pub absent: Vec<Part>,
     /// The size of the structure, and its transactions.
     pub parameters: Parameters,
 }
@@ -96,8 +98,8 @@ impl LockComparison {
                 "--coarse needs --workload manager; --workload probe has one latch in any case",
             );
         }
-        if self.work > 0 && !is_manager {
-            return Err("--work needs --workload manager: the other workloads have no pages");
+        if !self.absent.is_empty() && !is_manager {
+            return Err("--without needs --workload manager: the other workloads have no parts");
         }
         if is_manager && is_unlocked {
             return Err("--workload manager uses all locks: name the locks to elide with --lock");
@@ -125,7 +127,12 @@ impl LockComparison {
             (ProtectedStructure::Tree, _) => "Locks around a B+-tree of subscribers".to_owned(),
             (ProtectedStructure::Manager, _) => {
                 let Parameters { mix, .. } = self.parameters;
-                format!("A storage manager, mix {mix}; elided: {}", self.locks.join(", "))
+                let names: Vec<&str> = self.absent.iter().map(|part| part.name()).collect();
+                let without = match names.as_slice() {
+                    [] => String::new(),
+                    names => format!(", without {}", names.join(", ")),
+                };
+                format!("A storage manager{without}, mix {mix}; elided: {}", self.locks.join(", "))
             }
             (ProtectedStructure::Map, _) => {
                 let Parameters { theta, .. } = self.parameters;
@@ -191,7 +198,8 @@ impl LockComparison {
                 let is_coarse = name.ends_with(COARSE);
                 let Parameters { mix, .. } = self.parameters;
                 let fill = |count| {
-                    Ok(StorageManager::new(count, mix, kinds, is_coarse).working(self.work))
+                    let parts = Parts::all_but(&self.absent);
+                    Ok(StorageManager::new(count, mix, kinds, is_coarse, parts))
                 };
                 Ok(visitor.visit(Locks::load(&self.parameters, options, fill)?))
             }

@@ -1,69 +1,99 @@
-//! A miniature of a storage manager: the critical sections that TATP's transactions go through in Shore-MT, with
-//! Shore-MT's locks.
+//! A small storage manager with the structures of Shore-MT that TATP's transactions go through, and its locks.
 //!
-//! `GET_SUBSCRIBER_DATA`, the main transaction measured, has these steps:
+//! Shore-MT is the paper's system. Its source shows the structures, their sizes and the order of its locks (the
+//! version of EPFL's DIAS laboratory of November 2012, with lock inheritance). Names in brackets are its own.
+//!
+//! - `rows`: pages of 8 KiB with slots (`page_s`);
+//! - `tree`: B+-trees over such pages (`btree_impl`), and the tables that they lead to;
+//! - `pool`: the frames of the buffer pool, and the hash table that finds them (`bf_core_m`, `bfcb_t`);
+//! - `lock_table`: lock heads, requests, the caches of transactions, lock inheritance (`lock_core_m`);
+//! - `transactions`: the objects of transactions and their list (`xct_t`);
+//! - `log`: the log buffer (`log_core`);
+//! - `thread`: the statistics of a thread, and its list of latches (`latch_holder_t`);
+//! - `protected`: the locks with their fences;
+//! - [`parts`](Part): what of all this can be left out, to see what it contributes;
+//! - `tatp`: the seven transactions.
+//!
+//! `GET_SUBSCRIBER_DATA`, the main transaction measured, has these steps. An indented step is nested in the one above
+//! it: in a region it becomes a part of that region.
 //!
 //! | step | lock | section |
 //! | --- | --- | --- |
-//! | begin | `occ_rwlock`, shared | reads the histogram, which a checkpoint would block |
-//! | lock the row | `mcs` of a bucket of the lock table | counts a request |
-//! | fix each page: from the root to the leaf, and that of the row | `tatas` of its frame | reads the frame, and marks it used |
-//! | read in the page | `srwlock` of the page, shared | searches, or reads the row; counts a visit |
-//! | unlock the row | `mcs` of the bucket | takes the request back |
-//! | end | `tatas` of the list of transactions | records the transaction in the thread's place |
+//! | begin | `occ_rwlock` of mounts, shared | sets the transaction's object |
+//! | – join the list | `mcs` of the list | gets a number, is the last of the list |
+//! | – attach the thread | `mcs` of the transaction | hands over the caches |
+//! | lock the index: twice | `mcs` of the transaction's locks | finds it in the cache, or reclaims an inherited lock |
+//! | fix the root, an inner page, the leaf | `tatas` of each bucket | pins the frame, unless it is pinned already |
+//! | – search in the page | `srwlock` of the page, shared | counts a holder, searches; fixes the next page inside |
+//! | – – lock the page and the row: in the leaf | `mcs` of the transaction's locks | looks for ancestors in the cache |
+//! | – – – find the lock head | `mcs` of the bucket | finds or creates the head |
+//! | – – – request the lock | `mcs` of the head | adds a request to the queue |
+//! | lock the row again | the same | finds its own request |
+//! | fix the page of the row | `tatas`, as above | |
+//! | – read the row | `srwlock` of the page, shared | counts a holder, reads |
+//! | change to committing | `mcs` of the transaction | |
+//! | end | `occ_rwlock` of checkpoints, shared | changes the state |
+//! | – leave the list | `mcs` of the list | |
+//! | release the locks | `mcs` of the transaction's locks | hands those of stores to the thread |
+//! | – release a lock, twice | `mcs` of the head, then of the bucket | frees the head if its queue is empty |
+//! | detach the thread, reset: twice | `mcs` of the transaction | |
 //!
-//! The other six ([`tatp`]) do the same for each of their rows, one to three in four tables. Three of them begin
-//! with a tree of telephone numbers. A transaction that changes a row latches its page exclusively, and appends to
-//! the log, as does the commit:
+//! The other six ([`tatp`]) do the same for each of their rows, one to three in four tables. Three of them begin with
+//! an index of telephone numbers. A transaction that changes a row latches its page exclusively. Under the latch it
+//! appends to the log (`mcs`), with the row before and after. The commit appends two more records, and asks for the
+//! log to be written (`tatas`).
 //!
-//! | step | lock | section |
-//! | --- | --- | --- |
-//! | change a row | `srwlock` of its page, exclusive | writes the row; counts a visit |
-//! | insert or delete a row | `srwlock` of the leaf, exclusive | searches |
-//! | log a change, or the commit | `tatas` of the log | writes at its tail |
+//! The count of a latch's holders is the paper's "statistic variable accessed in the critical sections protected by
+//! `srwlock`" (§4.2): Shore-MT increments it when a latch is acquired, and decrements it at the release. With a coarse
+//! latch (§5), an `mcs` of the tree replaces the latches from the root to the leaf. Frames are still pinned.
 //!
-//! The paper's four locks and what they protect are from its §3.2. That a latch's section counts a visit is from
-//! §4.2: these statistics make regions that elide latches conflict. With a coarse latch (§5), an `mcs` of the tree
-//! replaces the locks of frames and pages from the root to the leaf; visits are still counted.
+//! No section computes for a chosen time. All that takes time are the accesses themselves.
 //!
-//! Sections are as short as possible here, while Shore-MT runs hundreds of instructions under a latch.
-//! [`working`](StorageManager::working) makes the pages' sections compute for an adjustable time: the longer a
-//! region lasts after its first store, the more often it conflicts.
-//!
-//! Not modelled are lock inheritance (in the paper's runs all locks above the row's are inherited; they are left
-//! out here), deadlock detection, waits for row locks, roll-backs, the buffer pool's replacement, and threads that
-//! sleep. Trees do not change: each possible forwarding has a fixed place, where it exists or not. So sections are
-//! a larger part of the transaction than in Shore-MT, and gains and losses are larger.
+//! Not modelled are waits for row locks and deadlock detection (each request is granted at once), roll-backs, the
+//! replacement of pages, checkpoints, and threads that sleep. Trees do not grow: each possible forwarding has a fixed
+//! place, where it exists or not.
 
-mod pages;
+mod lock_table;
+mod log;
+mod parts;
+mod pool;
+mod protected;
+mod rows;
 mod tatp;
+mod thread;
+mod transactions;
+mod tree;
 
 use weft::Failure;
 use weft::htm::Regions;
-use weft::htm::lock::{Elidable, Mcs, OccRwLock, Tatas};
 use weft::htm::word::{Ordering, Word};
 
-use super::{Row, Structure, TransactionResult, TransactionSource, scattered};
+use super::{Structure, TransactionResult, TransactionSource, scattered};
 use crate::finding::Finding;
 use crate::tatp::{Mix, TransactionType};
 use crate::workload::Condition;
-use pages::{Pool, Table, Tree};
+use lock_table::LockTable;
+use log::Log;
+use pool::Pool;
+use rows::{ROW_WORDS_MAX, SHORT_ROW_WORDS};
 use tatp::{FORWARDINGS, TYPES};
+use thread::{Session, Thread};
+use transactions::Transactions;
+use tree::{Latching, Loader, Table, Tree};
 
-/// The number of buckets of the lock table.
-const BUCKETS: usize = 4096;
+pub use parts::{Part, Parts};
 
-/// The number of places in the list of transactions; threads may share one.
-const PLACES: usize = 64;
+/// The most threads that may use a storage manager.
+const THREADS_MAX: usize = 512;
 
 /// The kinds of locks that are elided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kinds {
-    /// The lock of checkpoints and histograms.
+    /// The locks of mounts and of checkpoints.
     pub occ_rwlock: bool,
-    /// The locks of frames, of the log, and of the list of transactions.
+    /// The locks of the buffer pool's buckets, and of the log's flush.
     pub tatas: bool,
-    /// The locks of the lock table, and the coarse latch.
+    /// The locks of the lock table, of transactions, of their list, and of the log; and the coarse latch.
     pub mcs: bool,
     /// The latches of pages.
     pub srwlock: bool,
@@ -73,68 +103,60 @@ pub struct Kinds {
 #[derive(Debug)]
 pub struct StorageManager {
     kinds: Kinds,
-    checkpoint: Elidable<OccRwLock>,
-    histogram: Row,
-    buckets: Box<[Bucket]>,
+    parts: Parts,
     pool: Pool,
+    lock_table: LockTable,
     log: Log,
-    transactions: Elidable<Tatas>,
-    places: Box<[Row]>,
-    next_place: Word,
+    transactions: Transactions,
+    threads: Box<[Thread]>,
+    next_thread: Word,
     subscribers: Table,
     accesses: Table,
     facilities: Table,
     forwardings: Table,
-    /// The tree of telephone numbers.
+    /// The index of telephone numbers.
     numbers: Tree,
-}
-
-/// A bucket of the lock table, which holds row locks by the hash of their keys.
-#[derive(Debug)]
-struct Bucket {
-    lock: Elidable<Mcs>,
-    requests: Word,
-}
-
-/// The log; only its tail is modelled.
-#[derive(Debug)]
-struct Log {
-    lock: Elidable<Tatas>,
-    tail: Row,
 }
 
 impl StorageManager {
     /// Creates a storage manager with this number of subscribers, in which the locks of these kinds are elided.
     /// With `coarse`, each tree is probed under one latch. It has only the tables that the transactions of `mix`
-    /// need.
-    pub fn new(subscribers: u32, mix: Mix, kinds: Kinds, coarse: bool) -> Self {
+    /// need, and only these `parts`.
+    pub fn new(subscribers: u32, mix: Mix, kinds: Kinds, coarse: bool, parts: Parts) -> Self {
         let others = if Self::has_other_tables(mix) { subscribers } else { 0 };
-        let of_type = |key: u32| Row::new(if is_of_type(key) { key + 1 } else { 0 });
-        let forwarding = |key: u32| {
-            let row = Row::new(key + 1);
-            if is_forwarded_at_first(key) {
-                row.update();
-            }
-            row
+        let number = |key: u32| u64::from(key) + 1;
+        let of_type = |key: u32| (if is_of_type(key) { number(key) } else { 0 }, 0);
+        let forwarding = |key: u32| (number(key), u64::from(is_forwarded_at_first(key)));
+        let latching = Latching { kinds, parts, coarse };
+        let mut loader = Loader::default();
+        let mut table = |number, keys, words, together, row: &dyn Fn(u32) -> (u64, u64)| {
+            Table::load(&mut loader, (number, keys), (words, together), latching, row)
         };
-        let table =
-            |number, keys, row: &dyn Fn(u32) -> Row| Table::new((number, keys), kinds, coarse, row);
-        let bucket = |_| Bucket { lock: Elidable::new(kinds.mcs), requests: Word::new(0) };
+        let short = SHORT_ROW_WORDS;
+        let subscribers = table(0, subscribers, ROW_WORDS_MAX, 1, &|key| (number(key), 0));
+        let accesses = table(1, others * TYPES, short, 1, &of_type);
+        let facilities = table(2, others * TYPES, short, 1, &of_type);
+        let together = FORWARDINGS as usize;
+        let forwardings = table(3, others * TYPES * FORWARDINGS, short, together, &forwarding);
+        let numbers = match others {
+            0 => Tree::load(&mut loader, (8, 1), std::iter::empty(), latching),
+            _ => subscribers.load_index(&mut loader, 4, latching),
+        };
+        let has_fences = parts.has(Part::Fences);
         StorageManager {
             kinds,
-            checkpoint: Elidable::new(kinds.occ_rwlock),
-            histogram: Row::new(0),
-            buckets: (0..BUCKETS).map(bucket).collect(),
-            pool: Pool::new(kinds),
-            log: Log { lock: Elidable::new(kinds.tatas), tail: Row::new(0) },
-            transactions: Elidable::new(kinds.tatas),
-            places: (0..PLACES).map(|_| Row::new(0)).collect(),
-            next_place: Word::new(0),
-            subscribers: table(0, subscribers, &|key| Row::new(key + 1)),
-            accesses: table(1, others * TYPES, &of_type),
-            facilities: table(2, others * TYPES, &of_type),
-            forwardings: table(3, others * TYPES * FORWARDINGS, &forwarding),
-            numbers: Tree::new(4, others, kinds, coarse),
+            parts,
+            pool: Pool::new(loader.pages, kinds, parts),
+            lock_table: LockTable::new(has_fences, kinds, THREADS_MAX),
+            log: Log::new(has_fences, kinds),
+            transactions: Transactions::new(has_fences, kinds),
+            threads: (0..THREADS_MAX).map(|_| Thread::new(kinds, parts)).collect(),
+            next_thread: Word::new(0),
+            subscribers,
+            accesses,
+            facilities,
+            forwardings,
+            numbers,
         }
     }
 
@@ -143,19 +165,26 @@ impl StorageManager {
         mix != Mix::only(TransactionType::GetSubscriberData)
     }
 
-    /// Returns the same storage manager, with `work` steps of computing in each section of a page. A step is a
-    /// cycle of the simulated machine; on a processor, an iteration of a loop, of about a cycle.
-    pub fn working(mut self, work: u64) -> Self {
-        self.pool.work = work;
-        self
-    }
-
-    fn bucket(&self, table: &Table, key: u32) -> &Bucket {
-        &self.buckets[(scattered(key + 1) as usize + table.tree.number * 1031) % BUCKETS]
-    }
-
     fn tables(&self) -> [&Table; 4] {
         [&self.subscribers, &self.accesses, &self.facilities, &self.forwardings]
+    }
+
+    /// Checks that every row is where its tree leads to. Returns the sum of all rows' updates, too.
+    fn check_rows(&self) -> (Finding, u64) {
+        let mut rows = Finding::new("every row is where the tree leads to, and whole");
+        let mut sum = 0;
+        for (number, table) in self.tables().into_iter().enumerate() {
+            for key in 0..table.len() {
+                let row = table.tree.row(&self.pool, key);
+                let is_here = [0, u64::from(key) + 1].contains(&row.number());
+                rows.check(
+                    is_here && row.is_whole(),
+                    format_args!("{number}, {key}: {} updated {}", row.number(), row.updates()),
+                );
+                sum += row.updates();
+            }
+        }
+        (rows, sum)
     }
 }
 
@@ -174,12 +203,14 @@ fn is_forwarded_at_first(key: u32) -> bool {
 
 impl Structure for StorageManager {
     const TRANSACTIONS: &'static [&'static str] = &TransactionType::NAMES;
-    /// The thread's place in the list of transactions.
+    /// The number of the thread.
     type Worker = usize;
 
     fn worker(&self, _seed: u64, _thread: usize, _threads: usize) -> Result<usize, Failure> {
         // ORDERING: relaxed, because only the numbers' being different matters.
-        Ok(self.next_place.fetch_add(1, Ordering::Relaxed) as usize % PLACES)
+        let number = self.next_thread.fetch_add(1, Ordering::Relaxed) as usize;
+        assert!(number < THREADS_MAX, "a storage manager has memory for {THREADS_MAX} threads");
+        Ok(number)
     }
 
     fn is_elided(&self) -> bool {
@@ -189,45 +220,34 @@ impl Structure for StorageManager {
     #[inline]
     fn execute(
         &self,
-        place: &mut usize,
+        &mut number: &mut usize,
         regions: &Regions,
         draws: &mut TransactionSource,
     ) -> TransactionResult {
-        self.run(*place, regions, draws)
+        Session { manager: self, number, thread: &self.threads[number], regions }.run(draws)
     }
 
     fn conditions(&self, updates: u64) -> Vec<Condition> {
-        let mut requests = Finding::new("every request for a row's lock was taken back");
-        for (position, bucket) in self.buckets.iter().enumerate() {
-            let left = bucket.requests.load(Ordering::Relaxed);
+        let mut requests = Finding::new("every lock of a page or a row was released");
+        for (position, left) in self.lock_table.left() {
             requests.check(left == 0, format_args!("bucket {position}: {left}"));
         }
-        let mut transactions = Finding::new("every note of a transaction is whole");
-        for (position, place) in self.places.iter().enumerate() {
-            transactions.check(place.is_whole(), format_args!("{position}: {:?}", place.words()));
+        let mut pins = Finding::new("every page was unpinned, and every latch released");
+        for (frame, (pins_left, holders)) in self.pool.left().enumerate() {
+            let holds = pins_left == 0 && holders == 0;
+            pins.check(holds, format_args!("frame {frame}: {pins_left} and {holders}"));
         }
-        let mut rows = Finding::new("every row is where the tree leads to, and whole");
-        let mut sum = 0;
-        for (number, table) in self.tables().into_iter().enumerate() {
-            for (key, row) in table.rows() {
-                let is_here = [0, u64::from(key) + 1].contains(&row.number());
-                let words = || row.words();
-                rows.check(
-                    is_here && row.is_whole(),
-                    format_args!("{number}, {key}: {:?}", words()),
-                );
-                sum += row.updates();
-            }
-        }
-        let forwardings = self.forwardings.rows();
-        let loaded = forwardings.filter(|&(key, _)| is_forwarded_at_first(key)).count() as u64;
+        let mut transactions = Finding::new("every transaction has left the list");
+        let members = self.transactions.members();
+        transactions.check(members == 0, format_args!("{members}"));
+        let (rows, sum) = self.check_rows();
+        let loaded = (0..self.forwardings.len()).filter(|&key| is_forwarded_at_first(key)).count();
         let mut counted = Finding::new("the rows were updated as often as transactions say");
-        let sum = sum - loaded;
+        let sum = sum - loaded as u64;
         counted.check(sum == updates, format_args!("{sum} and {updates}"));
-        let changes = self.log.tail.updates();
-        let mut logged = Finding::new("every change is in the log");
-        let holds = self.log.tail.is_whole() && changes >= updates;
-        logged.check(holds, format_args!("{changes} and {updates}"));
-        [requests, transactions, rows, counted, logged].map(Finding::into_condition).into()
+        let changes = self.log.changes();
+        let mut logged = Finding::new("every change of a row is in the log, once");
+        logged.check(changes == updates, format_args!("{changes} and {updates}"));
+        [requests, pins, transactions, rows, counted, logged].map(Finding::into_condition).into()
     }
 }

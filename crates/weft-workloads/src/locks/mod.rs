@@ -9,9 +9,9 @@
 //!   updated;
 //! - [`Probe`]: the engine's B+-tree, with one coarse latch of any kind around each look-up (§5), or without a
 //!   latch;
-//! - [`StorageManager`]: a miniature of the paths that the paper's transaction takes through Shore-MT, with all
-//!   four locks where Shore-MT has them (§3.2). Kinds of locks may be elided alone and together (§4), and a coarse
-//!   latch may replace all latches of a look-up (§5);
+//! - [`StorageManager`]: the structures that the paper's transaction goes through in Shore-MT (pages, buffer pool,
+//!   lock table, transactions, log), with all four locks where Shore-MT has them (§3.2). Kinds of locks may be elided
+//!   alone and together (§4), and a coarse latch may replace all latches of a look-up (§5);
 //! - [`Map`]: a hash map in which a transaction updates ten records, all in one region or each under a lock of its
 //!   own. This is HTCC's comparison of regions with fine-grained locks.
 //!
@@ -41,7 +41,7 @@ use crate::tatp::{Mix, SUBSCRIBERS_MAX, TransactionType, unevenness};
 use crate::workload::{Condition, LoadOptions, Outcome};
 
 pub use comparison::{LockComparison, ProtectedStructure, Visitor};
-pub use manager::{Kinds, StorageManager};
+pub use manager::{Kinds, Part, Parts, StorageManager};
 pub use map::Map;
 pub use probe::Probe;
 pub use register::{NoLock, Register};
@@ -270,6 +270,12 @@ fn scattered(key: u32) -> u32 {
     key.wrapping_mul(0x9E37_79B9) >> 20
 }
 
+/// Returns the words of a row of `words` words that follow from its number and the count of its updates: the third
+/// word, and all after it.
+fn pattern(number: u64, updates: u64, words: usize) -> impl Iterator<Item = u64> {
+    (2..words as u64).map(move |position| number << 32 ^ updates << 4 ^ position)
+}
+
 /// A subscriber's row: its number, the count of its updates, and words that match the two.
 #[derive(Debug, Default)]
 #[repr(align(64))]
@@ -297,12 +303,8 @@ impl Row {
     }
 
     fn fill(&self, s_id: u64, updates: u64) {
-        let words = [s_id, updates].into_iter().chain(Self::pattern(s_id, updates));
+        let words = [s_id, updates].into_iter().chain(pattern(s_id, updates, ROW_WORDS));
         self.0.iter().zip(words).for_each(|(word, value)| word.store(value, Ordering::Relaxed));
-    }
-
-    fn pattern(s_id: u64, updates: u64) -> impl Iterator<Item = u64> {
-        (2..ROW_WORDS as u64).map(move |position| s_id << 32 ^ updates << 3 ^ position)
     }
 
     fn words(&self) -> [u64; ROW_WORDS] {
@@ -322,6 +324,6 @@ impl Row {
 
     fn is_whole(&self) -> bool {
         let words = self.words();
-        Self::pattern(words[0], words[1]).eq(words[2..].iter().copied())
+        pattern(words[0], words[1], ROW_WORDS).eq(words[2..].iter().copied())
     }
 }

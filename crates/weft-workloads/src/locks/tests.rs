@@ -5,7 +5,9 @@ use std::thread;
 use weft::htm::Choice;
 use weft::htm::lock::{Lock, Mcs, OccRwLock, SrwLock, Tatas};
 
-use super::{Kinds, Locks, Map, NoLock, Parameters, Probe, Register, StorageManager, Structure};
+use super::{
+    Kinds, Locks, Map, NoLock, Parameters, Part, Parts, Probe, Register, StorageManager, Structure,
+};
 use crate::tatp::{Mix, TransactionType};
 use crate::workload::{Condition, LoadOptions};
 
@@ -102,8 +104,9 @@ fn every_choice_of_kinds_keeps_the_invariants() {
         for coarse in [false, true] {
             for mix in [Parameters::default().mix, Mix::STANDARD] {
                 let parameters = Parameters { mix, ..of(subscribers) };
-                let manager =
-                    load(&parameters, |count| StorageManager::new(count, mix, kinds(bits), coarse));
+                let manager = load(&parameters, |count| {
+                    StorageManager::new(count, mix, kinds(bits), coarse, Parts::default())
+                });
                 assert_eq!(manager.htm_backend().is_some(), bits != 0);
                 let context = format!("{subscribers}, {mix}, {:?}, {coarse}", kinds(bits));
                 let ended = run(&manager, &context);
@@ -117,14 +120,41 @@ fn every_choice_of_kinds_keeps_the_invariants() {
     }
 }
 
+/// Each part can be left out, alone and together with all others.
+#[test]
+fn every_choice_of_parts_keeps_the_invariants() {
+    let kinds = Kinds { occ_rwlock: true, tatas: true, mcs: true, srwlock: true };
+    let choices = Part::ALL.iter().map(std::slice::from_ref).chain([&Part::ALL[..]]);
+    for absent in choices {
+        for coarse in [false, true] {
+            let (mix, parts) = (Mix::STANDARD, Parts::all_but(absent));
+            let parameters = Parameters { mix, ..of(300) };
+            let manager =
+                load(&parameters, |count| StorageManager::new(count, mix, kinds, coarse, parts));
+            run(&manager, &format!("{parts:?}, coarse: {coarse}"));
+        }
+    }
+}
+
+#[test]
+fn parts_have_names() {
+    for part in Part::ALL {
+        assert_eq!(Part::named(part.name()), Some(part));
+        assert!(!Parts::all_but(&[part]).has(part) && Parts::default().has(part));
+        assert_eq!(Parts::all_but(&[part]).absent().collect::<Vec<_>>(), [part]);
+    }
+    assert_eq!(Part::named("pages"), None);
+}
+
 /// Each of TATP's transactions succeeds about as often as in the benchmark.
 #[test]
 fn transactions_succeed_as_often_as_they_should() {
     for (position, transaction) in TransactionType::ALL.into_iter().enumerate() {
         let mix = Mix::only(transaction);
         let parameters = Parameters { mix, ..of(10_000) };
-        let manager =
-            load(&parameters, |count| StorageManager::new(count, mix, Kinds::default(), false));
+        let manager = load(&parameters, |count| {
+            StorageManager::new(count, mix, Kinds::default(), false, Parts::default())
+        });
         let ended = run(&manager, &mix.to_string())[position].map(f64::from);
         let share = ended[0] / (ended[0] + ended[1]);
         // The specification does not determine the success rate for forwardings: see `SUCCESS_RATES`. Here a

@@ -1,15 +1,17 @@
-//! TATP's seven transactions, as the sections that they go through.
+//! TATP's seven transactions, as the steps that they take in the storage manager.
 
 use std::hint::black_box;
 
 use arrayvec::ArrayVec;
-use weft::htm::Regions;
 use weft::htm::lock::Mode;
-use weft::htm::word::Ordering;
 
-use super::pages::Table;
-use super::{Bucket, StorageManager};
-use crate::locks::{Row, TransactionResult, TransactionSource};
+use super::lock_table::LockName;
+use super::log::Kind;
+use super::parts::Part;
+use super::rows::Row;
+use super::thread::{Session, get};
+use super::tree::{Place, Tree};
+use crate::locks::{TransactionResult, TransactionSource};
 use crate::tatp::TransactionType;
 
 /// The number of types of access, and of special facilities.
@@ -20,174 +22,153 @@ pub(super) const TYPES: u32 = 4;
 pub(super) const FORWARDINGS: u32 = 4;
 const TIMES: u32 = 3;
 
-/// The most row locks that a transaction takes.
-const REQUESTS_MAX: usize = 5;
+/// The most rows that a transaction locks.
+const ROWS_MAX: usize = 5;
 
 /// A transaction in progress.
 struct OpenTransaction<'a> {
-    manager: &'a StorageManager,
-    regions: &'a Regions,
-    requested: ArrayVec<&'a Bucket, REQUESTS_MAX>,
-    updates: u64,
+    session: Session<'a>,
+    /// The rows that it has locked, for a lock table without requests.
+    locked: ArrayVec<LockName, ROWS_MAX>,
     digest: u64,
 }
 
 impl<'a> OpenTransaction<'a> {
-    fn begin(manager: &'a StorageManager, regions: &'a Regions) -> Self {
-        let digest =
-            manager.checkpoint.section(Mode::Shared, regions, || manager.histogram.digest());
-        OpenTransaction { manager, regions, requested: ArrayVec::new(), updates: 0, digest }
+    fn begin(session: Session<'a>) -> Self {
+        session.manager.transactions.begin(session);
+        OpenTransaction { session, locked: ArrayVec::new(), digest: 0 }
     }
 
-    /// Locks a row until the end of the transaction.
+    /// Finds a row in an index, and locks it until the end of the transaction.
     #[inline]
-    fn request(&mut self, table: &Table, key: u32) {
-        let bucket = self.manager.bucket(table, key);
-        bucket.lock.section(Mode::Exclusive, self.regions, || bucket.count(1));
-        self.requested.push(bucket);
+    fn find(&mut self, index: &'a Tree, key: u32, leaf: Mode) -> Place {
+        let place = self.session.probe(index, key, leaf);
+        if !self.session.has(Part::Requests) {
+            self.locked.push(Session::name_of(place));
+        }
+        place
     }
 
     /// Reads a row. Returns whether it exists.
     #[inline]
-    fn read(&mut self, table: &Table, key: u32) -> bool {
-        self.request(table, key);
-        let at = (&self.manager.pool, self.regions);
-        let digest = table.visit(at, Mode::Shared, Mode::Shared, (key, 1), |rows| {
-            (rows[0].number() != 0).then(|| rows[0].digest())
+    fn read(&mut self, index: &'a Tree, key: u32) -> bool {
+        let place = self.find(index, key, Mode::Shared);
+        let digest = self.session.visit(place, 1, Mode::Shared, |_, rows| {
+            let row = rows.first();
+            (row.number() != 0).then(|| row.digest())
         });
         self.digest ^= digest.unwrap_or(0);
         digest.is_some()
     }
 
-    /// Updates a row if it exists and `may` allows it. Returns whether it did. The leaf of the tree is latched in
+    /// Updates a row if it exists and `may` allows it. Returns whether it did. The leaf of the index is latched in
     /// the mode `leaf`.
     #[inline]
-    fn change(&mut self, table: &Table, key: u32, leaf: Mode, may: impl Fn(&Row) -> bool) -> bool {
-        self.request(table, key);
-        let at = (&self.manager.pool, self.regions);
-        let changed = table.visit(at, Mode::Exclusive, leaf, (key, 1), |rows| {
-            let may = rows[0].number() != 0 && may(&rows[0]);
+    fn change(
+        &mut self,
+        index: &'a Tree,
+        key: u32,
+        leaf: Mode,
+        may: impl Fn(Row<'_>) -> bool,
+    ) -> bool {
+        let place = self.find(index, key, leaf);
+        let session = self.session;
+        session.visit(place, 1, Mode::Exclusive, |fixed, rows| {
+            let row = rows.first();
+            let may = row.number() != 0 && may(row);
             if may {
-                rows[0].update();
+                session.update(fixed, row);
             }
             may
+        })
+    }
+
+    /// Reads the forwardings of a facility that begin by `time`. Returns whether there is one.
+    #[inline]
+    fn find_destination(&mut self, index: &'a Tree, first: u32, time: u32) -> bool {
+        let place = self.find(index, first, Mode::Shared);
+        let count = time as usize + 1;
+        let (found, digest) = self.session.visit(place, count, Mode::Shared, |_, rows| {
+            let there = rows.iter().filter(|&row| is_forwarding(row));
+            there.fold((false, 0), |(_, digest), row| (true, digest ^ row.digest()))
         });
-        if changed {
-            self.updates += 1;
-            self.log();
-        }
-        changed
+        self.digest ^= digest;
+        found
     }
 
-    /// Appends a record to the log.
-    fn log(&self) {
-        let log = &self.manager.log;
-        log.lock.section(Mode::Exclusive, self.regions, || log.tail.update());
-    }
-
-    /// Finds the subscriber with a telephone number.
-    #[inline]
-    fn find_by_number(&self, s_id: u32) {
-        let manager = self.manager;
-        black_box(manager.numbers.probe(&manager.pool, self.regions, Mode::Shared, s_id));
-    }
-
-    /// Commits a transaction that succeeded, and releases the locks.
-    fn end(self, place: usize, transaction: TransactionType, succeeded: bool) -> TransactionResult {
-        if self.updates > 0 {
-            self.log();
+    /// Commits the transaction, and releases the locks.
+    fn end(self, transaction: TransactionType, succeeded: bool) -> TransactionResult {
+        let session = self.session;
+        let (transactions, log) = (&session.manager.transactions, &session.manager.log);
+        let updates = get(&session.thread.updates);
+        transactions.prepare(session);
+        // Only a transaction that has changed a row has anything to log.
+        if updates > 0 {
+            let position = log.append(session, Kind::FreeingSpace, 0, 0, |_| 0);
+            log.request_flush(session, position);
         }
-        for bucket in &self.requested {
-            let release = || bucket.count(1_u64.wrapping_neg());
-            bucket.lock.section(Mode::Exclusive, self.regions, release);
-        }
-        let noted = &self.manager.places[place];
-        self.manager.transactions.section(Mode::Exclusive, self.regions, || noted.update());
+        transactions.end(session, || {
+            if updates > 0 {
+                log.append(session, Kind::End, 0, 0, |_| 0);
+            }
+        });
+        session.unlock_all(&self.locked);
+        transactions.detach(session);
         black_box(self.digest);
-        TransactionResult { transaction: transaction as usize, succeeded, updates: self.updates }
-    }
-}
-
-impl Bucket {
-    #[inline]
-    fn count(&self, change: u64) {
-        // Relaxed: under the lock.
-        let requests = self.requests.load(Ordering::Relaxed);
-        self.requests.store(requests.wrapping_add(change), Ordering::Relaxed);
+        TransactionResult { transaction: transaction as usize, succeeded, updates }
     }
 }
 
 /// Returns whether the forwarding in this place exists: each update inserts or deletes it.
-pub(super) fn is_forwarding(row: &Row) -> bool {
+fn is_forwarding(row: Row<'_>) -> bool {
     row.updates() % 2 == 1
 }
 
-impl StorageManager {
+impl Session<'_> {
     /// Runs one of TATP's transactions.
     #[inline]
-    pub(super) fn run(
-        &self,
-        place: usize,
-        regions: &Regions,
-        draws: &mut TransactionSource,
-    ) -> TransactionResult {
+    pub(super) fn run(self, draws: &mut TransactionSource) -> TransactionResult {
         use TransactionType::*;
+        let manager = self.manager;
+        let (subscribers, facilities) = (&manager.subscribers.tree, &manager.facilities.tree);
+        let forwardings = &manager.forwardings.tree;
         let transaction = draws.mix.draw(&mut draws.random);
         let subscriber = draws.subscriber() - 1;
-        let mut running = OpenTransaction::begin(self, regions);
+        let mut running = OpenTransaction::begin(self);
         let succeeded = match transaction {
-            GetSubscriberData => running.read(&self.subscribers, subscriber),
+            GetSubscriberData => running.read(subscribers, subscriber),
             GetNewDestination => {
                 let facility = subscriber * TYPES + draws.one_of(TYPES);
                 let time = draws.one_of(TIMES);
-                running.read(&self.facilities, facility)
-                    && running.find_destination(facility * FORWARDINGS, time)
+                running.read(facilities, facility)
+                    && running.find_destination(forwardings, facility * FORWARDINGS, time)
             }
-            GetAccessData => running.read(&self.accesses, subscriber * TYPES + draws.one_of(TYPES)),
+            GetAccessData => {
+                let access = subscriber * TYPES + draws.one_of(TYPES);
+                running.read(&manager.accesses.tree, access)
+            }
             UpdateSubscriberData => {
                 let facility = subscriber * TYPES + draws.one_of(TYPES);
                 // Update first the row that may not exist, so that nothing must be undone.
-                running.change(&self.facilities, facility, Mode::Shared, |_| true)
-                    && running.change(&self.subscribers, subscriber, Mode::Shared, |_| true)
+                running.change(facilities, facility, Mode::Shared, |_| true)
+                    && running.change(subscribers, subscriber, Mode::Shared, |_| true)
             }
-            UpdateLocation => {
-                running.find_by_number(subscriber);
-                running.change(&self.subscribers, subscriber, Mode::Shared, |_| true)
-            }
+            UpdateLocation => running.change(&manager.numbers, subscriber, Mode::Shared, |_| true),
             InsertCallForwarding => {
-                running.find_by_number(subscriber);
                 let facility = subscriber * TYPES + draws.one_of(TYPES);
                 let forwarding = facility * FORWARDINGS + draws.one_of(TIMES);
-                let may = |row: &Row| !is_forwarding(row);
-                running.read(&self.subscribers, subscriber)
-                    && running.read(&self.facilities, facility)
-                    && running.change(&self.forwardings, forwarding, Mode::Exclusive, may)
+                running.read(&manager.numbers, subscriber)
+                    && running.read(facilities, facility)
+                    && running
+                        .change(forwardings, forwarding, Mode::Exclusive, |row| !is_forwarding(row))
             }
             DeleteCallForwarding => {
-                running.find_by_number(subscriber);
                 let facility = subscriber * TYPES + draws.one_of(TYPES);
                 let forwarding = facility * FORWARDINGS + draws.one_of(TIMES);
-                running.change(&self.forwardings, forwarding, Mode::Exclusive, is_forwarding)
+                running.read(&manager.numbers, subscriber)
+                    && running.change(forwardings, forwarding, Mode::Exclusive, is_forwarding)
             }
         };
-        running.end(place, transaction, succeeded)
-    }
-}
-
-impl OpenTransaction<'_> {
-    /// Reads the forwardings of a facility that begin by `time`. Returns whether there is one.
-    #[inline]
-    fn find_destination(&mut self, first: u32, time: u32) -> bool {
-        let manager = self.manager;
-        self.request(&manager.forwardings, first);
-        let at = (&manager.pool, self.regions);
-        let keys = (first, time as usize + 1);
-        let (found, digest) =
-            manager.forwardings.visit(at, Mode::Shared, Mode::Shared, keys, |rows| {
-                let there = rows.iter().filter(|row| is_forwarding(row));
-                there.fold((false, 0), |(_, digest), row| (true, digest ^ row.digest()))
-            });
-        self.digest ^= digest;
-        found
+        running.end(transaction, succeeded)
     }
 }
