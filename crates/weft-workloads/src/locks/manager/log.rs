@@ -82,7 +82,7 @@ impl Log {
         session.alone(&session.thread.log, || {
             // The record is built in the transaction's own buffer, and then copied.
             let record = &session.thread.record[..HEADER_WORDS + body];
-            let header = [record.len() as u64 * 8 | (kind as u64) << 32, page, 0, 0];
+            let header = [(record.len() as u64 * 8) | ((kind as u64) << 32), page, 0, 0];
             record.iter().zip(header).for_each(|(word, value)| set(word, value));
             set(&record[2], session.thread.transaction.number());
             record[HEADER_WORDS..].iter().enumerate().for_each(|(at, to)| set(to, word(at)));

@@ -73,7 +73,7 @@ impl Pool {
             frame
         };
         // Shore-MT has 16 buckets for 9 frames.
-        let mut count = (16 * pages.len() + 8) / 9;
+        let mut count = (16 * pages.len()).div_ceil(9);
         let buckets = loop {
             let buckets: Box<[_]> =
                 (0..count).map(|_| Protected::new(has_fences, kinds.tatas)).collect();
