@@ -7,6 +7,7 @@
 //! - `tree`: B+-trees over such pages (`btree_impl`), and the tables that they lead to;
 //! - `pool`: the frames of the buffer pool, and the hash table that finds them (`bf_core_m`, `bfcb_t`);
 //! - `lock_table`: lock heads, requests, the caches of transactions, lock inheritance (`lock_core_m`);
+//! - `list`: lists of requests and of transactions;
 //! - `transactions`: the objects of transactions and their list (`xct_t`);
 //! - `log`: the log buffer (`log_core`);
 //! - `thread`: the statistics of a thread, and its list of latches (`latch_holder_t`);
@@ -53,6 +54,7 @@
 //! replacement of pages, checkpoints, and threads that sleep. Trees do not grow: each possible forwarding has a fixed
 //! place, where it exists or not.
 
+mod list;
 mod lock_table;
 mod log;
 mod parts;

@@ -20,6 +20,7 @@ use weft::htm::lock::{Elidable, Mcs};
 use weft::htm::word::{Ordering, Word};
 
 use super::Kinds;
+use super::list::{Ends, Links};
 use super::parts::Part;
 use super::protected::Protected;
 use super::thread::{Counter, REQUESTS, Session, get, increment, set};
@@ -98,20 +99,6 @@ impl LockMode {
             LockMode::IntentExclusive | LockMode::Exclusive => LockMode::IntentExclusive,
         }
     }
-}
-
-/// The neighbours of a request in a list: their numbers, plus 1.
-#[derive(Debug, Default)]
-struct Links {
-    next: Word,
-    previous: Word,
-}
-
-/// The ends of a list of requests: their numbers, plus 1.
-#[derive(Debug, Default)]
-struct Ends {
-    first: Word,
-    last: Word,
 }
 
 /// A request for a lock.
@@ -290,19 +277,16 @@ impl<'a> Session<'a> {
 
     fn lock_with_ancestors(&self, name: LockName, mode: LockMode) {
         if name.level() <= Level::Page {
-            if self.is_cached(name, mode) {
-                return self.count(Counter::LocksInCache);
-            }
-            self.reclaim_or_acquire(name, mode);
-        } else {
-            if let Some(parent) = name.parent() {
-                self.lock_parents(parent, mode.of_parent());
-            }
-            self.acquire(name, mode);
+            return self.lock_by_cache(name, mode);
         }
+        if let Some(parent) = name.parent() {
+            self.lock_by_cache(parent, mode.of_parent());
+        }
+        self.acquire(name, mode);
     }
 
-    fn lock_parents(&self, name: LockName, mode: LockMode) {
+    /// Locks a page, a store or the volume, and its ancestors, unless the cache has the lock.
+    fn lock_by_cache(&self, name: LockName, mode: LockMode) {
         if self.is_cached(name, mode) {
             return self.count(Counter::LocksInCache);
         }
@@ -312,7 +296,7 @@ impl<'a> Session<'a> {
     /// Uses the request that the thread has inherited, or makes one, after those of the ancestors.
     fn reclaim_or_acquire(&self, name: LockName, mode: LockMode) {
         if let Some(parent) = name.parent() {
-            self.lock_parents(parent, mode.of_parent());
+            self.lock_by_cache(parent, mode.of_parent());
         }
         if name.level() <= Level::Store && self.reclaim(name, mode) {
             return;
@@ -331,8 +315,8 @@ impl<'a> Session<'a> {
     /// Looks among the inherited requests. Returns whether there is one of this name that is strong enough.
     fn reclaim(&self, name: LockName, mode: LockMode) -> bool {
         let mine = &self.thread.locks.lock.lock().data;
-        let mut at = get(&mine.inherited.first);
-        while let Some(number) = at.checked_sub(1) {
+        let mut at = mine.inherited.first();
+        while let Some(number) = at {
             let request = self.request(number);
             let is_it = get(&self.lock_table().head(get(&request.head)).name) == name.0;
             if is_it && get(&request.mode) >= mode as u64 {
@@ -344,12 +328,12 @@ impl<'a> Session<'a> {
                     Ordering::Relaxed,
                 );
                 debug_assert_eq!(reclaimed, Ok(INHERITED), "no thread ends the inheritance");
-                self.remove(&mine.inherited, number, |request| &request.mine);
-                self.append(&mine.requests, number, |request| &request.mine);
+                mine.inherited.remove(number, |number| &self.request(number).mine);
+                mine.requests.append(number, |number| &self.request(number).mine);
                 self.put_into_cache(name, mode, number);
                 return true;
             }
-            at = get(&request.mine.next);
+            at = request.mine.next();
         }
         false
     }
@@ -372,9 +356,9 @@ impl<'a> Session<'a> {
             }
             let number = self.allocate_head();
             let head = table.head(number);
-            for word in [&head.mode, &head.queue.first, &head.queue.last, &head.acquired] {
-                set(word, 0);
-            }
+            set(&head.mode, 0);
+            head.queue.clear();
+            set(&head.acquired, 0);
             set(&head.name, name.0);
             set(&head.pins, 1);
             set(&head.chain, get(chain));
@@ -437,10 +421,9 @@ impl<'a> Session<'a> {
             set(&request.duration, LONG);
             set(&request.children, 0);
             set(&request.inheritance, 0);
-            self.append(&head.queue, held, |request| &request.queue);
-            self.append(&self.thread.locks.lock.lock().data.requests, held, |request| {
-                &request.mine
-            });
+            head.queue.append(held, |number| &self.request(number).queue);
+            let mine = &self.thread.locks.lock.lock().data;
+            mine.requests.append(held, |number| &self.request(number).mine);
             set(&head.mode, get(&head.mode).max(mode as u64));
             held
         })
@@ -448,13 +431,13 @@ impl<'a> Session<'a> {
 
     /// Finds the request of this thread in the queue of a head.
     fn find_request(&self, head: &Head) -> Option<u64> {
-        let mut at = get(&head.queue.first);
-        while let Some(number) = at.checked_sub(1) {
+        let mut at = head.queue.first();
+        while let Some(number) = at {
             let request = self.request(number);
             if get(&request.owner) == self.number as u64 {
                 return Some(number);
             }
-            at = get(&request.queue.next);
+            at = request.queue.next();
         }
         None
     }
@@ -484,15 +467,15 @@ impl<'a> Session<'a> {
         let lock = &self.thread.locks.lock;
         self.alone(lock, || {
             let mine = &lock.lock().data;
-            while let Some(number) = get(&mine.requests.last).checked_sub(1) {
+            while let Some(number) = mine.requests.last() {
                 let request = self.request(number);
                 let head = self.lock_table().head(get(&request.head));
-                self.remove(&mine.requests, number, |request| &request.mine);
+                mine.requests.remove(number, |number| &self.request(number).mine);
                 if LockName(get(&head.name)).level() <= Level::Store {
                     set(&request.references, 0);
                     set(&request.children, 0);
                     set(&request.inheritance, INHERITED);
-                    self.append(&mine.inherited, number, |request| &request.mine);
+                    mine.inherited.append(number, |number| &self.request(number).mine);
                 } else {
                     self.release_request(number);
                 }
@@ -508,14 +491,14 @@ impl<'a> Session<'a> {
         let lock = &table.heads[head_number as usize];
         self.alone(lock, || {
             let head = &lock.lock().data;
-            self.remove(&head.queue, number, |request| &request.queue);
+            head.queue.remove(number, |number| &self.request(number).queue);
             set(&request.is_used, 0);
             let name = LockName(get(&head.name));
             if name.level() == Level::Page {
                 set(&self.thread.locks.cached(name).mode, 0);
             }
             self.grant(head);
-            if get(&head.queue.first) == 0 {
+            if head.queue.first().is_none() {
                 self.free_head(head_number, name);
             }
         });
@@ -523,11 +506,11 @@ impl<'a> Session<'a> {
 
     /// Computes the mode of all requests in the queue together.
     fn grant(&self, head: &Head) {
-        let (mut at, mut mode) = (get(&head.queue.first), 0);
-        while let Some(number) = at.checked_sub(1) {
+        let (mut at, mut mode) = (head.queue.first(), 0);
+        while let Some(number) = at {
             let request = self.request(number);
             mode = mode.max(get(&request.mode));
-            at = get(&request.queue.next);
+            at = request.queue.next();
         }
         set(&head.mode, mode);
     }
@@ -550,32 +533,5 @@ impl<'a> Session<'a> {
             // Release: pairs with the acquire in `allocate_head`.
             head.is_used.store(0, Ordering::Release);
         });
-    }
-
-    /// Adds a request at the end of a list.
-    fn append(&self, ends: &Ends, number: u64, links: impl Fn(&Request) -> &Links) {
-        let last = get(&ends.last);
-        let added = links(self.request(number));
-        set(&added.next, 0);
-        set(&added.previous, last);
-        match last.checked_sub(1) {
-            None => set(&ends.first, number + 1),
-            Some(last) => set(&links(self.request(last)).next, number + 1),
-        }
-        set(&ends.last, number + 1);
-    }
-
-    /// Takes a request out of a list.
-    fn remove(&self, ends: &Ends, number: u64, links: impl Fn(&Request) -> &Links) {
-        let removed = links(self.request(number));
-        let (next, previous) = (get(&removed.next), get(&removed.previous));
-        match previous.checked_sub(1) {
-            None => set(&ends.first, next),
-            Some(previous) => set(&links(self.request(previous)).next, next),
-        }
-        match next.checked_sub(1) {
-            None => set(&ends.last, previous),
-            Some(next) => set(&links(self.request(next)).previous, previous),
-        }
     }
 }

@@ -44,7 +44,7 @@ impl<'a> OpenTransaction<'a> {
     fn find(&mut self, index: &'a Tree, key: u32, leaf: Mode) -> Place {
         let place = self.session.probe(index, key, leaf);
         if !self.session.has(Part::Requests) {
-            self.locked.push(Session::name_of(place));
+            self.locked.push(place.name());
         }
         place
     }

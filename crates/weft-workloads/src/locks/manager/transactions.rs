@@ -8,6 +8,7 @@ use weft::htm::lock::{Elidable, Mcs, Mode, OccRwLock};
 use weft::htm::word::Word;
 
 use super::Kinds;
+use super::list::{Ends, Links};
 use super::parts::Part;
 use super::protected::Protected;
 use super::thread::{Counter, Session, get, increment, set};
@@ -43,10 +44,8 @@ struct State {
 #[repr(align(64))]
 struct Link {
     number: Word,
-    /// The thread of the next transaction, plus 1.
-    next: Word,
-    /// The thread of the previous transaction, plus 1.
-    previous: Word,
+    /// The threads of the neighbours.
+    links: Links,
     owner: Word,
 }
 
@@ -77,8 +76,8 @@ pub(super) struct Transactions {
 
 #[derive(Debug, Default)]
 struct List {
-    first: Word,
-    last: Word,
+    /// The threads of the first and the last transaction.
+    ends: Ends,
     members: Word,
     numbers: Word,
 }
@@ -160,17 +159,10 @@ impl Transactions {
     fn join(&self, session: Session<'_>) {
         session.alone(&self.list, || {
             let list = &self.list.lock().data;
-            let (link, me) = (&session.thread.transaction.link, session.number as u64 + 1);
-            let last = get(&list.last);
+            let link = &session.thread.transaction.link;
             set(&link.number, increment(&list.numbers, 1));
-            set(&link.owner, me);
-            set(&link.next, 0);
-            set(&link.previous, last);
-            match last {
-                0 => set(&list.first, me),
-                last => set(&session.link_of(last).next, me),
-            }
-            set(&list.last, me);
+            set(&link.owner, session.number as u64 + 1);
+            list.ends.append(session.number as u64, |thread| session.links_of(thread));
             increment(&list.members, 1);
         });
     }
@@ -180,24 +172,15 @@ impl Transactions {
     fn leave(&self, session: Session<'_>) {
         session.alone(&self.list, || {
             let list = &self.list.lock().data;
-            let link = &session.thread.transaction.link;
-            let (next, previous) = (get(&link.next), get(&link.previous));
-            match previous {
-                0 => set(&list.first, next),
-                previous => set(&session.link_of(previous).next, next),
-            }
-            match next {
-                0 => set(&list.last, previous),
-                next => set(&session.link_of(next).previous, previous),
-            }
-            set(&link.owner, 0);
+            list.ends.remove(session.number as u64, |thread| session.links_of(thread));
+            set(&session.thread.transaction.link.owner, 0);
             increment(&list.members, u64::MAX);
         });
     }
 }
 
 impl<'a> Session<'a> {
-    fn link_of(&self, position: u64) -> &'a Link {
-        &self.manager.threads[position as usize - 1].transaction.link
+    fn links_of(&self, thread: u64) -> &'a Links {
+        &self.manager.threads[thread as usize].transaction.link.links
     }
 }

@@ -46,7 +46,8 @@ pub(super) struct Place {
 }
 
 impl Place {
-    fn name(self) -> LockName {
+    /// Returns the name of the row's lock.
+    pub(super) fn name(self) -> LockName {
         LockName::row(self.store, self.page, self.slot)
     }
 }
@@ -277,11 +278,6 @@ impl<'a> Session<'a> {
         row.update();
         self.changed(fixed, position);
         increment(&self.thread.updates, 1);
-    }
-
-    /// Returns the name of the lock of a place, for a transaction that remembers what it has locked.
-    pub(super) fn name_of(place: Place) -> LockName {
-        place.name()
     }
 }
 
