@@ -95,7 +95,7 @@ impl Benchmark for TpccBenchmark {
 /// See [`harness::run`].
 pub fn run(arguments: &TpccArguments, load: Load) -> Result<(), Stop> {
     let TpccArguments { options, bench } = arguments;
-    let &TpccOptions { mix, scale, storage, .. } = options;
+    let &TpccOptions { mix, scale, storage, delivery_search, .. } = options;
     let parameters = options
         .parameters(bench.threads, Snapshots::Off)
         .ok_or_else(|| Stop::Usage("with this many threads, give --warehouses".to_owned()))?;
@@ -112,6 +112,7 @@ pub fn run(arguments: &TpccArguments, load: Load) -> Result<(), Stop> {
             ("mix", mix.to_string().into()),
             ("scale", scale.name().into()),
             ("storage", storage.name().into()),
+            ("delivery_search", delivery_search.name().into()),
         ],
         operations: None,
         success_rates: None,

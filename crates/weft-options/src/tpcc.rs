@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use weft_workloads::snapshots::Snapshots;
-use weft_workloads::tpcc::{Mix, Parameters, Scale};
+use weft_workloads::tpcc::{DeliverySearch, Mix, Parameters, Scale};
 
 use crate::SnapshotsOptions;
 use crate::values::whole_number;
@@ -40,6 +40,10 @@ pub struct TpccOptions {
     /// Store the tables as declared, five of them as hash tables, or all of them as B+-trees
     #[arg(long, value_enum, default_value_t = StorageName::Declared)]
     pub storage: StorageName,
+
+    /// Where Delivery begins its search for the oldest new order of a district
+    #[arg(long, value_enum, default_value_t = DeliverySearchName::FromStart)]
+    pub delivery_search: DeliverySearchName,
 
     /// The snapshots on which Order-Status and Stock-Level run.
     #[command(flatten)]
@@ -91,6 +95,25 @@ impl StorageName {
     }
 }
 
+/// Where Delivery begins its search for the oldest new order of a district.
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+pub enum DeliverySearchName {
+    /// At the smallest possible number: it passes delivered orders that a snapshot still shows
+    FromStart,
+    /// Behind the last order that the client has delivered, as in the code that the papers of DBX and DBX-TC measured
+    BehindLast,
+}
+
+impl DeliverySearchName {
+    /// Returns the name that the command line and the JSON use.
+    pub fn name(self) -> &'static str {
+        match self {
+            DeliverySearchName::FromStart => "from-start",
+            DeliverySearchName::BehindLast => "behind-last",
+        }
+    }
+}
+
 impl TpccOptions {
     /// Returns the parameters of the workload for this number of threads, whose readers use these snapshots.
     /// Returns `None` if there are not enough warehouses to give each thread one.
@@ -106,6 +129,10 @@ impl TpccOptions {
             scale: self.scale.scale(),
             snapshots,
             all_ordered: self.storage == StorageName::Ordered,
+            delivery_search: match self.delivery_search {
+                DeliverySearchName::FromStart => DeliverySearch::FromStart,
+                DeliverySearchName::BehindLast => DeliverySearch::BehindLast,
+            },
         })
     }
 }

@@ -1,7 +1,7 @@
 //! `cargo simulate tpcc`.
 
 use clap::Args;
-use weft_options::tpcc::{StorageName, TpccOptions};
+use weft_options::tpcc::{DeliverySearchName, StorageName, TpccOptions};
 use weft_protocols::with_protocol;
 use weft_workloads::tpcc;
 use weft_workloads::variants::protocol_of;
@@ -22,9 +22,13 @@ pub struct Tpcc {
 
 impl Benchmark for Tpcc {
     fn title(&self, _values: &[f64]) -> String {
-        let TpccOptions { mix, storage, reading, .. } = &self.options;
+        let TpccOptions { mix, storage, delivery_search, reading, .. } = &self.options;
         let trees = if *storage == StorageName::Ordered { ", all tables as B+-trees" } else { "" };
-        format!("TPC-C, mix {mix}{trees}{}", reading.snapshots[0].in_title())
+        let delivery = match delivery_search {
+            DeliverySearchName::FromStart => "",
+            DeliverySearchName::BehindLast => ", Delivery searches behind its last order",
+        };
+        format!("TPC-C, mix {mix}{trees}{delivery}{}", reading.snapshots[0].in_title())
     }
 
     fn common(&self) -> &Common {

@@ -15,11 +15,10 @@
 //!
 //! A client also owns the buffers that its transactions need, so that running a transaction allocates no memory.
 
-use super::Parameters;
 use super::mix::{Mix, TransactionType};
 use super::random::{Constants, Random};
 use super::schema::{DISTRICTS, History};
-use super::{Scale, new_order};
+use super::{DeliverySearch, Parameters, Scale, delivery, new_order};
 
 /// The state that a thread carries from one transaction to the next.
 #[derive(Debug)]
@@ -38,6 +37,9 @@ pub struct Client {
     pub(super) new_order: new_order::Output,
     /// The key of the order that this client entered last.
     pub(super) entered: Option<(u16, u8, u32)>,
+    /// For each home warehouse, and each of its districts, the number behind the last order that this client has
+    /// delivered. Empty if [Delivery searches from the start](super::DeliverySearch::FromStart).
+    undelivered: Vec<[u32; DISTRICTS as usize]>,
 }
 
 impl Client {
@@ -50,17 +52,23 @@ impl Client {
         thread: usize,
         threads: usize,
     ) -> Client {
+        let home = home(parameters.warehouses, thread, threads);
+        let undelivered = match parameters.delivery_search {
+            DeliverySearch::FromStart => Vec::new(),
+            DeliverySearch::BehindLast => vec![[0; _]; usize::from(home.1 - home.0) + 1],
+        };
         Client {
             random: Random::new(seed, thread as u64),
             constants,
             scale: parameters.scale,
             warehouses: parameters.warehouses,
             mix: parameters.mix,
-            home: home(parameters.warehouses, thread, threads),
+            home,
             history: (History::FIRST_CLIENT + number, 0),
             found: Vec::with_capacity(20 * super::schema::LINES_MAX),
             new_order: new_order::Output::default(),
             entered: None,
+            undelivered,
         }
     }
 
@@ -80,6 +88,24 @@ impl Client {
     pub(super) fn draw_home(&mut self) -> u16 {
         let (first, last) = self.home;
         if first == last { first } else { self.random.within(first.into(), last.into()) as u16 }
+    }
+
+    /// Returns, for each district of a home warehouse, an order number below which there is no new order.
+    #[inline]
+    pub(super) fn first_new_orders(&self, w_id: u16) -> [u32; DISTRICTS as usize] {
+        self.undelivered.get(usize::from(w_id - self.home.0)).copied().unwrap_or_default()
+    }
+
+    /// Notes which orders this client has delivered. They were the oldest ones, and order numbers are counted up. So
+    /// there will never be a new order with a smaller number.
+    #[inline]
+    pub(super) fn note_delivered(&mut self, w_id: u16, delivered: &delivery::Output) {
+        let Some(districts) = self.undelivered.get_mut(usize::from(w_id - self.home.0)) else {
+            return;
+        };
+        for (first, o_id) in districts.iter_mut().zip(delivered) {
+            *first = o_id.map_or(*first, |o_id| o_id + 1);
+        }
     }
 
     /// Chooses a district.

@@ -24,15 +24,19 @@ pub struct Input {
     pub carrier_id: u8,
     /// The date of delivery.
     pub date: Timestamp,
+    /// For each district, an order number below which there is no new order. The search for the oldest one begins here.
+    pub first: [u32; DISTRICTS as usize],
 }
 
 impl Input {
     /// Draws an input as in clause 2.7.1.
     pub(super) fn draw(client: &mut Client) -> Input {
+        let w_id = client.draw_home();
         Input {
-            w_id: client.draw_home(),
+            w_id,
             carrier_id: client.random.within_u8(1, 10),
             date: Timestamp::now(),
+            first: client.first_new_orders(w_id),
         }
     }
 }
@@ -45,7 +49,7 @@ pub(super) fn execute<P: Protocol>(tpcc: &Tpcc<P>, client: &mut Client) -> Resul
     let input = Input::draw(client);
     let mut delivery = Delivery::new(&tpcc.tables, &input);
     let output = tpcc.database.execute(&mut delivery).map_err(failure_of)?;
-    black_box(&output);
+    client.note_delivered(input.w_id, black_box(&output));
     Ok(false)
 }
 
@@ -66,13 +70,14 @@ pub(super) fn run<P: Protocol>(
     tx: &Transaction<'_, P>,
     input: &Input,
 ) -> Result<Output, Error> {
-    let &Input { w_id, carrier_id, date } = input;
+    let &Input { w_id, carrier_id, date, first } = input;
 
     // Remove the new order with the lowest number of each district: it is no longer new. A district without new
     // orders is skipped.
     let mut oldest = ArrayVec::<(u8, u32), { DISTRICTS as usize }>::new();
     for d_id in 1..=DISTRICTS {
-        let Some(row) = tx.prefix(&tables.new_order, &(w_id, d_id)).next() else {
+        let numbers = (w_id, d_id, first[usize::from(d_id) - 1])..=(w_id, d_id, u32::MAX);
+        let Some(row) = tx.range(&tables.new_order, numbers).next() else {
             continue;
         };
         let o_id = row?.no_o_id;

@@ -83,6 +83,8 @@ pub struct Parameters {
     pub snapshots: Snapshots,
     /// Whether all tables are B+-trees, including those that are declared as hash tables.
     pub all_ordered: bool,
+    /// Where Delivery begins its search for the oldest new order of a district.
+    pub delivery_search: DeliverySearch,
 }
 
 impl Parameters {
@@ -102,8 +104,20 @@ impl Default for Parameters {
             scale: Scale::SPECIFICATION,
             snapshots: Snapshots::Off,
             all_ordered: false,
+            delivery_search: DeliverySearch::FromStart,
         }
     }
+}
+
+/// Where Delivery begins its search for the oldest new order of a district.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeliverySearch {
+    /// At the smallest possible order number. So it passes the new orders that were delivered while a snapshot shows
+    /// them.
+    FromStart,
+    /// Behind the last order that the client has delivered there, as in Silo's code for TPC-C, from which DBX's derives
+    /// (DBX, §7.1). The result is the same: order numbers are counted up, and the oldest order is delivered first.
+    BehindLast,
 }
 
 /// Cardinalities (clause 4.3.3.1). All values except [`Scale::SPECIFICATION`] are for tests: with fewer rows there

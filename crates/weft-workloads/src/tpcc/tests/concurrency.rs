@@ -10,7 +10,7 @@ use super::{assert_consistent, load, runnable_protocols};
 use crate::snapshots::Snapshots;
 use crate::tpcc::mix::TransactionType;
 use crate::tpcc::schema::{DISTRICTS, Order, OrderLine};
-use crate::tpcc::{Mix, Parameters, Scale, Tpcc, order_status, stock_level};
+use crate::tpcc::{DeliverySearch, Mix, Parameters, Scale, Tpcc, order_status, stock_level};
 use crate::trials::with_protocol;
 use crate::workload::Workload;
 
@@ -65,9 +65,17 @@ fn for_each_protocol(test: impl Fn(&str)) {
 #[test]
 fn the_standard_mix_keeps_every_condition() {
     for_each_protocol(|name| {
-        for warehouses in [1, 3] {
+        for (warehouses, delivery_search) in
+            [(1, DeliverySearch::BehindLast), (3, DeliverySearch::FromStart)]
+        {
+            let parameters = Parameters {
+                warehouses,
+                scale: Scale::TINY,
+                delivery_search,
+                ..Parameters::default()
+            };
             let (ended, rolled_back) =
-                with_protocol!(name, |P| run::<P>(warehouses, Mix::STANDARD, 11))
+                with_protocol!(name, |P| run_with::<P>(parameters.clone(), 11))
                     .expect("a name of the list");
             assert!(ended.iter().all(|&count| count > 20), "{name}: {ended:?}");
             let new_orders = ended[TransactionType::NewOrder as usize];

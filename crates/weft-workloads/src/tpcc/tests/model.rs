@@ -14,7 +14,8 @@ use crate::tpcc::new_order::OrderError;
 use crate::tpcc::random::is_original;
 use crate::tpcc::schema::*;
 use crate::tpcc::{
-    Client, Parameters, Scale, Tpcc, delivery, new_order, order_status, payment, stock_level,
+    Client, DeliverySearch, Parameters, Scale, Tpcc, delivery, new_order, order_status, payment,
+    stock_level,
 };
 use crate::trials::with_protocol;
 use crate::walk;
@@ -319,8 +320,9 @@ fn step<P: Protocol>(tpcc: &Tpcc<P>, client: &mut Client, model: &mut Model, con
         }
         TransactionType::Delivery => {
             let input = delivery::Input::draw(client);
-            let shown = database.transact(|tx| delivery::run(tables, tx, &input));
-            assert_eq!(shown.expect(context), model.delivery(&input), "{context}: {input:?}");
+            let shown = database.transact(|tx| delivery::run(tables, tx, &input)).expect(context);
+            assert_eq!(shown, model.delivery(&input), "{context}: {input:?}");
+            client.note_delivered(input.w_id, &shown);
         }
         TransactionType::StockLevel => {
             let input = stock_level::Input::draw(client);
@@ -331,8 +333,10 @@ fn step<P: Protocol>(tpcc: &Tpcc<P>, client: &mut Client, model: &mut Model, con
 }
 
 fn agrees_with_the_model<P: Protocol>() {
-    for (seed, warehouses) in [(1, 1), (2, 3)] {
-        let parameters = Parameters { warehouses, scale: Scale::TINY, ..Parameters::default() };
+    let searches = [DeliverySearch::FromStart, DeliverySearch::BehindLast];
+    for (seed, warehouses, delivery_search) in [(1, 1, searches[0]), (2, 3, searches[1])] {
+        let parameters =
+            Parameters { warehouses, scale: Scale::TINY, delivery_search, ..Parameters::default() };
         let tpcc: Tpcc<P> = load(parameters, seed, 1);
         let mut model = Model::read(&tpcc);
         let mut client = tpcc.client(seed, 0, 1);
