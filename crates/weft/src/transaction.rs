@@ -252,10 +252,12 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         self.doomed.get()
     }
 
-    /// Removes the conflict that dooms the transaction. What the transaction has done since was undone.
+    /// Removes the conflict that dooms the transaction. What the transaction has done since was undone, also an
+    /// operation that was half done when the simulated machine rolled a region back.
     #[doc(hidden)]
     pub fn forget_doom(&self, _: Unstable) {
         self.doomed.set(None);
+        self.is_torn.set(false);
         self.forget_failed_scan();
     }
 
