@@ -88,8 +88,8 @@ impl ProgramSource {
         let amount = random.i64(1..1000);
         let kinds = match self.with {
             OperationSet::Rows => 4,
-            OperationSet::Sums => 7,
-            OperationSet::Deferral => 9,
+            OperationSet::Sums => 8,
+            OperationSet::Deferral => 10,
         };
         match random.u8(..kinds) {
             0..=1 => {
@@ -102,7 +102,8 @@ impl ProgramSource {
                 Call::Compare { account, entry, total: Self::total(random) }
             }
             4..=5 => Call::Pay { account, amount, total: Self::total(random), entry },
-            6 => Call::Collect { totals: [HASHED, HASHED + 1], amount },
+            6 => Call::Earn { account, amount, total: Self::total(random), entry },
+            7 => Call::Collect { totals: [HASHED, HASHED + 1], amount },
             _ => Call::Settle { totals: [HASHED, HASHED + 1], entry },
         }
     }

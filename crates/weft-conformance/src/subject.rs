@@ -192,12 +192,14 @@ pub enum Cut {
     Finest,
     /// Each piece commits separately, as a region if it can be one.
     Regions,
+    /// Each piece commits separately, and snapshots do not wait for the procedures that are between two pieces.
+    Eventual,
 }
 
 impl Cut {
     /// Returns one of them for each seed.
     pub fn of_seed(seed: u64) -> Cut {
-        [Cut::Finest, Cut::Joined, Cut::Regions][(seed % 3) as usize]
+        [Cut::Finest, Cut::Joined, Cut::Regions, Cut::Eventual][(seed % 4) as usize]
     }
 }
 

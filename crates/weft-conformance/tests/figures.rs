@@ -4,8 +4,9 @@
 //! A piece ends where an operation of the next one is about to run. So what happens in the middle happens after
 //! the second piece has begun. If the second piece then conflicts, only it is done again.
 //!
-//! The same scripts run on a database whose snapshots ignore pieces. There each anomaly must occur, because
-//! otherwise the script would prove nothing.
+//! The same scripts run on a database whose snapshots are eventual, as in the paper: a snapshot must show just the
+//! transactions that come before it by their conflicting pieces. And they run on databases whose snapshots ignore pieces,
+//! or do not redo or undo them. There each anomaly must occur, because otherwise the script would prove nothing.
 #![cfg(not(any(loom, shuttle, weft_sim)))]
 
 use std::cell::Cell;
@@ -27,11 +28,23 @@ struct Written {
 }
 
 /// A row that is added to.
-#[derive(Clone, Copy, Debug, Record)]
+#[derive(Debug, Record)]
 struct Added {
     #[record(key)]
     id: u32,
     sum: i64,
+}
+
+thread_local! {
+    /// Whether this thread cannot clone a row that is added to.
+    static CLONES_PANIC: Cell<bool> = const { Cell::new(false) };
+}
+
+impl Clone for Added {
+    fn clone(&self) -> Self {
+        assert!(!CLONES_PANIC.get(), "planted");
+        Added { id: self.id, sum: self.sum }
+    }
 }
 
 struct Tables {
@@ -94,6 +107,17 @@ fn add_and_write<P: Protocol>(
     Ok(())
 }
 
+/// How a database takes snapshots.
+#[derive(Clone, Copy, Debug)]
+enum Snapshots {
+    /// When no procedure is between two pieces.
+    AtTheGate,
+    /// At any moment, which is wrong.
+    WithoutGate,
+    /// At any moment, and what is between two pieces is redone or undone, unless there is a flaw.
+    Eventual(Option<Flaw>),
+}
+
 struct Store {
     database: Database<DbxTc>,
     tables: Tables,
@@ -101,9 +125,13 @@ struct Store {
 
 impl Store {
     /// Opens a database in which all rows are 0, with procedures of which at least one has two pieces.
-    fn open(procedures: &[&'static Shape], flaw: Option<Flaw>) -> Store {
+    fn open(procedures: &[&'static Shape], snapshots: Snapshots) -> Store {
         let mut known = DbxTcOptions::new().procedures(procedures.iter().copied()).finest(true);
-        known.flaw = flaw;
+        (known.eventual_snapshots, known.flaw) = match snapshots {
+            Snapshots::AtTheGate => (false, None),
+            Snapshots::WithoutGate => (false, Some(Flaw::GateOpen)),
+            Snapshots::Eventual(flaw) => (true, flaw),
+        };
         let builder = Database::builder()
             .protocol::<DbxTc>()
             .table::<Written>()
@@ -169,16 +197,31 @@ fn once(act: impl Fn()) -> impl Fn() {
     }
 }
 
-/// Runs a script on a correct database, and on one that is wrong.
+/// What a script may see.
+struct Expected<'a> {
+    /// The states after some of the transactions, in an order in which they could have run.
+    allowed: &'a [(i64, i64)],
+    /// The one of them that an eventual snapshot shows.
+    eventual: (i64, i64),
+    /// The flaw of eventual snapshots that shows, if one does.
+    found: Option<Flaw>,
+}
+
+/// Runs a script on correct databases, and on some that are wrong.
 fn run(
     procedures: &[&'static Shape],
-    allowed: &[(i64, i64)],
+    Expected { allowed, eventual, found }: Expected<'_>,
     script: impl Fn(&Store) -> (i64, i64),
 ) {
-    let seen = script(&Store::open(procedures, None));
-    assert!(allowed.contains(&seen), "{seen:?}, and not one of {allowed:?}");
-    let seen = script(&Store::open(procedures, Some(Flaw::GateOpen)));
-    assert!(!allowed.contains(&seen), "{seen:?}: the script would not find an anomaly");
+    let seen = |snapshots| script(&Store::open(procedures, snapshots));
+    let at_the_gate = seen(Snapshots::AtTheGate);
+    assert!(allowed.contains(&at_the_gate), "{at_the_gate:?}, and not one of {allowed:?}");
+    assert_eq!(seen(Snapshots::Eventual(None)), eventual);
+    let flawed = found.map(|flaw| Snapshots::Eventual(Some(flaw)));
+    for wrong in [Snapshots::WithoutGate].into_iter().chain(flawed) {
+        let seen = seen(wrong);
+        assert!(!allowed.contains(&seen), "{wrong:?}, {seen:?}: an anomaly would not be found");
+    }
 }
 
 /// Figure 4. The first transaction has read what the second then overwrites, so it comes before the second. A
@@ -186,7 +229,8 @@ fn run(
 #[test]
 fn figure_4_read_before_it_was_overwritten() {
     let procedures = [ReadAndAdd::<DbxTc>::shape(), Write::<DbxTc>::shape()];
-    run(&procedures, &[(0, 0), (0, 1), (1, 1)], |store| {
+    let expected = Expected { allowed: &[(0, 0), (0, 1), (1, 1)], eventual: (1, 1), found: None };
+    run(&procedures, expected, |store| {
         seen_in_the_middle(store, |look| {
             let midway = once(|| {
                 scope(|scope| {
@@ -206,8 +250,10 @@ fn figure_4_read_before_it_was_overwritten() {
 #[test]
 fn figure_5_first_to_begin_may_come_second() {
     let procedures = [AddAndWrite::<DbxTc>::shape(), WriteAndAdd::<DbxTc>::shape()];
-    // Neither; the second; both.
-    run(&procedures, &[(0, 0), (2, 20), (1, 21)], |store| {
+    // Neither; the second; both. The snapshot is before both, so it must not show what the first has added.
+    let found = Some(Flaw::NotUndone);
+    let expected = Expected { allowed: &[(0, 0), (2, 20), (1, 21)], eventual: (0, 0), found };
+    run(&procedures, expected, |store| {
         seen_in_the_middle(store, |look| {
             let midway = once(|| {
                 look();
@@ -228,8 +274,10 @@ fn figure_5_first_to_begin_may_come_second() {
 #[test]
 fn figure_7_commuting_changes_in_another_order() {
     let procedures = [WriteAndAdd::<DbxTc>::shape()];
-    // Neither; the second; both.
-    run(&procedures, &[(0, 0), (2, 20), (1, 21)], |store| {
+    // Neither; the second; both. The snapshot comes after the second, which has added later.
+    let found = Some(Flaw::NotRedone);
+    let expected = Expected { allowed: &[(0, 0), (2, 20), (1, 21)], eventual: (2, 20), found };
+    run(&procedures, expected, |store| {
         seen_in_the_middle(store, |look| {
             let midway = once(|| {
                 look();
@@ -243,4 +291,24 @@ fn figure_7_commuting_changes_in_another_order() {
             assert_eq!(store.look(), (1, 21));
         })
     });
+}
+
+/// As figure 5, with a row that panics when it is cloned for the snapshot. The snapshot is given up, and another one waits
+/// for the procedure.
+#[test]
+fn a_row_that_cannot_be_cloned_makes_the_snapshot_wait() {
+    let procedures = [AddAndWrite::<DbxTc>::shape()];
+    let store = Store::open(&procedures, Snapshots::Eventual(None));
+    let seen = seen_in_the_middle(&store, |look| {
+        let midway = once(|| {
+            look();
+            CLONES_PANIC.set(true);
+        });
+        store
+            .database
+            .execute(&mut AddAndWrite::new(&store.tables, 1, 1, &midway))
+            .expect("writes");
+        CLONES_PANIC.set(false);
+    });
+    assert_eq!(seen, (1, 1));
 }

@@ -129,10 +129,13 @@ impl<'t, 'db, P: Protocol> Piecewise<'t, 'db, P> {
         if let Some(abort) = transaction.doomed() {
             return Err(abort);
         }
-        // If the versions are not current any more, the commit is tried again by columns.
-        let epoch = transaction.commit_by_columns(INSIDE, || self.try_commit())?;
         let is_over = |piece: usize| self.pieces.start(piece + 1) <= self.end();
         let is_over = self.pieces.conflicting().is_some_and(is_over);
+        if let Some(chopping) = transaction.worker(INSIDE).executor().chopping() {
+            chopping.decide_place(is_over);
+        }
+        // If the versions are not current any more, the commit is tried again by columns.
+        let epoch = transaction.commit_by_columns(INSIDE, || self.try_commit())?;
         self.is_decided.set(is_over && self.is_recorded.get());
         self.epoch.set(self.epoch.get().max(epoch));
         self.is_begun.set(false);

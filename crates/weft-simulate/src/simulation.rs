@@ -342,7 +342,7 @@ pub fn run(benchmark: &dyn Benchmark) -> Result<(), String> {
                 let dbx_paper = dbx::options_of(contender, &common.paper);
                 let htcc = options_of(contender, &common.hot_tables, &common.paper);
                 let doppel = doppel::options_of(contender, &common.paper);
-                let dbx_tc = dbx_tc::options_of(contender);
+                let dbx_tc = dbx_tc::options_of(contender, &common.paper);
                 let adaptive = adaptive::options_of(contender);
                 let setting = Setting {
                     contender,

@@ -10,7 +10,11 @@ use weft::Metrics;
 use weft_procedures::chopping::Options;
 use weft_protocols::DbxTcOptions;
 
+use crate::paper::{self, Mechanism};
 use crate::variants::Variant;
+
+/// The paper's protocol.
+pub(crate) const PAPER: &str = "dbx-tc:paper";
 
 const UNCHOPPED: &str = "dbx-tc:unchopped";
 const FINEST: &str = "dbx-tc:finest";
@@ -20,7 +24,8 @@ const DEFERRED: &str = "dbx-tc:deferred";
 const WITH_READERS: &str = "dbx-tc:with-readers";
 
 /// The variants.
-pub static VARIANTS: [Variant; 6] = [
+pub static VARIANTS: [Variant; 7] = [
+    Variant { name: PAPER, about: "DBX-TC with the mechanisms of its paper, chosen by --paper" },
     Variant {
         name: UNCHOPPED,
         about: "each procedure runs as one piece, as other transactions do",
@@ -47,10 +52,36 @@ pub static VARIANTS: [Variant; 6] = [
     },
 ];
 
-/// Returns the options of a variant, without the workload's procedures; `None` if `contender` is not a variant.
-pub fn options_of(contender: &str) -> Option<DbxTcOptions> {
+/// The mechanisms of the paper.
+pub const MECHANISMS: [Mechanism<DbxTcOptions>; 4] = [
+    Mechanism {
+        name: "pieces-in-regions",
+        about: "a piece is a region, without a read set, not a small transaction",
+        switch: DbxTcOptions::in_regions,
+    },
+    Mechanism {
+        name: "single-pieces",
+        about: "each piece commits alone, even where it could commit together with its neighbour",
+        switch: DbxTcOptions::finest,
+    },
+    Mechanism {
+        name: "deferred-execution",
+        about: "changes that only other transactions read are published at the end of an epoch",
+        switch: |options, deferral| options.chopping(Options { deferral, ..Options::ALL }),
+    },
+    Mechanism {
+        name: "eventual-snapshots",
+        about: "a snapshot is drawn at once, and what is between two pieces is redone or undone on it",
+        switch: DbxTcOptions::eventual_snapshots,
+    },
+];
+
+/// Returns the options of a variant, without the workload's procedures; `None` if `contender` is not a variant. `paper`
+/// selects among the mechanisms of `dbx-tc:paper`.
+pub fn options_of(contender: &str, paper: &[String]) -> Option<DbxTcOptions> {
     let options = DbxTcOptions::new();
     match contender {
+        PAPER => Some(paper::options(&MECHANISMS, options, paper)),
         UNCHOPPED => Some(options.in_pieces(false).by_columns(false)),
         FINEST => Some(options.finest(true)),
         BY_ROWS => Some(options.finest(true).by_columns(false)),
@@ -155,8 +186,8 @@ mod tests {
     fn every_variant_is_one_of_dbx_tc_with_options_of_its_own() {
         for variant in &VARIANTS {
             assert_eq!(protocol_of(variant.name), "dbx-tc");
-            assert!(options_of(variant.name).is_some(), "{}", variant.name);
+            assert!(options_of(variant.name, &[]).is_some(), "{}", variant.name);
         }
-        assert!(options_of("dbx-tc").is_none() && options_of("dbx-tc:nothing").is_none());
+        assert!(["dbx-tc", "dbx-tc:nothing"].iter().all(|name| options_of(name, &[]).is_none()));
     }
 }

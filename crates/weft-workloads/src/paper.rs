@@ -8,7 +8,7 @@
 //! To add a variant: define its list of [`Mechanism`]s beside its options, add the list to [`all`], and call
 //! [`options`].
 
-use crate::{dbx, doppel, htcc};
+use crate::{dbx, dbx_tc, doppel, htcc};
 
 /// The word that leaves out all mechanisms.
 const NONE: &str = "none";
@@ -50,7 +50,8 @@ pub fn all() -> impl Iterator<Item = Described> {
     let of_dbx = dbx::MECHANISMS.iter().map(|mechanism| mechanism.described(dbx::PAPER));
     let of_doppel = doppel::MECHANISMS.iter().map(|mechanism| mechanism.described("doppel:paper"));
     let of_htcc = htcc::MECHANISMS.iter().map(|mechanism| mechanism.described(htcc::PAPER));
-    of_dbx.chain(of_doppel).chain(of_htcc)
+    let of_dbx_tc = dbx_tc::MECHANISMS.iter().map(|mechanism| mechanism.described(dbx_tc::PAPER));
+    of_dbx.chain(of_dbx_tc).chain(of_doppel).chain(of_htcc)
 }
 
 /// Returns the values of `--paper`, with their descriptions: each mechanism, the same with `no-` before it, and `none`.

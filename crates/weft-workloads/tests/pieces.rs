@@ -1,10 +1,11 @@
 //! All workloads with their procedures in pieces, on more threads than most machines have cores. Every condition
 //! must hold after the run.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::scope;
 use std::time::{Duration, Instant};
 
-use weft_protocols::DbxTc;
+use weft_protocols::{DbxTc, DbxTcOptions};
 use weft_workloads::articles::{self, Articles};
 use weft_workloads::bank::{self, Bank};
 use weft_workloads::flash_sale::{self, FlashSale};
@@ -31,7 +32,7 @@ fn keeps_every_condition<W: Workload<DbxTc>>(
 ) {
     let variants = dbx_tc::VARIANTS.iter().map(|variant| variant.name);
     for contender in std::iter::once("dbx-tc").chain(variants) {
-        let known = dbx_tc::options_of(contender);
+        let known = dbx_tc::options_of(contender, &[]);
         let options = LoadOptions { seed: SEED, dbx_tc: known.as_ref(), ..LoadOptions::default() };
         let workload = W::load(parameters, &options).expect("loads");
         scope(|scope| {
@@ -68,6 +69,40 @@ fn tpcc_keeps_every_condition() {
         let parameters =
             tpcc::Parameters { scale: Scale::TINY, snapshots, ..tpcc::Parameters::default() };
         keeps_every_condition::<Tpcc<DbxTc>>(&parameters, 400, true);
+    }
+}
+
+/// Checks all conditions on one snapshot after the other, while clients run. Returns how many checks found a violation.
+fn violations_on_snapshots(known: &DbxTcOptions, checks: usize) -> usize {
+    let parameters = tpcc::Parameters { scale: Scale::TINY, ..tpcc::Parameters::default() };
+    let options = LoadOptions { seed: SEED, dbx_tc: Some(known), ..LoadOptions::default() };
+    let tpcc = Tpcc::<DbxTc>::load(&parameters, &options).expect("loads");
+    let is_over = AtomicBool::new(false);
+    scope(|scope| {
+        for thread in 0..THREADS {
+            let (tpcc, is_over) = (&tpcc, &is_over);
+            scope.spawn(move || {
+                let mut client = tpcc.client(SEED, thread, THREADS);
+                while !is_over.load(Ordering::Relaxed) {
+                    tpcc.execute(&mut client).expect("ends");
+                }
+            });
+        }
+        let is_violated = |_: &usize| {
+            let conditions = tpcc.verify(&|_, _| {}).expect("verification reads");
+            conditions.iter().any(|condition| !condition.holds)
+        };
+        let violations = (0..checks).filter(is_violated).count();
+        is_over.store(true, Ordering::Relaxed);
+        violations
+    })
+}
+
+#[test]
+fn eventual_snapshots_are_consistent_while_procedures_run() {
+    for paper in [&[][..], &["no-deferred-execution".to_owned()]] {
+        let known = dbx_tc::options_of("dbx-tc:paper", paper).expect("a variant");
+        assert_eq!(violations_on_snapshots(&known, 40), 0, "{paper:?}");
     }
 }
 

@@ -297,7 +297,7 @@ fn load(
         let dbx_paper = dbx::options_of(&variant.protocol, &arguments.paper);
         let htcc = options_of(&variant.protocol, &arguments.hot_tables, &arguments.paper);
         let doppel = doppel::options_of(&variant.protocol, &arguments.paper);
-        let dbx_tc = dbx_tc::options_of(&variant.protocol);
+        let dbx_tc = dbx_tc::options_of(&variant.protocol, &arguments.paper);
         let adaptive = adaptive::options_of(&variant.protocol);
         let is_observed = variant.observation == Observation::On;
         let observer = is_observed.then(|| weft_inspect::observer(None));

@@ -84,6 +84,18 @@ pub enum Call {
         /// The key in the journal.
         entry: u64,
     },
+    /// Adds an amount to a total, notes it in the journal, and adds it to an account. Three pieces. The last has the
+    /// procedure's place in the order.
+    Earn {
+        /// The account.
+        account: u64,
+        /// The amount.
+        amount: i64,
+        /// The total.
+        total: u64,
+        /// The key in the journal.
+        entry: u64,
+    },
     /// Adds to two totals. Two pieces, neither of which has a fixed place in the order of other procedures.
     Collect {
         /// The totals.
@@ -179,6 +191,22 @@ fn pay<P: Protocol>(
     Ok(before)
 }
 
+#[procedure(Earn)]
+fn earn<P: Protocol>(
+    books: &Books,
+    tx: &Transaction<'_, P>,
+    account: u64,
+    amount: i64,
+    total: u64,
+    entry: u64,
+) -> Result<i64, Stop> {
+    tx.add(&books.totals, &total, column_of!(Hashed.value), amount)?;
+    tx.insert(&books.journal, Entry { key: entry, value: amount })?;
+    let before = tx.get(&books.accounts, &account)?.expect(THERE).value;
+    tx.update(&books.accounts, &account, |row| row.value = before + amount)?.expect(THERE);
+    Ok(before)
+}
+
 #[procedure(Collect)]
 fn collect<P: Protocol>(
     books: &Books,
@@ -225,11 +253,12 @@ fn compare<P: Protocol>(
 pub(super) fn open<P: Protocol>(opening: Opening, with: OperationSet) -> Box<dyn ProcedureStore> {
     let mut procedures = vec![Transfer::<P>::shape(), Mark::<P>::shape(), Compare::<P>::shape()];
     if with != OperationSet::Rows {
-        procedures.extend([Pay::<P>::shape(), Collect::<P>::shape()]);
+        procedures.extend([Pay::<P>::shape(), Earn::<P>::shape(), Collect::<P>::shape()]);
     }
     let mut known = DbxTcOptions::new()
         .finest(opening.cut != Cut::Joined)
-        .in_regions(opening.cut == Cut::Regions);
+        .in_regions(opening.cut == Cut::Regions)
+        .eventual_snapshots(opening.cut == Cut::Eventual);
     if with == OperationSet::Deferral {
         procedures.push(Settle::<P>::shape());
         known = known.chopping(Options::ALL);
@@ -309,6 +338,15 @@ impl<P: Protocol> ProcedureStore for OpenStore<P, Books> {
                     did(Step::Write(account, before - amount)),
                     did(Step::Insert(entry, amount)),
                     did(Step::Add(total, amount)),
+                ]
+            }
+            Call::Earn { account, amount, total, entry } => {
+                let before = self.run(Earn::new(books, account, amount, total, entry))?;
+                vec![
+                    did(Step::Add(total, amount)),
+                    did(Step::Insert(entry, amount)),
+                    read(account, Some(before)),
+                    did(Step::Write(account, before + amount)),
                 ]
             }
             Call::Collect { totals: [one, other], amount } => {

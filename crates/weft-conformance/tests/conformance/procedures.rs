@@ -1,11 +1,13 @@
 //! Procedures, which some protocols commit in pieces, beside all other transactions.
 
+use weft::protocol::Protocol;
 use weft_conformance::procedures::{self, OperationSet};
-use weft_conformance::subject::Subject;
-use weft_conformance::threads::{Mode, free_seeds, free_transactions, seeds};
-use weft_protocols::Flaw;
+use weft_conformance::subject::{Cut, Subject};
+use weft_conformance::threads::{Mode, for_each_seed, free_seeds, free_transactions, seeds};
+use weft_conformance::verdict::Finding;
+use weft_protocols::{DbxTc, Flaw};
 
-use crate::every_protocol;
+use crate::{every_protocol, expect_nothing};
 
 #[test]
 fn small_interleaved_procedures_pass_both_oracles() {
@@ -78,6 +80,31 @@ fn outsiders_between_pieces_are_found() {
     {
         let caught = seeds_until_caught(Flaw::GateOpen, threads, transactions, with);
         assert!(caught.is_some(), "{threads} threads, {transactions} transactions, {with:?}");
+    }
+}
+
+/// Runs small interleaved procedures, with snapshots that are drawn between their pieces.
+fn check_eventual(subject: &Subject, seed: u64, with: OperationSet) -> Result<(), Finding> {
+    procedures::check_cut(subject, Mode::Interleaved(seed), 3, 3, with, Cut::Eventual)
+}
+
+#[test]
+fn snapshots_drawn_between_pieces_are_explained_by_serial_orders() {
+    for subject in Subject::concurrent().iter().filter(|subject| subject.name == DbxTc::NAME) {
+        for with in [OperationSet::Sums, OperationSet::Deferral, OperationSet::Rows] {
+            for_each_seed(seeds(1600), |seed| {
+                expect_nothing(subject, check_eventual(subject, seed, with));
+            });
+        }
+    }
+}
+
+#[test]
+fn snapshots_on_which_pieces_are_missing_are_found() {
+    for flaw in [Flaw::NotRedone, Flaw::NotUndone] {
+        let subject = Subject::flawed(flaw);
+        let is_caught = |&seed: &u64| check_eventual(&subject, seed, OperationSet::Sums).is_err();
+        assert!((0..10_000).any(|seed| is_caught(&seed)), "{flaw:?}");
     }
 }
 

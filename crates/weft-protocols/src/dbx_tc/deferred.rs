@@ -30,6 +30,7 @@
 //! that sees the change of a later one and misses that of an earlier one has no place among them. Sums commute,
 //! so the order in which the transaction makes them does not matter.
 
+use std::ops::DerefMut;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::PoisonError;
 
@@ -38,6 +39,7 @@ use weft::commit::DeferredChange;
 use weft::commit::access_set::TidOnly;
 use weft::commit::optimistic::OptimisticExecutor;
 use weft::commit::{Executor, Visible};
+use weft::store::eventual::EventualSnapshots;
 use weft::store::record::version::VersionHeader;
 use weft::store::table::TableRef;
 use weft::store::worker::CommitGuard;
@@ -47,7 +49,11 @@ use weft_htm::word::{Mutex, Ordering, Word, yield_now};
 use super::DbxTc;
 
 /// The changes that one procedure has deferred.
-pub type Batch = Vec<DeferredChange<TidOnly>>;
+pub struct Batch {
+    /// The procedure's place among the snapshots.
+    pub place: u64,
+    pub changes: Vec<DeferredChange<TidOnly>>,
+}
 
 /// How many changes may wait before the next procedure that begins publishes them. The procedures in progress
 /// at that time may defer as many again.
@@ -101,10 +107,8 @@ impl DeferredChanges {
     pub fn push(&self, slot: usize, batch: Batch, epoch: u64) {
         // Relaxed: both come before the procedure ends at the gate, and a worker that publishes waits for that.
         self.batches.fetch_add(1, Ordering::Relaxed);
-        self.changes.fetch_add(batch.len() as u64, Ordering::Relaxed);
-        let mut waiting = self.waiting[slot].0.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.push(batch);
-        drop(waiting);
+        self.changes.fetch_add(batch.changes.len() as u64, Ordering::Relaxed);
+        self.lock(slot).push(batch);
         if self.since.load(Ordering::Relaxed) == 0 {
             self.since.store(epoch, Ordering::Relaxed);
         }
@@ -130,6 +134,7 @@ impl DeferredChanges {
     pub fn publish(
         &self,
         executor: &mut OptimisticExecutor<DbxTc>,
+        eventual: Option<&EventualSnapshots>,
         memory: &WorkerMemory,
     ) -> Result<(), Failure> {
         #[cfg(feature = "canary")]
@@ -140,41 +145,59 @@ impl DeferredChanges {
         if self.batches.load(Ordering::Acquire) == 0 {
             return Ok(());
         }
-        self.publish_all(executor, memory)
+        self.publish_all(executor, eventual, memory)
     }
 
     #[cold]
     fn publish_all(
         &self,
         executor: &mut OptimisticExecutor<DbxTc>,
+        eventual: Option<&EventualSnapshots>,
         memory: &WorkerMemory,
     ) -> Result<(), Failure> {
         let _publishing = PublishLock::begin(&self.publishing, memory)?;
         self.since.store(0, Ordering::Relaxed);
         self.changes.store(0, Ordering::Relaxed);
-        let lock =
-            |slot: usize| self.waiting[slot].0.lock().unwrap_or_else(PoisonError::into_inner);
+        let take = |slot| std::mem::take(&mut *self.lock(slot));
         let taken: Vec<(usize, Batch)> = (0..self.waiting.len())
-            .flat_map(|slot| {
-                std::mem::take(&mut *lock(slot)).into_iter().map(move |batch| (slot, batch))
-            })
+            .flat_map(|slot| take(slot).into_iter().map(move |batch| (slot, batch)))
             .collect();
         let batches = taken.iter().map(|(_, batch)| batch);
-        let publish = AssertUnwindSafe(|| publish_batches(batches, executor, memory));
+        let publish = AssertUnwindSafe(|| publish_batches(batches, executor, eventual, memory));
         let published = catch_unwind(publish);
         if let Ok(Ok(())) = published {
             // Release: pairs with the acquire in `publish`.
             self.batches.fetch_add((taken.len() as u64).wrapping_neg(), Ordering::Release);
-            for DeferredChange { sums, .. } in taken.into_iter().flat_map(|(_, batch)| batch) {
+            let changes = taken.into_iter().flat_map(|(_, batch)| batch.changes);
+            for DeferredChange { sums, .. } in changes {
                 memory.discard(DiscardedValue::Value(sums));
             }
             return Ok(());
         }
         // Keep the changes, so that none of a committed procedure is lost.
         executor.abort(memory);
-        taken.into_iter().for_each(|(slot, batch)| lock(slot).push(batch));
+        taken.into_iter().for_each(|(slot, batch)| self.lock(slot).push(batch));
         self.since.store(memory.shared().clock.epoch(), Ordering::Relaxed);
         published.unwrap_or_else(|panic| resume_unwind(panic))
+    }
+
+    fn lock(&self, slot: usize) -> impl DerefMut<Target = Vec<Batch>> {
+        self.waiting[slot].0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns whether changes wait, or are being published, of procedures that belong to an eventual snapshot. The
+    /// procedures have ended that were in pieces when it was drawn.
+    ///
+    /// # Errors
+    /// Those of [`WorkerMemory::keep_waiting`], if another worker publishes for too long.
+    pub fn are_missing_at(&self, snapshot: u64, memory: &WorkerMemory) -> Result<bool, Failure> {
+        // Acquire: pairs with the release in `publish_all`. What was published since has given up the snapshot before.
+        if self.batches.load(Ordering::Acquire) == 0 {
+            return Ok(false);
+        }
+        let _publishing = PublishLock::begin(&self.publishing, memory)?;
+        let belongs = |slot| self.lock(slot).iter().any(|batch| batch.place <= snapshot);
+        Ok((0..self.waiting.len()).any(belongs))
     }
 
     /// Waits while a worker publishes.
@@ -218,6 +241,7 @@ impl Drop for PublishLock<'_> {
 fn publish_batches<'b>(
     batches: impl Iterator<Item = &'b Batch> + Clone,
     executor: &mut OptimisticExecutor<DbxTc>,
+    eventual: Option<&EventualSnapshots>,
     memory: &WorkerMemory,
 ) -> Result<(), Failure> {
     let mut attempt = 0;
@@ -230,7 +254,12 @@ fn publish_batches<'b>(
             executor.commit(memory, || memory.draw()).map_err(|_| PublishError::Conflict)
         });
         match committed {
-            Ok(()) => return Ok(()),
+            Ok(()) => {
+                if let (Some(eventual), Some(number)) = (eventual, memory.drawn_number()) {
+                    batches.for_each(|batch| eventual.give_up_between(batch.place, number));
+                }
+                return Ok(());
+            }
             Err(PublishError::OutOfRange(table)) => {
                 return Err(Failure::DeferredOutOfRange { table: table.core().name });
             }
@@ -261,8 +290,9 @@ fn make_all<'b>(
         let (before, mut refused) = (left.len(), None);
         let mut without_room = Vec::new();
         for batch in left {
+            prefetch(batch);
             let mark = executor.mark();
-            match batch.iter().try_for_each(|change| make(change, executor, memory)) {
+            match batch.changes.iter().try_for_each(|change| make(change, executor, memory)) {
                 Ok(()) => executor.keep(mark),
                 Err(PublishError::Conflict) => return Err(PublishError::Conflict),
                 Err(PublishError::OutOfRange(table)) => {
@@ -279,6 +309,15 @@ fn make_all<'b>(
             }
             Some(_) => left = without_room,
         }
+    }
+}
+
+/// Fetches the rows of a procedure's changes side by side. They have left the caches since the procedure.
+fn prefetch(batch: &Batch) {
+    batch.changes.iter().for_each(|change| change.record.prefetch_header());
+    for DeferredChange { table, record, .. } in &batch.changes {
+        // SAFETY: the worker is pinned, and no procedure deletes a row with a deferred change.
+        unsafe { record.prefetch_row(table.core().row_bytes) };
     }
 }
 

@@ -18,7 +18,7 @@
 //! [`Failure::Halfway`].
 //!
 //! The files: `registered` has the procedures and their pieces; `gate`, in the engine, keeps outsiders apart;
-//! `deferred` has deferred execution;
+//! `deferred` has deferred execution; `place` has a procedure's place among the snapshots;
 //! `region` has pieces as hardware regions; this file has what a worker does. The driver of procedures in
 //! pieces ([`Execute::execute`](weft_procedures::Execute::execute)) decides where a piece ends and what is
 //! retried.
@@ -35,8 +35,9 @@
 //! - Pieces without a conflict that matters join their neighbours, unless [`DbxTcOptions::finest`] is set.
 //! - If a scan is still being read when the next piece begins, the piece does not end: the two are one piece.
 //! - A snapshot number is drawn when no procedure is between two pieces, so the snapshot is consistent at once.
-//!   The paper's *eventual snapshots* (§4) are taken at any moment, and become consistent when operations are
-//!   redone on newer versions. As in the paper, readers share a number that is drawn now and then
+//!   The paper's [eventual snapshots](weft::store::eventual) (§4) are an
+//!   [option](DbxTcOptions::eventual_snapshots): they are drawn at any moment, and become consistent when pieces are
+//!   redone or undone on them. As in the paper, readers share a number that is drawn now and then
 //!   ([`open_recent_snapshot`](weft::Database::open_recent_snapshot)), or draw one each, which the paper calls
 //!   ROEP ([`open_snapshot`](weft::Database::open_snapshot)).
 //! - Read-only procedures that run as transactions wait until no procedure is between two pieces.
@@ -54,6 +55,7 @@
 //!   declared, and two pieces that share no record never need the same lock.
 
 mod deferred;
+mod place;
 mod region;
 mod registered;
 
@@ -74,6 +76,7 @@ use weft::encoding::EncodedKey;
 use weft::index::bplus_tree::ScannedRange;
 use weft::index::{NodeChange, NodeVersion};
 use weft::plan::{Pieces, Shape};
+use weft::store::eventual::{AdjustedRows, EventualSnapshots, FormingSnapshot};
 use weft::store::record::{RecordPointer, StoredRecord};
 use weft::store::table::TableRef;
 use weft::store::worker::{
@@ -84,6 +87,7 @@ use weft::{Database, Failure};
 use weft_procedures::chopping::{Chopping, NotAdmitted};
 
 use self::deferred::{Batch, DeferredChanges};
+use self::place::PlacedPieces;
 pub use self::registered::DbxTcOptions;
 #[cfg(feature = "canary")]
 #[doc(hidden)]
@@ -113,14 +117,7 @@ unsafe impl Protocol for DbxTc {
         body: impl FnOnce() -> R,
     ) -> Result<R, Failure> {
         let gate = &database.protocol.gate;
-        if gate.is_in_pieces(worker.memory.core() as usize) {
-            return Err(Failure::NestedTransaction);
-        }
-        if worker.memory.is_in_user_code() {
-            return Err(Failure::NestedOperation);
-        }
-        // A snapshot has no deadline.
-        worker.memory.set_deadline(None, 0);
+        database.protocol.begin_snapshot(&worker.memory)?;
         // Rows are dropped after procedures may run in pieces again.
         let _held = worker.memory.hold_discarded();
         let slots_used = || database.shared.grace.slots_used();
@@ -131,6 +128,25 @@ unsafe impl Protocol for DbxTc {
             worker.executor().publish(&worker.memory)?;
         }
         Ok(body())
+    }
+
+    /// Eventual snapshots (§4): waits for the procedures that are in pieces now, and keeps none from beginning.
+    fn open_eventually<S>(
+        database: &Engine<Self>,
+        worker: &Worker<Self>,
+        open: impl FnOnce(&FormingSnapshot<'_>) -> S,
+    ) -> Result<Option<(S, AdjustedRows)>, Failure> {
+        let (shared, memory) = (&database.protocol, &worker.memory);
+        let Some(eventual) = &shared.eventual else { return Ok(None) };
+        shared.begin_snapshot(memory)?;
+        let forming = eventual.begin();
+        let snapshot = open(&forming);
+        let slots_used = memory.shared().grace.slots_used();
+        shared.gate.await_pieces(slots_used, || memory.keep_waiting())?;
+        if shared.deferred.are_missing_at(forming.number(), memory)? {
+            return Ok(None);
+        }
+        Ok(forming.finish().map(|rows| (snapshot, rows)))
     }
 
     fn settle_deleted(
@@ -167,6 +183,22 @@ pub struct DbxTcShared {
     procedures: Procedures,
     /// Whether pieces are regions, where there is hardware for them.
     in_regions: bool,
+    /// The snapshots that are being drawn, if they need not wait at the gate (§4).
+    eventual: Option<EventualSnapshots>,
+}
+
+impl DbxTcShared {
+    /// Checks that a snapshot can be opened on this worker, and sets no deadline for it.
+    fn begin_snapshot(&self, memory: &WorkerMemory) -> Result<(), Failure> {
+        if self.gate.is_in_pieces(memory.core() as usize) {
+            return Err(Failure::NestedTransaction);
+        }
+        if memory.is_in_user_code() {
+            return Err(Failure::NestedOperation);
+        }
+        memory.set_deadline(None, 0);
+        Ok(())
+    }
 }
 
 impl ProtocolShared for DbxTcShared {
@@ -181,8 +213,9 @@ impl ProtocolShared for DbxTcShared {
             deferred.is_forgotten = registered.is_publishing_forgotten;
         }
         let in_regions = registered.in_regions();
+        let eventual = registered.eventual_snapshots();
         let procedures = Procedures::new(registered);
-        Ok(DbxTcShared { gate, deferred, procedures, in_regions })
+        Ok(DbxTcShared { gate, deferred, procedures, in_regions, eventual })
     }
 
     fn gate(&self) -> Option<Arc<Gate>> {
@@ -240,10 +273,12 @@ pub struct PieceExecutor {
     /// Rows that operations may have returned, and that no other transaction has seen.
     garbage: Vec<SupersededRow<TidOnly>>,
     /// What the present piece has deferred, and (`deferred`) what earlier pieces have.
-    deferring: Batch,
-    deferred: Batch,
+    deferring: Vec<DeferredChange<TidOnly>>,
+    deferred: Vec<DeferredChange<TidOnly>>,
     /// How the step that is running uses rows, if it is known.
     step: Option<UsedColumns>,
+    /// Where the procedure belongs among the snapshots.
+    placed: PlacedPieces,
     procedures: WorkerProcedures,
     shared: Arc<DbxTcShared>,
 }
@@ -259,6 +294,8 @@ struct ExpectedProcedure {
     in_pieces: bool,
     /// Whether it defers something when it runs in pieces.
     publishes: bool,
+    /// Whether one of its pieces conflicts with others.
+    has_conflict: bool,
 }
 
 impl PieceExecutor {
@@ -267,14 +304,15 @@ impl PieceExecutor {
         let shared = &self.shared;
         let slots_used = || memory.shared().grace.slots_used();
         let outsider = Outsider::enter(&shared.gate, slots_used, || memory.keep_waiting())?;
-        shared.deferred.publish(&mut self.optimistic, memory)?;
+        shared.deferred.publish(&mut self.optimistic, shared.eventual.as_ref(), memory)?;
         std::mem::forget(outsider);
         Ok(())
     }
 
     /// Publishes what is deferred. The worker is pinned, has passed the gate, and is in no transaction.
     fn publish(&mut self, memory: &WorkerMemory) -> Result<(), Failure> {
-        self.shared.deferred.publish(&mut self.optimistic, memory)
+        let shared = &self.shared;
+        shared.deferred.publish(&mut self.optimistic, shared.eventual.as_ref(), memory)
     }
 
     /// Forgets what the present piece has deferred.
@@ -297,8 +335,9 @@ impl PieceExecutor {
         match std::mem::replace(&mut self.kind, TransactionKind::Idle) {
             TransactionKind::Outsider => self.shared.gate.leave(),
             TransactionKind::InPieces => {
+                let place = self.placed.end(self.shared.eventual.as_ref(), memory);
                 if !self.deferred.is_empty() {
-                    let batch = std::mem::take(&mut self.deferred);
+                    let batch = Batch { place, changes: std::mem::take(&mut self.deferred) };
                     self.shared.deferred.push(self.slot, batch, memory.shared().clock.epoch());
                 }
                 memory.set_logged_as(LoggedAs::Transaction);
@@ -331,9 +370,10 @@ impl Executor for PieceExecutor {
             kind: TransactionKind::Idle,
             is_in_region: false,
             garbage: Vec::new(),
-            deferring: Batch::new(),
-            deferred: Batch::new(),
+            deferring: Vec::new(),
+            deferred: Vec::new(),
             step: None,
+            placed: PlacedPieces::default(),
             procedures: WorkerProcedures::default(),
             shared: Arc::clone(shared),
         }
@@ -354,10 +394,11 @@ impl Executor for PieceExecutor {
         // A registered procedure runs in pieces if no outsider is there. Otherwise it runs as one piece, or as
         // an outsider itself if it is a publisher.
         self.kind = match expected {
-            Some(ExpectedProcedure { in_pieces: true, .. })
+            Some(ExpectedProcedure { in_pieces: true, has_conflict, .. })
                 if self.shared.gate.begin_pieces(self.slot) =>
             {
                 memory.set_logged_as(LoggedAs::FirstPiece);
+                self.placed.begin(has_conflict);
                 TransactionKind::InPieces
             }
             Some(ExpectedProcedure { publishes: false, .. }) => {
@@ -539,12 +580,22 @@ impl Executor for PieceExecutor {
             self.end(memory);
             return Ok(());
         }
+        let is_eventual = self.shared.eventual.is_some();
+        let place =
+            if is_eventual { self.placed.prepare(&self.optimistic.set, memory) } else { None };
+        let epoch = || {
+            let epoch = epoch();
+            place.map_or(epoch, |place| memory.draw_at(place))
+        };
         if self.is_in_region {
             self.commit_region(memory, &epoch);
         } else {
             // Later pieces may look at the superseded rows.
             self.garbage.append(&mut self.optimistic.set.superseded);
             self.optimistic.commit(memory, epoch)?;
+        }
+        if is_eventual {
+            self.placed.note_committed(memory);
         }
         Counters::add(&memory.counters().deferred, self.deferring.len() as u64);
         self.deferred.append(&mut self.deferring);
@@ -584,11 +635,20 @@ impl ChopsProcedures<TidOnly> for PieceExecutor {
 
     fn expect_procedure(&mut self, pieces: &Pieces) {
         let (in_pieces, publishes) = (pieces.are_one_by_one(), pieces.publishes());
-        self.expected = Some(ExpectedProcedure { in_pieces, publishes });
+        let has_conflict = pieces.conflicting().is_some();
+        self.expected = Some(ExpectedProcedure { in_pieces, publishes, has_conflict });
+    }
+
+    fn decide_place(&mut self, decides: bool) {
+        self.placed.decide(decides);
     }
 
     #[inline]
     fn takes_notes(&mut self, attempt: u32) -> bool {
+        // A change is redone on a snapshot by columns.
+        if self.shared.eventual.is_some() {
+            return true;
+        }
         if attempt > 0 {
             self.procedures.note_conflict();
         }

@@ -3,6 +3,9 @@
 use std::sync::{Arc, PoisonError};
 
 use weft::plan::{Pieces, Shape};
+use weft::store::eventual::EventualSnapshots;
+#[cfg(feature = "canary")]
+use weft::store::eventual::Omitted;
 use weft::sync::gate::Gate;
 use weft_htm::word::{Mutex, Ordering, Word};
 use weft_procedures::chopping::OutlineError;
@@ -91,6 +94,10 @@ pub struct DbxTcOptions {
     /// paper. Then its reads are not noted. A piece that does not fit, or keeps conflicting, runs as the small
     /// transaction that it is otherwise. So do all pieces where there is no hardware for regions.
     pub in_regions: bool,
+    /// Whether a snapshot is drawn while procedures are between two pieces, as in the paper (§4). It shows a state that
+    /// these procedures complete until they end: see [`eventual`](weft::store::eventual). No procedure waits for it, or
+    /// runs as one piece because of it. Without this, a snapshot is opened when no procedure is between two pieces.
+    pub eventual_snapshots: bool,
     /// A flaw, made on purpose for tests.
     #[cfg(feature = "canary")]
     #[doc(hidden)]
@@ -110,6 +117,10 @@ pub enum Flaw {
     NothingPublished,
     /// Commits by columns treat every column as one that does not matter.
     ColumnsNeglected,
+    /// Nothing is redone on eventual snapshots.
+    NotRedone,
+    /// Nothing is undone on eventual snapshots.
+    NotUndone,
 }
 
 impl Default for DbxTcOptions {
@@ -122,6 +133,7 @@ impl Default for DbxTcOptions {
             by_columns: true,
             finest: false,
             in_regions: false,
+            eventual_snapshots: false,
             #[cfg(feature = "canary")]
             flaw: None,
         }
@@ -176,6 +188,12 @@ impl DbxTcOptions {
         self
     }
 
+    /// Sets [`DbxTcOptions::eventual_snapshots`].
+    pub fn eventual_snapshots(mut self, eventual_snapshots: bool) -> Self {
+        self.eventual_snapshots = eventual_snapshots;
+        self
+    }
+
     /// Chops the procedures.
     pub(crate) fn chop(&self, may_defer: bool) -> Result<ProcedureSet, OutlineError> {
         let deferral = self.chopping.deferral && may_defer && self.in_pieces;
@@ -203,12 +221,14 @@ struct PieceOptions {
     by_columns: bool,
     finest: bool,
     in_regions: bool,
+    eventual_snapshots: bool,
 }
 
 impl PieceOptions {
     fn of(options: &DbxTcOptions) -> PieceOptions {
-        let &DbxTcOptions { in_pieces, by_columns, finest, in_regions, .. } = options;
-        PieceOptions { in_pieces, by_columns, finest, in_regions }
+        let &DbxTcOptions { in_pieces, by_columns, finest, in_regions, eventual_snapshots, .. } =
+            options;
+        PieceOptions { in_pieces, by_columns, finest, in_regions, eventual_snapshots }
     }
 }
 
@@ -227,11 +247,13 @@ pub struct ProcedureSet {
     pub is_publishing_forgotten: bool,
     #[cfg(feature = "canary")]
     neglects_columns: bool,
+    #[cfg(feature = "canary")]
+    omitted: Option<Omitted>,
 }
 
 impl ProcedureSet {
     fn new(names: Vec<&'static str>, chopping: Chopping, options: PieceOptions) -> ProcedureSet {
-        let PieceOptions { in_pieces, by_columns, finest, in_regions } = options;
+        let PieceOptions { in_pieces, by_columns, finest, in_regions, .. } = options;
         let pieces = names.iter().zip(&chopping.procedures).map(|(name, chopped)| {
             let pieces = match in_pieces {
                 false => one_piece_of(name, chopped),
@@ -251,12 +273,25 @@ impl ProcedureSet {
             is_publishing_forgotten: false,
             #[cfg(feature = "canary")]
             neglects_columns: false,
+            #[cfg(feature = "canary")]
+            omitted: None,
         }
     }
 
     /// Whether pieces are regions, where there is hardware for them.
     pub fn in_regions(&self) -> bool {
         self.options.in_regions
+    }
+
+    /// Creates what snapshots need that are drawn while procedures are in pieces, if they may be.
+    pub fn eventual_snapshots(&self) -> Option<EventualSnapshots> {
+        #[cfg_attr(not(feature = "canary"), allow(unused_mut, reason = "nothing is wrong"))]
+        let mut eventual = EventualSnapshots::default();
+        #[cfg(feature = "canary")]
+        {
+            eventual.omitted = self.omitted;
+        }
+        self.options.eventual_snapshots.then_some(eventual)
     }
 
     /// Creates the gate between these procedures and all other transactions.
@@ -279,6 +314,8 @@ impl ProcedureSet {
             Flaw::GateOpen => self.is_gate_open = true,
             Flaw::NothingPublished => self.is_publishing_forgotten = true,
             Flaw::ColumnsNeglected => self.neglects_columns = true,
+            Flaw::NotRedone => self.omitted = Some(Omitted::Redo),
+            Flaw::NotUndone => self.omitted = Some(Omitted::Undo),
         }
     }
 

@@ -94,7 +94,7 @@ impl<H> ColumnNotes<H> {
 
     /// Returns what the transaction uses of a record in the write set, in all its accesses together. Returns `None`
     /// if the record was written other than once: then each of the rows would have to be made again, and checked.
-    fn of_write(&self, entry: &WriteEntry<H>) -> Option<UsedColumns> {
+    pub fn of_write(&self, entry: &WriteEntry<H>) -> Option<UsedColumns> {
         let mut all = UsedColumns::matter(ColumnSet::NONE);
         let mut rows = 0;
         for note in self.writes.iter().filter(|note| note.record == entry.record) {

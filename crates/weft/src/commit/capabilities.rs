@@ -191,6 +191,9 @@ pub trait ChopsProcedures<H> {
     /// Forgets what was done in the region of the piece, which the simulated machine has rolled back.
     fn forget_region(&mut self, memory: &WorkerMemory);
 
+    /// Announces a commit, and whether it decides the procedure's place in the serial order, unless an earlier one has.
+    fn decide_place(&mut self, decides: bool);
+
     /// Undoes what was done since the last commit of a piece, so that the piece can be done again. It has failed
     /// `attempt` times. Rows that were handed out stay.
     fn undo_piece(&mut self, attempt: u32, memory: &WorkerMemory);
@@ -342,6 +345,10 @@ impl<H> ChopsProcedures<H> for Never {
     }
 
     fn forget_region(&mut self, _memory: &WorkerMemory) {
+        match *self {}
+    }
+
+    fn decide_place(&mut self, _decides: bool) {
         match *self {}
     }
 

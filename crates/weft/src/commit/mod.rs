@@ -49,6 +49,7 @@ use crate::index::bplus_tree::ScannedRange;
 use crate::index::{Insertion, NodeChange, NodeVersion};
 use crate::row::column::{ColumnSet, UsedColumns};
 use crate::row::encoding::EncodedKey;
+use crate::store::eventual::{AdjustedRows, FormingSnapshot};
 use crate::store::record::newest;
 pub use crate::store::record::{DeletedOutcome, HoldOutcome, RecordHeader};
 use crate::store::record::{HoldRow, RecordKind, RecordPointer, StoredRecord};
@@ -178,6 +179,19 @@ pub unsafe trait Protocol: Sized + Send + Sync + 'static {
     ) -> Result<R, Failure> {
         let _ = (database, worker);
         Ok(body())
+    }
+
+    /// Opens a snapshot by `open` while procedures run in pieces, and waits until it is
+    /// [consistent](crate::store::eventual). Returns `None` if the protocol has no such snapshots, or if this one was
+    /// given up.
+    #[doc(hidden)]
+    fn open_eventually<S>(
+        database: &Engine<Self>,
+        worker: &Worker<Self>,
+        open: impl FnOnce(&FormingSnapshot<'_>) -> S,
+    ) -> Result<Option<(S, AdjustedRows)>, Failure> {
+        let _ = (database, worker, open);
+        Ok(None)
     }
 
     /// Returns what happened in the protocol's phases, if it has phases.

@@ -5,6 +5,7 @@ use crate::commit::{Protocol, Worker};
 use crate::error::{Error, Failure};
 use crate::snapshot::Snapshot;
 use crate::store::ages::SnapshotLife;
+use crate::store::eventual::FormingSnapshot;
 
 /// Options of a snapshot.
 #[derive(Clone, Copy, Debug, Default)]
@@ -84,8 +85,15 @@ impl<P: Protocol> Database<P> {
         if P::SNAPSHOTS_ABORT_WRITERS && !worker.active.get() {
             shared.turnstile.pass(false, &mut || self.check_wait(None, 0))?;
         }
-        let life = SnapshotLife::new(options.label, shared.ages.snapshot_limit);
-        let snapshot = self.open_snapshot_by(worker, life, || shared.clock.take_number())?;
+        let life = || SnapshotLife::new(options.label, shared.ages.snapshot_limit);
+        let take = || shared.clock.take_number();
+        let open = |forming: &FormingSnapshot<'_>| {
+            Snapshot::open(self.home(), life(), || forming.draw(take))
+        };
+        let snapshot = match P::open_eventually(self.engine(), worker, open)? {
+            Some((snapshot, rows)) => snapshot.adjusted(rows),
+            None => self.open_snapshot_by(worker, life(), take)?,
+        };
         // A load may have begun since the first check. The loader closes the database first, and looks for open
         // snapshots after that, so one of the two sees the other.
         shared.check_open()?;

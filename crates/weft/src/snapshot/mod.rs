@@ -46,6 +46,7 @@ use crate::row::encoding::{Key, KeyForm, KeyLookup, KeyPrefix, KeyStart, start_r
 use crate::row::schema::{Index, OrderedRecord, Record};
 use crate::row::timestamp::Timestamp;
 use crate::store::ages::SnapshotLife;
+use crate::store::eventual::AdjustedRows;
 use crate::store::ranges::{encode_index_range, encode_range, lookup_of, prefix_of, start_of};
 use crate::store::recent::{OpeningTimes, SharedSnapshot};
 use crate::store::record::version::{self, SnapshotView};
@@ -104,6 +105,9 @@ pub struct Snapshot {
     /// Whether rows that have expired are shown, too.
     shows_expired: bool,
     life: Arc<SnapshotLife>,
+    /// The rows that the snapshot sees in place of the records' own, if there are any: see
+    /// [`eventual`](crate::store::eventual).
+    adjusted: Option<Arc<AdjustedRows>>,
     /// Records what is read, as one transaction in a session of its own. The session ends with the snapshot.
     #[cfg(feature = "history")]
     recorder: Option<std::sync::Mutex<crate::history::Recorder>>,
@@ -409,6 +413,11 @@ impl Snapshot {
     /// The worker is pinned, and has been since it got the address from an index of the database.
     #[cfg_attr(not(debug_assertions), inline(always))]
     unsafe fn see(&self, address: u64) -> Option<NonNull<u8>> {
+        if let Some(adjusted) = &self.adjusted
+            && let Some(row) = adjusted.get(address)
+        {
+            return row;
+        }
         loop {
             // SAFETY: by this function's contract.
             let seen = unsafe {
@@ -460,6 +469,7 @@ impl Snapshot {
             now,
             shows_expired: false,
             life,
+            adjusted: None,
             #[cfg(feature = "history")]
             recorder,
         };
@@ -480,6 +490,7 @@ impl Snapshot {
             now: shared.now,
             shows_expired: false,
             life: shared.life,
+            adjusted: shared.adjusted,
             #[cfg(feature = "history")]
             recorder,
         }
@@ -491,7 +502,19 @@ impl Snapshot {
             #[cfg(feature = "history")]
             opened: self.recorder().map(|recorder| recorder.times()),
         };
-        SharedSnapshot { number: self.number, now: self.now, life: Arc::clone(&self.life), times }
+        SharedSnapshot {
+            number: self.number,
+            now: self.now,
+            life: Arc::clone(&self.life),
+            adjusted: self.adjusted.clone(),
+            times,
+        }
+    }
+
+    /// Returns the snapshot with rows that it sees in place of the records' own.
+    pub(crate) fn adjusted(mut self, rows: AdjustedRows) -> Self {
+        self.adjusted = (!rows.is_empty()).then(|| Arc::new(rows));
+        self
     }
 
     /// Frees what was kept for snapshots that are closed now, one chunk after the other. Between two chunks this

@@ -5,6 +5,7 @@
 
 pub mod ages;
 pub mod deadline;
+pub mod eventual;
 pub mod garbage;
 pub mod observer;
 pub mod ranges;

@@ -23,10 +23,10 @@
 //! time.
 //!
 //! In the paper a number becomes a consistent snapshot when all transactions that may have a smaller number
-//! have ended. Until then, commutative pieces that come late are redone on newer versions (Algorithm 1). Here
-//! a number is taken when no procedure is between two pieces (see the gate of `dbx_tc`). Therefore it is
-//! consistent at once, and nothing has to be redone. Readers get the same in both: a state that is
-//! consistent, and at most about one epoch old.
+//! have ended. Until then, commutative pieces that come late are redone on newer versions (Algorithm 1):
+//! [`eventual`](super::eventual) has that part. By default a number is taken when no procedure is between two pieces
+//! (see the gate of `dbx_tc`). Therefore it is consistent at once, and nothing has to be redone. Readers get the same in
+//! both: a state that is consistent, and at most about one epoch old.
 //!
 //! The snapshot counts as open until it is renewed. If readers no longer ask for it, it would keep versions
 //! for nothing. Therefore workers that collect their garbage close it when it is two epochs old.
@@ -36,6 +36,7 @@ use std::sync::{Arc, PoisonError};
 use weft_htm::word::{Mutex, Ordering, Word};
 
 use super::ages::SnapshotLife;
+use super::eventual::AdjustedRows;
 use super::retention::Retention;
 use crate::sync::clock::epoch_of;
 
@@ -64,6 +65,8 @@ pub struct SharedSnapshot {
     /// The snapshot's time.
     pub now: u64,
     pub life: Arc<SnapshotLife>,
+    /// What it sees in place of the records' own rows, if there is anything.
+    pub adjusted: Option<Arc<AdjustedRows>>,
     pub times: OpeningTimes,
 }
 

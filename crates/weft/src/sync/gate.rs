@@ -101,6 +101,19 @@ impl Gate {
         self.in_pieces.wait_while(slots_used(), keep_waiting).inspect_err(|_| self.leave())
     }
 
+    /// Waits until all procedures have ended that are running in pieces now. Others may begin in the meantime.
+    /// `slots_used` is as for [`Gate::enter`]: a procedure that begins in a later slot begins after this call.
+    ///
+    /// # Errors
+    /// Those of `keep_waiting`.
+    pub fn await_pieces<E>(
+        &self,
+        slots_used: usize,
+        keep_waiting: impl Fn() -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.in_pieces.wait_while(slots_used, keep_waiting)
+    }
+
     /// Notes that an outsider has ended.
     #[inline]
     pub fn leave(&self) {

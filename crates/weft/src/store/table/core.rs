@@ -202,6 +202,21 @@ impl TableCore {
         unsafe { (self.clone_row)(row, place) };
     }
 
+    /// As [`TableCore::clone_row`], with the stamp of the transaction that made the row, if there is one.
+    ///
+    /// # Safety
+    /// As there. `place` also has room for a stamp, and the row was published.
+    pub unsafe fn clone_version(&self, row: NonNull<u8>, place: NonNull<u8>) {
+        // SAFETY: passed on to the caller.
+        unsafe {
+            self.clone_row(row, place);
+            #[cfg(feature = "history")]
+            if self.stamp_offset.is_some() {
+                self.set_stamp(place, self.stamp(row));
+            }
+        }
+    }
+
     /// Returns whether these columns are known to be equal in two versions of a row:
     /// [`Record::same_columns`]. Always false for the rows of a secondary index.
     ///

@@ -213,6 +213,22 @@ impl WorkerMemory {
         epoch
     }
 
+    /// As [`WorkerMemory::draw`], for a piece of a procedure that has its place in the serial order already: its
+    /// versions get the number `place` of the conflicting piece. See [`eventual`](crate::store::eventual).
+    #[inline]
+    pub fn draw_at(&self, place: u64) -> u64 {
+        let epoch = self.draw();
+        self.drawn.store(place, Ordering::Relaxed);
+        epoch
+    }
+
+    /// Returns the number that the commit under way has drawn, if it has drawn one.
+    #[inline]
+    pub fn drawn_number(&self) -> Option<u64> {
+        let drawn = self.drawn.load(Ordering::Relaxed);
+        (drawn != 0).then_some(drawn)
+    }
+
     /// Makes new snapshots wait for this commit already, so that [`WorkerMemory::draw`] does not have to. The
     /// caller executes a sequentially consistent fence between the two. (A commit may have drawn its number
     /// already: see `doppel`.)
