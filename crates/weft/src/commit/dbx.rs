@@ -65,6 +65,7 @@ use super::{Abort, DeletedOutcome, HoldFunction, Protocol};
 use crate::store::record::tid::Tid;
 use crate::store::record::{Newest, RecordPointer, StoredRecord};
 use crate::store::worker::WorkerMemory;
+use weft_htm::prefetch::LINE_BYTES;
 
 /// DBX: OCC with a hardware commit region. See the [module](self) for the paper and the idea.
 #[derive(Debug)]
@@ -159,6 +160,10 @@ pub fn commit_hot_and_cold<H: TidHeader>(
     }
 }
 
+/// With more writes than this a region is not tried. A write changes at least one line, and a first-level cache of 48
+/// KiB, the largest of a processor with RTM, has so many lines.
+const WRITES_MAX: usize = (48 << 10) / LINE_BYTES;
+
 /// Runs Algorithm 1 in one hardware region, for all but the first `locked` writes, whose records this transaction
 /// has locked. Returns the epoch. Returns `None` if there is no hardware, or if the region gave up.
 #[cfg_attr(not(debug_assertions), inline(always))]
@@ -169,7 +174,7 @@ fn commit_in_region<H: TidHeader>(
     epoch: &impl Fn() -> u64,
 ) -> Option<Result<u64, Abort>> {
     let regions = memory.regions();
-    if !regions.is_hardware() {
+    if !regions.is_hardware() || set.writes.len() - locked > WRITES_MAX {
         return None;
     }
     let is_own_lock = |record: RecordPointer<H>| {
