@@ -306,15 +306,24 @@ pub enum Scale {
 /// A series: one of the systems or variants that are compared.
 #[derive(Clone, Copy, Debug)]
 pub struct Series {
-    /// The paper's name.
+    /// The paper's name, or the name of Weft's own protocol.
     pub name: &'static str,
     /// The options that select it.
     pub arguments: &'static [&'static str],
+    /// Whether it is Weft's own protocol, drawn beside the paper's.
+    pub is_ours: bool,
 }
 
-/// Returns a series with this name and these options.
+impl Series {
+    /// Returns the same series as one of Weft's own.
+    pub const fn ours(self) -> Series {
+        Series { is_ours: true, ..self }
+    }
+}
+
+/// Returns a series of the paper with this name and these options.
 pub const fn series(name: &'static str, arguments: &'static [&'static str]) -> Series {
-    Series { name, arguments }
+    Series { name, arguments, is_ours: false }
 }
 
 /// A metric: what is measured.
@@ -429,7 +438,7 @@ pub enum Shape {
         /// The position of the dividend.
         until: AxisPosition,
     },
-    /// A series divided by the greatest of all others: the least such ratio from a position on.
+    /// A series divided by the greatest of all others of the paper: the least such ratio from a position on.
     Ahead {
         /// The series.
         of: &'static str,
