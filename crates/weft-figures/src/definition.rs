@@ -45,6 +45,29 @@ impl Paper {
         }
     }
 
+    /// Returns what Weft took from the paper, in a sentence or two.
+    pub fn taken(self) -> &'static str {
+        match self {
+            Paper::Dbx => {
+                "The default protocol, dbx: a transaction validates and writes in one hardware region. A region that gives \
+                 up takes the locks of its own records, not one lock for all."
+            }
+            Paper::DbxTc => {
+                "The protocol dbx-tc, which commits procedures in pieces, the analysis that finds the pieces, and snapshots \
+                 that readers share."
+            }
+            Paper::Htcc => {
+                "The protocol htcc: locks for contended records, and repair of transactions in place of restarts."
+            }
+            Paper::Doppel => {
+                "The protocol doppel: operations that commute change one row on many cores at once."
+            }
+            Paper::NoFreeLunch => {
+                "Locks that a hardware region can replace, and the rule to measure before one does."
+            }
+        }
+    }
+
     /// Returns the authors, title and venue.
     pub fn citation(self) -> &'static str {
         match self {
@@ -92,6 +115,17 @@ impl Number {
                 name == number.to_string() || name == format!("{number}{part}")
             }
             Number::Table(number) => name == format!("table-{number}"),
+        }
+    }
+}
+
+impl Number {
+    /// Returns a short form for lists: `14`, `1a`, or `Table 1`.
+    pub fn short(self) -> String {
+        match self {
+            Number::Figure(number) => number.to_string(),
+            Number::Part(number, part) => format!("{number}{part}"),
+            Number::Table(number) => format!("Table {number}"),
         }
     }
 }
