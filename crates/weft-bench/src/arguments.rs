@@ -17,8 +17,8 @@ use crate::harness::timeline;
 /// The most threads: as many as a database has slots for workers, less one for the thread that loads and verifies.
 const THREADS_MAX: u64 = weft::WORKERS_MAX_DEFAULT as u64 - 1;
 
-/// The largest value of `--conflict-retries`.
-const CONFLICT_RETRIES_MAX: u64 = 1_000_000;
+/// The largest value of `--conflict-retries` and of `--capacity-retries`.
+const RETRIES_MAX: u64 = 1_000_000;
 
 /// The options that every benchmark has.
 #[derive(Args, Clone, Debug)]
@@ -78,9 +78,17 @@ pub struct BenchArguments {
     /// Number of conflicts after which a hardware region gives up and its software twin runs [default: 8]
     ///
     /// This is the papers' restart threshold. Software twins have no such limit.
-    #[arg(long, value_name = "N", value_parser = whole_number::<u32>(0..=CONFLICT_RETRIES_MAX))]
+    #[arg(long, value_name = "N", value_parser = whole_number::<u32>(0..=RETRIES_MAX))]
     #[arg(allow_negative_numbers = true)]
     pub conflict_retries: Option<u32>,
+
+    /// Number of times that a hardware region is too large for the caches, after which its software twin runs
+    /// [default: 10]
+    ///
+    /// With 1, a region that does not fit is not tried again.
+    #[arg(long, value_name = "N", value_parser = whole_number::<u32>(0..=RETRIES_MAX))]
+    #[arg(allow_negative_numbers = true)]
+    pub capacity_retries: Option<u32>,
 
     /// Memory that every database allocates and touches before it is loaded, in MiB
     ///

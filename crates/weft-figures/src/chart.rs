@@ -1,6 +1,6 @@
 //! The content of a picture, and its layout: curves over an axis, in panels one below the other.
 
-use crate::definition::{AxisVariable, Experiment, Figure, Scale};
+use crate::definition::{AxisVariable, Experiment, Figure, Scale, Series};
 use crate::measured::Points;
 use crate::plan::{Machine, Plan};
 use crate::text;
@@ -12,8 +12,8 @@ pub struct Chart {
     pub heading: String,
     /// The machine, and whether it is simulated.
     pub machine: String,
-    /// The names of the series.
-    pub names: Vec<&'static str>,
+    /// The series.
+    pub series: &'static [Series],
     /// The label of the axis, with its unit.
     pub axis_label: &'static str,
     /// The division of the axis. With choices, each choice has a position of its own, and no line connects two
@@ -167,7 +167,7 @@ pub fn chart(figure: &Figure, experiment: &Experiment, plan: &Plan, points: &Poi
     Chart {
         heading: format!("{}, {}: {}", figure.paper.title(), figure.number, figure.title),
         machine,
-        names: experiment.series.iter().map(|series| series.name).collect(),
+        series: experiment.series,
         axis_label: experiment.axis.label,
         axis,
         has_choices,

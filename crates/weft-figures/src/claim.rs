@@ -158,8 +158,9 @@ fn look(
         }
         Shape::Ahead { of, from } => {
             let first = at(of, from)?.0;
-            let others = (0..experiment.series.len()).filter(|&other| other != position(of));
-            let others: Vec<usize> = others.collect();
+            let series = experiment.series.iter().enumerate();
+            let others = series.filter(|(other, series)| *other != position(of) && !series.is_ours);
+            let others: Vec<usize> = others.map(|(other, _)| other).collect();
             let mine = curve(of).into_iter().filter(|point| point.0 >= first);
             let ratios = mine.filter_map(|(x, value)| {
                 let theirs = others.iter().filter_map(|&other| points.number(metric, other, x));

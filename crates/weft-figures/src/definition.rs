@@ -45,6 +45,29 @@ impl Paper {
         }
     }
 
+    /// Returns what Weft took from the paper, in a sentence or two.
+    pub fn taken(self) -> &'static str {
+        match self {
+            Paper::Dbx => {
+                "The default protocol, dbx: a transaction validates and writes in one hardware region. A region that gives \
+                 up takes the locks of its own records, not one lock for all."
+            }
+            Paper::DbxTc => {
+                "The protocol dbx-tc, which commits procedures in pieces, the analysis that finds the pieces, and snapshots \
+                 that readers share."
+            }
+            Paper::Htcc => {
+                "The protocol htcc: locks for contended records, and repair of transactions in place of restarts."
+            }
+            Paper::Doppel => {
+                "The protocol doppel: operations that commute change one row on many cores at once."
+            }
+            Paper::NoFreeLunch => {
+                "Locks that a hardware region can replace, and the rule to measure before one does."
+            }
+        }
+    }
+
     /// Returns the authors, title and venue.
     pub fn citation(self) -> &'static str {
         match self {
@@ -92,6 +115,17 @@ impl Number {
                 name == number.to_string() || name == format!("{number}{part}")
             }
             Number::Table(number) => name == format!("table-{number}"),
+        }
+    }
+}
+
+impl Number {
+    /// Returns a short form for lists: `14`, `1a`, or `Table 1`.
+    pub fn short(self) -> String {
+        match self {
+            Number::Figure(number) => number.to_string(),
+            Number::Part(number, part) => format!("{number}{part}"),
+            Number::Table(number) => format!("Table {number}"),
         }
     }
 }
@@ -306,15 +340,24 @@ pub enum Scale {
 /// A series: one of the systems or variants that are compared.
 #[derive(Clone, Copy, Debug)]
 pub struct Series {
-    /// The paper's name.
+    /// The paper's name, or the name of Weft's own protocol.
     pub name: &'static str,
     /// The options that select it.
     pub arguments: &'static [&'static str],
+    /// Whether it is Weft's own protocol, drawn beside the paper's.
+    pub is_ours: bool,
 }
 
-/// Returns a series with this name and these options.
+impl Series {
+    /// Returns the same series as one of Weft's own.
+    pub const fn ours(self) -> Series {
+        Series { is_ours: true, ..self }
+    }
+}
+
+/// Returns a series of the paper with this name and these options.
 pub const fn series(name: &'static str, arguments: &'static [&'static str]) -> Series {
-    Series { name, arguments }
+    Series { name, arguments, is_ours: false }
 }
 
 /// A metric: what is measured.
@@ -429,7 +472,7 @@ pub enum Shape {
         /// The position of the dividend.
         until: AxisPosition,
     },
-    /// A series divided by the greatest of all others: the least such ratio from a position on.
+    /// A series divided by the greatest of all others of the paper: the least such ratio from a position on.
     Ahead {
         /// The series.
         of: &'static str,

@@ -3,7 +3,7 @@
 use std::fmt::{self, Write};
 
 use crate::claim::Verdict;
-use crate::definition::Paper;
+use crate::definition::{Figure, Paper};
 use crate::report::{Measurement, Report};
 use crate::svg;
 use crate::text::{self, Escaped};
@@ -40,6 +40,10 @@ th,td{text-align:left;vertical-align:top;padding:.2rem .7rem .2rem 0;border-bott
 td.figure-name{white-space:nowrap}\
 @media (max-width:40rem){.overview,.overview tbody{display:block}.overview tr{display:grid;grid-template-columns:1fr auto;border-bottom:1px solid var(--edge);padding:.4rem 0}\
 .overview tr:first-child{display:none}.overview td{border:0;padding:0}.overview td.claim{grid-row:2;grid-column:1/-1}}\
+\
+.summary .heading{display:none}.summary td{min-width:5.5rem}.summary td.taken{min-width:14rem}\
+@media (max-width:40rem){.summary,.summary tbody{display:block}.summary tr{display:block;border-bottom:1px solid var(--edge);padding:.5rem 0}\
+.summary tr:first-child,.summary td.empty{display:none}.summary td{display:block;border:0;padding:.1rem 0}.summary .heading{display:inline}}\
 td.number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}\
 .verdict{font-weight:600;white-space:nowrap}.agrees{color:var(--good)}.disagrees{color:var(--bad)}.part{color:var(--part)}.not{color:var(--faint)}\
 pre{white-space:pre-wrap;overflow-wrap:anywhere;font-size:.8rem;margin:.3rem 0}summary{cursor:pointer}ul{padding-left:1.2rem;margin:.3rem 0}.findings{list-style:none;padding:0}.findings li{margin:.5rem 0}";
@@ -77,6 +81,7 @@ fn write_page(out: &mut String, about: &About, reports: &[Report]) -> fmt::Resul
         Escaped(&about.host),
         Escaped(&about.builds.join(", ")),
     )?;
+    summary(out, reports)?;
     overview(out, reports)?;
     for paper in Paper::ALL {
         let mut of_paper = reports.iter().filter(|report| report.figure.paper == paper).peekable();
@@ -85,7 +90,8 @@ fn write_page(out: &mut String, about: &About, reports: &[Report]) -> fmt::Resul
         }
         write!(
             out,
-            "<h2>{}</h2>\n<p class=\"small faint\">{}</p>\n",
+            "<h2 id=\"{}\">{}</h2>\n<p class=\"small faint\">{}</p>\n",
+            paper.name(),
             paper.title(),
             Escaped(paper.citation())
         )?;
@@ -95,6 +101,70 @@ fn write_page(out: &mut String, about: &About, reports: &[Report]) -> fmt::Resul
     }
     out.push_str("</body>\n</html>\n");
     Ok(())
+}
+
+/// The verdicts in the order of the summary's columns, with the headings of these columns.
+const COLUMNS: [(Verdict, &str); 4] = [
+    (Verdict::Agrees, "held"),
+    (Verdict::InPart, "held in part"),
+    (Verdict::Disagrees, "did not hold"),
+    (Verdict::NotMeasured, "not measured"),
+];
+
+/// Writes the first section: a row for each paper, with what held, what did not, and what Weft took from it. On a narrow
+/// screen each paper is a block of lines.
+fn summary(out: &mut String, reports: &[Report]) -> fmt::Result {
+    out.push_str("<section id=\"summary\">\n<table class=\"summary\">\n<tr><th>paper</th>");
+    for (_, heading) in COLUMNS {
+        write!(out, "<th>{heading}</th>")?;
+    }
+    out.push_str("<th>what Weft took from it</th></tr>\n");
+    for paper in Paper::ALL {
+        let of_paper = || reports.iter().filter(move |report| report.figure.paper == paper);
+        let count = of_paper().count();
+        if count == 0 {
+            continue;
+        }
+        write!(
+            out,
+            "<tr><td><a href=\"#{}\"><b>{}</b></a><br><span class=\"small faint\">{count} figures and tables</span></td>",
+            paper.name(),
+            paper.title()
+        )?;
+        for (verdict, heading) in COLUMNS {
+            let with_verdict = of_paper().filter(|report| report.verdict() == verdict);
+            figures_of_verdict(out, heading, verdict, &with_verdict.collect::<Vec<_>>())?;
+        }
+        writeln!(out, "<td class=\"taken\">{}</td></tr>", Escaped(paper.taken()))?;
+    }
+    out.push_str("</table>\n</section>\n");
+    Ok(())
+}
+
+/// Writes a cell of the summary: the number of a paper's figures that have a verdict, and links to them.
+fn figures_of_verdict(
+    out: &mut String,
+    heading: &str,
+    verdict: Verdict,
+    reports: &[&Report],
+) -> fmt::Result {
+    let class = class_of(verdict);
+    let count = reports.len();
+    if count == 0 {
+        return write!(out, "<td class=\"empty\"><span class=\"faint\">0</span></td>");
+    }
+    write!(
+        out,
+        "<td><span class=\"verdict {class}\">{} {count} <span class=\"heading\">{heading}</span></span><br>\
+         <span class=\"small\">",
+        mark_of(verdict)
+    )?;
+    for (position, report) in reports.iter().enumerate() {
+        let separator = if position > 0 { ", " } else { "" };
+        let Figure { number, .. } = report.figure;
+        write!(out, "{separator}<a href=\"#{}\">{}</a>", report.figure.id(), number.short())?;
+    }
+    write!(out, "</span></td>")
 }
 
 /// Writes a table of all figures, and how many of them agree. On a narrow screen each figure is beside its verdict,
@@ -129,20 +199,28 @@ fn overview(out: &mut String, reports: &[Report]) -> fmt::Result {
     Ok(())
 }
 
-fn badge(verdict: Verdict) -> String {
-    let class = match verdict {
+/// Returns the class of a verdict in the style sheet.
+fn class_of(verdict: Verdict) -> &'static str {
+    match verdict {
         Verdict::Agrees => "agrees",
         Verdict::InPart => "part",
         Verdict::Disagrees => "disagrees",
         Verdict::NotMeasured => "not",
-    };
-    // Colour alone must not carry the meaning.
-    let mark = match verdict {
+    }
+}
+
+/// Returns the mark of a verdict, since colour alone must not carry the meaning.
+fn mark_of(verdict: Verdict) -> &'static str {
+    match verdict {
         Verdict::Agrees => "✓",
         Verdict::InPart => "◐",
         Verdict::Disagrees => "✗",
         Verdict::NotMeasured => "–",
-    };
+    }
+}
+
+fn badge(verdict: Verdict) -> String {
+    let (class, mark) = (class_of(verdict), mark_of(verdict));
     format!("<span class=\"verdict {class}\">{mark} {}</span>", verdict.words())
 }
 
@@ -317,6 +395,10 @@ mod tests {
             "(paper 12)",
             "no real machine &amp; no paper",
             "Of 2 figures and tables, agree: 1; agree in part: 0; do not agree: 0; not measured: 1.",
+            "<a href=\"#htcc\"><b>HTCC</b></a>",
+            "<h2 id=\"htcc\">",
+            "✓ 1 <span class=\"heading\">held</span>",
+            "– 1 <span class=\"heading\">not measured</span>",
         ] {
             assert!(page.contains(shown), "{shown} in {page}");
         }

@@ -1,12 +1,14 @@
 //! Drawing of a [`Chart`] as SVG: as a file of its own, or as a part of a page.
 //!
 //! The colours are those of Okabe and Ito, which colour-blind readers can distinguish. Each series also has its own
-//! marker and dash. All colours are in one style sheet, with a second set for dark screens. The picture is as
-//! narrow as a phone, so that its text is legible there.
+//! marker and dash. Weft's own protocols have a broad, pale line in place of the dash, and the numbers of the paper's text
+//! have hollow markers. All colours are in one style sheet, with a second set for dark screens. The picture is as narrow
+//! as a phone, so that its text is legible there.
 
 use std::fmt::{self, Write};
 
 use crate::chart::{Chart, Division, Panel};
+use crate::definition::Series;
 use crate::text::Escaped;
 
 const WIDTH: f64 = 480.0;
@@ -43,7 +45,7 @@ pub fn style() -> String {
         ".wf text{font:14px system-ui,sans-serif;fill:#222}\
          .wf .small{font-size:13px}.wf .heading{font-weight:600}\
          .wf .ground{fill:#fff}.wf .grid{stroke:#ddd;fill:none}.wf .frame{stroke:#555;fill:none}\
-         .wf .line{fill:none;stroke-width:2}.wf .hollow{stroke-width:1.6}",
+         .wf .line{fill:none;stroke-width:2}.wf .ours{stroke-width:8;stroke-opacity:.35}.wf .hollow{stroke-width:1.6}",
     );
     let mut dark = String::from(
         ".wf text{fill:#e8e8e8}.wf .ground{fill:#16181c}.wf .grid{stroke:#3a3f47}.wf .frame{stroke:#aaa}",
@@ -96,13 +98,13 @@ fn lines(text: &str, letters: usize) -> Vec<String> {
     lines
 }
 
-/// Returns the place of each name in the legend: its x, and its row.
-fn legend(names: &[&str]) -> Vec<(f64, usize)> {
+/// Returns the place of each series in the legend: its x, and its row.
+fn legend(series: &[Series]) -> Vec<(f64, usize)> {
     let (mut x, mut row) = (EDGE, 0);
-    names
+    series
         .iter()
-        .map(|name| {
-            let width = 34.0 + LETTER * name.chars().count() as f64 + 18.0;
+        .map(|series| {
+            let width = 34.0 + LETTER * series.name.chars().count() as f64 + 18.0;
             if x > EDGE && x + width > WIDTH - RIGHT + 14.0 {
                 (x, row) = (EDGE, row + 1);
             }
@@ -113,14 +115,27 @@ fn legend(names: &[&str]) -> Vec<(f64, usize)> {
         .collect()
 }
 
+/// Returns the explanation of the forms in a picture, as far as they occur.
+fn note(chart: &Chart) -> String {
+    let has_published = chart.panels.iter().any(|panel| !panel.published.is_empty());
+    let has_missed = chart.panels.iter().any(|panel| !panel.missed.is_empty());
+    let has_ours = chart.series.iter().any(|series| series.is_ours);
+    let forms = [
+        (has_published, "hollow: the paper's text"),
+        (has_ours, "broad: Weft's own"),
+        (has_missed, "×: no number"),
+    ];
+    let forms = forms.into_iter().filter(|(occurs, _)| *occurs).map(|(_, form)| form);
+    forms.collect::<Vec<_>>().join("; ")
+}
+
 fn draw(out: &mut fmt::Formatter<'_>, chart: &Chart, is_file: bool) -> fmt::Result {
     // A page has the heading outside of the picture.
     let heading = if is_file { lines(&chart.heading, 56) } else { Vec::new() };
-    let places = legend(&chart.names);
+    let places = legend(chart.series);
     let legend_rows = places.last().map_or(0, |place| place.1 + 1);
-    let has_published = chart.panels.iter().any(|panel| !panel.published.is_empty());
-    let has_missed = chart.panels.iter().any(|panel| !panel.missed.is_empty());
-    let note_rows = usize::from(has_published || has_missed);
+    let note = note(chart);
+    let note_rows = usize::from(!note.is_empty());
     let rows = heading.len() + 1 + legend_rows + note_rows;
     let top = 8.0 + LINE_HEIGHT * rows as f64;
     let panels = chart.panels.len() as f64;
@@ -146,20 +161,18 @@ fn draw(out: &mut fmt::Formatter<'_>, chart: &Chart, is_file: bool) -> fmt::Resu
         "<text class=\"small\" x=\"{EDGE}\" y=\"{y}\">{}</text>",
         Escaped(&chart.machine)
     )?;
-    for (position, (&name, &(x, row))) in chart.names.iter().zip(&places).enumerate() {
+    for (position, (series, &(x, row))) in chart.series.iter().zip(&places).enumerate() {
         let y = y + LINE_HEIGHT * (row + 1) as f64;
         let (from, middle, to) = (x, y - 4.5, x + 28.0);
-        line_style(out, position, chart.has_choices, &format!("M{from} {middle}H{to}"))?;
+        // With choices, only Weft's own series need their line in the legend.
+        if !chart.has_choices || series.is_ours {
+            line(out, chart, position, &format!("M{from} {middle}H{to}"))?;
+        }
         marker(out, position, x + 14.0, middle, false)?;
-        writeln!(out, "<text x=\"{}\" y=\"{y}\">{}</text>", x + 34.0, Escaped(name))?;
+        writeln!(out, "<text x=\"{}\" y=\"{y}\">{}</text>", x + 34.0, Escaped(series.name))?;
     }
     if note_rows > 0 {
         let y = top - 4.0;
-        let note = match (has_published, has_missed) {
-            (true, true) => "hollow: the paper's text; ×: no number",
-            (true, false) => "hollow: the paper's text",
-            _ => "×: no number",
-        };
         writeln!(out, "<text class=\"small\" x=\"{EDGE}\" y=\"{y}\">{note}</text>")?;
     }
     for (position, panel) in chart.panels.iter().enumerate() {
@@ -207,7 +220,7 @@ fn draw_panel(out: &mut fmt::Formatter<'_>, chart: &Chart, panel: &Panel, top: f
     }
     writeln!(out, "<path class=\"frame\" d=\"M{LEFT} {top}V{bottom}H{right}\"/>")?;
     // With choices, the series of one choice are side by side.
-    let count = chart.names.len() as f64;
+    let count = chart.series.len() as f64;
     let room = (WIDTH - LEFT - RIGHT) / chart.axis.ticks.len().max(1) as f64;
     let aside = |series: usize| match chart.has_choices {
         true => room * 0.7 * ((series as f64 + 0.5) / count - 0.5),
@@ -229,11 +242,11 @@ fn draw_panel(out: &mut fmt::Formatter<'_>, chart: &Chart, panel: &Panel, top: f
                 write!(path, "{command}{x:.1} {y:.1}")?;
                 before = number;
             }
-            line_style(out, series, false, &path)?;
+            line(out, chart, series, &path)?;
         }
         for &(x, y) in &points {
             if chart.has_choices {
-                line_style(out, series, false, &format!("M{x:.1} {bottom}V{y:.1}"))?;
+                line(out, chart, series, &format!("M{x:.1} {bottom}V{y:.1}"))?;
             }
             marker(out, series, x, y, false)?;
         }
@@ -262,21 +275,14 @@ fn style_of(series: usize) -> String {
     format!("s{}", series % COLOURS.len())
 }
 
-/// Draws a line of a series, unless it is hidden; in the legend it is hidden if only markers are drawn.
-fn line_style(
-    out: &mut fmt::Formatter<'_>,
-    series: usize,
-    is_hidden: bool,
-    path: &str,
-) -> fmt::Result {
-    if is_hidden {
-        return Ok(());
-    }
-    let dash = match DASHES[series % DASHES.len()] {
-        "" => String::new(),
-        dash => format!(" stroke-dasharray=\"{dash}\""),
+/// Draws a line of a series: dashed, or broad if it is one of Weft's own.
+fn line(out: &mut fmt::Formatter<'_>, chart: &Chart, series: usize, path: &str) -> fmt::Result {
+    let (class, dash) = match (chart.series[series].is_ours, DASHES[series % DASHES.len()]) {
+        (true, _) => ("line ours", String::new()),
+        (false, "") => ("line", String::new()),
+        (false, dash) => ("line", format!(" stroke-dasharray=\"{dash}\"")),
     };
-    writeln!(out, "<path class=\"line {}\"{dash} d=\"{path}\"/>", style_of(series))
+    writeln!(out, "<path class=\"{class} {}\"{dash} d=\"{path}\"/>", style_of(series))
 }
 
 /// Draws the marker of a series, filled or hollow.
@@ -306,7 +312,7 @@ fn marker(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::definition::Scale;
+    use crate::definition::{Scale, series};
 
     fn chart() -> Chart {
         Chart {
@@ -314,7 +320,7 @@ mod tests {
                 "HTCC, Figure 14: throughput < & > under contention, by threads of the machine"
                     .to_owned(),
             machine: "SIMULATED: xeon-e7-4x10".to_owned(),
-            names: vec!["HTCC", "SOCC"],
+            series: const { &[series("HTCC", &[]), series("SOCC", &[])] },
             axis_label: "threads",
             axis: Division::of(Scale::Linear, [1.0, 80.0].into_iter(), 8.0),
             has_choices: false,
@@ -326,6 +332,18 @@ mod tests {
                 missed: vec![(1, 80.0)],
             }],
         }
+    }
+
+    /// The paper's numbers, its variant and Weft's own protocol have different forms, which the legend explains.
+    #[test]
+    fn forms_tell_weft_and_the_papers_apart() {
+        let mut both = chart();
+        both.series = const { &[series("HTCC", &[]), series("Weft's htcc", &[]).ours()] };
+        let svg = Inline(&both).to_string();
+        assert_is_sound(&svg);
+        assert!(svg.contains("hollow: the paper's text; broad: Weft's own; ×: no number"), "{svg}");
+        assert!(svg.contains("\"line s0\"") && svg.contains("\"line ours s1\""), "{svg}");
+        assert!(!svg.contains("\"line ours s0\""), "{svg}");
     }
 
     /// Asserts that every tag is closed, and that every number is finite.
@@ -383,11 +401,10 @@ mod tests {
     /// The expected picture was checked by eye.
     #[test]
     fn small_picture_matches_the_golden_file() {
-        let names = vec!["DBX"];
         let small = Chart {
             heading: "Small".to_owned(),
             machine: "here".to_owned(),
-            names,
+            series: const { &[series("DBX", &[])] },
             axis_label: "which",
             axis: Division::of(Scale::Linear, [1.0].into_iter(), 1.0),
             has_choices: false,
@@ -424,7 +441,8 @@ mod tests {
     fn text_is_broken_between_words() {
         assert_eq!(lines("one two three", 7), ["one two", "three"]);
         assert_eq!(lines("longerthanaline b", 5), ["longerthanaline", "b"]);
-        let rows: Vec<usize> = legend(&["a name that is long"; 4]).iter().map(|at| at.1).collect();
+        let rows = legend(&[series("a name that is long", &[]); 4]);
+        let rows: Vec<usize> = rows.iter().map(|at| at.1).collect();
         assert_eq!(rows, [0, 0, 1, 1]);
     }
 }

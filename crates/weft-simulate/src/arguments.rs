@@ -96,6 +96,12 @@ pub struct Common {
     /// Number of conflicts at which a region gives up, so that its software twin takes over [default: 8]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=1_000_000))]
     pub conflict_retries: Option<u32>,
+    /// Number of times that a region is too large for the caches, after which its software twin takes over
+    /// [default: 10]
+    ///
+    /// With 1, a region that does not fit is not tried again.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=1_000_000))]
+    pub capacity_retries: Option<u32>,
     /// Virtual time to measure
     #[arg(long, value_name = "MS", default_value_t = 4.0, value_parser = milliseconds_or_zero())]
     pub milliseconds: f64,

@@ -319,6 +319,7 @@ fn value(title: &str, profile: &Profile, common: &Common, outcome: &SimulationRe
         "phases": outcome.phases,
         "repairs": outcome.repairs,
         "conflict_retries": common.conflict_retries,
+        "capacity_retries": common.capacity_retries,
         "pieces": outcome.pieces,
         "phase_length_ms": common.phase_length,
         "regions_begun": counts.begun,

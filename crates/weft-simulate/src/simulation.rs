@@ -149,6 +149,7 @@ impl Setting<'_> {
             htm,
             phase_length,
             conflict_retries: self.common.conflict_retries,
+            capacity_retries: self.common.capacity_retries,
             dbx_paper: self.dbx_paper,
             doppel: self.doppel,
             htcc: self.htcc,

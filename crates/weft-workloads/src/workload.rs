@@ -133,6 +133,8 @@ pub struct LoadOptions<'a> {
     pub htm: weft::htm::Choice,
     /// The number of conflicts after which a hardware region gives up; `None` for the engine's default.
     pub conflict_retries: Option<u32>,
+    /// The number of times that a hardware region may be too large before it gives up; `None` for the engine's default.
+    pub capacity_retries: Option<u32>,
     /// The memory that the database allocates and touches before it is filled.
     pub reserve_bytes: usize,
     /// The length of phases, under a protocol that has them; `None` for the engine's default.
@@ -166,6 +168,15 @@ pub struct StorageOptions<'a> {
 }
 
 impl LoadOptions<'_> {
+    /// Returns `default` with the thresholds that the options set.
+    pub(crate) fn retry_policy(&self, default: RetryPolicy) -> RetryPolicy {
+        RetryPolicy {
+            conflict: self.conflict_retries.unwrap_or(default.conflict),
+            capacity: self.capacity_retries.unwrap_or(default.capacity),
+            ..default
+        }
+    }
+
     /// Returns a builder of the database of a workload with these procedures.
     pub(crate) fn builder_with<P: Protocol>(&self, procedures: Procedures) -> Builder<P> {
         let Procedures { shapes, tokens } = procedures;
@@ -179,10 +190,7 @@ impl LoadOptions<'_> {
             Some(options) => (builder.dbx_paper(options), options.retry_policy()),
             None => (builder, RetryPolicy::default()),
         };
-        let builder = match self.conflict_retries {
-            Some(conflict) => builder.htm_retry_policy(RetryPolicy { conflict, ..policy }),
-            None => builder,
-        };
+        let builder = builder.htm_retry_policy(self.retry_policy(policy));
         let builder = match (self.doppel.cloned(), self.phase_length) {
             (None, None) => builder,
             (Some(options), None) => builder.phases(options),
@@ -222,6 +230,7 @@ impl Default for LoadOptions<'_> {
             htm: weft::htm::Choice::Auto,
             reserve_bytes: 0,
             conflict_retries: None,
+            capacity_retries: None,
             phase_length: None,
             dbx_paper: None,
             doppel: None,

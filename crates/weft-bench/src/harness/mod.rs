@@ -308,6 +308,7 @@ fn load(
             reserve_bytes: arguments.reserve_mib << 20,
             phase_length: arguments.phase_length(),
             conflict_retries: arguments.conflict_retries,
+            capacity_retries: arguments.capacity_retries,
             dbx_paper,
             doppel: doppel.as_ref(),
             htcc: htcc.as_ref(),

@@ -179,6 +179,7 @@ fn arguments(protocols: &[&str], threads: usize, seconds: f64, json: bool) -> Be
         reserve_mib: 0,
         phase_length: None,
         conflict_retries: None,
+        capacity_retries: None,
         verify: true,
         directory: None,
         contention: vec![Observation::Off],

@@ -25,7 +25,6 @@ const THREADS: Axis = Axis {
 };
 
 const DBX: Series = protocol!("DBX", "dbx:paper", "--snapshots", "on");
-const OURS: Series = protocol!("Weft's dbx", "dbx");
 const SILO: Series = protocol!("Silo-Masstree", "silo");
 const SPINLOCK: Series = protocol!("spinlock", "dbx-spin:paper", "--snapshots", "on");
 
@@ -34,8 +33,8 @@ const SAME_STORE: &str = "Silo runs on Weft's own indexes and rows here, as all 
 const KINDS_OF_INDEX: &[Series] = &[
     protocol!("B+-tree", "dbx:paper", "--storage", "ordered"),
     protocol!("mixture", "dbx:paper", "--storage", "declared"),
-    protocol!("Weft's B+-tree", "dbx", "--storage", "ordered"),
-    protocol!("Weft's mixture", "dbx", "--storage", "declared"),
+    protocol!("Weft's B+-tree", "dbx", "--storage", "ordered").ours(),
+    protocol!("Weft's mixture", "dbx", "--storage", "declared").ours(),
 ];
 const NO_HASH_ALONE: &str = "The mixture has hash tables for five of nine tables; the paper has seven. Here, orders and the history \
      are ordered. There is no series with hash tables alone, because a table with range scans must be ordered; the claim \
@@ -149,7 +148,7 @@ pub const FIGURES: &[Figure] = &[
                 "There are no series for Silo on the engine's own B+-tree, for DBX' and for DBX without RTM, which are \
                  not protocols of Weft.",
             ],
-            ..scaling(&["tpcc"], &[DBX, SILO, OURS])
+            ..scaling(&["tpcc"], &[DBX, SILO, WEFTS_DBX])
         }),
     },
     Figure {
@@ -187,7 +186,7 @@ pub const FIGURES: &[Figure] = &[
                 &[
                     protocol!("RTM B+-tree", "dbx:paper", "--paper", "look-ups-in-regions"),
                     protocol!("fine-grained B+-tree", "dbx:paper", "--paper", "none"),
-                    OURS,
+                    WEFTS_DBX,
                 ],
             )
         }),
@@ -222,7 +221,7 @@ pub const FIGURES: &[Figure] = &[
                 &[
                     protocol!("RTM hash table", "dbx:paper", "--paper", "look-ups-in-regions"),
                     protocol!("lock-free hash table", "dbx:paper", "--paper", "none"),
-                    OURS,
+                    WEFTS_DBX,
                 ],
             )
         }),
@@ -265,7 +264,7 @@ pub const FIGURES: &[Figure] = &[
                 "Weft does not measure more threads than the machine runs at the same time.",
                 SAME_STORE,
             ],
-            ..scaling(&["tpcc"], &[DBX, SPINLOCK, SILO, OURS])
+            ..scaling(&["tpcc"], &[DBX, SPINLOCK, SILO, WEFTS_DBX])
         }),
     },
     Figure {
@@ -315,7 +314,7 @@ pub const FIGURES: &[Figure] = &[
                 PaperNumber { series: "DBX", metric: 2, at: 8.0, value: 0.00002 },
             ],
             differs: &["Aborts are shown by cause.", TWO_LINES],
-            ..scaling(&["tpcc"], &[DBX, OURS])
+            ..scaling(&["tpcc"], &[DBX, WEFTS_DBX])
         }),
     },
     Figure {
@@ -363,7 +362,7 @@ pub const FIGURES: &[Figure] = &[
                 PaperNumber { series: "Simple-TM", metric: 1, at: 1.0, value: 0.42 },
                 PaperNumber { series: "Simple-TM", metric: 1, at: 8.0, value: 0.82 },
             ],
-            ..scaling(&["tpcc"], &[DBX, protocol!("Simple-TM", "htm-naive"), OURS])
+            ..scaling(&["tpcc"], &[DBX, protocol!("Simple-TM", "htm-naive"), WEFTS_DBX])
         }),
     },
     Figure {
@@ -496,8 +495,8 @@ pub const FIGURES: &[Figure] = &[
                 &[
                     protocol!("with snapshots", "dbx:paper", "--snapshots", "on"),
                     protocol!("without", "dbx:paper", "--snapshots", "off"),
-                    protocol!("Weft's, with snapshots", "dbx", "--snapshots", "on"),
-                    protocol!("Weft's, without", "dbx", "--snapshots", "off"),
+                    protocol!("Weft's, with snapshots", "dbx", "--snapshots", "on").ours(),
+                    protocol!("Weft's, without", "dbx", "--snapshots", "off").ours(),
                 ],
             )
         }),

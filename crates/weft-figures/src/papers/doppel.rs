@@ -9,7 +9,6 @@ use crate::definition::*;
 const DOPPEL: Series = protocol!("Doppel", "doppel");
 /// With all mechanisms of the paper, and without. Where both are drawn, the expectations are about the paper's.
 const PAPERS: Series = protocol!("Doppel", "doppel:paper");
-const OURS: Series = protocol!("Weft's doppel", "doppel");
 const PLAIN_OCC: Series = protocol!("OCC", "silo");
 const ATOMIC: Series = protocol!("Atomic", "atomic");
 
@@ -494,7 +493,7 @@ pub const FIGURES: &[Figure] = &[
                  split phase count as if they were of the short joined phase after it. That gains throughput \
                  (docs/decisions/0074).",
             ],
-            ..experiment(&["incr"], COUNTERS, ALPHA, &[PAPERS, OURS])
+            ..experiment(&["incr"], COUNTERS, ALPHA, &[PAPERS, WEFTS_DOPPEL])
         }),
     },
     Figure {
@@ -579,7 +578,7 @@ pub const FIGURES: &[Figure] = &[
                     quick: &[10.0, 50.0, 70.0, 90.0, 100.0],
                     full: &[0.0, 10.0, 30.0, 50.0, 70.0, 90.0, 100.0],
                 },
-                &[PAPERS, PLAIN_OCC, TWO_PHASE_LOCKING, OURS],
+                &[PAPERS, PLAIN_OCC, TWO_PHASE_LOCKING, WEFTS_DOPPEL],
             )
         }),
     },
@@ -661,7 +660,7 @@ pub const FIGURES: &[Figure] = &[
                     quick: &[],
                     full: &[],
                 },
-                &[PAPERS, PLAIN_OCC, TWO_PHASE_LOCKING, OURS],
+                &[PAPERS, PLAIN_OCC, TWO_PHASE_LOCKING, WEFTS_DOPPEL],
             )
         }),
     },

@@ -78,6 +78,9 @@ fn expectations_refer_to_measured_points() {
             AxisPosition::Value(value) => quick.contains(&value) && full.contains(&value),
             AxisPosition::First | AxisPosition::Last => true,
         };
+        for series in experiment.series {
+            assert_eq!(series.is_ours, series.name.starts_with("Weft's"), "{id}: {}", series.name);
+        }
         for expectation in experiment.expectations {
             let says = expectation.says;
             assert!(expectation.metric < experiment.metrics.len(), "{id}: {says}");

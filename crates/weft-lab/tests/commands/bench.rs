@@ -258,6 +258,7 @@ fn json_keys_have_one_order() {
         "scale",
         "storage",
         "conflict_retries",
+        "capacity_retries",
         "phase_length_ms",
         "seconds",
         "warmup_seconds",

@@ -189,9 +189,7 @@ impl<S: Structure> Locks<S> {
         let &Parameters { subscribers, updates, .. } = parameters;
         assert!((1..=SUBSCRIBERS_MAX).contains(&subscribers), "{subscribers} subscribers");
         assert!(updates <= 100, "{updates} percent");
-        let policy = RetryPolicy::default();
-        let conflict = options.conflict_retries.unwrap_or(policy.conflict);
-        let htm = Htm::open(options.htm, RetryPolicy { conflict, ..policy })?;
+        let htm = Htm::open(options.htm, options.retry_policy(RetryPolicy::default()))?;
         let structure = fill(subscribers)?;
         (options.progress)(subscribers.into(), subscribers.into());
         let accounts = Mutex::default();
