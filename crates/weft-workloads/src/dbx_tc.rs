@@ -53,7 +53,7 @@ pub static VARIANTS: [Variant; 7] = [
 ];
 
 /// The mechanisms of the paper.
-pub const MECHANISMS: [Mechanism<DbxTcOptions>; 4] = [
+pub const MECHANISMS: [Mechanism<DbxTcOptions>; 5] = [
     Mechanism {
         name: "pieces-in-regions",
         about: "a piece is a region, without a read set, not a small transaction",
@@ -67,7 +67,18 @@ pub const MECHANISMS: [Mechanism<DbxTcOptions>; 4] = [
     Mechanism {
         name: "deferred-execution",
         about: "changes that only other transactions read are published at the end of an epoch",
-        switch: |options, deferral| options.chopping(Options { deferral, ..Options::ALL }),
+        switch: |options, deferral| {
+            let chopping = Options { deferral, ..options.chopping };
+            options.chopping(chopping)
+        },
+    },
+    Mechanism {
+        name: "readers-on-snapshots",
+        about: "procedures that only read are not chopped with the others; needs --snapshots on or recent",
+        switch: |options, snapshots| {
+            let chopping = Options { snapshots, ..options.chopping };
+            options.chopping(chopping)
+        },
     },
     Mechanism {
         name: "eventual-snapshots",

@@ -81,16 +81,41 @@ const fn of_pieces(says: &'static str, metric: usize, at: f64, bounds: Bounds) -
 /// DBX with the mechanisms of its paper. Its readers open snapshots of the most recent state (DBX, §5.4).
 const DBX: Series = protocol!("DBX", "dbx:paper", "--snapshots", "on");
 
+const ONE_WAREHOUSE: &[&str] = &["tpcc", "--warehouses", "1", "--delivery-search", "behind-last"];
+
 const PROTOCOLS: &[Series] = &[
-    protocol!("DBX-TC", "dbx-tc:deferred", "--snapshots", "recent"),
-    protocol!("DBX-TC(ROEP)", "dbx-tc:deferred", "--snapshots", "on"),
-    protocol!("nothing deferred", "dbx-tc", "--snapshots", "recent"),
+    protocol!("DBX-TC", "dbx-tc:paper", "--snapshots", "recent"),
+    protocol!("DBX-TC(ROEP)", "dbx-tc:paper", "--snapshots", "on"),
+    NOTHING_DEFERRED,
     DBX,
     protocol!("Silo", "silo", "--snapshots", "recent"),
     protocol!("2PL", "2pl", "--snapshots", "recent"),
     protocol!("HTM", "htm-naive", "--snapshots", "off"),
+    WEFTS_DBX_TC,
     protocol!("Weft's dbx", "dbx", "--snapshots", "on").ours(),
 ];
+
+/// The paper's DBX-TC without deferred execution, whose readers share a snapshot.
+const NOTHING_DEFERRED: Series = protocol!(
+    "nothing deferred",
+    "dbx-tc:paper",
+    "--paper",
+    "no-deferred-execution",
+    "--snapshots",
+    "recent"
+);
+
+/// The same without snapshots: procedures that only read are chopped together with the others.
+const WITHOUT_SNAPSHOTS: Series = protocol!(
+    "without snapshots",
+    "dbx-tc:paper",
+    "--paper",
+    "no-deferred-execution,no-readers-on-snapshots",
+    "--snapshots",
+    "off"
+);
+
+const WEFTS_DBX_TC: Series = protocol!("Weft's dbx-tc", "dbx-tc", "--snapshots", "recent").ours();
 
 const THREADS: Axis = Axis {
     label: "threads",
@@ -100,11 +125,15 @@ const THREADS: Axis = Axis {
     full: &[1.0, 2.0, 4.0, 6.0, 8.0],
 };
 
-const SMALL_TRANSACTIONS: &str = "Here a piece is a small transaction of DBX: its reads are recorded, and validated in \
-     the region that writes. The paper's pieces are entire regions, without read sets. Insertions into indexes are not \
-     in a region, so there is no database cache.";
-const EVENTUAL: &str = "Instead of the paper's eventual snapshots, readers of an epoch share one snapshot, taken when no procedure \
-     was between two pieces (--snapshots recent). ROEP is a snapshot of the present state for each reader (--snapshots on).";
+const PIECES_AS_REGIONS: &str = "DBX-TC is dbx-tc:paper, with all mechanisms that --paper lists: each piece is a region. A region falls back to a \
+     small transaction, which locks the records that it writes, not their partition. Insertions into indexes are not in a \
+     region, so there is no database cache, and hot columns are in the same row as the others. Weft's dbx-tc has none of \
+     these mechanisms.";
+const EVENTUAL: &str = "Readers of an epoch share one eventual snapshot (--snapshots recent). ROEP is a snapshot of the present state for each \
+     reader (--snapshots on), which waits for the procedures in progress. Where deferred changes wait, a snapshot is opened \
+     when no procedure is between two pieces.";
+const DELIVERY: &str = "Each client's Delivery searches for the oldest order behind the last one that it has delivered, as in Silo's program, from \
+     which DBX's derives (DBX, §7.1).";
 const SHORT: &str = "Simulated runs are shorter than an epoch of 40 ms, so that all readers of a run share a snapshot.";
 
 const PAPERS_DBX: &str = "DBX is dbx:paper, with all mechanisms of its own paper. Its readers open a snapshot of the most recent \
@@ -135,14 +164,14 @@ const fn contest(
         metrics: &[THROUGHPUT, ABORTS],
         expectations,
         published,
-        differs: &[SMALL_TRANSACTIONS, EVENTUAL, PAPERS_DBX, SHORT],
+        differs: &[PIECES_AS_REGIONS, EVENTUAL, PAPERS_DBX, SHORT, DELIVERY],
     }
 }
 
 /// Returns an experiment that needs a disk, which the simulated machine does not have.
 const fn durable(series: &'static [Series]) -> Experiment {
     Experiment {
-        workload: &["tpcc"],
+        workload: &["tpcc", "--delivery-search", "behind-last"],
         subject: Subject::Transactions,
         real: Ok(Real {
             threads: 8,
@@ -156,9 +185,11 @@ const fn durable(series: &'static [Series]) -> Experiment {
         expectations: &[],
         published: &[],
         differs: &[
-            SMALL_TRANSACTIONS,
+            PIECES_AS_REGIONS,
             EVENTUAL,
             PAPERS_DBX,
+            DELIVERY,
+            "Nothing is deferred beside a log. Without RTM, a piece is a small transaction.",
             "Without RTM, DBX runs all commits under one spinlock. Weft's dbx takes the locks of records.",
             "The log goes to the disk of --out, by two threads, in epochs of 20 ms. ROEP's readers take a number within \
              the epoch, which does not end it. As in the paper, no client waits for a commit to be durable: every two \
@@ -454,7 +485,7 @@ pub const FIGURES: &[Figure] = &[
         title: "throughput under low contention, TPC-C",
         claim: "DBX-TC is 36 to 43 % ahead of DBX, and 5.8 times as fast as whole transactions in regions.",
         content: Content::Experiment(contest(
-            &["tpcc"],
+            &["tpcc", "--delivery-search", "behind-last"],
             &[
                 ratio(
                     "DBX-TC is ahead of DBX at 8 threads",
@@ -480,7 +511,7 @@ pub const FIGURES: &[Figure] = &[
         title: "throughput under medium contention, TPC-C",
         claim: "DBX-TC is 36 to 43 % ahead of DBX.",
         content: Content::Experiment(contest(
-            &["tpcc", "--threads-per-warehouse", "2"],
+            &["tpcc", "--threads-per-warehouse", "2", "--delivery-search", "behind-last"],
             &[
                 ratio(
                     "DBX-TC is ahead of DBX at 8 threads",
@@ -500,7 +531,7 @@ pub const FIGURES: &[Figure] = &[
         title: "throughput under high contention, TPC-C",
         claim: "DBX-TC is twice as fast as DBX, which stops scaling at four threads.",
         content: Content::Experiment(contest(
-            &["tpcc", "--warehouses", "1"],
+            ONE_WAREHOUSE,
             &[
                 ratio("DBX-TC is ahead of DBX at 8 threads", "2.02 × (§6.3)", "DBX", at_least(1.4)),
                 ratio("and of 2PL", "(§6.3)", "2PL", at_least(1.05)),
@@ -517,9 +548,24 @@ pub const FIGURES: &[Figure] = &[
                 abort by conflicts at eight.",
         content: Content::Experiment(Experiment {
             series: &[
-                protocol!("DBX-TC", "dbx-tc", "--snapshots", "recent"),
-                protocol!("DBX-TC(ROEP)", "dbx-tc", "--snapshots", "on"),
-                protocol!("without snapshots", "dbx-tc:with-readers", "--snapshots", "off"),
+                protocol!(
+                    "DBX-TC",
+                    "dbx-tc:paper",
+                    "--paper",
+                    "no-deferred-execution",
+                    "--snapshots",
+                    "recent"
+                ),
+                protocol!(
+                    "DBX-TC(ROEP)",
+                    "dbx-tc:paper",
+                    "--paper",
+                    "no-deferred-execution",
+                    "--snapshots",
+                    "on"
+                ),
+                WITHOUT_SNAPSHOTS,
+                WEFTS_DBX_TC,
             ],
             metrics: &[THROUGHPUT, CONFLICTS],
             expectations: &[
@@ -569,13 +615,14 @@ pub const FIGURES: &[Figure] = &[
                 },
             ],
             differs: &[
-                SMALL_TRANSACTIONS,
+                PIECES_AS_REGIONS,
                 EVENTUAL,
                 SHORT,
+                DELIVERY,
                 "No series defers anything.",
                 "Without snapshots, read-only procedures are chopped together with the others.",
             ],
-            ..contest(&["tpcc", "--warehouses", "1"], &[], &[])
+            ..contest(&["tpcc", "--warehouses", "1", "--delivery-search", "behind-last"], &[], &[])
         }),
     },
     Figure {
@@ -612,19 +659,33 @@ pub const FIGURES: &[Figure] = &[
                 ),
             ],
             ..durable(&[
-                protocol!("DBX-TC", "dbx-tc", "--snapshots", "recent", "--acknowledge", "memory"),
+                protocol!(
+                    "DBX-TC",
+                    "dbx-tc:paper",
+                    "--snapshots",
+                    "recent",
+                    "--acknowledge",
+                    "memory"
+                ),
                 protocol!(
                     "DBX-TC, durable",
-                    "dbx-tc",
+                    "dbx-tc:paper",
                     "--snapshots",
                     "recent",
                     "--acknowledge",
                     "committed"
                 ),
-                protocol!("DBX-TC(ROEP)", "dbx-tc", "--snapshots", "on", "--acknowledge", "memory"),
+                protocol!(
+                    "DBX-TC(ROEP)",
+                    "dbx-tc:paper",
+                    "--snapshots",
+                    "on",
+                    "--acknowledge",
+                    "memory"
+                ),
                 protocol!(
                     "DBX-TC(ROEP), durable",
-                    "dbx-tc",
+                    "dbx-tc:paper",
                     "--snapshots",
                     "on",
                     "--acknowledge",
@@ -685,17 +746,24 @@ pub const FIGURES: &[Figure] = &[
                 published("DBX", 8.0, 58.0),
             ],
             ..durable(&[
-                protocol!("DBX-TC", "dbx-tc", "--snapshots", "recent", "--acknowledge", "durable"),
+                protocol!(
+                    "DBX-TC",
+                    "dbx-tc:paper",
+                    "--snapshots",
+                    "recent",
+                    "--acknowledge",
+                    "committed"
+                ),
                 protocol!(
                     "DBX-TC(ROEP)",
-                    "dbx-tc",
+                    "dbx-tc:paper",
                     "--snapshots",
                     "on",
                     "--acknowledge",
-                    "durable"
+                    "committed"
                 ),
-                protocol!("DBX", "dbx:paper", "--snapshots", "on", "--acknowledge", "durable"),
-                protocol!("Weft's dbx", "dbx", "--snapshots", "on", "--acknowledge", "durable")
+                protocol!("DBX", "dbx:paper", "--snapshots", "on", "--acknowledge", "committed"),
+                protocol!("Weft's dbx", "dbx", "--snapshots", "on", "--acknowledge", "committed")
                     .ours(),
             ])
         }),
@@ -710,10 +778,10 @@ pub const FIGURES: &[Figure] = &[
             series: &[
                 protocol!("baseline", "htm-naive"),
                 protocol!("small regions", "dbx-tc:unchopped"),
-                protocol!("+chopping", "dbx-tc:with-readers"),
-                protocol!("+snapshots", "dbx-tc", "--snapshots", "recent"),
-                protocol!("+deferred", "dbx-tc:deferred", "--snapshots", "recent"),
-                protocol!("whole regions", "dbx-tc:regions", "--snapshots", "recent"),
+                Series { name: "+chopping", ..WITHOUT_SNAPSHOTS },
+                Series { name: "+snapshots", ..NOTHING_DEFERRED },
+                protocol!("+deferred", "dbx-tc:paper", "--snapshots", "recent"),
+                WEFTS_DBX_TC,
             ],
             expectations: &[
                 Expectation {
@@ -750,8 +818,8 @@ pub const FIGURES: &[Figure] = &[
                     bounds: at_least(1.02),
                 },
             ],
-            differs: &[SMALL_TRANSACTIONS, EVENTUAL, SHORT],
-            ..contest(&["tpcc", "--warehouses", "1"], &[], &[])
+            differs: &[PIECES_AS_REGIONS, EVENTUAL, SHORT, DELIVERY],
+            ..contest(&["tpcc", "--warehouses", "1", "--delivery-search", "behind-last"], &[], &[])
         }),
     },
     Figure {
