@@ -9,6 +9,7 @@ use crate::definition::{Figure, Metric, Paper, Reading, Scale, Series};
 mod dbx;
 mod dbx_regions;
 mod dbx_tc;
+mod dbx_tc_regions;
 mod doppel;
 mod htcc;
 mod no_free_lunch;
@@ -22,6 +23,7 @@ pub fn all() -> impl Iterator<Item = &'static Figure> {
     let papers = [
         dbx_regions::FIGURES,
         dbx::FIGURES,
+        dbx_tc_regions::FIGURES,
         dbx_tc::FIGURES,
         htcc::FIGURES,
         doppel::FIGURES,
