@@ -185,6 +185,12 @@ impl DeferredChanges {
         self.waiting[slot].0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns whether changes wait, or are being published.
+    pub fn are_waiting(&self) -> bool {
+        // Relaxed: a hint.
+        self.batches.load(Ordering::Relaxed) != 0
+    }
+
     /// Returns whether changes wait, or are being published, of procedures that belong to an eventual snapshot. The
     /// procedures have ended that were in pieces when it was drawn.
     ///

@@ -138,6 +138,10 @@ unsafe impl Protocol for DbxTc {
     ) -> Result<Option<(S, AdjustedRows)>, Failure> {
         let (shared, memory) = (&database.protocol, &worker.memory);
         let Some(eventual) = &shared.eventual else { return Ok(None) };
+        // It would most likely be given up.
+        if shared.deferred.are_waiting() {
+            return Ok(None);
+        }
         shared.begin_snapshot(memory)?;
         let forming = eventual.begin();
         let snapshot = open(&forming);
