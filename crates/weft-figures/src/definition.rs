@@ -117,9 +117,7 @@ impl Number {
             Number::Table(number) => name == format!("table-{number}"),
         }
     }
-}
 
-impl Number {
     /// Returns a short form for lists: `14`, `1a`, or `Table 1`.
     pub fn short(self) -> String {
         match self {

@@ -1,8 +1,4 @@
 //! HTCC: the figures of §2.1 and of §5, on the simulated four sockets of ten cores.
-//!
-//! *HTCC* is `htcc:paper`, with all mechanisms of the paper. *HOCC* is DBX as this paper built it: `dbx:paper` with the
-//! one fallback lock, and without DBX's other mechanisms. The expectations are about these two. *Weft's htcc* and
-//! *Weft's dbx* are drawn beside them.
 
 use super::*;
 use crate::definition::*;
@@ -45,33 +41,14 @@ const WAREHOUSES: Axis = Axis {
     full: &[4.0, 8.0, 12.0, 20.0, 40.0],
 };
 
-/// Defines a series of a protocol whose regions give up after a number of conflicts, the paper's restart threshold.
-macro_rules! restarted {
-    ($name:literal, $conflicts:literal, $protocol:literal $(, $more:literal)*) => {
-        protocol!($name, $protocol $(, $more)*, "--conflict-retries", $conflicts)
-    };
-}
-
-/// Defines a series of HOCC with a restart threshold.
-macro_rules! hocc {
-    ($name:literal, $conflicts:literal) => {
-        restarted!($name, $conflicts, "dbx:paper", "--paper", "global-fallback")
-    };
-}
-
-const HTCC: Series = restarted!("HTCC", "64", "htcc:paper");
-const HOCC: Series = hocc!("HOCC", "64");
-
-const PROTOCOLS: &[Series] =
-    &[HTCC, OCC, SOCC, HOCC, TWO_PHASE_LOCKING, HTO, WEFTS_HTCC, WEFTS_DBX];
+const PROTOCOLS: &[Series] = &[HTCC, OCC, SOCC, HOCC, TWO_PHASE_LOCKING, HTO];
 
 const THRESHOLDS: &[Series] = &[
-    hocc!("HOCC(1)", "1"),
-    hocc!("HOCC(4)", "4"),
-    hocc!("HOCC(16)", "16"),
-    hocc!("HOCC(64)", "64"),
+    protocol!("HOCC(1)", "dbx", "--conflict-retries", "1"),
+    protocol!("HOCC(4)", "dbx", "--conflict-retries", "4"),
+    protocol!("HOCC(16)", "dbx", "--conflict-retries", "16"),
+    protocol!("HOCC(64)", "dbx", "--conflict-retries", "64"),
     OCC,
-    WEFTS_DBX,
 ];
 
 const NEW_ORDER_MEDIAN: Metric = latency(
@@ -85,24 +62,19 @@ const NEW_ORDER_99: Metric = latency(
     "transactions_by_type/type=neworder/latency_us_p99",
 );
 
-const ONE_LOCK: &str = "HOCC is dbx:paper with --paper global-fallback: a region that gives up takes the one lock, \
-     which aborts all other regions. Reads and look-ups are outside of regions, as in the paper. Weft's dbx takes the \
-     locks of its own records instead.";
-const THRESHOLD: &str = "A threshold n is --conflict-retries n: after this number of conflicts, a region takes the lock. A \
-     region that does not fit is tried a hundred times under HOCC, whatever the threshold. The other thresholds of the \
-     paper lie between those shown.";
+const NO_GLOBAL_LOCK: &str = "When a region gives up, Weft's software twin takes the locks of its \
+     own records. The paper's HOCC takes one lock for all, which aborts all other regions (the \
+     lemming effect). So it collapses further than here.";
+const THRESHOLD: &str = "A threshold n is --conflict-retries n: after this number of conflicts, the software twin of a region \
+     runs. The other thresholds of the paper lie between those shown.";
 const ROWS_ONLY: &str = "Quick runs of many warehouses have few rows in each (--scale tiny), because those of the \
      specification take minutes to load; full runs have all rows.";
 const DELIVERY: &str = "Ten threads of a warehouse deliver from one nearly empty index. Neither locks \
      on records nor repairs help much against this contention. The longer a run, the more of its time goes into \
      it, so quick runs of few milliseconds have more throughput than full ones.";
-const VARIANT: &str = "HTCC is htcc:paper: locks that bind, records that become hot and cold in two phases, a thread of \
-     its own for that, and repair by dependencies. It looks for contended records every millisecond; the paper does every \
-     60 seconds. Weft's htcc has none of these mechanisms.";
-const SIXTY_FOUR: &str = "As in the paper, the regions of HTCC and HOCC survive 64 conflicts. Those of HTO, of Weft's htcc and \
-     of Weft's dbx survive 8.";
-const PRIVATE_MEMORY: &str = "The simulation does not charge for accesses to private memory, so tracking the dependencies costs \
-     nothing. On a real processor it costs a quarter of the throughput (docs/results.md).";
+const ACCOUNT: &str = "HTCC is the variant htcc:dependencies. Weft's default is HTCC(-S), because on a real \
+     processor tracking the dependencies costs a quarter of the throughput (docs/results.md). The \
+     simulation does not charge for accesses to private memory.";
 
 /// Returns an experiment with TPC-C.
 const fn tpcc(
@@ -255,7 +227,7 @@ pub const FIGURES: &[Figure] = &[
                 ),
             ],
             published: &[published("HOCC(64)", 80.0, 2.1e6)],
-            differs: &[ONE_LOCK, THRESHOLD, ROWS_ONLY],
+            differs: &[NO_GLOBAL_LOCK, THRESHOLD, ROWS_ONLY],
             ..tpcc(MANY, MANY_WAREHOUSES, THREADS, THRESHOLDS)
         }),
     },
@@ -288,7 +260,7 @@ pub const FIGURES: &[Figure] = &[
                 },
             ],
             published: &[published("HOCC(64)", 80.0, 200e3), published("OCC", 80.0, 550e3)],
-            differs: &[ONE_LOCK, THRESHOLD, DELIVERY],
+            differs: &[NO_GLOBAL_LOCK, THRESHOLD, DELIVERY],
             ..tpcc(FEW, MACHINE, THREADS, THRESHOLDS)
         }),
     },
@@ -326,7 +298,7 @@ pub const FIGURES: &[Figure] = &[
                 },
             ],
             published: &[published("HOCC(64)", 80.0, 0.45), published("HOCC(64)", 56.0, 1.18)],
-            differs: &[ONE_LOCK, THRESHOLD],
+            differs: &[NO_GLOBAL_LOCK, THRESHOLD],
             ..tpcc(FEW, MACHINE, THREADS, THRESHOLDS)
         }),
     },
@@ -362,7 +334,7 @@ pub const FIGURES: &[Figure] = &[
                 ratio("2PL is behind HTCC", "(§5)", ("2PL", "HTCC"), 40.0, at_most(0.95)),
                 ratio("HTO is behind HTCC", "(§5)", ("HTO", "HTCC"), 40.0, at_most(0.9)),
             ],
-            differs: &[VARIANT, ONE_LOCK, SIXTY_FOUR, PRIVATE_MEMORY, ROWS_ONLY],
+            differs: &[ACCOUNT, ROWS_ONLY],
             ..tpcc(MANY, MANY_WAREHOUSES, THREADS, PROTOCOLS)
         }),
     },
@@ -403,7 +375,7 @@ pub const FIGURES: &[Figure] = &[
                 published("OCC", 80.0, 550e3),
                 published("HOCC", 80.0, 200e3),
             ],
-            differs: &[VARIANT, ONE_LOCK, SIXTY_FOUR, DELIVERY, PRIVATE_MEMORY],
+            differs: &[NO_GLOBAL_LOCK, DELIVERY, ACCOUNT],
             ..tpcc(FEW, MACHINE, THREADS, PROTOCOLS)
         }),
     },
@@ -439,7 +411,7 @@ pub const FIGURES: &[Figure] = &[
                 ),
                 ratio("HOCC is poor at 4 warehouses", "(§5)", ("HOCC", "SOCC"), 4.0, at_most(0.8)),
             ],
-            differs: &[VARIANT, ONE_LOCK, SIXTY_FOUR, DELIVERY, PRIVATE_MEMORY, ROWS_ONLY],
+            differs: &[NO_GLOBAL_LOCK, DELIVERY, ACCOUNT, ROWS_ONLY],
             ..tpcc(&["tpcc"], MANY_WAREHOUSES, WAREHOUSES, PROTOCOLS)
         }),
     },
@@ -479,11 +451,9 @@ pub const FIGURES: &[Figure] = &[
             differs: &[
                 "The paper shows the whole distribution on 40 threads; the reports have the median and the 99th \
                  percentile.",
-                VARIANT,
-                ONE_LOCK,
-                SIXTY_FOUR,
+                NO_GLOBAL_LOCK,
             ],
-            ..tpcc(FEW, MACHINE, THREADS, &[HTCC, OCC, SOCC, HOCC, WEFTS_HTCC, WEFTS_DBX])
+            ..tpcc(FEW, MACHINE, THREADS, &[HTCC, OCC, SOCC, HOCC])
         }),
     },
     Figure {
@@ -582,28 +552,19 @@ pub const FIGURES: &[Figure] = &[
             ],
             differs: &[
                 DELIVERY,
-                "The sets are those of --hot-tables under htcc:paper. Locks of hot records bind, and a region that gives up \
-                 takes the locks of its own records. Weft's htcc chooses the hot records itself.",
-                "The regions of HTCC survive 64 conflicts, as in the paper.",
-                PRIVATE_MEMORY,
+                NO_GLOBAL_LOCK,
+                "Here all variants repair by replay, without static dependencies.",
             ],
             ..tpcc(
                 FEW,
                 MACHINE,
                 THREADS,
                 &[
-                    restarted!(
-                        "HTCC(W+D)",
-                        "64",
-                        "htcc:paper",
-                        "--hot-tables",
-                        "warehouse,district"
-                    ),
-                    restarted!("HTCC(W)", "64", "htcc:paper", "--hot-tables", "warehouse"),
-                    restarted!("HTCC(None)", "64", "htcc:paper", "--hot-tables", "none"),
-                    restarted!("HTCC(All)", "64", "htcc:paper", "--hot-tables", "all"),
+                    protocol!("HTCC(W+D)", "htcc:tables-hot", "--hot-tables", "warehouse,district"),
+                    protocol!("HTCC(W)", "htcc:tables-hot", "--hot-tables", "warehouse"),
+                    protocol!("HTCC(None)", "htcc:none-hot"),
+                    protocol!("HTCC(All)", "htcc:all-hot"),
                     TWO_PHASE_LOCKING,
-                    WEFTS_HTCC,
                 ],
             )
         }),
@@ -640,25 +601,12 @@ pub const FIGURES: &[Figure] = &[
                 ),
             ],
             published: &[published("HTCC", 40.0, 1.2e6)],
-            differs: &[
-                DELIVERY,
-                VARIANT,
-                "HTCC(-S) is htcc:paper without repair by dependencies, so it repairs by replay. HTCC(-SC) is htcc:restart, \
-                 which is Weft's htcc without repair: htcc:paper cannot leave repair out.",
-                "The regions of all variants of HTCC survive 64 conflicts, as in the paper.",
-                PRIVATE_MEMORY,
-            ],
+            differs: &[DELIVERY, ACCOUNT],
             ..tpcc(
                 FEW,
                 MACHINE,
                 THREADS,
-                &[
-                    HTCC,
-                    restarted!("HTCC(-S)", "64", "htcc:paper", "--paper", "no-dependencies"),
-                    restarted!("HTCC(-SC)", "64", "htcc:restart"),
-                    OCC,
-                    WEFTS_HTCC,
-                ],
+                &[HTCC, protocol!("HTCC(-S)", "htcc"), protocol!("HTCC(-SC)", "htcc:restart"), OCC],
             )
         }),
     },
@@ -686,19 +634,12 @@ pub const FIGURES: &[Figure] = &[
                     between(0.9, 1.25),
                 ),
             ],
-            differs: &[
-                "HTCC(NV) is deliberately not serializable. It is Weft's htcc without validation (htcc:unvalidated), so the \
-                 mechanisms of htcc:paper, such as locks that bind, count as costs of validation.",
-                "The regions of both survive 64 conflicts, as in the paper.",
-                VARIANT,
-                DELIVERY,
-                ROWS_ONLY,
-            ],
+            differs: &["HTCC(NV) is deliberately not serializable.", DELIVERY, ROWS_ONLY],
             ..tpcc(
                 &["tpcc"],
                 MANY_WAREHOUSES,
                 WAREHOUSES,
-                &[HTCC, restarted!("HTCC(NV)", "64", "htcc:unvalidated"), WEFTS_HTCC],
+                &[HTCC, protocol!("HTCC(NV)", "htcc:unvalidated")],
             )
         }),
     },
