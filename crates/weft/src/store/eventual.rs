@@ -39,8 +39,9 @@
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::collections::HashMap;
+use std::ops::DerefMut;
 use std::ptr::NonNull;
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
 use weft_htm::word::{Mutex, Ordering, Word, yield_now};
 
@@ -55,6 +56,8 @@ use crate::row::column::UsedColumns;
 pub struct EventualSnapshots {
     /// The number of entries in `forming`. Counted before a snapshot is drawn.
     count: Word,
+    /// How many snapshots there have been.
+    begun: Word,
     forming: Mutex<Vec<Forming>>,
     /// What is not done: a deliberate bug for the canary.
     #[cfg(feature = "canary")]
@@ -78,8 +81,19 @@ struct Forming {
     identity: u64,
     /// Its snapshot number, or 0 as long as it is not drawn.
     number: u64,
-    /// What has been redone and undone so far; `None` if the snapshot was given up.
-    adjusted: Option<AdjustedRows>,
+    adjusted: Adjusted,
+}
+
+/// What has been redone and undone on a snapshot so far; `None` if the snapshot was given up. It has a lock of its own,
+/// under which the user's code may run.
+type Adjusted = Arc<Mutex<Option<AdjustedRows>>>;
+
+fn lock(adjusted: &Adjusted) -> impl DerefMut<Target = Option<AdjustedRows>> {
+    adjusted.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn nothing_adjusted() -> Adjusted {
+    Arc::new(Mutex::new(Some(AdjustedRows::default())))
 }
 
 /// A change of a record by a piece that has committed. The rows are not freed before the procedure ends.
@@ -108,13 +122,13 @@ impl EventualSnapshots {
     pub fn begin(&self) -> FormingSnapshot<'_> {
         // SeqCst: see `settle`.
         self.count.fetch_add(1, Ordering::SeqCst);
-        let mut forming = self.forming();
-        let identity = forming.last().map_or(0, |last| last.identity + 1);
-        forming.push(Forming { identity, number: 0, adjusted: Some(AdjustedRows::default()) });
+        // Relaxed: the numbers must only be different.
+        let identity = self.begun.fetch_add(1, Ordering::Relaxed);
+        self.forming().push(Forming { identity, number: 0, adjusted: nothing_adjusted() });
         FormingSnapshot { all: self, identity }
     }
 
-    fn forming(&self) -> impl std::ops::DerefMut<Target = Vec<Forming>> {
+    fn forming(&self) -> impl DerefMut<Target = Vec<Forming>> {
         self.forming.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -132,88 +146,87 @@ impl EventualSnapshots {
 
     #[cold]
     fn settle_forming(&self, changes: &[PieceChange], place: u64, memory: &WorkerMemory) {
-        for forming in self.forming().iter_mut().filter(|forming| forming.number != 0) {
-            let snapshot = forming.number;
+        for (snapshot, adjusted) in self.drawn(|number| number != 0) {
             #[cfg(feature = "canary")]
             if self.omitted == Some(if place <= snapshot { Omitted::Redo } else { Omitted::Undo }) {
                 continue;
             }
+            let mut adjusted = lock(&adjusted);
             if place <= snapshot {
-                let later = changes.iter().filter(|change| change.number > snapshot);
-                later.for_each(|change| {
-                    forming.adjust(change, (change.before, change.after), memory)
-                });
+                for change in changes.iter().filter(|change| change.number > snapshot) {
+                    adjust(&mut adjusted, snapshot, change, (change.before, change.after), memory);
+                }
             } else {
-                let earlier = changes.iter().rev().filter(|change| change.number <= snapshot);
-                earlier.for_each(|change| {
-                    forming.adjust(change, (change.after, change.before), memory)
-                });
+                for change in changes.iter().rev().filter(|change| change.number <= snapshot) {
+                    adjust(&mut adjusted, snapshot, change, (change.after, change.before), memory);
+                }
             }
         }
+    }
+
+    /// Returns the snapshots with such a number.
+    fn drawn(&self, is_meant: impl Fn(u64) -> bool) -> Vec<(u64, Adjusted)> {
+        let forming = self.forming();
+        let meant = forming.iter().filter(|forming| is_meant(forming.number));
+        meant.map(|forming| (forming.number, Arc::clone(&forming.adjusted))).collect()
     }
 
     /// Gives up the snapshots that were drawn after the procedure with place `place`, and before a transaction that has
     /// drawn `number` and has made a change of that procedure's.
     pub fn give_up_between(&self, place: u64, number: u64) {
         if self.count.load(Ordering::SeqCst) != 0 {
-            let mut forming = self.forming();
-            let between = forming.iter_mut();
-            let between = between.filter(|forming| (place..number).contains(&forming.number));
-            // Rows are dropped without the lock, since that runs the user's code.
-            let given_up: Vec<_> = between.map(|forming| forming.adjusted.take()).collect();
-            drop(forming);
-            drop(given_up);
+            for (_, adjusted) in self.drawn(|drawn| (place..number).contains(&drawn)) {
+                lock(&adjusted).take();
+            }
         }
     }
 }
 
-impl Forming {
-    /// Makes the snapshot see the row `to` of a record in place of the row `from`, or the difference between the two on
-    /// top of what it sees.
-    fn adjust(
-        &mut self,
-        change: &PieceChange,
-        (from, to): (Option<NonNull<u8>>, Option<NonNull<u8>>),
-        memory: &WorkerMemory,
-    ) {
-        let snapshot = self.number;
-        let Some(adjusted) = &mut self.adjusted else { return };
-        // SAFETY: the worker has been pinned since before the change.
-        let seen = unsafe { adjusted.see(change.record, snapshot) };
-        let table = change.table;
-        let row = match (seen, from, to) {
-            (Some(seen), Some(from), None) if seen == from || adjusted.has(change.record) => {
-                Some(None)
-            }
-            (Some(seen), Some(from), Some(to)) if seen == from => {
-                // SAFETY: a row of the table, which is not freed before the procedure ends.
-                let clone = |place| unsafe {
-                    table.core().clone_version(to, place);
-                    true
-                };
-                // SAFETY: the row is complete if the call returns.
-                memory.in_user_code(|| unsafe { OwnedRow::make(table, clone) }).map(Some)
-            }
-            (Some(onto), Some(before), Some(row)) => change.columns.and_then(|columns| {
-                let change = Rebase { row, before, onto, adds: columns.adds };
-                // SAFETY: rows of the table. Two are not freed before the procedure ends, and the third is a version
-                // that the snapshot sees, or its own.
-                let rebase = |place| unsafe {
-                    let core = table.core();
-                    core.same_columns(before, onto, columns.matters)
-                        && core.same_index_keys(before, row)
-                        && core.same_index_keys(before, onto)
-                        && core.rebase(change, place)
-                };
-                // SAFETY: `rebase` returns true if it has written a row.
-                memory.in_user_code(|| unsafe { OwnedRow::make(table, rebase) }).map(Some)
-            }),
-            _ => None,
-        };
-        match row {
-            Some(row) => adjusted.put(change.record, row),
-            None => self.adjusted = None,
+/// Makes a snapshot see the row `to` of a record in place of the row `from`, or the difference between the two on top of
+/// what it sees.
+fn adjust(
+    rows: &mut Option<AdjustedRows>,
+    snapshot: u64,
+    change: &PieceChange,
+    (from, to): (Option<NonNull<u8>>, Option<NonNull<u8>>),
+    memory: &WorkerMemory,
+) {
+    let Some(adjusted) = rows else { return };
+    // SAFETY: the worker has been pinned since before the change.
+    let seen = unsafe { adjusted.see(change.record, snapshot) };
+    let table = change.table;
+    let row = match (seen, from, to) {
+        (Some(seen), Some(from), None) if seen == from || adjusted.has(change.record) => Some(None),
+        (Some(seen), Some(from), Some(to)) if seen == from => {
+            // SAFETY: a row of the table, which is not freed before the procedure ends.
+            let clone = |place| unsafe {
+                table.core().clone_row(to, place);
+                table.core().copy_stamp(to, place);
+                true
+            };
+            // SAFETY: the row is complete if the call returns.
+            memory.in_user_code(|| unsafe { OwnedRow::make(table, clone) }).map(Some)
         }
+        (Some(onto), Some(before), Some(row)) => change.columns.and_then(|columns| {
+            let change = Rebase { row, before, onto, adds: columns.adds };
+            // SAFETY: rows of the table. Two are not freed before the procedure ends, and the third is a version
+            // that the snapshot sees, or its own.
+            let rebase = |place| unsafe {
+                let core = table.core();
+                core.copy_stamp(row, place);
+                core.same_columns(before, onto, columns.matters)
+                    && core.same_index_keys(before, row)
+                    && core.same_index_keys(before, onto)
+                    && core.rebase(change, place)
+            };
+            // SAFETY: `rebase` returns true if it has written a row.
+            memory.in_user_code(|| unsafe { OwnedRow::make(table, rebase) }).map(Some)
+        }),
+        _ => None,
+    };
+    match row {
+        Some(row) => adjusted.put(change.record, row),
+        None => *rows = None,
     }
 }
 
@@ -222,12 +235,12 @@ impl FormingSnapshot<'_> {
     pub fn draw(&self, take: impl FnOnce() -> u64) -> u64 {
         let mut all = self.all.forming();
         let number = take();
-        let replaced =
-            all.iter_mut().find(|forming| forming.identity == self.identity).map(|forming| {
-                // What was settled for an earlier number is of procedures that have ended before this one was drawn.
-                forming.number = number;
-                forming.adjusted.replace(AdjustedRows::default())
-            });
+        let this = all.iter_mut().find(|forming| forming.identity == self.identity);
+        let replaced = this.map(|forming| {
+            // What was settled for an earlier number is of procedures that have ended before this one was drawn.
+            forming.number = number;
+            std::mem::replace(&mut forming.adjusted, nothing_adjusted())
+        });
         // Rows are dropped without the lock, since that runs the user's code.
         drop(all);
         drop(replaced);
@@ -248,11 +261,13 @@ impl FormingSnapshot<'_> {
     }
 
     fn forget(&self) -> Option<AdjustedRows> {
-        let mut all = self.all.forming();
-        let position = all.iter().position(|forming| forming.identity == self.identity)?;
-        let forming = all.swap_remove(position);
-        self.all.count.fetch_add(1_u64.wrapping_neg(), Ordering::SeqCst);
-        forming.adjusted
+        let adjusted = {
+            let mut all = self.all.forming();
+            let position = all.iter().position(|forming| forming.identity == self.identity)?;
+            self.all.count.fetch_add(1_u64.wrapping_neg(), Ordering::SeqCst);
+            all.swap_remove(position).adjusted
+        };
+        lock(&adjusted).take()
     }
 }
 

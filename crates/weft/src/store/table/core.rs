@@ -202,18 +202,16 @@ impl TableCore {
         unsafe { (self.clone_row)(row, place) };
     }
 
-    /// As [`TableCore::clone_row`], with the stamp of the transaction that made the row, if there is one.
+    /// Writes the stamp of the transaction that made a row behind another place for a row, if rows have stamps.
     ///
     /// # Safety
-    /// As there. `place` also has room for a stamp, and the row was published.
-    pub unsafe fn clone_version(&self, row: NonNull<u8>, place: NonNull<u8>) {
-        // SAFETY: passed on to the caller.
-        unsafe {
-            self.clone_row(row, place);
-            #[cfg(feature = "history")]
-            if self.stamp_offset.is_some() {
-                self.set_stamp(place, self.stamp(row));
-            }
+    /// `row` is a row of this table that has its stamp. `place` is that of a row of this table, and the caller's own.
+    #[cfg_attr(not(feature = "history"), allow(unused_variables, reason = "there are no stamps"))]
+    pub unsafe fn copy_stamp(&self, row: NonNull<u8>, place: NonNull<u8>) {
+        #[cfg(feature = "history")]
+        if self.stamp_offset.is_some() {
+            // SAFETY: passed on to the caller.
+            unsafe { self.set_stamp(place, self.stamp(row)) };
         }
     }
 
