@@ -1,10 +1,10 @@
 //! All workloads with their procedures in pieces, on more threads than most machines have cores. Every condition
 //! must hold after the run.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::scope;
 use std::time::{Duration, Instant};
 
+use weft::htm::word::{Ordering, Word};
 use weft_protocols::{DbxTc, DbxTcOptions};
 use weft_workloads::articles::{self, Articles};
 use weft_workloads::bank::{self, Bank};
@@ -77,13 +77,13 @@ fn violations_on_snapshots(known: &DbxTcOptions, checks: usize) -> usize {
     let parameters = tpcc::Parameters { scale: Scale::TINY, ..tpcc::Parameters::default() };
     let options = LoadOptions { seed: SEED, dbx_tc: Some(known), ..LoadOptions::default() };
     let tpcc = Tpcc::<DbxTc>::load(&parameters, &options).expect("loads");
-    let is_over = AtomicBool::new(false);
+    let is_over = Word::new(0);
     scope(|scope| {
         for thread in 0..THREADS {
             let (tpcc, is_over) = (&tpcc, &is_over);
             scope.spawn(move || {
                 let mut client = tpcc.client(SEED, thread, THREADS);
-                while !is_over.load(Ordering::Relaxed) {
+                while is_over.load(Ordering::Relaxed) == 0 {
                     tpcc.execute(&mut client).expect("ends");
                 }
             });
@@ -93,7 +93,7 @@ fn violations_on_snapshots(known: &DbxTcOptions, checks: usize) -> usize {
             conditions.iter().any(|condition| !condition.holds)
         };
         let violations = (0..checks).filter(is_violated).count();
-        is_over.store(true, Ordering::Relaxed);
+        is_over.store(1, Ordering::Relaxed);
         violations
     })
 }
