@@ -12,7 +12,7 @@
 //!   procedure 2   piece                       |      CONFLICTING   piece    does not: the first piece is undone
 //! ```
 //!
-//! Nobody reads the snapshot before all procedures have ended that were between two pieces when it was drawn. (In the
+//! No thread reads the snapshot before all procedures have ended that were between two pieces when it was drawn. (In the
 //! paper: before it is below every worker's local snapshot number.) Each of them, at its end, redoes or undoes on the
 //! snapshot what lies on the wrong side. Nothing waits for the snapshot in the meantime, neither procedures that run
 //! nor those that begin.
@@ -29,13 +29,14 @@
 //! versions in the record's chain, since published versions never change here. There are few: those of the procedures
 //! that were between two pieces at one moment. So rows need no second copy of their commutative columns.
 //!
-//! A snapshot is *given up* where a change cannot be redone or undone: if a deletion would have to be undone, say, or the
-//! row's type cannot tell its columns apart. So it is if a procedure that belongs to it has deferred a change that was not
-//! published before (§3.2). The change would have to be redone on the snapshot. But a procedure that still reads the old
-//! value comes before the one that has deferred the change, although its conflicting piece may come after the snapshot.
-//! So the snapshot would show the later one of the two, and miss the earlier one. (The paper does not say to which
-//! snapshot deferred changes belong.) The thread that has drawn the snapshot then opens another one in the ordinary way,
-//! at a moment at which no procedure is between two pieces, and everything is published.
+//! A snapshot is *given up* where a change cannot be redone or undone: if a deletion would have to be undone, say,
+//! or the row's type cannot tell its columns apart. It is also given up if a procedure that belongs to it has
+//! deferred a change that was not published before (§3.2). The change would have to be redone on the snapshot. But a
+//! procedure that still reads the old value comes before the one that has deferred the change, although its
+//! conflicting piece may come after the snapshot. So the snapshot would show the later one of the two, and miss the
+//! earlier one. (The paper does not say to which snapshot deferred changes belong.) The thread that has drawn the
+//! snapshot then opens another one in the ordinary way, at a moment at which no procedure is between two pieces, and
+//! everything is published.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::collections::HashMap;
@@ -366,7 +367,7 @@ impl OwnedRow {
 impl Drop for OwnedRow {
     fn drop(&mut self) {
         if let Some(drop_row) = self.drop_row {
-            // SAFETY: a complete row, which nobody else has.
+            // SAFETY: a complete row, which no other code has.
             contain(|| unsafe { drop_row(self.row) });
         }
         // SAFETY: the block was allocated with this layout.
