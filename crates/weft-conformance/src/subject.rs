@@ -192,7 +192,7 @@ pub enum Cut {
     Finest,
     /// Each piece commits separately, as a region if it can be one.
     Regions,
-    /// Each piece commits separately, and snapshots do not wait for the procedures that are between two pieces.
+    /// The same, and snapshots do not wait for the procedures that are between two pieces.
     Eventual,
 }
 

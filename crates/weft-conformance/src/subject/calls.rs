@@ -257,7 +257,7 @@ pub(super) fn open<P: Protocol>(opening: Opening, with: OperationSet) -> Box<dyn
     }
     let mut known = DbxTcOptions::new()
         .finest(opening.cut != Cut::Joined)
-        .in_regions(opening.cut == Cut::Regions)
+        .in_regions(matches!(opening.cut, Cut::Regions | Cut::Eventual))
         .eventual_snapshots(opening.cut == Cut::Eventual);
     if with == OperationSet::Deferral {
         procedures.push(Settle::<P>::shape());

@@ -257,6 +257,7 @@ fn json_keys_have_one_order() {
         "mix",
         "scale",
         "storage",
+        "delivery_search",
         "conflict_retries",
         "capacity_retries",
         "phase_length_ms",
