@@ -300,14 +300,7 @@ pub const FIGURES: &[Figure] = &[
                 abort by conflicts at eight.",
         content: Content::Experiment(Experiment {
             series: &[
-                protocol!(
-                    "DBX-TC",
-                    "dbx-tc:paper",
-                    "--paper",
-                    "no-deferred-execution",
-                    "--snapshots",
-                    "recent"
-                ),
+                Series { name: "DBX-TC", ..NOTHING_DEFERRED },
                 protocol!(
                     "DBX-TC(ROEP)",
                     "dbx-tc:paper",
@@ -374,7 +367,7 @@ pub const FIGURES: &[Figure] = &[
                 "No series defers anything.",
                 "Without snapshots, read-only procedures are chopped together with the others.",
             ],
-            ..contest(&["tpcc", "--warehouses", "1", "--delivery-search", "behind-last"], &[], &[])
+            ..contest(ONE_WAREHOUSE, &[], &[])
         }),
     },
     Figure {
@@ -571,7 +564,7 @@ pub const FIGURES: &[Figure] = &[
                 },
             ],
             differs: &[PIECES_AS_REGIONS, EVENTUAL, SHORT, DELIVERY],
-            ..contest(&["tpcc", "--warehouses", "1", "--delivery-search", "behind-last"], &[], &[])
+            ..contest(ONE_WAREHOUSE, &[], &[])
         }),
     },
     Figure {
@@ -590,6 +583,7 @@ pub const FIGURES: &[Figure] = &[
                 ),
                 ratio("and of 2PL", "1.30 × (§6.7)", "2PL", at_least(1.14)),
             ],
+            differs: &[PIECES_AS_REGIONS, EVENTUAL, PAPERS_DBX, SHORT],
             real: Ok(Real { threads: 8, needs_rtm: true, arguments: &[] }),
             ..contest(&["articles"], &[], &[published("DBX-TC", 8.0, 475_875.0)])
         }),

@@ -141,8 +141,7 @@ impl DeferredChanges {
         if self.is_forgotten {
             return Ok(());
         }
-        // Acquire: pairs with the release in `publish_all`, so what other workers have published is visible.
-        if self.batches.load(Ordering::Acquire) == 0 {
+        if !self.are_waiting() {
             return Ok(());
         }
         self.publish_all(executor, eventual, memory)
@@ -186,9 +185,11 @@ impl DeferredChanges {
     }
 
     /// Returns whether changes wait, or are being published.
+    #[inline]
     pub fn are_waiting(&self) -> bool {
-        // Relaxed: a hint.
-        self.batches.load(Ordering::Relaxed) != 0
+        // Acquire: pairs with the release in `publish_all`, so what other workers have published is visible, and has given
+        // up the snapshots that miss it.
+        self.batches.load(Ordering::Acquire) != 0
     }
 
     /// Returns whether changes wait, or are being published, of procedures that belong to an eventual snapshot. The
@@ -197,8 +198,7 @@ impl DeferredChanges {
     /// # Errors
     /// Those of [`WorkerMemory::keep_waiting`], if another worker publishes for too long.
     pub fn are_missing_at(&self, snapshot: u64, memory: &WorkerMemory) -> Result<bool, Failure> {
-        // Acquire: pairs with the release in `publish_all`. What was published since has given up the snapshot before.
-        if self.batches.load(Ordering::Acquire) == 0 {
+        if !self.are_waiting() {
             return Ok(false);
         }
         let _publishing = PublishLock::begin(&self.publishing, memory)?;

@@ -187,17 +187,12 @@ fn rebase<H>(
     let (row, table) = (entry.row?, entry.table);
     let before = entry.replaced_row()?;
     let core = table.core();
+    let change = Rebase { row, before, onto, adds: columns.adds };
     // SAFETY: the row is the write set's own. The other two are published rows, and the worker has been pinned since
     // before they were read.
-    let may_be_moved = unsafe {
-        core.same_columns(before, onto, columns.matters)
-            && core.same_index_keys(before, row)
-            && core.same_index_keys(before, onto)
-    };
-    if !may_be_moved {
+    if !unsafe { core.may_be_moved(change, columns.matters) } {
         return None;
     }
-    let change = Rebase { row, before, onto, adds: columns.adds };
     // SAFETY: as above, and the place is new.
     let made = unsafe { MadeRow::new(table, memory, |place| core.rebase(change, place)) }?;
     // SAFETY: the row was just made.

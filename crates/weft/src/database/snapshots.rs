@@ -90,9 +90,10 @@ impl<P: Protocol> Database<P> {
         let open = |forming: &FormingSnapshot<'_>| {
             Snapshot::open(self.home(), life(), || forming.draw(take))
         };
+        self.settle_present();
         let snapshot = match P::open_eventually(self.engine(), worker, open)? {
             Some((snapshot, rows)) => snapshot.adjusted(rows),
-            None => self.open_snapshot_by(worker, life(), take)?,
+            None => self.open_whole(worker, life(), take)?,
         };
         // A load may have begun since the first check. The loader closes the database first, and looks for open
         // snapshots after that, so one of the two sees the other.
@@ -119,10 +120,24 @@ impl<P: Protocol> Database<P> {
         life: SnapshotLife,
         take: impl Fn() -> u64,
     ) -> Result<Snapshot, Failure> {
-        // If another commit does not end, the snapshot is of an earlier time.
+        self.settle_present();
+        self.open_whole(worker, life, take)
+    }
+
+    /// Settles the present time, for a snapshot. If another commit does not end, the snapshot is of an earlier time.
+    fn settle_present(&self) {
         let shared = &self.engine().shared;
         let time = &shared.time;
         time.settle(time.present(), &shared.commits, shared.grace.slots_used());
+    }
+
+    /// Opens a snapshot while everything that has committed is in the rows.
+    fn open_whole(
+        &self,
+        worker: &Worker<P>,
+        life: SnapshotLife,
+        take: impl Fn() -> u64,
+    ) -> Result<Snapshot, Failure> {
         let open = || Snapshot::open(self.home(), life, take);
         P::with_whole_rows(self.engine(), worker, open).inspect(|_| {
             // Drop the values whose drop was postponed while rows were made whole.

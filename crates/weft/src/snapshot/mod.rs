@@ -34,8 +34,6 @@ use std::ops::RangeBounds;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use weft_htm::word::yield_now;
-
 pub use batch::SnapshotRows;
 pub use scan::SnapshotScan;
 
@@ -49,8 +47,8 @@ use crate::store::ages::SnapshotLife;
 use crate::store::eventual::AdjustedRows;
 use crate::store::ranges::{encode_index_range, encode_range, lookup_of, prefix_of, start_of};
 use crate::store::recent::{OpeningTimes, SharedSnapshot};
-use crate::store::record::version::{self, SnapshotView};
-use crate::store::record::{newest, record_at};
+use crate::store::record::record_at;
+use crate::store::record::version::row_seen_at;
 use crate::store::table::{Identity, PickForm, Table, TableInner, with_form, with_secondary};
 use crate::store::worker::{ClaimGuard, PinnedWorker, SharedState, WorkerState};
 
@@ -418,20 +416,8 @@ impl Snapshot {
         {
             return row;
         }
-        loop {
-            // SAFETY: by this function's contract.
-            let seen = unsafe {
-                // Acquire: pairs with the publication of the version.
-                let newest_row = newest(record_at(address));
-                version::seen_at(newest_row, self.number)
-            };
-            match seen {
-                SnapshotView::Row(row) => return Some(row),
-                SnapshotView::Absent => return None,
-                // Another thread is unlinking a version that this snapshot does not need.
-                SnapshotView::Changed => yield_now(),
-            }
-        }
+        // SAFETY: by this function's contract.
+        unsafe { row_seen_at(record_at(address), self.number) }
     }
 }
 

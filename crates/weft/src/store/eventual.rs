@@ -39,15 +39,16 @@
 //! everything is published.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::ops::DerefMut;
 use std::ptr::NonNull;
 use std::sync::{Arc, PoisonError};
 
-use weft_htm::word::{Mutex, Ordering, Word, yield_now};
+use weft_htm::word::{Mutex, Ordering, Word};
 
-use super::record::version::{SnapshotView, VersionHeader, seen_at};
-use super::record::{newest, record_at};
+use super::record::record_at;
+use super::record::version::{VersionHeader, row_seen_at};
 use super::table::{Rebase, TableRef};
 use super::worker::{WorkerMemory, contain};
 use crate::row::column::UsedColumns;
@@ -60,7 +61,7 @@ pub struct EventualSnapshots {
     /// How many snapshots there have been.
     begun: Word,
     forming: Mutex<Vec<Forming>>,
-    /// What is not done: a deliberate bug for the canary.
+    /// The step that is left out: a deliberate bug for the canary.
     #[cfg(feature = "canary")]
     pub omitted: Option<Omitted>,
 }
@@ -116,6 +117,8 @@ pub struct PieceChange {
 pub struct FormingSnapshot<'e> {
     all: &'e EventualSnapshots,
     identity: u64,
+    /// The snapshot's number, when it has been drawn.
+    number: Cell<u64>,
 }
 
 impl EventualSnapshots {
@@ -126,7 +129,7 @@ impl EventualSnapshots {
         // Relaxed: the numbers must only be different.
         let identity = self.begun.fetch_add(1, Ordering::Relaxed);
         self.forming().push(Forming { identity, number: 0, adjusted: nothing_adjusted() });
-        FormingSnapshot { all: self, identity }
+        FormingSnapshot { all: self, identity, number: Cell::new(0) }
     }
 
     fn forming(&self) -> impl DerefMut<Target = Vec<Forming>> {
@@ -215,10 +218,7 @@ fn adjust(
             let rebase = |place| unsafe {
                 let core = table.core();
                 core.copy_stamp(row, place);
-                core.same_columns(before, onto, columns.matters)
-                    && core.same_index_keys(before, row)
-                    && core.same_index_keys(before, onto)
-                    && core.rebase(change, place)
+                core.may_be_moved(change, columns.matters) && core.rebase(change, place)
             };
             // SAFETY: `rebase` returns true if it has written a row.
             memory.in_user_code(|| unsafe { OwnedRow::make(table, rebase) }).map(Some)
@@ -236,6 +236,7 @@ impl FormingSnapshot<'_> {
     pub fn draw(&self, take: impl FnOnce() -> u64) -> u64 {
         let mut all = self.all.forming();
         let number = take();
+        self.number.set(number);
         let this = all.iter_mut().find(|forming| forming.identity == self.identity);
         let replaced = this.map(|forming| {
             // What was settled for an earlier number is of procedures that have ended before this one was drawn.
@@ -250,9 +251,7 @@ impl FormingSnapshot<'_> {
 
     /// Returns the snapshot's number, when it has been drawn.
     pub fn number(&self) -> u64 {
-        let all = self.all.forming();
-        let this = all.iter().find(|forming| forming.identity == self.identity);
-        this.map_or(0, |forming| forming.number)
+        self.number.get()
     }
 
     /// Returns the rows that the snapshot sees in place of the records' own. The procedures that were between two pieces
@@ -313,14 +312,8 @@ impl AdjustedRows {
         if let Some(adjusted) = self.get(record) {
             return adjusted;
         }
-        loop {
-            // SAFETY: by the contract.
-            match unsafe { seen_at(newest(record_at(record)), number) } {
-                SnapshotView::Row(row) => return Some(row),
-                SnapshotView::Absent => return None,
-                SnapshotView::Changed => yield_now(),
-            }
-        }
+        // SAFETY: by the contract.
+        unsafe { row_seen_at(record_at(record), number) }
     }
 }
 

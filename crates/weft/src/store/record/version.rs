@@ -70,6 +70,8 @@ use std::ptr::{self, NonNull};
 
 use weft_htm::word::{Ordering, Word, WordPointer, spin_loop, yield_now};
 
+use super::newest;
+
 /// The header in front of every row.
 #[repr(C, align(16))]
 #[derive(Debug)]
@@ -406,6 +408,23 @@ pub unsafe fn seen_at(newest: Option<NonNull<u8>>, snapshot: u64) -> SnapshotVie
         row = NonNull::new(previous);
     }
     SnapshotView::Absent
+}
+
+/// Returns the row of a record that a snapshot sees, if it sees one.
+///
+/// # Safety
+/// The worker is pinned, and has been since before it found the record.
+#[cfg_attr(not(debug_assertions), inline(always))]
+pub unsafe fn row_seen_at(record: NonNull<u8>, snapshot: u64) -> Option<NonNull<u8>> {
+    loop {
+        // SAFETY: by the contract.
+        match unsafe { seen_at(newest(record), snapshot) } {
+            SnapshotView::Row(row) => return Some(row),
+            SnapshotView::Absent => return None,
+            // Another thread is unlinking a version that this snapshot does not need.
+            SnapshotView::Changed => yield_now(),
+        }
+    }
 }
 
 /// Unlinks `row` from the chain that begins at `newest`. Its `previous` stays frozen. The caller has locked

@@ -256,6 +256,21 @@ impl TableCore {
         unsafe { (self.same_index_keys)(row, other) }
     }
 
+    /// Returns whether a change, of which these columns matter, has the same effect on the other version: they are the
+    /// same there, and no entry of a secondary index changes.
+    ///
+    /// # Safety
+    /// As for [`TableCore::rebase`].
+    pub unsafe fn may_be_moved(&self, change: Rebase, matters: ColumnSet) -> bool {
+        let Rebase { row, before, onto, .. } = change;
+        // SAFETY: passed on to the caller.
+        unsafe {
+            self.same_columns(before, onto, matters)
+                && self.same_index_keys(before, row)
+                && self.same_index_keys(before, onto)
+        }
+    }
+
     /// Returns whether a row meets the table's constraints, and is not too large to be stored.
     ///
     /// # Safety
