@@ -92,6 +92,12 @@ pub struct Profile {
     /// The structure of a core, beside its caches, that tracks what regions have read and what is no longer in
     /// the first level. A line that falls out of it aborts its region. `None` if there is no RTM.
     pub read_set: Option<CacheSize>,
+    /// Instructions that a core holds between their start and their end, in order: the reorder window.
+    pub reorder_window: u64,
+    /// Misses of the first level that a core has in progress at once.
+    pub fill_buffers: usize,
+    /// Stores of a core that wait for their lines at once.
+    pub store_buffer: u64,
     /// How long computing takes while the core's other thread runs, as a percentage of its time alone.
     pub sibling_percent: u64,
     /// Cycles between two timer interrupts of a hardware thread.
@@ -134,7 +140,7 @@ impl Profile {
 }
 
 /// All profiles.
-pub static PROFILES: [Profile; 4] = [HASWELL_4C8T, XEON_E7_4X10, XEON_8X10, TODAY_64C];
+pub static PROFILES: [Profile; 5] = [HASWELL_4C8T, XEON_E7_4X10, XEON_8X10, TODAY_64C, EPYC_2C];
 
 /// Intel Core i7-4770, on which the papers about RTM ran.
 ///
@@ -160,6 +166,9 @@ const HASWELL_4C8T: Profile = Profile {
     last_level: CacheSize { sets: 8192, ways: 16 },
     is_inclusive: true,
     read_set: Some(CacheSize { sets: 8192, ways: 16 }),
+    reorder_window: 192,
+    fill_buffers: 10,
+    store_buffer: 42,
     sibling_percent: 160,
     timer_period: 13_600_000,
     latencies: Latencies {
@@ -201,6 +210,9 @@ const XEON_E7_4X10: Profile = Profile {
     last_level: CacheSize { sets: 20480, ways: 20 },
     is_inclusive: true,
     read_set: Some(CacheSize { sets: 8192, ways: 16 }),
+    reorder_window: 192,
+    fill_buffers: 10,
+    store_buffer: 42,
     sibling_percent: 160,
     timer_period: 7_600_000,
     latencies: Latencies {
@@ -242,6 +254,9 @@ const XEON_8X10: Profile = Profile {
     last_level: CacheSize { sets: 20480, ways: 24 },
     is_inclusive: true,
     read_set: None,
+    reorder_window: 128,
+    fill_buffers: 10,
+    store_buffer: 32,
     sibling_percent: 100,
     timer_period: 9_600_000,
     latencies: Latencies {
@@ -283,6 +298,9 @@ const TODAY_64C: Profile = Profile {
     last_level: CacheSize { sets: 131072, ways: 15 },
     is_inclusive: false,
     read_set: Some(CacheSize { sets: 512, ways: 6 }),
+    reorder_window: 512,
+    fill_buffers: 16,
+    store_buffer: 112,
     sibling_percent: 150,
     timer_period: 10_400_000,
     latencies: Latencies {
@@ -303,6 +321,51 @@ const TODAY_64C: Profile = Profile {
         begin: 28,
         commit: 24,
         abort: 170,
+    },
+};
+
+/// Two cores of an AMD EPYC of the fourth generation (Zen 4) in a virtual machine: no RTM. The model is compared
+/// with measurements of this machine.
+///
+/// Clock, latencies of all levels, PAUSE, page faults and interrupts: measured by Weft (docs/simulated.md). Cache
+/// sizes: reported by the processor, with the ways of the generation. A line from the other core: *estimate*.
+/// `locked` and `fence` are what an exchange and a fence of a line of the first level took in addition to a load
+/// and a store.
+const EPYC_2C: Profile = Profile {
+    name: "epyc-2c",
+    description: "2 cores of an AMD EPYC (Zen 4), 3.7 GHz, no RTM: compared with measurements",
+    megahertz: 3700,
+    sockets: 1,
+    cores_per_socket: 2,
+    threads_per_core: 1,
+    first_level: CacheSize { sets: 64, ways: 8 },
+    second_level: CacheSize { sets: 2048, ways: 8 },
+    last_level: CacheSize { sets: 32768, ways: 16 },
+    is_inclusive: false,
+    read_set: None,
+    reorder_window: 320,
+    fill_buffers: 12,
+    store_buffer: 64,
+    sibling_percent: 100,
+    timer_period: 14_800_000,
+    latencies: Latencies {
+        first_level: 4,
+        second_level: 17,
+        last_level: 57,
+        other_core: 100,
+        other_socket: 100,
+        memory: 575,
+        other_memory: 575,
+        streamed: 20,
+        locked: 8,
+        fence: 5,
+        pause: 90,
+        yielding: 1_000,
+        page_fault: 4_100,
+        interrupt: 15_000,
+        begin: 0,
+        commit: 0,
+        abort: 0,
     },
 };
 
