@@ -1,9 +1,11 @@
 //! Machines as data: how many processors, which caches, what each step costs.
 //!
 //! All times are cycles of the profile's own clock. A published number has its source beside it. A number
-//! without a source is marked *estimate*. A profile does not claim to be one real machine. It is the smallest
-//! description with the proportions on which the papers' results depend. The [crate's documentation](crate)
-//! lists what every profile leaves out.
+//! without a source is marked *estimate*. The reorder windows, fill buffers and store buffers of Intel's cores are
+//! those that Intel's *Optimization Reference Manual* has for the generation.
+//!
+//! A profile does not claim to be one real machine. It is the smallest description with the proportions on which
+//! the papers' results depend. The [crate's documentation](crate) lists what every profile leaves out.
 
 /// Cache lines in a page of 4 KiB.
 pub(crate) const LINES_PER_PAGE: u64 = 64;
@@ -327,10 +329,12 @@ const TODAY_64C: Profile = Profile {
 /// Two cores of an AMD EPYC of the fourth generation (Zen 4) in a virtual machine: no RTM. The model is compared
 /// with measurements of this machine.
 ///
-/// Clock, latencies of all levels, PAUSE, page faults and interrupts: measured by Weft (docs/simulated.md). Cache
-/// sizes: reported by the processor, with the ways of the generation. A line from the other core: *estimate*.
-/// `locked` and `fence` are what an exchange and a fence of a line of the first level took in addition to a load
-/// and a store.
+/// Clock, latencies of all levels, PAUSE, page faults and interrupts: measured by Weft (docs/simulated.md). A line
+/// from the other core: measured by two threads that write one word in turns. It takes as long as between distant
+/// parts of such a processor. `locked` and `fence`: what an exchange and a fence of a line of the first level took
+/// in addition to a load and a store. Cache sizes: reported by the processor, with the ways of the generation.
+/// Reorder window and store buffer: published by AMD for Zen 4. Fill buffers: twelve of the core's 24, because twelve
+/// explain the measured time of independent loads from memory. Lines in a row, yielding: *estimates*.
 const EPYC_2C: Profile = Profile {
     name: "epyc-2c",
     description: "2 cores of an AMD EPYC (Zen 4), 3.7 GHz, no RTM: compared with measurements",
@@ -352,8 +356,8 @@ const EPYC_2C: Profile = Profile {
         first_level: 4,
         second_level: 17,
         last_level: 57,
-        other_core: 100,
-        other_socket: 100,
+        other_core: 525,
+        other_socket: 525,
         memory: 575,
         other_memory: 575,
         streamed: 20,
@@ -372,6 +376,7 @@ const EPYC_2C: Profile = Profile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::FILL_BUFFERS_MAX;
 
     /// Protects what the papers say about their machines, and what the model assumes.
     #[test]
@@ -391,6 +396,7 @@ mod tests {
         for profile in &PROFILES {
             assert!(profile.threads() <= super::super::machine::THREADS_MAX, "{}", profile.name);
             assert!((1..=2).contains(&profile.threads_per_core), "{}", profile.name);
+            assert!((1..=FILL_BUFFERS_MAX).contains(&profile.fill_buffers), "{}", profile.name);
             assert_eq!(profile.core_of(profile.cores()), 0, "siblings come last");
         }
     }

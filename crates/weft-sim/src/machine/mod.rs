@@ -46,6 +46,8 @@ use crate::profile::Profile;
 
 use cache::Cache;
 use memory::{Memory, NO_HOLDER};
+#[cfg(test)]
+pub(crate) use overlap::FILL_BUFFERS_MAX;
 use overlap::{FillBuffers, InProgress};
 use region::Region;
 

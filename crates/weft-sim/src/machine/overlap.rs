@@ -24,44 +24,52 @@ use super::{Access, Machine};
 /// ([`Options::cycles_per_access`](crate::Options::cycles_per_access)).
 const INSTRUCTIONS_PER_CYCLE: u64 = 2;
 
-/// A line that is, or was, on its way to the core.
-#[derive(Clone, Copy, Debug)]
-struct Fill {
-    line: u32,
-    /// The time at which it arrives.
-    arrival: u64,
-}
+/// The largest number of fill buffers of a core.
+pub(crate) const FILL_BUFFERS_MAX: usize = 16;
 
 /// The buffers that hold the misses of a core while they are in progress.
 #[derive(Debug)]
 pub(super) struct FillBuffers {
-    fills: Vec<Fill>,
+    /// The line that each buffer is, or was last, waiting for.
+    lines: [u32; FILL_BUFFERS_MAX],
+    /// When the line of each buffer arrives. Buffers that the core does not have are occupied for ever.
+    arrivals: [u64; FILL_BUFFERS_MAX],
     /// The latest of all arrivals.
     last_arrival: u64,
 }
 
 impl FillBuffers {
     pub(super) fn new(count: usize) -> FillBuffers {
-        FillBuffers { fills: vec![Fill { line: u32::MAX, arrival: 0 }; count], last_arrival: 0 }
+        let mut arrivals = [u64::MAX; FILL_BUFFERS_MAX];
+        arrivals[..count].fill(0);
+        FillBuffers { lines: [u32::MAX; FILL_BUFFERS_MAX], arrivals, last_arrival: 0 }
     }
 
     /// Starts a miss at `start`, or when a buffer is free, and returns when the line arrives.
     fn start(&mut self, line: u32, start: u64, cycles: u64) -> u64 {
-        let free_first = self.fills.iter_mut().min_by_key(|fill| fill.arrival);
-        let fill = free_first.expect("a core has fill buffers");
-        *fill = Fill { line, arrival: start.max(fill.arrival) + cycles };
-        self.last_arrival = self.last_arrival.max(fill.arrival);
-        fill.arrival
+        let mut first = 0;
+        for buffer in 1..FILL_BUFFERS_MAX {
+            if self.arrivals[buffer] < self.arrivals[first] {
+                first = buffer;
+            }
+        }
+        let arrival = start.max(self.arrivals[first]) + cycles;
+        self.lines[first] = line;
+        self.arrivals[first] = arrival;
+        self.last_arrival = self.last_arrival.max(arrival);
+        arrival
     }
 
     /// Returns when a line arrives that was under way at `now`; `now` if it was not under way.
     #[inline]
     fn arrival(&self, line: u32, now: u64) -> u64 {
-        if self.last_arrival <= now {
+        // All buffers are compared at once, without a branch for each.
+        let is_held = self.lines.iter().fold(false, |held, &other| held | (other == line));
+        if self.last_arrival <= now || !is_held {
             return now;
         }
-        let of_line = self.fills.iter().filter(|fill| fill.line == line);
-        of_line.fold(now, |latest, fill| latest.max(fill.arrival))
+        let buffers = self.lines.iter().zip(&self.arrivals).filter(|&(&other, _)| other == line);
+        buffers.fold(now, |latest, (_, &arrival)| latest.max(arrival))
     }
 }
 
@@ -127,50 +135,63 @@ impl Machine {
         fetch: Option<Fetch>,
     ) {
         let now = self.threads[thread].clock;
-        let fills = &mut self.cores[self.threads[thread].core].fill_buffers;
-        let arrival = match fetch {
-            None => fills.arrival(line, now),
-            Some(Fetch { cycles, is_streamed }) => {
-                let start = if is_streamed { fills.arrival(line - 1, now) } else { now };
-                fills.start(line, start, cycles)
-            }
-        };
         self.issue(thread, self.profile.latencies.first_level);
+        if let Some(fetch) = fetch {
+            return self.charge_miss(thread, line, access, fetch, now);
+        }
+        // The line may still be under way. Then the load that fetched it limits the reorder window already, so
+        // another load of it adds nothing.
+        let fills = &self.cores[self.threads[thread].core].fill_buffers;
         match access {
-            Access::LoadPointer => {
-                self.threads[thread].in_progress.has_paused = false;
-                self.wait_until(thread, arrival);
+            Access::Load => self.threads[thread].in_progress.has_paused = false,
+            Access::Store => {
+                let arrival = fills.arrival(line, now);
+                self.store(thread, arrival);
             }
-            Access::Load => self.load(thread, now, arrival),
-            Access::Store => self.store(thread, arrival),
-            Access::Exchange => {
-                self.wait_until(thread, arrival);
-                self.charge_computing(thread, self.profile.latencies.locked);
+            Access::LoadPointer | Access::Exchange => {
+                let arrival = fills.arrival(line, now);
+                self.await_line(thread, access, arrival);
             }
         }
     }
 
-    /// Notes a load that began at `now`.
+    /// Charges an access that began at `now`, and for which the first level did not hold the line.
+    fn charge_miss(&mut self, thread: usize, line: u32, access: Access, fetch: Fetch, now: u64) {
+        let fills = &mut self.cores[self.threads[thread].core].fill_buffers;
+        let start = if fetch.is_streamed { fills.arrival(line - 1, now) } else { now };
+        let arrival = fills.start(line, start, fetch.cycles);
+        match access {
+            Access::Load if !self.threads[thread].in_progress.has_paused => {
+                self.load(thread, now, arrival);
+            }
+            Access::Store => self.store(thread, arrival),
+            Access::Load | Access::LoadPointer | Access::Exchange => {
+                self.await_line(thread, access, arrival);
+            }
+        }
+    }
+
+    /// Lets the thread wait until the line of its access is there.
     #[inline]
+    fn await_line(&mut self, thread: usize, access: Access, arrival: u64) {
+        self.threads[thread].in_progress.has_paused = false;
+        self.wait_until(thread, arrival);
+        if access == Access::Exchange {
+            self.charge_computing(thread, self.profile.latencies.locked);
+        }
+    }
+
+    /// Notes a load that began at `now`.
     fn load(&mut self, thread: usize, now: u64, arrival: u64) {
-        if arrival <= self.threads[thread].clock {
-            self.threads[thread].in_progress.has_paused = false;
-            return;
-        }
-        let entries = self.share(thread, self.profile.reorder_window);
+        let window = self.share(thread, self.profile.reorder_window) / INSTRUCTIONS_PER_CYCLE;
         let state = &mut self.threads[thread];
-        if std::mem::take(&mut state.in_progress.has_paused) {
-            self.wait_until(thread, arrival);
-            return;
-        }
-        state.in_progress.loaded = state.in_progress.loaded.max(arrival);
-        let window = entries / INSTRUCTIONS_PER_CYCLE;
+        let waits = &mut state.in_progress;
+        waits.loaded = waits.loaded.max(arrival);
         // Waiting only postpones the moment at which the window is full, so shorter loads never fill it.
         if arrival > now + window {
-            let issued = state.clock - state.in_progress.waited;
-            let window_full = issued + window;
-            state.in_progress.long_loads.push_back(LongLoad { window_full, arrival });
-            state.in_progress.window_full = state.in_progress.window_full.min(window_full);
+            let window_full = state.clock - waits.waited + window;
+            waits.long_loads.push_back(LongLoad { window_full, arrival });
+            waits.window_full = waits.window_full.min(window_full);
         }
     }
 
@@ -179,11 +200,13 @@ impl Machine {
     fn store(&mut self, thread: usize, arrival: u64) {
         let state = &mut self.threads[thread];
         state.in_progress.stored = state.in_progress.stored.max(arrival);
-        if state.in_progress.stored <= state.clock {
-            // All stores have left the buffer already.
-            state.in_progress.stores.clear();
-            return;
+        if state.in_progress.stored > state.clock {
+            self.buffer_store(thread);
         }
+    }
+
+    /// Lets a store wait in the store buffer, because its line, or that of a store before it, is under way.
+    fn buffer_store(&mut self, thread: usize) {
         let entries = self.share(thread, self.profile.store_buffer);
         let state = &mut self.threads[thread];
         let stores = &mut state.in_progress.stores;
