@@ -27,16 +27,19 @@
 //!
 //! Figures from it are shapes and ratios, not predictions. The model does not include
 //!
-//! - **store buffers**: each access takes effect immediately, in program order, so memory is sequentially
-//!   consistent. Loom finds a missing fence; this machine does not. A store that misses is as slow as a load;
-//! - **out-of-order execution**: a core waits for a miss before its next access begins. Only lines that follow
-//!   one another are prefetched, and they take no room in the first level;
-//! - **bandwidth and queues**: an access to memory, or to a contended line, costs the same however many others
-//!   are in progress;
+//! - **reordering**: cores overlap their accesses, and stores wait in a store buffer, but only in time. Each access
+//!   takes effect immediately, in program order, so memory is sequentially consistent. Loom finds a missing fence;
+//!   this machine does not;
+//! - **most of out-of-order execution**: the next access after a load of a pointer waits for it, whatever address
+//!   it has. No other load is waited for because of its value, and no branch is mispredicted, except at the end of
+//!   a loop that pauses. Only lines that follow one another are prefetched, and they take no room in the first
+//!   level;
+//! - **bandwidth and queues**, except a core's [fill buffers](Profile::fill_buffers): an access to memory, or to a
+//!   contended line, costs the same however many other cores have accesses in progress;
 //! - **plain memory**, except what a program [declares](sync::touch). A [stand-in](PrivateMemory) represents
 //!   stacks, heaps and a thread's own lists, and none of these is rolled back. So a region must not free words
 //!   that it has written, if their memory is used again;
-//! - **page faults**, except on pages that are [declared absent](Machine::declare_absent);
+//! - **page faults**, except on pages that are [declared absent](declare_absent);
 //! - **instructions**: there is no instruction cache and there are no branches. Computing takes the time that
 //!   the program states;
 //! - **address translation**: there is no TLB. Pages have 4 KiB;
@@ -57,6 +60,8 @@ pub mod schedule;
 pub mod status;
 pub mod sync;
 
+use std::ops::Range;
+
 pub use explore::{Exploration, explore};
 pub use machine::{Abort, Access, Counts, Machine, OldValue};
 pub use profile::{PROFILES, Profile};
@@ -76,6 +81,15 @@ pub fn cycles() -> Option<u64> {
 /// Returns what the virtual core that this code runs on has counted so far. [`None`] outside of runs.
 pub fn counts() -> Option<Counts> {
     run::current().map(|run| run.machine.borrow().counts(run.core()))
+}
+
+/// Declares that the operating system has not mapped the whole pages of this range of addresses: the first access
+/// to each is a fault. Does nothing outside of runs.
+pub fn declare_absent(addresses: Range<u64>) {
+    if let Some(run) = run::current() {
+        let bytes = addresses.end - addresses.start;
+        run.machine.borrow_mut().declare_absent(addresses.start, bytes);
+    }
 }
 
 /// Runs `body` without letting other virtual cores run, whatever it accesses. It must not wait for them.

@@ -34,6 +34,10 @@ fn step(address: *const (), access: Access) -> Step {
     if run.unwinds[run.core()].get() {
         return Step::Undone;
     }
+    if access == Access::Exchange {
+        // Other cores run until its time has come.
+        run.machine.borrow_mut().wait_for_accesses(run.core());
+    }
     run.point(Reason::Access);
     let core = run.core();
     let outcome = {
@@ -188,7 +192,7 @@ impl<T> AtomicPtr<T> {
     /// Returns the current pointer.
     #[inline]
     pub fn load(&self, order: Ordering) -> *mut T {
-        step(self.address(), Access::Load);
+        step(self.address(), Access::LoadPointer);
         self.0.load(order)
     }
 

@@ -367,3 +367,20 @@ fn private_memory_takes_room_in_regions() {
 /// A word on a line of its own.
 #[repr(align(64))]
 struct Line(AtomicU64);
+
+/// Protects pages that the program declares absent: regions abort until the page is touched outside of them.
+#[test]
+fn an_absent_page_aborts_regions_until_it_is_touched_outside() {
+    #[repr(align(4096))]
+    struct Page([AtomicU64; 512]);
+    let page = Page(std::array::from_fn(|_| AtomicU64::new(0)));
+    alone(|| {
+        let address = (&raw const page).addr() as u64;
+        weft_sim::declare_absent(address..address + size_of::<Page>() as u64);
+        let store = || page.0[100].store(1, RELAXED);
+        assert_eq!((attempt(store), attempt(store)), (Err(0), Err(0)));
+        store();
+        assert_eq!(attempt(store), Ok(()));
+    });
+    assert_eq!(page.0[100].load(RELAXED), 1);
+}

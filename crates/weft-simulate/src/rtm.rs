@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use comfy_table::{CellAlignment, Table, presets};
 use weft::htm::{Choice, Htm};
 use weft_options::rtm::RtmOptions;
@@ -49,6 +49,8 @@ Examples:
       Figure 1a and 1b of DBX
   cargo simulate rtm --kind reads --sizes 2M,3M,4M --cores 1 --tries 500
       closer to an edge
+  cargo simulate rtm --kind random-writes --pages cold
+      Figure 1b of DBX-TC: writes to pages that are touched for the first time
   cargo simulate rtm --machine today-64c --kind writes,random-writes
       a recent processor's first-level cache: 48 KiB in 12 ways
 
@@ -71,9 +73,24 @@ pub struct Rtm {
     /// The machine to simulate
     #[arg(long, value_name = "PROFILE", default_value = "haswell-4c8t", value_parser = machines())]
     machine: String,
+    /// State of the memory's pages when the tries begin
+    #[arg(long, value_enum, default_value_t = Pages::Warm)]
+    pages: Pages,
     /// Write the results as JSON to this file, or to standard output if it is `-`, in place of the table
     #[arg(long, value_name = "FILE")]
     json: Option<String>,
+}
+
+/// The state of the pages that regions access. A page that the operating system has not mapped faults, and a fault
+/// aborts the region.
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+enum Pages {
+    /// All pages are mapped
+    Warm,
+    /// No page is mapped, and regions that abort for this reason leave it so
+    Cold,
+    /// No page is mapped. The accesses of an aborted region are repeated outside, which maps its pages
+    ColdWithTwins,
 }
 
 /// The time of the current virtual core.
@@ -119,7 +136,7 @@ pub fn run(arguments: &Rtm) -> Result<(), String> {
             progress.next(&format!("{point}, {threads} threads"));
             let affordable = (BUDGET.tries(point) / place.len() as u64).max(TRIES_MIN);
             let tries = arguments.options.tries.unwrap_or(affordable);
-            let measured = simulate(profile, point, (threads, place), tries, &arguments.options)?;
+            let measured = simulate(profile, point, (threads, place), tries, arguments)?;
             results.push(measured.on(profile.name, true));
         }
     }
@@ -133,9 +150,10 @@ fn simulate(
     point: &Point,
     (threads, place): (Threads, &[usize]),
     tries: u64,
-    options: &RtmOptions,
+    arguments: &Rtm,
 ) -> Result<Measurement, String> {
-    let &RtmOptions { seed, same_place, .. } = options;
+    let &RtmOptions { seed, same_place, .. } = &arguments.options;
+    let pages = arguments.pages;
     let htm = Htm::open(Choice::Rtm, once()).map_err(|unavailable| unavailable.to_string())?;
     let clock = VirtualClock(profile);
     let shares = RefCell::new(Vec::new());
@@ -146,8 +164,15 @@ fn simulate(
             return Box::new(|| {});
         }
         let mut client = Client::new(&htm, seed, hardware_thread, same_place);
+        if pages == Pages::ColdWithTwins {
+            client = client.with_twins();
+        }
         let (shares, clock) = (&shares, &clock);
         Box::new(move || {
+            match pages {
+                Pages::Warm => client.touch_pages(),
+                Pages::Cold | Pages::ColdWithTwins => weft_sim::declare_absent(client.addresses()),
+            }
             let share = client.run(point, tries, clock);
             shares.borrow_mut().push(share);
         })

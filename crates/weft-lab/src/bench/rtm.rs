@@ -120,7 +120,10 @@ pub fn run(arguments: &RtmArguments) -> Result<(), Stop> {
             progress.set_label(&format!("{point}, {threads} threads"));
             progress.set(results.len() as u64, steps);
             let tries = tries.unwrap_or(BUDGET.tries(point));
-            let shares = on_threads(place, &mut clients, |client| client.run(point, tries, &clock));
+            let shares = on_threads(place, &mut clients, |client| {
+                client.touch_pages();
+                client.run(point, tries, &clock)
+            });
             let measured = Measurement::new(point, threads, seed, &shares);
             results.push(measured.on(&machine, false));
         }

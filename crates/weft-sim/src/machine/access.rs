@@ -1,6 +1,7 @@
 //! One access: which threads must give up the line, where it comes from, and what must make room for it.
 
 use super::cache::Lookup;
+use super::overlap::Fetch;
 use super::{Abort, Access, Machine, NO_HOLDER, members};
 use crate::profile::LINES_PER_PAGE;
 use crate::status::CAPACITY;
@@ -34,18 +35,18 @@ impl Machine {
     ) -> Result<(), Abort> {
         self.interrupt_if_due(thread);
         self.check(thread)?;
+        if access == Access::Exchange {
+            self.wait_for_accesses(thread);
+        }
         let line = self.line(thread, address);
         if self.memory.is_absent(line) {
             self.fault(thread, line)?;
         }
-        let is_write = access != Access::Load;
+        let is_write = matches!(access, Access::Store | Access::Exchange);
         // The requester wins: regions of other threads that conflict are rolled back first.
         self.resolve_conflicts(thread, line, is_write);
-        let cycles = self.fetch(thread, line, is_write);
-        self.threads[thread].clock += cycles;
-        if access == Access::Exchange {
-            self.charge_computing(thread, self.profile.latencies.locked);
-        }
+        let fetch = self.fetch(thread, line, is_write);
+        self.charge_access(thread, line, access, fetch);
         // The line that made room may have been one of the region's own.
         self.check(thread)?;
         self.track(thread, line, is_write);
@@ -57,6 +58,7 @@ impl Machine {
     fn fault(&mut self, thread: usize, line: u32) -> Result<(), Abort> {
         self.abort_for_itself(thread);
         self.check(thread)?;
+        self.wait_for_accesses(thread);
         let socket = self.cores[self.threads[thread].core].socket;
         self.memory.map(line, socket);
         self.threads[thread].clock += self.profile.latencies.page_fault;
@@ -79,9 +81,10 @@ impl Machine {
         }
     }
 
-    /// Brings a line into the core's caches, for writing if `is_write`, and returns how many cycles that takes.
+    /// Brings a line into the core's caches, for writing if `is_write`, and returns how. `None` if the first level
+    /// held it.
     #[inline]
-    fn fetch(&mut self, thread: usize, line: u32, is_write: bool) -> u64 {
+    fn fetch(&mut self, thread: usize, line: u32, is_write: bool) -> Option<Fetch> {
         let core = self.threads[thread].core;
         let place = self.memory.place(line);
         let first = self.cores[core].first_level.touch(line, place);
@@ -89,10 +92,11 @@ impl Machine {
             let state = &mut self.memory[line];
             if !is_write || usize::from(state.owner) == core {
                 state.is_modified |= is_write;
-                return self.profile.latencies.first_level;
+                return None;
             }
         }
         let mut cycles = 0;
+        let mut is_streamed = false;
         if let Lookup::Miss(evicted) = first {
             if let Some(evicted) = evicted {
                 self.leave_first_level(core, evicted);
@@ -112,21 +116,23 @@ impl Machine {
         let state = self.memory[line];
         let is_there = state.cores & 1 << core != 0;
         if !is_there {
-            cycles += self.fetch_from_elsewhere(thread, line, place);
+            Fetch { cycles, is_streamed } = self.fetch_from_elsewhere(thread, line, place);
         }
         self.memory[line].cores |= 1 << core;
         if is_write {
-            cycles = cycles.max(self.take_from_all_others(thread, line));
+            let taken = self.take_from_all_others(thread, line);
+            is_streamed &= taken <= cycles;
+            cycles = cycles.max(taken);
             let state = &mut self.memory[line];
             state.owner = core as u8;
             state.is_modified = true;
         }
-        cycles.max(self.profile.latencies.first_level)
+        // An exclusive line of this core only changes its state.
+        (cycles > 0).then_some(Fetch { cycles, is_streamed })
     }
 
-    /// Finds the nearest copy of a line that the core does not hold, and returns how many cycles fetching it
-    /// takes.
-    fn fetch_from_elsewhere(&mut self, thread: usize, line: u32, place: u64) -> u64 {
+    /// Finds the nearest copy of a line that the core does not hold, and returns how it is fetched.
+    fn fetch_from_elsewhere(&mut self, thread: usize, line: u32, place: u64) -> Fetch {
         let latencies = self.profile.latencies;
         let core = self.threads[thread].core;
         let socket = self.cores[core].socket;
@@ -140,10 +146,11 @@ impl Machine {
             state.owner = NO_HOLDER;
             state.is_modified = false;
             self.threads[thread].counts.transfers += 1;
-            return match self.cores[owner].socket == socket {
+            let cycles = match self.cores[owner].socket == socket {
                 true => latencies.other_core,
                 false => latencies.other_socket,
             };
+            return Fetch { cycles, is_streamed: false };
         }
         if state.cores == 0 {
             // No other core has the line: it is exclusive.
@@ -163,11 +170,11 @@ impl Machine {
         };
         // A line that follows the one fetched before, in the same page, is already being prefetched.
         let before = std::mem::replace(&mut self.threads[thread].fetched, line);
-        match before.checked_add(1) == Some(line) && !u64::from(line).is_multiple_of(LINES_PER_PAGE)
-        {
-            true => cycles.min(latencies.streamed),
-            false => cycles,
-        }
+        let is_next = before.checked_add(1) == Some(line);
+        let is_streamed = is_next
+            && !u64::from(line).is_multiple_of(LINES_PER_PAGE)
+            && latencies.streamed < cycles;
+        Fetch { cycles: if is_streamed { latencies.streamed } else { cycles }, is_streamed }
     }
 
     /// Takes a line from all cores but the thread's own, and returns how many cycles pass until all have

@@ -23,6 +23,10 @@
 //! is not the owner takes the line from all others. An inclusive last level that evicts a line also takes it
 //! from its cores.
 //!
+//! # Time
+//!
+//! See `overlap.rs`. A core does not wait for most of its misses.
+//!
 //! # Regions
 //!
 //! See `region.rs`. The machine does not know values, so it hands what is to be rolled back to its user:
@@ -31,6 +35,7 @@
 mod access;
 mod cache;
 mod memory;
+mod overlap;
 mod region;
 #[cfg(test)]
 mod tests;
@@ -41,6 +46,9 @@ use crate::profile::Profile;
 
 use cache::Cache;
 use memory::{Memory, NO_HOLDER};
+#[cfg(test)]
+pub(crate) use overlap::FILL_BUFFERS_MAX;
+use overlap::{FillBuffers, InProgress};
 use region::Region;
 
 pub use region::Abort;
@@ -53,6 +61,8 @@ pub const THREADS_MAX: usize = 128;
 pub enum Access {
     /// Loads it.
     Load,
+    /// Loads it, and uses the value as an address.
+    LoadPointer,
     /// Stores it.
     Store,
     /// Loads and stores it in one step, by an instruction with a `lock` prefix.
@@ -146,6 +156,7 @@ struct Thread {
     /// The line that it last fetched from beyond the core's own caches.
     fetched: u32,
     region: Region,
+    in_progress: InProgress,
     counts: Counts,
 }
 
@@ -156,6 +167,7 @@ struct Core {
     second_level: Cache,
     /// Lines that regions have read and that have left the first level.
     read_set: Option<Cache>,
+    fill_buffers: FillBuffers,
 }
 
 /// Returns the members of a set of cores or threads.
@@ -192,6 +204,7 @@ impl Machine {
             is_running: false,
             fetched: u32::MAX,
             region: Region::default(),
+            in_progress: InProgress::new(),
             counts: Counts::default(),
         });
         let threads = threads.collect();
@@ -200,6 +213,7 @@ impl Machine {
             first_level: Cache::new(profile.first_level),
             second_level: Cache::new(profile.second_level),
             read_set: profile.read_set.map(Cache::new),
+            fill_buffers: FillBuffers::new(profile.fill_buffers),
         });
         Machine {
             profile,
@@ -227,8 +241,10 @@ impl Machine {
         self.threads[thread].counts
     }
 
-    /// Sets whether a thread has a program to run. A running thread slows the other thread of its core.
+    /// Sets whether a thread has a program to run. A running thread slows the other thread of its core. A thread
+    /// that stops waits for its accesses.
     pub fn set_running(&mut self, thread: usize, is_running: bool) {
+        self.wait_for_accesses(thread);
         self.threads[thread].is_running = is_running;
     }
 
@@ -254,6 +270,7 @@ impl Machine {
     /// # Errors
     /// If the thread's region is rolled back.
     pub fn fence(&mut self, thread: usize) -> Result<(), Abort> {
+        self.wait_for_accesses(thread);
         self.compute(thread, self.profile.latencies.fence)
     }
 
@@ -263,6 +280,7 @@ impl Machine {
     /// If the thread's region is rolled back.
     pub fn pause(&mut self, thread: usize) -> Result<(), Abort> {
         self.abort_for_itself(thread);
+        self.threads[thread].in_progress.has_paused = true;
         self.compute(thread, self.profile.latencies.pause)
     }
 
@@ -272,13 +290,14 @@ impl Machine {
     /// If the thread's region is rolled back.
     pub fn system_call(&mut self, thread: usize, cycles: u64) -> Result<(), Abort> {
         self.abort_for_itself(thread);
+        self.wait_for_accesses(thread);
+        self.threads[thread].in_progress.has_paused = true;
         self.compute(thread, cycles)
     }
 
     /// Lets time pass for a thread that sleeps, until its clock shows `clock`.
     pub fn sleep_until(&mut self, thread: usize, clock: u64) {
-        let thread = &mut self.threads[thread];
-        thread.clock = thread.clock.max(clock);
+        self.wait_until(thread, clock);
     }
 
     /// Returns the machine's own number of the line that holds the word at `address`.
@@ -295,7 +314,7 @@ impl Machine {
             true => cycles * self.profile.sibling_percent / 100,
             false => cycles,
         };
-        self.threads[thread].clock += cycles;
+        self.issue(thread, cycles);
     }
 
     #[inline]
@@ -319,6 +338,7 @@ impl Machine {
     #[cold]
     fn interrupt(&mut self, thread: usize) {
         self.abort_for_itself(thread);
+        self.wait_for_accesses(thread);
         let period = self.profile.timer_period;
         let state = &mut self.threads[thread];
         let missed = (state.clock - state.next_interrupt) / period;

@@ -58,6 +58,7 @@ impl Machine {
     /// If the profile has no RTM.
     pub fn begin(&mut self, thread: usize) -> Result<(), Abort> {
         assert!(self.profile.read_set.is_some(), "{} has no RTM", self.profile.name);
+        self.wait_for_accesses(thread);
         self.charge_computing(thread, self.profile.latencies.begin);
         self.interrupt_if_due(thread);
         self.check(thread)?;
@@ -82,6 +83,7 @@ impl Machine {
     /// # Panics
     /// If the thread is not in a region.
     pub fn commit(&mut self, thread: usize) -> Result<(), Abort> {
+        self.wait_for_accesses(thread);
         self.interrupt_if_due(thread);
         self.check(thread)?;
         let depth = self.threads[thread].region.depth;

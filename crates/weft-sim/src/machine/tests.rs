@@ -20,10 +20,11 @@ fn latencies() -> Latencies {
     haswell().profile().latencies
 }
 
-/// Returns the cycles that an access takes.
+/// Returns the cycles until an access is done.
 fn cost(machine: &mut Machine, thread: usize, address: u64, access: Access) -> u64 {
     let before = machine.clock(thread);
     machine.access(thread, address, access).unwrap();
+    machine.wait_for_accesses(thread);
     machine.clock(thread) - before
 }
 
@@ -136,6 +137,7 @@ fn siblings_share_a_core() {
     let mut machine = haswell();
     let costs = latencies();
     load(&mut machine, 0, 0);
+    machine.sleep_until(SIBLING, machine.clock(0));
     assert_eq!(store(&mut machine, SIBLING, 0), costs.first_level);
     machine.compute(0, 1000).unwrap();
     let alone = machine.clock(0);
@@ -385,6 +387,159 @@ fn a_run_depends_on_its_seed_and_nothing_else() {
     assert_eq!(first, run(1, 0x5555_5000_0000));
     assert_ne!(first, run(2, 0));
     assert!(first.iter().any(|(_, counts)| counts.aborted_conflict > 0));
+}
+
+mod overlap {
+    use super::*;
+
+    /// Returns the cycles until all accesses of `accesses` are done, each to a line that no cache holds.
+    fn time(machine: &mut Machine, accesses: &[Access]) -> u64 {
+        let before = machine.clock(0);
+        for (page, &access) in accesses.iter().enumerate() {
+            machine.access(0, page as u64 * PAGE, access).unwrap();
+        }
+        machine.wait_for_accesses(0);
+        machine.clock(0) - before
+    }
+
+    /// Protects overlap: misses that do not depend on each other are in progress together, up to the number of
+    /// fill buffers.
+    #[test]
+    fn independent_misses_overlap() {
+        let (costs, profile) = (latencies(), haswell().profile());
+        for access in [Access::Load, Access::Store] {
+            let filled = vec![access; profile.fill_buffers];
+            let starts = (filled.len() as u64 - 1) * costs.first_level;
+            assert_eq!(time(&mut haswell(), &filled), starts + costs.memory, "{access:?}");
+            let mut more = filled.clone();
+            more.push(access);
+            assert_eq!(time(&mut haswell(), &more), 2 * costs.memory, "{access:?}");
+        }
+    }
+
+    /// Protects dependence: the address behind a pointer is not known before the pointer is there.
+    #[test]
+    fn pointers_are_awaited() {
+        let costs = latencies();
+        assert_eq!(time(&mut haswell(), &[Access::LoadPointer; 3]), 3 * costs.memory);
+        // Also if another load has fetched the line already.
+        let mut machine = haswell();
+        machine.access(0, 0, Access::Load).unwrap();
+        machine.access(0, 8, Access::LoadPointer).unwrap();
+        assert_eq!(machine.clock(0), costs.memory);
+        // A miss in progress does not delay the pointers behind it.
+        let mut machine = haswell();
+        load(&mut machine, 0, 0);
+        let before = machine.clock(0);
+        machine.access(0, PAGE, Access::Load).unwrap();
+        machine.access(0, 0, Access::LoadPointer).unwrap();
+        assert_eq!(machine.clock(0) - before, 2 * costs.first_level);
+    }
+
+    /// Protects the reorder window: computing hides a miss only as far as the window reaches. Two threads of a
+    /// core have half of it each.
+    #[test]
+    fn reorder_window_limits_what_a_load_hides() {
+        let costs = latencies();
+        let window = haswell().profile().reorder_window / 2;
+        for (is_alone, window) in [(true, window), (false, window / 2)] {
+            let mut machine = haswell();
+            machine.set_running(SIBLING, !is_alone);
+            machine.access(0, 0, Access::Load).unwrap();
+            machine.issue(0, window);
+            assert_eq!(machine.clock(0), costs.first_level + window, "{is_alone}");
+            machine.issue(0, 10);
+            assert_eq!(machine.clock(0), costs.memory + 10, "{is_alone}");
+        }
+        // A load that the window hides entirely costs nothing more.
+        let mut machine = haswell();
+        machine.access(0, 0, Access::Load).unwrap();
+        machine.wait_for_accesses(0);
+        machine.access(1, 0, Access::Load).unwrap();
+        machine.access(1, 0, Access::Load).unwrap();
+        machine.issue(1, 1000);
+        assert_eq!(machine.clock(1), 2 * costs.first_level + 1000);
+    }
+
+    /// Protects the store buffer: stores wait there for their lines, in order, until it is full.
+    #[test]
+    fn stores_wait_in_the_store_buffer() {
+        let costs = latencies();
+        let entries = haswell().profile().store_buffer;
+        let mut machine = haswell();
+        // The first store misses. The others hit, and leave the buffer behind it.
+        load(&mut machine, 0, PAGE);
+        let before = machine.clock(0);
+        machine.access(0, 0, Access::Store).unwrap();
+        for _ in 1..entries {
+            machine.access(0, PAGE, Access::Store).unwrap();
+        }
+        assert_eq!(machine.clock(0) - before, entries * costs.first_level);
+        machine.access(0, PAGE, Access::Store).unwrap();
+        assert_eq!(machine.clock(0) - before, costs.memory, "the buffer was full");
+    }
+
+    /// Protects order: exchanges, fences, regions, and system calls wait for all accesses before them.
+    #[test]
+    fn ordering_steps_wait_for_all_accesses() {
+        let costs = latencies();
+        let steps: [(Step, u64); 5] = [
+            (|machine| machine.access(0, PAGE, Access::Exchange), costs.first_level + costs.locked),
+            (|machine| machine.fence(0), costs.fence),
+            (|machine| machine.begin(0), costs.begin),
+            (|machine| machine.system_call(0, 500), 500),
+            (
+                |machine| {
+                    machine.set_running(0, false);
+                    Ok(())
+                },
+                0,
+            ),
+        ];
+        for (number, (step, cycles)) in steps.into_iter().enumerate() {
+            for access in [Access::Load, Access::Store] {
+                let mut machine = haswell();
+                store(&mut machine, 0, PAGE);
+                let before = machine.clock(0);
+                machine.access(0, 0, access).unwrap();
+                step(&mut machine).unwrap();
+                assert_eq!(
+                    machine.clock(0) - before,
+                    costs.memory + cycles,
+                    "{number}, {access:?}"
+                );
+            }
+        }
+        let mut machine = haswell();
+        machine.begin(0).unwrap();
+        let before = machine.clock(0);
+        machine.access(0, 0, Access::Store).unwrap();
+        machine.commit(0).unwrap();
+        assert_eq!(machine.clock(0) - before, costs.memory + costs.commit);
+    }
+
+    /// Protects waiting loops: the load that ends one is not hidden, because its branch was predicted to go on.
+    #[test]
+    fn the_load_after_a_pause_is_awaited() {
+        let mut machine = haswell();
+        machine.pause(0).unwrap();
+        let before = machine.clock(0);
+        machine.access(0, 0, Access::Load).unwrap();
+        assert_eq!(machine.clock(0) - before, latencies().memory);
+        machine.access(0, PAGE, Access::Load).unwrap();
+        assert_eq!(machine.clock(0) - before, latencies().memory + latencies().first_level);
+    }
+
+    /// Protects lines in a row: each arrives a fixed time after the one before it.
+    #[test]
+    fn lines_in_a_row_arrive_one_after_the_other() {
+        let mut machine = haswell();
+        for line in 0..5 {
+            machine.access(0, line * LINE, Access::Load).unwrap();
+        }
+        machine.wait_for_accesses(0);
+        assert_eq!(machine.clock(0), latencies().memory + 4 * latencies().streamed);
+    }
 }
 
 mod working_set {

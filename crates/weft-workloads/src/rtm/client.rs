@@ -1,6 +1,7 @@
 //! The clients of the experiments on hardware regions: what each thread does.
 
 use std::hint::black_box;
+use std::ops::Range;
 
 use weft::htm::word::{Ordering, Word};
 use weft::htm::{Htm, Regions, RetryPolicy, Statistics};
@@ -74,6 +75,7 @@ pub struct Client {
     regions: Regions,
     random: Random,
     same_place: bool,
+    has_twins: bool,
 }
 
 impl std::fmt::Debug for Client {
@@ -92,13 +94,35 @@ impl Client {
             regions: Regions::new(htm),
             random: Random::new(seed, thread as u64),
             same_place,
+            has_twins: false,
         }
+    }
+
+    /// Returns the addresses of the client's memory, which consists of whole pages.
+    pub fn addresses(&self) -> Range<u64> {
+        let pages = self.pages.as_ptr_range();
+        pages.start.addr() as u64..pages.end.addr() as u64
+    }
+
+    /// Returns the number of pages whose first word a region or its twin has written.
+    #[cfg(test)]
+    pub(super) fn written_pages(&self) -> usize {
+        self.pages.iter().filter(|page| page.0[0].load(Ordering::Relaxed) == 2).count()
+    }
+
+    /// Lets the client repeat each aborted region without a region, as a software twin would.
+    pub fn with_twins(self) -> Client {
+        Client { has_twins: true, ..self }
+    }
+
+    /// Touches all pages. A page that is not in memory would fault, and a fault aborts every region that accesses
+    /// it.
+    pub fn touch_pages(&self) {
+        self.pages.iter().for_each(|page| page.0[0].store(1, Ordering::Relaxed));
     }
 
     /// Tries the regions of a point `tries` times, and returns the counts.
     pub fn run(&mut self, point: &Point, tries: u64, clock: &impl Clock) -> Share {
-        // A page that is not in memory would fault, and a fault aborts every region that accesses it.
-        self.pages.iter().for_each(|page| page.0[0].store(1, Ordering::Relaxed));
         let before = self.regions.statistics();
         let begin = clock.seconds();
         self.attempt(point, tries, clock);
@@ -185,7 +209,10 @@ impl Client {
             }
             let span = Span(&self.pages[first as usize..]);
             // An aborted region is counted, and not retried.
-            let _ = self.regions.run(|_| body(span, key), || false);
+            let committed = self.regions.run(|_| body(span, key), || false);
+            if committed.is_none() && self.has_twins {
+                body(span, key);
+            }
         }
     }
 }

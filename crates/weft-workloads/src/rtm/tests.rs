@@ -89,6 +89,7 @@ fn every_try_is_counted() {
         let htm = Htm::open(choice, once()).expect("both are always available");
         let mut client = Client::new(&htm, SEED, 0, same_place);
         for point in Point::all(&Kind::ALL, &[], &Edges::HASWELL).expect("its own sizes") {
+            client.touch_pages();
             let share = client.run(&point, 3, &StoppedClock);
             let measured = Measurement::new(&point, Threads::Spread(1), SEED, &[share, share]);
             let aborted = measured.aborted_capacity
@@ -123,4 +124,24 @@ fn tries_follow_the_work() {
     assert_eq!(tries(Kind::ReadsFirst, "64K+64K"), 31);
     assert_eq!(tries(Kind::Duration, "1ms"), 20);
     assert_eq!(tries(Kind::Price, "alone"), 1_000);
+}
+
+/// Protects the clients' twins: what an aborted region did is repeated without a region.
+#[test]
+fn twins_repeat_aborted_regions() {
+    // Without hardware every region asks for its twin.
+    let htm = Htm::open(Choice::Software, once()).expect("it is always available");
+    let point = Point { kind: Kind::Writes, size: Size::Bytes(64) };
+    let written = |client: &Client| {
+        let addresses = client.addresses();
+        assert!(
+            addresses.start.is_multiple_of(4096) && addresses.end - addresses.start == MEMORY_BYTES
+        );
+        client.written_pages()
+    };
+    let mut without = Client::new(&htm, 1, 0, true);
+    without.run(&point, 3, &StoppedClock);
+    let mut with = Client::new(&htm, 1, 0, true).with_twins();
+    with.run(&point, 3, &StoppedClock);
+    assert_eq!((written(&without), written(&with)), (0, 1));
 }
