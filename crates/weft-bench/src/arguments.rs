@@ -90,6 +90,13 @@ pub struct BenchArguments {
     #[arg(allow_negative_numbers = true)]
     pub capacity_retries: Option<u32>,
 
+    /// Let commits go by whole rows, also where transactions name the columns that they use
+    ///
+    /// By default a transaction under an optimistic protocol commits although others have changed its rows, if they have
+    /// changed other columns, or the same ones by operations that commute. The papers' systems know no columns.
+    #[arg(long)]
+    pub by_rows: bool,
+
     /// Memory that every database allocates and touches before it is loaded, in MiB
     ///
     /// The operating system does work at the first use of a page; in a virtual machine this can take longer than

@@ -102,6 +102,12 @@ pub struct Common {
     /// With 1, a region that does not fit is not tried again.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=1_000_000))]
     pub capacity_retries: Option<u32>,
+    /// Let commits go by whole rows, also where transactions name the columns that they use
+    ///
+    /// By default a transaction under an optimistic protocol commits although others have changed its rows, if they have
+    /// changed other columns, or the same ones by operations that commute. The papers' systems know no columns.
+    #[arg(long)]
+    pub by_rows: bool,
     /// Virtual time to measure
     #[arg(long, value_name = "MS", default_value_t = 4.0, value_parser = milliseconds_or_zero())]
     pub milliseconds: f64,

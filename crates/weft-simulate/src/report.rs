@@ -320,6 +320,7 @@ fn value(title: &str, profile: &Profile, common: &Common, outcome: &SimulationRe
         "repairs": outcome.repairs,
         "conflict_retries": common.conflict_retries,
         "capacity_retries": common.capacity_retries,
+        "by_rows": common.by_rows,
         "pieces": outcome.pieces,
         "phase_length_ms": common.phase_length,
         "regions_begun": counts.begun,

@@ -150,6 +150,7 @@ impl Setting<'_> {
             phase_length,
             conflict_retries: self.common.conflict_retries,
             capacity_retries: self.common.capacity_retries,
+            by_rows: self.common.by_rows,
             dbx_paper: self.dbx_paper,
             doppel: self.doppel,
             htcc: self.htcc,

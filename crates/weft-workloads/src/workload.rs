@@ -13,6 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use weft::commit::CommitsByRows;
 use weft::htm::RetryPolicy;
 use weft::protocol::Protocol;
 use weft::store::observer::Observer;
@@ -135,6 +136,8 @@ pub struct LoadOptions<'a> {
     pub conflict_retries: Option<u32>,
     /// The number of times that a hardware region may be too large before it gives up; `None` for the engine's default.
     pub capacity_retries: Option<u32>,
+    /// Whether commits go by rows alone, although transactions name the columns that they use.
+    pub by_rows: bool,
     /// The memory that the database allocates and touches before it is filled.
     pub reserve_bytes: usize,
     /// The length of phases, under a protocol that has them; `None` for the engine's default.
@@ -191,6 +194,10 @@ impl LoadOptions<'_> {
             None => (builder, RetryPolicy::default()),
         };
         let builder = builder.htm_retry_policy(self.retry_policy(policy));
+        let builder = match self.by_rows {
+            true => builder.protocol_options(CommitsByRows),
+            false => builder,
+        };
         let builder = match (self.doppel.cloned(), self.phase_length) {
             (None, None) => builder,
             (Some(options), None) => builder.phases(options),
@@ -231,6 +238,7 @@ impl Default for LoadOptions<'_> {
             reserve_bytes: 0,
             conflict_retries: None,
             capacity_retries: None,
+            by_rows: false,
             phase_length: None,
             dbx_paper: None,
             doppel: None,

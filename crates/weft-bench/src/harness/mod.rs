@@ -309,6 +309,7 @@ fn load(
             phase_length: arguments.phase_length(),
             conflict_retries: arguments.conflict_retries,
             capacity_retries: arguments.capacity_retries,
+            by_rows: arguments.by_rows,
             dbx_paper,
             doppel: doppel.as_ref(),
             htcc: htcc.as_ref(),

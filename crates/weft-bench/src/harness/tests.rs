@@ -180,6 +180,7 @@ fn arguments(protocols: &[&str], threads: usize, seconds: f64, json: bool) -> Be
         phase_length: None,
         conflict_retries: None,
         capacity_retries: None,
+        by_rows: false,
         verify: true,
         directory: None,
         contention: vec![Observation::Off],

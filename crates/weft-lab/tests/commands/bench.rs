@@ -260,6 +260,7 @@ fn json_keys_have_one_order() {
         "delivery_search",
         "conflict_retries",
         "capacity_retries",
+        "by_rows",
         "phase_length_ms",
         "seconds",
         "warmup_seconds",

@@ -236,6 +236,58 @@ fn operations_beside_named_columns_are_applied_again() {
     );
 }
 
+/// An operation is applied again if the transaction has read other columns after it, and these have not changed.
+#[test]
+fn columns_read_after_an_operation_have_to_be_the_same() {
+    for_each_executor!(
+        [Dbx, DbxSpin, Silo, Occ] | P | {
+            let shop = Shop::<P>::open();
+            let count = |tx: &Transaction<'_, P>| tx.add(&shop.items, &1, column_of!(Item.left), 7);
+            let mark = |tx: &Transaction<'_, P>| {
+                tx.update_columns(&shop.items, &1, column_of!(Item.mark), |mark| *mark = Some(5))
+                    .map(drop)
+            };
+            // The name has not changed: the sum is added on top of the other one.
+            let read_name = |tx: &Transaction<'_, P>| {
+                count(tx)?;
+                let name = tx.get_columns(&shop.items, &1, column_of!(Item.name))?;
+                Ok(assert_eq!(name.map(String::as_str), Some("new")))
+            };
+            assert_eq!(shop.beside(read_name, count).unwrap(), 1);
+            assert_eq!(shop.item(1).left, 24);
+            // The mark has changed, and so has the sum: the transaction runs again.
+            let read_mark = |tx: &Transaction<'_, P>| {
+                count(tx)?;
+                tx.get_columns(&shop.items, &1, column_of!(Item.mark)).map(drop)
+            };
+            assert_eq!(shop.beside(read_mark, mark).unwrap(), 2);
+            let read_sum = |tx: &Transaction<'_, P>| {
+                count(tx)?;
+                tx.get_columns(&shop.items, &1, column_of!(Item.left)).map(drop)
+            };
+            assert_eq!(shop.beside(read_sum, count).unwrap(), 2);
+            assert_eq!((shop.item(1).left, shop.item(1).mark), (45, Some(5)));
+        }
+    );
+}
+
+/// With this option nothing is carried over, and nothing is applied again.
+#[test]
+fn a_database_may_commit_by_rows_alone() {
+    for_each_optimistic!(|P| {
+        let builder = Database::builder().protocol::<P>();
+        let shop = Shop::<P>::of(builder.protocol_options(weft::commit::CommitsByRows));
+        let count = |tx: &Transaction<'_, P>| tx.add(&shop.items, &1, column_of!(Item.left), 7);
+        let read_name = |tx: &Transaction<'_, P>| {
+            tx.get_columns(&shop.items, &1, column_of!(Item.name))?;
+            tx.add(&shop.items, &2, column_of!(Item.left), 1)
+        };
+        assert_eq!(shop.beside(read_name, count).unwrap(), 2, "{}", P::NAME);
+        assert_eq!(shop.beside(count, count).unwrap(), 2, "{}", P::NAME);
+        assert_eq!((shop.item(1).left, shop.item(2).left), (31, 11));
+    });
+}
+
 #[test]
 fn rows_made_again_are_checked() {
     for_each_optimistic!(|P| {

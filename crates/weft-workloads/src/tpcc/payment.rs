@@ -95,18 +95,19 @@ pub(super) fn run<P: Protocol>(
     input: &Input,
     found: &mut Vec<u32>,
 ) -> Result<Output, Error> {
-    // Add the amount to the warehouse's year-to-date; read its name.
+    // Add the amount to the warehouse's year-to-date; read its name. (In this order, a protocol that locks takes the
+    // exclusive lock at once. After a read it would have to upgrade a shared one.)
+    tx.add(&tables.warehouse, &input.w_id, column_of!(Warehouse.w_ytd), input.amount)?;
     let w_name = *tx
         .get_columns(&tables.warehouse, &input.w_id, column_of!(Warehouse.w_name))?
         .expect("warehouses are never removed");
-    tx.add(&tables.warehouse, &input.w_id, column_of!(Warehouse.w_ytd), input.amount)?;
 
     // Add the amount to the district's year-to-date; read its name.
     let district = (input.w_id, input.d_id);
+    tx.add(&tables.district, &district, column_of!(District.d_ytd), input.amount)?;
     let d_name = *tx
         .get_columns(&tables.district, &district, column_of!(District.d_name))?
         .expect("districts are never removed");
-    tx.add(&tables.district, &district, column_of!(District.d_ytd), input.amount)?;
 
     // The customer, by number (case 1) or by last name (case 2).
     let c_id = match &input.customer {

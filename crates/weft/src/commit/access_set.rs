@@ -361,7 +361,7 @@ impl<H: TidHeader> AccessSet<H> {
         // If this transaction has written the record, the write is validated instead.
         match version.own_position {
             None => self.reads.push(ReadEntry { record, observed: version.observed, table }),
-            Some(_) => self.note_own_read(record),
+            Some(_) => self.note_own_read(record, None),
         }
     }
 
@@ -482,7 +482,7 @@ impl<H: TidHeader> AccessSet<H> {
                 end = found;
             }
             self.superseded.extend(undone.map(|row| SupersededRow { record, row, table }));
-            self.note_own_read(record);
+            self.note_own_read(record, None);
         }
         // The records that had not been written count as read.
         let mut kept = mark.writes;
@@ -497,7 +497,7 @@ impl<H: TidHeader> AccessSet<H> {
                 self.reads.push(ReadEntry { record, observed, table });
             }
             self.superseded.extend(undone.map(|row| SupersededRow { record, row, table }));
-            self.note_own_read(record);
+            self.note_own_read(record, None);
         }
         self.writes.truncate(kept);
         self.reindex_writes();

@@ -18,7 +18,8 @@
 //! The notes of a record form a chain: each operation has changed the row that the one before it has made, and the
 //! first one a committed row. If the write set has the last of these rows, the record was written by these
 //! operations alone. A read of the transaction's own row ends the chain, since what the transaction does next may
-//! depend on it.
+//! depend on it. If the read names its columns, it only limits what the operations may be applied to: these columns have
+//! to be the same in the present version as in the one before. Then the same operations make them what was read.
 
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
@@ -29,6 +30,7 @@ use super::access_set::{AccessSet, ReplacedVersion, SupersededRow, TidHeader, vi
 use super::optimistic::read_newest;
 use super::{Abort, Visible};
 use crate::error::ConflictReason;
+use crate::row::column::ColumnSet;
 use crate::row::operation::RepeatableOperation;
 use crate::store::record::RecordPointer;
 use crate::store::record::tid::Tid;
@@ -42,6 +44,8 @@ pub struct AppliedOperations<H> {
     notes: Vec<AppliedOperation<H>>,
     /// The operations' own values that are too large for a note.
     large_values: Vec<OperationValue>,
+    /// The columns that were read of rows that operations have made.
+    own_reads: Vec<(RecordPointer<H>, ColumnSet)>,
 }
 
 /// Room for an operation's own value, or for a part of it.
@@ -60,7 +64,7 @@ struct AppliedOperation<H> {
 
 impl<H> Default for AppliedOperations<H> {
     fn default() -> Self {
-        AppliedOperations { notes: Vec::new(), large_values: Vec::new() }
+        AppliedOperations { notes: Vec::new(), large_values: Vec::new(), own_reads: Vec::new() }
     }
 }
 
@@ -130,6 +134,13 @@ impl<H> AppliedOperations<H> {
     pub fn clear(&mut self) {
         self.notes.clear();
         self.large_values.clear();
+        self.own_reads.clear();
+    }
+
+    /// Returns the columns of a record that the transaction has read after operations on it.
+    pub fn own_reads(&self, record: RecordPointer<H>) -> ColumnSet {
+        let own = self.own_reads.iter().filter(|(of, _)| *of == record);
+        own.fold(ColumnSet::NONE, |all, (_, columns)| all.and(*columns))
     }
 
     /// Applies the operations on a record to another row, in their order. Returns false if a result is out of the
@@ -189,11 +200,16 @@ impl<H: TidHeader> AccessSet<H> {
         }
     }
 
-    /// Notes that the transaction has read its own write of a record, and may now depend on it.
+    /// Notes that the transaction has read its own write of a record, and may now depend on it: on these columns, or on
+    /// the whole row.
     #[inline(always)]
-    pub fn note_own_read(&mut self, record: RecordPointer<H>) {
-        if !self.applied.notes.is_empty() {
-            self.applied.forget(record);
+    pub fn note_own_read(&mut self, record: RecordPointer<H>, columns: Option<ColumnSet>) {
+        if self.applied.notes.is_empty() {
+            return;
+        }
+        match columns {
+            Some(columns) => self.applied.own_reads.push((record, columns)),
+            None => self.applied.forget(record),
         }
     }
 

@@ -38,7 +38,7 @@ pub use capabilities::{
 pub use dbx::Dbx;
 pub use deferred_change::{DeferredChange, RowDelta};
 pub use engine::{CommitToken, Durability, Engine};
-pub use options::{GivenOptions, ProtocolOptions, ProtocolShared};
+pub use options::{CommitsByRows, GivenOptions, ProtocolOptions, ProtocolShared};
 pub use silo::Silo;
 pub use two_phase_locking::{TwoPhaseLocking, TwoPhaseLockingNoWait};
 pub use unstable::Unstable;

@@ -398,7 +398,7 @@ impl<P: CommitPhases> OptimisticExecutor<P> {
         memory: &WorkerMemory,
     ) -> Visible {
         if let Some(own) = self.set.own_write(record) {
-            self.set.note_own_read(record);
+            self.set.note_own_read(record, columns);
             self.set.notes.note_own_read(record, columns.unwrap_or(ColumnSet::ALL));
             return own;
         }

@@ -30,6 +30,12 @@ impl fmt::Debug for GivenOptions {
     }
 }
 
+/// Given to a builder as the options of a protocol, makes all commits go by rows: no operation is applied again, and no
+/// transaction is carried over by columns. So they are those of the papers' systems, which know no columns.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct CommitsByRows;
+
 /// What a protocol is told about a database that is being opened.
 #[derive(Clone, Debug)]
 pub struct ProtocolOptions {

@@ -18,8 +18,8 @@ use super::stored::{AnyTable, FillingMemories};
 use super::versions::{Migration, Versions};
 use super::{Database, Inner, UserHandles};
 use crate::commit::{
-    Dbx, Durability, Engine, GivenOptions, Protocol, ProtocolOptions, ProtocolShared, Workers,
-    record_kind,
+    CommitsByRows, Dbx, Durability, Engine, GivenOptions, Protocol, ProtocolOptions,
+    ProtocolShared, Workers, record_kind,
 };
 use crate::durability::{self, MigratedRows, RecoveryProgress, StorageError};
 use crate::error::Failure;
@@ -600,6 +600,7 @@ impl<P: Protocol> Builder<P> {
         let mut shared = SharedState::new(htm, workers_max);
         shared.by_index = CountsByIndex::new(workers_max, tables_of_indexes);
         shared.gate = protocol.gate();
+        shared.commits_by_rows = options.given.get::<CommitsByRows>().is_some();
         shared.observer = options.given.get::<Arc<dyn Observer>>().cloned();
         if let Some(bytes) = self.limits.memory_bytes {
             shared.memory.set_limit(bytes);

@@ -83,6 +83,8 @@ pub struct SharedState {
     /// A mistake that operations make on purpose.
     #[cfg(feature = "canary")]
     pub operation_flaw: Option<OperationFlaw>,
+    /// See [`CommitsByRows`](crate::commit::CommitsByRows).
+    pub commits_by_rows: bool,
     /// The first table, if there is one.
     pub first_table: OnceLock<TableRef>,
     /// Which workers are committing.
@@ -222,6 +224,7 @@ impl SharedState {
             time: Time::default(),
             #[cfg(feature = "canary")]
             operation_flaw: None,
+            commits_by_rows: false,
             first_table: OnceLock::new(),
             commits: ActivityWords::new(workers_max),
             retention: Retention::default(),

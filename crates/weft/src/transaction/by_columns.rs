@@ -143,10 +143,10 @@ impl<P: Protocol> Transaction<'_, P> {
     #[inline(never)]
     fn carry_over(&self, abort: Abort, carried_over: &mut u32) -> Result<(), Abort> {
         let is_final = self.doomed.get().is_some() || abort.reason == ConflictReason::TimePassed;
-        if is_final || *carried_over == CARRIED_OVER_MAX {
+        let memory = &self.worker.memory;
+        if is_final || *carried_over == CARRIED_OVER_MAX || memory.shared().commits_by_rows {
             return Err(abort);
         }
-        let memory = &self.worker.memory;
         memory.in_user_code(|| self.worker.executor().carry_over(abort, memory))?;
         *carried_over += 1;
         memory.observe_conflict(abort.place(), true);

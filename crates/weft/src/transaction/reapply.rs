@@ -41,7 +41,8 @@ impl<P: Protocol> Transaction<'_, P> {
     #[cold]
     #[inline(never)]
     pub(super) fn commit_again(&self, mut abort: Abort) -> Result<CommitToken, Abort> {
-        if self.doomed.get().is_some() || abort.reason == ConflictReason::TimePassed {
+        let by_rows = self.worker.memory.shared().commits_by_rows;
+        if self.doomed.get().is_some() || abort.reason == ConflictReason::TimePassed || by_rows {
             return Err(abort);
         }
         for tries in 0..REAPPLIED_MAX {
@@ -97,6 +98,13 @@ impl<P: Protocol> Transaction<'_, P> {
         let core = table.core();
         // SAFETY: a published row of the table, and the worker has been pinned since before it was found.
         if unsafe { self.has_disappeared_untyped(core, onto) } {
+            return None;
+        }
+        // What was read of the row that is to be replaced, after the operations, must be right with this one as well.
+        let read = operations.own_reads(record);
+        // SAFETY: as above; `replaced` was published as well.
+        let is_same = || unsafe { core.same_columns(replaced, onto, read) };
+        if !read.is_empty() && !memory.in_user_code(is_same) {
             return None;
         }
         let copy = |place| {

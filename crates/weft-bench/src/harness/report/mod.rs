@@ -17,6 +17,7 @@
 //! | `warehouses`, `mix`, `scale`, `storage` | the workload's own options (these are TPC-C's; those of INCR1 and INCRZ are `distribution`, `records`, `hot_percent`, `change_seconds`, `alpha`, LIKE's `users`, `pages`, `alpha`, `write_percent`, TATP's `subscribers` and `mix`, those of Articles `articles`, `users`, `mix`, `alpha`, `operations`, of the bank `accounts`, `hot_percent`, `audit_percent`, of the flash sale `items`, `buyers`, `hot`, `hot_percent`, of the queue `backlog`, of the shifting hot spot `records`, `hot_percent`, `change_seconds`, of the mixture `scale`, those of locks `structure`, `kinds_elided`, `work`, `subscribers`, `updates`, `mix` and `theta`, YCSB's `preset`, `records`, `value_bytes`, `read`, `rmw`, `insert`, `scan`, `scan_rows`, `operations`, `theta`, `distribution`, `storage`) |
 //! | `conflict_retries` | the number of conflicts after which regions gave up; `null` without `--conflict-retries` |
 //! | `capacity_retries` | the number of times that a region was too large, after which it gave up; `null` without `--capacity-retries` |
+//! | `by_rows` | whether commits went by rows alone (`--by-rows`) |
 //! | `phase_length_ms` | the length of phases; `null` without `--phase-length` |
 //! | `seconds`, `warmup_seconds` | length of a round, and of the warm-up before it |
 //! | `rounds` | array of objects: `seconds`, `committed`, `user_rollbacks`, `throughput_per_second`, `aborts`, `cores_elsewhere`: the number of cores that other processes kept busy, `null` if the system does not tell |
@@ -203,6 +204,7 @@ pub struct Description {
     seed: u64,
     conflict_retries: Option<u32>,
     capacity_retries: Option<u32>,
+    by_rows: bool,
     phase_length_ms: Option<f64>,
     options: InOrder<&'static str, serde_json::Value>,
     operations: Option<u32>,
@@ -222,6 +224,7 @@ impl Description {
             seed: arguments.seed,
             conflict_retries: arguments.conflict_retries,
             capacity_retries: arguments.capacity_retries,
+            by_rows: arguments.by_rows,
             phase_length_ms: arguments.phase_length,
             options: InOrder(subject.options),
             operations: subject.operations,
@@ -255,6 +258,7 @@ pub struct Report<'a> {
     pub options: &'a InOrder<&'static str, serde_json::Value>,
     pub conflict_retries: Option<u32>,
     pub capacity_retries: Option<u32>,
+    pub by_rows: bool,
     pub phase_length_ms: Option<f64>,
     pub seconds: f64,
     pub warmup_seconds: f64,
@@ -403,6 +407,7 @@ impl<'a> Report<'a> {
             options: &description.options,
             conflict_retries: description.conflict_retries,
             capacity_retries: description.capacity_retries,
+            by_rows: description.by_rows,
             phase_length_ms: description.phase_length_ms,
             seconds: description.seconds,
             warmup_seconds: description.warmup_seconds,
