@@ -68,7 +68,7 @@ const PROTOCOLS: &[Series] = &[
     protocol!("DBX-TC(ROEP)", "dbx-tc:paper", "--snapshots", "on"),
     NOTHING_DEFERRED,
     DBX,
-    protocol!("Silo", "silo", "--snapshots", "recent"),
+    protocol!("Silo", "silo", "--by-rows", "--snapshots", "recent"),
     protocol!("2PL", "2pl", "--snapshots", "recent"),
     protocol!("HTM", "htm-naive", "--snapshots", "off"),
     WEFTS_DBX_TC,
@@ -117,7 +117,8 @@ const DELIVERY: &str = "Each client's Delivery searches for the oldest order beh
 const SHORT: &str = "Simulated runs are shorter than an epoch of 40 ms, so that all readers of a run share a snapshot.";
 
 const PAPERS_DBX: &str = "DBX is dbx:paper, with all mechanisms of its own paper. Its readers open a snapshot of the most recent \
-     state each. Weft's dbx, beside it, has none of these mechanisms, and the same snapshots.";
+     state each. Weft's dbx, beside it, has none of these mechanisms, and the same snapshots. Silo commits by \
+     rows (--by-rows), as its paper does.";
 
 /// Regions that abort by a conflict, per transaction.
 const CONFLICTS: Metric = Metric {

@@ -60,15 +60,14 @@ macro_rules! protocol {
 pub(crate) use protocol;
 
 /// Series with the HTCC paper's names.
-const HTCC: Series = protocol!("HTCC", "htcc:dependencies");
-const OCC: Series = protocol!("OCC", "occ");
-const SOCC: Series = protocol!("SOCC", "silo");
-const HOCC: Series = protocol!("HOCC", "dbx");
+const OCC: Series = protocol!("OCC", "occ", "--by-rows");
+const SOCC: Series = protocol!("SOCC", "silo", "--by-rows");
 const HTO: Series = protocol!("HTO", "tso");
 const TWO_PHASE_LOCKING: Series = protocol!("2PL", "2pl");
 
 /// Weft's own protocols, which depart from the papers.
 const WEFTS_DBX: Series = protocol!("Weft's dbx", "dbx").ours();
+const WEFTS_HTCC: Series = protocol!("Weft's htcc", "htcc").ours();
 const WEFTS_DOPPEL: Series = protocol!("Weft's doppel", "doppel").ours();
 
 /// Committed transactions per second.
