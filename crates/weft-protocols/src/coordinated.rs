@@ -18,6 +18,9 @@ pub trait CoordinatedDatabase {
     /// # Errors
     /// [`Failure::Closed`]; [`Failure::NestedTransaction`] inside a transaction.
     fn coordinate(&self, goes_on: &dyn Fn() -> bool) -> Result<(), Failure>;
+
+    /// Whether workers do the work while no thread does: they change phases, but do not make records hot or cold.
+    fn can_do_without(&self) -> bool;
 }
 
 /// Returns the database if it has background work for a thread of its own, by its options.

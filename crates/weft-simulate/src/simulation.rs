@@ -412,12 +412,22 @@ pub fn simulate<D: System>(system: &D, setting: &Setting<'_>) -> Result<Simulati
     let cycles = |milliseconds: f64| (milliseconds * profile.megahertz as f64 * 1e3) as u64;
     let begin = cycles(common.warmup);
     let end = begin + cycles(common.milliseconds);
-    let measured: Vec<RefCell<CoreMeasurement>> = (0..cores).map(|_| RefCell::default()).collect();
+    // The thread that coordinates has the core after the clients'. If they have all cores, workers change the phases; a thread
+    // that makes records hot has the last client's core.
+    let coordinator = system.coordinator();
+    let coordinator = coordinator
+        .filter(|database| cores < profile.threads() || (cores > 1 && !database.can_do_without()));
+    let clients = match coordinator {
+        Some(_) => cores.min(profile.threads() - 1),
+        None => cores,
+    };
+    let measured: Vec<RefCell<CoreMeasurement>> =
+        (0..clients).map(|_| RefCell::default()).collect();
     let before = system.metrics();
     let interval = common.timeline.map(cycles);
     let client = |core: usize| {
         let measured = &measured[core];
-        let mut client = system.client(common.seed, core, cores);
+        let mut client = system.client(common.seed, core, clients);
         move || {
             let types = system.transactions().iter();
             let types = types.map(|name| TypeResult { name, ..TypeResult::default() }).collect();
@@ -458,9 +468,7 @@ pub fn simulate<D: System>(system: &D, setting: &Setting<'_>) -> Result<Simulati
             measured.replace(mine);
         }
     };
-    let clients = (0..cores).map(|core| Box::new(client(core)) as Program<'_>);
-    // The coordinator of phases has the core after the clients', if there is one. Otherwise the clients change the phases.
-    let coordinator = system.coordinator().filter(|_| cores < profile.threads());
+    let programs = (0..clients).map(|core| Box::new(client(core)) as Program<'_>);
     let coordinator = coordinator.map(|database| {
         Box::new(move || {
             let goes_on = || weft_sim::cycles().is_some_and(|now| now < end);
@@ -469,7 +477,7 @@ pub fn simulate<D: System>(system: &D, setting: &Setting<'_>) -> Result<Simulati
             }
         }) as Program<'_>
     });
-    let programs = clients.chain(coordinator).collect();
+    let programs = programs.chain(coordinator).collect();
     let start = Instant::now();
     let private_memory = match common.private_memory {
         Private::On => PRIVATE_MEMORY,

@@ -60,6 +60,10 @@ impl<J: JoinedProtocol> CoordinatedDatabase for Database<PhaseReconciliation<J>>
         }
         Ok(())
     }
+
+    fn can_do_without(&self) -> bool {
+        true
+    }
 }
 
 /// Returns the database if its phases have a coordinator by its options.

@@ -275,6 +275,10 @@ impl CoordinatedDatabase for Database<Htcc> {
         }
         Ok(())
     }
+
+    fn can_do_without(&self) -> bool {
+        false
+    }
 }
 
 /// Returns the database if a thread of its own makes records hot and cold, by its options.
