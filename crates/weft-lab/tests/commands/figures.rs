@@ -158,7 +158,7 @@ fn list_shows_figures_and_their_machines() {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let listed = text(&output.stdout);
     for expected in [
-        "htcc-figure-14          throughput, 4 warehouses: xeon-e7-4x10, 18 points, about",
+        "htcc-figure-14          throughput, 4 warehouses: xeon-e7-4x10, 24 points, about",
         "dbx-tc-figure-13b       throughput with a log, TPC-C: not measured with these options",
         "no-free-lunch-figure-1  elision by the pthread library: not measured",
         "Together about",

@@ -23,8 +23,9 @@ impl<P: Protocol> Transaction<'_, P> {
     /// apply operations to the same row do not abort each other. If another transaction has replaced the row by the
     /// time of the commit, the commit applies the operations to the present row
     /// ([`Metrics::reapplied`](crate::Metrics::reapplied)). This holds unless the transaction also reads the row, or
-    /// writes it in another way, or the column belongs to a secondary index, or the operation owns memory. If the
-    /// operation fails on the present row, the transaction is run again, so the error is returned here.
+    /// writes it in another way, or the column belongs to a secondary index, or the operation owns memory. A read of
+    /// columns by name ([`Transaction::get_columns`]) only requires that these columns are the same in the present row. If
+    /// the operation fails on the present row, the transaction is run again, so the error is returned here.
     ///
     /// ```
     /// # use weft::operation::Add;
