@@ -57,7 +57,7 @@ fn by_default_very_little_is_chopped() {
     let expected = "\
 new_order | reading | read item
 new_order | conflicting | read warehouse, read customer, update district, insert order, update stock, insert order_line, insert new_order
-payment | conflicting | read warehouse, add warehouse, read district, add district, scan customer, update customer
+payment | conflicting | add warehouse, read warehouse, add district, read district, scan customer, update customer
 payment | commutative | insert history
 order_status | conflicting | scan customer, read customer, scan order, scan order_line
 delivery | conflicting | scan new_order, delete new_order, update order, scan order_line, update order_line, add customer
@@ -74,10 +74,10 @@ new_order | static | read item
 new_order | reading | read warehouse
 new_order | reading | read customer
 new_order | conflicting | update district, insert order, update stock, insert order_line, insert new_order
-payment | reading | read warehouse
 payment | commutative | add warehouse
-payment | reading | read district
+payment | reading | read warehouse
 payment | commutative | add district
+payment | reading | read district
 payment | conflicting | scan customer, update customer
 payment | commutative | insert history
 delivery | conflicting | scan new_order, delete new_order

@@ -195,7 +195,7 @@ fn missing_dependency_is_detected() {
         (NewOrder, of_new_order, 6, 5),
         (NewOrder, of_new_order, 7, 3),
         (Payment, of_payment, 5, 4),
-        (Payment, of_payment, 6, 0),
+        (Payment, of_payment, 6, 1),
         (Payment, of_payment, 6, 4),
         (Delivery, of_delivery, 2, 0),
         (Delivery, of_delivery, 5, 3),
