@@ -35,7 +35,7 @@ pub static VARIANTS: [Variant; 7] = [
 ];
 
 /// The mechanisms of the paper.
-pub static MECHANISMS: [Mechanism<HtccOptions>; 4] = [
+pub static MECHANISMS: [Mechanism<HtccOptions>; 5] = [
     Mechanism {
         name: "binding-locks",
         about: "a transaction that does not get the lock of a hot record in time aborts",
@@ -50,6 +50,11 @@ pub static MECHANISMS: [Mechanism<HtccOptions>; 4] = [
         name: "background",
         about: "a thread of its own makes records hot and cold, by all conflicts of a period",
         switch: HtccOptions::background,
+    },
+    Mechanism {
+        name: "repair",
+        about: "a transaction that fails its validation is repaired, and not restarted",
+        switch: HtccOptions::repairs,
     },
     Mechanism {
         name: "dependencies",

@@ -645,8 +645,8 @@ pub const FIGURES: &[Figure] = &[
                 MIX,
                 VARIANT,
                 BY_ROWS,
-                "HTCC(-S) is htcc:paper without repair by dependencies, so it repairs by replay. HTCC(-SC) is htcc:restart, \
-                 which is Weft's htcc without repair: htcc:paper cannot leave repair out.",
+                "HTCC(-S) is htcc:paper without repair by dependencies, so it repairs by replay. HTCC(-SC) is \
+                 htcc:paper without any repair.",
                 "The regions of all variants of HTCC survive 64 conflicts, as in the paper.",
                 PRIVATE_MEMORY,
             ],
@@ -657,7 +657,13 @@ pub const FIGURES: &[Figure] = &[
                 &[
                     HTCC,
                     restarted!("HTCC(-S)", "64", "htcc:paper", "--paper", "no-dependencies"),
-                    restarted!("HTCC(-SC)", "64", "htcc:restart"),
+                    restarted!(
+                        "HTCC(-SC)",
+                        "64",
+                        "htcc:paper",
+                        "--paper",
+                        "no-repair,no-dependencies"
+                    ),
                     OCC,
                     WEFTS_HTCC,
                 ],
