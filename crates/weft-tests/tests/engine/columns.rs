@@ -251,7 +251,8 @@ fn columns_read_after_an_operation_have_to_be_the_same() {
             let read_name = |tx: &Transaction<'_, P>| {
                 count(tx)?;
                 let name = tx.get_columns(&shop.items, &1, column_of!(Item.name))?;
-                Ok(assert_eq!(name.map(String::as_str), Some("new")))
+                assert_eq!(name.map(String::as_str), Some("new"));
+                Ok(())
             };
             assert_eq!(shop.beside(read_name, count).unwrap(), 1);
             assert_eq!(shop.item(1).left, 24);
