@@ -97,10 +97,7 @@ pub const FIGURES: &[Figure] = &[
                     20480.0,
                 ],
             },
-            &[
-                series("writes", &["--kind", "random-writes"]),
-                series("to untouched pages", &["--kind", "random-writes", "--pages", "cold"]),
-            ],
+            &[series("writes", &["--kind", "random-writes"])],
             &[
                 at_size("448 bytes do not fit", "over 90 % (§2.1)", 448.0, at_least(80.0)),
                 at_size(
@@ -113,7 +110,7 @@ pub const FIGURES: &[Figure] = &[
             &[published("writes", 448.0, 90.0)],
             &[
                 "448 bytes are seven lines, which fit into any sets of eight ways. Experiment: if no page of the array was \
-                 touched before (--pages cold), each region faults, and aborts. The paper does not say how its array was \
+                 touched before (cargo simulate rtm --pages cold), each region faults, and aborts. The paper does not say how its array was \
                  prepared.",
             ],
         )),
