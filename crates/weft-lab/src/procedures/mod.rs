@@ -24,13 +24,13 @@ Example: a payment. Step 4 is the look-up by last name, which most payments do.
 
   $ cargo lab procedures tpcc --procedure payment
   payment
-     0  read        warehouse
-     1  add         warehouse
-     2  read        district
-     3  add         district
+     0  add         warehouse
+     1  read        warehouse
+     2  add         district
+     3  read        district
      4  scan        customer by by_name
      5  read-write  customer             key from 4
-     6  insert      history              values from 0, 2, 4
+     6  insert      history              values from 1, 3, 4
 
 If another transaction changes customers' names at the same time, the result of step 4 is stale. A
 protocol that repairs then runs step 4 again, and steps 5 and 6, which depend on it, but not 0 to
