@@ -2,7 +2,7 @@
 
 use super::Transaction;
 use crate::commit::{Abort, Executor, Protocol, Unstable};
-use crate::error::{ConflictReason, Error};
+use crate::error::Error;
 use crate::row::column::{ColumnSet, UsedColumns};
 use crate::row::encoding::KeyLookup;
 use crate::row::operation::Columns;
@@ -142,11 +142,10 @@ impl<P: Protocol> Transaction<'_, P> {
     #[cold]
     #[inline(never)]
     fn carry_over(&self, abort: Abort, carried_over: &mut u32) -> Result<(), Abort> {
-        let is_final = self.doomed.get().is_some() || abort.reason == ConflictReason::TimePassed;
-        let memory = &self.worker.memory;
-        if is_final || *carried_over == CARRIED_OVER_MAX || memory.shared().commits_by_rows {
+        if self.is_final(&abort) || *carried_over == CARRIED_OVER_MAX {
             return Err(abort);
         }
+        let memory = &self.worker.memory;
         memory.in_user_code(|| self.worker.executor().carry_over(abort, memory))?;
         *carried_over += 1;
         memory.observe_conflict(abort.place(), true);

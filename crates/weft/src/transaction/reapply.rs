@@ -37,12 +37,18 @@ impl<P: Protocol> Transaction<'_, P> {
         }
     }
 
+    /// Returns whether the transaction cannot commit after this conflict, whatever has changed.
+    pub(super) fn is_final(&self, abort: &Abort) -> bool {
+        self.doomed.get().is_some()
+            || abort.reason == ConflictReason::TimePassed
+            || self.worker.memory.shared().commits_by_rows
+    }
+
     /// Commits after a conflict, if operations can be applied again to the rows that have changed.
     #[cold]
     #[inline(never)]
     pub(super) fn commit_again(&self, mut abort: Abort) -> Result<CommitToken, Abort> {
-        let by_rows = self.worker.memory.shared().commits_by_rows;
-        if self.doomed.get().is_some() || abort.reason == ConflictReason::TimePassed || by_rows {
+        if self.is_final(&abort) {
             return Err(abort);
         }
         for tries in 0..REAPPLIED_MAX {
