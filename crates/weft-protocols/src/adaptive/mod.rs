@@ -21,8 +21,9 @@
 //! ACC, CIDR 2017, choose protocols by measurements, too, for whole workloads or partitions.)
 //!
 //! **Cold points cost nothing.** Phases, and the looks at the clock that belong to them, begin when a worker has had a
-//! few conflicts within 20 ms, and end when nothing is done. Until then a transaction reads two words more than under
-//! DBX, which are hardly ever written.
+//! few conflicts within 20 ms, at least one for a hundred commits. They end when nothing is done, and rest for a time that
+//! doubles, or until conflicts are much more frequent. Without phases a transaction reads two words more than under DBX, which
+//! are hardly ever written.
 //!
 //! The files: `queue` has the queue; `points` the table of points, and trials of order; this file what a worker does.
 //! Splitting is in [`doppel`](crate::doppel). The crate `weft-inspect` reports at which points what is done.
@@ -38,7 +39,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Duration;
 
-use smallvec::SmallVec;
+use arrayvec::ArrayVec;
 use weft::column::{ColumnSet, UsedColumns};
 use weft::commit::access_set::{AccessSet, ReplacedVersion, TidOnly};
 use weft::commit::dbx::commit_in_region_or_with_locks;
@@ -160,6 +161,9 @@ impl ProtocolShared for OrderedShared {
 const LOOKS_MAX: u32 = if weft::store::RECLAIMS_EARLY { 256 } else { 32_768 };
 const LOOKS_PER_YIELD: u32 = 32;
 
+/// In how many queues a transaction has a place at a time.
+const TURNS_MAX: usize = 16;
+
 /// For how many ranges of a transaction it is noted where their scans begin.
 const SCANS_MAX: usize = 4;
 
@@ -177,9 +181,9 @@ pub struct OrderingExecutor {
     base: OptimisticExecutor<Ordered>,
     /// The mode of the points when the transaction began.
     mode: u64,
-    turns: SmallVec<[Turn; 4]>,
+    turns: ArrayVec<Turn, TURNS_MAX>,
     /// Where the transaction's first scan of each index has begun, as a hash.
-    scans: SmallVec<[(TableRef, u64); SCANS_MAX]>,
+    scans: ArrayVec<(TableRef, u64), SCANS_MAX>,
     /// Whether the next record is accessed by an operation that commutes.
     expects_operation: bool,
     /// Why the last commit has failed, if it has.
@@ -207,7 +211,7 @@ impl OrderingExecutor {
         let Some(Entry { position, queue }) = shared.points.find(number, access, *mode) else {
             return;
         };
-        if turns.iter().any(|turn| turn.position == position) {
+        if turns.is_full() || turns.iter().any(|turn| turn.position == position) {
             return;
         }
         // A transaction waits only for points after those that it holds, so that queues seldom wait for each other. At the
@@ -304,8 +308,8 @@ impl Executor for OrderingExecutor {
         OrderingExecutor {
             base: OptimisticExecutor::new(shared, slot),
             mode: 0,
-            turns: SmallVec::new(),
-            scans: SmallVec::new(),
+            turns: ArrayVec::new(),
+            scans: ArrayVec::new(),
             expects_operation: false,
             failed: None,
             shared: Arc::clone(shared),
@@ -416,7 +420,7 @@ impl Executor for OrderingExecutor {
     #[cfg_attr(not(debug_assertions), inline(always))]
     fn approach_range(&mut self, table: TableRef, start: impl FnOnce() -> u64) {
         if !self.shared.options.orders_ranges
-            || self.scans.len() == SCANS_MAX
+            || self.scans.is_full()
             || self.scans.iter().any(|(scanned, _)| *scanned == table)
         {
             return;
@@ -476,12 +480,16 @@ impl Executor for OrderingExecutor {
         if self.shared.options.flaw == Some(AdaptiveFlaw::TurnsTrusted) && !self.turns.is_empty() {
             self.base.set.reads.clear();
         }
-        let committed = self.base.commit(memory, epoch);
-        match &committed {
-            Ok(()) => self.end(),
-            Err(abort) => self.failed = Some(*abort),
+        match self.base.commit(memory, epoch) {
+            Ok(()) => {
+                self.end();
+                Ok(())
+            }
+            Err(abort) => {
+                self.failed = Some(abort);
+                Err(abort)
+            }
         }
-        committed
     }
 
     fn carry_over(&mut self, abort: Abort, memory: &WorkerMemory) -> Result<(), Abort> {

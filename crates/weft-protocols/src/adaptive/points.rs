@@ -38,9 +38,9 @@ const CLEAR_PERCENT: u64 = 10;
 /// By how many per cent order must be faster.
 const GAIN_MIN_PERCENT: u64 = 2;
 
-/// For how many windows points are left alone, or stay ordered, before they are tried again: at first and at most.
-const RETRY_MIN: u64 = 64;
-const RETRY_MAX: u64 = 4096;
+/// For how long points are left alone, or stay ordered, before they are tried again, in nanoseconds: at first and at most.
+const RETRY_MIN: u64 = 64_000_000;
+const RETRY_MAX: u64 = 4_096_000_000;
 
 /// The action that the protocol takes at a point.
 const NOTHING: u64 = 0;
@@ -77,7 +77,7 @@ struct Point {
     losses: Word,
     /// When the decision was made, in nanoseconds.
     since: Word,
-    /// The number of the window before which the point is left alone, and for how many windows it was left alone.
+    /// Until when the point is left alone, and for how long, in nanoseconds.
     left_until: Word,
     left_for: Word,
     place: Mutex<Option<Place>>,
@@ -105,7 +105,7 @@ struct Review {
     began: u64,
     committed_before: u64,
     trial: Option<Trial>,
-    /// When ordered points are tried again, in windows, and how long after that once more.
+    /// When ordered points are tried again, and how long after that once more, in nanoseconds.
     retry_at: u64,
     retry_after: u64,
     random: Option<fastrand::Rng>,
@@ -253,7 +253,7 @@ impl Points {
                     }
                 }
             }
-            None if self.begin_trial(review) => {
+            None if self.begin_trial(review, now) => {
                 review.trial = Some(Trial::default());
                 self.mode.0.store(ANY_ORDERED | TRIED_ORDERED, Ordering::Relaxed);
             }
@@ -267,15 +267,13 @@ impl Points {
     }
 
     /// Chooses the points to be tried. Returns whether there are any.
-    fn begin_trial(&self, review: &mut Review) -> bool {
+    fn begin_trial(&self, review: &Review, now: u64) -> bool {
         let load = |word: &Word| word.load(Ordering::Relaxed);
-        let is_retry = review.window >= review.retry_at && self.mode() != 0;
+        let is_retry = now >= review.retry_at && self.mode() != 0;
         let mut is_any = false;
         for point in &self.points {
             let is_tried = match load(&point.done) {
-                NOTHING => {
-                    load(&point.losses) >= LOSSES_TO_TRY && load(&point.left_until) <= review.window
-                }
+                NOTHING => load(&point.losses) >= LOSSES_TO_TRY && load(&point.left_until) <= now,
                 _ => is_retry,
             };
             if is_tried {
@@ -298,7 +296,7 @@ impl Points {
                 } else {
                     let left_for = (load(&point.left_for) * 2).clamp(RETRY_MIN, RETRY_MAX);
                     point.left_for.store(left_for, Ordering::Relaxed);
-                    point.left_until.store(review.window + left_for, Ordering::Relaxed);
+                    point.left_until.store(now + left_for, Ordering::Relaxed);
                     point.done.store(NOTHING, Ordering::Relaxed);
                 }
             }
@@ -310,7 +308,7 @@ impl Points {
             true => (review.retry_after * 2).clamp(RETRY_MIN, RETRY_MAX),
             false => RETRY_MIN,
         };
-        review.retry_at = review.window + review.retry_after;
+        review.retry_at = now + review.retry_after;
         self.mode.0.store(mode, Ordering::Relaxed);
     }
 
@@ -385,7 +383,12 @@ mod tests {
         pass_windows(&points, &mut clock, 2 * TRIAL_WINDOWS_MAX + 2, gain);
         assert!(points.find(7, WRITES, points.mode()).is_some());
         let loss = |is_ordered| if is_ordered { 1000 } else { 1100 };
-        pass_windows(&points, &mut clock, RETRY_MIN as usize + 2 * TRIAL_WINDOWS_MAX + 2, loss);
+        pass_windows(
+            &points,
+            &mut clock,
+            (RETRY_MIN / WINDOW_NANOSECONDS) as usize + 2 * TRIAL_WINDOWS_MAX + 2,
+            loss,
+        );
         assert_eq!(points.mode(), 0, "tried again, and given up");
     }
 

@@ -1,5 +1,6 @@
 //! What a worker does in a joined phase (§5.1) and in a split phase (§5.2).
 
+use std::mem;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -18,6 +19,7 @@ use weft::store::table::TableRef;
 use weft::store::worker::{LoggedWrite, WorkerMemory};
 use weft_htm::word::{Ordering, fence};
 
+use super::classification::{Contention, FREQUENT_CONFLICTS, RESTING_CONFLICTS};
 use super::commit::LoggedOperations;
 use super::drafts::Drafts;
 use super::joined::JoinedProtocol;
@@ -26,9 +28,6 @@ use super::options::DoppelFlaw;
 use super::phases::{NumberedPhase, Phase};
 use super::shared::Reconciliation;
 use super::splits::SplitRecord;
-
-/// How many conflicts of a worker within the length of a phase are frequent.
-const FREQUENT_CONFLICTS: u32 = 4;
 
 /// Runs one worker's transactions in phases.
 #[doc(hidden)]
@@ -41,9 +40,11 @@ pub struct ReconcilingExecutor<J: JoinedProtocol> {
     pub(super) is_split: bool,
     /// Whether the transaction is announced, so that no phase changes before it ends.
     pub(super) is_announced: bool,
-    /// Conflicts since `counted_since`, in nanoseconds. If they are frequent, phases begin.
+    /// Conflicts since `counted_since`, in nanoseconds, and how many transactions had committed then. If they are
+    /// frequent, phases begin.
     pub(super) conflicts: u32,
     pub(super) counted_since: u64,
+    pub(super) committed_before: u64,
     /// Whether the transaction has accessed anything that is not split. Only noted in a split phase.
     pub(super) is_joined_used: bool,
     /// Whether the transaction has written anything that is not split.
@@ -142,13 +143,20 @@ impl<J: JoinedProtocol> ReconcilingExecutor<J> {
         let Some(record) = abort.record else { return };
         let slot = &self.shared.slots[self.slot];
         slot.conflicts.increment();
+        if !self.notes_operations() {
+            return self.count_conflict(memory);
+        }
         let of_record = self.applied.iter().filter(|(applied, _)| *applied == record);
         // SAFETY: the worker is in a transaction, and this is its own sketch.
         let sketch = unsafe { &mut *slot.sketch.get() };
         sketch.note(abort, of_record.map(|(_, operation)| *operation), memory);
-        if J::ADAPTS && !self.shared.has_phases() {
-            self.count_conflict();
-        }
+    }
+
+    /// Whether operations are noted, and with them the records about which transactions conflict, by which records are
+    /// split. Under a protocol that adapts this is so only in phases.
+    #[inline(always)]
+    fn notes_operations(&self) -> bool {
+        !J::ADAPTS || self.is_announced
     }
 
     /// Whether the transaction runs in a split phase.
@@ -192,22 +200,37 @@ impl<J: JoinedProtocol> ReconcilingExecutor<J> {
         }
     }
 
-    /// Counts a conflict. If conflicts are frequent, phases begin.
-    fn count_conflict(&mut self) {
+    /// Counts a conflict while there are no phases. If conflicts are frequent, phases begin.
+    fn count_conflict(&mut self, memory: &WorkerMemory) {
+        let shared = &*self.shared;
         self.conflicts += 1;
-        let is_hasty = self.shared.options.is_hasty;
-        if self.conflicts < FREQUENT_CONFLICTS && !is_hasty {
+        if shared.options.is_hasty {
+            // Relaxed: see `transition::may_change`.
+            return shared.begun.0.store(1, Ordering::Relaxed);
+        }
+        if !self.conflicts.is_multiple_of(FREQUENT_CONFLICTS) {
             return;
         }
-        let now = self.shared.clock.now();
-        let length = self.shared.options.length.as_nanos() as u64;
-        let is_frequent = now.saturating_sub(self.counted_since) < length
-            && now >= self.shared.rest_until.load(Ordering::Relaxed);
-        if is_hasty || is_frequent {
-            // Relaxed: see `transition::may_change`.
-            self.shared.begun.0.store(1, Ordering::Relaxed);
+        let now = shared.clock.now();
+        // Relaxed: two workers that begin phases at once have measured the same.
+        let is_resting = now < shared.rest_until.load(Ordering::Relaxed);
+        if is_resting && self.conflicts < RESTING_CONFLICTS {
+            return;
         }
-        (self.conflicts, self.counted_since) = (0, now);
+        let committed = memory.counters().committed.load(Ordering::Relaxed);
+        let contention = Contention {
+            conflicts: mem::take(&mut self.conflicts).into(),
+            committed: committed - mem::replace(&mut self.committed_before, committed),
+        };
+        let lasted = now.saturating_sub(mem::replace(&mut self.counted_since, now));
+        let rate_before = is_resting.then(|| shared.conflict_rate.load(Ordering::Relaxed));
+        if lasted < shared.options.length.as_nanos() as u64
+            && contention.calls_for_phases(rate_before)
+        {
+            shared.conflict_rate.store(contention.rate(), Ordering::Relaxed);
+            // Relaxed: see `transition::may_change`.
+            shared.begun.0.store(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -240,6 +263,7 @@ impl<J: JoinedProtocol> Executor for ReconcilingExecutor<J> {
             is_announced: false,
             conflicts: 0,
             counted_since: 0,
+            committed_before: 0,
             is_joined_used: false,
             is_joined_written: false,
             drafts: Drafts::default(),
@@ -441,17 +465,24 @@ impl<J: JoinedProtocol> Executor for ReconcilingExecutor<J> {
         if self.is_split {
             return self.commit_in_split_phase(memory, epoch);
         }
-        let committed = self.joined.commit(memory, epoch);
-        match &committed {
+        // (The result is made anew in both cases. To hand it on would be a copy of all of it, of which a commit writes only
+        // the first byte, and the processor waits for such a copy.)
+        match self.joined.commit(memory, epoch) {
             Ok(()) => {
-                if self.is_waiting {
-                    self.end_waiting();
+                // (Under a protocol that adapts, nobody waits as long as there are no phases.)
+                if !J::ADAPTS || self.is_announced {
+                    if self.is_waiting {
+                        self.end_waiting();
+                    }
+                    self.leave();
                 }
-                self.leave();
+                Ok(())
             }
-            Err(abort) => self.note_conflict(abort, memory),
+            Err(abort) => {
+                self.note_conflict(&abort, memory);
+                Err(abort)
+            }
         }
-        committed
     }
 
     fn carry_over(&mut self, abort: Abort, memory: &WorkerMemory) -> Result<(), Abort> {
@@ -546,7 +577,9 @@ impl<J: JoinedProtocol> SplitsRecords<J::Header> for ReconcilingExecutor<J> {
         }
         if let Some(operation) = operation {
             J::expect_operation(&mut self.joined);
-            self.applied.push((block, *operation));
+            if self.notes_operations() {
+                self.applied.push((block, *operation));
+            }
             if self.shared.options.is_hasty {
                 let abort = abort_at(ConflictReason::WriteChanged, table, record);
                 self.note_conflict(&abort, memory);

@@ -98,9 +98,14 @@ fn look<J: JoinedProtocol>(database: &Database<J>, worker: &WorkerOf<J>) {
     }
 }
 
-/// After this time in which nothing was done, phases end, and do not begin again for the other time, in nanoseconds.
+/// After this time in which nothing was done, phases end, in nanoseconds.
 const QUIET_NANOSECONDS: u64 = 40_000_000;
-const REST_FROM_PHASES_NANOSECONDS: u64 = 200_000_000;
+
+/// For how long phases then don't begin again, at first and at most. The time doubles, unless phases had lasted long, which
+/// they do if something pays. It is cut short if conflicts become more frequent.
+const REST_MIN_NANOSECONDS: u64 = 200_000_000;
+const REST_MAX_NANOSECONDS: u64 = 3_200_000_000;
+const LONG_NANOSECONDS: u64 = 500_000_000;
 
 /// Reviews what is done about contention. If nothing is done, phases end: then transactions are not announced any more.
 fn review<J: JoinedProtocol>(
@@ -114,6 +119,7 @@ fn review<J: JoinedProtocol>(
     if plans.begun.is_none() {
         // Phases have just begun.
         plans.begun = Some(database.shared.grace.seal());
+        plans.begun_at = now;
         plans.commits_before = commits(database);
         shared.note_beginning(plans, now);
     }
@@ -126,7 +132,13 @@ fn review<J: JoinedProtocol>(
     };
     if is_quiet && !is_at_work {
         plans.begun = None;
-        shared.rest_until.store(now + REST_FROM_PHASES_NANOSECONDS, Ordering::Relaxed);
+        plans.rest = match now.saturating_sub(plans.begun_at) {
+            ..LONG_NANOSECONDS => {
+                (plans.rest * 2).clamp(REST_MIN_NANOSECONDS, REST_MAX_NANOSECONDS)
+            }
+            _ => REST_MIN_NANOSECONDS,
+        };
+        shared.rest_until.store(now + plans.rest, Ordering::Relaxed);
         // Relaxed: workers that still see phases announce transactions for nothing.
         shared.begun.0.store(0, Ordering::Relaxed);
     }

@@ -132,6 +132,7 @@ impl<T, P: Protocol> Stash<T, P> {
     /// stash is full, it waits instead.
     ///
     /// The errors are those of [`Database::transact`].
+    #[cfg_attr(not(debug_assertions), inline(always))]
     #[track_caller]
     pub fn transact<R, E: From<Error>>(
         &mut self,
@@ -176,9 +177,21 @@ impl<T, P: Protocol> Stash<T, P> {
         waits: bool,
         mut body: impl FnMut(&Transaction<'_, P>) -> Result<R, E>,
     ) -> Result<Result<(R, CommitToken), E>, u64> {
-        if !P::SPLITS || waits {
+        // As long as there are no phases, no split record is in the way. If they begin meanwhile, a transaction that is
+        // refused one, in the first split phase, waits as if the stash were full.
+        if !P::SPLITS || waits || !P::has_work_between(&self.database.engine().protocol) {
             return Ok(self.database.transact_with_token(&self.options, body));
         }
+        self.run_in_phases(&mut body)
+    }
+
+    /// Runs a transaction until it has ended, or is refused a split record, as [`Stash::run`].
+    #[inline(never)]
+    #[track_caller]
+    fn run_in_phases<R, E: From<Error>>(
+        &self,
+        mut body: impl FnMut(&Transaction<'_, P>) -> Result<R, E>,
+    ) -> Result<Result<(R, CommitToken), E>, u64> {
         // The refusal is the worker's, so the worker is claimed until the refusal is taken.
         let claim = match self.database.claim_worker(&self.options, Unstable::ENGINE) {
             Ok(claim) => claim,
