@@ -465,11 +465,11 @@ impl<J: JoinedProtocol> Executor for ReconcilingExecutor<J> {
         if self.is_split {
             return self.commit_in_split_phase(memory, epoch);
         }
-        // (The result is made anew in both cases. To hand it on would be a copy of all of it, of which a commit writes only
-        // the first byte, and the processor waits for such a copy.)
+        // (Each case makes a result of its own. To hand on the one of the commit would copy all of it, although only its first
+        // byte was written, and the processor waits for such a copy.)
         match self.joined.commit(memory, epoch) {
             Ok(()) => {
-                // (Under a protocol that adapts, nobody waits as long as there are no phases.)
+                // (Under a protocol that adapts, no thread waits as long as there are no phases.)
                 if !J::ADAPTS || self.is_announced {
                     if self.is_waiting {
                         self.end_waiting();

@@ -177,8 +177,8 @@ impl<T, P: Protocol> Stash<T, P> {
         waits: bool,
         mut body: impl FnMut(&Transaction<'_, P>) -> Result<R, E>,
     ) -> Result<Result<(R, CommitToken), E>, u64> {
-        // As long as there are no phases, no split record is in the way. If they begin meanwhile, a transaction that is
-        // refused one, in the first split phase, waits as if the stash were full.
+        // As long as there are no phases, no split record is in the way. If they begin while the transaction runs, and it is
+        // refused a record in the first split phase, it waits as if the stash were full.
         if !P::SPLITS || waits || !P::has_work_between(&self.database.engine().protocol) {
             return Ok(self.database.transact_with_token(&self.options, body));
         }
