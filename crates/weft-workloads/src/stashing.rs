@@ -68,11 +68,23 @@ impl<C: RequestClient, P: Protocol> StashingClient<C, P> {
         self.execute_or(|_| None, run)
     }
 
-    /// As [`StashingClient::execute`], but `otherwise` may run a new request without a transaction: on a snapshot.
+    /// As [`StashingClient::execute`], but `execute` may execute a new request's procedure, as long as requests cannot be
+    /// set aside.
     #[inline]
     pub fn execute_or(
         &mut self,
-        otherwise: impl Fn(&C::Request) -> Option<Result<bool, Failure>>,
+        execute: impl Fn(&C::Request) -> Option<Result<bool, Failure>>,
+        run: impl Fn(&Transaction<'_, P>, &C::Request) -> Result<bool, Error>,
+    ) -> Result<Outcome, Failure> {
+        self.read_or_execute_or(|_| None, execute, run)
+    }
+
+    /// As [`StashingClient::execute_or`], but `read` may run a new request without a transaction: on a snapshot.
+    #[inline]
+    pub fn read_or_execute_or(
+        &mut self,
+        read: impl Fn(&C::Request) -> Option<Result<bool, Failure>>,
+        execute: impl Fn(&C::Request) -> Option<Result<bool, Failure>>,
         run: impl Fn(&Transaction<'_, P>, &C::Request) -> Result<bool, Error>,
     ) -> Result<Outcome, Failure> {
         loop {
@@ -80,7 +92,11 @@ impl<C: RequestClient, P: Protocol> StashingClient<C, P> {
                 Some(begun) => self.run(begun, false, &run)?,
                 None => {
                     let request = self.client.draw();
-                    if let Some(ended) = otherwise(&request) {
+                    let ended = match read(&request) {
+                        None if !self.stash.sets_aside() => execute(&request),
+                        ended => ended,
+                    };
+                    if let Some(ended) = ended {
                         let succeeded = ended?;
                         self.client.note(&request, succeeded);
                         return Ok(Outcome::new(request.transaction(), !succeeded));

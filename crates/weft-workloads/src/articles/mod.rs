@@ -194,13 +194,9 @@ impl<P: Protocol> Articles<P> {
         Ok(true)
     }
 
-    /// Executes a request's procedure. Returns `None` if the protocol may set the request aside, or if the request
-    /// returns rows.
+    /// Executes a request's procedure. Returns `None` if the request returns rows.
     #[inline]
     fn execute_procedure(&self, request: &Request) -> Option<Result<bool, Failure>> {
-        if P::SPLITS {
-            return None;
-        }
         let Articles { database, tables, .. } = self;
         let done = match request {
             Request::AddComment { post, .. } if self.parameters.operations => {
@@ -300,8 +296,9 @@ impl<P: Protocol> Workload<P> for Articles<P> {
 
     #[inline]
     fn execute(&self, client: &mut Self::Client) -> Result<Outcome, Failure> {
-        client.execute_or(
-            |request| self.read_on_snapshot(request).or_else(|| self.execute_procedure(request)),
+        client.read_or_execute_or(
+            |request| self.read_on_snapshot(request),
+            |request| self.execute_procedure(request),
             |tx, request| self.run(tx, request),
         )
     }

@@ -204,12 +204,9 @@ impl<P: Protocol> Bank<P> {
         }
     }
 
-    /// Executes a request's procedure. Returns `None` if the protocol may set the request aside.
+    /// Executes a request's procedure.
     #[inline]
     fn execute_procedure(&self, request: &Request) -> Option<Result<bool, Failure>> {
-        if P::SPLITS {
-            return None;
-        }
         let Bank { database, accounts, .. } = self;
         let done = match *request {
             Request::Transfer { from, to, amount } => {

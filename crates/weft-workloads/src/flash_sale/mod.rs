@@ -255,12 +255,9 @@ impl<P: Protocol> FlashSale<P> {
         }
     }
 
-    /// Executes a request's procedure. Returns `None` if the protocol may set the request aside.
+    /// Executes a request's procedure.
     #[inline]
     fn execute_procedure(&self, request: &Request) -> Option<Result<bool, Failure>> {
-        if P::SPLITS {
-            return None;
-        }
         let FlashSale { database, tables, .. } = self;
         let done = match *request {
             Request::Order { buyer, item, units } => {

@@ -269,12 +269,9 @@ impl<P: Protocol> Incr<P> {
         Ok(true)
     }
 
-    /// Executes a request's procedure. Returns `None` if the protocol may set the request aside.
+    /// Executes a request's procedure.
     #[inline]
     fn execute_procedure(&self, request: &Increment) -> Option<Result<bool, Failure>> {
-        if P::SPLITS {
-            return None;
-        }
         let mut procedure = IncrementCounter::new(&self.counters, request.key);
         let done: Result<(), Error> = self.database.execute(&mut procedure);
         Some(done.map(|()| true).map_err(failure_of))

@@ -247,12 +247,9 @@ impl<P: Protocol> Like<P> {
         Ok(true)
     }
 
-    /// Executes a request's procedure. Returns `None` if the protocol may set the request aside.
+    /// Executes a request's procedure.
     #[inline]
     fn execute_procedure(&self, request: &Request) -> Option<Result<bool, Failure>> {
-        if P::SPLITS {
-            return None;
-        }
         let Like { database, users, pages, .. } = self;
         let done = match *request {
             Request::Like { user, page, .. } => {

@@ -261,12 +261,9 @@ impl<P: Protocol> Queue<P> {
         }
     }
 
-    /// Executes a request's procedure. Returns `None` if the protocol may set the request aside.
+    /// Executes a request's procedure.
     #[inline]
     fn execute_procedure(&self, request: &Request) -> Option<Result<bool, Failure>> {
-        if P::SPLITS {
-            return None;
-        }
         let Queue { database, tables, .. } = self;
         let done = match *request {
             Request::Produce { client } => database.execute(&mut Produce::new(tables, client)),

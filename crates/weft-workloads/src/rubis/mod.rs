@@ -220,13 +220,9 @@ impl<P: Protocol> Rubis<P> {
 }
 
 impl<P: Protocol> Rubis<P> {
-    /// Executes a request's procedure. Returns `None` if the protocol may set the request aside, or if the request
-    /// returns rows.
+    /// Executes a request's procedure. Returns `None` if the request returns rows.
     fn execute_procedure(&self, request: &Request) -> Option<Result<bool, Failure>> {
         let Request::Change(change) = request else { return None };
-        if P::SPLITS {
-            return None;
-        }
         let Rubis { database, tables, parameters: Parameters { operations, .. }, .. } = self;
         let done = match change {
             Change::RegisterUser(user) => {

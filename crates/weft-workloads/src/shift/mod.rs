@@ -233,12 +233,9 @@ impl<P: Protocol> Shift<P> {
         Ok(true)
     }
 
-    /// Executes a request's procedure. Returns `None` if the protocol may set the request aside.
+    /// Executes a request's procedure.
     #[inline]
     fn execute_procedure(&self, request: &Request) -> Option<Result<bool, Failure>> {
-        if P::SPLITS {
-            return None;
-        }
         let Shift { database, tables, .. } = self;
         let done: Result<(), Error> = match *request {
             Request::Plain { other } => database.execute(&mut Plain::new(tables, other)),

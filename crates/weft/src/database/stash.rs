@@ -177,9 +177,9 @@ impl<T, P: Protocol> Stash<T, P> {
         waits: bool,
         mut body: impl FnMut(&Transaction<'_, P>) -> Result<R, E>,
     ) -> Result<Result<(R, CommitToken), E>, u64> {
-        // As long as there are no phases, no split record is in the way. If they begin while the transaction runs, and it is
-        // refused a record in the first split phase, it waits as if the stash were full.
-        if !P::SPLITS || waits || !P::has_work_between(&self.database.engine().protocol) {
+        // If phases begin while the transaction runs, and it is refused a record in the first split phase, it waits as if the
+        // stash were full.
+        if waits || !self.sets_aside() {
             return Ok(self.database.transact_with_token(&self.options, body));
         }
         self.run_in_phases(&mut body)
@@ -258,6 +258,13 @@ impl<T, P: Protocol> Stash<T, P> {
     /// Returns whether no further request can be set aside.
     pub fn is_full(&self) -> bool {
         self.requests.len() >= self.capacity
+    }
+
+    /// Returns whether a transaction that begins now can be set aside. It cannot if the protocol never splits records, nor
+    /// as long as there are no phases.
+    #[inline(always)]
+    pub fn sets_aside(&self) -> bool {
+        P::SPLITS && P::has_work_between(&self.database.engine().protocol)
     }
 
     /// Removes all requests, the oldest first, whether they are due or not.
