@@ -16,6 +16,20 @@ step() {
     "$@"
 }
 
+# Prints the first of four ports at which no program listens. They are below those that the system gives to clients, which
+# may be in use, or wait to be used again, at any moment.
+free_ports() {
+    local first next
+    while :; do
+        first=$((20000 + RANDOM % 12000))
+        for next in 0 1 2 3; do
+            if (: <"/dev/tcp/127.0.0.1/$((first + next))") 2>/dev/null; then continue 2; fi
+        done
+        echo "$first"
+        return
+    done
+}
+
 # Runs a crate's library tests under a model checker: model_check CHECKER CRATE FILTER... -- CARGO_OPTION...
 # A filter that selects no test is an error, because it would check nothing and still look like a success.
 model_check() ( # a subshell, so that RUSTFLAGS doesn't leak into later steps
