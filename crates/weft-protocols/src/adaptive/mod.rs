@@ -20,7 +20,7 @@
 //! transactions. Trials are repeated, at growing intervals, so that decisions follow the load. (Polyjuice, OSDI 2021, and
 //! ACC, CIDR 2017, choose protocols by measurements, too, for whole workloads or partitions.)
 //!
-//! **Cold points cost nothing.** Phases, and the looks at the clock that belong to them, begin when a worker has had a
+//! **Cold points cost little.** Phases, and the looks at the clock that belong to them, begin when a worker has had a
 //! few conflicts within 20 ms, at least one for a hundred commits. They end when nothing is done, and rest for a time that
 //! doubles, or until conflicts are much more frequent. Without phases a transaction reads two words more than under DBX, which
 //! are hardly ever written.
