@@ -18,3 +18,13 @@ fn deleted_record_is_listed_once() {
         expect_nothing(&subject, invariants::check(&RowCount, &subject, mode, 3, 8, 0));
     }
 }
+
+/// Under `dbx:paper`, a region numbers the rows that it installs, and the transaction numbered them once more when it
+/// had committed. If another transaction had deleted such a row in between, the row was no longer marked as deleted:
+/// snapshots saw it, and the transaction that inserted the key again waited for ever for the mark.
+#[test]
+fn number_of_a_deleted_row_stays() {
+    let subject = Subject::named("dbx:paper", "regions");
+    let mode = Mode::Interleaved(5_364_713_991_871_889_748);
+    expect_nothing(&subject, invariants::check(&RowCount, &subject, mode, 2, 8, 1));
+}

@@ -200,7 +200,12 @@ impl CommitPhases for DbxPaper {
             return fall_back(set, shared, memory, &|| early);
         }
         match commit_in_region(set, shared, memory, epoch) {
-            Some(outcome) => outcome,
+            Some(outcome) => {
+                if outcome.is_ok() && shared.options.versions_in_region {
+                    set.note_numbered();
+                }
+                outcome
+            }
             None => fall_back(set, shared, memory, epoch),
         }
     }

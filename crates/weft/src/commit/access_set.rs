@@ -562,6 +562,14 @@ impl<H: TidHeader> AccessSet<H> {
         }
     }
 
+    /// Notes that the commit has given the versions to be installed their numbers. They do not get them again: another
+    /// transaction may have replaced or deleted a row by then, and a deletion changes the number.
+    pub fn note_numbered(&mut self) {
+        for entry in self.writes.iter_mut().filter(|entry| entry.row.is_some()) {
+            entry.replaced = entry.replaced.with(NUMBERED);
+        }
+    }
+
     /// See [`super::Executor::list_writes`].
     pub fn list_writes(&mut self, list: &mut Vec<LoggedWrite>) {
         for entry in &mut self.writes {
