@@ -74,6 +74,16 @@ fn outsiders_that_miss_deferred_changes_are_found() {
 }
 
 #[test]
+fn publishers_that_are_not_awaited_are_found() {
+    let subject = Subject::flawed(Flaw::PublishersNotAwaited);
+    // One seed of some 1,400 finds it, and one of these does so soon.
+    let caught = (1_500..20_000).find(|&seed| {
+        procedures::check(&subject, Mode::Interleaved(seed), 3, 3, OperationSet::Deferral).is_err()
+    });
+    assert!(caught.is_some());
+}
+
+#[test]
 fn outsiders_between_pieces_are_found() {
     for (threads, transactions, with) in
         [(3, 3, OperationSet::Rows), (3, 3, OperationSet::Sums), (4, 8, OperationSet::Rows)]

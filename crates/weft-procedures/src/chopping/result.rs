@@ -204,6 +204,16 @@ impl Chopping {
         self.outlines.procedures.iter().zip(&self.procedures)
     }
 
+    /// Returns whether a procedure reads what other procedures defer.
+    pub fn subscribes(&self, procedure: usize) -> bool {
+        self.conflicts.iter().any(|conflict| match conflict.treatment {
+            ConflictTreatment::Deferred { publisher } => {
+                conflict.across(publisher).is_some_and(|step| step.procedure == procedure)
+            }
+            ConflictTreatment::Edge | ConflictTreatment::ByToken => false,
+        })
+    }
+
     /// Returns the position of the piece that contains a step.
     pub fn piece_of(&self, number: StepNumber) -> usize {
         let pieces = &self.procedures[number.procedure].pieces;

@@ -15,10 +15,19 @@
 //! ```
 //!
 //! *When changes are published.* A worker that [passes the gate](weft::sync::gate) publishes the waiting changes,
-//! and goes on when all of them are published. So closures and snapshots never miss a part of a procedure. A
-//! worker that begins a procedure publishes as well, if a change has waited since an earlier epoch. At that
-//! moment no procedure is between two pieces. So each procedure lies in one span between two publications, with
-//! its conflicting piece and all its other pieces.
+//! and goes on when all of them are published. So closures and snapshots never miss a part of a procedure. A worker
+//! that begins a subscriber publishes as well, if a change has waited since an earlier epoch. It waits at a *barrier*
+//! until no publisher is between two pieces, and publishers that begin wait until it has published. All other
+//! procedures go on.
+//!
+//! *Why the barrier holds up publishers alone.* Each publisher lies in one span between two publications. So if the
+//! conflicting piece of one comes before that of another, its change is published with the other's, or earlier. A
+//! subscriber reads what is deferred in its conflicting piece, hence at one moment, before a publication or after it.
+//! Now follow a path from one transaction to the next that must come after it. As long as it leads over conflicts, it
+//! leads on in time, from conflicting piece to conflicting piece. To a subscriber it comes from a publication, and
+//! from there it leads on in time as well. A subscriber that has missed a publisher came before the publication, and a
+//! path that goes on from that publisher comes back only by its publication or a later one, by the second premise of
+//! the [analysis](weft_procedures::chopping). So no path leads back to where it began.
 //!
 //! *Procedures that run as one piece* beside outsiders make their changes at once. If such a procedure is a
 //! subscriber, it is a transaction at one moment like any other. If it were a publisher, its change would be
@@ -57,7 +66,11 @@ pub struct Batch {
 
 /// How many changes may wait before the next procedure that begins publishes them. The procedures in progress
 /// at that time may defer as many again.
-const CHANGES_WAITING_MAX: u64 = 1 << 11;
+const CHANGES_WAITING_MAX: u64 = if weft::store::RECLAIMS_EARLY { 1 } else { 1 << 11 };
+
+/// How often a worker tries to publish at the barrier, where other procedures may write the same rows. After that it
+/// publishes after the gate.
+const ATTEMPTS_AT_BARRIER_MAX: u32 = 8;
 
 /// The changes of a database that wait to be published.
 pub struct DeferredChanges {
@@ -114,18 +127,21 @@ impl DeferredChanges {
         }
     }
 
-    /// Whether a change has waited since an epoch before this one, or so many changes wait that sums which had
-    /// [room](weft::column::ColumnValue::has_room) one by one might not fit together.
+    /// Whether a procedure that begins is to publish: a subscriber if a change has waited since an epoch before this one;
+    /// any if so many changes wait that sums which had [room](weft::column::ColumnValue::has_room) one by one might not
+    /// fit together.
     #[inline(always)]
-    pub fn is_due(&self, epoch: impl FnOnce() -> u64) -> bool {
+    pub fn is_due(&self, subscribes: bool, epoch: impl FnOnce() -> u64) -> bool {
         // Relaxed: a hint.
         let since = self.since.load(Ordering::Relaxed);
         since != 0
-            && (since < epoch() || self.changes.load(Ordering::Relaxed) >= CHANGES_WAITING_MAX)
+            && (subscribes && since < epoch()
+                || self.changes.load(Ordering::Relaxed) >= CHANGES_WAITING_MAX)
     }
 
     /// Publishes all waiting changes, or waits until another worker has. To be called after the gate, while no
-    /// procedure runs in pieces, on a worker that is pinned and in no transaction.
+    /// procedure runs in pieces, or at the barrier, while no publisher does, on a worker that is pinned and in no
+    /// transaction.
     ///
     /// # Errors
     /// [`Failure::DeferredOutOfRange`]: a column cannot hold the sum, so a change goes on waiting. Those of
@@ -141,19 +157,32 @@ impl DeferredChanges {
         if self.is_forgotten {
             return Ok(());
         }
-        if !self.are_waiting() {
-            return Ok(());
+        if self.are_waiting() {
+            self.publish_all(u32::MAX, executor, eventual, memory)?;
         }
-        self.publish_all(executor, eventual, memory)
+        Ok(())
+    }
+
+    /// As [`DeferredChanges::publish`], at the barrier. Returns false, and leaves the changes waiting, if other procedures
+    /// have written the same rows too often.
+    pub fn try_publish(
+        &self,
+        executor: &mut OptimisticExecutor<DbxTc>,
+        eventual: Option<&EventualSnapshots>,
+        memory: &WorkerMemory,
+    ) -> Result<bool, Failure> {
+        Ok(!self.are_waiting()
+            || self.publish_all(ATTEMPTS_AT_BARRIER_MAX, executor, eventual, memory)?)
     }
 
     #[cold]
     fn publish_all(
         &self,
+        attempts_max: u32,
         executor: &mut OptimisticExecutor<DbxTc>,
         eventual: Option<&EventualSnapshots>,
         memory: &WorkerMemory,
-    ) -> Result<(), Failure> {
+    ) -> Result<bool, Failure> {
         let _publishing = PublishLock::begin(&self.publishing, memory)?;
         self.since.store(0, Ordering::Relaxed);
         self.changes.store(0, Ordering::Relaxed);
@@ -162,16 +191,17 @@ impl DeferredChanges {
             .flat_map(|slot| take(slot).into_iter().map(move |batch| (slot, batch)))
             .collect();
         let batches = taken.iter().map(|(_, batch)| batch);
-        let publish = AssertUnwindSafe(|| publish_batches(batches, executor, eventual, memory));
+        let publish =
+            AssertUnwindSafe(|| publish_batches(batches, attempts_max, executor, eventual, memory));
         let published = catch_unwind(publish);
-        if let Ok(Ok(())) = published {
+        if let Ok(Ok(true)) = published {
             // Release: pairs with the acquire in `publish`.
             self.batches.fetch_add((taken.len() as u64).wrapping_neg(), Ordering::Release);
             let changes = taken.into_iter().flat_map(|(_, batch)| batch.changes);
             for DeferredChange { sums, .. } in changes {
                 memory.discard(DiscardedValue::Value(sums));
             }
-            return Ok(());
+            return Ok(true);
         }
         // Keep the changes, so that none of a committed procedure is lost.
         executor.abort(memory);
@@ -243,15 +273,16 @@ impl Drop for PublishLock<'_> {
     }
 }
 
-/// Makes all changes, in one transaction. A conflict is retried. A failed transaction is to be aborted.
+/// Makes all changes, in one transaction. A conflict is retried, up to so many attempts; after the last one, returns
+/// false. A failed transaction is to be aborted.
 fn publish_batches<'b>(
     batches: impl Iterator<Item = &'b Batch> + Clone,
+    attempts_max: u32,
     executor: &mut OptimisticExecutor<DbxTc>,
     eventual: Option<&EventualSnapshots>,
     memory: &WorkerMemory,
-) -> Result<(), Failure> {
-    let mut attempt = 0;
-    loop {
+) -> Result<bool, Failure> {
+    for attempt in 0..attempts_max {
         let begun = executor.begin(attempt, memory);
         debug_assert!(begun.is_ok(), "an optimistic transaction can always begin");
         let changed = make_all(batches.clone(), executor, memory);
@@ -264,7 +295,7 @@ fn publish_batches<'b>(
                 if let (Some(eventual), Some(number)) = (eventual, memory.drawn_number()) {
                     batches.for_each(|batch| eventual.give_up_between(batch.place, number));
                 }
-                return Ok(());
+                return Ok(true);
             }
             Err(PublishError::OutOfRange(table)) => {
                 return Err(Failure::DeferredOutOfRange { table: table.core().name });
@@ -272,9 +303,9 @@ fn publish_batches<'b>(
             Err(PublishError::Conflict) => executor.abort(memory),
         }
         drop(committing);
-        attempt += 1;
         yield_now();
     }
+    Ok(false)
 }
 
 /// The reason why a change could not be made.

@@ -44,10 +44,11 @@
 //! - Durability goes by epochs, as under DBX, and not by snapshot numbers. If the database has a log, an epoch
 //!   ends only when no procedure is between two pieces: the thread that ends it passes the gate like an
 //!   outsider. So all pieces of a procedure are in one epoch, which survives as a whole or not at all.
-//! - Deferred changes are published when no procedure is between two pieces, by each worker that passes the
-//!   gate, and at the latest when a procedure begins in the next epoch. The paper has a barrier at each epoch,
-//!   for which subscribers wait. A database with a log defers nothing, because the log would have to contain
-//!   the deferred changes.
+//! - Deferred changes are published when a subscriber begins in the next epoch, as in the paper. The paper's barrier
+//!   waits for the workers one by one, and a publisher of the new epoch may run beside one of the old epoch. Then a
+//!   subscriber could see the later of the two alone. So publishers, too, wait at the barrier here. Workers that pass
+//!   the gate publish as well. A database with a log defers nothing, because the log would have to contain the deferred
+//!   changes.
 //! - There are no database caches in front of tables (§3.3). In the paper they keep insertions into indexes out
 //!   of hardware regions. Here insertions are never inside a region: records are put into the index as
 //!   placeholders before it. For the same reason it makes no difference whether a table has insertions.
@@ -84,6 +85,7 @@ use weft::store::worker::{
 };
 use weft::sync::gate::{Gate, Outsider};
 use weft::{Database, Failure};
+use weft_htm::word::yield_now;
 use weft_procedures::chopping::{Chopping, NotAdmitted};
 
 use self::deferred::{Batch, DeferredChanges};
@@ -183,6 +185,9 @@ impl CommitPhases for DbxTc {
 #[derive(Debug)]
 pub struct DbxTcShared {
     gate: Arc<Gate>,
+    /// The barrier at which deferred changes are published (§3.2): keeps publishers in pieces apart from the worker that
+    /// publishes.
+    barrier: Gate,
     deferred: DeferredChanges,
     procedures: Procedures,
     /// Whether pieces are regions, where there is hardware for them.
@@ -210,6 +215,7 @@ impl ProtocolShared for DbxTcShared {
         let given = options.given.get::<DbxTcOptions>().cloned().unwrap_or_default();
         let registered = given.chop(options.may_defer)?;
         let gate = Arc::new(registered.gate(options.workers_max));
+        let barrier = registered.barrier(options.workers_max);
         #[cfg_attr(not(feature = "canary"), allow(unused_mut, reason = "nothing is wrong"))]
         let mut deferred = DeferredChanges::new(options.workers_max);
         #[cfg(feature = "canary")]
@@ -219,7 +225,7 @@ impl ProtocolShared for DbxTcShared {
         let in_regions = registered.in_regions();
         let eventual = registered.eventual_snapshots();
         let procedures = Procedures::new(registered);
-        Ok(DbxTcShared { gate, deferred, procedures, in_regions, eventual })
+        Ok(DbxTcShared { gate, barrier, deferred, procedures, in_regions, eventual })
     }
 
     fn gate(&self) -> Option<Arc<Gate>> {
@@ -272,6 +278,8 @@ pub struct PieceExecutor {
     /// The next transaction, if it is a registered procedure.
     expected: Option<ExpectedProcedure>,
     kind: TransactionKind,
+    /// Whether the procedure is a publisher in pieces, which the barrier awaits.
+    is_publisher: bool,
     /// Whether the piece is a region. Written inside the region, so that an abort undoes it.
     is_in_region: bool,
     /// Rows that operations may have returned, and that no other transaction has seen.
@@ -298,6 +306,8 @@ struct ExpectedProcedure {
     in_pieces: bool,
     /// Whether it defers something when it runs in pieces.
     publishes: bool,
+    /// Whether it reads what others defer.
+    subscribes: bool,
     /// Whether one of its pieces conflicts with others.
     has_conflict: bool,
 }
@@ -311,6 +321,57 @@ impl PieceExecutor {
         shared.deferred.publish(&mut self.optimistic, shared.eventual.as_ref(), memory)?;
         std::mem::forget(outsider);
         Ok(())
+    }
+
+    /// Deferred execution (§3.2): publishes what an earlier epoch has left, before a subscriber begins. Other procedures
+    /// begin at once, unless too many changes wait.
+    #[inline(always)]
+    fn publish_if_due(
+        &mut self,
+        procedure: ExpectedProcedure,
+        memory: &WorkerMemory,
+    ) -> Result<(), Failure> {
+        let deferred = &self.shared.deferred;
+        if deferred.is_due(procedure.subscribes, || memory.shared().clock.epoch()) {
+            self.publish_at_barrier(memory)?;
+        }
+        if procedure.subscribes {
+            self.shared.deferred.await_publication(memory)?;
+        }
+        Ok(())
+    }
+
+    /// Publishes what is deferred while no publisher is between two pieces. All other procedures go on. If they write the
+    /// same rows again and again, passes the gate to publish.
+    #[cold]
+    fn publish_at_barrier(&mut self, memory: &WorkerMemory) -> Result<(), Failure> {
+        let shared = Arc::clone(&self.shared);
+        let slots_used = || memory.shared().grace.slots_used();
+        let at_barrier = Outsider::enter(&shared.barrier, slots_used, || memory.keep_waiting())?;
+        let (executor, eventual) = (&mut self.optimistic, shared.eventual.as_ref());
+        if !shared.deferred.try_publish(executor, eventual, memory)? {
+            drop(at_barrier);
+            self.come_through(memory)?;
+            shared.gate.leave();
+        }
+        Ok(())
+    }
+
+    /// Begins a procedure in pieces. Returns false if an outsider is there. A publisher waits at the barrier.
+    #[inline(always)]
+    fn begin_pieces(&mut self, publishes: bool, memory: &WorkerMemory) -> Result<bool, Failure> {
+        if publishes {
+            while !self.shared.barrier.begin_pieces(self.slot) {
+                memory.keep_waiting()?;
+                yield_now();
+            }
+        }
+        let has_begun = self.shared.gate.begin_pieces(self.slot);
+        if publishes && !has_begun {
+            self.shared.barrier.end_pieces(self.slot);
+        }
+        self.is_publisher = publishes && has_begun;
+        Ok(has_begun)
     }
 
     /// Publishes what is deferred. The worker is pinned, has passed the gate, and is in no transaction.
@@ -345,6 +406,9 @@ impl PieceExecutor {
                     self.shared.deferred.push(self.slot, batch, memory.shared().clock.epoch());
                 }
                 memory.set_logged_as(LoggedAs::Transaction);
+                if std::mem::take(&mut self.is_publisher) {
+                    self.shared.barrier.end_pieces(self.slot);
+                }
                 self.shared.gate.end_pieces(self.slot);
             }
             TransactionKind::Whole | TransactionKind::Idle => {}
@@ -372,6 +436,7 @@ impl Executor for PieceExecutor {
             slot,
             expected: None,
             kind: TransactionKind::Idle,
+            is_publisher: false,
             is_in_region: false,
             garbage: Vec::new(),
             deferring: Vec::new(),
@@ -389,26 +454,21 @@ impl Executor for PieceExecutor {
 
     #[cfg_attr(not(debug_assertions), inline(always))]
     fn begin(&mut self, attempt: u32, memory: &WorkerMemory) -> Result<(), Refusal> {
-        // Deferred execution (§3.2): publish what an earlier epoch has left, before the procedure begins.
         let expected = self.expected.take();
-        if expected.is_some() && self.shared.deferred.is_due(|| memory.shared().clock.epoch()) {
-            self.come_through(memory)?;
-            self.shared.gate.leave();
+        if let Some(procedure) = expected {
+            self.publish_if_due(procedure, memory)?;
         }
         // A registered procedure runs in pieces if no outsider is there. Otherwise it runs as one piece, or as
         // an outsider itself if it is a publisher.
         self.kind = match expected {
-            Some(ExpectedProcedure { in_pieces: true, has_conflict, .. })
-                if self.shared.gate.begin_pieces(self.slot) =>
+            Some(ExpectedProcedure { in_pieces: true, has_conflict, publishes, .. })
+                if self.begin_pieces(publishes, memory)? =>
             {
                 memory.set_logged_as(LoggedAs::FirstPiece);
                 self.placed.begin(has_conflict);
                 TransactionKind::InPieces
             }
-            Some(ExpectedProcedure { publishes: false, .. }) => {
-                self.shared.deferred.await_publication(memory)?;
-                TransactionKind::Whole
-            }
+            Some(ExpectedProcedure { publishes: false, .. }) => TransactionKind::Whole,
             Some(_) | None => {
                 self.come_through(memory)?;
                 TransactionKind::Outsider
@@ -638,9 +698,12 @@ impl ChopsProcedures<TidOnly> for PieceExecutor {
     }
 
     fn expect_procedure(&mut self, pieces: &Pieces) {
-        let (in_pieces, publishes) = (pieces.are_one_by_one(), pieces.publishes());
-        let has_conflict = pieces.conflicting().is_some();
-        self.expected = Some(ExpectedProcedure { in_pieces, publishes, has_conflict });
+        self.expected = Some(ExpectedProcedure {
+            in_pieces: pieces.are_one_by_one(),
+            publishes: pieces.publishes(),
+            subscribes: pieces.subscribes(),
+            has_conflict: pieces.conflicting().is_some(),
+        });
     }
 
     fn decide_place(&mut self, decides: bool) {

@@ -115,6 +115,8 @@ pub enum Flaw {
     GateOpen,
     /// Outsiders do not publish the deferred changes.
     NothingPublished,
+    /// Subscribers do not wait for the publishers that are between two pieces.
+    PublishersNotAwaited,
     /// Commits by columns treat every column as one that does not matter.
     ColumnsNeglected,
     /// Nothing is redone on eventual snapshots.
@@ -246,6 +248,8 @@ pub struct ProcedureSet {
     #[cfg(feature = "canary")]
     pub is_publishing_forgotten: bool,
     #[cfg(feature = "canary")]
+    is_barrier_open: bool,
+    #[cfg(feature = "canary")]
     neglects_columns: bool,
     #[cfg(feature = "canary")]
     omitted: Option<Omitted>,
@@ -254,12 +258,14 @@ pub struct ProcedureSet {
 impl ProcedureSet {
     fn new(names: Vec<&'static str>, chopping: Chopping, options: PieceOptions) -> ProcedureSet {
         let PieceOptions { in_pieces, by_columns, finest, in_regions, .. } = options;
-        let pieces = names.iter().zip(&chopping.procedures).map(|(name, chopped)| {
+        let named = names.iter().zip(&chopping.procedures).enumerate();
+        let pieces = named.map(|(procedure, (name, chopped))| {
             let pieces = match in_pieces {
                 false => one_piece_of(name, chopped),
                 true if chopped.on_snapshot => return None,
                 true => pieces_of(name, chopped, finest || !by_columns),
             };
+            let pieces = pieces.subscribing(chopping.subscribes(procedure));
             Some(if in_regions { pieces.in_regions() } else { pieces })
         });
         ProcedureSet {
@@ -271,6 +277,8 @@ impl ProcedureSet {
             is_gate_open: false,
             #[cfg(feature = "canary")]
             is_publishing_forgotten: false,
+            #[cfg(feature = "canary")]
+            is_barrier_open: false,
             #[cfg(feature = "canary")]
             neglects_columns: false,
             #[cfg(feature = "canary")]
@@ -305,6 +313,17 @@ impl ProcedureSet {
         gate
     }
 
+    /// Creates the gate between the procedures that publish what they defer, and those that wait for it.
+    pub fn barrier(&self, workers_max: usize) -> Gate {
+        #[cfg_attr(not(feature = "canary"), allow(unused_mut, reason = "nothing is wrong"))]
+        let mut barrier = Gate::new(workers_max);
+        #[cfg(feature = "canary")]
+        if self.is_barrier_open {
+            barrier.leave_open();
+        }
+        barrier
+    }
+
     #[cfg(feature = "canary")]
     fn break_by(&mut self, flaw: Flaw) {
         match flaw {
@@ -313,6 +332,7 @@ impl ProcedureSet {
             }
             Flaw::GateOpen => self.is_gate_open = true,
             Flaw::NothingPublished => self.is_publishing_forgotten = true,
+            Flaw::PublishersNotAwaited => self.is_barrier_open = true,
             Flaw::ColumnsNeglected => self.neglects_columns = true,
             Flaw::NotRedone => self.omitted = Some(Omitted::Redo),
             Flaw::NotUndone => self.omitted = Some(Omitted::Undo),

@@ -14,6 +14,8 @@ pub struct Pieces {
     deferred: Vec<bool>,
     /// Whether any step is deferred.
     publishes: bool,
+    /// Whether any step reads what other procedures defer.
+    subscribes: bool,
     /// The columns of each step, if the pieces are committed by columns.
     columns: Option<Vec<UsedColumns>>,
     /// Whether each piece is a hardware region, if there is hardware for that.
@@ -30,9 +32,21 @@ impl Pieces {
         conflicting: Option<usize>,
         deferred: Vec<bool>,
     ) -> Pieces {
-        let publishes = deferred.contains(&true);
-        let (columns, in_regions) = (None, false);
-        Pieces { procedure, starts, conflicting, deferred, publishes, columns, in_regions }
+        Pieces {
+            procedure,
+            starts,
+            conflicting,
+            publishes: deferred.contains(&true),
+            deferred,
+            subscribes: false,
+            columns: None,
+            in_regions: false,
+        }
+    }
+
+    /// Says whether a step reads what other procedures defer.
+    pub fn subscribing(self, subscribes: bool) -> Pieces {
+        Pieces { subscribes, ..self }
     }
 
     /// Makes each piece a hardware region, where there is hardware for that.
@@ -101,6 +115,11 @@ impl Pieces {
     /// Returns whether any step is deferred, so that its changes must be published.
     pub fn publishes(&self) -> bool {
         self.publishes
+    }
+
+    /// Returns whether any step reads what other procedures defer.
+    pub fn subscribes(&self) -> bool {
+        self.subscribes
     }
 
     /// Returns the position of the conflicting piece, if there is one: its place in the order of all pieces is the
