@@ -202,10 +202,10 @@ fn import(
 struct Clock(Mutex<u64>);
 
 impl Epochs for Clock {
-    fn close_epoch(&self) -> u64 {
+    fn close_epoch(&self) -> Option<u64> {
         let mut epoch = hold(&self.0);
         *epoch += 1;
-        *epoch - 1
+        Some(*epoch - 1)
     }
 }
 

@@ -98,10 +98,10 @@ impl StoredTable for AnyTable {
 struct Clock(Mutex<u64>);
 
 impl Epochs for Clock {
-    fn close_epoch(&self) -> u64 {
+    fn close_epoch(&self) -> Option<u64> {
         let mut epoch = self.0.lock().expect("no thread panics while it holds the lock");
         *epoch += 1;
-        *epoch - 1
+        Some(*epoch - 1)
     }
 }
 

@@ -91,7 +91,16 @@ pub struct DeferredChanges {
 
 #[repr(align(64))]
 #[derive(Default)]
-struct WaitingBatches(Mutex<Vec<Batch>>);
+struct WaitingBatches(Mutex<WorkerBatches>);
+
+/// The batches of one worker.
+#[derive(Default)]
+struct WorkerBatches {
+    waiting: Vec<Batch>,
+    /// Published batches, whose values this worker drops: they are of the user's types, and the thread that has published
+    /// them may be one that writes the log.
+    published: Vec<Batch>,
+}
 
 impl std::fmt::Debug for DeferredChanges {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -117,13 +126,20 @@ impl DeferredChanges {
     }
 
     /// Adds the changes that a procedure in pieces has deferred to the waiting ones, before the procedure ends.
-    pub fn push(&self, slot: usize, batch: Batch, epoch: u64) {
+    pub fn push(&self, slot: usize, batch: Batch, memory: &WorkerMemory) {
         // Relaxed: both come before the procedure ends at the gate, and a worker that publishes waits for that.
         self.batches.fetch_add(1, Ordering::Relaxed);
         self.changes.fetch_add(batch.changes.len() as u64, Ordering::Relaxed);
-        self.lock(slot).push(batch);
+        let published = {
+            let mut batches = self.lock(slot);
+            batches.waiting.push(batch);
+            std::mem::take(&mut batches.published)
+        };
+        for DeferredChange { sums, .. } in published.into_iter().flat_map(|batch| batch.changes) {
+            memory.discard(DiscardedValue::Value(sums));
+        }
         if self.since.load(Ordering::Relaxed) == 0 {
-            self.since.store(epoch, Ordering::Relaxed);
+            self.since.store(memory.shared().clock.epoch(), Ordering::Relaxed);
         }
     }
 
@@ -186,7 +202,7 @@ impl DeferredChanges {
         let _publishing = PublishLock::begin(&self.publishing, memory)?;
         self.since.store(0, Ordering::Relaxed);
         self.changes.store(0, Ordering::Relaxed);
-        let take = |slot| std::mem::take(&mut *self.lock(slot));
+        let take = |slot| std::mem::take(&mut self.lock(slot).waiting);
         let taken: Vec<(usize, Batch)> = (0..self.waiting.len())
             .flat_map(|slot| take(slot).into_iter().map(move |batch| (slot, batch)))
             .collect();
@@ -197,20 +213,17 @@ impl DeferredChanges {
         if let Ok(Ok(true)) = published {
             // Release: pairs with the acquire in `publish`.
             self.batches.fetch_add((taken.len() as u64).wrapping_neg(), Ordering::Release);
-            let changes = taken.into_iter().flat_map(|(_, batch)| batch.changes);
-            for DeferredChange { sums, .. } in changes {
-                memory.discard(DiscardedValue::Value(sums));
-            }
+            taken.into_iter().for_each(|(slot, batch)| self.lock(slot).published.push(batch));
             return Ok(true);
         }
         // Keep the changes, so that none of a committed procedure is lost.
         executor.abort(memory);
-        taken.into_iter().for_each(|(slot, batch)| self.lock(slot).push(batch));
+        taken.into_iter().for_each(|(slot, batch)| self.lock(slot).waiting.push(batch));
         self.since.store(memory.shared().clock.epoch(), Ordering::Relaxed);
         published.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
-    fn lock(&self, slot: usize) -> impl DerefMut<Target = Vec<Batch>> {
+    fn lock(&self, slot: usize) -> impl DerefMut<Target = WorkerBatches> {
         self.waiting[slot].0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -232,7 +245,7 @@ impl DeferredChanges {
             return Ok(false);
         }
         let _publishing = PublishLock::begin(&self.publishing, memory)?;
-        let belongs = |slot| self.lock(slot).iter().any(|batch| batch.place <= snapshot);
+        let belongs = |slot| self.lock(slot).waiting.iter().any(|batch| batch.place <= snapshot);
         Ok((0..self.waiting.len()).any(belongs))
     }
 
@@ -286,6 +299,10 @@ fn publish_batches<'b>(
         let begun = executor.begin(attempt, memory);
         debug_assert!(begun.is_ok(), "an optimistic transaction can always begin");
         let changed = make_all(batches.clone(), executor, memory);
+        if memory.is_staging() {
+            // SAFETY: the worker is pinned. The rows are of their tables, and are dropped when the transaction has ended.
+            unsafe { memory.stage(|list| executor.list_writes(list)) };
+        }
         let committing = CommitGuard(memory);
         let committed = changed.and_then(|()| {
             executor.commit(memory, || memory.draw()).map_err(|_| PublishError::Conflict)

@@ -47,8 +47,8 @@
 //! - Deferred changes are published when a subscriber begins in the next epoch, as in the paper. The paper's barrier
 //!   waits for the workers one by one, and a publisher of the new epoch may run beside one of the old epoch. Then a
 //!   subscriber could see the later of the two alone. So publishers, too, wait at the barrier here. Workers that pass
-//!   the gate publish as well. A database with a log defers nothing, because the log would have to contain the deferred
-//!   changes.
+//!   the gate publish as well. If there is a log, so does the thread that ends an epoch. So a deferred change is in the
+//!   epoch of its procedure.
 //! - There are no database caches in front of tables (§3.3). In the paper they keep insertions into indexes out
 //!   of hardware regions. Here insertions are never inside a region: records are put into the index as
 //!   placeholders before it. For the same reason it makes no difference whether a table has insertions.
@@ -130,6 +130,13 @@ unsafe impl Protocol for DbxTc {
             worker.executor().publish(&worker.memory)?;
         }
         Ok(body())
+    }
+
+    fn make_whole(worker: &Worker<Self>) -> Result<(), Failure> {
+        let _pinned = PinnedWorker::new(worker);
+        let published = worker.executor().publish(&worker.memory);
+        worker.memory.hand_over_garbage();
+        published
     }
 
     /// Eventual snapshots (§4): waits for the procedures that are in pieces now, and keeps none from beginning.
@@ -230,6 +237,10 @@ impl ProtocolShared for DbxTcShared {
 
     fn gate(&self) -> Option<Arc<Gate>> {
         Some(Arc::clone(&self.gate))
+    }
+
+    fn defers(&self) -> bool {
+        self.procedures.get().chopping.options.deferral
     }
 }
 
@@ -403,7 +414,7 @@ impl PieceExecutor {
                 let place = self.placed.end(self.shared.eventual.as_ref(), memory);
                 if !self.deferred.is_empty() {
                     let batch = Batch { place, changes: std::mem::take(&mut self.deferred) };
-                    self.shared.deferred.push(self.slot, batch, memory.shared().clock.epoch());
+                    self.shared.deferred.push(self.slot, batch, memory);
                 }
                 memory.set_logged_as(LoggedAs::Transaction);
                 if std::mem::take(&mut self.is_publisher) {

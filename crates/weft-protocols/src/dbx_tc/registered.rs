@@ -71,8 +71,8 @@ pub struct DbxTcOptions {
     /// then serializable, but not strictly. (Closures and snapshots see the change at once.) Deferred sums must
     /// not overflow: the procedure has ended by then, so its caller could not get the error. Instead,
     /// transactions that publish the sums fail with
-    /// [`Failure::DeferredOutOfRange`](weft::Failure::DeferredOutOfRange) until they fit. If the database has a
-    /// directory, or records a history, nothing is deferred.
+    /// [`Failure::DeferredOutOfRange`](weft::Failure::DeferredOutOfRange) until they fit, and nothing becomes durable
+    /// until then. If the database records a history, nothing is deferred.
     ///
     /// With [snapshots](Options::snapshots), procedures that only read are left out of the analysis, and no
     /// piece becomes larger because of them. In return they are kept apart from procedures that are between two

@@ -181,6 +181,14 @@ pub unsafe trait Protocol: Sized + Send + Sync + 'static {
         Ok(body())
     }
 
+    /// Makes all changes that were deferred, under a protocol that [defers](ProtocolShared::defers). No procedure is between
+    /// two pieces. The worker is in no transaction, and leaves its garbage to others.
+    #[doc(hidden)]
+    fn make_whole(worker: &Worker<Self>) -> Result<(), Failure> {
+        let _ = worker;
+        Ok(())
+    }
+
     /// Opens a snapshot by `open` while procedures run in pieces, and waits until it is
     /// [consistent](crate::store::eventual). Returns `None` if the protocol has no such snapshots, or if this one was
     /// given up.

@@ -41,8 +41,8 @@ pub struct CommitsByRows;
 pub struct ProtocolOptions {
     /// How many workers there may be at the same time.
     pub workers_max: usize,
-    /// Whether changes may be made later than their transactions commit. This is so if there is no log and no
-    /// history, in which they would be missing.
+    /// Whether changes may be made later than their transactions commit. This is so if there is no history, in which
+    /// they would be missing.
     pub may_defer: bool,
     /// The options that were given for protocols.
     pub given: GivenOptions,
@@ -60,6 +60,12 @@ pub trait ProtocolShared: Sized + Send + Sync + 'static {
     /// chops.
     fn gate(&self) -> Option<Arc<Gate>> {
         None
+    }
+
+    /// Returns whether changes are made later than their transactions commit. Then the log has them made before an epoch
+    /// ends: see [`Protocol::make_whole`](super::Protocol::make_whole).
+    fn defers(&self) -> bool {
+        false
     }
 }
 

@@ -12,6 +12,7 @@ use weft_htm::{Choice, Htm, RetryPolicy};
 
 use super::clock::ManualClock;
 use super::expiry::Expiry;
+use super::log_worker::LogWorker;
 use super::once::{OnceOptions, Results};
 use super::storage::{DurabilityOptions, Storage, StoragePlan};
 use super::stored::{AnyTable, FillingMemories};
@@ -587,17 +588,20 @@ impl<P: Protocol> Builder<P> {
                 Htm::open(choice, self.retry_policy)?
             }
         };
-        let workers_max = self.workers_max.max(1);
-        // Deferred changes would be missing in a log and in a history.
+        // Under a protocol that may defer changes, the log has a worker of its own, which makes them.
+        let of_log = usize::from(P::CHOPS && self.storage.is_some());
+        let workers_max = self.workers_max.max(1) + of_log;
+        // Deferred changes would be missing in a history.
         #[cfg(feature = "history")]
         let is_recorded = recording.is_some();
         #[cfg(not(feature = "history"))]
         let is_recorded = false;
-        let may_defer = self.storage.is_none() && !is_recorded;
+        let may_defer = !is_recorded;
         let options = ProtocolOptions { workers_max, may_defer, given: self.given };
         // The state of the protocol, and the state that all workers share.
         let protocol: P::Shared = ProtocolShared::new(&options)?;
         let mut shared = SharedState::new(htm, workers_max);
+        shared.claimable_max = workers_max - of_log;
         shared.by_index = CountsByIndex::new(workers_max, tables_of_indexes);
         shared.gate = protocol.gate();
         shared.commits_by_rows = options.given.get::<CommitsByRows>().is_some();
@@ -677,6 +681,9 @@ impl<P: Protocol> Builder<P> {
             expiry: Expiry::default(),
             results: OnceLock::new(),
         });
+        if of_log > 0 {
+            LogWorker::reserve(&inner);
+        }
         // Recovery, if there is a directory. It also starts the log. If it fails, the rows that it has recovered are
         // dropped with `inner`.
         if let Some(plan) = self.storage {

@@ -6,6 +6,7 @@ mod claims;
 mod clock;
 pub mod expiry;
 mod load;
+mod log_worker;
 pub mod metrics;
 pub mod once;
 pub mod pool;

@@ -313,7 +313,7 @@ impl Drop for UserCodeGuard {
 struct EngineEpochs(Weak<SharedState>);
 
 impl Epochs for EngineEpochs {
-    fn close_epoch(&self) -> u64 {
+    fn close_epoch(&self) -> Option<u64> {
         let shared = self.0.upgrade().expect("the log is shut down before the engine goes");
         // No procedure may have pieces in two epochs, since one of them could survive without the other. So the
         // log passes the gate as an outsider, which waits until no procedure is between two pieces.
@@ -322,9 +322,15 @@ impl Epochs for EngineEpochs {
             let entered = Outsider::enter(gate, || shared.grace.slots_used(), || Ok(()));
             entered.unwrap_or_else(|never: Infallible| match never {})
         });
+        // What procedures have deferred belongs to this epoch, too.
+        if let Some(before) = shared.before_epoch_ends.get()
+            && !before.make_whole()
+        {
+            return None;
+        }
         let epoch = shared.clock.tick();
         shared.commits.wait(shared.grace.slots_used());
-        epoch
+        Some(epoch)
     }
 
     fn pass_time(&self) {

@@ -105,8 +105,9 @@ impl Default for LogOptions {
 pub trait Epochs: Send + Sync {
     /// Ends the current epoch and begins the next. Returns the ended one once everything that
     /// committed in it, or before it, has been appended to the log. Each call returns a greater
-    /// epoch than the call before.
-    fn close_epoch(&self) -> u64;
+    /// epoch than the call before. Returns `None` if the epoch cannot end yet
+    /// ([`StorageError::EpochHeld`]).
+    fn close_epoch(&self) -> Option<u64>;
 
     /// Called by the log's own thread at least once in an interval, whatever the state of the disk.
     fn pass_time(&self) {}
@@ -223,6 +224,8 @@ struct State {
     disk_full: Option<StorageError>,
     /// Whether something that has committed waits for space on the full disk.
     is_stuck: bool,
+    /// Whether the epoch cannot end.
+    is_held: bool,
     /// Whether the log is being shut down.
     closing: bool,
     closed: bool,
@@ -303,6 +306,7 @@ impl Log {
                 failure: None,
                 disk_full: None,
                 is_stuck: false,
+                is_held: false,
                 closing: false,
                 closed: false,
             }),
@@ -402,7 +406,8 @@ impl Log {
     /// epoch and writes it.
     ///
     /// # Errors
-    /// [`StorageError::DiskFull`]: the epoch is not durable, but will be once there is space again.
+    /// [`StorageError::DiskFull`], [`StorageError::EpochHeld`]: the epoch is not durable, but will be
+    /// once there is space again, or the epoch can end.
     /// [`StorageError::Closed`], or the error by which the log has failed: the epoch may or may not
     /// survive.
     pub fn wait_durable(&self, epoch: u64) -> Result<(), StorageError> {
@@ -513,8 +518,8 @@ impl Log {
     /// appended afterwards.
     ///
     /// # Errors
-    /// [`StorageError::DiskFull`]: what was not yet durable is lost. Or the error by which the log
-    /// has failed.
+    /// [`StorageError::DiskFull`], [`StorageError::EpochHeld`]: what was not yet durable is lost. Or
+    /// the error by which the log has failed.
     pub fn shutdown(&self) -> Result<(), StorageError> {
         let shared = &*self.shared;
         lock(&shared.state).closing = true;
@@ -531,6 +536,7 @@ impl Log {
         let disk_full = state.disk_full.as_ref().filter(|_| state.is_stuck);
         match state.failure.as_ref().or(disk_full) {
             Some(error) => Err(error.clone()),
+            None if state.is_held => Err(StorageError::EpochHeld),
             None => Ok(()),
         }
     }
@@ -563,6 +569,7 @@ impl State {
             (Some(error), _) => Err(error.clone()),
             _ if self.closed => Err(StorageError::Closed),
             (None, Some(error)) if self.is_stuck => Err(error.clone()),
+            _ if self.is_held => Err(StorageError::EpochHeld),
             _ => Ok(()),
         }
     }
@@ -637,6 +644,13 @@ impl LogCore {
         state.disk_full = error;
         // The log's own thread tries again, sooner than at the next interval.
         self.work.notify_one();
+        self.wake(state, |_| true);
+    }
+
+    /// Records whether the epoch cannot end.
+    fn set_held(&self, is_held: bool) {
+        let mut state = lock(&self.state);
+        state.is_held = is_held;
         self.wake(state, |_| true);
     }
 

@@ -157,6 +157,16 @@ pub enum StorageError {
         /// The last epoch that is available.
         last: u64,
     },
+    /// Procedures under `dbx-tc` have deferred changes that cannot be made now: see
+    /// [`Failure::DeferredOutOfRange`](crate::Failure::DeferredOutOfRange). They must be durable together with the
+    /// procedures. If a commit returns this error, the transaction has committed in memory, and becomes durable when the
+    /// changes have been made. If [`Database::close`](crate::Database::close) does, what was not yet durable is lost.
+    #[error(
+        "nothing becomes durable, because a change that a procedure has deferred cannot be made: its sum does not fit \
+         its column, or code of a row's type panics; it waits until another procedure has changed the column so that \
+         the sum fits"
+    )]
+    EpochHeld,
     /// The log was shut down.
     #[error("the log is closed")]
     Closed,

@@ -95,6 +95,8 @@ pub struct SharedState {
     pub recent: RecentSnapshot,
     pub htm: Htm,
     pub counters: Box<[Counters]>,
+    /// How many workers threads can claim at the same time. (One more may be the log's.)
+    pub claimable_max: usize,
     /// What is counted by index.
     pub by_index: CountsByIndex,
     /// Whether transactions may begin: [`OPEN`], [`CLOSED`] or [`LOADING`].
@@ -107,6 +109,8 @@ pub struct SharedState {
     pub(crate) recording: Option<Arc<crate::history::Recording>>,
     /// The log, if there is one.
     pub log: OnceLock<EngineLog>,
+    /// What must be done before the log ends an epoch, if there is anything.
+    pub before_epoch_ends: OnceLock<Box<dyn BeforeEpochEnds>>,
     /// The version after which new records begin: see [`WorkerMemory::begin_versions`].
     versions_begin: TidWord,
     /// The ages of transactions, and the limits on them.
@@ -121,6 +125,13 @@ pub struct SharedState {
     slots: Mutex<Slots>,
     /// The threads that wait for a worker.
     pub waiting: WaitQueue,
+}
+
+/// Makes sure that everything has been logged that belongs to an epoch.
+pub trait BeforeEpochEnds: Send + Sync {
+    /// Makes, and logs, the changes that were committed in the present epoch, but are not in the rows yet. The log calls it
+    /// after the gate, from one thread at a time. Returns false if the epoch cannot end yet.
+    fn make_whole(&self) -> bool;
 }
 
 /// The database is open: transactions may begin.
@@ -231,12 +242,14 @@ impl SharedState {
             recent: RecentSnapshot::default(),
             htm,
             counters: (0..workers_max).map(|_| Counters::default()).collect(),
+            claimable_max: workers_max,
             by_index: CountsByIndex::default(),
             admission: Word::new(OPEN),
             gate: None,
             #[cfg(feature = "history")]
             recording: None,
             log: OnceLock::new(),
+            before_epoch_ends: OnceLock::new(),
             versions_begin: TidWord::new(Tid::at(0)),
             ages: Ages::default(),
             observer: None,

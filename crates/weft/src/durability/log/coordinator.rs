@@ -52,6 +52,8 @@ pub struct Coordinator {
     written_epoch: u64,
     /// Whether nothing in the log says yet that `written_epoch` is durable.
     note_is_due: bool,
+    /// Whether the epoch could not end when it was to be closed last.
+    is_held: bool,
     spare: Spare,
     /// What the next leader has to know.
     pub gathering: Gathering,
@@ -76,6 +78,7 @@ impl Coordinator {
             closed_epoch,
             written_epoch: closed_epoch,
             note_is_due: false,
+            is_held: false,
             spare,
             gathering: Gathering::new(),
         })
@@ -90,6 +93,7 @@ impl Coordinator {
         let disk_full = match &result {
             Ok(()) => self.spare.restore(&*self.shared.backend),
             Err(error @ StorageError::DiskFull { .. }) => Some(error.clone()),
+            Err(StorageError::EpochHeld) => return result,
             Err(error) => {
                 self.shared.fail(error.clone());
                 return result;
@@ -103,6 +107,10 @@ impl Coordinator {
         // Close the next epoch, unless earlier ones still wait for space.
         if self.rounds.is_empty() {
             let epoch = self.shared.epochs.close_epoch();
+            if std::mem::replace(&mut self.is_held, epoch.is_none()) != epoch.is_none() {
+                self.shared.set_held(epoch.is_none());
+            }
+            let epoch = epoch.ok_or(StorageError::EpochHeld)?;
             assert!(epoch > self.closed_epoch, "epoch {epoch} was closed before");
             self.closed_epoch = epoch;
             self.collect();
@@ -212,7 +220,7 @@ impl Coordinator {
     pub fn finish(&mut self) -> Result<(), StorageError> {
         let result = self.try_finish();
         if let Err(error) = &result
-            && !matches!(error, StorageError::DiskFull { .. })
+            && !matches!(error, StorageError::DiskFull { .. } | StorageError::EpochHeld)
         {
             self.shared.fail(error.clone());
         }

@@ -89,16 +89,22 @@ impl LogCore {
     pub fn wait_durable(&self, epoch: u64) -> Result<(), StorageError> {
         self.join();
         let mut has_watched = self.options.manual;
+        let mut has_led = false;
         while !self.is_durable(epoch) {
             let mut state = lock(&self.state);
             if self.is_durable(epoch) {
                 break;
             }
-            state.check_waiting()?;
+            match state.check_waiting() {
+                // Perhaps it can end by now.
+                Err(StorageError::EpochHeld) if !has_led => {}
+                checked => checked?,
+            }
             match self.take_lead(&mut state) {
                 Some(coordinator) => {
                     drop(state);
                     self.lead(coordinator);
+                    has_led = true;
                 }
                 None if has_watched => self.sleep(state, epoch),
                 None => {

@@ -21,10 +21,10 @@ const ITERATIONS: usize = 4_000;
 struct Clock(Mutex<u64>);
 
 impl Epochs for Clock {
-    fn close_epoch(&self) -> u64 {
+    fn close_epoch(&self) -> Option<u64> {
         let mut epoch = self.0.lock().unwrap();
         *epoch += 1;
-        *epoch - 1
+        Some(*epoch - 1)
     }
 }
 

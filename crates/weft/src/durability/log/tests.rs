@@ -40,8 +40,8 @@ impl Clock {
 }
 
 impl Epochs for Clock {
-    fn close_epoch(&self) -> u64 {
-        self.0.fetch_add(1, Ordering::SeqCst)
+    fn close_epoch(&self) -> Option<u64> {
+        Some(self.0.fetch_add(1, Ordering::SeqCst))
     }
 }
 

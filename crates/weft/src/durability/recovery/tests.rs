@@ -170,10 +170,10 @@ impl Clock {
 }
 
 impl Epochs for Clock {
-    fn close_epoch(&self) -> u64 {
+    fn close_epoch(&self) -> Option<u64> {
         let mut epoch = self.0.lock().unwrap();
         *epoch += 1;
-        *epoch - 1
+        Some(*epoch - 1)
     }
 }
 

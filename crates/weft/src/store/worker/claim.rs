@@ -296,7 +296,7 @@ impl SharedState {
             self.check_open()?;
             match deadline {
                 Some(deadline) if deadline.has_passed() => Err(Failure::WorkersBusy {
-                    workers_max: self.counters.len(),
+                    workers_max: self.claimable_max,
                     deadline: deadline.limit,
                 }),
                 Some(deadline) => Ok(Some(deadline.remaining())),

@@ -8,7 +8,7 @@ use std::sync::PoisonError;
 
 use weft_htm::word::{Ordering, yield_now};
 
-use super::WorkerMemory;
+use super::{DiscardedValue, WorkerMemory};
 use crate::row::encoding::EncodedKey;
 use crate::store::garbage::{Batch, DeletedRecord, PASSED_OVER_BYTES, RetiredItem};
 use crate::store::record::DeletedOutcome;
@@ -248,6 +248,24 @@ impl WorkerMemory {
         // This runs the user's code. The worker is claimed, and runs no transaction.
         self.run_discarded();
         self.arena().give_up(&self.shared.memory);
+    }
+
+    /// Leaves all garbage to other workers, and also what waits to be dropped. For a worker that runs on threads which
+    /// must not run the user's code. The worker must be pinned.
+    pub fn hand_over_garbage(&self) {
+        for value in self.take_discarded() {
+            match value {
+                DiscardedValue::Row(row, table) => {
+                    let bytes = table.core().row_class.bytes();
+                    self.garbage().push(RetiredItem::Row(row, table), bytes);
+                }
+                value => self.discard(value),
+            }
+        }
+        self.hand_over_retained();
+        self.seal_garbage();
+        self.shared.leave_orphans(self.garbage().take_sealed());
+        self.counters().retired_pending.store(0, Ordering::Relaxed);
     }
 
     /// Takes what is kept for snapshots. Called when the database is dropped.

@@ -25,10 +25,10 @@ impl SharedClock {
 }
 
 impl Epochs for SharedClock {
-    fn close_epoch(&self) -> u64 {
+    fn close_epoch(&self) -> Option<u64> {
         let mut epoch = self.0.write().unwrap();
         *epoch += 1;
-        *epoch - 1
+        Some(*epoch - 1)
     }
 }
 
@@ -180,7 +180,7 @@ fn a_slow_clock_delays_only_waiters() {
     /// Closes an epoch when it is allowed to.
     struct HeldClock(Clock, Mutex<mpsc::Receiver<()>>);
     impl Epochs for HeldClock {
-        fn close_epoch(&self) -> u64 {
+        fn close_epoch(&self) -> Option<u64> {
             let _ = self.1.lock().unwrap().recv();
             self.0.close_epoch()
         }
@@ -204,7 +204,7 @@ fn a_slow_clock_delays_only_waiters() {
 fn a_panic_of_the_clock_fails_the_log() {
     struct BrokenClock((Mutex<bool>, Condvar));
     impl Epochs for BrokenClock {
-        fn close_epoch(&self) -> u64 {
+        fn close_epoch(&self) -> Option<u64> {
             let (flag, wake) = &self.0;
             let mut is_set = flag.lock().unwrap();
             while !*is_set {
