@@ -89,8 +89,9 @@ const NEW_ORDER_99: Metric = latency(
 );
 
 const ONE_LOCK: &str = "HOCC is dbx:paper with --paper global-fallback: a region that gives up takes the one lock, \
-     which aborts all other regions. Reads and look-ups are outside of regions, as in the paper. Weft's dbx takes the \
-     locks of its own records instead.";
+     which aborts all other regions. Reads and look-ups are outside of regions; in the published source of the paper's \
+     engine each read is a region of its own, which matters with few restarts. Weft's dbx takes the locks of its own \
+     records instead.";
 const THRESHOLD: &str = "A threshold n is --conflict-retries n: after this number of conflicts, a region takes the lock. A \
      region that does not fit is tried a hundred times under HOCC, whatever the threshold. The other thresholds of the \
      paper lie between those shown.";
