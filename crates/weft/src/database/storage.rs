@@ -757,8 +757,9 @@ impl<P: Protocol> Database<P> {
     ) -> Result<CheckpointReport, Failure> {
         if is_load {
             // The checkpoint's epoch has no other changes than those of the load, so a reader of the log has not
-            // passed it.
-            self.inner().shared.clock.tick();
+            // passed it. What procedures have deferred belongs to the epoch before.
+            let (claim, clock) = (self.claim(None)?, &self.inner().shared.clock);
+            P::with_whole_rows(self.engine(), claim.worker(), || clock.tick())?;
         }
         let mut source = self.snapshot_source(storage, "checkpoint")?;
         // The log must be durable up to the snapshot's epoch before the checkpoint replaces it.
