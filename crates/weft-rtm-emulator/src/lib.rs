@@ -39,10 +39,12 @@ mod signals;
 pub mod status;
 mod world;
 
+use std::arch::asm;
 use std::arch::x86_64::{__cpuid, __cpuid_count};
 use std::fmt;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
+use std::sync::OnceLock;
 
 pub use processor::{Counts, Moment, Processor};
 
@@ -72,6 +74,9 @@ impl Emulation {
         }
         if !memory::is_accessible() {
             return Err(CannotEmulate::NoAccess);
+        }
+        if !does_begin_trap() {
+            return Err(CannotEmulate::NativeInstructions);
         }
         let state = Box::new(processor::State::new(processor, seed));
         let processor = NonNull::from(Box::leak(state));
@@ -138,4 +143,26 @@ fn begin_is_undefined() -> bool {
     }
     let features = __cpuid_count(FEATURES, 0);
     features.ebx & RTM == 0 && features.edx & ALWAYS_ABORT == 0
+}
+
+/// Returns whether XBEGIN gets into the hands of the emulator. Some virtual machines report neither RTM nor that it always
+/// aborts, on a processor whose XBEGIN aborts immediately.
+fn does_begin_trap() -> bool {
+    static DOES_TRAP: OnceLock<bool> = OnceLock::new();
+    *DOES_TRAP.get_or_init(|| {
+        let state = Box::leak(Box::new(processor::State::new(Processor::default(), 0)));
+        let processor = NonNull::from(state);
+        let stack = signals::install(processor);
+        world::join();
+        // SAFETY: XBEGIN traps, and the emulator carries out the region; or the processor aborts it, and goes on at the
+        // label. Both change EAX alone.
+        unsafe {
+            asm!("xbegin 2f", "xend", "2:", out("eax") _);
+        }
+        world::leave();
+        signals::uninstall(&stack);
+        // SAFETY: the pointer came from a leaked box, and after `uninstall` the handler no longer has it.
+        let counts = unsafe { Box::from_raw(processor.as_ptr()) }.counts();
+        counts.committed + counts.aborted > 0
+    })
 }
