@@ -66,7 +66,7 @@ pub struct Batch {
 
 /// How many changes may wait before the next procedure that begins publishes them. The procedures in progress
 /// at that time may defer as many again.
-const CHANGES_WAITING_MAX: u64 = if weft::store::RECLAIMS_EARLY { 1 } else { 1 << 11 };
+const CHANGES_WAITING_MAX: u64 = 1 << 11;
 
 /// How often a worker tries to publish at the barrier, where other procedures may write the same rows. After that it
 /// publishes after the gate.
@@ -84,6 +84,8 @@ pub struct DeferredChanges {
     since: Word,
     /// 1 while a worker publishes.
     publishing: Word,
+    /// How many changes may wait: [`CHANGES_WAITING_MAX`], or fewer, for tests.
+    pub changes_max: u64,
     /// Whether outsiders publish nothing. This is wrong on purpose, for tests.
     #[cfg(feature = "canary")]
     pub is_forgotten: bool,
@@ -120,6 +122,7 @@ impl DeferredChanges {
             changes: Word::new(0),
             since: Word::new(0),
             publishing: Word::new(0),
+            changes_max: CHANGES_WAITING_MAX,
             #[cfg(feature = "canary")]
             is_forgotten: false,
         }
@@ -152,7 +155,7 @@ impl DeferredChanges {
         let since = self.since.load(Ordering::Relaxed);
         since != 0
             && (subscribes && since < epoch()
-                || self.changes.load(Ordering::Relaxed) >= CHANGES_WAITING_MAX)
+                || self.changes.load(Ordering::Relaxed) >= self.changes_max)
     }
 
     /// Publishes all waiting changes, or waits until another worker has. To be called after the gate, while no

@@ -220,6 +220,8 @@ impl DbxTcShared {
 impl ProtocolShared for DbxTcShared {
     fn new(options: &ProtocolOptions) -> Result<Self, Failure> {
         let given = options.given.get::<DbxTcOptions>().cloned().unwrap_or_default();
+        #[cfg(feature = "canary")]
+        let given_max = given.changes_waiting_max;
         let registered = given.chop(options.may_defer)?;
         let gate = Arc::new(registered.gate(options.workers_max));
         let barrier = registered.barrier(options.workers_max);
@@ -228,6 +230,7 @@ impl ProtocolShared for DbxTcShared {
         #[cfg(feature = "canary")]
         {
             deferred.is_forgotten = registered.is_publishing_forgotten;
+            deferred.changes_max = given_max.unwrap_or(deferred.changes_max);
         }
         let in_regions = registered.in_regions();
         let eventual = registered.eventual_snapshots();

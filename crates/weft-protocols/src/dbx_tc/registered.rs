@@ -102,6 +102,10 @@ pub struct DbxTcOptions {
     #[cfg(feature = "canary")]
     #[doc(hidden)]
     pub flaw: Option<Flaw>,
+    /// How many deferred changes may wait, for tests that have them published often.
+    #[cfg(feature = "canary")]
+    #[doc(hidden)]
+    pub changes_waiting_max: Option<u64>,
 }
 
 /// Flaws that are made on purpose, for tests that have to find them.
@@ -138,6 +142,8 @@ impl Default for DbxTcOptions {
             eventual_snapshots: false,
             #[cfg(feature = "canary")]
             flaw: None,
+            #[cfg(feature = "canary")]
+            changes_waiting_max: None,
         }
     }
 }

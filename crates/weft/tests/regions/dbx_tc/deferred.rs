@@ -180,11 +180,11 @@ fn database_can_be_dropped_with_deferred_changes() {
 }
 
 #[test]
-fn deferral_is_opt_in_and_off_with_a_log() {
+fn deferral_is_opt_in_and_off_in_a_history() {
     assert!(!defers(&open(options())), "deferral is off by default");
     let builder = || Database::builder().protocol::<DbxTc>().dbx_tc(deferring());
     let disk = Arc::new(SimulatedDisk::new(1));
-    assert!(!defers(&open_by(builder().directory("/db").backend(disk, false))));
+    assert!(defers(&open_by(builder().directory("/db").backend(disk, false))));
     #[cfg(feature = "history")]
     assert!(!defers(&open_by(builder().record_history(true))));
 }
