@@ -7,7 +7,7 @@ use weft::durability::SimulatedDisk;
 use weft_changes::{ChangeFeed, ChangeRing, Changes, Position};
 use weft_procedures::Execute;
 use weft_protocols::DbxTc;
-use weft_tests::office::{Board, Office, Slip, Tally, WRITERS, Work};
+use weft_tests::office::{Board, Found, Office, Slip, Tally, WRITERS, Work};
 use weft_tests::stress;
 
 /// Follows the works of all writers. Returns how many transactions of the feed have more than one work.
@@ -23,9 +23,10 @@ fn follow(changes: &mut Changes, works: u64) -> u64 {
                 let tally: &mut Option<Tally> =
                     &mut tallies[change.key::<Tally>().unwrap() as usize];
                 *tally = change.apply(tally.take()).unwrap();
-            } else {
-                assert!(change.is::<Slip>());
+            } else if change.is::<Slip>() {
                 slips += 1;
+            } else {
+                assert!(change.is::<Found>(), "filled with the others");
             }
         }
         // No work of which only some pieces were seen.
