@@ -27,7 +27,7 @@
 //! leads on in time, from conflicting piece to conflicting piece. To a subscriber it comes from a publication, and
 //! from there it leads on in time as well. A subscriber that has missed a publisher came before the publication, and a
 //! path that goes on from that publisher comes back only by its publication or a later one, by the second premise of
-//! the [analysis](weft_procedures::chopping). So no path leads back to where it began.
+//! the [analysis](mod@weft_procedures::chopping). So no path leads back to where it began.
 //!
 //! *Procedures that run as one piece* beside outsiders make their changes at once. If such a procedure is a
 //! subscriber, it is a transaction at one moment like any other. If it were a publisher, its change would be
