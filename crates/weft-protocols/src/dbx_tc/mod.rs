@@ -133,6 +133,9 @@ unsafe impl Protocol for DbxTc {
     }
 
     fn make_whole(worker: &Worker<Self>) -> Result<(), Failure> {
+        if !worker.executor().shared.deferred.are_waiting() {
+            return Ok(());
+        }
         let _pinned = PinnedWorker::new(worker);
         let published = worker.executor().publish(&worker.memory);
         worker.memory.hand_over_garbage();
@@ -191,6 +194,7 @@ impl CommitPhases for DbxTc {
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct DbxTcShared {
+    /// Between the procedures in pieces and all other transactions.
     gate: Arc<Gate>,
     /// The barrier at which deferred changes are published (§3.2): keeps publishers in pieces apart from the worker that
     /// publishes.
@@ -220,21 +224,27 @@ impl DbxTcShared {
 impl ProtocolShared for DbxTcShared {
     fn new(options: &ProtocolOptions) -> Result<Self, Failure> {
         let given = options.given.get::<DbxTcOptions>().cloned().unwrap_or_default();
-        #[cfg(feature = "canary")]
-        let given_max = given.changes_waiting_max;
         let registered = given.chop(options.may_defer)?;
-        let gate = Arc::new(registered.gate(options.workers_max));
-        let barrier = registered.barrier(options.workers_max);
+        let new_gate = || Gate::new(options.workers_max);
+        #[cfg_attr(not(feature = "canary"), allow(unused_mut, reason = "nothing is wrong"))]
+        let (mut gate, mut barrier) = (new_gate(), new_gate());
         #[cfg_attr(not(feature = "canary"), allow(unused_mut, reason = "nothing is wrong"))]
         let mut deferred = DeferredChanges::new(options.workers_max);
         #[cfg(feature = "canary")]
         {
+            if registered.is_gate_open {
+                gate.leave_open();
+            }
+            if registered.is_barrier_open {
+                barrier.leave_open();
+            }
             deferred.is_forgotten = registered.is_publishing_forgotten;
-            deferred.changes_max = given_max.unwrap_or(deferred.changes_max);
+            deferred.changes_max = given.changes_waiting_max.unwrap_or(deferred.changes_max);
         }
         let in_regions = registered.in_regions();
         let eventual = registered.eventual_snapshots();
         let procedures = Procedures::new(registered);
+        let gate = Arc::new(gate);
         Ok(DbxTcShared { gate, barrier, deferred, procedures, in_regions, eventual })
     }
 

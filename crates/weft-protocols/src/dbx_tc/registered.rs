@@ -6,7 +6,6 @@ use weft::plan::{Pieces, Shape};
 use weft::store::eventual::EventualSnapshots;
 #[cfg(feature = "canary")]
 use weft::store::eventual::Omitted;
-use weft::sync::gate::Gate;
 use weft_htm::word::{Mutex, Ordering, Word};
 use weft_procedures::chopping::OutlineError;
 use weft_procedures::chopping::{
@@ -250,11 +249,11 @@ pub struct ProcedureSet {
     /// Each procedure's pieces, or `None` for a procedure that only reads and is left out.
     pieces: Vec<Option<Pieces>>,
     #[cfg(feature = "canary")]
-    is_gate_open: bool,
+    pub is_gate_open: bool,
     #[cfg(feature = "canary")]
     pub is_publishing_forgotten: bool,
     #[cfg(feature = "canary")]
-    is_barrier_open: bool,
+    pub is_barrier_open: bool,
     #[cfg(feature = "canary")]
     neglects_columns: bool,
     #[cfg(feature = "canary")]
@@ -306,28 +305,6 @@ impl ProcedureSet {
             eventual.omitted = self.omitted;
         }
         self.options.eventual_snapshots.then_some(eventual)
-    }
-
-    /// Creates the gate between these procedures and all other transactions.
-    pub fn gate(&self, workers_max: usize) -> Gate {
-        #[cfg_attr(not(feature = "canary"), allow(unused_mut, reason = "nothing is wrong"))]
-        let mut gate = Gate::new(workers_max);
-        #[cfg(feature = "canary")]
-        if self.is_gate_open {
-            gate.leave_open();
-        }
-        gate
-    }
-
-    /// Creates the gate between the procedures that publish what they defer, and those that wait for it.
-    pub fn barrier(&self, workers_max: usize) -> Gate {
-        #[cfg_attr(not(feature = "canary"), allow(unused_mut, reason = "nothing is wrong"))]
-        let mut barrier = Gate::new(workers_max);
-        #[cfg(feature = "canary")]
-        if self.is_barrier_open {
-            barrier.leave_open();
-        }
-        barrier
     }
 
     #[cfg(feature = "canary")]
