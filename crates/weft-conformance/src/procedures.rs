@@ -14,12 +14,15 @@ use weft::htm::word::{Ordering, Word};
 use crate::contents::fill;
 use crate::oracle::{Log, is_serializable};
 use crate::step::{HASHED, State, Step, StepResult, state_of};
-use crate::subject::{Call, Cut, JOURNAL, Moment, ProcedureStore, Stop, Subject};
+use crate::subject::{Call, Cut, JOURNAL, Moment, ProcedureStore, SHARED_ENTRIES, Stop, Subject};
 use crate::threads::{Mode, chaos, expect_end};
 use crate::verdict::{Finding, judge};
 
 const ACCOUNTS: u64 = 3;
 const TOTALS: u64 = 2;
+
+/// The keys of the journal that all threads share.
+const SHARED: std::ops::Range<u64> = SHARED_ENTRIES..SHARED_ENTRIES + 4;
 
 /// How many keys of the journal each thread has.
 const ENTRIES: u64 = 1 << 20;
@@ -29,9 +32,11 @@ const ENTRIES: u64 = 1 << 20;
 pub enum OperationSet {
     /// Reads, writes and inserts.
     Rows,
-    /// Also commutative operations. At most nine transactions.
+    /// Also procedures that read, scan and delete what others insert.
+    Entries,
+    /// Reads, writes, inserts, and commutative operations. At most nine transactions.
     Sums,
-    /// Also procedures that read the sums, so that additions to them are deferred. Then a procedure may come
+    /// The same, and procedures that read the sums, so that additions to them are deferred. Then a procedure may come
     /// before another one that had ended when it began. But any other transaction comes after all that had
     /// ended. At most nine transactions.
     Deferral,
@@ -75,6 +80,12 @@ impl ProgramSource {
     }
 
     fn look(&self, random: &mut Rng, number: u64) -> Step {
+        if self.with == OperationSet::Entries && random.bool() {
+            return match random.bool() {
+                true => Step::Read(random.u64(SHARED)),
+                false => Step::Scan(SHARED.start, SHARED.end),
+            };
+        }
         match random.u8(..6) {
             0..=1 => Step::Read(Self::account(random)),
             2..=3 => Step::Read(self.any_entry(random, number)),
@@ -86,8 +97,17 @@ impl ProgramSource {
     fn call(&self, random: &mut Rng, thread: u64, number: u64) -> Call {
         let (account, entry) = (Self::account(random), Self::entry_of(thread, number));
         let amount = random.i64(1..1000);
+        if self.with == OperationSet::Entries && random.u8(..4) > 0 {
+            let entry = random.u64(SHARED);
+            return match random.u8(..6) {
+                0..=2 => Call::Enter { account, entry },
+                3 => Call::Strike { account, amount, entry },
+                4 => Call::Tally { account, begin: SHARED.start, end: SHARED.end },
+                _ => Call::Tally { account, begin: entry, end: SHARED.end },
+            };
+        }
         let kinds = match self.with {
-            OperationSet::Rows => 4,
+            OperationSet::Rows | OperationSet::Entries => 4,
             OperationSet::Sums => 8,
             OperationSet::Deferral => 10,
         };
@@ -213,10 +233,10 @@ pub fn check_cut(
     let threads = subject.threads(threads);
     let is_small = threads * transactions <= SMALL;
     assert!(
-        is_small || with == OperationSet::Rows,
+        is_small || matches!(with, OperationSet::Rows | OperationSet::Entries),
         "too many transactions to try all serial orders"
     );
-    let records = with == OperationSet::Rows;
+    let records = matches!(with, OperationSet::Rows | OperationSet::Entries);
     let store = subject.open_procedures(with, records, cut);
     fill(&*store, &initial());
     // The initial rows have version 0, so their insertion is not recorded.
@@ -237,7 +257,7 @@ pub fn check_cut(
     })?;
     let left = is_small.then(|| rows(&*store, threads as u64, transactions as u64));
     let verdict = match with {
-        OperationSet::Rows => judge(CHECK, &store.take_history()),
+        OperationSet::Rows | OperationSet::Entries => judge(CHECK, &store.take_history()),
         OperationSet::Sums | OperationSet::Deferral => Ok(()),
     };
     let logs: Vec<Log> = std::mem::take(&mut ran.results).into_iter().flatten().collect();
@@ -263,6 +283,7 @@ fn rows(store: &dyn ProcedureStore, threads: u64, transactions: u64) -> State {
         let entries = numbers.map(|(thread, number)| ProgramSource::entry_of(thread, number));
         let keys = totals.chain(entries.flat_map(|entry| [entry, entry + 1]));
         let mut rows = tx.take(Step::Scan(0, ACCOUNTS))?.rows();
+        rows.extend(tx.take(Step::Scan(SHARED.start, SHARED.end))?.rows());
         for key in keys {
             rows.extend(tx.take(Step::Read(key))?.rows());
         }

@@ -25,7 +25,7 @@ use weft_protocols::{
     coordinator_of,
 };
 
-pub use calls::{Call, JOURNAL, ProcedureStore, StepLog};
+pub use calls::{Call, JOURNAL, ProcedureStore, SHARED_ENTRIES, StepLog};
 pub use expiring::{ExpiringSteps, ExpiringStore};
 use tables::Tables;
 
@@ -192,14 +192,16 @@ pub enum Cut {
     Finest,
     /// Each piece commits separately, as a region if it can be one.
     Regions,
-    /// The same, and snapshots do not wait for the procedures that are between two pieces.
+    /// The same, with caches for new records, and with fallback locks of partitions.
+    Cached,
+    /// As regions, and snapshots do not wait for the procedures that are between two pieces.
     Eventual,
 }
 
 impl Cut {
     /// Returns one of them for each seed.
     pub fn of_seed(seed: u64) -> Cut {
-        [Cut::Finest, Cut::Joined, Cut::Regions, Cut::Eventual][(seed % 4) as usize]
+        [Cut::Finest, Cut::Joined, Cut::Regions, Cut::Cached, Cut::Eventual][(seed % 5) as usize]
     }
 }
 

@@ -70,10 +70,16 @@ impl CommitLock {
     /// preempted.
     #[inline(always)]
     pub(crate) fn lock(&self) {
-        // Acquire: pairs with the release in `unlock`.
-        while self.held.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        while !self.try_lock() {
             self.wait();
         }
+    }
+
+    /// Takes the lock if it is free.
+    #[inline(always)]
+    pub(crate) fn try_lock(&self) -> bool {
+        // Acquire: pairs with the release in `unlock`.
+        self.held.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
     /// Returns whether the lock is held. A region that has loaded this aborts when the lock is taken.

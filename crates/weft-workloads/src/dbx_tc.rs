@@ -53,7 +53,7 @@ pub static VARIANTS: [Variant; 7] = [
 ];
 
 /// The mechanisms of the paper.
-pub const MECHANISMS: [Mechanism<DbxTcOptions>; 5] = [
+pub const MECHANISMS: [Mechanism<DbxTcOptions>; 7] = [
     Mechanism {
         name: "pieces-in-regions",
         about: "a piece is a region, without a read set, not a small transaction",
@@ -63,6 +63,16 @@ pub const MECHANISMS: [Mechanism<DbxTcOptions>; 5] = [
         name: "single-pieces",
         about: "each piece commits alone, even where it could commit together with its neighbour",
         switch: DbxTcOptions::finest,
+    },
+    Mechanism {
+        name: "database-cache",
+        about: "a region puts new records into a cache, from which they go to the indexes after it",
+        switch: DbxTcOptions::database_cache,
+    },
+    Mechanism {
+        name: "partition-locks",
+        about: "a piece that is no region locks its tables' partitions, not only the rows it writes",
+        switch: DbxTcOptions::partition_locks,
     },
     Mechanism {
         name: "deferred-execution",

@@ -23,6 +23,9 @@ use crate::step::{HASHED, Row, Step, StepResult};
 /// The first key of the journal. Accounts are rows of the ordered table, and totals are rows of the hash table.
 pub const JOURNAL: u64 = 2 * HASHED;
 
+/// The first of the journal's keys that all threads share. Procedures also read, count and delete their rows.
+pub const SHARED_ENTRIES: u64 = JOURNAL + (1 << 40);
+
 /// The number of rates. An account's key modulo this gives its rate, which never changes.
 const RATES: u64 = 3;
 
@@ -110,6 +113,31 @@ pub enum Call {
         totals: [u64; 2],
         /// The first key in the journal.
         entry: u64,
+    },
+    /// Reads an account. If a row of the journal isn't there, inserts it with the account's value.
+    Enter {
+        /// The account.
+        account: u64,
+        /// The key in the journal.
+        entry: u64,
+    },
+    /// Deletes a row of the journal, if it is there, and sets an account to an amount.
+    Strike {
+        /// The account.
+        account: u64,
+        /// The amount.
+        amount: i64,
+        /// The key in the journal.
+        entry: u64,
+    },
+    /// Sets an account to the sum of a range of the journal, up to but excluding `end`.
+    Tally {
+        /// The account.
+        account: u64,
+        /// Where the range begins.
+        begin: u64,
+        /// Where it ends.
+        end: u64,
     },
     /// Reads an account, a row of the journal, and a total. It only reads, so the chopping analysis leaves it
     /// out.
@@ -235,6 +263,51 @@ fn settle<P: Protocol>(
     Ok([first, second])
 }
 
+#[procedure(Enter)]
+fn enter<P: Protocol>(
+    books: &Books,
+    tx: &Transaction<'_, P>,
+    account: u64,
+    entry: u64,
+) -> Result<(i64, Option<i64>), Stop> {
+    let value = tx.get(&books.accounts, &account)?.expect(THERE).value;
+    let found = tx.get(&books.journal, &entry)?.map(|row| row.value);
+    if found.is_none() {
+        tx.insert(&books.journal, Entry { key: entry, value })?;
+    }
+    Ok((value, found))
+}
+
+#[procedure(Strike)]
+fn strike<P: Protocol>(
+    books: &Books,
+    tx: &Transaction<'_, P>,
+    account: u64,
+    amount: i64,
+    entry: u64,
+) -> Result<bool, Stop> {
+    let was_there = tx.delete(&books.journal, &entry)?;
+    tx.update(&books.accounts, &account, |row| row.value = amount)?.expect(THERE);
+    Ok(was_there)
+}
+
+#[procedure(Tally)]
+fn tally<P: Protocol>(
+    books: &Books,
+    tx: &Transaction<'_, P>,
+    account: u64,
+    begin: u64,
+    end: u64,
+) -> Result<Vec<Row>, Stop> {
+    let mut rows = Vec::new();
+    for row in tx.range(&books.journal, begin..end) {
+        rows.push(entry_row(row?));
+    }
+    let sum = rows.iter().map(|row| row.value).fold(0, i64::wrapping_add);
+    tx.update(&books.accounts, &account, |row| row.value = sum)?.expect(THERE);
+    Ok(rows)
+}
+
 #[procedure(Compare)]
 fn compare<P: Protocol>(
     books: &Books,
@@ -252,16 +325,24 @@ fn compare<P: Protocol>(
 /// Opens a database with tables for accounts, totals, the journal and rates.
 pub(super) fn open<P: Protocol>(opening: Opening, with: OperationSet) -> Box<dyn ProcedureStore> {
     let mut procedures = vec![Transfer::<P>::shape(), Mark::<P>::shape(), Compare::<P>::shape()];
-    if with != OperationSet::Rows {
-        procedures.extend([Pay::<P>::shape(), Earn::<P>::shape(), Collect::<P>::shape()]);
-    }
     let mut known = DbxTcOptions::new()
         .finest(opening.cut != Cut::Joined)
-        .in_regions(matches!(opening.cut, Cut::Regions | Cut::Eventual))
-        .eventual_snapshots(opening.cut == Cut::Eventual);
-    if with == OperationSet::Deferral {
-        procedures.push(Settle::<P>::shape());
-        known = known.chopping(Options::ALL);
+        .in_regions(matches!(opening.cut, Cut::Regions | Cut::Cached | Cut::Eventual))
+        .eventual_snapshots(opening.cut == Cut::Eventual)
+        .database_cache(opening.cut == Cut::Cached)
+        .partition_locks(opening.cut == Cut::Cached);
+    if matches!(with, OperationSet::Sums | OperationSet::Deferral) {
+        procedures.extend([Pay::<P>::shape(), Earn::<P>::shape(), Collect::<P>::shape()]);
+    }
+    match with {
+        OperationSet::Rows | OperationSet::Sums => {}
+        OperationSet::Entries => {
+            procedures.extend([Enter::<P>::shape(), Strike::<P>::shape(), Tally::<P>::shape()]);
+        }
+        OperationSet::Deferral => {
+            procedures.push(Settle::<P>::shape());
+            known = known.chopping(Options::ALL);
+        }
     }
     let mut known = known.procedures(procedures);
     known.flaw = opening.flaw;
@@ -364,6 +445,29 @@ impl<P: Protocol> ProcedureStore for OpenStore<P, Books> {
                     did(Step::Insert(entry + 1, second)),
                 ]
             }
+            Call::Enter { account, entry } => {
+                let (value, found) = self.run(Enter::new(books, account, entry))?;
+                let insertion = found.is_none().then(|| did(Step::Insert(entry, value)));
+                [read(account, Some(value)), read(entry, found)]
+                    .into_iter()
+                    .chain(insertion)
+                    .collect()
+            }
+            Call::Strike { account, amount, entry } => {
+                let was_there = self.run(Strike::new(books, account, amount, entry))?;
+                vec![
+                    (Step::Delete(entry), StepResult::Happened(was_there)),
+                    did(Step::Write(account, amount)),
+                ]
+            }
+            Call::Tally { account, begin, end } => {
+                let rows = self.run(Tally::new(books, account, begin, end))?;
+                let sum = rows.iter().map(|row| row.value).fold(0, i64::wrapping_add);
+                vec![
+                    (Step::Scan(begin, end), StepResult::Rows(rows)),
+                    did(Step::Write(account, sum)),
+                ]
+            }
             Call::Compare { account, entry, total } => {
                 let found = self.run(Compare::new(books, account, entry, total))?;
                 vec![read(account, Some(found.0)), read(entry, found.1), read(total, Some(found.2))]
@@ -394,6 +498,9 @@ impl<P: Protocol> StepTaker<P> for Books {
                 true => tx.insert(&self.totals, Hashed::new(key, value)),
                 false => tx.insert(&self.accounts, Plain { key, value }),
             })?,
+            Step::Scan(from, to) if from >= JOURNAL => {
+                all(tx.range(&self.journal, from..to), entry_row)?
+            }
             Step::Scan(from, to) => all(tx.range(&self.accounts, from..to), plain_row)?,
             other => unreachable!("{other:?} is not for tables of procedures"),
         })
@@ -410,6 +517,9 @@ impl StepReader for Books {
                 one(snapshot.get(&self.totals, &key)?.map(hashed_row))
             }
             Step::Read(key) => one(snapshot.get(&self.accounts, &key)?.map(plain_row)),
+            Step::Scan(from, to) if from >= JOURNAL => {
+                all(snapshot.range(&self.journal, from..to), entry_row)?
+            }
             Step::Scan(from, to) => all(snapshot.range(&self.accounts, from..to), plain_row)?,
             other => unreachable!("{other:?} is not for snapshots of tables of procedures"),
         })

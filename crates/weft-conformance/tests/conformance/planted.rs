@@ -14,6 +14,7 @@ use weft_conformance::subject::{Cut, Subject};
 use weft_conformance::threads::Mode;
 use weft_conformance::values;
 use weft_conformance::verdict::Finding;
+use weft_protocols::Flaw;
 
 /// A check of the suite, as a function of a seed.
 struct Check {
@@ -98,6 +99,18 @@ fn expect_hidden(bug: Bug, subject: &Subject) {
             panic!("{bug:?}: protocol {subject}, {finding}");
         }
     }
+}
+
+/// Pieces that do not look for new records where other pieces have put them.
+#[test]
+fn caches_in_which_nobody_looks() {
+    let (subject, with) = (Subject::flawed(Flaw::CacheNeglected), OperationSet::Entries);
+    let is_found = |&seed: &u64| {
+        procedures::check_cut(&subject, Mode::Interleaved(seed), 3, 3, with, Cut::Cached).is_err()
+    };
+    let found = (0..SEEDS).find(is_found);
+    println!("found at seed {found:?}");
+    assert!(found.is_some());
 }
 
 /// A region that does not subscribe to the lock that it elides runs beside the lock's holder.

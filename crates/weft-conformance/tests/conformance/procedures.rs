@@ -17,6 +17,13 @@ fn small_interleaved_procedures_pass_both_oracles() {
 }
 
 #[test]
+fn small_interleaved_procedures_pass_both_oracles_where_others_read_what_they_insert() {
+    every_protocol(seeds(240), |subject, seed| {
+        procedures::check(subject, Mode::Interleaved(seed), 3, 3, OperationSet::Entries)
+    });
+}
+
+#[test]
 fn small_interleaved_procedures_with_sums_are_explained_by_serial_orders() {
     every_protocol(seeds(400), |subject, seed| {
         procedures::check(subject, Mode::Interleaved(seed), 3, 3, OperationSet::Sums)
@@ -38,9 +45,19 @@ fn interleaved_procedures_are_strictly_serializable() {
 }
 
 #[test]
+fn interleaved_procedures_are_strictly_serializable_where_others_read_what_they_insert() {
+    every_protocol(seeds(160), |subject, seed| {
+        procedures::check(subject, Mode::Interleaved(seed), 4, 8, OperationSet::Entries)
+    });
+}
+
+#[test]
 fn free_procedures_are_strictly_serializable() {
     every_protocol(free_seeds(3), |subject, seed| {
-        procedures::check(subject, Mode::Free(seed), 5, free_transactions(2000), OperationSet::Rows)
+        for with in [OperationSet::Rows, OperationSet::Entries] {
+            procedures::check(subject, Mode::Free(seed), 5, free_transactions(2000), with)?;
+        }
+        Ok(())
     });
 }
 

@@ -19,7 +19,8 @@
 //!
 //! The files: `registered` has the procedures and their pieces; `gate`, in the engine, keeps outsiders apart;
 //! `deferred` has deferred execution; `place` has a procedure's place among the snapshots;
-//! `region` has pieces as hardware regions; this file has what a worker does. The driver of procedures in
+//! `region` has pieces as hardware regions, with their `cache`s and `partition` locks; `shared` has what workers share; this
+//! file has what a worker does. The driver of procedures in
 //! pieces ([`Execute::execute`](weft_procedures::Execute::execute)) decides where a piece ends and what is
 //! retried.
 //!
@@ -30,8 +31,10 @@
 //! - A piece runs as a small DBX transaction: its reads are noted, and are validated together with its writes
 //!   in a region, or by the region's twin. In the paper a whole piece is a region. This is an
 //!   [option](DbxTcOptions::in_regions) here: see `region`.
-//! - Hot columns are not kept in records of their own (§5). Instead, a commit that fails looks at columns: see
-//!   `by_columns` in the engine. Each step of a procedure says which columns it uses.
+//! - Records have one layout. The paper's (§5) have their commutative columns twice: once for snapshots, where changes
+//!   are redone, and once for other transactions. With eventual snapshots the rows that are redone belong to the
+//!   snapshot here, so the two are apart as well. Commits look at columns if they fail otherwise: see `by_columns` in the
+//!   engine. Each step of a procedure says which columns it uses.
 //! - Pieces without a conflict that matters join their neighbours, unless [`DbxTcOptions::finest`] is set.
 //! - If a scan is still being read when the next piece begins, the piece does not end: the two are one piece.
 //! - A snapshot number is drawn when no procedure is between two pieces, so the snapshot is consistent at once.
@@ -49,20 +52,25 @@
 //!   subscriber could see the later of the two alone. So publishers, too, wait at the barrier here. Workers that pass
 //!   the gate publish as well. If there is a log, so does the thread that ends an epoch. So a deferred change is in the
 //!   epoch of its procedure.
-//! - There are no database caches in front of tables (§3.3). In the paper they keep insertions into indexes out
-//!   of hardware regions. Here insertions are never inside a region: records are put into the index as
-//!   placeholders before it. For the same reason it makes no difference whether a table has insertions.
-//! - Fallback locks are per record, where the paper's are per partition (§3.3). So no partitions have to be
-//!   declared, and two pieces that share no record never need the same lock.
+//! - Database caches in front of tables (§3.3) keep insertions into indexes out of hardware regions. They are an
+//!   [option](DbxTcOptions::database_cache) for pieces that are regions: see `cache`. In other pieces insertions are
+//!   never inside a region: records are put into the index as placeholders before it.
+//! - Fallback locks are per record. The paper's, per partition (§3.3), are an
+//!   [option](DbxTcOptions::partition_locks): see `partition`. Without it two pieces that share no record never need the
+//!   same lock.
 
+mod cache;
 mod deferred;
+mod partition;
 mod place;
 mod region;
 mod registered;
+mod shared;
 
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use weft::Failure;
 use weft::column::{ColumnSet, UsedColumns};
 use weft::commit::access_set::{AccessSet, ReplacedVersion, SupersededRow, TidOnly, drop_private};
 use weft::commit::dbx::commit_in_region_or_with_locks;
@@ -70,31 +78,32 @@ use weft::commit::optimistic::{
     CommitContext, CommitPhases, OptimisticExecutor, discard_placeholder, hold_row, settle_deleted,
 };
 use weft::commit::{
-    Abort, ChopsProcedures, DeferredChange, DeletedOutcome, Engine, Executor, HoldFunction, Never,
-    Observation, Protocol, ProtocolOptions, ProtocolShared, Refusal, Visible, Worker, WriteMark,
+    Abort, CachedInsertion, ChopsProcedures, DeferredChange, DeletedOutcome, Engine, Executor,
+    HoldFunction, Never, Observation, Protocol, Refusal, Visible, Worker, WriteMark,
 };
 use weft::encoding::EncodedKey;
 use weft::index::bplus_tree::ScannedRange;
-use weft::index::{NodeChange, NodeVersion};
+use weft::index::{Lookup, NodeChange, NodeVersion};
 use weft::plan::{Pieces, Shape};
-use weft::store::eventual::{AdjustedRows, EventualSnapshots, FormingSnapshot};
+use weft::store::eventual::{AdjustedRows, FormingSnapshot};
 use weft::store::record::{RecordPointer, StoredRecord};
 use weft::store::table::TableRef;
 use weft::store::worker::{
     Counters, DiscardedValue, LoggedAs, LoggedWrite, PinnedWorker, WorkerMemory,
 };
-use weft::sync::gate::{Gate, Outsider};
-use weft::{Database, Failure};
+use weft::sync::gate::Outsider;
 use weft_htm::word::yield_now;
-use weft_procedures::chopping::{Chopping, NotAdmitted};
 
-use self::deferred::{Batch, DeferredChanges};
+use self::cache::PieceCaches;
+use self::deferred::Batch;
+use self::partition::PieceLocks;
 use self::place::PlacedPieces;
 pub use self::registered::DbxTcOptions;
 #[cfg(feature = "canary")]
 #[doc(hidden)]
 pub use self::registered::Flaw;
-use self::registered::{Procedures, WorkerProcedures};
+use self::registered::WorkerProcedures;
+pub use self::shared::{ChoppedDatabase, DbxTcShared};
 
 /// DBX-TC: procedures in pieces. See the [module](self) for the paper and the idea.
 #[derive(Debug)]
@@ -190,96 +199,6 @@ impl CommitPhases for DbxTc {
     }
 }
 
-/// What the workers of a database share.
-#[doc(hidden)]
-#[derive(Debug)]
-pub struct DbxTcShared {
-    /// Between the procedures in pieces and all other transactions.
-    gate: Arc<Gate>,
-    /// The barrier at which deferred changes are published (§3.2): keeps publishers in pieces apart from the worker that
-    /// publishes.
-    barrier: Gate,
-    deferred: DeferredChanges,
-    procedures: Procedures,
-    /// Whether pieces are regions, where there is hardware for them.
-    in_regions: bool,
-    /// The snapshots that are being drawn, if they need not wait at the gate (§4).
-    eventual: Option<EventualSnapshots>,
-}
-
-impl DbxTcShared {
-    /// Checks that a snapshot can be opened on this worker, and sets no deadline for it.
-    fn begin_snapshot(&self, memory: &WorkerMemory) -> Result<(), Failure> {
-        if self.gate.is_in_pieces(memory.core() as usize) {
-            return Err(Failure::NestedTransaction);
-        }
-        if memory.is_in_user_code() {
-            return Err(Failure::NestedOperation);
-        }
-        memory.set_deadline(None, 0);
-        Ok(())
-    }
-}
-
-impl ProtocolShared for DbxTcShared {
-    fn new(options: &ProtocolOptions) -> Result<Self, Failure> {
-        let given = options.given.get::<DbxTcOptions>().cloned().unwrap_or_default();
-        let registered = given.chop(options.may_defer)?;
-        let new_gate = || Gate::new(options.workers_max);
-        #[cfg_attr(not(feature = "canary"), allow(unused_mut, reason = "nothing is wrong"))]
-        let (mut gate, mut barrier) = (new_gate(), new_gate());
-        #[cfg_attr(not(feature = "canary"), allow(unused_mut, reason = "nothing is wrong"))]
-        let mut deferred = DeferredChanges::new(options.workers_max);
-        #[cfg(feature = "canary")]
-        {
-            if registered.is_gate_open {
-                gate.leave_open();
-            }
-            if registered.is_barrier_open {
-                barrier.leave_open();
-            }
-            deferred.is_forgotten = registered.is_publishing_forgotten;
-            deferred.changes_max = given.changes_waiting_max.unwrap_or(deferred.changes_max);
-        }
-        let in_regions = registered.in_regions();
-        let eventual = registered.eventual_snapshots();
-        let procedures = Procedures::new(registered);
-        let gate = Arc::new(gate);
-        Ok(DbxTcShared { gate, barrier, deferred, procedures, in_regions, eventual })
-    }
-
-    fn gate(&self) -> Option<Arc<Gate>> {
-        Some(Arc::clone(&self.gate))
-    }
-
-    fn defers(&self) -> bool {
-        self.procedures.get().chopping.options.deferral
-    }
-}
-
-/// The methods of a database under `dbx-tc` that are about procedures.
-pub trait ChoppedDatabase {
-    /// Adds a procedure to those that run in pieces, if none of them has to be chopped differently for it.
-    ///
-    /// [`NotAdmitted`] names a procedure that would have to be chopped differently, and the cycle that is the
-    /// reason. A procedure that is not admitted can be executed all the same, but it never runs while another
-    /// one is between two pieces.
-    fn admit(&self, shape: &'static Shape) -> Result<(), NotAdmitted>;
-
-    /// Returns the pieces in which the procedures run, and the reasons.
-    fn chopping(&self) -> Chopping;
-}
-
-impl ChoppedDatabase for Database<DbxTc> {
-    fn admit(&self, shape: &'static Shape) -> Result<(), NotAdmitted> {
-        self.open_engine(crate::INSIDE).protocol.procedures.admit(shape)
-    }
-
-    fn chopping(&self) -> Chopping {
-        self.open_engine(crate::INSIDE).protocol.procedures.get().chopping.clone()
-    }
-}
-
 /// The kind of transaction that a worker runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TransactionKind {
@@ -315,6 +234,8 @@ pub struct PieceExecutor {
     step: Option<UsedColumns>,
     /// Where the procedure belongs among the snapshots.
     placed: PlacedPieces,
+    caches: PieceCaches,
+    locks: PieceLocks,
     procedures: WorkerProcedures,
     shared: Arc<DbxTcShared>,
 }
@@ -420,6 +341,8 @@ impl PieceExecutor {
             unsafe { drop_private(record, row, table, memory) };
         }
         self.forget_deferring(memory);
+        self.forget_caches();
+        self.unlock_partitions(false);
         self.step = None;
         match std::mem::replace(&mut self.kind, TransactionKind::Idle) {
             TransactionKind::Outsider => self.shared.gate.leave(),
@@ -467,6 +390,8 @@ impl Executor for PieceExecutor {
             deferred: Vec::new(),
             step: None,
             placed: PlacedPieces::default(),
+            caches: PieceCaches::default(),
+            locks: PieceLocks::default(),
             procedures: WorkerProcedures::default(),
             shared: Arc::clone(shared),
         }
@@ -499,6 +424,56 @@ impl Executor for PieceExecutor {
             }
         };
         self.optimistic.begin(attempt, memory)
+    }
+
+    #[inline(always)]
+    fn look_up(
+        &mut self,
+        table: TableRef,
+        key: impl Fn() -> EncodedKey,
+        memory: &WorkerMemory,
+        search: impl Fn() -> Lookup,
+    ) -> Result<Lookup, Abort> {
+        if self.shared.is_partitioned() {
+            let key = key();
+            self.touch_key(table, &key, memory)?;
+            if let Some(found) = self.find_cached(table, &key)? {
+                return Ok(Lookup::Found(found));
+            }
+        }
+        Ok(search())
+    }
+
+    #[inline(always)]
+    fn cache_insertion(
+        &mut self,
+        table: TableRef,
+        key: impl Fn() -> EncodedKey,
+        address: u64,
+        memory: &WorkerMemory,
+        search: impl Fn() -> Lookup,
+    ) -> Result<CachedInsertion, Abort> {
+        if self.shared.is_partitioned() {
+            let key = key();
+            self.touch_key(table, &key, memory)?;
+            return self.cache_record(table, key, address, search);
+        }
+        Ok(CachedInsertion::ToIndex { alone: false })
+    }
+
+    #[inline(always)]
+    fn enter_range(
+        &mut self,
+        table: TableRef,
+        ends: impl FnOnce() -> [Option<EncodedKey>; 2],
+        memory: &WorkerMemory,
+    ) -> Result<(), Abort> {
+        if self.shared.is_partitioned() {
+            let ends = ends();
+            self.touch_range(table, &ends, memory)?;
+            self.pass_caches(table, &ends, memory)?;
+        }
+        Ok(())
     }
 
     #[cfg_attr(not(debug_assertions), inline(always))]
@@ -681,6 +656,8 @@ impl Executor for PieceExecutor {
             // Later pieces may look at the superseded rows.
             self.garbage.append(&mut self.optimistic.set.superseded);
             self.optimistic.commit(memory, epoch)?;
+            self.forget_caches();
+            self.unlock_partitions(false);
         }
         if is_eventual {
             self.placed.note_committed(memory);
@@ -787,6 +764,8 @@ impl ChopsProcedures<TidOnly> for PieceExecutor {
         }
         set.clear();
         self.forget_deferring(memory);
+        self.forget_caches();
+        self.unlock_partitions(true);
         let begun = self.optimistic.begin(attempt, memory);
         debug_assert!(begun.is_ok(), "an optimistic transaction can always begin");
     }

@@ -9,12 +9,14 @@
 //!   region              [ read        | read          | write in private |                   install ]
 //! ```
 //!
+//! With [caches](super::cache) its new records are put into indexes after the region.
+//!
 //! Its writes are private until its end all the same, and are installed there as in the
 //! [commit](weft::commit::dbx) of DBX. So when a region gives up, there is nothing to clean up, and the piece
 //! runs as a small transaction instead, which is the region's *fallback*. The fallback locks the records that
 //! it writes. A region that meets such a lock rolls back, and a region that has read the record before is
 //! rolled back by the lock. So regions, their fallbacks and outsiders can run side by side, and no lock is
-//! needed that covers more than a record.
+//! needed that covers more than a record. (The paper's locks are those of [partitions](super::partition).)
 //!
 //! A piece that was too large for a region is not tried as one for the next few executions, because an attempt
 //! costs as much as the piece.
@@ -65,7 +67,7 @@ impl PieceExecutor {
             return;
         }
         if !self.procedures.may_fit(piece) {
-            return;
+            return self.lock_needed();
         }
         #[cfg(weft_sim)]
         memory.begin_undoable();
@@ -80,6 +82,9 @@ impl PieceExecutor {
         }
         if opened == OpenOutcome::TooLarge {
             self.procedures.note_too_large(piece);
+        }
+        if !self.is_in_region {
+            self.lock_needed();
         }
     }
 
@@ -130,6 +135,7 @@ impl PieceExecutor {
             self.is_in_region = false;
             #[cfg(weft_sim)]
             memory.end_undoable();
+            self.write_back(memory);
         }
     }
 
@@ -140,6 +146,7 @@ impl PieceExecutor {
     #[cold]
     pub(super) fn forget_region(&mut self, memory: &WorkerMemory) {
         self.optimistic.set.clear();
+        self.forget_cached();
         self.forget_deferring(memory);
         self.is_in_region = false;
         #[cfg(weft_sim)]

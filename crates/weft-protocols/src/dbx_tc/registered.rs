@@ -97,6 +97,12 @@ pub struct DbxTcOptions {
     /// these procedures complete until they end: see [`eventual`](weft::store::eventual). No procedure waits for it, or
     /// runs as one piece because of it. Without this, a snapshot is opened when no procedure is between two pieces.
     pub eventual_snapshots: bool,
+    /// Whether a piece that is a region puts new records into small caches, from which they are written to the indexes
+    /// after it, as in the paper (§3.3). Without this, insertions into indexes are part of the region.
+    pub database_cache: bool,
+    /// Whether a piece that could not run as a region locks the partitions that it touches, as in the paper (§3.3), and
+    /// not only the records that it writes. A partition is the keys of a table that have the same two leading bytes.
+    pub partition_locks: bool,
     /// A flaw, made on purpose for tests.
     #[cfg(feature = "canary")]
     #[doc(hidden)]
@@ -126,6 +132,8 @@ pub enum Flaw {
     NotRedone,
     /// Nothing is undone on eventual snapshots.
     NotUndone,
+    /// Nobody looks for records in caches, or notes that a cache was empty.
+    CacheNeglected,
 }
 
 impl Default for DbxTcOptions {
@@ -139,6 +147,8 @@ impl Default for DbxTcOptions {
             finest: false,
             in_regions: false,
             eventual_snapshots: false,
+            database_cache: false,
+            partition_locks: false,
             #[cfg(feature = "canary")]
             flaw: None,
             #[cfg(feature = "canary")]
@@ -198,6 +208,18 @@ impl DbxTcOptions {
     /// Sets [`DbxTcOptions::eventual_snapshots`].
     pub fn eventual_snapshots(mut self, eventual_snapshots: bool) -> Self {
         self.eventual_snapshots = eventual_snapshots;
+        self
+    }
+
+    /// Sets [`DbxTcOptions::database_cache`].
+    pub fn database_cache(mut self, database_cache: bool) -> Self {
+        self.database_cache = database_cache;
+        self
+    }
+
+    /// Sets [`DbxTcOptions::partition_locks`].
+    pub fn partition_locks(mut self, partition_locks: bool) -> Self {
+        self.partition_locks = partition_locks;
         self
     }
 
@@ -319,6 +341,7 @@ impl ProcedureSet {
             Flaw::ColumnsNeglected => self.neglects_columns = true,
             Flaw::NotRedone => self.omitted = Some(Omitted::Redo),
             Flaw::NotUndone => self.omitted = Some(Omitted::Undo),
+            Flaw::CacheNeglected => {} // The caches themselves are broken.
         }
     }
 

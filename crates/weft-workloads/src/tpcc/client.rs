@@ -64,7 +64,7 @@ impl Client {
             warehouses: parameters.warehouses,
             mix: parameters.mix,
             home,
-            history: (History::FIRST_CLIENT + number, 0),
+            history: (History::origin_of_client(number), 0),
             found: Vec::with_capacity(20 * super::schema::LINES_MAX),
             new_order: new_order::Output::default(),
             entered: None,

@@ -76,7 +76,7 @@ pub(super) fn reopen<P: Protocol>(
         Ok(last.map_or(0, |row| row.h_origin))
     });
     let last_origin = last_origin.map_err(failure_of)?;
-    let clients = Word::new((last_origin + 1).saturating_sub(History::FIRST_CLIENT).into());
+    let clients = Word::new(History::clients_up_to(last_origin).into());
     let constants = constants(seed);
     Ok(Tpcc { database, tables, parameters: parameters.clone(), constants, clients })
 }

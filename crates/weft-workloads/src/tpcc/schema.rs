@@ -18,7 +18,7 @@
 //! `HISTORY` has no primary key in the specification (clause 1.3.1). Here it has a key without meaning: the writer
 //! of the row, and the row's number among the writer's rows. So no counter is shared, and each writer appends to
 //! its own range of the tree. During the load, each warehouse is a writer (origin = w). During a run, each client
-//! is a writer (origins from [`History::FIRST_CLIENT`]).
+//! is a writer (see [`History::origin_of_client`]).
 //!
 //! Money is in cents, and rates are in hundredths of a percent. Rows own no heap memory: variable text is an
 //! `ArrayString` as wide as the column, and fixed text is a [`FixedText`]. A column that may be null in the
@@ -231,8 +231,19 @@ pub struct History {
 }
 
 impl History {
-    /// The origin of the first client's rows. Smaller origins are warehouses.
-    pub const FIRST_CLIENT: u32 = 1 << 16;
+    /// The first client's rows have this origin, and the further ones' its multiples. Smaller origins are warehouses. So
+    /// the leading bytes of clients' keys differ, as those of warehouses do in other tables.
+    const FIRST_CLIENT: u32 = 1 << 16;
+
+    /// Returns the origin of the rows of a client, by its number from 0. There are fewer than 2<sup>16</sup> clients.
+    pub fn origin_of_client(number: u32) -> u32 {
+        History::FIRST_CLIENT * (number + 1)
+    }
+
+    /// Returns how many clients have origins up to this one.
+    pub fn clients_up_to(origin: u32) -> u32 {
+        origin / History::FIRST_CLIENT
+    }
 }
 
 /// A row of `NEW-ORDER`, for an order that is not yet delivered.

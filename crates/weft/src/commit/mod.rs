@@ -46,7 +46,7 @@ pub use worker::{Claim, Worker, Workers, backoff};
 
 use crate::error::{Conflict, ConflictReason, Failure};
 use crate::index::bplus_tree::ScannedRange;
-use crate::index::{Insertion, NodeChange, NodeVersion};
+use crate::index::{Insertion, Lookup, NodeChange, NodeVersion};
 use crate::row::column::{ColumnSet, UsedColumns};
 use crate::row::encoding::EncodedKey;
 use crate::store::eventual::{AdjustedRows, FormingSnapshot};
@@ -286,6 +286,20 @@ pub enum Visible {
     Removed,
 }
 
+/// What a protocol does with a new record that is to be inserted under a key. See [`Executor::cache_insertion`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CachedInsertion {
+    /// The record is to be put into the index. If `alone`, the protocol is asked for each further record.
+    ToIndex {
+        /// Whether the next records of a run must not be put into the index at the same time.
+        alone: bool,
+    },
+    /// The key was absent, and the protocol keeps the record under it, outside the index.
+    Cached,
+    /// There is a record under the key, at this address.
+    Found(u64),
+}
+
 /// Where a transaction was when a savepoint began, in what it has written. Each executor has its own use of the numbers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WriteMark {
@@ -442,11 +456,32 @@ pub trait Executor {
     #[inline(always)]
     fn retract(&mut self) {}
 
-    /// Runs a look-up in an index, which may run several times.
+    /// Looks a key up. `search` looks it up in the index, and may be called several times.
     #[inline(always)]
-    fn look_up<R>(&mut self, memory: &WorkerMemory, search: impl Fn() -> R) -> R {
-        let _ = memory;
-        search()
+    fn look_up(
+        &mut self,
+        table: TableRef,
+        key: impl Fn() -> EncodedKey,
+        memory: &WorkerMemory,
+        search: impl Fn() -> Lookup,
+    ) -> Result<Lookup, Abort> {
+        let _ = (table, key, memory);
+        Ok(search())
+    }
+
+    /// Keeps a new record, at `address`, outside the index at first, if the protocol does so. `search` looks its key up
+    /// in the index.
+    #[inline(always)]
+    fn cache_insertion(
+        &mut self,
+        table: TableRef,
+        key: impl Fn() -> EncodedKey,
+        address: u64,
+        memory: &WorkerMemory,
+        search: impl Fn() -> Lookup,
+    ) -> Result<CachedInsertion, Abort> {
+        let _ = (table, key, address, memory, search);
+        Ok(CachedInsertion::ToIndex { alone: false })
     }
 
     /// Puts an empty record under a key that was not found, if the protocol records absent keys in this way. `link`
@@ -565,6 +600,19 @@ pub trait Executor {
     #[inline(always)]
     fn approach_range(&mut self, table: TableRef, start: impl FnOnce() -> u64) {
         let _ = (table, start);
+    }
+
+    /// Begins to scan a range. `ends` returns the least and the greatest key that it may contain; `None`: it has no
+    /// end there.
+    #[inline(always)]
+    fn enter_range(
+        &mut self,
+        table: TableRef,
+        ends: impl FnOnce() -> [Option<EncodedKey>; 2],
+        memory: &WorkerMemory,
+    ) -> Result<(), Abort> {
+        let _ = (table, ends, memory);
+        Ok(())
     }
 
     /// Notes an index node in which keys were found absent, or in which the `range` was scanned. Returns the

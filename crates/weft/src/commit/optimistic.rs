@@ -39,7 +39,7 @@ use super::{
 };
 use crate::error::ConflictReason;
 use crate::index::bplus_tree::ScannedRange;
-use crate::index::{Insertion, NodeChange, NodeVersion};
+use crate::index::{Insertion, Lookup, NodeChange, NodeVersion};
 use crate::row::column::{ColumnSet, UsedColumns};
 use crate::row::encoding::EncodedKey;
 use crate::row::operation::RepeatableOperation;
@@ -142,8 +142,14 @@ impl<P: CommitPhases> Executor for OptimisticExecutor<P> {
     }
 
     #[inline(always)]
-    fn look_up<R>(&mut self, memory: &WorkerMemory, search: impl Fn() -> R) -> R {
-        P::look_up(&self.shared, memory, search)
+    fn look_up(
+        &mut self,
+        _table: TableRef,
+        _key: impl Fn() -> EncodedKey,
+        memory: &WorkerMemory,
+        search: impl Fn() -> Lookup,
+    ) -> Result<Lookup, Abort> {
+        Ok(P::look_up(&self.shared, memory, search))
     }
 
     #[inline(always)]

@@ -20,7 +20,7 @@ pub use self::core::{Rebase, TableCore, TableRef};
 use crate::durability::format::STORED_BYTES_MAX;
 use crate::error::Failure;
 use crate::index::bplus_tree::{Direction, LeafHint, Page};
-use crate::index::{LongKey, NodeVersion};
+use crate::index::{Insertion, LongKey, NodeVersion};
 use crate::row::column::{ColumnSet, allocation_bytes};
 use crate::row::description::TableDescription;
 use crate::row::encoding::{EncodedKey, Key, KeyForm};
@@ -243,6 +243,14 @@ impl<T: Record> RowsOf for TableInner<T> {
         })
     }
 
+    fn insert(&self, key: &EncodedKey, address: u64, memory: &WorkerMemory) -> bool {
+        let inserted = with_form!(T::Key::WIDTH_BYTES, |K| {
+            let (index, hint) = (K::pick(&self.primary), &mut LeafHint::new());
+            index.get_or_insert(&K::restore(key), address, hint, &memory.index(self.number()))
+        });
+        matches!(inserted, Insertion::Inserted { .. })
+    }
+
     fn find(&self, key: &EncodedKey) -> Option<u64> {
         let found = with_form!(T::Key::WIDTH_BYTES, |K| {
             K::pick(&self.primary).get(&K::restore(key), &mut LeafHint::new())
@@ -382,6 +390,12 @@ impl<K: KeyForm> RowsOf for Secondary<K> {
 
     fn remove(&self, key: &EncodedKey, address: u64, memory: &WorkerMemory) -> bool {
         self.index.remove(&K::restore(key), address, &memory.index(self.number()))
+    }
+
+    fn insert(&self, key: &EncodedKey, address: u64, memory: &WorkerMemory) -> bool {
+        let (key, memory) = (K::restore(key), memory.index(self.number()));
+        let inserted = self.index.get_or_insert(&key, address, &mut LeafHint::new(), &memory);
+        matches!(inserted, Insertion::Inserted { .. })
     }
 
     fn find(&self, key: &EncodedKey) -> Option<u64> {

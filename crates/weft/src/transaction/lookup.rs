@@ -147,7 +147,14 @@ impl<P: Protocol> Transaction<'_, P> {
         with_form!(T::Key::WIDTH_BYTES, |K| {
             let (key, index) = (K::from_lookup(key), K::pick(&table.primary));
             let (executor, memory) = (self.worker.executor(), &self.worker.memory);
-            match executor.look_up(memory, || index.get(&key, buffer.get().hint::<K>())) {
+            let search = || index.get(&key, buffer.get().hint::<K>());
+            let found = executor.look_up(table.reference(), || key.erase(), memory, search);
+            let found = found.unwrap_or_else(|abort| {
+                // Whatever is found now does not count.
+                drop(self.doom_by(abort));
+                search()
+            });
+            match found {
                 Lookup::Found(address) => {
                     // SAFETY: the table's own index holds addresses of its records.
                     LookupResult::Record(unsafe { RecordPointer::from_address(address) })

@@ -17,7 +17,7 @@ use super::prefetch::{PREFETCH_READ_BYTES, PREFETCH_UPDATE_BYTES};
 use super::recording::{Event, stamp};
 use super::writes::{PlaceOutcome, duplicate};
 use super::{RecordOf, Transaction};
-use crate::commit::{Executor, Protocol};
+use crate::commit::{CachedInsertion, Executor, Protocol};
 use crate::error::Error;
 use crate::index::RunInsertion;
 use crate::row::encoding::{Key, KeyLookup, KeyPart, WholeKey};
@@ -318,9 +318,31 @@ impl<'r, 'db, P: Protocol, K: StoredForm, T: Record> StagedRun<'r, 'db, P, K, T>
             worker.executor().prepare_insert(record_at::<P>(*address));
         }
         while self.settled < self.keys.len() {
-            let hint = worker.buffer(self.table.number()).hint::<K>();
+            let (key, address) = &self.keys[self.settled];
+            let number = self.table.number();
+            let search = || index.get(key, worker.buffer(number).hint::<K>());
+            let (executor, memory) = (worker.executor(), &worker.memory);
+            let cached = executor.cache_insertion(table, || key.erase(), *address, memory, search);
+            let end = match cached.map_err(|abort| transaction.doom_by(abort))? {
+                CachedInsertion::ToIndex { alone: false } => self.keys.len(),
+                CachedInsertion::ToIndex { alone: true } => self.settled + 1,
+                CachedInsertion::Cached => {
+                    let (record, row) = (record_at::<P>(*address), self.rows[self.settled]);
+                    executor.insert(table, record, row, key.erase());
+                    self.settled += 1;
+                    if transaction.is_recorded() {
+                        self.record(table, row);
+                    }
+                    continue;
+                }
+                CachedInsertion::Found(address) => {
+                    self.occupy(table, address)?;
+                    continue;
+                }
+            };
+            let hint = worker.buffer(number).hint::<K>();
             match index.insert_run(
-                &self.keys[self.settled..],
+                &self.keys[self.settled..end],
                 hint,
                 &worker.memory.index(self.table.number()),
             ) {

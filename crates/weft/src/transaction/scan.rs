@@ -591,6 +591,15 @@ impl<'tx, K: CursorForm> FormCursor<'tx, K> {
                     Bound::Included(key) | Bound::Excluded(key) => key.hash(),
                     Bound::Unbounded => 0,
                 });
+                let end = |bound: &Bound<K>| match bound {
+                    Bound::Included(key) | Bound::Excluded(key) => Some(key.erase()),
+                    Bound::Unbounded => None,
+                };
+                let ends = || [end(&self.bounds.0), end(&self.bounds.1)];
+                let executor = transaction.worker.executor();
+                executor
+                    .enter_range(scanned, ends, &transaction.worker.memory)
+                    .map_err(|abort| transaction.doom_by(abort))?;
                 (transaction.worker.take_page::<K>(), from)
             }
             State::Within { page, more: Some(from), .. } => (page, from),

@@ -9,7 +9,7 @@ use super::expiry::disappears;
 use super::private_row::PrivateRow;
 use super::recording::{Event, stamp};
 use super::{RecordOf, Steps, Transaction};
-use crate::commit::{Abort, Executor, Protocol, Visible};
+use crate::commit::{Abort, CachedInsertion, Executor, Protocol, Visible};
 use crate::error::{Error, Failure};
 use crate::index::{Insertion, Lookup};
 use crate::row::column::UsedColumns;
@@ -79,6 +79,28 @@ impl<P: Protocol> Transaction<'_, P> {
         // SAFETY: the row is complete, and no other code has its address.
         unsafe { stamp(self.worker, table, row) };
         loop {
+            let executor = self.worker.executor();
+            let search = || index.get(key, self.worker.buffer(number).hint::<K>());
+            let (address, memory) = (record.address(), &self.worker.memory);
+            match executor.cache_insertion(table, || key.erase(), address, memory, search) {
+                Ok(CachedInsertion::ToIndex { .. }) => {}
+                Ok(CachedInsertion::Cached) => {
+                    executor.insert(table, record, row, key.erase());
+                    return Ok(PlaceOutcome::At(record));
+                }
+                Ok(CachedInsertion::Found(address)) => {
+                    // SAFETY: as below.
+                    match unsafe { self.occupy::<R>(table, address, record, row)? } {
+                        Some(outcome) => return Ok(outcome),
+                        None => continue,
+                    }
+                }
+                Err(abort) => {
+                    // SAFETY: as for `occupy`, below.
+                    unsafe { self.discard_staged(table, record, row) };
+                    return Err(self.doom_by(abort));
+                }
+            }
             let hint = self.worker.buffer(number).hint::<K>();
             match index.get_or_insert(
                 key,
@@ -337,8 +359,11 @@ impl<P: Protocol> Transaction<'_, P> {
         key: &K,
         record: RecordOf<P>,
     ) -> Result<bool, Error> {
-        let hint = self.worker.buffer(index.number()).hint::<K>();
-        let Lookup::Found(address) = index.index.get(key, hint) else { return Ok(false) };
+        let search = || index.index.get(key, self.worker.buffer(index.number()).hint::<K>());
+        let (executor, memory) = (self.worker.executor(), &self.worker.memory);
+        let found = executor.look_up(index.reference(), || key.erase(), memory, search);
+        let found = found.map_err(|abort| self.doom_by(abort))?;
+        let Lookup::Found(address) = found else { return Ok(false) };
         // SAFETY: the index's own address.
         let entry = unsafe { RecordPointer::from_address(address) };
         let observed = self.read_for_write(index.reference(), entry)?;

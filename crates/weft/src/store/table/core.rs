@@ -78,6 +78,8 @@ pub struct TableCore {
     pub format_key: unsafe fn(NonNull<u8>) -> String,
     /// Removes a record from under a key of the index. Returns false if it was not there.
     unlink: unsafe fn(TableRef, NonNull<u8>, &EncodedKey, &WorkerMemory) -> bool,
+    /// Puts a record under a key of the index. Returns false if another record is there.
+    link: unsafe fn(TableRef, NonNull<u8>, &EncodedKey, &WorkerMemory) -> bool,
 }
 
 /// More than any row can own. So sums of what rows' types say do not overflow.
@@ -472,6 +474,17 @@ impl TableRef {
         // SAFETY: passed on to the caller.
         unsafe { (self.core().unlink)(self, record, key, memory) }
     }
+
+    /// Puts a record under a key of the index. Returns false if another record is there.
+    ///
+    /// # Safety
+    /// The record is of this table, has rows of this key only, and is in this index under no other key. The worker of
+    /// `memory` is pinned.
+    #[must_use]
+    pub unsafe fn link(self, record: NonNull<u8>, key: &EncodedKey, memory: &WorkerMemory) -> bool {
+        // SAFETY: passed on to the caller.
+        unsafe { (self.core().link)(self, record, key, memory) }
+    }
 }
 
 /// What the type-erased layers need to know of the rows of an index. The index begins with a [`TableCore`].
@@ -486,6 +499,7 @@ pub(super) trait RowsOf: Sized {
     fn encode_key(row: &Self::Row, output: &mut Vec<u8>);
     fn index_key(row: &Self::Row) -> EncodedKey;
     fn remove(&self, key: &EncodedKey, address: u64, memory: &WorkerMemory) -> bool;
+    fn insert(&self, key: &EncodedKey, address: u64, memory: &WorkerMemory) -> bool;
     fn find(&self, key: &EncodedKey) -> Option<u64>;
     #[cfg(feature = "history")]
     fn history_key(row: &Self::Row) -> crate::history::HistoryKey;
@@ -599,6 +613,7 @@ pub(super) trait RowsOf: Sized {
             description: Self::description,
             format_key: format_key::<Self>,
             unlink: unlink::<Self>,
+            link: link::<Self>,
         })
     }
 }
@@ -708,4 +723,15 @@ unsafe fn unlink<I: RowsOf>(
     // address of the whole `I`.
     let index = unsafe { table.0.cast::<I>().as_ref() };
     index.remove(key, record.as_ptr().expose_provenance() as u64, memory)
+}
+
+unsafe fn link<I: RowsOf>(
+    table: TableRef,
+    record: NonNull<u8>,
+    key: &EncodedKey,
+    memory: &WorkerMemory,
+) -> bool {
+    // SAFETY: as in `unlink`.
+    let index = unsafe { table.0.cast::<I>().as_ref() };
+    index.insert(key, record.as_ptr().expose_provenance() as u64, memory)
 }

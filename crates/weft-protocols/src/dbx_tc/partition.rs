@@ -1,0 +1,220 @@
+//! Fallback locks by partition (§3.3).
+//!
+//! A piece that is no region, though it was to be one, holds the locks of all partitions that it touches. A region looks
+//! at the lock of each partition that it touches, and rolls back if it is held:
+//!
+//! ```text
+//!   region     touch: is the lock held? ─ yes: wait, roll back │ no: go on …… rolled back if the lock is taken
+//!   fallback   touch: take the lock, and keep it up to the end of the piece
+//! ```
+//!
+//! A partition is a part of one table or index: the keys with the same leading bytes. In TPC-C these are a warehouse's
+//! number, as in the paper. The paper sorts the locks of a piece before it takes them. Here a piece finds out which
+//! partitions it touches by touching them. So it waits for a lock only if the lock comes after all those that it holds.
+//! Otherwise, if the lock is not free, it gives up, and takes all locks that it is known to need when it begins again.
+//!
+//! Nothing depends on these locks but how often a fallback fails. It also locks the records that it writes, because there
+//! are transactions that are not in pieces.
+
+use weft::ConflictReason;
+use weft::commit::Abort;
+use weft::encoding::EncodedKey;
+use weft::store::table::TableRef;
+use weft::store::worker::WorkerMemory;
+
+use super::{PieceExecutor, TransactionKind};
+use crate::dbx_spin::CommitLock;
+
+/// How many leading bytes of a key say to which partition it belongs.
+const KEY_BYTES: u32 = 2;
+
+/// The number of locks. Two partitions may have the same lock.
+const LOCKS: usize = 1024;
+
+/// The lock of the ranges that lie in more than one partition. All of them have the same one.
+const SPANNING: usize = 0;
+
+/// How many times a region looks at a lock that is held. It must not pause, which would roll it back.
+const WAIT_LOADS: u32 = 20_000;
+
+/// A database's locks.
+#[derive(Debug)]
+pub struct PartitionLocks {
+    locks: Box<[CommitLock]>,
+}
+
+impl PartitionLocks {
+    pub fn new() -> PartitionLocks {
+        PartitionLocks { locks: (0..LOCKS).map(|_| CommitLock::default()).collect() }
+    }
+
+    /// Returns the position of the lock of a key's partition.
+    fn of_key(table: TableRef, key: &EncodedKey) -> usize {
+        // Not the lock of ranges.
+        1 + position(table, leading(key, KEY_BYTES), LOCKS - 1)
+    }
+
+    /// Returns the position of the lock of a range between two keys.
+    fn of_range(table: TableRef, ends: &[Option<EncodedKey>; 2]) -> usize {
+        match leading_of_range(ends, KEY_BYTES) {
+            Some(leading) => 1 + position(table, leading, LOCKS - 1),
+            None => SPANNING,
+        }
+    }
+}
+
+/// Returns the leading bytes of a key, as a number.
+pub(super) fn leading(key: &EncodedKey, bytes: u32) -> u64 {
+    let first = match key {
+        EncodedKey::Words1(word) | EncodedKey::Words2([word, _]) => *word,
+        EncodedKey::Long(key) => {
+            let mut word = [0; size_of::<u64>()];
+            let known = key.as_bytes().len().min(word.len());
+            word[..known].copy_from_slice(&key.as_bytes()[..known]);
+            u64::from_be_bytes(word)
+        }
+    };
+    first >> (u64::BITS - 8 * bytes)
+}
+
+/// Returns the leading bytes that all keys between two keys have, or `None` if they differ.
+pub(super) fn leading_of_range(ends: &[Option<EncodedKey>; 2], bytes: u32) -> Option<u64> {
+    let [Some(least), Some(greatest)] = ends else { return None };
+    let leading_bytes = leading(least, bytes);
+    (leading_bytes == leading(greatest, bytes)).then_some(leading_bytes)
+}
+
+/// Returns the place of some keys of a table among `places`.
+pub(super) fn position(table: TableRef, leading: u64, places: usize) -> usize {
+    // Neighbours get different places.
+    let mixed = (leading.wrapping_mul(31) + table.core().number as u64 + 1)
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed >> 32) as usize % places
+}
+
+/// The locks of a piece, by their positions, in order.
+#[derive(Debug, Default)]
+pub struct PieceLocks {
+    held: Vec<usize>,
+    /// Those that the piece needs when it begins again.
+    needed: Vec<usize>,
+}
+
+impl PieceExecutor {
+    /// Touches the partition of a key.
+    pub(super) fn touch_key(
+        &mut self,
+        table: TableRef,
+        key: &EncodedKey,
+        memory: &WorkerMemory,
+    ) -> Result<(), Abort> {
+        match self.has_partition_locks(memory) {
+            true => self.touch(table, PartitionLocks::of_key(table, key), memory),
+            false => Ok(()),
+        }
+    }
+
+    /// Touches the partition of a range between two keys.
+    pub(super) fn touch_range(
+        &mut self,
+        table: TableRef,
+        ends: &[Option<EncodedKey>; 2],
+        memory: &WorkerMemory,
+    ) -> Result<(), Abort> {
+        match self.has_partition_locks(memory) {
+            true => self.touch(table, PartitionLocks::of_range(table, ends), memory),
+            false => Ok(()),
+        }
+    }
+
+    /// Without hardware there are no regions from which a fallback has to be kept apart.
+    fn has_partition_locks(&self, memory: &WorkerMemory) -> bool {
+        self.shared.locks.is_some()
+            && self.kind == TransactionKind::InPieces
+            && memory.regions().is_hardware()
+    }
+
+    fn touch(
+        &mut self,
+        table: TableRef,
+        position: usize,
+        memory: &WorkerMemory,
+    ) -> Result<(), Abort> {
+        let Some(PartitionLocks { locks }) = &self.shared.locks else { return Ok(()) };
+        if self.is_in_region {
+            if locks[position].is_held() {
+                // When the holder gives the lock back, the region rolls back, and begins again. If it rolled back at once,
+                // it would find the lock held again and again, and become a fallback itself.
+                let _ = (0..WAIT_LOADS).all(|_| locks[position].is_held());
+                memory.regions().abort_open_locked();
+            }
+            return Ok(());
+        }
+        let PieceLocks { held, needed } = &mut self.locks;
+        match held.binary_search(&position) {
+            Ok(_) => return Ok(()),
+            Err(end) if end == held.len() => locks[position].lock(),
+            Err(_) if locks[position].try_lock() => {}
+            Err(_) => {
+                needed.clone_from(held);
+                needed.push(position);
+                needed.sort_unstable();
+                return Err(Abort::of_table(ConflictReason::WriteLocked, table));
+            }
+        }
+        held.push(position);
+        held.sort_unstable();
+        Ok(())
+    }
+
+    /// Takes the locks that the piece is known to need, in their order. It begins as a fallback.
+    pub(super) fn lock_needed(&mut self) {
+        let Some(PartitionLocks { locks }) = &self.shared.locks else { return };
+        debug_assert!(self.locks.held.is_empty(), "the last piece has ended");
+        let needed = std::mem::take(&mut self.locks.needed);
+        needed.iter().for_each(|&position| locks[position].lock());
+        self.locks.held = needed;
+    }
+
+    /// Gives the locks of the piece back. It has ended, or begins again.
+    pub(super) fn unlock_partitions(&mut self, begins_again: bool) {
+        if !begins_again {
+            self.locks.needed.clear();
+        }
+        let Some(PartitionLocks { locks }) = &self.shared.locks else { return };
+        self.locks.held.drain(..).for_each(|position| locks[position].unlock());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use weft::index::LongKey;
+
+    use super::*;
+
+    fn long(bytes: &[u8]) -> EncodedKey {
+        EncodedKey::Long(Arc::new(LongKey::from(bytes)))
+    }
+
+    #[test]
+    fn leading_bytes_are_the_same_in_all_forms_of_keys() {
+        let word = u64::from_be_bytes(*b"abcdefgh");
+        for (bytes, expected) in [(2, 0x6162), (3, 0x61_62_63)] {
+            assert_eq!(leading(&EncodedKey::Words1(word), bytes), expected);
+            assert_eq!(leading(&EncodedKey::Words2([word, 7]), bytes), expected);
+            assert_eq!(leading(&long(b"abcdefghijk"), bytes), expected);
+        }
+        assert_eq!(leading(&long(b"a"), 2), 0x6100);
+    }
+
+    #[test]
+    fn a_range_has_leading_bytes_if_both_ends_have_them() {
+        let key = |number: u64| Some(EncodedKey::Words1(number << 48 | 5));
+        assert_eq!(leading_of_range(&[key(3), key(3)], 2), Some(3));
+        assert_eq!(leading_of_range(&[key(3), key(4)], 2), None);
+        assert_eq!(leading_of_range(&[key(3), None], 2), None);
+        assert_eq!(leading_of_range(&[None, key(3)], 2), None);
+    }
+}
