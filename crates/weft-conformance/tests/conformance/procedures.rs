@@ -5,7 +5,7 @@ use weft_conformance::procedures::{self, OperationSet};
 use weft_conformance::subject::{Cut, Subject};
 use weft_conformance::threads::{Mode, for_each_seed, free_seeds, free_transactions, seeds};
 use weft_conformance::verdict::Finding;
-use weft_protocols::{DbxTc, Flaw};
+use weft_protocols::{DbxPaper, DbxTc, Flaw};
 
 use crate::{every_protocol, expect_nothing};
 
@@ -18,7 +18,7 @@ fn small_interleaved_procedures_pass_both_oracles() {
 
 #[test]
 fn small_interleaved_procedures_pass_both_oracles_where_others_read_what_they_insert() {
-    every_protocol(seeds(240), |subject, seed| {
+    every_protocol(seeds(120), |subject, seed| {
         procedures::check(subject, Mode::Interleaved(seed), 3, 3, OperationSet::Entries)
     });
 }
@@ -44,9 +44,20 @@ fn interleaved_procedures_are_strictly_serializable() {
     });
 }
 
+/// Under `dbx:paper`, a transaction scanned a range, did not find a key there, and put an empty record under it. Another one
+/// filled the record before the first read it. The scan was still taken for current, and the first saw the row as well.
+#[test]
+fn an_empty_record_that_another_transaction_fills_is_no_part_of_what_was_scanned() {
+    let of_paper = |subject: &&Subject| subject.name == DbxPaper::NAME;
+    for subject in Subject::concurrent().iter().filter(of_paper) {
+        let mode = Mode::Interleaved(11_598_173_582_807_573_825);
+        expect_nothing(subject, procedures::check(subject, mode, 3, 3, OperationSet::Entries));
+    }
+}
+
 #[test]
 fn interleaved_procedures_are_strictly_serializable_where_others_read_what_they_insert() {
-    every_protocol(seeds(160), |subject, seed| {
+    every_protocol(seeds(60), |subject, seed| {
         procedures::check(subject, Mode::Interleaved(seed), 4, 8, OperationSet::Entries)
     });
 }
@@ -54,10 +65,8 @@ fn interleaved_procedures_are_strictly_serializable_where_others_read_what_they_
 #[test]
 fn free_procedures_are_strictly_serializable() {
     every_protocol(free_seeds(3), |subject, seed| {
-        for with in [OperationSet::Rows, OperationSet::Entries] {
-            procedures::check(subject, Mode::Free(seed), 5, free_transactions(2000), with)?;
-        }
-        Ok(())
+        let with = [OperationSet::Rows, OperationSet::Entries][(seed % 2) as usize];
+        procedures::check(subject, Mode::Free(seed), 5, free_transactions(2000), with)
     });
 }
 

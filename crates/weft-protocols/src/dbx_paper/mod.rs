@@ -51,7 +51,7 @@ use std::ptr::NonNull;
 
 use weft::ConflictReason;
 use weft::Failure;
-use weft::commit::access_set::{AccessSet, TidHeader, TidOnly};
+use weft::commit::access_set::{AccessSet, ReadEntry, TidHeader, TidOnly};
 use weft::commit::dbx::install_in_region;
 use weft::commit::optimistic::{
     CommitContext, CommitPhases, OptimisticExecutor, commit_with_locks, read_conflict, read_newest,
@@ -159,6 +159,7 @@ impl CommitPhases for DbxPaper {
             return Ok(None);
         }
         let record = empty_record(set, table, memory);
+        let observed = stored(record).header.tid().load_relaxed();
         match link(record.address()) {
             Insertion::Found(address) => {
                 // SAFETY: no other thread has the empty record.
@@ -170,6 +171,10 @@ impl CommitPhases for DbxPaper {
                 // Like a deleted record, it leaves the index after a grace period, unless it has a row by then.
                 memory.retire_deleted(record.block(), table, key());
                 if set.note_own_insertion(table, change, sibling) {
+                    // If the transaction has scanned this range, the node has told it that the key was absent, and does
+                    // not tell it any more. From now on the empty record does. The transaction reads it a moment later,
+                    // when another one may have filled it.
+                    set.reads.push(ReadEntry { record, observed, table });
                     Ok(Some(record))
                 } else {
                     Err(Abort::of_table(ConflictReason::RangeChanged, table))

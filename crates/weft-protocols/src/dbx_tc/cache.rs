@@ -9,7 +9,7 @@
 //! ```
 //!
 //! A cache has the new records of one table or index whose keys have the same leading bytes. In TPC-C these are the
-//! numbers of a warehouse and a district. Whoever looks a key up finds it in the cache or in the index:
+//! numbers of a warehouse and a district. A look-up finds a key in the cache or in the index:
 //!
 //! - **A region** searches the cache first. If a range is to be scanned whose cache is not empty, it rolls back, or if the
 //!   records are its own, puts them into the index first. (A record is in a cache for a few microseconds.)
@@ -19,7 +19,7 @@
 //! - **Outsiders and snapshots** find all caches empty. They wait for the procedures that are in pieces, and these have
 //!   written back what they have cached.
 //!
-//! A record can be deleted before it was written back. It leaves the index after a grace period, so it is there by then.
+//! A record can be deleted before it was written back. It leaves the index after a grace period, when it has long been put there.
 //!
 //! The paper's caches also hold updates of records. Here an update replaces a row in its record, and changes no index.
 //! It has no caches for tables without insertions; here no piece looks for one there, because nothing was ever put into

@@ -132,7 +132,7 @@ pub enum Flaw {
     NotRedone,
     /// Nothing is undone on eventual snapshots.
     NotUndone,
-    /// Nobody looks for records in caches, or notes that a cache was empty.
+    /// No transaction looks for records in caches, or notes that a cache was empty.
     CacheNeglected,
 }
 
