@@ -108,10 +108,7 @@ impl PieceExecutor {
         key: &EncodedKey,
         memory: &WorkerMemory,
     ) -> Result<(), Abort> {
-        match self.has_partition_locks(memory) {
-            true => self.touch(table, PartitionLocks::of_key(table, key), memory),
-            false => Ok(()),
-        }
+        self.touch(table, || PartitionLocks::of_key(table, key), memory)
     }
 
     /// Touches the partition of a range between two keys.
@@ -121,26 +118,21 @@ impl PieceExecutor {
         ends: &[Option<EncodedKey>; 2],
         memory: &WorkerMemory,
     ) -> Result<(), Abort> {
-        match self.has_partition_locks(memory) {
-            true => self.touch(table, PartitionLocks::of_range(table, ends), memory),
-            false => Ok(()),
-        }
-    }
-
-    /// Without hardware there are no regions from which a fallback has to be kept apart.
-    fn has_partition_locks(&self, memory: &WorkerMemory) -> bool {
-        self.shared.locks.is_some()
-            && self.kind == TransactionKind::InPieces
-            && memory.regions().is_hardware()
+        self.touch(table, || PartitionLocks::of_range(table, ends), memory)
     }
 
     fn touch(
         &mut self,
         table: TableRef,
-        position: usize,
+        position: impl FnOnce() -> usize,
         memory: &WorkerMemory,
     ) -> Result<(), Abort> {
         let Some(PartitionLocks { locks }) = &self.shared.locks else { return Ok(()) };
+        // Without hardware there are no regions from which a fallback has to be kept apart.
+        if self.kind != TransactionKind::InPieces || !memory.regions().is_hardware() {
+            return Ok(());
+        }
+        let position = position();
         if self.is_in_region {
             if locks[position].is_held() {
                 // When the holder gives the lock back, the region rolls back, and begins again. If it rolled back at once,

@@ -323,9 +323,13 @@ impl<'r, 'db, P: Protocol, K: StoredForm, T: Record> StagedRun<'r, 'db, P, K, T>
             let search = || index.get(key, worker.buffer(number).hint::<K>());
             let (executor, memory) = (worker.executor(), &worker.memory);
             let cached = executor.cache_insertion(table, || key.erase(), *address, memory, search);
-            let end = match cached.map_err(|abort| transaction.doom_by(abort))? {
-                CachedInsertion::ToIndex { alone: false } => self.keys.len(),
-                CachedInsertion::ToIndex { alone: true } => self.settled + 1,
+            let inserted = match cached.map_err(|abort| transaction.doom_by(abort))? {
+                CachedInsertion::ToIndex { alone } => {
+                    let end = if alone { self.settled + 1 } else { self.keys.len() };
+                    let hint = worker.buffer(number).hint::<K>();
+                    index.insert_run(&self.keys[self.settled..end], hint, &memory.index(number))
+                }
+                CachedInsertion::Found(address) => RunInsertion::Found(address),
                 CachedInsertion::Cached => {
                     let (record, row) = (record_at::<P>(*address), self.rows[self.settled]);
                     executor.insert(table, record, row, key.erase());
@@ -335,17 +339,8 @@ impl<'r, 'db, P: Protocol, K: StoredForm, T: Record> StagedRun<'r, 'db, P, K, T>
                     }
                     continue;
                 }
-                CachedInsertion::Found(address) => {
-                    self.occupy(table, address)?;
-                    continue;
-                }
             };
-            let hint = worker.buffer(number).hint::<K>();
-            match index.insert_run(
-                &self.keys[self.settled..end],
-                hint,
-                &worker.memory.index(self.table.number()),
-            ) {
+            match inserted {
                 RunInsertion::Inserted { count, change, sibling } => {
                     // The keys were absent. The new records are placeholders, which the commit makes visible.
                     let inserted = self.settled..self.settled + count;

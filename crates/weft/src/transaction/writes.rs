@@ -82,32 +82,24 @@ impl<P: Protocol> Transaction<'_, P> {
             let executor = self.worker.executor();
             let search = || index.get(key, self.worker.buffer(number).hint::<K>());
             let (address, memory) = (record.address(), &self.worker.memory);
-            match executor.cache_insertion(table, || key.erase(), address, memory, search) {
-                Ok(CachedInsertion::ToIndex { .. }) => {}
+            let cached = executor.cache_insertion(table, || key.erase(), address, memory, search);
+            let inserted = match cached {
+                Ok(CachedInsertion::ToIndex { .. }) => {
+                    let hint = self.worker.buffer(number).hint::<K>();
+                    index.get_or_insert(key, address, hint, &memory.index(number))
+                }
+                Ok(CachedInsertion::Found(address)) => Insertion::Found(address),
                 Ok(CachedInsertion::Cached) => {
                     executor.insert(table, record, row, key.erase());
                     return Ok(PlaceOutcome::At(record));
-                }
-                Ok(CachedInsertion::Found(address)) => {
-                    // SAFETY: as below.
-                    match unsafe { self.occupy::<R>(table, address, record, row)? } {
-                        Some(outcome) => return Ok(outcome),
-                        None => continue,
-                    }
                 }
                 Err(abort) => {
                     // SAFETY: as for `occupy`, below.
                     unsafe { self.discard_staged(table, record, row) };
                     return Err(self.doom_by(abort));
                 }
-            }
-            let hint = self.worker.buffer(number).hint::<K>();
-            match index.get_or_insert(
-                key,
-                record.address(),
-                hint,
-                &self.worker.memory.index(number),
-            ) {
+            };
+            match inserted {
                 Insertion::Inserted { change, sibling } => {
                     // The key was absent. The new record is a placeholder, which the commit makes visible.
                     let executor = self.worker.executor();
