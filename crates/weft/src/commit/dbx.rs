@@ -33,6 +33,7 @@
 //! - Fallback. DBX falls back to one global commit lock, which every region reads. Here the twin locks the records
 //!   of its write set, and a region tests the lock bits of what it touches. So twins run in parallel with each
 //!   other and with regions.
+//! - A commit of more than 64 writes is not tried as a region ([`WRITES_MAX`]).
 //! - The twin takes each lock at the version it expects, by a compare-and-swap of the whole word. This validates
 //!   the write in the same step. The twin never waits while it holds a lock, so it cannot deadlock in any order. A
 //!   transaction that has aborted before takes its locks in address order. So if two such transactions want the
@@ -65,7 +66,6 @@ use super::{Abort, DeletedOutcome, HoldFunction, Protocol};
 use crate::store::record::tid::Tid;
 use crate::store::record::{Newest, RecordPointer, StoredRecord};
 use crate::store::worker::WorkerMemory;
-use weft_htm::prefetch::LINE_BYTES;
 
 /// DBX: OCC with a hardware commit region. See the [module](self) for the paper and the idea.
 #[derive(Debug)]
@@ -160,9 +160,10 @@ pub fn commit_hot_and_cold<H: TidHeader>(
     }
 }
 
-/// With more writes than this a region is not tried. A write changes at least one line, and a first-level cache of 48
-/// KiB, the largest of a processor with RTM, has so many lines.
-const WRITES_MAX: usize = (48 << 10) / LINE_BYTES;
+/// With more writes than this a region is not tried. A region of many writes lasts long, and until it ends every access
+/// of another thread to one of its lines aborts it. Then all of it is repeated, several times if it has to be. Locks are
+/// given back once, and what was locked is not repeated (decision 19).
+const WRITES_MAX: usize = 64;
 
 /// Runs Algorithm 1 in one hardware region, for all but the first `locked` writes, whose records this transaction
 /// has locked. Returns the epoch. Returns `None` if there is no hardware, or if the region gave up.
