@@ -51,6 +51,18 @@ impl Regions {
         self.open_if(policy, || true, || false)
     }
 
+    /// As [`open`](Regions::open), but no region is open while `is_excluded` returns `true` when it begins. The next try
+    /// waits until it returns `false`, for a bounded time.
+    ///
+    /// # Panics
+    ///
+    /// If a region is already open, or the worker holds an [`ElidedLock`](super::ElidedLock).
+    #[inline]
+    pub fn open_unless(&self, policy: RetryPolicy, is_excluded: impl Fn() -> bool) -> OpenOutcome {
+        assert!(self.section.get() == Section::Outside, "a worker has one region open");
+        self.open_if(policy, || !is_excluded(), &is_excluded)
+    }
+
     /// Commits the open region: its changes become visible to the other threads.
     ///
     /// # Panics

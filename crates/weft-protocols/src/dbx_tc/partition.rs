@@ -1,21 +1,26 @@
 //! Fallback locks by partition (§3.3).
 //!
-//! A piece that is no region, though it was to be one, holds the locks of all partitions that it touches. A region looks
-//! at the lock of each partition that it touches, and rolls back if it is held:
+//! A piece that is no region, though it was to be one, holds the locks of all partitions that it touches. A region begins
+//! only while the locks of the partitions that it will touch are free, and rolls back if one of them is taken:
 //!
 //! ```text
-//!   region     touch: is the lock held? ─ yes: wait, roll back │ no: go on …… rolled back if the lock is taken
+//!   region     are the locks held? ─ yes: wait outside │ no: go on …… rolled back if one is taken
 //!   fallback   touch: take the lock, and keep it up to the end of the piece
 //! ```
 //!
 //! A partition is a part of one table or index: the keys with the same leading bytes. In TPC-C these are a warehouse's
-//! number, as in the paper. The paper sorts the locks of a piece before it takes them. Here a piece finds out which
-//! partitions it touches by touching them. So it waits for a lock only if the lock comes after all those that it holds.
-//! Otherwise, if the lock is not free, it gives up, and takes all locks that it is known to need when it begins again.
+//! number, as in the paper. The paper knows which partitions a piece touches, and sorts their locks before it takes them.
+//! Here a piece finds out by touching them. So a region goes by what the same piece touched the last times, and looks at the
+//! lock of each other partition when it touches it. A fallback waits for a lock only if the lock comes after all those that it
+//! holds. Otherwise, if the lock is not free, it gives up, and takes all locks that it is known to need when it begins again.
+//!
+//! A fallback holds up all others of its partitions, so it has to be rare. A region that rolls back because a lock was taken
+//! has had a conflict. Therefore [a hundred](CONFLICTS_MAX) conflicts make a fallback, and not eight as elsewhere.
 //!
 //! Nothing depends on these locks but how often a fallback fails. It also locks the records that it writes, because there
 //! are transactions that are not in pieces.
 
+use arrayvec::ArrayVec;
 use weft::ConflictReason;
 use weft::commit::Abort;
 use weft::encoding::EncodedKey;
@@ -34,8 +39,14 @@ const LOCKS: usize = 1024;
 /// The lock of the ranges that lie in more than one partition. All of them have the same one.
 const SPANNING: usize = 0;
 
-/// How many times a region looks at a lock that is held. It must not pause, which would roll it back.
-const WAIT_LOADS: u32 = 20_000;
+/// After this many conflicts a region is given up (DBX, §6.1).
+pub(super) const CONFLICTS_MAX: u32 = 100;
+
+/// How many locks are remembered for a piece.
+const TOUCHED_MAX: usize = 16;
+
+/// The positions of the locks of the partitions that a piece has touched lately.
+pub type TouchedLocks = ArrayVec<usize, TOUCHED_MAX>;
 
 /// A database's locks.
 #[derive(Debug)]
@@ -52,6 +63,11 @@ impl PartitionLocks {
     fn of_key(table: TableRef, key: &EncodedKey) -> usize {
         // Not the lock of ranges.
         1 + position(table, leading(key, KEY_BYTES), LOCKS - 1)
+    }
+
+    /// Returns whether one of these locks is held.
+    pub(super) fn is_any_held(&self, positions: &[usize]) -> bool {
+        positions.iter().any(|&position| self.locks[position].is_held())
     }
 
     /// Returns the position of the lock of a range between two keys.
@@ -95,6 +111,8 @@ pub(super) fn position(table: TableRef, leading: u64, places: usize) -> usize {
 /// The locks of a piece, by their positions, in order.
 #[derive(Debug, Default)]
 pub struct PieceLocks {
+    /// The piece's position in its procedure.
+    pub(super) piece: usize,
     held: Vec<usize>,
     /// Those that the piece needs when it begins again.
     needed: Vec<usize>,
@@ -133,16 +151,20 @@ impl PieceExecutor {
             return Ok(());
         }
         let position = position();
+        let touched = self.procedures.touched(self.locks.piece);
+        if !touched.contains(&position) {
+            if touched.is_full() {
+                touched.clear();
+            }
+            touched.push(position);
+        }
         if self.is_in_region {
             if locks[position].is_held() {
-                // When the holder gives the lock back, the region rolls back, and begins again. If it rolled back at once,
-                // it would find the lock held again and again, and become a fallback itself.
-                let _ = (0..WAIT_LOADS).all(|_| locks[position].is_held());
                 memory.regions().abort_open_locked();
             }
             return Ok(());
         }
-        let PieceLocks { held, needed } = &mut self.locks;
+        let PieceLocks { held, needed, .. } = &mut self.locks;
         match held.binary_search(&position) {
             Ok(_) => return Ok(()),
             Err(end) if end == held.len() => locks[position].lock(),
@@ -157,6 +179,11 @@ impl PieceExecutor {
         held.push(position);
         held.sort_unstable();
         Ok(())
+    }
+
+    /// Returns whether the piece has given up for the order of its locks, and knows now which it needs.
+    pub(super) fn has_needed_locks(&self) -> bool {
+        !self.locks.needed.is_empty()
     }
 
     /// Takes the locks that the piece is known to need, in their order. It begins as a fallback.

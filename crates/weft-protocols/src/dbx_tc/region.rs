@@ -39,6 +39,7 @@ use weft_htm::planted::Bug;
 use weft_htm::word::Ordering;
 use weft_htm::{OpenOutcome, RetryPolicy};
 
+use super::partition::CONFLICTS_MAX;
 use super::{PieceExecutor, TransactionKind};
 
 /// After this many aborts for its size a region is given up. A single one may be caused by another thread on
@@ -66,7 +67,10 @@ impl PieceExecutor {
         if !self.shared.in_regions || self.kind != TransactionKind::InPieces {
             return;
         }
-        if !self.procedures.may_fit(piece) {
+        self.locks.piece = piece;
+        // A piece that has given up a fallback for the order of its locks begins as a fallback again. As a region it
+        // would wait for the same locks.
+        if self.has_needed_locks() || !self.procedures.may_fit(piece) {
             return self.lock_needed();
         }
         #[cfg(weft_sim)]
@@ -74,7 +78,15 @@ impl PieceExecutor {
         let regions = memory.regions();
         let policy = regions.policy();
         let capacity = policy.capacity.min(CAPACITY_ABORTS_MAX);
-        let opened = regions.open(RetryPolicy { capacity, ..policy });
+        let opened = match &self.shared.locks {
+            None => regions.open(RetryPolicy { capacity, ..policy }),
+            Some(locks) => {
+                let conflict = policy.conflict.max(CONFLICTS_MAX);
+                let touched = self.procedures.touched(piece);
+                let is_excluded = || locks.is_any_held(touched);
+                regions.open_unless(RetryPolicy { conflict, capacity, ..policy }, is_excluded)
+            }
+        };
         self.is_in_region = opened == OpenOutcome::InRegion;
         #[cfg(weft_sim)]
         if !self.is_in_region {

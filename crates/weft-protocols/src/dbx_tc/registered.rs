@@ -12,6 +12,8 @@ use weft_procedures::chopping::{
     Chopping, NotAdmitted, Options, Outline, Outlines, Token, admit, chop, one_piece_of, pieces_of,
 };
 
+use super::partition::TouchedLocks;
+
 /// Options of `dbx-tc`: the procedures that it knows when a database is opened, and how it runs them.
 ///
 /// ```
@@ -424,6 +426,8 @@ struct KnownProcedure {
     /// For each piece up to the last that was too large for a region: the number of executions in which it is
     /// not tried as one.
     too_large: Vec<u32>,
+    /// For each piece up to the last that has touched a partition: the locks of those that it has touched lately.
+    touched: Vec<TouchedLocks>,
 }
 
 /// The number of executions in which a procedure's accesses are noted after it has had a conflict. Notes make
@@ -454,8 +458,8 @@ impl WorkerProcedures {
         let known = self.procedures.iter().position(is_known);
         self.present = known.unwrap_or_else(|| {
             let pieces = procedures.get().pieces_of(shape).map(Arc::new);
-            let (noted, too_large) = (NOTED_EXECUTIONS, Vec::new());
-            self.procedures.push(KnownProcedure { shape, pieces, noted, too_large });
+            let (noted, too_large, touched) = (NOTED_EXECUTIONS, Vec::new(), Vec::new());
+            self.procedures.push(KnownProcedure { shape, pieces, noted, too_large, touched });
             self.procedures.len() - 1
         });
         self.procedures[self.present].pieces.as_ref()
@@ -491,6 +495,15 @@ impl WorkerProcedures {
             too_large.resize(piece + 1, 0);
         }
         too_large[piece] = EXECUTIONS_WITHOUT_REGION;
+    }
+
+    /// Returns the locks of the partitions that a piece of the procedure that was asked for last has touched lately.
+    pub fn touched(&mut self, piece: usize) -> &mut TouchedLocks {
+        let touched = &mut self.procedures[self.present].touched;
+        if touched.len() <= piece {
+            touched.resize_with(piece + 1, TouchedLocks::default);
+        }
+        &mut touched[piece]
     }
 
     /// Notes that the procedure that was asked for last has had a conflict.
