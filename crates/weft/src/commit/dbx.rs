@@ -166,7 +166,8 @@ pub fn commit_hot_and_cold<H: TidHeader>(
 const WRITES_MAX: usize = 64;
 
 /// Runs Algorithm 1 in one hardware region, for all but the first `locked` writes, whose records this transaction
-/// has locked. Returns the epoch. Returns `None` if there is no hardware, or if the region gave up.
+/// has locked. Returns the epoch. Returns `None` if there is no hardware, if there are too many writes, or if the region gave
+/// up.
 #[cfg_attr(not(debug_assertions), inline(always))]
 fn commit_in_region<H: TidHeader>(
     set: &AccessSet<H>,

@@ -590,7 +590,9 @@ impl LogCore {
     fn report(&self, bytes: usize) {
         let before = self.buffered.fetch_add(bytes as u64, Ordering::SeqCst);
         let full = |buffered| buffered >= self.buffer_bytes_max;
-        if !full(before) && full(before + bytes as u64) {
+        // The caller that has filled the buffers may have lost its core before it says so.
+        let is_said = || self.gate.load(Ordering::SeqCst) & gate::BUFFERS_FULL != 0;
+        if full(before + bytes as u64) && !(full(before) && is_said()) {
             self.buffers_changed();
         }
     }
