@@ -47,8 +47,7 @@ impl Regions {
     /// If a region is already open, or the worker holds an [`ElidedLock`](super::ElidedLock).
     #[inline]
     pub fn open(&self, policy: RetryPolicy) -> OpenOutcome {
-        assert!(self.section.get() == Section::Outside, "a worker has one region open");
-        self.open_if(policy, || true, || false)
+        self.open_unless(policy, || false)
     }
 
     /// As [`open`](Regions::open), but no region is open while `is_excluded` returns `true` when it begins. The next try
