@@ -18,6 +18,8 @@ pub enum Bug {
     UnlockedBeforeInstalled,
     /// A look-up in a tree does not validate the leaf that it has read.
     LeafNotValidated,
+    /// A commit's region keeps the numbers that its versions got before it began, whether they have grown old or not.
+    OldNumbersKept,
 }
 
 thread_local! {
@@ -26,8 +28,13 @@ thread_local! {
 
 impl Bug {
     /// All bugs.
-    pub const ALL: [Bug; 4] =
-        [Bug::LockNotRead, Bug::LocksPassed, Bug::UnlockedBeforeInstalled, Bug::LeafNotValidated];
+    pub const ALL: [Bug; 5] = [
+        Bug::LockNotRead,
+        Bug::LocksPassed,
+        Bug::UnlockedBeforeInstalled,
+        Bug::LeafNotValidated,
+        Bug::OldNumbersKept,
+    ];
 
     /// Runs `body` with this bug planted in everything that it does on this thread.
     pub fn planted_for<R>(self, body: impl FnOnce() -> R) -> R {

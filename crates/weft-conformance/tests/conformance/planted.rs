@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use weft::htm::planted::Bug;
+use weft_conformance::copies;
 use weft_conformance::invariants::{self, Bank, IndexEntries, Invariant, Ring, RowCount};
 use weft_conformance::procedures::{self, OperationSet};
 use weft_conformance::random::{self, Size};
@@ -32,6 +33,11 @@ const INDEXED: Check =
     Check { name: "indexes", run: |subject, seed| kept(&IndexEntries, subject, seed) };
 
 const CHECKS: [Check; 6] = [HISTORIES, VALUES, BANK, RING, COUNTED, INDEXED];
+
+const COPIES: Check = Check {
+    name: "copies",
+    run: |subject, seed| copies::check(subject, Mode::Interleaved(seed), 2, 2, 4),
+};
 
 const PROCEDURES: Check = Check { name: "procedures", run: procedures_in_regions };
 
@@ -85,6 +91,7 @@ fn expect_found(bug: Bug, subject: &Subject, check: &Check, what: &str) {
     let Some((found_at, _)) = found else {
         panic!("{bug:?}: the {} find no {what:?} under {subject}", check.name);
     };
+    println!("{bug:?}: found under {subject} by seed {found_at} of the {}", check.name);
     for seed in 0..=found_at {
         if let Err(finding) = (check.run)(subject, seed) {
             panic!("protocol {subject} as it is, {finding}");
@@ -165,6 +172,15 @@ fn leaves_that_are_not_validated() {
     expect_found(bug, &Subject::named("2pl", TWINS), &COUNTED, "broken invariant");
 }
 
+/// A snapshot that was opened while the region waited to begin, or was tried again, shows the commit, and not what
+/// the commit has read.
+#[test]
+fn numbers_of_versions_that_have_grown_old() {
+    let bug = Bug::OldNumbersKept;
+    expect_found(bug, &Subject::named("dbx:paper", REGIONS), &COPIES, "broken invariant");
+    expect_hidden(bug, &Subject::named("dbx:paper", TWINS));
+}
+
 /// Set in the process that repeats a run.
 const CHILD: &str = "WEFT_PLANTED_CHILD";
 
@@ -211,6 +227,8 @@ fn the_table_of_planted_bugs() {
         Bug::LocksPassed => &["dbx"],
         Bug::UnlockedBeforeInstalled => &["dbx", "silo", "occ"],
         Bug::LeafNotValidated => &["dbx", "2pl"],
+        // Only snapshots show it, and these checks take none.
+        Bug::OldNumbersKept => &[],
     };
     for bug in Bug::ALL {
         for name in subjects(bug) {

@@ -35,8 +35,10 @@
 //! - A look-up that falls back is the software algorithm of the index, which validates nodes, and takes no lock. So is
 //!   a look-up without hardware. Scans take no region, and neither does the search for the rows that a procedure
 //!   announces, which finds several at a time (decision 8). TPC-C announces most of its rows.
-//! - A version for readers is the row that is replaced. The region writes the number of the new row; what no snapshot
-//!   needs is unlinked after the commit.
+//! - A version for readers is the row that is replaced; what no snapshot needs is unlinked after the commit. In the paper
+//!   a version's number lies in the record, here it lies in front of the row, on a line of its own. So that the region
+//!   writes no more lines than the paper's, the new rows have the present number before it begins (`number_ahead`). The
+//!   region reads the number again, and writes it to the rows only if it has changed.
 //! - The write set is validated by its versions, not by the flag REMOVED alone: see [`dbx`](weft::commit::dbx).
 //! - Without hardware, every region is its fallback. Then reads and commits take turns at `CommitLock`, which is the
 //!   paper's counterpart with a spinlock.
@@ -59,12 +61,15 @@ use weft::commit::optimistic::{
 };
 use weft::commit::{Abort, DeletedOutcome, Protocol, ProtocolOptions, ProtocolShared};
 use weft::encoding::EncodedKey;
-use weft::index::Insertion;
+use weft::index::{Insertion, Lookup};
 use weft::store::record::tid::Tid;
-use weft::store::record::version::VersionHeader;
+use weft::store::record::version::{UNNUMBERED, VersionHeader};
 use weft::store::record::{RecordPointer, StoredRecord};
 use weft::store::table::TableRef;
 use weft::store::worker::{Growth, WorkerMemory};
+use weft_htm::Region;
+#[cfg(weft_sim)]
+use weft_htm::planted::Bug;
 use weft_htm::word::Ordering;
 
 use crate::dbx_spin::CommitLock;
@@ -137,13 +142,19 @@ impl CommitPhases for DbxPaper {
         }
     }
 
-    /// A look-up in one region (§4). Its fallback is the same look-up, which validates what it reads.
+    /// A look-up in one region (§4), by the sequential algorithm. Its fallback is the look-up in software, which validates
+    /// what it reads.
     #[inline(always)]
-    fn look_up<R>(shared: &DbxPaperShared, memory: &WorkerMemory, search: impl Fn() -> R) -> R {
+    fn look_up(
+        shared: &DbxPaperShared,
+        memory: &WorkerMemory,
+        search: impl Fn(Option<&Region>) -> Lookup,
+    ) -> Lookup {
         if !shared.options.look_ups_in_regions {
-            return search();
+            return search(None);
         }
-        memory.regions().run(|_| search(), || false).unwrap_or_else(search)
+        let in_region = memory.regions().run(|region| search(Some(region)), || false);
+        in_region.unwrap_or_else(|| search(None))
     }
 
     /// Read of a non-existent record (§5.3).
@@ -213,6 +224,26 @@ impl CommitPhases for DbxPaper {
             }
             None => fall_back(set, shared, memory, epoch),
         }
+    }
+}
+
+/// Gives the rows to be installed the present snapshot number, and returns it. No other thread can see the rows yet, so
+/// a number that is too old is replaced in the region, or taken back by [`unnumber`].
+fn number_ahead(set: &AccessSet<TidOnly>, memory: &WorkerMemory) -> u64 {
+    let number = memory.present_number();
+    for row in set.writes.iter().filter_map(|write| write.row) {
+        // SAFETY: the transaction's own row, which is not installed.
+        unsafe { VersionHeader::of(row) }.set_number(number);
+    }
+    number
+}
+
+/// Takes back what [`number_ahead`] has done. A snapshot must not see an installed row with a number from before its
+/// commit.
+fn unnumber(set: &AccessSet<TidOnly>) {
+    for row in set.writes.iter().filter_map(|write| write.row) {
+        // SAFETY: the transaction's own row, which is not installed.
+        unsafe { VersionHeader::of(row) }.set_number(UNNUMBERED);
     }
 }
 
@@ -297,7 +328,8 @@ fn commit_in_region(
         return None;
     }
     let is_lock_held = || options.global_fallback && shared.lock.is_held();
-    memory.regions().run(
+    let numbered = options.versions_in_region.then(|| number_ahead(set, memory));
+    let outcome = memory.regions().run(
         |region| {
             // Line 1: RTMBegin(CommitLock).
             if is_lock_held() {
@@ -325,7 +357,10 @@ fn commit_in_region(
             }
             // Write phase. Lines 18–23: the version gets the number of the present snapshot.
             let epoch = epoch();
-            if options.versions_in_region {
+            let is_old = numbered != memory.drawn_number();
+            #[cfg(weft_sim)]
+            let is_old = is_old && !Bug::OldNumbersKept.is_planted();
+            if numbered.is_some() && is_old {
                 set.writes.iter().filter_map(|write| write.row).for_each(|row| memory.number(row));
             }
             // Lines 25 and 26.
@@ -338,7 +373,11 @@ fn commit_in_region(
             is_lock_held()
                 || records.any(|record| stored(record).header.tid().load_relaxed().is_locked())
         },
-    )
+    );
+    if outcome.is_none() && numbered.is_some() {
+        unnumber(set);
+    }
+    outcome
 }
 
 /// Commits under the lock, or without the one lock under those of the records.

@@ -92,6 +92,7 @@ use weft::store::worker::{
     Counters, DiscardedValue, LoggedAs, LoggedWrite, PinnedWorker, WorkerMemory,
 };
 use weft::sync::gate::Outsider;
+use weft_htm::Region;
 use weft_htm::word::yield_now;
 
 use self::cache::PieceCaches;
@@ -432,7 +433,7 @@ impl Executor for PieceExecutor {
         table: TableRef,
         key: impl Fn() -> EncodedKey,
         memory: &WorkerMemory,
-        search: impl Fn() -> Lookup,
+        search: impl Fn(Option<&Region>) -> Lookup,
     ) -> Result<Lookup, Abort> {
         if self.shared.is_partitioned() {
             let key = key();
@@ -441,7 +442,7 @@ impl Executor for PieceExecutor {
                 return Ok(Lookup::Found(found));
             }
         }
-        Ok(search())
+        Ok(search(None))
     }
 
     #[inline(always)]

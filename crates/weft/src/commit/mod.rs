@@ -44,6 +44,8 @@ pub use two_phase_locking::{TwoPhaseLocking, TwoPhaseLockingNoWait};
 pub use unstable::Unstable;
 pub use worker::{Claim, Worker, Workers, backoff};
 
+use weft_htm::Region;
+
 use crate::error::{Conflict, ConflictReason, Failure};
 use crate::index::bplus_tree::ScannedRange;
 use crate::index::{Insertion, Lookup, NodeChange, NodeVersion};
@@ -456,17 +458,18 @@ pub trait Executor {
     #[inline(always)]
     fn retract(&mut self) {}
 
-    /// Looks a key up. `search` looks it up in the index, and may be called several times.
+    /// Looks a key up. `search` looks it up in the index, and may be called several times; with a region, which the
+    /// protocol has begun for that, by the sequential algorithm in this region.
     #[inline(always)]
     fn look_up(
         &mut self,
         table: TableRef,
         key: impl Fn() -> EncodedKey,
         memory: &WorkerMemory,
-        search: impl Fn() -> Lookup,
+        search: impl Fn(Option<&Region>) -> Lookup,
     ) -> Result<Lookup, Abort> {
         let _ = (table, key, memory);
-        Ok(search())
+        Ok(search(None))
     }
 
     /// Keeps a new record, at `address`, outside the index at first, if the protocol does so. `search` looks its key up

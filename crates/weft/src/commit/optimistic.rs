@@ -25,6 +25,7 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use weft_htm::Region;
 #[cfg(weft_sim)]
 use weft_htm::planted::Bug;
 use weft_htm::word::Ordering;
@@ -71,9 +72,13 @@ pub trait CommitPhases: Protocol<Header: TidHeader> {
 
     /// See [`Executor::look_up`].
     #[inline(always)]
-    fn look_up<R>(shared: &Self::Shared, memory: &WorkerMemory, search: impl Fn() -> R) -> R {
+    fn look_up(
+        shared: &Self::Shared,
+        memory: &WorkerMemory,
+        search: impl Fn(Option<&Region>) -> Lookup,
+    ) -> Lookup {
         let _ = (shared, memory);
-        search()
+        search(None)
     }
 
     /// See [`Executor::place_absent`].
@@ -147,7 +152,7 @@ impl<P: CommitPhases> Executor for OptimisticExecutor<P> {
         _table: TableRef,
         _key: impl Fn() -> EncodedKey,
         memory: &WorkerMemory,
-        search: impl Fn() -> Lookup,
+        search: impl Fn(Option<&Region>) -> Lookup,
     ) -> Result<Lookup, Abort> {
         Ok(P::look_up(&self.shared, memory, search))
     }

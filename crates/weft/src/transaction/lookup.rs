@@ -3,6 +3,7 @@
 
 use std::ptr::NonNull;
 
+use weft_htm::Region;
 use weft_htm::word::{Ordering, spin_loop};
 
 use super::{RecordOf, Transaction};
@@ -147,12 +148,13 @@ impl<P: Protocol> Transaction<'_, P> {
         with_form!(T::Key::WIDTH_BYTES, |K| {
             let (key, index) = (K::from_lookup(key), K::pick(&table.primary));
             let (executor, memory) = (self.worker.executor(), &self.worker.memory);
-            let search = || index.get(&key, buffer.get().hint::<K>());
+            let search =
+                |region: Option<&Region>| index.look_up(region, &key, buffer.get().hint::<K>());
             let found = executor.look_up(table.reference(), || key.erase(), memory, search);
             let found = found.unwrap_or_else(|abort| {
                 // Whatever is found now does not count.
                 drop(self.doom_by(abort));
-                search()
+                search(None)
             });
             match found {
                 Lookup::Found(address) => {

@@ -3,6 +3,7 @@
 use std::ptr::NonNull;
 
 use smallvec::SmallVec;
+use weft_htm::Region;
 use weft_htm::word::spin_loop;
 
 use super::expiry::disappears;
@@ -351,7 +352,9 @@ impl<P: Protocol> Transaction<'_, P> {
         key: &K,
         record: RecordOf<P>,
     ) -> Result<bool, Error> {
-        let search = || index.index.get(key, self.worker.buffer(index.number()).hint::<K>());
+        let search = |region: Option<&Region>| {
+            index.index.look_up(region, key, self.worker.buffer(index.number()).hint::<K>())
+        };
         let (executor, memory) = (self.worker.executor(), &self.worker.memory);
         let found = executor.look_up(index.reference(), || key.erase(), memory, search);
         let found = found.map_err(|abort| self.doom_by(abort))?;

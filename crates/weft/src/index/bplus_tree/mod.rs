@@ -37,8 +37,8 @@
 //!
 //! If there is RTM, the tree first tries an operation as DBX does, as the sequential algorithm in one region.
 //! This applies to an insertion, a removal or a step of a scan that concerns no more than one leaf. (A
-//! look-up does not use a region: it takes less time to validate a few versions than to enter and leave a
-//! region; see `docs/rtm.md`.) Region and software run the same code, which validates and locks through a
+//! look-up does not use a region, unless a protocol asks for one with `get_in`: it takes less time to validate a few
+//! versions than to enter and leave a region; see `docs/rtm.md`.) Region and software run the same code, which validates and locks through a
 //! parameter of type `Access`. In a region each of these costs a test of the lock bit at most (see
 //! `search::RegionAccess`). Splits, and taking empty nodes out, are left to software, since they allocate and
 //! retire memory.

@@ -316,7 +316,7 @@ impl<K: IndexKey> Inner<K> {
 }
 
 impl<K: IndexKey> BPlusTree<K> {
-    /// Looks up a key. Never uses a region: to enter one takes longer than to validate a descent.
+    /// Looks up a key. Never begins a region: to enter one takes longer than to validate a descent.
     pub fn get(&self, key: &K, hint: &mut LeafHint<K>) -> Lookup {
         let mut backoff = Backoff::new();
         loop {
@@ -324,6 +324,17 @@ impl<K: IndexKey> BPlusTree<K> {
                 return lookup;
             }
             backoff.pause();
+        }
+    }
+
+    /// Looks up a key by the sequential algorithm, in a region that the caller has begun: nodes are not validated.
+    pub fn get_in(&self, region: &Region, key: &K, hint: &LeafHint<K>) -> Lookup {
+        loop {
+            if let Some(lookup) = self.try_get(&RegionAccess(region), key, hint) {
+                return lookup;
+            }
+            // The hint has led to a node that is no longer part of the tree. No descent from the root does.
+            hint.remember(ptr::null());
         }
     }
 

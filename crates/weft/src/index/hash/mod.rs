@@ -7,7 +7,8 @@
 //! - A bucket holds several entries, since an address needs no cache line of its own.
 //! - The software twin locks one bucket and not the table.
 //! - Growth stops no operation, whereas DBX takes a global lock to resize.
-//! - A look-up is not a region: it validates by the version, which is faster (`docs/rtm.md`).
+//! - A look-up is not a region: it validates by the version, which is faster (`docs/rtm.md`). A protocol may run it in
+//!   one (`get_in`), as DBX does.
 //!
 //! The files:
 //! - `bucket`: the layout of a bucket, its version word, and the steps on a chain.
@@ -20,7 +21,7 @@
 //! # The operations and their twins
 //!
 //! Every operation consists of an *entry*, a *search*, and for writers a *change*. The table shows how
-//! software and regions make each step safe (a look-up is always in software):
+//! software and regions make each step safe (a look-up is in software, unless a protocol asks for a region):
 //!
 //! | | in software | in a hardware region |
 //! | --- | --- | --- |
@@ -160,6 +161,13 @@ impl<K: IndexKey> HashTable<K> {
             }
             backoff.wait();
         }
+    }
+
+    /// Looks up a key by the sequential algorithm, in a region that the caller has begun.
+    #[inline]
+    pub fn get_in(&self, region: &Region, key: &K) -> Lookup {
+        let home = self.enter_in_region(key.hash(), region);
+        home.lookup(&home.search_alone(key))
     }
 
     /// Looks a key up, and inserts it with `address`, which is not zero, if it is absent.

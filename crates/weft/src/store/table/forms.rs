@@ -4,6 +4,8 @@
 use std::cell::UnsafeCell;
 use std::ops::{Bound, Deref};
 
+use weft_htm::Region;
+
 use super::{AnySecondary, Secondary};
 use crate::index::bplus_tree::{BPlusTree, Direction, LeafHint, Page};
 use crate::index::hash::HashTable;
@@ -51,6 +53,16 @@ impl<K: KeyForm> FormIndex<K> {
         match self {
             FormIndex::Ordered(tree) => tree.get(key, hint),
             FormIndex::Hash(table) => table.get(key),
+        }
+    }
+
+    /// Looks up a key, if there is a `region`, as a part of it: the caller has begun it for this look-up alone.
+    #[inline(always)]
+    pub fn look_up(&self, region: Option<&Region>, key: &K, hint: &mut LeafHint<K>) -> Lookup {
+        match (self, region) {
+            (_, None) => self.get(key, hint),
+            (FormIndex::Ordered(tree), Some(region)) => tree.get_in(region, key, hint),
+            (FormIndex::Hash(table), Some(region)) => table.get_in(region, key),
         }
     }
 
