@@ -10,6 +10,7 @@
 #![cfg(not(any(loom, shuttle, weft_sim)))]
 
 use std::cell::Cell;
+use std::sync::mpsc::channel;
 use std::thread::{self, ScopedJoinHandle, scope};
 use std::time::Duration;
 
@@ -288,6 +289,40 @@ fn figure_7_commuting_changes_in_another_order() {
             });
             let mut second = WriteAndAdd::new(&store.tables, 2, 20, &midway);
             store.database.execute(&mut second).expect("writes");
+            assert_eq!(store.look(), (1, 21));
+        })
+    });
+}
+
+/// As figure 7, but before the second transaction adds, the first has ended, and what it has added before the snapshot
+/// was undone there. So the snapshot has a row of its own, on which what is added with the second's number must be
+/// redone.
+#[test]
+fn figure_7_what_is_undone_before_another_adds() {
+    let procedures = [AddAndWrite::<DbxTc>::shape(), WriteAndAdd::<DbxTc>::shape()];
+    // Neither; the second; both. The snapshot comes after the second, which has written before it.
+    let found = Some(Flaw::NotRedone);
+    let expected = Expected { allowed: &[(0, 0), (2, 20), (1, 21)], eventual: (2, 20), found };
+    run(&procedures, expected, |store| {
+        seen_in_the_middle(store, |look| {
+            scope(|scope| {
+                let (has_begun, begun) = channel();
+                let (go_on, may_go_on) = channel();
+                let second = scope.spawn(move || {
+                    let midway = once(|| {
+                        has_begun.send(()).expect("it is awaited");
+                        may_go_on.recv().expect("it is sent");
+                    });
+                    let mut second = WriteAndAdd::new(&store.tables, 2, 20, &midway);
+                    store.database.execute(&mut second).expect("writes");
+                });
+                begun.recv().expect("it begins");
+                let midway = once(look);
+                let mut first = AddAndWrite::new(&store.tables, 1, 1, &midway);
+                store.database.execute(&mut first).expect("writes");
+                go_on.send(()).expect("it is awaited");
+                second.join().expect("ends");
+            });
             assert_eq!(store.look(), (1, 21));
         })
     });

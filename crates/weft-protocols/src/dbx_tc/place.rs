@@ -1,10 +1,13 @@
 //! A procedure's place among the snapshots: its snapshot number, which is assigned lazily (§4.3), and the changes of
 //! which an eventual snapshot may be on the wrong side. See [`eventual`](weft::store::eventual).
 
-use weft::commit::access_set::{AccessSet, TidOnly, WriteEntry};
+use weft::commit::access_set::{AccessSet, TidHeader, TidOnly, WriteEntry};
+use weft::commit::optimistic::stored;
 use weft::store::eventual::{EventualSnapshots, PieceChange};
+use weft::store::record::RecordPointer;
 use weft::store::record::version::VersionHeader;
 use weft::store::worker::WorkerMemory;
+use weft_htm::word::yield_now;
 
 /// The pieces that a procedure has committed, as far as snapshots are concerned.
 #[derive(Default)]
@@ -17,7 +20,7 @@ pub struct PlacedPieces {
     is_deciding: bool,
     /// The present value of the clock, from before the commit of the present piece.
     before: u64,
-    /// The changes of pieces that have another number than the procedure.
+    /// The changes of all pieces but the one that decides the place.
     changes: Vec<PieceChange>,
     /// How many of them are of pieces that have committed.
     committed: usize,
@@ -45,26 +48,22 @@ impl PlacedPieces {
         // A piece that writes nothing draws no number. Its reads came before this moment, and are validated after it.
         self.before = memory.shared().clock.number();
         self.changes.truncate(self.committed);
-        let place = match self.place {
-            None if self.is_deciding => return None,
-            place => {
-                place.filter(|&place| set.writes.iter().all(|entry| replaces_before(entry, place)))
-            }
-        };
-        if place.is_none() {
-            let change = |entry: &WriteEntry<TidOnly>| PieceChange {
-                record: entry.record.address(),
-                table: entry.table,
-                before: entry.replaced_row(),
-                after: entry.row,
-                columns: set.notes.of_write(entry),
-                number: 0,
-            };
-            let changes = set.writes.iter().map(change);
-            self.changes
-                .extend(changes.filter(|change| change.before.is_some() || change.after.is_some()));
+        if self.place.is_none() && self.is_deciding {
+            return None;
         }
-        place
+        let change = |entry: &WriteEntry<TidOnly>| PieceChange {
+            record: entry.record.address(),
+            table: entry.table,
+            before: entry.replaced_row(),
+            after: entry.row,
+            columns: set.notes.of_write(entry),
+            replaced: entry.expected.number(),
+            number: 0,
+        };
+        let changes = set.writes.iter().map(change);
+        self.changes
+            .extend(changes.filter(|change| change.before.is_some() || change.after.is_some()));
+        self.place.filter(|&place| set.writes.iter().all(|entry| replaces_before(entry, place)))
     }
 
     /// Notes that the piece has committed.
@@ -84,7 +83,7 @@ impl PlacedPieces {
         // A procedure that has failed between two pieces has no place; what it has committed stays.
         let place = self.place.take().unwrap_or_default();
         if let Some(eventual) = eventual {
-            eventual.settle(&self.changes[..self.committed], place, memory);
+            eventual.settle(&self.changes[..self.committed], place, memory, version_of);
         }
         self.changes.clear();
         self.committed = 0;
@@ -102,4 +101,17 @@ fn replaces_before(entry: &WriteEntry<TidOnly>, place: u64) -> bool {
         let deleted = version.deletion().map_or(0, |deletion| unsafe { deletion.as_ref() }.number);
         version.number().max(deleted) <= place
     })
+}
+
+/// Returns the version of the record at `address`, when no commit holds it.
+fn version_of(address: u64) -> u64 {
+    // SAFETY: the address of a record that the procedure has changed, and the worker has been pinned since before.
+    let record = unsafe { RecordPointer::<TidOnly>::from_address(address) };
+    loop {
+        let tid = stored(record).header.tid().load();
+        if !tid.is_locked() {
+            return tid.number();
+        }
+        yield_now();
+    }
 }

@@ -24,6 +24,8 @@
 //!   The snapshot gets a row of its own: what it saw of the record, with the change.
 //! - **Changes before the conflicting piece are undone** on snapshots that the procedure turns out not to belong to.
 //!   The paper keeps them back until the number is known.
+//! - **Once the snapshot has a row of its own, it shows no further versions of that record.** So what a later piece changes
+//!   afterwards with the procedure's number is redone on that row as well. The record's version tells what came first.
 //!
 //! **Departure from the paper.** The rows that are redone or undone are the snapshot's ([`AdjustedRows`]), and not
 //! versions in the record's chain, since published versions never change here. There are few: those of the procedures
@@ -109,6 +111,8 @@ pub struct PieceChange {
     pub after: Option<NonNull<u8>>,
     /// What the piece uses of the row, if it is known.
     pub columns: Option<UsedColumns>,
+    /// The record's version, as a number, before the change.
+    pub replaced: u64,
     /// The number of the piece.
     pub number: u64,
 }
@@ -137,19 +141,33 @@ impl EventualSnapshots {
     }
 
     /// Redoes and undoes the changes of a procedure's pieces on the snapshots that were drawn between them. `place` is
-    /// the number of the conflicting piece. To be called before the procedure ends, on its worker, which is pinned.
+    /// the number of the conflicting piece. `version` returns the version of the record at an address, as a number that
+    /// grows with each change, and waits as long as a commit holds the record. To be called before the procedure ends, on
+    /// its worker, which is pinned.
     ///
     /// A snapshot that lies between two of the pieces was drawn before the later one drew its number, and was counted
     /// before that. Both words are accessed sequentially consistently, so this finds it.
     #[inline]
-    pub fn settle(&self, changes: &[PieceChange], place: u64, memory: &WorkerMemory) {
+    pub fn settle(
+        &self,
+        changes: &[PieceChange],
+        place: u64,
+        memory: &WorkerMemory,
+        version: fn(u64) -> u64,
+    ) {
         if !changes.is_empty() && self.count.load(Ordering::SeqCst) != 0 {
-            self.settle_forming(changes, place, memory);
+            self.settle_forming(changes, place, memory, version);
         }
     }
 
     #[cold]
-    fn settle_forming(&self, changes: &[PieceChange], place: u64, memory: &WorkerMemory) {
+    fn settle_forming(
+        &self,
+        changes: &[PieceChange],
+        place: u64,
+        memory: &WorkerMemory,
+        version: fn(u64) -> u64,
+    ) {
         for (snapshot, adjusted) in self.drawn(|number| number != 0) {
             #[cfg(feature = "canary")]
             if self.omitted == Some(if place <= snapshot { Omitted::Redo } else { Omitted::Undo }) {
@@ -157,12 +175,17 @@ impl EventualSnapshots {
             }
             let mut adjusted = lock(&adjusted);
             if place <= snapshot {
-                for change in changes.iter().filter(|change| change.number > snapshot) {
-                    adjust(&mut adjusted, snapshot, change, (change.before, change.after), memory);
+                for change in changes {
+                    let came_later = |rows: &AdjustedRows| rows.lacks(change);
+                    if change.number > snapshot || adjusted.as_ref().is_some_and(came_later) {
+                        let rows = (change.before, change.after);
+                        adjust(&mut adjusted, snapshot, change, rows, memory, version);
+                    }
                 }
             } else {
                 for change in changes.iter().rev().filter(|change| change.number <= snapshot) {
-                    adjust(&mut adjusted, snapshot, change, (change.after, change.before), memory);
+                    let rows = (change.after, change.before);
+                    adjust(&mut adjusted, snapshot, change, rows, memory, version);
                 }
             }
         }
@@ -194,10 +217,11 @@ fn adjust(
     change: &PieceChange,
     (from, to): (Option<NonNull<u8>>, Option<NonNull<u8>>),
     memory: &WorkerMemory,
+    version: fn(u64) -> u64,
 ) {
     let Some(adjusted) = rows else { return };
     // SAFETY: the worker has been pinned since before the change.
-    let seen = unsafe { adjusted.see(change.record, snapshot) };
+    let (seen, made_at) = unsafe { adjusted.see(change.record, snapshot, version) };
     let table = change.table;
     let row = match (seen, from, to) {
         (Some(seen), Some(from), None) if seen == from || adjusted.has(change.record) => Some(None),
@@ -226,7 +250,7 @@ fn adjust(
         _ => None,
     };
     match row {
-        Some(row) => adjusted.put(change.record, row),
+        Some(row) => adjusted.put(change.record, AdjustedRow { row, made_at }),
         None => *rows = None,
     }
 }
@@ -280,8 +304,17 @@ impl Drop for FormingSnapshot<'_> {
 /// What a snapshot sees of some records in place of their versions.
 #[derive(Debug, Default)]
 pub struct AdjustedRows {
-    /// For the address of a record, its row, or `None` if the snapshot does not see one.
-    rows: HashMap<u64, Option<OwnedRow>>,
+    /// For the address of a record, what the snapshot sees of it.
+    rows: HashMap<u64, AdjustedRow>,
+}
+
+/// What a snapshot sees of a record in place of its versions.
+#[derive(Debug)]
+struct AdjustedRow {
+    /// The row, or `None` if the snapshot does not see one.
+    row: Option<OwnedRow>,
+    /// The record's version when the snapshot first got a row of its own. Later changes are not in it by themselves.
+    made_at: u64,
 }
 
 impl AdjustedRows {
@@ -293,27 +326,47 @@ impl AdjustedRows {
     /// Returns what the snapshot sees of a record, if that is not one of its versions.
     #[inline]
     pub fn get(&self, record: u64) -> Option<Option<NonNull<u8>>> {
-        self.rows.get(&record).map(|row| row.as_ref().map(|owned| owned.row))
+        self.rows.get(&record).map(|adjusted| adjusted.row.as_ref().map(|owned| owned.row))
+    }
+
+    /// Returns whether the snapshot has a row of its own that was made before this change, so that it lacks the change.
+    fn lacks(&self, change: &PieceChange) -> bool {
+        self.rows.get(&change.record).is_some_and(|adjusted| adjusted.made_at <= change.replaced)
     }
 
     fn has(&self, record: u64) -> bool {
         self.rows.contains_key(&record)
     }
 
-    fn put(&mut self, record: u64, row: Option<OwnedRow>) {
+    fn put(&mut self, record: u64, row: AdjustedRow) {
         self.rows.insert(record, row);
     }
 
-    /// Returns what the snapshot `number` sees of a record.
+    /// Returns what the snapshot `number` sees of a record, and the version of the record at which it has seen no other
+    /// row than its versions. `version` is as for [`EventualSnapshots::settle`].
+    ///
+    /// A commit that has drawn its number before the snapshot has locked the record before that, or was one region. So it
+    /// has installed its row when `version` returns.
     ///
     /// # Safety
     /// The worker is pinned, and has been since before it found the record.
-    unsafe fn see(&self, record: u64, number: u64) -> Option<NonNull<u8>> {
-        if let Some(adjusted) = self.get(record) {
-            return adjusted;
+    unsafe fn see(
+        &self,
+        record: u64,
+        number: u64,
+        version: fn(u64) -> u64,
+    ) -> (Option<NonNull<u8>>, u64) {
+        if let Some(adjusted) = self.rows.get(&record) {
+            return (adjusted.row.as_ref().map(|owned| owned.row), adjusted.made_at);
         }
-        // SAFETY: by the contract.
-        unsafe { row_seen_at(record_at(record), number) }
+        loop {
+            let made_at = version(record);
+            // SAFETY: by the contract.
+            let seen = unsafe { row_seen_at(record_at(record), number) };
+            if version(record) == made_at {
+                return (seen, made_at);
+            }
+        }
     }
 }
 
