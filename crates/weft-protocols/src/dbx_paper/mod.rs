@@ -37,7 +37,7 @@
 //!   announces, which finds several at a time (decision 8). TPC-C announces most of its rows.
 //! - A version for readers is the row that is replaced; what no snapshot needs is unlinked after the commit. In the paper
 //!   a version's number lies in the record, here it lies in front of the row, on a line of its own. So that the region
-//!   writes no more lines than the paper's, the new rows have the present number before it begins (`number_ahead`). The
+//!   writes no more lines than the paper's, the new rows have the present number before it begins (`number_rows`). The
 //!   region reads the number again, and writes it to the rows only if it has changed.
 //! - The write set is validated by its versions, not by the flag REMOVED alone: see [`dbx`](weft::commit::dbx).
 //! - Without hardware, every region is its fallback. Then reads and commits take turns at `CommitLock`, which is the
@@ -227,23 +227,11 @@ impl CommitPhases for DbxPaper {
     }
 }
 
-/// Gives the rows to be installed the present snapshot number, and returns it. No other thread can see the rows yet, so
-/// a number that is too old is replaced in the region, or taken back by [`unnumber`].
-fn number_ahead(set: &AccessSet<TidOnly>, memory: &WorkerMemory) -> u64 {
-    let number = memory.present_number();
+/// Sets the snapshot number of the rows to be installed, which no other thread can see yet.
+fn number_rows(set: &AccessSet<TidOnly>, number: u64) {
     for row in set.writes.iter().filter_map(|write| write.row) {
         // SAFETY: the transaction's own row, which is not installed.
         unsafe { VersionHeader::of(row) }.set_number(number);
-    }
-    number
-}
-
-/// Takes back what [`number_ahead`] has done. A snapshot must not see an installed row with a number from before its
-/// commit.
-fn unnumber(set: &AccessSet<TidOnly>) {
-    for row in set.writes.iter().filter_map(|write| write.row) {
-        // SAFETY: the transaction's own row, which is not installed.
-        unsafe { VersionHeader::of(row) }.set_number(UNNUMBERED);
     }
 }
 
@@ -328,7 +316,10 @@ fn commit_in_region(
         return None;
     }
     let is_lock_held = || options.global_fallback && shared.lock.is_held();
-    let numbered = options.versions_in_region.then(|| number_ahead(set, memory));
+    let numbered = options.versions_in_region.then(|| memory.shared().clock.number());
+    if let Some(present) = numbered {
+        number_rows(set, present);
+    }
     let outcome = memory.regions().run(
         |region| {
             // Line 1: RTMBegin(CommitLock).
@@ -375,7 +366,8 @@ fn commit_in_region(
         },
     );
     if outcome.is_none() && numbered.is_some() {
-        unnumber(set);
+        // A snapshot must not see an installed row with a number from before its commit.
+        number_rows(set, UNNUMBERED);
     }
     outcome
 }

@@ -1,13 +1,14 @@
 //! A procedure's place among the snapshots: its snapshot number, which is assigned lazily (§4.3), and the changes of
 //! which an eventual snapshot may be on the wrong side. See [`eventual`](weft::store::eventual).
 
+use std::ptr::NonNull;
+
 use weft::commit::access_set::{AccessSet, TidHeader, TidOnly, WriteEntry};
 use weft::commit::optimistic::stored;
 use weft::store::eventual::{EventualSnapshots, PieceChange};
-use weft::store::record::RecordPointer;
-use weft::store::record::version::VersionHeader;
+use weft::store::record::version::{VersionHeader, row_seen_at};
+use weft::store::record::{RecordPointer, record_at};
 use weft::store::worker::WorkerMemory;
-use weft_htm::word::yield_now;
 
 /// The pieces that a procedure has committed, as far as snapshots are concerned.
 #[derive(Default)]
@@ -83,7 +84,7 @@ impl PlacedPieces {
         // A procedure that has failed between two pieces has no place; what it has committed stays.
         let place = self.place.take().unwrap_or_default();
         if let Some(eventual) = eventual {
-            eventual.settle(&self.changes[..self.committed], place, memory, version_of);
+            eventual.settle(&self.changes[..self.committed], place, memory, see);
         }
         self.changes.clear();
         self.committed = 0;
@@ -103,15 +104,13 @@ fn replaces_before(entry: &WriteEntry<TidOnly>, place: u64) -> bool {
     })
 }
 
-/// Returns the version of the record at `address`, when no commit holds it.
-fn version_of(address: u64) -> u64 {
+/// Returns what a snapshot sees of the record at `address`, and the record's version at that time, when no commit holds
+/// the record.
+fn see(address: u64, snapshot: u64) -> (Option<NonNull<u8>>, u64) {
     // SAFETY: the address of a record that the procedure has changed, and the worker has been pinned since before.
     let record = unsafe { RecordPointer::<TidOnly>::from_address(address) };
-    loop {
-        let tid = stored(record).header.tid().load();
-        if !tid.is_locked() {
-            return tid.number();
-        }
-        yield_now();
-    }
+    // SAFETY: as above.
+    let row = || unsafe { row_seen_at(record_at(address), snapshot) };
+    let (tid, seen) = stored(record).header.tid().read_with(row);
+    (seen, tid.number())
 }

@@ -49,8 +49,7 @@ use std::sync::{Arc, PoisonError};
 
 use weft_htm::word::{Mutex, Ordering, Word};
 
-use super::record::record_at;
-use super::record::version::{VersionHeader, row_seen_at};
+use super::record::version::VersionHeader;
 use super::table::{Rebase, TableRef};
 use super::worker::{WorkerMemory, contain};
 use crate::row::column::UsedColumns;
@@ -117,6 +116,11 @@ pub struct PieceChange {
     pub number: u64,
 }
 
+/// Returns what a snapshot sees of the record at an address, and the record's version at that time, as a number that grows
+/// with each change. It waits as long as a commit holds the record: a commit that has drawn its number before the snapshot has
+/// locked the record before that, or was one region, so its row is installed then.
+pub type SeeRecord = fn(u64, u64) -> (Option<NonNull<u8>>, u64);
+
 /// A snapshot that a thread is drawing. Dropping it forgets the snapshot.
 pub struct FormingSnapshot<'e> {
     all: &'e EventualSnapshots,
@@ -141,9 +145,7 @@ impl EventualSnapshots {
     }
 
     /// Redoes and undoes the changes of a procedure's pieces on the snapshots that were drawn between them. `place` is
-    /// the number of the conflicting piece. `version` returns the version of the record at an address, as a number that
-    /// grows with each change, and waits as long as a commit holds the record. To be called before the procedure ends, on
-    /// its worker, which is pinned.
+    /// the number of the conflicting piece. To be called before the procedure ends, on its worker, which is pinned.
     ///
     /// A snapshot that lies between two of the pieces was drawn before the later one drew its number, and was counted
     /// before that. Both words are accessed sequentially consistently, so this finds it.
@@ -153,10 +155,10 @@ impl EventualSnapshots {
         changes: &[PieceChange],
         place: u64,
         memory: &WorkerMemory,
-        version: fn(u64) -> u64,
+        see: SeeRecord,
     ) {
         if !changes.is_empty() && self.count.load(Ordering::SeqCst) != 0 {
-            self.settle_forming(changes, place, memory, version);
+            self.settle_forming(changes, place, memory, see);
         }
     }
 
@@ -166,7 +168,7 @@ impl EventualSnapshots {
         changes: &[PieceChange],
         place: u64,
         memory: &WorkerMemory,
-        version: fn(u64) -> u64,
+        see: SeeRecord,
     ) {
         for (snapshot, adjusted) in self.drawn(|number| number != 0) {
             #[cfg(feature = "canary")]
@@ -176,16 +178,16 @@ impl EventualSnapshots {
             let mut adjusted = lock(&adjusted);
             if place <= snapshot {
                 for change in changes {
-                    let came_later = |rows: &AdjustedRows| rows.lacks(change);
-                    if change.number > snapshot || adjusted.as_ref().is_some_and(came_later) {
+                    let is_missing = adjusted.as_ref().is_some_and(|rows| rows.lacks(change));
+                    if change.number > snapshot || is_missing {
                         let rows = (change.before, change.after);
-                        adjust(&mut adjusted, snapshot, change, rows, memory, version);
+                        adjust(&mut adjusted, snapshot, change, rows, memory, see);
                     }
                 }
             } else {
                 for change in changes.iter().rev().filter(|change| change.number <= snapshot) {
                     let rows = (change.after, change.before);
-                    adjust(&mut adjusted, snapshot, change, rows, memory, version);
+                    adjust(&mut adjusted, snapshot, change, rows, memory, see);
                 }
             }
         }
@@ -217,11 +219,13 @@ fn adjust(
     change: &PieceChange,
     (from, to): (Option<NonNull<u8>>, Option<NonNull<u8>>),
     memory: &WorkerMemory,
-    version: fn(u64) -> u64,
+    see: SeeRecord,
 ) {
     let Some(adjusted) = rows else { return };
-    // SAFETY: the worker has been pinned since before the change.
-    let (seen, made_at) = unsafe { adjusted.see(change.record, snapshot, version) };
+    let (seen, made_at) = match adjusted.rows.get(&change.record) {
+        Some(adjusted) => (adjusted.address(), adjusted.made_at),
+        None => see(change.record, snapshot),
+    };
     let table = change.table;
     let row = match (seen, from, to) {
         (Some(seen), Some(from), None) if seen == from || adjusted.has(change.record) => Some(None),
@@ -317,6 +321,12 @@ struct AdjustedRow {
     made_at: u64,
 }
 
+impl AdjustedRow {
+    fn address(&self) -> Option<NonNull<u8>> {
+        self.row.as_ref().map(|owned| owned.row)
+    }
+}
+
 impl AdjustedRows {
     /// Returns whether the snapshot sees all records as they are.
     pub fn is_empty(&self) -> bool {
@@ -326,7 +336,7 @@ impl AdjustedRows {
     /// Returns what the snapshot sees of a record, if that is not one of its versions.
     #[inline]
     pub fn get(&self, record: u64) -> Option<Option<NonNull<u8>>> {
-        self.rows.get(&record).map(|adjusted| adjusted.row.as_ref().map(|owned| owned.row))
+        self.rows.get(&record).map(AdjustedRow::address)
     }
 
     /// Returns whether the snapshot has a row of its own that was made before this change, so that it lacks the change.
@@ -340,33 +350,6 @@ impl AdjustedRows {
 
     fn put(&mut self, record: u64, row: AdjustedRow) {
         self.rows.insert(record, row);
-    }
-
-    /// Returns what the snapshot `number` sees of a record, and the version of the record at which it has seen no other
-    /// row than its versions. `version` is as for [`EventualSnapshots::settle`].
-    ///
-    /// A commit that has drawn its number before the snapshot has locked the record before that, or was one region. So it
-    /// has installed its row when `version` returns.
-    ///
-    /// # Safety
-    /// The worker is pinned, and has been since before it found the record.
-    unsafe fn see(
-        &self,
-        record: u64,
-        number: u64,
-        version: fn(u64) -> u64,
-    ) -> (Option<NonNull<u8>>, u64) {
-        if let Some(adjusted) = self.rows.get(&record) {
-            return (adjusted.row.as_ref().map(|owned| owned.row), adjusted.made_at);
-        }
-        loop {
-            let made_at = version(record);
-            // SAFETY: by the contract.
-            let seen = unsafe { row_seen_at(record_at(record), number) };
-            if version(record) == made_at {
-                return (seen, made_at);
-            }
-        }
     }
 }
 

@@ -30,7 +30,8 @@
 //! writer ever waits for a lock while it holds one. Most changes lock one leaf. A split locks the parent and
 //! the leaf. The parent has room, because a descent that is going to split the leaf splits every full node on
 //! its way. A run of keys that belong side by side into one leaf is inserted under one lock, as one change that
-//! counts as many insertions as there are keys. Nodes are not rebalanced after removals (DBX §4 gives the reasons), but a leaf that becomes empty
+//! counts as many insertions as there are keys. Nodes are not rebalanced after removals (DBX §4 gives the reasons), but a
+//! leaf that becomes empty
 //! is taken out of the tree at once.
 //!
 //! # Hardware regions
@@ -38,7 +39,8 @@
 //! If there is RTM, the tree first tries an operation as DBX does, as the sequential algorithm in one region.
 //! This applies to an insertion, a removal or a step of a scan that concerns no more than one leaf. (A
 //! look-up does not use a region, unless a protocol asks for one with `get_in`: it takes less time to validate a few
-//! versions than to enter and leave a region; see `docs/rtm.md`.) Region and software run the same code, which validates and locks through a
+//! versions than to enter and leave a region; see `docs/rtm.md`.) Region and software run the same code, which validates
+//! and locks through a
 //! parameter of type `Access`. In a region each of these costs a test of the lock bit at most (see
 //! `search::RegionAccess`). Splits, and taking empty nodes out, are left to software, since they allocate and
 //! retire memory.

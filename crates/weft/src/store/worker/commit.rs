@@ -213,12 +213,6 @@ impl WorkerMemory {
         epoch
     }
 
-    /// Returns the snapshot number that [`WorkerMemory::draw`] would draw now.
-    #[inline]
-    pub fn present_number(&self) -> u64 {
-        self.shared.clock.number()
-    }
-
     /// As [`WorkerMemory::draw`], for a piece of a procedure that has its place in the serial order already: its
     /// versions get the number `place` of the conflicting piece. See [`eventual`](crate::store::eventual).
     #[inline]
