@@ -112,6 +112,11 @@ impl<'a> Importer<'a> {
         })
     }
 
+    /// Returns the name by which errors call the file.
+    pub(crate) fn file(&self) -> &str {
+        &self.file
+    }
+
     /// Returns the place in the file of the row that was read last.
     pub fn place(&self) -> FilePlace {
         self.source.place()

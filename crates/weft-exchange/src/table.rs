@@ -1,13 +1,14 @@
 //! Exporting and importing a database's table, by the Rust type of its rows.
 
 use std::io::Write;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use weft::column::DecodeError;
 use weft::description::TableDescription;
 use weft::protocol::Protocol;
 use weft::{Database, Record, Snapshot, Table};
 
-use crate::error::{ExportError, ImportError};
+use crate::error::{ExportError, FilePlace, ImportError};
 use crate::export::Exporter;
 use crate::format::Format;
 use crate::import::Importer;
@@ -99,10 +100,12 @@ pub fn import_table<T: Record, P: Protocol>(
     let part = |_| {
         let mut batches = Batches { rows: &rows, batch: Vec::new().into_iter() };
         std::iter::from_fn(move || {
-            let row = batches.next_encoded()?;
-            Some(row.map(|row| {
-                T::decode_row(&mut &row[..]).expect("an importer makes rows of its table")
-            }))
+            let (place, row) = match batches.next_encoded()? {
+                Ok(next) => next,
+                Err(error) => return Some(Err(error)),
+            };
+            let row = T::decode_row(&mut &row[..]);
+            Some(row.map_err(|error| batches.misfit(place, table.name(), &error)))
         })
     };
     database.load(table, (0..threads.max(1)).map(part), |_| {})
@@ -111,18 +114,34 @@ pub fn import_table<T: Record, P: Protocol>(
 /// One thread's share of the rows of a file.
 struct Batches<'a, 'f> {
     rows: &'a Mutex<Importer<'f>>,
-    batch: std::vec::IntoIter<Result<Vec<u8>, ImportError>>,
+    batch: std::vec::IntoIter<Result<(FilePlace, Vec<u8>), ImportError>>,
 }
 
-impl Batches<'_, '_> {
-    /// Returns the next row, encoded. Each thread decodes its own rows, outside of the lock.
-    fn next_encoded(&mut self) -> Option<Result<Vec<u8>, ImportError>> {
+impl<'f> Batches<'_, 'f> {
+    /// Returns the next row, encoded, and its place in the file. Each thread decodes its own rows, outside of the lock.
+    fn next_encoded(&mut self) -> Option<Result<(FilePlace, Vec<u8>), ImportError>> {
         if let Some(row) = self.batch.next() {
             return Some(row);
         }
-        let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
-        self.batch = rows.by_ref().take(ROWS_AT_ONCE).collect::<Vec<_>>().into_iter();
+        let mut rows = self.rows();
+        let mut next = || {
+            let row = rows.next()?;
+            Some(row.map(|row| (rows.place(), row)))
+        };
+        let batch: Vec<_> = std::iter::from_fn(&mut next).take(ROWS_AT_ONCE).collect();
         drop(rows);
+        self.batch = batch.into_iter();
         self.batch.next()
+    }
+
+    /// Returns the error for a row that the file may have, but not the program's row type: a column's type can refuse values
+    /// that its stored form could hold.
+    fn misfit(&self, place: FilePlace, table: &str, error: &DecodeError) -> ImportError {
+        let problem = format!("the row does not fit table `{table}`: {error}");
+        ImportError::Malformed { file: self.rows().file().to_owned(), place, problem }
+    }
+
+    fn rows(&self) -> MutexGuard<'_, Importer<'f>> {
+        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -693,3 +693,34 @@ fn a_replaced_row_may_outlive_its_record() {
         assert_eq!(born, died, "rows were dropped twice, or never");
     });
 }
+
+/// Fault: if more than two parts of a load had a row with the same key, two threads replaced the same row, and both dropped it.
+#[test]
+fn parts_of_a_load_that_share_a_key_drop_each_row_once() {
+    const PARTS: u64 = 4;
+    let register: &'static Register =
+        Box::leak(Box::new(Register { born: Word::new(0), died: Word::new(0) }));
+    for _ in 0..400 * stress() {
+        let database = Database::builder().table::<Mortal>().open().unwrap();
+        let mortals = database.table::<Mortal>().unwrap();
+        let ready = Word::new(0);
+        let part = |part: u64| {
+            let ready = &ready;
+            (0..4).map(move |id| {
+                let mortal = Mortal::new(id, [part; 6], register);
+                // All threads fill in their first rows at the same time.
+                ready.fetch_add(1, Ordering::SeqCst);
+                while ready.load(Ordering::SeqCst) < PARTS {
+                    std::hint::spin_loop();
+                }
+                Ok(mortal)
+            })
+        };
+        let loaded: Result<u64, Failure> = database.load(&mortals, (0..PARTS).map(part), |_| {});
+        assert!(matches!(loaded, Err(Failure::DuplicateKey { .. })), "{loaded:?}");
+        drop((database, mortals));
+        let (born, died) =
+            (register.born.load(Ordering::SeqCst), register.died.load(Ordering::SeqCst));
+        assert_eq!(born, died, "rows were dropped twice, or never");
+    }
+}

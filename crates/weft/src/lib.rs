@@ -60,13 +60,17 @@
 //!    by the primary key or by a secondary index; operations on many rows, as [`Transaction::insert_many`]; and
 //!    [`Transaction::prefetch`].
 //! 4. [`Error`] is either a [`Conflict`] or a [`Failure`]. After a conflict `transact` runs the transaction again.
-//!    A failure is permanent: running the transaction again does not help.
+//!    After a failure it does not help to run the transaction again at once.
 //! 5. [`protocol`] has the concurrency-control protocols. One of them is the type parameter of [`Database`]. The
 //!    default, [`protocol::Dbx`], is the right one for an application.
 //! 6. [`operation`] has changes of a column that commute, for rows that many threads change at the same time.
 //! 7. [`Snapshot`] is a read-only view of the database, for large and long reads without conflicts. (A
 //!    [recent](Database::open_recent_snapshot) one is cheaper, and some milliseconds old.)
 //! 8. [`Builder::directory`] makes a database that survives the end of its process, and crashes.
+//! 9. [`Pool`] runs transactions for async programs. [`TransactionOptions::once`] runs a transaction once for a key. [Rows
+//!    can expire](macro@Record#rows-that-expire).
+//!
+//! The guide, in `docs/guide/src` of the repository, explains all of this in chapters.
 //!
 //! # How the source is organised
 //!

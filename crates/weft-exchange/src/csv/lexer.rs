@@ -111,12 +111,15 @@ pub struct Lexer<R> {
     input: BufReader<R>,
     line: u64,
     bytes_read: u64,
+    /// The most memory that a record may take.
+    record_bytes_max: usize,
 }
 
 impl<R: Read> Lexer<R> {
     /// Makes a lexer of the whole `input`.
     pub fn new(input: R) -> Self {
-        Lexer { input: BufReader::with_capacity(1 << 16, input), line: 1, bytes_read: 0 }
+        let input = BufReader::with_capacity(1 << 16, input);
+        Lexer { input, line: 1, bytes_read: 0, record_bytes_max: RECORD_BYTES_MAX }
     }
 
     /// Returns how many bytes the records so far have taken.
@@ -199,12 +202,14 @@ impl<R: Read> Lexer<R> {
             }
             let length = chunk.len();
             self.consume(length);
-            if record.bytes.len() > RECORD_BYTES_MAX {
+            // Empty fields have no bytes, but take memory as well.
+            let fields_bytes = record.fields.len() * size_of::<FieldEnd>();
+            if record.bytes.len() + fields_bytes > self.record_bytes_max {
                 return Err(LexerError::Syntax {
                     line: record.line,
                     problem: format!(
                         "this record has more than {} MiB; is a closing quote missing?",
-                        RECORD_BYTES_MAX >> 20
+                        self.record_bytes_max >> 20
                     ),
                 });
             }
@@ -318,6 +323,16 @@ mod tests {
         for (text, expected) in cases {
             assert_eq!(records(text.as_bytes()), Err(expected.to_owned()), "{text:?}");
         }
+    }
+
+    /// Fault: only the bytes of fields were limited, so a file of nothing but commas took any amount of memory.
+    #[test]
+    fn records_of_many_fields_are_limited_too() {
+        let mut lexer = Lexer::new(io::repeat(b',').take(1 << 20));
+        lexer.record_bytes_max = 1 << 20;
+        let refused = lexer.read(&mut Record::default());
+        let Err(LexerError::Syntax { line, problem }) = refused else { panic!("{refused:?}") };
+        assert_eq!((line, problem.starts_with("this record has more than 1 MiB")), (1, true));
     }
 
     #[test]

@@ -163,3 +163,31 @@ fn exported_table_can_be_imported() {
         assert!(matches!(again, Err(ImportError::Load(Failure::NotEmpty { .. }))), "{again:?}");
     }
 }
+
+#[derive(Clone, Debug, PartialEq, Record)]
+#[record(table = "seats")]
+struct Seat {
+    #[record(key)]
+    id: u64,
+    row: std::num::NonZeroU32,
+}
+
+/// Fault: a value that the stored form of a column can hold, and the type of the program's column cannot, ended the import by a
+/// panic.
+#[test]
+fn a_value_that_the_column_refuses_is_an_error() {
+    let database = Database::builder().table::<Seat>().open().unwrap();
+    let seats = database.table::<Seat>().unwrap();
+    let import = |csv: &str| {
+        let table = TableDescription::of::<Seat>().unwrap();
+        let rows = Importer::from_csv_stream(&table, "seats.csv", csv.as_bytes()).unwrap();
+        import_table(&database, &seats, rows, 2)
+    };
+    let refused = import("id,row\n1,1\n2,0\n").unwrap_err();
+    assert!(
+        refused.to_string().starts_with("seats.csv, line 3: the row does not fit table `seats`: "),
+        "{refused}"
+    );
+    // The table is empty again.
+    assert_eq!(import("id,row\n1,1\n2,7\n").unwrap(), 2);
+}

@@ -10,7 +10,7 @@ use weft::htm::word::{Ordering, Word};
 use weft::protocol::{Dbx, Protocol};
 use weft::{
     Builder, ConflictReason, Database, Error, Failure, ManualClock, Record, Table, Timestamp,
-    Transaction, column_of,
+    Transaction, TransactionOptions, column_of,
 };
 use weft_protocols::Doppel;
 use weft_tests::{TemporaryDirectory, begin_waits, for_each_kind, threads};
@@ -342,6 +342,25 @@ fn a_snapshot_has_a_time_of_its_own() {
         let recent = shop.database.open_recent_snapshot().unwrap();
         assert!(recent.now() >= START);
     });
+}
+
+/// Fault: a snapshot settled the present time even for a transaction that had closed the turnstile, or ran on the same thread. So
+/// one that had asked for the time could be aborted by snapshots for ever.
+#[test]
+fn snapshots_let_a_transaction_commit_that_has_asked_for_the_time() {
+    let shop = Shop::<Dbx>::new();
+    let open = || drop(shop.database.open_snapshot().unwrap());
+    let while_opening = |open: &dyn Fn()| {
+        let options = TransactionOptions::new().retries_max(10).starves_after(Duration::ZERO);
+        shop.database.transact_with(&options, |tx| {
+            ask_time(tx)?;
+            shop.clock.advance(Duration::from_millis(1));
+            open();
+            Ok::<(), Error>(())
+        })
+    };
+    while_opening(&open).unwrap();
+    while_opening(&|| weft_tests::on_a_thread(open)).unwrap();
 }
 
 #[test]

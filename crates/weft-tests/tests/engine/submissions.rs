@@ -12,11 +12,12 @@ use std::thread;
 use std::time::Duration;
 
 use pollster::block_on;
+use weft::column::{ColumnType, DecodeError};
 use weft::durability::{Backend, File, LockError, LockGuard, SimulatedDisk};
 use weft::htm::word::{Ordering, Word};
 use weft::{
-    Database, DurabilityOptions, Error, Failure, Pool, PoolOptions, Priority, Record, Submission,
-    SubmitOptions, Table, TransactionOptions,
+    ColumnValue, Database, DurabilityOptions, Error, Failure, Pool, PoolOptions, Priority, Record,
+    Submission, SubmitOptions, Table, TransactionOptions,
 };
 
 use weft_tests::{Seed, on_a_thread, on_threads, panic_quietly};
@@ -430,6 +431,52 @@ fn panics_of_the_users_code_do_not_end_a_thread() {
         assert_eq!(value(&database, &counters), before + 1);
         pool.shutdown(Duration::MAX).wait().unwrap();
     }
+}
+
+/// A number whose bytes for the log cannot be written if it is 13.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Fragile(u8);
+
+impl ColumnValue for Fragile {
+    const TYPE: ColumnType = ColumnType::U8;
+
+    fn write(&self, output: &mut Vec<u8>) {
+        if self.0 == 13 {
+            panic_quietly("thirteen");
+        }
+        output.push(self.0);
+    }
+
+    fn read(input: &mut &[u8]) -> Result<Self, DecodeError> {
+        u8::read(input).map(Fragile)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Record)]
+struct Shelf {
+    #[record(key)]
+    id: u32,
+    content: Fragile,
+}
+
+/// Fault: a panic during the commit ended the pool's thread. The submission's outcome was lost, and the pool could not be shut
+/// down.
+#[test]
+fn a_panic_during_the_commit_does_not_end_a_thread() {
+    let durability = DurabilityOptions::new();
+    let builder = Database::builder().table::<Shelf>().directory("/db").durability(durability);
+    let database = builder.backend(Arc::new(SimulatedDisk::new(1)), false).open().unwrap();
+    let shelves = database.table::<Shelf>().unwrap();
+    database.transact(|tx| tx.insert(&shelves, Shelf { id: 1, content: Fragile(1) })).unwrap();
+    let pool = database.pool(&one_thread().urgent_threads(0)).unwrap();
+    let put = |content: u8| {
+        let shelves = shelves.clone();
+        pool.submit(move |tx| tx.update(&shelves, &1, |row| row.content = Fragile(content)))
+    };
+    let panic = catch_unwind(AssertUnwindSafe(|| put(13).wait())).unwrap_err();
+    assert_eq!(panic.downcast_ref(), Some(&"thirteen"));
+    assert_eq!(put(14).wait().unwrap(), Some(()));
+    pool.shutdown(Duration::MAX).wait().unwrap();
 }
 
 #[test]

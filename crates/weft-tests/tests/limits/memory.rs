@@ -238,6 +238,27 @@ fn loading_and_recovering_more_than_the_limit_is_refused() {
     assert_eq!(database.metrics().memory.indexes[0].records, 100_000);
 }
 
+/// Fault: recovery did not count what rows own that a change in the log had replaced.
+#[test]
+fn recovery_counts_what_changed_rows_own() {
+    let directory = TemporaryDirectory::new("limits-changed");
+    let open = || Tables::<weft::protocol::Dbx>::of(Database::builder().directory(&directory.0));
+    let heap_bytes = |tables: &Tables<weft::protocol::Dbx>| {
+        tables.database.metrics().memory.indexes[0].heap_bytes
+    };
+    let tables = open();
+    (0..20).for_each(|id| tables.insert(Text::new(id, 0)).unwrap());
+    (0..10).for_each(|id| assert!(tables.change(id, &"x".repeat(10_000)).unwrap().is_some()));
+    drop(tables);
+    let tables = open();
+    let counted = heap_bytes(&tables);
+    assert!((100_000..120_000).contains(&counted), "{counted}");
+    (0..10).for_each(|id| assert!(tables.change(id, "").unwrap().is_some()));
+    drop(tables);
+    let counted = heap_bytes(&open());
+    assert!(counted < 20_000, "{counted}");
+}
+
 const LIMIT: u64 = 256 * MIB;
 
 /// The ways in which a program grows.

@@ -34,7 +34,7 @@ use crate::row::column::ColumnSet;
 use crate::row::operation::RepeatableOperation;
 use crate::store::record::RecordPointer;
 use crate::store::record::tid::Tid;
-use crate::store::table::TableRef;
+use crate::store::table::{TableCore, TableRef};
 
 /// The most operations of a transaction that are noted. The notes are searched one by one.
 const NOTES_MAX: usize = 64;
@@ -143,12 +143,17 @@ impl<H> AppliedOperations<H> {
         own.fold(ColumnSet::NONE, |all, (_, columns)| all.and(*columns))
     }
 
-    /// Applies the operations on a record to another row, in their order. Returns false if a result is out of the
-    /// range of its column's type. This runs the user's code.
+    /// Applies the operations on a record to another row, in their order. Returns false if one of them would fail: there is
+    /// not enough for it, or its result cannot be written. This runs the user's code.
     ///
     /// # Safety
-    /// `row` is a row of the record's table, and belongs to the caller alone.
-    pub unsafe fn apply_to(&self, record: RecordPointer<H>, row: NonNull<u8>) -> bool {
+    /// `row` is a row of the record's table, whose core this is, and belongs to the caller alone.
+    pub unsafe fn apply_to(
+        &self,
+        record: RecordPointer<H>,
+        row: NonNull<u8>,
+        core: &TableCore,
+    ) -> bool {
         self.notes.iter().filter(|note| note.record == record).all(|note| {
             let mut value = note.value.as_ptr();
             if note.is_large {
@@ -157,7 +162,7 @@ impl<H> AppliedOperations<H> {
                 value = self.large_values[position..].as_ptr().cast();
             }
             // SAFETY: `push` has written the value there; for the row see the contract.
-            unsafe { note.operation.apply(value.cast(), row) }
+            unsafe { note.operation.apply(value.cast(), row) && core.may_be_written(row) }
         })
     }
 }

@@ -292,8 +292,8 @@ impl<P: Protocol> Builder<P> {
 
     /// Sets how many workers the database may have. The default is 256. A thread has a worker for the time of a
     /// transaction, or of a read from a snapshot, and any number of threads may use the database. If all workers are
-    /// busy, a transaction waits. A worker is made when a thread finds no free one, and costs about 200 bytes even if it
-    /// is never made.
+    /// busy, a transaction waits. A worker is made when a thread finds no free one. Each of the `workers_max` costs about
+    /// 200 bytes, also before it is made.
     pub fn workers_max(mut self, workers_max: usize) -> Self {
         self.workers_max = workers_max;
         self

@@ -46,10 +46,11 @@ impl<P: Protocol> Inner<P> {
             // SAFETY: `find` has just returned the entry.
             let entry = unsafe { last.as_ref() };
             if entry.is_claimed() {
-                return Ok(Claim::new(self.worker_of(entry), ClaimGuard::none(&self.shared)));
+                // SAFETY: the thread has claimed the slot.
+                return Ok(unsafe { self.begin_claim(last) });
             }
             if self.shared.waiting.is_empty() && self.shared.grace.claim(entry.slot()) {
-                // SAFETY: the thread has just claimed the slot, and had claimed none before.
+                // SAFETY: the thread has just claimed the slot.
                 return Ok(unsafe { self.begin_claim(last) });
             }
         }
@@ -105,7 +106,7 @@ impl<P: Protocol> Inner<P> {
         match LastWorker::remember(self.address(), slot, worker.cast(), owner) {
             Some(last) => {
                 shared.set_remembered(slot, had);
-                // SAFETY: the thread has claimed the slot, and had claimed none before.
+                // SAFETY: the thread has claimed the slot.
                 Ok(unsafe { self.begin_claim(last) })
             }
             None => {

@@ -201,8 +201,9 @@ impl<T: Record, F: Fn(u64) + Sync> Loader<'_, T, F> {
                 // The row's own memory counts when it is filled in.
                 memory.make_room::<Failure>(table.core(), Growth::Insert, 0)?;
                 let key = row.key();
-                if let FillOutcome::Replaced = self.table.inner.fill(row, true, &mut hints, memory)
-                {
+                // Another part may fill in a row with the same key at the same time, so none is replaced.
+                let filled = self.table.inner.fill(row, false, &mut hints, memory);
+                if let FillOutcome::Present(_) = filled {
                     let (index, key) = (None, format!("{key:?}"));
                     return Err(
                         Failure::DuplicateKey { table: self.table.name(), index, key }.into()

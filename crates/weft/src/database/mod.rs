@@ -221,7 +221,7 @@ unsafe fn drop_retired(entry: RetiredItem, memory: &WorkerMemory) {
     }
 }
 
-/// Limits on how often, and for how long, a transaction is retried.
+/// Options of a transaction: limits on retries and time, and a label. [`TransactionOptions::once`] adds a key.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct TransactionOptions {
@@ -338,6 +338,7 @@ impl<P: Protocol> Database<P> {
     /// - The errors of `body`.
     /// - [`Failure::NestedTransaction`] inside another transaction of this thread.
     /// - [`Failure::SingleThreaded`], [`Failure::Loading`], [`Failure::Closed`].
+    /// - [`Failure::ThreadEnding`] in a destructor that runs at the end of the thread.
     /// - [`Failure::Storage`] if the transaction cannot be made durable.
     #[track_caller]
     pub fn transact<R, E: From<Error>>(
@@ -390,7 +391,8 @@ impl<P: Protocol> Database<P> {
     /// to write your own retry loop; otherwise use [`Database::transact`].
     ///
     /// # Errors
-    /// [`Failure::NestedTransaction`], [`Failure::SingleThreaded`], [`Failure::Loading`], [`Failure::Closed`].
+    /// [`Failure::NestedTransaction`], [`Failure::SingleThreaded`], [`Failure::Loading`], [`Failure::Closed`],
+    /// [`Failure::ThreadEnding`].
     #[track_caller]
     pub fn begin(&self) -> Result<Transaction<'_, P>, Failure> {
         let claim = self.claim(None)?;

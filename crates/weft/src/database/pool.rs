@@ -22,6 +22,7 @@
 mod once;
 mod queue;
 
+use std::any::Any;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
@@ -572,6 +573,8 @@ enum JobFailure {
     Procedure,
     /// The engine returned this error.
     Engine(Error),
+    /// Code of the rows' types panicked during the commit.
+    Commit(Box<dyn Any + Send>),
 }
 
 impl From<Error> for JobFailure {
@@ -610,6 +613,7 @@ where
             Err(JobFailure::Engine(error)) => {
                 catch_unwind(AssertUnwindSafe(|| Err(E::from(error))))
             }
+            Err(JobFailure::Commit(panic)) => Err(panic),
             Ok(()) | Err(JobFailure::Procedure) => result.take().expect("the job was run"),
         };
         // A panic of either has no effect on the transaction, which has ended.
@@ -657,9 +661,9 @@ impl<P: Protocol> PoolThread<P> {
             label: Some(job.label),
             ..TransactionOptions::default()
         };
-        let ended =
-            self.stash.transact_with_token((number, job), |tx, (_, job)| job.procedure.run(tx));
+        let ended = self.stash.catch_transact((number, job), |tx, (_, job)| job.procedure.run(tx));
         let Some(((number, job), result)) = ended else { return };
+        let result = result.unwrap_or_else(|panic| Err(JobFailure::Commit(panic)));
         if let (Some(once), Ok(_)) = (&job.once, &result) {
             once.commit(&self.stash.database);
         }

@@ -90,7 +90,7 @@ impl<P: Protocol> Database<P> {
         let open = |forming: &FormingSnapshot<'_>| {
             Snapshot::open(self.home(), life(), || forming.draw(take))
         };
-        self.settle_present();
+        self.settle_present(worker);
         let snapshot = match P::open_eventually(self.engine(), worker, open)? {
             Some((snapshot, rows)) => snapshot.adjusted(rows),
             None => self.open_whole(worker, life(), take)?,
@@ -120,13 +120,19 @@ impl<P: Protocol> Database<P> {
         life: SnapshotLife,
         take: impl Fn() -> u64,
     ) -> Result<Snapshot, Failure> {
-        self.settle_present();
+        self.settle_present(worker);
         self.open_whole(worker, life, take)
     }
 
     /// Settles the present time, for a snapshot. If another commit does not end, the snapshot is of an earlier time.
-    fn settle_present(&self) {
+    ///
+    /// So it is if a transaction has closed the turnstile, or runs on this thread: it may have asked for the time, and could
+    /// not commit after a later one is settled.
+    fn settle_present(&self, worker: &Worker<P>) {
         let shared = &self.engine().shared;
+        if worker.active.get() || shared.turnstile.is_closed() {
+            return;
+        }
         let time = &shared.time;
         time.settle(time.present(), &shared.commits, shared.grace.slots_used());
     }

@@ -16,6 +16,8 @@
 //! ```
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
 
 use crate::commit::CommitToken;
 use crate::commit::Worker;
@@ -160,12 +162,31 @@ impl<T, P: Protocol> Stash<T, P> {
         let is_full = self.is_full();
         match self.run(is_full, |tx| body(tx, &mut request)) {
             Ok(result) => Some((request, result)),
-            Err(refused_in) => {
-                self.requests.push_back((refused_in, request));
-                self.note(true);
-                None
-            }
+            Err(refused_in) => self.set_aside(refused_in, request),
         }
+    }
+
+    /// As [`Stash::transact_with_token`], but a panic is a result, so that the request is not lost.
+    #[allow(clippy::type_complexity, reason = "the request, and what transactions return")]
+    pub(super) fn catch_transact<R, E: From<Error>>(
+        &mut self,
+        mut request: T,
+        mut body: impl FnMut(&Transaction<'_, P>, &mut T) -> Result<R, E>,
+    ) -> Option<(T, thread::Result<Result<(R, CommitToken), E>>)> {
+        let is_full = self.is_full();
+        let run = || self.run(is_full, |tx| body(tx, &mut request));
+        match catch_unwind(AssertUnwindSafe(run)) {
+            Ok(Ok(result)) => Some((request, Ok(result))),
+            Ok(Err(refused_in)) => self.set_aside(refused_in, request),
+            Err(panic) => Some((request, Err(panic))),
+        }
+    }
+
+    /// Keeps a request that was refused in this phase.
+    fn set_aside<R>(&mut self, refused_in: u64, request: T) -> Option<R> {
+        self.requests.push_back((refused_in, request));
+        self.note(true);
+        None
     }
 
     /// Runs a transaction until it has ended. If it is refused a split record, returns `Err` with the number of the
@@ -223,7 +244,7 @@ impl<T, P: Protocol> Stash<T, P> {
     }
 
     /// As [`Stash::wait`], but stops waiting when `has_nothing_else` returns `false`. It is called repeatedly, and
-    /// says whether this thread has nothing else to do.
+    /// says whether this thread has nothing else to do. It cannot run transactions.
     ///
     /// # Errors
     /// As [`Stash::wait`].
@@ -237,7 +258,8 @@ impl<T, P: Protocol> Stash<T, P> {
         let inner = self.database.inner();
         let keep_waiting = || {
             inner.shared.check_open().map_err(Some)?;
-            if has_nothing_else() { Ok(()) } else { Err(None) }
+            // The worker belongs to the protocol as long as it waits.
+            if worker.memory.in_user_code(&has_nothing_else) { Ok(()) } else { Err(None) }
         };
         match P::wait_for_whole_rows(inner, worker, refused_in, keep_waiting) {
             Ok(()) | Err(None) => Ok(()),

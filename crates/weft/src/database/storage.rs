@@ -14,7 +14,7 @@ use std::cell::RefCell;
 use std::convert::Infallible;
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -224,6 +224,8 @@ pub(crate) struct Storage {
     recovered: RecoveryReport,
     checkpointing: Checkpointing,
     checkpointer: Mutex<Option<Checkpointer>>,
+    /// Set when the run has ended well.
+    has_ended: OnceLock<()>,
     /// Kept as long as the database is open.
     lock: Mutex<Option<Box<dyn LockGuard>>>,
 }
@@ -398,6 +400,7 @@ impl Storage {
             recovered,
             checkpointing: Checkpointing::default(),
             checkpointer: Mutex::new(None),
+            has_ended: OnceLock::new(),
             lock: Mutex::new(Some(guard)),
         })
     }
@@ -484,12 +487,14 @@ impl Storage {
     /// Makes everything durable that was committed, and ends the log.
     fn end_log(&self) -> Result<(), StorageError> {
         let Some(log) = &self.log else { return Ok(()) };
-        if log.metrics().state == crate::durability::LogState::Closed {
+        if self.has_ended.get().is_some() {
             return Ok(());
         }
         log.shutdown()?;
         let (backend, directory) = (&*self.plan.backend, &self.plan.directory);
-        end_run(backend, directory, &mut hold(&self.manifest), log.durable_epoch())
+        end_run(backend, directory, &mut hold(&self.manifest), log.durable_epoch())?;
+        self.has_ended.get_or_init(|| ());
+        Ok(())
     }
 
     /// Unlocks the directory. The run must have [ended](Storage::end).
@@ -774,13 +779,14 @@ impl<P: Protocol> Database<P> {
             progress: Some(progress),
             keep_log_bytes: plan.options.keep_log_bytes,
         };
-        let CheckpointOutcome { checkpoint, .. } = write_checkpoint(
-            &*plan.backend,
-            &plan.directory,
-            &storage.manifest,
-            &source,
-            &options,
-        )?;
+        let (backend, directory) = (&*plan.backend, &*plan.directory);
+        let written = write_checkpoint(backend, directory, &storage.manifest, &source, &options);
+        if is_load && written.is_err() {
+            // The table will be empty again, so no crash may bring the rows of this checkpoint back.
+            let restored = hold(&storage.manifest).restore(backend, directory);
+            restored.inspect_err(|error| log.fail(error.clone()))?;
+        }
+        let CheckpointOutcome { checkpoint, .. } = written?;
         let (rows, bytes) = (checkpoint.rows(), checkpoint.bytes());
         Ok(CheckpointReport { epoch: checkpoint.epoch, rows, bytes })
     }

@@ -14,11 +14,11 @@ use weft_htm::word::{Ordering, yield_now};
 use crate::durability::{StorageError, StoredTable};
 use crate::error::RowViolations;
 use crate::index::bplus_tree::LeafHint;
-use crate::index::{Insertion, LongKey, Lookup};
+use crate::index::{IndexKey, Insertion, LongKey, Lookup};
 use crate::row::column::DecodeError;
 use crate::row::description::{RowChange, StoredRow, TableDescription};
 use crate::row::encoding::{Key, KeyForm};
-use crate::row::schema::{Record, Violation};
+use crate::row::schema::{Record, Storage, Violation};
 use crate::snapshot::Snapshot;
 use crate::store::record::version::VersionHeader;
 use crate::store::record::{Newest, newest, newest_word, record_at};
@@ -112,15 +112,23 @@ impl<T: Record> AnyTable for TableInner<T> {
     ) -> Result<(), StorageError> {
         let table = Table { inner: self };
         let mut encoded = Vec::new();
-        for (position, row) in (0u64..).zip(snapshot.rows(&table)) {
-            if position % u64::from(parts) != u64::from(part) {
-                continue;
-            }
-            let row = row.map_err(|failure| StorageError::Io {
+        for (position, row) in (0..).zip(snapshot.rows(&table)) {
+            let row: &T = row.map_err(|failure| StorageError::Io {
                 operation: "read the rows of",
                 path: table.name().into(),
                 message: failure.to_string(),
             })?;
+            // Each part has a scan of its own. In a hash table, insertions and deletions that take place in the meantime
+            // change the order of the rows, so a row's position cannot tell its part.
+            let number = match T::STORAGE {
+                Storage::Ordered => position,
+                Storage::Hash => {
+                    with_form!(T::Key::WIDTH_BYTES, |K| K::from_key(&row.key()).hash())
+                }
+            };
+            if number % u64::from(parts) != u64::from(part) {
+                continue;
+            }
             encoded.clear();
             row.encode_row(&mut encoded);
             sink(&encoded)?;
@@ -296,8 +304,13 @@ impl<T: Record> TableInner<T> {
     }
 
     /// Replaces a row by what `change` makes of it, and returns whether it was there. No other thread uses the key
-    /// at the same time. The thread is pinned.
-    fn replace<E>(&self, key: &T::Key, change: impl FnOnce(&T) -> Result<T, E>) -> Result<bool, E> {
+    /// at the same time.
+    fn replace<E>(
+        &self,
+        key: &T::Key,
+        memory: &WorkerMemory,
+        change: impl FnOnce(&T) -> Result<T, E>,
+    ) -> Result<bool, E> {
         let found = with_form!(T::Key::WIDTH_BYTES, |K| {
             let index = K::pick(&self.primary);
             index.get(&K::from_key(key), &mut LeafHint::new())
@@ -305,10 +318,13 @@ impl<T: Record> TableInner<T> {
         let Lookup::Found(address) = found else { return Ok(false) };
         // SAFETY: the table's own index holds the record, no other thread uses the key, and the record was filled
         // in with a row.
-        let row = unsafe {
-            newest(record_at(address)).expect("filled in with a row").cast::<T>().as_mut()
-        };
+        let mut place =
+            unsafe { newest(record_at(address)).expect("filled in with a row").cast::<T>() };
+        // SAFETY: as above.
+        let row = unsafe { place.as_mut() };
         let replaced = std::mem::replace(row, change(row)?);
+        // SAFETY: as above.
+        contain(|| unsafe { memory.count_row_heap(self.reference(), place.cast()) });
         // A drop that panics must not stop the recovery, here as everywhere.
         contain(|| drop(replaced));
         Ok(true)
@@ -531,13 +547,26 @@ pub struct RecoveringTable<T: Record> {
     description: TableDescription,
     memories: Arc<FillingMemories>,
     violations: Mutex<RowViolations>,
+    /// The threads of recovery have divided the keys among them as they are stored. Keys that are stored differently are the
+    /// same if a faulty key type encodes them alike. So whoever changes a record holds one of these, chosen by the encoded key.
+    keys: [Mutex<()>; KEY_LOCKS],
 }
+
+/// How many locks a table has during recovery.
+const KEY_LOCKS: usize = 256;
 
 impl<T: Record> RecoveringTable<T> {
     /// Returns the table for recovery, or `None` if it is volatile.
     pub fn new(table: Arc<TableInner<T>>, memories: Arc<FillingMemories>) -> Option<Self> {
         let description = TableDescription::named::<T>(table.name())?;
-        Some(RecoveringTable { table, description, memories, violations: Mutex::default() })
+        let keys = std::array::from_fn(|_| Mutex::default());
+        Some(RecoveringTable { table, description, memories, violations: Mutex::default(), keys })
+    }
+
+    /// Keeps other threads from the record of a key.
+    fn hold(&self, key: &T::Key) -> MutexGuard<'_, ()> {
+        let hash = with_form!(T::Key::WIDTH_BYTES, |K| K::from_key(key).hash());
+        self.keys[hash as usize % KEY_LOCKS].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes that a row does not fit, because of a check, or because of the unique index at a position.
@@ -563,6 +592,7 @@ impl<T: Record> StoredTable for RecoveringTable<T> {
     fn put(&self, row: &[u8]) -> Result<(), DecodeError> {
         let row = decode(row, T::decode_row)?;
         let hints = &mut LeafHints::default();
+        let _held = self.hold(&row.key());
         self.memories.with(|memory| self.table.fill(row, true, hints, memory));
         Ok(())
     }
@@ -572,16 +602,18 @@ impl<T: Record> StoredTable for RecoveringTable<T> {
         if let Some(number) = T::KEY_NUMBER {
             self.table.numbers.pass(number(&key));
         }
+        let _held = self.hold(&key);
         self.memories.with(|memory| self.table.take_out(&key, memory));
         Ok(())
     }
 
     fn change(&self, key: &[u8], change: &RowChange<'_>) -> Result<bool, DecodeError> {
         let key = decode(key, T::decode_key)?;
-        self.memories.with_buffers(|_pinned, buffers| {
+        let _held = self.hold(&key);
+        self.memories.with_buffers(|memory, buffers| {
             buffers.iter_mut().for_each(Vec::clear);
             let [stored, changed] = buffers;
-            self.table.replace(&key, |row| {
+            self.table.replace(&key, memory, |row| {
                 row.encode_row(stored);
                 change.apply(&self.description, stored, changed)?;
                 decode(changed, T::decode_row)

@@ -34,6 +34,7 @@ pub fn write_backup(
     let _lock = directory::lock(backend, directory)?;
     let tables = manifest.current_tables();
     let checkpoint = checkpoint::write_files(backend, directory, &tables, source, options)?;
+    let checkpoint_rows = checkpoint.rows();
     let backup = Manifest {
         first_epoch: checkpoint.epoch + 1,
         recovered_epoch: checkpoint.epoch,
@@ -45,6 +46,12 @@ pub fn write_backup(
         time: manifest.time.max(source.time()),
         ..Manifest::empty()
     };
+    if checkpoint_rows > 0 {
+        // Whoever reads the log of the copy from its beginning misses these rows.
+        let log = directory::log_directory(directory);
+        directory::create_directory(backend, &log)?;
+        directory::mark_unlogged(backend, &log, backup.recovered_epoch)?;
+    }
     backup.write(backend, directory)?;
     Ok(backup)
 }

@@ -514,6 +514,11 @@ impl Log {
         self.shared.slots[..used].iter().map(LogSlot::memory_bytes).sum()
     }
 
+    /// Ends the log by an error of its directory: nothing becomes durable any more.
+    pub(crate) fn fail(&self, error: StorageError) {
+        self.shared.fail(error);
+    }
+
     /// Writes everything that was appended, makes it durable, and ends the log. Nothing can be
     /// appended afterwards.
     ///

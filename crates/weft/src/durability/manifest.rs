@@ -248,6 +248,18 @@ impl Manifest {
         directory::sync(backend, directory)
     }
 
+    /// Makes sure that this is the manifest after a crash, although an attempt to replace it has begun and failed.
+    pub(crate) fn restore(
+        &self,
+        backend: &dyn Backend,
+        directory: &Path,
+    ) -> Result<(), StorageError> {
+        match Self::read(backend, directory)? {
+            Some(current) if current == *self => Ok(()),
+            _ => self.write(backend, directory),
+        }
+    }
+
     fn encode(&self, output: &mut Vec<u8>) {
         MANIFEST_VERSION.write(output);
         self.database.write(output);

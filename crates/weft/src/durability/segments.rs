@@ -273,6 +273,12 @@ struct Chain {
     end: Option<LogPosition>,
 }
 
+impl Chain {
+    fn has_closed(&self, epoch: u64) -> bool {
+        self.closed.binary_search_by_key(&epoch, |&(epoch, _)| epoch).is_ok()
+    }
+}
+
 /// The greatest epoch that is known to have been durable, and the frame that says so.
 #[derive(Debug, Default)]
 struct DurableEvidence {
@@ -317,25 +323,21 @@ pub(super) fn assess(manifest: &Manifest, logs: &[LoggerLog]) -> Result<Assessme
         }
     }
 
-    // The log counts up to the last epoch that all loggers have closed.
-    let mut recovered = manifest.base_epoch();
-    // How many groups of each logger count.
-    let mut counted = 0;
-    while let Some(&(epoch, _)) = chains.first().and_then(|chain| chain.closed.get(counted)) {
-        let by_all =
-            chains.iter().all(|chain| chain.closed.get(counted).is_some_and(|it| it.0 == epoch));
-        if !by_all {
-            break;
-        }
-        recovered = recovered.max(epoch);
-        counted += 1;
-    }
+    // The log counts up to the last epoch that all loggers have closed. Before it, an epoch without changes may be in some of
+    // the logs only: a logger leaves its note out if there is no space for it. Every other epoch is complete, because it is
+    // durable before a later one is written.
+    let closed_by_all = chains.split_first().and_then(|(first, others)| {
+        let epochs = first.closed.iter().rev().map(|&(epoch, _)| epoch);
+        let mut epochs = epochs.filter(|&epoch| others.iter().all(|chain| chain.has_closed(epoch)));
+        epochs.next()
+    });
+    let recovered = closed_by_all.unwrap_or(0).max(manifest.base_epoch());
     // Later epochs were written, but not by all loggers. None of them may have been durable.
     let later_epochs = chains.iter().flat_map(|chain| {
-        let closed = chain.closed[counted..].iter().map(|&(epoch, _)| epoch);
-        closed.chain(chain.epochs_seen.iter().copied())
+        let closed = chain.closed.iter().map(|&(epoch, _)| epoch);
+        closed.chain(chain.epochs_seen.iter().copied()).filter(|&epoch| epoch > recovered)
     });
-    let later_epochs: Vec<u64> = later_epochs.filter(|&epoch| epoch > recovered).collect();
+    let later_epochs: Vec<u64> = later_epochs.collect();
     if let Some(&lost) = later_epochs.iter().filter(|&&epoch| epoch <= durable.epoch).min() {
         return Err(lost_epoch(lost, &durable, manifest, logs, &chains));
     }
@@ -343,9 +345,8 @@ pub(super) fn assess(manifest: &Manifest, logs: &[LoggerLog]) -> Result<Assessme
     let next_epoch = later_epochs.iter().copied().max().unwrap_or(0).max(epoch) + 1;
     let mut cuts = Vec::new();
     for (chain, log) in chains.iter().zip(logs) {
-        let dropped = chain
-            .closed
-            .get(counted)
+        let dropped = chain.closed.iter().find(|&&(epoch, _)| epoch > recovered);
+        let dropped = dropped
             .map(|&(epoch, place)| (place, format!("epoch {epoch} is not complete in all logs")));
         // The first part that does not count.
         if let Some((from, what)) = dropped.or_else(|| chain.rest.clone()) {

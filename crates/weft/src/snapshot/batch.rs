@@ -28,6 +28,8 @@ pub struct SnapshotRows<'s, T: Record, I: Iterator<Item: KeyPart<T::Key>>> {
     batch: ArrayVec<I::Item, BATCH_KEYS>,
     rows: ArrayVec<Option<NonNull<u8>>, BATCH_KEYS>,
     position: usize,
+    /// Whether a batch could not be read. Then no item follows.
+    has_failed: bool,
 }
 
 impl Snapshot {
@@ -37,7 +39,7 @@ impl Snapshot {
     /// from memory, the next ones are requested. It takes keys from the iterator sixteen at a time.
     ///
     /// # Errors
-    /// [`Failure::ForeignTable`], at once. The items are those of [`Snapshot::get`].
+    /// [`Failure::ForeignTable`], at once. The items are those of [`Snapshot::get`]. No item follows an error.
     ///
     /// ```
     /// # use weft::{Database, Record};
@@ -67,6 +69,7 @@ impl Snapshot {
             batch: ArrayVec::new(),
             rows: ArrayVec::new(),
             position: 0,
+            has_failed: false,
         })
     }
 
@@ -108,14 +111,18 @@ impl Snapshot {
 impl<'s, T: Record, I: Iterator<Item: KeyPart<T::Key>>> SnapshotRows<'s, T, I> {
     /// Reads the next batch. Returns false if there are no more keys.
     fn read_batch(&mut self) -> Result<bool, Failure> {
+        self.position = 0;
+        self.rows.clear();
         // Before the worker is pinned, since the iterator of keys may run any code.
         self.batch = self.keys.by_ref().take(BATCH_KEYS).collect();
-        self.position = 0;
+        if self.batch.is_empty() {
+            return Ok(false);
+        }
         self.rows = with_form!(T::Key::WIDTH_BYTES, |K| {
             let keys = self.batch.iter().map(|key| K::from_lookup(&WholeKey(key)));
             self.snapshot.see_batch::<K>(K::pick(&self.table.primary), keys)
         })?;
-        Ok(!self.batch.is_empty())
+        Ok(true)
     }
 }
 
@@ -124,11 +131,17 @@ impl<'s, T: Record, I: Iterator<Item: KeyPart<T::Key>>> Iterator for SnapshotRow
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
+        if self.has_failed {
+            return None;
+        }
         if self.position == self.rows.len() {
             match self.read_batch() {
                 Ok(true) => {}
                 Ok(false) => return None,
-                Err(failure) => return Some(Err(failure)),
+                Err(failure) => {
+                    self.has_failed = true;
+                    return Some(Err(failure));
+                }
             }
         }
         let row = self.rows[self.position];

@@ -123,9 +123,7 @@ impl<P: Protocol> Transaction<'_, P> {
         let new = unsafe { MadeRow::new(table, memory, copy) }?;
         // SAFETY: as above; the new row is this transaction's own.
         let may_be_written = unsafe {
-            operations.apply_to(record, new.row())
-                && core.may_be_written(new.row())
-                && core.same_index_keys(new.row(), onto)
+            operations.apply_to(record, new.row(), core) && core.same_index_keys(new.row(), onto)
         };
         if !may_be_written {
             return None;

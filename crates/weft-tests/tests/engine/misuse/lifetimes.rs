@@ -286,3 +286,51 @@ fn drop_of_a_row_can_run_a_transaction() {
         assert_eq!(last.unwrap().unwrap().text, "49 in turn 99");
     });
 }
+
+/// Fault: a transaction that a row's `Drop` had begun, and kept, used a worker that was given up with the transaction around it.
+/// Other transactions got the same worker, and the rows that the kept one had read were freed.
+#[test]
+fn a_transaction_that_drop_has_begun_and_kept_keeps_its_worker() {
+    for_each_executor!(|P| {
+        // Leaked, so that the kept transaction and its rows can outlive this function.
+        let builder = Database::builder().protocol::<P>().table::<Reentrant>();
+        let database: &'static Database<P> = Box::leak(Box::new(builder.open().unwrap()));
+        let table = database.table::<Reentrant>().unwrap();
+        let row = |id: u64| Reentrant { id, text: format!("number {id}") };
+        (0..2).for_each(|id| database.transact(|tx| tx.insert(&table, row(id))).unwrap());
+        let kept: Rc<Cell<Option<&'static Reentrant>>> = Rc::default();
+        let on_drop = {
+            let (table, kept) = (table.clone(), Rc::clone(&kept));
+            move || {
+                if kept.get().is_none() {
+                    let transaction: &'static Transaction<'static, P> =
+                        Box::leak(Box::new(database.begin().unwrap()));
+                    kept.set(transaction.get(&table, &1).unwrap());
+                }
+            }
+        };
+        ON_DROP.set(Some(Box::new(on_drop)));
+        let _ = database.transact(|tx| {
+            tx.update(&table, &0, |row| row.text = "for nothing".to_owned())?;
+            Err::<(), Error>(Failure::Closed.into())
+        });
+        while kept.get().is_none() {
+            // This thread's worker drops what it has replaced when it has gathered enough.
+            database.transact(|tx| tx.update(&table, &0, |_row| ())).unwrap();
+        }
+        drop(ON_DROP.take());
+        let nested = database.transact(|_tx| Ok::<(), Error>(()));
+        assert!(matches!(nested, Err(Error::Failure(Failure::NestedTransaction))), "{nested:?}");
+        if P::WORKERS_MAX > 1 && !begin_waits::<P>() {
+            // If the kept transaction holds a lock on its row, the test updates the other one.
+            let id = if P::KEEPS_LOCKS { 0 } else { 1 };
+            on_a_thread(|| {
+                for turn in 0..3000 {
+                    let change = |row: &mut Reentrant| row.text = format!("turn {turn}");
+                    database.transact(|tx| tx.update(&table, &id, change)).unwrap();
+                }
+            });
+        }
+        assert_eq!(kept.get().unwrap().text, "number 1");
+    });
+}

@@ -199,11 +199,12 @@ unsafe fn finish<R: Record, V, O: Operation<V>>(get_mut: fn(), row: NonNull<u8>)
 pub struct RepeatableOperation {
     /// A `fn(&mut R) -> &mut V`.
     get_mut: fn(),
+    bounds: Option<&'static Bounds>,
     apply: Apply,
 }
 
-/// Applies an operation to a row, from an accessor of the column, the operation's own value, and the row.
-type Apply = unsafe fn(fn(), *const u8, NonNull<u8>) -> bool;
+/// Applies an operation to a row, from an accessor of the column, the column's bounds, the operation's own value, and the row.
+type Apply = unsafe fn(fn(), Option<&Bounds>, *const u8, NonNull<u8>) -> bool;
 
 impl RepeatableOperation {
     /// Returns the operation `O` on a column.
@@ -212,22 +213,24 @@ impl RepeatableOperation {
         // SAFETY: all function pointers have the same representation, and `apply` gives this one its
         // type back before it calls it.
         let get_mut = unsafe { std::mem::transmute::<fn(&mut R) -> &mut V, fn()>(column.get_mut) };
-        RepeatableOperation { get_mut, apply: apply::<R, V, O> }
+        RepeatableOperation { get_mut, bounds: column.bounds(), apply: apply::<R, V, O> }
     }
 
-    /// Applies the operation to a row. Returns whether the result is in the range of the column's type; if it is not, the row is unchanged. This runs the user's code.
+    /// Applies the operation to a row. Returns whether there is enough for it, and the result is in the range of the
+    /// column's type; if not, the row is unchanged. This runs the user's code.
     ///
     /// # Safety
     /// `operation` is the value of the operation, and does not change during the call. `row` is a row of the
     /// operation's table, and belongs to the caller alone.
     pub unsafe fn apply(&self, operation: *const u8, row: NonNull<u8>) -> bool {
         // SAFETY: the caller keeps the same contract.
-        unsafe { (self.apply)(self.get_mut, operation, row) }
+        unsafe { (self.apply)(self.get_mut, self.bounds, operation, row) }
     }
 }
 
 unsafe fn apply<R: Record, V: 'static, O: Operation<V>>(
     get_mut: fn(),
+    bounds: Option<&Bounds>,
     operation: *const u8,
     row: NonNull<u8>,
 ) -> bool {
@@ -235,7 +238,8 @@ unsafe fn apply<R: Record, V: 'static, O: Operation<V>>(
     unsafe {
         let get_mut = std::mem::transmute::<fn(), fn(&mut R) -> &mut V>(get_mut);
         let operation = &*operation.cast::<O>();
-        operation.apply(get_mut(row.cast::<R>().as_mut())).is_ok()
+        let value = get_mut(row.cast::<R>().as_mut());
+        operation.shortage(value, bounds).is_none() && operation.apply(value).is_ok()
     }
 }
 

@@ -29,8 +29,9 @@ pub struct LastWorker {
     slot: Cell<usize>,
     /// The worker of that slot. It exists as long as the database.
     worker: Cell<NonNull<()>>,
-    /// Whether this thread has claimed the worker.
-    is_claimed: Cell<bool>,
+    /// How many claims of this thread the worker has. A claim can be nested in another one, and can outlast it: a row's
+    /// `Drop` runs while the worker is claimed, and may begin a transaction that it keeps.
+    claims: Cell<u32>,
     owner: Box<dyn WorkerOwner>,
 }
 
@@ -55,7 +56,7 @@ impl Drop for LastWorkers {
             // SAFETY: the entry was boxed, and only this list and claims of this thread lead to it.
             let entry = unsafe { last.as_ref() };
             // A transaction that was leaked, or that another thread-local value holds, still uses the entry.
-            if !entry.is_claimed.get() {
+            if !entry.is_claimed() {
                 entry.owner.leave(entry.slot.get());
                 // SAFETY: as above; no claim is left.
                 drop(unsafe { Box::from_raw(last.as_ptr()) });
@@ -141,7 +142,7 @@ impl LastWorker {
                         database,
                         slot: Cell::new(slot),
                         worker: Cell::new(worker),
-                        is_claimed: Cell::new(false),
+                        claims: Cell::new(0),
                         owner: owner(),
                     });
                     let last = NonNull::from(Box::leak(last));
@@ -172,35 +173,34 @@ impl LastWorker {
     /// Returns whether this thread has claimed the worker.
     #[inline(always)]
     pub fn is_claimed(&self) -> bool {
-        self.is_claimed.get()
+        self.claims.get() > 0
     }
 }
 
-/// A claim of a worker by the calling thread. Dropping it gives the worker up, unless the claim is nested in another
-/// one of the same thread.
+/// A claim of a worker by the calling thread. Dropping the last one gives the worker up.
 pub struct ClaimGuard<'s> {
     shared: &'s SharedState,
-    /// `None` for a nested claim.
+    /// `None` if the claim has yet to be made.
     last: Option<NonNull<LastWorker>>,
 }
 
 impl<'s> ClaimGuard<'s> {
-    /// Returns a guard that gives nothing up: of a claim that is nested in another one of the thread, or has yet to be
-    /// made.
+    /// Returns a guard of a claim that has yet to be made.
     #[inline(always)]
     pub fn none(shared: &'s SharedState) -> Self {
         ClaimGuard { shared, last: None }
     }
 
-    /// Begins a claim.
+    /// Begins a claim, which may be nested in another one.
     ///
     /// # Safety
-    /// `last` is the calling thread's entry for the database of `shared`. The thread has claimed the slot in it, and
-    /// had not claimed one before.
+    /// `last` is the calling thread's entry for the database of `shared`, and the thread has claimed the slot in it.
     #[inline(always)]
     pub unsafe fn new(shared: &'s SharedState, last: NonNull<LastWorker>) -> Self {
         // SAFETY: by this function's contract the entry exists.
-        unsafe { last.as_ref() }.is_claimed.set(true);
+        let claims = &unsafe { last.as_ref() }.claims;
+        // A thread can leak claims, but not so many.
+        claims.set(claims.get().checked_add(1).expect("less than four billion claims"));
         ClaimGuard { shared, last: Some(last) }
     }
 
@@ -214,7 +214,7 @@ impl<'s> ClaimGuard<'s> {
         let is_claimed = self.shared.grace.claim_pinned(entry.slot());
         if is_claimed {
             // The thread had not claimed the worker before, since then it would not be free.
-            entry.is_claimed.set(true);
+            entry.claims.set(1);
             self.last = Some(last);
         }
         is_claimed
@@ -228,8 +228,11 @@ impl Drop for ClaimGuard<'_> {
         // SAFETY: an entry is not freed as long as its worker is claimed, and the thread's list outlives the database
         // of a claim, or has left the entry to it.
         let last = unsafe { last.as_ref() };
-        last.is_claimed.set(false);
-        self.shared.release_slot(last.slot.get());
+        let left = last.claims.get() - 1;
+        last.claims.set(left);
+        if left == 0 {
+            self.shared.release_slot(last.slot.get());
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Crashes at every operation that changes the disk.
 
 use super::*;
+use crate::durability::format::HEADER_BYTES;
 
 /// Runs the database twice, with checkpoints. The first run may end without being closed.
 fn scenario(
@@ -184,4 +185,38 @@ fn a_full_disk_keeps_the_old_checkpoint() {
         let (recovered, state) = look(&disk.crash(seed)).unwrap();
         model.check(&recovered, &state, &format!("seed {seed}"));
     }
+}
+
+/// Fault: if the disk had room for the note of one logger and not for that of another, what was committed after the note was
+/// lost in a crash, or the log could not be opened.
+#[test]
+fn a_note_that_only_some_logs_have_loses_nothing() {
+    let mut in_one_log = 0;
+    for seed in 0..40 {
+        let (disk, mut model) = (new_disk(seed), Model::default());
+        let mut random = fastrand::Rng::with_seed(seed);
+        let shape = Shape { segment_bytes: 100_000, ..Shape::default() };
+        let mut engine = Engine::open(&disk, &mut model, shape).unwrap();
+        for turn in 0..6 {
+            engine.transact(&mut random, &mut model);
+            engine.step(&mut model).unwrap();
+            // Room for the notes of no logger, of one, or of both.
+            let used = disk.used_bytes();
+            disk.set_capacity(Some(used + random.u64(..3 * HEADER_BYTES as u64)));
+            engine.step(&mut model).unwrap();
+            in_one_log += u32::from(disk.used_bytes() == used + HEADER_BYTES as u64);
+            disk.set_capacity(None);
+            let circumstances = format!("seed {seed}, turn {turn}");
+            let (recovered, state) =
+                look(&disk.crash(seed)).unwrap_or_else(|error| panic!("{error}: {circumstances}"));
+            model.check(&recovered, &state, &circumstances);
+        }
+        let disk = disk.crash(seed);
+        let mut engine = Engine::open(&disk, &mut model, Shape::default()).unwrap();
+        work(&mut engine, &mut random, &mut model, 5).unwrap();
+        engine.close(&mut model).unwrap();
+        let (recovered, state) = look(&disk).unwrap();
+        model.check(&recovered, &state, &format!("seed {seed}, in the next run"));
+    }
+    assert!(in_one_log > 0, "no note was left out of one log only");
 }
