@@ -12,7 +12,7 @@ use weft::operation::OperationKind;
 use weft::{Record, Table};
 
 use crate::error::ChangesError;
-use crate::order::{Epoch, Transactions, Write};
+use crate::order::{Epoch, Write};
 use crate::position::Position;
 use crate::schema::{Schema, decode};
 
@@ -20,7 +20,9 @@ use crate::schema::{Schema, decode};
 ///
 /// The feed has several transactions as one if each of them came first on one row. Then no order of whole transactions
 /// is that in which their changes were made. This happens to procedures whose pieces ran in turns and added to the
-/// same rows, under the protocol `dbx-tc`, and under protocols without isolation.
+/// same rows, under the protocol `dbx-tc`, and under protocols without isolation. It also happens to transactions that
+/// add to a split column and take from it, if they have written other rows in another order than the log has them: the
+/// order of operations on a split column is known for each worker only.
 pub struct Transaction {
     pub(crate) epoch: Arc<Epoch>,
     /// The changes, by their positions in the epoch.
@@ -48,7 +50,7 @@ impl Transaction {
         let watched = self.watched.as_deref();
         (0..watched.map_or(self.writes.len(), <[usize]>::len)).map(move |at| {
             let write = watched.map_or(self.writes.start + at, |watched| watched[at]);
-            Change::new(epoch, transactions, write)
+            Change::new(epoch, &transactions.writes[write])
         })
     }
 }
@@ -121,9 +123,8 @@ fn read_whole<V: ColumnValue>(bytes: &[u8], otherwise: &'static str) -> Result<V
 }
 
 impl<'a> Change<'a> {
-    /// Returns the change that a write of an epoch makes. `write` is its position.
-    pub(crate) fn new(epoch: &'a Epoch, transactions: &'a Transactions, write: usize) -> Self {
-        let write = &transactions.writes[write];
+    /// Returns the change that a write of an epoch makes.
+    pub(crate) fn new(epoch: &'a Epoch, write: &'a Write) -> Self {
         Change { schema: &epoch.schema, write, bytes: epoch.bytes_of(write) }
     }
 

@@ -60,7 +60,7 @@ impl WatchedRows {
     ) -> Result<Box<[usize]>, ChangesError> {
         let mut watched = Vec::new();
         for write in writes {
-            let change = Change::new(epoch, epoch.ordered(), write);
+            let change = Change::new(epoch, &epoch.ordered().writes[write]);
             if self.tables.contains(&change.table_number()) && (self.is_watched)(&change)? {
                 watched.push(write);
             }

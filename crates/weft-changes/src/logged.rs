@@ -7,7 +7,7 @@ use weft::durability::Manifest;
 
 use crate::change::Change;
 use crate::error::ChangesError;
-use crate::order::{Epoch, EpochError};
+use crate::order::{Epoch, EpochError, Write};
 use crate::schema::Schema;
 
 /// The tables that entries of a log name.
@@ -16,7 +16,11 @@ pub struct LoggedTables(Arc<Schema>);
 
 /// The changes of an epoch.
 #[derive(Debug)]
-pub struct LoggedEpoch(Epoch);
+pub struct LoggedEpoch {
+    epoch: Epoch,
+    /// The writes, those of each row in order. `None` if the log's order is one.
+    writes: Option<Vec<Write>>,
+}
 
 impl LoggedTables {
     /// Returns the tables of the database with this manifest.
@@ -37,8 +41,8 @@ impl LoggedTables {
         let unreadable =
             |error: EpochError| error.into_changes_error(number, &self.0, place.as_ref());
         let epoch = Epoch::read(number, entries, Arc::clone(&self.0)).map_err(unreadable)?;
-        epoch.transactions().map_err(unreadable)?;
-        Ok(LoggedEpoch(epoch))
+        let writes = epoch.sort_rows().map_err(unreadable)?;
+        Ok(LoggedEpoch { epoch, writes })
     }
 }
 
@@ -46,12 +50,12 @@ impl LoggedEpoch {
     /// Returns the latest time that the epoch sets, in milliseconds since 1970, if it sets one. It is not before that of any
     /// transaction of the epoch which has looked at the time, unless an earlier epoch has set a later one.
     pub fn time(&self) -> Option<u64> {
-        self.0.time
+        self.epoch.time
     }
 
-    /// Returns the changes. Those of each row are in order.
+    /// Returns the changes. Those of each row are in order. Those of a transaction may be apart.
     pub fn changes(&self) -> impl ExactSizeIterator<Item = Change<'_>> {
-        let transactions = self.0.ordered();
-        (0..transactions.writes.len()).map(|write| Change::new(&self.0, transactions, write))
+        let writes = self.writes.as_deref().unwrap_or(self.epoch.logged());
+        writes.iter().map(|write| Change::new(&self.epoch, write))
     }
 }

@@ -5,9 +5,15 @@
 //! that agrees with the numbers of all keys. Otherwise a transaction comes after all those whose version of a key it
 //! has replaced.
 //!
+//! Operations on a split column have the same number. Those of each worker must keep their order, because a worker may
+//! take what it has given before. The log does not say which transactions are of the same worker. So transactions keep
+//! the log's order if they have operations with the same number on a column, and some of these add and others take. They
+//! need not keep it if the numbers of a key descend between them: then they are of different workers.
+//!
 //! Two transactions may each come first on one key: procedures whose pieces ran in turns and added to the same rows,
 //! or transactions under a protocol without isolation. No order of whole transactions agrees with both keys. The feed
-//! has such transactions as one.
+//! has such transactions as one. It does the same if the log's order of operations contradicts the numbers of another
+//! key: then it is unknown which of the operations are of the same worker.
 //!
 //! Nothing is sorted before a reader asks for a transaction. So a reader that watches other tables pays for no more
 //! than to find the writes among the bytes.
@@ -22,8 +28,10 @@ use hashbrown::hash_table::Entry;
 use hashbrown::{HashMap, HashTable};
 use rustc_hash::FxBuildHasher;
 use weft::column::DecodeError;
+use weft::description::{RowChange, Value};
 use weft::durability::StorageError;
 use weft::durability::format::{Entries, EntryError, LogEntry, LogWrite, WriteKind};
+use weft::operation::OperationKind;
 
 use crate::error::ChangesError;
 use crate::schema::Schema;
@@ -68,7 +76,15 @@ pub struct Epoch {
 pub enum EpochError {
     Entry(EntryError),
     UnknownTable(u32),
-    Key(u32, DecodeError),
+    Decode(u32, DecodeError),
+}
+
+/// How an operation changes a column, if the order of such operations makes a difference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Direction {
+    Up,
+    Down,
+    Other,
 }
 
 impl EpochError {
@@ -79,7 +95,7 @@ impl EpochError {
             EpochError::UnknownTable(table) => {
                 format!("epoch {epoch} has a row of table {table}, which is unknown")
             }
-            EpochError::Key(table, source) => {
+            EpochError::Decode(table, source) => {
                 let table = schema.tables[table as usize].name.clone();
                 return ChangesError::Decode { table, source };
             }
@@ -159,7 +175,7 @@ impl Epoch {
     /// Returns the stored key of the row that a write is on.
     pub fn key_of(&self, write: &Write) -> Result<Cow<'_, [u8]>, EpochError> {
         let key = self.schema.key_of(write.table, write.kind, self.bytes_of(write));
-        key.map_err(|error| EpochError::Key(write.table, error))
+        key.map_err(|error| EpochError::Decode(write.table, error))
     }
 
     /// Returns about how many bytes of memory the epoch takes.
@@ -172,16 +188,11 @@ impl Epoch {
         if self.logged.len() < 2 || self.is_sorted()? {
             return Ok(None);
         }
-        // Number the keys.
         let writes = &self.logged.writes;
-        let mut numbers = HashMap::with_capacity_and_hasher(writes.len(), FxBuildHasher);
-        let mut keys = Vec::with_capacity(writes.len());
-        for write in writes {
-            let next = numbers.len();
-            keys.push(*numbers.entry((write.table, self.key_of(write)?)).or_insert(next));
-        }
+        let keys = self.number_keys()?;
+        let kept = self.operations_in_order(&keys)?;
         let mut sorted = Transactions::default();
-        for together in order(&self.logged, &keys) {
+        for together in order(&self.logged, &keys, &kept) {
             let ranges = together.iter().filter_map(|&transaction| self.logged.get(transaction));
             let mut positions: Vec<usize> = ranges.flatten().collect();
             if together.len() > 1 {
@@ -192,6 +203,122 @@ impl Epoch {
             sorted.ends.push(sorted.writes.len());
         }
         Ok(Some(sorted))
+    }
+
+    /// Returns all writes in the order in which recovery replays them: those of each row by their versions, and by the
+    /// log's order if these are equal. `None` if that is the log's order.
+    pub fn sort_rows(&self) -> Result<Option<Vec<Write>>, EpochError> {
+        if self.is_sorted()? {
+            return Ok(None);
+        }
+        let (keys, writes) = (self.number_keys()?, &self.logged.writes);
+        let mut positions: Vec<usize> = (0..writes.len()).collect();
+        // The sort is stable.
+        positions.sort_by_key(|&write| (keys[write], writes[write].version));
+        Ok(Some(positions.into_iter().map(|write| writes[write]).collect()))
+    }
+
+    /// Returns all writes, as the log has them.
+    pub fn logged(&self) -> &[Write] {
+        &self.logged.writes
+    }
+
+    /// Returns the number of each write's key, by the write's position in the log.
+    fn number_keys(&self) -> Result<Vec<usize>, EpochError> {
+        let writes = &self.logged.writes;
+        let mut numbers = HashMap::with_capacity_and_hasher(writes.len(), FxBuildHasher);
+        let mut keys = Vec::with_capacity(writes.len());
+        for write in writes {
+            let next = numbers.len();
+            keys.push(*numbers.entry((write.table, self.key_of(write)?)).or_insert(next));
+        }
+        Ok(keys)
+    }
+
+    /// Returns pairs of transactions that must keep the log's order because of their operations on a column. Of more
+    /// than two transactions only neighbours are pairs.
+    ///
+    /// A worker decides by its own share of the column whether an operation is possible. If all operations add, or all
+    /// take, every value between them lies between the first and the last one, so any order is possible.
+    fn operations_in_order(&self, keys: &[usize]) -> Result<Vec<(usize, usize)>, EpochError> {
+        let mut operations = Vec::new();
+        let ranges = (0..self.logged.len()).filter_map(|at| Some((at, self.logged.get(at)?)));
+        for (transaction, range) in ranges {
+            for position in range {
+                let write = &self.logged.writes[position];
+                if let Some((column, direction)) = self.direction_of(write)? {
+                    let place = (keys[position], column, write.version);
+                    operations.push((place, transaction, direction));
+                }
+            }
+        }
+        operations.sort_unstable();
+        let others = self.other_workers(keys);
+        let may_be_of_one = |before, transaction: usize| others[transaction] < Some(before);
+        let mut pairs = Vec::new();
+        for of_version in operations.chunk_by(|one, other| one.0 == other.0) {
+            let first = of_version[0].2;
+            if first != Direction::Other && of_version.iter().all(|it| it.2 == first) {
+                continue;
+            }
+            let neighbours = of_version.windows(2).map(|pair| (pair[0].1, pair[1].1));
+            pairs.extend(
+                neighbours
+                    .filter(|&(before, after)| before != after && may_be_of_one(before, after)),
+            );
+        }
+        Ok(pairs)
+    }
+
+    /// Returns for each transaction the last one before it in the log that is certainly of another worker, if one is. A worker's
+    /// transactions replace versions of a key in the order in which they are in the log.
+    fn other_workers(&self, keys: &[usize]) -> Vec<Option<usize>> {
+        let mut newest = vec![(0, 0); keys.len()];
+        let (mut others, mut other) = (Vec::with_capacity(self.logged.len()), None);
+        let ranges = (0..self.logged.len()).filter_map(|at| Some((at, self.logged.get(at)?)));
+        for (transaction, range) in ranges {
+            for position in range {
+                let newest = &mut newest[keys[position]];
+                let version = self.logged.writes[position].version;
+                let (before, version_before) = std::mem::replace(newest, (transaction, version));
+                if version_before > version && before < transaction {
+                    other = other.max(Some(before));
+                }
+            }
+            others.push(other);
+        }
+        others
+    }
+
+    /// Returns the column that an operation changes, and how. `None` for other writes, and if the order of such operations
+    /// makes no difference.
+    fn direction_of(&self, write: &Write) -> Result<Option<(usize, Direction)>, EpochError> {
+        if write.kind != WriteKind::Operation {
+            return Ok(None);
+        }
+        let error = |error| EpochError::Decode(write.table, error);
+        let table = &self.schema.tables[write.table as usize];
+        let (_, change) = table.read_operation(self.bytes_of(write)).map_err(error)?;
+        let RowChange::Operation(operation) = change else { return Ok(None) };
+        let direction = match operation.kind() {
+            OperationKind::Add => {
+                let type_of = &table.columns[operation.column()].type_of;
+                match type_of.read_value(&mut operation.operand()).map_err(error)? {
+                    Value::Signed(..0) => Direction::Down,
+                    _ => Direction::Up,
+                }
+            }
+            OperationKind::Take => Direction::Down,
+            OperationKind::Mul => Direction::Other,
+            OperationKind::Max
+            | OperationKind::Min
+            | OperationKind::Or
+            | OperationKind::And
+            | OperationKind::OrderedPut
+            | OperationKind::TopKInsert
+            | OperationKind::Union => return Ok(None),
+        };
+        Ok(Some((operation.column(), direction)))
     }
 
     /// Returns whether the log's order agrees with the versions of all keys.
@@ -218,9 +345,10 @@ impl Epoch {
     }
 }
 
-/// Returns an order in which a transaction comes after all those whose version of a key is older than its own.
-/// Transactions that each come after the other stand together. `keys` has the number of each write's key.
-fn order(transactions: &Transactions, keys: &[usize]) -> Vec<Vec<usize>> {
+/// Returns an order in which a transaction comes after all those whose version of a key is older than its own. The
+/// pairs `kept` are in order, too. Transactions that each come after the other stand together. `keys` has the number of
+/// each write's key.
+fn order(transactions: &Transactions, keys: &[usize], kept: &[(usize, usize)]) -> Vec<Vec<usize>> {
     let ranges = (0..transactions.len()).filter_map(|at| Some((at, transactions.get(at)?)));
     let mut by_key: Vec<(usize, u64, usize)> = ranges
         .flat_map(|(transaction, range)| range.map(move |write| (transaction, write)))
@@ -246,6 +374,7 @@ fn order(transactions: &Transactions, keys: &[usize]) -> Vec<Vec<usize>> {
             older = newer;
         }
     }
+    kept.iter().for_each(|&(before, transaction)| after[transaction].push(before));
     let mut components = strongly_connected(&after);
     for component in &mut components {
         component.retain(|&node| node < transactions.len());

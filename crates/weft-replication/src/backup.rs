@@ -131,7 +131,7 @@ pub struct Backup {
 /// What an object store has under a prefix.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing {
-    /// The complete backups, the newest first.
+    /// The complete backups. Those of each log stand in order, the newest first. Those of several logs do not.
     pub backups: Vec<Backup>,
     /// What is unfinished, or cannot be read: the names, and why.
     pub unusable: Vec<(String, String)>,
@@ -150,7 +150,7 @@ struct Client {
 }
 
 impl Backup {
-    /// Returns its name, which sorts later than those of earlier backups.
+    /// Returns its name, which sorts later than those of earlier backups of the same log.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -784,3 +784,6 @@ impl<P: Protocol> Node<P> {
         Ok(Some(before))
     }
 }
+
+#[cfg(test)]
+mod tests;

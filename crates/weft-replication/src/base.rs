@@ -67,7 +67,8 @@ pub trait BackupSource: Send + Sync {
     ) -> Result<(Option<FoundBackup>, Vec<String>), String>;
 }
 
-/// Copies a directory, the manifest last.
+/// Copies a directory, the manifest last. Opening a directory of `source` as a file must be [`io::ErrorKind::NotFound`], as
+/// it is in a backup.
 ///
 /// # Errors
 /// Those of the file systems.
@@ -86,7 +87,10 @@ pub fn copy_files(
         let (from, to) = (from.join(&name), to.join(&name));
         match source.open_read_only(&from) {
             Ok(file) => copy_file(&*file, target, &to)?,
-            Err(_) => copy_files(source, &from, target, &to)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                copy_files(source, &from, target, &to)?;
+            }
+            Err(error) => return Err(error),
         }
     }
     target.sync_directory(to)?;

@@ -87,7 +87,9 @@
 //! a kind of its own, a **question**. Every node that reads a question compares. So a primary repairs the log although it has not
 //! noticed the loss itself, since other records had taken the places before its next append.
 //!
-//! A new primary compares before it serves, so its history is the log's.
+//! A new primary compares before it serves, so its history is the log's. A standby that wants to become the primary also asks
+//! where the log ends before it appends its fence. If that is before what it has read, it compares first, since its fence would
+//! take the place of the records that are missing.
 //!
 //! # Directories and backups
 //!
@@ -153,7 +155,8 @@
 //! a seed decides. Appends and reads fail, answers are lost, records come late and twice, members are paused and crash, and
 //! the log loses its end. Half of the members have directories, on a simulated disk that loses what was not synced. Sixteen
 //! planted bugs must be found (`src/flaw.rs`). `tests/nodes.rs` has tests of nodes with databases, on a [`SimulatedLog`],
-//! `tests/directories.rs` of nodes with directories, and `tests/backups.rs` of backups; `tests/time.rs` has rows that expire and
+//! `tests/promotions.rs` of promotions while calls of the log fail, `tests/directories.rs` of nodes with directories, and
+//! `tests/backups.rs` of backups; `tests/time.rs` has rows that expire and
 //! transactions that run once, and `tests/upgrade.rs` two versions of a program. `tests/cluster` has
 //! nodes as processes of their own on three brokers of Kafka. Nodes and brokers are killed and stopped, and links are cut. The
 //! history of all clients must be strictly serializable.

@@ -171,6 +171,8 @@ pub struct Link {
     /// Until when this node is certain to be the only primary, in microseconds. So a read within the lease need not wait
     /// for an append.
     certain_until_us: Word,
+    /// The last epoch of this primary that is replicated, or 0.
+    acknowledged_epoch: Word,
     /// Why the last call of the log has failed, if it has.
     trouble: Mutex<Option<LogError>>,
 }
@@ -196,6 +198,7 @@ impl Link {
             session: Mutex::new(Session::new(member, journal)),
             mode: Word::new(Mode::Following as u64),
             certain_until_us: Word::new(0),
+            acknowledged_epoch: Word::new(0),
             trouble: Mutex::new(None),
         }
     }
@@ -294,6 +297,21 @@ impl Link {
         match member.request() {
             Request::Nothing => Ok(Step::Nothing),
             Request::Append(bytes) => {
+                // A fence ends its predecessor's generation. So it must not take the place of records that the log has
+                // confirmed and lost, which this node or another one can append again.
+                if member.role() == Role::Candidate {
+                    let range = self.log.range();
+                    self.set_trouble(range.as_ref().err());
+                    let end = match range {
+                        Ok((_, end)) => end,
+                        Err(LogError::Misconfigured(message)) => return Err(unfit(message)),
+                        Err(_) => return Ok(Step::Failed),
+                    };
+                    if let Err(fault) = member.check_end(end) {
+                        take(Err(fault))?;
+                        return Ok(Step::Done);
+                    }
+                }
                 let began = self.now();
                 let appended = self.log.append(bytes);
                 self.set_trouble(appended.as_ref().err());
@@ -348,6 +366,10 @@ impl Link {
         let until = session.member.lease_until().map_or(0, |until| until.as_micros() as u64);
         // Relaxed: the time says all. A reader that misses it waits for the session.
         self.certain_until_us.store(until, Ordering::Relaxed);
+        if session.member.role() == Role::Primary {
+            // Release: pairs with the acquire in `acknowledged_epoch`.
+            self.acknowledged_epoch.store(session.member.token().epoch, Ordering::Release);
+        }
         result
     }
 
@@ -371,6 +393,13 @@ impl Link {
         Ok(())
     }
 
+    /// Returns the last epoch of this primary that is replicated, or 0 if there isn't one. It is not before any epoch whose
+    /// acknowledgement the caller has waited for.
+    pub fn acknowledged_epoch(&self) -> u64 {
+        // Acquire: pairs with the release in `drive`. The sync of the epoch's segment returns after that.
+        self.acknowledged_epoch.load(Ordering::Acquire)
+    }
+
     /// Returns whether the lease proves that the node was the only primary when a read ended at `ended`.
     pub fn is_certain(&self, ended: Duration) -> bool {
         (ended.as_micros() as u64) < self.certain_until_us.load(Ordering::Relaxed)
@@ -382,10 +411,14 @@ impl Link {
         let _ = self.log.append(&member.question());
     }
 
-    /// Proves that the node was the only primary when a read ended at `ended`.
+    /// Proves that the node was the only primary when a read ended at `ended`. A node that does not write as the primary
+    /// cannot prove that.
     pub fn prove(&self, ended: Duration) -> Result<(), End> {
         if self.is_certain(ended) {
             return Ok(());
+        }
+        if self.mode() != Mode::Writing {
+            return Err(End::SteppedDown);
         }
         let mut session = self.session();
         if let Some(end) = &session.end {

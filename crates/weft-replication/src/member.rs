@@ -349,6 +349,25 @@ impl Member {
         }
     }
 
+    /// Checks that a log that ends before the offset `end` has all that this member has read, and what an earlier member of
+    /// this process had read.
+    ///
+    /// # Errors
+    /// If the log has lost its end.
+    pub(crate) fn check_end(&self, end: u64) -> Result<(), Fault> {
+        let next = self.reader.next;
+        if end < next {
+            return Err(Fault::LostTail { offset: end, next });
+        }
+        match self.remembered {
+            Some(remembered) if end < remembered.next => Err(Fault::Hole {
+                offset: end,
+                what: "this node has read records behind it before, which the log has lost",
+            }),
+            _ => Ok(()),
+        }
+    }
+
     /// Takes the answer to [`Request::Append`]: the offset of the record. The append began at `began`.
     ///
     /// # Errors
@@ -360,20 +379,10 @@ impl Member {
         now: Duration,
     ) -> Result<Option<Event>, Fault> {
         let next = self.reader.next;
-        if offset < next {
-            if !flawed!(self.flaw, LostTailIgnored) {
-                return Err(Fault::LostTail { offset, next });
-            }
+        if offset < next && flawed!(self.flaw, LostTailIgnored) {
             self.reader.next = offset;
         }
-        if let Some(remembered) = self.remembered
-            && offset < remembered.next
-        {
-            return Err(Fault::Hole {
-                offset,
-                what: "this node has read records behind it before, which the log has lost",
-            });
-        }
+        self.check_end(offset)?;
         let began = if flawed!(self.flaw, LeaseFromAnswer) { now } else { began };
         self.placed = Some(Placed { offset, began, is_pending: true });
         // If nothing lies between, the primary knows what it would read. A candidate reads its fence back: the log is

@@ -167,3 +167,6 @@ pub fn apply<P: Protocol>(
     })?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,8 @@ use object_store::local::LocalFileSystem;
 use weft::durability::SimulatedDisk;
 use weft::protocol::Dbx;
 use weft::{Database, Error, Record};
-use weft_replication::backup::{BackupError, Backups};
+use weft_changes::{ChangeFeed, ChangesError, Position};
+use weft_replication::backup::{Backup, BackupError, Backups};
 use weft_replication::{
     Node, NodeBuilder, Primary, ReplicatedLog, ReplicationError, ReplicationToken, Report,
     SimulatedLog,
@@ -214,6 +215,12 @@ fn backup_is_restored_into_a_directory() {
     let target = directory.0.join("restored");
     backups.restore(&backup, &target).expect("it is restored");
     assert_eq!(restored_rows(&target), expected);
+    // The backup has no changes that led to the rows.
+    let restored = Database::builder().table::<Account>().directory(&target).open();
+    let restored = restored.expect("it opens like any other");
+    let begun = restored.changes(Position::START);
+    assert!(matches!(begun, Err(ChangesError::FellBehind { is_unlogged: true, .. })));
+    drop((begun, restored));
     let refused = backups.restore(&backup, &target);
     assert!(matches!(refused, Err(BackupError::Directory { .. })), "{refused:?}");
     backups.remove(&backup).expect("it is removed");
@@ -296,6 +303,48 @@ fn program_lists_verifies_and_restores() {
     assert_eq!(run(&["verify", newer.name()]).0, Some(0));
     assert_eq!(run(&["verify", "other"]).0, Some(1));
     assert_eq!(run(&["remove"]).0, Some(2));
+}
+
+/// The names of backups say nothing of which log came first.
+#[test]
+fn program_restores_backups_of_several_logs_by_name() {
+    let directory = Directory::new("backup-logs");
+    let backups = directory.backups();
+    let write = |seed, commits| {
+        let log = SimulatedLog::new(seed);
+        let one = builder().start(log.connect()).expect("it starts");
+        let primary = one.promote(LONG).expect("it becomes the primary");
+        (0..commits).for_each(|id| _ = add(&primary, id, 1));
+        let written = [(); 2].map(|()| {
+            add(&primary, 100, 1);
+            one.back_up(&backups).expect("it is written")
+        });
+        (written, rows(&one))
+    };
+    // The database goes on with another log, in which less has happened.
+    let ((old, _), (new, expected)) = (write(7, 20), write(8, 1));
+    assert!(new[1].name() < old[0].name());
+    let store = directory.0.join("accounts");
+    let run = |arguments: &[&str]| {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_weft-backups"));
+        let output = program.arg(arguments[0]).arg(&store).args(&arguments[1..]).output();
+        let output = output.expect("it runs");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.code(), text(&output.stdout) + &text(&output.stderr))
+    };
+    let lines = |of_log: &[Backup; 2]| format!("{}\n{}\n", of_log[1], of_log[0]);
+    let mut logs = [&old, &new];
+    logs.sort_by_key(|of_log| of_log[0].log().to_owned());
+    assert_eq!(run(&["list"]), (Some(0), logs.map(lines).concat()));
+    let target = directory.0.join("restored");
+    let target_text = target.to_str().expect("it is a text");
+    let (code, text) = run(&["restore", target_text]);
+    assert!(code == Some(1) && text.contains("are of several logs"), "{text}");
+    assert!(text.contains(old[0].log()) && text.contains(new[0].log()), "{text}");
+    assert!(!target.exists());
+    assert_eq!(run(&["restore", target_text, new[1].name()]).0, Some(0));
+    assert_eq!(restored_rows(&target), expected);
+    assert_eq!(run(&["verify"]).0, Some(0));
 }
 
 /// The directory of a node is so old that the log has been truncated behind it.

@@ -1,11 +1,14 @@
 //! Nodes with directories: what is there after a start, a crash, and a log that has lost its end.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-use weft::durability::{Backend, SimulatedDisk};
+use weft::durability::{Backend, File, LockError, LockGuard, SimulatedDisk};
 use weft::protocol::Dbx;
 use weft::{Database, Record};
+use weft_changes::{ChangeFeed, ChangesError, Position};
 use weft_replication::{
     Faults, Node, NodeBuilder, NodeRole, Primary, ReplicatedLog, ReplicationError,
     ReplicationToken, Report, SimulatedLog,
@@ -75,6 +78,111 @@ fn node_goes_on_from_its_directory() {
     let primary = again.promote(LONG).expect("it becomes the primary");
     add(&primary, 1, 1).expect("it commits");
     assert_eq!((balance(&again, 1), again.reports()), (Some(22), Vec::new()));
+}
+
+/// A disk that takes long to write the position of a base, which completes it.
+#[derive(Debug)]
+struct SlowDisk(SimulatedDisk);
+
+impl Backend for SlowDisk {
+    fn create_directory(&self, path: &Path) -> io::Result<()> {
+        self.0.create_directory(path)
+    }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
+        self.0.list(directory)
+    }
+
+    fn create_new(&self, path: &Path) -> io::Result<Box<dyn File>> {
+        if path.ends_with("POSITION.new") {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        self.0.create_new(path)
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Box<dyn File>> {
+        self.0.open(path)
+    }
+
+    fn open_read_only(&self, path: &Path) -> io::Result<Box<dyn File>> {
+        self.0.open_read_only(path)
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.0.exists(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.0.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.0.remove(path)
+    }
+
+    fn remove_directory(&self, path: &Path) -> io::Result<()> {
+        self.0.remove_directory(path)
+    }
+
+    fn sync_directory(&self, path: &Path) -> io::Result<()> {
+        self.0.sync_directory(path)
+    }
+
+    fn try_lock(&self, path: &Path) -> Result<Box<dyn LockGuard>, LockError> {
+        self.0.try_lock(path)
+    }
+}
+
+/// Fault: a checkpoint that began before another one was complete removed its rows, and both counted as bases.
+#[test]
+fn checkpoints_at_the_same_time_leave_all_rows() {
+    let log = SimulatedLog::new(7);
+    let disk = SimulatedDisk::new(7);
+    let slow: Arc<dyn Backend> = Arc::new(SlowDisk(disk.clone()));
+    // As long as nothing is appended, all checkpoints are at the same position.
+    let one = builder().directory_on(slow, "/node").start(log.connect()).expect("it starts");
+    let other = builder().start(log.connect()).expect("it starts");
+    let primary = other.promote(LONG).expect("it becomes the primary");
+    for round in 1..4 {
+        let token = add(&primary, 1, 1).expect("it commits");
+        one.wait_for(token, LONG).expect("it follows");
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| one.checkpoint().expect("it is written"));
+            }
+        });
+        let names = disk.list(Path::new("/node")).expect("it is there");
+        let bases = names.iter().filter(|name| name.starts_with("base-")).count();
+        assert_eq!(bases, round.min(2), "{names:?}");
+    }
+    let token = add(&primary, 1, 1).expect("it commits");
+    one.wait_for(token, LONG).expect("it follows");
+    one.shut_down();
+    let again = start_on(&disk, &log);
+    again.wait_for(token, LONG).expect("it follows");
+    assert_eq!(balance(&again, 1), Some(4));
+}
+
+/// A node's database has no changes that led to the rows with which it begins.
+#[test]
+fn rows_of_the_directory_are_a_gap_in_the_feed() {
+    let log = SimulatedLog::new(1);
+    let disk = SimulatedDisk::new(1);
+    let one = start_on(&disk, &log);
+    let primary = one.promote(LONG).expect("it becomes the primary");
+    add(&primary, 1, 1).expect("it commits");
+    one.checkpoint().expect("it is written");
+    drop(primary);
+    one.shut_down();
+    let again = start_on(&disk, &log);
+    let primary = again.promote(LONG).expect("it becomes the primary");
+    let begun = primary.database().changes(Position::START);
+    assert!(matches!(begun, Err(ChangesError::FellBehind { is_unlogged: true, .. })));
+    let mut changes = primary.database().changes_from_now().expect("it is followed");
+    add(&primary, 2, 5).expect("it commits");
+    let next = changes.next().expect("it is open").expect("it can be read");
+    let row = next.changes().next().expect("there is one").row::<Account>();
+    assert_eq!(row.expect("it can be read"), Some(Account { id: 2, cents: 5 }));
 }
 
 /// The log is truncated behind the records with which a node compares it: in the middle of them, or behind them all.

@@ -264,6 +264,44 @@ fn bulk_load_is_a_gap_in_the_feed() {
     assert!(bank.database.changes(continued).unwrap().try_next().unwrap().is_some());
 }
 
+#[test]
+fn rows_of_a_backup_are_a_gap_in_the_feed() {
+    let disk = SimulatedDisk::new(1);
+    let bank = Bank::open(builder(&disk, options())).unwrap();
+    let insert = |bank: &Bank<_>, id| {
+        bank.database.transact(|tx| tx.insert(&bank.accounts, account(id, 0))).unwrap();
+    };
+    bank.database.backup("/empty").unwrap();
+    insert(&bank, 1);
+    bank.database.backup("/copy").unwrap();
+    drop(bank);
+    let open = |directory| {
+        let builder = Database::builder().directory(directory).durability(options());
+        Bank::open(builder.backend(Arc::new(disk.clone()), true)).unwrap()
+    };
+    for _ in 0..2 {
+        let copy = open("/copy");
+        let behind = copy.database.changes(Position::START).err().unwrap();
+        assert!(matches!(behind, ChangesError::FellBehind { is_unlogged: true, .. }), "{behind}");
+        let mut changes = copy.database.changes_from_now().unwrap();
+        let (_, position) = copy.database.snapshot_with_position().unwrap();
+        let id = copy.state().accounts.len() as u32 + 1;
+        insert(&copy, id);
+        for changes in [&mut changes, &mut copy.database.changes(position).unwrap()] {
+            let inserted = changes.next().unwrap().unwrap();
+            let change = inserted.changes().next().unwrap();
+            assert_eq!(change.row::<Account>().unwrap(), Some(account(id, 0)));
+        }
+        let behind = copy.database.changes(Position::START).err().unwrap();
+        assert!(matches!(behind, ChangesError::FellBehind { is_unlogged: true, .. }), "{behind}");
+    }
+    // A copy without rows lacks no change.
+    let empty = open("/empty");
+    insert(&empty, 1);
+    let mut changes = empty.database.changes(Position::START).unwrap();
+    assert!(changes.next().unwrap().is_ok());
+}
+
 mod version_2 {
     use weft::Record;
 

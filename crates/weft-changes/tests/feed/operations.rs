@@ -6,8 +6,10 @@ use std::time::Duration;
 use weft::durability::SimulatedDisk;
 use weft::operation::{Add, Take};
 use weft::protocol::{Dbx, Protocol};
-use weft::{Database, Error, Failure, Record, Table, Transaction, column_of};
-use weft_changes::{ChangeFeed, ChangeKind, Position};
+use weft::{
+    Acknowledge, Database, DurabilityOptions, Error, Failure, Record, Table, Transaction, column_of,
+};
+use weft_changes::{ChangeFeed, ChangeKind, ChangesError, Position};
 use weft_protocols::{BuilderExt, Doppel, LabelledDatabase, PhaseOptions};
 use weft_tests::for_each_kind;
 
@@ -195,4 +197,86 @@ fn bounded_operations_are_at_their_transactions() {
         shop.database.flush().unwrap();
         assert!(changes.try_next().unwrap().is_none(), "a refused sale changes nothing");
     });
+}
+
+/// Pieces in stock, which are never less than 0.
+#[derive(Clone, Debug, PartialEq, Record)]
+struct Stock {
+    #[record(key)]
+    id: u32,
+    pieces: u32,
+}
+
+/// The seller that was the last one to take a piece.
+#[derive(Clone, Debug, PartialEq, Record)]
+struct Latest {
+    #[record(key)]
+    id: u32,
+    seller: u32,
+}
+
+/// Fault: sellers give pieces and take them again. When they take them, all of them write the same row. The feed showed that
+/// they took pieces that were not there.
+#[test]
+fn pieces_are_given_before_they_are_taken() {
+    let phases = PhaseOptions::new().length(Duration::from_millis(2));
+    let builder = Database::builder().protocol::<Doppel>().phases(phases).workers_max(8);
+    let disk = Arc::new(SimulatedDisk::new(1));
+    // So that an epoch has many transactions of each seller.
+    let durability = DurabilityOptions::new().acknowledge(Acknowledge::Committed);
+    let builder = builder.table::<Stock>().table::<Latest>().directory("/db");
+    let database = builder.backend(disk, false).durability(durability).open().unwrap();
+    let (stock, latest) = (database.table::<Stock>().unwrap(), database.table::<Latest>().unwrap());
+    let inserted: Result<(), Error> = database.transact(|tx| {
+        tx.insert(&stock, Stock { id: 1, pieces: 0 })?;
+        tx.insert(&latest, Latest { id: 1, seller: 0 })
+    });
+    inserted.unwrap();
+    let pieces = column_of!(Stock.pieces);
+    database.label_split::<_, _, Take<_>>(&stock, &1, pieces).unwrap();
+    let (database, stock, latest) = (&database, &stock, &latest);
+    let mut changes = database.changes(Position::START).unwrap();
+    let stop = OnceLock::new();
+    let (mut row, mut operations): (Option<Stock>, u64) = (None, 0);
+    let mut follow = |transaction: &weft_changes::Transaction| {
+        for change in transaction.changes().filter(|change| change.is::<Stock>()) {
+            operations += u64::from(change.kind() == ChangeKind::Operation);
+            row = change.apply(row.take())?;
+        }
+        Ok::<_, ChangesError>(operations)
+    };
+    std::thread::scope(|scope| {
+        let stop = &stop;
+        for seller in 0..3 {
+            scope.spawn(move || {
+                let mut is_given = false;
+                while stop.get().is_none() {
+                    let done: Result<(), Error> = database.transact(|tx| {
+                        if !is_given {
+                            return tx.give(stock, &1, pieces, 1);
+                        }
+                        tx.take(stock, &1, pieces, 1)?;
+                        tx.update(latest, &1, |row| row.seller = seller).map(|_| ())
+                    });
+                    match done {
+                        // Another seller has taken the piece.
+                        Err(Error::Failure(Failure::NotEnough { .. })) => is_given = false,
+                        done => done.map(|()| is_given = !is_given).unwrap(),
+                    }
+                }
+            });
+        }
+        let mut follow_some = || {
+            while follow(&changes.next().expect("it is open")?)? < 10_000 {}
+            Ok::<_, ChangesError>(())
+        };
+        let followed = follow_some();
+        stop.set(()).expect("it is set once");
+        followed.unwrap();
+    });
+    database.flush().unwrap();
+    while let Some(transaction) = changes.try_next().unwrap() {
+        follow(&transaction).unwrap();
+    }
+    assert_eq!(row, database.open_snapshot().unwrap().get(stock, &1).unwrap().cloned());
 }

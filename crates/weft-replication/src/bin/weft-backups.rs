@@ -1,5 +1,6 @@
 //! Lists, verifies and restores the backups of a replicated database.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -11,7 +12,8 @@ usage: weft-backups list STORE
        weft-backups restore STORE DIRECTORY [NAME]
 
 STORE is a directory, or the address of an object store, such as s3://bucket/accounts, with its options in the
-environment (AWS_ACCESS_KEY_ID and so on). Without NAME, verify reads all backups, and restore takes the newest one.";
+environment (AWS_ACCESS_KEY_ID and so on). Without NAME, verify reads all backups, and restore takes the newest one. If
+the backups are of several logs, their order is unknown, and restore needs NAME.";
 
 type Outcome<R> = Result<R, Box<dyn std::error::Error>>;
 
@@ -39,19 +41,42 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints what there is. Returns whether all of it can be used.
+/// Returns the identities of the logs that the backups are of.
+fn logs(backups: &[Backup]) -> BTreeSet<&str> {
+    backups.iter().map(Backup::log).collect()
+}
+
+/// Prints what there is, the backups of each log together. Returns whether all of it can be used.
 fn list(store: &str) -> Outcome<bool> {
     let listing = Backups::at(store)?.list()?;
-    listing.backups.iter().for_each(|backup| println!("{backup}"));
+    for log in logs(&listing.backups) {
+        let of_log = listing.backups.iter().filter(|backup| backup.log() == log);
+        of_log.for_each(|backup| println!("{backup}"));
+    }
     listing.unusable.iter().for_each(|(name, why)| println!("{name}  cannot be used: {why}"));
     Ok(listing.unusable.is_empty())
 }
 
-/// Returns the backup with a name, or the newest one.
+/// Returns the backup with a name, or the first one.
 fn find<'b>(backups: &'b [Backup], name: Option<&str>) -> Outcome<&'b Backup> {
     let mut all = backups.iter();
     let found = all.find(|backup| name.is_none_or(|name| backup.name() == name));
     found.ok_or_else(|| "there is no such backup; `weft-backups list` shows what there is".into())
+}
+
+/// Returns the backup with a name, or the newest one.
+fn choose<'b>(backups: &'b [Backup], name: Option<&str>) -> Outcome<&'b Backup> {
+    // Names are in the order of their backups only if these are of the same log.
+    let logs = logs(backups);
+    if name.is_none() && logs.len() > 1 {
+        let logs = logs.into_iter().collect::<Vec<_>>().join(", ");
+        return Err(format!(
+            "the backups are of several logs, and their order is unknown: {logs}. Name one of the backups that \
+             `weft-backups list` shows"
+        )
+        .into());
+    }
+    find(backups, name)
 }
 
 /// Reads backups. Returns whether all of them are as they were written.
@@ -75,7 +100,7 @@ fn verify(store: &str, name: Option<&str>) -> Outcome<bool> {
 fn restore(store: &str, directory: &str, name: Option<&str>) -> Outcome<bool> {
     let backups = Backups::at(store)?;
     let listed = backups.list()?.backups;
-    let backup = find(&listed, name)?;
+    let backup = choose(&listed, name)?;
     backups.restore(backup, Path::new(directory))?;
     println!("{backup}\nis restored in {directory}");
     Ok(true)

@@ -1,7 +1,7 @@
 //! The rows in a node's directory.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use weft::Failure;
@@ -41,6 +41,8 @@ impl<P: Protocol> Core<P> {
         let Some(directory) = &self.setup.directory else {
             return Err(ReplicationError::Unfit("the node has no directory".to_owned()));
         };
+        // A base has its name before it is complete, and another one that is begun in the same place would remove its files.
+        let _alone = self.writing_base.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(journal) = &mut life.link.session().journal {
             journal.begin_base();
         }

@@ -249,6 +249,7 @@ impl<P: Protocol> NodeBuilder<P> {
                 primary: None,
             }),
             changed: Condvar::new(),
+            writing_base: Mutex::default(),
         });
         let of_thread = Arc::clone(&core);
         let thread = thread::Builder::new().name("weft-replication".to_owned());

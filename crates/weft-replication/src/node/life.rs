@@ -128,7 +128,8 @@ impl<P: Protocol> Setup<P> {
         let memory = ring_disk(RING_BYTES);
         if let Some((backend, path)) = &base {
             let manifest = read_file(&**backend, &path.join("MANIFEST"))?;
-            write_manifest(&*memory, &manifest).map_err(|error| {
+            let written = write_manifest(&*memory, &manifest);
+            written.and_then(|()| copy_unlogged(&**backend, path, &*memory)).map_err(|error| {
                 let name = Path::new(DIRECTORY).join("MANIFEST");
                 Failure::from(StorageError::io("write", &name, &error))
             })?;
@@ -197,6 +198,18 @@ pub(super) fn write_manifest(disk: &dyn Backend, manifest: &[u8]) -> std::io::Re
     let directory = Path::new(DIRECTORY);
     disk.create_directory(directory)?;
     disk.create_new(&directory.join("MANIFEST"))?.write_at(manifest, 0)
+}
+
+/// Copies from a base which of its rows are not in the log, for readers of the change feed: names of empty files.
+fn copy_unlogged(backend: &dyn Backend, base: &Path, memory: &dyn Backend) -> std::io::Result<()> {
+    let (from, to) = (base.join("log"), Path::new(DIRECTORY).join("log"));
+    if !backend.exists(&from)? {
+        return Ok(());
+    }
+    memory.create_directory(&to)?;
+    let names = backend.list(&from)?;
+    let mut unlogged = names.iter().filter(|name| name.starts_with("unlogged-"));
+    unlogged.try_for_each(|name| memory.create_new(&to.join(name)).map(|_| ()))
 }
 
 /// Reads the tables that a fence names.

@@ -65,11 +65,15 @@ impl<P: Protocol> Primary<P> {
         let unknown = || ReplicationError::OutcomeUnknown;
         self.life.database.wait_durable(token).map_err(|_| unknown())?;
         self.confirm().map_err(|_| unknown())?;
-        Ok((result, ReplicationToken { generation: self.generation, epoch: token.epoch() }))
+        // A transaction that has written nothing gets the last epoch of the engine, which may be one that this node has
+        // applied as a standby. Standbys never find that one in this generation. Everything that the transaction has read
+        // is replicated, since it has waited for that.
+        let epoch = token.epoch().min(self.life.link.acknowledged_epoch());
+        Ok((result, ReplicationToken { generation: self.generation, epoch }))
     }
 
-    /// Proves that this node was the only primary until now. If it does, everything that was read before was up to date.
-    /// Within the lease of the last append this waits for nothing; otherwise it appends a heartbeat.
+    /// Proves that this node was the only primary until now. If it does, everything that was read from this primary before
+    /// was up to date. Within the lease of the last append this waits for nothing; otherwise it appends a heartbeat.
     ///
     /// # Errors
     /// [`ReplicationError::NotPrimary`].

@@ -38,8 +38,9 @@ impl<P: Protocol> Core<P> {
             silence.map(|silence| silence.mul_f64(1.0 + fastrand::Rng::new().f64() / 2.0));
         let link = &life.link;
         let mut tables = self.replay(life)?;
-        // Whether the last read has found the log's end, and whether this node has ever read all that there was. While a
-        // primary is busy, no read finds the end. So the node asks where the end is, and reads up to there.
+        // Whether the last read has found the log's end, and whether this node has read all that there was since the log
+        // has answered again. While a primary is busy, no read finds the end. So the node asks where the end is, and reads up
+        // to there.
         let (mut is_at_end, mut has_read_all) = (false, false);
         let mut goal = None;
         let (mut stood, mut asked) = (Duration::ZERO, Duration::ZERO);
@@ -82,18 +83,26 @@ impl<P: Protocol> Core<P> {
                 if self.stays_before(&event) {
                     return self.stay();
                 }
+                // It has won, and the same read has found the fence of the next primary. What follows needs the tables
+                // of that fence, and a database without what this node could have committed.
+                if event == Event::SteppedDown {
+                    return Err(End::SteppedDown);
+                }
                 let token = self.apply(life, &mut tables, event)?;
                 self.change(|state| state.token = token.unwrap_or(state.token));
             }
             let step = step?;
             is_at_end = step == Step::Nothing;
-            if !has_read_all {
+            if step == Step::Failed {
+                // The log may have lost its end when it answers again.
+                (has_read_all, goal) = (false, None);
+            } else if !has_read_all {
                 goal = goal.or_else(|| self.setup.log.range().ok().map(|(_, end)| end));
                 has_read_all = is_at_end || goal.is_some_and(|goal| next_offset >= goal);
             }
-            self.change_quietly(|state| {
-                std::mem::replace(&mut state.is_current, has_read_all) != has_read_all
-            });
+            if has_read_all {
+                self.change_quietly(|state| !std::mem::replace(&mut state.is_current, true));
+            }
             if is_at_end && self.setup.builder.until.is_some() {
                 return self.stay();
             }

@@ -16,6 +16,8 @@ pub(super) struct Core<P: Protocol> {
     pub(super) setup: Setup<P>,
     pub(super) state: Mutex<State<P>>,
     pub(super) changed: Condvar,
+    /// Held while rows are written to the directory.
+    pub(super) writing_base: Mutex<()>,
 }
 
 pub(super) struct State<P: Protocol> {

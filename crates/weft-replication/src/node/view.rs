@@ -59,10 +59,12 @@ impl<P: Protocol> Replica<P> {
         &self.life.database
     }
 
-    /// As [`Primary::confirm`](super::Primary::confirm).
+    /// As [`Primary::confirm`](super::Primary::confirm). The read must have begun while the node was the primary: look at
+    /// [`NodeStatus::role`] before it. What a standby has read can be out of date, also if the node has become the primary
+    /// since.
     ///
     /// # Errors
-    /// [`ReplicationError::NotPrimary`].
+    /// [`ReplicationError::NotPrimary`], also at a standby.
     pub fn confirm(&self) -> Result<(), ReplicationError> {
         let link = &self.life.link;
         link.prove(link.now()).map_err(|_| ReplicationError::NotPrimary)
