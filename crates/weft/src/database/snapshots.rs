@@ -126,8 +126,8 @@ impl<P: Protocol> Database<P> {
 
     /// Settles the present time, for a snapshot. If another commit does not end, the snapshot is of an earlier time.
     ///
-    /// So it is if a transaction has closed the turnstile, or runs on this thread: it may have asked for the time, and could
-    /// not commit after a later one is settled.
+    /// Nor is it settled if a transaction has closed the turnstile, or runs on this thread: that transaction may have asked for
+    /// the time, and could not commit after a later one is settled.
     fn settle_present(&self, worker: &Worker<P>) {
         let shared = &self.engine().shared;
         if worker.active.get() || shared.turnstile.is_closed() {

@@ -548,7 +548,7 @@ pub struct RecoveringTable<T: Record> {
     memories: Arc<FillingMemories>,
     violations: Mutex<RowViolations>,
     /// The threads of recovery have divided the keys among them as they are stored. Keys that are stored differently are the
-    /// same if a faulty key type encodes them alike. So whoever changes a record holds one of these, chosen by the encoded key.
+    /// same if a faulty key type encodes them alike. A thread that changes a record holds one of these, chosen by the encoded key.
     keys: [Mutex<()>; KEY_LOCKS],
 }
 

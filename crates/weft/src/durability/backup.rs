@@ -47,7 +47,7 @@ pub fn write_backup(
         ..Manifest::empty()
     };
     if checkpoint_rows > 0 {
-        // Whoever reads the log of the copy from its beginning misses these rows.
+        // A reader of the copy's log misses these rows, also if it begins at the start.
         let log = directory::log_directory(directory);
         directory::create_directory(backend, &log)?;
         directory::mark_unlogged(backend, &log, backup.recovered_epoch)?;

@@ -41,7 +41,7 @@
 //! everything is published.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ops::DerefMut;
 use std::ptr::NonNull;
@@ -127,6 +127,9 @@ pub struct FormingSnapshot<'e> {
     identity: u64,
     /// The snapshot's number, when it has been drawn.
     number: Cell<u64>,
+    /// What was adjusted for earlier numbers. It is dropped with this, since dropping rows runs the user's code, and a number
+    /// is drawn under locks.
+    replaced: RefCell<Vec<Adjusted>>,
 }
 
 impl EventualSnapshots {
@@ -137,7 +140,7 @@ impl EventualSnapshots {
         // Relaxed: the numbers must only be different.
         let identity = self.begun.fetch_add(1, Ordering::Relaxed);
         self.forming().push(Forming { identity, number: 0, adjusted: nothing_adjusted() });
-        FormingSnapshot { all: self, identity, number: Cell::new(0) }
+        FormingSnapshot { all: self, identity, number: Cell::new(0), replaced: RefCell::default() }
     }
 
     fn forming(&self) -> impl DerefMut<Target = Vec<Forming>> {
@@ -265,15 +268,12 @@ impl FormingSnapshot<'_> {
         let mut all = self.all.forming();
         let number = take();
         self.number.set(number);
-        let this = all.iter_mut().find(|forming| forming.identity == self.identity);
-        let replaced = this.map(|forming| {
+        if let Some(this) = all.iter_mut().find(|forming| forming.identity == self.identity) {
             // What was settled for an earlier number is of procedures that have ended before this one was drawn.
-            forming.number = number;
-            std::mem::replace(&mut forming.adjusted, nothing_adjusted())
-        });
-        // Rows are dropped without the lock, since that runs the user's code.
-        drop(all);
-        drop(replaced);
+            this.number = number;
+            let replaced = std::mem::replace(&mut this.adjusted, nothing_adjusted());
+            self.replaced.borrow_mut().push(replaced);
+        }
         number
     }
 
