@@ -9,7 +9,7 @@ use crate::reply::Reply;
 use crate::request::parse_integer;
 use crate::scripts::Fixed;
 use crate::server::Server;
-use crate::stop::{Done, texts};
+use crate::stop::{Done, Stop, texts};
 use crate::store::{Key, Keys};
 use crate::tables::Kind;
 use crate::users::User;
@@ -108,27 +108,29 @@ impl<'c> Call<'c> {
     /// # Errors
     /// There are fewer arguments than that.
     pub fn numbered_keys(&self, position: usize) -> Done<(&'c [&'c [u8]], usize)> {
-        let count = self.integer(position)?;
-        if count <= 0 && self.combines_sorted_sets() {
-            let name = String::from_utf8_lossy(self.argument(0)).to_lowercase();
-            return Err(format!("ERR at least 1 input key is needed for '{name}' command").into());
-        }
-        if count <= 0 {
-            return Err(texts::NUMBER_OF_KEYS.into());
-        }
+        let count = parse_integer(self.argument(position));
+        let Some(count @ 1..) = count else { return Err(self.wrong_number_of_keys(count)) };
         let count = usize::try_from(count).unwrap_or(usize::MAX);
         let end = (position + 1).saturating_add(count);
         if end > self.len() {
-            return Err("ERR Number of keys can't be greater than number of args".into());
+            return match self.is(0, "sintercard") {
+                true => Err("ERR Number of keys can't be greater than number of args".into()),
+                false => Err(texts::SYNTAX.into()),
+            };
         }
         Ok((&self.arguments[position + 1..end], end))
     }
 
-    /// Returns whether the command combines sorted sets: such commands have a text of their own for a wrong number of keys.
-    fn combines_sorted_sets(&self) -> bool {
-        let name = self.argument(0).to_ascii_lowercase();
-        [&b"zunion"[..], b"zinter", b"zdiff"].iter().any(|start| name.starts_with(start))
-            && name != b"zintercard"
+    /// Returns the error of a command that does not say how many keys it has. Commands that combine sorted sets have texts of
+    /// their own.
+    fn wrong_number_of_keys(&self, count: Option<i64>) -> Stop {
+        let name = String::from_utf8_lossy(self.argument(0)).to_lowercase();
+        let combines = ["zunion", "zinter", "zdiff"].iter().any(|start| name.starts_with(start));
+        match count {
+            _ if !combines => texts::NUMBER_OF_KEYS.into(),
+            None => texts::NOT_AN_INTEGER.into(),
+            Some(_) => format!("ERR at least 1 input key is needed for '{name}' command").into(),
+        }
     }
 
     /// Returns whether the client may take elements of a key. Clients that wait in a line are served first, in their order;
@@ -229,12 +231,25 @@ pub fn integer(argument: &[u8]) -> Done<i64> {
 /// Returns an argument as a number with a fraction.
 ///
 /// # Errors
-/// It is not one.
+/// It is not one, or it is too great or too small for 64 bits.
 pub fn float(argument: &[u8]) -> Done<f64> {
-    parse_float(argument).ok_or_else(|| texts::NOT_A_FLOAT.into())
+    parse_float_in_range(argument).ok_or_else(|| texts::NOT_A_FLOAT.into())
 }
 
-/// Returns the number that these bytes are.
+/// As [`parse_float`], but `None` if the digits stand for a number that is too great or too small for 64 bits. The word `inf`
+/// is a number.
+pub fn parse_float_in_range(bytes: &[u8]) -> Option<f64> {
+    let number = parse_float(bytes)?;
+    let has = |digits: std::ops::RangeInclusive<u8>| {
+        let mantissa = bytes.iter().take_while(|byte| !matches!(byte, b'e' | b'E'));
+        mantissa.into_iter().any(|byte| digits.contains(byte))
+    };
+    let is_too_great = number.is_infinite() && has(b'0'..=b'9');
+    let is_too_small = number == 0.0 && has(b'1'..=b'9');
+    (!is_too_great && !is_too_small).then_some(number)
+}
+
+/// Returns the number that these bytes are. It is infinite or zero if they are too great or too small for 64 bits.
 pub fn parse_float(bytes: &[u8]) -> Option<f64> {
     let number: f64 = std::str::from_utf8(bytes).ok()?.parse().ok()?;
     (!number.is_nan()).then_some(number)
@@ -243,4 +258,29 @@ pub fn parse_float(bytes: &[u8]) -> Option<f64> {
 /// Returns whether an argument is this word, in capitals or not.
 pub fn is(argument: &[u8], word: &str) -> bool {
     argument.eq_ignore_ascii_case(word.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_do_not_fit_are_not_taken_for_infinity_or_zero() {
+        for (text, expected) in [
+            ("1.5", Some(1.5)),
+            ("-0", Some(0.0)),
+            ("0e400", Some(0.0)),
+            ("1e308", Some(1e308)),
+            ("1e400", None),
+            ("-1E400", None),
+            ("1e-400", None),
+            ("5e-324", Some(5e-324)),
+            ("inf", Some(f64::INFINITY)),
+            ("-Infinity", Some(f64::NEG_INFINITY)),
+            ("nan", None),
+            ("x", None),
+        ] {
+            assert_eq!(parse_float_in_range(text.as_bytes()), expected, "{text}");
+        }
+    }
 }

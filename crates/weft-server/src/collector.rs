@@ -19,7 +19,7 @@ use crate::log::{Level, log};
 use crate::server::Server;
 use crate::stop::{Done, Stop};
 use crate::store::{Key, Keys};
-use crate::tables::Kind;
+use crate::tables::{Kind, expiring};
 
 /// How many rows are removed in one transaction.
 const ROWS_PER_TRANSACTION: usize = 128;
@@ -100,6 +100,7 @@ fn remove_expired(keys: &Keys<'_>) -> Done<usize> {
             _ => {
                 let row = (deadline.at, deadline.space, &deadline.key[..]);
                 keys.tx.delete(deadlines, row)?;
+                keys.grow(expiring(deadline.space), -1)?;
             }
         }
     }

@@ -213,7 +213,7 @@ impl<S: Stream> Connection<S> {
     /// # Errors
     /// All clients together hold too much, and this one more than what each needs.
     fn count_memory(&mut self) -> io::Result<()> {
-        let held = self.input.capacity() + self.reply.capacity() + self.session.queued_bytes();
+        let held = self.input.capacity() + self.reply.capacity() + self.session.held_bytes();
         if held == self.counted {
             return Ok(());
         }

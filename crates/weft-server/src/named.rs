@@ -11,8 +11,10 @@ use crate::stop::Done;
 use crate::store::Keys;
 use crate::tables::{Field, Head, Member, Scored, Text};
 
-/// The bits of a slot that tell names with equal hashes apart.
-const NUMBER_BITS: u64 = 0xffff;
+/// How many bits of a slot tell names with equal hashes apart.
+pub const NUMBER_BITS_COUNT: u32 = 16;
+/// These bits, which are the lowest ones.
+const NUMBER_BITS: u64 = (1 << NUMBER_BITS_COUNT) - 1;
 
 /// Returns the first slot of a hash.
 pub fn slot_of_hash(hash: u64) -> u64 {

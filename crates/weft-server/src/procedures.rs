@@ -304,7 +304,8 @@ pub struct Procedure {
     pub parameters: Vec<Parameter>,
     /// Whether it only reads.
     pub is_read_only: bool,
-    command: &'static Command,
+    /// The command that runs it.
+    pub command: &'static Command,
     body: Box<Body>,
 }
 

@@ -224,6 +224,13 @@ impl PubSub {
         self.read()[topic as usize].get(name).map_or(0, BTreeMap::len)
     }
 
+    /// Returns the clients that are subscribed to anything.
+    pub fn clients(&self) -> BTreeSet<u64> {
+        let subscribers = self.read();
+        let subscribed = subscribers.iter().flat_map(HashMap::values);
+        subscribed.flat_map(BTreeMap::keys).copied().collect()
+    }
+
     /// Returns the clients that are subscribed to names which a user may not use.
     pub fn clients_beyond(&self, user: &User) -> BTreeSet<u64> {
         let subscribers = self.read();

@@ -30,13 +30,14 @@ pub struct Reply {
     version: Version,
     /// The most bytes that may wait.
     bytes_max: usize,
-    is_too_long: bool,
+    /// How many bytes were dropped since one did not fit any more. They follow those that wait.
+    dropped: usize,
 }
 
 impl Reply {
     /// Creates an empty output that holds up to `bytes_max` bytes.
     pub fn new(bytes_max: usize) -> Self {
-        Reply { bytes: Vec::new(), version: Version::Two, bytes_max, is_too_long: false }
+        Reply { bytes: Vec::new(), version: Version::Two, bytes_max, dropped: 0 }
     }
 
     /// As [`Reply::new`], with room for a short reply.
@@ -59,9 +60,9 @@ impl Reply {
         &self.bytes
     }
 
-    /// Returns how many bytes wait to be sent.
+    /// Returns how many bytes were written. All of them wait to be sent, unless the output is too long.
     pub fn len(&self) -> usize {
-        self.bytes.len()
+        self.bytes.len() + self.dropped
     }
 
     /// Returns how many bytes of memory the output holds.
@@ -76,13 +77,14 @@ impl Reply {
 
     /// Returns whether more was written than may wait. The rest was dropped, so the connection must be closed.
     pub fn is_too_long(&self) -> bool {
-        self.is_too_long
+        self.dropped > 0
     }
 
-    /// Drops all that was written after the first `length` bytes.
+    /// Drops all that was written after the first `length` bytes. If some of these bytes were dropped already, the output stays
+    /// too long.
     pub fn truncate(&mut self, length: usize) {
+        self.dropped = self.dropped.min(length.saturating_sub(self.bytes.len()));
         self.bytes.truncate(length);
-        self.is_too_long = false;
     }
 
     /// Forgets what was sent. Gives memory back that only one long reply has needed.
@@ -94,13 +96,14 @@ impl Reply {
     /// Moves what another output holds to the end of this one. If that one was too long, this one is, too.
     pub fn append(&mut self, other: &mut Reply) {
         self.push(&other.bytes);
-        self.is_too_long |= other.is_too_long;
+        self.dropped += other.dropped;
         other.clear();
     }
 
     fn push(&mut self, bytes: &[u8]) {
-        if self.bytes.len() + bytes.len() > self.bytes_max {
-            self.is_too_long = true;
+        // What follows a gap is dropped, too.
+        if self.is_too_long() || self.bytes.len() + bytes.len() > self.bytes_max {
+            self.dropped += bytes.len();
             return;
         }
         self.bytes.extend_from_slice(bytes);
@@ -325,8 +328,37 @@ mod tests {
     fn an_output_is_bounded() {
         let mut reply = Reply::new(10);
         reply.text("0123456789");
-        assert!(reply.is_too_long() && reply.len() <= 10);
+        assert!(reply.is_too_long() && reply.bytes().len() <= 10);
         reply.truncate(0);
+        assert!(!reply.is_too_long());
+    }
+
+    #[test]
+    fn an_output_stays_too_long_until_the_gap_is_dropped() {
+        let ok = "+OK\r\n".len();
+        for bytes_max in ok..ok + 16 {
+            let mut reply = Reply::new(bytes_max);
+            reply.ok();
+            reply.text("0123456789");
+            assert!(reply.is_too_long());
+            let after = reply.len();
+            reply.error("e");
+            reply.truncate(after);
+            assert!(reply.is_too_long(), "{bytes_max}");
+            reply.truncate(ok);
+            assert!(!reply.is_too_long() && reply.bytes() == b"+OK\r\n", "{bytes_max}");
+        }
+    }
+
+    #[test]
+    fn a_gap_is_kept_when_outputs_are_joined() {
+        let (mut reply, mut other) = (Reply::new(100), Reply::new(3));
+        reply.ok();
+        other.text("0123456789");
+        reply.append(&mut other);
+        reply.truncate(reply.len());
+        assert!(reply.is_too_long());
+        reply.truncate("+OK\r\n".len());
         assert!(!reply.is_too_long());
     }
 }

@@ -42,7 +42,7 @@ use crate::tls::Tls;
 use crate::turns::{TURN_MAX, Turns};
 use crate::users::Users;
 use crate::waiting::Waiters;
-use crate::watch::{WatchedKey, Watches};
+use crate::watch::{WatchedKeys, Watches};
 use crate::workers::Workers;
 
 /// The options of a server: what the settings mean.
@@ -397,10 +397,11 @@ impl Server {
         (database, replication): (Database, Option<Replication>),
         new_procedures: Arc<[(String, NewProcedure)]>,
     ) -> io::Result<Arc<Self>> {
-        let users = Users::open(options.users_file.clone(), options.password.as_deref());
+        let procedures = prepare(&new_procedures, &database)?;
+        let (users_file, password) = (options.users_file.clone(), options.password.as_deref());
+        let users = Users::open(users_file, password, procedures.commands().collect());
         let users = users.map_err(io::Error::other)?;
         let tls = Tls::open(&options.listen.tls).map_err(io::Error::other)?;
-        let procedures = prepare(&new_procedures, &database)?;
         let store = Store::new(tables::attach(&database).map_err(io::Error::other)?);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let server = Server {
@@ -702,7 +703,7 @@ impl Server {
     }
 
     /// Forgets watched keys.
-    pub fn unwatch(&self, keys: Vec<WatchedKey>) {
+    pub fn unwatch(&self, keys: WatchedKeys) {
         if !keys.is_empty() {
             self.watches.forget(self, keys);
         }

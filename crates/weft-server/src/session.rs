@@ -26,7 +26,7 @@ use crate::tables::Kind;
 use crate::together::{self, Action, Arrived, Plan, Terms};
 use crate::turns::Turn;
 use crate::users::{Denial, User};
-use crate::watch::WatchedKey;
+use crate::watch::WatchedKeys;
 
 /// A command that waits for `EXEC`, its arguments, and what a script finds unchanged in each attempt.
 type Queued = (&'static Command, Vec<Box<[u8]>>, OnceCell<Fixed>);
@@ -88,7 +88,7 @@ pub struct Session {
     /// The commands since `MULTI`.
     pub queue: Option<Queue>,
     /// The keys under `WATCH`.
-    pub watched: Vec<WatchedKey>,
+    pub watched: WatchedKeys,
     /// The client's turn at one of them.
     turn: Option<Turn>,
     /// What the client is subscribed to, if it is subscribed to anything.
@@ -142,7 +142,7 @@ impl Session {
             space: 0,
             is_known,
             queue: None,
-            watched: Vec::new(),
+            watched: WatchedKeys::default(),
             turn: None,
             subscriptions: None,
             monitoring: None,
@@ -572,9 +572,9 @@ impl Session {
         self.users_generation = u64::MAX;
     }
 
-    /// Returns how many bytes the queued commands have.
-    pub fn queued_bytes(&self) -> usize {
-        self.queue.as_ref().map_or(0, |queue| queue.bytes)
+    /// Returns how many bytes of memory the queued commands and the watched keys need, about.
+    pub fn held_bytes(&self) -> usize {
+        self.queue.as_ref().map_or(0, |queue| queue.bytes) + self.watched.bytes()
     }
 
     /// Notes that a command could not be queued, if commands are queued.
@@ -661,7 +661,7 @@ impl Session {
     fn execute_all<'q>(
         &mut self,
         queue: &'q Queue,
-        watched: &[WatchedKey],
+        watched: &WatchedKeys,
         reply: &mut Reply,
     ) -> Done {
         let before = reply.len();
@@ -681,7 +681,7 @@ impl Session {
             reply.truncate(before);
             reply.set_version(version);
             self.space = space;
-            for key in watched {
+            for key in watched.iter() {
                 if key.has_changed(keys)? {
                     server.turns.note_lost(&key.key());
                     reply.null_array();
@@ -778,8 +778,10 @@ impl Session {
     fn watch_now(&mut self, names: &[&[u8]], reply: &mut Reply) -> Done {
         self.leads_or_is_alone();
         for name in names {
-            let watched = self.server.watches.watch(&self.server, self.space, name)?;
-            self.watched.push(watched);
+            if !self.watched.contains(self.space, name) {
+                let watched = self.server.watches.watch(&self.server, self.space, name)?;
+                self.watched.insert(watched);
+            }
         }
         reply.ok();
         Ok(())

@@ -205,7 +205,7 @@ pub static SETTINGS: &[Setting] = &[
     }),
     setting(
         "memory", "maxmemory", "BYTES",
-        "The most memory for the data (such as 4gb); 0 for no limit. Commands that need more are refused",
+        "The most memory for the data (such as 4gb), at least 32mb; 0 for no limit. Commands that need more are refused",
         |options| options.store.memory_limit.unwrap_or(0).to_string(),
         |options, text| {
             let limit = bytes(text, 0..=1 << 50)?;

@@ -15,7 +15,7 @@ use crate::stop::{Done, Stop, texts};
 use crate::stream_tables::{Consumer, Deletion, Entry, Group, Pending, Stream};
 use crate::tables::{
     Deadline, Ends, Field, Garbage, Head, Kind, Member, Scored, Section, Size, Tables, Text,
-    hash_of,
+    expiring, hash_of,
 };
 
 /// The tables, and the numbers for new collections.
@@ -277,7 +277,7 @@ impl<'c> Keys<'c> {
         }
     }
 
-    /// Inserts the row of a key. If the key is there, and has expired, the row takes its place.
+    /// Inserts the row of a key, which does not expire. If the key is there, and has expired, the row takes its place.
     fn put(&self, key: &Key<'_>, row: Head) -> Done {
         self.effects.note_arrival();
         let old = self.change_head(key, |head| {
@@ -287,7 +287,7 @@ impl<'c> Keys<'c> {
         match old {
             Ok(old) => {
                 self.event(notifications::EXPIRED, "expired", key);
-                self.clean_up(key, &old, row.expires_at)?;
+                self.clean_up(key, &old, 0)?;
             }
             Err(slot) => self.insert_head(row, slot)?,
         }
@@ -324,7 +324,7 @@ impl<'c> Keys<'c> {
             let key = Deadline { at: new, space: key.space, key: key.bytes.into() };
             self.tx.insert(deadlines, key)?;
         }
-        Ok(())
+        self.grow(expiring(key.space), i64::from(new != 0) - i64::from(old != 0))
     }
 
     /// Writes a string, whatever the key was before. `expires_at` is 0 if it does not expire.
@@ -343,6 +343,10 @@ impl<'c> Keys<'c> {
         }
         if old.is_err() || self.has_expired(old_expires_at) {
             self.event(notifications::NEW, "new", key);
+        }
+        if let Ok((Kind::Stream, ..)) = old {
+            // Those who wait for a group of consumers are told that it is gone.
+            self.effects.note_arrival();
         }
         match (old, value) {
             (Ok((Kind::Text, _, 0)), _) if expires_at == 0 => {}
@@ -484,10 +488,11 @@ impl<'c> Keys<'c> {
         self.event(notifications::GENERIC, names.0, from);
         self.bump(from)?;
         let mut row = head.clone();
-        (row.space, row.key) = (to.space, to.bytes.into());
-        let expires_at = row.expires_at;
+        (row.space, row.key, row.expires_at) = (to.space, to.bytes.into(), 0);
         self.put(to, row)?;
-        self.move_deadline(to, 0, expires_at)?;
+        if head.expires_at != 0 {
+            self.write_expiry(to, 0, head.expires_at)?;
+        }
         self.event(notifications::GENERIC, names.1, to);
         self.bump(to)
     }

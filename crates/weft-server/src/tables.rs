@@ -202,11 +202,11 @@ pub struct Ends {
 }
 
 /// How many elements a collection has, or keys a space, as far as one thread of the server has counted them. The count
-/// is the sum over all stripes.
+/// is the sum over all stripes. The keys of a space that expire are counted apart: see [`expiring`].
 #[derive(Clone, Debug, Record)]
 #[record(table = "sizes")]
 pub struct Size {
-    /// The collection, or the space.
+    /// The collection, or the space, or what [`expiring`] returns.
     #[record(key)]
     pub of: u64,
     /// The thread that counts here.
@@ -214,6 +214,11 @@ pub struct Size {
     pub stripe: u8,
     /// What it has added, less what it has removed.
     pub elements: i64,
+}
+
+/// Returns the number under which the keys of a space that expire are counted. Numbers of collections are greater.
+pub fn expiring(space: u8) -> u64 {
+    u64::from(SPACES) + u64::from(space)
 }
 
 /// A key that expires.

@@ -4,7 +4,7 @@
 //! when the generation says that a user has changed. [`User::check`] decides about one command;
 //! [`Permit`](crate::commands::Permit) makes sure that it is asked.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::path::PathBuf;
@@ -88,8 +88,8 @@ pub struct User {
     passwords: Vec<Hash>,
     /// Which commands the user may run, by their number in the table.
     commands: Vec<bool>,
-    /// Whether the user may run commands that are not in the table.
-    permits_others: bool,
+    /// The names of the procedures that the user may run.
+    procedures: BTreeSet<&'static str>,
     /// Parts of commands for which this is different.
     parts: BTreeMap<(usize, String), bool>,
     /// The rules about commands that have led to this.
@@ -169,7 +169,7 @@ impl User {
             needs_no_password: false,
             passwords: Vec::new(),
             commands: vec![false; COMMANDS.len()],
-            permits_others: false,
+            procedures: BTreeSet::new(),
             parts: BTreeMap::new(),
             rules: vec!["-@all".to_owned()],
             keys: Vec::new(),
@@ -183,11 +183,11 @@ impl User {
         self.is_unlimited
     }
 
-    /// Changes the user by a rule.
+    /// Changes the user by a rule of a server that has these procedures.
     ///
     /// # Errors
     /// There is no such rule. The user is unchanged.
-    pub fn apply(&mut self, rule: &[u8]) -> Result<(), String> {
+    fn apply(&mut self, rule: &[u8], procedures: &[&'static Command]) -> Result<(), String> {
         let lower = rule.to_ascii_lowercase();
         match lower.as_slice() {
             b"on" => self.is_enabled = true,
@@ -207,12 +207,12 @@ impl User {
             b"resetkeys" => self.keys.clear(),
             b"allchannels" | b"&*" => self.channels = vec![b"*".to_vec()],
             b"resetchannels" => self.channels.clear(),
-            b"allcommands" | b"+@all" => self.permit_all(true),
-            b"nocommands" | b"-@all" => self.permit_all(false),
+            b"allcommands" | b"+@all" => self.permit_all(true, procedures),
+            b"nocommands" | b"-@all" => self.permit_all(false, procedures),
             b"reset" => *self = User::new(&self.name),
             // Redis can check the format of what RESTORE gets, which is not there.
             b"sanitize-payload" | b"skip-sanitize-payload" => {}
-            _ => self.apply_with_argument(rule, &lower)?,
+            _ => self.apply_with_argument(rule, &lower, procedures)?,
         }
         self.is_unlimited = self.rules == ["+@all"]
             && self.keys.iter().any(|key| key.pattern == b"*" && key.access == Access::BOTH)
@@ -221,7 +221,12 @@ impl User {
     }
 
     /// As [`User::apply`], for rules of a sign and what it is about.
-    fn apply_with_argument(&mut self, rule: &[u8], lower: &[u8]) -> Result<(), String> {
+    fn apply_with_argument(
+        &mut self,
+        rule: &[u8],
+        lower: &[u8],
+        procedures: &[&'static Command],
+    ) -> Result<(), String> {
         match rule {
             [b'>', password @ ..] => self.add_password(hash_of(password)),
             [b'#', hash @ ..] => self.add_password(hash_from_hex(hash)?),
@@ -244,7 +249,7 @@ impl User {
             }
             [sign @ (b'+' | b'-'), ..] => {
                 let name = String::from_utf8_lossy(&lower[1..]).into_owned();
-                self.permit(&name, *sign == b'+')?;
+                self.permit(&name, *sign == b'+', procedures)?;
             }
             [b'(', ..] => {
                 return Err("Selectors are not supported; give the rules to another user".into());
@@ -281,15 +286,20 @@ impl User {
         Ok(())
     }
 
-    fn permit_all(&mut self, permits: bool) {
+    fn permit_all(&mut self, permits: bool, procedures: &[&'static Command]) {
         self.commands.fill(permits);
-        self.permits_others = permits;
+        procedures.iter().for_each(|procedure| self.permit_procedure(procedure, permits));
         self.parts.clear();
         self.rules = vec![if permits { "+@all" } else { "-@all" }.to_owned()];
     }
 
-    /// Permits or forbids a command, a part of one (`config|get`), or a category (`@read`).
-    fn permit(&mut self, name: &str, permits: bool) -> Result<(), String> {
+    /// Permits or forbids a command, a part of one (`config|get`), a procedure, or a category (`@read`).
+    fn permit(
+        &mut self,
+        name: &str,
+        permits: bool,
+        procedures: &[&'static Command],
+    ) -> Result<(), String> {
         const UNKNOWN: &str = "Unknown command or category name in ACL";
         if let Some(category) = name.strip_prefix('@') {
             if !CATEGORIES.contains(&category) {
@@ -307,6 +317,11 @@ impl User {
                 self.permit_whole(number, permits);
                 self.parts.extend(kept);
             }
+            for procedure in procedures.iter().filter(|procedure| procedure.is_in(category)) {
+                self.permit_procedure(procedure, permits);
+            }
+        } else if let Some(procedure) = procedures.iter().find(|found| found.name == name) {
+            self.permit_procedure(procedure, permits);
         } else {
             let (whole, part) = match name.split_once('|') {
                 Some((whole, part)) if !part.is_empty() => (whole, Some(part)),
@@ -336,6 +351,13 @@ impl User {
         self.parts.retain(|(command, _), _| *command != number);
     }
 
+    fn permit_procedure(&mut self, procedure: &Command, permits: bool) {
+        match permits {
+            true => self.procedures.insert(procedure.name),
+            false => self.procedures.remove(procedure.name),
+        };
+    }
+
     fn permits_part(&self, number: usize, part: &str) -> bool {
         let of_part = self.parts.get(&(number, part.to_owned()));
         of_part.copied().unwrap_or(self.commands[number])
@@ -355,7 +377,10 @@ impl User {
             (Some(((found, _), _)), Some(part)) if *found == number => {
                 self.permits_part(number, &String::from_utf8_lossy(part).to_lowercase())
             }
-            _ => self.commands.get(number).copied().unwrap_or(self.permits_others),
+            _ => match self.commands.get(number) {
+                Some(permits) => *permits,
+                None => self.procedures.contains(command.name),
+            },
         };
         if !permits {
             let part = arguments.get(1).filter(|_| command.has_parts());
@@ -489,24 +514,30 @@ pub struct Users {
     /// Grows when a user changes.
     generation: Word,
     file: Option<PathBuf>,
+    /// The procedures that rules can name.
+    procedures: Vec<&'static Command>,
     log: Mutex<VecDeque<LoggedDenial>>,
 }
 
 impl Users {
     /// Creates the users of a file, or only the one with which connections begin. If the file does not say what this user
-    /// may do, it may do everything, with the password if there is one.
+    /// may do, it may do everything, with the password if there is one. Rules can name commands and these procedures.
     ///
     /// # Errors
     /// The file cannot be read, or a line of it is wrong.
-    pub fn open(file: Option<PathBuf>, password: Option<&str>) -> Result<Self, String> {
+    pub fn open(
+        file: Option<PathBuf>,
+        password: Option<&str>,
+        procedures: Vec<&'static Command>,
+    ) -> Result<Self, String> {
         let mut users = match &file {
-            Some(path) if path.exists() => read(path)?,
+            Some(path) if path.exists() => read(path, &procedures)?,
             _ => BTreeMap::new(),
         };
         users.entry(DEFAULT.to_owned()).or_insert_with(|| {
             let mut user = User::new(DEFAULT);
             for rule in ["on", "nopass", "~*", "&*", "+@all"] {
-                user.apply(rule.as_bytes()).expect("the rules are right");
+                user.apply(rule.as_bytes(), &procedures).expect("the rules are right");
             }
             if let Some(password) = password {
                 user.add_password(hash_of(password.as_bytes()));
@@ -514,7 +545,7 @@ impl Users {
             Arc::new(user)
         });
         let (users, log) = (Mutex::new(users), Mutex::default());
-        Ok(Users { users, generation: Word::new(0), file, log })
+        Ok(Users { users, generation: Word::new(0), file, procedures, log })
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Arc<User>>> {
@@ -574,7 +605,7 @@ impl Users {
         let mut users = self.lock();
         let mut user = users.get(name).map_or_else(|| User::new(name), |user| User::clone(user));
         for rule in rules {
-            user.apply(rule).map_err(|error| (rule, error))?;
+            user.apply(rule, &self.procedures).map_err(|error| (rule, error))?;
         }
         users.insert(name.to_owned(), Arc::new(user));
         // Release: a connection that sees the number finds the user.
@@ -594,7 +625,7 @@ impl Users {
     /// # Errors
     /// There is no file, or it cannot be read, or a line of it is wrong. The users are unchanged.
     pub fn load(&self) -> Result<(), String> {
-        let read = read(self.file.as_ref().ok_or(NO_FILE)?)?;
+        let read = read(self.file.as_ref().ok_or(NO_FILE)?, &self.procedures)?;
         let mut users = self.lock();
         let default = users.remove(DEFAULT).expect("this user is always there");
         *users = read;
@@ -648,8 +679,11 @@ impl Users {
 const NO_FILE: &str =
     "This server is not configured to use an ACL file: start it with --users-file";
 
-/// Reads a file of users.
-fn read(path: &PathBuf) -> Result<BTreeMap<String, Arc<User>>, String> {
+/// Reads a file of users of a server that has these procedures.
+fn read(
+    path: &PathBuf,
+    procedures: &[&'static Command],
+) -> Result<BTreeMap<String, Arc<User>>, String> {
     let text = std::fs::read_to_string(path);
     let text = text.map_err(|error| format!("{}: {error}", path.display()))?;
     let mut users = BTreeMap::new();
@@ -666,7 +700,8 @@ fn read(path: &PathBuf) -> Result<BTreeMap<String, Arc<User>>, String> {
             words.next().ok_or_else(|| wrong("write the user's name after the word user"))?;
         let mut user = User::new(name);
         for rule in words {
-            user.apply(rule.as_bytes()).map_err(|error| wrong(&format!("'{rule}': {error}")))?;
+            let applied = user.apply(rule.as_bytes(), procedures);
+            applied.map_err(|error| wrong(&format!("'{rule}': {error}")))?;
         }
         if users.insert(name.to_owned(), Arc::new(user)).is_some() {
             return Err(wrong(&format!("the user '{name}' is there twice")));

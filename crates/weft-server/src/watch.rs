@@ -10,8 +10,8 @@
 //!
 //! Clients that [wait](crate::waiting) for a key keep its row, too.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};
 
 use weft::TransactionOptions;
@@ -29,6 +29,44 @@ pub struct WatchedKey {
     key: Text,
     version: u64,
     existed: bool,
+}
+
+/// What a watched key needs besides its name: here, among the keys of all clients, and as a row. An estimate.
+const KEY_BYTES: usize = 256;
+
+/// The keys that a client watches, each once.
+#[derive(Debug, Default)]
+pub struct WatchedKeys {
+    keys: BTreeMap<(u8, Text), WatchedKey>,
+    bytes: usize,
+}
+
+impl WatchedKeys {
+    /// Adds a key.
+    pub fn insert(&mut self, key: WatchedKey) {
+        self.bytes += KEY_BYTES + key.key.len();
+        self.keys.insert((key.space, key.key.clone()), key);
+    }
+
+    /// Returns whether the client watches a key.
+    pub fn contains(&self, space: u8, key: &[u8]) -> bool {
+        self.keys.contains_key(&(space, key.into()))
+    }
+
+    /// Returns whether the client watches no key.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// Returns how many bytes of memory the keys need, about.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Returns the keys.
+    pub fn iter(&self) -> impl Iterator<Item = &WatchedKey> {
+        self.keys.values()
+    }
 }
 
 /// How many clients watch a key.
@@ -77,9 +115,9 @@ impl Watches {
     }
 
     /// Forgets keys.
-    pub fn forget(&self, server: &Server, keys: Vec<WatchedKey>) {
-        for watched in keys {
-            self.remove(server, &(watched.space, watched.key));
+    pub fn forget(&self, server: &Server, keys: WatchedKeys) {
+        for key in keys.keys.into_keys() {
+            self.remove(server, &key);
         }
     }
 
@@ -124,5 +162,36 @@ pub fn observe(keys: &Keys<'_>, space: u8, key: &Text) -> Done<u64> {
             keys.tx.insert(watched, Watched { space, hash, version })?;
             Ok(version)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::server::{Options, Server};
+    use crate::session::Session;
+
+    #[test]
+    fn a_client_watches_a_key_once() {
+        let server = Server::open(Options::default()).unwrap();
+        let (mut session, mut other) = (Session::of_a_test(&server), Session::of_a_test(&server));
+        let mut bytes = None;
+        for _ in 0..3 {
+            assert_eq!(session.say("WATCH k k other"), "+OK\r\n");
+            assert_eq!(session.watched.iter().count(), 2);
+            assert_eq!(*bytes.get_or_insert(session.held_bytes()), session.held_bytes());
+            assert!(session.held_bytes() > 2 * super::KEY_BYTES);
+        }
+        // The key of another database is another one.
+        session.say("SELECT 1");
+        session.say("WATCH k");
+        assert_eq!(session.watched.iter().count(), 3);
+        // A key that is watched again counts as changed since the first time.
+        other.say("SET k v");
+        session.say("SELECT 0");
+        session.say("WATCH k");
+        session.say("MULTI");
+        assert_eq!(session.say("EXEC"), "*-1\r\n");
+        assert_eq!(session.held_bytes(), 0);
+        assert!(server.watches.clients.lock().unwrap().is_empty());
     }
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::strings::{part, rewrite};
+use super::strings::{is_reversed, part_of_text, rewrite};
 use crate::call::{Call, Options};
 use crate::reply::Reply;
 use crate::request::parse_integer;
@@ -92,7 +92,8 @@ pub fn bitcount(call: &Call<'_>, reply: &mut Reply) -> Done {
     let bytes = bytes_of_key(call, 1)?.unwrap_or_default();
     let (start, end, by_bits) = range.unwrap_or((0, -1, false));
     let length = if by_bits { bytes.len() * 8 } else { bytes.len() };
-    let count = match part(start, end, length) {
+    let count = match part_of_text(start, end, length) {
+        _ if is_reversed(start, end) => 0,
         None => 0,
         Some((start, end)) if by_bits => (start..=end).filter(|at| bit(&bytes, *at)).count(),
         Some((start, end)) => {
@@ -123,7 +124,7 @@ pub fn bitpos(call: &Call<'_>, reply: &mut Reply) -> Done {
         return Ok(());
     };
     let length = if by_bits { bytes.len() * 8 } else { bytes.len() };
-    let Some((start, end)) = part(start, end, length) else {
+    let Some((start, end)) = part_of_text(start, end, length) else {
         reply.integer(-1);
         return Ok(());
     };
@@ -284,7 +285,9 @@ fn run_fields(call: &Call<'_>, reply: &mut Reply, may_write: bool) -> Done {
         }
         let number = options.integer()?;
         let new = match is_set {
-            true => i128::from(number),
+            true if field.is_signed => i128::from(number),
+            // As in Redis, a number below zero is a great one.
+            true => i128::from(number.cast_unsigned()),
             false => i128::from(old) + i128::from(number),
         };
         let fitting = field.fit(new, overflow);

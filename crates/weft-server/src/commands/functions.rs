@@ -2,7 +2,7 @@
 
 use super::function_dump;
 use super::scripts::{check_flush, keys_and_arguments};
-use super::unknown_subcommand;
+use super::{Permit, unknown_subcommand};
 use crate::call::{Call, is};
 use crate::glob;
 use crate::reply::Reply;
@@ -11,18 +11,24 @@ use crate::stop::{Done, texts};
 
 fn call_function(call: &Call<'_>, is_read_only: bool, reply: &mut Reply) -> Done {
     let (keys, arguments) = keys_and_arguments(call, Some("ERR Bad number of keys provided"))?;
-    let name = call.argument(1);
-    match call.caller.server.procedures.get(name) {
-        Some(procedure) if is_read_only && !procedure.is_read_only => {
-            Err("ERR Can not execute a script with write flag using *_ro command.".into())
-        }
-        Some(procedure) if !procedure.is_read_only && !call.caller.server.writes() => {
-            Err(call.caller.server.read_only())
-        }
-        // A procedure has no keys. What a client gives as such comes first.
-        Some(procedure) => procedure.run(call, &[keys, arguments].concat(), reply),
-        None => libraries::call(call, name, keys, arguments, is_read_only, reply),
+    let (name, server) = (call.argument(1), call.caller.server);
+    let Some(procedure) = server.procedures.get(name) else {
+        return libraries::call(call, name, keys, arguments, is_read_only, reply);
+    };
+    // The user needs the right to run the procedure, too. A procedure has no keys. What a client gives as such comes first.
+    let request = [&[name], keys, arguments].concat();
+    Permit::new(call.caller.user, procedure.command, &request).map_err(|denial| {
+        let (user, client) = (&call.caller.user.name, call.caller.client.line());
+        server.users.note(&denial, "toplevel", user, client);
+        denial.text()
+    })?;
+    if is_read_only && !procedure.is_read_only {
+        return Err("ERR Can not execute a script with write flag using *_ro command.".into());
     }
+    if !procedure.is_read_only && !server.writes() {
+        return Err(server.read_only());
+    }
+    procedure.run(call, &request[1..], reply)
 }
 
 /// `FCALL`

@@ -2,7 +2,7 @@
 
 use super::scan::random_element;
 use super::strings::add_float;
-use crate::call::Call;
+use crate::call::{Call, parse_float};
 use crate::reply::Reply;
 use crate::request::parse_integer;
 use crate::stop::{Done, texts};
@@ -221,7 +221,8 @@ fn add(call: &Call<'_>) -> Done<i64> {
 
 /// `HINCRBYFLOAT`
 pub fn hincrbyfloat(call: &Call<'_>, reply: &mut Reply) -> Done {
-    let (key, name, by) = (call.key(1), call.argument(2), call.float(3)?);
+    let (key, name) = (call.key(1), call.argument(2));
+    let by = parse_float(call.argument(3)).ok_or(texts::NOT_A_FLOAT)?;
     let old = field(call, name)?.map(Field::bytes);
     let sum = add_float(old.as_deref(), by).map_err(|stop| match stop {
         crate::stop::Stop::Reply(text) if text == texts::NOT_A_FLOAT => {

@@ -11,7 +11,7 @@ use crate::effects::Topic;
 use crate::reply::Reply;
 use crate::server::Server;
 use crate::stop::Done;
-use crate::tables::SPACES;
+use crate::tables::{SPACES, expiring};
 
 const SECTIONS: [&str; 7] =
     ["server", "clients", "memory", "persistence", "stats", "replication", "keyspace"];
@@ -92,7 +92,9 @@ fn rows(call: &Call<'_>, section: &str) -> Done<Vec<(String, String)>> {
             for space in 0..SPACES {
                 let keys = call.size(u64::from(space))?;
                 if keys != 0 {
-                    row(&format!("db{space}"), &format!("keys={keys}"));
+                    let expires = call.size(expiring(space))?;
+                    let counts = format!("keys={keys},expires={expires},avg_ttl=0");
+                    row(&format!("db{space}"), &counts);
                 }
             }
         }
@@ -110,5 +112,40 @@ fn persistence(server: &Server, row: &mut dyn FnMut(&str, &dyn ToString)) {
     }
     if let Some(log) = metrics.log {
         row("weft_log_state", &format!("{:?}", log.state));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::server::{Options, Server};
+    use crate::session::Session;
+
+    #[test]
+    fn keys_that_expire_are_counted() {
+        let server = Server::open(Options::default()).unwrap();
+        let mut session = Session::of_a_test(&server);
+        for (lines, rows) in [
+            (&["SET a 1"][..], &["db0:keys=1,expires=0,avg_ttl=0"][..]),
+            (&["SET b 1 EX 100", "EXPIRE a 100"], &["db0:keys=2,expires=2,avg_ttl=0"]),
+            (&["EXPIRE a 50", "SET b 2 EX 50"], &["db0:keys=2,expires=2,avg_ttl=0"]),
+            (&["SET b 1", "RENAME a c"], &["db0:keys=2,expires=1,avg_ttl=0"]),
+            (&["COPY c d", "PERSIST c"], &["db0:keys=3,expires=1,avg_ttl=0"]),
+            (
+                &["MOVE d 1", "HSET h f v", "PEXPIRE h 9999"],
+                &["db0:keys=3,expires=1,avg_ttl=0", "db1:keys=1,expires=1,avg_ttl=0"],
+            ),
+            (&["DEL h"], &["db0:keys=2,expires=0,avg_ttl=0", "db1:keys=1,expires=1,avg_ttl=0"]),
+            (
+                &["SET old 1 PXAT 1", "SET old 1"],
+                &["db0:keys=3,expires=0,avg_ttl=0", "db1:keys=1,expires=1,avg_ttl=0"],
+            ),
+            (&["EXPIRE b 100", "FLUSHDB"], &["db1:keys=1,expires=1,avg_ttl=0"]),
+            (&["SET a 1 EX 100", "FLUSHALL", "SET a 1"], &["db0:keys=1,expires=0,avg_ttl=0"]),
+        ] {
+            lines.iter().for_each(|line| drop(session.say(line)));
+            let info = session.say("INFO keyspace");
+            let found: Vec<_> = info.lines().filter(|line| line.starts_with("db")).collect();
+            assert_eq!(found, rows, "{lines:?}");
+        }
     }
 }

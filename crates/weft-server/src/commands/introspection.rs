@@ -1,5 +1,6 @@
 //! Commands that show and change the server itself: its commands, settings, clients and slow log.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use weft::htm::word::Ordering;
@@ -11,9 +12,11 @@ use super::syntax::{self, Argument};
 use super::{COMMANDS, Command, KeyPlaces, either, find, unknown_subcommand};
 use crate::blocked::Pause;
 use crate::call::{integer, is};
+use crate::clients::Client;
 use crate::latency::{COMMAND, Latency};
 use crate::procedures::Parameter;
 use crate::reply::Reply;
+use crate::request::parse_integer;
 use crate::session::{Replies, Session};
 use crate::stop::{Done, texts};
 use crate::waiting::Unblocked;
@@ -394,7 +397,8 @@ pub fn client(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> 
                 "CLIENT SETINFO LIB-NAME|LIB-VER <value>",
                 "CLIENT NO-EVICT ON|OFF | NO-TOUCH ON|OFF | REPLY ON|OFF|SKIP",
                 "CLIENT UNBLOCK <id> [TIMEOUT|ERROR]",
-                "CLIENT KILL <address> | KILL ID <id> | KILL ADDR <address> | KILL USER <user>",
+                "CLIENT KILL <address> | KILL <filter> <value> [<filter> <value> ...]",
+                "    Filters: ID, ADDR, LADDR, USER, TYPE normal|pubsub, and SKIPME yes|no for this client.",
                 "CLIENT WEFT.ROLLBACK ON|OFF",
                 "    Whether an error between MULTI and EXEC, or of a script, undoes the other commands.",
             ],
@@ -408,11 +412,7 @@ fn list(session: &Session, rest: &[&[u8]], reply: &mut Reply) -> Done {
     let mut clients = session.server.clients.all();
     match rest {
         [] => {}
-        [word, kind] if is(word, "type") => {
-            if !is(kind, "normal") {
-                clients.clear();
-            }
-        }
+        [word, kind] if is(word, "type") => retain_type(session, &mut clients, kind)?,
         [word, ids @ ..] if is(word, "id") && !ids.is_empty() => {
             let ids: Vec<i64> = ids.iter().map(|id| integer(id)).collect::<Result<_, _>>()?;
             clients.retain(|client| ids.iter().any(|id| u64::try_from(*id) == Ok(client.id)));
@@ -424,32 +424,59 @@ fn list(session: &Session, rest: &[&[u8]], reply: &mut Reply) -> Done {
     Ok(())
 }
 
-fn kill(session: &Session, rest: &[&[u8]], reply: &mut Reply) -> Done {
-    let clients = session.server.clients.all();
-    let by_address = |address: &[u8]| {
-        let address = address.to_vec();
-        clients.iter().filter(move |client| client.addresses.0.as_bytes() == address)
-    };
-    let stop = |found: Vec<&std::sync::Arc<crate::clients::Client>>| {
-        found.iter().for_each(|client| client.stop.notify_one());
-        found.len()
-    };
-    match rest {
-        [address] => match stop(by_address(address).collect()) {
-            0 => return Err("ERR No such client".into()),
-            _ => reply.ok(),
-        },
-        [word, address] if is(word, "addr") => reply.count(stop(by_address(address).collect())),
-        [word, id] if is(word, "id") => {
-            let id = integer(id)?;
-            let found = clients.iter().filter(|client| u64::try_from(id) == Ok(client.id));
-            reply.count(stop(found.collect()));
+/// Keeps the clients of a type. The server has no clients that are its primary or its replicas.
+fn retain_type(session: &Session, clients: &mut Vec<Arc<Client>>, kind: &[u8]) -> Done {
+    let subscribers = session.server.publish.clients();
+    match kind.to_ascii_lowercase().as_slice() {
+        b"normal" => clients.retain(|client| !subscribers.contains(&client.id)),
+        b"pubsub" => clients.retain(|client| subscribers.contains(&client.id)),
+        b"master" | b"replica" | b"slave" => clients.clear(),
+        _ => {
+            let kind = String::from_utf8_lossy(kind);
+            return Err(format!("ERR Unknown client type '{kind}'").into());
         }
-        [word, user] if is(word, "user") => {
-            let found = clients.iter().filter(|client| client.texts().user.as_bytes() == *user);
-            reply.count(stop(found.collect()));
-        }
-        _ => return Err(texts::SYNTAX.into()),
     }
+    Ok(())
+}
+
+fn kill(session: &Session, rest: &[&[u8]], reply: &mut Reply) -> Done {
+    let mut clients = session.server.clients.all();
+    if let [address] = rest {
+        clients.retain(|client| client.addresses.0.as_bytes() == *address);
+        if clients.is_empty() {
+            return Err("ERR No such client".into());
+        }
+        clients.iter().for_each(|client| client.stop.notify_one());
+        reply.ok();
+        return Ok(());
+    }
+    if rest.is_empty() || !rest.len().is_multiple_of(2) {
+        return Err(texts::SYNTAX.into());
+    }
+    let mut skips_caller = true;
+    for filter in rest.chunks_exact(2) {
+        let value = filter[1];
+        match filter[0].to_ascii_lowercase().as_slice() {
+            b"id" => {
+                let id = parse_integer(value).filter(|id| *id > 0);
+                let id = id.ok_or("ERR client-id should be greater than 0")?;
+                clients.retain(|client| u64::try_from(id) == Ok(client.id));
+            }
+            b"addr" => clients.retain(|client| client.addresses.0.as_bytes() == value),
+            b"laddr" => clients.retain(|client| client.addresses.1.as_bytes() == value),
+            b"user" => {
+                let name = String::from_utf8_lossy(value);
+                let user = session.server.users.find(&name);
+                let user = user.ok_or_else(|| format!("ERR No such user '{name}'"))?;
+                clients.retain(|client| client.texts().user == user.name);
+            }
+            b"type" => retain_type(session, &mut clients, value)?,
+            b"skipme" => skips_caller = either(filter, 1, "yes", "no")?,
+            _ => return Err(texts::SYNTAX.into()),
+        }
+    }
+    clients.retain(|client| !skips_caller || client.id != session.client.id);
+    clients.iter().for_each(|client| client.stop.notify_one());
+    reply.count(clients.len());
     Ok(())
 }

@@ -6,7 +6,7 @@ use crate::call::{Call, integer};
 use crate::reply::Reply;
 use crate::stop::{Done, texts};
 use crate::store::Key;
-use crate::tables::{Garbage, Head, Kind, SPACES};
+use crate::tables::{Garbage, Head, Kind, SPACES, expiring};
 
 /// `DEL`, `UNLINK`
 pub fn del(call: &Call<'_>, reply: &mut Reply) -> Done {
@@ -141,11 +141,18 @@ fn flush(call: &Call<'_>, spaces: std::ops::Range<u8>) -> Done {
             let deadline = (head.expires_at, head.space, &head.key[..]);
             call.tx.delete(&tables.deadlines, deadline)?;
         }
+        if head.kind == Kind::Stream {
+            // Those who wait for a group of consumers are told that it is gone.
+            call.effects.note_arrival();
+        }
         call.touch(&Key::new(head.space, &head.key))?;
     }
     call.tx.delete_range(&tables.heads, range)?;
-    let sizes = (u64::from(spaces.start), 0)..(u64::from(spaces.end), 0);
-    call.tx.delete_range(&tables.sizes, sizes)?;
+    let counts: [fn(u8) -> u64; 2] = [u64::from, expiring];
+    for counted in counts {
+        let sizes = (counted(spaces.start), 0)..(counted(spaces.end), 0);
+        call.tx.delete_range(&tables.sizes, sizes)?;
+    }
     Ok(())
 }
 
@@ -196,12 +203,17 @@ pub fn object(call: &Call<'_>, reply: &mut Reply) -> Done {
             "    The name that Redis has for the form of the value.",
             "REFCOUNT <key>",
             "    Always 1.",
+            "IDLETIME <key>",
+            "    Always 0: the server does not keep when a key was used.",
+            "FREQ <key>",
+            "    An error: the server does not keep how often a key is used.",
         ];
         reply.array(lines.len());
         lines.iter().for_each(|line| reply.simple(line));
         return Ok(());
     }
-    if call.len() != 3 || !matches!(name.as_slice(), b"encoding" | b"refcount") {
+    let names = [&b"encoding"[..], b"refcount", b"idletime", b"freq"];
+    if call.len() != 3 || !names.contains(&&*name) {
         return Err(super::unknown_subcommand(call.arguments, "OBJECT").into());
     }
     let Some(head) = call.head(&call.key(2))? else {
@@ -210,10 +222,15 @@ pub fn object(call: &Call<'_>, reply: &mut Reply) -> Done {
     };
     match name.as_slice() {
         b"encoding" => reply.text(encoding(head)),
-        _ => reply.integer(1),
+        b"refcount" => reply.integer(1),
+        b"idletime" => reply.integer(0),
+        _ => return Err(NO_FREQUENCY.into()),
     }
     Ok(())
 }
+
+const NO_FREQUENCY: &str = "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that \
+                            when switching between policies at runtime LRU and LFU data will take some time to adjust.";
 
 /// What a row costs besides what its columns own: the record, the version, and its entries in indexes. An estimate.
 const ROW_BYTES: usize = 120;
@@ -266,4 +283,32 @@ pub fn memory(call: &Call<'_>, reply: &mut Reply) -> Done {
     };
     reply.count(ROW_BYTES + 2 * head.key.len() + elements);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::server::{Options, Server};
+    use crate::session::Session;
+
+    #[test]
+    fn keys_that_expire_take_the_names_of_expired_keys() {
+        for (line, space, reply) in
+            [("RENAME a b", 0, "+OK"), ("RENAMENX a b", 0, ":1"), ("MOVE a 1", 1, ":1")]
+        {
+            // No thread removes expired keys in this test.
+            let server = Server::open(Options::default()).unwrap();
+            let mut session = Session::of_a_test(&server);
+            let target = if space == 0 { "b" } else { "a" };
+            session.say(&format!("SELECT {space}"));
+            assert_eq!(session.say(&format!("SET {target} 2 PXAT 1")), "+OK\r\n");
+            session.say("SELECT 0");
+            session.say("SET a 1 EX 100");
+            assert_eq!(session.say(line), format!("{reply}\r\n"), "{line}");
+            session.say(&format!("SELECT {space}"));
+            assert_eq!(session.say(&format!("GET {target}")), "$1\r\n1\r\n", "{line}");
+            let time = session.say(&format!("TTL {target}"));
+            assert!([":99\r\n", ":100\r\n"].contains(&&*time), "{line}: {time}");
+            assert_eq!(session.say(&format!("PERSIST {target}")), ":1\r\n", "{line}");
+        }
+    }
 }

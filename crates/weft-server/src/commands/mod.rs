@@ -43,7 +43,7 @@ use std::sync::LazyLock;
 
 use rustc_hash::FxHashMap;
 
-use crate::call::{Call, DataCommand};
+use crate::call::{Call, DataCommand, is};
 use crate::effects::Effects;
 use crate::reply::Reply;
 use crate::session::Session;
@@ -83,7 +83,7 @@ pub enum KeyPlaces {
     Numbered(usize),
     /// The first argument, and after a number at the second position.
     FirstAndNumbered,
-    /// The first half of the arguments after the word `STREAMS`.
+    /// The first half of the arguments after the option `STREAMS`.
     Streams,
     /// The first argument, and those after any of these words.
     FirstAndAfter(&'static [&'static str]),
@@ -233,15 +233,25 @@ impl Command {
             }
             KeyPlaces::Numbered(position) => numbered(position),
             KeyPlaces::Streams => {
-                let word = arguments.iter().position(|word| crate::call::is(word, "streams"));
-                let rest = &arguments[word.ok_or(INVALID_KEYS)? + 1..];
+                let mut rest = &arguments[1..];
+                // A group, a consumer, and a key can have the name of the option.
+                while let Some(word) = rest.first().filter(|word| !is(word, "streams")) {
+                    let values = match word.to_ascii_lowercase().as_slice() {
+                        b"block" | b"count" => 1,
+                        b"group" => 2,
+                        b"noack" => 0,
+                        _ => return Err(INVALID_KEYS.into()),
+                    };
+                    rest = rest.get(1 + values..).ok_or(INVALID_KEYS)?;
+                }
+                let (_, rest) = rest.split_first().ok_or(INVALID_KEYS)?;
                 Ok(rest[..rest.len() / 2].to_vec())
             }
             KeyPlaces::FirstAndAfter(words) => {
                 let mut keys = vec![*arguments.get(1).ok_or(INVALID_KEYS)?];
                 let after = arguments[2..]
                     .windows(2)
-                    .filter(|pair| words.iter().any(|word| crate::call::is(pair[0], word)));
+                    .filter(|pair| words.iter().any(|word| is(pair[0], word)));
                 keys.extend(after.map(|pair| pair[1]));
                 Ok(keys)
             }
@@ -298,8 +308,8 @@ pub fn unknown_subcommand(arguments: &[&[u8]], command: &str) -> String {
 /// Returns whether the argument at the position is one of two words: `true` for the first.
 fn either(arguments: &[&[u8]], position: usize, first: &str, second: &str) -> Done<bool> {
     match arguments.get(position) {
-        Some(argument) if crate::call::is(argument, first) => Ok(true),
-        Some(argument) if crate::call::is(argument, second) => Ok(false),
+        Some(argument) if is(argument, first) => Ok(true),
+        Some(argument) if is(argument, second) => Ok(false),
         _ => Err(texts::SYNTAX.into()),
     }
 }
@@ -344,7 +354,16 @@ mod tests {
             ("zunion x", None),
             ("ping", None),
             ("object encoding a", Some("a")),
-            ("xreadgroup group streams c streams a b > >", Some("c streams a")),
+            ("xreadgroup group streams c streams a b > >", Some("a b")),
+            ("xreadgroup group g streams streams zecret >", Some("zecret")),
+            (
+                "xreadgroup noack count streams GROUP streams streams STREAMS streams >",
+                Some("streams"),
+            ),
+            ("xread block streams streams a 0", Some("a")),
+            ("xread nosuch streams a 0", None),
+            ("xread streams a", Some("")),
+            ("xreadgroup group g", None),
             ("xread count 1 streams a b 0 0", Some("a b")),
             ("xread count 1", None),
         ] {

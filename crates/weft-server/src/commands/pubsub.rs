@@ -133,7 +133,7 @@ pub fn pubsub(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> 
             reply.texts(names.iter().map(|(name, _)| name));
         }
         (b"numsub" | b"shardnumsub", names) => {
-            reply.map(names.len());
+            reply.array(2 * names.len());
             for name in names {
                 reply.text(name);
                 reply.count(publish.count(topic, name));

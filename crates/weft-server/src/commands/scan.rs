@@ -2,19 +2,21 @@
 //!
 //! Keys and elements are ordered by a hash, and a cursor is the hash with which the next page begins. So every element
 //! that is there from the first page to the last is returned, whatever happens to others in the meantime. Elements with
-//! equal hashes are on one page.
+//! equal hashes are on one page. A hash has 48 bits, so a client loses nothing if it keeps a cursor as a number with 53 bits
+//! of precision, as JavaScript does.
 
 use weft::{Error, Table};
 
 use crate::call::Call;
 use crate::glob;
-use crate::named::{Named, slot_of_hash};
+use crate::named::{NUMBER_BITS_COUNT, Named, slot_of_hash};
 use crate::reply::Reply;
 use crate::stop::{Done, texts};
 use crate::tables::{Kind, score_of};
 
 /// The options of the commands.
 struct Page<'c> {
+    /// The first slot.
     from: u64,
     pattern: Option<&'c [u8]>,
     count: usize,
@@ -23,8 +25,10 @@ struct Page<'c> {
 
 impl<'c> Page<'c> {
     fn parse(call: &Call<'c>, position: usize, takes_kind: bool) -> Done<Self> {
-        let from = std::str::from_utf8(call.argument(position)).ok();
-        let from = from.and_then(|from| from.parse().ok()).ok_or(texts::NOT_A_CURSOR)?;
+        let cursor = std::str::from_utf8(call.argument(position)).ok();
+        let cursor: u64 = cursor.and_then(|text| text.parse().ok()).ok_or(texts::NOT_A_CURSOR)?;
+        // Beyond the greatest hash there are no elements.
+        let from = cursor.saturating_mul(1 << NUMBER_BITS_COUNT);
         let mut page = Page { from, pattern: None, count: 10, kind: None };
         let mut options = call.options(position + 1);
         while !options.is_empty() {
@@ -46,7 +50,7 @@ impl<'c> Page<'c> {
         self.pattern.is_none_or(|pattern| glob::matches(pattern, name))
     }
 
-    /// Gathers the rows of a page. Also returns the cursor of the next one.
+    /// Gathers the rows of a page. Also returns the first slot of the next page, or 0 after the last page.
     fn gather<'r, T: Named>(
         &self,
         rows: impl Iterator<Item = Result<&'r T, Error>>,
@@ -65,9 +69,10 @@ impl<'c> Page<'c> {
     }
 }
 
+/// Begins the reply: the cursor of the page that begins with the slot `next`, and so many elements.
 fn begin(reply: &mut Reply, next: u64, elements: usize) {
     reply.array(2);
-    reply.text(next.to_string());
+    reply.text((next >> NUMBER_BITS_COUNT).to_string());
     reply.array(elements);
 }
 
@@ -194,4 +199,47 @@ pub fn zscan(call: &Call<'_>, reply: &mut Reply) -> Done {
         reply.text(crate::reply::double_text(score_of(scored.score)));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use weft::htm::word::Ordering;
+
+    use crate::server::{Options, Server};
+    use crate::session::Session;
+
+    /// JavaScript's numbers are exact below this one.
+    const EXACT_MAX: u64 = 1 << 53;
+
+    #[test]
+    fn cursors_are_exact_numbers_of_javascript() {
+        let server = Server::open(Options::default()).unwrap();
+        server.store.hash_shift.store(0, Ordering::Relaxed);
+        let mut session = Session::of_a_test(&server);
+        for number in 0..1000 {
+            session.say(&format!("SET name:{number} v"));
+            session.say(&format!("HSET hash name:{number} v"));
+            session.say(&format!("SADD set name:{number}"));
+            session.say(&format!("ZADD sorted 1 name:{number}"));
+        }
+        for command in ["SCAN", "HSCAN hash", "SSCAN set", "ZSCAN sorted"] {
+            let (mut cursor, mut found) = (0, BTreeSet::new());
+            loop {
+                let reply = session.say(&format!("{command} {cursor} COUNT 7"));
+                let names = reply.lines().filter(|line| line.starts_with("name:"));
+                found.extend(names.map(str::to_owned));
+                cursor = reply.lines().nth(2).unwrap().parse::<u64>().unwrap();
+                assert!(cursor < EXACT_MAX, "{command} {cursor}");
+                if cursor == 0 {
+                    break;
+                }
+            }
+            assert_eq!(found.len(), 1000, "{command}");
+            // A cursor that is too great for a hash is the end.
+            let end = session.say(&format!("{command} {}", u64::MAX));
+            assert_eq!(end, "*2\r\n$1\r\n0\r\n*0\r\n", "{command}");
+        }
+    }
 }

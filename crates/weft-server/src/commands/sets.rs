@@ -124,13 +124,16 @@ pub fn smembers(call: &Call<'_>, reply: &mut Reply) -> Done {
 /// `SMOVE`
 pub fn smove(call: &Call<'_>, reply: &mut Reply) -> Done {
     let (from, to, name) = (call.key(1), call.key(2), call.argument(3));
-    let source = call.find(&from, Kind::Set)?;
-    call.expect(&to, Kind::Set)?;
-    let is_there = has(call, source, name)?;
-    reply.flag(is_there);
-    let Some(source) = source.filter(|_| is_there && from.bytes != to.bytes) else {
+    let Some(source) = call.find(&from, Kind::Set)? else {
+        reply.flag(false);
         return Ok(());
     };
+    call.expect(&to, Kind::Set)?;
+    let is_there = has(call, Some(source), name)?;
+    reply.flag(is_there);
+    if !is_there || from.bytes == to.bytes {
+        return Ok(());
+    }
     call.effects.name_event("srem");
     remove(call, &from, source, &[name])?;
     call.effects.name_event("sadd");

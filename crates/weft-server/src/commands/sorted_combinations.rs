@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::sets::limit_of;
 use super::sorted_ranges::store;
 use super::sorted_sets::write_members;
-use crate::call::{Call, Options};
+use crate::call::{Call, Options, parse_float_in_range};
 use crate::reply::Reply;
 use crate::stop::{Done, texts};
 use crate::tables::{Kind, Text, score_of};
@@ -69,7 +69,7 @@ fn options_of(
     while !options.is_empty() {
         if options.take("weights") {
             for weight in &mut weights {
-                let number = crate::call::parse_float(options.next()?);
+                let number = parse_float_in_range(options.next()?);
                 *weight = number.ok_or("ERR weight value is not a float")?;
             }
         } else if options.take("aggregate") {

@@ -493,7 +493,8 @@ pub fn xautoclaim(call: &Call<'_>, reply: &mut Reply) -> Done {
     let (mut claimed, mut deleted, mut next) = (Vec::new(), Vec::new(), Id::MIN);
     for (at, pending) in found.into_iter().enumerate() {
         let id = pending.id();
-        if at == looks || claimed.len() == count {
+        // As in Redis, a deleted entry counts as one that is claimed.
+        if at == looks || claimed.len() + deleted.len() == count {
             next = id;
             break;
         }

@@ -446,6 +446,9 @@ pub fn xsetid(call: &Call<'_>, reply: &mut Reply) -> Done {
         );
     }
     call.tx.update(&call.store.tables.of_streams.streams, &collection, |stream| {
+        // New entries may come before what trimming has removed.
+        let first = stream.first().min(id);
+        (stream.first_millis, stream.first_number) = (first.millis, first.number);
         (stream.last_millis, stream.last_number) = (id.millis, id.number);
         stream.added = added.unwrap_or(stream.added);
     })?;
@@ -560,7 +563,11 @@ pub fn xread(call: &Call<'_>, reply: &mut Reply) -> Done {
     let reading = Reading::parse(call, false)?;
     let (mut found, mut ids) = (Vec::new(), Vec::new());
     for (key, id) in reading.keys.iter().zip(reading.ids) {
-        let collection = call.find(&call.key_of(key), Kind::Stream)?;
+        let at = call.key_of(key);
+        let collection = match call.waits_for_other(&at, Kind::Stream)? {
+            true => None,
+            false => call.find(&at, Kind::Stream)?,
+        };
         let after = match *id {
             b"$" => collection
                 .map_or(Ok(Id::MIN), |of| Ok::<_, crate::stop::Stop>(stream(call, of)?.last()))?,

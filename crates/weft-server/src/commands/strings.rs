@@ -285,7 +285,7 @@ pub fn add_float(value: Option<&[u8]>, by: f64) -> Done<String> {
 /// `INCRBYFLOAT`
 pub fn incrbyfloat(call: &Call<'_>, reply: &mut Reply) -> Done {
     let key = call.key(1);
-    let by = call.float(2)?;
+    let by = parse_float(call.argument(2)).ok_or(texts::NOT_A_FLOAT)?;
     let head = call.expect(&key, Kind::Text)?;
     let sum = add_float(head.map(Head::bytes).as_deref(), by)?;
     let value = Value::new(sum.as_bytes());
@@ -328,14 +328,27 @@ pub fn part(start: i64, end: i64, length: usize) -> Option<(usize, usize)> {
     Some((start, usize::try_from(end).ok()?))
 }
 
+/// As [`part`], for the bytes or bits of a string. As in Redis, an end before the first element means the first element.
+pub fn part_of_text(start: i64, end: i64, length: usize) -> Option<(usize, usize)> {
+    let signed = i64::try_from(length).ok()?;
+    let place = |position: i64| if position < 0 { (position + signed).max(0) } else { position };
+    part(place(start), place(end), length)
+}
+
+/// Returns whether a range is empty in any string, because its end comes before its start when both are counted from the end.
+pub fn is_reversed(start: i64, end: i64) -> bool {
+    start < 0 && end < start
+}
+
 /// `GETRANGE`, `SUBSTR`
 pub fn getrange(call: &Call<'_>, reply: &mut Reply) -> Done {
     let (start, end) = (call.integer(2)?, call.integer(3)?);
     let head = call.expect(&call.key(1), Kind::Text)?;
     let bytes = head.map_or(Cow::Borrowed(&b""[..]), Head::bytes);
-    match part(start, end, bytes.len()) {
-        Some((start, end)) => reply.text(&bytes[start..=end]),
+    match part_of_text(start, end, bytes.len()) {
+        _ if is_reversed(start, end) => reply.text(b""),
         None => reply.text(b""),
+        Some((start, end)) => reply.text(&bytes[start..=end]),
     }
     Ok(())
 }
@@ -377,5 +390,21 @@ mod tests {
         ] {
             assert_eq!(part(start, end, length), expected, "{start} {end} {length}");
         }
+    }
+
+    #[test]
+    fn ends_before_a_string_are_its_first_byte() {
+        for ((start, end, length), expected) in [
+            ((0, -10, 5), Some((0, 0))),
+            ((-10, -10, 5), Some((0, 0))),
+            ((3, -10, 5), None),
+            ((-3, -1, 5), Some((2, 4))),
+            ((0, -10, 0), None),
+            ((i64::MIN, i64::MIN, 5), Some((0, 0))),
+            ((i64::MIN, i64::MAX, 5), Some((0, 4))),
+        ] {
+            assert_eq!(part_of_text(start, end, length), expected, "{start} {end} {length}");
+        }
+        assert!(is_reversed(-1, -2) && !is_reversed(-2, -1) && !is_reversed(1, -1));
     }
 }

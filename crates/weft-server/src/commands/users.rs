@@ -57,7 +57,8 @@ pub fn acl(session: &mut Session, arguments: &[&[u8]], reply: &mut Reply) -> Don
         (b"dryrun", [name, rest @ ..]) if !rest.is_empty() => {
             let shown = String::from_utf8_lossy(name);
             let user = users.find(&shown).ok_or_else(|| format!("ERR User '{shown}' not found"))?;
-            let command = find(rest[0]).ok_or_else(|| {
+            let command = find(rest[0]).or_else(|| server.procedures.command(rest[0]));
+            let command = command.ok_or_else(|| {
                 format!("ERR Command '{}' not found", String::from_utf8_lossy(rest[0]))
             })?;
             if !command.takes(rest.len()) {

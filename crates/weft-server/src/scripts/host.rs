@@ -408,11 +408,15 @@ fn acl_check_cmd(_: &Lua, arguments: MultiValue) -> mlua::Result<bool> {
     let owned: Option<Vec<Argument>> = arguments.iter().map(Argument::new).collect();
     let owned = owned.unwrap_or_default();
     let arguments: Vec<&[u8]> = owned.iter().map(Argument::bytes).collect();
-    match arguments.first().and_then(|name| commands::find(name)) {
-        Some(command) => RUNNING
-            .with(|running| Ok(Permit::new(running.call.caller.user, command, &arguments).is_ok())),
-        None => fail("ERR Invalid command passed to redis.acl_check_cmd()"),
-    }
+    RUNNING.with(|running| {
+        let Caller { server, user, .. } = running.call.caller;
+        let procedure = |name: &&[u8]| server.procedures.command(name);
+        let name = arguments.first();
+        match name.and_then(|name| commands::find(name)).or_else(|| name.and_then(procedure)) {
+            Some(command) => Ok(Permit::new(user, command, &arguments).is_ok()),
+            None => fail("ERR Invalid command passed to redis.acl_check_cmd()"),
+        }
+    })
 }
 
 /// `redis.register_function`

@@ -11,13 +11,14 @@
 //! - `values`: replies as Lua values, and Lua values as replies.
 //! - `sources`: the scripts that clients have sent, by their SHA-1.
 //! - `libraries`: functions, which lie in a table of the database.
-//! - `json`, `message_pack`, `packing` and `bits`: the libraries `cjson`, `cmsgpack`, `struct` and `bit`.
+//! - `json` and `json_reader`, `message_pack`, `packing` and `bits`: the libraries `cjson`, `cmsgpack`, `struct` and `bit`.
 
 mod bits;
 mod direct;
 mod engine;
 mod host;
 mod json;
+mod json_reader;
 pub mod libraries;
 #[cfg(test)]
 mod measurement;

@@ -9,6 +9,7 @@ use weft::htm::word::Ordering;
 
 use super::Program;
 use super::direct::Left;
+use super::json::Settings;
 use crate::call::Call;
 use crate::reply::{Reply, Version};
 use crate::session::{SLOW, in_place};
@@ -77,6 +78,8 @@ pub struct Running<'c> {
     pub left: RefCell<Option<Left>>,
     /// The numbers of `math.random`.
     pub random: RefCell<fastrand::Rng>,
+    /// The settings of `cjson`.
+    pub json: Cell<Settings>,
     /// The functions that were registered.
     pub registered: RefCell<Vec<Registered>>,
     /// How many bytes the state may use while Lua's code runs.
@@ -123,6 +126,7 @@ impl<'c> Running<'c> {
             buffer: RefCell::new(Reply::with_room(call.caller.server.options.script_bytes)),
             left: RefCell::new(None),
             random: RefCell::new(fastrand::Rng::with_seed(fixed.seed)),
+            json: Cell::default(),
             registered: RefCell::new(Vec::new()),
             memory_limit: Cell::new(0),
             commands: Cell::new(0),
@@ -160,7 +164,7 @@ impl<'c> Running<'c> {
         if elapsed >= limit {
             let text = format!(
                 "ERR the script was stopped, and rolled back, because it has run for {} ms; make it shorter, or start \
-                 the server with another --script-ms",
+                 the server with a longer --script-time, in milliseconds",
                 limit.as_millis()
             );
             return Err(self.stop(text.into()));

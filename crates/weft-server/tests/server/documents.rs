@@ -41,14 +41,15 @@ fn tables() -> String {
 
 /// Returns the table of settings.
 fn settings() -> String {
-    let mut text = "\n| setting | Redis's name | default | live | what it is |\n| --- | --- | --- | --- | --- |\n".to_owned();
+    let mut text = "\n| setting | value | Redis's name | default | live | what it is |\n| --- | --- | --- | --- | --- | --- |\n".to_owned();
     let defaults = Options::default();
     let quoted = |text: &str| if text.is_empty() { String::new() } else { format!("`{text}`") };
     for setting in SETTINGS {
         let (redis, default) = (quoted(setting.redis), quoted(&setting.get(&defaults)));
         let live = if setting.is_live() { "yes" } else { "" };
-        let (name, help) = (setting.name, setting.help.replace('|', "\\|"));
-        writeln!(text, "| `{name}` | {redis} | {default} | {live} | {help} |").unwrap();
+        let [value, help] = [setting.value, setting.help].map(|text| text.replace('|', "\\|"));
+        let name = setting.name;
+        writeln!(text, "| `{name}` | `{value}` | {redis} | {default} | {live} | {help} |").unwrap();
     }
     text + "\n"
 }

@@ -145,6 +145,25 @@ fn a_reply_that_is_too_long_ends_the_connection() {
 }
 
 #[test]
+fn a_result_of_exec_that_is_too_long_is_not_sent_in_part() {
+    let server = TestServer::with(Options { output_bytes: 1000, ..Options::default() });
+    let mut client = server.client();
+    client.call(&[b"SET", b"big", &[b'x'; 600]]);
+    client.line("SET word x");
+    // The command that fails drops its own reply only.
+    let lines = b"MULTI\r\nGET big\r\nGET big\r\nINCR word\r\nEXEC\r\nPING\r\n";
+    let reply = exchange(&server, lines);
+    assert!(!reply.contains('*') && !reply.contains("PONG"), "{reply}");
+    // An error that undoes all commands is the whole reply.
+    client.line("CLIENT WEFT.ROLLBACK ON");
+    for line in ["MULTI", "GET big", "GET big", "INCR word"] {
+        assert!(client.say(line).starts_with('+'), "{line}");
+    }
+    assert!(client.say("EXEC").starts_with("-EXECABORT"));
+    assert_eq!(client.say("STRLEN big"), ":600");
+}
+
+#[test]
 fn silent_connections_are_closed() {
     let server = TestServer::with(Options { idle_seconds: 1, ..Options::default() });
     let mut client = server.client();
@@ -244,6 +263,46 @@ fn clients_see_and_end_each_other() {
     assert!(one.say("CLIENT LIST").contains("name=two"));
     assert_eq!(one.say(&format!("CLIENT KILL ID {}", id.trim_start_matches(':'))), ":1");
     assert!(two.read().is_none());
+    let mut subscriber = server.client();
+    subscriber.line("SUBSCRIBE a");
+    while clients_info(&mut one, "connected_clients") > 2 {}
+    assert!(!one.say("CLIENT LIST TYPE normal").contains("cmd=subscribe"));
+    let own = one.say("CLIENT ID");
+    let own = own.trim_start_matches(':');
+    let list = one.say(&format!("CLIENT LIST ID {own}"));
+    let address = |name: &str| list.split(name).nth(1).unwrap().split(' ').next().unwrap();
+    let (address, server_address) = (address(" addr="), address(" laddr="));
+    // The client itself is spared, unless it says otherwise.
+    for (filters, reply) in [
+        (format!("ID {own}"), ":0"),
+        (format!("ID {own} SKIPME yes"), ":0"),
+        (format!("ADDR {address} LADDR {server_address}"), ":0"),
+        ("USER default TYPE normal".to_owned(), ":0"),
+        ("TYPE replica".to_owned(), ":0"),
+        (format!("ID {own} TYPE pubsub SKIPME no"), ":0"),
+        ("USER nosuch".to_owned(), "-ERR No such user 'nosuch'"),
+        ("TYPE nosuch".to_owned(), "-ERR Unknown client type 'nosuch'"),
+        ("ID 0".to_owned(), "-ERR client-id should be greater than 0"),
+        ("ID x".to_owned(), "-ERR client-id should be greater than 0"),
+        ("SKIPME maybe".to_owned(), "-ERR syntax error"),
+        (format!("ID {own} SKIPME"), "-ERR syntax error"),
+        ("NOSUCH 1".to_owned(), "-ERR syntax error"),
+        ("1:1".to_owned(), "-ERR No such client"),
+        (format!("USER default TYPE PubSub LADDR {server_address}"), ":1"),
+    ] {
+        assert_eq!(one.say(&format!("CLIENT KILL {filters}")), reply, "{filters}");
+    }
+    assert!(subscriber.read().is_none());
+    for kill in ["ID {} SKIPME no", "ADDR {} SKIPME no", "{}"] {
+        let mut client = server.client();
+        let id = client.say("CLIENT ID");
+        let line = client.say(&format!("CLIENT LIST ID {}", id.trim_start_matches(':')));
+        let address = line.split(" addr=").nth(1).unwrap().split(' ').next().unwrap();
+        let named = if kill.starts_with("ID") { id.trim_start_matches(':') } else { address };
+        let reply = client.say(&format!("CLIENT KILL {}", kill.replace("{}", named)));
+        assert!([":1", "+OK"].contains(&&*reply), "{kill}: {reply}");
+        assert!(client.read().is_none());
+    }
     one.line("CONFIG SET slowlog-log-slower-than 0");
     one.line("SET k v");
     assert!(one.say("SLOWLOG GET 1").contains("*[\"SET\", \"k\", \"v\"]"));

@@ -252,6 +252,46 @@ fn procedures_run_in_multi_and_in_scripts() {
 }
 
 #[test]
+fn rules_of_users_hold_for_procedures() {
+    let server = shop();
+    let mut admin = server.client();
+    let caught = "\"NOPERM this user has no permissions to run the \\'take\\' command\"";
+    // A reply of `!` and a name says that the user may not run this command.
+    for (rules, lines) in [
+        (
+            "+@all -@write",
+            &[("TAKE 7", "!take"), ("FCALL take 0 7", "!take"), ("COUNT_ORDERS", ":0")][..],
+        ),
+        ("-@all +fcall", &[("FCALL take 0 7", "!take"), ("FCALL Take 1 7", "!take")]),
+        ("+take", &[("FCALL take 0 7", ":4"), ("TAKE 7", ":3")]),
+        ("-@write", &[("TAKE 7", "!take"), ("COUNT_ORDERS", "!count_orders")]),
+        ("+@read", &[("TAKE 7", "!take"), ("COUNT_ORDERS", ":0")]),
+        ("+@write", &[("TAKE 7", ":2"), ("PING", "!ping")]),
+        ("+@all -shop.sell", &[("TAKE 7", ":1"), ("Shop.Sell 1 1 x", "!shop.sell")]),
+        ("-take", &[("EVAL \"return redis.pcall('take', 7).err\" 0", caught)]),
+        ("-@slow +@fast", &[("TAKE 7", "!take"), ("COUNT_ORDERS", "!count_orders")]),
+    ] {
+        assert_eq!(admin.say(&format!("ACL SETUSER u on nopass ~* &* {rules}")), "+OK", "{rules}");
+        let mut client = server.client();
+        assert_eq!(client.say("AUTH u x"), "+OK");
+        for (line, reply) in lines {
+            let refused = |name: &str| {
+                format!("-NOPERM this user has no permissions to run the '{name}' command")
+            };
+            let expected = reply.strip_prefix('!').map_or((*reply).to_owned(), refused);
+            assert_eq!(client.say(line), expected, "{rules}: {line}");
+        }
+    }
+    assert!(admin.say("ACL LOG 1").contains("\"count_orders\""));
+    assert_eq!(admin.say("ACL DRYRUN default TAKE 7"), "+OK");
+    let dry = "\"This user has no permissions to run the \\'take\\' command\"";
+    assert_eq!(admin.say("ACL DRYRUN u TAKE 7"), dry);
+    assert!(admin.say("ACL GETUSER u").contains(" -take -@slow +@fast"));
+    let unknown = admin.say("ACL SETUSER u +nosuch");
+    assert!(unknown.contains("Unknown command or category name in ACL"), "{unknown}");
+}
+
+#[test]
 fn the_last_products_are_sold_once() {
     let server = shop();
     let sold = Word::new(0);

@@ -37,6 +37,10 @@ fn messages_arrive_in_both_versions_of_the_protocol() {
         assert_eq!(publisher.line("PUBSUB CHANNELS").sorted().shown(), "*[\"a\", \"b\"]");
         assert_eq!(publisher.say("PUBSUB CHANNELS a*"), "*[\"a\"]");
         assert_eq!(publisher.say("PUBSUB NUMSUB a c"), "*[\"a\", :1, \"c\", :0]");
+        publisher.line(&format!("HELLO {version}"));
+        // A list, also in RESP3.
+        assert_eq!(publisher.say("PUBSUB NUMSUB a c"), "*[\"a\", :1, \"c\", :0]");
+        assert_eq!(publisher.say("PUBSUB SHARDNUMSUB a c"), "*[\"a\", :1, \"c\", :0]");
         assert_eq!(publisher.say("PUBSUB NUMPAT"), ":1");
         assert_eq!(publisher.say("PUBSUB SHARDCHANNELS"), "*[\"a\"]");
         if version == "2" {

@@ -61,15 +61,40 @@ fn consumers_of_a_group_are_served_in_the_order_in_which_they_came() {
 fn consumers_that_wait_are_told_when_their_group_is_gone() {
     let server = TestServer::new();
     let (mut consumer, mut other) = (server.client(), server.client());
-    for line in ["XGROUP DESTROY s g", "DEL s", "RENAME s t"] {
+    let gone = "-NOGROUP No such key 's' or consumer group 'g'";
+    for (line, expected) in [
+        ("XGROUP DESTROY s g", gone),
+        ("DEL s", gone),
+        ("RENAME s t", gone),
+        ("FLUSHALL", gone),
+        ("FLUSHDB", gone),
+        ("SET s x", "-WRONGTYPE"),
+        ("BITOP NOT s text", "-WRONGTYPE"),
+    ] {
+        other.line("SET text x");
         other.line("XGROUP CREATE s g 0 MKSTREAM");
         consumer.send(b"XREADGROUP GROUP g c BLOCK 0 STREAMS s >\r\n");
         until_blocked(&mut other, 1);
         other.line(line);
         let reply = next(&mut consumer);
-        assert!(reply.starts_with("-NOGROUP No such key 's' or consumer group 'g'"), "{reply}");
+        assert!(reply.starts_with(expected), "{line}: {reply}");
         other.line("DEL s");
     }
+}
+
+#[test]
+fn readers_wait_on_while_the_key_has_another_type() {
+    let server = TestServer::new();
+    let (mut reader, mut other) = (server.client(), server.client());
+    other.line("XADD s 1-1 a 1");
+    reader.send(b"XREAD BLOCK 0 STREAMS s $\r\n");
+    until_blocked(&mut other, 1);
+    for line in ["SET s x", "DEL s", "RPUSH s x", "DEL s"] {
+        other.line(line);
+    }
+    until_blocked(&mut other, 1);
+    other.line("XADD s 2-1 b 2");
+    assert_eq!(next(&mut reader), "*[*[\"s\", *[*[\"2-1\", *[\"b\", \"2\"]]]]]");
 }
 
 #[test]

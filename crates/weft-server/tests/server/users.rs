@@ -109,6 +109,35 @@ fn keys_have_permissions_to_read_and_to_write() {
 }
 
 #[test]
+fn a_consumer_with_the_name_of_an_option_opens_no_other_key() {
+    let server = TestServer::new();
+    let (mut admin, mut client) = (server.client(), server.client());
+    admin.line("ACL SETUSER a on nopass +@all ~s*");
+    for key in ["zecret", "shown", "streams"] {
+        admin.line(&format!("XGROUP CREATE {key} g 0 MKSTREAM"));
+        admin.line(&format!("XGROUP CREATE {key} streams 0"));
+        admin.line(&format!("XADD {key} 1-1 a 1"));
+    }
+    client.line("AUTH a x");
+    let refused =
+        "-NOPERM this user has no permissions to access one of the keys used as arguments";
+    for line in [
+        "XREADGROUP GROUP g streams STREAMS zecret >",
+        "XREADGROUP GROUP streams streams STREAMS zecret >",
+        "XREADGROUP GROUP streams s STREAMS zecret >",
+        "XREAD STREAMS zecret 0",
+    ] {
+        assert_eq!(client.say(line), refused, "{line}");
+    }
+    for line in [
+        "XREADGROUP GROUP g streams STREAMS shown >",
+        "XREADGROUP GROUP streams streams STREAMS streams >",
+    ] {
+        assert!(client.say(line).contains("\"1-1\""), "{line}");
+    }
+}
+
+#[test]
 fn rules_are_shown_as_redis_shows_them() {
     let server = TestServer::new();
     let mut client = server.client();
