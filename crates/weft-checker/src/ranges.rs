@@ -56,7 +56,11 @@ impl Summary {
 
     /// Returns whether a quiet key was written between the two times.
     fn stirs(&self, (invoke_ns, complete_ns): (u64, u64)) -> bool {
-        self.quiet_from_ns <= complete_ns && self.quiet_to_ns >= invoke_ns
+        // Without writes of quiet keys the interval is (u64::MAX, 0). The two comparisons below would still hold for a
+        // transaction without times, which runs from 0 to u64::MAX.
+        self.quiet_from_ns <= self.quiet_to_ns
+            && self.quiet_from_ns <= complete_ns
+            && self.quiet_to_ns >= invoke_ns
     }
 }
 

@@ -26,7 +26,8 @@ pub struct Report {
     pub totals: Totals,
     /// What transactions did, by label. The label with the most time comes first.
     pub labels: Vec<LabelReport>,
-    /// The points at which transactions conflict. The one with the most time lost comes first.
+    /// The points at which transactions conflict. The one with the most time lost comes first. These are the 32 with the
+    /// most time lost, and all at which the protocol does something.
     pub points: Vec<PointReport>,
 }
 
@@ -306,7 +307,7 @@ pub struct TableMemory {
 #[serde(default)]
 #[non_exhaustive]
 pub struct LogReport {
-    /// The state, in snake case: `running` or the kind of a failure.
+    /// The state: `running`, `disk_full`, `failed` or `closed`.
     pub state: String,
     /// Everything that committed in this epoch, or before, is durable.
     pub durable_epoch: u64,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use weft::durability::LogState;
 use weft::{ConflictReason, Metrics};
 
 use crate::report::{Count, LogReport, PhaseReport, TableMemory, Totals};
@@ -15,6 +16,16 @@ pub(crate) fn nanoseconds(time: Duration) -> u64 {
 pub(crate) fn by_cause(counts: &[u64; ConflictReason::ALL.len()]) -> Vec<Count> {
     let named = ConflictReason::ALL.iter().zip(counts);
     named.map(|(reason, &count)| Count { name: reason.name().to_owned(), count }).collect()
+}
+
+/// Returns the name of a log's state, in snake case.
+fn state_name(state: LogState) -> &'static str {
+    match state {
+        LogState::Running => "running",
+        LogState::DiskFull => "disk_full",
+        LogState::Failed => "failed",
+        LogState::Closed => "closed",
+    }
 }
 
 impl Totals {
@@ -51,7 +62,7 @@ impl Totals {
             oldest_snapshot_label: metrics.snapshots.oldest_label.map(str::to_owned),
             snapshot_bytes: metrics.snapshots.bytes_held,
             log: metrics.log.as_ref().map(|log| LogReport {
-                state: format!("{:?}", log.state).to_lowercase(),
+                state: state_name(log.state).to_owned(),
                 durable_epoch: log.durable_epoch,
                 lag_epochs: metrics.epoch.saturating_sub(log.durable_epoch),
                 transactions: log.transactions,
@@ -74,5 +85,17 @@ impl Totals {
             }),
             expired_rows: metrics.expiry.as_ref().map_or(0, |expiry| expiry.removed),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fault: the name was the variant's in lower case, `diskfull`, and not in snake case as documented.
+    #[test]
+    fn names_of_log_states_are_in_snake_case() {
+        assert_eq!(state_name(LogState::DiskFull), "disk_full");
+        assert_eq!(state_name(LogState::Running), "running");
     }
 }

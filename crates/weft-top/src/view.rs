@@ -77,17 +77,34 @@ impl View {
 
     /// Returns by how much a sum has grown in each second, between a report and the one before it.
     fn rate_at(&self, index: usize, value: impl Fn(&Report) -> u64) -> f64 {
-        let Some(before) = index.checked_sub(1).and_then(|index| self.reports.get(index)) else {
-            return 0.0;
-        };
+        self.rate_if_known(index, |report| Some(value(report))).unwrap_or(0.0)
+    }
+
+    /// Returns the same, or `None` unless both reports have the sum. The first sum that is reported may have grown for
+    /// any time.
+    fn rate_if_known(&self, index: usize, value: impl Fn(&Report) -> Option<u64>) -> Option<f64> {
+        let before = self.reports.get(index.checked_sub(1)?)?;
         let report = &self.reports[index];
+        let grown = value(report)?.saturating_sub(value(before)?);
         let millis = report.taken_unix_ms.saturating_sub(before.taken_unix_ms);
-        let grown = value(report).saturating_sub(value(before));
-        if millis == 0 { 0.0 } else { grown as f64 * 1000.0 / millis as f64 }
+        (millis > 0).then(|| grown as f64 * 1000.0 / millis as f64)
     }
 
     fn rate(&self, value: impl Fn(&Report) -> u64) -> f64 {
         self.rate_at(self.reports.len() - 1, value)
+    }
+
+    /// Returns the rate of a sum of a point, as text.
+    fn rate_of_point(
+        &self,
+        point: &PointReport,
+        value: fn(&PointReport) -> u64,
+        text: fn(f64) -> String,
+    ) -> String {
+        let rate = self.rate_if_known(self.reports.len() - 1, |report| {
+            report.points.iter().find(|other| is_same(other, point)).map(value)
+        });
+        rate.map_or_else(|| "–".to_owned(), text)
     }
 
     /// Draws everything.
@@ -214,11 +231,8 @@ impl View {
             .points
             .iter()
             .map(|point| {
-                let of = |report: &Report, value: fn(&PointReport) -> u64| {
-                    report.points.iter().find(|other| is_same(other, point)).map_or(0, value)
-                };
-                let lost = self.rate(|report| of(report, |point| point.lost_ns));
-                let aborts = self.rate(|report| of(report, PointReport::aborts_total));
+                let lost = self.rate_of_point(point, |point| point.lost_ns, time);
+                let aborts = self.rate_of_point(point, PointReport::aborts_total, count);
                 let action = match (point.action, point.action_lasted_ns) {
                     (Action::Nothing, _) | (_, None) => String::new(),
                     (action, Some(lasted)) => format!("{} {}", action.name(), time(lasted as f64)),
@@ -227,8 +241,8 @@ impl View {
                     point.labels.iter().take(2).map(|label| &*label.label).collect();
                 Row::new([
                     Cell::new(point.name()),
-                    Cell::new(time(lost)),
-                    Cell::new(count(aborts)),
+                    Cell::new(lost),
+                    Cell::new(aborts),
                     Cell::new(action),
                     Cell::new(labels.join(", ")),
                 ])

@@ -110,6 +110,25 @@ fn the_advice_is_that_of_the_selected_point() {
     expect_all(&drawn(&mut view, 100, 30), &["use `add`"]);
 }
 
+/// Fault: when a point appeared in the report, all that it had ever lost was shown as lost in the last second.
+#[test]
+fn a_new_point_has_no_rate() {
+    let mut view = View::default();
+    view.add(Ok(report(1)));
+    let mut second = report(2);
+    second.points.push(point("new", 100_000_000_000, "keep transactions short"));
+    view.add(Ok(second));
+    let screen = drawn(&mut view, 100, 30);
+    let row = screen.lines().find(|line| line.contains("warehouse new")).expect("a row");
+    assert!(!row.contains(|character: char| character.is_ascii_digit()), "{screen}");
+    let mut third = report(3);
+    third.points.push(point("new", 100_300_000_000, "keep transactions short"));
+    view.add(Ok(third));
+    let screen = drawn(&mut view, 100, 30);
+    let row = screen.lines().find(|line| line.contains("warehouse new")).expect("a row");
+    assert!(row.contains("300 ms"), "{screen}");
+}
+
 #[test]
 fn a_paused_view_stays_as_it_is() {
     let mut view = View::default();

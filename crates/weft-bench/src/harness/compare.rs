@@ -75,12 +75,13 @@ const IDENTITY: [&str; 11] = [
 ];
 
 /// The keys that hold results, or describe the machine, and so are not settings.
-const RESULTS: [&str; 31] = [
-    "accesses",
-    "accesses_per_host_second",
+const RESULTS: [&str; 40] = [
     "aborts",
+    "aborts_by_table",
     "aborts_per_commit",
     "aborts_per_transaction",
+    "accesses",
+    "accesses_per_host_second",
     "cache_misses",
     "command_line",
     "committed",
@@ -88,6 +89,7 @@ const RESULTS: [&str; 31] = [
     "contention",
     "fallbacks_per_transaction",
     "host_seconds",
+    "latency_all_us",
     "latency_us",
     "latency_us_p50",
     "latency_us_p99",
@@ -95,15 +97,22 @@ const RESULTS: [&str; 31] = [
     "log",
     "memory",
     "operations_per_second",
+    "percent_of_ranks",
     "phases",
+    "pieces",
     "ratio_to_first",
+    "region_lines_read",
+    "region_lines_written",
+    "repairs",
     "rounds",
     "success_rates",
     "throughput_per_second",
+    "timeline",
     "transactions",
     "transactions_by_type",
     "transactions_per_sample",
     "transactions_per_second",
+    "transactions_rolled_back",
     "user_rollbacks",
     "verified",
     "versions_held",
@@ -111,18 +120,18 @@ const RESULTS: [&str; 31] = [
 
 /// A measurement in a file.
 #[derive(Debug)]
-struct Measurement {
+pub(super) struct Measurement {
     /// The values of the keys in [`IDENTITY`], without those that are null.
     identity: Vec<(&'static str, Value)>,
     /// The other options of its run.
-    settings: Map<String, Value>,
+    pub(super) settings: Map<String, Value>,
     throughput: Spread,
     aborts_per_transaction: Option<f64>,
 }
 
 impl Measurement {
     /// Returns the measurement in a JSON object; [`None`] if it has no throughput.
-    fn new(object: &Map<String, Value>) -> Option<Self> {
+    pub(super) fn new(object: &Map<String, Value>) -> Option<Self> {
         let number = |value: &Value, key: &str| value.get(key).and_then(Value::as_f64);
         let throughput = match object.get("throughput_per_second") {
             Some(spread) => Spread {
@@ -390,6 +399,29 @@ mod tests {
         let comparison = compare(&[measured(bench("dbx", 1, [1.0, 1.0, 1.0]))], &[measured(other)]);
         assert_eq!(comparison.differences, ["warehouses: 1 before, 4 after"]);
         assert_eq!(comparison.pairs[0].verdict(), "the same");
+    }
+
+    /// Fault: results that were missing in the list of results were reported as options that differ.
+    #[test]
+    fn different_results_are_not_settings() {
+        let keys = [
+            "aborts_by_table",
+            "latency_all_us",
+            "percent_of_ranks",
+            "pieces",
+            "region_lines_read",
+            "region_lines_written",
+            "repairs",
+            "timeline",
+            "transactions_rolled_back",
+        ];
+        let with = |value: u32| {
+            let mut measurement = bench("dbx", 1, [1.0, 1.0, 1.0]);
+            keys.iter().for_each(|key| measurement[key] = json!({ "p50": value }));
+            measured(measurement)
+        };
+        let comparison = compare(&[with(1)], &[with(2)]);
+        assert_eq!(comparison.differences, [""; 0]);
     }
 
     /// Results of simulations, which have one round, are compared, too.

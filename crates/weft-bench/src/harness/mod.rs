@@ -141,20 +141,20 @@ pub fn run(
     shown.and(drawn)
 }
 
-/// Writes the results to the JSON target and, unless JSON replaces it, the report to `out`.
+/// Writes the results to the JSON target and, unless JSON replaces it, the report to `out`. If one of the two cannot be
+/// written, the other one is.
 fn show(
     reports: &[Report<'_>],
     json: Option<&JsonTarget>,
     for_people: bool,
     out: &mut impl Write,
 ) -> Result<(), Stop> {
-    if let Some(target) = json {
-        target.write(&JsonOutput(reports), out)?;
-    }
-    if for_people {
-        write!(out, "{}", table::Tables(reports))?;
-    }
-    Ok(())
+    let written = json.map_or(Ok(()), |target| target.write(&JsonOutput(reports), out));
+    let shown = match for_people {
+        true => write!(out, "{}", table::Tables(reports)).map_err(Stop::from),
+        false => Ok(()),
+    };
+    written.and(shown)
 }
 
 /// Checks what depends on several options or on the machine, and returns the choice of the HTM backend.

@@ -10,6 +10,7 @@ use weft_protocols::with_protocol;
 use weft_workloads::snapshots::Snapshots;
 use weft_workloads::workload::{Condition, LoadOptions, Outcome, Progress, Workload};
 
+use super::compare::Measurement;
 use super::contender::{Benchmark, Contender, Variant, load_under};
 use super::{Subject, run};
 use crate::arguments::{AcknowledgeName, BenchArguments, Observation};
@@ -239,6 +240,58 @@ fn each_transaction_is_counted_once() {
     }
     assert_eq!(json[0]["htm_backend"], "software");
     assert!(json[1]["htm_backend"].is_null(), "protocol none has no regions");
+}
+
+/// Protects `compare` from mistaking a result for an option of the run. A new key of the results is a result of
+/// `compare`, too, or a setting here.
+#[test]
+fn settings_in_the_results_are_options_and_the_machine() {
+    let (ended, out) = bench(&arguments(&["dbx"], 1, 0.02, true), Trouble::Nothing);
+    ended.expect("nothing goes wrong");
+    let json: serde_json::Value = serde_json::from_str(&out).expect("only JSON is written");
+    let report = json[0].as_object().expect("an object");
+    let measurement = Measurement::new(report).expect("it has a throughput");
+    let mut settings: Vec<&String> = measurement.settings.keys().collect();
+    settings.sort();
+    let expected = [
+        "by_rows",
+        "capacity_retries",
+        "conflict_retries",
+        "logical_cores",
+        "phase_length_ms",
+        "pinned",
+        "seconds",
+        "seed",
+        "twin",
+        "version",
+        "warmup_seconds",
+        "zeal",
+    ];
+    assert_eq!(settings, expected);
+}
+
+/// Fault: the results had the name of the protocol alone, so those of its variants could not be told apart.
+#[test]
+fn variants_have_their_names_in_the_results() {
+    let names = ["htcc", "htcc:restart", "dbx:paper"];
+    let (ended, out) = bench(&arguments(&names, 1, 0.01, true), Trouble::Nothing);
+    ended.expect("nothing goes wrong");
+    let json: serde_json::Value = serde_json::from_str(&out).expect("only JSON is written");
+    for (report, name) in json.as_array().expect("an array").iter().zip(names) {
+        assert_eq!(report["protocol"], name);
+    }
+}
+
+/// Fault: if the JSON could not be written at the end of a run, its results were not printed either.
+#[cfg(target_os = "linux")]
+#[test]
+fn results_are_printed_if_the_json_cannot_be_written() {
+    let mut arguments = arguments(&["dbx"], 1, 0.02, false);
+    arguments.json = Some(PathBuf::from("/dev/full"));
+    let (ended, out) = bench(&arguments, Trouble::Nothing);
+    let Err(Stop::Failed(message)) = ended else { panic!("{ended:?}") };
+    assert!(message.contains("cannot write '/dev/full'"), "{message}");
+    assert!(out.contains("| dbx ") && out.contains("verified"), "{out}");
 }
 
 #[test]

@@ -16,6 +16,7 @@
 mod edn;
 mod excerpt;
 mod jepsen;
+mod key_text;
 mod list_append;
 mod register;
 mod values;

@@ -16,7 +16,7 @@ use std::ops::Bound;
 
 use rustc_hash::FxHashSet;
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use super::excerpt::without_middle;
 use super::{FormatError, Lines, PROGRESS_INTERVAL};
@@ -343,52 +343,6 @@ impl<'de> Visitor<'de> for RowsSeed<'_> {
             self.builder.push_row(key, version);
         }
         Ok(())
-    }
-}
-
-impl<'de> Deserialize<'de> for Key {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Key, D::Error> {
-        deserializer.deserialize_any(KeyVisitor)
-    }
-}
-
-struct KeyVisitor;
-
-impl<'de> Visitor<'de> for KeyVisitor {
-    type Value = Key;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a key: a whole number, a string, or an array of keys")
-    }
-
-    fn visit_i64<E: de::Error>(self, value: i64) -> Result<Key, E> {
-        Ok(Key::from(value))
-    }
-
-    fn visit_u64<E: de::Error>(self, value: u64) -> Result<Key, E> {
-        Ok(Key::from(value))
-    }
-
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<Key, E> {
-        Ok(Key::from(text))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Key, A::Error> {
-        let mut tuple = Vec::new();
-        while let Some(element) = elements.next_element()? {
-            tuple.push(element);
-        }
-        Ok(Key::Tuple(tuple))
-    }
-}
-
-impl Serialize for Key {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Key::Integer(value) => serializer.serialize_i128(*value),
-            Key::Text(text) => serializer.serialize_str(text),
-            Key::Tuple(elements) => serializer.collect_seq(elements),
-        }
     }
 }
 

@@ -50,6 +50,9 @@ fn malformed_histories_are_errors_that_name_the_line() {
         (transaction("[[\"read\",\"t\",1,2,3]]"), "invalid length 5"),
         (transaction("[[\"read\",\"t\",1.5,2]]"), "expected a key"),
         (transaction("[[\"read\",\"t\",null,2]]"), "expected a key"),
+        (transaction("[[\"read\",\"t\",[1,{\"a\":2}],2]]"), "expected a key"),
+        (transaction(&format!("[[\"read\",\"t\",{}0,2]]", i128::MAX)), "-2^127 to 2^127 - 1"),
+        (transaction("[[\"read\",\"t\",\"\\ud800\",2]]"), "an escape that is not a character"),
         (transaction("[[\"read\",7,1,2]]"), "expected a string"),
         (transaction("[[\"write\",\"t\",1,null]]"), "not null"),
         (transaction("[[\"write\",\"t\",1,0]]"), "version 0 is the state before the history"),
@@ -57,7 +60,15 @@ fn malformed_histories_are_errors_that_name_the_line() {
         (transaction("[[\"scan\",\"t\",{\"form\":1},[]]]"), "unknown field `form`"),
         (transaction("[[\"scan\",\"t\",{\"from\":1,\"after\":1},[]]]"), "'from' and 'after'"),
         (transaction("[[\"scan\",\"t\",{},[[1]]]]"), "invalid length 1"),
-        (transaction(&format!("[[\"read\",\"t\",{}", "[".repeat(1000))), "recursion limit"),
+        (transaction(&format!("[[\"read\",\"t\",{}", "[".repeat(1000))), "expected value"),
+        (
+            transaction(&format!(
+                "[[\"read\",\"t\",{}{},2]]",
+                "[".repeat(100_000),
+                "]".repeat(100_000)
+            )),
+            "nested more than 100 deep",
+        ),
     ];
     for (text, expected) in cases {
         let message = error(&text);
@@ -134,6 +145,46 @@ fn history_round_trips() {
     let first = read.history.transactions().next().expect("three transactions");
     assert_eq!((first.id(), first.session(), first.complete_ns()), (9, 3, Some(20)));
     assert_eq!(first.operations().len(), 6);
+}
+
+/// Fault: integers of more than 64 bits were read as floats, so the checker refused recordings of tables with `u128` and
+/// `i128` keys, and of prefix scans up to the key after `u64::MAX`.
+#[test]
+fn keys_of_128_bits_round_trip() {
+    let mut builder = HistoryBuilder::new();
+    let table = builder.table("wide");
+    let keys = [
+        Key::Integer(1 << 64),
+        Key::Integer(i128::MIN),
+        Key::Integer(i128::MAX),
+        vec![Key::Integer(-(1 << 64)), vec![].into(), Key::from("a\\\"],[é\n"), Key::from(0)]
+            .into(),
+    ];
+    let mut transaction = builder.transaction(1, 0, 10);
+    for key in &keys {
+        transaction.read(table, key, Observed::Absent).write(table, key, 1);
+    }
+    let range = Key::from(u64::MAX)..Key::Integer(1 << 64);
+    transaction.scan(table, range, std::iter::empty::<(Key, u64)>());
+    transaction.committed(20);
+    let mut text = Vec::new();
+    weft::write(&builder.build(), &mut text).expect("memory can be written");
+    let history = format::read(text.as_slice(), None, &mut |_| {}).expect("it was just written");
+    assert!(check(&history.history, &Options::default()).is_ok());
+    let mut again = Vec::new();
+    weft::write(&history.history, &mut again).expect("memory can be written");
+    assert_eq!(String::from_utf8(text).ok(), String::from_utf8(again).ok());
+}
+
+#[test]
+fn keys_may_have_spaces_and_escapes() {
+    let line = "{\"id\":1,\"status\":\"committed\",\"ops\":[[\"read\",\"t\", [ 1 ,\t[ ] , \"\\u00e9\\\\\" ] ,0]]}";
+    let text = format!("{HEADER}{line}\n");
+    let read = format::read(text.as_bytes(), None, &mut |_| {}).expect("it is well-formed");
+    let mut written = Vec::new();
+    weft::write(&read.history, &mut written).expect("memory can be written");
+    let written = String::from_utf8(written).expect("JSON is text");
+    assert!(written.contains(r#"[1,[],"é\\"]"#), "{written}");
 }
 
 #[test]

@@ -26,6 +26,16 @@ fn tpcc_runs_under_the_protocols_of_an_application() {
     }
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn tpcc_prints_its_results_if_the_json_cannot_be_written() {
+    let scale = ["--scale", "tiny", "--seconds", "0.02", "--warmup", "0", "--rounds", "1"];
+    let output = run(&[&["bench", "tpcc", "--json", "/dev/full"], &scale[..]].concat());
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("cannot write '/dev/full'"), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("| dbx "), "{}", text(&output.stdout));
+}
+
 #[test]
 fn other_protocols_are_refused_by_name() {
     let cases: &[(&[&str], &[&str])] = &[

@@ -11,6 +11,7 @@
 //! the header of each old record that it reaches. The magic has a byte that is not in any payload, because payloads are
 //! text. So a reader finds the records by their magic and checksum, wherever the writer stopped.
 
+use std::io::{self, Read};
 use std::ops::Range;
 
 /// The first bytes of the file.
@@ -79,6 +80,16 @@ impl<B: AsMut<[u8]> + AsRef<[u8]>> Ring<B> {
     pub fn bytes(&self) -> &[u8] {
         self.bytes.as_ref()
     }
+}
+
+/// Returns whether a file begins as a ring does. A file of which only the zeros were written does not.
+///
+/// # Errors
+/// If the file cannot be read.
+pub fn is_recording(file: impl Read) -> io::Result<bool> {
+    let mut magic = Vec::new();
+    file.take(FILE_MAGIC.len() as u64).read_to_end(&mut magic)?;
+    Ok(magic == FILE_MAGIC)
 }
 
 /// A record of the file.

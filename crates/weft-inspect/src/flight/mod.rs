@@ -66,7 +66,7 @@ impl FlightOptions {
     }
 
     /// Starts to record: into [`FLIGHT_FILE`] in the database's directory, or into memory if the database has none. A
-    /// file that is there becomes [`PREVIOUS_FLIGHT_FILE`].
+    /// recording that is there becomes [`PREVIOUS_FLIGHT_FILE`].
     ///
     /// # Errors
     /// If the file cannot be written, for example because the disk has no space; if another recorder writes it.
@@ -248,13 +248,17 @@ impl AsMut<[u8]> for Bytes {
     }
 }
 
-/// Renames the file of an earlier recorder.
+/// Renames the file of an earlier recorder. Removes a file that is not a recording: the recorder that created it did not
+/// start, and the recording before it is more useful.
 fn keep_previous(path: &Path) -> io::Result<()> {
     match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
         Ok(file) => match file.try_lock() {
-            Ok(()) => std::fs::rename(path, path.with_file_name(PREVIOUS_FLIGHT_FILE)),
+            Ok(()) if file::is_recording(&file)? => {
+                std::fs::rename(path, path.with_file_name(PREVIOUS_FLIGHT_FILE))
+            }
+            Ok(()) => std::fs::remove_file(path),
             Err(TryLockError::WouldBlock) => Err(io::Error::new(
                 io::ErrorKind::ResourceBusy,
                 format!("another flight recorder writes {}", path.display()),
@@ -264,18 +268,30 @@ fn keep_previous(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Creates a file of zeros, and maps it.
+/// Creates a file of zeros, and maps it. If that fails, there is no file.
 fn create(path: &Path, bytes: usize) -> io::Result<Bytes> {
-    let mut file = new_file(OpenOptions::new().read(true).create_new(true), path)?;
+    let file = new_file(OpenOptions::new().read(true).create_new(true), path)?;
     file.try_lock().map_err(io::Error::from)?;
+    match fill_and_map(&file, bytes) {
+        Ok(map) => Ok(Bytes::File(map, file)),
+        Err(error) => {
+            // The lock is still held, so the file cannot be another recorder's. If it cannot be removed, the next recorder
+            // removes it.
+            let _ = std::fs::remove_file(path);
+            Err(error)
+        }
+    }
+}
+
+/// Writes zeros to an empty file, and maps it.
+fn fill_and_map(mut file: &File, bytes: usize) -> io::Result<MmapMut> {
     // Every byte is written, so that the file has its space on the disk. If the disk were full later, a write into the
     // mapping would end the process.
     file.write_all(&vec![0; bytes])?;
     // SAFETY: the mapping is valid as long as no process truncates the file. This process does not, nor does another
     // recorder, because the file is locked. Other processes only read it: their reads may be torn, which the checksums
     // tell.
-    let map = unsafe { MmapMut::map_mut(&file) }?;
-    Ok(Bytes::File(map, file))
+    unsafe { MmapMut::map_mut(file) }
 }
 
 /// Writes a file that appears at its path when it is complete.

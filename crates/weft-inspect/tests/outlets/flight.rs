@@ -91,7 +91,27 @@ fn child() {
             while recorder_is_behind(&recorder, directory) {}
             panic!("the tide is out");
         }
+        #[cfg(unix)]
+        "fail" => {
+            let (database, _) = open_in(&directory.join("data"));
+            limit_files(FILE_BYTES / 2);
+            let error = often().start(&database).unwrap_err();
+            println!("\nrefused {error}");
+            // The database cannot write its files either.
+            std::process::exit(0);
+        }
         _ => unreachable!("{what}"),
+    }
+}
+
+/// Makes every write beyond this position of a file fail, as it does on a full disk.
+#[cfg(unix)]
+fn limit_files(bytes: usize) {
+    let limit = libc::rlimit { rlim_cur: bytes as libc::rlim_t, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: the pointer is valid, and the signal, whose handler is replaced, has none.
+    unsafe {
+        assert_eq!(libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit), 0);
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
     }
 }
 
@@ -219,6 +239,40 @@ fn a_directory_with_a_recording_is_a_sound_database() {
     assert_eq!(report.leftovers, Vec::<PathBuf>::new());
     let (database, pages) = open_in(&path);
     view(&database, &pages, 1);
+}
+
+/// Fault: a recorder that could not fill its file left the file, and the next recorder renamed it over the recording of
+/// the last crash.
+#[test]
+fn a_file_that_is_not_a_recording_does_not_replace_one() {
+    let directory = Directory::new("partial");
+    let data = directory.file("data");
+    let (database, pages) = open_in(&data);
+    let recorder = often().start(&database).unwrap();
+    view(&database, &pages, 1);
+    let file = recorder.file().unwrap().to_owned();
+    drop(recorder);
+    let previous = data.join(PREVIOUS_FLIGHT_FILE);
+    std::fs::rename(&file, &previous).unwrap();
+    let recorded = committed(&Flight::read(&previous).unwrap());
+    assert_eq!(recorded.last(), Some(&1));
+    for partial in [vec![0; 4096], Vec::new()] {
+        std::fs::write(&file, partial).unwrap();
+        drop(often().start(&database).unwrap());
+        assert_eq!(committed(&Flight::read(&previous).unwrap()), recorded);
+        std::fs::remove_file(&file).unwrap();
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_recorder_without_space_leaves_no_file() {
+    let directory = Directory::new("full");
+    let child = start_child("fail", &directory.0);
+    let output = child.wait_with_output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && text.contains("\nrefused "), "{text}");
+    assert!(!directory.file("data").join(FLIGHT_FILE).exists());
 }
 
 #[cfg(unix)]

@@ -8,7 +8,7 @@
 //!
 //! | key | value |
 //! | --- | --- |
-//! | `workload`, `protocol` | names |
+//! | `workload`, `protocol` | names; of a variant of a protocol the variant's, such as `htcc:restart`, as given on the command line |
 //! | `htm_backend` | what ran the protocol's regions: `rtm`, or `software` for their twins; `null` for a protocol without regions |
 //! | `twin` | the twin that replaces hardware regions in this run, if it affects how to read the results; else `null` |
 //! | `snapshots` | the snapshots on which read-only transactions ran: `off`, `on` or `recent` |
@@ -247,7 +247,7 @@ pub struct Report<'a> {
     #[serde(skip)]
     pub label: &'a str,
     pub workload: &'static str,
-    pub protocol: &'static str,
+    pub protocol: &'a str,
     pub htm_backend: Option<String>,
     pub twin: Option<&'static str>,
     pub snapshots: Snapshots,
@@ -374,7 +374,7 @@ impl<'a> Report<'a> {
     /// Returns the report of `contender`, which ran `rounds`. `first` is the rounds of the first protocol.
     pub fn new(
         description: &'a Description,
-        (label, variant): (&'a str, &Variant),
+        (label, variant): (&'a str, &'a Variant),
         contender: &dyn Contender,
         rounds: &[Round],
         first: &[Round],
@@ -397,7 +397,7 @@ impl<'a> Report<'a> {
         Report {
             label,
             workload: contender.workload(),
-            protocol: contender.protocol(),
+            protocol: &variant.protocol,
             twin: protocols::describe(contender.protocol()).twin.filter(|_| in_software),
             htm_backend,
             snapshots: variant.snapshots,
