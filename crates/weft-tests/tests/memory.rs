@@ -368,3 +368,32 @@ fn dropped_database_frees_all_memory() {
         assert!(left.abs() < 100_000, "{left} bytes are still allocated");
     });
 }
+
+/// Fault: the keys of deletions that a savepoint had undone stayed in the worker's memory.
+#[test]
+fn undone_deletions_leave_no_memory_behind() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    for_each_executor!(|P| {
+        let tables = Tables::<P>::new();
+        let id = heap(1, 0).id;
+        tables.database.transact(|tx| tx.insert(&tables.heap, heap(1, 0))).unwrap();
+        let undone = || {
+            for _ in 0..2000 {
+                let ended = tables.database.transact(|tx| {
+                    let deleted: Result<(), Error> = tx.savepoint(|tx| {
+                        tx.delete(&tables.heap, &id)?;
+                        Err(weft::Failure::Closed.into())
+                    });
+                    assert!(deleted.is_err());
+                    Ok::<_, Error>(tx.contains(&tables.heap, &id)?)
+                });
+                assert!(ended.unwrap());
+            }
+        };
+        undone();
+        let before = ALLOCATED_BYTES.load(Ordering::SeqCst);
+        undone();
+        let grown = ALLOCATED_BYTES.load(Ordering::SeqCst).wrapping_sub(before) as i64;
+        assert!(grown < 100_000, "{grown} bytes were kept");
+    });
+}

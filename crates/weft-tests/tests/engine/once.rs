@@ -553,6 +553,57 @@ fn hostile_results_spoil_nothing() {
     DATABASE.set(None);
 }
 
+thread_local! {
+    static ON_DROP: std::cell::RefCell<Option<Box<dyn Fn()>>> = const { std::cell::RefCell::new(None) };
+}
+
+/// A row whose `Drop` calls what a test has set.
+#[derive(Clone, Record)]
+#[record(volatile)]
+struct Caller {
+    #[record(key)]
+    id: u32,
+    #[allow(dead_code, reason = "it is there to be dropped")]
+    calls: Calls,
+}
+
+#[derive(Clone)]
+struct Calls;
+
+impl Drop for Calls {
+    fn drop(&mut self) {
+        let call = ON_DROP.with_borrow_mut(Option::take);
+        call.iter().for_each(|call| call());
+    }
+}
+
+/// Fault: a call in the `Drop` of a row waited for the transaction of the same key, at whose end it ran.
+#[test]
+fn a_call_in_the_drop_of_a_row_does_not_wait_for_itself() {
+    let database = Database::builder().table::<Caller>().once(OnceOptions::new()).open().unwrap();
+    let callers = database.table::<Caller>().unwrap();
+    database.transact(|tx| tx.insert(&callers, Caller { id: 1, calls: Calls })).unwrap();
+    let options = TransactionOptions::new().once("key");
+    let (told, tells) = mpsc::channel();
+    let call = {
+        let database = database.clone();
+        move || {
+            let options = TransactionOptions::new().once("key");
+            let refused = database.transact_with(&options, |_tx| Ok::<(), Error>(()));
+            told.send(failure(refused)).unwrap();
+        }
+    };
+    ON_DROP.set(Some(Box::new(call)));
+    let committed = database.transact_with(&options, |tx| {
+        tx.update(&callers, &1, |_row| ())?;
+        // This drops the row that the first update has made, when the transaction has ended.
+        tx.update(&callers, &1, |_row| ())?;
+        Ok::<(), Error>(())
+    });
+    committed.unwrap();
+    assert_eq!(tells.try_recv(), Ok(Failure::NestedTransaction));
+}
+
 #[test]
 fn the_oldest_results_are_removed_beyond_the_maximum() {
     for_each_kind!(|P| {

@@ -2,9 +2,13 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use weft::encoding::{Key, KeyEncoder};
 use weft::operation::Add;
 use weft::protocol::{Dbx, Protocol};
-use weft::{Database, Error, Failure, Record, Table, Transaction, TransactionOptions, column_of};
+use weft::{
+    ColumnValue, Database, Error, Failure, Record, Table, Transaction, TransactionOptions,
+    column_of,
+};
 use weft_tests::{for_each_kind, panic_quietly};
 
 #[derive(Clone, Debug, PartialEq, Record)]
@@ -190,6 +194,55 @@ fn a_panic_in_a_savepoint_undoes_it() {
             Ok::<_, Error>((tx.get(&items, &0)?.unwrap().count, tx.contains(&items, &1)?))
         });
         assert_eq!(found.unwrap(), (1, false));
+    }
+    for_each_kind!(|P| check::<P>());
+}
+
+/// A text whose encoding as a key panics if it is "panics".
+#[derive(Clone, Debug, PartialEq, ColumnValue)]
+struct Fragile(String);
+
+impl Key for Fragile {
+    const WIDTH_BYTES: Option<usize> = None;
+
+    fn encode(&self, encoder: &mut impl KeyEncoder) {
+        if self.0 == "panics" {
+            panic_quietly("the key panics");
+        }
+        self.0.encode(encoder);
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Record)]
+struct Named {
+    #[record(key)]
+    id: u32,
+    #[record(index)]
+    name: Fragile,
+}
+
+/// Fault: if an operation in a savepoint panicked half way, the savepoint undid it, and the commit panicked all the same.
+#[test]
+fn a_panic_within_an_operation_of_a_savepoint_is_undone() {
+    fn check<P: Protocol>() {
+        let database = Database::builder().protocol::<P>().table::<Named>().open().unwrap();
+        let table = database.table::<Named>().unwrap();
+        let named = |id: u32, name: &str| Named { id, name: Fragile(name.to_owned()) };
+        let ids = database.transact(|tx| {
+            tx.insert(&table, named(1, "one"))?;
+            let panicked = catch_unwind(AssertUnwindSafe(|| {
+                tx.savepoint(|tx| tx.insert(&table, named(2, "panics")))
+            }));
+            assert!(panicked.is_err());
+            tx.insert(&table, named(3, "three"))?;
+            tx.range(&table, ..).map(|row| Ok::<_, Error>(row?.id)).collect::<Result<Vec<_>, _>>()
+        });
+        assert_eq!(ids.unwrap(), [1, 3]);
+        let by_name = database.transact(|tx| {
+            tx.range_by(&table, Named::NAME, ..).map(|row| Ok::<_, Error>(row?.id)).collect()
+        });
+        let by_name: Vec<u32> = by_name.unwrap();
+        assert_eq!(by_name, [1, 3]);
     }
     for_each_kind!(|P| check::<P>());
 }

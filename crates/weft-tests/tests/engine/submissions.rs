@@ -377,6 +377,15 @@ impl Drop for Bomb {
     }
 }
 
+/// Panics when it is dropped, with a payload that panics when it is dropped.
+struct DoubleBomb;
+
+impl Drop for DoubleBomb {
+    fn drop(&mut self) {
+        std::panic::resume_unwind(Box::new(Bomb(true)))
+    }
+}
+
 struct PanickingWaker;
 
 impl Wake for PanickingWaker {
@@ -413,6 +422,14 @@ fn panics_of_the_users_code_do_not_end_a_thread() {
         assert!(converted.is_err());
 
         let (bomb, change) = (Bomb(true), changing(|| ()));
+        let owned = pool.submit(move |tx| {
+            let _bomb = &bomb;
+            change(tx)
+        });
+        owned.wait().expect("the transaction commits before the procedure is dropped");
+
+        // Fault: the panic of the payload was passed on, and the outcome was lost.
+        let (bomb, change) = (DoubleBomb, changing(|| ()));
         let owned = pool.submit(move |tx| {
             let _bomb = &bomb;
             change(tx)

@@ -260,6 +260,8 @@ pub struct AccessSet<H> {
     savepoints: usize,
     /// The writes that were replaced since the first of them began.
     replaced: Vec<ReplacedWrite>,
+    /// Whether writes were undone. The set may have keys and operations of theirs, although it has no write.
+    has_undone: bool,
     /// Whether a write may have added or deleted a row.
     may_change_counts: bool,
     /// The version with which all placeholders of the transaction begin.
@@ -290,6 +292,7 @@ impl<H> Default for AccessSet<H> {
             positions: Positions::default(),
             savepoints: 0,
             replaced: Vec::new(),
+            has_undone: false,
             may_change_counts: false,
             placeholder: Tid::PLACEHOLDER,
         }
@@ -468,6 +471,7 @@ impl<H: TidHeader> AccessSet<H> {
     /// See [`super::Executor::undo_to`]. What was written is superseded. The records that the transaction has put into
     /// an index stay there, and in the set, as if their rows had been deleted again.
     pub fn undo_to(&mut self, mark: WriteMark) {
+        self.has_undone = true;
         // The records that had been written before get the rows that they had.
         let mut end = self.superseded.len();
         while self.replaced.len() > mark.replaced {
@@ -673,7 +677,8 @@ impl<H: TidHeader> AccessSet<H> {
         self.nodes.clear();
         self.superseded.clear();
         self.notes.clear();
-        if !self.writes.is_empty() {
+        if !self.writes.is_empty() || self.has_undone {
+            self.has_undone = false;
             self.writes.clear();
             self.applied.clear();
             self.keys.clear();

@@ -382,8 +382,9 @@ impl OnceRun {
         options: &mut TransactionOptions,
     ) -> Result<OnceRun, Failure> {
         let results = database.results().ok_or(Failure::ResultsNotKept)?;
-        // Inside a transaction the thread would perhaps wait for itself.
-        if database.claimed_worker().is_some_and(|worker| worker.active.get()) {
+        // Inside a transaction the thread would perhaps wait for itself. So it would in the `Drop` of a row, which runs at the
+        // end of a transaction, before the others in the line may run.
+        if database.claimed_worker().is_some() {
             return Err(Failure::NestedTransaction);
         }
         let waker = Arc::new(Unpark(current_thread())).into();

@@ -39,6 +39,7 @@ use crate::database::stash::Stash;
 use crate::database::{Database, TransactionOptions};
 use crate::error::{Error, Failure};
 use crate::store::deadline::Deadline;
+use crate::store::worker::contain;
 use crate::transaction::Transaction;
 
 pub use once::SubmitWith;
@@ -555,7 +556,7 @@ impl<P: Protocol> Job<P> {
     fn end(self, ended: Result<(), JobFailure>) {
         // Runs code of the user's: of the result's types, and the waker of the task. A panic of it was reported, and is
         // not passed on to the pool's threads.
-        let _ = catch_unwind(AssertUnwindSafe(|| self.procedure.end(ended)));
+        contain(|| self.procedure.end(ended));
     }
 }
 
@@ -617,8 +618,8 @@ where
             Ok(()) | Err(JobFailure::Procedure) => result.take().expect("the job was run"),
         };
         // A panic of either has no effect on the transaction, which has ended.
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(procedure)));
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(result)));
+        contain(|| drop(procedure));
+        contain(|| drop(result));
         // An error means that the submission was dropped: no caller waits for the result.
         let _ = sender.send(sent);
     }

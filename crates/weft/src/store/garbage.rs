@@ -138,12 +138,13 @@ impl Garbage {
 
     /// Seals the open batch with a tag and a version from `seal`, if it holds anything.
     pub fn seal(&mut self, seal: impl FnOnce() -> (u64, u64)) {
+        // Also after `hasten`, which does not need an entry.
+        self.open_bytes = 0;
         if self.open.is_empty() {
             return;
         }
         let next = self.emptied.pop().unwrap_or_default();
         let retired = std::mem::replace(&mut self.open, next);
-        self.open_bytes = 0;
         let (tag, versions_begin) = seal();
         self.sealed.push_back(Batch { tag, versions_begin, retired });
     }
@@ -170,5 +171,21 @@ impl Garbage {
         if self.emptied.len() < 4 {
             self.emptied.push(buffer);
         }
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    /// Fault: after a write for which there was no memory, a worker without garbage looked for some at the end of every
+    /// transaction.
+    #[test]
+    fn a_worker_without_garbage_is_hastened_once() {
+        let mut garbage = Garbage::default();
+        garbage.hasten();
+        assert!(garbage.is_batch_full());
+        garbage.seal(|| unreachable!("there is nothing to seal"));
+        assert!(!garbage.is_batch_full());
     }
 }

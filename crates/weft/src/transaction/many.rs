@@ -245,10 +245,13 @@ impl<'tx, T: Record, P: Protocol, I: Iterator<Item: KeyPart<T::Key>>> Iterator
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         if self.position == self.batch.len() {
+            // Nothing of the last batch is left if the code of a key panics.
             self.position = 0;
-            self.batch = self.keys.by_ref().take(BATCH_KEYS).collect();
+            self.batch.clear();
+            let batch: ArrayVec<_, BATCH_KEYS> = self.keys.by_ref().take(BATCH_KEYS).collect();
             let inner = &self.table.inner;
-            self.records = self.transaction.fetch_located(inner, &self.batch, PREFETCH_READ_BYTES);
+            self.records = self.transaction.fetch_located(inner, &batch, PREFETCH_READ_BYTES);
+            self.batch = batch;
         }
         let key = WholeKey(self.batch.get(self.position)?);
         let record = self.records[self.position];

@@ -56,6 +56,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
             mark: self.worker.executor().mark(),
             #[cfg(feature = "history")]
             recorded: self.worker.recorder.as_ref().map_or(0, |recorder| recorder.borrow().mark()),
+            was_torn: self.is_torn.get(),
             is_kept: false,
         };
         let result = body(self);
@@ -71,6 +72,8 @@ struct Savepoint<'t, 'db, P: Protocol> {
     /// How many operations were recorded before.
     #[cfg(feature = "history")]
     recorded: usize,
+    /// Whether an operation had been left half done before.
+    was_torn: bool,
     is_kept: bool,
 }
 
@@ -85,6 +88,8 @@ impl<P: Protocol> Drop for Savepoint<'_, '_, P> {
             return worker.executor().keep(self.mark);
         }
         worker.executor().undo_to(self.mark, &worker.memory);
+        // What was half done since is undone as well.
+        self.transaction.is_torn.set(self.was_torn);
         #[cfg(feature = "history")]
         if let Some(recorder) = &worker.recorder {
             recorder.borrow_mut().undo_to(self.recorded);
